@@ -1,0 +1,33 @@
+//! What the master hands to a prototype when it execs one: the settings and the numbers of the
+//! descriptors that the prototype inherits. It travels as JSON in a sealed memory file whose
+//! descriptor number is the prototype's only argument.
+
+use serde::{Deserialize, Serialize};
+
+use crate::settings::Settings;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Boot {
+    pub settings: Settings,
+    /// 1 for the first prototype of an instance, one more for each reload.
+    pub generation: u32,
+    /// Pid of the master: a prototype whose parent is another one was orphaned before it woke.
+    pub master_pid: u32,
+    /// The prototype's end of its order socket.
+    pub control: i32,
+    /// The scoreboard's memory file and its rows.
+    pub scoreboard: i32,
+    pub scoreboard_rows: u32,
+    pub scoreboard_slots: u32,
+    /// Listening sockets, in the order of `settings.listeners`. They are non-blocking.
+    pub listeners: Vec<ListenerDescriptor>,
+    /// Folder that holds the Python package `bolide`, for an interpreter that does not find it itself.
+    pub package_folder: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ListenerDescriptor {
+    pub descriptor: i32,
+    /// The address as bound, for the log and for SERVER_NAME/SERVER_PORT: `127.0.0.1:8080`, `/run/app.sock`.
+    pub bound: String,
+}

@@ -1,0 +1,237 @@
+//! Orders and reports between master, prototype and workers: one fixed-size packet each, over a
+//! SOCK_SEQPACKET pair. End of file on the pair means that the other side is gone.
+//!
+//! A packet is [`PACKET_BYTES`] long: a kind (u32) and five u32 of content, little-endian.
+//! A `Fork` order carries one descriptor: the worker's end of its own pair with the master.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use nix::cmsg_space;
+use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, recvmsg, sendmsg};
+
+/// Length of every packet in bytes.
+pub const PACKET_BYTES: usize = 24;
+
+/// From the master to a prototype or a worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// To a prototype: fork a worker for this scoreboard row. A descriptor comes with it.
+    Fork { row: u32, worker: u32 },
+    /// To a prototype: fork no more, and end when the last worker has ended.
+    Retire,
+    /// To a worker: accept nothing more, finish what is in flight, end.
+    Drain,
+}
+
+/// From a prototype or a worker to the master.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Report {
+    /// Prototype: the application is loaded (or, with `lazy-apps`, will be by each worker).
+    Loaded { milliseconds: u32 },
+    /// Prototype: the application can't be loaded; the reason is in the log.
+    LoadFailed,
+    /// Prototype: the worker of this row was forked.
+    Forked { row: u32, pid: u32 },
+    /// Prototype: fork failed with this errno.
+    ForkFailed { row: u32, errno: u32 },
+    /// Prototype: the worker of this row has ended; `status` is the raw wait status.
+    Ended { row: u32, pid: u32, status: u32 },
+    /// Worker: it accepts connections.
+    Serving { row: u32, pid: u32 },
+    /// Worker: it has served `max-requests` and asks for its replacement; it serves on until told to drain.
+    Worn { row: u32, pid: u32 },
+}
+
+/// Exit status of a worker or prototype whose application could not be loaded.
+pub const EXIT_LOAD_FAILED: i32 = 22;
+
+/// What [`receive`] found.
+#[derive(Debug)]
+pub enum Received<Message> {
+    Message(Message, Option<OwnedFd>),
+    /// The other side is gone.
+    End,
+    /// Nothing now (the socket is non-blocking, or a signal came).
+    Nothing,
+}
+
+/// A message that fits one packet.
+pub trait Packet: Sized {
+    fn fields(&self) -> [u32; 6];
+    /// # Errors
+    /// A packet of no known kind: the two sides are not of the same build.
+    fn from_fields(fields: [u32; 6]) -> io::Result<Self>;
+}
+
+impl Packet for Order {
+    fn fields(&self) -> [u32; 6] {
+        match *self {
+            Order::Fork { row, worker } => [1, row, worker, 0, 0, 0],
+            Order::Retire => [2, 0, 0, 0, 0, 0],
+            Order::Drain => [3, 0, 0, 0, 0, 0],
+        }
+    }
+
+    fn from_fields(fields: [u32; 6]) -> io::Result<Self> {
+        match fields {
+            [1, row, worker, ..] => Ok(Order::Fork { row, worker }),
+            [2, ..] => Ok(Order::Retire),
+            [3, ..] => Ok(Order::Drain),
+            _ => Err(unknown_packet(fields[0])),
+        }
+    }
+}
+
+impl Packet for Report {
+    fn fields(&self) -> [u32; 6] {
+        match *self {
+            Report::Loaded { milliseconds } => [101, milliseconds, 0, 0, 0, 0],
+            Report::LoadFailed => [102, 0, 0, 0, 0, 0],
+            Report::Forked { row, pid } => [103, row, pid, 0, 0, 0],
+            Report::ForkFailed { row, errno } => [104, row, errno, 0, 0, 0],
+            Report::Ended { row, pid, status } => [105, row, pid, status, 0, 0],
+            Report::Serving { row, pid } => [106, row, pid, 0, 0, 0],
+            Report::Worn { row, pid } => [107, row, pid, 0, 0, 0],
+        }
+    }
+
+    fn from_fields(fields: [u32; 6]) -> io::Result<Self> {
+        match fields {
+            [101, milliseconds, ..] => Ok(Report::Loaded { milliseconds }),
+            [102, ..] => Ok(Report::LoadFailed),
+            [103, row, pid, ..] => Ok(Report::Forked { row, pid }),
+            [104, row, errno, ..] => Ok(Report::ForkFailed { row, errno }),
+            [105, row, pid, status, ..] => Ok(Report::Ended { row, pid, status }),
+            [106, row, pid, ..] => Ok(Report::Serving { row, pid }),
+            [107, row, pid, ..] => Ok(Report::Worn { row, pid }),
+            _ => Err(unknown_packet(fields[0])),
+        }
+    }
+}
+
+/// Sends one message, with a descriptor if there is one. Never raises SIGPIPE.
+///
+/// # Errors
+/// What `sendmsg` says; `BrokenPipe` or `ConnectionReset` when the other side is gone.
+pub fn send<Message: Packet>(socket: BorrowedFd<'_>, message: &Message, descriptor: Option<RawFd>) -> io::Result<()> {
+    let mut packet = [0u8; PACKET_BYTES];
+    for (place, field) in packet.chunks_exact_mut(4).zip(message.fields()) {
+        place.copy_from_slice(&field.to_le_bytes());
+    }
+    let descriptors: Vec<RawFd> = descriptor.into_iter().collect();
+    let rights = [ControlMessage::ScmRights(&descriptors)];
+    let control = if descriptors.is_empty() { &rights[..0] } else { &rights[..] };
+    loop {
+        match sendmsg::<()>(socket.as_raw_fd(), &[IoSlice::new(&packet)], control, MsgFlags::MSG_NOSIGNAL, None) {
+            Ok(_) => return Ok(()),
+            Err(nix::errno::Errno::EINTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+}
+
+/// Takes one message.
+///
+/// # Errors
+/// What `recvmsg` says, or a packet that is not of this contract.
+pub fn receive<Message: Packet>(socket: BorrowedFd<'_>) -> io::Result<Received<Message>> {
+    let mut packet = [0u8; PACKET_BYTES];
+    let mut slices = [IoSliceMut::new(&mut packet)];
+    let mut space = cmsg_space!([RawFd; 1]);
+    let flags = MsgFlags::MSG_CMSG_CLOEXEC;
+    let (length, descriptor) = match recvmsg::<()>(socket.as_raw_fd(), &mut slices, Some(&mut space), flags) {
+        Ok(received) => (received.bytes, first_descriptor(&received)?),
+        Err(nix::errno::Errno::EAGAIN | nix::errno::Errno::EINTR) => return Ok(Received::Nothing),
+        Err(nix::errno::Errno::ECONNRESET) => return Ok(Received::End),
+        Err(errno) => return Err(errno.into()),
+    };
+    if length == 0 {
+        return Ok(Received::End);
+    }
+    if length != PACKET_BYTES {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("a packet of {length} bytes, not {PACKET_BYTES}")));
+    }
+    let mut fields = [0u32; 6];
+    for (field, place) in fields.iter_mut().zip(packet.chunks_exact(4)) {
+        *field = u32::from_le_bytes([place[0], place[1], place[2], place[3]]);
+    }
+    Ok(Received::Message(Message::from_fields(fields)?, descriptor))
+}
+
+fn first_descriptor(received: &nix::sys::socket::RecvMsg<'_, '_, ()>) -> io::Result<Option<OwnedFd>> {
+    let mut first = None;
+    for control in received.cmsgs()? {
+        if let ControlMessageOwned::ScmRights(descriptors) = control {
+            for descriptor in descriptors {
+                // SAFETY: the kernel has just made this descriptor for us, and nobody else knows its number.
+                let owned = unsafe { OwnedFd::from_raw_fd(descriptor) };
+                first.get_or_insert(owned);
+            }
+        }
+    }
+    Ok(first)
+}
+
+fn unknown_packet(kind: u32) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("a packet of unknown kind {kind}: are two builds of Bolide mixed?"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+    use std::os::fd::AsFd;
+
+    fn pair() -> (OwnedFd, OwnedFd) {
+        socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC).expect("a socket pair")
+    }
+
+    #[test]
+    fn every_message_comes_out_as_it_went_in() {
+        let (left, right) = pair();
+        for order in [Order::Fork { row: 7, worker: 3 }, Order::Retire, Order::Drain] {
+            send(left.as_fd(), &order, None).expect("sent");
+            assert!(matches!(receive::<Order>(right.as_fd()), Ok(Received::Message(got, None)) if got == order));
+        }
+        for report in [
+            Report::Loaded { milliseconds: 9 },
+            Report::LoadFailed,
+            Report::Forked { row: 1, pid: 2 },
+            Report::ForkFailed { row: 1, errno: 11 },
+            Report::Ended { row: 1, pid: 2, status: 9 },
+            Report::Serving { row: 1, pid: 2 },
+            Report::Worn { row: 1, pid: 2 },
+        ] {
+            send(left.as_fd(), &report, None).expect("sent");
+            assert!(matches!(receive::<Report>(right.as_fd()), Ok(Received::Message(got, None)) if got == report));
+        }
+    }
+
+    #[test]
+    fn a_descriptor_travels_with_its_order() {
+        let (left, right) = pair();
+        let (near, far) = pair();
+        send(left.as_fd(), &Order::Fork { row: 0, worker: 1 }, Some(far.as_raw_fd())).expect("sent");
+        drop(far);
+        let Ok(Received::Message(_, Some(descriptor))) = receive::<Order>(right.as_fd()) else {
+            panic!("the descriptor did not arrive");
+        };
+        send(near.as_fd(), &Order::Drain, None).expect("sent");
+        assert!(matches!(receive::<Order>(descriptor.as_fd()), Ok(Received::Message(Order::Drain, None))));
+    }
+
+    #[test]
+    fn the_end_of_the_other_side_is_seen() {
+        let (left, right) = pair();
+        drop(left);
+        assert!(matches!(receive::<Order>(right.as_fd()), Ok(Received::End)));
+    }
+
+    #[test]
+    fn an_unknown_packet_is_an_error_and_not_a_guess() {
+        let (left, right) = pair();
+        send(left.as_fd(), &Report::LoadFailed, None).expect("sent");
+        assert!(receive::<Order>(right.as_fd()).is_err());
+    }
+}

@@ -1,0 +1,250 @@
+//! The scoreboard: one shared mapping, made by the master, written by workers, read by the master
+//! and by tools. A row a worker, a slot a thread of it; nothing in it is ever locked.
+//!
+//! Workers write with relaxed atomics: a reader may see a request's text a moment before or after
+//! its beginning, and must treat both as news, not as truth to act on without a second look.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::mman::{MapFlags, ProtFlags, mmap};
+
+/// Bytes of a request's first line that a slot keeps; the rest is cut.
+pub const TEXT_BYTES: usize = 192;
+
+/// What a worker tells of itself. 128 bytes of its own, so that two workers never share a cache line.
+#[repr(C, align(128))]
+#[derive(Debug, Default)]
+pub struct Row {
+    /// 0 while the row is free. Written by the worker when it starts and by the master when it has ended.
+    pub pid: AtomicU32,
+    /// The worker's number, 1 and up, as uWSGI counts them.
+    pub worker: AtomicU32,
+    pub generation: AtomicU32,
+    /// Connections that the worker holds open.
+    pub connections: AtomicU32,
+    /// 1 while the worker takes new connections, 0 while it drains.
+    pub accepting: AtomicU32,
+    /// 1 while the worker sleeps in its poll with nothing to do.
+    pub waiting: AtomicU32,
+    /// Monotonic time of the last turn of its loop, in milliseconds.
+    pub turned_ms: AtomicU64,
+    /// Monotonic time of its start, in milliseconds.
+    pub started_ms: AtomicU64,
+    /// Requests answered since its start.
+    pub requests: AtomicU64,
+    /// Applications' exceptions since its start.
+    pub exceptions: AtomicU64,
+    /// Bytes sent since its start.
+    pub sent_bytes: AtomicU64,
+    /// Time spent in requests since its start, in microseconds.
+    pub busy_us: AtomicU64,
+}
+
+/// What one thread of a worker is serving.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub struct Slot {
+    /// Monotonic time at which the request in progress began, in milliseconds; 0 when there is none.
+    pub began_ms: AtomicU64,
+    /// How many requests this slot has begun: two looks that differ saw two requests.
+    pub count: AtomicU64,
+    /// Kernel's id of the thread.
+    pub thread: AtomicU32,
+    text_length: AtomicU32,
+    text: [AtomicU64; TEXT_BYTES / 8],
+}
+
+/// A snapshot of a request in progress.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InFlight {
+    pub slot: u32,
+    pub thread: u32,
+    pub began_ms: u64,
+    pub count: u64,
+    /// `GET /path`, cut at [`TEXT_BYTES`].
+    pub text: String,
+}
+
+/// The mapping. It lives as long as its process: nothing unmaps it, so rows are `'static`.
+#[derive(Debug, Clone, Copy)]
+pub struct Scoreboard {
+    rows: &'static [Row],
+    slots: &'static [Slot],
+    slots_per_row: u32,
+}
+
+impl Slot {
+    /// Says that a request began. `text` is given in pieces, as `GET`, ` `, `/path`.
+    pub fn begin(&self, now_ms: u64, pieces: &[&[u8]]) {
+        let mut words = [0u64; TEXT_BYTES / 8];
+        let mut bytes = [0u8; TEXT_BYTES];
+        let mut length = 0;
+        for piece in pieces {
+            let taken = piece.len().min(TEXT_BYTES - length);
+            bytes[length..length + taken].copy_from_slice(&piece[..taken]);
+            length += taken;
+        }
+        let used = length.div_ceil(8);
+        for (word, chunk) in words[..used].iter_mut().zip(bytes.chunks_exact(8)) {
+            *word = u64::from_ne_bytes([chunk[0], chunk[1], chunk[2], chunk[3], chunk[4], chunk[5], chunk[6], chunk[7]]);
+        }
+        for (place, word) in self.text.iter().zip(&words[..used]) {
+            place.store(*word, Relaxed);
+        }
+        self.text_length.store(length as u32, Relaxed);
+        self.count.store(self.count.load(Relaxed).wrapping_add(1), Relaxed);
+        self.began_ms.store(now_ms.max(1), Relaxed);
+    }
+
+    /// Says that no request is in progress.
+    pub fn end(&self) {
+        self.began_ms.store(0, Relaxed);
+    }
+
+    fn text(&self) -> String {
+        let length = (self.text_length.load(Relaxed) as usize).min(TEXT_BYTES);
+        let bytes: Vec<u8> = self.text.iter().flat_map(|word| word.load(Relaxed).to_ne_bytes()).take(length).collect();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
+impl Scoreboard {
+    /// Makes a new one, in memory that a child can inherit: the master's call.
+    ///
+    /// # Errors
+    /// No memory, or no descriptor left.
+    pub fn create(rows: u32, slots_per_row: u32) -> io::Result<(Scoreboard, OwnedFd)> {
+        let memory = memfd_create(c"bolide-scoreboard", MFdFlags::MFD_CLOEXEC)?;
+        nix::unistd::ftruncate(&memory, mapping_bytes(rows, slots_per_row) as i64)?;
+        let scoreboard = Scoreboard::attach(&memory, rows, slots_per_row)?;
+        Ok((scoreboard, memory))
+    }
+
+    /// Maps one that was inherited.
+    ///
+    /// # Errors
+    /// The memory file is shorter than `rows` and `slots_per_row` need, or can't be mapped.
+    pub fn attach(memory: &OwnedFd, rows: u32, slots_per_row: u32) -> io::Result<Scoreboard> {
+        let bytes = mapping_bytes(rows, slots_per_row);
+        let found = nix::sys::stat::fstat(memory)?.st_size;
+        if bytes == 0 || found < bytes as i64 {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, format!("the scoreboard has {found} bytes, not {bytes}")));
+        }
+        let length = std::num::NonZeroUsize::new(bytes).ok_or(io::ErrorKind::InvalidInput)?;
+        // SAFETY: a new mapping, at an address of the kernel's choice, of a file that is long enough (checked above).
+        let start: NonNull<libc::c_void> =
+            unsafe { mmap(None, length, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE, MapFlags::MAP_SHARED, memory.as_fd(), 0)? };
+        let rows_length = rows as usize;
+        // SAFETY: the mapping is page-aligned, zeroed (valid for these types, which are atomics only), long
+        // enough for `rows` rows, never unmapped, and only ever reached through atomics.
+        let row_slice = unsafe { std::slice::from_raw_parts(start.as_ptr().cast::<Row>(), rows_length) };
+        // SAFETY: as above; the slots follow the rows, and a row's size is a multiple of a slot's alignment.
+        let slot_slice = unsafe {
+            let first = start.as_ptr().cast::<Row>().add(rows_length).cast::<Slot>();
+            std::slice::from_raw_parts(first, rows_length * slots_per_row as usize)
+        };
+        Ok(Scoreboard { rows: row_slice, slots: slot_slice, slots_per_row })
+    }
+
+    pub fn rows(&self) -> &'static [Row] {
+        self.rows
+    }
+
+    /// The row of this number; `None` if there is none.
+    pub fn row(&self, row: u32) -> Option<&'static Row> {
+        self.rows.get(row as usize)
+    }
+
+    /// The slots of a row, one for each thread that its worker may have; empty if there is no such row.
+    pub fn slots(&self, row: u32) -> &'static [Slot] {
+        let first = row as usize * self.slots_per_row as usize;
+        self.slots.get(first..first + self.slots_per_row as usize).unwrap_or(&[])
+    }
+
+    /// The requests that the worker of this row is serving, the oldest first.
+    pub fn in_flight(&self, row: u32) -> Vec<InFlight> {
+        let mut found: Vec<InFlight> = (0u32..)
+            .zip(self.slots(row))
+            .filter_map(|(number, slot)| {
+                let began_ms = slot.began_ms.load(Relaxed);
+                (began_ms != 0).then(|| InFlight {
+                    slot: number,
+                    thread: slot.thread.load(Relaxed),
+                    began_ms,
+                    count: slot.count.load(Relaxed),
+                    text: slot.text(),
+                })
+            })
+            .collect();
+        found.sort_by_key(|request| request.began_ms);
+        found
+    }
+
+    /// Empties a row for its next worker: the master's call, when the last one has ended.
+    pub fn clear(&self, row: u32) {
+        let Some(place) = self.row(row) else { return };
+        for number in [&place.pid, &place.worker, &place.generation, &place.connections, &place.accepting, &place.waiting] {
+            number.store(0, Relaxed);
+        }
+        for number in [&place.turned_ms, &place.started_ms, &place.requests, &place.exceptions, &place.sent_bytes, &place.busy_us] {
+            number.store(0, Relaxed);
+        }
+        for slot in self.slots(row) {
+            slot.began_ms.store(0, Relaxed);
+            slot.thread.store(0, Relaxed);
+        }
+    }
+}
+
+fn mapping_bytes(rows: u32, slots_per_row: u32) -> usize {
+    let rows = rows as usize;
+    rows * size_of::<Row>() + rows * slots_per_row as usize * size_of::<Slot>()
+}
+
+/// Monotonic time in milliseconds, the clock of every time in the scoreboard. It costs a few nanoseconds
+/// and is good to about 4 ms.
+pub fn now_ms() -> u64 {
+    match nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC_COARSE) {
+        Ok(time) => time.tv_sec() as u64 * 1000 + time.tv_nsec() as u64 / 1_000_000,
+        // The kernel has had this clock since 2.6.32; without it every deadline lies in the future, and nothing is killed.
+        Err(_) => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_mapping_sees_what_the_first_wrote() {
+        let (master, memory) = Scoreboard::create(2, 3).expect("made");
+        let worker = Scoreboard::attach(&memory, 2, 3).expect("attached");
+        worker.slots(1)[2].thread.store(42, Relaxed);
+        worker.slots(1)[2].begin(1234, &[b"GET", b" ", b"/a/path"]);
+        let seen = master.in_flight(1);
+        assert_eq!(seen.len(), 1);
+        assert_eq!((seen[0].slot, seen[0].thread, seen[0].began_ms, seen[0].text.as_str()), (2, 42, 1234, "GET /a/path"));
+        worker.slots(1)[2].end();
+        assert!(master.in_flight(1).is_empty());
+        assert!(master.in_flight(0).is_empty());
+    }
+
+    #[test]
+    fn a_long_request_line_is_cut_and_not_spilled() {
+        let (board, _memory) = Scoreboard::create(1, 2).expect("made");
+        board.slots(0)[0].begin(1, &[b"GET ", &[b'x'; 5000]]);
+        assert_eq!(board.in_flight(0)[0].text.len(), TEXT_BYTES);
+        assert_eq!(board.slots(0)[1].began_ms.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn rows_that_do_not_exist_are_none() {
+        let (board, memory) = Scoreboard::create(1, 1).expect("made");
+        assert!(board.row(1).is_none() && board.slots(9).is_empty());
+        assert!(Scoreboard::attach(&memory, 100, 1).is_err());
+    }
+}

@@ -1,0 +1,180 @@
+//! The settings of one instance, as every process sees them. Plain data: the options room makes
+//! them from the configuration, the master hands them on, nobody changes them afterwards.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// Everything that a start of Bolide is told.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    pub listeners: Vec<Listener>,
+    pub applications: Vec<Application>,
+    pub python: Python,
+    pub workers: Workers,
+    pub lifecycle: Lifecycle,
+    pub limits: Limits,
+    pub logging: Logging,
+    pub identity: Identity,
+    pub naming: Naming,
+}
+
+/// A socket that is served.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Listener {
+    pub address: Address,
+    pub protocol: Protocol,
+    /// Connections that the kernel may keep waiting; 0 is the kernel's own limit.
+    pub backlog: u32,
+    /// Mode of a UNIX socket's file (`chmod-socket`), as in 0o666.
+    pub mode: Option<u32>,
+    /// Owner of a UNIX socket's file (`chown-socket`), as written: `user` or `user:group`.
+    pub owner: Option<String>,
+    /// How long a peer may keep us waiting for the next byte of a head or a body, or for room to send, in milliseconds.
+    pub timeout_ms: u64,
+    /// Where the listener was asked for: `uwsgi.ini:3`, `command line`.
+    pub origin: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Address {
+    /// `host:port`; an empty host is every IPv4 address. Port 0 is any free one.
+    Tcp { host: String, port: u16 },
+    Unix(PathBuf),
+    /// A name in Linux' abstract space, without its `@`.
+    Abstract(String),
+    /// `fd://N`: a listening socket that somebody else opened.
+    Descriptor(i32),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Protocol {
+    Http,
+    Uwsgi,
+}
+
+/// An application and where it is mounted.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Application {
+    /// `/path` without a slash at its end; empty for the application that takes all other requests.
+    pub mount: String,
+    pub source: ApplicationSource,
+    /// Name of the callable; uWSGI's default is `application`. May be dotted, or a call such as `create_app()`.
+    pub callable: Option<String>,
+    pub origin: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum ApplicationSource {
+    Module(String),
+    File(PathBuf),
+}
+
+/// The interpreter and what it sees before the application is loaded.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+pub struct Python {
+    pub virtualenv: Option<PathBuf>,
+    /// `pythonpath`, in the order given; they come before everything else in `sys.path`.
+    pub path: Vec<PathBuf>,
+    /// `chdir`: made before sockets, files and the application are opened.
+    pub chdir: Option<PathBuf>,
+    /// `chdir2`: made after the application has been loaded.
+    pub chdir_after: Option<PathBuf>,
+    /// `env = KEY=VALUE`, in order.
+    pub environment: Vec<(String, String)>,
+    /// `manage-script-name`: the mount is taken from the start of PATH_INFO into SCRIPT_NAME.
+    pub manage_script_name: bool,
+    /// `lazy-apps`: every worker loads the application itself, after the fork.
+    pub lazy: bool,
+    /// `auto-procname` and its kin are in [`Naming`]; `enable-threads` is always on.
+    pub catch_exceptions: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Workers {
+    /// 1 or more; `auto` is already resolved.
+    pub processes: u32,
+    /// True when the number was chosen by somebody (a number or `auto`), false for uWSGI's default of one.
+    pub processes_chosen: bool,
+    pub threads: Threads,
+    /// CPUs that this process may use: affinity and cgroup quota counted.
+    pub cpus: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Threads {
+    Fixed(u32),
+    /// One thread at first, more while requests wait and the running ones are blocked.
+    Auto,
+}
+
+impl Threads {
+    /// `threads = auto` never goes beyond this many threads in a worker.
+    pub const AUTO_MOST: u32 = 64;
+    /// Nor may a number do so.
+    pub const MOST: u32 = 1024;
+
+    /// How many threads a worker may have at the most: the request slots of its scoreboard row.
+    pub fn most(self) -> u32 {
+        match self {
+            Threads::Fixed(count) => count,
+            Threads::Auto => Threads::AUTO_MOST,
+        }
+    }
+}
+
+/// When processes come and go. Times are in milliseconds; `None` is never.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Lifecycle {
+    pub harakiri_ms: Option<u64>,
+    pub max_requests: Option<u64>,
+    pub max_worker_lifetime_ms: Option<u64>,
+    /// How long requests in flight may take at a stop or a reload (`reload-mercy`, `worker-reload-mercy`).
+    pub reload_mercy_ms: u64,
+    pub pidfile: Option<PathBuf>,
+    /// Remove UNIX sockets and the pidfile at the end.
+    pub vacuum: bool,
+}
+
+/// What a request may be at the most.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Bytes of a request line, its end included: beyond it 414.
+    pub request_line_bytes: usize,
+    /// Bytes of a head (`buffer-size`), the request line included, or of a uwsgi packet: beyond it 431.
+    pub head_bytes: usize,
+    /// Header fields: beyond it 431.
+    pub header_count: usize,
+    /// Bytes of a body (`limit-post`): beyond it 413. `None` is no limit.
+    pub body_bytes: Option<u64>,
+    /// Bytes of a body that are kept in memory (`post-buffering`); the rest goes to an unlinked temporary file.
+    pub body_memory_bytes: usize,
+    /// Idle time of a kept-alive connection in milliseconds; 0 closes after every answer.
+    pub keepalive_ms: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Logging {
+    /// A line for each request (off with `disable-logging`).
+    pub requests: bool,
+    /// `logto`: standard output and standard error go to this file.
+    pub file: Option<PathBuf>,
+    /// `memory-report`: the request line starts with the worker's memory, as uWSGI writes it.
+    pub memory_report: bool,
+    /// `disable-write-exception`, `ignore-write-errors`: a client that left while we wrote is not the application's business.
+    pub write_errors: bool,
+}
+
+/// Who prototypes and workers run as. The names are as written: a name or a number.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+pub struct Identity {
+    pub user: Option<String>,
+    pub group: Option<String>,
+}
+
+/// What the processes are called in `ps`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+pub struct Naming {
+    pub auto: bool,
+    pub prefix: String,
+}
