@@ -20,8 +20,11 @@ pub enum Order {
     Fork { row: u32, worker: u32 },
     /// To a prototype: fork no more, and end when the last worker has ended.
     Retire,
-    /// To a worker: accept nothing more, finish what is in flight, end.
+    /// To a worker whose successor serves: accept nothing more, answer what still comes on open connections
+    /// with `Connection: close`, end when they are closed. No request is lost by it.
     Drain,
+    /// To a worker at an ordered stop: as `Drain`, but connections with no request in flight are closed at once.
+    Stop,
 }
 
 /// From a prototype or a worker to the master.
@@ -45,6 +48,12 @@ pub enum Report {
 
 /// Exit status of a worker or prototype whose application could not be loaded.
 pub const EXIT_LOAD_FAILED: i32 = 22;
+
+/// The signal by which the master asks a thread for its Python stack before it kills the thread's worker.
+/// A real-time signal, far from those that applications use.
+pub fn stack_signal() -> i32 {
+    libc::SIGRTMIN() + 10
+}
 
 /// What [`receive`] found.
 #[derive(Debug)]
@@ -70,6 +79,7 @@ impl Packet for Order {
             Order::Fork { row, worker } => [1, row, worker, 0, 0, 0],
             Order::Retire => [2, 0, 0, 0, 0, 0],
             Order::Drain => [3, 0, 0, 0, 0, 0],
+            Order::Stop => [4, 0, 0, 0, 0, 0],
         }
     }
 
@@ -78,6 +88,7 @@ impl Packet for Order {
             [1, row, worker, ..] => Ok(Order::Fork { row, worker }),
             [2, ..] => Ok(Order::Retire),
             [3, ..] => Ok(Order::Drain),
+            [4, ..] => Ok(Order::Stop),
             _ => Err(unknown_packet(fields[0])),
         }
     }
@@ -190,7 +201,7 @@ mod tests {
     #[test]
     fn every_message_comes_out_as_it_went_in() {
         let (left, right) = pair();
-        for order in [Order::Fork { row: 7, worker: 3 }, Order::Retire, Order::Drain] {
+        for order in [Order::Fork { row: 7, worker: 3 }, Order::Retire, Order::Drain, Order::Stop] {
             send(left.as_fd(), &order, None).expect("sent");
             assert!(matches!(receive::<Order>(right.as_fd()), Ok(Received::Message(got, None)) if got == order));
         }

@@ -190,7 +190,8 @@ impl Scoreboard {
         for number in [&place.pid, &place.worker, &place.generation, &place.connections, &place.accepting, &place.waiting] {
             number.store(0, Relaxed);
         }
-        for number in [&place.turned_ms, &place.started_ms, &place.requests, &place.exceptions, &place.sent_bytes, &place.busy_us] {
+        for number in [&place.turned_ms, &place.started_ms, &place.requests, &place.exceptions, &place.sent_bytes, &place.busy_us]
+        {
             number.store(0, Relaxed);
         }
         for slot in self.slots(row) {

@@ -39,7 +39,10 @@ pub struct Listener {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Address {
     /// `host:port`; an empty host is every IPv4 address. Port 0 is any free one.
-    Tcp { host: String, port: u16 },
+    Tcp {
+        host: String,
+        port: u16,
+    },
     Unix(PathBuf),
     /// A name in Linux' abstract space, without its `@`.
     Abstract(String),

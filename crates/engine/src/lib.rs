@@ -1,1 +1,24 @@
+//! The worker: it accepts, parses, calls the application and answers, all on the thread that read the request.
+//!
+//! It knows nothing of any language (the one seam is [`app`]), nothing of the master (orders come through
+//! the contract's messages) and nothing of configuration files. It runs in workers only.
 
+mod access_log;
+pub mod app;
+mod body;
+mod clock;
+mod connection;
+mod event_loop;
+mod exchange;
+mod fairness;
+mod hall;
+mod house;
+mod leadership;
+mod listener;
+pub mod reply;
+pub mod request;
+mod socket;
+mod threads;
+
+pub use event_loop::{Assignment, serve};
+pub use listener::ListeningSocket;

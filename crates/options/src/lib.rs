@@ -1,1 +1,159 @@
+//! uWSGI's configuration language: from a command line and an environment to [`Settings`].
+//!
+//! A source (command line, environment, a file) yields pairs of key and value, each with the place
+//! where it was written; `reader` puts them in uWSGI's order, lets those act that act at once, and
+//! fills in placeholders; `settle` makes typed settings of them, by the rows of the `catalogue`.
+//! Runs in the process that is started; it opens configuration files and nothing else.
 
+pub mod catalogue;
+mod commands;
+mod expand;
+mod finding;
+mod logic;
+mod manual;
+mod reader;
+mod settle;
+mod sources;
+mod suggest;
+mod surroundings;
+mod values;
+
+use std::ffi::OsString;
+
+use bolide_contract::settings::Settings;
+
+pub use finding::{Finding, Place, Severity};
+
+use reader::{Configuration, Halt, Reader};
+use settle::PositionalApplication;
+use sources::argv::Arguments;
+use surroundings::Surroundings;
+
+/// What the command line asked for.
+#[derive(Debug)]
+pub enum Reading {
+    /// Start a server. The findings are warnings and notes, to be printed first.
+    Run { settings: Box<Settings>, findings: Vec<Finding> },
+    /// Print this on standard output and exit with this status.
+    Print { text: String, status: i32 },
+}
+
+/// Bolide can't start: the errors, with the warnings that came before them. Exit status 1.
+#[derive(Debug)]
+pub struct Failure {
+    pub findings: Vec<Finding>,
+}
+
+/// Reads the command line (without the program's name), the environment, and the files that they name.
+///
+/// # Errors
+/// Everything that is wrong, each with its place and what to do about it.
+pub fn read(arguments: &[OsString], environment: &[(OsString, OsString)]) -> Result<Reading, Failure> {
+    read_in(arguments, &Surroundings::gather(environment))
+}
+
+fn read_in(arguments: &[OsString], around: &Surroundings) -> Result<Reading, Failure> {
+    let arguments = texts(arguments)?;
+    if let Some(reading) = commands::run(&arguments, around) {
+        return Ok(reading);
+    }
+    let (configuration, application) = match collect(&arguments, around) {
+        Ok(read) => read,
+        Err(Halt::Print { text, status }) => return Ok(Reading::Print { text, status }),
+        Err(Halt::Failed(finding)) => return Err(Failure { findings: vec![*finding] }),
+    };
+    // In a file, `show-config` prints and goes on, as in uWSGI; asked for on the command line, it is all that is wanted.
+    if configuration.show_config.as_ref().is_some_and(|place| place.line == 0) {
+        return Ok(Reading::Print { text: manual::show::as_uwsgi(&configuration.pairs), status: 0 });
+    }
+    let (settings, mut findings) = settle::settle(&configuration, application.as_ref(), around);
+    findings.extend(configuration.printed.iter().map(|text| Finding::note(None, text.clone())));
+    if configuration.show_config.is_some() {
+        findings.push(Finding::note(None, manual::show::as_uwsgi(&configuration.pairs)));
+    }
+    match settings {
+        Some(settings) => Ok(Reading::Run { settings: Box::new(settings), findings }),
+        None => Err(Failure { findings }),
+    }
+}
+
+/// Arguments as text.
+fn texts(arguments: &[OsString]) -> Result<Vec<String>, Failure> {
+    arguments
+        .iter()
+        .map(|argument| {
+            argument.to_str().map(str::to_owned).ok_or_else(|| Failure {
+                findings: vec![Finding::error(
+                    Some(&Place::command_line()),
+                    format!("`{}` is not UTF-8 text", argument.to_string_lossy()),
+                )],
+            })
+        })
+        .collect()
+}
+
+/// Environment, then options, then positional arguments: uWSGI's order, in which what is read later wins.
+fn collect(arguments: &[String], around: &Surroundings) -> Result<(Configuration, Option<PositionalApplication>), Halt> {
+    let mut reader = Reader::new(around);
+    for (variable, value) in &around.environment {
+        if let Some((key, value)) = sources::environment::pair(variable, value) {
+            reader.add(&key, Some(&value), &Place::environment(variable))?;
+        }
+    }
+    let place = Place::command_line();
+    let mut words = Arguments::new(arguments);
+    loop {
+        let word = words.next_option(|name| reader.declared(name)).map_err(|mistake| {
+            let finding = Finding::error(Some(&place), mistake.message);
+            match mistake.unknown.as_deref().and_then(suggest::nearest) {
+                Some(nearest) => finding.advise(format!("did you mean `--{nearest}`?")),
+                None => finding.advise("`bolide --help` lists the options"),
+            }
+        })?;
+        match word {
+            Some(given) => reader.add(&given.name, given.value.as_deref(), &place)?,
+            None => break,
+        }
+    }
+    let mut application = None;
+    for text in words.into_positional() {
+        take_positional(&text, &mut reader, &mut application, &place)?;
+    }
+    Ok((reader.finish()?, application))
+}
+
+/// A configuration file, an application, or a mistake.
+fn take_positional(
+    text: &str,
+    reader: &mut Reader<'_>,
+    application: &mut Option<PositionalApplication>,
+    place: &Place,
+) -> Result<(), Halt> {
+    // uWSGI passes over these: a process can so be given a label in `ps`.
+    if text.starts_with('[') {
+        return Ok(());
+    }
+    let name = text.rsplit_once(':').map_or(text, |(name, _)| name);
+    if reader::format_of(text).is_some() || reader::format_of(name).is_some() {
+        return reader.load(text, None, place, false);
+    }
+    let Some((source, callable)) = settle::application_of(text) else {
+        return Err(Finding::error(Some(place), format!("`{text}` is neither a configuration nor an application"))
+            .advise("a configuration ends with .ini, an application is package.module:callable or file.py")
+            .into());
+    };
+    match application {
+        Some(_) => Err(Finding::error(Some(place), format!("`{text}`: there is already an application on the command line"))
+            .advise("use `mount` for several")
+            .into()),
+        None => {
+            *application = Some(PositionalApplication { source, callable });
+            Ok(())
+        }
+    }
+}
+
+#[cfg(test)]
+mod corpus;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,230 @@
+//! `environ`: a copy of what never changes, then the few keys that differ (PEP 3333, "environ Variables").
+//!
+//! There is a template for each listener; for a kept-alive connection that repeats its header block there is a
+//! richer one, with the header fields in it. It knows nothing of the call that follows.
+
+use bolide_engine::app::Language;
+use bolide_engine::request::{HeaderMemory, HttpRequest, Meaning, Request, Told, UwsgiRequest, Version};
+use pyo3::ffi;
+
+use crate::names::{KnownKeys, Names};
+use crate::object::{Object, latin1};
+use crate::wsgi::{Memo, Wsgi};
+
+/// What the uwsgi packet of a request would carry for its own line and its connection, in uWSGI's way of counting:
+/// REQUEST_METHOD, REQUEST_URI, PATH_INFO, QUERY_STRING, SERVER_PROTOCOL, SCRIPT_NAME, SERVER_NAME, SERVER_PORT,
+/// REMOTE_ADDR, REMOTE_PORT: their number, the bytes of their names and of their two lengths.
+const OWN_VARIABLES: u32 = 10;
+const OWN_VARIABLE_BYTES: u32 = 14 + 11 + 9 + 12 + 15 + 11 + 11 + 11 + 11 + 11 + 4 * OWN_VARIABLES;
+
+/// A dictionary under construction. A failure (out of memory) leaves a Python exception set and is told once, at the end.
+pub struct Dictionary {
+    pub object: Object,
+    failed: bool,
+}
+
+impl Dictionary {
+    /// A copy of another dictionary.
+    pub fn copy_of(template: &Object) -> Option<Dictionary> {
+        // SAFETY: the template is a dictionary of ours; the copy is new.
+        let object = unsafe { Object::owned(ffi::PyDict_Copy(template.as_ptr()))? };
+        Some(Dictionary { object, failed: false })
+    }
+
+    pub fn set(&mut self, key: &Object, value: &Object) {
+        // SAFETY: all three live; the dictionary takes references of its own.
+        self.failed |= unsafe { ffi::PyDict_SetItem(self.object.as_ptr(), key.as_ptr(), value.as_ptr()) } != 0;
+    }
+
+    pub fn set_text(&mut self, key: &Object, bytes: &[u8]) {
+        match latin1(bytes) {
+            Some(value) => self.set(key, &value),
+            None => self.failed = true,
+        }
+    }
+
+    pub fn get(&self, key: &Object) -> Option<Object> {
+        // SAFETY: both live; the result is borrowed from the dictionary, and we take a reference of our own.
+        unsafe { Object::borrowed(ffi::PyDict_GetItem(self.object.as_ptr(), key.as_ptr())) }
+    }
+
+    pub fn remove(&mut self, key: &Object) {
+        if self.get(key).is_some() {
+            // SAFETY: both live, and the key is there.
+            self.failed |= unsafe { ffi::PyDict_DelItem(self.object.as_ptr(), key.as_ptr()) } != 0;
+        }
+    }
+
+    /// `None`: something could not be put in, and an exception is set.
+    pub fn done(self) -> Option<Object> {
+        (!self.failed).then_some(self.object)
+    }
+}
+
+/// What makes environs: one for each thread.
+pub struct Environs {
+    pub names: Names,
+    keys: KnownKeys,
+    /// One for each listener.
+    templates: Vec<Object>,
+}
+
+impl Environs {
+    pub fn new(names: Names, templates: Vec<Object>) -> Environs {
+        Environs { names, keys: KnownKeys::default(), templates }
+    }
+
+    /// The dictionary for a request, without `wsgi.input` and without a mount's SCRIPT_NAME. `None`: an exception is set.
+    pub fn make(
+        &mut self,
+        request: &mut Request<'_, <<Wsgi as Language>::App as bolide_engine::app::App>::Memo>,
+    ) -> Option<Dictionary> {
+        let template = self.templates.get(request.listener).or(self.templates.first())?.clone();
+        let address = (request.peer.address.as_str(), request.peer.port.as_str());
+        let length = request.body.length();
+        match &mut request.meaning {
+            Meaning::Http(http) => self.http(&template, http, address, length, &mut request.told),
+            Meaning::Uwsgi(uwsgi) => self.uwsgi(&template, uwsgi, &mut request.told),
+        }
+    }
+
+    fn http(
+        &mut self,
+        template: &Object,
+        http: &mut HttpRequest<'_, Memo>,
+        peer: (&str, &str),
+        body_length: u64,
+        told: &mut Told,
+    ) -> Option<Dictionary> {
+        let mut environ = match &mut http.memo {
+            HeaderMemory::Same(memo) => {
+                *told = memo.told;
+                Dictionary::copy_of(&memo.template)?
+            }
+            HeaderMemory::Off => {
+                let (environ, count) = self.with_headers(template, http, peer)?;
+                *told = count;
+                environ
+            }
+            HeaderMemory::Fill(_) => {
+                let (base, count) = self.with_headers(template, http, peer)?;
+                *told = count;
+                let base = base.done()?;
+                let environ = Dictionary::copy_of(&base)?;
+                if let HeaderMemory::Fill(memo) = &mut http.memo {
+                    **memo = Some(Memo { template: base, told: count });
+                }
+                environ
+            }
+        };
+        let names = &self.names;
+        environ.set(&names.request_method, &names.method(http.method)?);
+        let uri = if http.uri == b"/" { names.slash.clone() } else { latin1(http.uri)? };
+        environ.set(&names.request_uri, &uri);
+        // Most paths are the target itself: then one string serves for both.
+        if http.path == http.uri {
+            environ.set(&names.path_info, &uri);
+        } else {
+            environ.set_text(&names.path_info, http.path);
+        }
+        if !http.query.is_empty() {
+            environ.set_text(&names.query_string, http.query);
+        }
+        if http.chunked {
+            // RFC 9112 section 7.1.3: what was decoded has a length, and is chunked no more.
+            environ.set_text(&names.content_length, body_length.to_string().as_bytes());
+            if let Some(key) = self.keys.header(b"transfer-encoding") {
+                environ.remove(&key);
+            }
+        }
+        told.variable_bytes += (http.method.len() + http.uri.len() + http.path.len() + http.query.len()) as u32;
+        Some(environ)
+    }
+
+    /// A template with a connection's address and a request's header fields.
+    fn with_headers(
+        &mut self,
+        template: &Object,
+        http: &HttpRequest<'_, Memo>,
+        peer: (&str, &str),
+    ) -> Option<(Dictionary, Told)> {
+        let mut environ = Dictionary::copy_of(template)?;
+        let version_1_0 = http.version == Version::Http10;
+        environ.set(&self.names.server_protocol, if version_1_0 { &self.names.http_1_0 } else { &self.names.http_1_1 });
+        environ.set_text(&self.names.remote_addr, peer.0.as_bytes());
+        environ.set_text(&self.names.remote_port, peer.1.as_bytes());
+        let mut told = Told {
+            variables: OWN_VARIABLES,
+            variable_bytes: OWN_VARIABLE_BYTES + (peer.0.len() + peer.1.len() + "HTTP/1.1".len()) as u32,
+            application: 0,
+        };
+        for name in [&self.names.server_name, &self.names.server_port] {
+            told.variable_bytes += environ.get(name).map_or(0, |text| length_of(&text));
+        }
+        for field in http.fields {
+            let (name, value) = (field.name.of(http.header_bytes), field.value.of(http.header_bytes));
+            self.header(&mut environ, name, value)?;
+            told.variables += 1;
+            told.variable_bytes += (4 + "HTTP_".len() + name.len() + value.len()) as u32;
+        }
+        Some((environ, told))
+    }
+
+    fn header(&mut self, environ: &mut Dictionary, name: &[u8], value: &[u8]) -> Option<()> {
+        // A client's Proxy header would become HTTP_PROXY, which HTTP libraries take for the machine's setting (CVE-2016-5385).
+        if name.eq_ignore_ascii_case(b"proxy") {
+            return Some(());
+        }
+        let key = self.keys.header(name)?;
+        let text = latin1(value)?;
+        if let Some(before) = environ.get(&key) {
+            // RFC 9110 section 5.3: fields of one name are a list; section 4.2.1 of RFC 6265 says how cookies join.
+            let separator = if name.eq_ignore_ascii_case(b"cookie") { &b"; "[..] } else { &b", "[..] };
+            let both = joined(&before, separator, &text)?;
+            environ.set(&key, &both);
+        } else {
+            environ.set(&key, &text);
+        }
+        // uWSGI takes the scheme from here, and applications behind a balancer rely on it.
+        if name.eq_ignore_ascii_case(b"x-forwarded-proto") && !value.is_empty() {
+            environ.set(&self.names.wsgi_url_scheme, &text);
+        }
+        Some(())
+    }
+
+    fn uwsgi(&mut self, template: &Object, uwsgi: &UwsgiRequest<'_>, told: &mut Told) -> Option<Dictionary> {
+        let mut environ = Dictionary::copy_of(template)?;
+        for variable in uwsgi.variables {
+            let (name, value) = (variable.name.of(uwsgi.bytes), variable.value.of(uwsgi.bytes));
+            let key = self.keys.variable(name)?;
+            let text = latin1(value)?;
+            environ.set(&key, &text);
+            match name {
+                b"HTTPS" if value == b"1" || value.eq_ignore_ascii_case(b"on") => {
+                    environ.set(&self.names.wsgi_url_scheme, &self.names.https);
+                }
+                b"UWSGI_SCHEME" | b"HTTP_X_FORWARDED_PROTO" if !value.is_empty() => {
+                    environ.set(&self.names.wsgi_url_scheme, &text);
+                }
+                _ => {}
+            }
+        }
+        told.variables = uwsgi.variables.len() as u32;
+        told.variable_bytes = uwsgi.bytes.len() as u32;
+        Some(environ)
+    }
+}
+
+fn length_of(text: &Object) -> u32 {
+    // SAFETY: the object is a str that we put there.
+    unsafe { ffi::PyUnicode_GetLength(text.as_ptr()) as u32 }
+}
+
+fn joined(before: &Object, separator: &[u8], after: &Object) -> Option<Object> {
+    let separator = latin1(separator)?;
+    // SAFETY: all three are strs; the results are new.
+    unsafe {
+        let head = Object::owned(ffi::PyUnicode_Concat(before.as_ptr(), separator.as_ptr()))?;
+        Object::owned(ffi::PyUnicode_Concat(head.as_ptr(), after.as_ptr()))
+    }
+}

@@ -1,0 +1,62 @@
+//! What becomes of an application's exception: one entry in the log, with the request that met it, and the
+//! decision whether the process is to end. The exception never leaves its request.
+
+use bolide_engine::app::Outcome;
+use pyo3::ffi;
+
+use crate::object::Object;
+
+/// Python's own functions for what is easier said there.
+pub struct Faults {
+    /// `bolide.log.log_exception(exception, where)`
+    pub log_exception: Object,
+    /// `bolide.log.log_message(message)`
+    pub log_message: Object,
+}
+
+/// Takes the exception that is set, logs it, and says how the call ended.
+pub fn failed<Pending>(faults: &Faults, place: &str) -> Outcome<Pending> {
+    // SAFETY: the thread holds the interpreter; what is fetched is owned by us.
+    unsafe {
+        let leave = ffi::PyErr_ExceptionMatches(ffi::PyExc_SystemExit) != 0;
+        log_set_exception(faults, place);
+        if leave { Outcome::FailedAndLeave } else { Outcome::Failed }
+    }
+}
+
+/// The same without an outcome, for `close()` and other places that have none.
+pub fn log_set_exception(faults: &Faults, place: &str) {
+    // SAFETY: the thread holds the interpreter; the three are owned by us after the call, and null or alive.
+    unsafe {
+        let (mut kind, mut value, mut traceback) = (std::ptr::null_mut(), std::ptr::null_mut(), std::ptr::null_mut());
+        ffi::PyErr_Fetch(&mut kind, &mut value, &mut traceback);
+        ffi::PyErr_NormalizeException(&mut kind, &mut value, &mut traceback);
+        if !value.is_null() && !traceback.is_null() {
+            ffi::PyException_SetTraceback(value, traceback);
+        }
+        let (_kind, value, _traceback) = (Object::owned(kind), Object::owned(value), Object::owned(traceback));
+        let Some(value) = value else { return };
+        let place = crate::object::latin1(place.as_bytes());
+        let arguments = [value.as_ptr(), place.as_ref().map_or(ffi::Py_None(), Object::as_ptr)];
+        let logged = ffi::PyObject_Vectorcall(faults.log_exception.as_ptr(), arguments.as_ptr(), 2, std::ptr::null_mut());
+        if Object::owned(logged).is_none() {
+            // Logging failed itself, for want of memory or stack: CPython's last resort writes straight to standard error.
+            ffi::PyErr_WriteUnraisable(faults.log_exception.as_ptr());
+        }
+    }
+}
+
+/// Says something that is no exception.
+pub fn log_message(faults: &Faults, message: &str) {
+    // SAFETY: the thread holds the interpreter; the argument is owned until the call has returned.
+    unsafe {
+        let Some(text) = crate::object::latin1(message.as_bytes()) else {
+            return ffi::PyErr_Clear();
+        };
+        let arguments = [text.as_ptr()];
+        let logged = ffi::PyObject_Vectorcall(faults.log_message.as_ptr(), arguments.as_ptr(), 1, std::ptr::null_mut());
+        if Object::owned(logged).is_none() {
+            ffi::PyErr_WriteUnraisable(faults.log_message.as_ptr());
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! A counted reference for the hot path: what `Py<T>` is, without a look at who holds the interpreter.
+//! Everything in this file must be called, and every [`Object`] dropped, by a thread that holds it.
+
+use std::ptr::NonNull;
+
+use pyo3::ffi;
+
+/// An owned reference to a Python object.
+pub struct Object(NonNull<ffi::PyObject>);
+
+// SAFETY: a reference may move between threads; it is only counted by a thread that holds the interpreter,
+// which the engine guarantees: it runs an adapter, and drops what an adapter left with it, between
+// `acquire` and `release` only.
+unsafe impl Send for Object {}
+// SAFETY: as above; a shared `Object` gives out nothing but the pointer.
+unsafe impl Sync for Object {}
+
+impl Object {
+    /// Takes over a new reference. `None` for a null pointer, which means that an exception is set.
+    ///
+    /// # Safety
+    /// `pointer` is null or a reference that the caller owns and gives away.
+    pub unsafe fn owned(pointer: *mut ffi::PyObject) -> Option<Object> {
+        NonNull::new(pointer).map(Object)
+    }
+
+    /// Makes a reference of its own from a borrowed one. `None` for a null pointer.
+    ///
+    /// # Safety
+    /// `pointer` is null or refers to a living object.
+    pub unsafe fn borrowed(pointer: *mut ffi::PyObject) -> Option<Object> {
+        // SAFETY: the caller says that it lives, or is null, which this form allows.
+        unsafe { ffi::Py_XINCREF(pointer) };
+        NonNull::new(pointer).map(Object)
+    }
+
+    pub fn as_ptr(&self) -> *mut ffi::PyObject {
+        self.0.as_ptr()
+    }
+
+    /// How many references there are. With one, nobody else can see the object.
+    pub fn is_unshared(&self) -> bool {
+        // SAFETY: the object lives as long as we refer to it.
+        unsafe { ffi::Py_REFCNT(self.as_ptr()) == 1 }
+    }
+
+    /// The object's type is exactly this one.
+    pub fn is_exactly(&self, kind: *mut ffi::PyTypeObject) -> bool {
+        // SAFETY: the object lives as long as we refer to it.
+        unsafe { ffi::Py_TYPE(self.as_ptr()) == kind }
+    }
+}
+
+impl Clone for Object {
+    fn clone(&self) -> Object {
+        // SAFETY: the object lives as long as we refer to it.
+        unsafe { ffi::Py_INCREF(self.as_ptr()) };
+        Object(self.0)
+    }
+}
+
+impl Drop for Object {
+    fn drop(&mut self) {
+        // SAFETY: this reference is ours, and the thread holds the interpreter (see above).
+        unsafe { ffi::Py_DECREF(self.as_ptr()) };
+    }
+}
+
+/// The bytes of a `bytes` object (or of a subclass of it).
+///
+/// # Safety
+/// `pointer` refers to such an object, and it lives as long as the slice is used.
+pub unsafe fn bytes_of<'a>(pointer: *mut ffi::PyObject) -> &'a [u8] {
+    // SAFETY: the caller says that it is a bytes object, whose memory does not move.
+    unsafe {
+        let start = ffi::PyBytes_AsString(pointer).cast::<u8>();
+        let length = ffi::PyBytes_Size(pointer);
+        if start.is_null() || length <= 0 { &[] } else { std::slice::from_raw_parts(start, length as usize) }
+    }
+}
+
+/// A `str` from bytes as PEP 3333 wants it: each byte a character of latin-1. `None`: out of memory, an exception is set.
+pub fn latin1(bytes: &[u8]) -> Option<Object> {
+    // SAFETY: the pointer and length are those of a slice; the result is new.
+    unsafe { Object::owned(ffi::PyUnicode_DecodeLatin1(bytes.as_ptr().cast(), bytes.len() as isize, std::ptr::null())) }
+}

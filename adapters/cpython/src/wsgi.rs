@@ -1,0 +1,517 @@
+//! WSGI (PEP 3333): the call of the application and the way of its answer into the reply.
+//!
+//! [`Wsgi`] is one for the worker, [`WsgiThread`] one for each of its threads. All of it runs with the interpreter
+//! in hand, on the thread that read the request.
+
+use std::ops::ControlFlow;
+use std::ptr::null_mut;
+
+use bolide_engine::app::{App, Language, Outcome};
+use bolide_engine::reply::{Pushed, Reply, When};
+use bolide_engine::request::{Body, Meaning, Request, Span, Told};
+use pyo3::ffi;
+
+use crate::environ::{Dictionary, Environs};
+use crate::faults::{Faults, failed, log_message, log_set_exception};
+use crate::names::Names;
+use crate::object::{Object, bytes_of};
+use crate::start_response::StartResponse;
+use crate::threads;
+
+/// The applications of a worker and what its threads need to call them.
+pub struct Wsgi {
+    pub mounts: Vec<Mount>,
+    pub manage_script_name: bool,
+    /// A template of `environ` for each listener.
+    pub templates: Vec<Object>,
+    /// `bolide.wsgi.body_in_memory(bytes)` and `body_in_file(descriptor)`: make `wsgi.input`.
+    pub body_in_memory: Object,
+    pub body_in_file: Object,
+    /// `bolide.wsgi.FileWrapper`, and `sendable(wrapper)`: `(descriptor, offset, length)` or None.
+    pub file_wrapper: Object,
+    pub sendable: Object,
+    pub faults: Faults,
+    pub write_errors: bool,
+    pub write_timeout: std::time::Duration,
+}
+
+pub struct Mount {
+    /// `/path`, or empty for all that no other mount takes.
+    pub path: Vec<u8>,
+    pub callable: Object,
+}
+
+/// A header block of a connection, as a template for its next request.
+pub struct Memo {
+    pub template: Object,
+    pub told: Told,
+}
+
+/// An answer at the point where its client became slow.
+pub struct Pending {
+    answer: Answer,
+    /// The chunk that was not taken whole, and how much of it was.
+    chunk: Option<(Object, usize)>,
+    /// The application may still call it, from its generator: it stays with this answer.
+    start: StartResponse,
+}
+
+/// What the application returned, and the iterator over it.
+struct Answer {
+    result: Object,
+    /// `None` for a list or tuple, whose next index this is.
+    iterator: Option<Object>,
+    next: isize,
+}
+
+pub struct WsgiThread {
+    wsgi: &'static Wsgi,
+    environs: Environs,
+    start: Option<StartResponse>,
+    core: Option<Object>,
+    saved: *mut ffi::PyThreadState,
+}
+
+impl Language for Wsgi {
+    type App = WsgiThread;
+
+    fn enter(&self, thread: u32) -> Result<WsgiThread, String> {
+        let no_memory = || "no memory is left".to_owned();
+        let names = Names::new().ok_or_else(no_memory)?;
+        let core = if thread == 0 { None } else { integer(thread) };
+        // SAFETY: the engine asks for a `&'static` language, and this is that one: `Wsgi` is never freed (see worker.rs).
+        let wsgi: &'static Wsgi = unsafe { &*std::ptr::from_ref(self) };
+        Ok(WsgiThread { wsgi, environs: Environs::new(names, self.templates.clone()), start: None, core, saved: null_mut() })
+    }
+
+    fn spawn(&self, name: String, body: Box<dyn FnOnce() + Send + 'static>) -> Result<(), String> {
+        threads::spawn(name, body)
+    }
+}
+
+fn integer(number: u32) -> Option<Object> {
+    // SAFETY: the result is new.
+    unsafe { Object::owned(ffi::PyLong_FromUnsignedLongLong(number.into())) }
+}
+
+impl App for WsgiThread {
+    type Memo = Memo;
+    type Pending = Pending;
+
+    fn call(&mut self, request: &mut Request<'_, Memo>, reply: &mut Reply) -> Outcome<Pending> {
+        let outcome = self.serve(request, reply);
+        outcome.unwrap_or_else(|| failed(&self.wsgi.faults, &described(&request.meaning)))
+    }
+
+    fn resume(&mut self, pending: Pending, reply: &mut Reply) -> Outcome<Pending> {
+        let Pending { mut answer, chunk, start } = pending;
+        // SAFETY: the engine lends us the reply for this call, and it is disarmed below.
+        unsafe { start.arm(reply) };
+        let sent = self.send(&mut answer, chunk, reply);
+        start.disarm();
+        self.conclude(sent, answer, start, reply, &|| "an answer that was being streamed".to_owned())
+    }
+
+    fn abandon(&mut self, pending: Pending) {
+        self.close(&pending.answer);
+    }
+
+    fn release(&mut self) {
+        // SAFETY: this thread holds the interpreter; `acquire` gives it back.
+        self.saved = unsafe { ffi::PyEval_SaveThread() };
+    }
+
+    fn acquire(&mut self) {
+        // SAFETY: `saved` is what `release` got on this thread.
+        unsafe { ffi::PyEval_RestoreThread(self.saved) };
+        self.saved = null_mut();
+    }
+
+    fn interrupted(&mut self) -> ControlFlow<()> {
+        // SAFETY: the thread holds the interpreter. Only the main thread runs handlers; elsewhere this does nothing.
+        if unsafe { ffi::PyErr_CheckSignals() } == 0 {
+            return ControlFlow::Continue(());
+        }
+        match failed::<()>(&self.wsgi.faults, "a signal handler") {
+            Outcome::FailedAndLeave => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        }
+    }
+}
+
+/// How far an answer came.
+enum Sent {
+    All,
+    Gone,
+    /// The client is slow: this chunk was not taken whole.
+    Slow(Option<(Object, usize)>),
+}
+
+impl WsgiThread {
+    /// `None`: an exception is set.
+    fn serve(&mut self, request: &mut Request<'_, Memo>, reply: &mut Reply) -> Option<Outcome<Pending>> {
+        let mut environ = self.environs.make(request)?;
+        let callable = self.choose(&mut environ, request)?;
+        self.give_body(&mut environ, std::mem::take(&mut request.body))?;
+        if let Some(core) = &self.core {
+            environ.set(&self.environs.names.uwsgi_core, core);
+        }
+        let environ = environ.done()?;
+        let start = match self.start.take() {
+            Some(start) => start,
+            None => StartResponse::new(self.wsgi.write_errors, self.wsgi.write_timeout)?,
+        };
+        // SAFETY: the engine lends us the reply for this call; it is disarmed before the call returns.
+        unsafe { start.arm(reply) };
+        let arguments = [environ.as_ptr(), start.callable.as_ptr()];
+        // SAFETY: the callable and both arguments live through the call.
+        let result = unsafe { Object::owned(ffi::PyObject_Vectorcall(callable, arguments.as_ptr(), 2, null_mut())) };
+        drop(environ);
+        let Some(result) = result else {
+            self.keep(start);
+            return None;
+        };
+        let mut answer = Answer { result, iterator: None, next: 0 };
+        let sent = self.send(&mut answer, None, reply);
+        start.disarm();
+        Some(self.conclude(sent, answer, start, reply, &|| described(&request.meaning)))
+    }
+
+    /// The application for a path, with SCRIPT_NAME and PATH_INFO set for its mount.
+    fn choose(&mut self, environ: &mut Dictionary, request: &mut Request<'_, Memo>) -> Option<*mut ffi::PyObject> {
+        let wsgi = self.wsgi;
+        if let [Mount { path, callable }] = wsgi.mounts.as_slice()
+            && path.is_empty()
+        {
+            return Some(callable.as_ptr());
+        }
+        let names = &self.environs.names;
+        // uWSGI looks at SCRIPT_NAME, which a front server sets, and only with manage-script-name at the path.
+        let key = if wsgi.manage_script_name { &names.path_info } else { &names.script_name };
+        let text = environ.get(key).and_then(|text| {
+            // SAFETY: the object is a str of ours; the result is new.
+            unsafe { Object::owned(ffi::PyUnicode_AsLatin1String(text.as_ptr())) }
+        });
+        // SAFETY: a bytes object that lives as long as `text`.
+        let path = text.as_ref().map_or(&b""[..], |text| unsafe { bytes_of(text.as_ptr()) });
+        // Without either, as on a plain HTTP socket, the path decides too: the configuration says that it is mounted there.
+        let by_path = wsgi.manage_script_name || matches!(request.meaning, Meaning::Http(_));
+        let (whole, path) = match (&request.meaning, by_path) {
+            (Meaning::Http(http), true) => (http.path, http.path),
+            _ => (path, path),
+        };
+        let found = (0u32..)
+            .zip(&wsgi.mounts)
+            .filter(|(_, mount)| is_below(path, &mount.path))
+            .max_by_key(|(_, mount)| mount.path.len())
+            .or_else(|| (0u32..).zip(&wsgi.mounts).find(|(_, mount)| mount.path.is_empty()));
+        let Some((number, mount)) = found else {
+            return no_application(whole);
+        };
+        request.told.application = number;
+        if by_path && !mount.path.is_empty() {
+            environ.set_text(&names.script_name, &mount.path);
+            environ.set_text(&names.path_info, &whole[mount.path.len()..]);
+        }
+        Some(mount.callable.as_ptr())
+    }
+
+    fn give_body(&mut self, environ: &mut Dictionary, body: Body) -> Option<()> {
+        let input = match body {
+            Body::Empty => return Some(()),
+            Body::Memory(bytes) => {
+                // SAFETY: the bytes are copied into a new object; both live through the call.
+                unsafe {
+                    let bytes = Object::owned(ffi::PyBytes_FromStringAndSize(bytes.as_ptr().cast(), bytes.len() as isize))?;
+                    let arguments = [bytes.as_ptr()];
+                    Object::owned(ffi::PyObject_Vectorcall(self.wsgi.body_in_memory.as_ptr(), arguments.as_ptr(), 1, null_mut()))?
+                }
+            }
+            Body::File { file, .. } => {
+                use std::os::fd::IntoRawFd;
+                // SAFETY: the descriptor becomes the Python file's, which closes it.
+                unsafe {
+                    let number = Object::owned(ffi::PyLong_FromLong(file.into_raw_fd().into()))?;
+                    let arguments = [number.as_ptr()];
+                    Object::owned(ffi::PyObject_Vectorcall(self.wsgi.body_in_file.as_ptr(), arguments.as_ptr(), 1, null_mut()))?
+                }
+            }
+        };
+        environ.set(&self.environs.names.wsgi_input, &input);
+        Some(())
+    }
+
+    /// Sends the answer as far as the client takes it. `None`: an exception is set.
+    fn send(&mut self, answer: &mut Answer, chunk: Option<(Object, usize)>, reply: &mut Reply) -> Option<Sent> {
+        let first_time = chunk.is_none() && answer.iterator.is_none() && answer.next == 0;
+        if let Some((bytes, taken)) = chunk {
+            // SAFETY: a bytes object that lives as long as `bytes`.
+            match reply.push(unsafe { &bytes_of(bytes.as_ptr())[taken..] }, When::Now) {
+                Pushed::All => {}
+                Pushed::Gone => return Some(Sent::Gone),
+                Pushed::Part(more) => return Some(Sent::Slow(Some((bytes, taken + more)))),
+            }
+        }
+        if first_time {
+            if answer.is_sequence() {
+                declare_sequence(answer, reply)?;
+            } else if answer.result.is_exactly(self.wsgi.file_wrapper.as_ptr().cast()) && self.send_file(answer, reply)? {
+                return Some(Sent::All);
+            }
+        }
+        loop {
+            let Some(bytes) = answer.next()? else { return Some(Sent::All) };
+            if !reply.has_head() {
+                // SAFETY: the exception type lives as long as the interpreter.
+                unsafe {
+                    ffi::PyErr_SetString(
+                        ffi::PyExc_AssertionError,
+                        c"the application gave a part of the body before it called start_response (PEP 3333)".as_ptr(),
+                    );
+                }
+                return None;
+            }
+            // SAFETY: `next` gives bytes objects only; it lives as long as `bytes`.
+            match reply.push(unsafe { bytes_of(bytes.as_ptr()) }, answer.when()) {
+                Pushed::All => {}
+                Pushed::Gone => return Some(Sent::Gone),
+                Pushed::Part(taken) => return Some(Sent::Slow(Some((bytes, taken)))),
+            }
+        }
+    }
+
+    /// What comes after sending: the end, or the wait for the client. `sent` is `None` when an exception is set.
+    fn conclude(
+        &mut self,
+        sent: Option<Sent>,
+        answer: Answer,
+        start: StartResponse,
+        reply: &Reply,
+        place: &dyn Fn() -> String,
+    ) -> Outcome<Pending> {
+        match sent {
+            Some(Sent::Slow(chunk)) => return Outcome::Suspended(Pending { answer, chunk, start }),
+            Some(Sent::All | Sent::Gone) => {
+                self.close(&answer);
+                self.keep(start);
+            }
+            None => {
+                // The exception that is set is taken first: close() may raise one of its own.
+                let outcome = failed(&self.wsgi.faults, &place());
+                self.close(&answer);
+                self.keep(start);
+                return outcome;
+            }
+        }
+        if !reply.has_head() {
+            log_message(
+                &self.wsgi.faults,
+                &format!("{}: the application did not call start_response; answered with 500", place()),
+            );
+            return Outcome::Failed;
+        }
+        Outcome::Finished
+    }
+
+    /// PEP 3333: `close()` is called in any case, whether the answer went well or not.
+    fn close(&mut self, answer: &Answer) {
+        if answer.is_sequence() {
+            return;
+        }
+        // SAFETY: the object lives as long as `answer`; results are owned, and errors are taken and logged.
+        unsafe {
+            let Some(close) = Object::owned(ffi::PyObject_GetAttr(answer.result.as_ptr(), self.environs.names.close.as_ptr()))
+            else {
+                if ffi::PyErr_ExceptionMatches(ffi::PyExc_AttributeError) != 0 {
+                    ffi::PyErr_Clear();
+                } else {
+                    log_set_exception(&self.wsgi.faults, "the answer's close()");
+                }
+                return;
+            };
+            if Object::owned(ffi::PyObject_CallNoArgs(close.as_ptr())).is_none() {
+                log_set_exception(&self.wsgi.faults, "the answer's close()");
+            }
+        }
+    }
+
+    /// Keeps the callables for the next request, if the application has let go of them.
+    fn keep(&mut self, start: StartResponse) {
+        start.disarm();
+        if start.is_unshared() {
+            self.start = Some(start);
+        }
+    }
+
+    /// `wsgi.file_wrapper` around a real file: by sendfile. False: it is none, and is read like any iterable.
+    fn send_file(&mut self, answer: &Answer, reply: &mut Reply) -> Option<bool> {
+        if !reply.has_head() {
+            return Some(false);
+        }
+        let arguments = [answer.result.as_ptr()];
+        // SAFETY: the callable and its argument live; the result is ours, and a tuple of three ints or None.
+        unsafe {
+            let found = Object::owned(ffi::PyObject_Vectorcall(self.wsgi.sendable.as_ptr(), arguments.as_ptr(), 1, null_mut()))?;
+            if found.as_ptr() == ffi::Py_None() {
+                return Some(false);
+            }
+            let number = |place| ffi::PyLong_AsLongLong(ffi::PyTuple_GetItem(found.as_ptr(), place));
+            let (descriptor, offset, length) = (number(0), number(1), number(2));
+            let borrowed = std::os::fd::BorrowedFd::borrow_raw(descriptor as i32);
+            // Of our own, so that the application's close() can't end it under us.
+            let Ok(own) = borrowed.try_clone_to_owned() else { return Some(false) };
+            reply.push_file(std::fs::File::from(own), offset, length as u64);
+            Some(true)
+        }
+    }
+}
+
+impl Answer {
+    fn is_sequence(&self) -> bool {
+        self.is_list() || self.result.is_exactly(&raw mut ffi::PyTuple_Type)
+    }
+
+    fn is_list(&self) -> bool {
+        self.result.is_exactly(&raw mut ffi::PyList_Type)
+    }
+
+    /// Parts of a list come without the application's doing, so they may leave together.
+    fn when(&self) -> When {
+        if self.iterator.is_none() { When::WithTheNext } else { When::Now }
+    }
+
+    /// The next part: a bytes object. `Some(None)` at the end; `None`: an exception is set.
+    fn next(&mut self) -> Option<Option<Object>> {
+        let part = if self.is_sequence() {
+            if self.next >= self.length() {
+                return Some(None);
+            }
+            self.next += 1;
+            // SAFETY: the index is within the length that was just asked for; the item is borrowed, and we take a reference.
+            unsafe { self.item(self.next - 1)? }
+        } else {
+            match self.iterate()? {
+                Some(part) => part,
+                None => return Some(None),
+            }
+        };
+        // SAFETY: the part lives.
+        if unsafe { ffi::PyBytes_Check(part.as_ptr()) } == 0 {
+            not_bytes(&part);
+            return None;
+        }
+        Some(Some(part))
+    }
+
+    fn iterate(&mut self) -> Option<Option<Object>> {
+        let iterator = match &self.iterator {
+            Some(iterator) => iterator,
+            None => {
+                // SAFETY: the result lives; the iterator is ours.
+                let iterator = unsafe { Object::owned(ffi::PyObject_GetIter(self.result.as_ptr()))? };
+                self.iterator.insert(iterator)
+            }
+        };
+        // SAFETY: the iterator lives; what it gives is ours, or null at its end or on an exception.
+        unsafe {
+            match Object::owned(ffi::PyIter_Next(iterator.as_ptr())) {
+                Some(part) => Some(Some(part)),
+                None if ffi::PyErr_Occurred().is_null() => Some(None),
+                None => None,
+            }
+        }
+    }
+
+    fn length(&self) -> isize {
+        // SAFETY: the object is exactly a list or a tuple.
+        unsafe { if self.is_list() { ffi::PyList_Size(self.result.as_ptr()) } else { ffi::PyTuple_Size(self.result.as_ptr()) } }
+    }
+
+    /// # Safety
+    /// `index` is within the length.
+    unsafe fn item(&self, index: isize) -> Option<Object> {
+        // SAFETY: the caller vouches for the index; the item is borrowed from the sequence.
+        unsafe {
+            let item = if self.is_list() {
+                ffi::PyList_GetItem(self.result.as_ptr(), index)
+            } else {
+                ffi::PyTuple_GetItem(self.result.as_ptr(), index)
+            };
+            Object::borrowed(item)
+        }
+    }
+}
+
+/// The request in words, for the log.
+fn described(meaning: &Meaning<'_, Memo>) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    match meaning {
+        Meaning::Http(http) => format!("{} {}", text(http.method), text(http.uri)),
+        Meaning::Uwsgi(uwsgi) => {
+            let found = |span: Option<Span>| span.map_or_else(String::new, |span| text(span.of(uwsgi.bytes)));
+            format!("{} {}", found(uwsgi.method), found(uwsgi.uri))
+        }
+    }
+}
+
+/// All parts of a list are known: so is the length of the body. `None`: an exception is set.
+fn declare_sequence(answer: &Answer, reply: &mut Reply) -> Option<()> {
+    let mut total = 0u64;
+    for index in 0..answer.length() {
+        // SAFETY: the index is within the length; the part lives while it is looked at.
+        unsafe {
+            let part = answer.item(index)?;
+            if ffi::PyBytes_Check(part.as_ptr()) == 0 {
+                not_bytes(&part);
+                return None;
+            }
+            total += ffi::PyBytes_Size(part.as_ptr()) as u64;
+        }
+    }
+    reply.declare_length(total);
+    Some(())
+}
+
+fn not_bytes(part: &Object) {
+    // SAFETY: the part and the format live through the call; %.200s takes a C string, which a type's name is.
+    unsafe {
+        let kind = (*ffi::Py_TYPE(part.as_ptr())).tp_name;
+        ffi::PyErr_Format(
+            ffi::PyExc_TypeError,
+            c"the application's answer must be of bytes, not %.200s (PEP 3333)".as_ptr(),
+            kind,
+        );
+    }
+}
+
+fn no_application<T>(path: &[u8]) -> Option<T> {
+    let message = format!("no application is mounted at {}", String::from_utf8_lossy(path)).replace('\0', "?");
+    if let Ok(message) = std::ffi::CString::new(message) {
+        // SAFETY: the type and the text live through the call.
+        unsafe { ffi::PyErr_SetString(ffi::PyExc_LookupError, message.as_ptr()) };
+    }
+    None
+}
+
+/// `/app` is at or below `/app` and above `/app/x`, but not above `/apple`.
+fn is_below(path: &[u8], mount: &[u8]) -> bool {
+    path.starts_with(mount) && matches!(path.get(mount.len()), None | Some(b'/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_below;
+
+    #[test]
+    fn a_mount_takes_whole_segments_only() {
+        for (path, mount, below) in [
+            (&b"/app"[..], &b"/app"[..], true),
+            (b"/app/x", b"/app", true),
+            (b"/apple", b"/app", false),
+            (b"/", b"/app", false),
+            (b"/x", b"", true),
+        ] {
+            assert_eq!(is_below(path, mount), below);
+        }
+    }
+}

@@ -1,0 +1,228 @@
+"""The suite's entry: reads what is wanted, prepares, runs the scenarios, writes the results.
+
+The exit status is 0 when something was measured, whatever the figures say; 1 when nothing could be run; 2 when
+the wish itself can't be understood; 128 and the signal's number when a signal ended the run.
+"""
+
+import argparse
+import dataclasses
+import datetime
+import difflib
+import json
+import os
+import resource
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from . import charts, installation, machine, marks, processes, report
+from .load import LoadFailed
+from .places import LATEST, PROGRAMS, REPOSITORY, RESULTS, for_report
+from .scenarios import SCENARIOS
+from .servers import OURS, REFERENCE, SERVERS
+from .session import FULL, QUICK, NotStarted, Session
+from .workloads import HELLO
+
+SCHEMA = 1
+OLDEST_PYTHON = (3, 11)
+
+
+def say(text):
+    print(text, flush=True)
+
+
+def parse_arguments():
+    names = f"Scenarios: {', '.join(SCENARIOS)}. Servers: {', '.join(SERVERS)}."
+    parser = argparse.ArgumentParser(prog="python3 -m bench", description="Compares Bolide with other servers.", epilog=names)
+    parser.add_argument("--only", default=os.environ.get("ONLY", ""), help="scenarios and servers, with commas (also: ONLY=…)")
+    quick = os.environ.get("QUICK", "") not in ("", "0")
+    parser.add_argument("--quick", action="store_true", default=quick, help="fewer and shorter rounds (also: QUICK=1)")
+    parser.add_argument("--rounds", type=int, help="rounds of each comparison")
+    parser.add_argument("--seconds", type=int, help="seconds of each measurement")
+    parser.add_argument("--no-build", action="store_true", help="use the Bolide that bench/.venv already has")
+    keep_help = "copy the results to bench/results/NAME (default: year and month)"
+    parser.add_argument("--keep", nargs="?", const="", metavar="NAME", help=keep_help)
+    return parser.parse_args()
+
+
+def choose(only):
+    """(scenarios, servers) of a wish such as `hello,bolide,fastpysgi`; everything when it names none of a kind.
+
+    Raises ValueError with the nearest names.
+    """
+    scenarios, servers = [], []
+    for word in filter(None, (word.strip().lower() for word in only.replace(" ", ",").split(","))):
+        if word in SCENARIOS:
+            scenarios.append(word)
+        elif word in SERVERS:
+            servers.append(word)
+        else:
+            near = difflib.get_close_matches(word, [*SCENARIOS, *SERVERS], n=3)
+            hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join([*SCENARIOS, *SERVERS])}"
+            raise ValueError(f"ONLY names `{word}`, which is neither a scenario nor a server; {hint}")
+    chosen = [name for name in SERVERS if not servers or name in servers or name == REFERENCE]
+    return [name for name in SCENARIOS if not scenarios or name in scenarios], chosen
+
+
+def prepare(wanted, build):
+    """Installs and builds; (servers that can run, [what is left out and why]). Raises CannotRun."""
+    machine.install_system_packages(say)
+    if machine.find_program("wrk") is None:
+        raise installation.CannotRun("there is no wrk on this system; install the package wrk")
+    installation.make_virtualenv(say)
+    failed = installation.install_competitors(say)
+    installation.build_limit()
+    left_out = []
+    if OURS in wanted:
+        problem = installation.install_bolide(say) if build else None
+        if problem is None and not (PROGRAMS / "bolide").exists():
+            problem = ["bench/.venv has no `bolide`; run without --no-build"]
+        if problem:
+            failed["bolide"] = problem
+    for name in wanted:
+        package = SERVERS[name].package
+        if package in failed:
+            lines = [for_report(line) for line in failed[package]]
+            say(f"{name} is left out: {lines[-1]}")
+            left_out.append({"server": name, "scenario": "all", "reason": "it can't be installed", "log": lines})
+    return [name for name in wanted if SERVERS[name].package not in failed], left_out
+
+
+def check_limit(session):
+    """Raises CannotRun when the yardstick itself is wrong."""
+    try:
+        running = session.start(REFERENCE, HELLO)
+        problem = installation.check_limit(running.port)
+        running.stop()
+    except (NotStarted, LoadFailed, OSError) as error:
+        problem = str(error)
+    if problem:
+        raise installation.CannotRun(f"the limit program is not right: {problem}")
+
+
+def measure(session, scenarios, found):
+    """Fills `found` with {scenario: kind, title, seconds, results}, for the scenarios that gave any."""
+    for name in scenarios:
+        scenario = SCENARIOS[name]
+        say(f"{scenario.title}")
+        began = time.monotonic()
+        try:
+            results = scenario.run(session, name)
+        except (LoadFailed, OSError) as error:
+            session.leave_out("every server", name, error)
+            continue
+        if results:
+            found[name] = {
+                "kind": scenario.kind,
+                "title": scenario.title,
+                "seconds": time.monotonic() - began,
+                "results": results,
+            }
+        else:
+            say("  nobody takes part in this run")
+
+
+def write(results, keep):
+    """Writes JSON, Markdown and charts to bench/results/latest, and a copy when it is to be kept."""
+    shutil.rmtree(LATEST, ignore_errors=True)
+    LATEST.mkdir(parents=True)
+    drawn = charts.charts(results["scenarios"])
+    results["charts"] = {name: list(files) for name, files in drawn.items()}
+    for files in drawn.values():
+        for file_name, picture in files.items():
+            (LATEST / file_name).write_text(picture, encoding="utf-8")
+    (LATEST / "results.json").write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    page = report.markdown(results)
+    (LATEST / "results.md").write_text(page, encoding="utf-8")
+    if keep is not None:
+        kept = RESULTS / (Path(keep).name or results["date"][:7])
+        shutil.rmtree(kept, ignore_errors=True)
+        shutil.copytree(LATEST, kept)
+        say(f"Kept in {kept.relative_to(REPOSITORY)}")
+    return page
+
+
+def run(arguments, scenarios, wanted):
+    began = time.monotonic()
+    servers, left_out = prepare(wanted, build=not arguments.no_build)
+    effort = QUICK if arguments.quick else FULL
+    changes = {key: value for key in ("rounds", "seconds") if (value := getattr(arguments, key)) is not None}
+    effort = dataclasses.replace(effort, **changes)
+    machine.raise_descriptor_limit()
+    cpus = machine.plan_cpus()
+    with tempfile.TemporaryDirectory(prefix="bolide-bench-") as folder:
+        session = Session(effort, cpus, Path(folder), servers, say, left_out)
+        # The suite itself must not take time on the server's CPU.
+        os.sched_setaffinity(0, cpus.client)
+        check_limit(session)
+        load_before, busy_before, own_before, started = os.getloadavg(), machine.busy_seconds(), _own_seconds(), time.monotonic()
+        found, interrupted = {}, None
+        try:
+            measure(session, scenarios, found)
+        except processes.Stopped as stopped:
+            # What is already measured is worth its minutes.
+            interrupted = stopped
+        finally:
+            processes.stop_all()
+        elapsed = time.monotonic() - started
+        others = machine.busy_seconds() - busy_before - (_own_seconds() - own_before)
+    if not found:
+        if interrupted:
+            raise interrupted
+        raise installation.CannotRun("no scenario could be measured")
+    results = {
+        "schema": SCHEMA,
+        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "seconds": time.monotonic() - began,
+        "interrupted": interrupted is not None,
+        "effort": dataclasses.asdict(effort),
+        "machine": machine.describe(cpus),
+        "load": {
+            "before": f"{load_before[0]:.2f}",
+            "after": f"{os.getloadavg()[0]:.2f}",
+            "others_cpu_percent": max(100 * others / elapsed / len(cpus.any), 0.0),
+        },
+        "versions": installation.versions(),
+        "tools": installation.tool_versions(),
+        "launch_lines": session.launch_lines,
+        "scenarios": found,
+        "marks": marks.judge(found),
+        "left_out": session.left_out,
+    }
+    say("\n" + write(results, arguments.keep))
+    say(f"Results are in {LATEST.relative_to(REPOSITORY)}/results.md")
+    if interrupted:
+        raise interrupted
+
+
+def _own_seconds():
+    """CPU seconds of the suite and of all its children that have ended and been waited for."""
+    own, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+    return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
+
+
+def main():
+    if sys.version_info < OLDEST_PYTHON:
+        print(f"bench: it needs Python {OLDEST_PYTHON[0]}.{OLDEST_PYTHON[1]} or later", file=sys.stderr)
+        return 1
+    arguments = parse_arguments()
+    try:
+        scenarios, wanted = choose(arguments.only)
+        if min(number for number in (arguments.rounds, arguments.seconds, 1) if number is not None) < 1:
+            raise ValueError("--rounds and --seconds are 1 or more")
+    except ValueError as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 2
+    processes.take_charge()
+    try:
+        run(arguments, scenarios, wanted)
+    except installation.CannotRun as error:
+        print(f"bench: nothing was measured: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

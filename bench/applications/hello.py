@@ -1,0 +1,9 @@
+"""The smallest WSGI application: a constant. What is left is the server's own cost. Runs in the servers' workers."""
+
+BODY = b"Hello, World!"
+HEADERS = [("Content-Type", "text/plain"), ("Content-Length", str(len(BODY)))]
+
+
+def application(environ, start_response):
+    start_response("200 OK", HEADERS)
+    return [BODY]

@@ -1,0 +1,202 @@
+/* The limit program: one epoll loop that answers every request with the same bytes.
+ *
+ * What it costs is the kernel's own price of a request: one epoll_wait for many connections, one recv and
+ * one send for each. No server can be cheaper, so it is the yardstick of the benchmark. It finds the end of a
+ * request's head (also when heads are pipelined, or arrive in parts) and understands nothing else: a request
+ * with a body is beyond it. Runs as one process: `limit PORT`, on 127.0.0.1 only.
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum {
+    BACKLOG = 4096,          /* connections that the kernel keeps waiting */
+    EVENTS_PER_WAIT = 256,
+    READ_BYTES = 16384,
+    MOST_DESCRIPTORS = 65536,
+    ANSWERS_PER_SEND = 64,   /* pipelined answers that leave in one send */
+    MOST_OWED_ANSWERS = 4096 /* a client that asks for more without reading is cut off */
+};
+
+static const char ANSWER[] =
+    "HTTP/1.1 200 OK\r\n"
+    "Content-Type: text/plain\r\n"
+    "Content-Length: 13\r\n"
+    "Server: limit\r\n"
+    "Date: Thu, 01 Jan 1970 00:00:00 GMT\r\n"
+    "\r\n"
+    "Hello, World!";
+enum { ANSWER_BYTES = sizeof(ANSWER) - 1 };
+
+static const char HEAD_END[] = "\r\n\r\n";
+enum { HEAD_END_BYTES = 4 };
+
+struct connection {
+    uint32_t matched;    /* bytes of HEAD_END that the last read ended with */
+    uint32_t owed;       /* answers not yet sent in full */
+    uint32_t sent_bytes; /* bytes of the first owed answer that are already sent */
+    uint32_t waits_for_room;
+};
+
+static struct connection connections[MOST_DESCRIPTORS];
+static char answers[ANSWERS_PER_SEND * ANSWER_BYTES];
+static int epoll;
+
+static void fail(const char *what) {
+    perror(what);
+    exit(1);
+}
+
+/* Counts the heads that end in these bytes, and remembers how much of an end the last bytes are. */
+static uint32_t count_heads(struct connection *connection, const char *bytes, size_t length) {
+    uint32_t heads = 0;
+    size_t position = 0;
+    while (connection->matched != 0 && position < length) {
+        char byte = bytes[position++];
+        if (byte == HEAD_END[connection->matched]) {
+            if (++connection->matched == HEAD_END_BYTES) {
+                heads++;
+                connection->matched = 0;
+            }
+        } else {
+            connection->matched = byte == HEAD_END[0];
+        }
+    }
+    const char *found;
+    while ((found = memmem(bytes + position, length - position, HEAD_END, HEAD_END_BYTES)) != NULL) {
+        heads++;
+        position = (size_t)(found - bytes) + HEAD_END_BYTES;
+    }
+    if (connection->matched == 0) {
+        for (size_t tail = HEAD_END_BYTES - 1; tail > 0; tail--) {
+            if (length - position >= tail && memcmp(bytes + length - tail, HEAD_END, tail) == 0) {
+                connection->matched = (uint32_t)tail;
+                break;
+            }
+        }
+    }
+    return heads;
+}
+
+static void watch(int descriptor, struct connection *connection, int for_room) {
+    if (connection->waits_for_room == (uint32_t)for_room) {
+        return;
+    }
+    connection->waits_for_room = (uint32_t)for_room;
+    struct epoll_event event = {.events = for_room ? EPOLLOUT : EPOLLIN, .data.fd = descriptor};
+    if (epoll_ctl(epoll, EPOLL_CTL_MOD, descriptor, &event) != 0) {
+        fail("epoll_ctl");
+    }
+}
+
+/* Sends what is owed as far as there is room; false when the connection is lost. */
+static int send_owed(int descriptor, struct connection *connection) {
+    while (connection->owed > 0) {
+        uint32_t count = connection->owed < ANSWERS_PER_SEND ? connection->owed : ANSWERS_PER_SEND;
+        size_t length = (size_t)count * ANSWER_BYTES - connection->sent_bytes;
+        ssize_t sent = send(descriptor, answers + connection->sent_bytes, length, MSG_NOSIGNAL);
+        if (sent < 0) {
+            if (errno == EINTR) {
+                continue;
+            }
+            if (errno != EAGAIN) {
+                return 0;
+            }
+            watch(descriptor, connection, 1);
+            return 1;
+        }
+        size_t done = connection->sent_bytes + (size_t)sent;
+        connection->owed -= (uint32_t)(done / ANSWER_BYTES);
+        connection->sent_bytes = (uint32_t)(done % ANSWER_BYTES);
+    }
+    watch(descriptor, connection, 0);
+    return 1;
+}
+
+static int serve(int descriptor, uint32_t events) {
+    static char bytes[READ_BYTES];
+    struct connection *connection = &connections[descriptor];
+    if (events & EPOLLOUT) {
+        return send_owed(descriptor, connection);
+    }
+    ssize_t length = recv(descriptor, bytes, sizeof(bytes), 0);
+    if (length <= 0) {
+        return length < 0 && (errno == EAGAIN || errno == EINTR);
+    }
+    connection->owed += count_heads(connection, bytes, (size_t)length);
+    return connection->owed <= MOST_OWED_ANSWERS && send_owed(descriptor, connection);
+}
+
+static void accept_all(int listener) {
+    for (;;) {
+        int descriptor = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (descriptor < 0) {
+            return;
+        }
+        if (descriptor >= MOST_DESCRIPTORS) {
+            close(descriptor);
+            continue;
+        }
+        int on = 1;
+        setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+        connections[descriptor] = (struct connection){0};
+        struct epoll_event event = {.events = EPOLLIN, .data.fd = descriptor};
+        if (epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &event) != 0) {
+            close(descriptor);
+        }
+    }
+}
+
+static int listen_on(uint16_t port) {
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int on = 1;
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    if (listener < 0 || setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0) {
+        fail("socket");
+    }
+    if (bind(listener, (struct sockaddr *)&address, sizeof(address)) != 0 || listen(listener, BACKLOG) != 0) {
+        fail("bind");
+    }
+    return listener;
+}
+
+int main(int argument_count, char **arguments) {
+    int port = argument_count == 2 ? atoi(arguments[1]) : 0;
+    if (port < 1 || port > UINT16_MAX) {
+        fprintf(stderr, "usage: limit PORT\n");
+        return 2;
+    }
+    for (size_t index = 0; index < ANSWERS_PER_SEND; index++) {
+        memcpy(answers + index * ANSWER_BYTES, ANSWER, ANSWER_BYTES);
+    }
+    int listener = listen_on((uint16_t)port);
+    epoll = epoll_create1(EPOLL_CLOEXEC);
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = listener};
+    if (epoll < 0 || epoll_ctl(epoll, EPOLL_CTL_ADD, listener, &event) != 0) {
+        fail("epoll");
+    }
+    struct epoll_event events[EVENTS_PER_WAIT];
+    for (;;) {
+        int count = epoll_wait(epoll, events, EVENTS_PER_WAIT, -1);
+        if (count < 0 && errno != EINTR) {
+            fail("epoll_wait");
+        }
+        for (int index = 0; index < count; index++) {
+            int descriptor = events[index].data.fd;
+            if (descriptor == listener) {
+                accept_all(listener);
+            } else if (!serve(descriptor, events[index].events)) {
+                close(descriptor);
+            }
+        }
+    }
+}

@@ -1,0 +1,112 @@
+"""The clients: wrk, ab, and single requests. Runs in the suite's own process, and the programs on the client's CPU."""
+
+import http.client
+import json
+import re
+import socket
+import time
+
+from .machine import find_program
+from .places import BENCH
+from .processes import run_client
+
+HOST = "127.0.0.1"
+FETCH_SECONDS = 10
+START_SECONDS = 30
+POLL_SECONDS = 0.001
+# Beyond the time that the load itself takes: connecting, closing, and what wrk waits for late answers.
+CLIENT_GRACE_SECONDS = 20
+AB_SECONDS = 60
+WRK_TIMEOUT = "5s"
+SUMMARY = re.compile(r"^SUMMARY (\{.*\})$", re.MULTILINE)
+
+
+class LoadFailed(Exception):
+    """A client did not measure anything; the text says why."""
+
+
+def free_port():
+    """A TCP port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return probe.getsockname()[1]
+
+
+def fetch(port, path, seconds=FETCH_SECONDS):
+    """One request on a connection of its own: (status, body). Raises OSError or http.client.HTTPException."""
+    connection = http.client.HTTPConnection(HOST, port, timeout=seconds)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    finally:
+        connection.close()
+
+
+def wait_for_answer(port, path, program, seconds):
+    """Asks until there is an answer: (status, body). Raises LoadFailed when the program ends or the time is over."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return fetch(port, path, max(deadline - time.monotonic(), POLL_SECONDS))
+        except (OSError, http.client.HTTPException) as error:
+            if program.process.poll() is not None:
+                raise LoadFailed(f"it ended with status {program.process.returncode} before it answered") from None
+            if time.monotonic() >= deadline:
+                raise LoadFailed(f"no answer within {seconds} s ({error})") from None
+        time.sleep(POLL_SECONDS)
+
+
+def wait_until_served(port, path, programs, seconds=START_SECONDS):
+    """Asks until the status is 200, as a proxy's becomes when its backend is up. Raises LoadFailed."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            status = fetch(port, path)[0]
+            if status == 200:
+                return
+        except (OSError, http.client.HTTPException) as error:
+            status = error
+        for program in programs:
+            if program.process.poll() is not None:
+                raise LoadFailed(f"{program.name} ended with status {program.process.returncode} before there was an answer")
+        if time.monotonic() >= deadline:
+            raise LoadFailed(f"no good answer within {seconds} s ({status})")
+        time.sleep(POLL_SECONDS)
+
+
+def wrk(port, path, *, connections, seconds, cpus, folder, meanwhile=None):
+    """wrk's counts: requests, microseconds, bytes, errors by kind, latency percentiles in microseconds.
+
+    `meanwhile` is called again and again while wrk runs. Raises LoadFailed.
+    """
+    command = [find_program("wrk"), "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", WRK_TIMEOUT]
+    command += ["-s", BENCH / "wrk_summary.lua", f"http://{HOST}:{port}{path}"]
+    try:
+        status, output, errors = run_client(
+            command, cpus=cpus, seconds=seconds + CLIENT_GRACE_SECONDS, folder=folder, meanwhile=meanwhile
+        )
+    except TimeoutError as error:
+        raise LoadFailed(str(error)) from None
+    found = SUMMARY.search(output)
+    if status != 0 or not found:
+        raise LoadFailed(f"wrk ended with status {status}: {(errors or output).strip()[-300:]}")
+    return json.loads(found.group(1))
+
+
+def apache_bench(port, path, *, connections, requests, cpus, folder):
+    """ab's counts: complete, failed, non-2xx; `stopped` is ab's last line when it gave up."""
+    command = [find_program("ab"), "-q", "-c", str(connections), "-n", str(requests), f"http://{HOST}:{port}{path}"]
+    try:
+        status, output, errors = run_client(command, cpus=cpus, seconds=AB_SECONDS, folder=folder)
+    except TimeoutError as error:
+        return {"complete": 0, "failed": requests, "non_2xx": 0, "stopped": str(error)}
+    counts = {key: int(value) for key, value in re.findall(r"^(Complete|Failed|Non-2xx)[\w ]*:\s+(\d+)", output, re.MULTILINE)}
+    complete = counts.get("Complete", 0)
+    return {
+        "complete": complete,
+        # What ab did not get to count as complete is not served either.
+        "failed": counts.get("Failed", 0) + requests - complete,
+        "non_2xx": counts.get("Non-2xx", 0),
+        "stopped": errors.strip().splitlines()[-1] if status != 0 and errors.strip() else None,
+    }

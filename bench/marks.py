@@ -1,0 +1,162 @@
+"""The marks that Bolide is held to: one table, judged against the results. A mark never fails a run.
+
+Pure functions on the results; runs in the suite's own process.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from . import figures
+from .servers import COMPETITORS, OURS, REFERENCE
+
+MET, NOT_MET, NOT_MEASURED = "met", "NOT MET", "not measured"
+BYTES_IN_KB = 1024
+BYTES_IN_MB = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`value` is None when there was nothing to judge; `detail` is for people."""
+
+    value: float | None
+    detail: str
+
+
+@dataclass(frozen=True)
+class Mark:
+    """`measure` turns a scenario's results into a Verdict; the mark is met when its value is at most `most`."""
+
+    scenario: str
+    promise: str
+    most: float
+    measure: Callable
+
+
+NOTHING = Verdict(None, "")
+
+
+def _ratio_to(other, label=OURS):
+    def measure(results):
+        found = figures.ratio(results, label, other)
+        return Verdict(found.median, _ratio_text(found)) if found else NOTHING
+
+    return measure
+
+
+def _ratio_text(found):
+    return f"{found.median:.3f} × ({found.low:.3f}–{found.high:.3f} in {found.rounds} rounds)"
+
+
+def _behind_nobody(results):
+    ratios = {name: figures.ratio(results, OURS, name) for name in COMPETITORS}
+    ratios = {name: found for name, found in ratios.items() if found}
+    if not ratios:
+        return NOTHING
+    nearest = max(ratios, key=lambda name: ratios[name].median)
+    return Verdict(ratios[nearest].median, f"nearest is {nearest}: {_ratio_text(ratios[nearest])}")
+
+
+def _failed_requests(results):
+    if OURS not in results:
+        return NOTHING
+    counts = results[OURS]
+    stopped = f"; ab gave up: {counts['stopped']}" if counts["stopped"] else ""
+    return Verdict(counts["failed"] + counts["non_2xx"], f"{counts['failed']} failed, {counts['non_2xx']} not 2xx{stopped}")
+
+
+def _socket_errors(results):
+    if OURS not in results:
+        return NOTHING
+    errors = results[OURS]["errors"]
+    return Verdict(sum(errors.values()), ", ".join(f"{kind} {count}" for kind, count in errors.items()))
+
+
+def _largest_share(results):
+    if OURS not in results:
+        return NOTHING
+    worst = results[OURS]["worst"]
+    return Verdict(worst["largest_share"], f"{':'.join(map(str, worst['counts']))} ({worst['how']}, the worst sample)")
+
+
+def _idle_bytes(results):
+    """Only when the server still held every connection that it was asked to hold."""
+    if OURS not in results:
+        return NOTHING
+    found = results[OURS]
+    if found["still_open"] < found["wanted"]:
+        held = f"it held {found['still_open']} of {found['wanted']} connections"
+        return Verdict(float("inf"), f"{held} ({found['problem'] or 'the others were closed'})")
+    return Verdict(found["bytes_per_connection"] / BYTES_IN_KB, f"{found['bytes_per_connection']:.0f} bytes each")
+
+
+def _idle_answer(results):
+    if OURS not in results:
+        return NOTHING
+    worst = 0.0
+    for which in ("new_connection", "old_connection"):
+        probe = results[OURS][which]
+        if probe is None or probe["problem"]:
+            return Verdict(float("inf"), f"{which.replace('_', ' ')}: {probe['problem'] if probe else 'none was open'}")
+        worst = max(worst, probe["milliseconds"])
+    return Verdict(worst, f"{worst:.1f} ms, the slower of a new and an old connection")
+
+
+def _memory(workers):
+    def measure(results):
+        if OURS not in results:
+            return NOTHING
+        used = figures.figure(value / BYTES_IN_MB for value in results[OURS][str(workers)]["pss"])
+        return Verdict(used.median, f"{used.median:.1f} MB")
+
+    return measure
+
+
+def _startup(results):
+    found = figures.beyond_import(results["django_view"], OURS) if "django_view" in results else None
+    if found is None:
+        return NOTHING
+    text = f"{found.median * 1000:.0f} ms ({found.low * 1000:.0f}–{found.high * 1000:.0f})"
+    return Verdict(found.median * 1000, text)
+
+
+MARKS = [
+    Mark("hello", "at most 1.20 × the limit program", 1.20, _ratio_to(REFERENCE)),
+    Mark("hello", "at most 0.88 × fastpysgi", 0.88, _ratio_to("fastpysgi")),
+    Mark("hello", "at most 0.82 × bjoern", 0.82, _ratio_to("bjoern")),
+    Mark("hello", "at most 0.55 × granian", 0.55, _ratio_to("granian")),
+    Mark("hello", "at most 0.25 × uWSGI (http11-socket)", 0.25, _ratio_to("uwsgi")),
+    Mark("logging", "request logging costs at most 5 % more", 1.05, _ratio_to(OURS, f"{OURS} + log")),
+    Mark("fibonacci", "not behind any competitor", 1.0, _behind_nobody),
+    Mark("django", "not behind any competitor", 1.0, _behind_nobody),
+    Mark("nginx-uwsgi", "at most 0.8 × uWSGI's own CPU", 0.8, _ratio_to("uwsgi")),
+    Mark("threads", "four threads cost at most 10 % more than one", 1.10, _ratio_to(OURS, f"{OURS} 4 threads")),
+    Mark("ab", "no failed request", 0, _failed_requests),
+    Mark("wrk-1000", "no socket error", 0, _socket_errors),
+    Mark("balance", "never further apart than 60:40", 0.60, _largest_share),
+    Mark("idle-connections", "at most 6 KB for each connection", 6.0, _idle_bytes),
+    Mark("idle-connections", "a new request is served at once (within 50 ms)", 50.0, _idle_answer),
+    Mark("memory", "1 worker: at most 42 MB", 42.0, _memory(1)),
+    Mark("memory", "5 workers: at most 52 MB", 52.0, _memory(5)),
+    Mark("memory", "10 workers: at most 64 MB", 64.0, _memory(10)),
+    Mark("startup", "first answer at most 80 ms later than the application's import alone", 80.0, _startup),
+]
+
+
+def judge(scenarios):
+    """A dict for each mark: scenario, promise, most, value, detail, state."""
+    verdicts = []
+    for mark in MARKS:
+        verdict = mark.measure(scenarios[mark.scenario]["results"]) if mark.scenario in scenarios else NOTHING
+        state = NOT_MEASURED if verdict.value is None else MET if verdict.value <= mark.most else NOT_MET
+        verdicts.append(
+            {
+                "scenario": mark.scenario,
+                "promise": mark.promise,
+                "most": mark.most,
+                # JSON knows no infinity: the detail says what happened.
+                "value": None if verdict.value in (None, float("inf")) else verdict.value,
+                "detail": verdict.detail,
+                "state": state,
+            }
+        )
+    return verdicts

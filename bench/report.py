@@ -1,0 +1,209 @@
+"""Writes the results for people: one Markdown page of tables. Pure functions on the results, in the suite's own process."""
+
+from . import figures
+from .marks import BYTES_IN_MB, MET, NOT_MET
+from .scenarios.connections import milliseconds
+from .servers import OURS, REFERENCE
+
+
+def markdown(results):
+    """The whole page."""
+    parts = [_heading(results), _marks(results["marks"], results["scenarios"])]
+    for name, scenario in results["scenarios"].items():
+        table = TABLES[scenario["kind"]](scenario["results"])
+        charts = "".join(f"\n![{scenario['title']}]({chart})\n" for chart in results["charts"].get(name, []))
+        parts.append(f"## {scenario['title']}\n\n{table}\n{charts}")
+    parts += [_launches(results["launch_lines"]), _left_out(results["left_out"])]
+    return "\n".join(part for part in parts if part)
+
+
+def _table(header, rows, others="--:"):
+    """Markdown; the first column stands to the left, the others as said: figures to the right, words to the left."""
+    lines = [header, ["---"] + [others] * (len(header) - 1), *rows]
+    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines) + "\n"
+
+
+def _heading(results):
+    machine, load = results["machine"], results["load"]
+    versions = ", ".join(f"{name} {version}" for name, version in sorted(results["versions"].items()))
+    tools = "; ".join(results["tools"].values())
+    spreads = figures.noise(results["scenarios"])
+    lines = [
+        "# Benchmark results",
+        "",
+        f"{results['date']}, {results['effort']['rounds']} rounds of {results['effort']['seconds']} s,"
+        f" {results['seconds']:.0f} s in all.",
+        "",
+        f"* Machine: {machine['cpu_model']}, {machine['cpus']} CPUs, {machine['memory']}, Linux {machine['kernel']}."
+        f" Server on CPU {machine['server_cpu']}, client on CPU {machine['client_cpu']}.",
+        f"* Python {machine['python']}; {versions}.",
+        f"* Tools: {tools}.",
+        f"* Other programs used {load['others_cpu_percent']:.0f} % of the machine's CPU time meanwhile;"
+        f" load average {load['before']} before, {load['after']} after.",
+    ]
+    if results["interrupted"]:
+        lines.append("* **The run was interrupted: scenarios are missing.**")
+    if machine["one_cpu_for_both"]:
+        lines.append("* **There is only one CPU: server and client share it, and the figures are rough.**")
+    if spreads:
+        text = ", ".join(f"{name} {(spread - 1) * 100:.0f} %" for name, spread in spreads.items())
+        lines.append(f"* Noise, as the limit program's dearest round over its cheapest: {text}.")
+    lines += [
+        "",
+        "CPU per request is the kernel's own account of the server's whole process tree, divided by the requests that wrk counts."
+        " A ratio is the median of the ratios within each round; in brackets the smallest and the largest.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _marks(marks, scenarios):
+    """The marks of the scenarios that ran; the others are only counted."""
+    shown = [mark for mark in marks if mark["scenario"] in scenarios]
+    rows = [
+        [
+            mark["scenario"],
+            mark["promise"],
+            mark["detail"] or "—",
+            f"**{NOT_MET}**" if mark["state"] == NOT_MET else mark["state"],
+        ]
+        for mark in shown
+    ]
+    met = sum(mark["state"] == MET for mark in marks)
+    missed = sum(mark["state"] == NOT_MET for mark in marks)
+    count = f"{met} met, {missed} not met, {len(marks) - met - missed} not measured."
+    return f"## Marks\n\n{count}\n\n" + _table(["scenario", "promise", "measured", "state"], rows, "---")
+
+
+def spread(found, digits=2):
+    """A Figure as text."""
+    return f"{found.median:.{digits}f} ({found.low:.{digits}f}–{found.high:.{digits}f})" if found else "—"
+
+
+def _cpu_table(results):
+    header = ["server", "CPU µs/request", "× limit", "Bolide is × this", "requests/s", "p50 µs", "p99 µs", "socket errors"]
+    header.append("remarks")
+    rows = []
+    for label in by_cost(results):
+        entry = results[label]
+        errors = sum(sum(sample["errors"].values()) for sample in entry["samples"])
+        problems = sorted({problem for sample in entry["samples"] for problem in sample["problems"]})
+        rows.append(
+            [
+                label,
+                spread(figures.cost(entry)),
+                spread(figures.ratio(results, label, REFERENCE)) if label != REFERENCE else "1",
+                spread(figures.ratio(results, OURS, label)) if label != OURS else "1",
+                f"{figures.median_of(entry, 'requests_per_second'):,.0f}",
+                f"{figures.median_of(entry, 'latency_us', 'p50'):,.0f}",
+                f"{figures.median_of(entry, 'latency_us', 'p99'):,.0f}",
+                errors,
+                "; ".join(problems) or "",
+            ]
+        )
+    note = ""
+    if "uwsgi-http-socket" in results:
+        note = "\nwrk counts a close that the answer did not announce as an error: uwsgi-http-socket closes after every answer.\n"
+    return _table(header, rows) + note
+
+
+def by_cost(results):
+    """Labels, the cheapest first; those without a sound sample last."""
+    costs = {label: figures.cost(entry) for label, entry in results.items()}
+    return sorted(results, key=lambda label: costs[label].median if costs[label] else float("inf"))
+
+
+def _ab_table(results):
+    rows = [[name, c["complete"], c["failed"], c["non_2xx"], c["stopped"] or ""] for name, c in results.items()]
+    return _table(["server", "complete", "failed", "not 2xx", "ab gave up"], rows)
+
+
+def _wrk_1000_table(results):
+    rows = []
+    for name, counts in results.items():
+        latency = counts["latency_us"]
+        rate = counts["requests"] * 1e6 / counts["microseconds"]
+        percentiles = [f"{latency[which]:,}" for which in ("p50", "p99", "max")]
+        rows.append([name, f"{rate:,.0f}", *counts["errors"].values(), *percentiles])
+    header = ["server", "requests/s", "connect", "read", "write", "status", "timeout", "p50 µs", "p99 µs", "max µs"]
+    return _table(header, rows) + "\nThe five columns after the rate are wrk's errors by kind.\n"
+
+
+def _balance_table(results):
+    rows = []
+    for name, found in results.items():
+        worst = found["worst"]
+        share = f"{worst['largest_share'] * 100:.0f} %"
+        rows.append([name, ":".join(map(str, worst["counts"])), share, worst["how"], len(found["samples"])])
+    return _table(["server", "worst sample", "largest share", "opened by", "samples"], rows)
+
+
+def _idle_table(results):
+    rows = [
+        [
+            name,
+            f"{found['still_open']:,} of {found['wanted']:,}",
+            f"{found['bytes_per_connection']:,.0f}",
+            milliseconds(found["new_connection"]),
+            milliseconds(found["old_connection"]),
+            found["problem"] or "",
+        ]
+        for name, found in results.items()
+    ]
+    return _table(["server", "held", "bytes each (PSS)", "answer on a new connection", "on an old one", "problem"], rows)
+
+
+def _memory_table(results):
+    workers = list(next(iter(results.values()))) if results else []
+    rows = []
+    for name, by_workers in results.items():
+        cells = []
+        for count in workers:
+            found = by_workers[count]
+            pages = figures.figure(value / BYTES_IN_MB for value in found["pages"] if value is not None)
+            beside = f" ({pages.median:.0f})" if pages else ""
+            cells.append(f"{figures.figure(found['pss']).median / BYTES_IN_MB:.1f}{beside}")
+        rows.append([name, *cells, ", ".join(str(by_workers[count]["processes"]) for count in workers)])
+    header = ["server", *(f"workers: {count}, MB" for count in workers), "processes"]
+    note = (
+        "\nPSS of the tree after a warm-up, in units of 2^20 bytes. In brackets: all distinct pages of the tree, which is what"
+        " PSS would be if no other program on the machine used the same files.\n"
+    )
+    return _table(header, rows) + note
+
+
+def _startup_table(results):
+    names = {name for application in results.values() for name, seconds in application["servers"].items() if seconds}
+    rows = []
+    for name in names:
+        found = [figures.beyond_import(application, name) for application in results.values()]
+        cells = [f"{f.median * 1000:.0f} ({f.low * 1000:.0f}–{f.high * 1000:.0f})" if f else "—" for f in found]
+        rows.append((found[-1].median if found[-1] else float("inf"), [name, *cells]))
+    imports = [f"{figures.figure(application['import']).median * 1000:.0f}" for application in results.values()]
+    header = ["server", *(f"{application}, ms beyond its import" for application in results)]
+    note = '\nThe import is `python -c "import application"`, without the clean-up at the interpreter\'s end.\n'
+    return _table(header, [["(the import itself, ms)", *imports], *(row for _, row in sorted(rows))]) + note
+
+
+TABLES = {
+    "cpu": _cpu_table,
+    "ab": _ab_table,
+    "wrk-1000": _wrk_1000_table,
+    "balance": _balance_table,
+    "idle": _idle_table,
+    "memory": _memory_table,
+    "startup": _startup_table,
+}
+
+
+def _launches(lines):
+    rows = "\n".join(f"* {name}: `{line}`" for name, line in lines.items())
+    return f"## How each server was started\n\nThe first command of each in this run.\n\n{rows}\n" if lines else ""
+
+
+def _left_out(entries):
+    rows = "\n".join(
+        f"* {entry['server']} in {entry['scenario']}: {entry['reason']}" + "".join(f"\n  > {line}" for line in entry["log"])
+        for entry in entries
+    )
+    return f"## Left out\n\n{rows}\n" if entries else ""

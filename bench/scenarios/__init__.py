@@ -1,0 +1,64 @@
+"""The table of scenarios: what each is called, what it shows, and who takes part. Runs in the suite's own process."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from .. import workloads
+from ..servers import OURS
+from . import behind_nginx, connections, resources
+from .cpu import Entry, compare, entries_of
+
+THREADS_COMPARED = 4
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """`kind` says what `run(session, name)` gives, and so which table shows it."""
+
+    kind: str
+    title: str
+    run: Callable
+
+
+def _against_limit(workload):
+    def run(session, name):
+        return compare(session, name, workload, entries_of(session.chosen(without=["memory-only"])))
+
+    return run
+
+
+def _behind_nginx(session, name):
+    entries = entries_of(session.chosen("uwsgi-protocol"))
+    return compare(session, name, workloads.HELLO, entries, start=behind_nginx.start)
+
+
+def _pairs(session, name, ability, suffix, options):
+    """Each server with the ability, twice: as it is, and with these options. Bolide's pair is the one with a mark."""
+    servers = [server for server in session.chosen(ability) if server in (OURS, "uwsgi", "granian")]
+    entries = [Entry(server + end, server, extra) for server in servers for end, extra in (("", {}), (suffix, options))]
+    return compare(session, name, workloads.HELLO, entries)
+
+
+def _logging(session, name):
+    return _pairs(session, name, "log", " + log", {"request_log": True})
+
+
+def _threads(session, name):
+    return _pairs(session, name, "threads", f" {THREADS_COMPARED} threads", {"threads": THREADS_COMPARED})
+
+
+SCENARIOS = {
+    "hello": Scenario("cpu", "hello: a constant answer", _against_limit(workloads.HELLO)),
+    "pprint": Scenario("cpu", "pprint: a generator yields the environ in pieces", _against_limit(workloads.PPRINT)),
+    "fibonacci": Scenario("cpu", "fibonacci: a Flask API", _against_limit(workloads.FIBONACCI)),
+    "django": Scenario("cpu", "django: a view without sessions", _against_limit(workloads.DJANGO)),
+    "nginx-uwsgi": Scenario("cpu", "nginx-uwsgi: hello behind nginx, uwsgi protocol on a UNIX socket", _behind_nginx),
+    "logging": Scenario("cpu", "logging: hello with request logging on and off", _logging),
+    "threads": Scenario("cpu", f"threads: hello with {THREADS_COMPARED} threads and with one", _threads),
+    "ab": Scenario("ab", "ab: 5,000 requests, 500 at once, a connection for each", connections.apache_bench),
+    "wrk-1000": Scenario("wrk-1000", "wrk-1000: 1,000 kept-alive connections", connections.wrk_1000),
+    "balance": Scenario("balance", "balance: 64 connections over two workers", connections.balance),
+    "idle-connections": Scenario("idle", "idle-connections: 10,000 kept-alive connections", connections.idle_connections),
+    "memory": Scenario("memory", "memory: a Django application, PSS of the whole tree", resources.memory),
+    "startup": Scenario("startup", "startup: from exec to the first answer, beyond the application's import", resources.startup),
+}

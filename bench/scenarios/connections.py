@@ -1,0 +1,206 @@
+"""Many connections: ab with 500, wrk with 1,000, the balance between two workers, and 10,000 that do nothing.
+
+Runs in the suite's own process.
+"""
+
+import json
+import resource
+import select
+import subprocess
+import time
+
+from .. import accounting, load
+from ..places import BENCH, PYTHON
+from ..processes import Program
+from ..servers import REFERENCE
+from ..session import NotStarted
+from ..workloads import HELLO
+
+AB_CONNECTIONS = 500
+AB_REQUESTS = 5000
+WRK_CONNECTIONS = 1000
+BALANCE_WORKERS = 2
+BALANCE_CONNECTIONS = 64
+IDLE_CONNECTIONS = 10_000
+# What the client and the server need besides the connections.
+DESCRIPTORS_KEPT_FREE = 500
+IDLE_OPEN_SECONDS = 60
+PROBE_SECONDS = 15
+SETTLE_SECONDS = 0.5
+
+
+def _each(session, scenario, names, measure):
+    """{server: what `measure` says}, for the servers that start; the others are noted as left out."""
+    results = {}
+    for name in names:
+        try:
+            results[name] = measure(name)
+        except (NotStarted, load.LoadFailed) as error:
+            session.leave_out(name, scenario, error)
+    return results
+
+
+def apache_bench(session, scenario):
+    def measure(name):
+        running = session.start(name, HELLO)
+        try:
+            counts = load.apache_bench(
+                running.port,
+                running.path,
+                connections=AB_CONNECTIONS,
+                requests=AB_REQUESTS,
+                cpus=session.cpus.client,
+                folder=session.folder,
+            )
+        finally:
+            running.stop()
+        session.say(f"  {scenario}: {name:<20} {counts['complete']} complete, {counts['failed']} failed")
+        return counts
+
+    # ab speaks HTTP/1.0 and waits for a close, which the limit program does not know.
+    names = [name for name in session.chosen(without=["memory-only"]) if name != REFERENCE]
+    return _each(session, scenario, names, measure)
+
+
+def wrk_1000(session, scenario):
+    def measure(name):
+        running = session.start(name, HELLO)
+        try:
+            counts = session.wrk(running, connections=WRK_CONNECTIONS, seconds=max(session.effort.seconds, 2))
+        finally:
+            running.stop()
+        session.say(f"  {scenario}: {name:<20} {counts['requests']} requests, errors {counts['errors']}")
+        return counts
+
+    # wrk counts a server's orderly close as a read error, so servers that close after each answer can't be judged by it.
+    return _each(session, scenario, session.chosen(without=["memory-only", "closes"]), measure)
+
+
+def balance(session, scenario):
+    """The largest share of the open connections that one of two workers held, in any sample."""
+
+    def measure(name):
+        samples = []
+        for _ in range(session.effort.rounds):
+            running = session.start(name, HELLO, cpus=session.cpus.any, workers=BALANCE_WORKERS)
+            try:
+                samples += _shares_at_once(session, running) + _shares_one_by_one(session, running)
+            finally:
+                running.stop()
+        if not samples:
+            raise NotStarted(f"there never were {BALANCE_CONNECTIONS} open connections to count")
+        worst = max(samples, key=lambda sample: sample["largest_share"])
+        session.say(f"  {scenario}: {name:<20} at worst {worst['counts']} ({len(samples)} samples)")
+        return {"worst": worst, "samples": samples}
+
+    return _each(session, scenario, session.chosen("workers", "keep-alive"), measure)
+
+
+def _shares_at_once(session, running):
+    """Samples while wrk holds all connections, which it opens at the same moment."""
+    samples = []
+    seconds = max(session.effort.seconds, 1)
+    session.wrk(
+        running, connections=BALANCE_CONNECTIONS, seconds=seconds, meanwhile=lambda: samples.append(_share(running, "wrk"))
+    )
+    return [sample for sample in samples if sample is not None]
+
+
+def _shares_one_by_one(session, running):
+    """A sample after a client has opened the connections one after the other."""
+    client = HoldingClient(session, running, BALANCE_CONNECTIONS)
+    try:
+        opened = client.opened()
+        if opened["opened"] < BALANCE_CONNECTIONS:
+            raise NotStarted(f"it took {opened['opened']} of {BALANCE_CONNECTIONS} connections ({opened['problem']})")
+        sample = _share(running, "one by one")
+    finally:
+        client.stop()
+    return [sample] if sample is not None else []
+
+
+def _share(running, how):
+    counts = sorted(accounting.connections_by_process(running.program, running.port).values(), reverse=True)
+    # A worker without any connection has no entry. Fewer in all: they are still being opened, or already closed.
+    if sum(counts) < BALANCE_CONNECTIONS:
+        return None
+    return {"how": how, "counts": counts + [0] * (BALANCE_WORKERS - len(counts)), "largest_share": counts[0] / sum(counts)}
+
+
+def idle_connections(session, scenario):
+    """Growth of the server's PSS by idle connections, each, and how soon a new request is answered."""
+    available = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - DESCRIPTORS_KEPT_FREE
+    count = min(IDLE_CONNECTIONS, available)
+    if count < IDLE_CONNECTIONS:
+        session.say(f"  {scenario}: only {count} connections, because of the limit on open files (ulimit -n)")
+
+    def measure(name):
+        running = session.start(name, HELLO)
+        try:
+            # What the server allocates for its first connections is not the price of the idle ones.
+            session.wrk(running, connections=BALANCE_CONNECTIONS, seconds=1)
+            result = _hold(session, running, count)
+        finally:
+            running.stop()
+        session.say(
+            f"  {scenario}: {name:<20} {result['bytes_per_connection']:.0f} bytes each,"
+            f" {result['still_open']} of {result['wanted']} still open, new request: {milliseconds(result['new_connection'])}"
+        )
+        return result
+
+    return _each(session, scenario, session.chosen("many"), measure)
+
+
+def _hold(session, running, count):
+    before, _ = accounting.pss_bytes(running.program)
+    client = HoldingClient(session, running, count)
+    try:
+        opened = client.opened()
+        time.sleep(SETTLE_SECONDS)
+        after, _ = accounting.pss_bytes(running.program)
+        probed = client.probe()
+    finally:
+        client.stop()
+    if not opened["opened"]:
+        raise NotStarted(f"it holds no connection ({opened['problem']})", running.program.last_lines())
+    return {**opened, **probed, "wanted": count, "bytes_per_connection": (after - before) / opened["opened"]}
+
+
+def milliseconds(probe):
+    """The outcome of one probe as text: its time, or what went wrong."""
+    if probe is None:
+        return "none was open"
+    return probe["problem"] or f"{probe['milliseconds']:.1f} ms"
+
+
+class HoldingClient:
+    """idle_client.py as a process; its answers are lines of JSON."""
+
+    def __init__(self, session, running, count):
+        self.program = Program(
+            "idle_client",
+            [PYTHON, BENCH / "idle_client.py", running.port, running.path, count],
+            cpus=session.cpus.client,
+            log=session.folder / "idle_client.log",
+            folder=session.folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+
+    def opened(self):
+        return self._line(IDLE_OPEN_SECONDS)
+
+    def probe(self):
+        self.program.process.stdin.write(b"probe\n")
+        self.program.process.stdin.flush()
+        return self._line(PROBE_SECONDS)
+
+    def _line(self, seconds):
+        ready, _, _ = select.select([self.program.process.stdout], [], [], seconds)
+        line = self.program.process.stdout.readline() if ready else b""
+        if not line:
+            raise load.LoadFailed(f"the holding client said nothing within {seconds} s: {self.program.last_lines()[-1:]}")
+        return json.loads(line)
+
+    def stop(self):
+        self.program.stop()

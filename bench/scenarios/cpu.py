@@ -1,0 +1,86 @@
+"""CPU per request: servers in turn within a round, several rounds, the client on a CPU of its own.
+
+Runs in the suite's own process.
+"""
+
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+from .. import accounting, load
+from ..session import NotStarted
+
+CONNECTIONS = 64
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of a table: a server, and what is special about it here."""
+
+    label: str
+    server: str
+    options: dict = field(default_factory=dict)
+
+
+def entries_of(names):
+    return [Entry(name, name) for name in names]
+
+
+def compare(session, scenario, workload, entries, *, connections=CONNECTIONS, start=None):
+    """Measures the entries against each other; {label: {"samples": […]}} with a sample for each round.
+
+    `start(session, entry)` gives a Running; by default the entry's server with its options.
+    """
+    start = start or (lambda session, entry: session.start(entry.server, workload, **entry.options))
+    results = {entry.label: {"server": entry.server, "samples": []} for entry in entries}
+    alive = list(entries)
+    running = {}
+    with ExitStack() as at_end:
+        at_end.callback(lambda: [one.stop() for one in running.values()])
+        for number in range(session.effort.rounds):
+            # Everyone is first, and everyone follows someone else, in some round.
+            turn = alive[number % len(alive) :] + alive[: number % len(alive)] if alive else []
+            for entry in turn:
+                try:
+                    if entry.label not in running:
+                        running[entry.label] = start(session, entry)
+                        session.wrk(running[entry.label], connections=connections, seconds=session.effort.warm_seconds)
+                    sample = {"round": number + 1, **_measure(session, running[entry.label], connections)}
+                except (NotStarted, load.LoadFailed) as error:
+                    session.leave_out(entry.label, scenario, error)
+                    alive.remove(entry)
+                    sample = None
+                if sample is not None:
+                    results[entry.label]["samples"].append(sample)
+                    _say_sample(session, scenario, number, entry, sample)
+                if (session.effort.fresh_start or sample is None) and entry.label in running:
+                    running.pop(entry.label).stop()
+    return {label: result for label, result in results.items() if result["samples"]}
+
+
+def _measure(session, running, connections):
+    before = accounting.cpu_of_tree(running.program)
+    counts = session.wrk(running, connections=connections, seconds=session.effort.seconds)
+    after = accounting.cpu_of_tree(running.program)
+    used, ended = accounting.cpu_between(before, after)
+    if counts["requests"] == 0:
+        raise NotStarted("it answered no request under load", running.program.last_lines())
+    problems = []
+    if ended:
+        problems.append(f"{ended} of its processes ended while measured, and took their CPU time with them")
+    if counts["errors"]["status"]:
+        problems.append(f"{counts['errors']['status']} answers were not 2xx")
+    return {
+        "cpu_us_per_request": used / 1000 / counts["requests"],
+        "requests": counts["requests"],
+        "requests_per_second": counts["requests"] * 1e6 / counts["microseconds"],
+        "latency_us": counts["latency_us"],
+        "errors": counts["errors"],
+        "problems": problems,
+    }
+
+
+def _say_sample(session, scenario, number, entry, sample):
+    session.say(
+        f"  {scenario} round {number + 1}: {entry.label:<20} {sample['cpu_us_per_request']:8.2f} µs/request"
+        f" {sample['requests_per_second']:10.0f} requests/s" + "".join(f" ({problem})" for problem in sample["problems"])
+    )

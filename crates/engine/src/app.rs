@@ -1,0 +1,65 @@
+//! The ONE seam between the engine and languages. An adapter implements [`Language`] (one for the process)
+//! and [`App`] (one for each thread); the engine is compiled for it, so that a call costs a call.
+
+use std::ops::ControlFlow;
+
+use crate::reply::Reply;
+use crate::request::Request;
+
+/// A language with its application loaded.
+pub trait Language: Sync + 'static {
+    type App: App;
+
+    /// Prepares the calling thread; on return it may run the application's code (it holds the interpreter).
+    ///
+    /// # Errors
+    /// What keeps this thread from running the language, as one sentence.
+    fn enter(&self, thread: u32) -> Result<Self::App, String>;
+
+    /// Makes a thread of the language's own kind that calls `body`; its first act there is [`Language::enter`].
+    ///
+    /// # Errors
+    /// The system's or the language's reason why there is no further thread.
+    fn spawn(&self, name: String, body: Box<dyn FnOnce() + Send + 'static>) -> Result<(), String>;
+}
+
+/// The application as one thread sees it.
+pub trait App: Sized {
+    /// What the adapter remembers of a connection's header block, so that the same bytes need not be turned
+    /// into the language's objects twice. It must be safe to drop on any thread that runs the language.
+    type Memo: Send;
+
+    /// A reply that waits for its client to take more: an iterator and the chunk at which it stopped.
+    type Pending: Send;
+
+    /// Serves a request: calls the application and hands its answer to `reply`, as far as the client takes it.
+    fn call(&mut self, request: &mut Request<'_, Self::Memo>, reply: &mut Reply) -> Outcome<Self::Pending>;
+
+    /// Goes on with a suspended reply; the client has taken what was buffered.
+    fn resume(&mut self, pending: Self::Pending, reply: &mut Reply) -> Outcome<Self::Pending>;
+
+    /// Gives a suspended reply up: the client has gone. The application's `close()` runs.
+    fn abandon(&mut self, pending: Self::Pending);
+
+    /// Lets other threads of the process run the language, because this one is about to wait in the kernel.
+    fn release(&mut self);
+
+    /// Takes the language again after [`App::release`].
+    fn acquire(&mut self);
+
+    /// A signal interrupted the wait: the language may have handlers to run. `Break` asks for an ordered end of the worker.
+    fn interrupted(&mut self) -> ControlFlow<()>;
+}
+
+/// How a call ended.
+#[derive(Debug)]
+pub enum Outcome<Pending> {
+    /// All that the application has to say is said (and possibly still in the reply's buffer).
+    Finished,
+    /// The client is slow and the buffer is full: call `resume` when it has drained.
+    Suspended(Pending),
+    /// The application failed; the adapter has logged why. The engine answers 500, or closes when the head has left.
+    Failed,
+    /// As `Failed`, and the worker is to end after this answer: the application asked the process to exit.
+    FailedAndLeave,
+}

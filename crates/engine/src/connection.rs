@@ -1,0 +1,510 @@
+//! One connection: what it waits for, what it has read, how long it may take.
+//!
+//! Its life is the table [`Stage`]. It is attended to by one thread at a time, whenever its socket has news;
+//! it knows no poll and no other connection.
+
+use std::os::fd::OwnedFd;
+
+use bolide_contract::settings::Protocol;
+use bolide_protocol::http1::head::{Field, HeaderFacts, Version, header_block, leading_blank, request_line};
+use bolide_protocol::uwsgi::{PACKET_HEAD_BYTES, Variable, packet_head, variables};
+use bolide_protocol::{Fault, Progress as Parsed};
+
+use crate::access_log::complain;
+use crate::app::App;
+use crate::body::{Body, Collector, Refusal};
+use crate::exchange::{Answered, Head, Place, Suspended, go_on, serve};
+use crate::house::{House, Kit};
+use crate::listener::Peer;
+use crate::reply::{Progress, Reply, Style, Terms};
+use crate::request::HeaderMemory;
+use crate::socket::{self, Read, Written};
+
+/// A connection that is ended by us with unread input lingers this long, in milliseconds, so that the peer
+/// can read the answer before a reset destroys it (RFC 9112 section 9.6).
+const LINGER_MS: u64 = 2_000;
+
+/// Bytes that a lingering connection swallows at the most.
+const LINGER_BYTES: usize = 1024 * 1024;
+
+/// After this many header blocks that were not the same as the one before, a connection stops to remember them.
+const MEMORY_MISSES: u8 = 4;
+
+/// What a connection does next.
+#[derive(Debug, PartialEq, Eq)]
+pub enum After {
+    /// It waits for news of its socket.
+    Wait,
+    Close,
+}
+
+/// What a connection waits for.
+enum Stage<A: App> {
+    /// The next head, or the rest of one.
+    Head,
+    /// The rest of a body.
+    Body(Box<Incoming>),
+    /// Its client, to take the answer.
+    Reply(Box<Suspended<A::Pending>>),
+    /// The client's end of the connection; we have said all.
+    Linger { swallowed: usize },
+}
+
+/// A request whose body is coming: its head in memory of its own.
+struct Incoming {
+    head: Head,
+    bytes: Vec<u8>,
+    fields: Vec<Field>,
+    variables: Vec<Variable>,
+    /// The head's fields are those that the connection remembers.
+    same: bool,
+    collector: Collector,
+}
+
+/// The header block that came last, and what was made of it.
+struct HeaderCache<Memo> {
+    block: Vec<u8>,
+    version: Version,
+    facts: Option<HeaderFacts>,
+    memo: Option<Memo>,
+    misses: u8,
+}
+
+pub struct Connection<A: App> {
+    reply: Reply,
+    peer: Peer,
+    listener: usize,
+    stage: Stage<A>,
+    /// Bytes that were read and not understood yet.
+    input: Vec<u8>,
+    /// How much of `input` was already searched for the end of a head.
+    searched: usize,
+    cache: HeaderCache<A::Memo>,
+    served: u32,
+    /// Monotonic milliseconds at which it is given up.
+    pub deadline_ms: u64,
+    is_overdue: bool,
+    /// The poll knows it.
+    pub is_polled: bool,
+}
+
+/// What serving the bytes at hand came to.
+enum Step {
+    /// More bytes are needed.
+    More,
+    /// A request was answered; the next may follow.
+    Next,
+    Blocked,
+    Close,
+    Linger,
+}
+
+impl<A: App> Connection<A> {
+    pub fn new(socket: OwnedFd, peer: Peer, listener: usize, house: &House, now_ms: u64) -> Connection<A> {
+        let timeout_ms = house.listeners.get(listener).map_or(0, |listener| listener.timeout_ms);
+        Connection {
+            reply: Reply::new(socket),
+            peer,
+            listener,
+            stage: Stage::Head,
+            input: Vec::new(),
+            searched: 0,
+            cache: HeaderCache { block: Vec::new(), version: Version::Http11, facts: None, memo: None, misses: 0 },
+            served: 0,
+            deadline_ms: now_ms + timeout_ms,
+            is_overdue: false,
+            is_polled: false,
+        }
+    }
+
+    pub fn socket(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.reply.socket()
+    }
+
+    /// True while no request is begun or under way.
+    pub fn is_idle(&self) -> bool {
+        matches!(self.stage, Stage::Head) && self.input.is_empty()
+    }
+
+    /// Idle, and has been answered before: the client may have a next request on its way.
+    pub fn has_served(&self) -> bool {
+        self.served > 0
+    }
+
+    /// Does all that can be done without waiting: reads, serves, sends. After `Close` nothing of it is left with the application.
+    pub fn attend(&mut self, kit: &mut Kit, app: &mut A, house: &House) -> After {
+        let after = if std::mem::take(&mut self.is_overdue) && self.deadline_ms <= kit.clock.now_ms && !self.has_news() {
+            self.expire(kit, house)
+        } else {
+            self.turn(kit, app, house)
+        };
+        if after == After::Close {
+            self.give_up(app);
+        }
+        after
+    }
+
+    /// Its time is over: the next `attend` ends it, unless a request has come at the last moment.
+    pub fn is_due(&mut self, now_ms: u64) -> bool {
+        self.is_overdue |= self.deadline_ms <= now_ms;
+        self.is_overdue
+    }
+
+    fn turn(&mut self, kit: &mut Kit, app: &mut A, house: &House) -> After {
+        loop {
+            match std::mem::replace(&mut self.stage, Stage::Head) {
+                Stage::Reply(suspended) => {
+                    let answered = go_on(&mut self.place(kit, app, house), suspended);
+                    match self.after_answer(answered, kit, house) {
+                        Step::Blocked => return After::Wait,
+                        Step::Close => return self.close_or_linger(kit),
+                        _ => {}
+                    }
+                }
+                Stage::Linger { swallowed } => return self.linger(kit, swallowed),
+                stage @ (Stage::Head | Stage::Body(_)) => {
+                    self.stage = stage;
+                    if let Some(after) = self.read(kit, app, house) {
+                        return after;
+                    }
+                }
+            }
+        }
+    }
+
+    /// An idle connection whose next request is already here is not closed under it.
+    fn has_news(&self) -> bool {
+        self.is_idle() && socket::has_input(self.reply.socket())
+    }
+
+    /// The answer, where there is one to give, is 408.
+    fn expire(&mut self, kit: &mut Kit, house: &House) -> After {
+        let begun = match &self.stage {
+            Stage::Head => !self.input.is_empty(),
+            Stage::Body(_) => true,
+            Stage::Reply(_) | Stage::Linger { .. } => false,
+        };
+        if begun && self.is_http(house) {
+            self.refuse(Fault { status: 408, reason: "The request did not come to its end in time." }, kit, house);
+        }
+        After::Close
+    }
+
+    /// A suspended answer is given up, so that the application's `close()` runs.
+    fn give_up(&mut self, app: &mut A) {
+        if let Stage::Reply(mut suspended) = std::mem::replace(&mut self.stage, Stage::Head)
+            && let Some(pending) = suspended.pending.take()
+        {
+            app.abandon(pending);
+        }
+    }
+
+    fn is_http(&self, house: &House) -> bool {
+        house.listeners.get(self.listener).is_some_and(|listener| listener.protocol == Protocol::Http)
+    }
+
+    fn timeout_ms(&self, house: &House) -> u64 {
+        house.listeners.get(self.listener).map_or(0, |listener| listener.timeout_ms)
+    }
+
+    fn place<'a>(&'a mut self, kit: &'a mut Kit, app: &'a mut A, house: &'a House) -> Place<'a, A> {
+        Place { house, kit, app, reply: &mut self.reply, peer: &self.peer, listener: self.listener }
+    }
+
+    /// Reads once and serves what is there. `None`: there may be more to do at once.
+    fn read(&mut self, kit: &mut Kit, app: &mut A, house: &House) -> Option<After> {
+        let mut buffer = std::mem::take(&mut kit.read);
+        let held = self.input.len();
+        buffer[..held].copy_from_slice(&self.input);
+        self.input = Vec::new();
+        let read = socket::read(self.reply.socket(), &mut buffer[held..]);
+        let filled = held + if let Read::Bytes(count) = read { count } else { 0 };
+        let mut position = 0;
+        let step = loop {
+            if position == filled {
+                break Step::More;
+            }
+            match self.serve_next(&buffer[position..filled], kit, app, house) {
+                (used, Step::Next) => position += used,
+                (used, step) => {
+                    position += used;
+                    break step;
+                }
+            }
+        };
+        let rest = &buffer[position..filled];
+        if !rest.is_empty() && !matches!(step, Step::Close | Step::Linger) {
+            self.input = rest.to_vec();
+        }
+        self.searched = if matches!((&step, &self.stage), (Step::More, Stage::Head)) { self.input.len() } else { 0 };
+        let has_rest = !rest.is_empty();
+        let was_full = filled == buffer.len();
+        kit.read = buffer;
+        self.set_deadline(&step, held, kit, house);
+        match step {
+            Step::Close if has_rest => Some(self.begin_linger(kit)),
+            Step::Close => Some(After::Close),
+            Step::Linger => Some(self.begin_linger(kit)),
+            Step::Blocked => Some(After::Wait),
+            Step::More | Step::Next => match read {
+                // A read that filled the buffer may have left something behind, and an edge-triggered poll won't tell.
+                Read::Bytes(_) if was_full => None,
+                Read::Bytes(_) | Read::Nothing => Some(After::Wait),
+                Read::End | Read::Broken => Some(After::Close),
+            },
+        }
+    }
+
+    /// How long the connection may now keep us waiting.
+    fn set_deadline(&mut self, step: &Step, held: usize, kit: &Kit, house: &House) {
+        let now = kit.clock.now_ms;
+        match (step, &self.stage) {
+            (Step::Blocked, _) | (_, Stage::Body(_)) => self.deadline_ms = now + self.timeout_ms(house),
+            // A head has its time as a whole: a byte a second must not keep a connection for ever.
+            (Step::More, _) if !self.input.is_empty() && held == 0 => self.deadline_ms = now + self.timeout_ms(house),
+            (Step::More, _) if !self.input.is_empty() => {}
+            _ if self.served > 0 => self.deadline_ms = now + house.settings.limits.keepalive_ms,
+            _ => {}
+        }
+    }
+
+    /// Serves the request at the start of `bytes`, or a part of it. Returns the bytes used.
+    fn serve_next(&mut self, bytes: &[u8], kit: &mut Kit, app: &mut A, house: &House) -> (usize, Step) {
+        let result = match std::mem::replace(&mut self.stage, Stage::Head) {
+            Stage::Body(incoming) => self.feed(incoming, bytes, kit, app, house),
+            _ if self.is_http(house) => self.http_head(bytes, kit, app, house),
+            _ => self.uwsgi_head(bytes, kit, app, house),
+        };
+        result.unwrap_or_else(|fault| {
+            self.refuse(fault, kit, house);
+            (bytes.len(), Step::Linger)
+        })
+    }
+
+    fn http_head(&mut self, bytes: &[u8], kit: &mut Kit, app: &mut A, house: &House) -> Result<(usize, Step), Fault> {
+        if self.searched > 0 && !has_head_end(bytes, self.searched) && bytes.len() < house.head_limits.head_bytes {
+            return Ok((0, Step::More));
+        }
+        self.searched = 0;
+        let blank = leading_blank(bytes);
+        let bytes = &bytes[blank..];
+        let Parsed::Complete(line) = request_line(bytes, &house.head_limits)? else { return Ok((0, Step::More)) };
+        let block = &bytes[line.length as usize..];
+        let same = self.cache.is_same(block, line.version);
+        let facts = match self.cache.facts.filter(|_| same) {
+            Some(facts) => facts,
+            None => match header_block(block, line.version, &house.head_limits, &mut kit.fields)? {
+                Parsed::Complete(facts) => facts,
+                Parsed::Partial => return Ok((0, Step::More)),
+            },
+        };
+        let length = line.length as usize + facts.length as usize;
+        if !same {
+            self.cache.remember(&block[..facts.length as usize], line.version, facts);
+        }
+        let head = Head::Http { line, facts };
+        let collector = Collector::new(facts.framing, house.body_limits)?;
+        let (used, step) = match collector {
+            None => (length, self.answer(&head, &bytes[..length], same, Body::Empty, kit, app, house)?),
+            Some(collector) => {
+                let incoming = Incoming {
+                    head,
+                    bytes: bytes[..length].to_vec(),
+                    fields: kit.fields.clone(),
+                    variables: Vec::new(),
+                    same,
+                    collector,
+                };
+                if facts.expect_continue && bytes.len() == length {
+                    self.say_continue();
+                }
+                let (used, step) = self.feed(Box::new(incoming), &bytes[length..], kit, app, house)?;
+                (length + used, step)
+            }
+        };
+        Ok((blank + used, step))
+    }
+
+    fn uwsgi_head(&mut self, bytes: &[u8], kit: &mut Kit, app: &mut A, house: &House) -> Result<(usize, Step), Fault> {
+        let Parsed::Complete(packet) = packet_head(bytes) else { return Ok((0, Step::More)) };
+        if packet.modifier1 != 0 {
+            return Err(Fault::bad_request("The uwsgi packet's modifier1 is not 0: only requests are served here."));
+        }
+        let length = usize::from(packet.vars_bytes);
+        if length > house.head_limits.head_bytes {
+            return Err(Fault::new(431, "The uwsgi packet is larger than buffer-size."));
+        }
+        let Some(block) = bytes.get(PACKET_HEAD_BYTES..PACKET_HEAD_BYTES + length) else { return Ok((0, Step::More)) };
+        let facts = variables(block, &mut kit.variables)?;
+        let head = Head::Uwsgi { facts, bytes: length };
+        let framing = bolide_protocol::http1::head::Framing::Length(facts.content_length);
+        let whole = PACKET_HEAD_BYTES + length;
+        match Collector::new(framing, house.body_limits)? {
+            None => Ok((whole, self.answer(&head, block, false, Body::Empty, kit, app, house)?)),
+            Some(collector) => {
+                let variables = kit.variables.clone();
+                let incoming = Incoming { head, bytes: block.to_vec(), fields: Vec::new(), variables, same: false, collector };
+                let (used, step) = self.feed(Box::new(incoming), &bytes[whole..], kit, app, house)?;
+                Ok((whole + used, step))
+            }
+        }
+    }
+
+    /// Hands bytes to the body that is coming, and serves the request when it is complete.
+    fn feed(
+        &mut self,
+        mut incoming: Box<Incoming>,
+        bytes: &[u8],
+        kit: &mut Kit,
+        app: &mut A,
+        house: &House,
+    ) -> Result<(usize, Step), Fault> {
+        let disk = |error: std::io::Error| {
+            complain(house.worker, &format!("a request's body can't be kept in a temporary file: {error}; is the disk full?"));
+            Fault::new(507, "The body could not be stored.")
+        };
+        let (used, complete) = incoming.collector.feed(bytes).map_err(|refusal| match refusal {
+            Refusal::Fault(fault) => fault,
+            Refusal::Spill(error) => disk(error),
+        })?;
+        if !complete {
+            self.stage = Stage::Body(incoming);
+            return Ok((used, Step::More));
+        }
+        let Incoming { head, bytes, fields, variables, same, collector } = *incoming;
+        let body = collector.finish().map_err(disk)?;
+        kit.fields = fields;
+        kit.variables = variables;
+        Ok((used, self.answer(&head, &bytes, same, body, kit, app, house)?))
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the request in its parts, and the place where it is served")]
+    fn answer(
+        &mut self,
+        head: &Head,
+        bytes: &[u8],
+        same: bool,
+        body: Body,
+        kit: &mut Kit,
+        app: &mut A,
+        house: &House,
+    ) -> Result<Step, Fault> {
+        let memory = match (&mut self.cache, same) {
+            (HeaderCache { memo: Some(memo), .. }, true) => HeaderMemory::Same(memo),
+            (HeaderCache { facts: Some(_), memo, .. }, false) => HeaderMemory::Fill(memo),
+            _ => HeaderMemory::Off,
+        };
+        let mut place = Place { house, kit, app, reply: &mut self.reply, peer: &self.peer, listener: self.listener };
+        let answered = serve(&mut place, head, bytes, memory, body)?;
+        Ok(self.after_answer(answered, kit, house))
+    }
+
+    fn after_answer(&mut self, answered: Answered<A::Pending>, kit: &Kit, house: &House) -> Step {
+        match answered {
+            Answered::Blocked(suspended) => {
+                self.stage = Stage::Reply(suspended);
+                self.deadline_ms = kit.clock.now_ms + self.timeout_ms(house);
+                Step::Blocked
+            }
+            Answered::Done { keep } => {
+                self.served = self.served.saturating_add(1);
+                if keep { Step::Next } else { Step::Close }
+            }
+        }
+    }
+
+    /// RFC 9110 section 10.1.1. A socket that has no room for 25 bytes will get the final answer only, which is allowed.
+    fn say_continue(&self) {
+        let text = b"HTTP/1.1 100 Continue\r\n\r\n";
+        debug_assert!(text.len() == 25);
+        match socket::write(self.reply.socket(), text, b"") {
+            Written::Bytes(_) | Written::Full | Written::Broken => {}
+        }
+    }
+
+    /// Answers a peer's mistake and logs it: the fault, never the bytes.
+    fn refuse(&mut self, fault: Fault, kit: &mut Kit, house: &House) {
+        let who = if self.peer.address.is_empty() { "a local client" } else { self.peer.address.as_str() };
+        complain(house.worker, &format!("refused a request of {who} with {}: {}", fault.status, fault.reason));
+        let style = if self.is_http(house) { Style::Http { version_1_0: false } } else { Style::Uwsgi };
+        let date_line = kit.clock.date_line();
+        let terms = Terms { style, chunks: false, head_only: false, keep_alive: false, date_line };
+        self.reply.begin(terms, std::mem::take(&mut kit.spare_output));
+        self.reply.answer(fault.status, reason_phrase(fault.status), fault.reason);
+        if self.reply.advance() != Progress::Done {
+            return;
+        }
+        let buffer = self.reply.buffer_back();
+        kit.keep_output(buffer);
+    }
+
+    fn close_or_linger(&mut self, kit: &mut Kit) -> After {
+        if self.input.is_empty() { After::Close } else { self.begin_linger(kit) }
+    }
+
+    fn begin_linger(&mut self, kit: &mut Kit) -> After {
+        socket::end_sending(self.reply.socket());
+        self.input = Vec::new();
+        self.deadline_ms = kit.clock.now_ms + LINGER_MS;
+        self.linger(kit, 0)
+    }
+
+    fn linger(&mut self, kit: &mut Kit, mut swallowed: usize) -> After {
+        while swallowed < LINGER_BYTES {
+            match socket::read(self.reply.socket(), &mut kit.read) {
+                Read::Bytes(count) => swallowed += count,
+                Read::Nothing => {
+                    self.stage = Stage::Linger { swallowed };
+                    return After::Wait;
+                }
+                Read::End | Read::Broken => break,
+            }
+        }
+        After::Close
+    }
+}
+
+impl<Memo> HeaderCache<Memo> {
+    fn is_same(&self, block: &[u8], version: Version) -> bool {
+        self.memo.is_some() && self.version == version && block.starts_with(&self.block)
+    }
+
+    /// Remembers a block whose connection goes on, unless this client never sends the same twice.
+    fn remember(&mut self, block: &[u8], version: Version, facts: HeaderFacts) {
+        if self.facts.take().is_some() || self.memo.take().is_some() {
+            self.misses = self.misses.saturating_add(1);
+        }
+        if facts.keep_alive && self.misses < MEMORY_MISSES {
+            self.block.clear();
+            self.block.extend_from_slice(block);
+            self.version = version;
+            self.facts = Some(facts);
+        } else {
+            self.block = Vec::new();
+        }
+    }
+}
+
+/// Whether the end of a head may be in `bytes`, of which `searched` were looked at before. A bare LF counts too: it is
+/// an error, and better said at once.
+fn has_head_end(bytes: &[u8], searched: usize) -> bool {
+    let fresh = &bytes[searched.saturating_sub(3).min(bytes.len())..];
+    memchr::memmem::find(fresh, b"\n\r\n").is_some() || memchr::memmem::find(fresh, b"\n\n").is_some()
+}
+
+/// RFC 9110 section 15, for the statuses that a refusal may have.
+fn reason_phrase(status: u16) -> &'static str {
+    match status {
+        400 => "Bad Request",
+        408 => "Request Timeout",
+        413 => "Content Too Large",
+        414 => "URI Too Long",
+        417 => "Expectation Failed",
+        431 => "Request Header Fields Too Large",
+        501 => "Not Implemented",
+        503 => "Service Unavailable",
+        505 => "HTTP Version Not Supported",
+        507 => "Insufficient Storage",
+        _ => "Error",
+    }
+}

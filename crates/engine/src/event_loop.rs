@@ -1,0 +1,426 @@
+//! The worker's loop: poll, take what has news, attend to it, look after time. One thread leads it at a time
+//! ([`crate::leadership`]); with one thread there is nobody to share with, and nothing is locked or released.
+//!
+//! The poll is edge-triggered: a connection is told to the kernel once in its life, and read until it is empty.
+
+use std::io;
+use std::ops::ControlFlow;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bolide_contract::message::{self, Order, Received, Report};
+use bolide_contract::scoreboard::{Scoreboard, now_ms};
+use bolide_contract::settings::Settings;
+use bolide_protocol::http1::head::HeadLimits;
+use nix::errno::Errno;
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+
+use crate::access_log::complain;
+use crate::app::{App, Language};
+use crate::body::BodyLimits;
+use crate::connection::{After, Connection};
+use crate::fairness::{STAND_BACK_MS, is_ahead};
+use crate::hall::{Hall, Key, Subject};
+use crate::house::{House, Kit};
+use crate::leadership::Leadership;
+use crate::listener::{Accepted, ListeningSocket};
+use crate::threads;
+
+/// Events that one poll fetches.
+const EVENTS: usize = 256;
+
+/// Connections that one turn accepts from one socket, so that those that are open have their turn too.
+const ACCEPTS_A_TURN: usize = 64;
+
+/// How often time limits are looked at, in milliseconds.
+const SWEEP_MS: u64 = 500;
+
+/// How long a socket is not accepted from when no descriptor was left, in milliseconds.
+const EXHAUSTED_MS: u64 = 100;
+
+/// How long a draining worker waits for a next request on a connection that was answered before it could be told
+/// `Connection: close`, in milliseconds after its last answer. Closing at once would lose the request that is on its way.
+const DRAIN_IDLE_MS: u64 = 2_000;
+
+/// What a worker is given.
+pub struct Assignment {
+    pub settings: Settings,
+    pub row: u32,
+    pub worker: u32,
+    pub scoreboard: Scoreboard,
+    pub control: OwnedFd,
+    pub listeners: Vec<ListeningSocket>,
+    /// Asks for a replacement after this many requests: `max-requests`, less a jitter of the worker's own.
+    pub worn_after: Option<u64>,
+}
+
+/// What the threads of the worker share.
+pub(crate) struct Shared<L: Language> {
+    pub house: House,
+    pub leadership: Leadership,
+    room: Mutex<Room<L::App>>,
+    pub language: &'static L,
+    poll: Epoll,
+    control: OwnedFd,
+    scoreboard: Scoreboard,
+    row_number: u32,
+    worn_after: Option<u64>,
+}
+
+/// What the leader has in its hands, and passes on with the lead. It is free while a thread attends to a connection.
+struct Room<A: App> {
+    hall: Hall<Connection<A>>,
+    duties: Duties,
+}
+
+#[derive(Default)]
+struct Duties {
+    swept_ms: u64,
+    stopping_at_once: bool,
+    worn_reported: bool,
+    /// Listeners that are left alone until this time, in milliseconds.
+    pauses: Vec<Pause>,
+    exhausted_reported_ms: u64,
+}
+
+struct Pause {
+    listener: usize,
+    until_ms: u64,
+}
+
+/// How leading ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum LeadEnd {
+    /// The thread was found blocked, and another leads.
+    Lost,
+    /// The worker has drained.
+    Drained,
+}
+
+type Guard<'a, L> = MutexGuard<'a, Room<<L as Language>::App>>;
+
+/// Serves until an order to drain has been carried out. The calling thread runs the language and becomes the
+/// worker's first thread.
+///
+/// # Errors
+/// The poll can't be made, or a further thread; or the language refuses the calling thread.
+pub fn serve<L: Language>(language: &'static L, assignment: Assignment) -> io::Result<()> {
+    let shared = Arc::new(Shared::new(language, assignment)?);
+    for (number, listener) in shared.house.listeners.iter().enumerate() {
+        shared.poll.add(
+            &listener.descriptor,
+            EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLEXCLUSIVE, Key::listener(number).0),
+        )?;
+    }
+    shared.poll.add(&shared.control, EpollEvent::new(EpollFlags::EPOLLIN, Key::CONTROL.0))?;
+    let row = shared.house.row;
+    row.pid.store(std::process::id(), Relaxed);
+    row.worker.store(shared.house.worker, Relaxed);
+    row.started_ms.store(now_ms(), Relaxed);
+    row.accepting.store(1, Relaxed);
+    shared.report(|row, pid| Report::Serving { row, pid });
+    threads::run(&shared)
+}
+
+impl<L: Language> Shared<L> {
+    fn new(language: &'static L, assignment: Assignment) -> io::Result<Shared<L>> {
+        let Assignment { settings, row: row_number, worker, scoreboard, control, listeners, worn_after } = assignment;
+        let row =
+            scoreboard.row(row_number).ok_or_else(|| io::Error::other(format!("the scoreboard has no row {row_number}")))?;
+        let limits = &settings.limits;
+        let head_limits = HeadLimits {
+            request_line_bytes: limits.request_line_bytes,
+            head_bytes: limits.head_bytes,
+            header_count: limits.header_count,
+        };
+        let body_limits = BodyLimits { bytes: limits.body_bytes.unwrap_or(u64::MAX), memory_bytes: limits.body_memory_bytes };
+        let slots = scoreboard.slots(row_number);
+        let house = House {
+            settings,
+            worker,
+            row,
+            slots,
+            listeners,
+            head_limits,
+            body_limits,
+            requests_elsewhere: 0.into(),
+            draining: false.into(),
+            leaving: false.into(),
+        };
+        Ok(Shared {
+            house,
+            leadership: Leadership::new(),
+            room: Mutex::new(Room { hall: Hall::new(), duties: Duties::default() }),
+            language,
+            poll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?,
+            control,
+            scoreboard,
+            row_number,
+            worn_after,
+        })
+    }
+
+    /// Leads until the lead is lost or the worker has drained. The calling thread runs the language.
+    pub fn lead(&self, kit: &mut Kit, app: &mut L::App, alone: bool) -> LeadEnd {
+        let mut guard = self.lock_room();
+        let mut events = [EpollEvent::empty(); EVENTS];
+        loop {
+            while let Some(key) = guard.hall.next_ready() {
+                let Room { hall, duties } = &mut *guard;
+                match key.subject() {
+                    Subject::Control => self.take_orders(hall, duties),
+                    Subject::Listener(number) => self.accept(number, hall, duties, kit),
+                    Subject::Connection(key) if alone => self.attend(key, hall, kit, app),
+                    Subject::Connection(key) => {
+                        let (back, still_leads) = self.attend_unlocked(key, guard, kit, app);
+                        guard = back;
+                        if !still_leads {
+                            drop(guard);
+                            kit.log.flush();
+                            return LeadEnd::Lost;
+                        }
+                    }
+                }
+            }
+            kit.log.flush();
+            let Room { hall, duties } = &mut *guard;
+            if self.look_after_time(hall, duties, kit) {
+                continue;
+            }
+            if self.house.is_draining() && hall.count() == 0 {
+                return LeadEnd::Drained;
+            }
+            guard = self.poll(guard, kit, app, &mut events);
+        }
+    }
+
+    fn attend(&self, key: Key, hall: &mut Hall<Connection<L::App>>, kit: &mut Kit, app: &mut L::App) {
+        let Some(mut connection) = hall.take(key) else { return };
+        let after = connection.attend(kit, app, &self.house);
+        self.place_back(key, connection, after, hall);
+    }
+
+    /// The same with other threads about: the room is free meanwhile, and the lead may be lost.
+    fn attend_unlocked<'a>(&'a self, key: Key, mut guard: Guard<'a, L>, kit: &mut Kit, app: &mut L::App) -> (Guard<'a, L>, bool) {
+        let Some(mut connection) = guard.hall.take(key) else { return (guard, true) };
+        drop(guard);
+        let inside = self.leadership.enter_call();
+        let after = connection.attend(kit, app, &self.house);
+        let still_leads = self.leadership.leave_call(inside);
+        let mut guard = self.lock_room();
+        self.place_back(key, connection, after, &mut guard.hall);
+        (guard, still_leads)
+    }
+
+    fn place_back(&self, key: Key, mut connection: Box<Connection<L::App>>, after: After, hall: &mut Hall<Connection<L::App>>) {
+        let stays = after == After::Wait && (connection.is_polled || self.tell_poll(key, &mut connection));
+        if stays {
+            if self.house.is_draining() && connection.is_idle() {
+                connection.deadline_ms = connection.deadline_ms.min(now_ms() + DRAIN_IDLE_MS);
+            }
+            hall.bring_back(key, connection);
+        } else {
+            hall.leave(key);
+            self.house.row.connections.store(hall.count() as u32, Relaxed);
+        }
+    }
+
+    fn tell_poll(&self, key: Key, connection: &mut Connection<L::App>) -> bool {
+        let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT | EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLET;
+        match self.poll.add(connection.socket(), EpollEvent::new(flags, key.0)) {
+            Ok(()) => {
+                connection.is_polled = true;
+                true
+            }
+            Err(errno) => {
+                complain(self.house.worker, &format!("a connection is closed because the poll does not take it: {errno}"));
+                false
+            }
+        }
+    }
+
+    /// Fetches news: what is there already with the language in hand, and only then, if there is none, waits without it.
+    fn poll<'a>(&'a self, mut guard: Guard<'a, L>, kit: &mut Kit, app: &mut L::App, events: &mut [EpollEvent]) -> Guard<'a, L> {
+        let timeout = self.longest_wait(&guard, kit.clock.now_ms);
+        let mut found = self.poll.wait(events, EpollTimeout::ZERO);
+        if matches!(found, Ok(0)) && timeout != EpollTimeout::ZERO {
+            drop(guard);
+            self.house.row.waiting.store(1, Relaxed);
+            app.release();
+            found = self.poll.wait(events, timeout);
+            app.acquire();
+            self.house.row.waiting.store(0, Relaxed);
+            guard = self.lock_room();
+        }
+        kit.clock.tick();
+        self.house.row.turned_ms.store(kit.clock.now_ms, Relaxed);
+        if self.house.settings.logging.requests {
+            self.count_elsewhere();
+        }
+        match found {
+            Ok(count) => events[..count].iter().for_each(|event| guard.hall.news(Key(event.data()))),
+            Err(Errno::EINTR) => {
+                if app.interrupted() == ControlFlow::Break(()) {
+                    self.house.leaving.store(true, Relaxed);
+                }
+            }
+            // Every other error of epoll_wait(2) is a mistake of ours; the master replaces a worker that makes one.
+            Err(errno) => {
+                complain(self.house.worker, &format!("the poll failed, the worker ends: {errno}"));
+                std::process::abort();
+            }
+        }
+        guard
+    }
+
+    fn longest_wait(&self, room: &Room<L::App>, now: u64) -> EpollTimeout {
+        let pause = room.duties.pauses.iter().map(|pause| pause.until_ms.saturating_sub(now).max(1)).min();
+        let sweep = (room.hall.count() > 0).then_some(SWEEP_MS);
+        match [pause, sweep].into_iter().flatten().min() {
+            Some(milliseconds) => EpollTimeout::try_from(milliseconds).unwrap_or(EpollTimeout::MAX),
+            None => EpollTimeout::NONE,
+        }
+    }
+
+    fn accept(&self, number: usize, hall: &mut Hall<Connection<L::App>>, duties: &mut Duties, kit: &Kit) {
+        let Some(listener) = self.house.listeners.get(number) else { return };
+        if self.house.is_draining() || duties.pauses.iter().any(|pause| pause.listener == number) {
+            return;
+        }
+        for _ in 0..ACCEPTS_A_TURN {
+            if is_ahead(self.house.row, self.scoreboard.rows(), kit.clock.now_ms) {
+                return self.pause(number, STAND_BACK_MS, duties, kit);
+            }
+            match listener.accept() {
+                Accepted::Connection(socket, peer) => {
+                    hall.enter(Box::new(Connection::new(socket, peer, number, &self.house, kit.clock.now_ms)));
+                    self.house.row.connections.store(hall.count() as u32, Relaxed);
+                }
+                Accepted::Nobody => return,
+                Accepted::Exhausted(error) => {
+                    if kit.clock.now_ms.saturating_sub(duties.exhausted_reported_ms) > 1000 {
+                        duties.exhausted_reported_ms = kit.clock.now_ms;
+                        let open = hall.count();
+                        complain(
+                            self.house.worker,
+                            &format!(
+                                "can't accept a connection, {open} are open: {error}; raise the limit of open files (ulimit -n, LimitNOFILE)"
+                            ),
+                        );
+                    }
+                    return self.pause(number, EXHAUSTED_MS, duties, kit);
+                }
+            }
+        }
+        // More may wait; the level-triggered poll tells again.
+    }
+
+    /// Leaves a listening socket alone for a while. The poll must not know it meanwhile, or it would tell without end.
+    fn pause(&self, number: usize, milliseconds: u64, duties: &mut Duties, kit: &Kit) {
+        if let Some(listener) = self.house.listeners.get(number) {
+            let _known_to_be_there = self.poll.delete(&listener.descriptor);
+            duties.pauses.push(Pause { listener: number, until_ms: kit.clock.now_ms + milliseconds });
+        }
+    }
+
+    /// A pause is over: what still waits is accepted now, ahead or not.
+    fn resume_accepting(&self, hall: &mut Hall<Connection<L::App>>, duties: &mut Duties, kit: &Kit) {
+        let now = kit.clock.now_ms;
+        let (over, left) = std::mem::take(&mut duties.pauses).into_iter().partition(|pause| pause.until_ms <= now);
+        duties.pauses = left;
+        let over: Vec<Pause> = over;
+        for pause in over.into_iter().filter(|_| !self.house.is_draining()) {
+            let Some(listener) = self.house.listeners.get(pause.listener) else { continue };
+            if let Accepted::Connection(socket, peer) = listener.accept() {
+                hall.enter(Box::new(Connection::new(socket, peer, pause.listener, &self.house, now)));
+                self.house.row.connections.store(hall.count() as u32, Relaxed);
+            }
+            let event = EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLEXCLUSIVE, Key::listener(pause.listener).0);
+            if let Err(errno) = self.poll.add(&listener.descriptor, event) {
+                complain(self.house.worker, &format!("a listening socket is lost, the worker ends: {errno}"));
+                self.house.leaving.store(true, Relaxed);
+            }
+        }
+    }
+
+    /// Time limits, `max-requests`, and the end that the application may have asked for. True: there is something to do at once.
+    fn look_after_time(&self, hall: &mut Hall<Connection<L::App>>, duties: &mut Duties, kit: &mut Kit) -> bool {
+        if !duties.pauses.is_empty() {
+            self.resume_accepting(hall, duties, kit);
+        }
+        if self.house.leaving.load(Relaxed) && !self.house.is_draining() {
+            self.begin_to_drain(hall, duties, true);
+        }
+        if let Some(most) = self.worn_after
+            && !duties.worn_reported
+            && self.house.row.requests.load(Relaxed) >= most
+        {
+            duties.worn_reported = true;
+            self.report(|row, pid| Report::Worn { row, pid });
+        }
+        let now = kit.clock.now_ms;
+        if now.saturating_sub(duties.swept_ms) >= SWEEP_MS {
+            duties.swept_ms = now;
+            for key in hall.keys(|connection| connection.is_due(now)) {
+                hall.news(key);
+            }
+        }
+        hall.has_ready()
+    }
+
+    fn take_orders(&self, hall: &mut Hall<Connection<L::App>>, duties: &mut Duties) {
+        loop {
+            match message::receive::<Order>(self.control.as_fd()) {
+                Ok(Received::Message(Order::Drain, _)) => self.begin_to_drain(hall, duties, false),
+                Ok(Received::Message(Order::Stop, _)) => self.begin_to_drain(hall, duties, true),
+                Ok(Received::Message(Order::Fork { .. } | Order::Retire, _)) => {
+                    complain(self.house.worker, "got an order that is for prototypes, and ignores it");
+                }
+                Ok(Received::Nothing) => return,
+                // The master is gone. Whoever is left finishes what is in flight and ends.
+                Ok(Received::End) | Err(_) => {
+                    let _known_to_be_there = self.poll.delete(&self.control);
+                    return self.begin_to_drain(hall, duties, true);
+                }
+            }
+        }
+    }
+
+    fn begin_to_drain(&self, hall: &mut Hall<Connection<L::App>>, duties: &mut Duties, at_once: bool) {
+        let now = now_ms();
+        if !self.house.draining.swap(true, Relaxed) {
+            self.house.row.accepting.store(0, Relaxed);
+            for listener in &self.house.listeners {
+                let _may_be_paused = self.poll.delete(&listener.descriptor);
+            }
+            duties.pauses.clear();
+        }
+        duties.stopping_at_once |= at_once;
+        duties.swept_ms = 0;
+        let patience = if at_once { 0 } else { DRAIN_IDLE_MS };
+        hall.for_each(|connection| {
+            if connection.is_idle() {
+                let patience = if connection.has_served() { patience } else { DRAIN_IDLE_MS };
+                connection.deadline_ms = connection.deadline_ms.min(now + patience);
+            }
+        });
+    }
+
+    fn count_elsewhere(&self) {
+        let own = self.house.row;
+        let elsewhere: u64 =
+            self.scoreboard.rows().iter().filter(|row| !std::ptr::eq(*row, own)).map(|row| row.requests.load(Relaxed)).sum();
+        self.house.requests_elsewhere.store(elsewhere, Relaxed);
+    }
+
+    fn report(&self, make: impl FnOnce(u32, u32) -> Report) {
+        let report = make(self.row_number, std::process::id());
+        // A master that is gone can't be told; its end of file says what to do.
+        let _ = message::send(self.control.as_fd(), &report, None);
+    }
+
+    fn lock_room(&self) -> Guard<'_, L> {
+        self.room.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,344 @@
+//! One request and its answer: from a complete head and body to the application, its reply, the log line
+//! and the counters. It knows no readiness and no time limits (those are the connection's) and runs on the
+//! thread that read the request.
+
+use std::borrow::Cow;
+use std::sync::atomic::Ordering::Relaxed;
+
+use bolide_protocol::Fault;
+use bolide_protocol::http1::head::{HeaderFacts, RequestLine, Version};
+use bolide_protocol::http1::target::{Target, percent_decode, split_target};
+use bolide_protocol::http1::{Framing, target::TargetForm};
+use bolide_protocol::uwsgi::UwsgiFacts;
+
+use crate::access_log::{Line, complain};
+use crate::app::{App, Outcome};
+use crate::body::Body;
+use crate::clock::precise_us;
+use crate::house::{House, Kit};
+use crate::listener::Peer;
+use crate::reply::{Progress, Reply, Style, Terms};
+use crate::request::{HeaderMemory, HttpRequest, Meaning, Request, Told, UwsgiRequest};
+
+/// A head of either protocol, parsed. Spans are relative to the head's first byte.
+#[derive(Debug, Clone, Copy)]
+pub enum Head {
+    Http { line: RequestLine, facts: HeaderFacts },
+    Uwsgi { facts: UwsgiFacts, bytes: usize },
+}
+
+/// How an exchange ended, or did not yet.
+pub enum Answered<Pending> {
+    /// The reply has left; `keep` says whether the connection goes on.
+    Done { keep: bool },
+    /// The client must take something first.
+    Blocked(Box<Suspended<Pending>>),
+}
+
+/// A reply that waits for its client, with what its log line will need.
+pub struct Suspended<Pending> {
+    pub pending: Option<Pending>,
+    subject: Subject,
+}
+
+/// What the log says of a request, in memory of its own.
+struct Subject {
+    method: Vec<u8>,
+    uri: Vec<u8>,
+    protocol: Vec<u8>,
+    address: Vec<u8>,
+    user: Vec<u8>,
+    told: Told,
+    ctime: [u8; 24],
+    began_us: u64,
+}
+
+/// The same while the request's bytes are still at hand.
+struct Seen<'a> {
+    method: &'a [u8],
+    uri: &'a [u8],
+    protocol: &'a [u8],
+    address: &'a [u8],
+    user: &'a [u8],
+    told: Told,
+    ctime: [u8; 24],
+    began_us: u64,
+}
+
+/// Serves a request. `bytes` begins with its head; `kit.fields` or `kit.variables` hold what was parsed.
+///
+/// # Errors
+/// A target that can't be understood: nothing has been answered yet.
+pub fn serve<A: App>(
+    place: &mut Place<'_, A>,
+    head: &Head,
+    bytes: &[u8],
+    memory: HeaderMemory<'_, A::Memo>,
+    body: Body,
+) -> Result<Answered<A::Pending>, Fault> {
+    match head {
+        Head::Http { line, facts } => serve_http(place, line, facts, bytes, memory, body),
+        Head::Uwsgi { facts, bytes: length } => Ok(serve_uwsgi(place, facts, &bytes[..*length], body)),
+    }
+}
+
+/// Where an exchange happens.
+pub struct Place<'a, A: App> {
+    pub house: &'a House,
+    pub kit: &'a mut Kit,
+    pub app: &'a mut A,
+    pub reply: &'a mut Reply,
+    pub peer: &'a Peer,
+    pub listener: usize,
+}
+
+fn serve_http<A: App>(
+    place: &mut Place<'_, A>,
+    line: &RequestLine,
+    facts: &HeaderFacts,
+    bytes: &[u8],
+    memory: HeaderMemory<'_, A::Memo>,
+    body: Body,
+) -> Result<Answered<A::Pending>, Fault> {
+    let method = line.method.of(bytes);
+    let target_bytes = line.target.of(bytes);
+    let target = split_target(target_bytes, method)?;
+    let path = target.path.of(target_bytes);
+    let was_encoded = percent_decode(path, &mut place.kit.path)?;
+    let decoded = std::mem::take(&mut place.kit.path);
+    let uri = request_uri(&target, target_bytes);
+    let version_1_0 = line.version == Version::Http10;
+    let house = place.house;
+    place.reply.begin(
+        Terms {
+            style: Style::Http { version_1_0 },
+            chunks: !version_1_0,
+            head_only: method == b"HEAD",
+            keep_alive: facts.keep_alive && house.settings.limits.keepalive_ms > 0 && !house.is_draining(),
+            date_line: place.kit.clock.date_line(),
+        },
+        std::mem::take(&mut place.kit.spare_output),
+    );
+    let head_start = line.length as usize;
+    let fields = std::mem::take(&mut place.kit.fields);
+    let mut request = Request {
+        listener: place.listener,
+        peer: place.peer,
+        meaning: Meaning::Http(HttpRequest {
+            method,
+            uri: &uri,
+            path: if was_encoded { &decoded } else { path },
+            query: target.query.of(target_bytes),
+            version: line.version,
+            header_bytes: &bytes[head_start..head_start + facts.length as usize],
+            fields: &fields,
+            memo: memory,
+            chunked: facts.framing == Framing::Chunked,
+        }),
+        body,
+        told: Told::default(),
+    };
+    let protocol: &[u8] = if version_1_0 { b"HTTP/1.0" } else { b"HTTP/1.1" };
+    let mut seen = Seen::new(place, method, &uri, protocol);
+    seen.address = place.peer.address.as_bytes();
+    let outcome = call(place, &mut request, &mut seen);
+    let answered = settle(place, outcome, seen);
+    place.kit.fields = fields;
+    place.kit.path = decoded;
+    Ok(answered)
+}
+
+fn serve_uwsgi<A: App>(place: &mut Place<'_, A>, facts: &UwsgiFacts, bytes: &[u8], body: Body) -> Answered<A::Pending> {
+    let terms = Terms {
+        style: Style::Uwsgi,
+        chunks: false,
+        head_only: facts.head_request,
+        keep_alive: false,
+        date_line: place.kit.clock.date_line(),
+    };
+    place.reply.begin(terms, std::mem::take(&mut place.kit.spare_output));
+    let variables = std::mem::take(&mut place.kit.variables);
+    let text = |span: Option<bolide_protocol::Span>| span.map_or(&b""[..], |span| span.of(bytes));
+    let find = |name: &[u8]| {
+        variables.iter().rfind(|variable| variable.name.of(bytes) == name).map_or(&b""[..], |found| found.value.of(bytes))
+    };
+    let logged = place.house.settings.logging.requests;
+    let user = if logged { find(b"REMOTE_USER") } else { b"" };
+    let address = if logged { find(b"REMOTE_ADDR") } else { b"" };
+    let mut request = Request {
+        listener: place.listener,
+        peer: place.peer,
+        meaning: Meaning::Uwsgi(UwsgiRequest {
+            bytes,
+            variables: &variables,
+            method: facts.method,
+            uri: facts.uri,
+            protocol: facts.protocol,
+        }),
+        body,
+        told: Told::default(),
+    };
+    let mut seen = Seen::new(place, text(facts.method), text(facts.uri), text(facts.protocol));
+    // The log names the client, not the front server.
+    seen.user = user;
+    seen.address = address;
+    let outcome = call(place, &mut request, &mut seen);
+    let answered = settle(place, outcome, seen);
+    place.kit.variables = variables;
+    answered
+}
+
+fn call<A: App>(place: &mut Place<'_, A>, request: &mut Request<'_, A::Memo>, seen: &mut Seen<'_>) -> Outcome<A::Pending> {
+    let slot = place.kit.slot;
+    slot.begin(place.kit.clock.now_ms, &[seen.method, b" ", seen.uri]);
+    let outcome = place.app.call(request, place.reply);
+    slot.end();
+    seen.told = request.told;
+    outcome
+}
+
+/// Goes on with a reply whose client has taken something.
+pub fn go_on<A: App>(place: &mut Place<'_, A>, mut suspended: Box<Suspended<A::Pending>>) -> Answered<A::Pending> {
+    loop {
+        match place.reply.advance() {
+            Progress::Blocked => return Answered::Blocked(suspended),
+            Progress::Broken => {
+                if let Some(pending) = suspended.pending.take() {
+                    place.app.abandon(pending);
+                }
+                return finish_line(place, &suspended.subject.seen());
+            }
+            Progress::Done => {}
+        }
+        let Some(pending) = suspended.pending.take() else {
+            return finish_line(place, &suspended.subject.seen());
+        };
+        place.kit.slot.begin(place.kit.clock.now_ms, &[&suspended.subject.method, b" ", &suspended.subject.uri]);
+        let outcome = place.app.resume(pending, place.reply);
+        place.kit.slot.end();
+        suspended.pending = conclude(place, outcome, &suspended.subject.method, &suspended.subject.uri);
+    }
+}
+
+/// What an outcome means for the reply; what is still pending is returned.
+fn conclude<A: App>(place: &mut Place<'_, A>, outcome: Outcome<A::Pending>, method: &[u8], uri: &[u8]) -> Option<A::Pending> {
+    let leave = matches!(outcome, Outcome::FailedAndLeave);
+    match outcome {
+        Outcome::Suspended(pending) => return Some(pending),
+        Outcome::Finished => {
+            place.reply.finish();
+            if let Some(fault) = place.reply.length_fault() {
+                let (method, uri) = (String::from_utf8_lossy(method), String::from_utf8_lossy(uri));
+                complain(place.house.worker, &format!("the application's answer to {method} {uri} {fault}"));
+            }
+        }
+        Outcome::Failed | Outcome::FailedAndLeave => {
+            let exceptions = &place.house.row.exceptions;
+            exceptions.store(exceptions.load(Relaxed) + 1, Relaxed);
+            if leave {
+                place.house.leaving.store(true, Relaxed);
+                place.reply.close_after();
+            }
+            if place.reply.head_has_left() {
+                place.reply.cut_off();
+            } else {
+                place.reply.answer(500, "Internal Server Error", "Internal Server Error");
+            }
+        }
+    }
+    None
+}
+
+fn settle<A: App>(place: &mut Place<'_, A>, outcome: Outcome<A::Pending>, seen: Seen<'_>) -> Answered<A::Pending> {
+    let pending = conclude(place, outcome, seen.method, seen.uri);
+    if pending.is_none() {
+        match place.reply.advance() {
+            Progress::Done | Progress::Broken => return finish_line(place, &seen),
+            Progress::Blocked => {}
+        }
+    }
+    let suspended = Box::new(Suspended { pending, subject: seen.into_subject() });
+    // The socket may have drained while the application was at work; a suspended reply is tried once more,
+    // because an edge-triggered poll does not tell the same news twice.
+    if suspended.pending.is_some() { go_on(place, suspended) } else { Answered::Blocked(suspended) }
+}
+
+/// Counters and the log line; the reply's buffer goes back to the thread.
+fn finish_line<A: App>(place: &mut Place<'_, A>, seen: &Seen<'_>) -> Answered<A::Pending> {
+    let row = place.house.row;
+    let requests = row.requests.fetch_add(1, Relaxed) + 1;
+    if place.house.settings.logging.requests {
+        let reply = &place.reply;
+        place.kit.log.line(&Line {
+            application: seen.told.application,
+            request: requests,
+            request_of_all: requests + place.house.requests_elsewhere.load(Relaxed),
+            address: seen.address,
+            user: seen.user,
+            variables: seen.told.variables,
+            variable_bytes: seen.told.variable_bytes,
+            ctime: &seen.ctime,
+            method: seen.method,
+            uri: seen.uri,
+            body_bytes: reply.body_bytes,
+            microseconds: precise_us().saturating_sub(seen.began_us),
+            via_sendfile: reply.sent_file,
+            protocol: seen.protocol,
+            status: reply.status_code(),
+            header_count: reply.header_count,
+            head_bytes: reply.head_bytes,
+            core: place.kit.core,
+        });
+    }
+    row.sent_bytes.store(row.sent_bytes.load(Relaxed) + place.reply.head_bytes + place.reply.body_bytes, Relaxed);
+    let keep = place.reply.keeps_alive();
+    if !place.reply.is_broken() {
+        let buffer = place.reply.buffer_back();
+        place.kit.keep_output(buffer);
+    }
+    Answered::Done { keep }
+}
+
+/// REQUEST_URI is what uWSGI's users know: the path and query as the client wrote them, also of an absolute-form target.
+fn request_uri<'a>(target: &Target, bytes: &'a [u8]) -> Cow<'a, [u8]> {
+    if target.form != TargetForm::Absolute {
+        return Cow::Borrowed(bytes);
+    }
+    let rest = bytes.get(target.authority.end as usize..).unwrap_or_default();
+    if rest.starts_with(b"/") { Cow::Borrowed(rest) } else { Cow::Owned([b"/", rest].concat()) }
+}
+
+impl<'a> Seen<'a> {
+    fn new<A: App>(place: &Place<'_, A>, method: &'a [u8], uri: &'a [u8], protocol: &'a [u8]) -> Seen<'a> {
+        let began_us = if place.house.settings.logging.requests { precise_us() } else { 0 };
+        Seen { method, uri, protocol, address: b"", user: b"", told: Told::default(), ctime: place.kit.clock.ctime(), began_us }
+    }
+
+    fn into_subject(self) -> Subject {
+        Subject {
+            method: self.method.to_vec(),
+            uri: self.uri.to_vec(),
+            protocol: self.protocol.to_vec(),
+            address: self.address.to_vec(),
+            user: self.user.to_vec(),
+            told: self.told,
+            ctime: self.ctime,
+            began_us: self.began_us,
+        }
+    }
+}
+
+impl Subject {
+    fn seen(&self) -> Seen<'_> {
+        Seen {
+            method: &self.method,
+            uri: &self.uri,
+            protocol: &self.protocol,
+            address: &self.address,
+            user: &self.user,
+            told: self.told,
+            ctime: self.ctime,
+            began_us: self.began_us,
+        }
+    }
+}

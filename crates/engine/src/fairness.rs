@@ -1,0 +1,63 @@
+//! How workers share new connections without talking: each tells in the scoreboard how many it holds, and one that
+//! holds more than its share leaves the next ones to the others for a moment.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use bolide_contract::scoreboard::Row;
+
+/// Connections by which a worker may be ahead of the one that holds the fewest.
+const AHEAD: u32 = 2;
+
+/// For how many milliseconds a worker that is ahead leaves the listening sockets alone. Then it takes what still
+/// waits: better uneven than late.
+pub const STAND_BACK_MS: u64 = 2;
+
+/// A worker whose loop has not turned for this many milliseconds is busy, and nobody waits for it.
+const RESPONSIVE_MS: u64 = 20;
+
+/// Whether this worker should leave the next connection to another.
+pub fn is_ahead(own: &Row, rows: &[Row], now_ms: u64) -> bool {
+    let mine = own.connections.load(Relaxed);
+    mine >= AHEAD
+        && rows.iter().any(|row| {
+            !std::ptr::eq(row, own)
+                && row.accepting.load(Relaxed) == 1
+                && row.connections.load(Relaxed) + AHEAD <= mine
+                && (row.waiting.load(Relaxed) == 1 || now_ms.saturating_sub(row.turned_ms.load(Relaxed)) <= RESPONSIVE_MS)
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(connections: u32, accepting: u32, waiting: u32, turned_ms: u64) -> Row {
+        let row = Row::default();
+        row.connections.store(connections, Relaxed);
+        row.accepting.store(accepting, Relaxed);
+        row.waiting.store(waiting, Relaxed);
+        row.turned_ms.store(turned_ms, Relaxed);
+        row
+    }
+
+    #[test]
+    fn only_a_worker_that_could_take_over_is_waited_for() {
+        let now_ms = 10_000;
+        for (other, ahead) in [
+            (row(1, 1, 1, 0), true),
+            (row(1, 1, 0, now_ms - 5), true),
+            (row(4, 1, 1, 0), false),
+            (row(1, 0, 1, 0), false),
+            (row(1, 1, 0, now_ms - 500), false),
+        ] {
+            let rows = [row(5, 1, 0, now_ms), other];
+            assert_eq!(is_ahead(&rows[0], &rows, now_ms), ahead);
+        }
+    }
+
+    #[test]
+    fn a_worker_alone_is_never_ahead() {
+        let rows = [row(500, 1, 0, 0)];
+        assert!(!is_ahead(&rows[0], &rows, 0));
+    }
+}

@@ -1,0 +1,81 @@
+//! What the threads of a worker share, and what each has to itself.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use bolide_contract::scoreboard::{Row, Slot};
+use bolide_contract::settings::Settings;
+use bolide_protocol::http1::head::{Field, HeadLimits};
+use bolide_protocol::uwsgi::Variable;
+
+use crate::access_log::AccessLog;
+use crate::body::BodyLimits;
+use crate::clock::Clock;
+use crate::listener::ListeningSocket;
+
+/// Bytes that a thread reads at once. A head that is within its limit always fits, with what may follow it.
+const READ_BYTES: usize = 64 * 1024;
+
+/// A reply's buffer that grew beyond this many bytes is given back to the allocator after its reply.
+const SPARE_OUTPUT_BYTES: usize = 256 * 1024;
+
+/// The worker: settings, its scoreboard row, its sockets. Shared by its threads and never locked.
+pub struct House {
+    pub settings: Settings,
+    pub worker: u32,
+    pub row: &'static Row,
+    pub slots: &'static [Slot],
+    pub listeners: Vec<ListeningSocket>,
+    pub head_limits: HeadLimits,
+    pub body_limits: BodyLimits,
+    /// Requests of all other workers, as of the last turn of the loop: for the log only.
+    pub requests_elsewhere: AtomicU64,
+    /// An order to drain came: answers say `Connection: close`.
+    pub draining: AtomicBool,
+    /// The application asked the process to exit.
+    pub leaving: AtomicBool,
+}
+
+impl House {
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Relaxed)
+    }
+}
+
+/// What one thread works with: buffers that live as long as it, so that a request allocates none.
+pub struct Kit {
+    pub read: Vec<u8>,
+    pub fields: Vec<Field>,
+    pub variables: Vec<Variable>,
+    pub path: Vec<u8>,
+    pub spare_output: Vec<u8>,
+    pub log: AccessLog,
+    pub clock: Clock,
+    /// The thread's number in its worker: uWSGI's core.
+    pub core: u32,
+    pub slot: &'static Slot,
+}
+
+impl Kit {
+    pub fn new(house: &House, core: u32, slot: &'static Slot) -> Kit {
+        let read_bytes = READ_BYTES.max(house.head_limits.head_bytes + house.head_limits.request_line_bytes + READ_BYTES / 4);
+        slot.thread.store(nix::unistd::gettid().as_raw() as u32, Relaxed);
+        Kit {
+            read: vec![0; read_bytes],
+            fields: Vec::new(),
+            variables: Vec::new(),
+            path: Vec::new(),
+            spare_output: Vec::new(),
+            log: AccessLog::new(house.settings.logging.memory_report),
+            clock: Clock::new(),
+            core,
+            slot,
+        }
+    }
+
+    /// Keeps a reply's buffer for the next one.
+    pub fn keep_output(&mut self, buffer: Vec<u8>) {
+        if buffer.capacity() <= SPARE_OUTPUT_BYTES && buffer.capacity() > self.spare_output.capacity() {
+            self.spare_output = buffer;
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! A listening socket as a worker sees it: inherited, shared with the other workers, accepted from.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use bolide_contract::settings::Protocol;
+use nix::errno::Errno;
+use nix::sys::socket::{SockFlag, SockaddrLike, SockaddrStorage, accept4, getpeername};
+
+/// One of the sockets that the master handed down.
+#[derive(Debug)]
+pub struct ListeningSocket {
+    pub descriptor: OwnedFd,
+    pub protocol: Protocol,
+    /// SERVER_NAME and SERVER_PORT of requests that come through it.
+    pub server_name: String,
+    pub server_port: String,
+    /// How long a peer may keep us waiting, in milliseconds.
+    pub timeout_ms: u64,
+    /// True for TCP: its connections have an address worth asking for.
+    pub is_tcp: bool,
+}
+
+/// Who is on the other side. Empty strings for UNIX sockets.
+#[derive(Debug, Default, Clone)]
+pub struct Peer {
+    pub address: String,
+    pub port: String,
+}
+
+pub enum Accepted {
+    Connection(OwnedFd, Peer),
+    /// Nobody waits (any more).
+    Nobody,
+    /// No descriptor or no memory is left; the caller pauses.
+    Exhausted(io::Error),
+}
+
+impl ListeningSocket {
+    /// Takes one connection. It is non-blocking; TCP_NODELAY comes from the listening socket, as Linux hands it on.
+    pub fn accept(&self) -> Accepted {
+        loop {
+            match accept4(self.descriptor.as_raw_fd(), SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC) {
+                Ok(descriptor) => {
+                    let socket = crate::socket::own(descriptor);
+                    let peer = if self.is_tcp { peer_of(&socket) } else { Peer::default() };
+                    return Accepted::Connection(socket, peer);
+                }
+                Err(Errno::EAGAIN) => return Accepted::Nobody,
+                Err(errno @ (Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM | Errno::ENOBUFS)) => {
+                    return Accepted::Exhausted(errno.into());
+                }
+                // accept(2): errors of the new connection itself are reported here, and mean "try the next".
+                Err(Errno::EINTR | Errno::ECONNABORTED | Errno::EPROTO | Errno::EPERM) => {}
+                Err(_) => return Accepted::Nobody,
+            }
+        }
+    }
+}
+
+fn peer_of(socket: &OwnedFd) -> Peer {
+    let Ok(address) = getpeername::<SockaddrStorage>(socket.as_raw_fd()) else {
+        return Peer::default();
+    };
+    if let Some(address) = address.as_sockaddr_in() {
+        return Peer { address: address.ip().to_string(), port: address.port().to_string() };
+    }
+    if let Some(address) = address.as_sockaddr_in6() {
+        let port = address.port().to_string();
+        return match address.ip().to_ipv4_mapped() {
+            Some(mapped) => Peer { address: mapped.to_string(), port },
+            None => Peer { address: address.ip().to_string(), port },
+        };
+    }
+    debug_assert!(address.family().is_some());
+    Peer::default()
+}

@@ -1,0 +1,647 @@
+//! One answer on its way out: the head, how the body is framed, what the client has not taken yet.
+//!
+//! The head waits until the first part of the body (PEP 3333, "The start_response() Callable"), so that both
+//! leave in one write. A body that the client is slow to take stays here up to [`OUTPUT_BYTES`]; beyond that
+//! the application's iterator is suspended. It knows no language and no log; a worker's threads run it.
+
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use crate::socket::{self, Written};
+
+/// What a reply holds back for a slow client, in bytes, before its iterator is suspended.
+pub const OUTPUT_BYTES: usize = 64 * 1024;
+
+/// Parts of a body up to this many bytes are copied behind the head; larger ones go out from where they are.
+const COPY_BYTES: usize = 16 * 1024;
+
+/// Bytes of a status line and of a field that an application may set.
+const FIELD_BYTES: usize = 64 * 1024;
+
+/// What the connection and the request say about how to answer.
+#[derive(Debug, Clone, Copy)]
+pub struct Terms {
+    pub style: Style,
+    /// The client speaks HTTP/1.1: it understands chunks.
+    pub chunks: bool,
+    pub head_only: bool,
+    pub keep_alive: bool,
+    pub date_line: [u8; 37],
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Style {
+    /// We are the origin server: Date, Server and the connection are ours to manage.
+    Http { version_1_0: bool },
+    /// Behind a front server that does all that; the end of the connection ends the body.
+    Uwsgi,
+}
+
+/// How far the answer has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Fresh,
+    Head,
+    Body,
+    Done,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Framing {
+    /// Bytes that the announced length still wants.
+    Length(u64),
+    Chunked,
+    UntilClose,
+    /// HEAD, 1xx, 204, 304: whatever the application says is counted and not sent.
+    Discard,
+}
+
+/// What became of a part of the body.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Pushed {
+    All,
+    /// The client is slow; only this many bytes were taken. Offer the rest after a resume.
+    Part(usize),
+    /// The client has gone.
+    Gone,
+}
+
+/// When a part of the body must leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum When {
+    /// Before the application goes on (PEP 3333: no block may be delayed).
+    Now,
+    /// More follows at once, without the application having its turn.
+    WithTheNext,
+}
+
+/// How far sending has come.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Progress {
+    Done,
+    Blocked,
+    Broken,
+}
+
+/// Why a header field or status of an application is refused: one sentence for its log.
+pub type HeadRefusal = &'static str;
+
+struct FilePart {
+    file: File,
+    offset: i64,
+    left: u64,
+}
+
+pub struct Reply {
+    socket: OwnedFd,
+    output: Vec<u8>,
+    sent: usize,
+    file: Option<FilePart>,
+    stage: Stage,
+    framing: Framing,
+    /// Bytes of the present chunk that are still to come, its frame being open.
+    frame_left: usize,
+    terms: Terms,
+    status: u16,
+    content_length: Option<u64>,
+    has_date: bool,
+    has_server: bool,
+    socket_full: bool,
+    broken: bool,
+    overrun: bool,
+    short: bool,
+    /// For the log: fields that the application set, bytes of the head, bytes of the body.
+    pub header_count: u32,
+    pub head_bytes: u64,
+    pub body_bytes: u64,
+    pub sent_file: bool,
+}
+
+impl Reply {
+    pub(crate) fn new(socket: OwnedFd) -> Reply {
+        let terms = Terms {
+            style: Style::Http { version_1_0: false },
+            chunks: true,
+            head_only: false,
+            keep_alive: false,
+            date_line: [b' '; 37],
+        };
+        Reply {
+            socket,
+            output: Vec::new(),
+            sent: 0,
+            file: None,
+            stage: Stage::Fresh,
+            framing: Framing::UntilClose,
+            frame_left: 0,
+            terms,
+            status: 0,
+            content_length: None,
+            has_date: false,
+            has_server: false,
+            socket_full: false,
+            broken: false,
+            overrun: false,
+            short: false,
+            header_count: 0,
+            head_bytes: 0,
+            body_bytes: 0,
+            sent_file: false,
+        }
+    }
+
+    /// Begins the next answer, with a buffer to write it into.
+    pub(crate) fn begin(&mut self, terms: Terms, buffer: Vec<u8>) {
+        debug_assert!(self.unsent() == 0);
+        self.output = buffer;
+        self.output.clear();
+        self.sent = 0;
+        self.terms = terms;
+        self.file = None;
+        self.sent_file = false;
+        self.body_bytes = 0;
+        self.overrun = false;
+        self.short = false;
+        self.framing = Framing::UntilClose;
+        self.frame_left = 0;
+        self.forget_head();
+    }
+
+    /// Takes the buffer back when everything has left, so that idle connections own none.
+    pub(crate) fn buffer_back(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.output)
+    }
+
+    pub(crate) fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Starts the head, or starts it anew: an application may change its mind while nothing has left.
+    ///
+    /// # Errors
+    /// The status is not three digits, a space and a reason without control characters.
+    pub fn status(&mut self, status: &[u8]) -> Result<(), HeadRefusal> {
+        let Some((code, _)) = status.split_at_checked(3).filter(|(code, _)| code.iter().all(u8::is_ascii_digit)) else {
+            return Err("the status does not begin with three digits");
+        };
+        if status.get(3).is_some_and(|byte| *byte != b' ') {
+            return Err("the status has no space after its three digits");
+        }
+        if !is_field_value(status) || status.len() > FIELD_BYTES {
+            return Err("the status has control characters in it or is too long");
+        }
+        let code = code.iter().fold(0, |number, digit| number * 10 + u16::from(digit - b'0'));
+        if code < 200 {
+            return Err("the status is not a final one (200 or above)");
+        }
+        self.output.clear();
+        self.forget_head();
+        self.status = code;
+        self.stage = Stage::Head;
+        self.output.extend_from_slice(b"HTTP/1.1 ");
+        self.output.extend_from_slice(status);
+        self.output.extend_from_slice(if status.len() == 3 { b" \r\n" } else { b"\r\n" });
+        Ok(())
+    }
+
+    /// Adds a field to the head.
+    ///
+    /// # Errors
+    /// One sentence: the name is no token, the value has control characters, or the field is the server's to set
+    /// (PEP 3333 forbids hop-by-hop fields to applications).
+    pub fn field(&mut self, name: &[u8], value: &[u8]) -> Result<(), HeadRefusal> {
+        if !is_token(name) {
+            return Err("its name is not a token (letters, digits and !#$%&'*+-.^_`|~)");
+        }
+        if !is_field_value(value) {
+            return Err("its value has a control character in it (a line break, say)");
+        }
+        if name.len() + value.len() > FIELD_BYTES {
+            return Err("it is longer than 64 KiB");
+        }
+        match known_field(name) {
+            Some(Known::ContentLength) => {
+                let length = decimal(value).ok_or("its value is not a number")?;
+                if self.content_length.is_some_and(|before| before != length) {
+                    return Err("it is there twice, with different values");
+                }
+                if self.content_length.replace(length).is_some() {
+                    return Ok(());
+                }
+            }
+            Some(Known::Date) => self.has_date = true,
+            Some(Known::Server) => self.has_server = true,
+            Some(Known::HopByHop) => return Err("it is hop-by-hop, and the server's business (PEP 3333)"),
+            None => {}
+        }
+        self.output.extend_from_slice(name);
+        self.output.extend_from_slice(b": ");
+        self.output.extend_from_slice(value);
+        self.output.extend_from_slice(b"\r\n");
+        self.header_count += 1;
+        Ok(())
+    }
+
+    /// Forgets a head that turned out to be wrong, while nothing has left.
+    pub fn drop_head(&mut self) {
+        if self.stage == Stage::Head {
+            self.output.clear();
+            self.forget_head();
+        }
+    }
+
+    /// True once a status was given.
+    pub fn has_head(&self) -> bool {
+        self.stage != Stage::Fresh
+    }
+
+    /// True once the head can't be changed any more.
+    pub fn head_has_left(&self) -> bool {
+        matches!(self.stage, Stage::Body | Stage::Done)
+    }
+
+    /// Says how long the body will be, when the application did not and the adapter can tell.
+    pub fn declare_length(&mut self, length: u64) {
+        if self.stage == Stage::Head && self.content_length.is_none() && !self.is_bodiless_status() {
+            self.content_length = Some(length);
+            let mut digits = itoa::Buffer::new();
+            self.output.extend_from_slice(b"Content-Length: ");
+            self.output.extend_from_slice(digits.format(length).as_bytes());
+            self.output.extend_from_slice(b"\r\n");
+        }
+    }
+
+    /// Takes a part of the body. An empty one changes nothing, and does not send the head.
+    pub fn push(&mut self, part: &[u8], when: When) -> Pushed {
+        if self.broken {
+            return Pushed::Gone;
+        }
+        if part.is_empty() {
+            return Pushed::All;
+        }
+        if self.stage == Stage::Head {
+            self.close_head();
+        }
+        let allowed = match self.framing {
+            Framing::Discard => {
+                self.body_bytes += part.len() as u64;
+                return if when == When::Now { self.pushed(part.len(), part.len()) } else { Pushed::All };
+            }
+            Framing::Length(left) => left.min(part.len() as u64) as usize,
+            Framing::Chunked | Framing::UntilClose => part.len(),
+        };
+        self.overrun |= allowed < part.len();
+        let wanted = &part[..allowed];
+        self.open_frame(allowed);
+        let taken = self.take(wanted, when);
+        self.account(taken);
+        if self.broken {
+            return Pushed::Gone;
+        }
+        if taken < allowed { Pushed::Part(taken) } else { Pushed::All }
+    }
+
+    /// Sends `length` bytes of a file from `offset` as the body, or the rest of it, by sendfile.
+    pub fn push_file(&mut self, file: File, offset: i64, length: u64) {
+        self.declare_length(length);
+        if self.stage == Stage::Head {
+            self.close_head();
+        }
+        let left = match self.framing {
+            Framing::Discard => {
+                self.body_bytes += length;
+                return;
+            }
+            Framing::Length(left) => left.min(length),
+            Framing::Chunked | Framing::UntilClose => length,
+        };
+        self.open_frame(usize::try_from(left).unwrap_or(usize::MAX));
+        self.file = Some(FilePart { file, offset, left });
+        self.sent_file = true;
+    }
+
+    /// Waits until the client takes more, for `write()`, which can't be suspended. The caller has released the language.
+    ///
+    /// Returns false when the client took nothing within the time, or is gone.
+    pub fn wait_until_drained(&mut self, most: Duration) -> bool {
+        let timeout = PollTimeout::try_from(most).unwrap_or(PollTimeout::MAX);
+        while self.unsent() > 0 && !self.broken {
+            let mut waits = [PollFd::new(self.socket.as_fd(), PollFlags::POLLOUT)];
+            match poll(&mut waits, timeout) {
+                Err(nix::errno::Errno::EINTR) => {}
+                Ok(0) | Err(_) => {
+                    self.broken = true;
+                    return false;
+                }
+                Ok(_) => {
+                    self.socket_full = false;
+                    self.send_output();
+                }
+            }
+        }
+        !self.broken
+    }
+
+    /// Ends the answer: what is left of the framing is written, and everything that can leave does.
+    pub(crate) fn finish(&mut self) {
+        if self.stage == Stage::Head {
+            if self.content_length.is_none() {
+                self.declare_length(0);
+            }
+            self.close_head();
+        }
+        if self.stage == Stage::Body {
+            match self.framing {
+                Framing::Chunked if self.file.is_none() => self.output.extend_from_slice(b"0\r\n\r\n"),
+                Framing::Length(left) if left > self.file.as_ref().map_or(0, |part| part.left) => {
+                    self.short = true;
+                    self.terms.keep_alive = false;
+                }
+                _ => {}
+            }
+        }
+        self.stage = Stage::Done;
+    }
+
+    /// Answers in the engine's own words, in place of whatever head the application has begun. Only while nothing has left.
+    pub(crate) fn answer(&mut self, status: u16, reason: &str, text: &str) {
+        self.output.clear();
+        self.forget_head();
+        self.status = status;
+        self.stage = Stage::Head;
+        self.file = None;
+        let mut digits = itoa::Buffer::new();
+        self.output.extend_from_slice(b"HTTP/1.1 ");
+        self.output.extend_from_slice(digits.format(status).as_bytes());
+        self.output.extend_from_slice(b" ");
+        self.output.extend_from_slice(reason.as_bytes());
+        self.output.extend_from_slice(b"\r\nContent-Type: text/plain; charset=utf-8\r\n");
+        self.declare_length(text.len() as u64);
+        self.push(text.as_bytes(), When::WithTheNext);
+        self.finish();
+    }
+
+    /// Gives up an answer whose head has left: the connection's end tells the client that it is not whole.
+    pub(crate) fn cut_off(&mut self) {
+        self.terms.keep_alive = false;
+        self.file = None;
+        self.stage = Stage::Done;
+    }
+
+    /// The connection closes after this answer. Has an effect on the head only while it has not been closed.
+    pub(crate) fn close_after(&mut self) {
+        self.terms.keep_alive = false;
+    }
+
+    /// Sends what waits: the buffer, then the file.
+    pub(crate) fn advance(&mut self) -> Progress {
+        self.socket_full = false;
+        self.send_output();
+        while !self.broken && !self.socket_full && self.unsent() == 0 {
+            let Some(part) = &mut self.file else { break };
+            if part.left == 0 {
+                self.end_file();
+                self.send_output();
+                continue;
+            }
+            let count = usize::try_from(part.left).unwrap_or(usize::MAX);
+            match socket::send_file(self.socket.as_fd(), &part.file, &mut part.offset, count) {
+                // The file is shorter than it was when its length was announced: nothing can mend this answer.
+                Written::Bytes(0) | Written::Broken => self.broken = true,
+                Written::Bytes(sent) => {
+                    part.left -= sent as u64;
+                    self.body_bytes += sent as u64;
+                    if let Framing::Length(left) = &mut self.framing {
+                        *left -= sent as u64;
+                    }
+                }
+                Written::Full => self.socket_full = true,
+            }
+        }
+        if self.broken {
+            Progress::Broken
+        } else if self.unsent() > 0 || self.file.is_some() {
+            Progress::Blocked
+        } else {
+            Progress::Done
+        }
+    }
+
+    pub(crate) fn keeps_alive(&self) -> bool {
+        self.terms.keep_alive && !self.broken && !(self.framing == Framing::UntilClose && self.stage == Stage::Done)
+    }
+
+    pub(crate) fn status_code(&self) -> u16 {
+        self.status
+    }
+
+    pub(crate) fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    /// What the application did against its own Content-Length, as a sentence for the log.
+    pub(crate) fn length_fault(&self) -> Option<&'static str> {
+        if self.terms.head_only {
+            None
+        } else if self.overrun {
+            Some("sent more than its Content-Length; the rest was cut")
+        } else if self.short {
+            Some("sent less than its Content-Length; the connection is closed")
+        } else {
+            None
+        }
+    }
+
+    fn unsent(&self) -> usize {
+        self.output.len() - self.sent
+    }
+
+    fn forget_head(&mut self) {
+        self.stage = Stage::Fresh;
+        self.status = 0;
+        self.content_length = None;
+        self.has_date = false;
+        self.has_server = false;
+        self.header_count = 0;
+        self.head_bytes = 0;
+    }
+
+    fn is_bodiless_status(&self) -> bool {
+        matches!(self.status, 204 | 304)
+    }
+
+    /// Decides the framing (RFC 9112 section 6.3) and writes the fields that are ours.
+    fn close_head(&mut self) {
+        self.framing = match self.content_length {
+            _ if self.is_bodiless_status() || self.terms.head_only => Framing::Discard,
+            Some(length) => Framing::Length(length),
+            None if self.terms.chunks && self.terms.style != Style::Uwsgi => Framing::Chunked,
+            None => Framing::UntilClose,
+        };
+        if let Style::Http { version_1_0 } = self.terms.style {
+            if !self.has_date {
+                self.output.extend_from_slice(&self.terms.date_line);
+            }
+            if !self.has_server {
+                self.output.extend_from_slice(b"Server: bolide\r\n");
+            }
+            match self.framing {
+                Framing::Chunked => self.output.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
+                Framing::UntilClose => self.terms.keep_alive = false,
+                Framing::Length(_) | Framing::Discard => {}
+            }
+            match (self.terms.keep_alive, version_1_0) {
+                (false, _) => self.output.extend_from_slice(b"Connection: close\r\n"),
+                (true, true) => self.output.extend_from_slice(b"Connection: keep-alive\r\n"),
+                (true, false) => {}
+            }
+        }
+        self.output.extend_from_slice(b"\r\n");
+        self.head_bytes = self.output.len() as u64;
+        self.stage = Stage::Body;
+    }
+
+    fn open_frame(&mut self, length: usize) {
+        if self.framing == Framing::Chunked && self.frame_left == 0 && length > 0 {
+            self.frame_left = length;
+            self.output.extend_from_slice(format!("{length:x}\r\n").as_bytes());
+        }
+    }
+
+    /// Copies or sends as much of a part as there is room for; returns the bytes taken.
+    fn take(&mut self, part: &[u8], when: When) -> usize {
+        if part.len() <= COPY_BYTES && self.unsent() + part.len() <= OUTPUT_BYTES {
+            self.output.extend_from_slice(part);
+            if self.framing == Framing::Chunked && self.frame_left == part.len() {
+                self.output.extend_from_slice(b"\r\n");
+            }
+            if when == When::Now && !self.socket_full {
+                self.send_output();
+            }
+            return part.len();
+        }
+        let mut taken = 0;
+        while taken < part.len() && !self.socket_full && !self.broken {
+            match socket::write(self.socket.as_fd(), &self.output[self.sent..], &part[taken..]) {
+                Written::Bytes(count) => {
+                    let of_output = count.min(self.output.len() - self.sent);
+                    self.sent += of_output;
+                    taken += count - of_output;
+                    self.recycle();
+                }
+                Written::Full => self.socket_full = true,
+                Written::Broken => self.broken = true,
+            }
+        }
+        if taken == part.len() && self.framing == Framing::Chunked && self.frame_left == taken {
+            self.output.extend_from_slice(b"\r\n");
+        }
+        taken
+    }
+
+    fn account(&mut self, taken: usize) {
+        self.body_bytes += taken as u64;
+        match &mut self.framing {
+            Framing::Length(left) => *left -= taken as u64,
+            Framing::Chunked => self.frame_left -= taken,
+            Framing::UntilClose | Framing::Discard => {}
+        }
+    }
+
+    /// For a part that is not sent: the head still must leave now.
+    fn pushed(&mut self, taken: usize, offered: usize) -> Pushed {
+        self.send_output();
+        match (self.broken, taken < offered) {
+            (true, _) => Pushed::Gone,
+            (false, true) => Pushed::Part(taken),
+            (false, false) => Pushed::All,
+        }
+    }
+
+    fn end_file(&mut self) {
+        self.file = None;
+        if self.framing == Framing::Chunked {
+            self.frame_left = 0;
+            self.output.extend_from_slice(b"\r\n0\r\n\r\n");
+        }
+    }
+
+    fn send_output(&mut self) {
+        while self.unsent() > 0 && !self.socket_full && !self.broken {
+            match socket::write(self.socket.as_fd(), &self.output[self.sent..], &[]) {
+                Written::Bytes(count) => self.sent += count,
+                Written::Full => self.socket_full = true,
+                Written::Broken => self.broken = true,
+            }
+        }
+        self.recycle();
+    }
+
+    fn recycle(&mut self) {
+        if self.sent == self.output.len() {
+            self.output.clear();
+            self.sent = 0;
+        }
+    }
+}
+
+enum Known {
+    ContentLength,
+    Date,
+    Server,
+    HopByHop,
+}
+
+/// The fields that the server must know. The length decides first, so that most names cost one comparison.
+fn known_field(name: &[u8]) -> Option<Known> {
+    let is = |word: &[u8]| name.eq_ignore_ascii_case(word);
+    match name.len() {
+        4 if is(b"date") => Some(Known::Date),
+        6 if is(b"server") => Some(Known::Server),
+        14 if is(b"content-length") => Some(Known::ContentLength),
+        2 if is(b"te") => Some(Known::HopByHop),
+        7 if is(b"trailer") || is(b"upgrade") => Some(Known::HopByHop),
+        10 if is(b"connection") || is(b"keep-alive") => Some(Known::HopByHop),
+        8 if is(b"trailers") => Some(Known::HopByHop),
+        17 if is(b"transfer-encoding") => Some(Known::HopByHop),
+        16 if is(b"proxy-connection") => Some(Known::HopByHop),
+        18 if is(b"proxy-authenticate") => None,
+        19 if is(b"proxy-authorization") => Some(Known::HopByHop),
+        _ => None,
+    }
+}
+
+/// RFC 9110 section 5.6.2.
+fn is_token(name: &[u8]) -> bool {
+    !name.is_empty() && name.iter().all(|byte| TOKEN[*byte as usize])
+}
+
+/// RFC 9110 section 5.5, and PEP 3333: no control characters at all, but for the tab that old applications use.
+fn is_field_value(value: &[u8]) -> bool {
+    value.iter().all(|byte| *byte >= 0x20 && *byte != 0x7f || *byte == b'\t')
+}
+
+fn decimal(value: &[u8]) -> Option<u64> {
+    if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    value.iter().try_fold(0u64, |number, digit| number.checked_mul(10)?.checked_add(u64::from(digit - b'0')))
+}
+
+const TOKEN: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        table[byte] = matches!(byte as u8, b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' | b'!' | b'#' | b'$' | b'%' | b'&' | b'\''
+            | b'*' | b'+' | b'-' | b'.' | b'^' | b'_' | b'`' | b'|' | b'~');
+        byte += 1;
+    }
+    table
+};
+
+#[cfg(test)]
+#[path = "reply_tests.rs"]
+mod tests;

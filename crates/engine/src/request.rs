@@ -1,0 +1,72 @@
+//! A request as the application's adapter sees it: spans of the read buffer, the body, and where it came from.
+
+pub use bolide_protocol::Span;
+use bolide_protocol::http1::head::Field;
+pub use bolide_protocol::http1::head::Version;
+use bolide_protocol::uwsgi::Variable;
+
+pub use crate::body::Body;
+use crate::listener::Peer;
+
+/// A request whose head and body are complete.
+pub struct Request<'a, Memo> {
+    /// Number of the listener, in the order of the settings.
+    pub listener: usize,
+    pub peer: &'a Peer,
+    pub meaning: Meaning<'a, Memo>,
+    pub body: Body,
+    /// What the log needs and only the adapter knows; it fills this in.
+    pub told: Told,
+}
+
+/// What the protocol said.
+pub enum Meaning<'a, Memo> {
+    Http(HttpRequest<'a, Memo>),
+    Uwsgi(UwsgiRequest<'a>),
+}
+
+pub struct HttpRequest<'a, Memo> {
+    pub method: &'a [u8],
+    /// The target as the client wrote it, without scheme and authority: REQUEST_URI.
+    pub uri: &'a [u8],
+    /// The path, percent-decoded.
+    pub path: &'a [u8],
+    pub query: &'a [u8],
+    pub version: Version,
+    /// The header fields' bytes, up to and with the empty line; spans of `fields` are relative to it.
+    pub header_bytes: &'a [u8],
+    /// The parsed fields. Empty when `memo` says that they are the same as last time.
+    pub fields: &'a [Field],
+    pub memo: HeaderMemory<'a, Memo>,
+    /// The body came in chunks: its length is `body.length()`, and no header tells it.
+    pub chunked: bool,
+}
+
+/// Whether this connection's header block is worth remembering, and what was remembered.
+pub enum HeaderMemory<'a, Memo> {
+    /// Nothing is remembered for this request, and nothing should be.
+    Off,
+    /// The same bytes came before: the adapter's own memory of them is here, and `fields` is empty.
+    Same(&'a Memo),
+    /// The adapter may leave here what it made of `fields`.
+    Fill(&'a mut Option<Memo>),
+}
+
+pub struct UwsgiRequest<'a> {
+    /// The variables' bytes; spans are relative to it.
+    pub bytes: &'a [u8],
+    pub variables: &'a [Variable],
+    pub method: Option<Span>,
+    pub uri: Option<Span>,
+    pub protocol: Option<Span>,
+}
+
+/// What uWSGI's request line says of a request and the engine can't know.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Told {
+    /// Variables of the request, and the bytes that they take in a uwsgi packet.
+    pub variables: u32,
+    pub variable_bytes: u32,
+    /// Number of the application that answered, in the order of the settings.
+    pub application: u32,
+}

@@ -1,0 +1,88 @@
+//! The few system calls of a connection, each with the answers that the engine distinguishes.
+
+use std::fs::File;
+use std::io::IoSlice;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use nix::errno::Errno;
+use nix::sys::socket::{MsgFlags, Shutdown, recv, send, sendmsg, shutdown};
+
+/// What reading found.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Read {
+    Bytes(usize),
+    /// The peer will send no more.
+    End,
+    Nothing,
+    /// The connection is broken.
+    Broken,
+}
+
+/// What writing did.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Written {
+    Bytes(usize),
+    /// The socket's buffer is full.
+    Full,
+    /// The peer is gone.
+    Broken,
+}
+
+pub fn read(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Read {
+    loop {
+        return match recv(socket.as_raw_fd(), buffer, MsgFlags::empty()) {
+            Ok(0) => Read::End,
+            Ok(count) => Read::Bytes(count),
+            Err(Errno::EINTR) => continue,
+            Err(Errno::EAGAIN) => Read::Nothing,
+            Err(_) => Read::Broken,
+        };
+    }
+}
+
+/// Whether the peer has sent something that was not read yet; its end counts too.
+pub fn has_input(socket: BorrowedFd<'_>) -> bool {
+    !matches!(recv(socket.as_raw_fd(), &mut [0u8; 1], MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT), Err(Errno::EAGAIN))
+}
+
+/// Writes both parts in one call, the first before the second. Never raises SIGPIPE.
+pub fn write(socket: BorrowedFd<'_>, first: &[u8], second: &[u8]) -> Written {
+    loop {
+        let result = if second.is_empty() {
+            send(socket.as_raw_fd(), first, MsgFlags::MSG_NOSIGNAL)
+        } else {
+            let parts = [IoSlice::new(first), IoSlice::new(second)];
+            sendmsg::<()>(socket.as_raw_fd(), &parts, &[], MsgFlags::MSG_NOSIGNAL, None)
+        };
+        return match result {
+            Ok(count) => Written::Bytes(count),
+            Err(Errno::EINTR) => continue,
+            Err(Errno::EAGAIN) => Written::Full,
+            Err(_) => Written::Broken,
+        };
+    }
+}
+
+/// Sends up to `count` bytes of a file from `offset`, which moves on. `Bytes(0)` is the end of the file.
+pub fn send_file(socket: BorrowedFd<'_>, file: &File, offset: &mut i64, count: usize) -> Written {
+    loop {
+        return match nix::sys::sendfile::sendfile(socket, file.as_fd(), Some(offset), count) {
+            Ok(count) => Written::Bytes(count),
+            Err(Errno::EINTR) => continue,
+            Err(Errno::EAGAIN) => Written::Full,
+            Err(_) => Written::Broken,
+        };
+    }
+}
+
+/// Says that we send no more; the peer still may.
+pub fn end_sending(socket: BorrowedFd<'_>) {
+    // A peer that is already gone makes this fail, and then there is nothing to say to it.
+    let _ = shutdown(socket.as_raw_fd(), Shutdown::Write);
+}
+
+/// Takes a descriptor that a system call has just made.
+pub fn own(descriptor: RawFd) -> OwnedFd {
+    // SAFETY: the caller got this number from the kernel in the line before and gave it to nobody else.
+    unsafe { OwnedFd::from_raw_fd(descriptor) }
+}

@@ -1,0 +1,119 @@
+//! The threads of a worker: each leads, follows, or is busy in the application after its lead was taken.
+//! With one thread this is a call of [`Shared::lead`] and nothing more.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use bolide_contract::settings::Threads;
+
+use crate::access_log::complain;
+use crate::app::{App, Language};
+use crate::event_loop::{LeadEnd, Shared};
+use crate::house::Kit;
+use crate::leadership::Turn;
+
+/// How long the first thread waits for the others at the end.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// Runs the worker on the calling thread, and on as many more as the settings say.
+pub fn run<L: Language>(shared: &Arc<Shared<L>>) -> io::Result<()> {
+    let mut app = shared.language.enter(0).map_err(io::Error::other)?;
+    let mut kit = kit(shared, 0)?;
+    let threads = shared.house.settings.workers.threads;
+    shared.leadership.join();
+    shared.leadership.take_over();
+    if threads == Threads::Fixed(1) {
+        shared.lead(&mut kit, &mut app, true);
+        return Ok(());
+    }
+    for core in 1..first_threads(threads) {
+        spawn(shared, core)?;
+    }
+    work(shared, &mut kit, &mut app, true);
+    app.release();
+    shared.leadership.wait_for_the_others(1, FAREWELL);
+    app.acquire();
+    Ok(())
+}
+
+/// A thread's life with others: lead, lose the lead, follow, lead again.
+fn work<L: Language>(shared: &Arc<Shared<L>>, kit: &mut Kit, app: &mut L::App, mut leads: bool) {
+    let threads = shared.house.settings.workers.threads;
+    let is_first = kit.core == 0;
+    while !shared.leadership.is_stopping() {
+        if leads {
+            shared.leadership.take_over();
+            if threads == Threads::Auto && shared.leadership.is_alone() {
+                grow(shared);
+            }
+            kit.clock.tick();
+            match shared.lead(kit, app, false) {
+                LeadEnd::Drained => shared.leadership.stop(),
+                // This thread holds the language: whoever leads now and is inside a call is blocked too.
+                LeadEnd::Lost => leads = shared.leadership.seize(),
+            }
+            continue;
+        }
+        app.release();
+        let turn = shared.leadership.follow(threads == Threads::Auto && !is_first);
+        app.acquire();
+        match turn {
+            Turn::Lead => leads = true,
+            Turn::End if is_first && !shared.leadership.is_stopping() => {}
+            Turn::End => return,
+        }
+    }
+}
+
+fn first_threads(threads: Threads) -> u32 {
+    match threads {
+        Threads::Fixed(count) => count,
+        // One that runs, and the one that watches it.
+        Threads::Auto => 2,
+    }
+}
+
+/// `threads = auto`: the leader has nobody left to take over from it.
+fn grow<L: Language>(shared: &Arc<Shared<L>>) {
+    let free = (1u32..).zip(shared.house.slots.iter().skip(1)).find(|(_, slot)| slot.thread.load(Relaxed) == 0);
+    if let Some((core, _)) = free
+        && let Err(error) = spawn(shared, core)
+    {
+        complain(shared.house.worker, &format!("can't start a further thread: {error}"));
+    }
+}
+
+fn spawn<L: Language>(shared: &Arc<Shared<L>>, core: u32) -> io::Result<()> {
+    /// Marks a slot as taken until its thread has written its own id there.
+    const TAKEN: u32 = u32::MAX;
+    let slot = shared.house.slots.get(core as usize).ok_or_else(|| io::Error::other("the scoreboard has no slot for it"))?;
+    slot.thread.store(TAKEN, Relaxed);
+    shared.leadership.join();
+    let body = {
+        let shared = shared.clone();
+        Box::new(move || {
+            match shared.language.enter(core) {
+                Ok(mut app) => match kit(&shared, core) {
+                    Ok(mut kit) => work(&shared, &mut kit, &mut app, false),
+                    Err(error) => complain(shared.house.worker, &format!("a thread can't start: {error}")),
+                },
+                Err(error) => complain(shared.house.worker, &format!("a thread can't run the application: {error}")),
+            }
+            slot.thread.store(0, Relaxed);
+            shared.leadership.part();
+        })
+    };
+    shared.language.spawn(format!("bolide worker {} thread {core}", shared.house.worker), body).map_err(|error| {
+        slot.thread.store(0, Relaxed);
+        shared.leadership.part();
+        io::Error::other(error)
+    })
+}
+
+fn kit<L: Language>(shared: &Shared<L>, core: u32) -> io::Result<Kit> {
+    let slot =
+        shared.house.slots.get(core as usize).ok_or_else(|| io::Error::other("the scoreboard has no slot for this thread"))?;
+    Ok(Kit::new(&shared.house, core, slot))
+}

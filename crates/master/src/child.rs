@@ -1,0 +1,228 @@
+//! The life of a child: one table of states and events, for prototypes and workers alike, and the record that the master
+//! keeps of each. It makes no system call. The master runs it.
+
+use std::fmt;
+use std::os::fd::OwnedFd;
+
+use nix::unistd::Pid;
+
+/// Where a child is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// A worker that its prototype was told to fork.
+    Ordered,
+    /// A process that is not ready: a prototype loads the application, a worker prepares to serve.
+    Starting,
+    /// Ready: a prototype forks, a worker accepts connections.
+    Serving,
+    /// A worker that serves and waits for its replacement.
+    Worn,
+    /// Told to end when its work is done.
+    Ending,
+    /// Killed; the kernel has not told its end yet.
+    Killed,
+    /// Gone.
+    Ended,
+}
+
+/// What happens to a child.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// It exists: executed, or reported as forked.
+    Born,
+    /// It reported that it is loaded, or serves.
+    Ready,
+    /// It asked for its replacement, or is past its lifetime.
+    WornOut,
+    /// The master told it to end when its work is done.
+    ToldToEnd,
+    /// The master killed it.
+    KillSent,
+    /// The kernel or its prototype reported its end.
+    Died,
+}
+
+const EVENTS: [Event; 6] = [Event::Born, Event::Ready, Event::WornOut, Event::ToldToEnd, Event::KillSent, Event::Died];
+
+/// The table: a row a state, a column an event, in the order of [`EVENTS`]. An event that says nothing new leaves the state:
+/// a worker's own report and its prototype's may come in either order, and an order to end crosses with both.
+#[rustfmt::skip]
+const TABLE: [(State, [State; EVENTS.len()]); 7] = {
+    use State::{Ended, Ending, Killed, Ordered, Serving, Starting, Worn};
+    [
+        //           Born      Ready    WornOut   ToldToEnd KillSent Died
+        (Ordered,  [Starting, Serving, Ordered,  Ending,   Killed,  Ended]),
+        (Starting, [Starting, Serving, Starting, Ending,   Killed,  Ended]),
+        (Serving,  [Serving,  Serving, Worn,     Ending,   Killed,  Ended]),
+        (Worn,     [Worn,     Worn,    Worn,     Ending,   Killed,  Ended]),
+        (Ending,   [Ending,   Ending,  Ending,   Ending,   Killed,  Ended]),
+        (Killed,   [Killed,   Killed,  Killed,   Killed,   Killed,  Ended]),
+        (Ended,    [Ended,    Ended,   Ended,    Ended,    Ended,   Ended]),
+    ]
+};
+
+impl State {
+    /// The state after an event.
+    pub fn after(self, event: Event) -> State {
+        let row = TABLE.iter().find(|(state, _)| *state == self);
+        let column = EVENTS.iter().position(|known| *known == event);
+        match (row, column) {
+            (Some((_, next)), Some(column)) => next[column],
+            // A test holds the table complete; a state that it lacked would stay as it is.
+            _ => self,
+        }
+    }
+
+    /// The child does its work, or soon will: it counts among those that a generation has.
+    pub fn is_active(self) -> bool {
+        matches!(self, State::Ordered | State::Starting | State::Serving | State::Worn)
+    }
+
+    /// The child is ready and at work.
+    pub fn is_serving(self) -> bool {
+        matches!(self, State::Serving | State::Worn)
+    }
+}
+
+/// The table as Markdown, for the documentation.
+pub fn as_markdown() -> String {
+    let heads: String = EVENTS.iter().map(|event| format!(" {event:?} |")).collect();
+    let mut page = format!("| state |{heads}\n|---|{}\n", "---|".repeat(EVENTS.len()));
+    for (state, next) in TABLE {
+        let cells: String =
+            next.iter().map(|after| if *after == state { " |".to_owned() } else { format!(" {after:?} |") }).collect();
+        page += &format!("| {state:?} |{cells}\n");
+    }
+    page
+}
+
+/// What a child is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    Prototype,
+    /// `number` is 1 and up and stays over generations, as uWSGI's worker ids do; `row` is its place in the scoreboard.
+    Worker {
+        row: u32,
+        number: u32,
+    },
+}
+
+/// Why the master killed a child.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Doom {
+    /// It had its time to end (`reload-mercy`) and did not.
+    Mercy,
+    /// A request took longer than `harakiri`.
+    Harakiri,
+    /// It can't be told anything any more: its order socket is closed, or it sent what no child of ours sends.
+    OutOfReach,
+    /// Everything ends at once.
+    StopNow,
+    /// Its generation is given up.
+    GivenUp,
+}
+
+/// What the master knows of a child.
+#[derive(Debug)]
+pub struct Child {
+    /// Never used twice in the life of a master.
+    pub id: u64,
+    pub role: Role,
+    pub generation: u32,
+    /// Known once it was forked.
+    pub pid: Option<Pid>,
+    /// The master's end of its order socket; `None` when the other end is gone.
+    pub channel: Option<OwnedFd>,
+    pub state: State,
+    /// When it became ready.
+    pub ready_ms: Option<u64>,
+    /// When a worker is past its lifetime.
+    pub worn_out_ms: Option<u64>,
+    /// When patience with it ends: what follows depends on the state.
+    pub deadline_ms: Option<u64>,
+    pub doom: Option<Doom>,
+}
+
+impl Child {
+    pub fn apply(&mut self, event: Event) {
+        self.state = self.state.after(event);
+    }
+
+    pub fn worker_number(&self) -> Option<u32> {
+        match self.role {
+            Role::Worker { number, .. } => Some(number),
+            Role::Prototype => None,
+        }
+    }
+
+    pub fn row(&self) -> Option<u32> {
+        match self.role {
+            Role::Worker { row, .. } => Some(row),
+            Role::Prototype => None,
+        }
+    }
+
+    pub fn is_prototype(&self) -> bool {
+        self.role == Role::Prototype
+    }
+
+    /// Brings the end of patience nearer, never further away.
+    pub fn hurry(&mut self, deadline_ms: u64) {
+        self.deadline_ms = Some(self.deadline_ms.map_or(deadline_ms, |before| before.min(deadline_ms)));
+    }
+}
+
+/// `worker 1 (pid 42)`, `the prototype of generation 2 (pid 41)`.
+impl fmt::Display for Child {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.role {
+            Role::Worker { number, .. } => write!(formatter, "worker {number}")?,
+            Role::Prototype => write!(formatter, "the prototype of generation {}", self.generation)?,
+        }
+        match self.pid {
+            Some(pid) => write!(formatter, " (pid {pid})"),
+            None => write!(formatter, " (not forked yet)"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_has_each_state_once_and_death_ends_every_life() {
+        let states = [State::Ordered, State::Starting, State::Serving, State::Worn, State::Ending, State::Killed, State::Ended];
+        for state in states {
+            assert_eq!(TABLE.iter().filter(|(of_row, _)| *of_row == state).count(), 1, "{state:?}");
+            assert_eq!(state.after(Event::Died), State::Ended);
+            assert_eq!(State::Ended.after(Event::Ready), State::Ended);
+        }
+    }
+
+    #[test]
+    fn reports_may_cross_each_other_and_orders() {
+        let walk = |events: &[Event]| events.iter().fold(State::Ordered, |state, event| state.after(*event));
+        assert_eq!(walk(&[Event::Born, Event::Ready]), State::Serving);
+        assert_eq!(walk(&[Event::Ready, Event::Born]), State::Serving);
+        assert_eq!(walk(&[Event::ToldToEnd, Event::Born, Event::Ready]), State::Ending);
+        assert_eq!(walk(&[Event::KillSent, Event::Born, Event::Ready, Event::ToldToEnd]), State::Killed);
+        assert_eq!(walk(&[Event::Ready, Event::WornOut, Event::Ready]), State::Worn);
+        assert_eq!(walk(&[Event::Born, Event::WornOut]), State::Starting);
+    }
+
+    #[test]
+    fn only_a_kill_or_a_death_leads_out_of_an_ordered_end() {
+        for event in EVENTS {
+            let after = State::Ending.after(event);
+            assert!(matches!(after, State::Ending | State::Killed | State::Ended));
+            assert!(!after.is_active());
+        }
+    }
+
+    #[test]
+    fn the_documentation_has_a_row_for_each_state() {
+        assert_eq!(as_markdown().lines().count(), 2 + TABLE.len());
+        assert!(as_markdown().contains("| Serving | | | Worn | Ending | Killed | Ended |"));
+    }
+}

@@ -1,0 +1,62 @@
+//! The door: arguments and environment become settings, by way of the options room, and settings a running master.
+//! The program `bolide` and the console script of the Python package both come in here. The master runs it.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::PathBuf;
+
+use bolide_options::{Reading, read};
+
+use crate::interpreter::Program;
+use crate::log_sink;
+use crate::start::{EXIT_START_FAILED, supervise};
+
+/// How Bolide was called.
+#[derive(Debug, Clone, Default)]
+pub struct Invocation {
+    /// Without the program's name.
+    pub arguments: Vec<OsString>,
+    /// The Python that runs the console script.
+    pub interpreter: Option<PathBuf>,
+    /// Folder that contains the Python package `bolide`.
+    pub package_folder: Option<PathBuf>,
+}
+
+/// Runs Bolide. Gives the exit status.
+pub fn main(invocation: Invocation) -> i32 {
+    if log_sink::ensure_standard_descriptors().is_err() {
+        // There may be nobody to tell: the status has to do.
+        return EXIT_START_FAILED;
+    }
+    let environment: Vec<(OsString, OsString)> = std::env::vars_os().collect();
+    match read(&invocation.arguments, &environment) {
+        Ok(Reading::Print { text, status }) => print(&text, status),
+        Ok(Reading::Run { settings, findings }) => {
+            let warnings: Vec<String> = findings.iter().map(ToString::to_string).collect();
+            let choose = |settings: &bolide_contract::settings::Settings| {
+                let (interpreter, folder) = (invocation.interpreter.as_deref(), invocation.package_folder.as_deref());
+                Program::choose(&settings.python, interpreter, folder, std::env::var_os("PATH"))
+            };
+            supervise(*settings, &choose, &warnings)
+        }
+        Err(failure) => {
+            for finding in &failure.findings {
+                log_sink::line(&finding.to_string());
+            }
+            EXIT_START_FAILED
+        }
+    }
+}
+
+fn print(text: &str, status: i32) -> i32 {
+    let mut output = std::io::stdout().lock();
+    match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
+        Ok(()) => status,
+        // `bolide --help | head` is no failure.
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => status,
+        Err(error) => {
+            log_sink::line(&format!("the text can't be written: {error}"));
+            EXIT_START_FAILED
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! The children that exist, and what can be done to them: start, fork, tell, kill, wait for news. It decides nothing:
+//! `supervisor` and `reload` do. The master runs it.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use bolide_contract::boot::Boot;
+use bolide_contract::message::{self, Order};
+use bolide_contract::scoreboard::Scoreboard;
+use bolide_contract::settings::Settings;
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+use nix::unistd::Pid;
+
+use crate::child::{Child, Doom, Event, Role, State};
+use crate::interpreter::Program;
+use crate::listeners::Listeners;
+use crate::log_sink;
+use crate::privileges::Privileges;
+use crate::signals::Signals;
+use crate::spawn::{self, Launch};
+
+/// How long a killed child may take to be gone, before that is said, in milliseconds.
+pub const KILL_WAIT_MS: u64 = 5000;
+
+/// All children of an instance, and what they are made with.
+#[derive(Debug)]
+pub struct Fleet {
+    pub settings: Settings,
+    pub listeners: Listeners,
+    pub scoreboard: Scoreboard,
+    pub children: Vec<Child>,
+    program: Program,
+    privileges: Option<Privileges>,
+    memory: OwnedFd,
+    next_id: u64,
+}
+
+/// Why no worker was forked.
+#[derive(Debug)]
+pub enum NoFork {
+    /// The generation has no prototype that forks.
+    NoPrototype,
+    /// Every row of the scoreboard is taken, by workers that still end.
+    NoRow,
+    /// The order could not be sent; it may be tried again.
+    Failed(io::Error),
+}
+
+impl Fleet {
+    /// A fleet with no child yet.
+    ///
+    /// # Errors
+    /// No memory for the scoreboard.
+    pub fn new(settings: Settings, listeners: Listeners, program: Program, privileges: Option<Privileges>) -> io::Result<Fleet> {
+        let (scoreboard, memory) = Scoreboard::create(rows(&settings), settings.workers.threads.most())?;
+        Ok(Fleet { settings, listeners, scoreboard, children: Vec::new(), program, privileges, memory, next_id: 1 })
+    }
+
+    /// The interpreter that runs prototypes, for messages.
+    pub fn program(&self) -> &Program {
+        &self.program
+    }
+
+    /// Executes the prototype of a generation.
+    ///
+    /// # Errors
+    /// The program can't be executed, or no descriptor is left.
+    pub fn start_prototype(&mut self, generation: u32) -> io::Result<()> {
+        let (near, far) = order_pair()?;
+        let descriptors = self.listeners.descriptors();
+        let mut inherited: Vec<i32> = descriptors.iter().map(|listener| listener.descriptor).collect();
+        inherited.extend([far.as_raw_fd(), self.memory.as_raw_fd()]);
+        let boot = Boot {
+            settings: self.settings.clone(),
+            generation,
+            master_pid: Pid::this().as_raw() as u32,
+            control: far.as_raw_fd(),
+            scoreboard: self.memory.as_raw_fd(),
+            scoreboard_rows: rows(&self.settings),
+            scoreboard_slots: self.settings.workers.threads.most(),
+            listeners: descriptors,
+            package_folder: self.program.package_folder.as_ref().map(|folder| folder.to_string_lossy().into_owned()),
+        };
+        let launch = Launch { program: &self.program, boot: &boot, inherited, privileges: self.privileges.as_ref() };
+        let pid = spawn::prototype(&launch)?;
+        self.add(Role::Prototype, generation, Some(pid), near, State::Starting);
+        Ok(())
+    }
+
+    /// Orders the prototype of a generation to fork the worker of this number.
+    ///
+    /// # Errors
+    /// See [`NoFork`].
+    pub fn fork_worker(&mut self, generation: u32, number: u32) -> Result<(), NoFork> {
+        let row = self.free_row().ok_or(NoFork::NoRow)?;
+        let prototype =
+            self.prototype(generation).filter(|prototype| prototype.state == State::Serving).ok_or(NoFork::NoPrototype)?;
+        let channel = prototype.channel.as_ref().ok_or(NoFork::NoPrototype)?;
+        let (near, far) = order_pair().map_err(NoFork::Failed)?;
+        let order = Order::Fork { row, worker: number };
+        message::send(channel.as_fd(), &order, Some(far.as_raw_fd())).map_err(|error| match error.kind() {
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => NoFork::NoPrototype,
+            _ => NoFork::Failed(error),
+        })?;
+        self.add(Role::Worker { row, number }, generation, None, near, State::Ordered);
+        Ok(())
+    }
+
+    /// The prototype of a generation, if it lives.
+    pub fn prototype(&self, generation: u32) -> Option<&Child> {
+        self.children.iter().find(|child| child.is_prototype() && child.generation == generation)
+    }
+
+    /// The workers of a generation that do their work or soon will.
+    pub fn active_workers(&self, generation: u32) -> impl Iterator<Item = &Child> {
+        self.children
+            .iter()
+            .filter(move |child| !child.is_prototype() && child.generation == generation && child.state.is_active())
+    }
+
+    pub fn find(&self, id: u64) -> Option<&Child> {
+        self.children.iter().find(|child| child.id == id)
+    }
+
+    pub fn find_mut(&mut self, id: u64) -> Option<&mut Child> {
+        self.children.iter_mut().find(|child| child.id == id)
+    }
+
+    /// The child with this pid.
+    pub fn with_pid(&self, pid: Pid) -> Option<&Child> {
+        self.children.iter().find(|child| child.pid == Some(pid))
+    }
+
+    /// The worker of this row, of this generation.
+    pub fn with_row(&self, generation: u32, row: u32) -> Option<&Child> {
+        self.children.iter().find(|child| child.generation == generation && child.row() == Some(row))
+    }
+
+    /// Numbers of the children that a condition holds for, so that each can be changed in turn.
+    pub fn ids(&self, condition: impl Fn(&Child) -> bool) -> Vec<u64> {
+        self.children.iter().filter(|child| condition(child)).map(|child| child.id).collect()
+    }
+
+    /// Tells a child to end when its work is done, and notes when patience with it ends.
+    pub fn tell_to_end(&mut self, id: u64, order: Order, deadline_ms: u64) {
+        let Some(child) = self.find_mut(id) else { return };
+        child.apply(Event::ToldToEnd);
+        child.hurry(deadline_ms);
+        let Some(channel) = &child.channel else { return };
+        if let Err(error) = message::send(channel.as_fd(), &order, None)
+            && !matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
+        {
+            // The deadline stands: a child that could not be told is killed then.
+            log_sink::line(&format!("{child} could not be told to end: {error}"));
+        }
+    }
+
+    /// Kills a child. One that is not forked yet is killed as soon as its pid is known.
+    pub fn kill(&mut self, id: u64, doom: Doom, now_ms: u64) {
+        let Some(child) = self.find_mut(id) else { return };
+        if child.state != State::Killed {
+            child.apply(Event::KillSent);
+            child.doom.get_or_insert(doom);
+            child.deadline_ms = Some(now_ms + KILL_WAIT_MS);
+        }
+        send_signal(child, Signal::SIGKILL);
+    }
+
+    /// Asks a child by signal to end.
+    pub fn terminate(&self, id: u64) {
+        if let Some(child) = self.find(id) {
+            send_signal(child, Signal::SIGTERM);
+        }
+    }
+
+    /// Notes the pid that a report gives for a worker, if it is true: whoever sends reports may run as another user than the
+    /// master does, and must not be able to choose whom the master kills. Gives whether the worker's pid is known now.
+    pub fn note_pid(&mut self, id: u64, pid: u32) -> bool {
+        let Some(child) = self.find(id) else { return false };
+        if let Some(known) = child.pid {
+            return known.as_raw() as u32 == pid;
+        }
+        let Ok(number) = i32::try_from(pid) else { return false };
+        if !self.is_forked_by(number, child.generation) {
+            return false;
+        }
+        let Some(child) = self.find_mut(id) else { return false };
+        child.pid = Some(Pid::from_raw(number));
+        child.apply(Event::Born);
+        if child.state == State::Killed {
+            send_signal(child, Signal::SIGKILL);
+        }
+        true
+    }
+
+    /// Whether a process of this number exists.
+    pub fn exists(pid: u32) -> bool {
+        i32::try_from(pid).is_ok_and(|pid| pid > 0 && kill(Pid::from_raw(pid), None) != Err(Errno::ESRCH))
+    }
+
+    /// Whether a worker is surely gone although nobody reported it: its socket is closed, its prototype has ended, and its pid
+    /// is nobody's.
+    pub fn is_gone_unseen(&self, child: &Child) -> bool {
+        let nobody = child.pid.is_none_or(|pid| kill(pid, None) == Err(Errno::ESRCH));
+        !child.is_prototype() && child.channel.is_none() && self.prototype(child.generation).is_none() && nobody
+    }
+
+    /// Waits for a signal or a report, for so long at the most. Gives the children that have something to say.
+    pub fn wait(&self, signals: &Signals, milliseconds: u16) -> Vec<u64> {
+        let channels: Vec<(u64, &OwnedFd)> =
+            self.children.iter().filter_map(|child| child.channel.as_ref().map(|channel| (child.id, channel))).collect();
+        let mut places = vec![PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
+        places.extend(channels.iter().map(|(_, channel)| PollFd::new(channel.as_fd(), PollFlags::POLLIN)));
+        match poll(&mut places, PollTimeout::from(milliseconds)) {
+            Ok(_) => {}
+            Err(Errno::EINTR) => return Vec::new(),
+            Err(error) => {
+                log_sink::line(&format!("waiting for children failed: {error}"));
+                return Vec::new();
+            }
+        }
+        let news = channels.iter().zip(&places[1..]);
+        news.filter(|(_, place)| place.any().unwrap_or(true)).map(|((id, _), _)| *id).collect()
+    }
+
+    /// Whether a process was forked by the prototype of a generation: it is that one's child, or in its process group, or,
+    /// since a prototype that has ended leaves its workers to the master, our own child.
+    fn is_forked_by(&self, pid: i32, generation: u32) -> bool {
+        let parent = parent_of(pid);
+        let ours = parent == Some(Pid::this().as_raw()) && self.with_pid(Pid::from_raw(pid)).is_none();
+        let theirs = self.prototype(generation).and_then(|prototype| prototype.pid).is_some_and(|prototype| {
+            parent == Some(prototype.as_raw()) || nix::unistd::getpgid(Some(Pid::from_raw(pid))) == Ok(prototype)
+        });
+        pid > 1 && (ours || theirs)
+    }
+
+    fn free_row(&self) -> Option<u32> {
+        (0..rows(&self.settings)).find(|row| self.children.iter().all(|child| child.row() != Some(*row)))
+    }
+
+    fn add(&mut self, role: Role, generation: u32, pid: Option<Pid>, channel: OwnedFd, state: State) {
+        let id = self.next_id;
+        self.next_id += 1;
+        self.children.push(Child {
+            id,
+            role,
+            generation,
+            pid,
+            channel: Some(channel),
+            state,
+            ready_ms: None,
+            worn_out_ms: None,
+            deadline_ms: None,
+            doom: None,
+        });
+    }
+}
+
+/// Rows of the scoreboard: two generations side by side, a replacement, and one to spare.
+fn rows(settings: &Settings) -> u32 {
+    settings.workers.processes.saturating_mul(2).saturating_add(2)
+}
+
+/// A pair for orders and reports. Our end never makes us wait; neither end is inherited by what is executed, unless
+/// its number is cleared for that one child.
+fn order_pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (near, far) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)?;
+    fcntl(&near, FcntlArg::F_SETFL(OFlag::O_RDWR | OFlag::O_NONBLOCK))?;
+    Ok((near, far))
+}
+
+fn send_signal(child: &Child, signal: Signal) {
+    let Some(pid) = child.pid else { return };
+    match kill(pid, signal) {
+        // Gone already: its end is on the way to us.
+        Ok(()) | Err(Errno::ESRCH) => {}
+        Err(error) => log_sink::line(&format!("{child} can't be sent {}: {error}", signal.as_str())),
+    }
+}
+
+/// Whether a process has ended and waits for its parent to take note.
+pub fn is_zombie(pid: Pid) -> bool {
+    process_state(pid.as_raw()).is_some_and(|(state, _)| state == "Z")
+}
+
+/// The parent of a process, as the kernel tells it; `None` if there is no such process.
+fn parent_of(pid: i32) -> Option<i32> {
+    process_state(pid).map(|(_, parent)| parent)
+}
+
+/// State letter and parent of a process.
+fn process_state(pid: i32) -> Option<(String, i32)> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name stands in parentheses and may itself hold any character: what follows the last one is numbers (proc(5)).
+    let (_, numbers) = text.rsplit_once(')')?;
+    let mut numbers = numbers.split_whitespace();
+    Some((numbers.next()?.to_owned(), numbers.next()?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parent_of_a_process_is_read_from_the_kernel() {
+        assert_eq!(parent_of(Pid::this().as_raw()), Some(Pid::parent().as_raw()));
+        assert_eq!(parent_of(0), None);
+    }
+
+    #[test]
+    fn neither_end_of_an_order_pair_is_inherited_and_ours_never_waits() {
+        let (near, far) = order_pair().expect("made");
+        for end in [&near, &far] {
+            assert_eq!(fcntl(end, FcntlArg::F_GETFD), Ok(libc::FD_CLOEXEC));
+        }
+        assert!(matches!(message::receive::<Order>(near.as_fd()), Ok(message::Received::Nothing)));
+    }
+}

@@ -1,0 +1,142 @@
+//! Requests that take too long: found in the scoreboard, asked for their Python stack, looked at a second time, ended with
+//! their worker. It decides, and sends nothing itself. The master runs it.
+
+use bolide_contract::scoreboard::{InFlight, Scoreboard};
+
+/// Time between the signal that asks for the Python stack and the kill, in milliseconds.
+pub const STACK_MS: u64 = 300;
+/// Never look more often than this: the scoreboard's clock is no better than 4 ms.
+const LOOK_LEAST_MS: u64 = 10;
+
+/// A request over time whose worker was asked for its stack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Suspect {
+    child: u64,
+    slot: u32,
+    count: u64,
+    asked_ms: u64,
+}
+
+/// What is to be done about a worker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// Ask the request's thread for its Python stack.
+    AskStack { child: u64, request: InFlight },
+    /// The same request is still there: kill the worker.
+    Kill { child: u64, request: InFlight },
+}
+
+/// The watch over all workers.
+#[derive(Debug)]
+pub struct Watch {
+    limit_ms: u64,
+    suspects: Vec<Suspect>,
+    next_ms: u64,
+}
+
+impl Watch {
+    pub fn new(limit_ms: u64) -> Watch {
+        Watch { limit_ms: limit_ms.max(1), suspects: Vec::new(), next_ms: 0 }
+    }
+
+    pub fn limit_ms(&self) -> u64 {
+        self.limit_ms
+    }
+
+    /// When to look again.
+    pub fn wake_ms(&self) -> u64 {
+        self.next_ms
+    }
+
+    /// Looks at the workers given as (child, row), if it is time.
+    pub fn look(&mut self, workers: &[(u64, u32)], scoreboard: &Scoreboard, now_ms: u64) -> Vec<Verdict> {
+        if now_ms < self.next_ms {
+            return Vec::new();
+        }
+        let mut verdicts = Vec::new();
+        let mut still = Vec::new();
+        // A request that begins a moment after this look is due one limit from now, and none is due earlier unless it is in flight.
+        let mut next_ms = now_ms + self.limit_ms;
+        for (child, row) in workers.iter().copied() {
+            for request in scoreboard.in_flight(row) {
+                let due_ms = request.began_ms + self.limit_ms;
+                if due_ms > now_ms {
+                    next_ms = next_ms.min(due_ms);
+                    continue;
+                }
+                let known = self
+                    .suspects
+                    .iter()
+                    .find(|known| (known.child, known.slot, known.count) == (child, request.slot, request.count));
+                let suspect =
+                    known.copied().unwrap_or(Suspect { child, slot: request.slot, count: request.count, asked_ms: now_ms });
+                let kill_ms = suspect.asked_ms + STACK_MS;
+                if now_ms >= kill_ms {
+                    verdicts.push(Verdict::Kill { child, request });
+                    break;
+                }
+                next_ms = next_ms.min(kill_ms);
+                if known.is_none() {
+                    verdicts.push(Verdict::AskStack { child, request });
+                }
+                still.push(suspect);
+            }
+        }
+        self.suspects = still;
+        self.next_ms = next_ms.max(now_ms + LOOK_LEAST_MS);
+        verdicts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WORKERS: &[(u64, u32)] = &[(7, 0), (8, 1)];
+
+    #[test]
+    fn a_request_over_time_is_asked_for_its_stack_and_then_killed() {
+        let (board, _memory) = Scoreboard::create(2, 2).expect("made");
+        let mut watch = Watch::new(1000);
+        board.slots(1)[1].begin(500, &[b"GET /slow"]);
+        assert_eq!(watch.look(WORKERS, &board, 600), []);
+        assert_eq!(watch.wake_ms(), 1500);
+        let asked = watch.look(WORKERS, &board, 1500);
+        assert!(matches!(&asked[..], [Verdict::AskStack { child: 8, request }] if request.text == "GET /slow"));
+        assert_eq!(watch.wake_ms(), 1500 + STACK_MS);
+        assert_eq!(watch.look(WORKERS, &board, 1600), []);
+        let killed = watch.look(WORKERS, &board, 1800);
+        assert!(matches!(&killed[..], [Verdict::Kill { child: 8, .. }]));
+    }
+
+    #[test]
+    fn a_request_that_ends_after_the_question_is_let_be_and_so_is_the_next_one() {
+        let (board, _memory) = Scoreboard::create(2, 2).expect("made");
+        let mut watch = Watch::new(1000);
+        board.slots(0)[0].begin(1, &[b"GET /a"]);
+        assert_eq!(watch.look(WORKERS, &board, 1001).len(), 1);
+        board.slots(0)[0].end();
+        board.slots(0)[0].begin(1200, &[b"GET /b"]);
+        assert_eq!(watch.look(WORKERS, &board, 1301), []);
+        assert_eq!(watch.look(WORKERS, &board, 2100), []);
+        assert!(matches!(&watch.look(WORKERS, &board, 2200)[..], [Verdict::AskStack { child: 7, .. }]));
+    }
+
+    #[test]
+    fn an_idle_instance_is_looked_at_once_a_limit() {
+        let (board, _memory) = Scoreboard::create(2, 2).expect("made");
+        let mut watch = Watch::new(60_000);
+        assert_eq!(watch.look(WORKERS, &board, 5), []);
+        assert_eq!(watch.wake_ms(), 60_005);
+    }
+
+    #[test]
+    fn two_requests_of_one_worker_over_time_are_one_kill() {
+        let (board, _memory) = Scoreboard::create(2, 2).expect("made");
+        let mut watch = Watch::new(100);
+        board.slots(0)[0].begin(1, &[b"GET /a"]);
+        board.slots(0)[1].begin(2, &[b"GET /b"]);
+        assert_eq!(watch.look(WORKERS, &board, 200).len(), 2);
+        assert_eq!(watch.look(WORKERS, &board, 600).len(), 1);
+    }
+}

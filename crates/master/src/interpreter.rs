@@ -1,0 +1,112 @@
+//! Which program a prototype is: the Python to run and its arguments. It starts nothing.
+//! The master runs it, at the start, so that a missing Python is an error of the start and not of each fork.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use bolide_contract::settings::Python;
+use nix::unistd::{AccessFlags, access};
+
+use crate::start::StartError;
+
+/// What is executed for a prototype. The number of the boot descriptor follows the arguments.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Program {
+    pub executable: PathBuf,
+    pub arguments: Vec<OsString>,
+    /// Folder that contains the Python package `bolide`, if it is known.
+    pub package_folder: Option<PathBuf>,
+}
+
+impl Program {
+    /// Chooses the interpreter: the virtual environment's, else the one that runs us, else `python3` of `PATH`.
+    ///
+    /// # Errors
+    /// There is none; the message says what to install.
+    pub fn choose(
+        python: &Python,
+        interpreter: Option<&Path>,
+        package_folder: Option<&Path>,
+        search: Option<OsString>,
+    ) -> Result<Program, StartError> {
+        let executable = match (&python.virtualenv, interpreter) {
+            (Some(folder), _) => in_virtualenv(folder)?,
+            (None, Some(own)) => own.to_owned(),
+            (None, None) => in_search_path(search)?,
+        };
+        let arguments = match package_folder {
+            Some(folder) => vec![folder.join("bolide").join("prototype.py").into_os_string()],
+            None => vec!["-m".into(), "bolide.prototype".into()],
+        };
+        Ok(Program { executable, arguments, package_folder: package_folder.map(Path::to_owned) })
+    }
+}
+
+fn in_virtualenv(folder: &Path) -> Result<PathBuf, StartError> {
+    let executable = folder.join("bin").join("python");
+    if access(&executable, AccessFlags::X_OK).is_ok() {
+        // The prototype is executed with the configuration's folder as its own: a relative path means the same there.
+        return Ok(executable);
+    }
+    let shown = folder.display();
+    let hint = if folder.is_dir() { "that folder is no virtual environment" } else { "that folder does not exist" };
+    Err(StartError::new(format!(
+        "virtualenv = {shown}: there is no program {}, {hint}; make it with `python3 -m venv {shown}`",
+        executable.display()
+    )))
+}
+
+fn in_search_path(search: Option<OsString>) -> Result<PathBuf, StartError> {
+    let search = search.unwrap_or_default();
+    // An empty entry would be the current folder; no interpreter is taken from there by accident.
+    let folders = std::env::split_paths(&search).filter(|folder| !folder.as_os_str().is_empty());
+    let mut candidates = folders.map(|folder| folder.join("python3"));
+    candidates.find(|file| file.is_file() && access(file, AccessFlags::X_OK).is_ok()).ok_or_else(|| {
+        StartError::new(
+            "no `python3` is in PATH: install Python 3.9 or later, then `pip install bolide`; or name a virtual environment with virtualenv = FOLDER"
+                .to_owned(),
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Folder;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn program_file(path: &Path) {
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+        std::fs::write(path, "#!/bin/sh\n").expect("written");
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("set");
+    }
+
+    #[test]
+    fn the_virtualenv_comes_first_then_our_interpreter_then_the_search_path() {
+        let folder = Folder::new("interpreter");
+        let virtualenv = folder.path().join("venv");
+        program_file(&virtualenv.join("bin/python"));
+        program_file(&folder.path().join("path/python3"));
+        let search = Some(folder.path().join("path").into_os_string());
+        let own = Path::new("/opt/python");
+        let mut python = Python { virtualenv: Some(virtualenv.clone()), ..Python::default() };
+        let chosen = Program::choose(&python, Some(own), Some(Path::new("/packages")), search.clone()).expect("chosen");
+        assert_eq!(chosen.executable, virtualenv.join("bin/python"));
+        assert_eq!(chosen.arguments, ["/packages/bolide/prototype.py"]);
+        python.virtualenv = None;
+        let chosen = Program::choose(&python, Some(own), None, search.clone()).expect("chosen");
+        assert_eq!((chosen.executable.as_path(), chosen.arguments), (own, vec!["-m".into(), "bolide.prototype".into()]));
+        let chosen = Program::choose(&python, None, None, search).expect("chosen");
+        assert_eq!(chosen.executable, folder.path().join("path/python3"));
+    }
+
+    #[test]
+    fn a_missing_interpreter_is_an_error_that_says_what_to_do() {
+        let python = Python { virtualenv: Some("/nonexistent/venv".into()), ..Python::default() };
+        let error = Program::choose(&python, None, None, None).expect_err("refused").to_string();
+        assert!(error.contains("virtualenv = /nonexistent/venv") && error.contains("-m venv"), "{error}");
+        let error =
+            Program::choose(&Python::default(), None, None, Some("/nonexistent".into())).expect_err("refused").to_string();
+        assert!(error.contains("install Python") && error.contains("pip install bolide"), "{error}");
+    }
+}

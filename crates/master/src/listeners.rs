@@ -1,0 +1,366 @@
+//! The listening sockets: bound once, by the master, and inherited by every prototype, so that a reload never closes one.
+//! It accepts nothing and knows no protocol. The master runs it, at the start, and at the end for `vacuum`.
+//!
+//! `[::]:80` takes IPv4 connections too, unless the system says otherwise (net.ipv6.bindv6only), as under uWSGI, which
+//! leaves IPV6_V6ONLY alone. nginx sets it since 1.3.4, so that `:80` and `[::]:80` can stand side by side; where a
+//! configuration has both, it is set here as well, since without it the second bind could only fail.
+
+use std::fs::File;
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use bolide_contract::boot::ListenerDescriptor;
+use bolide_contract::settings::{Address, Listener, Protocol};
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, AtFlags, FcntlArg, OFlag, fcntl};
+use nix::sys::socket::sockopt::{AcceptConn, Ipv6V6Only, ReuseAddr, SockType as SocketType, TcpNoDelay};
+use nix::sys::socket::{
+    AddressFamily, Backlog, SockFlag, SockType, SockaddrLike, SockaddrStorage, UnixAddr, bind, connect, getsockname, getsockopt,
+    listen, setsockopt, socket,
+};
+use nix::unistd::{Gid, Uid};
+
+use crate::privileges::{self, Privileges};
+use crate::start::StartError;
+
+/// Bytes that a UNIX socket's path may have: `sun_path` holds 108 with the closing NUL (unix(7)).
+const PATH_BYTES_MOST: usize = 107;
+
+/// The listening sockets of an instance, in the order of its settings.
+#[derive(Debug, Default)]
+pub struct Listeners {
+    sockets: Vec<OwnedFd>,
+    places: Vec<Place>,
+}
+
+/// Where a socket listens; it outlives the socket, for the log and for `vacuum`.
+#[derive(Debug, Clone)]
+pub struct Place {
+    pub protocol: Protocol,
+    /// As bound: `127.0.0.1:8080`, `/run/app.sock`, `@name`.
+    pub bound: String,
+    address: Bound,
+    file: Option<SocketFile>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Bound {
+    Tcp(SocketAddr),
+    Local,
+}
+
+/// The file of a UNIX socket, known again by its device and inode: another program's socket is never removed.
+#[derive(Debug, Clone)]
+struct SocketFile {
+    path: PathBuf,
+    device: u64,
+    inode: u64,
+}
+
+impl Listeners {
+    /// Binds them all. When one fails, the files of those before it are removed.
+    ///
+    /// # Errors
+    /// An address that can't be had. The message says where it was asked for and what to do.
+    pub fn bind(wanted: &[Listener], owner: Option<&Privileges>) -> Result<Listeners, StartError> {
+        let mut listeners = Listeners::default();
+        for listener in wanted {
+            match bind_one(listener, wanted, owner) {
+                Ok((descriptor, place)) => {
+                    listeners.sockets.push(descriptor);
+                    listeners.places.push(place);
+                }
+                Err(message) => {
+                    listeners.remove_files();
+                    return Err(StartError::new(format!("{}: {message}", listener.origin)));
+                }
+            }
+        }
+        Ok(listeners)
+    }
+
+    /// What a prototype is told of them.
+    pub fn descriptors(&self) -> Vec<ListenerDescriptor> {
+        let pairs = self.sockets.iter().zip(&self.places);
+        pairs.map(|(socket, place)| ListenerDescriptor { descriptor: socket.as_raw_fd(), bound: place.bound.clone() }).collect()
+    }
+
+    pub fn places(&self) -> &[Place] {
+        &self.places
+    }
+
+    /// Closes the master's copies.
+    pub fn close(&mut self) {
+        self.sockets.clear();
+    }
+
+    /// Removes the files of UNIX sockets, where they are still the ones that were bound.
+    pub fn remove_files(&self) {
+        for file in self.places.iter().filter_map(|place| place.file.as_ref()) {
+            let ours =
+                std::fs::symlink_metadata(&file.path).is_ok_and(|found| (found.dev(), found.ino()) == (file.device, file.inode));
+            if ours && let Err(error) = std::fs::remove_file(&file.path) {
+                crate::log_sink::line(&format!("the socket {} can't be removed: {error}", file.path.display()));
+            }
+        }
+    }
+}
+
+impl Place {
+    /// The place as something to open: `http://127.0.0.1:8080`, `uwsgi://127.0.0.1:3031`, `unix:/run/app.sock`.
+    pub fn to_open(&self) -> String {
+        let scheme = match self.protocol {
+            Protocol::Http => "http",
+            Protocol::Uwsgi => "uwsgi",
+        };
+        match self.address {
+            // Every address is no address to open: the loopback one is among them.
+            Bound::Tcp(SocketAddr::V4(address)) if address.ip().is_unspecified() => {
+                format!("{scheme}://127.0.0.1:{}", address.port())
+            }
+            Bound::Tcp(SocketAddr::V6(address)) if address.ip().is_unspecified() => {
+                format!("{scheme}://[::1]:{}", address.port())
+            }
+            Bound::Tcp(address) => format!("{scheme}://{address}"),
+            Bound::Local => format!("unix:{}", self.bound),
+        }
+    }
+
+    /// Whether a browser can open it.
+    pub fn is_web(&self) -> bool {
+        self.protocol == Protocol::Http && self.address != Bound::Local
+    }
+
+    /// Whether it takes connections at every address of this machine.
+    pub fn is_everywhere(&self) -> bool {
+        matches!(self.address, Bound::Tcp(address) if address.ip().is_unspecified())
+    }
+}
+
+fn bind_one(listener: &Listener, all: &[Listener], owner: Option<&Privileges>) -> Result<(OwnedFd, Place), String> {
+    let (descriptor, file) = match &listener.address {
+        Address::Tcp { host, port } => (bind_tcp(host, *port, listener, all)?, None),
+        Address::Unix(path) => bind_path(path, listener, owner).map(|(socket, file)| (socket, Some(file)))?,
+        Address::Abstract(name) => (bind_abstract(name, listener)?, None),
+        Address::Descriptor(number) => (take_descriptor(*number)?, None),
+    };
+    let name =
+        getsockname::<SockaddrStorage>(descriptor.as_raw_fd()).map_err(|error| format!("the socket has no name: {error}"))?;
+    let address = to_std(&name).map_or(Bound::Local, Bound::Tcp);
+    let bound = match (&listener.address, address) {
+        (Address::Unix(path), _) => path.display().to_string(),
+        (_, Bound::Tcp(address)) => address.to_string(),
+        (_, Bound::Local) => local_name(&name),
+    };
+    Ok((descriptor, Place { protocol: listener.protocol, bound, address, file }))
+}
+
+fn bind_tcp(host: &str, port: u16, listener: &Listener, all: &[Listener]) -> Result<OwnedFd, String> {
+    let address = resolve(host, port)?;
+    let storage = SockaddrStorage::from(address);
+    let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+    let descriptor = new_socket(family)?;
+    let set = |answer: nix::Result<()>| answer.map_err(|error| format!("{address}: the socket can't be set up: {error}"));
+    // A restart binds again at once, though connections of the last run still fade out.
+    set(setsockopt(&descriptor, ReuseAddr, &true))?;
+    // Linux hands it on to every accepted socket. Without it the second small write of an answer can wait 40 ms.
+    set(setsockopt(&descriptor, TcpNoDelay, &true))?;
+    let beside_ipv4 = address.ip().is_unspecified() && all.iter().any(|other| is_every_ipv4(&other.address, address.port()));
+    if address.is_ipv6() && beside_ipv4 {
+        set(setsockopt(&descriptor, Ipv6V6Only, &true))?;
+    }
+    bind(descriptor.as_raw_fd(), &storage).map_err(|error| bind_trouble(error, address))?;
+    start_listening(&descriptor, listener.backlog).map_err(|error| bind_trouble(error, address))?;
+    Ok(descriptor)
+}
+
+fn is_every_ipv4(address: &Address, wanted: u16) -> bool {
+    matches!(address, Address::Tcp { host, port } if *port == wanted && (host.is_empty() || host == "0.0.0.0" || host == "*"))
+}
+
+/// A name with several addresses is bound at one, IPv4 first, as uWSGI does.
+fn resolve(host: &str, port: u16) -> Result<SocketAddr, String> {
+    let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
+    if bare.is_empty() || bare == "*" {
+        return Ok(SocketAddr::from(([0, 0, 0, 0], port)));
+    }
+    if let Ok(address) = bare.parse::<IpAddr>() {
+        return Ok(SocketAddr::new(address, port));
+    }
+    let found: Vec<SocketAddr> = (bare, port)
+        .to_socket_addrs()
+        .map_err(|error| format!("`{host}` is no address of this machine: the name can't be resolved ({error})"))?
+        .collect();
+    let first = found.iter().find(|address| address.is_ipv4()).or_else(|| found.first());
+    first.copied().ok_or_else(|| format!("`{host}` is no address of this machine: the name has no address"))
+}
+
+fn bind_trouble(error: Errno, address: SocketAddr) -> String {
+    let port = address.port();
+    match error {
+        Errno::EADDRINUSE => {
+            format!(
+                "port {port} of {} is in use, by another program or another Bolide; choose another port, or stop it: `ss -ltnp` lists who listens",
+                address.ip()
+            )
+        }
+        Errno::EACCES => format!(
+            "port {port} may not be opened by an ordinary user; choose one above 1023, or start Bolide as root (with uid set)"
+        ),
+        Errno::EADDRNOTAVAIL => format!("{} is no address of this machine: `ip address` lists them", address.ip()),
+        Errno::EAFNOSUPPORT => format!("{address}: this system has no IPv6"),
+        other => format!("{address} can't be bound: {other}"),
+    }
+}
+
+fn bind_path(path: &Path, listener: &Listener, owner: Option<&Privileges>) -> Result<(OwnedFd, SocketFile), String> {
+    let shown = path.display();
+    let length = path.as_os_str().len();
+    if length > PATH_BYTES_MOST {
+        return Err(format!("{shown}: the path of a socket may have {PATH_BYTES_MOST} bytes, and this one has {length}"));
+    }
+    let address = UnixAddr::new(path).map_err(|error| format!("{shown} is no path for a socket: {error}"))?;
+    remove_stale(path, &address)?;
+    let descriptor = new_socket(AddressFamily::Unix)?;
+    bind(descriptor.as_raw_fd(), &address).map_err(|error| match error {
+        Errno::ENOENT => format!("{shown}: its folder does not exist; make it first"),
+        Errno::EACCES => format!("{shown}: this user may not make files in its folder; change the folder's owner or mode"),
+        other => format!("{shown} can't be bound: {other}"),
+    })?;
+    let found = std::fs::symlink_metadata(path).map_err(|error| format!("{shown}: {error}"))?;
+    let file = SocketFile { path: path.to_owned(), device: found.dev(), inode: found.ino() };
+    dress(path, listener, owner)
+        .and_then(|()| {
+            start_listening(&descriptor, listener.backlog).map_err(|error| format!("{shown} can't be listened at: {error}"))
+        })
+        .inspect_err(|_| {
+            // The start fails with the first error; a file left behind would only be replaced at the next one.
+            std::fs::remove_file(path).unwrap_or_default();
+        })?;
+    Ok((descriptor, file))
+}
+
+/// Gives the file its mode and its owner, before anybody can connect.
+fn dress(path: &Path, listener: &Listener, identity: Option<&Privileges>) -> Result<(), String> {
+    let shown = path.display();
+    if let Some(mode) = listener.mode {
+        let permissions = <std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(mode);
+        std::fs::set_permissions(path, permissions)
+            .map_err(|error| format!("{shown}: its mode can't be set (chmod-socket): {error}"))?;
+    }
+    let (uid, gid): (Option<Uid>, Option<Gid>) = match (&listener.owner, identity) {
+        (Some(owner), _) => privileges::owner(owner).map_err(|error| format!("chown-socket = {owner}: {error}"))?,
+        (None, Some(identity)) => (Some(identity.uid), Some(identity.gid)),
+        (None, None) => return Ok(()),
+    };
+    nix::unistd::fchownat(AT_FDCWD, path, uid, gid, AtFlags::AT_SYMLINK_NOFOLLOW)
+        .map_err(|error| format!("{shown}: its owner can't be set (chown-socket, uid): {error}; only root may give files away"))
+}
+
+/// A socket file is in the way: it is removed if nobody listens at it, and only then.
+fn remove_stale(path: &Path, address: &UnixAddr) -> Result<(), String> {
+    let shown = path.display();
+    let found = match std::fs::symlink_metadata(path) {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(format!("{shown}: {error}")),
+    };
+    if !found.file_type().is_socket() {
+        return Err(format!("{shown} exists and is not a socket; it is left alone: choose another path, or remove it"));
+    }
+    let probe = new_socket(AddressFamily::Unix)?;
+    match connect(probe.as_raw_fd(), address) {
+        Err(Errno::ECONNREFUSED) => {
+            std::fs::remove_file(path).map_err(|error| format!("{shown} is left over and can't be removed: {error}"))
+        }
+        Err(Errno::ENOENT) => Ok(()),
+        // EAGAIN: somebody listens, with a full queue.
+        Ok(()) | Err(Errno::EAGAIN) => {
+            Err(format!("{shown} is in use by another program; choose another path, or stop it: `ss -lxp` lists who listens"))
+        }
+        Err(error) => Err(format!(
+            "{shown} exists, and whether somebody listens at it can't be found out ({error}); remove it if nobody does"
+        )),
+    }
+}
+
+/// The name is taken as it is, without the NUL that uWSGI adds at its end: so `socat`, Python and other servers' clients find it.
+fn bind_abstract(name: &str, listener: &Listener) -> Result<OwnedFd, String> {
+    let address = UnixAddr::new_abstract(name.as_bytes())
+        .map_err(|_| format!("@{name}: the name of a socket may have {PATH_BYTES_MOST} bytes"))?;
+    let descriptor = new_socket(AddressFamily::Unix)?;
+    let trouble = |error| match error {
+        Errno::EADDRINUSE => {
+            format!("@{name} is in use by another program; choose another name, or stop it: `ss -lxp` lists who listens")
+        }
+        other => format!("@{name} can't be bound: {other}"),
+    };
+    bind(descriptor.as_raw_fd(), &address).map_err(trouble)?;
+    start_listening(&descriptor, listener.backlog).map_err(trouble)?;
+    Ok(descriptor)
+}
+
+fn take_descriptor(number: i32) -> Result<OwnedFd, String> {
+    if (0..=2).contains(&number) {
+        // These stay what they are for the processes that we start: a copy is served.
+        let standard = match number {
+            0 => fcntl(io::stdin(), FcntlArg::F_DUPFD_CLOEXEC(3)),
+            1 => fcntl(io::stdout(), FcntlArg::F_DUPFD_CLOEXEC(3)),
+            _ => fcntl(io::stderr(), FcntlArg::F_DUPFD_CLOEXEC(3)),
+        };
+        let copy = standard.map_err(|error| format!("fd://{number} can't be copied: {error}"))?;
+        return take_descriptor(copy).map_err(|message| message.replace(&format!("fd://{copy}"), &format!("fd://{number}")));
+    }
+    let descriptor = crate::spawn::adopt(number)
+        .map_err(|_| format!("fd://{number}: no descriptor of that number is open; whoever starts Bolide must hand it over"))?;
+    let stream = matches!(getsockopt(&descriptor, SocketType), Ok(SockType::Stream));
+    if !stream || !matches!(getsockopt(&descriptor, AcceptConn), Ok(true)) {
+        return Err(format!("fd://{number} is not a listening socket; bind it and listen at it before Bolide is started"));
+    }
+    let trouble = |error: Errno| format!("fd://{number} can't be made non-blocking: {error}");
+    let flags = fcntl(&descriptor, FcntlArg::F_GETFL).map_err(trouble)?;
+    fcntl(&descriptor, FcntlArg::F_SETFL(OFlag::from_bits_truncate(flags) | OFlag::O_NONBLOCK)).map_err(trouble)?;
+    // A UNIX socket refuses the option, and has no such delay.
+    setsockopt(&descriptor, TcpNoDelay, &true).unwrap_or_default();
+    Ok(descriptor)
+}
+
+fn new_socket(family: AddressFamily) -> Result<OwnedFd, String> {
+    socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK, None).map_err(|error| match error {
+        Errno::EAFNOSUPPORT => "this system has no IPv6".to_owned(),
+        other => format!("no socket can be made: {other}"),
+    })
+}
+
+/// 0 is as many as the kernel allows (net.core.somaxconn), and so is a number that its C library's SOMAXCONN does not cover.
+fn start_listening(descriptor: &OwnedFd, backlog: u32) -> nix::Result<()> {
+    let asked = i32::try_from(backlog).ok().filter(|number| *number > 0).and_then(|number| Backlog::new(number).ok());
+    listen(descriptor, asked.unwrap_or(Backlog::MAXALLOWABLE))
+}
+
+/// The kernel's limit for waiting connections, if it tells.
+pub fn backlog_limit() -> Option<u32> {
+    let text = io::read_to_string(File::open("/proc/sys/net/core/somaxconn").ok()?).ok()?;
+    text.trim().parse().ok()
+}
+
+fn to_std(name: &SockaddrStorage) -> Option<SocketAddr> {
+    let four = name.as_sockaddr_in().map(|address| SocketAddr::from((address.ip(), address.port())));
+    four.or_else(|| name.as_sockaddr_in6().map(|address| SocketAddr::from((address.ip(), address.port()))))
+}
+
+fn local_name(name: &SockaddrStorage) -> String {
+    let Some(address) = name.as_unix_addr() else { return format!("family {:?}", name.family()) };
+    match (address.path(), address.as_abstract()) {
+        (Some(path), _) => path.display().to_string(),
+        (None, Some(name)) => format!("@{}", String::from_utf8_lossy(name)),
+        (None, None) => "an unnamed socket".to_owned(),
+    }
+}
+
+#[cfg(test)]
+#[path = "listeners_test.rs"]
+mod tests;

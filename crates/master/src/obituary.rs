@@ -1,0 +1,127 @@
+//! How the end of a process is told: its cause from the raw wait status, and the words for the log.
+//! It knows no process. The master runs it.
+
+use bolide_contract::scoreboard::InFlight;
+
+use crate::signals;
+
+/// Requests that a line names; the rest are counted.
+const REQUESTS_NAMED_MOST: usize = 3;
+
+/// How a process ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cause {
+    Exited(i32),
+    Signalled {
+        signal: i32,
+        core_dumped: bool,
+    },
+    /// Its prototype could not fork it: the errno.
+    NotForked(i32),
+    /// It is gone, and whoever could have told how is gone too.
+    Unknown,
+}
+
+impl Cause {
+    /// The cause in a raw wait status.
+    pub fn from_status(status: i32) -> Cause {
+        if libc::WIFEXITED(status) {
+            Cause::Exited(libc::WEXITSTATUS(status))
+        } else if libc::WIFSIGNALED(status) {
+            Cause::Signalled { signal: libc::WTERMSIG(status), core_dumped: libc::WCOREDUMP(status) }
+        } else {
+            Cause::Unknown
+        }
+    }
+
+    /// `was killed by SIGSEGV, core dumped`, `exited with status 3`.
+    pub fn words(&self) -> String {
+        match self {
+            Cause::Exited(status) => format!("exited with status {status}"),
+            Cause::Signalled { signal, core_dumped } => {
+                let core = if *core_dumped { ", core dumped" } else { "" };
+                format!("was killed by {}{core}", signals::name(*signal))
+            }
+            Cause::NotForked(errno) => format!("could not be forked: {}", std::io::Error::from_raw_os_error(*errno)),
+            Cause::Unknown => "has gone, and nobody is left who saw how".to_owned(),
+        }
+    }
+}
+
+/// `GET /a (for 120 ms), GET /b (for 2.0 s) and 3 others`; empty when nothing was in flight.
+pub fn requests(in_flight: &[InFlight], now_ms: u64) -> String {
+    let named: Vec<String> = in_flight
+        .iter()
+        .take(REQUESTS_NAMED_MOST)
+        .map(|request| format!("{} (for {})", printable(&request.text), duration(now_ms.saturating_sub(request.began_ms))))
+        .collect();
+    let rest = in_flight.len().saturating_sub(REQUESTS_NAMED_MOST);
+    let others = match rest {
+        0 => String::new(),
+        1 => " and 1 other".to_owned(),
+        _ => format!(" and {rest} others"),
+    };
+    named.join(", ") + &others
+}
+
+/// ` while it served GET /a (for 120 ms)`; empty when nothing was in flight.
+pub fn while_serving(in_flight: &[InFlight], now_ms: u64) -> String {
+    if in_flight.is_empty() { String::new() } else { format!(" while it served {}", requests(in_flight, now_ms)) }
+}
+
+/// A request's first line as a log may carry it: a peer wrote it, and must not be able to write lines of ours.
+pub fn printable(text: &str) -> String {
+    text.chars()
+        .flat_map(
+            |character| if character.is_control() { character.escape_default().collect::<Vec<_>>() } else { vec![character] },
+        )
+        .collect()
+}
+
+/// `120 ms`, `2.5 s`, `3 min 20 s`.
+pub fn duration(milliseconds: u64) -> String {
+    match milliseconds {
+        0..1000 => format!("{milliseconds} ms"),
+        1000..60_000 if milliseconds.is_multiple_of(1000) => format!("{} s", milliseconds / 1000),
+        1000..60_000 => format!("{}.{} s", milliseconds / 1000, milliseconds % 1000 / 100),
+        _ if (milliseconds / 1000).is_multiple_of(60) => format!("{} min", milliseconds / 60_000),
+        _ => format!("{} min {} s", milliseconds / 60_000, milliseconds / 1000 % 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(text: &str, began_ms: u64) -> InFlight {
+        InFlight { slot: 0, thread: 0, began_ms, count: 1, text: text.to_owned() }
+    }
+
+    #[test]
+    fn causes_are_told_by_name() {
+        assert_eq!(Cause::from_status(3 << 8).words(), "exited with status 3");
+        assert_eq!(Cause::from_status(libc::SIGSEGV).words(), "was killed by SIGSEGV");
+        assert_eq!(Cause::from_status(libc::SIGABRT | 0x80).words(), "was killed by SIGABRT, core dumped");
+        assert_eq!(Cause::from_status(signals::stack_signal()).words(), "was killed by SIGRTMIN+10");
+        assert!(Cause::NotForked(libc::EAGAIN).words().starts_with("could not be forked: "));
+    }
+
+    #[test]
+    fn requests_are_named_with_their_time_and_counted_beyond_three() {
+        assert_eq!(while_serving(&[], 0), "");
+        assert_eq!(while_serving(&[request("GET /x", 880)], 1000), " while it served GET /x (for 120 ms)");
+        let many: Vec<InFlight> = (0..5).map(|number| request(&format!("GET /{number}"), 0)).collect();
+        assert!(requests(&many, 2500).ends_with("GET /2 (for 2.5 s) and 2 others"));
+    }
+
+    #[test]
+    fn a_peer_can_not_write_lines_of_ours() {
+        assert_eq!(printable("GET /\nbolide: all is well\x1b[0m"), "GET /\\nbolide: all is well\\u{1b}[0m");
+    }
+
+    #[test]
+    fn durations_are_for_people() {
+        let shown: Vec<String> = [0, 999, 1000, 2550, 60_000, 200_000].into_iter().map(duration).collect();
+        assert_eq!(shown, ["0 ms", "999 ms", "1 s", "2.5 s", "1 min", "3 min 20 s"]);
+    }
+}

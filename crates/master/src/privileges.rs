@@ -1,0 +1,178 @@
+//! Who prototypes and workers run as: the names of the configuration become numbers here, before any fork,
+//! because looking names up is not allowed between fork and exec. It changes no identity itself: `spawn` does,
+//! in the child. The master runs it, at the start.
+
+use std::ffi::CString;
+
+use bolide_contract::settings::Identity;
+use nix::unistd::{Gid, Group, Uid, User, getegid, geteuid, getgrouplist, getgroups};
+
+use crate::start::StartError;
+
+/// The identity that a prototype takes on, in numbers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Privileges {
+    pub uid: Uid,
+    pub gid: Gid,
+    /// The supplementary groups, as `initgroups` would set them.
+    pub groups: Vec<Gid>,
+}
+
+/// Resolves `uid` and `gid`. `None` when the prototype runs as the master does.
+///
+/// # Errors
+/// An unknown name, or a change that only root may make.
+pub fn resolve(identity: &Identity) -> Result<Option<Privileges>, StartError> {
+    let user = identity.user.as_deref().map(find_user).transpose()?;
+    let group = identity.group.as_deref().map(find_group).transpose()?;
+    if !geteuid().is_root() {
+        return unprivileged(user, group).map(|()| None);
+    }
+    let Some(Found { uid, record }) = user else {
+        let only_group = |gid| Privileges { uid: geteuid(), gid, groups: vec![gid] };
+        return Ok(group.map(only_group));
+    };
+    let gid = match (group, &record) {
+        (Some(gid), _) => gid,
+        (None, Some(record)) => record.gid,
+        (None, None) => {
+            let message = format!("uid = {uid}: there is no such user on this system, so its group is not known; set gid too");
+            return Err(StartError::new(message));
+        }
+    };
+    let groups = match &record {
+        Some(record) => groups_of(&record.name, gid)?,
+        None => vec![gid],
+    };
+    Ok(Some(Privileges { uid, gid, groups }))
+}
+
+/// What to say when the application is about to run as root; `None` when it is not.
+pub fn warning(privileges: Option<&Privileges>) -> Option<&'static str> {
+    let runs_as = privileges.map_or_else(geteuid, |privileges| privileges.uid);
+    runs_as.is_root().then_some("WARNING: the application runs as root: set uid (and gid) to an ordinary user")
+}
+
+/// Resolves the owner of a socket file, `user`, `user:group` or `:group`.
+///
+/// # Errors
+/// An unknown name.
+pub fn owner(text: &str) -> Result<(Option<Uid>, Option<Gid>), StartError> {
+    let (user, group) = text.split_once(':').unwrap_or((text, ""));
+    let uid = if user.is_empty() { None } else { Some(find_user(user)?.uid) };
+    let gid = if group.is_empty() { None } else { Some(find_group(group)?) };
+    Ok((uid, gid))
+}
+
+/// A user and, if the system knows it, its record: a number need not have one.
+struct Found {
+    uid: Uid,
+    record: Option<User>,
+}
+
+fn find_user(text: &str) -> Result<Found, StartError> {
+    let trouble = |error| StartError::new(format!("the user `{text}` can't be looked up: {error}"));
+    if let Some(record) = User::from_name(text).map_err(trouble)? {
+        return Ok(Found { uid: record.uid, record: Some(record) });
+    }
+    let number: u32 = text
+        .parse()
+        .map_err(|_| StartError::new(format!("no user is called `{text}` (uid): write a user of this system, or its number")))?;
+    let uid = Uid::from_raw(number);
+    Ok(Found { uid, record: User::from_uid(uid).map_err(trouble)? })
+}
+
+fn find_group(text: &str) -> Result<Gid, StartError> {
+    let trouble = |error| StartError::new(format!("the group `{text}` can't be looked up: {error}"));
+    if let Some(record) = Group::from_name(text).map_err(trouble)? {
+        return Ok(record.gid);
+    }
+    let number = text.parse().map(Gid::from_raw);
+    number.map_err(|_| StartError::new(format!("no group is called `{text}` (gid): write a group of this system, or its number")))
+}
+
+fn groups_of(user: &str, gid: Gid) -> Result<Vec<Gid>, StartError> {
+    let trouble = |error: String| StartError::new(format!("the groups of user `{user}` can't be looked up: {error}"));
+    let name = CString::new(user).map_err(|error| trouble(error.to_string()))?;
+    getgrouplist(&name, gid).map_err(|error| trouble(error.to_string()))
+}
+
+/// Only root may become somebody else; naming oneself is no change.
+fn unprivileged(user: Option<Found>, group: Option<Gid>) -> Result<(), StartError> {
+    if let Some(Found { uid, record }) = user
+        && uid != geteuid()
+    {
+        let name = record.map_or_else(|| uid.to_string(), |record| record.name);
+        return Err(StartError::new(format!(
+            "uid = {name} needs root, and Bolide was started as {}: start it as root, or as {name}, or leave uid out",
+            own_name()
+        )));
+    }
+    let Some(gid) = group else { return Ok(()) };
+    let own = gid == getegid() || getgroups().is_ok_and(|groups| groups.contains(&gid));
+    if own {
+        return Ok(());
+    }
+    Err(StartError::new(format!(
+        "gid = {gid} needs root, and Bolide was started as {}: start it as root, or leave gid out",
+        own_name()
+    )))
+}
+
+fn own_name() -> String {
+    match User::from_uid(geteuid()) {
+        Ok(Some(record)) => record.name,
+        _ => geteuid().to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity(user: Option<&str>, group: Option<&str>) -> Identity {
+        Identity { user: user.map(str::to_owned), group: group.map(str::to_owned) }
+    }
+
+    #[test]
+    fn unknown_names_are_errors_that_name_the_option() {
+        let error = resolve(&identity(Some("no-such-user-here"), None)).expect_err("refused").to_string();
+        assert!(error.contains("no-such-user-here") && error.contains("uid"), "{error}");
+        let error = resolve(&identity(None, Some("no-such-group-here"))).expect_err("refused").to_string();
+        assert!(error.contains("no-such-group-here") && error.contains("gid"), "{error}");
+    }
+
+    #[test]
+    fn no_identity_is_no_change() {
+        assert_eq!(resolve(&identity(None, None)), Ok(None));
+    }
+
+    #[test]
+    fn the_identity_is_resolved_for_root_and_refused_to_others() {
+        let nobody = User::from_name("nobody").expect("looked up").expect("every Linux has nobody");
+        let resolved = resolve(&identity(Some("nobody"), None));
+        if geteuid().is_root() {
+            let privileges = resolved.expect("resolved").expect("a change");
+            assert_eq!((privileges.uid, privileges.gid), (nobody.uid, nobody.gid));
+            assert!(privileges.groups.contains(&nobody.gid));
+            assert_eq!(warning(Some(&privileges)), None);
+            assert!(warning(None).is_some());
+            let unknown = resolve(&identity(Some("54321"), None)).expect_err("refused").to_string();
+            assert!(unknown.contains("set gid too"), "{unknown}");
+            let both = resolve(&identity(Some("54321"), Some("54322"))).expect("resolved").expect("a change");
+            assert_eq!(both.groups, [Gid::from_raw(54322)]);
+        } else {
+            assert!(resolved.expect_err("refused").to_string().contains("needs root"));
+            let own = geteuid().to_string();
+            assert_eq!(resolve(&identity(Some(&own), None)), Ok(None));
+        }
+    }
+
+    #[test]
+    fn an_owner_is_a_user_or_a_group_or_both() {
+        assert_eq!(owner("0:0"), Ok((Some(Uid::from_raw(0)), Some(Gid::from_raw(0)))));
+        assert_eq!(owner("root"), Ok((Some(Uid::from_raw(0)), None)));
+        assert_eq!(owner(":0"), Ok((None, Some(Gid::from_raw(0)))));
+        assert!(owner("root:no-such-group-here").is_err());
+    }
+}

@@ -1,0 +1,252 @@
+//! Generations: how the first one forms, how a new one takes over from an old one, and what happens when it can't.
+//! It starts no process and reads no report itself: `fleet` and `supervisor` do. The master runs it.
+//!
+//! A reload is ordered by SIGHUP, and happens by itself when the prototype of the serving generation has died: its workers
+//! serve on, but nobody could fork their replacements. The settings stay as they were read at the start: a change of options
+//! needs a restart.
+
+use bolide_contract::message::{EXIT_LOAD_FAILED, Order};
+
+use crate::backoff::Backoff;
+use crate::child::{Doom, State};
+use crate::fleet::NoFork;
+use crate::log_sink;
+use crate::obituary::{Cause, duration};
+use crate::supervisor::{GRACE_MS, Supervisor};
+
+/// A new generation is given up when this many of its workers have died at birth.
+const DEATHS_MOST: u32 = 5;
+/// Pause before an order to fork that could not be sent is sent again, in milliseconds.
+const FORK_RETRY_MS: u64 = 20;
+/// How often the log says that a generation still forms, in milliseconds.
+const NOTICE_MS: u64 = 30_000;
+
+/// A generation that serves, or will.
+#[derive(Debug)]
+pub struct Generation {
+    pub number: u32,
+    /// The pauses of each worker number, from 1.
+    pub seats: Vec<Backoff>,
+    /// A worker of it has served.
+    pub served: bool,
+}
+
+/// Why a generation forms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    First,
+    Ordered,
+    PrototypeDied,
+}
+
+/// A generation that does not serve with all its workers yet.
+#[derive(Debug)]
+pub struct Forming {
+    pub generation: Generation,
+    pub reason: Reason,
+    pub began_ms: u64,
+    /// Time that the prototype took to load the application.
+    pub loaded_in_ms: Option<u64>,
+    deaths_at_birth: u32,
+    notice_ms: u64,
+}
+
+impl Supervisor {
+    /// Starts the prototype of a new generation.
+    ///
+    /// # Errors
+    /// It can't be executed. Nothing has changed then.
+    pub(crate) fn begin_generation(&mut self, reason: Reason, now_ms: u64) -> std::io::Result<()> {
+        let number = self.last_generation + 1;
+        self.fleet.start_prototype(number)?;
+        self.last_generation = number;
+        let seats = vec![Backoff::default(); self.fleet.settings.workers.processes as usize];
+        self.forming = Some(Forming {
+            generation: Generation { number, seats, served: false },
+            reason,
+            began_ms: now_ms,
+            loaded_in_ms: None,
+            deaths_at_birth: 0,
+            notice_ms: now_ms + NOTICE_MS,
+        });
+        Ok(())
+    }
+
+    /// Begins a reload if one is asked for, or needed, and none goes on.
+    pub(crate) fn begin_reload_if_due(&mut self, now_ms: u64) {
+        let Some(serving) = self.serving.as_ref().map(|generation| generation.number) else { return };
+        if self.forming.is_some() || !(self.reload_wanted || self.prototype_backoff.over(now_ms)) {
+            return;
+        }
+        let orphaned = !self.fleet.prototype(serving).is_some_and(|prototype| prototype.state.is_active());
+        let reason = match (self.reload_wanted, orphaned) {
+            (true, _) => Reason::Ordered,
+            (false, true) => Reason::PrototypeDied,
+            (false, false) => return,
+        };
+        self.reload_wanted = false;
+        match self.begin_generation(reason, now_ms) {
+            Ok(()) => {
+                let number = self.last_generation;
+                log_sink::line(&format!("reload: generation {number} is started, generation {serving} goes on serving"));
+            }
+            Err(error) => {
+                let pause = self.prototype_backoff.died_at_birth(now_ms);
+                let program = self.fleet.program().executable.display();
+                let again = if orphaned { format!("; the next try is in {}", duration(pause)) } else { String::new() };
+                log_sink::line(&format!(
+                    "reload: {program} can't be executed: {error}: generation {serving} goes on serving{again}"
+                ));
+            }
+        }
+    }
+
+    /// Orders the workers that a generation lacks.
+    pub(crate) fn fill(&mut self, generation: u32, now_ms: u64) {
+        let mut wanted = vec![1usize; self.fleet.settings.workers.processes as usize];
+        let retiring = self.retiring.and_then(|id| self.fleet.find(id)).filter(|worker| worker.state == State::Worn);
+        if let Some(place) =
+            retiring.and_then(|worker| worker.worker_number()).and_then(|number| wanted.get_mut(number as usize - 1))
+        {
+            *place += usize::from(retiring.is_some_and(|worker| worker.generation == generation));
+        }
+        for worker in self.fleet.active_workers(generation) {
+            if let Some(place) = worker.worker_number().and_then(|number| wanted.get_mut(number as usize - 1)) {
+                *place = place.saturating_sub(1);
+            }
+        }
+        for (number, lacking) in (1u32..).zip(wanted) {
+            if lacking == 0 || !self.generation_mut(generation).is_some_and(|found| found.seats[number as usize - 1].over(now_ms))
+            {
+                continue;
+            }
+            match self.fleet.fork_worker(generation, number) {
+                Ok(()) => {}
+                // Both pass: a prototype is started for a generation that lacks one, and an ending worker frees its row.
+                Err(NoFork::NoPrototype | NoFork::NoRow) => return,
+                Err(NoFork::Failed(error)) => {
+                    // A full socket is the ordinary end of a burst of orders.
+                    if error.kind() != std::io::ErrorKind::WouldBlock {
+                        log_sink::line(&format!("worker {number} can't be ordered: {error}; it is tried again"));
+                    }
+                    if let Some(found) = self.generation_mut(generation) {
+                        found.seats[number as usize - 1].hold(now_ms + FORK_RETRY_MS);
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Lets the forming generation take over when all its workers serve.
+    pub(crate) fn complete_if_serving(&mut self, now_ms: u64) {
+        let Some(forming) = &mut self.forming else { return };
+        let number = forming.generation.number;
+        let mut serving = vec![false; forming.generation.seats.len()];
+        for worker in self.fleet.active_workers(number).filter(|worker| worker.state.is_serving()) {
+            if let Some(place) = worker.worker_number().and_then(|number| serving.get_mut(number as usize - 1)) {
+                *place = true;
+            }
+        }
+        if !serving.iter().all(|serves| *serves) {
+            if now_ms >= forming.notice_ms {
+                forming.notice_ms = now_ms + NOTICE_MS;
+                let what = if forming.loaded_in_ms.is_some() {
+                    "its workers do not all serve yet"
+                } else {
+                    "it still loads the application"
+                };
+                log_sink::line(&format!("generation {number} was started {} ago, {what}", duration(now_ms - forming.began_ms)));
+            }
+            return;
+        }
+        let Some(forming) = self.forming.take() else { return };
+        self.prototype_backoff.lived();
+        self.take_over(forming, now_ms);
+    }
+
+    fn take_over(&mut self, forming: Forming, now_ms: u64) {
+        let number = forming.generation.number;
+        let workers = crate::start::workers_in_words(self.fleet.settings.workers.processes);
+        let took = now_ms.saturating_sub(forming.began_ms);
+        match self.serving.replace(forming.generation) {
+            None => {
+                let load =
+                    forming.loaded_in_ms.map(|time| format!(" (the application was loaded in {time} ms)")).unwrap_or_default();
+                log_sink::line(&format!("ready: {workers} in {took} ms{load}"));
+            }
+            Some(old) => {
+                log_sink::line(&format!("ready: {workers} of generation {number} in {took} ms; generation {} ends", old.number));
+            }
+        }
+        self.retiring = None;
+        self.worn.clear();
+        self.dismiss(|generation| generation != number, now_ms);
+    }
+
+    /// Gives the forming generation up; the serving one goes on.
+    pub(crate) fn give_up_forming(&mut self, why: &str, now_ms: u64) {
+        let Some(forming) = self.forming.take() else { return };
+        let number = forming.generation.number;
+        if forming.reason == Reason::First {
+            let words = format!("the application could not be loaded: {why}; nothing is served");
+            self.end_with(EXIT_LOAD_FAILED, words, now_ms);
+            return;
+        }
+        let serving = self.serving.as_ref().map_or(0, |generation| generation.number);
+        let pause = self.prototype_backoff.died_at_birth(now_ms);
+        let orphaned = self.fleet.prototype(serving).is_none();
+        let again = if orphaned { format!("; the next try is in {}", duration(pause)) } else { String::new() };
+        log_sink::line(&format!("generation {number} could not be loaded ({why}): generation {serving} goes on serving{again}"));
+        self.dismiss(|generation| generation == number, now_ms);
+    }
+
+    /// A worker of the forming generation died at birth: too often, or for want of an application, and the generation is given up.
+    pub(crate) fn note_death_while_forming(&mut self, cause: &Cause, now_ms: u64) {
+        let Some(forming) = &mut self.forming else { return };
+        forming.deaths_at_birth += 1;
+        if *cause == Cause::Exited(EXIT_LOAD_FAILED) && !forming.generation.served {
+            self.give_up_forming("a worker could not load it, see above", now_ms);
+        } else if forming.reason != Reason::First && forming.deaths_at_birth >= DEATHS_MOST {
+            self.give_up_forming("its workers die at birth", now_ms);
+        }
+    }
+
+    /// The first generation's prototype has died after it loaded: its workers go on like those of any generation without one.
+    pub(crate) fn promote_first(&mut self) {
+        if let Some(forming) = self.forming.take() {
+            self.serving = Some(forming.generation);
+        }
+    }
+
+    /// Ends generations: workers that serve finish what they have, the others are killed.
+    fn dismiss(&mut self, which: impl Fn(u32) -> bool, now_ms: u64) {
+        let mercy_ms = now_ms.saturating_add(self.fleet.settings.lifecycle.reload_mercy_ms);
+        for id in self.fleet.ids(|child| which(child.generation) && child.state.is_active()) {
+            let Some((is_prototype, state)) = self.fleet.find(id).map(|child| (child.is_prototype(), child.state)) else {
+                continue;
+            };
+            match (is_prototype, state.is_serving()) {
+                (true, true) => self.fleet.tell_to_end(id, Order::Retire, mercy_ms.saturating_add(GRACE_MS)),
+                // It may be on its way out with its reasons half written to the log.
+                (true, false) => self.fleet.tell_to_end(id, Order::Retire, now_ms + GRACE_MS),
+                (false, true) => self.fleet.tell_to_end(id, Order::Drain, mercy_ms),
+                (false, false) => self.fleet.kill(id, Doom::GivenUp, now_ms),
+            }
+        }
+    }
+
+    /// The generation of this number, if it serves or forms.
+    pub(crate) fn generation_mut(&mut self, number: u32) -> Option<&mut Generation> {
+        let forming = self.forming.as_mut().map(|forming| &mut forming.generation);
+        self.serving.as_mut().into_iter().chain(forming).find(|generation| generation.number == number)
+    }
+
+    /// When a generation wants to be looked at next, though nothing happens.
+    pub(crate) fn wake_for_generations(&self, now_ms: u64) -> Option<u64> {
+        let forming = self.forming.as_ref().map(|forming| &forming.generation);
+        let seats = self.serving.iter().chain(forming).flat_map(|generation| &generation.seats);
+        let pauses = seats.chain([&self.prototype_backoff]).filter_map(|backoff| backoff.wake_ms(now_ms));
+        pauses.chain(self.forming.as_ref().map(|forming| forming.notice_ms)).min()
+    }
+}

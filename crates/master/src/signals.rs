@@ -1,0 +1,139 @@
+//! What the master does on each signal: one table. Signals are blocked and read from a descriptor, so that
+//! they are events of the one loop like any other. The master runs it; workers and prototypes have their own.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+pub use bolide_contract::message::stack_signal;
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+
+use crate::start::StartError;
+
+/// What a signal asks of the master.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Request {
+    /// End when the requests in flight are answered; asked a second time: at once.
+    Stop,
+    /// End at once.
+    StopNow,
+    /// Let a new generation take over.
+    Reload,
+    /// Write a line for each child to the log.
+    Status,
+    /// A child has ended.
+    Reap,
+    /// Nothing: it is in the table so that it does not end the master.
+    Ignore,
+}
+
+/// The table: signal, what it asks, what the manual says of it.
+pub const TABLE: &[(Signal, Request, &str)] = &[
+    (
+        Signal::SIGTERM,
+        Request::Stop,
+        "Graceful stop: requests in flight are finished, for `reload-mercy` at the most. A second one stops at once.",
+    ),
+    (Signal::SIGINT, Request::Stop, "As SIGTERM."),
+    (Signal::SIGQUIT, Request::StopNow, "Stop at once: workers are killed."),
+    (
+        Signal::SIGHUP,
+        Request::Reload,
+        "Reload: a new generation loads the application and serves before the old one finishes. The options are not read again.",
+    ),
+    (Signal::SIGUSR1, Request::Status, "Write the state of each process to the log."),
+    (Signal::SIGUSR2, Request::Status, "As SIGUSR1."),
+    (Signal::SIGCHLD, Request::Reap, "A process has ended: the master's own business."),
+    (Signal::SIGPIPE, Request::Ignore, "Nothing: a reader of the log that has left is not a reason to stop."),
+];
+
+/// The table as Markdown, for the manual.
+pub fn as_markdown() -> String {
+    let rows = TABLE.iter().filter(|(_, request, _)| *request != Request::Reap);
+    rows.fold("| signal | what the master does |\n|---|---|\n".to_owned(), |page, (signal, _, help)| {
+        page + &format!("| {} | {help} |\n", signal.as_str())
+    })
+}
+
+/// What this signal asks; `None` for one that is not in the table.
+pub fn request(number: u32) -> Option<Request> {
+    TABLE.iter().find(|(signal, _, _)| *signal as u32 == number).map(|(_, request, _)| *request)
+}
+
+/// The name of a signal number, for the log: `SIGSEGV`, `SIGRTMIN+10`, `signal 99`.
+pub fn name(number: i32) -> String {
+    match Signal::try_from(number) {
+        Ok(signal) => signal.as_str().to_owned(),
+        Err(_) if (libc::SIGRTMIN()..=libc::SIGRTMAX()).contains(&number) => format!("SIGRTMIN+{}", number - libc::SIGRTMIN()),
+        Err(_) => format!("signal {number}"),
+    }
+}
+
+/// The descriptor from which the master reads its signals.
+#[derive(Debug)]
+pub struct Signals(SignalFd);
+
+impl Signals {
+    /// Blocks the table's signals and opens the descriptor. The master's call, before it starts anything:
+    /// no signal is lost from then on.
+    ///
+    /// # Errors
+    /// No descriptor left.
+    pub fn take() -> Result<Signals, StartError> {
+        let mut set = SigSet::empty();
+        for (signal, _, _) in TABLE {
+            set.add(*signal);
+        }
+        let trouble = |error: nix::errno::Errno| StartError::new(format!("the signals can't be taken: {error}"));
+        crate::spawn::default_child_signal().map_err(|error| StartError::new(format!("SIGCHLD can't be set: {error}")))?;
+        sigprocmask(SigmaskHow::SIG_BLOCK, Some(&set), None).map_err(trouble)?;
+        SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).map(Signals).map_err(trouble)
+    }
+
+    /// The next request, if a signal is pending. Never waits.
+    pub fn next(&self) -> Option<Request> {
+        loop {
+            match self.0.read_signal() {
+                Ok(Some(information)) => {
+                    if let Some(request) = request(information.ssi_signo) {
+                        return Some(request);
+                    }
+                }
+                Ok(None) => return None,
+                Err(nix::errno::Errno::EINTR) => {}
+                Err(error) => {
+                    crate::log_sink::line(&format!("signals can't be read: {error}"));
+                    return None;
+                }
+            }
+        }
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_signal_is_in_the_table_once_and_in_the_manual() {
+        for (place, (signal, request_of_row, help)) in TABLE.iter().enumerate() {
+            assert!(TABLE[place + 1..].iter().all(|(other, _, _)| other != signal), "{signal} twice");
+            assert_eq!(request(*signal as u32), Some(*request_of_row));
+            assert!(help.ends_with('.'));
+        }
+        assert!(as_markdown().contains("| SIGHUP | Reload"));
+        assert!(!as_markdown().contains("SIGCHLD"));
+    }
+
+    #[test]
+    fn every_number_has_a_name() {
+        assert_eq!(name(libc::SIGSEGV), "SIGSEGV");
+        assert_eq!(name(stack_signal()), "SIGRTMIN+10");
+        assert_eq!(name(200), "signal 200");
+    }
+}

@@ -1,0 +1,108 @@
+//! How an instance ends: gracefully, at once, or because it could not start. The master runs it.
+
+use bolide_contract::message::Order;
+
+use crate::child::{Doom, State};
+use crate::log_sink;
+use crate::obituary;
+use crate::supervisor::{GRACE_MS, Phase, Supervisor};
+
+impl Supervisor {
+    /// SIGTERM, SIGINT: the first asks for a graceful stop, the second for one at once.
+    pub(crate) fn stop(&mut self, now_ms: u64) {
+        if self.is_stopping() {
+            return self.stop_now("a second signal", now_ms);
+        }
+        let mercy = self.fleet.settings.lifecycle.reload_mercy_ms;
+        log_sink::line(&format!("stop: requests in flight are finished, for {} at the most", obituary::duration(mercy)));
+        self.begin_end(0);
+        let mercy_ms = now_ms.saturating_add(mercy);
+        for id in self.fleet.ids(|child| child.state != State::Killed) {
+            let Some((is_prototype, state)) = self.fleet.find(id).map(|child| (child.is_prototype(), child.state)) else {
+                continue;
+            };
+            match (is_prototype, state) {
+                (true, State::Ordered | State::Starting) => {
+                    // It loads the application and would read no order before it has: nothing is lost by a signal.
+                    self.fleet.tell_to_end(id, Order::Retire, now_ms + GRACE_MS);
+                    self.fleet.terminate(id);
+                }
+                (true, _) => self.fleet.tell_to_end(id, Order::Retire, mercy_ms.saturating_add(GRACE_MS)),
+                // A worker that does not serve yet has nothing to finish, but may be about to begin.
+                (false, State::Ordered | State::Starting) => {
+                    self.fleet.tell_to_end(id, Order::Stop, mercy_ms.min(now_ms + GRACE_MS))
+                }
+                (false, _) => self.fleet.tell_to_end(id, Order::Stop, mercy_ms),
+            }
+        }
+    }
+
+    /// SIGQUIT, or a second SIGTERM: every child is killed.
+    pub(crate) fn stop_now(&mut self, why: &str, now_ms: u64) {
+        log_sink::line(&format!("stop at once ({why})"));
+        self.begin_end(0);
+        for id in self.fleet.ids(|child| child.state != State::Killed) {
+            self.kill_and_say(id, Doom::StopNow, now_ms);
+        }
+    }
+
+    /// The instance could not start: it ends with this status, and these are its last words.
+    pub(crate) fn end_with(&mut self, status: i32, words: String, now_ms: u64) {
+        self.last_words = Some(words);
+        self.begin_end(status);
+        for id in self.fleet.ids(|child| !child.is_prototype()) {
+            self.fleet.kill(id, Doom::GivenUp, now_ms);
+        }
+        for id in self.fleet.ids(|child| child.is_prototype()) {
+            // It may be on its way out with its reasons half written to the log.
+            self.fleet.tell_to_end(id, Order::Retire, now_ms + GRACE_MS);
+        }
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        matches!(self.phase, Phase::Stopping { .. })
+    }
+
+    /// The exit status, once every child is gone, or the last ones can't be killed.
+    pub(crate) fn finished(&self) -> Option<i32> {
+        let Phase::Stopping { status } = self.phase else { return None };
+        let left = |child: &crate::child::Child| child.state != State::Killed || child.deadline_ms.is_some();
+        (!self.fleet.children.iter().any(left)).then_some(status)
+    }
+
+    /// Kills a child, and says which one, why, and what is lost by it.
+    pub(crate) fn kill_and_say(&mut self, id: u64, doom: Doom, now_ms: u64) {
+        let Some(child) = self.fleet.find(id) else { return };
+        let in_flight = child.row().map(|row| self.fleet.scoreboard.in_flight(row)).unwrap_or_default();
+        let served = obituary::while_serving(&in_flight, now_ms).replace(" while it served", " while it serves");
+        let mercy = obituary::duration(self.fleet.settings.lifecycle.reload_mercy_ms);
+        let line = match doom {
+            Doom::Mercy if child.is_prototype() => format!("{child} has not ended when it should have, and is killed"),
+            Doom::Mercy => format!("{child} has not finished within {mercy} (reload-mercy), and is killed{served}"),
+            Doom::Harakiri => format!("harakiri: {child} is killed{served}"),
+            Doom::OutOfReach => format!("{child} can't be told anything any more, and is killed{served}"),
+            Doom::StopNow => format!("{child} is killed{served}"),
+            Doom::GivenUp => format!("{child} is killed: its generation is given up"),
+        };
+        // An idle child that a stop at once kills is no news.
+        if doom != Doom::StopNow || !in_flight.is_empty() {
+            log_sink::line(&line);
+        }
+        self.fleet.kill(id, doom, now_ms);
+    }
+
+    fn begin_end(&mut self, status: i32) {
+        // The first reason to end is the one that the status tells.
+        if !self.is_stopping() {
+            self.phase = Phase::Stopping { status };
+        }
+        self.fleet.listeners.close();
+        self.forming = None;
+        self.reload_wanted = false;
+        self.worn.clear();
+        self.retiring = None;
+        for child in &mut self.fleet.children {
+            child.worn_out_ms = None;
+        }
+    }
+}

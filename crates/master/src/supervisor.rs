@@ -1,0 +1,428 @@
+//! The master's one loop, over signals, children's reports and timers. What each event leads to is decided here and in the
+//! files that continue this type: `reload` (generations), `retirement` (worn workers), `stop` (the end).
+//!
+//! Every turn first takes the news (signals, reports, ends), then looks at what is due, then compares what is with what should be
+//! and starts what lacks. So a lost race is put right by the next turn, and nothing is ever waited for in place.
+//! It accepts no connection and knows no protocol. The master runs it.
+
+use std::collections::VecDeque;
+use std::os::fd::AsFd;
+
+use bolide_contract::message::{self, Received, Report};
+use bolide_contract::scoreboard::now_ms;
+use nix::unistd::Pid;
+
+use crate::backoff::{BIRTH_MS, Backoff};
+use crate::child::{Child, Doom, Event, Role, State};
+use crate::fleet::{Fleet, is_zombie};
+use crate::harakiri::{Verdict, Watch};
+use crate::log_sink;
+use crate::obituary::{self, Cause, duration};
+use crate::reload::{Forming, Generation, Reason};
+use crate::retirement::Jitter;
+use crate::signals::{self, Request, Signals};
+use crate::spawn;
+
+/// The longest turn, in milliseconds: a net under a timer that was forgotten.
+const TURN_MOST_MS: u64 = 10_000;
+/// The scoreboard's clock may lag this much, in milliseconds: a timer is waited for that much longer, so that it is due then.
+const CLOCK_LAG_MS: u64 = 4;
+/// Reports taken from one child in a turn: a child that floods us does not keep the others waiting.
+const REPORTS_A_TURN: usize = 64;
+/// How long a worker may live on after its order socket is closed, in milliseconds.
+const LOST_MS: u64 = 2000;
+/// How long a prototype may take to end when it has nothing left to do, in milliseconds.
+pub const GRACE_MS: u64 = 2000;
+
+/// Whether the instance serves or ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    Running,
+    Stopping { status: i32 },
+}
+
+/// The master at work.
+#[derive(Debug)]
+pub struct Supervisor {
+    pub(crate) fleet: Fleet,
+    pub(crate) phase: Phase,
+    /// The generation in service; none before the first is.
+    pub(crate) serving: Option<Generation>,
+    pub(crate) forming: Option<Forming>,
+    pub(crate) last_generation: u32,
+    /// SIGHUP came while a generation formed: once is remembered, however often it came.
+    pub(crate) reload_wanted: bool,
+    pub(crate) prototype_backoff: Backoff,
+    /// The worker that is being replaced, and those that wait for their turn.
+    pub(crate) retiring: Option<u64>,
+    pub(crate) worn: VecDeque<u64>,
+    pub(crate) last_words: Option<String>,
+    signals: Signals,
+    watch: Option<Watch>,
+    jitter: Jitter,
+}
+
+impl Supervisor {
+    pub fn new(fleet: Fleet, signals: Signals) -> Supervisor {
+        let watch = fleet.settings.lifecycle.harakiri_ms.map(Watch::new);
+        let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |time| time.subsec_nanos());
+        Supervisor {
+            fleet,
+            phase: Phase::Running,
+            serving: None,
+            forming: None,
+            last_generation: 0,
+            reload_wanted: false,
+            prototype_backoff: Backoff::default(),
+            retiring: None,
+            worn: VecDeque::new(),
+            last_words: None,
+            signals,
+            watch,
+            jitter: Jitter::new(u64::from(time) << 32 | Pid::this().as_raw() as u64),
+        }
+    }
+
+    /// Starts the first generation.
+    ///
+    /// # Errors
+    /// Its prototype can't be executed.
+    pub fn start(&mut self) -> std::io::Result<()> {
+        self.begin_generation(Reason::First, now_ms())
+    }
+
+    /// Runs until the instance has ended. Gives the exit status, and what is to be said last of all.
+    pub fn run(mut self) -> (i32, Option<String>, Fleet) {
+        loop {
+            let wait_ms = self.turn_ms(now_ms());
+            let news = self.fleet.wait(&self.signals, wait_ms as u16);
+            self.take_signals();
+            for id in news {
+                self.take_reports(id, now_ms());
+            }
+            self.take_ends(now_ms());
+            self.take_timers(now_ms());
+            self.put_right(now_ms());
+            if let Some(status) = self.finished() {
+                for child in &self.fleet.children {
+                    log_sink::line(&format!("{child} can't be killed: it is left behind"));
+                }
+                return (status, self.last_words, self.fleet);
+            }
+        }
+    }
+
+    fn take_signals(&mut self) {
+        while let Some(request) = self.signals.next() {
+            let now = now_ms();
+            match request {
+                Request::Stop => self.stop(now),
+                Request::StopNow => self.stop_now("SIGQUIT", now),
+                Request::Reload if self.is_stopping() => {}
+                Request::Reload => {
+                    if self.forming.is_some() {
+                        log_sink::line("reload: a generation is being started; another follows it");
+                    }
+                    self.reload_wanted = true;
+                }
+                Request::Status => self.write_status(now),
+                // Ends are looked for in every turn.
+                Request::Reap | Request::Ignore => {}
+            }
+        }
+    }
+
+    /// Takes what a child has to say, or its closed socket.
+    fn take_reports(&mut self, id: u64, now: u64) {
+        for _ in 0..REPORTS_A_TURN {
+            let Some(channel) = self.fleet.find(id).and_then(|child| child.channel.as_ref()) else { return };
+            match message::receive::<Report>(channel.as_fd()) {
+                Ok(Received::Message(report, _)) => self.take_report(id, report, now),
+                Ok(Received::Nothing) => return,
+                Ok(Received::End) => return self.lose_channel(id, now),
+                Err(error) => {
+                    if let Some(child) = self.fleet.find(id) {
+                        log_sink::line(&format!("{child} sent what is no report: {error}"));
+                    }
+                    self.lose_channel(id, now);
+                    return self.kill_and_say(id, Doom::OutOfReach, now);
+                }
+            }
+        }
+    }
+
+    /// The one match over reports. Rows and pids are checked: they come from processes that may run as another user.
+    fn take_report(&mut self, id: u64, report: Report, now: u64) {
+        let Some(child) = self.fleet.find(id) else { return };
+        let (role, generation) = (child.role, child.generation);
+        match (role, report) {
+            (Role::Prototype, Report::Loaded { milliseconds }) => self.prototype_loaded(id, milliseconds, now),
+            (Role::Prototype, Report::LoadFailed) => {
+                if self.forming.as_ref().is_some_and(|forming| forming.generation.number == generation) {
+                    self.give_up_forming("see the traceback above", now);
+                }
+            }
+            (Role::Prototype, Report::Forked { row, pid }) => {
+                if let Some(worker) = self.fleet.with_row(generation, row).map(|worker| worker.id) {
+                    // A pid that is not true is that of a worker whose end was taken note of already, and that follows.
+                    self.fleet.note_pid(worker, pid);
+                }
+            }
+            (Role::Prototype, Report::ForkFailed { row, errno }) => {
+                self.end_of_row(generation, row, None, Cause::NotForked(errno as i32), now)
+            }
+            (Role::Prototype, Report::Ended { row, pid, status }) => {
+                self.end_of_row(generation, row, Some(pid), Cause::from_status(status as i32), now);
+            }
+            (Role::Worker { row, .. }, Report::Serving { row: told, pid }) if row == told => {
+                if self.fleet.note_pid(id, pid) {
+                    self.worker_serves(id, generation, now);
+                } else if Fleet::exists(pid) {
+                    // One that is gone already is no lie: its end is on the way to us.
+                    log_sink::line(&format!(
+                        "a worker says that its pid is {pid}, which is another's: the report is not believed"
+                    ));
+                }
+            }
+            (Role::Worker { row, .. }, Report::Worn { row: told, .. }) if row == told => self.wear_out(id),
+            (_, report) => {
+                log_sink::line(&format!("{child} sent a report that is not its to send: {report:?}"));
+                self.kill_and_say(id, Doom::OutOfReach, now);
+            }
+        }
+    }
+
+    fn prototype_loaded(&mut self, id: u64, milliseconds: u32, now: u64) {
+        let Some(prototype) = self.fleet.find_mut(id) else { return };
+        prototype.apply(Event::Ready);
+        prototype.ready_ms.get_or_insert(now);
+        let generation = prototype.generation;
+        if let Some(forming) = self.forming.as_mut().filter(|forming| forming.generation.number == generation) {
+            forming.loaded_in_ms.get_or_insert(u64::from(milliseconds));
+        }
+    }
+
+    fn worker_serves(&mut self, id: u64, generation: u32, now: u64) {
+        let lifetime = self.fleet.settings.lifecycle.max_worker_lifetime_ms.map(|lifetime| self.jitter.shorten(lifetime));
+        let Some(worker) = self.fleet.find_mut(id) else { return };
+        worker.apply(Event::Ready);
+        if worker.ready_ms.is_none() {
+            worker.ready_ms = Some(now);
+            worker.worn_out_ms = lifetime.map(|lifetime| now.saturating_add(lifetime));
+        }
+        if let Some(found) = self.generation_mut(generation) {
+            found.served = true;
+        }
+    }
+
+    fn end_of_row(&mut self, generation: u32, row: u32, pid: Option<u32>, cause: Cause, now: u64) {
+        let Some(worker) = self.fleet.with_row(generation, row) else { return };
+        // The row may have its next worker already, where an end was taken note of in another way first.
+        let same = pid.is_none() || worker.pid.is_none_or(|known| Some(known.as_raw() as u32) == pid);
+        if same {
+            self.bury(worker.id, cause, now);
+        }
+    }
+
+    fn lose_channel(&mut self, id: u64, now: u64) {
+        let Some(child) = self.fleet.find_mut(id) else { return };
+        child.channel = None;
+        // One that ends anyway has closed it in good order and has its own deadline.
+        if child.state.is_active() {
+            child.hurry(now + LOST_MS);
+        }
+    }
+
+    /// Takes note of ends: children of the master's own (prototypes, and workers whose prototype has ended), and
+    /// workers that nobody can report any more.
+    fn take_ends(&mut self, now: u64) {
+        while let Some((pid, status)) = spawn::reap() {
+            // Others are what applications left behind: as their nearest living ancestor we only let them go.
+            let Some(id) = self.fleet.with_pid(pid).map(|child| child.id) else { continue };
+            // What it said before it ended comes first: the ends of its workers.
+            for _ in 0..=self.fleet.children.len().div_ceil(REPORTS_A_TURN) {
+                self.take_reports(id, now);
+            }
+            self.bury(id, Cause::from_status(status), now);
+        }
+        for id in self.fleet.ids(|child| self.fleet.is_gone_unseen(child)) {
+            self.bury(id, Cause::Unknown, now);
+        }
+    }
+
+    /// Strikes a child off and lets its end have its consequences.
+    fn bury(&mut self, id: u64, cause: Cause, now: u64) {
+        let Some(place) = self.fleet.children.iter().position(|child| child.id == id) else { return };
+        let child = self.fleet.children.remove(place);
+        match child.role {
+            Role::Worker { row, number } => self.worker_ended(&child, row, number, &cause, now),
+            Role::Prototype => self.prototype_ended(&child, &cause, now),
+        }
+    }
+
+    fn worker_ended(&mut self, worker: &Child, row: u32, number: u32, cause: &Cause, now: u64) {
+        let in_flight = self.fleet.scoreboard.in_flight(row);
+        self.fleet.scoreboard.clear(row);
+        let asked = !worker.state.is_active();
+        let lived =
+            worker.doom == Some(Doom::Harakiri) || worker.ready_ms.is_some_and(|ready| now.saturating_sub(ready) >= BIRTH_MS);
+        let never_was = worker.pid.is_none() && *cause == Cause::Unknown;
+        let mut follows = String::new();
+        let stopping = self.is_stopping();
+        if let Some(generation) = self.generation_mut(worker.generation)
+            && (!asked || worker.doom == Some(Doom::Harakiri) || worker.doom == Some(Doom::OutOfReach))
+            && !stopping
+            && !never_was
+        {
+            let seat = &mut generation.seats[number as usize - 1];
+            follows = if lived {
+                seat.lived();
+                "; it is replaced".to_owned()
+            } else {
+                format!(
+                    " before it had lived for {}; the next is tried in {}",
+                    duration(BIRTH_MS),
+                    duration(seat.died_at_birth(now))
+                )
+            };
+        }
+        // One that was killed by us was spoken of then, and one that ended as it was told to is no news.
+        let news = worker.doom.is_none() && !never_was && !(asked && *cause == Cause::Exited(0));
+        if news {
+            log_sink::line(&format!("{worker} {}{}{follows}", cause.words(), obituary::while_serving(&in_flight, now)));
+        }
+        let is_forming = self.forming.as_ref().is_some_and(|forming| forming.generation.number == worker.generation);
+        if is_forming && !asked && !lived && !never_was {
+            self.note_death_while_forming(cause, now);
+        }
+    }
+
+    fn prototype_ended(&mut self, prototype: &Child, cause: &Cause, now: u64) {
+        let asked = !prototype.state.is_active();
+        let news = prototype.doom.is_none()
+            && !(asked && *cause == Cause::Exited(0))
+            && *cause != Cause::Exited(message::EXIT_LOAD_FAILED);
+        if news && !self.is_stopping() {
+            log_sink::line(&format!("{prototype} {}", cause.words()));
+        }
+        let forming = self.forming.as_ref().filter(|forming| forming.generation.number == prototype.generation);
+        match forming.map(|forming| (forming.reason, prototype.ready_ms.is_some())) {
+            Some((Reason::First, true)) => self.promote_first(),
+            Some((_, loaded)) => self.give_up_forming(&self.why_not_loaded(cause, loaded), now),
+            None => {}
+        }
+        if self.serving.as_ref().is_some_and(|serving| serving.number == prototype.generation) && !self.is_stopping() {
+            log_sink::line("its workers serve on; a new generation is started, because nobody could replace them");
+            let lived = prototype.ready_ms.is_some_and(|ready| now.saturating_sub(ready) >= BIRTH_MS);
+            if !lived {
+                self.prototype_backoff.died_at_birth(now);
+            }
+        }
+    }
+
+    /// A prototype that ended without a word may have found no Bolide to run.
+    fn why_not_loaded(&self, cause: &Cause, loaded: bool) -> String {
+        let program = self.fleet.program();
+        let hint = match (cause, &program.package_folder) {
+            (Cause::Exited(1), None) if !loaded => {
+                format!(" (if it is the module `bolide` that is missing: {} -m pip install bolide)", program.executable.display())
+            }
+            _ => String::new(),
+        };
+        format!("its prototype {}, see above{hint}", cause.words())
+    }
+
+    /// Does what is due: ends patience with children, looks for requests over time, retires the old.
+    fn take_timers(&mut self, now: u64) {
+        for id in self.fleet.ids(|child| child.deadline_ms.is_some_and(|time| now >= time)) {
+            self.end_patience(id, now);
+        }
+        if !self.is_stopping() {
+            self.wear_out_the_old(now);
+        }
+        self.watch_requests(now);
+    }
+
+    fn end_patience(&mut self, id: u64, now: u64) {
+        let Some(child) = self.fleet.find_mut(id) else { return };
+        match child.state {
+            // No deadline any more: at a stop nobody waits for it, else its place is free only when it ends.
+            State::Killed | State::Ended => {
+                child.deadline_ms = None;
+                log_sink::line(&format!("{child} was killed and has not ended yet"));
+            }
+            State::Ending => self.kill_and_say(id, Doom::Mercy, now),
+            State::Ordered | State::Starting | State::Serving | State::Worn => {
+                child.deadline_ms = None;
+                if child.pid.is_some_and(is_zombie) {
+                    // It has ended, and its prototype is only slow to say so.
+                    child.deadline_ms = Some(now + LOST_MS);
+                    return;
+                }
+                self.kill_and_say(id, Doom::OutOfReach, now);
+            }
+        }
+    }
+
+    fn watch_requests(&mut self, now: u64) {
+        let Some(watch) = &mut self.watch else { return };
+        let limit = duration(watch.limit_ms());
+        let living = self.fleet.children.iter().filter(|child| child.pid.is_some() && child.state != State::Killed);
+        let workers: Vec<(u64, u32)> = living.filter_map(|child| child.row().map(|row| (child.id, row))).collect();
+        for verdict in watch.look(&workers, &self.fleet.scoreboard, now) {
+            match verdict {
+                Verdict::AskStack { child: id, request } => {
+                    let Some((child, pid)) = self.fleet.find(id).and_then(|child| child.pid.map(|pid| (child, pid))) else {
+                        continue;
+                    };
+                    let told = obituary::requests(std::slice::from_ref(&request), now);
+                    log_sink::line(&format!("harakiri: {child} serves {told}, the limit is {limit}; its Python stack:"));
+                    // A thread that is gone has no stack to tell; the second look finds that out.
+                    if let Err(error) = spawn::signal_thread(pid, request.thread, signals::stack_signal()) {
+                        log_sink::line(&format!("harakiri: {child} can't be asked for its stack: {error}"));
+                    }
+                }
+                Verdict::Kill { child, .. } => self.kill_and_say(child, Doom::Harakiri, now),
+            }
+        }
+    }
+
+    /// Compares what is with what should be, and starts what lacks.
+    fn put_right(&mut self, now: u64) {
+        if self.is_stopping() {
+            return;
+        }
+        self.begin_reload_if_due(now);
+        let numbers = [self.forming.as_ref().map(|forming| &forming.generation), self.serving.as_ref()];
+        for number in numbers.map(|generation| generation.map(|generation| generation.number)).into_iter().flatten() {
+            self.fill(number, now);
+        }
+        self.complete_if_serving(now);
+        self.advance_retirement(now);
+        // What completed may have made room for the next.
+        self.begin_reload_if_due(now);
+    }
+
+    /// How long the next turn may wait.
+    fn turn_ms(&self, now: u64) -> u64 {
+        let children = self.fleet.children.iter().flat_map(|child| [child.deadline_ms, child.worn_out_ms]);
+        let watch = self.watch.as_ref().map(Watch::wake_ms);
+        let wakes = children.chain([watch, self.wake_for_generations(now)]).flatten();
+        wakes.min().map_or(TURN_MOST_MS, |wake| (wake.saturating_sub(now) + CLOCK_LAG_MS).min(TURN_MOST_MS))
+    }
+
+    fn write_status(&self, now: u64) {
+        let serving = self.serving.as_ref().map_or("none".to_owned(), |generation| generation.number.to_string());
+        log_sink::line(&format!("status: generation in service: {serving}, children: {}", self.fleet.children.len()));
+        for child in &self.fleet.children {
+            let row = child.row().and_then(|row| self.fleet.scoreboard.row(row).map(|place| (row, place)));
+            let work = row.map(|(number, row)| {
+                let requests = row.requests.load(std::sync::atomic::Ordering::Relaxed);
+                let in_flight = self.fleet.scoreboard.in_flight(number);
+                let now_serving = if in_flight.is_empty() { "idle".to_owned() } else { obituary::requests(&in_flight, now) };
+                format!(", generation {}, {requests} requests, {now_serving}", child.generation)
+            });
+            log_sink::line(&format!("status: {child}: {:?}{}", child.state, work.unwrap_or_default()));
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Help for this crate's own tests: a folder that goes with its test, and the settings of a small instance.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use bolide_contract::settings::{
+    Address, Identity, Lifecycle, Limits, Listener, Logging, Naming, Protocol, Python, Settings, Threads, Workers,
+};
+
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+/// A folder of the test's own.
+#[derive(Debug)]
+pub struct Folder(PathBuf);
+
+impl Folder {
+    pub fn new(name: &str) -> Folder {
+        let number = NEXT.fetch_add(1, Relaxed);
+        let path = std::env::temp_dir().join(format!("bolide-{name}-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a temporary folder");
+        Folder(path)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).unwrap_or_default();
+    }
+}
+
+/// One worker, and one free port of 127.0.0.1.
+pub fn settings() -> Settings {
+    let address = Address::Tcp { host: "127.0.0.1".to_owned(), port: 0 };
+    let origin = "test".to_owned();
+    Settings {
+        listeners: vec![Listener {
+            address,
+            protocol: Protocol::Http,
+            backlog: 0,
+            mode: None,
+            owner: None,
+            timeout_ms: 4000,
+            origin,
+        }],
+        applications: Vec::new(),
+        python: Python::default(),
+        workers: Workers { processes: 1, processes_chosen: true, threads: Threads::Fixed(1), cpus: 2 },
+        lifecycle: Lifecycle {
+            harakiri_ms: None,
+            max_requests: None,
+            max_worker_lifetime_ms: None,
+            reload_mercy_ms: 60_000,
+            pidfile: None,
+            vacuum: false,
+        },
+        limits: Limits {
+            request_line_bytes: 4096,
+            head_bytes: 4096,
+            header_count: 100,
+            body_bytes: None,
+            body_memory_bytes: 4096,
+            keepalive_ms: 1000,
+        },
+        logging: Logging { requests: true, file: None, memory_report: false, write_errors: true },
+        identity: Identity::default(),
+        naming: Naming::default(),
+    }
+}

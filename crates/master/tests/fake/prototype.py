@@ -1,0 +1,207 @@
+"""A prototype and its workers for the tests of the master: they speak the contract, and load and serve nothing.
+
+The prototype reads its boot file as the real one does. What it and its workers do is read from `orders.json` in the folder
+named by FAKE_FOLDER: a key for each generation, with the fallback `all`. Keys of an order:
+
+    load     "ok", "fail" (reports it, exits 22), "exit" (exits 3), "crash" (SIGSEGV), "hang" (until the file `go` is there)
+    worker   "serve", "die" (exits 3 before it serves), "unloadable" (exits 22), "deaf" (never ends when told to),
+             "liar" (reports the pid of another process)
+
+A worker answers one line for each connection: `WORKER GENERATION PID PPID`, after it did what the request says: `exit N`, `signal N`,
+`worn NUMBER` (if that is its number), `begin TEXT` (a request is in progress from now on), `end`, `hold` (keeps the connection and the request open until the
+peer closes), `close` (closes its order socket), `environment`, `descriptors`. The prototype and each worker append their events to `events.txt` there.
+"""
+
+import ctypes
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+import time
+import mmap
+
+ROW_BYTES, SLOT_BYTES, TEXT_BYTES = 128, 256, 192
+FORK, RETIRE, DRAIN, STOP = 1, 2, 3, 4
+LOADED, LOAD_FAILED, FORKED, FORK_FAILED, ENDED, SERVING, WORN = range(101, 108)
+FOLDER = os.environ["FAKE_FOLDER"]
+
+
+def send(channel, kind, *fields):
+    channel.send(struct.pack("<6I", kind, *fields, *[0] * (5 - len(fields))))
+
+
+def event(text):
+    with open(os.path.join(FOLDER, "events.txt"), "a") as file:
+        file.write(text + "\n")
+
+
+def wishes(boot):
+    with open(os.path.join(FOLDER, "orders.json")) as file:
+        orders = json.load(file)
+    return orders.get(str(boot["generation"]), orders.get("all", {}))
+
+
+class Slot:
+    """The first slot of a worker's scoreboard row."""
+
+    def __init__(self, boot, row):
+        rows, slots = boot["scoreboard_rows"], boot["scoreboard_slots"]
+        self.memory = mmap.mmap(boot["scoreboard"], 0)
+        self.start = rows * ROW_BYTES + row * slots * SLOT_BYTES
+        self.count = 0
+
+    def begin(self, text):
+        self.count += 1
+        content = text.encode()[:TEXT_BYTES]
+        struct.pack_into("<Q", self.memory, self.start + 8, self.count)
+        struct.pack_into("<II", self.memory, self.start + 16, ctypes.CDLL(None).gettid(), len(content))
+        self.memory[self.start + 24 : self.start + 24 + len(content)] = content
+        struct.pack_into("<Q", self.memory, self.start, time.monotonic_ns() // 1_000_000)
+
+    def end(self):
+        struct.pack_into("<Q", self.memory, self.start, 0)
+
+
+def work(boot, row, number, channel):
+    wish = wishes(boot).get("worker", "serve")
+    if wish == "die":
+        os._exit(3)
+    if wish == "unloadable":
+        os._exit(22)
+    signal.signal(signal.SIGRTMIN + 10, lambda *_: event(f"stack {number}"))
+    slot = Slot(boot, row)
+    listeners = [socket.socket(fileno=listener["descriptor"]) for listener in boot["listeners"]]
+    send(channel, SERVING, row, 1 if wish == "liar" else os.getpid())
+    event(f"serving {number} {boot['generation']}")
+    held, draining = [], False
+    while not draining or held:
+        readable = select.select(([] if draining else listeners) + ([channel] if channel else []) + held, [], [], 30)[0]
+        for place in readable:
+            if place is channel:
+                packet = channel.recv(24)
+                kind = struct.unpack("<6I", packet)[0] if packet else 0
+                event(f"told {number} {boot['generation']} {kind}")
+                if wish == "deaf" and packet:
+                    continue
+                if not packet or kind in (DRAIN, STOP):
+                    draining = True
+                    listeners = []
+                    if not packet:
+                        channel = None
+            elif place in held:
+                if not place.recv(1024):
+                    held.remove(place)
+                    slot.end()
+            else:
+                try:
+                    connection, _ = place.accept()
+                except BlockingIOError:
+                    continue
+                if answer(connection, boot, row, number, channel, slot):
+                    held.append(connection)
+    event(f"drained {number} {boot['generation']}")
+    os._exit(0)
+
+
+def answer(connection, boot, row, number, channel, slot):
+    connection.settimeout(10)
+    line = connection.makefile("r").readline().strip()
+    verb, _, rest = line.partition(" ")
+    text = f"{number} {boot['generation']} {os.getpid()} {os.getppid()}"
+    if verb == "exit":
+        os._exit(int(rest))
+    elif verb == "signal":
+        os.kill(os.getpid(), int(rest))
+    elif verb == "worn" and rest == str(number):
+        send(channel, WORN, row, os.getpid())
+    elif verb in ("begin", "hold"):
+        slot.begin(rest)
+    elif verb == "end":
+        slot.end()
+    elif verb == "close":
+        channel.shutdown(socket.SHUT_RDWR)
+    elif verb == "environment":
+        text = " ".join([os.getcwd(), str(os.getpgid(0)), str(os.getuid()), os.environ.get("FAKE_VALUE", "-")])
+    elif verb == "descriptors":
+        links = [os.readlink(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd") if os.path.islink(f"/proc/self/fd/{name}")]
+        text = " ".join(f"{kind} {sum(link.startswith(kind) for link in links)}" for kind in ("socket:", "/memfd:"))
+    connection.sendall((text + "\n").encode())
+    return verb == "hold"
+
+
+def load(boot, channel):
+    wish = wishes(boot).get("load", "ok")
+    event(f"load {boot['generation']} {wish}")
+    if wish == "fail":
+        sys.stderr.write("Traceback: no such application\n")
+        send(channel, LOAD_FAILED)
+        sys.exit(22)
+    if wish == "exit":
+        sys.exit(3)
+    if wish == "crash":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if wish == "hang":
+        while not os.path.exists(os.path.join(FOLDER, "go")):
+            time.sleep(0.01)
+    send(channel, LOADED, 7)
+
+
+def main():
+    with open(int(sys.argv[1]), "rb") as file:
+        boot = json.load(file)
+    assert boot["master_pid"] == os.getppid()
+    channel = socket.socket(fileno=boot["control"])
+    woken, wakes = socket.socketpair()
+    for end in (woken, wakes):
+        end.setblocking(False)
+    signal.set_wakeup_fd(wakes.fileno(), warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    load(boot, channel)
+    workers, retired = {}, False
+    while workers or not retired:
+        readable = select.select([channel, woken] if not retired else [woken], [], [], 30)[0]
+        if woken in readable:
+            woken.recv(1024)
+        if channel in readable:
+            packet, descriptors, _, _ = socket.recv_fds(channel, 24, 1)
+            kind, row, number = struct.unpack("<6I", packet)[:3] if packet else (RETIRE, 0, 0)
+            if kind == RETIRE:
+                event(f"retired {boot['generation']}")
+                retired = True
+            elif kind == FORK:
+                fork(boot, row, number, descriptors[0], channel, workers)
+        reap(channel, workers)
+    sys.exit(0)
+
+
+def fork(boot, row, number, descriptor, channel, workers):
+    pid = os.fork()
+    if pid == 0:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        channel.close()
+        try:
+            work(boot, row, number, socket.socket(fileno=descriptor))
+        finally:
+            os._exit(99)
+    os.close(descriptor)
+    workers[pid] = row
+    send(channel, FORKED, row, pid)
+
+
+def reap(channel, workers):
+    while workers:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if pid == 0:
+            return
+        row = workers.pop(pid)
+        try:
+            send(channel, ENDED, row, pid, status)
+        except OSError:
+            pass
+
+
+main()

@@ -1,0 +1,285 @@
+//! The master's promises, kept by a real master with a fake prototype: start, deaths, pauses, retirement, harakiri, stop.
+//! Reloads and orphans are in `reloads.rs`.
+
+mod support;
+
+use std::os::unix::process::ExitStatusExt;
+
+use nix::sys::signal::Signal;
+use support::{Instance, lives, parse, read_line};
+
+const SERVE: &str = r#"{"all": {}}"#;
+
+#[test]
+fn test_start_says_first_what_to_open_and_then_when_it_is_ready() {
+    let instance = Instance::start(SERVE, &["--processes", "2"]);
+    instance.wait_log("ready: 2 workers in ");
+    let log = instance.log();
+    assert!(log.starts_with("bolide: open http://127.0.0.1:"), "{log}");
+    assert!(log.contains(&format!("master pid {}", instance.pid())), "{log}");
+    assert!(log.contains("2 workers × 1 thread\n"), "{log}");
+    let answers = [instance.ask_worker(1), instance.ask_worker(2)];
+    assert_ne!(answers[0].pid, answers[1].pid);
+}
+
+#[test]
+fn test_worker_that_dies_is_replaced_and_the_log_says_pid_cause_and_request() {
+    let instance = Instance::start(SERVE, &[]);
+    let first = instance.ask("begin GET /x?a=1").expect("an answer");
+    assert_eq!(instance.ask("signal 11"), None);
+    let second = instance.ask_worker(1);
+    assert_ne!(first.pid, second.pid);
+    let log = instance.log();
+    assert!(log.contains(&format!("worker 1 (pid {}) was killed by SIGSEGV", first.pid)), "{log}");
+    assert!(log.contains(" while it served GET /x?a=1 (for "), "{log}");
+    // The row was emptied: the next one's death does not tell the last one's request.
+    assert_eq!(instance.ask("exit 3"), None);
+    instance.wait_log(&format!("worker 1 (pid {}) exited with status 3", second.pid));
+    let line = instance.log().lines().find(|line| line.contains("status 3")).map(str::to_owned);
+    assert!(line.is_some_and(|line| !line.contains("GET /x")));
+}
+
+#[test]
+fn test_deaths_at_birth_pause_longer_each_time_and_end_when_a_worker_lives() {
+    let instance = Instance::start(r#"{"all": {"worker": "die"}}"#, &[]);
+    for pause in ["100 ms", "200 ms", "400 ms", "800 ms"] {
+        instance.wait_log(&format!("exited with status 3 before it had lived for 1 s; the next is tried in {pause}"));
+    }
+    instance.order(SERVE);
+    instance.wait_log("ready: 1 worker");
+}
+
+#[test]
+fn test_application_that_can_not_be_loaded_ends_the_start_with_status_22_and_says_so_last() {
+    for load in ["fail", "exit", "crash"] {
+        let mut instance = Instance::start(&format!(r#"{{"all": {{"load": "{load}"}}}}"#), &[]);
+        assert_eq!(instance.end().code(), Some(22), "{load}");
+        let last = instance.last_line();
+        assert!(last.starts_with("bolide: the application could not be loaded: "), "{load}: {last}");
+        assert!(last.contains("nothing is served"), "{load}: {last}");
+    }
+}
+
+#[test]
+fn test_worker_that_can_not_load_its_application_ends_the_start_with_status_22() {
+    let mut instance = Instance::start(r#"{"all": {"worker": "unloadable"}}"#, &["--lazy-apps", "--processes", "2"]);
+    assert_eq!(instance.end().code(), Some(22));
+    assert!(instance.last_line().contains("could not be loaded"), "{}", instance.log());
+}
+
+#[test]
+fn test_worn_workers_are_replaced_one_at_a_time_and_only_after_the_replacement_serves() {
+    let instance = Instance::start(SERVE, &["--processes", "2"]);
+    instance.wait_log("ready: 2 workers");
+    let held = instance.request("hold GET /long").expect("connected");
+    let first = parse(&read_line(&held).expect("an answer")).expect("numbers");
+    let other = 3 - first.number;
+    let second = instance.ask_worker(other);
+    // The first one is busy until we let it go.
+    instance.wait("the first one is worn and told to end", || {
+        instance.ask(&format!("worn {}", first.number));
+        (instance.count_events(&format!("told {} 1 3", first.number)) > 0).then_some(())
+    });
+    instance.wait("the other one is worn", || {
+        instance.ask(&format!("worn {other}"));
+        instance.signal(Signal::SIGUSR1);
+        instance.log().contains(&format!("status: worker {other} (pid {}): Worn", second.pid)).then_some(())
+    });
+    let events = instance.events();
+    let replaced = events.iter().rposition(|event| *event == format!("serving {} 1", first.number)).expect("a replacement");
+    let told = events.iter().position(|event| *event == format!("told {} 1 3", first.number)).expect("told");
+    assert!(replaced < told, "{events:?}");
+    // While the first one finishes its request, the second one waits for its turn.
+    assert!(lives(first.pid) && lives(second.pid));
+    assert_eq!(instance.count_events(&format!("serving {other} 1")), 1, "{events:?}");
+    drop(held);
+    instance.wait("the second one's turn", || (!lives(second.pid)).then_some(()));
+    assert!(!lives(first.pid));
+    assert!(!instance.log().contains("exited with"), "an ordered end is no news: {}", instance.log());
+}
+
+#[test]
+fn test_workers_past_their_lifetime_are_replaced() {
+    let instance = Instance::start(SERVE, &["--max-worker-lifetime", "1"]);
+    instance.wait("three lives", || (instance.count_events("serving 1 1") >= 3).then_some(()));
+    instance.wait("two ends", || (instance.count_events("drained 1 1") >= 2).then_some(()));
+}
+
+#[test]
+fn test_request_over_harakiri_is_told_with_its_stack_and_killed_with_its_worker() {
+    let instance = Instance::start(SERVE, &["--harakiri", "1"]);
+    let held = instance.request("hold GET /slow").expect("connected");
+    let victim = parse(&read_line(&held).expect("an answer")).expect("numbers");
+    instance.wait("another worker", || instance.ask("who").filter(|answer| answer.pid != victim.pid));
+    let log = instance.log();
+    assert!(log.contains(&format!("harakiri: worker 1 (pid {}) serves GET /slow (for ", victim.pid)), "{log}");
+    assert!(log.contains("the limit is 1 s; its Python stack:"), "{log}");
+    assert!(log.contains(&format!("harakiri: worker 1 (pid {}) is killed while it serves GET /slow", victim.pid)), "{log}");
+    assert_eq!(instance.count_events("stack 1"), 1);
+    assert!(!log.contains("the next is tried"), "a harakiri is no death at birth: {log}");
+}
+
+#[test]
+fn test_graceful_stop_finishes_requests_in_flight_and_removes_files() {
+    let options = ["--uwsgi-socket", "{folder}/app.sock", "--pidfile", "{folder}/app.pid", "--processes", "2"];
+    let mut instance = Instance::start(SERVE, &options);
+    instance.wait_log("ready: 2 workers");
+    let pidfile = instance.folder().join("app.pid");
+    assert_eq!(std::fs::read_to_string(&pidfile).expect("a pidfile").trim(), instance.pid().to_string());
+    let held = instance.request("hold GET /last").expect("connected");
+    let busy = parse(&read_line(&held).expect("an answer")).expect("numbers");
+    instance.signal(Signal::SIGTERM);
+    // Order 4 is `Stop`: workers close what is idle.
+    instance.wait_event(&format!("told {} 1 4", busy.number));
+    instance.wait_event("retired 1");
+    instance.wait_event(&format!("drained {} 1", 3 - busy.number));
+    assert!(lives(busy.pid) && lives(instance.pid().as_raw()));
+    drop(held);
+    assert_eq!(instance.end().code(), Some(0));
+    assert!(!lives(busy.pid));
+    assert!(!pidfile.exists() && !instance.folder().join("app.sock").exists());
+}
+
+#[test]
+fn test_second_signal_and_sigquit_stop_at_once() {
+    for signals in [&[Signal::SIGTERM, Signal::SIGINT][..], &[Signal::SIGQUIT]] {
+        let mut instance = Instance::start(SERVE, &[]);
+        let held = instance.request("hold GET /last").expect("connected");
+        let busy = parse(&read_line(&held).expect("an answer")).expect("numbers");
+        for signal in signals {
+            instance.signal(*signal);
+            if *signal == Signal::SIGTERM {
+                instance.wait_event("told 1 1 4");
+            }
+        }
+        assert_eq!(instance.end().code(), Some(0));
+        assert!(!lives(busy.pid));
+        let log = instance.log();
+        assert!(log.contains(&format!("worker 1 (pid {}) is killed while it serves GET /last", busy.pid)), "{log}");
+    }
+}
+
+#[test]
+fn test_stop_kills_what_does_not_finish_within_the_mercy_and_names_it() {
+    let mut instance = Instance::start(r#"{"all": {"worker": "deaf"}}"#, &["--reload-mercy", "1"]);
+    let worker = instance.ask("begin GET /endless").expect("an answer");
+    instance.signal(Signal::SIGINT);
+    assert_eq!(instance.end().code(), Some(0));
+    let log = instance.log();
+    let expected = format!(
+        "worker 1 (pid {}) has not finished within 1 s (reload-mercy), and is killed while it serves GET /endless",
+        worker.pid
+    );
+    assert!(log.contains(&expected), "{log}");
+}
+
+#[test]
+fn test_stop_while_the_application_loads_ends_soon_with_status_0() {
+    let mut instance = Instance::start(r#"{"all": {"load": "hang"}}"#, &[]);
+    instance.wait_event("load 1 hang");
+    instance.signal(Signal::SIGTERM);
+    assert_eq!(instance.end().code(), Some(0));
+    assert!(!instance.log().contains("could not be loaded"), "{}", instance.log());
+}
+
+#[test]
+fn test_killed_master_leaves_no_process_and_no_port() {
+    let identities: &[&[&str]] = if nix::unistd::geteuid().is_root() { &[&[], &["--uid", "nobody"]] } else { &[&[]] };
+    for identity in identities {
+        let mut instance = Instance::start(SERVE, &[&["--processes", "2"], *identity].concat());
+        instance.wait_log("ready: 2 workers");
+        let workers = [instance.ask_worker(1), instance.ask_worker(2)];
+        let address = instance.address();
+        instance.signal(Signal::SIGKILL);
+        assert_eq!(instance.end().signal(), Some(9));
+        instance.wait("every process is gone", || {
+            (!lives(workers[0].parent) && workers.iter().all(|worker| !lives(worker.pid))).then_some(())
+        });
+        std::net::TcpListener::bind(address).expect("the port is free");
+    }
+}
+
+#[test]
+fn test_children_have_their_own_group_and_identity_and_environment_and_inherit_nothing_else() {
+    let root = nix::unistd::geteuid().is_root();
+    let options = ["--chdir", "{folder}", "--env", "FAKE_VALUE=set", "--uid", "nobody"];
+    let instance = Instance::start(SERVE, if root { &options } else { &options[..4] });
+    let uid = match root {
+        true => nix::unistd::User::from_name("nobody").expect("looked up").expect("nobody").uid,
+        false => nix::unistd::geteuid(),
+    };
+    instance.wait_log("ready: 1 worker");
+    let prototype = instance.ask("who").expect("an answer").parent;
+    let expected = format!("{} {prototype} {uid} set", instance.folder().display());
+    assert_eq!(instance.text("environment"), Some(expected));
+    // The listener, the order socket, the connection and the wake-up pair of the fake prototype; boot file and scoreboard.
+    let descriptors = instance.text("descriptors");
+    assert_eq!(descriptors.as_deref(), Some("socket: 5 /memfd: 2"));
+    // Nothing of the first generation leaks into the second.
+    instance.signal(Signal::SIGHUP);
+    instance.wait("the next generation", || instance.ask("who").filter(|answer| answer.generation == 2));
+    assert_eq!(instance.text("descriptors"), descriptors);
+    assert!(!instance.log().contains("runs as root"));
+}
+
+#[test]
+fn test_worker_that_closes_its_order_socket_is_killed_and_replaced() {
+    let instance = Instance::start(SERVE, &[]);
+    let worker = instance.ask("who").expect("an answer");
+    // The fake worker ends by itself when its order socket does, unless a request is in flight.
+    let held = instance.request("hold GET /held").expect("connected");
+    assert!(read_line(&held).is_some());
+    instance.ask("close");
+    instance.wait_log(&format!(
+        "worker 1 (pid {}) can't be told anything any more, and is killed while it serves GET /held",
+        worker.pid
+    ));
+    instance.wait("another worker", || instance.ask("who").filter(|answer| answer.pid != worker.pid));
+}
+
+#[test]
+fn test_worker_can_not_choose_whom_the_master_kills() {
+    let mut instance = Instance::start(r#"{"all": {"worker": "liar"}}"#, &["--reload-mercy", "1"]);
+    // Its prototype tells the true pid as well, in an order that we do not choose: either is answered with disbelief.
+    instance.wait_event("serving 1 1");
+    instance.wait_log("the report is not believed");
+    assert!(!instance.log().contains("ready:"));
+    instance.signal(Signal::SIGTERM);
+    assert_eq!(instance.end().code(), Some(0));
+}
+
+#[test]
+fn test_failed_start_says_why_in_its_last_line_and_leaves_nothing() {
+    let cases: [(&str, &[&str]); 5] = [
+        ("chdir = /nonexistent/folder: ", &["--chdir", "/nonexistent/folder"]),
+        ("/nonexistent/app.pid can't be written", &["--pidfile", "/nonexistent/app.pid"]),
+        ("/nonexistent/app.log (logto) can't be written", &["--logto", "/nonexistent/app.log"]),
+        ("no user is called `no-such-user`", &["--uid", "no-such-user"]),
+        ("192.0.2.1 is no address of this machine", &["--uwsgi-socket", "{folder}/app.sock", "--http-socket", "192.0.2.1:0"]),
+    ];
+    for (expected, options) in cases {
+        let mut instance = Instance::start(SERVE, options);
+        assert_eq!(instance.end().code(), Some(1), "{expected}");
+        let last = instance.last_line();
+        assert!(last.starts_with("bolide: not started: ") && last.contains(expected), "{last}");
+        assert!(!instance.folder().join("app.sock").exists());
+        assert!(instance.events().is_empty());
+    }
+}
+
+#[test]
+fn test_logto_takes_all_lines_and_a_start_that_fails_still_tells_the_terminal() {
+    let mut instance = Instance::start(r#"{"all": {"load": "fail"}}"#, &["--logto", "{folder}/app.log"]);
+    assert_eq!(instance.end().code(), Some(22));
+    let file = std::fs::read_to_string(instance.folder().join("app.log")).expect("a log file");
+    assert!(file.starts_with("bolide: open http://") && file.contains("Traceback: no such application"), "{file}");
+    assert!(file.trim_end().ends_with("nothing is served"), "{file}");
+    assert!(instance.log().contains("could not be loaded") && !instance.log().contains("open http"), "{}", instance.log());
+}
+
+#[test]
+fn test_wrong_option_is_an_error_and_nothing_is_started() {
+    let mut refused = Instance::start(SERVE, &["--processes", "many"]);
+    assert_eq!(refused.end().code(), Some(1));
+    assert!(refused.last_line().contains("processes"), "{}", refused.log());
+}

@@ -1,0 +1,206 @@
+//! An instance under test: the program `bolide` with the fake prototype of `tests/fake`. Every wait is on a condition and bounded; nothing outlives its test.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// No condition takes this long, however busy the machine is.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+/// A running master, with the folder of its test.
+pub struct Instance {
+    folder: PathBuf,
+    master: Child,
+}
+
+/// What a fake worker says of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Answer {
+    pub number: u32,
+    pub generation: u32,
+    pub pid: i32,
+    pub parent: i32,
+}
+
+impl Instance {
+    /// Starts the program `bolide` with these options, for one application and one free port of 127.0.0.1, with a Python package
+    /// `bolide` whose prototype is the fake one and obeys `orders`. `{folder}` in an option is the folder of the test.
+    pub fn start(orders: &str, options: &[&str]) -> Instance {
+        let folder = new_folder();
+        let package = folder.join("bolide");
+        std::fs::create_dir(&package).expect("made");
+        std::fs::write(package.join("__init__.py"), "").expect("written");
+        let prototype = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fake/prototype.py");
+        std::fs::copy(prototype, package.join("prototype.py")).expect("copied");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_bolide"));
+        command.args(["app:application", "--http-socket", "127.0.0.1:0", "--vacuum"]);
+        command.args(options.iter().map(|option| option.replace("{folder}", &folder.display().to_string())));
+        command.env("PYTHONPATH", &folder);
+        Instance::run(folder, orders, command)
+    }
+
+    fn run(folder: PathBuf, orders: &str, mut command: Command) -> Instance {
+        std::fs::write(folder.join("orders.json"), orders).expect("written");
+        std::fs::write(folder.join("events.txt"), "").expect("written");
+        for name in ["", "events.txt", "orders.json"] {
+            // Some tests run workers as another user.
+            let permissions = <std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o777);
+            std::fs::set_permissions(folder.join(name), permissions).expect("set");
+        }
+        let log = std::fs::File::create(folder.join("stderr.txt")).expect("made");
+        command.env("FAKE_FOLDER", &folder).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        let master = command.spawn().expect("the master starts");
+        Instance { folder, master }
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub fn pid(&self) -> Pid {
+        Pid::from_raw(self.master.id() as i32)
+    }
+
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.join("stderr.txt")).unwrap_or_default()
+    }
+
+    /// Lines that the fake prototype and its workers wrote.
+    pub fn events(&self) -> Vec<String> {
+        let text = std::fs::read_to_string(self.folder.join("events.txt")).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    pub fn count_events(&self, start: &str) -> usize {
+        self.events().iter().filter(|event| event.starts_with(start)).count()
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill(self.pid(), signal).expect("the master lives");
+    }
+
+    /// Changes what later prototypes and workers do.
+    pub fn order(&self, orders: &str) {
+        std::fs::write(self.folder.join("orders.json"), orders).expect("written");
+    }
+
+    pub fn touch(&self, name: &str) {
+        std::fs::write(self.folder.join(name), "").expect("written");
+    }
+
+    pub fn wait_log(&self, text: &str) {
+        self.wait(&format!("the log says `{text}`"), || self.log().contains(text).then_some(()));
+    }
+
+    pub fn wait_event(&self, start: &str) {
+        self.wait(&format!("the event `{start}`"), || (self.count_events(start) > 0).then_some(()));
+    }
+
+    /// Waits until the condition gives something.
+    pub fn wait<T>(&self, what: &str, condition: impl Fn() -> Option<T>) -> T {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            if let Some(found) = condition() {
+                return found;
+            }
+            assert!(Instant::now() < until, "in vain: {what}\n--- log\n{}\n--- events\n{}", self.log(), self.events().join("\n"));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// The address that the first line of the log says to open.
+    pub fn address(&self) -> String {
+        self.wait("an address to open", || {
+            let log = self.log();
+            let (_, rest) = log.split_once("open http://")?;
+            rest.contains('\n').then(|| rest.lines().next().unwrap_or_default().to_owned())
+        })
+    }
+
+    /// A connection on which a request was sent, for one that is not answered at once.
+    pub fn request(&self, line: &str) -> Option<TcpStream> {
+        let mut stream = TcpStream::connect(self.address()).ok()?;
+        stream.set_read_timeout(Some(PATIENCE)).ok()?;
+        stream.write_all(format!("{line}\n").as_bytes()).ok()?;
+        Some(stream)
+    }
+
+    /// The answer to a request; `None` if its worker ended on it.
+    pub fn text(&self, line: &str) -> Option<String> {
+        read_line(&self.request(line)?)
+    }
+
+    pub fn ask(&self, line: &str) -> Option<Answer> {
+        parse(&self.text(line)?)
+    }
+
+    /// Asks until the worker of that number answers.
+    pub fn ask_worker(&self, number: u32) -> Answer {
+        self.wait("an answer of one worker", || self.ask("who").filter(|answer| answer.number == number))
+    }
+
+    /// The exit status, once the master has ended.
+    pub fn end(&mut self) -> ExitStatus {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.master.try_wait().expect("waited for") {
+                return status;
+            }
+            assert!(Instant::now() < until, "the master does not end\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    pub fn last_line(&self) -> String {
+        self.log().lines().last().unwrap_or_default().to_owned()
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        if matches!(self.master.try_wait(), Ok(None)) {
+            kill(self.pid(), Signal::SIGQUIT).unwrap_or_default();
+            let until = Instant::now() + Duration::from_secs(10);
+            while matches!(self.master.try_wait(), Ok(None)) && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            self.master.kill().unwrap_or_default();
+            self.master.wait().map(|_| ()).unwrap_or_default();
+        }
+        std::fs::remove_dir_all(&self.folder).unwrap_or_default();
+    }
+}
+
+/// The first line that a worker sends; `None` if it ended instead.
+pub fn read_line(stream: &TcpStream) -> Option<String> {
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).ok().filter(|length| *length > 0)?;
+    Some(line.trim().to_owned())
+}
+
+pub fn parse(line: &str) -> Option<Answer> {
+    let numbers: Vec<i32> = line.split(' ').map(|word| word.parse().ok()).collect::<Option<_>>()?;
+    let [number, generation, pid, parent] = numbers[..] else { return None };
+    Some(Answer { number: number as u32, generation: generation as u32, pid, parent })
+}
+
+/// Whether a process lives: one that has ended and was not reaped yet does not.
+pub fn lives(pid: i32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat"))
+        .is_ok_and(|text| !text.rsplit_once(')').is_some_and(|(_, rest)| rest.starts_with(" Z")))
+}
+
+fn new_folder() -> PathBuf {
+    let number = NEXT.fetch_add(1, Relaxed);
+    let folder = std::env::temp_dir().join(format!("bolide-master-test-{}-{number}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a temporary folder");
+    folder
+}

@@ -1,0 +1,27 @@
+//! Reads a command line as `bolide` does, without the server behind it: prints what would be printed,
+//! or the settings. The differential test against uWSGI runs this where no `bolide` is installed.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use bolide_options::Reading;
+
+fn main() -> ExitCode {
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let environment: Vec<(OsString, OsString)> = std::env::vars_os().collect();
+    match bolide_options::read(&arguments, &environment) {
+        Ok(Reading::Print { text, status }) => {
+            print!("{text}");
+            ExitCode::from(u8::try_from(status).unwrap_or(1))
+        }
+        Ok(Reading::Run { settings, findings }) => {
+            findings.iter().for_each(|finding| eprintln!("{finding}"));
+            println!("{settings:#?}");
+            ExitCode::SUCCESS
+        }
+        Err(failure) => {
+            failure.findings.iter().for_each(|finding| eprintln!("{finding}"));
+            ExitCode::FAILURE
+        }
+    }
+}

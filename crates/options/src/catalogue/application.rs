@@ -1,0 +1,122 @@
+//! Rows of the application: where it is, how it is loaded, what its interpreter sees.
+
+use crate::catalogue::row::{Entry, Value};
+use crate::catalogue::setting::Setting;
+
+pub const ENTRIES: &[Entry] = &[
+    Entry::accepted(
+        "autoload",
+        Value::Switch,
+        "Loads plugins for options that nobody knows.",
+        "what uWSGI keeps in plugins is built in",
+    ),
+    Entry::supported(
+        "module",
+        Setting::Module,
+        Value::Text,
+        "",
+        "The module that holds the WSGI application, with its callable after a colon if that is not `application`.",
+    )
+    .example("module = shop.wsgi\nmodule = shop.wsgi:application\nmodule = shop:create_app()"),
+    Entry::supported("wsgi-file", Setting::WsgiFile, Value::Path, "", "The file that holds the WSGI application.")
+        .example("wsgi-file = /srv/shop/wsgi.py"),
+    Entry::supported("callable", Setting::Callable, Value::Text, "application", "Name of the application in its module or file.")
+        .example("callable = app"),
+    Entry::supported(
+        "mount",
+        Setting::Mount,
+        Value::List,
+        "",
+        "An application for all paths below a prefix: `/prefix=module:callable` or `/prefix=file.py`.",
+    )
+    .example("mount = /shop=shop.wsgi:application\nmount = /=site.py"),
+    Entry::supported(
+        "manage-script-name",
+        Setting::ManageScriptName,
+        Value::Switch,
+        "off",
+        "Takes the mount from the start of PATH_INFO and puts it into SCRIPT_NAME.",
+    )
+    .example("manage-script-name = true"),
+    Entry::supported(
+        "chdir",
+        Setting::Chdir,
+        Value::Path,
+        "",
+        "Change to this folder before sockets, files and the application are opened.",
+    )
+    .example("chdir = /srv/shop"),
+    Entry::supported("chdir2", Setting::Chdir2, Value::Path, "", "Change to this folder after the application has been loaded.")
+        .example("chdir2 = /var/lib/shop"),
+    Entry::supported(
+        "pythonpath",
+        Setting::PythonPath,
+        Value::List,
+        "",
+        "A folder for the start of `sys.path`; a pattern such as `lib/*` gives all that match.",
+    )
+    .example("pythonpath = /srv/shop/lib"),
+    Entry::supported(
+        "virtualenv",
+        Setting::VirtualEnvironment,
+        Value::Path,
+        "",
+        "The virtualenv whose interpreter and packages the application uses.",
+    )
+    .example("virtualenv = /srv/shop/.venv"),
+    Entry::supported(
+        "env",
+        Setting::Environment,
+        Value::List,
+        "",
+        "Sets an environment variable of the application: `KEY=VALUE`.",
+    )
+    .example("env = DJANGO_SETTINGS_MODULE=shop.settings"),
+    Entry::supported(
+        "lazy-apps",
+        Setting::LazyApps,
+        Value::Switch,
+        "off",
+        "Every worker loads the application itself, after the fork.",
+    )
+    .uwsgi("As in uWSGI, it costs memory: workers no longer share what the application loads.")
+    .example("lazy-apps = true"),
+    Entry::supported("lazy", Setting::LazyApps, Value::Switch, "off", "The old name of `lazy-apps`.")
+        .uwsgi("uWSGI's `lazy` also makes a reload restart workers only; here the two are the same."),
+    Entry::supported(
+        "catch-exceptions",
+        Setting::CatchExceptions,
+        Value::Switch,
+        "off",
+        "Shows the traceback of a failed request to the client, not only to the log. Not for production.",
+    ),
+    Entry::accepted("enable-threads", Value::Switch, "Lets threads of the application run.", "threads always run"),
+    Entry::accepted(
+        "single-interpreter",
+        Value::Switch,
+        "Loads all applications in one interpreter.",
+        "there is one interpreter a process in any case",
+    ),
+    Entry::accepted(
+        "need-app",
+        Value::Switch,
+        "Does not start without an application.",
+        "a start whose application can't be loaded always fails",
+    )
+    .uwsgi("uWSGI goes on without an application and answers 500; here the start fails and says why."),
+    Entry::supported(
+        "plugins",
+        Setting::Plugin,
+        Value::List,
+        "",
+        "Plugins to load. Languages, routers and loggers are built in, so there is nothing to load; a plugin that is not built in is named in a warning.",
+    ),
+    Entry::accepted(
+        "plugins-dir",
+        Value::List,
+        "Where plugins lie.",
+        "languages are built in, there are no plugin files to look for",
+    ),
+    Entry::accepted("py-call-osafterfork", Value::Switch, "Runs CPython's own work after a fork.", "it is always done"),
+    Entry::accepted("py-call-uwsgi-fork-hooks", Value::Switch, "Tells the interpreter of every fork.", "it is always done"),
+];

@@ -1,0 +1,242 @@
+//! One row for each option that uWSGI knows, and for those that Bolide adds. Parsing, `--help`, the
+//! reference page and all other texts about options are made from these rows. Pure data; it knows
+//! nothing of files or processes.
+
+mod application;
+mod identity;
+mod language;
+mod logging;
+mod processes;
+mod program;
+mod requests;
+pub mod row;
+pub mod setting;
+mod sockets;
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use row::{Argument, Entry, Row, Status, Theme, Value};
+use setting::Setting;
+
+/// uWSGI's names, and what its source says of each. See the head of the file.
+const KNOWN: &str = include_str!("known.tsv");
+
+/// The chapters and their tables.
+const TABLES: &[(Theme, &[Entry])] = &[
+    (Theme::Sockets, sockets::ENTRIES),
+    (Theme::Application, application::ENTRIES),
+    (Theme::Processes, processes::ENTRIES),
+    (Theme::Requests, requests::ENTRIES),
+    (Theme::Logging, logging::ENTRIES),
+    (Theme::Identity, identity::ENTRIES),
+    (Theme::Configuration, language::ENTRIES),
+    (Theme::Program, program::ENTRIES),
+];
+
+/// All rows, and the ways to find one.
+pub struct Catalogue {
+    rows: Vec<Row>,
+    by_name: HashMap<&'static str, usize>,
+    by_letter: HashMap<char, (usize, &'static str)>,
+}
+
+static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(Catalogue::build);
+
+/// The catalogue; made once, when it is first asked for.
+pub fn catalogue() -> &'static Catalogue {
+    &CATALOGUE
+}
+
+/// One line of `known.tsv`.
+struct Known {
+    name: &'static str,
+    argument: Argument,
+    home: &'static str,
+    projects: u32,
+    alias_of: Option<&'static str>,
+    letter: Option<char>,
+    at_once: bool,
+    value: Value,
+}
+
+impl Catalogue {
+    /// The row of an option by any of its names.
+    pub fn get(&self, name: &str) -> Option<&Row> {
+        self.by_name.get(name).map(|&index| &self.rows[index])
+    }
+
+    /// The row behind a letter of the command line, and the name that the option then goes by.
+    pub fn letter(&self, letter: char) -> Option<(&Row, &'static str)> {
+        self.by_letter.get(&letter).map(|&(index, name)| (&self.rows[index], name))
+    }
+
+    /// Every row: the themed tables in their order, then all other names, most used first.
+    pub fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    /// Every name and alias.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> + '_ {
+        self.rows.iter().flat_map(|row| row.names.iter().copied())
+    }
+
+    fn build() -> Catalogue {
+        let known: Vec<Known> = KNOWN.lines().filter(|line| !line.starts_with('#')).map(Known::read).collect();
+        let by_name: HashMap<&str, &Known> = known.iter().map(|one| (one.name, one)).collect();
+        let mut made = Catalogue { rows: Vec::new(), by_name: HashMap::new(), by_letter: HashMap::new() };
+        let entries: HashMap<&str, ()> =
+            TABLES.iter().flat_map(|(_, table)| table.iter()).map(|entry| (entry.name, ())).collect();
+        // A table may name an option by any of its aliases; whichever names it takes the others along, unless they have an entry of their own.
+        let group = |known: &Known| known.alias_of.unwrap_or(known.name);
+        for (theme, table) in TABLES {
+            for entry in *table {
+                let family: Vec<&Known> = match by_name.get(entry.name) {
+                    Some(own) => known
+                        .iter()
+                        .filter(|other| {
+                            other.name == entry.name || (group(other) == group(own) && !entries.contains_key(other.name))
+                        })
+                        .collect(),
+                    None => Vec::new(),
+                };
+                made.add(row_of(*theme, entry, &family));
+            }
+        }
+        for one in &known {
+            if made.by_name.contains_key(one.name) {
+                continue;
+            }
+            let family: Vec<&Known> = known
+                .iter()
+                .filter(|other| other.name == one.name || (group(other) == group(one) && !made.by_name.contains_key(other.name)))
+                .collect();
+            made.add(row_of(Theme::Other, &Entry::planned(one.name, one.value, ""), &family));
+        }
+        made
+    }
+
+    fn add(&mut self, row: Row) {
+        let index = self.rows.len();
+        for name in &row.names {
+            let earlier = self.by_name.insert(name, index);
+            assert!(earlier.is_none(), "the option {name} has two rows");
+        }
+        for &(letter, name) in &row.letters {
+            self.by_letter.insert(letter, (index, name));
+        }
+        self.rows.push(row);
+    }
+}
+
+impl Known {
+    /// Reads one line. `known.tsv` is compiled in, so a malformed line is our own mistake.
+    fn read(line: &'static str) -> Known {
+        let columns: Vec<&'static str> = line.split('\t').collect();
+        let &[name, argument, home, projects, alias_of, letter, at_once, value] = columns.as_slice() else {
+            panic!("known.tsv: not eight columns: {line}");
+        };
+        Known {
+            name,
+            argument: match argument {
+                "none" => Argument::None,
+                "optional" => Argument::Optional,
+                _ => Argument::Required,
+            },
+            home,
+            projects: projects.parse().unwrap_or(0),
+            alias_of: Some(alias_of).filter(|&text| text != "-"),
+            letter: letter.chars().next().filter(|&text| text != '-'),
+            at_once: at_once == "at-once",
+            value: match value {
+                "switch" => Value::Switch,
+                "number" => Value::Number { least: 0, most: i64::MAX, unit: "" },
+                "text" => Value::Text,
+                "list" => Value::List,
+                _ => Value::Special,
+            },
+        }
+    }
+}
+
+/// Joins a table's entry with uWSGI's facts about it; `family` is empty for an option that uWSGI does not have.
+fn row_of(theme: Theme, entry: &Entry, family: &[&Known]) -> Row {
+    let own = family.iter().find(|one| one.name == entry.name);
+    let mut names = vec![entry.name];
+    names.extend(family.iter().map(|one| one.name).filter(|&name| name != entry.name));
+    names.extend(entry.also);
+    let argument = match own {
+        Some(known) => known.argument,
+        None if entry.value == Value::Switch => Argument::None,
+        None => Argument::Required,
+    };
+    Row {
+        names,
+        letters: family.iter().filter_map(|one| one.letter.map(|letter| (letter, one.name))).collect(),
+        argument,
+        at_once: own.map_or(matches!(entry.status, Status::Supported(Setting::Language(_))), |known| known.at_once),
+        home: own.map_or("bolide", |known| known.home),
+        projects: family.iter().map(|one| one.projects).max().unwrap_or(0),
+        theme,
+        status: entry.status,
+        value: entry.value,
+        default: entry.default,
+        help: entry.help,
+        uwsgi: entry.uwsgi,
+        example: entry.example,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn test_every_name_of_uwsgi_is_a_row() {
+        let names: Vec<&str> =
+            KNOWN.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split('\t').next()).collect();
+        assert_eq!(names.len(), 1250);
+        for name in names {
+            assert!(catalogue().get(name).is_some(), "{name} has no row");
+        }
+    }
+
+    #[test]
+    fn test_aliases_and_letters_find_their_row() {
+        for (alias, name) in [
+            ("workers", "processes"),
+            ("wsgi", "module"),
+            ("file", "wsgi-file"),
+            ("venv", "virtualenv"),
+            ("home", "virtualenv"),
+            ("pyhome", "virtualenv"),
+            ("pp", "pythonpath"),
+            ("plugin", "plugins"),
+            ("chmod", "chmod-socket"),
+            ("set-ph", "set-placeholder"),
+        ] {
+            assert_eq!(catalogue().get(alias).map(Row::name), Some(name), "{alias}");
+        }
+        for (letter, name) in [
+            ('p', "processes"),
+            ('s', "socket"),
+            ('H', "home"),
+            ('w', "module"),
+            ('M', "master"),
+            ('C', "chmod-socket"),
+            ('l', "listen"),
+        ] {
+            assert_eq!(catalogue().letter(letter).map(|(_, name)| name), Some(name), "-{letter}");
+        }
+    }
+
+    #[test]
+    fn test_rows_with_a_verdict_say_something() {
+        for row in catalogue().rows().iter().filter(|row| row.theme != Theme::Other) {
+            assert!(!row.help.is_empty() && row.help.ends_with('.'), "{}: help is a sentence", row.name());
+            if let Status::Accepted(why) = row.status {
+                assert!(!why.is_empty(), "{}", row.name());
+            }
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! Rows of processes and threads: how many there are, and when they come and go.
+
+use crate::catalogue::row::{Entry, Value};
+use crate::catalogue::setting::Setting;
+
+/// A thousand processes is beyond any machine that runs an interpreter in each.
+pub const MOST_PROCESSES: i64 = 1024;
+const SECONDS: Value = Value::Number { least: 0, most: 31_536_000, unit: "seconds" };
+
+pub const ENTRIES: &[Entry] = &[
+    Entry::accepted("harakiri-verbose", Value::Switch, "Shows where a request was stuck.", "the log always shows the Python stack of a request that harakiri ends"),
+    Entry::accepted("http-processes", Value::Special, "How many router processes there are.", "the workers speak HTTP themselves, there is no router process"),
+    Entry::accepted("offload-threads", Value::Special, "Threads that send what clients are slow to take.", "the event loop sends it, without a thread"),
+    Entry::accepted("master", Value::Switch, "Runs a master process.", "there is always a master")
+        .uwsgi("Without it, uWSGI does not replace workers that die, and `harakiri` and reloads do nothing."),
+    Entry::supported("processes", Setting::Processes, Value::NumberOrAuto { least: 1, most: MOST_PROCESSES, unit: "processes" }, "1", "How many workers serve; `auto` is the number of CPUs that this process may use, the quota of its cgroup counted.")
+        .uwsgi("uWSGI has no `auto`; `%k` counts the machine's CPUs, also where a container may use fewer.")
+        .example("processes = 4\nprocesses = auto"),
+    Entry::supported("threads", Setting::Threads, Value::NumberOrAuto { least: 1, most: 1024, unit: "threads" }, "1", "How many threads a worker has; `auto` starts with one and adds more while requests wait and the running ones are blocked.")
+        .uwsgi("uWSGI has no `auto`.")
+        .example("threads = 8\nthreads = auto"),
+    Entry::supported("harakiri", Setting::Harakiri, SECONDS, "off", "Kills a worker whose request takes longer than this; the log names the request and shows where it was stuck.").example("harakiri = 30"),
+    Entry::supported("max-requests", Setting::MaxRequests, Value::Number { least: 0, most: i64::MAX, unit: "requests" }, "off", "Retires a worker after this many requests, when its replacement serves.").example("max-requests = 5000"),
+    Entry::supported("max-worker-lifetime", Setting::MaxWorkerLifetime, SECONDS, "off", "Retires a worker after this time, when its replacement serves.").example("max-worker-lifetime = 3600"),
+    Entry::supported("reload-mercy", Setting::ReloadMercy, SECONDS, "60", "How long requests in flight may take at a stop or a reload.").example("reload-mercy = 30"),
+    Entry::supported("worker-reload-mercy", Setting::WorkerReloadMercy, SECONDS, "60", "As `reload-mercy`, for workers; it wins where both are set.").example("worker-reload-mercy = 30"),
+    Entry::supported("pidfile", Setting::PidFile, Value::Path, "", "Write the master's pid to this file.").example("pidfile = /run/shop.pid"),
+    Entry::supported("vacuum", Setting::Vacuum, Value::Switch, "off", "Remove the files of UNIX sockets and the pidfile at the end.").example("vacuum = true"),
+    Entry::accepted("die-on-term", Value::Switch, "SIGTERM stops the instance.", "SIGTERM always stops").uwsgi("uWSGI reloads at SIGTERM unless this is set."),
+    Entry::accepted("no-orphans", Value::Switch, "Ends workers whose master died.", "no process outlives the master, however it dies"),
+    Entry::accepted("close-on-exec", Value::Switch, "Closes sockets when a program is started.", "descriptors are always closed on exec"),
+    Entry::accepted("reaper", Value::Switch, "Waits for children that nobody else waits for.", "the master waits for all of its children"),
+];

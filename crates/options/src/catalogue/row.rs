@@ -1,0 +1,189 @@
+//! What a row of the catalogue says of one option. Plain data, no logic beyond lookups of its own fields.
+
+use crate::catalogue::setting::Setting;
+
+/// Whether the option takes a value on the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Argument {
+    None,
+    /// Only in the form `--option=value`, as getopt has it.
+    Optional,
+    Required,
+}
+
+/// What a value looks like. The bounds are those that Bolide enforces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Value {
+    /// On unless `false`, `off`, `no` or `0`.
+    Switch,
+    /// A whole number; `unit` is what it counts.
+    Number {
+        least: i64,
+        most: i64,
+        unit: &'static str,
+    },
+    /// A number or the word `auto`.
+    NumberOrAuto {
+        least: i64,
+        most: i64,
+        unit: &'static str,
+    },
+    Text,
+    Path,
+    Address,
+    /// Each further value is added to those before.
+    List,
+    /// Only the option itself knows.
+    Special,
+}
+
+/// The verdict on an option. There is no fifth: nothing is ignored in silence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    /// It does what uWSGI's manual says; the setting is what `settle` makes of it.
+    Supported(Setting),
+    /// There is nothing to do here, and this is why.
+    Accepted(&'static str),
+    /// Known and not there yet: a warning, an error with `strict`.
+    Planned,
+    /// An error that names what to use instead.
+    Refused(&'static str),
+}
+
+impl Status {
+    pub fn word(self) -> &'static str {
+        match self {
+            Status::Supported(_) => "supported",
+            Status::Accepted(_) => "accepted",
+            Status::Planned => "planned",
+            Status::Refused(_) => "refused",
+        }
+    }
+}
+
+/// The chapters of the manual.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Theme {
+    Sockets,
+    Application,
+    Processes,
+    Requests,
+    Logging,
+    Identity,
+    Configuration,
+    Program,
+    /// Known to uWSGI, not there yet.
+    Other,
+}
+
+impl Theme {
+    pub const ALL: [Theme; 9] = [
+        Theme::Sockets,
+        Theme::Application,
+        Theme::Processes,
+        Theme::Requests,
+        Theme::Logging,
+        Theme::Identity,
+        Theme::Configuration,
+        Theme::Program,
+        Theme::Other,
+    ];
+
+    pub fn title(self) -> &'static str {
+        match self {
+            Theme::Sockets => "Sockets",
+            Theme::Application => "The application",
+            Theme::Processes => "Processes and threads",
+            Theme::Requests => "Requests",
+            Theme::Logging => "Logging",
+            Theme::Identity => "Users and names",
+            Theme::Configuration => "The configuration itself",
+            Theme::Program => "The program",
+            Theme::Other => "Everything else that uWSGI knows",
+        }
+    }
+}
+
+/// What a themed table says of an option; names, letters and argument kinds of uWSGI's options come from `known.tsv`.
+#[derive(Debug, Clone, Copy)]
+pub struct Entry {
+    pub name: &'static str,
+    pub status: Status,
+    pub value: Value,
+    pub default: &'static str,
+    /// What it does here.
+    pub help: &'static str,
+    /// Where uWSGI differs, and why; empty where it does not.
+    pub uwsgi: &'static str,
+    pub example: &'static str,
+    /// Further names that uWSGI does not have.
+    pub also: &'static [&'static str],
+}
+
+impl Entry {
+    pub const fn supported(
+        name: &'static str,
+        setting: Setting,
+        value: Value,
+        default: &'static str,
+        help: &'static str,
+    ) -> Entry {
+        Entry { name, status: Status::Supported(setting), value, default, help, uwsgi: "", example: "", also: &[] }
+    }
+
+    pub const fn accepted(name: &'static str, value: Value, help: &'static str, why: &'static str) -> Entry {
+        Entry { name, status: Status::Accepted(why), value, default: "", help, uwsgi: "", example: "", also: &[] }
+    }
+
+    pub const fn planned(name: &'static str, value: Value, help: &'static str) -> Entry {
+        Entry { name, status: Status::Planned, value, default: "", help, uwsgi: "", example: "", also: &[] }
+    }
+
+    pub const fn refused(name: &'static str, value: Value, help: &'static str, instead: &'static str) -> Entry {
+        Entry { name, status: Status::Refused(instead), value, default: "", help, uwsgi: "", example: "", also: &[] }
+    }
+
+    pub const fn uwsgi(mut self, differs: &'static str) -> Entry {
+        self.uwsgi = differs;
+        self
+    }
+
+    pub const fn example(mut self, example: &'static str) -> Entry {
+        self.example = example;
+        self
+    }
+
+    pub const fn also(mut self, names: &'static [&'static str]) -> Entry {
+        self.also = names;
+        self
+    }
+}
+
+/// One option, complete: the themed table's words and uWSGI's facts together.
+#[derive(Debug, Clone)]
+pub struct Row {
+    /// The name that the manual uses, then its aliases.
+    pub names: Vec<&'static str>,
+    /// Letters on the command line, each with the name that uWSGI gives the pair.
+    pub letters: Vec<(char, &'static str)>,
+    pub argument: Argument,
+    /// It takes effect as soon as it is read, before placeholders are filled in.
+    pub at_once: bool,
+    /// `core`, a plugin of uWSGI, or `bolide` for an option that uWSGI does not have.
+    pub home: &'static str,
+    /// How many of 151 public projects set it.
+    pub projects: u32,
+    pub theme: Theme,
+    pub status: Status,
+    pub value: Value,
+    pub default: &'static str,
+    pub help: &'static str,
+    pub uwsgi: &'static str,
+    pub example: &'static str,
+}
+
+impl Row {
+    pub fn name(&self) -> &'static str {
+        self.names[0]
+    }
+}

@@ -1,0 +1,112 @@
+//! What a supported option sets: one variant for each meaning. `settle` has the one `match` over them,
+//! so an option that is called supported and means nothing does not compile.
+
+/// A meaning that `settle` gives to a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Setting {
+    Socket,
+    UwsgiSocket,
+    HttpSocket,
+    Http,
+    SocketProtocol,
+    Listen,
+    ChmodSocket,
+    ChownSocket,
+    SocketTimeout,
+    HttpTimeout,
+    HttpKeepalive,
+    Module,
+    WsgiFile,
+    Callable,
+    Mount,
+    ManageScriptName,
+    Chdir,
+    Chdir2,
+    PythonPath,
+    VirtualEnvironment,
+    Environment,
+    LazyApps,
+    CatchExceptions,
+    Processes,
+    Threads,
+    Harakiri,
+    MaxRequests,
+    MaxWorkerLifetime,
+    ReloadMercy,
+    WorkerReloadMercy,
+    PidFile,
+    Vacuum,
+    BufferSize,
+    PostBuffering,
+    LimitPost,
+    DisableLogging,
+    LogTo,
+    MemoryReport,
+    QuietWriteErrors,
+    User,
+    Group,
+    AutoProcessName,
+    ProcessNamePrefix,
+    ProcessNamePrefixSpaced,
+    Plugin,
+    /// Acts while the configuration is read; `settle` never sees it.
+    Language(Word),
+}
+
+/// The words of the configuration language itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Word {
+    /// `ini = FILE` and the like: read another file, in this format.
+    Load(Format),
+    /// `include`, `config`: read another file, in the format that its name tells.
+    Include,
+    /// As `include`, but after everything else has been read and expanded.
+    Inherit,
+    Strict,
+    Set,
+    SetPlaceholder,
+    DeclareOption,
+    Logic(Condition),
+    /// `endif`, `endfor` and their like.
+    End,
+    Blacklist,
+    Whitelist,
+    EndBlacklist,
+    EndWhitelist,
+    InjectBefore,
+    InjectAfter,
+    Print,
+    PrintAtOnce,
+    Exit,
+    ShowConfig,
+    Help,
+    Version,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    Ini,
+    Yaml,
+    Json,
+    Xml,
+    Toml,
+}
+
+/// What decides whether, or how often, the options up to `endif`/`endfor` are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Condition {
+    For,
+    ForGlob,
+    ForTimes,
+    ForReadline,
+    /// `if-NAME` where the flag is true, `if-not-NAME` where it is false.
+    Option(bool),
+    Environment(bool),
+    Reload(bool),
+    HostName(bool),
+    HostNameMatch(bool),
+    Exists(bool),
+    File(bool),
+    Directory(bool),
+    Plugin(bool),
+}

@@ -1,0 +1,84 @@
+//! `bolide explain OPTION…`.
+
+use std::fmt::Write;
+
+use super::misused;
+use crate::Reading;
+use crate::catalogue::catalogue;
+use crate::catalogue::row::{Row, Status};
+use crate::manual::help::wrap;
+use crate::manual::words::{value, verdict};
+use crate::surroundings::Surroundings;
+
+const WIDTH: usize = 90;
+/// Nobody knows the option.
+const UNKNOWN: i32 = 1;
+
+pub fn run(arguments: &[String], _: &Surroundings) -> Reading {
+    if arguments.is_empty() {
+        return misused("explain", "no option is named");
+    }
+    let mut text = String::new();
+    let mut status = 0;
+    for (index, argument) in arguments.iter().enumerate() {
+        if index > 0 {
+            text.push('\n');
+        }
+        match find(argument) {
+            Some(row) => explain(&mut text, row),
+            None => {
+                status = UNKNOWN;
+                // Writing to a String can't fail.
+                let _ = match crate::suggest::nearest(argument.trim_start_matches('-')) {
+                    Some(nearest) => writeln!(text, "`{argument}` is not an option (did you mean `{nearest}`?)"),
+                    None => writeln!(text, "`{argument}` is not an option (`bolide options WORD` searches)"),
+                };
+            }
+        }
+    }
+    Reading::Print { text, status }
+}
+
+/// An option by name, with or without its dashes, or by letter.
+fn find(argument: &str) -> Option<&'static Row> {
+    let bare = argument.trim_start_matches('-');
+    let mut letters = bare.chars();
+    catalogue().get(bare).or_else(|| match (letters.next(), letters.next()) {
+        (Some(letter), None) => catalogue().letter(letter).map(|(row, _)| row),
+        _ => None,
+    })
+}
+
+/// Everything that the row says.
+fn explain(text: &mut String, row: &Row) {
+    let letters: Vec<String> = row.letters.iter().map(|(letter, _)| format!("-{letter}")).collect();
+    let others: Vec<String> = row.names[1..].iter().map(|name| (*name).to_owned()).chain(letters).collect();
+    let also = if others.is_empty() { String::new() } else { format!(" (also {})", others.join(", ")) };
+    // Writing to a String can't fail.
+    let _ = writeln!(text, "{}{also}", row.name());
+    let mut paragraph = |title: &str, body: &str| {
+        for (index, line) in wrap(body, WIDTH).iter().enumerate() {
+            let left = if index == 0 { title } else { "" };
+            let _ = writeln!(text, "  {left:10}{line}");
+        }
+    };
+    if !row.help.is_empty() {
+        paragraph("", row.help);
+    }
+    paragraph("value", &value(row));
+    if !row.default.is_empty() {
+        paragraph("default", row.default);
+    }
+    paragraph("verdict", &verdict(row));
+    if !row.uwsgi.is_empty() {
+        paragraph("uWSGI", row.uwsgi);
+    } else if matches!(row.status, Status::Supported(_)) && row.home != "bolide" {
+        paragraph("uWSGI", "The same.");
+    }
+    if row.at_once && row.home != "bolide" {
+        paragraph("", "It acts as soon as it is read: placeholders in its value are not filled in.");
+    }
+    for (index, line) in row.example.lines().enumerate() {
+        paragraph(if index == 0 { "example" } else { "" }, line);
+    }
+}

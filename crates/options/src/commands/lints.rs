@@ -1,0 +1,198 @@
+//! What `check` finds beyond what a start would say: values that were probably meant otherwise, and
+//! combinations that do nothing or hurt.
+
+use std::collections::HashMap;
+
+use bolide_contract::settings::{Address, Settings};
+
+use crate::catalogue::catalogue;
+use crate::catalogue::row::{Status, Value};
+use crate::finding::Finding;
+use crate::reader::{Configuration, Pair};
+use crate::surroundings::Surroundings;
+
+/// Heads of requests with a few cookies reach this.
+const COMMON_HEAD_BYTES: i64 = 8192;
+/// More workers than this for each CPU wait for each other.
+const MOST_PROCESSES_PER_CPU: u32 = 8;
+
+/// What the lints look at.
+struct Looked<'a> {
+    read: &'a Configuration,
+    around: &'a Surroundings,
+    findings: Vec<Finding>,
+}
+
+/// All findings of all lints.
+pub fn all(read: &Configuration, settings: Option<&Settings>, around: &Surroundings) -> Vec<Finding> {
+    let mut looked = Looked { read, around, findings: Vec::new() };
+    looked.odd_values();
+    looked.overridden();
+    looked.combinations();
+    looked.missing_files();
+    if let Some(settings) = settings {
+        looked.sockets(settings);
+        looked.processes(settings);
+    }
+    looked.findings
+}
+
+impl Looked<'_> {
+    /// The last effect of an option.
+    fn last(&self, name: &str) -> Option<&Pair> {
+        self.read.effects.iter().rev().find(|pair| catalogue().get(&pair.key).is_some_and(|row| row.name() == name))
+    }
+
+    /// The number that an option was last given.
+    fn number(&self, name: &str) -> Option<(i64, &Pair)> {
+        self.last(name).and_then(|pair| pair.value.as_deref().map(|text| (crate::values::number(text).value, pair)))
+    }
+
+    fn is_on(&self, name: &str) -> bool {
+        self.last(name).is_some_and(|pair| crate::values::switch(pair.value.as_deref()).on)
+    }
+
+    /// Quotes and comments that are part of the value.
+    fn odd_values(&mut self) {
+        let mut found = Vec::new();
+        for pair in &self.read.effects {
+            let (Some(text), Some(row)) = (&pair.value, catalogue().get(&pair.key)) else { continue };
+            if !matches!(row.status, Status::Supported(_)) || !matches!(row.value, Value::Text | Value::Path | Value::List) {
+                continue;
+            }
+            let quoted = |quote: char| text.len() > 1 && text.starts_with(quote) && text.ends_with(quote);
+            if quoted('"') || quoted('\'') {
+                found.push(
+                    Finding::warning(Some(&pair.place), format!("`{text}`: the quotes are part of the value"))
+                        .advise("leave them out"),
+                );
+            } else if text.contains(" #") || text.contains(" ;") {
+                found.push(
+                    Finding::warning(Some(&pair.place), format!("`{text}`: the comment is part of the value"))
+                        .advise("put the comment on a line of its own"),
+                );
+            }
+        }
+        self.findings.extend(found);
+    }
+
+    /// Options with one value that were given several.
+    fn overridden(&mut self) {
+        let mut last: HashMap<&str, &Pair> = HashMap::new();
+        for pair in &self.read.effects {
+            let Some(row) = catalogue().get(&pair.key) else { continue };
+            if matches!(row.value, Value::List | Value::Address | Value::Special) || !matches!(row.status, Status::Supported(_)) {
+                continue;
+            }
+            if let Some(earlier) = last.insert(row.name(), pair) {
+                if earlier.value != pair.value {
+                    self.findings.push(Finding::note(
+                        Some(&earlier.place),
+                        format!("`{}` has no effect: it is set again at {}", earlier.key, pair.place),
+                    ));
+                }
+            }
+        }
+    }
+
+    fn combinations(&mut self) {
+        let mut found = Vec::new();
+        if let (Some(gevent), Some((threads, pair))) = (self.last("gevent"), self.number("threads")) {
+            if threads > 1 {
+                found.push(Finding::warning(
+                    Some(&pair.place),
+                    format!("`threads = {threads}` has no effect with `gevent` at {}", gevent.place),
+                ));
+            }
+        }
+        if let Some(pair) = self.last("harakiri").filter(|_| !self.is_on("master")) {
+            let finding =
+                Finding::note(Some(&pair.place), "`harakiri` works here; in uWSGI it does nothing without `master = true`");
+            found.push(finding.advise("set `master = true` too, if uWSGI still reads this file"));
+        }
+        if let (Some((cheaper, pair)), Some((processes, _))) = (self.number("cheaper"), self.number("processes")) {
+            if cheaper >= processes && processes > 0 {
+                let finding = Finding::warning(
+                    Some(&pair.place),
+                    format!("`cheaper = {cheaper}` is not below the number of processes, which is {processes}"),
+                );
+                found.push(finding.advise("it is how many workers stay when there is nothing to do"));
+            }
+        }
+        if let Some((bytes, pair)) = self.number("buffer-size").filter(|&(bytes, _)| bytes < COMMON_HEAD_BYTES) {
+            let finding = Finding::warning(
+                Some(&pair.place),
+                format!("`buffer-size = {bytes}` is below what requests with a few cookies need"),
+            );
+            found.push(finding.advise("leave it out: the default is 65536"));
+        }
+        if let (Some(callable), Some(module)) = (self.last("callable"), self.last("module")) {
+            if module.value.as_deref().is_some_and(|text| text.contains(':')) {
+                found.push(Finding::warning(
+                    Some(&callable.place),
+                    format!("`callable` has no effect: `module` at {} names its own", module.place),
+                ));
+            }
+        }
+        self.findings.extend(found);
+    }
+
+    fn missing_files(&mut self) {
+        let chdir = self
+            .last("chdir")
+            .and_then(|pair| pair.value.as_deref())
+            .map_or_else(|| self.around.folder.clone(), |path| self.around.folder.join(path));
+        let start = &self.around.folder;
+        let mut found = Vec::new();
+        for pair in &self.read.effects {
+            let Some(name) = catalogue().get(&pair.key).map(crate::catalogue::row::Row::name) else { continue };
+            let text = pair.value.as_deref().unwrap_or_default();
+            // uWSGI opens the log before it changes to `chdir`.
+            let (path, what) = match name {
+                "touch-reload" => (chdir.join(text), "file"),
+                "wsgi-file" => (chdir.join(text), "file"),
+                "virtualenv" => (chdir.join(text), "folder"),
+                "logto" => (start.join(text).parent().map(std::path::Path::to_owned).unwrap_or_default(), "folder"),
+                _ => continue,
+            };
+            if !text.is_empty() && !path.exists() {
+                found.push(Finding::warning(Some(&pair.place), format!("`{text}`: there is no {what} {}", path.display())));
+            }
+        }
+        self.findings.extend(found);
+    }
+
+    fn sockets(&mut self, settings: &Settings) {
+        let mut found = Vec::new();
+        for (index, listener) in settings.listeners.iter().enumerate() {
+            if let Some(earlier) = settings.listeners[..index].iter().find(|other| other.address == listener.address) {
+                found.push(Finding::warning(
+                    None,
+                    format!("{}: this address is already served, see {}", listener.origin, earlier.origin),
+                ));
+            }
+        }
+        if !settings.listeners.iter().any(|listener| matches!(listener.address, Address::Unix(_))) {
+            for name in ["chmod-socket", "chown-socket"] {
+                if let Some(pair) = self.last(name) {
+                    found.push(Finding::note(
+                        Some(&pair.place),
+                        format!("`{}` has no effect: no socket here is a file", pair.key),
+                    ));
+                }
+            }
+        }
+        self.findings.extend(found);
+    }
+
+    fn processes(&mut self, settings: &Settings) {
+        let (processes, cpus) = (settings.workers.processes, settings.workers.cpus);
+        if let Some(pair) = self.last("processes").filter(|_| processes > cpus.saturating_mul(MOST_PROCESSES_PER_CPU)) {
+            let finding = Finding::warning(
+                Some(&pair.place),
+                format!("`{} = {processes}` is far more than the {cpus} CPUs here", pair.key),
+            );
+            self.findings.push(finding.advise("`processes = auto` follows the machine; `threads` serve requests that wait"));
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! `bolide options [WORD]`.
+
+use std::fmt::Write;
+
+use crate::Reading;
+use crate::catalogue::catalogue;
+use crate::catalogue::row::{Row, Status};
+use crate::surroundings::Surroundings;
+
+/// Column of the verdicts, and of what follows them.
+const NAME: usize = 32;
+const VERDICT: usize = 11;
+
+pub fn run(arguments: &[String], _: &Surroundings) -> Reading {
+    let word = arguments.first().map(|word| word.trim_start_matches('-').to_ascii_lowercase()).unwrap_or_default();
+    let matches = |row: &&Row| row.names.iter().any(|name| name.contains(&word)) || row.help.to_ascii_lowercase().contains(&word);
+    let mut text = String::new();
+    let rows: Vec<&Row> = catalogue().rows().iter().filter(matches).collect();
+    // Writing to a String can't fail.
+    for row in &rows {
+        let about = match (row.help, row.status) {
+            ("", Status::Planned) if row.home == "core" => "of uWSGI's core".to_owned(),
+            ("", _) => format!("of uWSGI's plugin `{}`", row.home),
+            (help, _) => help.to_owned(),
+        };
+        let _ = writeln!(text, "{:NAME$} {:VERDICT$} {about}", row.names.join(", "), row.status.word());
+    }
+    let names: usize = rows.iter().map(|row| row.names.len()).sum();
+    let _ = writeln!(text, "\n{names} names of {} options", rows.len());
+    Reading::Print { text, status: i32::from(rows.is_empty()) }
+}

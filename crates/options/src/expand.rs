@@ -1,0 +1,332 @@
+//! Filling in: the magic variables of a file (`%d`, `%n`, …), and the passes over all values for
+//! `$(ENVIRONMENT)`, `@(file)` and `%(option)`. Text in, text out; what a name stands for is asked of a closure.
+//!
+//! uWSGI's order matters and is kept: magic variables while a file is read, then one pass over all
+//! values for each of the three, in that order, and only for options that have not acted yet.
+
+use std::path::Path;
+
+use crate::surroundings::Surroundings;
+
+/// A value may not grow beyond this while it is filled in.
+const MOST_VALUE_BYTES: usize = 1024 * 1024;
+/// Nor may it be filled in more often than this: beyond it, placeholders name each other in a circle.
+const MOST_FILLINGS: usize = 10_000;
+/// The version that `%V` claims: the one whose language this is.
+const UWSGI_VERSION: &str = "2.0.31";
+
+/// What each letter after a `%` stands for while one file is read.
+#[derive(Debug, Clone)]
+pub struct Magic {
+    table: Vec<String>,
+    upper_case_set: bool,
+}
+
+/// Text after the magic variables were filled in, with the line of the file that each of its lines began on.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Substituted {
+    pub text: Vec<u8>,
+    pub lines: Vec<u32>,
+}
+
+impl Substituted {
+    /// Line of the file for a line of the text, both counted from one.
+    pub fn line_of_file(&self, line: u32) -> u32 {
+        let index = (line.max(1) - 1) as usize;
+        self.lines.get(index).or(self.lines.last()).copied().unwrap_or(line)
+    }
+}
+
+impl Magic {
+    pub fn new(around: &Surroundings) -> Magic {
+        let mut magic = Magic { table: vec![String::new(); 256], upper_case_set: false };
+        magic.set(b'%', "%");
+        magic.set(b'(', "%(");
+        magic.set(b'[', "\u{1b}");
+        magic.set(b'v', &around.folder.to_string_lossy());
+        magic.set(b'h', &around.host_name);
+        magic.set(b't', &around.seconds.to_string());
+        magic.set(b'T', &around.microseconds.to_string());
+        magic.set(b'V', UWSGI_VERSION);
+        magic.set(b'k', &around.cpus_online.to_string());
+        magic.set(b'u', &around.user.0.to_string());
+        magic.set(b'U', &around.user.1);
+        magic.set(b'g', &around.group.0.to_string());
+        magic.set(b'G', &around.group.1);
+        magic
+    }
+
+    fn set(&mut self, letter: u8, value: &str) {
+        value.clone_into(&mut self.table[usize::from(letter)]);
+    }
+
+    fn get(&self, letter: u8) -> &str {
+        &self.table[usize::from(letter)]
+    }
+
+    /// A file is about to be read: `asked` is how it was named (with its section), `full` its absolute path, `None` for one that
+    /// has no path (standard input). With `first`, the upper-case letters are set too, once: they stand for the first file.
+    pub fn enter(&mut self, asked: &str, full: Option<&Path>, section: Option<&str>, around: &Surroundings, first: bool) {
+        self.set(b'o', asked);
+        if let Some(full) = full {
+            self.set_file(full, around);
+        }
+        self.set(b'x', section.unwrap_or(""));
+        if first && !self.upper_case_set {
+            for letter in *b"odspcenxij" {
+                let value = self.get(letter).to_owned();
+                self.set(letter.to_ascii_uppercase(), &value);
+            }
+            self.upper_case_set = true;
+        }
+    }
+
+    /// The letters that follow from a file's path.
+    fn set_file(&mut self, full: &Path, around: &Surroundings) {
+        let path = full.to_string_lossy().into_owned();
+        let name_start = path.rfind('/').map_or(0, |slash| slash + 1);
+        let (folder, name) = path.split_at(name_start);
+        self.set(b'b', &around.program);
+        self.set(b'p', &path);
+        self.set(b'j', &path_hash(&path));
+        let inode = std::fs::symlink_metadata(full).map(|about| std::os::unix::fs::MetadataExt::ino(&about).to_string());
+        self.set(b'i', &inode.unwrap_or_default());
+        self.set(b's', name);
+        self.set(b'd', folder);
+        let bare = folder.trim_end_matches('/');
+        self.set(b'c', bare.rfind('/').map_or("", |slash| &bare[slash + 1..]));
+        self.set(b'e', name.rfind('.').map_or("", |dot| &name[dot + 1..]));
+        self.set(b'n', name.rfind('.').map_or(name, |dot| &name[..dot]));
+        let mut parts = bare.split('/').filter(|part| !part.is_empty());
+        for digit in b'0'..=b'9' {
+            let part = parts.next().unwrap_or("").to_owned();
+            self.set(digit, &part);
+        }
+    }
+
+    /// Fills in a whole file, comments and all, as uWSGI does. Any other character after a `%` stands for nothing, and is
+    /// swallowed with it; so a `%` at the end of a line joins it to the next, and the lines of the result say where they began.
+    pub fn substitute(&self, text: &[u8]) -> Substituted {
+        let mut made = Substituted { text: Vec::with_capacity(text.len()), lines: vec![1] };
+        let mut line = 1;
+        let mut bytes = text.iter().copied();
+        while let Some(byte) = bytes.next() {
+            if byte != b'%' {
+                made.text.push(byte);
+                if byte == b'\n' {
+                    line += 1;
+                    made.lines.push(line);
+                }
+                continue;
+            }
+            // uWSGI's text ends with a zero byte, which a last `%` swallows.
+            let Some(letter) = bytes.next() else { break };
+            if letter == b'\n' {
+                line += 1;
+            }
+            for &byte in self.get(letter).as_bytes() {
+                made.text.push(byte);
+                if byte == b'\n' {
+                    made.lines.push(line);
+                }
+            }
+        }
+        made
+    }
+}
+
+/// uWSGI's `%j`: a hash of the path as eight hexadecimal digits, the least significant byte first.
+fn path_hash(path: &str) -> String {
+    let hash = path.bytes().fold(5381_u32, |hash, byte| (hash << 5).wrapping_add(hash) ^ u32::from(byte));
+    hash.to_le_bytes().iter().map(|byte| format!("{byte:02X}")).collect()
+}
+
+/// Placeholders that never come to an end.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Endless;
+
+/// One pass over one value: replaces `SYMBOL(name)` by what `lookup` says, and leaves what it does not know as it is.
+///
+/// As in uWSGI, the value is looked through again after each replacement, but from its *second* byte on, so a placeholder that a
+/// replacement put at the very start stays as it is; the innermost of nested ones is replaced first; `()` is none.
+///
+/// # Errors
+/// [`Endless`] when the value grows or is replaced beyond all measure, where uWSGI would hang.
+pub fn fill_in<E: From<Endless>>(
+    value: &str,
+    symbol: u8,
+    lookup: &mut impl FnMut(&str) -> Result<Option<String>, E>,
+) -> Result<String, E> {
+    /// What has been seen so far.
+    enum Seen {
+        Nothing,
+        Symbol,
+        /// The name starts here; so many brackets are open inside it.
+        Name {
+            start: usize,
+            depth: usize,
+        },
+    }
+    let mut value = value.to_owned();
+    let mut fillings = 0;
+    let mut seen = Seen::Nothing;
+    let mut at = 0;
+    while at < value.len() {
+        let byte = value.as_bytes()[at];
+        seen = match (seen, byte) {
+            (_, byte) if byte == symbol => Seen::Symbol,
+            (Seen::Symbol, b'(') => Seen::Name { start: at + 1, depth: 0 },
+            (Seen::Name { start, depth }, b'(') => Seen::Name { start, depth: depth + 1 },
+            (Seen::Name { start, depth }, b')') if depth > 0 => Seen::Name { start, depth: depth - 1 },
+            (Seen::Name { start, .. }, b')') => {
+                let known = if start == at { None } else { lookup(&value[start..at])? };
+                if let Some(known) = known {
+                    fillings += 1;
+                    value.replace_range(start - 2..=at, &known);
+                    if fillings > MOST_FILLINGS || value.len() > MOST_VALUE_BYTES {
+                        return Err(Endless.into());
+                    }
+                    at = 0;
+                }
+                Seen::Nothing
+            }
+            (Seen::Name { start, depth }, _) => Seen::Name { start, depth },
+            _ => Seen::Nothing,
+        };
+        at += 1;
+    }
+    Ok(value)
+}
+
+/// What `%(expression)` stands for: the value of one option, or with spaces in it a sum from left to right over numbers and
+/// options (`%(processes * 2)`); two operands without an operator are joined as text.
+pub fn placeholder(expression: &str, option: impl Fn(&str) -> Option<String>) -> Option<String> {
+    if !expression.contains(' ') {
+        return option(expression);
+    }
+    let mut current: Option<String> = None;
+    let mut operator = "";
+    for token in expression.split(' ').filter(|token| !token.is_empty()) {
+        match token {
+            "+" | "-" | "*" | "/" => {
+                operator = token;
+                continue;
+            }
+            "++" | "--" => {
+                let step = if token == "++" { 1 } else { -1 };
+                current = current.map(|value| crate::values::number(&value).value.saturating_add(step).to_string());
+                operator = "";
+                continue;
+            }
+            _ => {}
+        }
+        let is_number = token.bytes().all(|byte| byte.is_ascii_digit());
+        let value = if is_number { token.to_owned() } else { option(token).unwrap_or_default() };
+        let left = current.as_deref().map_or(0, |text| crate::values::number(text).value);
+        let right = crate::values::number(&value).value;
+        current = Some(match operator {
+            "+" => left.wrapping_add(right).to_string(),
+            "-" => left.wrapping_sub(right).to_string(),
+            "*" => left.wrapping_mul(right).to_string(),
+            "/" => left.checked_div(right).unwrap_or(0).to_string(),
+            _ => current.unwrap_or_default() + &value,
+        });
+        operator = "";
+    }
+    current
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn around() -> Surroundings {
+        Surroundings {
+            environment: Vec::new(),
+            folder: "/start".into(),
+            host_name: "box".to_owned(),
+            program: "/bin/bolide".to_owned(),
+            cpus_online: 4,
+            cpus: 2,
+            seconds: 7,
+            microseconds: 8,
+            user: (1000, "ann".to_owned()),
+            group: (100, "users".to_owned()),
+        }
+    }
+
+    fn filled(value: &str, options: &[(&str, &str)]) -> Result<String, Endless> {
+        fill_in(value, b'%', &mut |name| {
+            Ok(placeholder(name, |key| options.iter().find(|(known, _)| *known == key).map(|(_, value)| (*value).to_owned())))
+        })
+    }
+
+    #[test]
+    fn test_magic_variables_of_a_file() {
+        let mut magic = Magic::new(&around());
+        magic.enter("conf/app.dev.ini:web", Some(Path::new("/srv/shop/conf/app.dev.ini")), Some("web"), &around(), true);
+        let cases: &[(&str, &str)] = &[
+            ("%d", "/srv/shop/conf/"),
+            ("%p %P", "/srv/shop/conf/app.dev.ini /srv/shop/conf/app.dev.ini"),
+            ("%s %n %e %c", "app.dev.ini app.dev ini conf"),
+            ("%x %o", "web conf/app.dev.ini:web"),
+            ("%0/%1/%2/%3", "srv/shop/conf/"),
+            ("%v %h %k %t %T %u %U %g %G", "/start box 4 7 8 1000 ann 100 users"),
+            ("%V 100%% %(base)/x", "2.0.31 100% %(base)/x"),
+            ("a%qb", "ab"),
+            ("end%", "end"),
+            ("%[", "\u{1b}"),
+        ];
+        for (text, wanted) in cases {
+            assert_eq!(String::from_utf8_lossy(&magic.substitute(text.as_bytes()).text), *wanted, "{text}");
+        }
+        magic.enter("other.ini", Some(Path::new("/etc/other.ini")), None, &around(), true);
+        assert_eq!(magic.substitute(b"%p %P").text, b"/etc/other.ini /srv/shop/conf/app.dev.ini");
+    }
+
+    #[test]
+    fn test_lines_are_those_of_the_file_also_after_a_swallowed_line_end() {
+        let substituted = Magic::new(&around()).substitute(b"a = 50%\nb = 1\nc = 2\n");
+        assert_eq!(substituted.text, b"a = 50b = 1\nc = 2\n");
+        assert_eq!((substituted.line_of_file(1), substituted.line_of_file(2), substituted.line_of_file(3)), (1, 3, 4));
+    }
+
+    #[test]
+    fn test_placeholders_as_in_uwsgi() {
+        let options = [("base", "/srv"), ("k", "2"), ("a", "%(b)"), ("b", "x"), ("empty", "")];
+        let cases: &[(&str, &str)] = &[
+            ("%(base)/app", "/srv/app"),
+            ("%(nothing)/app", "%(nothing)/app"),
+            ("%(k * 2)", "4"),
+            ("%(k + 1 * 3)", "9"),
+            ("%(k / 0)", "0"),
+            ("%(k ++)", "3"),
+            ("%(k k)", "22"),
+            ("%(base b)", "/srvx"),
+            ("%(k - 5)", "-3"),
+            // What a replacement puts at the very start is not looked at again.
+            ("%(a)", "%(b)"),
+            (" %(a)", " x"),
+            ("%()", "%()"),
+            ("%(", "%("),
+            ("[%(empty)]", "[]"),
+            ("%(x(y)z)", "%(x(y)z)"),
+            ("%%(b)", "%x"),
+        ];
+        for (value, wanted) in cases {
+            assert_eq!(filled(value, &options).as_deref(), Ok(*wanted), "{value}");
+        }
+    }
+
+    #[test]
+    fn test_a_circle_of_placeholders_is_an_error_and_no_hang() {
+        assert_eq!(filled("-%(a)", &[("a", "%(b)"), ("b", "%(a)")]), Err(Endless));
+        assert_eq!(filled("-%(a)", &[("a", "-%(a)%(a)")]), Err(Endless));
+    }
+
+    #[test]
+    fn test_path_hash_is_that_of_uwsgi() {
+        // djb33x of "a": (5381 * 33) ^ 0x61 = 177573 ^ 97 = 177604 = 0x2B5C4.
+        assert_eq!(path_hash("a"), "C4B50200");
+    }
+}

@@ -1,0 +1,116 @@
+//! What the reading of a configuration has to tell its author: findings, each with the file and
+//! line it is about. Knows nothing of options. Runs in the process that reads the configuration.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// How much a finding matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// Nothing is wrong; it is good to know.
+    Note,
+    /// It works, but probably not as its author thinks.
+    Warning,
+    /// Bolide can't start with this.
+    Error,
+}
+
+impl Severity {
+    pub fn word(self) -> &'static str {
+        match self {
+            Severity::Note => "note",
+            Severity::Warning => "warning",
+            Severity::Error => "error",
+        }
+    }
+}
+
+/// Where something was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// A file as its user named it, or `command line`, or `environment`.
+    pub file: Arc<str>,
+    /// Counted from one; 0 where there are no lines.
+    pub line: u32,
+    /// The line itself, for the caret that `check` draws under it.
+    pub text: Option<Arc<str>>,
+}
+
+impl Place {
+    pub fn command_line() -> Place {
+        Place { file: "command line".into(), line: 0, text: None }
+    }
+
+    pub fn environment(variable: &str) -> Place {
+        Place { file: format!("environment variable {variable}").into(), line: 0, text: None }
+    }
+
+    pub fn file(name: &str, line: u32) -> Place {
+        Place { file: name.into(), line, text: None }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(out, "{}", self.file),
+            line => write!(out, "{}:{line}", self.file),
+        }
+    }
+}
+
+/// One thing to tell: what happened, where, and what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    pub severity: Severity,
+    pub place: Option<Place>,
+    pub message: String,
+    pub advice: Option<String>,
+}
+
+impl Finding {
+    pub fn error(place: Option<&Place>, message: impl Into<String>) -> Finding {
+        Finding { severity: Severity::Error, place: place.cloned(), message: message.into(), advice: None }
+    }
+
+    pub fn warning(place: Option<&Place>, message: impl Into<String>) -> Finding {
+        Finding { severity: Severity::Warning, ..Finding::error(place, message) }
+    }
+
+    pub fn note(place: Option<&Place>, message: impl Into<String>) -> Finding {
+        Finding { severity: Severity::Note, ..Finding::error(place, message) }
+    }
+
+    /// Adds what to do about it.
+    pub fn advise(mut self, advice: impl Into<String>) -> Finding {
+        self.advice = Some(advice.into());
+        self
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(place) = &self.place {
+            write!(out, "{place}: ")?;
+        }
+        write!(out, "{}: {}", self.severity.word(), self.message)?;
+        match &self.advice {
+            Some(advice) => write!(out, " ({advice})"),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn test_finding_names_file_line_and_what_to_do() {
+        let finding =
+            Finding::warning(Some(&Place::file("uwsgi.ini", 3)), "unknown option `vaccum`").advise("did you mean `vacuum`?");
+        assert_eq!(finding.to_string(), "uwsgi.ini:3: warning: unknown option `vaccum` (did you mean `vacuum`?)");
+        assert_eq!(Finding::error(Some(&Place::command_line()), "no such file").to_string(), "command line: error: no such file");
+        assert_eq!(Finding::note(None, "nothing to do").to_string(), "note: nothing to do");
+    }
+}

@@ -1,0 +1,190 @@
+//! Conditions and loops: which pairs an `if-…` lets through, and how often a `for…` repeats one.
+//!
+//! As in uWSGI the question is asked anew for every pair up to the end, the argument is taken as it
+//! stands (placeholders are not filled in yet), and there is no nesting.
+
+use std::path::Path;
+
+use crate::catalogue::setting::Condition;
+use crate::surroundings::Surroundings;
+
+/// `for-times` and `for-glob` may not make more of a pair than this.
+const MOST_REPEATS: usize = 10_000;
+
+/// A condition or a loop that is open.
+#[derive(Debug, Clone)]
+pub struct Open {
+    pub condition: Condition,
+    pub argument: String,
+}
+
+impl Open {
+    /// The values that a pair's value becomes: none if the condition is false, one or several otherwise. `option` tells an
+    /// option's value so far.
+    ///
+    /// # Errors
+    /// A sentence that says why the question can't be answered.
+    pub fn repeat(
+        &self,
+        value: &str,
+        around: &Surroundings,
+        option: impl Fn(&str) -> Option<String>,
+    ) -> Result<Vec<String>, String> {
+        let argument = self.argument.as_str();
+        let path = || around.folder.join(argument);
+        let with = |text: &str| value.replace("%(_)", text);
+        let when = |wanted: bool, is: bool| if wanted == is { vec![with(argument)] } else { Vec::new() };
+        let made = match self.condition {
+            Condition::For => argument.split(' ').filter(|word| !word.is_empty()).map(with).collect(),
+            Condition::ForTimes => (1..=crate::values::number(argument).value.clamp(0, MOST_REPEATS as i64 + 1))
+                .map(|count| with(&count.to_string()))
+                .collect(),
+            Condition::ForReadline => lines(&path())?.iter().map(|line| with(line)).collect(),
+            Condition::ForGlob => matches(argument, &around.folder)?.iter().map(|name| with(name)).collect(),
+            Condition::Option(wanted) => compared(wanted, argument, option, value),
+            Condition::Environment(wanted) => compared(wanted, argument, |name| around.variable(name).map(str::to_owned), value),
+            // Bolide reads its configuration once. A reload starts a new generation from the same settings.
+            Condition::Reload(wanted) => {
+                if wanted {
+                    Vec::new()
+                } else {
+                    vec![value.to_owned()]
+                }
+            }
+            Condition::HostName(wanted) => when(wanted, around.host_name == argument),
+            Condition::HostNameMatch(wanted) => when(wanted, host_name_matches(argument, &around.host_name)?),
+            Condition::Exists(wanted) => when(wanted, path().exists()),
+            Condition::File(wanted) => when(wanted, path().is_file()),
+            Condition::Directory(wanted) => when(wanted, path().is_dir()),
+            Condition::Plugin(wanted) => when(wanted, is_built_in(argument)),
+        };
+        match made.len() > MOST_REPEATS {
+            true => Err(format!("this loop would repeat an option more than {MOST_REPEATS} times")),
+            false => Ok(made),
+        }
+    }
+}
+
+/// `NAME` or `NAME=VALUE` against what `lookup` knows; the value that was found takes the place of `%(_)`.
+fn compared(wanted: bool, argument: &str, lookup: impl Fn(&str) -> Option<String>, value: &str) -> Vec<String> {
+    let (name, expected) = match argument.split_once('=') {
+        Some((name, expected)) => (name, Some(expected)),
+        None => (argument, None),
+    };
+    let found = lookup(name);
+    let holds = match (&found, expected) {
+        (Some(found), Some(expected)) => found == expected,
+        (found, _) => found.is_some(),
+    };
+    match holds == wanted {
+        true => vec![match found {
+            Some(found) => value.replace("%(_)", &found),
+            None => value.to_owned(),
+        }],
+        false => Vec::new(),
+    }
+}
+
+/// The lines of a file, without their ends.
+fn lines(path: &Path) -> Result<Vec<String>, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| format!("can't read {}: {error}", path.display()))?;
+    Ok(text.lines().map(str::to_owned).collect())
+}
+
+/// The files that a pattern matches, sorted, folders with a slash at their end; the pattern itself if there are none.
+pub fn matches(pattern: &str, folder: &Path) -> Result<Vec<String>, String> {
+    let relative = !pattern.starts_with('/');
+    let absolute = match relative {
+        true => format!("{}/{pattern}", glob::Pattern::escape(&folder.to_string_lossy())),
+        false => pattern.to_owned(),
+    };
+    let found = glob::glob(&absolute).map_err(|error| format!("`{pattern}` is not a pattern: {error}"))?;
+    let mut names: Vec<String> = found
+        .filter_map(Result::ok)
+        .take(MOST_REPEATS + 1)
+        .map(|path| {
+            let shown = if relative { path.strip_prefix(folder).unwrap_or(&path) } else { &path };
+            let end = if path.is_dir() { "/" } else { "" };
+            format!("{}{end}", shown.display())
+        })
+        .collect();
+    if names.is_empty() {
+        names.push(pattern.to_owned());
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+fn host_name_matches(pattern: &str, name: &str) -> Result<bool, String> {
+    let pattern = regex::Regex::new(pattern).map_err(|_| format!("`{pattern}` is not a regular expression"))?;
+    Ok(pattern.is_match(name))
+}
+
+/// What uWSGI keeps in plugins and Bolide has built in. `python3` and the like name one version of the interpreter; the
+/// virtualenv decides about that here.
+pub fn is_built_in(plugin: &str) -> bool {
+    const BUILT_IN: &[&str] = &["http", "corerouter", "logfile", "python"];
+    let name = plugin.trim();
+    let name = name.rsplit('/').next().unwrap_or(name).trim_end_matches("_plugin.so");
+    BUILT_IN.contains(&name)
+        || name.strip_prefix("python").is_some_and(|version| version.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn around() -> Surroundings {
+        let mut around = Surroundings::gather(&[]);
+        around.environment = vec![("PORT".to_owned(), "8000".to_owned()), ("EMPTY".to_owned(), String::new())];
+        around.host_name = "box".to_owned();
+        around.folder = std::path::PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+        around
+    }
+
+    #[test]
+    fn test_conditions_and_loops_repeat_a_value_as_uwsgi_does() {
+        let options = |name: &str| (name == "master").then(|| "true".to_owned());
+        let cases: &[(Condition, &str, &[&str])] = &[
+            (Condition::For, "1 2  3", &["v1", "v2", "v3"]),
+            (Condition::ForTimes, "3", &["v1", "v2", "v3"]),
+            (Condition::ForTimes, "none", &[]),
+            (Condition::ForGlob, "src/lib.*", &["vsrc/lib.rs"]),
+            (Condition::ForGlob, "nothing*", &["vnothing*"]),
+            (Condition::Environment(true), "PORT", &["v8000"]),
+            (Condition::Environment(true), "PORT=8000", &["v8000"]),
+            (Condition::Environment(true), "PORT=1", &[]),
+            (Condition::Environment(true), "NONE", &[]),
+            (Condition::Environment(true), "EMPTY", &["v"]),
+            (Condition::Environment(false), "NONE", &["v%(_)"]),
+            (Condition::Environment(false), "PORT", &[]),
+            (Condition::Environment(false), "PORT=1", &["v8000"]),
+            (Condition::Option(true), "master", &["vtrue"]),
+            (Condition::Option(true), "master=false", &[]),
+            (Condition::Option(false), "processes", &["v%(_)"]),
+            (Condition::Reload(true), "", &[]),
+            (Condition::Reload(false), "", &["v%(_)"]),
+            (Condition::HostName(true), "box", &["vbox"]),
+            (Condition::HostName(false), "box", &[]),
+            (Condition::HostNameMatch(true), "^b", &["v^b"]),
+            (Condition::Exists(true), "Cargo.toml", &["vCargo.toml"]),
+            (Condition::Exists(false), "Cargo.toml", &[]),
+            (Condition::File(true), "src", &[]),
+            (Condition::Directory(true), "src", &["vsrc"]),
+            (Condition::Plugin(true), "python3", &["vpython3"]),
+            (Condition::Plugin(false), "psgi", &["vpsgi"]),
+        ];
+        for (condition, argument, wanted) in cases {
+            let open = Open { condition: *condition, argument: (*argument).to_owned() };
+            let made =
+                open.repeat("v%(_)", &around(), options).unwrap_or_else(|error| panic!("{condition:?} {argument}: {error}"));
+            assert_eq!(made, *wanted, "{condition:?} {argument}");
+        }
+    }
+
+    #[test]
+    fn test_a_loop_has_a_bound() {
+        let open = Open { condition: Condition::ForTimes, argument: "2000000000".to_owned() };
+        assert!(open.repeat("v", &around(), |_| None).is_err());
+    }
+}

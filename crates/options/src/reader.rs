@@ -1,0 +1,599 @@
+//! The reading of a configuration: pairs are added one by one, from the environment, the command
+//! line and files; each may act at once (`include`, `for`, `set`), and the rest take effect in order
+//! when all has been read and filled in. The order is uWSGI's, since its users rely on it.
+//!
+//! It opens files, and knows nothing of what an ordinary option means: that is `settle`.
+
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::catalogue::catalogue;
+use crate::catalogue::row::{Argument, Row, Status};
+use crate::catalogue::setting::{Format, Setting, Word};
+use crate::expand::{self, Endless, Magic};
+use crate::finding::{Finding, Place};
+use crate::logic::Open;
+use crate::sources::{self, Section};
+use crate::surroundings::Surroundings;
+
+/// Files may include files so deeply; beyond it they include each other in a circle.
+const MOST_INCLUDE_DEPTH: usize = 32;
+/// A configuration has some dozens of pairs; beyond this, something went wrong.
+const MOST_PAIRS: usize = 100_000;
+/// Largest configuration file, in bytes.
+const MOST_FILE_BYTES: u64 = 16 * 1024 * 1024;
+/// uWSGI can read configurations from these, too.
+const SCHEMES: &[&str] = &["http", "https", "data", "sym", "section", "fd", "exec", "call", "callint", "emperor"];
+
+/// A key, its value (`None` where the command line gave none), and where it was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pair {
+    pub key: String,
+    pub value: Option<String>,
+    pub place: Place,
+    /// It has already had its effect: placeholders in it are not filled in, and `settle` does not see it again.
+    pub acted: bool,
+    /// Set by `set-placeholder`: not an option, whatever its name.
+    pub placeholder: bool,
+}
+
+/// Why the reading ends early.
+#[derive(Debug)]
+pub enum Halt {
+    Failed(Box<Finding>),
+    /// The configuration asks for a text and an end: `--help`, `exit`.
+    Print {
+        text: String,
+        status: i32,
+    },
+}
+
+impl From<Finding> for Halt {
+    fn from(finding: Finding) -> Halt {
+        Halt::Failed(Box::new(finding))
+    }
+}
+
+/// An option that `declare-option` made.
+struct Declared {
+    name: String,
+    template: String,
+    takes_value: bool,
+}
+
+/// What has been read.
+#[derive(Debug, Default)]
+pub struct Configuration {
+    /// Every pair in the order in which it was read: what `--show-config` prints.
+    pub pairs: Vec<Pair>,
+    /// What takes effect, in that order: first what acted at once, then the others.
+    pub effects: Vec<Pair>,
+    pub findings: Vec<Finding>,
+    /// Where `strict` was set.
+    pub strict: Option<Place>,
+    /// Names of the files that were read.
+    pub files: Vec<String>,
+    /// What `print` said.
+    pub printed: Vec<String>,
+    pub show_config: Option<Place>,
+    /// Names that a placeholder or a condition asked for.
+    pub used: HashSet<String>,
+    /// Names that `declare-option` made.
+    pub declared: HashSet<String>,
+}
+
+pub struct Reader<'a> {
+    around: &'a Surroundings,
+    magic: Magic,
+    made: Configuration,
+    /// Effects of what acted at once.
+    early: Vec<Pair>,
+    declared: Vec<Declared>,
+    open: Option<Open>,
+    /// True while a condition adds the pairs that it lets through.
+    letting_through: bool,
+    blacklist: Option<Vec<String>>,
+    whitelist: Option<Vec<String>>,
+    inject_before: Vec<PathBuf>,
+    inject_after: Vec<PathBuf>,
+    depth: usize,
+    /// The ini file that `:section` alone refers to.
+    last_ini: Option<String>,
+}
+
+impl<'a> Reader<'a> {
+    pub fn new(around: &'a Surroundings) -> Reader<'a> {
+        Reader {
+            around,
+            magic: Magic::new(around),
+            made: Configuration::default(),
+            early: Vec::new(),
+            declared: Vec::new(),
+            open: None,
+            letting_through: false,
+            blacklist: None,
+            whitelist: None,
+            inject_before: Vec::new(),
+            inject_after: Vec::new(),
+            depth: 0,
+            last_ini: None,
+        }
+    }
+
+    /// Whether an option that the configuration itself declared takes a value.
+    pub fn declared(&self, name: &str) -> Option<Argument> {
+        let found = self.declared.iter().find(|option| option.name == name)?;
+        Some(if found.takes_value { Argument::Required } else { Argument::None })
+    }
+
+    /// Adds a pair; whatever acts at once acts now.
+    ///
+    /// # Errors
+    /// When it can't act, or ends the reading.
+    pub fn add(&mut self, key: &str, value: Option<&str>, place: &Place) -> Result<(), Halt> {
+        self.add_as(key, value, place, false)
+    }
+
+    fn add_as(&mut self, key: &str, value: Option<&str>, place: &Place, placeholder: bool) -> Result<(), Halt> {
+        self.check_lists(key, place)?;
+        if !self.letting_through {
+            if matches!(key, "end" | "endfor" | "endif" | "end-if" | "end-for") {
+                self.open = None;
+            }
+            if let Some(open) = self.open.clone() {
+                return self.let_through(&open, key, value, place);
+            }
+        }
+        if self.made.pairs.len() >= MOST_PAIRS {
+            return Err(Finding::error(Some(place), format!("the configuration has more than {MOST_PAIRS} options")).into());
+        }
+        let index = self.made.pairs.len();
+        let pair =
+            Pair { key: key.to_owned(), value: value.map(str::to_owned), place: place.clone(), acted: placeholder, placeholder };
+        self.made.pairs.push(pair.clone());
+        if placeholder {
+            return match catalogue().get(key) {
+                Some(row) => {
+                    Err(Finding::error(Some(place), format!("`{key}` can't be a placeholder: it is the option `{}`", row.name()))
+                        .advise("choose another name, or use `set` to set the option")
+                        .into())
+                }
+                None => Ok(()),
+            };
+        }
+        if let Some(row) = catalogue().get(key) {
+            if row.at_once {
+                self.made.pairs[index].acted = true;
+                self.act(row, pair)?;
+            }
+        } else if self.declared(key).is_some() {
+            self.made.pairs[index].acted = true;
+            self.act_declared(&pair)?;
+        }
+        Ok(())
+    }
+
+    fn check_lists(&self, key: &str, place: &Place) -> Result<(), Halt> {
+        let forbidden = self.blacklist.as_ref().is_some_and(|list| list.iter().any(|name| name == key));
+        let missing = self.whitelist.as_ref().is_some_and(|list| !list.iter().any(|name| name == key));
+        let list = match (forbidden, missing) {
+            (true, _) => "in the blacklist",
+            (_, true) => "not in the whitelist",
+            _ => return Ok(()),
+        };
+        Err(Finding::error(Some(place), format!("the option `{key}` is not allowed here: it is {list}")).into())
+    }
+
+    /// Asks the open condition, and adds what it makes of the pair.
+    fn let_through(&mut self, open: &Open, key: &str, value: Option<&str>, place: &Place) -> Result<(), Halt> {
+        let pairs = &self.made.pairs;
+        let option = |name: &str| value_of(pairs, name);
+        if let crate::catalogue::setting::Condition::Option(_) = open.condition {
+            self.made.used.insert(open.argument.split('=').next().unwrap_or_default().to_owned());
+        }
+        let values = open
+            .repeat(value.unwrap_or_default(), self.around, option)
+            .map_err(|message| Finding::error(Some(place), message))?;
+        self.letting_through = true;
+        let added = values.iter().try_for_each(|text| self.add(key, value.map(|_| text.as_str()), place));
+        self.letting_through = false;
+        added
+    }
+
+    /// An option that takes effect as soon as it is read.
+    fn act(&mut self, row: &Row, pair: Pair) -> Result<(), Halt> {
+        match row.status {
+            Status::Supported(Setting::Language(word)) => self.act_word(word, &pair),
+            _ => {
+                self.early.push(pair);
+                Ok(())
+            }
+        }
+    }
+
+    fn act_word(&mut self, word: Word, pair: &Pair) -> Result<(), Halt> {
+        let place = &pair.place;
+        let text = pair.value.as_deref().unwrap_or_default();
+        match word {
+            Word::Load(format) => self.load(text, Some(format), place, true),
+            Word::Include | Word::Inherit => self.load(text, None, place, false),
+            Word::Strict => {
+                self.made.strict = crate::values::switch(pair.value.as_deref()).on.then(|| place.clone());
+                Ok(())
+            }
+            Word::Set | Word::SetPlaceholder => match text.split_once('=') {
+                Some((key, value)) => self.add_as(key, Some(value), place, word == Word::SetPlaceholder),
+                None => Err(Finding::error(Some(place), format!("`{} = {text}` sets nothing", pair.key))
+                    .advise("write KEY=VALUE")
+                    .into()),
+            },
+            Word::DeclareOption => self.declare(text, place),
+            Word::Logic(condition) => match &self.open {
+                Some(_) => Err(Finding::error(Some(place), format!("`{}` inside another condition or loop", pair.key))
+                    .advise("conditions and loops can't be nested; end the first with `endif` or `endfor`")
+                    .into()),
+                None => {
+                    self.open = Some(Open { condition, argument: text.to_owned() });
+                    Ok(())
+                }
+            },
+            Word::Blacklist => self.set_list(text, true),
+            Word::Whitelist => self.set_list(text, false),
+            Word::EndBlacklist => {
+                self.blacklist = None;
+                Ok(())
+            }
+            Word::EndWhitelist => {
+                self.whitelist = None;
+                Ok(())
+            }
+            Word::InjectBefore => {
+                self.inject_before.push(self.around.folder.join(text));
+                Ok(())
+            }
+            Word::InjectAfter => {
+                self.inject_after.push(self.around.folder.join(text));
+                Ok(())
+            }
+            Word::Print | Word::PrintAtOnce => {
+                self.made.printed.push(text.to_owned());
+                Ok(())
+            }
+            Word::Exit => Err(self.exit(pair)),
+            Word::ShowConfig => {
+                self.made.show_config = Some(place.clone());
+                Ok(())
+            }
+            Word::Help => Err(Halt::Print { text: crate::manual::help::summary(), status: 0 }),
+            Word::Version => Err(Halt::Print { text: format!("bolide {}\n", env!("CARGO_PKG_VERSION")), status: 0 }),
+            Word::End => Ok(()),
+        }
+    }
+
+    fn set_list(&mut self, text: &str, black: bool) -> Result<(), Halt> {
+        let names = Some(text.split(' ').filter(|name| !name.is_empty()).map(str::to_owned).collect());
+        match black {
+            true => self.blacklist = names,
+            false => self.whitelist = names,
+        }
+        Ok(())
+    }
+
+    fn exit(&self, pair: &Pair) -> Halt {
+        let status = pair.value.as_deref().map_or(1, |text| crate::values::number(text).value);
+        let mut text = self.made.printed.join("\n");
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        Halt::Print { text, status: i32::try_from(status & 0xff).unwrap_or(1) }
+    }
+
+    fn declare(&mut self, text: &str, place: &Place) -> Result<(), Halt> {
+        let Some((name, template)) = text.split_once('=') else {
+            return Err(Finding::error(Some(place), format!("`{text}` declares no option"))
+                .advise("write NAME=OPTION=$1;OPTION=$2")
+                .into());
+        };
+        let takes_value = ["$1", "$2", "$3"].iter().any(|argument| template.contains(argument));
+        self.declared.push(Declared { name: name.to_owned(), template: template.to_owned(), takes_value });
+        self.made.declared.insert(name.to_owned());
+        Ok(())
+    }
+
+    /// Makes an option that was declared into those it stands for. They take effect at once and are not pairs of their own.
+    fn act_declared(&mut self, pair: &Pair) -> Result<(), Halt> {
+        let Some(option) = self.declared.iter().find(|option| option.name == pair.key) else { return Ok(()) };
+        let arguments: Vec<&str> = pair.value.as_deref().unwrap_or_default().split(' ').collect();
+        let fill = |text: &str| {
+            arguments
+                .iter()
+                .zip(1..)
+                .fold(text.to_owned(), |text, (argument, number)| text.replace(&format!("${number}"), argument))
+        };
+        let parts: Vec<(String, String)> = option
+            .template
+            .split(';')
+            .filter(|part| !part.is_empty())
+            .map_while(|part| part.split_once('='))
+            .map(|(key, value)| (fill(key), fill(value)))
+            .collect();
+        for (key, value) in parts {
+            let made = Pair { key, value: Some(value), ..pair.clone() };
+            match catalogue().get(&made.key) {
+                Some(row) => self.act(row, made)?,
+                None => self.early.push(made),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a file and adds its pairs. `asked` may name a section after a colon; the format follows from the name if none is given.
+    ///
+    /// # Errors
+    /// A file that can't be found, read or understood.
+    pub fn load(&mut self, asked: &str, format: Option<Format>, place: &Place, first: bool) -> Result<(), Halt> {
+        if let Some(scheme) =
+            SCHEMES.iter().find(|scheme| asked.strip_prefix(**scheme).is_some_and(|rest| rest.starts_with("://")))
+        {
+            return Err(Finding::error(Some(place), format!("`{asked}`: configurations are not read from {scheme}://"))
+                .advise("whoever controls that address would control the server; save it to a file, check it, and name the file")
+                .into());
+        }
+        if self.depth >= MOST_INCLUDE_DEPTH {
+            return Err(Finding::error(
+                Some(place),
+                format!("`{asked}`: files include each other more than {MOST_INCLUDE_DEPTH} deep"),
+            )
+            .advise("one of them probably includes itself")
+            .into());
+        }
+        let (name, section) = match asked.rsplit_once(':') {
+            Some((name, section)) => (name, Some(section)),
+            None => (asked, None),
+        };
+        let Some(format) = format.or_else(|| format_of(name)) else {
+            return Err(Finding::error(Some(place), format!("`{asked}`: the name does not tell its format"))
+                .advise("a configuration's name ends with .ini, .yaml, .yml, .json, .xml or .toml")
+                .into());
+        };
+        let name = match name {
+            "" => self.last_ini.clone().ok_or_else(|| {
+                Finding::error(Some(place), format!("`{asked}` names a section, but no file has been read yet"))
+            })?,
+            name => name.to_owned(),
+        };
+        let full = self.full_path(&name, asked, place)?;
+        self.magic.enter(asked, full.as_deref(), section, self.around, first);
+        let bytes = self.read_file(&name, place)?;
+        if format == Format::Ini {
+            self.last_ini = Some(name.clone());
+        }
+        if !self.made.files.contains(&name) {
+            self.made.files.push(name.clone());
+        }
+        let substituted = self.magic.substitute(&bytes);
+        let wanted = section.filter(|section| !section.is_empty());
+        let lines: Vec<&[u8]> = bytes.split(|&byte| byte == b'\n').collect();
+        let parsed = sources::parse(format, &substituted.text, wanted).map_err(|malformed| {
+            let line = substituted.line_of_file(malformed.line);
+            Finding::error(Some(&Place { text: line_text(&lines, line), ..Place::file(&name, line) }), malformed.message)
+        })?;
+        if !parsed.found {
+            self.made.findings.push(missing_section(&name, wanted.unwrap_or(sources::DEFAULT_SECTION), &parsed));
+        }
+        for (line, remark) in &parsed.remarks {
+            let line = substituted.line_of_file(*line);
+            let place = Place { text: line_text(&lines, line), ..Place::file(&name, line) };
+            self.made.findings.push(Finding::warning(Some(&place), remark.clone()));
+        }
+        self.depth += 1;
+        for raw in &parsed.pairs {
+            let line = substituted.line_of_file(raw.line);
+            let place = Place { text: line_text(&lines, line), ..Place::file(&name, line) };
+            self.add(&raw.key, Some(&raw.value), &place)?;
+        }
+        self.depth -= 1;
+        Ok(())
+    }
+
+    /// The absolute path of a file as uWSGI's `%p` has it: links in the folders resolved, the file itself not if it is a link.
+    fn full_path(&self, name: &str, asked: &str, place: &Place) -> Result<Option<PathBuf>, Halt> {
+        if name == "-" {
+            return Ok(None);
+        }
+        let path = self.around.folder.join(name);
+        if path.is_symlink() {
+            return Ok(Some(path));
+        }
+        match path.canonicalize() {
+            Ok(path) => Ok(Some(path)),
+            Err(error) => Err(cannot_read(asked, &error, place).into()),
+        }
+    }
+
+    fn read_file(&self, name: &str, place: &Place) -> Result<Vec<u8>, Halt> {
+        let mut bytes = Vec::new();
+        for path in &self.inject_before {
+            bytes.extend(read_bounded(path, place)?);
+        }
+        bytes.extend(match name {
+            "-" => read_stream(std::io::stdin().lock(), name, place)?,
+            _ => read_bounded(&self.around.folder.join(name), place)?,
+        });
+        for path in &self.inject_after {
+            bytes.extend(read_bounded(path, place)?);
+        }
+        Ok(bytes)
+    }
+
+    /// Fills in placeholders, lets the options act that wait for that, and hands over what was read.
+    ///
+    /// # Errors
+    /// Placeholders without end, files that can't be read, or an option that ends the reading.
+    pub fn finish(mut self) -> Result<Configuration, Halt> {
+        let around = self.around;
+        self.pass(b'$', |name, _| Ok(around.variable(name).map(str::to_owned)))?;
+        self.pass(b'@', |name, place| {
+            let mut bytes = read_bounded(&around.folder.join(name), place)?;
+            if matches!(bytes.last(), Some(b'\n' | b'\r')) {
+                bytes.pop();
+            }
+            let text = String::from_utf8(bytes)
+                .map_err(|_| Finding::error(Some(place), format!("@({name}): the file is not UTF-8 text")))?;
+            Ok(Some(text))
+        })?;
+        let mut used = HashSet::new();
+        // The first pair of a name is the one that placeholders see, with what this pass has made of it so far.
+        let mut values: HashMap<String, Option<String>> = HashMap::new();
+        for pair in &self.made.pairs {
+            values.entry(pair.key.clone()).or_insert_with(|| pair.value.clone());
+        }
+        let mut met = HashSet::new();
+        for index in 0..self.made.pairs.len() {
+            let pair = &self.made.pairs[index];
+            let is_first = met.insert(pair.key.clone());
+            let (false, Some(value)) = (pair.acted, &pair.value) else { continue };
+            let filled = fill_pair(value, b'%', &pair.place, |expression, _| {
+                let option = |name: &str| values.get(name).cloned().flatten();
+                used.extend(expression.split(' ').map(str::to_owned));
+                Ok(expand::placeholder(expression, option))
+            })?;
+            if is_first {
+                values.insert(pair.key.clone(), Some(filled.clone()));
+            }
+            self.made.pairs[index].value = Some(filled);
+        }
+        self.made.used.extend(used);
+        self.configure()?;
+        Ok(self.made)
+    }
+
+    /// One of the first two passes.
+    fn pass(&mut self, symbol: u8, mut lookup: impl FnMut(&str, &Place) -> Result<Option<String>, Finding>) -> Result<(), Halt> {
+        for pair in &mut self.made.pairs {
+            if let (false, Some(value)) = (pair.acted, &pair.value) {
+                pair.value = Some(fill_pair(value, symbol, &pair.place, &mut lookup)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// The options that have not acted yet, in order. Some add further pairs at the end (`inherit`), so the list grows under way.
+    fn configure(&mut self) -> Result<(), Halt> {
+        let mut late = Vec::new();
+        let mut index = 0;
+        while index < self.made.pairs.len() {
+            let pair = self.made.pairs[index].clone();
+            index += 1;
+            if pair.acted {
+                continue;
+            }
+            match catalogue().get(&pair.key).map(|row| row.status) {
+                Some(Status::Supported(Setting::Language(word))) => self.act_word(word, &pair)?,
+                _ => late.push(pair),
+            }
+        }
+        self.made.effects = std::mem::take(&mut self.early);
+        self.made.effects.extend(late);
+        Ok(())
+    }
+}
+
+/// Text and file together fill in one value, with the place for the error.
+fn fill_pair(
+    value: &str,
+    symbol: u8,
+    place: &Place,
+    mut lookup: impl FnMut(&str, &Place) -> Result<Option<String>, Finding>,
+) -> Result<String, Finding> {
+    enum Fault {
+        Endless,
+        Finding(Finding),
+    }
+    impl From<Endless> for Fault {
+        fn from(_: Endless) -> Fault {
+            Fault::Endless
+        }
+    }
+    expand::fill_in(value, symbol, &mut |name| lookup(name, place).map_err(Fault::Finding)).map_err(|fault| match fault {
+        Fault::Finding(finding) => finding,
+        Fault::Endless => Finding::error(Some(place), "the placeholders in this value never come to an end")
+            .advise("they probably name each other in a circle"),
+    })
+}
+
+/// The value of the first pair of a name, as placeholders and conditions see it.
+fn value_of(pairs: &[Pair], name: &str) -> Option<String> {
+    pairs.iter().find(|pair| pair.key == name).and_then(|pair| pair.value.clone())
+}
+
+/// The format that a file's name tells.
+pub fn format_of(name: &str) -> Option<Format> {
+    let ends = |end: &str| name.ends_with(end);
+    if ends(".ini") {
+        Some(Format::Ini)
+    } else if ends(".yaml") || ends(".yml") {
+        Some(Format::Yaml)
+    } else if ends(".json") || ends(".js") {
+        Some(Format::Json)
+    } else if ends(".xml") {
+        Some(Format::Xml)
+    } else if ends(".toml") {
+        Some(Format::Toml)
+    } else {
+        None
+    }
+}
+
+fn missing_section(name: &str, wanted: &str, parsed: &Section) -> Finding {
+    let finding = Finding::warning(
+        Some(&Place::file(name, 0)),
+        format!("there is no section [{wanted}] in this file, so nothing of it is used"),
+    );
+    match parsed.others.as_slice() {
+        [] => finding.advise(format!("start it with a line [{wanted}]")),
+        others => finding.advise(format!("it has [{}]; write `{name}:SECTION` to use another one", others.join("], ["))),
+    }
+}
+
+fn cannot_read(name: &str, error: &std::io::Error, place: &Place) -> Finding {
+    let finding = Finding::error(Some(place), format!("can't read `{name}`: {}", plain_error(error)));
+    match name.contains("%(") || name.contains("$(") {
+        true => finding.advise("files are read before placeholders are filled in; %d is the folder of this file"),
+        false => finding,
+    }
+}
+
+/// The system's words, without the number that Rust adds.
+fn plain_error(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_owned()
+}
+
+fn read_bounded(path: &Path, place: &Place) -> Result<Vec<u8>, Finding> {
+    let name = path.display().to_string();
+    let file = std::fs::File::open(path).map_err(|error| cannot_read(&name, &error, place))?;
+    read_stream(file, &name, place)
+}
+
+fn read_stream(stream: impl std::io::Read, name: &str, place: &Place) -> Result<Vec<u8>, Finding> {
+    let mut bytes = Vec::new();
+    std::io::Read::read_to_end(&mut std::io::Read::take(stream, MOST_FILE_BYTES + 1), &mut bytes)
+        .map_err(|error| cannot_read(name, &error, place))?;
+    match bytes.len() as u64 > MOST_FILE_BYTES {
+        true => Err(Finding::error(
+            Some(place),
+            format!("`{name}` is larger than {} MiB, which no configuration is", MOST_FILE_BYTES / 1024 / 1024),
+        )),
+        false => Ok(bytes),
+    }
+}
+
+/// A line of the file as it stands, for the caret; long ones are not worth showing.
+fn line_text(lines: &[&[u8]], line: u32) -> Option<Arc<str>> {
+    const MOST_SHOWN_BYTES: usize = 500;
+    let found = lines.get(line.checked_sub(1)? as usize)?;
+    let shown = String::from_utf8_lossy(found);
+    (shown.len() <= MOST_SHOWN_BYTES).then(|| shown.trim_end().into())
+}

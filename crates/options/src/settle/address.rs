@@ -1,0 +1,145 @@
+//! Addresses of sockets, as uWSGI writes them: with a colon it is TCP, with an `@` an abstract name,
+//! `fd://N` an open descriptor, anything else the path of a UNIX socket.
+
+use std::path::Path;
+
+use bolide_contract::settings::Address;
+
+use crate::finding::Finding;
+use crate::reader::Pair;
+
+/// Longest path of a UNIX socket on Linux, in bytes (`sun_path` without its end).
+const MOST_PATH_BYTES: usize = 107;
+
+/// What `bolide package.module:callable` serves on.
+pub fn default() -> Address {
+    Address::Tcp { host: "127.0.0.1".to_owned(), port: 8000 }
+}
+
+/// Reads the value of a socket option, and says what is doubtful about it.
+///
+/// # Errors
+/// What is no address.
+pub fn read(pair: &Pair) -> Result<(Address, Option<Finding>), Finding> {
+    let text = pair.value.as_deref().unwrap_or_default().trim();
+    let error = |message: String| Finding::error(Some(&pair.place), message);
+    if text.is_empty() {
+        return Err(error(format!("`{}` names no address", pair.key)).advise("write host:port, :port or a path"));
+    }
+    if let Some(number) = text.strip_prefix("fd://") {
+        let number = number.parse().ok().filter(|&number: &i32| number >= 0);
+        return number
+            .map(|number| (Address::Descriptor(number), None))
+            .ok_or_else(|| error(format!("`{text}` names no descriptor")).advise("write fd:// and a number"));
+    }
+    if let Some(name) = text.strip_prefix('@').or_else(|| text.strip_prefix("\\0")) {
+        return match name.is_empty() || name.len() > MOST_PATH_BYTES {
+            true => Err(error(format!("`{text}` is no name for an abstract socket"))
+                .advise(format!("it has 1 to {MOST_PATH_BYTES} bytes after the @"))),
+            false => Ok((Address::Abstract(name.to_owned()), None)),
+        };
+    }
+    if text.starts_with('=') {
+        return Err(error(format!("`{text}`: shared sockets are not supported yet")).advise("name the address itself"));
+    }
+    match text.rsplit_once(':') {
+        Some((host, port)) => tcp(host, port, text, pair).map(|address| (address, None)),
+        None => Ok(unix(text, pair)),
+    }
+}
+
+fn tcp(host: &str, port: &str, text: &str, pair: &Pair) -> Result<Address, Finding> {
+    let error = |message: String| Finding::error(Some(&pair.place), message);
+    let port = port
+        .trim()
+        .parse::<u16>()
+        .map_err(|_| error(format!("`{text}`: `{port}` is no port")).advise("a port is a number up to 65535"))?;
+    let host = host.trim();
+    if host.contains('*') && host != "*" {
+        return Err(error(format!("`{text}`: a pattern of addresses is not supported"))
+            .advise("write the address itself, or 0.0.0.0 for all of them"));
+    }
+    let bare = match host.strip_prefix('[') {
+        Some(rest) => rest
+            .strip_suffix(']')
+            .ok_or_else(|| error(format!("`{text}`: the bracket is not closed")).advise("write [::1]:8000"))?,
+        None => host,
+    };
+    if host.contains(['/', ' ', '\t', '#', ';']) {
+        return Err(error(format!("`{text}` is no address"))
+            .advise("there are no comments after a value; write host:port, :port or a path"));
+    }
+    Ok(Address::Tcp { host: if bare == "*" { String::new() } else { bare.to_owned() }, port })
+}
+
+fn unix(text: &str, pair: &Pair) -> (Address, Option<Finding>) {
+    let doubt = |message: String| Some(Finding::warning(Some(&pair.place), message));
+    let doubt = if text.bytes().all(|byte| byte.is_ascii_digit()) {
+        doubt(format!("`{text}` is taken for the path of a UNIX socket"))
+            .map(|finding| finding.advise(format!("write `:{text}` for a port")))
+    } else if text.contains([' ', '\t', '#']) {
+        doubt(format!("`{text}` is taken for the path of a UNIX socket, blanks included"))
+            .map(|finding| finding.advise("there are no comments after a value"))
+    } else {
+        None
+    };
+    (Address::Unix(text.into()), doubt)
+}
+
+/// Relative paths of UNIX sockets are made absolute against the folder that `chdir` names.
+pub fn absolute(address: &Address, folder: &Path) -> Address {
+    match address {
+        Address::Unix(path) => Address::Unix(super::tidy(&folder.join(path))),
+        other => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::finding::Place;
+
+    fn address(text: &str) -> Result<(Address, Option<Finding>), Finding> {
+        read(&Pair {
+            key: "socket".to_owned(),
+            value: Some(text.to_owned()),
+            place: Place::file("x.ini", 1),
+            acted: false,
+            placeholder: false,
+        })
+    }
+
+    #[test]
+    fn test_addresses_as_uwsgi_writes_them() {
+        let tcp = |host: &str, port| Address::Tcp { host: host.to_owned(), port };
+        let cases = [
+            ("127.0.0.1:8000", tcp("127.0.0.1", 8000)),
+            (":8000", tcp("", 8000)),
+            ("*:8000", tcp("", 8000)),
+            ("[::1]:80", tcp("::1", 80)),
+            ("::1:80", tcp("::1", 80)),
+            ("localhost:0", tcp("localhost", 0)),
+            ("/run/app.sock", Address::Unix("/run/app.sock".into())),
+            ("app.sock", Address::Unix("app.sock".into())),
+            ("@app", Address::Abstract("app".to_owned())),
+            ("\\0app", Address::Abstract("app".to_owned())),
+            ("fd://3", Address::Descriptor(3)),
+        ];
+        for (text, wanted) in cases {
+            assert_eq!(address(text).map(|(address, _)| address), Ok(wanted), "{text}");
+        }
+    }
+
+    #[test]
+    fn test_addresses_that_are_none_say_what_to_write() {
+        for text in ["", "127.0.0.1:http", ":99999", "@", "fd://x", "192.168.*:80", "[::1:80", ":8000 # public", "=0"] {
+            let finding = address(text).expect_err(text);
+            assert!(finding.advice.is_some() && finding.place.is_some(), "{text}: {finding}");
+        }
+    }
+
+    #[test]
+    fn test_a_bare_number_is_a_doubtful_path() {
+        assert!(address("8000").is_ok_and(|(_, doubt)| doubt.is_some_and(|doubt| doubt.to_string().contains("`:8000`"))));
+    }
+}

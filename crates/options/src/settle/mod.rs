@@ -1,0 +1,449 @@
+//! From pairs to [`Settings`]: each effect in order, by the one `match` over what options mean.
+//! Everything that is wrong is collected and reported together, each with its file and line.
+//!
+//! Relative paths become absolute here, against the folder that uWSGI would use: it writes `pidfile`
+//! and opens `logto` before it changes to `chdir`, and everything else (sockets, the application, its
+//! virtualenv and `pythonpath`, `chdir2`) after it. `pythonpath` patterns are matched before it.
+
+mod address;
+mod values;
+
+use std::path::{Path, PathBuf};
+
+pub use values::source as application_of;
+
+use bolide_contract::settings::{
+    Application, ApplicationSource, Identity, Lifecycle, Limits, Listener, Logging, Naming, Protocol, Python, Settings, Threads,
+    Workers,
+};
+
+use crate::catalogue::catalogue;
+use crate::catalogue::row::{Row, Status};
+use crate::catalogue::setting::Setting;
+use crate::finding::{Finding, Place, Severity};
+use crate::reader::{Configuration, Pair};
+use crate::surroundings::Surroundings;
+
+/// uWSGI waits 4 seconds for a peer of its own sockets, which cuts off slow clients.
+const SOCKET_TIMEOUT_SECONDS: u64 = 30;
+const HTTP_TIMEOUT_SECONDS: u64 = 60;
+const KEEPALIVE_SECONDS: u64 = 65;
+const RELOAD_MERCY_SECONDS: u64 = 60;
+const REQUEST_LINE_BYTES: usize = 16_384;
+const HEAD_BYTES: usize = 65_536;
+const HEADER_COUNT: usize = 128;
+const BODY_MEMORY_BYTES: usize = 1024 * 1024;
+/// `chmod-socket` without a value.
+const OPEN_SOCKET_MODE: u32 = 0o666;
+
+/// What the positional arguments of the command line ask for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PositionalApplication {
+    pub source: ApplicationSource,
+    pub callable: Option<String>,
+}
+
+/// A socket as asked for; its protocol and time limit follow from options that may come later.
+struct AskedSocket {
+    kind: SocketKind,
+    address: bolide_contract::settings::Address,
+    place: Place,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum SocketKind {
+    /// `http`: its time limit is `http-timeout`.
+    HttpRouter,
+    HttpSocket,
+    Uwsgi,
+    /// `socket`: `protocol` decides.
+    Default,
+}
+
+/// What has been understood so far. Paths are as written.
+struct Draft<'a> {
+    around: &'a Surroundings,
+    findings: Vec<Finding>,
+    sockets: Vec<AskedSocket>,
+    socket_protocol: Protocol,
+    backlog: u32,
+    mode: Option<u32>,
+    owner: Option<String>,
+    socket_timeout: u64,
+    http_timeout: u64,
+    module: Option<(String, Place)>,
+    wsgi_file: Option<(String, Place)>,
+    callable: Option<String>,
+    mounts: Vec<(String, Place)>,
+    python: Python,
+    virtualenv: Option<String>,
+    python_path: Vec<String>,
+    chdir: Option<(String, Place)>,
+    chdir_after: Option<String>,
+    processes: Option<u32>,
+    threads: Threads,
+    worker_mercy: Option<u64>,
+    pidfile: Option<String>,
+    lifecycle: Lifecycle,
+    limits: Limits,
+    logging: Logging,
+    log_file: Option<String>,
+    identity: Identity,
+    naming: Naming,
+}
+
+/// Makes settings of what was read. All findings are in the second part, errors among them when the first is `None`.
+pub fn settle(
+    read: &Configuration,
+    positional: Option<&PositionalApplication>,
+    around: &Surroundings,
+) -> (Option<Settings>, Vec<Finding>) {
+    let mut draft = Draft::new(around);
+    draft.findings.extend(read.findings.iter().cloned());
+    for pair in &read.effects {
+        match catalogue().get(&pair.key) {
+            Some(row) => draft.take(row, pair, read),
+            None => draft.unknown(pair, read),
+        }
+    }
+    let settings = draft.complete(read, positional);
+    let failed = draft.findings.iter().any(|finding| finding.severity == Severity::Error);
+    (settings.filter(|_| !failed), draft.findings)
+}
+
+/// The same path without `.` and doubled or trailing slashes. `..` stays: what it means depends on links.
+fn tidy(path: &Path) -> PathBuf {
+    path.components().collect()
+}
+
+impl<'a> Draft<'a> {
+    fn new(around: &'a Surroundings) -> Draft<'a> {
+        Draft {
+            around,
+            findings: Vec::new(),
+            sockets: Vec::new(),
+            socket_protocol: Protocol::Uwsgi,
+            backlog: 0,
+            mode: None,
+            owner: None,
+            socket_timeout: SOCKET_TIMEOUT_SECONDS,
+            http_timeout: HTTP_TIMEOUT_SECONDS,
+            module: None,
+            wsgi_file: None,
+            callable: None,
+            mounts: Vec::new(),
+            python: Python::default(),
+            virtualenv: None,
+            python_path: Vec::new(),
+            chdir: None,
+            chdir_after: None,
+            processes: None,
+            threads: Threads::Fixed(1),
+            worker_mercy: None,
+            pidfile: None,
+            lifecycle: Lifecycle {
+                harakiri_ms: None,
+                max_requests: None,
+                max_worker_lifetime_ms: None,
+                reload_mercy_ms: RELOAD_MERCY_SECONDS * 1000,
+                pidfile: None,
+                vacuum: false,
+            },
+            limits: Limits {
+                request_line_bytes: REQUEST_LINE_BYTES,
+                head_bytes: HEAD_BYTES,
+                header_count: HEADER_COUNT,
+                body_bytes: None,
+                body_memory_bytes: BODY_MEMORY_BYTES,
+                keepalive_ms: KEEPALIVE_SECONDS * 1000,
+            },
+            logging: Logging { requests: true, file: None, memory_report: false, write_errors: true },
+            log_file: None,
+            identity: Identity::default(),
+            naming: Naming::default(),
+        }
+    }
+
+    /// One effect: the row's verdict decides.
+    fn take(&mut self, row: &Row, pair: &Pair, read: &Configuration) {
+        let place = &pair.place;
+        match row.status {
+            Status::Supported(setting) => {
+                if let Err(finding) = self.set(setting, row, pair) {
+                    self.findings.push(finding);
+                }
+            }
+            // Saying "no" to what is always done is worth a word, saying "yes" is not.
+            Status::Accepted(why) => {
+                if row.value == crate::catalogue::row::Value::Switch && !crate::values::switch(pair.value.as_deref()).on {
+                    self.findings.push(Finding::note(Some(place), format!("`{}` can't be switched off: {why}", pair.key)));
+                }
+            }
+            Status::Planned => {
+                let finding = match read.strict {
+                    Some(_) => Finding::error(
+                        Some(place),
+                        format!("`{}` is known, but not supported yet, and `strict` is set", pair.key),
+                    ),
+                    None => {
+                        Finding::warning(Some(place), format!("`{}` is known, but not supported yet: it has no effect", pair.key))
+                    }
+                };
+                self.findings.push(finding);
+            }
+            Status::Refused(instead) => {
+                self.findings.push(Finding::error(Some(place), format!("`{}` is not supported", pair.key)).advise(instead));
+            }
+        }
+    }
+
+    fn unknown(&mut self, pair: &Pair, read: &Configuration) {
+        let is_placeholder = pair.placeholder || read.used.contains(&pair.key);
+        let nearest = crate::suggest::nearest(&pair.key);
+        let finding = match (&read.strict, is_placeholder) {
+            (None, true) => return,
+            (Some(_), true) => Finding::error(Some(&pair.place), format!("`{}` is not an option, and `strict` is set", pair.key))
+                .advise(format!("write `set-placeholder = {}=…` for a placeholder", pair.key)),
+            (Some(_), false) => Finding::error(Some(&pair.place), format!("unknown option `{}`", pair.key)),
+            (None, false) => Finding::warning(Some(&pair.place), format!("unknown option `{}`: it has no effect", pair.key)),
+        };
+        self.findings.push(match nearest {
+            Some(nearest) if !is_placeholder => finding.advise(format!("did you mean `{nearest}`?")),
+            _ => finding,
+        });
+    }
+
+    /// What each supported option means.
+    fn set(&mut self, setting: Setting, row: &Row, pair: &Pair) -> Result<(), Finding> {
+        match setting {
+            Setting::Socket => self.socket(SocketKind::Default, pair)?,
+            Setting::UwsgiSocket => self.socket(SocketKind::Uwsgi, pair)?,
+            Setting::HttpSocket => self.socket(SocketKind::HttpSocket, pair)?,
+            Setting::Http => self.socket(SocketKind::HttpRouter, pair)?,
+            Setting::SocketProtocol => self.socket_protocol = values::protocol(pair)?,
+            Setting::Listen => self.backlog = self.bounded_u32(row, pair)?,
+            Setting::ChmodSocket => self.mode = Some(values::mode(pair)?.unwrap_or(OPEN_SOCKET_MODE)),
+            Setting::ChownSocket => self.owner = Some(values::text(pair)?),
+            Setting::SocketTimeout => self.socket_timeout = self.positive_or(row, pair, SOCKET_TIMEOUT_SECONDS)?,
+            Setting::HttpTimeout => self.http_timeout = self.positive_or(row, pair, HTTP_TIMEOUT_SECONDS)?,
+            Setting::HttpKeepalive => self.limits.keepalive_ms = self.keepalive_ms(row, pair)?,
+            Setting::Module => self.module = Some((values::text(pair)?, pair.place.clone())),
+            Setting::WsgiFile => self.wsgi_file = Some((values::text(pair)?, pair.place.clone())),
+            Setting::Callable => self.callable = Some(values::text(pair)?),
+            Setting::Mount => self.mounts.push((values::text(pair)?, pair.place.clone())),
+            Setting::ManageScriptName => self.python.manage_script_name = self.switch(pair),
+            Setting::Chdir => self.chdir = Some((values::text(pair)?, pair.place.clone())),
+            Setting::Chdir2 => self.chdir_after = Some(values::text(pair)?),
+            Setting::PythonPath => {
+                let found = crate::logic::matches(&values::text(pair)?, &self.around.folder);
+                self.python_path.extend(found.map_err(|message| Finding::error(Some(&pair.place), message))?);
+            }
+            Setting::VirtualEnvironment => self.virtualenv = Some(values::text(pair)?),
+            Setting::Environment => self.python.environment.push(values::variable(pair)?),
+            Setting::LazyApps => self.python.lazy = self.switch(pair),
+            Setting::CatchExceptions => self.python.catch_exceptions = self.switch(pair),
+            Setting::Processes => {
+                let cpus = self.around.cpus;
+                self.processes = Some(self.number_or_auto(row, pair)?.unwrap_or(cpus));
+            }
+            Setting::Threads => {
+                self.threads =
+                    self.number_or_auto(row, pair)?.map_or(Threads::Auto, |count| Threads::Fixed(count.min(Threads::MOST)))
+            }
+            Setting::Harakiri => self.lifecycle.harakiri_ms = self.positive(row, pair)?.map(|seconds| seconds * 1000),
+            Setting::MaxRequests => self.lifecycle.max_requests = self.positive(row, pair)?,
+            Setting::MaxWorkerLifetime => {
+                self.lifecycle.max_worker_lifetime_ms = self.positive(row, pair)?.map(|seconds| seconds * 1000)
+            }
+            Setting::ReloadMercy => self.lifecycle.reload_mercy_ms = self.positive_or(row, pair, RELOAD_MERCY_SECONDS)? * 1000,
+            Setting::WorkerReloadMercy => self.worker_mercy = Some(self.positive_or(row, pair, RELOAD_MERCY_SECONDS)? * 1000),
+            Setting::PidFile => self.pidfile = Some(values::text(pair)?),
+            Setting::Vacuum => self.lifecycle.vacuum = self.switch(pair),
+            Setting::BufferSize => {
+                self.limits.head_bytes = self.bounded_usize(row, pair)?;
+                self.limits.request_line_bytes = REQUEST_LINE_BYTES.min(self.limits.head_bytes);
+            }
+            Setting::PostBuffering => {
+                let bytes = self.bounded_usize(row, pair)?;
+                self.limits.body_memory_bytes = if bytes == 0 { BODY_MEMORY_BYTES } else { bytes };
+            }
+            Setting::LimitPost => self.limits.body_bytes = self.positive(row, pair)?,
+            Setting::DisableLogging => self.logging.requests = !self.switch(pair),
+            Setting::LogTo => self.log_file = Some(values::log_file(pair)?),
+            Setting::MemoryReport => self.logging.memory_report = self.switch(pair),
+            Setting::QuietWriteErrors => self.logging.write_errors = !self.switch(pair) && self.logging.write_errors,
+            Setting::User => self.identity.user = Some(values::text(pair)?),
+            Setting::Group => self.identity.group = Some(values::text(pair)?),
+            Setting::AutoProcessName => self.naming.auto = self.switch(pair),
+            Setting::ProcessNamePrefix | Setting::ProcessNamePrefixSpaced => {
+                let space = if setting == Setting::ProcessNamePrefixSpaced { " " } else { "" };
+                self.naming.prefix = pair.value.clone().unwrap_or_default() + space;
+                self.naming.auto = true;
+            }
+            Setting::Plugin => self.plugins(pair),
+            // These acted while the configuration was read.
+            Setting::Language(_) => {}
+        }
+        Ok(())
+    }
+
+    fn socket(&mut self, kind: SocketKind, pair: &Pair) -> Result<(), Finding> {
+        let (address, doubt) = address::read(pair)?;
+        self.findings.extend(doubt);
+        self.sockets.push(AskedSocket { kind, address, place: pair.place.clone() });
+        Ok(())
+    }
+
+    fn plugins(&mut self, pair: &Pair) {
+        for name in pair.value.as_deref().unwrap_or_default().split(',').map(str::trim).filter(|name| !name.is_empty()) {
+            if !crate::logic::is_built_in(name) {
+                self.findings.push(Finding::warning(
+                    Some(&pair.place),
+                    format!("the plugin `{name}` is not built in: what it does is missing"),
+                ));
+            }
+        }
+    }
+
+    /// Puts together what the options said, and checks that there is something to serve and somewhere to serve it.
+    fn complete(&mut self, read: &Configuration, positional: Option<&PositionalApplication>) -> Option<Settings> {
+        let folder = match &self.chdir {
+            Some((chdir, place)) => {
+                let folder = self.around.folder.join(chdir);
+                if !folder.is_dir() {
+                    self.findings.push(Finding::error(
+                        Some(place),
+                        format!("can't change to `{}`: there is no such folder", folder.display()),
+                    ));
+                }
+                folder
+            }
+            None => self.around.folder.clone(),
+        };
+        let applications = self.applications(&folder, positional);
+        // Without a configuration file, an application on the command line is enough to serve.
+        let bare = read.files.is_empty() && positional.is_some();
+        if bare && self.sockets.is_empty() {
+            self.sockets.push(AskedSocket {
+                kind: SocketKind::HttpRouter,
+                address: address::default(),
+                place: Place::command_line(),
+            });
+        }
+        self.check_something_to_serve(&applications, read);
+        let listeners = self.listeners(&folder);
+        let processes_chosen = self.processes.is_some() || bare;
+        self.lifecycle.reload_mercy_ms = self.worker_mercy.unwrap_or(self.lifecycle.reload_mercy_ms);
+        self.lifecycle.pidfile = self.pidfile.as_ref().map(|path| tidy(&self.around.folder.join(path)));
+        self.logging.file = self.log_file.as_ref().map(|path| tidy(&self.around.folder.join(path)));
+        self.python.chdir = self.chdir.as_ref().map(|_| tidy(&folder));
+        self.python.chdir_after = self.chdir_after.as_ref().map(|path| tidy(&folder.join(path)));
+        self.python.virtualenv = self.virtualenv.as_ref().map(|path| tidy(&folder.join(path)));
+        self.python.path = self.python_path.iter().map(|path| tidy(&folder.join(path))).collect();
+        Some(Settings {
+            listeners,
+            applications,
+            python: self.python.clone(),
+            workers: Workers {
+                processes: self.processes.unwrap_or(if bare { self.around.cpus } else { 1 }),
+                processes_chosen,
+                threads: self.threads,
+                cpus: self.around.cpus,
+            },
+            lifecycle: self.lifecycle.clone(),
+            limits: self.limits.clone(),
+            logging: self.logging.clone(),
+            identity: self.identity.clone(),
+            naming: self.naming.clone(),
+        })
+    }
+
+    fn check_something_to_serve(&mut self, applications: &[Application], read: &Configuration) {
+        let end = match read.files.last() {
+            Some(file) => Place::file(file, 0),
+            None => Place::command_line(),
+        };
+        if applications.is_empty() {
+            self.findings.push(
+                Finding::error(Some(&end), "there is no application to serve")
+                    .advise("write `module = package.module:callable` or `wsgi-file = app.py`, or name one on the command line: `bolide package.module:callable`"),
+            );
+        }
+        if self.sockets.is_empty() {
+            self.findings.push(
+                Finding::error(Some(&end), "there is no socket to serve on")
+                    .advise("write `http = 127.0.0.1:8000`, or `socket = /path/to/app.sock` behind a web server that speaks the uwsgi protocol"),
+            );
+        }
+    }
+
+    fn listeners(&self, folder: &Path) -> Vec<Listener> {
+        let listener = |socket: &AskedSocket| {
+            let (protocol, seconds) = match socket.kind {
+                SocketKind::HttpRouter => (Protocol::Http, self.http_timeout),
+                SocketKind::HttpSocket => (Protocol::Http, self.socket_timeout),
+                SocketKind::Uwsgi => (Protocol::Uwsgi, self.socket_timeout),
+                SocketKind::Default => (self.socket_protocol, self.socket_timeout),
+            };
+            Listener {
+                address: address::absolute(&socket.address, folder),
+                protocol,
+                backlog: self.backlog,
+                mode: self.mode,
+                owner: self.owner.clone(),
+                timeout_ms: seconds * 1000,
+                origin: socket.place.to_string(),
+            }
+        };
+        self.sockets.iter().map(listener).collect()
+    }
+
+    fn applications(&mut self, folder: &Path, positional: Option<&PositionalApplication>) -> Vec<Application> {
+        let mut made = Vec::new();
+        for (text, place) in std::mem::take(&mut self.mounts) {
+            match values::mount(&text, &place, folder) {
+                Ok(application) => {
+                    made.push(Application { callable: application.callable.or_else(|| self.callable.clone()), ..application })
+                }
+                Err(finding) => self.findings.push(finding),
+            }
+        }
+        let chosen = match (positional, &self.module, &self.wsgi_file) {
+            (Some(found), _, _) => Some((found.source.clone(), found.callable.clone(), Place::command_line())),
+            (None, Some((module, place)), file) => {
+                if let Some((_, second)) = file {
+                    self.findings.push(Finding::warning(
+                        Some(second),
+                        format!("`wsgi-file` has no effect: `module` at {place} comes first"),
+                    ));
+                }
+                let (module, callable) = values::module(module);
+                Some((ApplicationSource::Module(module), callable, place.clone()))
+            }
+            (None, None, Some((file, place))) => Some((ApplicationSource::File(PathBuf::from(file)), None, place.clone())),
+            (None, None, None) => None,
+        };
+        if let Some((source, callable, place)) = chosen {
+            let source = match source {
+                ApplicationSource::File(path) => ApplicationSource::File(tidy(&folder.join(path))),
+                module => module,
+            };
+            let callable = callable.or_else(|| self.callable.clone());
+            made.push(Application { mount: String::new(), source, callable, origin: place.to_string() });
+        }
+        self.check_mounts(&made);
+        made
+    }
+
+    fn check_mounts(&mut self, applications: &[Application]) {
+        for (index, one) in applications.iter().enumerate() {
+            if let Some(earlier) = applications[..index].iter().find(|other| other.mount == one.mount) {
+                let shown = if one.mount.is_empty() { "/" } else { &one.mount };
+                self.findings.push(Finding::error(
+                    None,
+                    format!("two applications for `{shown}`: at {} and at {}", earlier.origin, one.origin),
+                ));
+            }
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! The command line as getopt reads it: `--name value`, `--name=value`, `-p 4`, `-p4`, `-Mp4`,
+//! unambiguous beginnings of long names, `--` ends the options. Positional arguments come after
+//! all options, whatever their place, as getopt has it.
+
+use crate::catalogue::catalogue;
+use crate::catalogue::row::Argument;
+
+/// An option on the command line, by its long name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Given {
+    pub name: String,
+    pub value: Option<String>,
+}
+
+/// A command line that can't be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mistake {
+    pub message: String,
+    /// The option that was meant to be named, for a "did you mean".
+    pub unknown: Option<String>,
+}
+
+/// Reads the next words off `arguments`, which are those after the program's name, one option at a time, so that an option can declare
+/// others before they are met. `declared` tells whether an option that the configuration itself declared takes a value.
+pub struct Arguments<'a> {
+    rest: std::slice::Iter<'a, String>,
+    /// What is left of a group of letters such as `-Mp4`.
+    letters: &'a str,
+    positional: Vec<String>,
+}
+
+impl<'a> Arguments<'a> {
+    pub fn new(arguments: &'a [String]) -> Arguments<'a> {
+        Arguments { rest: arguments.iter(), letters: "", positional: Vec::new() }
+    }
+
+    /// The next option; `None` when only positional arguments are left.
+    ///
+    /// # Errors
+    /// An unknown option, a value that is missing, or one that is not wanted.
+    pub fn next_option(&mut self, declared: impl Fn(&str) -> Option<Argument>) -> Result<Option<Given>, Mistake> {
+        if !self.letters.is_empty() {
+            return self.letter().map(Some);
+        }
+        loop {
+            let Some(argument) = self.rest.next() else { return Ok(None) };
+            if argument == "--" {
+                self.positional.extend(self.rest.by_ref().cloned());
+                return Ok(None);
+            }
+            if let Some(long) = argument.strip_prefix("--") {
+                return self.long(long, &declared).map(Some);
+            }
+            match argument.strip_prefix('-') {
+                Some(letters) if !letters.is_empty() => {
+                    self.letters = letters;
+                    return self.letter().map(Some);
+                }
+                _ => self.positional.push(argument.clone()),
+            }
+        }
+    }
+
+    /// The positional arguments; complete once `next_option` has said `None`.
+    pub fn into_positional(self) -> Vec<String> {
+        self.positional
+    }
+
+    fn long(&mut self, text: &str, declared: &impl Fn(&str) -> Option<Argument>) -> Result<Given, Mistake> {
+        let (name, value) = match text.split_once('=') {
+            Some((name, value)) => (name, Some(value.to_owned())),
+            None => (text, None),
+        };
+        let (name, argument) = match catalogue().get(name) {
+            Some(row) => (name.to_owned(), row.argument),
+            None => match declared(name) {
+                Some(argument) => (name.to_owned(), argument),
+                None => beginning_of(name)?,
+            },
+        };
+        let value = match (argument, value) {
+            // getopt refuses a value here; it is taken, since `--master=true` can mean only one thing.
+            (Argument::None | Argument::Optional, value) => value,
+            (Argument::Required, Some(value)) => Some(value),
+            (Argument::Required, None) => Some(self.value_of(&format!("--{name}"))?),
+        };
+        Ok(Given { name, value })
+    }
+
+    fn letter(&mut self) -> Result<Given, Mistake> {
+        let mut letters = self.letters.chars();
+        let letter = letters.next().unwrap_or('-');
+        self.letters = letters.as_str();
+        let Some((row, name)) = catalogue().letter(letter) else {
+            self.letters = "";
+            return Err(Mistake { message: format!("unknown option `-{letter}`"), unknown: None });
+        };
+        let attached = || Some(self.letters.to_owned()).filter(|text| !text.is_empty());
+        let value = match row.argument {
+            Argument::None => None,
+            Argument::Optional => {
+                let value = attached();
+                self.letters = "";
+                value
+            }
+            Argument::Required => match attached() {
+                Some(value) => {
+                    self.letters = "";
+                    Some(value)
+                }
+                None => Some(self.value_of(&format!("-{letter}"))?),
+            },
+        };
+        Ok(Given { name: name.to_owned(), value })
+    }
+
+    fn value_of(&mut self, option: &str) -> Result<String, Mistake> {
+        self.rest
+            .next()
+            .cloned()
+            .ok_or_else(|| Mistake { message: format!("`{option}` needs a value, and none follows"), unknown: None })
+    }
+}
+
+/// The one long name that begins so.
+fn beginning_of(start: &str) -> Result<(String, Argument), Mistake> {
+    let unknown = || Mistake { message: format!("unknown option `--{start}`"), unknown: Some(start.to_owned()) };
+    if start.is_empty() {
+        return Err(unknown());
+    }
+    let mut matching: Vec<&str> = catalogue().names().filter(|name| name.starts_with(start)).collect();
+    match matching.as_slice() {
+        [] => Err(unknown()),
+        [name] => Ok(((*name).to_owned(), catalogue().get(name).map_or(Argument::Required, |row| row.argument))),
+        _ => {
+            matching.sort_unstable();
+            matching.truncate(4);
+            let list = matching.iter().map(|name| format!("`--{name}`")).collect::<Vec<_>>().join(", ");
+            Err(Mistake {
+                message: format!("`--{start}` may be the beginning of several options: {list}, …"),
+                unknown: Some(start.to_owned()),
+            })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> Result<Vec<String>, Mistake> {
+        let words: Vec<String> = line.split(' ').filter(|word| !word.is_empty()).map(str::to_owned).collect();
+        let mut arguments = Arguments::new(&words);
+        let mut said = Vec::new();
+        while let Some(word) = arguments.next_option(|name| (name == "serve").then_some(Argument::Required))? {
+            said.push(match word.value {
+                Some(value) => format!("{}={value}", word.name),
+                None => word.name,
+            });
+        }
+        said.extend(arguments.into_positional());
+        Ok(said)
+    }
+
+    #[test]
+    fn test_command_lines_as_getopt_reads_them() {
+        let cases: &[(&str, &[&str])] = &[
+            ("--http :8080 --master", &["http=:8080", "master"]),
+            ("--http=:8080 app.ini", &["http=:8080", "app.ini"]),
+            ("app.ini --http :8080", &["http=:8080", "app.ini"]),
+            ("-p 4 -p4 -Mp4 -M", &["processes=4", "processes=4", "master", "processes=4", "master"]),
+            ("-H /venv -w a:b -s /tmp/x", &["home=/venv", "module=a:b", "socket=/tmp/x"]),
+            ("-C -C660", &["chmod-socket", "chmod-socket=660"]),
+            ("--chmod-socket 660", &["chmod-socket", "660"]),
+            ("--chmod-socket=660", &["chmod-socket=660"]),
+            ("--disable-log -", &["disable-logging", "-"]),
+            ("-- --http", &["--http"]),
+            ("--serve x", &["serve=x"]),
+            ("--master=true", &["master=true"]),
+        ];
+        for (line, wanted) in cases {
+            assert_eq!(
+                read(line).as_deref(),
+                Ok(wanted.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>().as_slice()),
+                "{line}"
+            );
+        }
+    }
+
+    #[test]
+    fn test_mistakes_on_the_command_line_are_named() {
+        for (line, part) in [
+            ("--http", "`--http` needs a value"),
+            ("--vaccum", "unknown option `--vaccum`"),
+            ("-p", "`-p` needs a value"),
+            ("-@", "`-@`"),
+            ("--proc 4", "several options"),
+        ] {
+            let mistake = read(line).expect_err(line);
+            assert!(mistake.message.contains(part), "{line}: {}", mistake.message);
+        }
+    }
+}

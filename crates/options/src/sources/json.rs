@@ -1,0 +1,136 @@
+//! JSON: strings, numbers, true, false and null, and lists of them, of one object. true is 1; false
+//! and null are 0, as in uWSGI. A key given twice keeps its place and takes the later value.
+
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::{Malformed, Raw, Section, whole_text};
+
+/// An object with its keys in order and its values unread, so that their places in the text are known.
+struct Object<'a>(Vec<(String, &'a RawValue)>);
+
+impl<'de> Deserialize<'de> for Object<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Collect;
+        impl<'de> Visitor<'de> for Collect {
+            type Value = Object<'de>;
+
+            fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                out.write_str("an object")
+            }
+
+            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Object<'de>, M::Error> {
+                let mut entries: Vec<(String, &'de RawValue)> = Vec::new();
+                while let Some((key, value)) = map.next_entry::<String, &RawValue>()? {
+                    match entries.iter_mut().find(|(earlier, _)| *earlier == key) {
+                        Some(entry) => entry.1 = value,
+                        None => entries.push((key, value)),
+                    }
+                }
+                Ok(Object(entries))
+            }
+        }
+        deserializer.deserialize_map(Collect)
+    }
+}
+
+/// The pairs of one object.
+///
+/// # Errors
+/// When the text is not JSON, or the object is not one.
+pub fn parse(text: &[u8], section: &str) -> Result<Section, Malformed> {
+    let text = whole_text(text)?;
+    let line_at = |part: &str| line_of(text, part.as_ptr().addr().wrapping_sub(text.as_ptr().addr()));
+    let malformed = |error: serde_json::Error, first: u32| Malformed {
+        line: first + u32::try_from(error.line()).unwrap_or(1).max(1) - 1,
+        message: format!("this is not JSON as a configuration needs it: {}", sentence(&error)),
+    };
+    let Object(top) = serde_json::from_str(text).map_err(|error| malformed(error, 1))?;
+    let mut made = Section { others: top.iter().map(|(name, _)| name.clone()).collect(), ..Section::default() };
+    let Some((_, object)) = top.into_iter().find(|(name, _)| name == section) else { return Ok(made) };
+    made.found = true;
+    let first = line_at(object.get());
+    let Object(entries) = serde_json::from_str(object.get()).map_err(|error| malformed(error, first))?;
+    for (key, value) in entries {
+        let line = line_at(value.get());
+        let values: Vec<&RawValue> = match value.get().starts_with('[') {
+            true => serde_json::from_str(value.get()).map_err(|error| malformed(error, line))?,
+            false => vec![value],
+        };
+        for value in values {
+            let line = line_at(value.get());
+            let text = scalar(value.get()).ok_or_else(|| Malformed {
+                line,
+                message: format!("`{key}`: a value is one text or number, or a list of them, nothing deeper"),
+            })?;
+            made.pairs.push(Raw { key: key.clone(), value: text, line });
+        }
+    }
+    Ok(made)
+}
+
+/// A scalar as text, `None` for what is deeper.
+fn scalar(raw: &str) -> Option<String> {
+    match serde_json::from_str(raw).ok()? {
+        serde_json::Value::String(text) => Some(text),
+        serde_json::Value::Bool(true) => Some("1".to_owned()),
+        serde_json::Value::Bool(false) | serde_json::Value::Null => Some("0".to_owned()),
+        serde_json::Value::Number(_) => Some(raw.to_owned()),
+        serde_json::Value::Array(_) | serde_json::Value::Object(_) => None,
+    }
+}
+
+fn line_of(text: &str, offset: usize) -> u32 {
+    let before = text.as_bytes().get(..offset).unwrap_or_default();
+    u32::try_from(before.iter().filter(|&&byte| byte == b'\n').count()).unwrap_or(u32::MAX - 1) + 1
+}
+
+/// The library's words without its own place.
+fn sentence(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    text.rsplit_once(" at line ").map_or(text.as_str(), |(sentence, _)| sentence).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn test_json_scalars_and_lists_become_pairs() {
+        let text = "{\"other\": 1,\n \"uwsgi\": {\n  \"http\": \":8080\", \"master\": true,\n  \"lazy\": false, \"none\": null,\n  \"processes\": 4,\n  \"env\": [\"A=1\",\n   \"B=\\u00e9\"],\n  \"twice\": 1, \"twice\": 2 } }";
+        let parsed = parse(text.as_bytes(), "uwsgi").expect("it is JSON");
+        let pairs: Vec<_> = parsed.pairs.iter().map(|raw| (raw.key.as_str(), raw.value.as_str(), raw.line)).collect();
+        assert_eq!(
+            pairs,
+            [
+                ("http", ":8080", 3),
+                ("master", "1", 3),
+                ("lazy", "0", 4),
+                ("none", "0", 4),
+                ("processes", "4", 5),
+                ("env", "A=1", 6),
+                ("env", "B=é", 7),
+                ("twice", "2", 8)
+            ]
+        );
+    }
+
+    #[test]
+    fn test_json_that_is_none_says_where() {
+        for (text, line) in [
+            ("{\n\"uwsgi\": {\n\"a\": }\n}", 3),
+            ("{\"uwsgi\": {\n\"a\": {\"b\": 1}}}", 2),
+            ("{\"uwsgi\":\n 3}", 2),
+            ("[1]", 1),
+            ("{\"uwsgi\": {\"a\": [[1]]}}", 1),
+            ("", 1),
+        ] {
+            let error = parse(text.as_bytes(), "uwsgi").expect_err(text);
+            assert_eq!(error.line, line, "{text}: {error:?}");
+        }
+        let deep = "{\"uwsgi\": ".to_owned() + &"[".repeat(100_000);
+        assert!(parse(deep.as_bytes(), "uwsgi").is_err());
+    }
+}

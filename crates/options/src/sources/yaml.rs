@@ -1,0 +1,215 @@
+//! YAML: the scalars and the lists of scalars of one top-level mapping, as text. What a plain scalar
+//! means is the option's business, so `no`, `010` and `1.0` stay as they are written.
+//!
+//! uWSGI reads YAML with libyaml where it was built with it, and else line by line, which knows neither
+//! lists nor quotes but takes `log-format: a: b`, which is not YAML. Public projects rely on both, so
+//! what is YAML is read as YAML, and what is not is read line by line, with a remark.
+
+use saphyr_parser::{Event, Parser, ScalarStyle};
+
+use super::{Malformed, Raw, Section, whole_text};
+
+/// Where the walk through the document is.
+enum At {
+    /// Before the top-level mapping, or between two of its keys.
+    Top,
+    /// After a top-level key.
+    TopValue(String),
+    /// In the section, before a key.
+    Key,
+    /// After a key of the section.
+    Value(String),
+    /// In the list of a key.
+    List(String),
+    /// Inside something that is not wanted, so many levels deep; afterwards it goes on at the top.
+    Skip(usize),
+}
+
+/// The pairs of one section.
+///
+/// # Errors
+/// When the text is not text, or a value is more than a scalar or a list of them.
+pub fn parse(text: &[u8], section: &str) -> Result<Section, Malformed> {
+    let text = whole_text(text)?;
+    match document(text, section) {
+        Ok(made) => Ok(made),
+        Err(Fault::Refused(malformed)) => Err(malformed),
+        Err(Fault::NotYaml(malformed)) => {
+            let mut made = by_lines(text, section);
+            if made.pairs.is_empty() {
+                return Err(malformed);
+            }
+            made.remarks.insert(
+                0,
+                (malformed.line, format!("{}; the file is read line by line, as uWSGI does without libyaml", malformed.message)),
+            );
+            Ok(made)
+        }
+    }
+}
+
+/// Why a text is not read as YAML.
+enum Fault {
+    NotYaml(Malformed),
+    /// It is YAML, but not of the kind that a configuration is.
+    Refused(Malformed),
+}
+
+/// uWSGI's own reading: `key: value` in the lines below the section's name that are further in than it, a `#` anywhere begins a
+/// comment, and the first line that is something else ends it.
+fn by_lines(text: &str, section: &str) -> Section {
+    let mut made = Section::default();
+    for (line, whole) in (1..).zip(text.split('\n')) {
+        let bare = whole.split('#').next().unwrap_or_default();
+        let content = bare.trim_start_matches([' ', '\t', '\r']);
+        let is_inside = bare.len() > content.len();
+        if content.is_empty() || (!made.found && is_inside) {
+            continue;
+        }
+        if !made.found {
+            made.found = content.split_once(':').is_some_and(|(name, _)| name == section);
+            continue;
+        }
+        if !is_inside {
+            break;
+        }
+        let pair = content.split_once(": ").or_else(|| content.split_once(":\t"));
+        let Some((key, value)) = pair.filter(|_| !content.starts_with(['-', '[', '{'])) else {
+            made.remarks.push((line, "this line is not `key: value`, and nothing after it is read".to_owned()));
+            break;
+        };
+        let value = value.trim_start_matches([' ', '\t', '\r']).trim_end_matches([' ', '\t', '\r']);
+        made.pairs.push(Raw { key: key.trim_end_matches([' ', '\t']).to_owned(), value: value.to_owned(), line });
+    }
+    made
+}
+
+fn document(text: &str, section: &str) -> Result<Section, Fault> {
+    let mut made = Section::default();
+    let mut at = At::Top;
+    let mut depth = 0_usize;
+    for step in Parser::new_from_str(text) {
+        let (event, span) = step.map_err(|error| {
+            let line = u32::try_from(error.marker().line()).unwrap_or(0);
+            Fault::NotYaml(Malformed { line, message: format!("this is not YAML: {}", error.info()) })
+        })?;
+        let line = u32::try_from(span.start.line()).unwrap_or(0);
+        at = match (at, event) {
+            (at, Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentStart(_) | Event::DocumentEnd) => at,
+            (At::Skip(levels), Event::MappingStart(..) | Event::SequenceStart(..)) => At::Skip(levels + 1),
+            (At::Skip(levels), Event::MappingEnd | Event::SequenceEnd) => match levels {
+                0 | 1 => At::Top,
+                levels => At::Skip(levels - 1),
+            },
+            (At::Skip(levels), _) => At::Skip(levels),
+            (_, Event::Alias(_)) => {
+                let message = "anchors and aliases are not supported; write the value out".to_owned();
+                return Err(Fault::Refused(Malformed { line, message }));
+            }
+            (At::Top, Event::MappingStart(..)) if depth == 0 => {
+                depth = 1;
+                At::Top
+            }
+            (At::Top, Event::MappingEnd) => {
+                depth = 0;
+                At::Top
+            }
+            (At::Top, Event::Scalar(name, ..)) if depth == 1 => At::TopValue(name.into_owned()),
+            (At::TopValue(name), Event::MappingStart(..)) => {
+                let wanted = name == section;
+                made.others.push(name);
+                made.found |= wanted;
+                if wanted { At::Key } else { At::Skip(1) }
+            }
+            (At::TopValue(_), Event::SequenceStart(..)) | (At::Top, Event::SequenceStart(..) | Event::MappingStart(..)) => {
+                At::Skip(1)
+            }
+            (At::Top | At::TopValue(_), _) => At::Top,
+            (At::Key, Event::Scalar(key, ..)) => At::Value(key.into_owned()),
+            (At::Key, Event::MappingEnd) => At::Top,
+            (At::Value(key), Event::Scalar(value, style, ..)) => {
+                // A key without a value reaches libyaml's users as no value at all.
+                if value == "~" && style == ScalarStyle::Plain {
+                    made.remarks
+                        .push((line, format!("`{key}:` has no value, so it has no effect; write `{key}: true` to switch it on")));
+                } else {
+                    made.pairs.push(Raw { key, value: value.into_owned(), line });
+                }
+                At::Key
+            }
+            (At::Value(key), Event::SequenceStart(..)) => At::List(key),
+            (At::List(key), Event::Scalar(value, ..)) => {
+                made.pairs.push(Raw { key: key.clone(), value: value.into_owned(), line });
+                At::List(key)
+            }
+            (At::List(_), Event::SequenceEnd) => At::Key,
+            (At::Key | At::Value(_) | At::List(_), _) => {
+                return Err(Fault::Refused(Malformed {
+                    line,
+                    message: "a value is one text or a list of texts, nothing deeper".to_owned(),
+                }));
+            }
+        };
+    }
+    Ok(made)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn test_yaml_scalars_and_lists_become_pairs() {
+        let text = "# head\nother:\n  a: {b: [1]}\nuwsgi:\n  http: :8080   # not part of it\n  master: true\n  count: 010\n  quoted: \"a: b\"\n  env:\n    - A=1\n    - 'B=2'\n  flow: [x, y]\n  empty:\n  colon: a:b\nlast: 1\n";
+        let parsed = parse(text.as_bytes(), "uwsgi").expect("it is YAML");
+        let pairs: Vec<_> = parsed.pairs.iter().map(|raw| (raw.key.as_str(), raw.value.as_str(), raw.line)).collect();
+        assert_eq!(
+            pairs,
+            [
+                ("http", ":8080", 5),
+                ("master", "true", 6),
+                ("count", "010", 7),
+                ("quoted", "a: b", 8),
+                ("env", "A=1", 10),
+                ("env", "B=2", 11),
+                ("flow", "x", 12),
+                ("flow", "y", 12),
+                ("colon", "a:b", 14)
+            ]
+        );
+        assert_eq!((parsed.found, parsed.remarks.len(), parsed.remarks[0].0), (true, 1, 13));
+    }
+
+    #[test]
+    fn test_yaml_that_is_none_says_where() {
+        for (text, line) in [
+            ("uwsgi:\n  a: {b: c}\n", 2),
+            ("uwsgi:\n  a: &x 1\n  b: *x\n", 3),
+            ("a: \"open\n", 1),
+            ("uwsgi:\n  a: caf\u{0}\n", 2),
+            ("uwsgi:\n  a: [[1]]\n", 2),
+        ] {
+            let error = parse(text.as_bytes(), "uwsgi").expect_err(text);
+            assert_eq!(error.line, line, "{text}: {error:?}");
+        }
+        assert!(!parse(b"- uwsgi\n", "uwsgi").expect("a list is YAML").found);
+        assert!(!parse(b"", "uwsgi").expect("nothing is YAML").found);
+    }
+
+    #[test]
+    fn test_yaml_that_is_none_is_read_line_by_line_as_uwsgi_does() {
+        let text = "# c\nuwsgi:\n  logformat: uWSGI: %(method) # c\n\tmaster : true \n\n  # c\n  quoted: \"a\"\n  list:\n  - a\n  lost: 1\n";
+        let parsed = parse(text.as_bytes(), "uwsgi").expect("it can be read");
+        let pairs: Vec<_> = parsed.pairs.iter().map(|raw| (raw.key.as_str(), raw.value.as_str(), raw.line)).collect();
+        assert_eq!(pairs, [("logformat", "uWSGI: %(method)", 3), ("master", "true", 4), ("quoted", "\"a\"", 7)]);
+        assert_eq!(parsed.remarks.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [3, 8]);
+    }
+
+    #[test]
+    fn test_yaml_deep_nesting_ends() {
+        let deep = "uwsgi: ".to_owned() + &"[".repeat(100_000);
+        assert!(parse(deep.as_bytes(), "uwsgi").is_err());
+        let deep = "{".repeat(100_000);
+        assert!(parse(deep.as_bytes(), "uwsgi").is_err());
+    }
+}

@@ -1,0 +1,62 @@
+//! "Did you mean …?": the known names nearest to one that nobody knows.
+
+use crate::catalogue::catalogue;
+
+/// A name this far away is another word, not a typing error.
+const MOST_CHANGES: usize = 2;
+/// A known name that begins with the unknown one is likely if the unknown one is at least this long.
+const LEAST_BEGINNING: usize = 5;
+
+/// The likeliest known name, if any is likely.
+pub fn nearest(unknown: &str) -> Option<&'static str> {
+    let wanted = unknown.to_ascii_lowercase().replace('_', "-");
+    // Among equals, the one that more projects use.
+    let mut best: Option<(usize, std::cmp::Reverse<u32>, &'static str)> = None;
+    for row in catalogue().rows() {
+        for &name in &row.names {
+            let Some(distance) = distance(&wanted, name) else { continue };
+            let candidate = (distance, std::cmp::Reverse(row.projects), name);
+            if best.is_none_or(|best| candidate < best) {
+                best = Some(candidate);
+            }
+        }
+    }
+    best.map(|(_, _, name)| name)
+}
+
+fn distance(wanted: &str, name: &str) -> Option<usize> {
+    let bound = MOST_CHANGES.min(wanted.chars().count() / 3);
+    if wanted.chars().count().abs_diff(name.chars().count()) <= MOST_CHANGES {
+        let changes = strsim::damerau_levenshtein(wanted, name);
+        if changes <= bound {
+            return Some(changes);
+        }
+    }
+    let longer =
+        wanted.len() >= LEAST_BEGINNING && name.strip_prefix(wanted).is_some_and(|rest| rest.starts_with('-') || rest.len() <= 2);
+    longer.then_some(MOST_CHANGES + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn test_typing_errors_of_public_projects_are_recognised() {
+        let cases = [
+            ("vaccum", Some("vacuum")),
+            ("py-callos-afterfork", Some("py-call-osafterfork")),
+            ("process", Some("processes")),
+            ("exec-pre", Some("exec-pre-app")),
+            ("enable_threads", Some("enable-threads")),
+            ("chmod-sock", Some("chmod-socket")),
+            ("harakir", Some("harakiri")),
+            ("project", None),
+            ("base", None),
+            ("my-own-thing", None),
+        ];
+        for (unknown, wanted) in cases {
+            assert_eq!(nearest(unknown), wanted, "{unknown}");
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! What a configuration may ask of the machine: environment, working directory, host name, CPUs.
+//! Gathered once, so that the reading itself is a function of its inputs and tests can lie to it.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use nix::sched::{CpuSet, sched_getaffinity};
+use nix::unistd::Pid;
+
+/// Where cgroup v2 and v1 say how much CPU this process may use.
+const CGROUP_V2_QUOTA: &str = "/sys/fs/cgroup/cpu.max";
+const CGROUP_V1_QUOTA: &str = "/sys/fs/cgroup/cpu/cpu.cfs_quota_us";
+const CGROUP_V1_PERIOD: &str = "/sys/fs/cgroup/cpu/cpu.cfs_period_us";
+
+#[derive(Debug, Clone)]
+pub struct Surroundings {
+    /// In the order given; what is not UTF-8 is left out, since no option could use it.
+    pub environment: Vec<(String, String)>,
+    pub folder: PathBuf,
+    pub host_name: String,
+    /// Path of this program, for `%b`.
+    pub program: String,
+    /// CPUs of the machine that are online: uWSGI's `%k`.
+    pub cpus_online: u32,
+    /// CPUs that this process may use: `processes = auto`.
+    pub cpus: u32,
+    pub seconds: u64,
+    pub microseconds: u64,
+    pub user: (u32, String),
+    pub group: (u32, String),
+}
+
+impl Surroundings {
+    /// Asks the system.
+    pub fn gather(environment: &[(OsString, OsString)]) -> Surroundings {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        let (user, group) = (nix::unistd::getuid(), nix::unistd::getgid());
+        let user_name = nix::unistd::User::from_uid(user).ok().flatten().map_or_else(|| user.to_string(), |found| found.name);
+        let group_name = nix::unistd::Group::from_gid(group).ok().flatten().map_or_else(|| group.to_string(), |found| found.name);
+        let online = online_cpus();
+        Surroundings {
+            environment: environment
+                .iter()
+                .filter_map(|(key, value)| Some((key.to_str()?.to_owned(), value.to_str()?.to_owned())))
+                .collect(),
+            folder: std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/")),
+            host_name: nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_default(),
+            program: std::env::current_exe()
+                .ok()
+                .and_then(|path| path.into_os_string().into_string().ok())
+                .unwrap_or_else(|| "bolide".to_owned()),
+            cpus_online: online,
+            cpus: usable_cpus(online),
+            seconds: now.as_secs(),
+            microseconds: u64::try_from(now.as_micros()).unwrap_or(u64::MAX),
+            user: (user.as_raw(), user_name),
+            group: (group.as_raw(), group_name),
+        }
+    }
+
+    pub fn variable(&self, name: &str) -> Option<&str> {
+        self.environment.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+}
+
+fn online_cpus() -> u32 {
+    nix::unistd::sysconf(nix::unistd::SysconfVar::_NPROCESSORS_ONLN)
+        .ok()
+        .flatten()
+        .and_then(|count| u32::try_from(count).ok())
+        .unwrap_or(1)
+        .max(1)
+}
+
+/// The affinity mask's CPUs, or fewer where a cgroup's quota is smaller (rounded up), at least one.
+fn usable_cpus(online: u32) -> u32 {
+    let allowed = match sched_getaffinity(Pid::from_raw(0)) {
+        Ok(set) => (0..CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap_or(false)).count(),
+        Err(_) => online as usize,
+    };
+    let allowed = u32::try_from(allowed).unwrap_or(1).max(1);
+    let quota = std::fs::read_to_string(CGROUP_V2_QUOTA).ok().and_then(|text| quota_v2(&text)).or_else(|| {
+        let quota = std::fs::read_to_string(CGROUP_V1_QUOTA).ok()?;
+        let period = std::fs::read_to_string(CGROUP_V1_PERIOD).ok()?;
+        quota_v1(&quota, &period)
+    });
+    quota.map_or(allowed, |quota| allowed.min(quota))
+}
+
+/// `cpu.max` of cgroup v2: `QUOTA PERIOD`, or `max PERIOD` for no limit.
+fn quota_v2(text: &str) -> Option<u32> {
+    let (quota, period) = text.trim().split_once(' ')?;
+    quota_v1(quota, period)
+}
+
+/// CPUs that a quota of microseconds a period allows, rounded up; `None` is no limit.
+fn quota_v1(quota: &str, period: &str) -> Option<u32> {
+    let quota: u64 = quota.trim().parse().ok()?;
+    let period: u64 = period.trim().parse().ok()?;
+    (quota > 0 && period > 0).then(|| u32::try_from(quota.div_ceil(period)).unwrap_or(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn test_cgroup_quota_is_counted_and_rounded_up() {
+        assert_eq!(quota_v2("max 100000\n"), None);
+        assert_eq!(quota_v2("150000 100000\n"), Some(2));
+        assert_eq!(quota_v2("50000 100000\n"), Some(1));
+        assert_eq!(quota_v1("-1\n", "100000\n"), None);
+        assert_eq!(quota_v1("400000", "100000"), Some(4));
+        assert_eq!(quota_v2("rubbish"), None);
+        assert!(usable_cpus(online_cpus()) >= 1);
+    }
+}

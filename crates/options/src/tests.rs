@@ -1,0 +1,322 @@
+//! The whole way from a command line and files to settings.
+
+use std::path::{Path, PathBuf};
+
+use bolide_contract::settings::{Address, ApplicationSource, Protocol, Settings, Threads};
+
+use super::*;
+
+/// A folder of its own for one test; removed when it ends.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    pub(crate) fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("bolide-options-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).expect("the temporary folder can be made");
+        Folder(path.canonicalize().expect("it is there"))
+    }
+
+    pub(crate) fn write(&self, name: &str, text: impl AsRef<[u8]>) -> &Folder {
+        std::fs::write(self.0.join(name), text).expect("a file of the test can be written");
+        self
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+pub(crate) fn around(folder: &Path, environment: &[(&str, &str)]) -> Surroundings {
+    Surroundings {
+        environment: environment.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
+        folder: folder.to_owned(),
+        host_name: "box".to_owned(),
+        program: "/bin/bolide".to_owned(),
+        cpus_online: 4,
+        cpus: 3,
+        seconds: 1,
+        microseconds: 1_000_000,
+        user: (0, "root".to_owned()),
+        group: (0, "root".to_owned()),
+    }
+}
+
+pub(crate) fn outcome(folder: &Folder, line: &str, environment: &[(&str, &str)]) -> Result<Reading, Failure> {
+    let arguments: Vec<OsString> = line.split(' ').filter(|word| !word.is_empty()).map(OsString::from).collect();
+    read_in(&arguments, &around(folder.path(), environment))
+}
+
+fn run(folder: &Folder, line: &str, environment: &[(&str, &str)]) -> (Settings, Vec<String>) {
+    match outcome(folder, line, environment) {
+        Ok(Reading::Run { settings, findings }) => (*settings, findings.iter().map(ToString::to_string).collect()),
+        Ok(Reading::Print { text, .. }) => panic!("{line}: prints {text}"),
+        Err(failure) => panic!("{line}: {:?}", failure.findings.iter().map(ToString::to_string).collect::<Vec<_>>()),
+    }
+}
+
+pub(crate) fn fails(folder: &Folder, line: &str) -> Vec<String> {
+    match outcome(folder, line, &[]) {
+        Err(failure) => {
+            failure.findings.iter().filter(|finding| finding.severity == Severity::Error).map(ToString::to_string).collect()
+        }
+        other => panic!("{line}: {other:?}"),
+    }
+}
+
+/// The settings of one ini file.
+fn ini(name: &str, text: &str) -> (Settings, Vec<String>) {
+    let folder = Folder::new(name);
+    folder.write("uwsgi.ini", format!("[uwsgi]\n{text}"));
+    run(&folder, "uwsgi.ini", &[])
+}
+
+fn ini_fails(name: &str, text: &str) -> Vec<String> {
+    let folder = Folder::new(name);
+    folder.write("uwsgi.ini", format!("[uwsgi]\n{text}"));
+    fails(&folder, "uwsgi.ini")
+}
+
+const SERVES: &str = "http = :8080\nmodule = app\n";
+
+#[test]
+fn test_an_application_alone_serves_on_port_8000_with_all_cpus() {
+    let folder = Folder::new("bare");
+    let (settings, findings) = run(&folder, "shop.wsgi:app", &[]);
+    assert_eq!(settings.listeners.len(), 1);
+    assert_eq!(settings.listeners[0].address, Address::Tcp { host: "127.0.0.1".to_owned(), port: 8000 });
+    assert_eq!((settings.workers.processes, settings.workers.processes_chosen, settings.workers.cpus), (3, true, 3));
+    assert_eq!(settings.applications[0].source, ApplicationSource::Module("shop.wsgi".to_owned()));
+    assert_eq!(settings.applications[0].callable.as_deref(), Some("app"));
+    assert!(findings.is_empty());
+    let (settings, _) = run(&folder, "app.py --http :9000 -p 2", &[]);
+    assert_eq!(settings.listeners[0].address, Address::Tcp { host: String::new(), port: 9000 });
+    assert_eq!(settings.workers.processes, 2);
+    assert_eq!(settings.applications[0].source, ApplicationSource::File(folder.path().join("app.py")));
+}
+
+#[test]
+fn test_a_file_without_processes_gets_one_worker_that_nobody_chose() {
+    let (settings, findings) = ini("one-worker", SERVES);
+    assert_eq!((settings.workers.processes, settings.workers.processes_chosen), (1, false));
+    assert_eq!(settings.applications[0].callable, None);
+    assert_eq!(settings.listeners[0].origin, "uwsgi.ini:2");
+    assert!(findings.is_empty(), "{findings:?}");
+}
+
+#[test]
+fn test_every_supported_option_reaches_its_setting() {
+    let folder = Folder::new("settings");
+    for name in ["srv", "srv/data", "lib", "venv"] {
+        std::fs::create_dir_all(folder.path().join(name)).expect("a folder of the test can be made");
+    }
+    folder.write(
+        "uwsgi.ini",
+        "[uwsgi]\nsocket = app.sock\nuwsgi-socket = 127.0.0.1:3031\nhttp = :8080\nhttp-socket = :8081\nhttp11-socket = :8082\nlisten = 256\n\
+         chmod-socket = 660\nchown-socket = www-data:www-data\nsocket-timeout = 5\nhttp-timeout = 7\nhttp-keepalive = 9\n\
+         wsgi = shop:create_app()\nmount = /blog/=blog.py\nmount = /wiki=wiki.wsgi:app\nmanage-script-name = true\n\
+         chdir = srv\nchdir2 = data\npythonpath = lib\npp = /opt/lib\nvenv = ../venv\nenv = A=B=C\nenv = D=\nlazy-apps = 1\ncatch-exceptions = on\n\
+         workers = auto\nthreads = 8\nharakiri = 30\nmax-requests = 5000\nmax-worker-lifetime = 60\nreload-mercy = 8\nworker-reload-mercy = 6\n\
+         pidfile = run.pid\nvacuum = true\nbuffer-size = 8192\npost-buffering = 4096\nlimit-post = 1000\n\
+         disable-logging = true\nlogto = log/app.log\nmemory-report = true\nignore-write-errors = true\nuid = www-data\ngid = 33\nprocname-prefix-spaced = shop\n",
+    );
+    let (settings, findings) = run(&folder, "uwsgi.ini", &[]);
+    assert!(findings.is_empty(), "{findings:?}");
+    let srv = folder.path().join("srv");
+    let kinds: Vec<_> = settings.listeners.iter().map(|listener| (listener.protocol, listener.timeout_ms)).collect();
+    assert_eq!(
+        kinds,
+        [
+            (Protocol::Uwsgi, 5000),
+            (Protocol::Uwsgi, 5000),
+            (Protocol::Http, 7000),
+            (Protocol::Http, 5000),
+            (Protocol::Http, 5000)
+        ]
+    );
+    assert_eq!(settings.listeners[0].address, Address::Unix(srv.join("app.sock")));
+    let first = &settings.listeners[0];
+    assert_eq!((first.backlog, first.mode, first.owner.as_deref()), (256, Some(0o660), Some("www-data:www-data")));
+    let applications: Vec<_> = settings.applications.iter().map(|one| (one.mount.as_str(), one.callable.as_deref())).collect();
+    assert_eq!(applications, [("/blog", None), ("/wiki", Some("app")), ("", Some("create_app()"))]);
+    assert_eq!(settings.applications[0].source, ApplicationSource::File(srv.join("blog.py")));
+    let python = &settings.python;
+    assert_eq!(python.chdir, Some(srv.clone()));
+    assert_eq!(python.chdir_after, Some(srv.join("data")));
+    assert_eq!(python.path, [srv.join("lib"), PathBuf::from("/opt/lib")]);
+    assert_eq!(python.virtualenv, Some(srv.join("../venv")));
+    assert_eq!(python.environment, [("A".to_owned(), "B=C".to_owned()), ("D".to_owned(), String::new())]);
+    assert!(python.manage_script_name && python.lazy && python.catch_exceptions);
+    assert_eq!((settings.workers.processes, settings.workers.threads), (3, Threads::Fixed(8)));
+    let lifecycle = &settings.lifecycle;
+    assert_eq!(
+        (lifecycle.harakiri_ms, lifecycle.max_requests, lifecycle.max_worker_lifetime_ms),
+        (Some(30_000), Some(5000), Some(60_000))
+    );
+    assert_eq!((lifecycle.reload_mercy_ms, lifecycle.vacuum), (6000, true));
+    // uWSGI writes the pidfile and opens the log before it changes to `chdir`.
+    assert_eq!(lifecycle.pidfile, Some(folder.path().join("run.pid")));
+    assert_eq!(settings.logging.file, Some(folder.path().join("log/app.log")));
+    let limits = &settings.limits;
+    assert_eq!((limits.head_bytes, limits.request_line_bytes, limits.body_memory_bytes), (8192, 8192, 4096));
+    assert_eq!((limits.body_bytes, limits.keepalive_ms), (Some(1000), 9000));
+    assert!(!settings.logging.requests && settings.logging.memory_report && !settings.logging.write_errors);
+    assert_eq!((settings.identity.user.as_deref(), settings.identity.group.as_deref()), (Some("www-data"), Some("33")));
+    assert_eq!((settings.naming.auto, settings.naming.prefix.as_str()), (true, "shop "));
+}
+
+#[test]
+fn test_defaults_are_those_of_the_manual() {
+    let (settings, _) = ini("defaults", "http = :1\nsocket = x.sock\nmodule = app\n");
+    let limits = &settings.limits;
+    assert_eq!((limits.request_line_bytes, limits.head_bytes, limits.header_count), (16_384, 65_536, 128));
+    assert_eq!((limits.body_bytes, limits.body_memory_bytes, limits.keepalive_ms), (None, 1_048_576, 65_000));
+    assert_eq!(settings.listeners.iter().map(|listener| listener.timeout_ms).collect::<Vec<_>>(), [60_000, 30_000]);
+    assert_eq!(settings.lifecycle.reload_mercy_ms, 60_000);
+    assert_eq!((settings.listeners[0].backlog, settings.listeners[0].mode), (0, None));
+    assert!(settings.logging.requests && settings.logging.write_errors);
+    assert_eq!(settings.workers.threads, Threads::Fixed(1));
+}
+
+#[test]
+fn test_values_that_uwsgi_misreads_are_read_as_it_does_and_reported() {
+    let cases = [
+        ("harakiri = 60 ; seconds", "uwsgi.ini:4: warning: `harakiri = 60 ; seconds` is read as 60"),
+        ("lazy-apps = false # not yet", "uwsgi.ini:4: warning: `lazy-apps = false # not yet` is on"),
+        ("http-keepalive = soon", "is read as 0"),
+        ("vaccum = true", "uwsgi.ini:4: warning: unknown option `vaccum`: it has no effect (did you mean `vacuum`?)"),
+        ("stats = :9191", "uwsgi.ini:4: warning: `stats` is known, but not supported yet: it has no effect"),
+        ("plugins = psgi,python3", "uwsgi.ini:4: warning: the plugin `psgi` is not built in"),
+        ("master = false", "uwsgi.ini:4: note: `master` can't be switched off: there is always a master"),
+        ("wsgi-file = x.py", "`wsgi-file` has no effect: `module` at uwsgi.ini:3 comes first"),
+        ("socket = 8001", "is taken for the path of a UNIX socket"),
+    ];
+    for (index, (line, wanted)) in cases.into_iter().enumerate() {
+        let (settings, findings) = ini(&format!("misread-{index}"), &format!("{SERVES}{line}\n"));
+        assert_eq!(findings.len(), 1, "{line}: {findings:?}");
+        assert!(findings[0].contains(wanted), "{line}: {findings:?}");
+        assert!(line != "harakiri = 60 ; seconds" || settings.lifecycle.harakiri_ms == Some(60_000));
+        assert!(!line.starts_with("lazy") || settings.python.lazy);
+    }
+}
+
+#[test]
+fn test_keepalive_is_a_switch_or_a_number_of_seconds() {
+    for (value, wanted) in [("0", 0), ("false", 0), ("1", 65_000), ("true", 65_000), ("75", 75_000)] {
+        let (settings, _) = ini(&format!("keepalive-{value}"), &format!("{SERVES}http-keepalive = {value}\n"));
+        assert_eq!(settings.limits.keepalive_ms, wanted, "{value}");
+    }
+}
+
+#[test]
+fn test_errors_name_file_and_line_and_what_to_write() {
+    let cases = [
+        ("processes = 0", "uwsgi.ini:4: error: `processes = 0` is out of bounds (1 to 1024 processes)"),
+        ("processes = many", "`processes = many` is out of bounds"),
+        ("chmod-socket = 0666", "uwsgi.ini:4: error: `chmod-socket = 0666` is no mode (write three octal digits, such as 660)"),
+        ("mount = shop", "uwsgi.ini:4: error: `mount = shop` has no `=`"),
+        ("env = KEY", "has no `=` (write KEY=VALUE)"),
+        ("chdir = /nonexistent/folder", "uwsgi.ini:4: error: can't change to `/nonexistent/folder`"),
+        ("http = localhost:http", "`http` is no port"),
+        ("include = nothing.ini", "uwsgi.ini:4: error: can't read `nothing.ini`: No such file or directory"),
+        ("include = uwsgi.ini", "include each other more than 32 deep"),
+        ("include = http://example.com/x.ini", "configurations are not read from http://"),
+        ("set = x", "sets nothing (write KEY=VALUE)"),
+        ("for = 1 2\nfor = 3 4\nendfor =", "inside another condition or loop"),
+        ("a = -%(b)\nb = -%(a)", "never come to an end"),
+        ("mount = /=other:app", "two applications for `/`"),
+        ("strict = true\nstats = :1", "`stats` is known, but not supported yet, and `strict` is set"),
+        ("strict = true\nvaccum = true", "unknown option `vaccum` (did you mean `vacuum`?)"),
+        ("strict = true\nbase = x\nenv = A=%(base)", "write `set-placeholder = base=…`"),
+        ("listen = 0", "is out of bounds"),
+        ("blacklist = uid gid\nuid = 0", "the option `uid` is not allowed here: it is in the blacklist"),
+        ("set-placeholder = http=x", "`http` can't be a placeholder"),
+    ];
+    for (index, (lines, wanted)) in cases.into_iter().enumerate() {
+        let errors = ini_fails(&format!("error-{index}"), &format!("{SERVES}{lines}\n"));
+        assert_eq!(errors.len(), 1, "{lines}: {errors:?}");
+        assert!(errors[0].contains(wanted), "{lines}: {errors:?}");
+    }
+}
+
+#[test]
+fn test_nothing_to_serve_says_what_to_write() {
+    let errors = ini_fails("nothing", "master = true\n");
+    assert_eq!(errors.len(), 2);
+    assert!(errors[0].contains("there is no application to serve (write `module = "), "{errors:?}");
+    assert!(errors[1].contains("there is no socket to serve on (write `http = "), "{errors:?}");
+    let folder = Folder::new("nothing-at-all");
+    assert!(fails(&folder, "")[0].contains("command line: error: there is no application"));
+    assert!(fails(&folder, "nonsense")[0].contains("neither a configuration nor an application"));
+    assert!(fails(&folder, "gone.ini")[0].contains("can't read `gone.ini`"));
+    assert!(fails(&folder, "--vaccum")[0].contains("did you mean `--vacuum`?"));
+}
+
+#[test]
+fn test_environment_then_options_then_files_and_the_last_wins() {
+    let folder = Folder::new("order");
+    folder.write("uwsgi.ini", "[uwsgi]\nmodule = app\nprocesses = 3\n");
+    let (settings, _) = run(
+        &folder,
+        "--http :1 --processes 2 uwsgi.ini",
+        &[("UWSGI_HTTP_SOCKET", ":2"), ("BOLIDE_THREADS", "4"), ("UWSGI_PROCESSES", "9")],
+    );
+    // As in uWSGI, a file named without `--ini` is read after all options.
+    assert_eq!(settings.workers.processes, 3);
+    assert_eq!(settings.workers.threads, Threads::Fixed(4));
+    let origins: Vec<_> = settings.listeners.iter().map(|listener| listener.origin.as_str()).collect();
+    assert_eq!(origins, ["environment variable UWSGI_HTTP_SOCKET", "command line"]);
+    let (settings, _) = run(&folder, "--http :1 --ini uwsgi.ini -p 2", &[]);
+    assert_eq!(settings.workers.processes, 2);
+}
+
+#[test]
+fn test_the_language_placeholders_conditions_loops_and_files() {
+    let folder = Folder::new("language");
+    folder.write("port.txt", "8001\n").write("more.ini", "[uwsgi]\nenv = MORE=1\n[extra]\nenv = EXTRA=%x\n").write(
+        "uwsgi.ini",
+        "[uwsgi]\nbase = %d\nname = %n\nworkers_count = 2\nmodule = %(name):app\nprocesses = %(workers_count * 2)\n\
+         http = :@(port.txt)\nenv = HOME=$(HOME)\nenv = BASE=%(base)\n\
+         if-env = PORT\nhttp = :%(_)\nendif =\nif-env = GONE\nhttp = :1\nendif =\n\
+         for = a b\nenv = LOOP_%(_)=%(_)\nendfor =\ninclude = more.ini\ninclude = more.ini:extra\n\
+         declare-option = serve=http=$1;env=SERVE=$2\nserve = :9000 yes\nset-ph = ph=x\nenv = PH=%(ph)\nend-if =\n",
+    );
+    let (settings, findings) = run(&folder, "uwsgi.ini", &[("HOME", "/home/ann"), ("PORT", "8002")]);
+    assert!(findings.is_empty(), "{findings:?}");
+    assert_eq!(settings.workers.processes, 4);
+    assert_eq!(settings.applications[0].source, ApplicationSource::Module("uwsgi".to_owned()));
+    let environment: Vec<String> = settings.python.environment.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let base = format!("BASE={}/", folder.path().display());
+    // What `declare-option` made acts at once, so it comes first.
+    assert_eq!(environment, ["SERVE=yes", "HOME=/home/ann", &base, "LOOP_a=a", "LOOP_b=b", "MORE=1", "EXTRA=extra", "PH=x"]);
+    let ports: Vec<_> = settings.listeners.iter().map(|listener| listener.address.clone()).collect();
+    assert_eq!(ports, [9000, 8001, 8002].map(|port| Address::Tcp { host: String::new(), port }));
+}
+
+#[test]
+fn test_help_and_version_are_printed() {
+    let folder = Folder::new("help");
+    for line in ["--help", "-h"] {
+        assert!(matches!(outcome(&folder, line, &[]), Ok(Reading::Print { text, status: 0 }) if text.contains("--processes")));
+    }
+    assert!(matches!(outcome(&folder, "--version", &[]), Ok(Reading::Print { text, status: 0 }) if text.starts_with("bolide ")));
+}
+
+#[test]
+fn test_show_config_is_uwsgis_own_form() {
+    let folder = Folder::new("show");
+    folder.write("uwsgi.ini", "[uwsgi]\nmodule = %n:app\nmaster\n");
+    let Ok(Reading::Print { text, status: 0 }) = outcome(&folder, "--show-config --ini uwsgi.ini -M", &[]) else {
+        panic!("it prints")
+    };
+    assert_eq!(
+        text,
+        "\n;uWSGI instance configuration\n[uwsgi]\nshow-config = true\nini = uwsgi.ini\nmodule = uwsgi:app\nmaster = \nmaster = true\n;end of configuration\n\n"
+    );
+}

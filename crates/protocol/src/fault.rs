@@ -1,0 +1,92 @@
+//! What every codec answers with: a place in the bytes, a need for more of them, or a peer's mistake.
+//!
+//! It must not know any protocol. Workers run it.
+
+/// A peer's mistake: the status it is answered with and one sentence that names it.
+///
+/// The sentence is fixed text and never quotes the bytes: it goes to the log, and the bytes may be a secret header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fault {
+    pub status: u16,
+    pub reason: &'static str,
+}
+
+impl Fault {
+    pub const fn new(status: u16, reason: &'static str) -> Fault {
+        Fault { status, reason }
+    }
+
+    /// 400: the bytes are not what the protocol allows, or two readers could disagree about them.
+    pub const fn bad_request(reason: &'static str) -> Fault {
+        Fault::new(400, reason)
+    }
+}
+
+/// Span of a buffer, in bytes, relative to the slice that was parsed.
+///
+/// It holds no reference, so that it may be kept next to the buffer that it speaks of, and is half as large as a slice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Span {
+    pub start: u32,
+    pub end: u32,
+}
+
+impl Span {
+    /// Bytes of a slice that spans can speak of. Codecs look no further, whatever their limits say.
+    pub const REACH_BYTES: usize = u32::MAX as usize;
+
+    /// The bytes that the span names; empty when they do not lie in `bytes`.
+    #[inline]
+    pub fn of(self, bytes: &[u8]) -> &[u8] {
+        bytes.get(self.start as usize..self.end as usize).unwrap_or(&[])
+    }
+
+    /// Length in bytes.
+    #[inline]
+    pub fn len(self) -> usize {
+        self.end.saturating_sub(self.start) as usize
+    }
+
+    #[inline]
+    pub fn is_empty(self) -> bool {
+        self.end <= self.start
+    }
+
+    /// The same span as seen from a buffer that has `by` more bytes before it.
+    #[inline]
+    #[must_use]
+    pub fn shifted(self, by: u32) -> Span {
+        Span { start: self.start.saturating_add(by), end: self.end.saturating_add(by) }
+    }
+
+    /// Codecs cut their input to [`Span::REACH_BYTES`] first, so neither number is ever cut here.
+    #[inline]
+    pub(crate) fn between(start: usize, end: usize) -> Span {
+        debug_assert!(start <= end && end <= Span::REACH_BYTES);
+        Span { start: start as u32, end: end as u32 }
+    }
+}
+
+/// What a codec has made of the bytes so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress<T> {
+    Complete(T),
+    /// More bytes are needed.
+    Partial,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn test_a_span_of_other_bytes_is_empty_and_no_panic() {
+        assert_eq!(Span { start: 1, end: 3 }.of(b"abcd"), b"bc");
+        for span in [Span { start: 1, end: 5 }, Span { start: 3, end: 1 }, Span { start: u32::MAX, end: u32::MAX }] {
+            assert_eq!(span.of(b"abcd"), b"");
+        }
+        assert_eq!(Span { start: 3, end: 1 }.len(), 0);
+        assert!(Span { start: 3, end: 1 }.is_empty());
+        assert_eq!(Span { start: 1, end: 3 }.shifted(10), Span { start: 11, end: 13 });
+    }
+}

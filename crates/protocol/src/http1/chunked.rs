@@ -1,0 +1,221 @@
+//! The chunked transfer coding (RFC 9112 section 7.1): finds a body's bytes in what a client sends, and the body's end.
+//!
+//! The decoder copies nothing and keeps nothing but numbers, however the bytes are split. It must not know sockets or
+//! what becomes of the body; the bound on the body itself is its caller's. Workers run it.
+
+use super::scan::is_token_byte;
+use super::target::hexadecimal;
+use crate::fault::{Fault, Span};
+
+/// Bounds of what a chunked body may have besides its data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChunkedLimits {
+    /// Bytes of one chunk-size line, without its CRLF.
+    pub size_line_bytes: usize,
+    /// Bytes of chunk extensions in the whole body: without this bound a client could send a hundred bytes for one of data, for ever.
+    pub extension_bytes: usize,
+    /// Bytes of the trailer section, without its last CRLF.
+    pub trailer_bytes: usize,
+    /// Fields of the trailer section.
+    pub trailer_count: usize,
+}
+
+impl ChunkedLimits {
+    pub const DEFAULT: ChunkedLimits =
+        ChunkedLimits { size_line_bytes: 256, extension_bytes: 16 * 1024, trailer_bytes: 8 * 1024, trailer_count: 64 };
+}
+
+impl Default for ChunkedLimits {
+    fn default() -> ChunkedLimits {
+        ChunkedLimits::DEFAULT
+    }
+}
+
+/// A chunked body in the course of being read.
+#[derive(Debug, Clone)]
+pub struct ChunkedDecoder {
+    limits: ChunkedLimits,
+    state: State,
+    /// Bytes of the current chunk that are still to come; while its size is read, the size so far.
+    remaining: u64,
+    /// Bytes of the current chunk-size line so far.
+    size_line_bytes: usize,
+    extension_bytes: usize,
+    trailer_bytes: usize,
+    trailer_count: usize,
+}
+
+/// What [`ChunkedDecoder::step`] found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChunkedStep {
+    /// `data` of the input is body, and never empty; `used` bytes of input are consumed.
+    Data { data: Span, used: usize },
+    /// All of the input was consumed; more is needed.
+    More { used: usize },
+    /// The body is complete; `used` bytes are consumed, the rest belongs to the next request.
+    Done { used: usize },
+}
+
+/// What the next byte is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// The first digit of a chunk's size.
+    SizeStart,
+    /// Another digit, or the end of the size.
+    Size,
+    /// After a blank behind the size: RFC 9112 section 7.1.1 lets blanks stand before an extension, and nowhere else.
+    SizeBlank,
+    Extension,
+    SizeLineFeed,
+    Data,
+    DataReturn,
+    DataLineFeed,
+    /// The first byte of a trailer field, or of the empty line that ends the body.
+    TrailerStart,
+    TrailerName,
+    TrailerValue,
+    TrailerLineFeed,
+    LastLineFeed,
+    Done,
+    /// A fault was found: nothing after it can be trusted, so it is all that is ever said again.
+    Failed(Fault),
+}
+
+impl Default for ChunkedDecoder {
+    /// With [`ChunkedLimits::DEFAULT`].
+    fn default() -> ChunkedDecoder {
+        ChunkedDecoder::new(ChunkedLimits::DEFAULT)
+    }
+}
+
+impl ChunkedDecoder {
+    pub fn new(limits: ChunkedLimits) -> ChunkedDecoder {
+        ChunkedDecoder {
+            limits,
+            state: State::SizeStart,
+            remaining: 0,
+            size_line_bytes: 0,
+            extension_bytes: 0,
+            trailer_bytes: 0,
+            trailer_count: 0,
+        }
+    }
+
+    /// Reads on from where the last step ended. To be called again with the input after `used`, until it says `More` or `Done`.
+    /// A body that is complete says `Done` again, with nothing used.
+    ///
+    /// # Errors
+    /// 400 for anything that is not a chunk, 431 for trailer fields beyond a limit. Every later call says the same.
+    pub fn step(&mut self, input: &[u8]) -> Result<ChunkedStep, Fault> {
+        let mut used = 0;
+        loop {
+            match self.state {
+                State::Done => return Ok(ChunkedStep::Done { used }),
+                State::Failed(fault) => return Err(fault),
+                _ => {}
+            }
+            let rest = &input[used..];
+            let [byte, ..] = rest else { return Ok(ChunkedStep::More { used }) };
+            if self.state == State::Data {
+                return Ok(self.take_data(used, rest.len()));
+            }
+            used += 1;
+            self.state = self.after(*byte).unwrap_or_else(State::Failed);
+        }
+    }
+
+    fn take_data(&mut self, start: usize, available: usize) -> ChunkedStep {
+        // The second bound is only met by inputs of more than 4 GiB, whose data is so handed out in several steps.
+        let reach = Span::REACH_BYTES.saturating_sub(start);
+        let taken = usize::try_from(self.remaining).unwrap_or(usize::MAX).min(available).min(reach);
+        self.remaining -= taken as u64;
+        if self.remaining == 0 {
+            self.state = State::DataReturn;
+        }
+        let used = start + taken;
+        ChunkedStep::Data { data: Span::between(start, used), used }
+    }
+
+    /// The state after one byte that is not data.
+    fn after(&mut self, byte: u8) -> Result<State, Fault> {
+        match self.state {
+            State::SizeStart | State::Size | State::SizeBlank | State::Extension => self.after_size_line_byte(byte),
+            State::SizeLineFeed => {
+                line_feed(byte)?;
+                self.size_line_bytes = 0;
+                Ok(if self.remaining == 0 { State::TrailerStart } else { State::Data })
+            }
+            State::DataReturn if byte == b'\r' => Ok(State::DataLineFeed),
+            State::DataReturn => Err(Fault::bad_request("A chunk's data is not followed by CRLF.")),
+            State::DataLineFeed => line_feed(byte).map(|()| State::SizeStart),
+            State::TrailerStart | State::TrailerName | State::TrailerValue => self.after_trailer_byte(byte),
+            State::TrailerLineFeed => line_feed(byte).map(|()| State::TrailerStart),
+            State::LastLineFeed => line_feed(byte).map(|()| State::Done),
+            state @ (State::Data | State::Done | State::Failed(_)) => Ok(state),
+        }
+    }
+
+    fn after_size_line_byte(&mut self, byte: u8) -> Result<State, Fault> {
+        if byte == b'\r' && matches!(self.state, State::Size | State::Extension) {
+            return Ok(State::SizeLineFeed);
+        }
+        self.size_line_bytes += 1;
+        if self.size_line_bytes > self.limits.size_line_bytes {
+            return Err(Fault::bad_request("A chunk-size line is longer than the limit."));
+        }
+        match (self.state, byte) {
+            (State::SizeStart | State::Size, _) if byte.is_ascii_hexdigit() => {
+                let digit = hexadecimal(byte).unwrap_or(0);
+                if self.remaining >> 60 != 0 {
+                    return Err(Fault::bad_request("A chunk's size does not fit 64 bits."));
+                }
+                self.remaining = self.remaining << 4 | u64::from(digit);
+                Ok(State::Size)
+            }
+            (State::Size | State::SizeBlank, b' ' | b'\t') => self.count_extension_byte(State::SizeBlank),
+            (State::Size | State::SizeBlank, b';') => self.count_extension_byte(State::Extension),
+            // Bytes of 0x80 and above may stand in a quoted value. What an extension means is nobody's business here; that
+            // it ends at the first CRLF, and holds no lone CR or LF, is all that readers must agree about.
+            (State::Extension, b'\t' | b' '..=b'~' | 0x80..) => self.count_extension_byte(State::Extension),
+            (State::Extension, _) => Err(Fault::bad_request("A chunk extension has a control character.")),
+            _ => Err(Fault::bad_request("A chunk's size is not a hexadecimal number.")),
+        }
+    }
+
+    fn count_extension_byte(&mut self, next: State) -> Result<State, Fault> {
+        self.extension_bytes += 1;
+        if self.extension_bytes > self.limits.extension_bytes {
+            return Err(Fault::bad_request("The body's chunk extensions are longer than the limit."));
+        }
+        Ok(next)
+    }
+
+    /// Trailer fields are held to the same grammar as header fields, and dropped.
+    fn after_trailer_byte(&mut self, byte: u8) -> Result<State, Fault> {
+        if self.state == State::TrailerStart {
+            if byte == b'\r' {
+                return Ok(State::LastLineFeed);
+            }
+            self.trailer_count += 1;
+            if self.trailer_count > self.limits.trailer_count {
+                return Err(Fault::new(431, "The body has more trailer fields than the limit."));
+            }
+        }
+        self.trailer_bytes += 1;
+        if self.trailer_bytes > self.limits.trailer_bytes {
+            return Err(Fault::new(431, "The body's trailer fields are longer than the limit."));
+        }
+        match (self.state, byte) {
+            (State::TrailerStart | State::TrailerName, _) if is_token_byte(byte) => Ok(State::TrailerName),
+            (State::TrailerName, b':') => Ok(State::TrailerValue),
+            (State::TrailerValue, b'\t' | b' '..=b'~' | 0x80..) => Ok(State::TrailerValue),
+            (State::TrailerValue, b'\r') => Ok(State::TrailerLineFeed),
+            (State::TrailerValue, _) => Err(Fault::bad_request("A trailer field's value has a control character.")),
+            _ => Err(Fault::bad_request("A trailer field's name is malformed.")),
+        }
+    }
+}
+
+fn line_feed(byte: u8) -> Result<(), Fault> {
+    if byte == b'\n' { Ok(()) } else { Err(Fault::bad_request("A CR in a chunked body is not followed by LF.")) }
+}

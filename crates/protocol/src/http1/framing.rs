@@ -1,0 +1,218 @@
+//! What the header fields say about the request as a whole: where its body ends, whether the connection goes on, for whom it is.
+//!
+//! Here is where request smuggling is refused: a length that two readers could take differently is a fault, never a guess.
+//! Must not know how fields are found in the bytes. Workers run it, once a head.
+
+use super::head::Version;
+use super::scan::{is_token_byte, without_blanks};
+use super::target::is_authority;
+use crate::fault::{Fault, Span};
+
+/// How the end of a request's body is known (RFC 9112 section 6.3). A request without both headers has no body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Framing {
+    None,
+    /// Bytes, as Content-Length says; 0 is possible.
+    Length(u64),
+    Chunked,
+}
+
+/// What a complete header block says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HeaderFacts {
+    /// Bytes of the block with the empty line at its end.
+    pub length: u32,
+    pub framing: Framing,
+    /// Whether the client lets the connection go on after this request, by its version and its Connection options; `close` wins.
+    pub keep_alive: bool,
+    /// The client waits for `100 Continue` before it sends the body. False when there is no body to wait for, and
+    /// in HTTP/1.0, where RFC 9110 section 10.1.1 has the expectation ignored.
+    pub expect_continue: bool,
+    /// Value of the one Host header. It may be empty. `None` in HTTP/1.0 only.
+    pub host: Option<Span>,
+    /// The client asks for another protocol: an Upgrade header, and `upgrade` among the Connection options, in HTTP/1.1.
+    pub upgrade: bool,
+}
+
+/// The facts of a header block while its fields come in.
+pub(super) struct FieldFacts {
+    version: Version,
+    host: Option<Span>,
+    content_length: Option<u64>,
+    transfer_coding: Option<TransferCoding>,
+    close: bool,
+    keep_alive: bool,
+    upgrade_option: bool,
+    upgrade_field: bool,
+    expectation: Expectation,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum TransferCoding {
+    Chunked,
+    Unknown,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Expectation {
+    None,
+    Continue,
+    Unknown,
+}
+
+impl FieldFacts {
+    pub(super) fn new(version: Version) -> FieldFacts {
+        FieldFacts {
+            version,
+            host: None,
+            content_length: None,
+            transfer_coding: None,
+            close: false,
+            keep_alive: false,
+            upgrade_option: false,
+            upgrade_field: false,
+            expectation: Expectation::None,
+        }
+    }
+
+    /// Takes one field in. The lengths of the names that matter differ, so most fields cost one comparison of a length.
+    #[inline]
+    pub(super) fn note(&mut self, name: &[u8], block: &[u8], value: Span) -> Result<(), Fault> {
+        match name.len() {
+            4 if name.eq_ignore_ascii_case(b"host") => self.note_host(value.of(block), value),
+            6 if name.eq_ignore_ascii_case(b"expect") => self.note_expect(value.of(block)),
+            7 if name.eq_ignore_ascii_case(b"upgrade") => {
+                self.upgrade_field = true;
+                Ok(())
+            }
+            10 if name.eq_ignore_ascii_case(b"connection") => {
+                self.note_connection(value.of(block));
+                Ok(())
+            }
+            14 if name.eq_ignore_ascii_case(b"content-length") => self.note_content_length(value.of(block)),
+            17 if name.eq_ignore_ascii_case(b"transfer-encoding") => self.note_transfer_encoding(value.of(block)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The whole of it, after the last field. `length` is the block's, in bytes.
+    pub(super) fn settle(&self, length: u32) -> Result<HeaderFacts, Fault> {
+        let framing = match (self.transfer_coding, self.content_length) {
+            (Some(TransferCoding::Chunked), _) => Framing::Chunked,
+            // RFC 9112 section 6.1: a transfer coding that the server does not understand is 501.
+            (Some(TransferCoding::Unknown), _) => {
+                return Err(Fault::new(501, "The request's transfer coding is not one that is understood here."));
+            }
+            (None, Some(length)) => Framing::Length(length),
+            (None, None) => Framing::None,
+        };
+        if self.version == Version::Http11 && self.host.is_none() {
+            return Err(Fault::bad_request("The request has no Host header."));
+        }
+        if self.expectation == Expectation::Unknown {
+            return Err(Fault::new(417, "The request expects something other than 100-continue."));
+        }
+        let has_body = !matches!(framing, Framing::None | Framing::Length(0));
+        let modern = self.version == Version::Http11;
+        Ok(HeaderFacts {
+            length,
+            framing,
+            keep_alive: !self.close && (modern || self.keep_alive),
+            expect_continue: modern && has_body && self.expectation == Expectation::Continue,
+            host: self.host,
+            upgrade: modern && self.upgrade_field && self.upgrade_option,
+        })
+    }
+
+    fn note_host(&mut self, text: &[u8], value: Span) -> Result<(), Fault> {
+        if self.host.is_some() {
+            return Err(Fault::bad_request("The request has more than one Host header."));
+        }
+        if !is_authority(text) {
+            return Err(Fault::bad_request("The Host header is not a host with an optional port."));
+        }
+        self.host = Some(value);
+        Ok(())
+    }
+
+    fn note_expect(&mut self, text: &[u8]) -> Result<(), Fault> {
+        for member in members(text) {
+            if !member.eq_ignore_ascii_case(b"100-continue") {
+                self.expectation = Expectation::Unknown;
+            } else if self.expectation == Expectation::None {
+                self.expectation = Expectation::Continue;
+            }
+        }
+        Ok(())
+    }
+
+    fn note_connection(&mut self, text: &[u8]) {
+        for option in members(text) {
+            if option.eq_ignore_ascii_case(b"close") {
+                self.close = true;
+            } else if option.eq_ignore_ascii_case(b"keep-alive") {
+                self.keep_alive = true;
+            } else if option.eq_ignore_ascii_case(b"upgrade") {
+                self.upgrade_option = true;
+            }
+        }
+    }
+
+    /// RFC 9112 section 6.3 lets a server take a list of equal lengths for one; it is refused here, as a proof of a broken
+    /// reader on the way.
+    fn note_content_length(&mut self, text: &[u8]) -> Result<(), Fault> {
+        if self.content_length.is_some() {
+            return Err(Fault::bad_request("The request has more than one Content-Length header."));
+        }
+        if self.transfer_coding.is_some() {
+            return Err(BOTH_LENGTHS);
+        }
+        let Some(length) = decimal(text) else {
+            return Err(Fault::bad_request("The Content-Length header is not one number of bytes."));
+        };
+        self.content_length = Some(length);
+        Ok(())
+    }
+
+    fn note_transfer_encoding(&mut self, text: &[u8]) -> Result<(), Fault> {
+        if self.version == Version::Http10 {
+            // RFC 9112 section 6.1: such a message's framing is to be taken as faulty.
+            return Err(Fault::bad_request("A Transfer-Encoding header stands in an HTTP/1.0 request."));
+        }
+        if self.content_length.is_some() {
+            return Err(BOTH_LENGTHS);
+        }
+        if self.transfer_coding.is_some() {
+            return Err(Fault::bad_request("The request has more than one Transfer-Encoding header."));
+        }
+        self.transfer_coding = Some(if text.eq_ignore_ascii_case(b"chunked") {
+            TransferCoding::Chunked
+        } else if !text.is_empty() && text.iter().all(|&byte| is_token_byte(byte)) {
+            TransferCoding::Unknown
+        } else {
+            return Err(Fault::bad_request("The Transfer-Encoding header is something other than the one word chunked."));
+        });
+        Ok(())
+    }
+}
+
+const BOTH_LENGTHS: Fault = Fault::bad_request("The request has both a Content-Length and a Transfer-Encoding header.");
+
+/// The non-empty members of a comma-separated list (RFC 9110 section 5.6.1).
+fn members(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split(|&byte| byte == b',').map(without_blanks).filter(|member| !member.is_empty())
+}
+
+/// `1*DIGIT` that fits 64 bits; no sign, no blank, no list.
+pub(crate) fn decimal(text: &[u8]) -> Option<u64> {
+    if text.is_empty() {
+        return None;
+    }
+    text.iter().try_fold(0u64, |number, &byte| {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        number.checked_mul(10)?.checked_add(u64::from(digit))
+    })
+}

@@ -1,0 +1,267 @@
+//! The head of a request: its first line, and its header fields as spans of the buffer that was read.
+//!
+//! The scanner is our own and not `httparse`, for three reasons: `httparse` accepts a bare LF as the end of a line, which
+//! would need a second pass to refuse; it says "invalid header name" for five mistakes that people need told apart; and it fills
+//! an array of references that would be copied into spans. `cargo run --release --example head_speed` compares the two;
+//! tests and fuzz targets use `httparse` as the second opinion: whatever is accepted here, it must read the same way.
+//!
+//! A head that comes in pieces is read from its beginning each time: less than half a nanosecond a byte, and `head_bytes`
+//! bounds it. It must not know sockets or time. Workers run it on the hot path: nothing is allocated but room in `fields`.
+
+use super::framing::FieldFacts;
+pub use super::framing::{Framing, HeaderFacts};
+use super::scan::{first_below, is_token_byte, token};
+use crate::fault::{Fault, Progress, Span};
+
+/// Longest method in bytes. The longest that is registered with IANA has 17 (`UPDATEREDIRECTREF`).
+pub const METHOD_BYTES_MOST: usize = 32;
+
+/// Bytes of `HTTP/1.1` and its CRLF.
+const VERSION_BYTES: usize = 10;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Version {
+    Http10,
+    /// HTTP/1.1, or a later minor version, which RFC 9110 section 2.5 has us read as the highest that we know.
+    Http11,
+}
+
+/// The first line of a request. Spans are relative to the bytes that were parsed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RequestLine {
+    pub method: Span,
+    pub target: Span,
+    pub version: Version,
+    /// Bytes of the line up to and with its CRLF.
+    pub length: u32,
+}
+
+/// Bounds of a head. A line or block of exactly the limit is accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HeadLimits {
+    /// Bytes of the request line with its CRLF. Beyond it: 414.
+    pub request_line_bytes: usize,
+    /// Bytes of the header block: all fields and the empty line after them. Beyond it: 431.
+    pub head_bytes: usize,
+    /// Header fields. Beyond it: 431.
+    pub header_count: usize,
+}
+
+/// One header field: spans relative to the bytes of the header block. The value has no blanks at its ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Field {
+    pub name: Span,
+    pub value: Span,
+}
+
+/// Bytes to skip before a request line: 2 for an empty line, else 0.
+///
+/// RFC 9112 section 2.2: a server should ignore at least one empty line before the request line, since old clients send one
+/// after a body. One is skipped and no more: [`request_line`] refuses the next.
+#[inline]
+pub fn leading_blank(bytes: &[u8]) -> usize {
+    if bytes.starts_with(b"\r\n") { 2 } else { 0 }
+}
+
+/// Reads the request line: a method, one space, a target, one space, a version, CRLF.
+///
+/// The target may have bytes of 0x80 and above: RFC 3986 does not allow them, but browsers and scripts do send raw UTF-8 in
+/// queries, uWSGI and nginx serve them, and no reader takes such a byte for the end of anything. All else must be visible ASCII.
+///
+/// # Errors
+/// 414 for a line beyond the limit; 501 for a method beyond [`METHOD_BYTES_MOST`] (RFC 9112 section 3); 505 for a major version
+/// other than 1; 400 for everything else that is not as above.
+pub fn request_line(bytes: &[u8], limits: &HeadLimits) -> Result<Progress<RequestLine>, Fault> {
+    let limit = limits.request_line_bytes.min(Span::REACH_BYTES);
+    let line = &bytes[..bytes.len().min(limit)];
+    match read_request_line(line)? {
+        Progress::Partial if line.len() == limit => Err(Fault::new(414, "The request line is longer than the limit.")),
+        progress => Ok(progress),
+    }
+}
+
+/// Reads header fields from the bytes after the request line up to and with the empty line.
+///
+/// `fields` is cleared and filled in the order of the fields; its capacity is reused. Fields whose names have an underscore are
+/// read, checked and counted, but left out of `fields`: in `environ` they could not be told from the same name with a dash, by
+/// which a client could forge a header that a front-end sets (nginx drops them for the same reason).
+///
+/// # Errors
+/// 431 beyond a limit; 417 for an expectation other than `100-continue`; 501 for one unknown transfer coding; 400 for everything
+/// that RFC 9112 does not allow or that two readers could take differently: see the case list of the tests.
+pub fn header_block(
+    bytes: &[u8],
+    version: Version,
+    limits: &HeadLimits,
+    fields: &mut Vec<Field>,
+) -> Result<Progress<HeaderFacts>, Fault> {
+    fields.clear();
+    let limit = limits.head_bytes.min(Span::REACH_BYTES);
+    let block = &bytes[..bytes.len().min(limit)];
+    let mut facts = FieldFacts::new(version);
+    let mut count = 0usize;
+    let mut at = 0usize;
+    loop {
+        match read_field(block, at)? {
+            Line::Field { name_end, has_underscore, value, next } => {
+                count += 1;
+                if count > limits.header_count {
+                    return Err(Fault::new(431, "The request has more header fields than the limit."));
+                }
+                facts.note(&block[at..name_end], block, value)?;
+                if !has_underscore {
+                    fields.push(Field { name: Span::between(at, name_end), value });
+                }
+                at = next;
+            }
+            Line::End { next } => return Ok(Progress::Complete(facts.settle(next as u32)?)),
+            Line::Partial if block.len() == limit => {
+                return Err(Fault::new(431, "The request's header fields are longer than the limit."));
+            }
+            Line::Partial => return Ok(Progress::Partial),
+        }
+    }
+}
+
+fn read_request_line(line: &[u8]) -> Result<Progress<RequestLine>, Fault> {
+    let method_end = match line.iter().take(METHOD_BYTES_MOST + 1).position(|&byte| !is_token_byte(byte)) {
+        Some(end) => end,
+        None if line.len() > METHOD_BYTES_MOST => {
+            return Err(Fault::new(501, "The request's method is longer than any known one."));
+        }
+        None => return Ok(Progress::Partial),
+    };
+    match line[method_end] {
+        b' ' if method_end > 0 => {}
+        // The first half of the empty line that `leading_blank` skips, once it is whole.
+        b'\r' if line.len() == 1 => return Ok(Progress::Partial),
+        byte => return Err(method_fault(byte, method_end)),
+    }
+    let target_start = method_end + 1;
+    let Some(target_end) = first_below::<0x21>(line, target_start) else { return Ok(Progress::Partial) };
+    match line[target_end] {
+        b' ' if target_end > target_start => {}
+        byte => return Err(target_fault(byte, target_end == target_start)),
+    }
+    let version_start = target_end + 1;
+    let version = match &line[version_start..] {
+        [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'1', b'\r', b'\n', ..] => Version::Http11,
+        rest => match read_version(rest)? {
+            Progress::Complete(version) => version,
+            Progress::Partial => return Ok(Progress::Partial),
+        },
+    };
+    Ok(Progress::Complete(RequestLine {
+        method: Span::between(0, method_end),
+        target: Span::between(target_start, target_end),
+        version,
+        length: (version_start + VERSION_BYTES) as u32,
+    }))
+}
+
+#[cold]
+fn method_fault(byte: u8, method_end: usize) -> Fault {
+    Fault::bad_request(match (byte, method_end) {
+        (b' ', _) => "The request line begins with a space.",
+        (b'\r' | b'\n', 0) => "More than one empty line, or one without CRLF, precedes the request line.",
+        (b'\r' | b'\n', _) => "The request line has no target.",
+        _ => "The request's method has a character that no method may have.",
+    })
+}
+
+#[cold]
+fn target_fault(byte: u8, empty: bool) -> Fault {
+    Fault::bad_request(match (byte, empty) {
+        (b' ', _) => "More than one space follows the request's method.",
+        (b'\r' | b'\n', true) => "The request line has no target.",
+        (b'\r' | b'\n', false) => "The request line has no HTTP version.",
+        _ => "The request's target has a control character.",
+    })
+}
+
+/// Everything but `HTTP/1.1` and CRLF, which has been looked for before. Left to right, so that a longer prefix of the
+/// same bytes never turns one fault into another.
+fn read_version(rest: &[u8]) -> Result<Progress<Version>, Fault> {
+    const SHAPE: &[u8; VERSION_BYTES] = b"HTTP/d.d\r\n";
+    for (&byte, &wanted) in rest.iter().zip(SHAPE) {
+        let fits = if wanted == b'd' { byte.is_ascii_digit() } else { byte == wanted };
+        if !fits {
+            return Err(Fault::bad_request(match (wanted, byte) {
+                (b'\r' | b'\n', b'\r' | b'\n') => "The request line does not end with CRLF.",
+                (b'\r' | b'\n', _) => "Something follows the HTTP version in the request line.",
+                (b'H', b' ') => "More than one space follows the request's target.",
+                _ => "The request line's HTTP version is malformed.",
+            }));
+        }
+    }
+    match rest {
+        [_, _, _, _, _, b'1', b'.', b'0', _, _, ..] => Ok(Progress::Complete(Version::Http10)),
+        [_, _, _, _, _, b'1', b'.', _, _, _, ..] => Ok(Progress::Complete(Version::Http11)),
+        [_, _, _, _, _, _, _, _, _, _, ..] => Err(Fault::new(505, "The request is of an HTTP version that is not spoken here.")),
+        _ => Ok(Progress::Partial),
+    }
+}
+
+enum Line {
+    Field { name_end: usize, has_underscore: bool, value: Span, next: usize },
+    End { next: usize },
+    Partial,
+}
+
+/// The line that begins at `at`.
+#[inline]
+fn read_field(block: &[u8], at: usize) -> Result<Line, Fault> {
+    let line = &block[at..];
+    let name = token(line);
+    let Some(name_length) = name.length else { return Ok(Line::Partial) };
+    if line[name_length] != b':' || name_length == 0 {
+        return match line {
+            [b'\r'] => Ok(Line::Partial),
+            [b'\r', b'\n', ..] => Ok(Line::End { next: at + 2 }),
+            _ => Err(name_fault(line[name_length], name_length)),
+        };
+    }
+    let name_end = at + name_length;
+    let mut start = name_end + 1;
+    while let Some(b' ' | b'\t') = block.get(start) {
+        start += 1;
+    }
+    let mut stop = start;
+    let end = loop {
+        let Some(found) = first_below::<0x20>(block, stop) else { return Ok(Line::Partial) };
+        match (block[found], block.get(found + 1)) {
+            (b'\r', Some(b'\n')) => break found,
+            (b'\r', None) => return Ok(Line::Partial),
+            // A tab is allowed among the bytes of a value (RFC 9110 section 5.5).
+            (b'\t', _) => stop = found + 1,
+            (byte, _) => return Err(value_fault(byte)),
+        }
+    };
+    let next = end + 2;
+    let blanks = block[start..end].iter().rev().take_while(|&&byte| byte == b' ' || byte == b'\t').count();
+    Ok(Line::Field { name_end, has_underscore: name.has_underscore, value: Span::between(start, end - blanks), next })
+}
+
+#[cold]
+fn name_fault(byte: u8, name_length: usize) -> Fault {
+    Fault::bad_request(match (byte, name_length) {
+        // RFC 9112 section 5.2: `obs-fold` must be refused or replaced; who replaces it disagrees with who does not.
+        (b' ' | b'\t', 0) => "A header line begins with a space or a tab.",
+        (b' ' | b'\t', _) => "A space or a tab stands between a header's name and its colon.",
+        (b':', _) => "A header line has no name before its colon.",
+        (b'\r', 0) => "A header line begins with a CR that no LF follows.",
+        (b'\n', 0) => "A header line begins with an LF that no CR precedes.",
+        (b'\r' | b'\n', _) => "A header line has no colon.",
+        _ => "A header's name has a character that no name may have.",
+    })
+}
+
+#[cold]
+fn value_fault(byte: u8) -> Fault {
+    Fault::bad_request(match byte {
+        b'\r' => "A header's value has a CR that no LF follows.",
+        b'\n' => "A header's value has an LF that no CR precedes.",
+        0 => "A header's value has a NUL.",
+        _ => "A header's value has a control character.",
+    })
+}

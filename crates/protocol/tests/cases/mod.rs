@@ -1,0 +1,14 @@
+//! The case lists of all codecs: what is read how, and what is refused with which words. One list a codec, run by
+//! the tests whole, byte by byte and with trailing data, and used by the fuzz targets as their first inputs.
+
+// Each user of this module looks at its own lists only.
+#![allow(dead_code)]
+
+pub mod http1_block;
+pub mod http1_chunked;
+pub mod http1_line;
+pub mod target;
+pub mod uwsgi;
+
+/// Status and a part of the reason that must be given.
+pub type Refusal = (u16, &'static str);

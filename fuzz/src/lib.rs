@@ -1,0 +1,116 @@
+//! What must hold for every input, as functions: the libFuzzer targets in `fuzz_targets/` and the bounded runner on stable
+//! Rust (`src/bin/bounded.rs`) call the same ones.
+//!
+//! A new target is a module here with a `TARGET`, a row in [`TARGETS`], a file of two lines in `fuzz_targets/` whose first is the
+//! invariant, and its `[[bin]]` in Cargo.toml. A test checks that none of the four was forgotten.
+//!
+//! `cargo run --release --bin bounded -- --seconds 10` runs all targets for ten seconds each. `cargo +nightly fuzz run
+//! http1_head --features libfuzzer` has coverage guide the search, and needs nightly, `cargo-fuzz` and a C++ compiler. On stable the
+//! feature builds too, but libFuzzer then gets no coverage and finds little: the bounded runner is what stable is for.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+#[path = "../../crates/protocol/tests/cases/mod.rs"]
+mod cases;
+pub mod http1_chunked;
+pub mod http1_head;
+pub mod mutate;
+pub mod target_decode;
+pub mod uwsgi_packet;
+
+/// All targets, in the order in which the bounded runner takes them.
+pub const TARGETS: &[Target] = &[http1_head::TARGET, http1_chunked::TARGET, uwsgi_packet::TARGET, target_decode::TARGET];
+
+/// One codec under test.
+#[derive(Clone, Copy)]
+pub struct Target {
+    pub name: &'static str,
+    /// Says what kind of outcome the input had, or which invariant it broke. An input with an outcome of a new
+    /// kind is worth to be changed further, which is all the guidance that the bounded runner has.
+    pub check: fn(&[u8]) -> Result<Kind, String>,
+    /// The inputs to begin with.
+    pub seeds: fn() -> Vec<Vec<u8>>,
+    /// Pieces that a random search would be long in finding.
+    pub words: &'static [&'static [u8]],
+}
+
+impl Target {
+    /// For libFuzzer.
+    ///
+    /// # Panics
+    /// When the invariant does not hold: that is how libFuzzer is told.
+    pub fn assert_holds(&self, input: &[u8]) {
+        if let Err(violation) = (self.check)(input) {
+            panic!("{}: {violation}", self.name);
+        }
+    }
+}
+
+/// What tells one kind of outcome from another, as one number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Kind(u64);
+
+impl Kind {
+    pub fn of(facts: impl Hash) -> Kind {
+        let mut hasher = DefaultHasher::new();
+        facts.hash(&mut hasher);
+        Kind(hasher.finish())
+    }
+}
+
+/// An invariant that may be broken: the message is made only when it is.
+macro_rules! ensure {
+    ($holds:expr, $($message:tt)+) => {
+        if !$holds {
+            return Err(format!($($message)+));
+        }
+    };
+}
+use ensure;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn test_every_target_has_its_file_its_invariant_and_its_binary() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz_targets");
+        let manifest = include_str!("../Cargo.toml");
+        let mut files: Vec<String> = std::fs::read_dir(folder)
+            .expect("the folder of targets")
+            .map(|entry| entry.expect("an entry").file_name().into_string().expect("a plain name"))
+            .collect();
+        files.sort();
+        let mut expected: Vec<String> = TARGETS.iter().map(|target| format!("{}.rs", target.name)).collect();
+        expected.sort();
+        assert_eq!(files, expected);
+        for target in TARGETS {
+            let text = std::fs::read_to_string(format!("{folder}/{}.rs", target.name)).expect("a target");
+            assert!(text.starts_with("// Invariant: "), "{}", target.name);
+            assert!(text.contains(&format!("bolide_fuzz::{}::TARGET.assert_holds", target.name)), "{}", target.name);
+            assert!(manifest.contains(&format!("path = \"fuzz_targets/{}.rs\"", target.name)), "{}", target.name);
+        }
+    }
+
+    #[test]
+    fn test_the_invariants_hold_for_every_seed() {
+        for target in TARGETS {
+            let seeds = (target.seeds)();
+            assert!(seeds.len() > 20, "{} has few seeds", target.name);
+            for seed in seeds {
+                if let Err(violation) = (target.check)(&seed) {
+                    panic!("{}: {violation}: {}", target.name, seed.escape_ascii());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn test_seeds_have_outcomes_of_many_kinds() {
+        for target in TARGETS {
+            let kinds: std::collections::HashSet<Kind> =
+                (target.seeds)().iter().filter_map(|seed| (target.check)(seed).ok()).collect();
+            assert!(kinds.len() >= 5, "{}: {} kinds", target.name, kinds.len());
+        }
+    }
+}

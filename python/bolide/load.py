@@ -1,0 +1,101 @@
+"""Finding the application: from what the configuration names to a callable.
+
+Runs in the prototype, or with ``lazy-apps`` in each worker. What goes wrong is told in words; a traceback is
+shown where the application's own code raised it.
+"""
+
+import importlib
+import importlib.machinery
+import importlib.util
+import os
+import re
+import sys
+
+#: uWSGI's name for the callable when none is given.
+DEFAULT_CALLABLE = "application"
+
+#: Names that applications often have instead: a hint, never a guess.
+USUAL_CALLABLES = ("app", "application", "api", "wsgi", "create_app", "make_app")
+
+
+class LoadError(Exception):
+    """An application that is not there; the message is for people."""
+
+
+def load_applications(applications):
+    """Return ``[(mount, callable)]`` for the applications of the settings."""
+    loaded = {}
+    result = []
+    for application in applications:
+        result.append((application["mount"], load_application(application, loaded)))
+    return result
+
+
+def load_application(application, loaded):
+    """Return the callable of one application. Modules that several name are loaded once."""
+    source = application["source"]
+    origin = application["origin"]
+    if "Module" in source:
+        name = source["Module"]
+        module = loaded.get(name) or import_application(name, origin)
+        loaded[name] = module
+    else:
+        name = source["File"]
+        module = loaded.get(name) or import_file(name, origin)
+        loaded[name] = module
+    return find_callable(module, name, application["callable"], origin)
+
+
+def import_application(name, origin):
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not (name == error.name or name.startswith(error.name + ".")):
+            raise
+        searched = ", ".join(repr(path) for path in sys.path[:6])
+        raise LoadError(
+            f"{origin}: there is no module {name!r} (searched in {os.getcwd()!r}, then {searched}, …); "
+            "is chdir or pythonpath missing?"
+        ) from None
+
+
+def import_file(path, origin):
+    """Load a file as a module, as uWSGI does: under a name made from its path, whatever its extension."""
+    if not os.path.isfile(path):
+        raise LoadError(f"{origin}: there is no file {path!r} (the working folder is {os.getcwd()!r})")
+    name = "uwsgi_file_" + re.sub(r"\W", "_", path)
+    loader = importlib.machinery.SourceFileLoader(name, path)
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def find_callable(module, name, wanted, origin):
+    """Return what ``wanted`` names in the module: ``app``, ``package.app``, or a call such as ``create_app()``."""
+    expression = wanted or DEFAULT_CALLABLE
+    path, call, _ = expression.partition("(")
+    value = module
+    for part in path.split("."):
+        try:
+            value = getattr(value, part)
+        except AttributeError:
+            raise LoadError(missing_callable(module, name, expression, origin)) from None
+    if call:
+        if call.strip() != ")":
+            raise LoadError(f"{origin}: {expression!r} is a call with arguments; only calls without any are supported")
+        value = value()
+    if not callable(value):
+        raise LoadError(f"{origin}: {expression!r} of {name!r} is a {type(value).__name__}, which can't be called")
+    return value
+
+
+def missing_callable(module, name, expression, origin):
+    usual = [known for known in USUAL_CALLABLES if callable(getattr(module, known, None))]
+    hint = f"; it has {usual[0]!r}: write callable = {usual[0]}" if usual else ""
+    return f"{origin}: {name!r} has no {expression!r}{hint}"

@@ -1,0 +1,90 @@
+"""What a worker says in the log: ``wsgi.errors``, and applications' exceptions.
+
+Everything is written as whole lines in one write, so that the lines of several workers don't mix.
+"""
+
+import os
+import threading
+import traceback
+
+#: The number of this worker; set once, after the fork.
+worker = 0
+
+STANDARD_ERROR = 2
+
+#: A line without an end is written when it has this many characters.
+LONGEST_LINE = 8192
+
+
+def prefix():
+    return f"worker {worker}: " if worker else ""
+
+
+def write_lines(lines):
+    """Write complete lines to the log, each with the worker's number."""
+    start = prefix()
+    text = "".join(f"{start}{line}\n" for line in lines)
+    data = text.encode("utf-8", "backslashreplace")
+    while data:
+        try:
+            data = data[os.write(STANDARD_ERROR, data) :]
+        except OSError:
+            # A log that can't be written must not take the request with it, and there is no other place to say so.
+            return
+
+
+class Errors:
+    """``wsgi.errors``: a text stream to the log. Threads may share it; each has its own unfinished line."""
+
+    encoding = "utf-8"
+    errors = "backslashreplace"
+
+    def __init__(self):
+        self._unfinished = threading.local()
+
+    def write(self, text):
+        if not isinstance(text, str):
+            raise TypeError(f"wsgi.errors takes str, not {type(text).__name__}")
+        *lines, rest = (getattr(self._unfinished, "text", "") + text).split("\n")
+        if len(rest) > LONGEST_LINE:
+            lines.append(rest)
+            rest = ""
+        self._unfinished.text = rest
+        if lines:
+            write_lines(lines)
+        return len(text)
+
+    def writelines(self, lines):
+        for line in lines:
+            self.write(line)
+
+    def flush(self):
+        rest = getattr(self._unfinished, "text", "")
+        if rest:
+            self._unfinished.text = ""
+            write_lines([rest])
+
+    def isatty(self):
+        return False
+
+    def writable(self):
+        return True
+
+    def readable(self):
+        return False
+
+
+errors = Errors()
+
+
+def log_exception(exception, place):
+    """Log an application's exception with its traceback; ``place`` is the request, as in ``GET /path``."""
+    lines = [f"an exception in {place}"] if place else []
+    for part in traceback.format_exception(type(exception), exception, exception.__traceback__):
+        lines.extend(part.rstrip("\n").split("\n"))
+    write_lines(lines)
+
+
+def log_message(message):
+    """Log one line."""
+    write_lines([message])

@@ -1,0 +1,119 @@
+"""The prototype: an interpreter with the application loaded, which forks workers and never serves.
+
+The master execs it, as ``python …/bolide/prototype.py N`` or ``python -m bolide.prototype N``, where N is the number
+of the descriptor that holds its settings. It must not know sockets or protocols: those are the native module's.
+"""
+
+import os
+import sys
+import time
+
+
+def main(descriptor):
+    """Load, report, fork on order. Returns the exit status of this process, be it prototype or worker."""
+    native = import_native()
+    from bolide import log
+
+    prototype = native.Prototype(descriptor)
+    boot = prototype.settings
+    settings = boot["settings"]
+    prepare(settings["python"])
+    name_process(native, settings["naming"], "prototype")
+    began = time.monotonic()
+    applications = None
+    if not settings["python"]["lazy"]:
+        applications = load(settings, log)
+        if applications is None:
+            prototype.report_load_failed()
+            return native.EXIT_LOAD_FAILED
+    share_memory()
+    prototype.report_loaded(int((time.monotonic() - began) * 1000))
+    assignment = prototype.wait_for_assignment()
+    if assignment is None:
+        return 0
+    return work(native, prototype, assignment, settings, applications)
+
+
+def work(native, prototype, assignment, settings, applications):
+    """What a worker does with its life. Runs after the fork."""
+    import faulthandler
+
+    from bolide import log, wsgi
+
+    log.worker = assignment.worker
+    # The master asks for the stack of a thread that is over its time before it kills the worker.
+    faulthandler.register(native.STACK_SIGNAL, file=log.STANDARD_ERROR, all_threads=False, chain=False)
+    name_process(native, settings["naming"], f"worker {assignment.worker}")
+    if applications is None:
+        applications = load(settings, log)
+        if applications is None:
+            return native.EXIT_LOAD_FAILED
+    try:
+        native.serve(prototype, assignment, applications, wsgi)
+    except Exception as error:
+        log.log_exception(error, "the worker itself")
+        return 1
+    return 0
+
+
+def import_native():
+    """Import the native module, from beside this file if this interpreter does not know the package."""
+    if __package__ in (None, ""):
+        # Run as a file: Python has put this file's folder first in sys.path, where it does not belong.
+        folder = os.path.dirname(os.path.abspath(__file__))
+        sys.path[:] = [path for path in sys.path if os.path.abspath(path or ".") != folder]
+        sys.path.append(os.path.dirname(folder))
+    try:
+        from bolide import _native
+    except ImportError as error:
+        version = ".".join(map(str, sys.version_info[:2]))
+        sys.exit(
+            f"bolide: the Python of this application ({sys.executable}, version {version}) can't load Bolide: {error}. "
+            "Install Bolide into it: pip install bolide"
+        )
+    return _native
+
+
+def prepare(python):
+    """Set up what the application sees: path, environment, arguments."""
+    # uWSGI has "." first in sys.path, below what pythonpath names.
+    sys.path[:0] = [*python["path"], "."]
+    for key, value in python["environment"]:
+        os.environ[key] = value
+    # uWSGI's applications find the server's name here.
+    sys.argv = ["uwsgi"]
+
+
+def load(settings, log):
+    """Load the applications, or log why they can't be and return None."""
+    from bolide.load import LoadError, load_applications
+
+    try:
+        applications = load_applications(settings["applications"])
+        after = settings["python"]["chdir_after"]
+        if after:
+            os.chdir(after)
+        return applications
+    except LoadError as error:
+        log.log_message(f"bolide: {error}")
+    except BaseException as error:
+        # SystemExit too: a module that exits while it is imported is no application.
+        log.log_exception(error, "loading the application")
+    return None
+
+
+def share_memory():
+    """Freeze what is loaded, so that workers share its pages instead of copying them at their first collection."""
+    import gc
+
+    gc.collect()
+    gc.freeze()
+
+
+def name_process(native, naming, what):
+    if naming["auto"] or naming["prefix"]:
+        native.set_process_name(f"{naming['prefix']}bolide {what}")
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1])))
