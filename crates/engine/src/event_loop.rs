@@ -16,28 +16,22 @@ use bolide_protocol::http1::head::HeadLimits;
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 
+use crate::accepting::Pause;
 use crate::access_log::complain;
 use crate::app::{App, Language};
 use crate::body::BodyLimits;
 use crate::connection::{After, Connection};
-use crate::fairness::{STAND_BACK_MS, is_ahead};
 use crate::hall::{Hall, Key, Subject};
 use crate::house::{House, Kit};
 use crate::leadership::Leadership;
-use crate::listener::{Accepted, ListeningSocket};
+use crate::listener::ListeningSocket;
 use crate::threads;
 
 /// Events that one poll fetches.
 const EVENTS: usize = 256;
 
-/// Connections that one turn accepts from one socket, so that those that are open have their turn too.
-const ACCEPTS_A_TURN: usize = 64;
-
 /// How often time limits are looked at, in milliseconds.
 const SWEEP_MS: u64 = 500;
-
-/// How long a socket is not accepted from when no descriptor was left, in milliseconds.
-const EXHAUSTED_MS: u64 = 100;
 
 /// How long a draining worker waits for a next request on a connection that was answered before it could be told
 /// `Connection: close`, in milliseconds after its last answer. Closing at once would lose the request that is on its way.
@@ -61,9 +55,9 @@ pub(crate) struct Shared<L: Language> {
     pub leadership: Leadership,
     room: Mutex<Room<L::App>>,
     pub language: &'static L,
-    poll: Epoll,
+    pub(crate) poll: Epoll,
     control: OwnedFd,
-    scoreboard: Scoreboard,
+    pub(crate) scoreboard: Scoreboard,
     row_number: u32,
     worn_after: Option<u64>,
 }
@@ -75,18 +69,13 @@ struct Room<A: App> {
 }
 
 #[derive(Default)]
-struct Duties {
+pub(crate) struct Duties {
     swept_ms: u64,
     stopping_at_once: bool,
     worn_reported: bool,
-    /// Listeners that are left alone until this time, in milliseconds.
-    pauses: Vec<Pause>,
-    exhausted_reported_ms: u64,
-}
-
-struct Pause {
-    listener: usize,
-    until_ms: u64,
+    /// Listeners that are left alone for now.
+    pub(crate) pauses: Vec<Pause>,
+    pub(crate) exhausted_reported_ms: u64,
 }
 
 /// How leading ended.
@@ -283,71 +272,10 @@ impl<L: Language> Shared<L> {
         }
     }
 
-    fn accept(&self, number: usize, hall: &mut Hall<Connection<L::App>>, duties: &mut Duties, kit: &Kit) {
-        let Some(listener) = self.house.listeners.get(number) else { return };
-        if self.house.is_draining() || duties.pauses.iter().any(|pause| pause.listener == number) {
-            return;
-        }
-        for _ in 0..ACCEPTS_A_TURN {
-            if is_ahead(self.house.row, self.scoreboard.rows(), kit.clock.now_ms) {
-                return self.pause(number, STAND_BACK_MS, duties, kit);
-            }
-            match listener.accept() {
-                Accepted::Connection(socket, peer) => {
-                    hall.enter(Box::new(Connection::new(socket, peer, number, &self.house, kit.clock.now_ms)));
-                    self.house.row.connections.store(hall.count() as u32, Relaxed);
-                }
-                Accepted::Nobody => return,
-                Accepted::Exhausted(error) => {
-                    if kit.clock.now_ms.saturating_sub(duties.exhausted_reported_ms) > 1000 {
-                        duties.exhausted_reported_ms = kit.clock.now_ms;
-                        let open = hall.count();
-                        complain(
-                            self.house.worker,
-                            &format!(
-                                "can't accept a connection, {open} are open: {error}; raise the limit of open files (ulimit -n, LimitNOFILE)"
-                            ),
-                        );
-                    }
-                    return self.pause(number, EXHAUSTED_MS, duties, kit);
-                }
-            }
-        }
-        // More may wait; the level-triggered poll tells again.
-    }
-
-    /// Leaves a listening socket alone for a while. The poll must not know it meanwhile, or it would tell without end.
-    fn pause(&self, number: usize, milliseconds: u64, duties: &mut Duties, kit: &Kit) {
-        if let Some(listener) = self.house.listeners.get(number) {
-            let _known_to_be_there = self.poll.delete(&listener.descriptor);
-            duties.pauses.push(Pause { listener: number, until_ms: kit.clock.now_ms + milliseconds });
-        }
-    }
-
-    /// A pause is over: what still waits is accepted now, ahead or not.
-    fn resume_accepting(&self, hall: &mut Hall<Connection<L::App>>, duties: &mut Duties, kit: &Kit) {
-        let now = kit.clock.now_ms;
-        let (over, left) = std::mem::take(&mut duties.pauses).into_iter().partition(|pause| pause.until_ms <= now);
-        duties.pauses = left;
-        let over: Vec<Pause> = over;
-        for pause in over.into_iter().filter(|_| !self.house.is_draining()) {
-            let Some(listener) = self.house.listeners.get(pause.listener) else { continue };
-            if let Accepted::Connection(socket, peer) = listener.accept() {
-                hall.enter(Box::new(Connection::new(socket, peer, pause.listener, &self.house, now)));
-                self.house.row.connections.store(hall.count() as u32, Relaxed);
-            }
-            let event = EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLEXCLUSIVE, Key::listener(pause.listener).0);
-            if let Err(errno) = self.poll.add(&listener.descriptor, event) {
-                complain(self.house.worker, &format!("a listening socket is lost, the worker ends: {errno}"));
-                self.house.leaving.store(true, Relaxed);
-            }
-        }
-    }
-
     /// Time limits, `max-requests`, and the end that the application may have asked for. True: there is something to do at once.
     fn look_after_time(&self, hall: &mut Hall<Connection<L::App>>, duties: &mut Duties, kit: &mut Kit) -> bool {
         if !duties.pauses.is_empty() {
-            self.resume_accepting(hall, duties, kit);
+            self.end_pauses(hall, duties, kit);
         }
         if self.house.leaving.load(Relaxed) && !self.house.is_draining() {
             self.begin_to_drain(hall, duties, true);

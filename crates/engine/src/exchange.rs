@@ -129,6 +129,7 @@ fn serve_http<A: App>(
             uri: &uri,
             path: if was_encoded { &decoded } else { path },
             query: target.query.of(target_bytes),
+            authority: target.authority.of(target_bytes),
             version: line.version,
             header_bytes: &bytes[head_start..head_start + facts.length as usize],
             fields: &fields,

@@ -8,10 +8,6 @@ use bolide_contract::scoreboard::Row;
 /// Connections by which a worker may be ahead of the one that holds the fewest.
 const AHEAD: u32 = 2;
 
-/// For how many milliseconds a worker that is ahead leaves the listening sockets alone. Then it takes what still
-/// waits: better uneven than late.
-pub const STAND_BACK_MS: u64 = 2;
-
 /// A worker whose loop has not turned for this many milliseconds is busy, and nobody waits for it.
 const RESPONSIVE_MS: u64 = 20;
 

@@ -3,6 +3,7 @@
 //! It knows nothing of any language (the one seam is [`app`]), nothing of the master (orders come through
 //! the contract's messages) and nothing of configuration files. It runs in workers only.
 
+mod accepting;
 mod access_log;
 pub mod app;
 mod body;

@@ -1,1 +1,180 @@
+//! What a reply puts on the wire, over a real socket pair.
 
+use std::io::Read as _;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+
+use super::*;
+
+const DATE: &[u8; 37] = b"Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
+
+fn terms() -> Terms {
+    Terms { style: Style::Http { version_1_0: false }, chunks: true, head_only: false, keep_alive: true, date_line: *DATE }
+}
+
+fn reply(terms: Terms) -> (Reply, UnixStream) {
+    let (ours, theirs) = UnixStream::pair().expect("a socket pair");
+    ours.set_nonblocking(true).expect("non-blocking");
+    let mut reply = Reply::new(OwnedFd::from(ours));
+    reply.begin(terms, Vec::new());
+    (reply, theirs)
+}
+
+/// Everything that the reply sends, and whether the connection goes on.
+fn sent(mut reply: Reply, mut client: UnixStream) -> (String, bool) {
+    reply.finish();
+    assert_eq!(reply.advance(), Progress::Done);
+    let keeps = reply.keeps_alive();
+    drop(reply);
+    let mut text = String::new();
+    client.read_to_string(&mut text).expect("text");
+    (text, keeps)
+}
+
+#[test]
+fn the_framing_follows_what_is_known_of_the_length() {
+    let chunked = "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n6\r\n world\r\n0\r\n\r\n";
+    let http10 = Terms { style: Style::Http { version_1_0: true }, chunks: false, ..terms() };
+    let uwsgi = Terms { style: Style::Uwsgi, chunks: false, keep_alive: false, ..terms() };
+    let closing = Terms { keep_alive: false, ..terms() };
+    let cases: [(&str, Terms, Option<&str>, &str, bool); 5] = [
+        ("1.1 without a length", terms(), None, chunked, true),
+        ("1.1 with a length", terms(), Some("11"), "Server: bolide\r\n\r\nhello world", true),
+        ("1.1 that closes", closing, Some("11"), "Connection: close\r\n\r\nhello world", false),
+        ("1.0 without a length", http10, None, "Connection: close\r\n\r\nhello world", false),
+        ("1.0 with a length", http10, Some("11"), "Connection: keep-alive\r\n\r\nhello world", true),
+    ];
+    for (what, terms, length, end, keeps) in cases {
+        let (mut reply, client) = reply(terms);
+        reply.status(b"200 OK").expect(what);
+        if let Some(length) = length {
+            reply.field(b"Content-Length", length.as_bytes()).expect(what);
+        }
+        assert_eq!(reply.push(b"hello", When::Now), Pushed::All);
+        assert_eq!(reply.push(b" world", When::Now), Pushed::All);
+        let (text, kept) = sent(reply, client);
+        assert!(text.starts_with("HTTP/1.1 200 OK\r\n") && text.contains("Date: Sun, 06 Nov 1994"), "{what}: {text}");
+        assert!(text.ends_with(end), "{what}: {text}");
+        assert_eq!(kept, keeps, "{what}");
+    }
+    let (mut reply, client) = reply(uwsgi);
+    reply.status(b"200 OK").expect("uwsgi");
+    assert_eq!(reply.push(b"hello", When::Now), Pushed::All);
+    assert_eq!(sent(reply, client), ("HTTP/1.1 200 OK\r\n\r\nhello".to_owned(), false));
+}
+
+#[test]
+fn head_204_and_304_have_no_body_and_keep_the_connection() {
+    for (status, head_only) in [("200 OK", true), ("204 No Content", false), ("304 Not Modified", false)] {
+        let (mut reply, client) = reply(Terms { head_only, ..terms() });
+        reply.status(status.as_bytes()).expect(status);
+        assert_eq!(reply.push(b"never sent", When::Now), Pushed::All);
+        let (text, keeps) = sent(reply, client);
+        assert!(text.ends_with("\r\n\r\n") && !text.contains("chunked") && keeps, "{text}");
+    }
+}
+
+#[test]
+fn an_empty_body_has_a_length_of_zero() {
+    let (mut reply, client) = reply(terms());
+    reply.status(b"200 OK").expect("a status");
+    assert_eq!(reply.push(b"", When::Now), Pushed::All);
+    let (text, keeps) = sent(reply, client);
+    assert!(text.contains("Content-Length: 0\r\n") && keeps, "{text}");
+}
+
+#[test]
+fn an_answer_never_breaks_its_own_content_length() {
+    let (mut long, client) = reply(terms());
+    long.status(b"200 OK").expect("a status");
+    long.field(b"Content-Length", b"3").expect("a length");
+    assert_eq!(long.push(b"12345", When::Now), Pushed::All);
+    long.finish();
+    assert!(long.length_fault().is_some_and(|fault| fault.contains("more")));
+    let (text, keeps) = sent(long, client);
+    assert!(text.ends_with("\r\n\r\n123") && keeps, "{text}");
+
+    let (mut short, _client) = reply(terms());
+    short.status(b"200 OK").expect("a status");
+    short.field(b"Content-Length", b"9").expect("a length");
+    assert_eq!(short.push(b"12345", When::Now), Pushed::All);
+    short.finish();
+    assert!(short.length_fault().is_some_and(|fault| fault.contains("less")) && !short.keeps_alive());
+}
+
+#[test]
+fn what_an_application_may_not_say_is_refused() {
+    let (mut reply, _client) = reply(terms());
+    for status in [&b"OK"[..], b"20", b"200OK", b"200 O\nK", b"100 Continue", b"abc def"] {
+        assert!(reply.status(status).is_err(), "{:?}", String::from_utf8_lossy(status));
+    }
+    reply.status(b"200 OK").expect("a status");
+    let fields: [(&[u8], &[u8]); 9] = [
+        (b"X-A", b"a\r\nb"),
+        (b"X-A", b"a\nb"),
+        (b"X-A", b"a\0b"),
+        (b"X A", b"a"),
+        (b"", b"a"),
+        (b"Connection", b"close"),
+        (b"transfer-encoding", b"chunked"),
+        (b"Content-Length", b"-1"),
+        (b"Content-Length", b"99999999999999999999999"),
+    ];
+    for (name, value) in fields {
+        assert!(reply.field(name, value).is_err(), "{:?}", String::from_utf8_lossy(name));
+    }
+}
+
+#[test]
+fn date_and_server_are_there_once_whoever_sets_them() {
+    let (mut reply, client) = reply(terms());
+    reply.status(b"200 OK").expect("a status");
+    reply.field(b"date", b"yesterday").expect("a date");
+    reply.field(b"SERVER", b"mine").expect("a server");
+    let (text, _) = sent(reply, client);
+    assert_eq!(text.to_ascii_lowercase().matches("date:").count(), 1, "{text}");
+    assert_eq!(text.to_ascii_lowercase().matches("server:").count(), 1, "{text}");
+}
+
+#[test]
+fn a_client_that_reads_nothing_costs_a_bounded_buffer() {
+    let (mut reply, client) = reply(terms());
+    reply.status(b"200 OK").expect("a status");
+    let part = [b'x'; 10_000];
+    let mut whole_parts = 0;
+    while reply.push(&part, When::Now) == Pushed::All {
+        whole_parts += 1;
+        assert!(whole_parts < 10_000, "the buffer has no bound");
+    }
+    assert!(reply.unsent() <= OUTPUT_BYTES + 64, "{} bytes are held", reply.unsent());
+    drop(client);
+    assert_eq!(reply.advance(), Progress::Broken);
+    assert_eq!(reply.push(b"more", When::Now), Pushed::Gone);
+}
+
+#[test]
+fn a_large_part_goes_on_where_it_stopped() {
+    let (mut reply, mut client) = reply(terms());
+    let part: Vec<u8> = (0..1_000_000u32).map(|number| number as u8).collect();
+    reply.status(b"200 OK").expect("a status");
+    reply.field(b"Content-Length", b"1000000").expect("a length");
+    let reader = std::thread::spawn(move || {
+        let mut all = Vec::new();
+        client.read_to_end(&mut all).map(|_| all)
+    });
+    let mut taken = 0;
+    loop {
+        match reply.push(&part[taken..], When::Now) {
+            Pushed::All => break,
+            Pushed::Part(count) => taken += count,
+            Pushed::Gone => panic!("the client is there"),
+        }
+        assert!(reply.wait_until_drained(Duration::from_secs(10)));
+        reply.socket_full = false;
+    }
+    reply.finish();
+    assert!(reply.wait_until_drained(Duration::from_secs(10)));
+    drop(reply);
+    let all = reader.join().expect("joined").expect("read");
+    assert_eq!(all[all.len() - part.len()..], part[..]);
+}

@@ -32,6 +32,8 @@ pub struct HttpRequest<'a, Memo> {
     /// The path, percent-decoded.
     pub path: &'a [u8],
     pub query: &'a [u8],
+    /// Host and port of an absolute-form target, which take the place of the Host header (RFC 9112 section 3.2.2); else empty.
+    pub authority: &'a [u8],
     pub version: Version,
     /// The header fields' bytes, up to and with the empty line; spans of `fields` are relative to it.
     pub header_bytes: &'a [u8],

@@ -1,0 +1,42 @@
+# Thin verbs; what they do is in scripts/.
+.DEFAULT_GOAL := help
+.PHONY: help run build test test-rust test-python lint format bench fuzz compat clean
+
+help: ## show this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: ## build optimised and serve examples/fibonacci on http://127.0.0.1:8080
+	@scripts/run
+
+build: ## build the plain program `bolide` and the wheel, optimised, into target/ and dist/
+	@scripts/build
+
+test: ## install what tests need, then run all of them
+	@scripts/test all
+
+test-rust: ## unit, property and bounded fuzz tests
+	@scripts/test rust
+
+test-python: ## tests of the real program
+	@scripts/test python
+
+lint: ## rustfmt, clippy and ruff, warnings denied
+	@scripts/lint
+
+format: ## rustfmt and ruff format
+	@scripts/lint --fix
+
+bench: ## measure side by side with other servers (ONLY=hello,bolide,fastpysgi picks)
+	@scripts/require rust python
+	@bench/run $(BENCH_OPTIONS)
+
+fuzz: ## run every fuzz target for SECONDS (60)
+	@scripts/require rust
+	@cd fuzz && cargo run --quiet --release --bin bounded -- --seconds $(or $(SECONDS),60)
+
+compat: ## how many of the real configurations run as they are
+	@scripts/require rust
+	@scripts/compat
+
+clean: ## remove what was built
+	rm -rf target build dist .venv .venv-test fuzz/target

@@ -1,0 +1,132 @@
+//! Letting connections in: how many at once, when to leave them to other workers, and what to do when no descriptor is left.
+//!
+//! Workers share the listening sockets. The kernel wakes one of those that wait for a connection (EPOLLEXCLUSIVE), not the one that
+//! has the least to do; so a worker that is ahead of the others takes its hands off the socket until it no longer is.
+
+use std::io;
+use std::sync::atomic::Ordering::Relaxed;
+
+use nix::sys::epoll::{EpollEvent, EpollFlags};
+
+use crate::access_log::complain;
+use crate::app::Language;
+use crate::connection::Connection;
+use crate::event_loop::{Duties, Shared};
+use crate::fairness::is_ahead;
+use crate::hall::{Hall, Key};
+use crate::house::Kit;
+use crate::listener::Accepted;
+
+/// Connections that one turn accepts from one socket, so that those that are open have their turn too.
+const ACCEPTS_A_TURN: usize = 64;
+
+/// A worker that is ahead looks after this time, in milliseconds, whether a connection was left waiting: the kernel may
+/// have told nobody but us of it.
+const STAND_BACK_MS: u64 = 2;
+
+/// The time doubles while nothing waits, up to this many milliseconds.
+const STAND_BACK_MOST_MS: u64 = 64;
+
+/// How long a socket is not accepted from when no descriptor was left, in milliseconds.
+const EXHAUSTED_MS: u64 = 100;
+
+/// A complaint about missing descriptors comes at most this often, in milliseconds.
+const EXHAUSTED_REPORT_MS: u64 = 1_000;
+
+/// A listening socket that the poll does not know for now: otherwise it would tell of waiting connections without end.
+pub(crate) struct Pause {
+    listener: usize,
+    pub until_ms: u64,
+    /// How long the next pause is, in milliseconds.
+    length_ms: u64,
+}
+
+impl<L: Language> Shared<L> {
+    /// Tells the poll of a listening socket.
+    pub(crate) fn listen(&self, number: usize) -> io::Result<()> {
+        let Some(listener) = self.house.listeners.get(number) else { return Ok(()) };
+        let event = EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLEXCLUSIVE, Key::listener(number).0);
+        Ok(self.poll.add(&listener.descriptor, event)?)
+    }
+
+    /// A listening socket has news. What it leaves waiting, the level-triggered poll tells again.
+    pub(crate) fn accept(&self, number: usize, hall: &mut Hall<Connection<L::App>>, duties: &mut Duties, kit: &Kit) {
+        if self.house.is_draining() || duties.pauses.iter().any(|pause| pause.listener == number) {
+            return;
+        }
+        for _ in 0..ACCEPTS_A_TURN {
+            if self.is_ahead(kit) {
+                return self.pause(number, STAND_BACK_MS, duties, kit);
+            }
+            match self.let_in(number, hall, duties, kit) {
+                Entered::One => {}
+                Entered::Nobody => return,
+                Entered::Exhausted => return self.pause(number, EXHAUSTED_MS, duties, kit),
+            }
+        }
+    }
+
+    /// Looks after the pauses that are over. One that is still ahead takes what was left waiting: better uneven than late.
+    pub(crate) fn end_pauses(&self, hall: &mut Hall<Connection<L::App>>, duties: &mut Duties, kit: &Kit) {
+        let now = kit.clock.now_ms;
+        for mut pause in std::mem::take(&mut duties.pauses) {
+            if self.house.is_draining() {
+                continue;
+            }
+            if pause.until_ms > now {
+                duties.pauses.push(pause);
+                continue;
+            }
+            if self.is_ahead(kit) {
+                pause.length_ms = match self.let_in(pause.listener, hall, duties, kit) {
+                    Entered::One => STAND_BACK_MS,
+                    Entered::Nobody => (pause.length_ms * 2).min(STAND_BACK_MOST_MS),
+                    Entered::Exhausted => EXHAUSTED_MS,
+                };
+                pause.until_ms = now + pause.length_ms;
+                duties.pauses.push(pause);
+            } else if let Err(error) = self.listen(pause.listener) {
+                complain(self.house.worker, &format!("a listening socket is lost, the worker ends: {error}"));
+                self.house.leaving.store(true, Relaxed);
+            }
+        }
+    }
+
+    fn is_ahead(&self, kit: &Kit) -> bool {
+        is_ahead(self.house.row, self.scoreboard.rows(), kit.clock.now_ms)
+    }
+
+    fn pause(&self, number: usize, length_ms: u64, duties: &mut Duties, kit: &Kit) {
+        if let Some(listener) = self.house.listeners.get(number) {
+            let _known_to_be_there = self.poll.delete(&listener.descriptor);
+            duties.pauses.push(Pause { listener: number, until_ms: kit.clock.now_ms + length_ms, length_ms });
+        }
+    }
+
+    fn let_in(&self, number: usize, hall: &mut Hall<Connection<L::App>>, duties: &mut Duties, kit: &Kit) -> Entered {
+        let Some(listener) = self.house.listeners.get(number) else { return Entered::Nobody };
+        match listener.accept() {
+            Accepted::Connection(socket, peer) => {
+                hall.enter(Box::new(Connection::new(socket, peer, number, &self.house, kit.clock.now_ms)));
+                self.house.row.connections.store(hall.count() as u32, Relaxed);
+                Entered::One
+            }
+            Accepted::Nobody => Entered::Nobody,
+            Accepted::Exhausted(error) => {
+                if kit.clock.now_ms.saturating_sub(duties.exhausted_reported_ms) > EXHAUSTED_REPORT_MS {
+                    duties.exhausted_reported_ms = kit.clock.now_ms;
+                    let open = hall.count();
+                    let advice = "raise the limit of open files (ulimit -n, LimitNOFILE)";
+                    complain(self.house.worker, &format!("can't accept a connection, {open} are open: {error}; {advice}"));
+                }
+                Entered::Exhausted
+            }
+        }
+    }
+}
+
+enum Entered {
+    One,
+    Nobody,
+    Exhausted,
+}

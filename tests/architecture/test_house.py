@@ -1,0 +1,101 @@
+"""The house keeps its shape: who may depend on whom, how long files are, where `unsafe` may stand.
+
+ARCHITECTURE.md says the same in words; a new arrow or room needs a line there and here.
+"""
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+#: Room -> the rooms it may know. "never: engine <-> master, engine -> options, protocol -> anything".
+ARROWS = {
+    "bolide-contract": set(),
+    "bolide-protocol": set(),
+    "bolide-options": {"bolide-contract"},
+    "bolide-engine": {"bolide-contract", "bolide-protocol"},
+    "bolide-master": {"bolide-contract", "bolide-options"},
+    "bolide-cpython": {"bolide-contract", "bolide-engine", "bolide-master"},
+}
+
+#: Rooms in which `unsafe` may stand, each block with its SAFETY line.
+UNSAFE_ROOMS = ("crates/contract/", "crates/engine/", "crates/master/", "adapters/cpython/")
+
+LONGEST_FILE_LINES = 600
+
+
+def tracked(*patterns):
+    listed = subprocess.run(["git", "ls-files", "-z", *patterns], cwd=ROOT, check=True, capture_output=True).stdout
+    return [path for path in listed.decode().split("\0") if path and (ROOT / path).exists()]
+
+
+@pytest.fixture(scope="module")
+def packages():
+    command = ["cargo", "metadata", "--no-deps", "--format-version", "1", "--locked"]
+    described = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    return {package["name"]: package for package in json.loads(described)["packages"]}
+
+
+def test_every_room_knows_only_the_rooms_below_it(packages):
+    assert set(packages) == set(ARROWS), "a room was added or removed: say so here and in ARCHITECTURE.md"
+    for name, package in packages.items():
+        known = {dependency["name"] for dependency in package["dependencies"] if dependency["name"].startswith("bolide-")}
+        assert known <= ARROWS[name], f"{name} has arrows that the house does not have"
+
+
+def test_files_stay_readable_in_one_sitting():
+    long = []
+    for path in tracked("*.rs", "*.py", "*.c", "*.sh", "scripts/*"):
+        if "/catalogue/" in path:
+            continue
+        lines = (ROOT / path).read_text(encoding="utf-8").count("\n")
+        if lines > LONGEST_FILE_LINES:
+            long.append(f"{path}: {lines} lines")
+    assert not long, "find the seam in:\n" + "\n".join(long)
+
+
+def test_every_source_file_says_what_it_is():
+    silent = []
+    for path in tracked("*.rs", "python/*.py", "tests/*.py", "bench/*.py"):
+        text = (ROOT / path).read_text(encoding="utf-8")
+        start = "//" if path.endswith(".rs") else ('"""', "'''", "#", 'r"""')
+        if text.strip() and not text.lstrip().startswith(start):
+            silent.append(path)
+    assert not silent, "these files do not open with what they are:\n" + "\n".join(silent)
+
+
+def test_unsafe_stands_only_in_its_rooms_and_says_why():
+    misplaced, unexplained = [], []
+    for path in tracked("*.rs"):
+        lines = (ROOT / path).read_text(encoding="utf-8").splitlines()
+        for number, line in enumerate(lines):
+            code = line.split("//")[0]
+            if not re.search(r"\bunsafe\s*(\{|impl|fn|extern)", code) or re.search(r"unsafe extern \"C\" fn\(", code):
+                continue
+            if not path.startswith(UNSAFE_ROOMS):
+                misplaced.append(f"{path}:{number + 1}")
+            before = "\n".join(lines[max(0, number - 6) : number])
+            is_callback = re.search(r"unsafe extern \"C\" fn", code)
+            if not is_callback and "SAFETY" not in before and "# Safety" not in before:
+                unexplained.append(f"{path}:{number + 1}")
+    assert not misplaced, "unsafe outside its rooms:\n" + "\n".join(misplaced)
+    assert not unexplained, "unsafe without a SAFETY line:\n" + "\n".join(unexplained)
+
+
+def test_no_file_names_a_machine():
+    own = Path(__file__).relative_to(ROOT).as_posix()
+    named = []
+    for path in tracked():
+        if path in (own, "Cargo.lock", "fuzz/Cargo.lock"):
+            continue
+        try:
+            text = (ROOT / path).read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            continue
+        if re.search(r"(^|[^A-Za-z0-9_.])/(work|root)/", text, re.MULTILINE):
+            named.append(path)
+    assert not named, "paths of one machine in:\n" + "\n".join(named)
