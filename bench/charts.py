@@ -22,6 +22,7 @@ GROUP_GAP = 16
 TOP = 64
 BOTTOM = 44
 TICKS = 5
+ROUND_STEPS = (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10)
 INK, QUIET, GRID = "#1f2328", "#59636e", "#e4e7eb"
 COLOURS = {"ours": "#c2410c", "reference": "#6b7280", "other": "#7c9cc4"}
 # One application server by number of workers: the more, the darker.
@@ -48,11 +49,11 @@ def colour_of(label):
 
 
 def nice_maximum(value):
-    """The next round number at or above the value: 1, 2, 2.5, 5 or 10 times a power of ten."""
+    """The next round number at or above the value: one of ROUND_STEPS times a power of ten."""
     if value <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))
-    return next(step * power for step in (1, 2, 2.5, 5, 10) if step * power >= value * (1 - 1e-9))
+    return next(step * power for step in ROUND_STEPS if step * power >= value * (1 - 1e-9))
 
 
 def draw(title, subtitle, groups):

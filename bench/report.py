@@ -69,9 +69,11 @@ def _marks(marks, scenarios):
         ]
         for mark in shown
     ]
-    met = sum(mark["state"] == MET for mark in marks)
-    missed = sum(mark["state"] == NOT_MET for mark in marks)
-    count = f"{met} met, {missed} not met, {len(marks) - met - missed} not measured."
+    met = sum(mark["state"] == MET for mark in shown)
+    missed = sum(mark["state"] == NOT_MET for mark in shown)
+    count = f"{met} met, {missed} not met, {len(shown) - met - missed} not measured."
+    if len(shown) < len(marks):
+        count += f" {len(marks) - len(shown)} more belong to scenarios that this run did not have."
     return f"## Marks\n\n{count}\n\n" + _table(["scenario", "promise", "measured", "state"], rows, "---")
 
 

@@ -88,14 +88,18 @@ class Session:
         self.launch_lines.setdefault(name, line)
         self.started += 1
         log = self.folder / f"{self.started:04}-{name}.log"
-        # Some servers leave files in the user's home.
-        environment = dict(os.environ, HOME=str(self.folder), PYTHONDONTWRITEBYTECODE="")
         try:
             return Program(
-                name, command, cpus=cpus or self.cpus.server, log=log, folder=places.APPLICATIONS, environment=environment
+                name, command, cpus=cpus or self.cpus.server, log=log, folder=places.APPLICATIONS, environment=self.environment()
             )
         except OSError as error:
             raise NotStarted(f"it can't be started: {error.strerror}") from None
+
+    def environment(self):
+        """What every server and every import finds in its environment."""
+        # Some servers leave files in the user's home. Python's switches of this shell are not the servers' business.
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+        return {**kept, "HOME": str(self.folder)}
 
     def check(self, running, workload):
         """Waits for the first answer and compares it with what is right; stops the server when it is not."""

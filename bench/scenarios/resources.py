@@ -93,6 +93,7 @@ def _time_import(session, workload):
         cpus=session.cpus.server,
         log=session.folder / "import.log",
         folder=APPLICATIONS,
+        environment=session.environment(),
     )
     try:
         status = wait_for_end(program, STARTUP_SECONDS)

@@ -12,7 +12,11 @@ import time
 def main(descriptor):
     """Load, report, fork on order. Returns the exit status of this process, be it prototype or worker."""
     native = import_native()
-    from bolide import log
+    # What workers need is imported before they are forked, so that they share it.
+    import faulthandler
+    import threading  # noqa: F401
+
+    from bolide import log, wsgi
 
     prototype = native.Prototype(descriptor)
     boot = prototype.settings
@@ -22,7 +26,7 @@ def main(descriptor):
     began = time.monotonic()
     applications = None
     if not settings["python"]["lazy"]:
-        applications = load(settings, log)
+        applications = load(settings, prototype)
         if applications is None:
             prototype.report_load_failed()
             return native.EXIT_LOAD_FAILED
@@ -31,21 +35,17 @@ def main(descriptor):
     assignment = prototype.wait_for_assignment()
     if assignment is None:
         return 0
-    return work(native, prototype, assignment, settings, applications)
-
-
-def work(native, prototype, assignment, settings, applications):
-    """What a worker does with its life. Runs after the fork."""
-    import faulthandler
-
-    from bolide import log, wsgi
-
-    log.worker = assignment.worker
     # The master asks for the stack of a thread that is over its time before it kills the worker.
     faulthandler.register(native.STACK_SIGNAL, file=log.STANDARD_ERROR, all_threads=False, chain=False)
+    return work(native, prototype, assignment, settings, applications, log, wsgi)
+
+
+def work(native, prototype, assignment, settings, applications, log, wsgi):
+    """What a worker does with its life. Runs after the fork."""
+    log.worker = assignment.worker
     name_process(native, settings["naming"], f"worker {assignment.worker}")
     if applications is None:
-        applications = load(settings, log)
+        applications = load(settings, prototype)
         if applications is None:
             return native.EXIT_LOAD_FAILED
     try:
@@ -84,8 +84,9 @@ def prepare(python):
     sys.argv = ["uwsgi"]
 
 
-def load(settings, log):
-    """Load the applications, or log why they can't be and return None."""
+def load(settings, prototype):
+    """Load the applications, or tell why they can't be and return None."""
+    from bolide import log
     from bolide.load import LoadError, load_applications
 
     try:
@@ -95,10 +96,15 @@ def load(settings, log):
             os.chdir(after)
         return applications
     except LoadError as error:
-        log.log_message(f"bolide: {error}")
+        reason = str(error)
+        if log.worker:
+            # A prototype's reason is the master's to write. A worker may also lack its application long after the start.
+            log.log_message(f"bolide: {reason}")
     except BaseException as error:
         # SystemExit too: a module that exits while it is imported is no application.
         log.log_exception(error, "loading the application")
+        reason = f"{type(error).__name__}: {error}"
+    prototype.note_failure(reason)
     return None
 
 

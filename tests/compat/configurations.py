@@ -11,9 +11,8 @@ HARMLESS = {
     "max-requests": ["5000", "%(count count)", "1000"],
     "post-buffering": ["1", "4096"],
     "env": ["A=1", "LANG=C.UTF-8", "P=%(base)/x", "Q=$(COMPAT_SET)", "R=@(text.txt)", "S=%d", "HOME=$(COMPAT_UNSET)"],
-    "static-map": ["/s=%(base)/static", "/t=/tmp"],
-    "route": ["^/x break:404", "^/%% break:500"],
-    "log-format": ["%(addr) - %(user) [%(ltime)] \"%(method)\"", "%%(x) %(uri)"],
+    "static-index": ["%(name).html", "index.htm"],
+    "log-format": ['%(addr) - %(user) [%(ltime)] "%(method)"', "%%(x) %(uri)"],
     "procname-prefix": ["%n-", "app "],
     "callable": ["app", "%(name)"],
     "pythonpath": ["%d", "%(base)", "lib/*"],
@@ -22,16 +21,64 @@ HARMLESS = {
     "touch-reload": ["%p", "%d/%s", "%o"],
     "add-header": ["X-Y: z", "A: %(name); b"],
 }
-SWITCHES = ["master", "vacuum", "enable-threads", "die-on-term", "single-interpreter", "need-app", "thunder-lock", "lazy-apps"]
+VARIABLES = ["COMPAT_SET", "COMPAT_SET=yes", "COMPAT_SET=no", "COMPAT_UNSET"]
+SWITCHES = [
+    "master",
+    "vacuum",
+    "enable-threads",
+    "die-on-term",
+    "single-interpreter",
+    "need-app",
+    "thunder-lock",
+    "lazy-apps",
+]
 BOOLEANS = ["true", "True", "1", "false", "off", "no", "0", "yes", "on", "", "false # x", "maybe"]
-#: Keys of people's own, which are placeholders at the same time. None leads back to itself, since uWSGI hangs on a circle.
-PLAIN = ["/srv/app", "shop", "3", "12", "$(COMPAT_SET)", "%d", "%n", "", "a b", "1 (2) 3", "@(text.txt)", "100%%", "$(COMPAT_UNSET)"]
+#: Keys of people's own, which are placeholders at the same time. None leads back to itself: uWSGI hangs on a circle.
+PLAIN = [
+    "/srv/app",
+    "shop",
+    "3",
+    "12",
+    "$(COMPAT_SET)",
+    "%d",
+    "%n",
+    "",
+    "a b",
+    "1 (2) 3",
+    "@(text.txt)",
+    "100%%",
+    "$(COMPAT_UNSET)",
+]
 OWN = {
     "name": PLAIN,
     "count": ["3", "12", "0", "7 of 9", "-2"],
     "base": ["%(name)/app", "-%(name)-", "%(count)%(count)", *PLAIN],
-    "x": ["%(name)", " %(base)", "%(count - 1)", "%(count / 0)", "%(count ++)", "%(count count * 2)", "%(missing)", "%(missing + 1)", "%(name)(%(count))", *PLAIN],
-    "project": ["%(x)", "%(x base)", "%(x - 3)", "[%(x)]", "%((x))", "%()", "%(", "%(x", "%( x )", "%(x)%(base)%(name)", "$(%(name))", "%($(COMPAT_SET))"],
+    "x": [
+        "%(name)",
+        " %(base)",
+        "%(count - 1)",
+        "%(count / 0)",
+        "%(count ++)",
+        "%(count count * 2)",
+        "%(missing)",
+        "%(missing + 1)",
+        "%(name)(%(count))",
+        *PLAIN,
+    ],
+    "project": [
+        "%(x)",
+        "%(x base)",
+        "%(x - 3)",
+        "[%(x)]",
+        "%((x))",
+        "%()",
+        "%(",
+        "%(x",
+        "%( x )",
+        "%(x)%(base)%(name)",
+        "$(%(name))",
+        "%($(COMPAT_SET))",
+    ],
     "deep": ["%(project)", "a%(project)b", "%(project x 1)", "%(a%(name))", "%d%(x)%n"],
 }
 MAGIC = "".join("vpPdDnNsSeEcCxXoOkhuUgGVj0123456789ijzq%(")
@@ -79,10 +126,12 @@ class Generator:
                 lines.extend(self.block())
             elif kind < 0.36 and depth < 2:
                 option = chance.choice(["include", "include", "ini", "inherit"])
-                lines.append(spaced(chance, option, self.write(depth + 1)))
+                # uWSGI takes a section after a colon for `ini` only; here all three do.
+                lines.append(spaced(chance, option, self.write(depth + 1, sections=option == "ini")))
             elif kind < 0.42:
                 option = chance.choice(["set", "set-placeholder", "set-ph"])
-                lines.append(spaced(chance, option, f"{chance.choice(['own1', 'own2', 'own3'])}={chance.choice(PLAIN)}"))
+                own = chance.choice(["own1", "own2", "own3"])
+                lines.append(spaced(chance, option, f"{own}={chance.choice(PLAIN)}"))
             elif kind < 0.46:
                 lines.append(spaced(chance, "declare-option", "serve=env=$1;callable=$2;procname-prefix=x$1"))
                 lines.append(spaced(chance, "serve", chance.choice(["A=1 app", "B=2", "C=%(name) z"])))
@@ -100,8 +149,8 @@ class Generator:
                 (("for-times", chance.choice(["2", "0", "x"])), "end-for"),
                 (("for-glob", chance.choice(["*.txt", "nothing-*"])), "endfor"),
                 (("for-readline", "text.txt"), "endfor"),
-                (("if-env", chance.choice(["COMPAT_SET", "COMPAT_SET=yes", "COMPAT_SET=no", "COMPAT_UNSET"])), "endif"),
-                (("if-not-env", chance.choice(["COMPAT_SET", "COMPAT_SET=yes", "COMPAT_SET=no", "COMPAT_UNSET"])), "endif"),
+                (("if-env", chance.choice(VARIABLES)), "endif"),
+                (("if-not-env", chance.choice(VARIABLES)), "endif"),
                 (("ifenv", "COMPAT_SET"), "endif"),
                 (("if-opt", chance.choice(["master", "base", "name=shop", "vacuum=true", "count"])), "endif"),
                 (("if-not-opt", chance.choice(["master", "base", "name=shop", "vacuum=true", "count"])), "end-if"),
@@ -127,12 +176,12 @@ class Generator:
             lines.append(chance.choice([f"{closing} =", closing, f"{closing} = true"]))
         return lines
 
-    def write(self, depth=0):
+    def write(self, depth=0, sections=True):
         """Writes one file, and what it includes, and gives its name, relative to the folder."""
         chance = self.chance
         self.files += 1
         name = f"{chance.choice(['conf', 'my.app', 'x'])}{self.files}.ini"
-        section = "uwsgi" if chance.random() < 0.85 else "other"
+        section = "uwsgi" if not sections or chance.random() < 0.85 else "other"
         lines = ["[ignored]", "x = 1"] if chance.random() < 0.2 else []
         lines.append(f"[{section}]")
         lines.extend(self.lines(depth))
@@ -143,14 +192,30 @@ class Generator:
         (self.folder / name).write_bytes(text.encode())
         return name if section == "uwsgi" else f"{name}:{section}"
 
+    def environment(self):
+        """Variables that are options, in some of the cases."""
+        chance = self.chance
+        variables = {
+            "UWSGI_THREADS": "3",
+            "UWSGI_ENV": "FROM=%(count)",
+            "UWSGI_COUNT": "8",
+            "UWSGI_SET_PH": "own8=x",
+            "UWSGI_BASE": "",
+        }
+        return dict(chance.sample(sorted(variables.items()), 2)) if chance.random() < 0.2 else {}
+
     def command_line(self):
         """The arguments of one case, its files written."""
         chance = self.chance
         (self.folder / "text.txt").write_text("one\ntwo words\n")
         (self.folder / "more.txt").write_text("")
         arguments = ["--ini", self.write()]
+        before = ["--processes 2", "--master", "-p4 -M", "--set count=5", "--env=Z=1", "--set-ph own9=1"]
         if chance.random() < 0.3:
-            arguments = [*chance.choice([["--processes", "2"], ["--master"], ["-p4", "-M"], ["--set", "count=5"], ["--env=Z=1"], ["--set-ph", "own9=1"]]), *arguments]
-        if chance.random() < 0.2:
-            arguments = [*arguments, *chance.choice([["--vacuum"], ["-C"], ["-C660"], ["--threads=%(count)"], ["--ini", self.write()]])]
+            arguments = [*chance.choice(before).split(), *arguments]
+        after = ["--vacuum", "-C", "-C660", "--threads=%(count)"]
+        if chance.random() < 0.15:
+            arguments = [*arguments, chance.choice(after)]
+        if chance.random() < 0.05:
+            arguments = [*arguments, "--ini", self.write()]
         return arguments

@@ -1,4 +1,4 @@
-"""The two programs that the compatibility tests compare: real uWSGI, in a virtualenv of its own, and Bolide's reading."""
+"""The two programs that the compatibility tests compare: real uWSGI, in its own virtualenv, and Bolide's reading."""
 
 import os
 import shutil
@@ -16,7 +16,8 @@ BUILD_SECONDS = 900
 
 
 def run_or_fail(what, command, **options):
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=BUILD_SECONDS, **options)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    done = subprocess.run(command, **pipes, timeout=BUILD_SECONDS, **options)
     if done.returncode != 0:
         pytest.fail(f"{what} failed:\n{done.stdout[-4000:]}")
     return done.stdout
@@ -30,7 +31,8 @@ def uwsgi():
         program = UWSGI_ENVIRONMENT / "bin" / "uwsgi"
         if not program.exists():
             run_or_fail("making a virtualenv", [sys.executable, "-m", "venv", str(UWSGI_ENVIRONMENT)])
-            run_or_fail("installing uWSGI", [str(UWSGI_ENVIRONMENT / "bin" / "pip"), "install", f"uwsgi=={UWSGI_VERSION}"])
+            pip = str(UWSGI_ENVIRONMENT / "bin" / "pip")
+            run_or_fail("installing uWSGI", [pip, "install", f"uwsgi=={UWSGI_VERSION}"])
     version = run_or_fail("asking uWSGI for its version", [str(program), "--version"]).strip()
     assert version == UWSGI_VERSION, f"{program} is uWSGI {version}"
     return str(program)
@@ -38,12 +40,13 @@ def uwsgi():
 
 @pytest.fixture(scope="session")
 def bolide():
-    """Path of the program that reads a configuration as `bolide` does: BOLIDE_PROGRAM, or the reading alone, built here."""
+    """Path of the program that reads a configuration as `bolide` does: BOLIDE_PROGRAM, or one that is built here."""
     program = os.environ.get("BOLIDE_PROGRAM")
     if program is not None:
         return program
     if shutil.which("cargo") is None:
         pytest.fail("cargo is not installed: see https://rustup.rs, or name a built program with BOLIDE_PROGRAM")
-    run_or_fail("building", ["cargo", "build", "--quiet", "-p", "bolide-options", "--example", "reading"], cwd=REPOSITORY)
+    build = ["cargo", "build", "--quiet", "-p", "bolide-options", "--example", "reading"]
+    run_or_fail("building", build, cwd=REPOSITORY)
     target = Path(os.environ.get("CARGO_TARGET_DIR", REPOSITORY / "target"))
     return str(target / "debug" / "examples" / "reading")

@@ -130,6 +130,9 @@ impl Environs {
         if !http.query.is_empty() {
             environ.set_text(&names.query_string, http.query);
         }
+        if !http.authority.is_empty() {
+            environ.set_text(&self.keys.header(b"host")?, http.authority);
+        }
         if http.chunked {
             // RFC 9112 section 7.1.3: what was decoded has a length, and is chunked no more.
             environ.set_text(&names.content_length, body_length.to_string().as_bytes());

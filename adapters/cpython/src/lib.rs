@@ -17,13 +17,35 @@ mod wsgi;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 
+use bolide_master::Invocation;
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
-/// Runs the master and returns its exit status. `arguments` are those of the command line, without the program's name.
+/// What the master is to run with, kept from the call of [`main`] to the interpreter's end.
+static INVOCATION: Mutex<Option<Invocation>> = Mutex::new(None);
+
+/// Runs the master when the interpreter has ended, and ends the process with its status: the caller returns to Python and
+/// leaves. The master needs no Python, so the interpreter's memory goes back to the system first (some 5 MB).
+/// `arguments` are those of the command line, without the program's name.
 #[pyfunction]
-fn main(py: Python<'_>, arguments: Vec<OsString>, interpreter: Option<PathBuf>, package_folder: Option<PathBuf>) -> i32 {
-    py.detach(|| bolide_master::main(bolide_master::Invocation { arguments, interpreter, package_folder }))
+fn main(arguments: Vec<OsString>, interpreter: Option<PathBuf>, package_folder: Option<PathBuf>) -> PyResult<()> {
+    *INVOCATION.lock().unwrap_or_else(PoisonError::into_inner) = Some(Invocation { arguments, interpreter, package_folder });
+    // SAFETY: the function is an `extern "C" fn()` that lives as long as the process and uses no Python.
+    match unsafe { pyo3::ffi::Py_AtExit(Some(run_master)) } {
+        0 => Ok(()),
+        _ => Err(PyRuntimeError::new_err("the interpreter takes no further function to run at its end")),
+    }
+}
+
+extern "C" fn run_master() {
+    let invocation = INVOCATION.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(invocation) = invocation {
+        // SAFETY: the call takes a number and changes nothing that anybody refers to.
+        unsafe { libc::malloc_trim(0) };
+        std::process::exit(bolide_master::main(invocation));
+    }
 }
 
 #[pymodule]

@@ -1,8 +1,10 @@
 //! The prototype's native half: what it was given, its reports, and its wait for orders. It forks workers and
 //! never serves. The Python half (`bolide/prototype.py`) loads the application.
 
+use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -25,6 +27,8 @@ const ORPHAN_MERCY_MS: u64 = 1_000;
 pub struct Prototype {
     pub boot: Boot,
     pub scoreboard: OwnedFd,
+    /// Where the master finds why the application could not be loaded.
+    reason: File,
     control: Mutex<Option<OwnedFd>>,
     children: Mutex<Vec<Child>>,
 }
@@ -51,7 +55,7 @@ impl Prototype {
     #[new]
     fn new(boot: RawFd) -> PyResult<Prototype> {
         let mut text = String::new();
-        let mut file = std::fs::File::from(inherited(boot)?);
+        let mut file = File::from(inherited(boot)?);
         file.read_to_string(&mut text)?;
         let boot: Boot = serde_json::from_str(&text).map_err(|error| {
             PyRuntimeError::new_err(format!("the master's settings can't be read: {error}; are two builds of Bolide mixed?"))
@@ -60,6 +64,7 @@ impl Prototype {
         // Orders are looked for also when it was a child's end that woke us: that must not block.
         set_non_blocking(&control)?;
         let scoreboard = inherited(boot.scoreboard)?;
+        let reason = File::from(inherited(boot.reason)?);
         for listener in &boot.listeners {
             close_on_exec(listener.descriptor)?;
         }
@@ -68,7 +73,7 @@ impl Prototype {
         if nix::unistd::getppid().as_raw() as u32 != boot.master_pid {
             return Err(PyRuntimeError::new_err("the master has ended before its prototype began"));
         }
-        Ok(Prototype { boot, scoreboard, control: Mutex::new(Some(control)), children: Mutex::new(Vec::new()) })
+        Ok(Prototype { boot, scoreboard, reason, control: Mutex::new(Some(control)), children: Mutex::new(Vec::new()) })
     }
 
     /// The settings and what else came with them, as plain Python data.
@@ -85,7 +90,13 @@ impl Prototype {
         self.report(Report::Loaded { milliseconds })
     }
 
-    /// Tells the master that there is nothing to serve; the reason is in the log.
+    /// Leaves a line for the master that says why the application can't be loaded. In a prototype, or with `lazy-apps` in a worker.
+    fn note_failure(&self, reason: &str) -> PyResult<()> {
+        self.reason.set_len(0)?;
+        Ok(self.reason.write_all_at(reason.as_bytes(), 0)?)
+    }
+
+    /// Tells the master that there is nothing to serve.
     fn report_load_failed(&self) -> PyResult<()> {
         self.report(Report::LoadFailed)
     }

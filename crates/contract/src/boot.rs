@@ -19,6 +19,8 @@ pub struct Boot {
     pub scoreboard: i32,
     pub scoreboard_rows: u32,
     pub scoreboard_slots: u32,
+    /// A memory file, empty at first: whoever can't load the application writes there why, in one line.
+    pub reason: i32,
     /// Listening sockets, in the order of `settings.listeners`. They are non-blocking.
     pub listeners: Vec<ListenerDescriptor>,
     /// Folder that holds the Python package `bolide`, for an interpreter that does not find it itself.

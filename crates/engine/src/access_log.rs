@@ -206,7 +206,7 @@ mod tests {
         let line = format!("{}\n", "x".repeat(1500));
         let text = line.repeat(10).into_bytes();
         let length = piece_length(&text);
-        assert!(length <= ATOMIC_BYTES && length % line.len() == 0 && length > 0);
+        assert!(length <= ATOMIC_BYTES && length.is_multiple_of(line.len()) && length > 0);
         let monster = format!("{}\n{line}", "y".repeat(9000)).into_bytes();
         assert_eq!(piece_length(&monster), 9001);
     }

@@ -466,12 +466,13 @@ impl<A: App> Connection<A> {
 
 impl<Memo> HeaderCache<Memo> {
     fn is_same(&self, block: &[u8], version: Version) -> bool {
-        self.memo.is_some() && self.version == version && block.starts_with(&self.block)
+        self.facts.is_some() && self.memo.is_some() && self.version == version && block.starts_with(&self.block)
     }
 
     /// Remembers a block whose connection goes on, unless this client never sends the same twice.
     fn remember(&mut self, block: &[u8], version: Version, facts: HeaderFacts) {
-        if self.facts.take().is_some() || self.memo.take().is_some() {
+        let (facts_before, memo_before) = (self.facts.take(), self.memo.take());
+        if facts_before.is_some() || memo_before.is_some() {
             self.misses = self.misses.saturating_add(1);
         }
         if facts.keep_alive && self.misses < MEMORY_MISSES {

@@ -225,6 +225,10 @@ impl Reply {
         match known_field(name) {
             Some(Known::ContentLength) => {
                 let length = decimal(value).ok_or("its value is not a number")?;
+                if self.status == 204 {
+                    // RFC 9110 section 8.6 forbids it there, and frameworks set it.
+                    return Ok(());
+                }
                 if self.content_length.is_some_and(|before| before != length) {
                     return Err("it is there twice, with different values");
                 }
@@ -265,6 +269,10 @@ impl Reply {
 
     /// Says how long the body will be, when the application did not and the adapter can tell.
     pub fn declare_length(&mut self, length: u64) {
+        // RFC 9110 section 8.6: what an empty answer to HEAD would have been for GET is not known.
+        if self.terms.head_only && length == 0 {
+            return;
+        }
         if self.stage == Stage::Head && self.content_length.is_none() && !self.is_bodiless_status() {
             self.content_length = Some(length);
             let mut digits = itoa::Buffer::new();

@@ -20,6 +20,7 @@ use crate::interpreter::Program;
 use crate::listeners::Listeners;
 use crate::log_sink;
 use crate::privileges::Privileges;
+use crate::reason::FailureNote;
 use crate::signals::Signals;
 use crate::spawn::{self, Launch};
 
@@ -65,15 +66,16 @@ impl Fleet {
         &self.program
     }
 
-    /// Executes the prototype of a generation.
+    /// Executes the prototype of a generation. Gives the place where it and its workers write why they can't load the application.
     ///
     /// # Errors
     /// The program can't be executed, or no descriptor is left.
-    pub fn start_prototype(&mut self, generation: u32) -> io::Result<()> {
+    pub fn start_prototype(&mut self, generation: u32) -> io::Result<FailureNote> {
         let (near, far) = order_pair()?;
+        let note = FailureNote::new()?;
         let descriptors = self.listeners.descriptors();
         let mut inherited: Vec<i32> = descriptors.iter().map(|listener| listener.descriptor).collect();
-        inherited.extend([far.as_raw_fd(), self.memory.as_raw_fd()]);
+        inherited.extend([far.as_raw_fd(), self.memory.as_raw_fd(), note.descriptor()]);
         let boot = Boot {
             settings: self.settings.clone(),
             generation,
@@ -82,13 +84,14 @@ impl Fleet {
             scoreboard: self.memory.as_raw_fd(),
             scoreboard_rows: rows(&self.settings),
             scoreboard_slots: self.settings.workers.threads.most(),
+            reason: note.descriptor(),
             listeners: descriptors,
             package_folder: self.program.package_folder.as_ref().map(|folder| folder.to_string_lossy().into_owned()),
         };
         let launch = Launch { program: &self.program, boot: &boot, inherited, privileges: self.privileges.as_ref() };
         let pid = spawn::prototype(&launch)?;
         self.add(Role::Prototype, generation, Some(pid), near, State::Starting);
-        Ok(())
+        Ok(note)
     }
 
     /// Orders the prototype of a generation to fork the worker of this number.

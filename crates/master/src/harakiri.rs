@@ -56,10 +56,10 @@ impl Watch {
         let mut verdicts = Vec::new();
         let mut still = Vec::new();
         // A request that begins a moment after this look is due one limit from now, and none is due earlier unless it is in flight.
-        let mut next_ms = now_ms + self.limit_ms;
+        let mut next_ms = now_ms.saturating_add(self.limit_ms);
         for (child, row) in workers.iter().copied() {
             for request in scoreboard.in_flight(row) {
-                let due_ms = request.began_ms + self.limit_ms;
+                let due_ms = request.began_ms.saturating_add(self.limit_ms);
                 if due_ms > now_ms {
                     next_ms = next_ms.min(due_ms);
                     continue;

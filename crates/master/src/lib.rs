@@ -14,6 +14,7 @@ mod listeners;
 mod log_sink;
 mod obituary;
 mod privileges;
+mod reason;
 mod reload;
 mod retirement;
 pub mod signals;

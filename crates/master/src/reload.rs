@@ -12,6 +12,7 @@ use crate::child::{Doom, State};
 use crate::fleet::NoFork;
 use crate::log_sink;
 use crate::obituary::{Cause, duration};
+use crate::reason::FailureNote;
 use crate::supervisor::{GRACE_MS, Supervisor};
 
 /// A new generation is given up when this many of its workers have died at birth.
@@ -47,6 +48,8 @@ pub struct Forming {
     pub began_ms: u64,
     /// Time that the prototype took to load the application.
     pub loaded_in_ms: Option<u64>,
+    /// Where its prototype or its workers say why they can't load the application.
+    note: FailureNote,
     deaths_at_birth: u32,
     notice_ms: u64,
 }
@@ -58,7 +61,7 @@ impl Supervisor {
     /// It can't be executed. Nothing has changed then.
     pub(crate) fn begin_generation(&mut self, reason: Reason, now_ms: u64) -> std::io::Result<()> {
         let number = self.last_generation + 1;
-        self.fleet.start_prototype(number)?;
+        let note = self.fleet.start_prototype(number)?;
         self.last_generation = number;
         let seats = vec![Backoff::default(); self.fleet.settings.workers.processes as usize];
         self.forming = Some(Forming {
@@ -66,6 +69,7 @@ impl Supervisor {
             reason,
             began_ms: now_ms,
             loaded_in_ms: None,
+            note,
             deaths_at_birth: 0,
             notice_ms: now_ms + NOTICE_MS,
         });
@@ -188,6 +192,8 @@ impl Supervisor {
     pub(crate) fn give_up_forming(&mut self, why: &str, now_ms: u64) {
         let Some(forming) = self.forming.take() else { return };
         let number = forming.generation.number;
+        let said = forming.note.read();
+        let why = said.as_deref().unwrap_or(why);
         if forming.reason == Reason::First {
             let words = format!("the application could not be loaded: {why}; nothing is served");
             self.end_with(EXIT_LOAD_FAILED, words, now_ms);
@@ -206,7 +212,7 @@ impl Supervisor {
         let Some(forming) = &mut self.forming else { return };
         forming.deaths_at_birth += 1;
         if *cause == Cause::Exited(EXIT_LOAD_FAILED) && !forming.generation.served {
-            self.give_up_forming("a worker could not load it, see above", now_ms);
+            self.give_up_forming("a worker could not, see above", now_ms);
         } else if forming.reason != Reason::First && forming.deaths_at_birth >= DEATHS_MOST {
             self.give_up_forming("its workers die at birth", now_ms);
         }

@@ -248,6 +248,15 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_that_can_not_be_entered_is_an_error_before_anything_is_bound() {
+        let mut settings = crate::testing::settings();
+        settings.python.chdir = Some("/nonexistent/folder".into());
+        let choose = |_: &Settings| -> Result<Program, StartError> { Err(StartError::new("too far")) };
+        let error = prepare_files(&settings, &choose).err().map(|error| error.to_string());
+        assert!(error.is_some_and(|error| error.starts_with("chdir = /nonexistent/folder: ")));
+    }
+
+    #[test]
     fn idle_cpus_are_told_unless_the_number_of_workers_was_chosen() {
         let last = |processes, chosen, cpus, threads| lines(processes, chosen, cpus, threads).pop().unwrap_or_default();
         assert_eq!(last(1, false, 4, Threads::Fixed(2)), "1 worker on 4 CPUs: 3 stay idle; set processes = auto to use them");

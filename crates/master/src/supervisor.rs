@@ -1,7 +1,7 @@
 //! The master's one loop, over signals, children's reports and timers. What each event leads to is decided here and in the
 //! files that continue this type: `reload` (generations), `retirement` (worn workers), `stop` (the end).
 //!
-//! Every turn first takes the news (signals, reports, ends), then looks at what is due, then compares what is with what should be
+//! Every turn first takes the news (reports, signals, ends), then looks at what is due, then compares what is with what should be
 //! and starts what lacks. So a lost race is put right by the next turn, and nothing is ever waited for in place.
 //! It accepts no connection and knows no protocol. The master runs it.
 
@@ -96,10 +96,11 @@ impl Supervisor {
         loop {
             let wait_ms = self.turn_ms(now_ms());
             let news = self.fleet.wait(&self.signals, wait_ms as u16);
-            self.take_signals();
+            // Reports before signals: a signal is acted upon with all that is known.
             for id in news {
                 self.take_reports(id, now_ms());
             }
+            self.take_signals();
             self.take_ends(now_ms());
             self.take_timers(now_ms());
             self.put_right(now_ms());
@@ -392,15 +393,14 @@ impl Supervisor {
         if self.is_stopping() {
             return;
         }
+        // In the order in which one makes work for the next, so that nothing is left for a turn that only a timer begins.
+        self.complete_if_serving(now);
         self.begin_reload_if_due(now);
+        self.advance_retirement(now);
         let numbers = [self.forming.as_ref().map(|forming| &forming.generation), self.serving.as_ref()];
         for number in numbers.map(|generation| generation.map(|generation| generation.number)).into_iter().flatten() {
             self.fill(number, now);
         }
-        self.complete_if_serving(now);
-        self.advance_retirement(now);
-        // What completed may have made room for the next.
-        self.begin_reload_if_due(now);
     }
 
     /// How long the next turn may wait.
@@ -408,7 +408,7 @@ impl Supervisor {
         let children = self.fleet.children.iter().flat_map(|child| [child.deadline_ms, child.worn_out_ms]);
         let watch = self.watch.as_ref().map(Watch::wake_ms);
         let wakes = children.chain([watch, self.wake_for_generations(now)]).flatten();
-        wakes.min().map_or(TURN_MOST_MS, |wake| (wake.saturating_sub(now) + CLOCK_LAG_MS).min(TURN_MOST_MS))
+        wakes.min().map_or(TURN_MOST_MS, |wake| wake.saturating_sub(now).saturating_add(CLOCK_LAG_MS).min(TURN_MOST_MS))
     }
 
     fn write_status(&self, now: u64) {

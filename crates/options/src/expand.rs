@@ -9,9 +9,9 @@ use std::path::Path;
 use crate::surroundings::Surroundings;
 
 /// A value may not grow beyond this while it is filled in.
-const MOST_VALUE_BYTES: usize = 1024 * 1024;
+const MOST_VALUE_BYTES: usize = 256 * 1024;
 /// Nor may it be filled in more often than this: beyond it, placeholders name each other in a circle.
-const MOST_FILLINGS: usize = 10_000;
+const MOST_FILLINGS: usize = 1000;
 /// The version that `%V` claims: the one whose language this is.
 const UWSGI_VERSION: &str = "2.0.31";
 
@@ -64,21 +64,29 @@ impl Magic {
         &self.table[usize::from(letter)]
     }
 
-    /// A file is about to be read: `asked` is how it was named (with its section), `full` its absolute path, `None` for one that
-    /// has no path (standard input). With `first`, the upper-case letters are set too, once: they stand for the first file.
-    pub fn enter(&mut self, asked: &str, full: Option<&Path>, section: Option<&str>, around: &Surroundings, first: bool) {
-        self.set(b'o', asked);
+    /// A file is about to be read: `name` is how it was named, without its section, `full` its absolute path, `None` for one that
+    /// has no path (standard input). With `first`, the upper-case letters are set too, once, and true is the answer: they stand
+    /// for the first file.
+    pub fn enter(&mut self, name: &str, full: Option<&Path>, section: Option<&str>, around: &Surroundings, first: bool) -> bool {
+        self.set(b'o', name);
         if let Some(full) = full {
             self.set_file(full, around);
         }
         self.set(b'x', section.unwrap_or(""));
-        if first && !self.upper_case_set {
+        let is_first = first && !self.upper_case_set;
+        if is_first {
             for letter in *b"odspcenxij" {
                 let value = self.get(letter).to_owned();
                 self.set(letter.to_ascii_uppercase(), &value);
             }
             self.upper_case_set = true;
         }
+        is_first
+    }
+
+    /// The first file has been read: from here on `%O` has its section, too, as in uWSGI.
+    pub fn leave_first(&mut self, asked: &str) {
+        self.set(b'O', asked);
     }
 
     /// The letters that follow from a file's path.
@@ -264,12 +272,12 @@ mod tests {
     #[test]
     fn test_magic_variables_of_a_file() {
         let mut magic = Magic::new(&around());
-        magic.enter("conf/app.dev.ini:web", Some(Path::new("/srv/shop/conf/app.dev.ini")), Some("web"), &around(), true);
+        magic.enter("conf/app.dev.ini", Some(Path::new("/srv/shop/conf/app.dev.ini")), Some("web"), &around(), true);
         let cases: &[(&str, &str)] = &[
             ("%d", "/srv/shop/conf/"),
             ("%p %P", "/srv/shop/conf/app.dev.ini /srv/shop/conf/app.dev.ini"),
             ("%s %n %e %c", "app.dev.ini app.dev ini conf"),
-            ("%x %o", "web conf/app.dev.ini:web"),
+            ("%x %o", "web conf/app.dev.ini"),
             ("%0/%1/%2/%3", "srv/shop/conf/"),
             ("%v %h %k %t %T %u %U %g %G", "/start box 4 7 8 1000 ann 100 users"),
             ("%V 100%% %(base)/x", "2.0.31 100% %(base)/x"),

@@ -7,13 +7,13 @@
 
 pub mod catalogue;
 mod commands;
-mod expand;
+pub mod expand;
 mod finding;
 mod logic;
 mod manual;
 mod reader;
 mod settle;
-mod sources;
+pub mod sources;
 mod suggest;
 mod surroundings;
 mod values;
@@ -155,5 +155,9 @@ fn take_positional(
 
 #[cfg(test)]
 mod corpus;
+#[cfg(test)]
+mod hostile;
+#[cfg(test)]
+mod language_tests;
 #[cfg(test)]
 mod tests;

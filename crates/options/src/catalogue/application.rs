@@ -29,7 +29,7 @@ pub const ENTRIES: &[Entry] = &[
         "",
         "An application for all paths below a prefix: `/prefix=module:callable` or `/prefix=file.py`.",
     )
-    .example("mount = /shop=shop.wsgi:application\nmount = /=site.py"),
+    .example("mount = /shop=shop.wsgi:application\nmount = /blog=blog.py"),
     Entry::supported(
         "manage-script-name",
         Setting::ManageScriptName,
@@ -82,14 +82,14 @@ pub const ENTRIES: &[Entry] = &[
     .uwsgi("As in uWSGI, it costs memory: workers no longer share what the application loads.")
     .example("lazy-apps = true"),
     Entry::supported("lazy", Setting::LazyApps, Value::Switch, "off", "The old name of `lazy-apps`.")
-        .uwsgi("uWSGI's `lazy` also makes a reload restart workers only; here the two are the same."),
+        .uwsgi("uWSGI's `lazy` also makes a reload restart workers only; here the two are the same.").example("lazy = true"),
     Entry::supported(
         "catch-exceptions",
         Setting::CatchExceptions,
         Value::Switch,
         "off",
         "Shows the traceback of a failed request to the client, not only to the log. Not for production.",
-    ),
+    ).example("catch-exceptions = true"),
     Entry::accepted("enable-threads", Value::Switch, "Lets threads of the application run.", "threads always run"),
     Entry::accepted(
         "single-interpreter",
@@ -110,7 +110,7 @@ pub const ENTRIES: &[Entry] = &[
         Value::List,
         "",
         "Plugins to load. Languages, routers and loggers are built in, so there is nothing to load; a plugin that is not built in is named in a warning.",
-    ),
+    ).example("plugins = python3,http"),
     Entry::accepted(
         "plugins-dir",
         Value::List,

@@ -8,7 +8,8 @@ pub const ENTRIES: &[Entry] = &[
         .example("uid = www-data"),
     Entry::supported("gid", Setting::Group, Value::Text, "", "Run the application as this group, a name or a number.")
         .example("gid = www-data"),
-    Entry::supported("auto-procname", Setting::AutoProcessName, Value::Switch, "off", "Processes say in `ps` what they are."),
+    Entry::supported("auto-procname", Setting::AutoProcessName, Value::Switch, "off", "Processes say in `ps` what they are.")
+        .example("auto-procname = true"),
     Entry::supported(
         "procname-prefix",
         Setting::ProcessNamePrefix,

@@ -20,20 +20,23 @@ pub const ENTRIES: &[Entry] = &[
         Value::Switch,
         "off",
         "The line of a request starts with the worker's memory.",
-    ),
+    )
+    .example("memory-report = true"),
     Entry::supported(
         "ignore-write-errors",
         Setting::QuietWriteErrors,
         Value::Switch,
         "off",
         "A client that left while we wrote to it is not worth a line in the log.",
-    ),
+    )
+    .example("ignore-write-errors = true"),
     Entry::supported(
         "disable-write-exception",
         Setting::QuietWriteErrors,
         Value::Switch,
         "off",
         "A client that left while we wrote to it is not the application's business: it sees no exception.",
-    ),
+    )
+    .example("disable-write-exception = true"),
     Entry::accepted("ignore-sigpipe", Value::Switch, "No line for SIGPIPE.", "SIGPIPE is always ignored"),
 ];

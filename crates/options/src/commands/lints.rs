@@ -84,40 +84,41 @@ impl Looked<'_> {
             if matches!(row.value, Value::List | Value::Address | Value::Special) || !matches!(row.status, Status::Supported(_)) {
                 continue;
             }
-            if let Some(earlier) = last.insert(row.name(), pair) {
-                if earlier.value != pair.value {
-                    self.findings.push(Finding::note(
-                        Some(&earlier.place),
-                        format!("`{}` has no effect: it is set again at {}", earlier.key, pair.place),
-                    ));
-                }
+            if let Some(earlier) = last.insert(row.name(), pair)
+                && earlier.value != pair.value
+            {
+                self.findings.push(Finding::note(
+                    Some(&earlier.place),
+                    format!("`{}` has no effect: it is set again at {}", earlier.key, pair.place),
+                ));
             }
         }
     }
 
     fn combinations(&mut self) {
         let mut found = Vec::new();
-        if let (Some(gevent), Some((threads, pair))) = (self.last("gevent"), self.number("threads")) {
-            if threads > 1 {
-                found.push(Finding::warning(
-                    Some(&pair.place),
-                    format!("`threads = {threads}` has no effect with `gevent` at {}", gevent.place),
-                ));
-            }
+        if let (Some(gevent), Some((threads, pair))) = (self.last("gevent"), self.number("threads"))
+            && threads > 1
+        {
+            found.push(Finding::warning(
+                Some(&pair.place),
+                format!("`threads = {threads}` has no effect with `gevent` at {}", gevent.place),
+            ));
         }
         if let Some(pair) = self.last("harakiri").filter(|_| !self.is_on("master")) {
             let finding =
                 Finding::note(Some(&pair.place), "`harakiri` works here; in uWSGI it does nothing without `master = true`");
             found.push(finding.advise("set `master = true` too, if uWSGI still reads this file"));
         }
-        if let (Some((cheaper, pair)), Some((processes, _))) = (self.number("cheaper"), self.number("processes")) {
-            if cheaper >= processes && processes > 0 {
-                let finding = Finding::warning(
-                    Some(&pair.place),
-                    format!("`cheaper = {cheaper}` is not below the number of processes, which is {processes}"),
-                );
-                found.push(finding.advise("it is how many workers stay when there is nothing to do"));
-            }
+        if let (Some((cheaper, pair)), Some((processes, _))) = (self.number("cheaper"), self.number("processes"))
+            && cheaper >= processes
+            && processes > 0
+        {
+            let finding = Finding::warning(
+                Some(&pair.place),
+                format!("`cheaper = {cheaper}` is not below the number of processes, which is {processes}"),
+            );
+            found.push(finding.advise("it is how many workers stay when there is nothing to do"));
         }
         if let Some((bytes, pair)) = self.number("buffer-size").filter(|&(bytes, _)| bytes < COMMON_HEAD_BYTES) {
             let finding = Finding::warning(
@@ -126,13 +127,13 @@ impl Looked<'_> {
             );
             found.push(finding.advise("leave it out: the default is 65536"));
         }
-        if let (Some(callable), Some(module)) = (self.last("callable"), self.last("module")) {
-            if module.value.as_deref().is_some_and(|text| text.contains(':')) {
-                found.push(Finding::warning(
-                    Some(&callable.place),
-                    format!("`callable` has no effect: `module` at {} names its own", module.place),
-                ));
-            }
+        if let (Some(callable), Some(module)) = (self.last("callable"), self.last("module"))
+            && module.value.as_deref().is_some_and(|text| text.contains(':'))
+        {
+            found.push(Finding::warning(
+                Some(&callable.place),
+                format!("`callable` has no effect: `module` at {} names its own", module.place),
+            ));
         }
         self.findings.extend(found);
     }

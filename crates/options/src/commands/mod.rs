@@ -8,6 +8,9 @@ mod init;
 mod lints;
 mod list;
 
+#[cfg(test)]
+mod tests;
+
 use crate::surroundings::Surroundings;
 use crate::{Finding, Place, Reading};
 

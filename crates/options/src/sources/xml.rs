@@ -99,8 +99,12 @@ mod tests {
 
     #[test]
     fn test_xml_that_is_none_says_where_and_entities_do_not_explode() {
-        for (text, line) in [("<uwsgi>\n<http>\n</uwsgi>", 3), ("", 1), ("<uwsgi>\n<a><b/></a></uwsgi>", 2), ("<!DOCTYPE x [<!ENTITY a \"b\">]><uwsgi>&a;</uwsgi>", 1)]
-        {
+        for (text, line) in [
+            ("<uwsgi>\n<http>\n</uwsgi>", 3),
+            ("", 1),
+            ("<uwsgi>\n<a><b/></a></uwsgi>", 2),
+            ("<!DOCTYPE x [<!ENTITY a \"b\">]><uwsgi>&a;</uwsgi>", 1),
+        ] {
             assert_eq!(parse(text.as_bytes(), None).expect_err(text).line, line, "{text}");
         }
         let deep = "<uwsgi>".to_owned() + &"<a>".repeat(90_000);

@@ -1,11 +1,9 @@
 //! Generations of a real master with a fake prototype: reloads that work and reloads that fail, prototypes that die and the
 //! workers that they leave behind.
 
-mod support;
-
+use crate::support::{Instance, lives, parse, read_line};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use support::{Instance, lives, parse, read_line};
 
 const SERVE: &str = r#"{"all": {}}"#;
 
@@ -81,6 +79,7 @@ fn test_reloads_asked_for_during_a_reload_are_one_more() {
 #[test]
 fn test_reload_kills_what_does_not_finish_within_the_mercy() {
     let instance = Instance::start(r#"{"1": {"worker": "deaf"}, "all": {}}"#, &["--reload-mercy", "1"]);
+    instance.wait_log("ready: 1 worker");
     let old = instance.ask("begin GET /endless").expect("an answer");
     instance.signal(Signal::SIGHUP);
     let line = format!(

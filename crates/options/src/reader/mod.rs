@@ -4,27 +4,24 @@
 //!
 //! It opens files, and knows nothing of what an ordinary option means: that is `settle`.
 
+mod files;
+
 use std::collections::{HashMap, HashSet};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
 
 use crate::catalogue::catalogue;
 use crate::catalogue::row::{Argument, Row, Status};
-use crate::catalogue::setting::{Format, Setting, Word};
+use crate::catalogue::setting::{Setting, Word};
 use crate::expand::{self, Endless, Magic};
 use crate::finding::{Finding, Place};
 use crate::logic::Open;
-use crate::sources::{self, Section};
 use crate::surroundings::Surroundings;
 
-/// Files may include files so deeply; beyond it they include each other in a circle.
-const MOST_INCLUDE_DEPTH: usize = 32;
+pub use files::format_of;
+use files::read_bounded;
+
 /// A configuration has some dozens of pairs; beyond this, something went wrong.
 const MOST_PAIRS: usize = 100_000;
-/// Largest configuration file, in bytes.
-const MOST_FILE_BYTES: u64 = 16 * 1024 * 1024;
-/// uWSGI can read configurations from these, too.
-const SCHEMES: &[&str] = &["http", "https", "data", "sym", "section", "fd", "exec", "call", "callint", "emperor"];
 
 /// A key, its value (`None` where the command line gave none), and where it was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -328,105 +325,6 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Reads a file and adds its pairs. `asked` may name a section after a colon; the format follows from the name if none is given.
-    ///
-    /// # Errors
-    /// A file that can't be found, read or understood.
-    pub fn load(&mut self, asked: &str, format: Option<Format>, place: &Place, first: bool) -> Result<(), Halt> {
-        if let Some(scheme) =
-            SCHEMES.iter().find(|scheme| asked.strip_prefix(**scheme).is_some_and(|rest| rest.starts_with("://")))
-        {
-            return Err(Finding::error(Some(place), format!("`{asked}`: configurations are not read from {scheme}://"))
-                .advise("whoever controls that address would control the server; save it to a file, check it, and name the file")
-                .into());
-        }
-        if self.depth >= MOST_INCLUDE_DEPTH {
-            return Err(Finding::error(
-                Some(place),
-                format!("`{asked}`: files include each other more than {MOST_INCLUDE_DEPTH} deep"),
-            )
-            .advise("one of them probably includes itself")
-            .into());
-        }
-        let (name, section) = match asked.rsplit_once(':') {
-            Some((name, section)) => (name, Some(section)),
-            None => (asked, None),
-        };
-        let Some(format) = format.or_else(|| format_of(name)) else {
-            return Err(Finding::error(Some(place), format!("`{asked}`: the name does not tell its format"))
-                .advise("a configuration's name ends with .ini, .yaml, .yml, .json, .xml or .toml")
-                .into());
-        };
-        let name = match name {
-            "" => self.last_ini.clone().ok_or_else(|| {
-                Finding::error(Some(place), format!("`{asked}` names a section, but no file has been read yet"))
-            })?,
-            name => name.to_owned(),
-        };
-        let full = self.full_path(&name, asked, place)?;
-        self.magic.enter(asked, full.as_deref(), section, self.around, first);
-        let bytes = self.read_file(&name, place)?;
-        if format == Format::Ini {
-            self.last_ini = Some(name.clone());
-        }
-        if !self.made.files.contains(&name) {
-            self.made.files.push(name.clone());
-        }
-        let substituted = self.magic.substitute(&bytes);
-        let wanted = section.filter(|section| !section.is_empty());
-        let lines: Vec<&[u8]> = bytes.split(|&byte| byte == b'\n').collect();
-        let parsed = sources::parse(format, &substituted.text, wanted).map_err(|malformed| {
-            let line = substituted.line_of_file(malformed.line);
-            Finding::error(Some(&Place { text: line_text(&lines, line), ..Place::file(&name, line) }), malformed.message)
-        })?;
-        if !parsed.found {
-            self.made.findings.push(missing_section(&name, wanted.unwrap_or(sources::DEFAULT_SECTION), &parsed));
-        }
-        for (line, remark) in &parsed.remarks {
-            let line = substituted.line_of_file(*line);
-            let place = Place { text: line_text(&lines, line), ..Place::file(&name, line) };
-            self.made.findings.push(Finding::warning(Some(&place), remark.clone()));
-        }
-        self.depth += 1;
-        for raw in &parsed.pairs {
-            let line = substituted.line_of_file(raw.line);
-            let place = Place { text: line_text(&lines, line), ..Place::file(&name, line) };
-            self.add(&raw.key, Some(&raw.value), &place)?;
-        }
-        self.depth -= 1;
-        Ok(())
-    }
-
-    /// The absolute path of a file as uWSGI's `%p` has it: links in the folders resolved, the file itself not if it is a link.
-    fn full_path(&self, name: &str, asked: &str, place: &Place) -> Result<Option<PathBuf>, Halt> {
-        if name == "-" {
-            return Ok(None);
-        }
-        let path = self.around.folder.join(name);
-        if path.is_symlink() {
-            return Ok(Some(path));
-        }
-        match path.canonicalize() {
-            Ok(path) => Ok(Some(path)),
-            Err(error) => Err(cannot_read(asked, &error, place).into()),
-        }
-    }
-
-    fn read_file(&self, name: &str, place: &Place) -> Result<Vec<u8>, Halt> {
-        let mut bytes = Vec::new();
-        for path in &self.inject_before {
-            bytes.extend(read_bounded(path, place)?);
-        }
-        bytes.extend(match name {
-            "-" => read_stream(std::io::stdin().lock(), name, place)?,
-            _ => read_bounded(&self.around.folder.join(name), place)?,
-        });
-        for path in &self.inject_after {
-            bytes.extend(read_bounded(path, place)?);
-        }
-        Ok(bytes)
-    }
-
     /// Fills in placeholders, lets the options act that wait for that, and hands over what was read.
     ///
     /// # Errors
@@ -526,74 +424,4 @@ fn fill_pair(
 /// The value of the first pair of a name, as placeholders and conditions see it.
 fn value_of(pairs: &[Pair], name: &str) -> Option<String> {
     pairs.iter().find(|pair| pair.key == name).and_then(|pair| pair.value.clone())
-}
-
-/// The format that a file's name tells.
-pub fn format_of(name: &str) -> Option<Format> {
-    let ends = |end: &str| name.ends_with(end);
-    if ends(".ini") {
-        Some(Format::Ini)
-    } else if ends(".yaml") || ends(".yml") {
-        Some(Format::Yaml)
-    } else if ends(".json") || ends(".js") {
-        Some(Format::Json)
-    } else if ends(".xml") {
-        Some(Format::Xml)
-    } else if ends(".toml") {
-        Some(Format::Toml)
-    } else {
-        None
-    }
-}
-
-fn missing_section(name: &str, wanted: &str, parsed: &Section) -> Finding {
-    let finding = Finding::warning(
-        Some(&Place::file(name, 0)),
-        format!("there is no section [{wanted}] in this file, so nothing of it is used"),
-    );
-    match parsed.others.as_slice() {
-        [] => finding.advise(format!("start it with a line [{wanted}]")),
-        others => finding.advise(format!("it has [{}]; write `{name}:SECTION` to use another one", others.join("], ["))),
-    }
-}
-
-fn cannot_read(name: &str, error: &std::io::Error, place: &Place) -> Finding {
-    let finding = Finding::error(Some(place), format!("can't read `{name}`: {}", plain_error(error)));
-    match name.contains("%(") || name.contains("$(") {
-        true => finding.advise("files are read before placeholders are filled in; %d is the folder of this file"),
-        false => finding,
-    }
-}
-
-/// The system's words, without the number that Rust adds.
-fn plain_error(error: &std::io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error").next().unwrap_or(&text).to_owned()
-}
-
-fn read_bounded(path: &Path, place: &Place) -> Result<Vec<u8>, Finding> {
-    let name = path.display().to_string();
-    let file = std::fs::File::open(path).map_err(|error| cannot_read(&name, &error, place))?;
-    read_stream(file, &name, place)
-}
-
-fn read_stream(stream: impl std::io::Read, name: &str, place: &Place) -> Result<Vec<u8>, Finding> {
-    let mut bytes = Vec::new();
-    std::io::Read::read_to_end(&mut std::io::Read::take(stream, MOST_FILE_BYTES + 1), &mut bytes)
-        .map_err(|error| cannot_read(name, &error, place))?;
-    match bytes.len() as u64 > MOST_FILE_BYTES {
-        true => Err(Finding::error(
-            Some(place),
-            format!("`{name}` is larger than {} MiB, which no configuration is", MOST_FILE_BYTES / 1024 / 1024),
-        )),
-        false => Ok(bytes),
-    }
-}
-
-/// A line of the file as it stands, for the caret; long ones are not worth showing.
-fn line_text(lines: &[&[u8]], line: u32) -> Option<Arc<str>> {
-    const MOST_SHOWN_BYTES: usize = 500;
-    let found = lines.get(line.checked_sub(1)? as usize)?;
-    let shown = String::from_utf8_lossy(found);
-    (shown.len() <= MOST_SHOWN_BYTES).then(|| shown.trim_end().into())
 }

@@ -1,12 +1,10 @@
 //! The master's promises, kept by a real master with a fake prototype: start, deaths, pauses, retirement, harakiri, stop.
 //! Reloads and orphans are in `reloads.rs`.
 
-mod support;
-
 use std::os::unix::process::ExitStatusExt;
 
+use crate::support::{Instance, lives, parse, read_line};
 use nix::sys::signal::Signal;
-use support::{Instance, lives, parse, read_line};
 
 const SERVE: &str = r#"{"all": {}}"#;
 
@@ -25,6 +23,7 @@ fn test_start_says_first_what_to_open_and_then_when_it_is_ready() {
 #[test]
 fn test_worker_that_dies_is_replaced_and_the_log_says_pid_cause_and_request() {
     let instance = Instance::start(SERVE, &[]);
+    instance.wait_log("ready: 1 worker");
     let first = instance.ask("begin GET /x?a=1").expect("an answer");
     assert_eq!(instance.ask("signal 11"), None);
     let second = instance.ask_worker(1);
@@ -108,6 +107,7 @@ fn test_workers_past_their_lifetime_are_replaced() {
 #[test]
 fn test_request_over_harakiri_is_told_with_its_stack_and_killed_with_its_worker() {
     let instance = Instance::start(SERVE, &["--harakiri", "1"]);
+    instance.wait_log("ready: 1 worker");
     let held = instance.request("hold GET /slow").expect("connected");
     let victim = parse(&read_line(&held).expect("an answer")).expect("numbers");
     instance.wait("another worker", || instance.ask("who").filter(|answer| answer.pid != victim.pid));
@@ -144,6 +144,7 @@ fn test_graceful_stop_finishes_requests_in_flight_and_removes_files() {
 fn test_second_signal_and_sigquit_stop_at_once() {
     for signals in [&[Signal::SIGTERM, Signal::SIGINT][..], &[Signal::SIGQUIT]] {
         let mut instance = Instance::start(SERVE, &[]);
+        instance.wait_log("ready: 1 worker");
         let held = instance.request("hold GET /last").expect("connected");
         let busy = parse(&read_line(&held).expect("an answer")).expect("numbers");
         for signal in signals {
@@ -162,6 +163,7 @@ fn test_second_signal_and_sigquit_stop_at_once() {
 #[test]
 fn test_stop_kills_what_does_not_finish_within_the_mercy_and_names_it() {
     let mut instance = Instance::start(r#"{"all": {"worker": "deaf"}}"#, &["--reload-mercy", "1"]);
+    instance.wait_log("ready: 1 worker");
     let worker = instance.ask("begin GET /endless").expect("an answer");
     instance.signal(Signal::SIGINT);
     assert_eq!(instance.end().code(), Some(0));
@@ -225,6 +227,7 @@ fn test_children_have_their_own_group_and_identity_and_environment_and_inherit_n
 #[test]
 fn test_worker_that_closes_its_order_socket_is_killed_and_replaced() {
     let instance = Instance::start(SERVE, &[]);
+    instance.wait_log("ready: 1 worker");
     let worker = instance.ask("who").expect("an answer");
     // The fake worker ends by itself when its order socket does, unless a request is in flight.
     let held = instance.request("hold GET /held").expect("connected");
@@ -250,8 +253,7 @@ fn test_worker_can_not_choose_whom_the_master_kills() {
 
 #[test]
 fn test_failed_start_says_why_in_its_last_line_and_leaves_nothing() {
-    let cases: [(&str, &[&str]); 5] = [
-        ("chdir = /nonexistent/folder: ", &["--chdir", "/nonexistent/folder"]),
+    let cases: [(&str, &[&str]); 4] = [
         ("/nonexistent/app.pid can't be written", &["--pidfile", "/nonexistent/app.pid"]),
         ("/nonexistent/app.log (logto) can't be written", &["--logto", "/nonexistent/app.log"]),
         ("no user is called `no-such-user`", &["--uid", "no-such-user"]),
@@ -282,4 +284,34 @@ fn test_wrong_option_is_an_error_and_nothing_is_started() {
     let mut refused = Instance::start(SERVE, &["--processes", "many"]);
     assert_eq!(refused.end().code(), Some(1));
     assert!(refused.last_line().contains("processes"), "{}", refused.log());
+}
+
+#[test]
+fn test_auto_procname_names_the_master() {
+    let instance = Instance::start(SERVE, &["--auto-procname", "--procname-prefix", "a "]);
+    instance.wait_log("ready: 1 worker");
+    let name = std::fs::read_to_string(format!("/proc/{}/comm", instance.pid())).expect("a name");
+    // The kernel keeps 15 bytes.
+    assert_eq!(name, "a bolide master\n");
+}
+
+#[test]
+fn test_many_workers_are_forked_and_ended_without_a_loss() {
+    let mut instance = Instance::start(SERVE, &["--processes", "30"]);
+    instance.wait_log("ready: 30 workers");
+    assert_eq!(instance.count_events("serving "), 30);
+    instance.signal(Signal::SIGTERM);
+    assert_eq!(instance.end().code(), Some(0));
+    assert_eq!(instance.count_events("drained "), 30);
+    assert!(!instance.log().contains("killed"), "{}", instance.log());
+}
+
+#[test]
+fn test_status_is_written_on_sigusr1() {
+    let instance = Instance::start(SERVE, &[]);
+    instance.wait_log("ready: 1 worker");
+    let worker = instance.ask("begin GET /status").expect("an answer");
+    instance.signal(Signal::SIGUSR1);
+    instance.wait_log(&format!("status: the prototype of generation 1 (pid {}): Serving", worker.parent));
+    instance.wait_log(&format!("status: worker 1 (pid {}): Serving, generation 1, 0 requests, GET /status (for ", worker.pid));
 }

@@ -1,4 +1,4 @@
-//! An instance under test: the program `bolide` with the fake prototype of `tests/fake`. Every wait is on a condition and bounded; nothing outlives its test.
+//! An instance under test: the program `bolide` with the fake prototype of `tests/master/fake`. Every wait is on a condition and bounded; nothing outlives its test.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -38,12 +38,17 @@ impl Instance {
         let package = folder.join("bolide");
         std::fs::create_dir(&package).expect("made");
         std::fs::write(package.join("__init__.py"), "").expect("written");
-        let prototype = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fake/prototype.py");
+        let prototype = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/master/fake/prototype.py");
         std::fs::copy(prototype, package.join("prototype.py")).expect("copied");
         let mut command = Command::new(env!("CARGO_BIN_EXE_bolide"));
-        command.args(["app:application", "--http-socket", "127.0.0.1:0", "--vacuum"]);
+        command.args(["app:application", "--http-socket", "127.0.0.1:0", "--vacuum", "--processes", "1"]);
         command.args(options.iter().map(|option| option.replace("{folder}", &folder.display().to_string())));
         command.env("PYTHONPATH", &folder);
+        if options.contains(&"--uid") {
+            // A Python in the home of whoever runs the tests is not for other users: the system's comes first.
+            let path = std::env::var("PATH").unwrap_or_default();
+            command.env("PATH", format!("/usr/local/bin:/usr/bin:{path}"));
+        }
         Instance::run(folder, orders, command)
     }
 

@@ -74,8 +74,8 @@ def work(boot, row, number, channel):
     signal.signal(signal.SIGRTMIN + 10, lambda *_: event(f"stack {number}"))
     slot = Slot(boot, row)
     listeners = [socket.socket(fileno=listener["descriptor"]) for listener in boot["listeners"]]
-    send(channel, SERVING, row, 1 if wish == "liar" else os.getpid())
     event(f"serving {number} {boot['generation']}")
+    send(channel, SERVING, row, 1 if wish == "liar" else os.getpid())
     held, draining = [], False
     while not draining or held:
         readable = select.select(([] if draining else listeners) + ([channel] if channel else []) + held, [], [], 30)[0]

@@ -1,0 +1,212 @@
+//! The commands as people use them.
+
+use bolide_contract::settings::ApplicationSource;
+
+use crate::Reading;
+use crate::tests::{Folder, outcome};
+
+/// What a command prints, and its exit status.
+fn printed(folder: &Folder, line: &str) -> (String, i32) {
+    match outcome(folder, line, &[]) {
+        Ok(Reading::Print { text, status }) => (text, status),
+        other => panic!("{line} does not print: {other:?}"),
+    }
+}
+
+fn checked(name: &str, lines: &str) -> (String, i32) {
+    let folder = Folder::new(name);
+    folder.write("uwsgi.ini", format!("[uwsgi]\nmaster = true\nhttp = :8080\nmodule = app\n{lines}\n"));
+    printed(&folder, "check uwsgi.ini")
+}
+
+#[test]
+fn test_check_shows_the_line_a_caret_and_what_to_write() {
+    let (text, status) = checked("check-caret", "  vaccum = true");
+    assert_eq!(
+        text,
+        "uwsgi.ini:5: warning: unknown option `vaccum`: it has no effect\n      vaccum = true\n      ^\n    did you mean `vacuum`?\n1 warning\n"
+    );
+    assert_eq!(status, 0);
+    let (text, status) = checked("check-clean", "");
+    assert_eq!((text.as_str(), status), ("nothing to report\n", 0));
+}
+
+#[test]
+fn test_check_exits_1_for_warnings_with_strict_and_2_for_errors() {
+    let folder = Folder::new("check-status");
+    folder
+        .write("good.ini", "[uwsgi]\nhttp = :1\nmodule = app\n")
+        .write("warned.ini", "[uwsgi]\nhttp = :1\nmodule = app\nvaccum = 1\n");
+    folder.write("bad.ini", "[uwsgi]\nhttp = :1\nmodule = app\nprocesses = 0\n");
+    for (line, wanted) in [
+        ("check good.ini", 0),
+        ("check warned.ini", 0),
+        ("check --strict good.ini", 0),
+        ("check --strict warned.ini", 1),
+        ("check good.ini bad.ini", 2),
+        ("check bad.ini good.ini", 2),
+        ("check gone.ini", 2),
+        ("check", 2),
+        ("check --format yaml good.ini", 2),
+    ] {
+        assert_eq!(printed(&folder, line).1, wanted, "{line}");
+    }
+}
+
+#[test]
+fn test_check_reads_each_file_by_itself() {
+    let folder = Folder::new("check-each");
+    folder.write("one.ini", "[uwsgi]\nhttp = :1\nmodule = app\n").write("two.ini", "[uwsgi]\nsocket = x.sock\n");
+    let (text, _) = printed(&folder, "check one.ini two.ini");
+    assert!(text.contains("two.ini: error: there is no application"), "{text}");
+    assert!(!text.contains("one.ini"), "{text}");
+}
+
+#[test]
+fn test_check_speaks_json_and_lines() {
+    let folder = Folder::new("check-forms");
+    folder.write("uwsgi.ini", "[uwsgi]\nhttp = :1\nmodule = app\nenv = 'A=B'\n");
+    let (text, _) = printed(&folder, "check --format json uwsgi.ini");
+    let list: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
+    let found = &list[0];
+    assert_eq!((found["file"].as_str(), found["line"].as_u64(), found["column"].as_u64()), (Some("uwsgi.ini"), Some(4), Some(7)));
+    assert_eq!((found["severity"].as_str(), found["advice"].as_str()), (Some("warning"), Some("leave them out")));
+    let (text, _) = printed(&folder, "check --format=lines uwsgi.ini");
+    assert_eq!(text, "uwsgi.ini:4:7: warning: `'A=B'`: the quotes are part of the value (leave them out)\n");
+}
+
+#[test]
+fn test_check_finds_combinations_that_do_nothing_or_hurt() {
+    let cases = [
+        ("threads = 2\ngevent = 10", "`threads = 2` has no effect with `gevent`"),
+        ("processes = 2\ncheaper = 2", "`cheaper = 2` is not below the number of processes"),
+        ("touch-reload = /nonexistent/x", "there is no file /nonexistent/x"),
+        ("buffer-size = 4096", "is below what requests with a few cookies need"),
+        ("processes = 100", "is far more than the 3 CPUs here"),
+        ("module = a:b\ncallable = c", "`callable` has no effect"),
+        ("processes = 2\nprocesses = 3", "`processes` has no effect: it is set again at uwsgi.ini:6"),
+        ("http = :8080", "this address is already served, see uwsgi.ini:3"),
+        ("chmod-socket = 660", "no socket here is a file"),
+        ("virtualenv = gone", "there is no folder"),
+        ("procname-prefix = shop ; name", "the comment is part of the value"),
+        ("master = false\nharakiri = 5", "in uWSGI it does nothing without `master = true`"),
+        ("logto = /nonexistent/a.log", "there is no folder /nonexistent"),
+        ("stats = :1", "`stats` is known, but not supported yet"),
+        ("exec-pre = x", "did you mean `exec-pre-app`?"),
+    ];
+    for (index, (lines, wanted)) in cases.into_iter().enumerate() {
+        let (text, _) = checked(&format!("check-combination-{index}"), lines);
+        assert!(text.contains(wanted), "{lines}:\n{text}");
+    }
+}
+
+#[test]
+fn test_config_says_where_each_value_comes_from() {
+    let folder = Folder::new("config");
+    folder.write("base.ini", "[uwsgi]\nprocesses = 2\nenv = A=1\n").write(
+        "uwsgi.ini",
+        "[uwsgi]\ninclude = base.ini\nhttp = :%(port)\nport = 8080\nmodule = app\nprocesses = 4\nenv = B=2\n",
+    );
+    let (text, status) = printed(&folder, "config uwsgi.ini");
+    let lines: Vec<String> = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    for wanted in [
+        "http = :8080 # uwsgi.ini:3",
+        "processes = 4 # uwsgi.ini:6",
+        "env = A=1 # base.ini:3",
+        "env = B=2 # uwsgi.ini:7",
+        "; threads = 1 # default",
+    ] {
+        assert!(lines.iter().any(|line| line == wanted), "{wanted}:\n{text}");
+    }
+    assert!(!text.contains("processes = 2"), "{text}");
+    assert_eq!(status, 0);
+}
+
+#[test]
+fn test_explain_tells_the_row_by_any_of_its_names() {
+    let folder = Folder::new("explain");
+    for name in ["processes", "--workers", "-p", "p"] {
+        let (text, status) = printed(&folder, &format!("explain {name}"));
+        assert!(
+            text.starts_with("processes (also workers, -p)") && text.contains("verdict   supported") && status == 0,
+            "{name}: {text}"
+        );
+    }
+    let (text, status) = printed(&folder, "explain vaccum");
+    assert!(text.contains("did you mean `vacuum`?") && status == 1, "{text}");
+    assert!(printed(&folder, "explain cflags").0.contains("refused: "));
+    assert!(printed(&folder, "explain thunder-lock").0.contains("accepted, and there is nothing to do: "));
+    assert!(printed(&folder, "explain stats").0.contains("planned: known from uWSGI (its core)"));
+}
+
+#[test]
+fn test_options_lists_and_searches() {
+    let folder = Folder::new("options");
+    let (all, status) = printed(&folder, "options");
+    assert!(all.lines().count() > 1000 && status == 0);
+    let (some, _) = printed(&folder, "options harakiri");
+    assert!(some.contains("harakiri-verbose") && some.lines().count() < 30, "{some}");
+    assert_eq!(printed(&folder, "options no-such-word").1, 1);
+}
+
+/// Runs `init` in a folder with these files, and reads what it wrote.
+fn initialised(name: &str, files: &[(&str, &str)]) -> (ApplicationSource, Option<String>, String) {
+    let folder = Folder::new(name);
+    for (path, text) in files {
+        std::fs::create_dir_all(folder.path().join(path).parent().expect("it has a folder")).expect("it can be made");
+        folder.write(path, text);
+    }
+    let (text, status) = printed(&folder, "init");
+    assert_eq!(status, 0, "{text}");
+    let Ok(Reading::Run { settings, findings }) = outcome(&folder, "bolide.ini", &[]) else {
+        panic!("{name}: what init wrote does not run")
+    };
+    assert!(findings.is_empty(), "{findings:?}");
+    assert_eq!(printed(&folder, "init").1, 1, "it never overwrites");
+    let application = settings.applications[0].clone();
+    let environment =
+        settings.python.virtualenv.map(|path| path.file_name().expect("it has a name").to_string_lossy().into_owned());
+    let source = match application.source {
+        ApplicationSource::File(path) => ApplicationSource::File(path.file_name().expect("it has a name").into()),
+        module => module,
+    };
+    (source, application.callable, environment.unwrap_or_default())
+}
+
+#[test]
+fn test_init_writes_a_configuration_that_runs() {
+    let file = |name: &str| ApplicationSource::File(name.into());
+    let django = initialised(
+        "init-django",
+        &[
+            ("manage.py", "os.environ.setdefault('DJANGO_SETTINGS_MODULE', 'shop.settings')\n"),
+            ("shop/wsgi.py", ""),
+            (".venv/pyvenv.cfg", ""),
+        ],
+    );
+    assert_eq!(django, (ApplicationSource::Module("shop.wsgi".to_owned()), Some("application".to_owned()), ".venv".to_owned()));
+    let flask = initialised("init-flask", &[("app.py", "from flask import Flask\n\nserver: Flask = Flask(__name__)\n")]);
+    assert_eq!(flask, (file("app.py"), Some("server".to_owned()), String::new()));
+    let plain = initialised("init-wsgi", &[("wsgi.py", "def application(environ, start_response):\n    pass\n")]);
+    assert_eq!(plain, (file("wsgi.py"), None, String::new()));
+}
+
+#[test]
+fn test_init_says_what_it_can_not_do() {
+    let folder = Folder::new("init-nothing");
+    assert!(printed(&folder, "init").0.contains("there is no application that I know"));
+    folder.write("main.py", "from fastapi import FastAPI\napp = FastAPI()\n");
+    let (text, status) = printed(&folder, "init");
+    assert!(text.contains("FastAPI, which is ASGI") && status == 1, "{text}");
+    assert!(!folder.path().join("bolide.ini").exists());
+}
+
+#[test]
+fn test_a_command_is_one_only_in_the_first_place() {
+    let folder = Folder::new("command-place");
+    assert!(
+        matches!(outcome(&folder, "--strict check", &[]), Err(failure) if failure.findings[0].message.contains("neither a configuration nor an application"))
+    );
+    let (text, status) = printed(&folder, "check --help");
+    assert!(text.starts_with("bolide check ") && status == 0);
+}

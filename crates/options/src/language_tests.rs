@@ -1,0 +1,188 @@
+//! Every word of the configuration language does what its row says. Tests only.
+
+use std::collections::HashSet;
+
+use crate::catalogue::catalogue;
+use crate::catalogue::row::Status;
+use crate::catalogue::setting::Setting;
+use crate::tests::{Folder, outcome};
+use crate::{Reading, Severity};
+
+/// Words, a configuration that uses them, and the variables that it then sets, in order. `CASES` has every word at least once.
+const CASES: &[(&[&str], &str, &str)] = &[
+    (&["ini"], "ini = more.ini\nenv = A=1", "INI A=1"),
+    (&["yaml"], "yaml = more.yaml", "YAML=1 YAML=2"),
+    (&["json"], "json = more.json", "JSON=1 JSON=2"),
+    (&["xml"], "xml = more.xml", "XML=1"),
+    (&["toml"], "toml = more.toml", "TOML=1 TOML=2"),
+    (&["include", "config"], "include = more.ini\nconfig = more.toml:other\ninclude = more.ini:second", "INI OTHER=1 SECOND"),
+    (&["inherit"], "inherit = more.ini\nenv = A=1", "A=1 INI"),
+    (&["set"], "set = env=A=1\nset = name=x\nenv = B=%(name)", "A=1 B=x"),
+    (&["set-placeholder"], "set-ph = name=x\nset-placeholder = env2=y\nenv = B=%(name)%(env2)", "B=xy"),
+    (&["declare-option"], "declare-option = pair=env=$1=$2;env=$2=$1\npair = a b\nenv = C=1", "a=b b=a C=1"),
+    (&["for", "endfor"], "for = a b\nenv = %(_)=%(_)\nendfor =", "a=a b=b"),
+    (&["for-times", "end-for"], "for-times = 2\nenv = N%(_)=1\nend-for", "N1=1 N2=1"),
+    (&["for-glob"], "for-glob = more.to*\nenv = G=%(_)\nendfor =", "G=more.toml"),
+    (&["for-readline"], "for-readline = lines.txt\nenv = L=%(_)\nendfor =", "L=one L=two"),
+    (&["if-opt", "endif"], "if-opt = http\nenv = A=%(_)\nendif =\nif-opt = http=:2\nenv = B=1\nendif =", "A=:1"),
+    (&["if-not-opt", "end-if"], "if-not-opt = http\nenv = A=1\nend-if =\nif-not-opt = socket\nenv = B=1\nend-if =", "B=1"),
+    (
+        &["if-env"],
+        "if-env = SET\nenv = A=%(_)\nendif =\nif-env = SET=no\nenv = B=1\nendif =\nif-env = UNSET\nenv = C=1\nendif =",
+        "A=yes",
+    ),
+    (&["if-not-env"], "if-not-env = SET\nenv = A=1\nendif =\nif-not-env = UNSET\nenv = B=1\nendif =", "B=1"),
+    (&["if-reload"], "if-reload = 1\nenv = A=1\nendif =", ""),
+    (&["if-not-reload"], "if-not-reload = 1\nenv = A=1\nendif =", "A=1"),
+    (&["if-hostname"], "if-hostname = box\nenv = A=%(_)\nendif =\nif-hostname = other\nenv = B=1\nendif =", "A=box"),
+    (&["if-not-hostname"], "if-not-hostname = box\nenv = A=1\nendif =\nif-not-hostname = other\nenv = B=1\nendif =", "B=1"),
+    (&["if-hostname-match"], "if-hostname-match = ^b.x$\nenv = A=1\nendif =\nif-hostname-match = ^x\nenv = B=1\nendif =", "A=1"),
+    (
+        &["if-not-hostname-match"],
+        "if-not-hostname-match = ^b\nenv = A=1\nendif =\nif-not-hostname-match = ^x\nenv = B=1\nendif =",
+        "B=1",
+    ),
+    (&["if-exists"], "if-exists = more.ini\nenv = A=%(_)\nendif =\nif-exists = gone\nenv = B=1\nendif =", "A=more.ini"),
+    (&["if-not-exists"], "if-not-exists = more.ini\nenv = A=1\nendif =\nif-not-exists = gone\nenv = B=1\nendif =", "B=1"),
+    (&["if-file"], "if-file = more.ini\nenv = A=1\nendif =\nif-file = .\nenv = B=1\nendif =", "A=1"),
+    (&["if-not-file"], "if-not-file = more.ini\nenv = A=1\nendif =\nif-not-file = .\nenv = B=1\nendif =", "B=1"),
+    (&["if-dir"], "if-dir = .\nenv = A=1\nendif =\nif-dir = more.ini\nenv = B=1\nendif =", "A=1"),
+    (&["if-not-dir"], "if-not-dir = .\nenv = A=1\nendif =\nif-not-dir = more.ini\nenv = B=1\nendif =", "B=1"),
+    (&["if-plugin"], "if-plugin = python3\nenv = A=1\nendif =\nif-plugin = psgi\nenv = B=1\nendif =", "A=1"),
+    (&["if-not-plugin"], "if-not-plugin = python3\nenv = A=1\nendif =\nif-not-plugin = psgi\nenv = B=1\nendif =", "B=1"),
+    (&["blacklist", "end-blacklist"], "blacklist = uid end-whitelist\nenv = A=1\nend-blacklist =\nuid = 1", "A=1"),
+    (&["whitelist", "end-whitelist"], "whitelist = env end-whitelist\nenv = A=1\nend-whitelist =\nuid = 1", "A=1"),
+    (&["inject-before"], "inject-before = before.txt\ninclude = more.ini", "BEFORE INI"),
+    (&["inject-after"], "inject-after = before.txt\ninclude = more.ini", "INI BEFORE"),
+    (&["strict"], "strict = true\nset-placeholder = name=x\nenv = A=%(name)", "A=x"),
+    (&["print", "iprint"], "name = x\nprint = hello %(name)\niprint = first\nenv = A=1", "A=1"),
+    (&["show-config"], "show-config = true\nenv = A=1", "A=1"),
+];
+
+/// Words that end the reading have tests of their own.
+const ELSEWHERE: &[&str] = &["exit", "help", "version"];
+
+fn folder(name: &str) -> Folder {
+    let folder = Folder::new(name);
+    folder
+        .write("more.ini", "[uwsgi]\nenv = INI=\n[second]\nenv = SECOND=\n")
+        .write("more.yaml", "uwsgi:\n  env:\n    - YAML=1\n    - YAML=2\n");
+    folder
+        .write("more.json", "{\"uwsgi\": {\"env\": [\"JSON=1\", \"JSON=2\"]}}")
+        .write("more.xml", "<uwsgi><env>XML=1</env></uwsgi>");
+    folder
+        .write("more.toml", "[uwsgi]\nenv = [\"TOML=1\", \"TOML=2\"]\n[other]\nenv = \"OTHER=1\"\n")
+        .write("lines.txt", "one\ntwo\n");
+    folder.write("before.txt", "[uwsgi]\nenv = BEFORE=\n");
+    folder
+}
+
+#[test]
+fn test_every_word_of_the_language_does_what_its_row_says() {
+    for (index, (words, text, wanted)) in CASES.iter().enumerate() {
+        let folder = folder(&format!("word-{index}"));
+        folder.write("uwsgi.ini", format!("[uwsgi]\nhttp = :1\nmodule = app\n{text}\n"));
+        let (settings, findings) = match outcome(&folder, "uwsgi.ini", &[("SET", "yes")]) {
+            Ok(Reading::Run { settings, findings }) => (settings, findings),
+            other => panic!("{words:?}: {other:?}"),
+        };
+        let made: Vec<String> = settings
+            .python
+            .environment
+            .iter()
+            .map(|(key, value)| format!("{key}={value}").trim_end_matches('=').to_owned())
+            .collect();
+        assert_eq!(made.join(" "), *wanted, "{words:?}");
+        assert!(findings.iter().all(|finding| finding.severity == Severity::Note), "{words:?}: {findings:?}");
+        let notes: Vec<&str> = findings.iter().map(|finding| finding.message.as_str()).collect();
+        match words[0] {
+            "print" => assert_eq!(notes, ["first", "hello x"]),
+            "show-config" => assert!(notes[0].contains("\nmodule = app\n"), "{notes:?}"),
+            _ => assert!(notes.is_empty(), "{words:?}: {notes:?}"),
+        }
+    }
+}
+
+#[test]
+fn test_no_word_of_the_language_is_without_a_case() {
+    let tried: HashSet<&str> =
+        CASES.iter().flat_map(|(words, ..)| words.iter().copied()).chain(ELSEWHERE.iter().copied()).collect();
+    for row in catalogue().rows().iter().filter(|row| matches!(row.status, Status::Supported(Setting::Language(_)))) {
+        assert!(tried.contains(row.name()), "`{}` is called supported, and no case tries it", row.name());
+    }
+}
+
+#[test]
+fn test_exit_ends_with_its_status_and_what_was_printed() {
+    let folder = folder("exit");
+    for (text, wanted) in [("iprint = so far\nexit = 3", ("so far\n", 3)), ("exit = 0", ("", 0))] {
+        folder.write("uwsgi.ini", format!("[uwsgi]\n{text}\n"));
+        assert!(
+            matches!(outcome(&folder, "uwsgi.ini", &[]), Ok(Reading::Print { text, status }) if (text.as_str(), status) == wanted),
+            "{text}"
+        );
+    }
+    assert!(matches!(outcome(&folder, "--exit", &[]), Ok(Reading::Print { status: 1, .. })));
+}
+
+/// Settings that no example can change: what they do is a warning, or there in other ways.
+const WITHOUT_A_SETTING: &[Setting] = &[Setting::Plugin];
+
+#[test]
+fn test_the_example_of_every_supported_row_changes_the_settings() {
+    let folder = Folder::new("examples");
+    let settings = |text: &str| {
+        folder.write("uwsgi.ini", format!("[uwsgi]\nhttp = :2\nhttp-socket = :1\nsocket = base.sock\n{text}\n"));
+        match outcome(&folder, "uwsgi.ini", &[]) {
+            Ok(Reading::Run { settings, findings }) => {
+                assert!(findings.is_empty(), "{text}: {findings:?}");
+                format!("{settings:#?}")
+            }
+            other => panic!("{text}: {other:?}"),
+        }
+    };
+    for row in catalogue().rows() {
+        let Status::Supported(setting) = row.status else { continue };
+        if matches!(setting, Setting::Language(_)) {
+            continue;
+        }
+        assert!(!row.example.is_empty(), "`{}` has no example", row.name());
+        let is_application = matches!(setting, Setting::Module | Setting::WsgiFile);
+        let base = if is_application { "module = other\n" } else { "module = shop\n" };
+        for name in &row.names {
+            for line in row.example.lines().filter(|line| line.starts_with(&format!("{} =", row.name()))) {
+                let line = line.replacen(row.name(), name, 1).replace("/srv/shop", &folder.path().display().to_string());
+                let with = if is_application { settings(&line) } else { settings(&format!("{base}{line}")) };
+                let differs = with != settings(base);
+                assert!(differs || WITHOUT_A_SETTING.contains(&setting), "`{line}` changes nothing");
+            }
+        }
+    }
+}
+
+/// Blocks of a Markdown page between lines of three backticks.
+fn blocks<'a>(page: &'a str, language: &str) -> Vec<&'a str> {
+    let start = format!("```{language}\n");
+    page.split(start.as_str()).skip(1).filter_map(|rest| rest.split("```").next()).collect()
+}
+
+#[test]
+fn test_options_that_the_documents_name_are_options() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let mut looked_at = 0;
+    for name in ["configuration.md", "migrate-from-uwsgi.md", "migrate-from-gunicorn.md"] {
+        let page = std::fs::read_to_string(folder.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let in_blocks = blocks(&page, "ini").into_iter().flat_map(str::lines);
+        let in_text = page.split('`').skip(1).step_by(2).filter(|text| !text.contains('\n'));
+        for text in in_blocks.chain(in_text) {
+            let Some((key, _)) = text.split_once(" =") else { continue };
+            if key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-') {
+                continue;
+            }
+            // What the example of `declare-option` declares.
+            assert!(catalogue().get(key).is_some() || key == "serve" || key == "option", "{name}: `{text}`: {key} is no option");
+            looked_at += 1;
+        }
+    }
+    assert!(looked_at > 50, "only {looked_at} options were found");
+}

@@ -1,0 +1,6 @@
+"""Says hello."""
+
+
+def application(environ, start_response):
+    start_response("200 OK", [("Content-Type", "text/plain")])
+    return [b"hello"]

@@ -1,0 +1,161 @@
+"""What a request may be at the most, and how long it may take: each limit with its status."""
+
+import json
+import socket
+
+import pytest
+
+HOST = b"Host: localhost\r\n"
+
+
+@pytest.fixture(scope="module")
+def server(serve_module):
+    return serve_module("wsgi-file = {apps}/echo.py\nbuffer-size = 4096\nlimit-post = 1000")
+
+
+@pytest.fixture(scope="module")
+def hasty(serve_module):
+    """A server that waits a second for anything, and two for a next request."""
+    return serve_module(
+        "wsgi-file = {apps}/echo.py\nsocket-timeout = 1\nhttp-timeout = 1\nhttp-keepalive = 2",
+        listen=("http-socket = 127.0.0.1:0", "socket = 127.0.0.1:0"),
+    )
+
+
+def line(length):
+    """A request line of so many bytes."""
+    return b"GET /" + b"a" * (length - len(b"GET / HTTP/1.1\r\n")) + b" HTTP/1.1\r\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (line(4096) + HOST + b"\r\n", 200),
+        (line(4097) + HOST + b"\r\n", 414),
+        (b"GET /" + b"a" * 100_000, 414),
+        (b"GET / HTTP/1.1\r\n" + HOST + b"X: " + b"a" * 3000 + b"\r\n\r\n", 200),
+        (b"GET / HTTP/1.1\r\n" + HOST + b"X: " + b"a" * 4096 + b"\r\n\r\n", 431),
+        (b"GET / HTTP/1.1\r\n" + HOST + b"X: " + b"a" * 100_000, 431),
+        (b"GET / HTTP/1.1\r\n" + HOST + b"X: y\r\n" * 127 + b"\r\n", 200),
+        (b"GET / HTTP/1.1\r\n" + HOST + b"X: y\r\n" * 128 + b"\r\n", 431),
+        (b"GET / HTTP/1.1\r\n" + HOST + b"X_Y: z\r\n" * 128 + b"\r\n", 431),
+        (b"POST / HTTP/1.1\r\n" + HOST + b"Content-Length: 1000\r\n\r\n" + b"a" * 1000, 200),
+        (b"POST / HTTP/1.1\r\n" + HOST + b"Content-Length: 1001\r\n\r\n" + b"a" * 1001, 413),
+        (b"POST / HTTP/1.1\r\n" + HOST + b"Content-Length: 18446744073709551615\r\n\r\n", 413),
+        (
+            b"POST / HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\na\r\n" * 1000 + b"0\r\n\r\n",
+            200,
+        ),
+        (
+            b"POST / HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\na\r\n" * 1001 + b"0\r\n\r\n",
+            413,
+        ),
+        (b"POST / HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\nffffffffffff\r\n" + b"a" * 1001, 413),
+        (b"POST / HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n0\r\n" + b"T: x\r\n" * 100 + b"\r\n", 431),
+    ],
+)
+@pytest.mark.parametrize("cut", [7, 1 << 20])
+def test_a_request_beyond_a_limit_is_refused_with_its_status_and_closes(server, data, status, cut):
+    if status in (414, 431) and len(data) > 50_000 and cut < 10:
+        cut = 1000
+    client = server.connect()
+    for start in range(0, len(data), cut):
+        if not client.send(data[start : start + cut]):
+            break
+    response = client.read_response()
+    assert response.status == status
+    if status == 200:
+        assert client.request().status == 200
+    else:
+        assert response.says_close
+        assert client.is_closed()
+
+
+def test_a_refused_upload_that_goes_on_still_gets_its_answer(server):
+    # Without lingering, the reset would destroy the 413 before the client reads it (RFC 9112 section 9.6).
+    client = server.connect()
+    client.send(b"POST / HTTP/1.1\r\n" + HOST + b"Content-Length: 500000\r\n\r\n")
+    for _ in range(5):
+        client.send(b"a" * 100_000)
+    assert client.read_response().status == 413
+
+
+def test_a_refused_upload_is_not_swallowed_for_ever(server):
+    client = server.connect()
+    client.send(b"POST / HTTP/1.1\r\n" + HOST + b"Content-Length: 50000000000\r\n\r\n")
+    # 64 MB is far beyond what is swallowed, and far beyond what sockets hold.
+    assert not all(client.send(b"a" * 1_000_000) for _ in range(64))
+
+
+#: What a client may have sent when it falls silent.
+BEGINNINGS = [
+    b"GET",
+    b"GET / HTTP/1.1\r\nHost: local",
+    b"GET / HTTP/1.1\r\nHost: localhost\r\n",
+    b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n",
+    b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nabc",
+    b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nab",
+    b"GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HT",
+]
+
+
+def test_a_request_that_does_not_come_to_its_end_is_answered_408(hasty):
+    clients = [hasty.connect() for _ in BEGINNINGS]
+    for client, beginning in zip(clients, BEGINNINGS):
+        client.send(beginning)
+    for client, beginning in zip(clients, BEGINNINGS):
+        if beginning.count(b"HT") > 1:
+            assert client.read_response().status == 200
+        response = client.read_response()
+        assert response.status == 408, beginning
+        assert response.says_close
+        assert client.is_closed()
+    assert hasty.log.count("with 408: ") >= len(BEGINNINGS)
+
+
+def test_a_head_has_its_time_as_a_whole_however_it_trickles(hasty):
+    # Bytes that keep coming must not keep a connection for ever: the sending below would take minutes.
+    client = hasty.connect(patience=0.05)
+    data = b"GET / HTTP/1.1\r\nX: " + b"a" * 4000
+    for place in range(len(data)):
+        if not client.send(data[place : place + 1]):
+            break
+        try:
+            if not client.receive():
+                break
+        except OSError:
+            continue
+        break
+    assert client.buffer.startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_connection_that_says_nothing_is_closed_in_silence(hasty):
+    client = hasty.connect()
+    assert client.is_closed()
+
+
+def test_an_idle_kept_alive_connection_is_closed_in_silence(hasty):
+    client = hasty.connect()
+    assert client.request().status == 200
+    assert client.is_closed()
+
+
+def test_a_uwsgi_packet_that_does_not_come_to_its_end_is_closed_in_silence(hasty):
+    beginnings = (b"\0", b"\0\x10\0\0", b"\0\x10\0\0\x05\0ab")
+    clients = [hasty.connect(hasty.address("uwsgi")) for _ in beginnings]
+    for client, beginning in zip(clients, beginnings):
+        client.send(beginning)
+    assert all(client.is_closed() for client in clients)
+
+
+def test_a_body_may_take_longer_than_the_limit_as_long_as_it_keeps_coming(serve):
+    server = serve("wsgi-file = {apps}/echo.py\nsocket-timeout = 1\nhttp-timeout = 1")
+    client = server.connect(patience=0.25)
+    client.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 8\r\n\r\n")
+    # Eight bytes with a pause of a quarter of a second before each: two limits long in all.
+    for byte in b"12345678":
+        with pytest.raises(socket.timeout):
+            client.receive()
+        client.send(bytes([byte]))
+    client.socket.settimeout(20)
+    assert json.loads(client.read_response().body)["body"] == "12345678"

@@ -1,0 +1,63 @@
+"""What every test on the real program has: the folder of shared helpers on the path, servers that end with the test."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from support.server import Server
+
+#: Longest time of one test, in seconds.
+TEST_SECONDS = 60
+
+
+def pytest_collection_modifyitems(items):
+    """A test that hangs fails. (The command line or a mark of the test may say otherwise.)"""
+    for item in items:
+        if item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(TEST_SECONDS))
+
+
+class Servers:
+    """Makes servers, and ends them all."""
+
+    def __init__(self, make_folder):
+        self._make_folder = make_folder
+        self._servers = []
+
+    def prepare(self, configuration="", **options):
+        """A server that has not been started; its folder is there."""
+        server = Server(self._make_folder(), configuration, **options)
+        self._servers.append(server)
+        return server
+
+    def __call__(self, configuration="", **options):
+        """A server that serves."""
+        return self.prepare(configuration, **options).start()
+
+    def finish(self):
+        problems = []
+        for server in self._servers:
+            try:
+                server.finish()
+            except AssertionError as error:
+                problems.append(str(error))
+        assert not problems, "\n".join(problems)
+
+
+@pytest.fixture
+def serve(tmp_path_factory):
+    """``serve("wsgi-file = {apps}/hello.py")`` starts a server that ends with the test."""
+    servers = Servers(lambda: tmp_path_factory.mktemp("server"))
+    yield servers
+    servers.finish()
+
+
+@pytest.fixture(scope="module")
+def serve_module(tmp_path_factory):
+    """The same for a server that the tests of a module share."""
+    servers = Servers(lambda: tmp_path_factory.mktemp("server"))
+    yield servers
+    servers.finish()

@@ -1,0 +1,118 @@
+"""An application that tells about its process, and does to it what tests ask for. The path is the request."""
+
+import ctypes
+import gc
+import json
+import os
+import random
+import signal
+import ssl
+import subprocess
+import sys
+import threading
+import time
+import uuid
+
+LOADED_IN = os.getpid()
+AFTER_FORK = []
+os.register_at_fork(after_in_child=lambda: AFTER_FORK.append(os.getpid()))
+
+#: Requests that `wait` holds until a file of their name is there; bounded, in seconds.
+WAIT_SECONDS = 30
+
+
+def application(environ, start_response):
+    name, _, argument = environ["PATH_INFO"].strip("/").partition("/")
+    body = globals()["do_" + (name or "pid")](argument, environ).encode()
+    start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", str(len(body)))])
+    return [body]
+
+
+def do_pid(_argument, _environ):
+    return str(os.getpid())
+
+
+def do_sleep(seconds, _environ):
+    """Sleeps with the GIL released, as a call to a slow database does."""
+    time.sleep(float(seconds))
+    return str(os.getpid())
+
+
+def do_stuck(seconds, _environ):
+    """The function whose name a stack in the log shows."""
+    return stuck_in_the_database(float(seconds))
+
+
+def stuck_in_the_database(seconds):
+    time.sleep(seconds)
+    return "late"
+
+
+def do_wait(_argument, environ):
+    """Answers when the file of the query string exists, and makes one beside it to say that it waits."""
+    path = environ["QUERY_STRING"]
+    with open(path + ".waiting", "w") as file:
+        file.write(str(os.getpid()))
+    end = time.monotonic() + WAIT_SECONDS
+    while not os.path.exists(path) and time.monotonic() < end:
+        time.sleep(0.01)
+    return "waited"
+
+
+def do_kill(number, _environ):
+    os.kill(os.getpid(), int(number))
+    return "alive"
+
+
+def do_segv(_argument, _environ):
+    return str(ctypes.string_at(0))
+
+
+def do_exit(status, _environ):
+    os._exit(int(status))
+
+
+def do_facts(_argument, _environ):
+    return json.dumps(
+        {
+            "pid": os.getpid(),
+            "loaded_in": LOADED_IN,
+            "after_fork": AFTER_FORK,
+            "random": random.random(),
+            "uuid": str(uuid.uuid4()),
+            "ssl": ssl.RAND_bytes(16).hex(),
+            "child": signal.getsignal(signal.SIGCHLD) is signal.SIG_DFL,
+            "pipe": signal.getsignal(signal.SIGPIPE) is signal.SIG_IGN,
+            "frozen": gc.get_freeze_count(),
+            "user": [os.getuid(), os.getgid()],
+            "groups": os.getgroups(),
+            "folder": os.getcwd(),
+            "path": sys.path,
+            "prefix": sys.prefix,
+            "environment": dict(os.environ),
+            "threads": threading.active_count(),
+        }
+    )
+
+
+def do_subprocess(_argument, _environ):
+    """Descriptors that a program sees which the application starts without closing any itself."""
+    code = "import os; print(*[os.readlink(f'/proc/self/fd/{n}') for n in os.listdir('/proc/self/fd') if os.path.exists(f'/proc/self/fd/{n}')])"
+    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, close_fds=False, check=True)
+    return done.stdout.decode()
+
+
+def do_script(_argument, environ):
+    return environ["SCRIPT_NAME"]
+
+
+def do_multi(_argument, environ):
+    return f"{environ['wsgi.multithread']} {environ['wsgi.multiprocess']}"
+
+
+def do_thread(_argument, _environ):
+    return threading.current_thread().name
+
+
+def do_bytes(count, _environ):
+    return "x" * int(count)

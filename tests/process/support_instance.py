@@ -1,0 +1,71 @@
+"""A server of the tests about processes: it knows its prototypes and workers, and ends when told to."""
+
+import signal
+import socket
+from pathlib import Path
+
+from support.server import Server
+from support.waiting import wait_until
+from support_processes import children_of
+
+APPLICATIONS = Path(__file__).parent / "probes"
+#: After `kill -9` of the master nothing of Bolide may be left after this time, in seconds.
+ORPHANS_SECONDS = 2.0
+#: Exit statuses of a start that failed: before an application could be loaded, and because it could not.
+START_FAILED = 1
+LOAD_FAILED = 22
+
+
+class Instance(Server):
+    """Serves the probe application of this folder, unless its arguments say otherwise."""
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    def body(self, target="/", connection=None):
+        """The body of the answer, on a fresh connection if none is given; any other status than 200 is an error."""
+        answer = connection.request("GET", target) if connection else self.get(target)
+        assert answer.status == 200, answer
+        return answer.text
+
+    def prototypes(self):
+        """Pids of the prototypes that live, the oldest first."""
+        return sorted(children_of(self.pid))
+
+    def prototype(self):
+        (only,) = self.prototypes()
+        return only
+
+    def workers(self):
+        """Pids of the workers that live, of all generations."""
+        return [worker for prototype in self.prototypes() for worker in children_of(prototype)]
+
+    def worker(self):
+        (only,) = self.workers()
+        return only
+
+    def wait_for_generation(self, number):
+        """Wait until the generation of this number serves, and is the only one left."""
+        self.wait_for_log(rf"^bolide: ready: .* of generation {number} in")
+        return wait_until(lambda: len(self.prototypes()) == 1, "the end of the old generation")
+
+    def reload(self, number):
+        """Order the reload that makes this generation, and wait until it alone is left."""
+        self.send_signal(signal.SIGHUP)
+        return self.wait_for_generation(number)
+
+    def wait_until_gone(self, seconds):
+        wait_until(lambda: not self.processes(), lambda: f"the end of {self.processes()}; the log:\n{self.log}", seconds)
+
+
+def port_is_free(port, host="127.0.0.1"):
+    """Whether a server that takes over could bind the port now."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+            probe.listen()
+        except OSError:
+            return False
+    return True

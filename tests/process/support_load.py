@@ -1,0 +1,92 @@
+"""Clients that keep a server under load and count what is lost: on kept-alive connections, and on a fresh one each time.
+
+A request is lost when it was sent and its whole answer did not come. A connection that the server closes after it has
+announced so (`Connection: close`) loses nothing; one that it closes in silence under a request does.
+"""
+
+import collections
+import threading
+import time
+
+from support.client import Client, Closed
+from support.waiting import PATIENCE_SECONDS
+
+
+class Load:
+    """Threads that ask for a path again and again, some on kept-alive connections, some on a fresh one each time."""
+
+    def __init__(self, address, kept_alive=3, fresh=2, target="/"):
+        self.address = address
+        self.target = target
+        #: How often each body came.
+        self.bodies = collections.Counter()
+        #: What was lost: (seconds since the start, reason).
+        self.losses = []
+        self.answers = 0
+        self._news = threading.Condition()
+        self._over = threading.Event()
+        self._began = time.monotonic()
+        self._threads = [threading.Thread(target=self._ask_on_one, daemon=True) for _ in range(kept_alive)]
+        self._threads += [threading.Thread(target=self._ask_afresh, daemon=True) for _ in range(fresh)]
+
+    def __enter__(self):
+        for thread in self._threads:
+            thread.start()
+        self.wait(lambda: self.answers >= len(self._threads), "the first answers")
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
+    def stop(self):
+        self._over.set()
+        for thread in self._threads:
+            thread.join(PATIENCE_SECONDS)
+
+    def wait(self, condition, what):
+        """Wait until a condition over this load holds."""
+        with self._news:
+            came = self._news.wait_for(condition, PATIENCE_SECONDS)
+            assert came, f"waited in vain for {what}: {self.answers} answers, {self.bodies}, lost: {self.losses[:5]}"
+
+    def wait_for_more(self, count=50):
+        """Wait until so many more answers have come."""
+        wanted = self.answers + count
+        self.wait(lambda: self.answers >= wanted, f"{count} more answers")
+
+    def _ask_on_one(self):
+        client = None
+        while not self._over.is_set():
+            closes = True
+            try:
+                client = client or Client(self.address)
+                closes = self._note(client.request("GET", self.target))
+            except (OSError, Closed) as error:
+                self._lose(f"kept alive: {error!r}")
+            if closes and client is not None:
+                client.close()
+                client = None
+        if client is not None:
+            client.close()
+
+    def _ask_afresh(self):
+        while not self._over.is_set():
+            try:
+                with Client(self.address) as client:
+                    self._note(client.request("GET", self.target, [("Connection", "close")]))
+            except (OSError, Closed) as error:
+                self._lose(f"fresh: {error!r}")
+
+    def _note(self, answer):
+        with self._news:
+            self.answers += 1
+            self.bodies[answer.text] += 1
+            if answer.status != 200:
+                self.losses.append((time.monotonic() - self._began, repr(answer)))
+            self._news.notify_all()
+        return answer.says_close
+
+    def _lose(self, reason):
+        with self._news:
+            self.losses.append((round(time.monotonic() - self._began, 3), reason))
+            self._news.notify_all()

@@ -1,0 +1,56 @@
+"""What /proc tells of processes: who descends from whom, and what they hold open."""
+
+import os
+from pathlib import Path
+
+from support import processes
+
+
+def children_of(pid):
+    """Pids of the children of a process that have not ended."""
+    found = (processes.look(int(entry)) for entry in os.listdir("/proc") if entry.isdigit())
+    return [process.pid for process in found if process is not None and process.parent == pid]
+
+
+def is_alive(pid):
+    return processes.look(pid) is not None
+
+
+def descriptors_of(pid):
+    """What a process holds open: number to target, as in `socket:[123]`."""
+    found = {}
+    for entry in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            found[int(entry)] = os.readlink(f"/proc/{pid}/fd/{entry}")
+        except FileNotFoundError:
+            continue
+    return found
+
+
+def command_line_of(pid):
+    """What `ps` shows of a process."""
+    return Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").replace(b"\0", b" ").decode()
+
+
+def status_field(pid, name):
+    """A line of /proc/PID/status, as in `SigIgn` or `Uid`."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(f"{name}:"):
+            return line.partition(":")[2].strip()
+    raise KeyError(name)
+
+
+def established_sockets(port):
+    """The server's ends of the connections to a TCP port, as `/proc/PID/fd` names them."""
+    return {f"socket:[{fields[9]}]" for fields in tcp_table() if fields[3] == "01" and fields[1].endswith(f":{port:04X}")}
+
+
+def listening_sockets():
+    """All listening TCP sockets of this machine, as `/proc/PID/fd` names them."""
+    return {f"socket:[{fields[9]}]" for fields in tcp_table() if fields[3] == "0A"}
+
+
+def tcp_table():
+    """The fields of each line of the kernel's tables: 1 is the local address, 3 the state, 9 the inode (proc(5))."""
+    lines = Path("/proc/net/tcp").read_text().splitlines()[1:] + Path("/proc/net/tcp6").read_text().splitlines()[1:]
+    return [line.split() for line in lines]

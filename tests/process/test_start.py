@@ -1,0 +1,208 @@
+"""How an instance starts: what it says, in which order, and how a start that fails says why."""
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+
+import pytest
+from support.server import program
+from support_instance import LOAD_FAILED, START_FAILED, port_is_free
+
+SERVE = ("--http-socket", "127.0.0.1:0")
+
+
+def test_the_first_line_says_what_to_open(start):
+    instance = start()
+    assert re.fullmatch(r"bolide: open http://127\.0\.0\.1:\d+", instance.lines[0])
+    assert instance.body() in map(str, instance.workers())
+
+
+def test_start_up_lines_come_in_order(start):
+    instance = start("--uwsgi-socket", "127.0.0.1:0", "--processes", "2", "--threads", "3")
+    kinds = [
+        r"open http://127\.0\.0\.1:\d+",
+        rf"version \S+, master pid {instance.pid}",
+        r"listening at uwsgi://127\.0\.0\.1:\d+",
+        r"2 workers × 3 threads",
+        r"ready: 2 workers in \d+ ms \(the application was loaded in \d+ ms\)",
+    ]
+    lines = instance.log
+    places = [re.search(f"^bolide: {kind}$", lines, re.MULTILINE) for kind in kinds]
+    assert all(places), lines
+    assert [place.start() for place in places] == sorted(place.start() for place in places)
+
+
+def test_a_configuration_without_processes_gets_one_worker_and_the_log_counts_idle_cpus(start):
+    instance = start()
+    idle = len(os.sched_getaffinity(0)) - 1
+    said = re.search(r"1 worker on \d+ CPUs: (\d+) stays? idle; set processes = auto", instance.log)
+    assert len(instance.workers()) == 1
+    assert (said and int(said[1])) == (idle or None)
+
+
+def test_processes_auto_takes_the_cpus_that_the_process_may_use(start):
+    cpu = min(os.sched_getaffinity(0))
+    pinned = start("--processes", "auto", command=["taskset", "-c", str(cpu), *program()])
+    assert len(pinned.workers()) == 1
+    assert "stay idle" not in pinned.log
+
+
+def test_no_configuration_serves_at_port_8000_with_a_worker_a_cpu(start):
+    is_ours = port_is_free(8000)
+    instance = start("probe:application", socket=None, module=None, ready=is_ours)
+    if is_ours:
+        assert instance.lines[0] == "bolide: open http://127.0.0.1:8000"
+        assert len(instance.workers()) == len(os.sched_getaffinity(0))
+    else:
+        # Somebody else has the port: that it is asked for is seen from the complaint.
+        assert instance.wait_for_exit() == START_FAILED
+        assert "port 8000 of 127.0.0.1 is in use" in instance.lines[-1]
+
+
+@pytest.mark.parametrize("lazy", [(), ("--lazy-apps",)], ids=["prototype", "lazy"])
+def test_a_missing_module_ends_the_start_with_its_name(lazy, fail):
+    status, lines = fail(*SERVE, "--module", "no_such_module:application", *lazy)
+    assert status == LOAD_FAILED
+    assert "there is no module 'no_such_module'" in lines[-1], lines
+
+
+def test_a_missing_callable_ends_the_start_with_a_hint(fail, tmp_path):
+    (tmp_path / "shop.py").write_text("def app(environ, start_response): pass\n")
+    status, lines = fail(*SERVE, "--module", "shop")
+    assert status == LOAD_FAILED
+    assert "'shop' has no 'application'; it has 'app'" in lines[-1], lines
+
+
+def test_a_syntax_error_ends_the_start_and_shows_where(fail, tmp_path):
+    (tmp_path / "shop.py").write_text("def application(:\n")
+    status, lines = fail(*SERVE, "--module", "shop")
+    assert status == LOAD_FAILED
+    assert "SyntaxError" in lines[-1], lines
+    assert any("shop.py" in line and "line 1" in line for line in lines), lines
+
+
+def test_an_exception_while_loading_ends_the_start_with_its_traceback(fail, tmp_path):
+    (tmp_path / "shop.py").write_text("def connect():\n    raise RuntimeError('no database')\nconnect()\n")
+    status, lines = fail(*SERVE, "--module", "shop")
+    assert status == LOAD_FAILED
+    assert "RuntimeError: no database" in lines[-1], lines
+    assert any("in connect" in line for line in lines), lines
+
+
+def test_a_module_that_exits_while_it_is_imported_is_no_application(fail, tmp_path):
+    (tmp_path / "shop.py").write_text("raise SystemExit(0)\n")
+    status, lines = fail(*SERVE, "--module", "shop")
+    assert status == LOAD_FAILED
+    assert "SystemExit" in lines[-1], lines
+
+
+def test_an_application_that_kills_its_process_while_loading_ends_the_start(fail, tmp_path):
+    (tmp_path / "shop.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n")
+    status, lines = fail(*SERVE, "--module", "shop")
+    assert status == LOAD_FAILED
+    assert "SIGSEGV" in lines[-1], lines
+
+
+def test_a_port_in_use_ends_the_start_and_names_the_port(fail):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        status, lines = fail("--http-socket", f"127.0.0.1:{port}", "--module", "probe")
+    assert status == START_FAILED
+    assert re.search(rf"port {port} of 127\.0\.0\.1 is in use", lines[-1]), lines
+
+
+@pytest.mark.parametrize("target", ["missing/folder/app.log", "."], ids=["no-folder", "a-folder"])
+def test_an_unwritable_log_ends_the_start_and_names_the_file(target, fail):
+    status, lines = fail(*SERVE, "--module", "probe", "--logto", target)
+    assert status == START_FAILED
+    assert "(logto) can't be written" in lines[-1], lines
+
+
+def test_a_failed_start_is_told_on_the_terminal_too_when_the_log_is_a_file(fail, tmp_path):
+    status, lines = fail(*SERVE, "--module", "no_such_module", "--logto", "app.log")
+    assert status == LOAD_FAILED
+    assert "no_such_module" in lines[-1], lines
+    assert "no_such_module" in (tmp_path / "app.log").read_text().splitlines()[-1]
+
+
+def test_a_missing_chdir_ends_the_start(fail):
+    status, lines = fail(*SERVE, "--module", "probe", "--chdir", "no/such/folder")
+    assert status == START_FAILED
+    assert "no/such/folder" in lines[-1] and "no such folder" in lines[-1], lines
+
+
+def test_no_application_is_an_error_that_says_what_to_write(fail):
+    status, lines = fail(*SERVE)
+    assert status == START_FAILED
+    assert "there is no application to serve" in lines[-1] and "module = " in lines[-1], lines
+
+
+def test_nothing_to_serve_is_an_error_that_says_what_to_write(fail, tmp_path):
+    (tmp_path / "app.ini").write_text("[uwsgi]\nmodule = probe\n")
+    status, lines = fail("app.ini")
+    assert status == START_FAILED
+    assert "there is no socket to serve on" in lines[-1] and "http = " in lines[-1], lines
+
+
+def test_a_planned_option_warns_and_is_an_error_with_strict(start, fail, tmp_path):
+    configuration = "[uwsgi]\nhttp-socket = 127.0.0.1:0\nmodule = probe\nemperor = vassals\n"
+    (tmp_path / "app.ini").write_text(configuration + "strict = true\n")
+    status, lines = fail("app.ini")
+    assert status == START_FAILED
+    assert re.search(r"app\.ini:4: .*`emperor` is known, but not supported yet, and `strict` is set", lines[-1]), lines
+    (tmp_path / "app.ini").write_text(configuration)
+    instance = start("app.ini", socket=None, module=None)
+    assert re.search(r"app\.ini:4: .*`emperor` is known, but not supported yet", instance.log)
+
+
+def test_an_unknown_key_is_reported_with_file_line_and_the_nearest_name(start, fail, tmp_path):
+    configuration = "[uwsgi]\nhttp-socket = 127.0.0.1:0\nmodule = probe\nharakirri = 3\n"
+    (tmp_path / "app.ini").write_text(configuration)
+    instance = start("app.ini", socket=None, module=None)
+    assert re.search(r"app\.ini:4: .*unknown option `harakirri`.*did you mean `harakiri`\?", instance.log), instance.log
+    (tmp_path / "app.ini").write_text(configuration + "strict = yes\n")
+    status, lines = fail("app.ini")
+    assert status == START_FAILED
+    assert re.search(r"app\.ini:4: .*unknown option `harakirri`", lines[-1]), lines
+
+
+def test_a_start_that_fails_leaves_no_process_and_no_socket_file(start, tmp_path):
+    instance = start("--socket", "app.sock", "--vacuum", module="no_such_module", ready=False)
+    assert instance.wait_for_exit() == LOAD_FAILED
+    assert not (tmp_path / "app.sock").exists()
+
+
+def make_virtualenv(folder):
+    """An environment without any package; gives the folder of its packages."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    return packages
+
+
+def test_a_virtualenv_that_is_none_ends_the_start_and_says_how_to_make_one(fail, tmp_path):
+    (tmp_path / "folder").mkdir()
+    for name, reason in [("missing", "does not exist"), ("folder", "is no virtual environment")]:
+        status, lines = fail(*SERVE, "--module", "probe", "--virtualenv", name)
+        assert status == START_FAILED
+        assert reason in lines[-1] and f"python3 -m venv {tmp_path / name}" in lines[-1], lines
+
+
+def test_a_virtualenv_of_another_python_is_told_to_install_bolide(fail, tmp_path):
+    # What a Python of another version does when it looks for a native module that was not built for it.
+    packages = make_virtualenv(tmp_path / "other")
+    (packages / "sitecustomize.py").write_text("import sys\nsys.modules['bolide._native'] = None\n")
+    status, lines = fail(*SERVE, "--module", "probe", "--virtualenv", "other")
+    assert status == LOAD_FAILED
+    told = "\n".join(lines)
+    assert f"{tmp_path}/other/bin/python" in told and "pip install bolide" in told, told
+    assert "nothing is served" in lines[-1]
+
+
+def test_a_virtualenv_that_lacks_bolide_serves_with_its_own_packages(start, tmp_path):
+    packages = make_virtualenv(tmp_path / "bare")
+    (packages / "only_here.py").write_text("from probe import application\n")
+    instance = start("-H", tmp_path / "bare", module="only_here")
+    assert json.loads(instance.body("/facts"))["prefix"] == str(tmp_path / "bare")

@@ -1,0 +1,198 @@
+"""A client that sends the bytes it is told to, and reads answers strictly: a server's mistake is an error here."""
+
+import re
+import socket
+
+#: How long a client waits for a byte, in seconds, before the test fails.
+PATIENCE_SECONDS = 20
+
+STATUS_LINE = re.compile(rb"HTTP/1\.1 (?P<status>\d{3}) (?P<reason>[ -~\x80-\xff]*)")
+FIELD = re.compile(rb"(?P<name>[!#$%&'*+\-.^_`|~0-9A-Za-z]+): ?(?P<value>[\t -~\x80-\xff]*)")
+CHUNK_SIZE = re.compile(rb"[0-9a-fA-F]{1,16}")
+
+
+class Closed(Exception):
+    """The server has closed the connection where more was due; ``data`` is what came before."""
+
+    def __init__(self, data=b""):
+        super().__init__(f"the connection has ended after {data!r}")
+        self.data = data
+
+
+class Response:
+    """One answer. Header names are in lower case; ``headers`` keeps order and doubles."""
+
+    def __init__(self, status, reason, headers):
+        self.status = status
+        self.reason = reason
+        self.headers = headers
+        self.body = b""
+        #: The parts in which a chunked body came; None for other bodies.
+        self.chunks = None
+
+    def all(self, name):
+        return [value for known, value in self.headers if known == name.lower()]
+
+    def get(self, name, default=None):
+        values = self.all(name)
+        assert len(values) < 2, f"{name} is there {len(values)} times: {values}"
+        return values[0] if values else default
+
+    @property
+    def text(self):
+        return self.body.decode()
+
+    @property
+    def says_close(self):
+        return "close" in self.get("connection", "").lower()
+
+    def __repr__(self):
+        return f"<{self.status} {self.reason} {self.headers} {self.body[:200]!r}>"
+
+
+class Client:
+    """A TCP or UNIX connection. ``receive_bytes`` bounds the kernel's buffer, for a reader that stops."""
+
+    def __init__(self, address, patience=PATIENCE_SECONDS, receive_bytes=None):
+        family = socket.AF_UNIX if isinstance(address, (str, bytes)) else socket.AF_INET
+        if family == socket.AF_INET and ":" in address[0]:
+            family = socket.AF_INET6
+        self.socket = socket.socket(family, socket.SOCK_STREAM)
+        self.socket.settimeout(patience)
+        if family != socket.AF_UNIX:
+            self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if receive_bytes is not None:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+        self.socket.connect(address)
+        self.buffer = b""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        self.socket.close()
+
+    def reset(self):
+        """Vanish: the other side gets a reset in place of an end."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
+        self.socket.close()
+
+    def end_sending(self):
+        self.socket.shutdown(socket.SHUT_WR)
+
+    # Sending.
+
+    def send(self, data):
+        """Send all of it. A server that has closed already is told by what is read afterwards."""
+        try:
+            self.socket.sendall(data)
+        except (BrokenPipeError, ConnectionResetError):
+            return False
+        return True
+
+    def send_byte_by_byte(self, data):
+        """Each byte in a packet of its own."""
+        return all(self.send(data[place : place + 1]) for place in range(len(data)))
+
+    def request(self, method="GET", target="/", headers=(), body=None):
+        """Send a well-formed request and read its answer."""
+        fields = [("Host", "localhost"), *headers]
+        if body is not None:
+            fields.append(("Content-Length", str(len(body))))
+        head = f"{method} {target} HTTP/1.1\r\n" + "".join(f"{name}: {value}\r\n" for name, value in fields) + "\r\n"
+        self.send(head.encode("latin-1") + (body or b""))
+        return self.read_response(method)
+
+    # Receiving.
+
+    def receive(self):
+        """Wait for further bytes; False at the connection's end."""
+        try:
+            data = self.socket.recv(65536)
+        except ConnectionResetError:
+            data = b""
+        self.buffer += data
+        return bool(data)
+
+    def read_until(self, mark):
+        """All up to and with ``mark``."""
+        start = 0
+        while True:
+            place = self.buffer.find(mark, start)
+            if place >= 0:
+                return self.read_exactly(place + len(mark))
+            start = max(0, len(self.buffer) - len(mark) + 1)
+            if not self.receive():
+                raise Closed(self.buffer)
+
+    def read_exactly(self, count):
+        if len(self.buffer) < count:
+            parts = [self.buffer]
+            missing = count - len(self.buffer)
+            while missing > 0:
+                try:
+                    data = self.socket.recv(min(missing, 1 << 20))
+                except ConnectionResetError:
+                    data = b""
+                if not data:
+                    self.buffer = b"".join(parts)
+                    raise Closed(self.buffer)
+                parts.append(data)
+                missing -= len(data)
+            self.buffer = b"".join(parts)
+        data, self.buffer = self.buffer[:count], self.buffer[count:]
+        return data
+
+    def read_to_end(self):
+        """Everything up to the connection's end."""
+        while self.receive():
+            pass
+        data, self.buffer = self.buffer, b""
+        return data
+
+    def is_closed(self):
+        """Wait for the connection's end; False if something else comes."""
+        return not self.buffer and not self.receive()
+
+    def read_head(self):
+        """A status line and header fields."""
+        lines = self.read_until(b"\r\n\r\n")[:-4].split(b"\r\n")
+        status = STATUS_LINE.fullmatch(lines[0])
+        assert status, f"malformed status line: {lines[0]!r}"
+        headers = []
+        for line in lines[1:]:
+            field = FIELD.fullmatch(line)
+            assert field, f"malformed header: {line!r}"
+            headers.append((field["name"].decode().lower(), field["value"].decode("latin-1").strip(" \t")))
+        return Response(int(status["status"]), status["reason"].decode("latin-1"), headers)
+
+    def read_response(self, method="GET"):
+        """One answer with its body, as RFC 9112 section 6.3 delimits it."""
+        response = self.read_head()
+        length = response.get("content-length")
+        coding = response.get("transfer-encoding")
+        if method == "HEAD" or response.status < 200 or response.status in (204, 304):
+            assert coding is None or method == "HEAD", f"{response} has no body, but a transfer coding"
+        elif coding is not None:
+            assert (coding, length) == ("chunked", None), f"{response} has a strange framing"
+            response.chunks = list(self.read_chunks())
+            response.body = b"".join(response.chunks)
+        elif length is not None:
+            response.body = self.read_exactly(int(length))
+        else:
+            assert response.says_close, f"{response} has no framing and does not close"
+            response.body = self.read_to_end()
+        return response
+
+    def read_chunks(self):
+        while True:
+            size = self.read_until(b"\r\n")[:-2]
+            assert CHUNK_SIZE.fullmatch(size), f"malformed chunk size {size!r}"
+            data = self.read_exactly(int(size, 16))
+            assert self.read_exactly(2) == b"\r\n", "a chunk without its end"
+            if not data:
+                return
+            yield data

@@ -1,0 +1,243 @@
+"""A server under test: `bolide` of the running environment, with a folder, a configuration and a log of its own."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from support import processes
+from support.client import Client
+from support.waiting import PATIENCE_SECONDS, wait_until
+
+TESTS = Path(__file__).resolve().parents[1]
+APPS = TESTS / "apps"
+
+#: The line by which the master says that workers serve.
+READY = re.compile(r"^bolide: ready: ", re.MULTILINE)
+#: The lines by which it says where.
+PLACE = re.compile(r"^bolide: (?:open|listening at) (?:(?P<scheme>http|uwsgi)://(?P<address>\S+)|unix:(?P<path>\S+))")
+#: What no log may have unless the test asked for it.
+ALARMS = ("panicked at", "was killed by", "Segmentation fault", "exited with status", "internal error")
+
+#: What an environment of ours may not hand to the server.
+FOREIGN = ("UWSGI_", "BOLIDE_", "PYTHON", "VIRTUAL_ENV")
+
+
+def program():
+    """The command of the console script beside the running interpreter."""
+    script = Path(sys.executable).parent / "bolide"
+    if not script.exists():
+        raise AssertionError(f"there is no {script}: install Bolide into the environment that runs the tests")
+    return [str(script)]
+
+
+class Server:
+    """Starts on :meth:`start`; :meth:`finish` ends it and fails if anything is left of it.
+
+    ``configuration`` is the text of ``uwsgi.ini`` without its section; ``{folder}`` and ``{apps}`` in it stand for the
+    server's own folder and for ``tests/apps``. Unless ``listen`` says otherwise it serves HTTP on a free port of
+    127.0.0.1. With ``arguments`` the command line is exactly these, and no file is written.
+    """
+
+    def __init__(
+        self,
+        folder,
+        configuration="",
+        listen=("http-socket = 127.0.0.1:0",),
+        arguments=None,
+        environment=None,
+        kept=(),
+        command=None,
+    ):
+        self.folder = Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.ini = self.folder / "uwsgi.ini"
+        self.process = None
+        #: Deaths of workers and the like are what this test is about.
+        self.expects_alarms = False
+        self._text = ""
+        self._news = threading.Condition()
+        self._reader = None
+        self._clients = []
+        self._kept = tuple(kept)
+        #: What is executed in place of the console script.
+        self._command = command
+        self._environment = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
+        self._environment.update(PYTHONDONTWRITEBYTECODE="1", **(environment or {}))
+        if arguments is None:
+            self.configure(configuration, listen)
+            arguments = [str(self.ini)]
+        self.arguments = [self.filled(argument) for argument in arguments]
+
+    def filled(self, text):
+        return text.replace("{folder}", str(self.folder)).replace("{apps}", str(APPS))
+
+    def configure(self, configuration, listen=("http-socket = 127.0.0.1:0",)):
+        """Write uwsgi.ini (anew)."""
+        lines = ["[uwsgi]", *listen, *(line.strip() for line in configuration.strip().splitlines())]
+        self.ini.write_text(self.filled("\n".join(lines)) + "\n")
+
+    # Starting and ending.
+
+    def launch(self):
+        """Start the program without waiting for anything."""
+        self.process = subprocess.Popen(
+            [*(self._command or program()), *self.arguments],
+            cwd=self.folder,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            pass_fds=self._kept,
+        )
+        self._reader = threading.Thread(target=self._read, name="log reader", daemon=True)
+        self._reader.start()
+        return self
+
+    def start(self):
+        """Start it and wait until it serves."""
+        self.launch()
+        self.wait_for(lambda: READY.search(self.everything()) or self.process.poll() is not None, "it is ready")
+        if not READY.search(self.everything()):
+            raise AssertionError(f"it ended with status {self.process.wait()} instead of serving:\n{self.everything()}")
+        return self
+
+    def wait_for_exit(self, seconds=PATIENCE_SECONDS):
+        """Wait for the master's end and the end of its log; return the exit status."""
+        status = self.process.wait(timeout=seconds)
+        self._reader.join(seconds)
+        assert not self._reader.is_alive(), f"a process has kept the log open: {self.processes()}"
+        return status
+
+    def send_signal(self, number):
+        os.kill(self.process.pid, number)
+
+    def stop(self, number=signal.SIGTERM, seconds=PATIENCE_SECONDS):
+        """Send a signal and return the exit status."""
+        self.send_signal(number)
+        return self.wait_for_exit(seconds)
+
+    def finish(self):
+        """The end of the test: nothing is left of the server, and its log has no alarm."""
+        for client in self._clients:
+            client.close()
+        if self.process is None:
+            return
+        try:
+            if self.process.poll() is None:
+                self.send_signal(signal.SIGQUIT)
+                self.process.wait(timeout=PATIENCE_SECONDS)
+            wait_until(lambda: not self.processes(), lambda: f"these processes are left: {self.processes()}")
+            self._reader.join(PATIENCE_SECONDS)
+        finally:
+            for left in self.processes():
+                processes.kill(left.pid)
+            self.process.wait()
+            self._reader.join(PATIENCE_SECONDS)
+            self.process.stdout.close()
+        if not self.expects_alarms:
+            log = self.log
+            alarms = [line for line in log.splitlines() if any(alarm in line for alarm in ALARMS)]
+            assert not alarms, f"the log has alarms: {alarms}\n{log}"
+
+    def processes(self):
+        """Everything of the server that lives, the master first."""
+        return sorted(
+            processes.of_session(self.process.pid), key=lambda process: (process.pid != self.process.pid, process.pid)
+        )
+
+    # The log.
+
+    @property
+    def log(self):
+        """All that it has written so far, to its standard output and standard error."""
+        with self._news:
+            return self._text
+
+    @property
+    def lines(self):
+        return self.log.splitlines()
+
+    def everything(self):
+        """The log, and what it wrote to the file of ``logto`` if that is ``{folder}/log``."""
+        file = self.folder / "log"
+        return self.log + (file.read_text(errors="replace") if file.is_file() else "")
+
+    def _read(self):
+        while True:
+            data = os.read(self.process.stdout.fileno(), 65536)
+            with self._news:
+                self._text += data.decode("utf-8", "replace")
+                self._news.notify_all()
+            if not data:
+                return
+
+    def wait_for(self, condition, what, seconds=PATIENCE_SECONDS):
+        """Wait until a condition on the log or the process holds; return its value."""
+        end = time.monotonic() + seconds
+        while True:
+            value = condition()
+            if value:
+                return value
+            if time.monotonic() > end:
+                raise AssertionError(f"not within {seconds} s: {what}; the log:\n{self.everything()}")
+            with self._news:
+                # The end of the process is announced by nobody, so the wait is a short one.
+                self._news.wait(0.02)
+
+    def wait_for_log(self, pattern, count=1, seconds=PATIENCE_SECONDS):
+        """Wait until ``count`` places of the log match; return the last match."""
+        compiled = re.compile(pattern, re.MULTILINE)
+
+        def found():
+            matches = list(compiled.finditer(self.everything()))
+            return matches[-1] if len(matches) >= count else None
+
+        return self.wait_for(found, f"{pattern!r} is in the log {count} times", seconds)
+
+    # Where it listens, and talking to it.
+
+    def places(self):
+        """``[(scheme, host, port) or path]`` in the order in which the start names them."""
+        found = []
+        for line in self.everything().splitlines():
+            match = PLACE.match(line)
+            if match is None:
+                continue
+            if match["path"]:
+                found.append(match["path"])
+            else:
+                host, _, port = match["address"].rpartition(":")
+                found.append((match["scheme"], host.strip("[]"), int(port)))
+        return found
+
+    def address(self, scheme="http"):
+        """``(host, port)`` of the first TCP socket that speaks ``scheme``."""
+        for place in self.places():
+            if place[0] == scheme:
+                return place[1:]
+        raise AssertionError(f"it has no TCP socket for {scheme}: {self.places()}")
+
+    @property
+    def port(self):
+        return self.address()[1]
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.port}"
+
+    def connect(self, address=None, **options):
+        """A new :class:`Client`, closed with the server at the latest."""
+        client = Client(address or self.address(), **options)
+        self._clients.append(client)
+        return client
+
+    def get(self, target="/", headers=(), method="GET", body=None):
+        """One request on a connection of its own; returns its :class:`Response`."""
+        with Client(self.address()) as client:
+            return client.request(method, target, [*headers, ("Connection", "close")], body)

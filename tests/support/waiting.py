@@ -1,0 +1,23 @@
+"""Waiting for conditions, always with a bound."""
+
+import threading
+import time
+
+#: How long a condition may take to come true, in seconds: far beyond what a slow machine needs.
+PATIENCE_SECONDS = 20
+#: How often a condition that nobody announces is looked at, in seconds.
+LOOK_SECONDS = 0.01
+
+_nobody = threading.Event()
+
+
+def wait_until(condition, what, seconds=PATIENCE_SECONDS):
+    """Return the first true value of ``condition()``; fail with ``what`` when there is none in time."""
+    end = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > end:
+            raise AssertionError(f"not within {seconds} s: {what() if callable(what) else what}")
+        _nobody.wait(LOOK_SECONDS)
