@@ -15,11 +15,13 @@ mod cases;
 pub mod http1_chunked;
 pub mod http1_head;
 pub mod mutate;
+pub mod options_parsers;
 pub mod target_decode;
 pub mod uwsgi_packet;
 
 /// All targets, in the order in which the bounded runner takes them.
-pub const TARGETS: &[Target] = &[http1_head::TARGET, http1_chunked::TARGET, uwsgi_packet::TARGET, target_decode::TARGET];
+pub const TARGETS: &[Target] =
+    &[http1_head::TARGET, http1_chunked::TARGET, uwsgi_packet::TARGET, target_decode::TARGET, options_parsers::TARGET];
 
 /// One codec under test.
 #[derive(Clone, Copy)]

@@ -79,7 +79,7 @@ def import_file(path, origin):
 def find_callable(module, name, wanted, origin):
     """Return what ``wanted`` names in the module: ``app``, ``package.app``, or a call such as ``create_app()``."""
     expression = wanted or DEFAULT_CALLABLE
-    path, call, _ = expression.partition("(")
+    path, call, arguments = expression.partition("(")
     value = module
     for part in path.split("."):
         try:
@@ -87,7 +87,7 @@ def find_callable(module, name, wanted, origin):
         except AttributeError:
             raise LoadError(missing_callable(module, name, expression, origin)) from None
     if call:
-        if call.strip() != ")":
+        if arguments.strip() != ")":
             raise LoadError(f"{origin}: {expression!r} is a call with arguments; only calls without any are supported")
         value = value()
     if not callable(value):

@@ -249,5 +249,7 @@ def test_a_refusal_names_the_fault_and_never_shows_a_header(server):
             assert response.status in (400, 501)
             assert b"hush" not in response.body
             assert b"c2VjcmV0" not in response.body
+    server.get("/after-the-secrets")
+    server.wait_for_log("GET /after-the-secrets")
     assert "hush" not in server.log
     assert "c2VjcmV0" not in server.log

@@ -110,7 +110,7 @@ def test_a_request_that_does_not_come_to_its_end_is_answered_408(hasty):
         assert response.status == 408, beginning
         assert response.says_close
         assert client.is_closed()
-    assert hasty.log.count("with 408: ") >= len(BEGINNINGS)
+    hasty.wait_for_log("refused a request of 127.0.0.1 with 408: ", count=len(BEGINNINGS))
 
 
 def test_a_head_has_its_time_as_a_whole_however_it_trickles(hasty):

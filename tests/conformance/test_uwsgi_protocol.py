@@ -118,7 +118,8 @@ def test_a_truncated_packet_reaches_no_application(server, address, cut):
         client.send(uwsgi.packet(uwsgi.request_variables("POST", target, b"12345")) + b"12")
         client.end_sending()
         assert client.is_closed()
-    assert uwsgi.ask(address, target="/whole").status == 200
+    assert uwsgi.ask(address, target=f"/whole/{cut}").status == 200
+    server.wait_for_log(f"GET /whole/{cut}")
     assert target not in server.log
 
 

@@ -23,6 +23,9 @@ PLACE = re.compile(r"^bolide: (?:open|listening at) (?:(?P<scheme>http|uwsgi)://
 #: What no log may have unless the test asked for it.
 ALARMS = ("panicked at", "was killed by", "Segmentation fault", "exited with status", "internal error")
 
+#: Lines of the log that a failure shows.
+SHOWN_LINES = 40
+
 #: What an environment of ours may not hand to the server.
 FOREIGN = ("UWSGI_", "BOLIDE_", "PYTHON", "VIRTUAL_ENV")
 
@@ -185,7 +188,8 @@ class Server:
             if value:
                 return value
             if time.monotonic() > end:
-                raise AssertionError(f"not within {seconds} s: {what}; the log:\n{self.everything()}")
+                end_of_log = "\n".join(self.everything().splitlines()[-SHOWN_LINES:])
+                raise AssertionError(f"not within {seconds} s: {what}; the end of the log:\n{end_of_log}")
             with self._news:
                 # The end of the process is announced by nobody, so the wait is a short one.
                 self._news.wait(0.02)

@@ -25,6 +25,7 @@ pub fn failed<Pending>(faults: &Faults, place: &str) -> Outcome<Pending> {
 }
 
 /// The same without an outcome, for `close()` and other places that have none.
+#[allow(deprecated, reason = "the calls that replace these came with 3.12, and 3.9 is supported")]
 pub fn log_set_exception(faults: &Faults, place: &str) {
     // SAFETY: the thread holds the interpreter; the three are owned by us after the call, and null or alive.
     unsafe {

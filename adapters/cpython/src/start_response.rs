@@ -326,6 +326,7 @@ fn client_is_gone(write_errors: bool) -> Option<()> {
 }
 
 /// Raises what `sys.exc_info()` gave: the head has left, and the application's error is all that can be told.
+#[allow(deprecated, reason = "the call that replaces PyErr_Restore came with 3.12, and 3.9 is supported")]
 fn raise_again<T>(exc_info: *mut ffi::PyObject) -> Option<T> {
     // SAFETY: `exc_info` lives through the call; PyErr_Restore takes references, so each is made first.
     unsafe {

@@ -262,6 +262,11 @@ impl WsgiThread {
         loop {
             let Some(bytes) = answer.next()? else { return Some(Sent::All) };
             if !reply.has_head() {
+                // SAFETY: a bytes object that lives as long as `bytes`.
+                if unsafe { bytes_of(bytes.as_ptr()) }.is_empty() {
+                    // PEP 3333 asks for the head before the first part; an empty one is none, and uWSGI takes it.
+                    continue;
+                }
                 // SAFETY: the exception type lives as long as the interpreter.
                 unsafe {
                     ffi::PyErr_SetString(

@@ -13,7 +13,7 @@ use bolide_protocol::{Fault, Progress as Parsed};
 use crate::access_log::complain;
 use crate::app::App;
 use crate::body::{Body, Collector, Refusal};
-use crate::exchange::{Answered, Head, Place, Suspended, go_on, serve};
+use crate::exchange::{Answered, Head, Place, Suspended, give_up, go_on, serve};
 use crate::house::{House, Kit};
 use crate::listener::Peer;
 use crate::reply::{Progress, Reply, Style, Terms};
@@ -117,8 +117,22 @@ impl<A: App> Connection<A> {
         }
     }
 
+    pub fn listener(&self) -> usize {
+        self.listener
+    }
+
     pub fn socket(&self) -> std::os::fd::BorrowedFd<'_> {
         self.reply.socket()
+    }
+
+    /// Whether its answer waits in the kernel. Asking forgets it.
+    pub fn take_held(&mut self) -> bool {
+        self.reply.take_held()
+    }
+
+    /// Lets go the answer that waits in the kernel.
+    pub fn push(&self) {
+        socket::push(self.reply.socket());
     }
 
     /// True while no request is begun or under way.
@@ -139,7 +153,7 @@ impl<A: App> Connection<A> {
             self.turn(kit, app, house)
         };
         if after == After::Close {
-            self.give_up(app);
+            self.give_up(kit, app, house);
         }
         after
     }
@@ -191,11 +205,9 @@ impl<A: App> Connection<A> {
     }
 
     /// A suspended answer is given up, so that the application's `close()` runs.
-    fn give_up(&mut self, app: &mut A) {
-        if let Stage::Reply(mut suspended) = std::mem::replace(&mut self.stage, Stage::Head)
-            && let Some(pending) = suspended.pending.take()
-        {
-            app.abandon(pending);
+    fn give_up(&mut self, kit: &mut Kit, app: &mut A, house: &House) {
+        if let Stage::Reply(suspended) = std::mem::replace(&mut self.stage, Stage::Head) {
+            give_up(&mut self.place(kit, app, house), *suspended);
         }
     }
 
@@ -428,7 +440,7 @@ impl<A: App> Connection<A> {
         complain(house.worker, &format!("refused a request of {who} with {}: {}", fault.status, fault.reason));
         let style = if self.is_http(house) { Style::Http { version_1_0: false } } else { Style::Uwsgi };
         let date_line = kit.clock.date_line();
-        let terms = Terms { style, chunks: false, head_only: false, keep_alive: false, date_line };
+        let terms = Terms { style, chunks: false, head_only: false, keep_alive: false, may_hold: false, date_line };
         self.reply.begin(terms, std::mem::take(&mut kit.spare_output));
         self.reply.answer(fault.status, reason_phrase(fault.status), fault.reason);
         if self.reply.advance() != Progress::Done {

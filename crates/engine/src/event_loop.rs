@@ -22,6 +22,7 @@ use crate::app::{App, Language};
 use crate::body::BodyLimits;
 use crate::connection::{After, Connection};
 use crate::hall::{Hall, Key, Subject};
+use crate::holding::Holding;
 use crate::house::{House, Kit};
 use crate::leadership::Leadership;
 use crate::listener::ListeningSocket;
@@ -71,11 +72,25 @@ struct Room<A: App> {
 #[derive(Default)]
 pub(crate) struct Duties {
     swept_ms: u64,
+    holding: Holding,
     stopping_at_once: bool,
     worn_reported: bool,
     /// Listeners that are left alone for now.
     pub(crate) pauses: Vec<Pause>,
     pub(crate) exhausted_reported_ms: u64,
+}
+
+impl Duties {
+    /// Until when a draining worker keeps a connection that has become idle, in monotonic milliseconds. At an ordered stop one
+    /// that was answered is closed at once; one that never asked anything has a request on its way.
+    fn idle_until_ms(&mut self, has_served: bool) -> u64 {
+        if self.stopping_at_once && has_served {
+            // The sweep that closes it is not to wait for its time.
+            self.swept_ms = 0;
+            return 0;
+        }
+        now_ms() + DRAIN_IDLE_MS
+    }
 }
 
 /// How leading ended.
@@ -160,7 +175,7 @@ impl<L: Language> Shared<L> {
                 match key.subject() {
                     Subject::Control => self.take_orders(hall, duties),
                     Subject::Listener(number) => self.accept(number, hall, duties, kit),
-                    Subject::Connection(key) if alone => self.attend(key, hall, kit, app),
+                    Subject::Connection(key) if alone => self.attend(key, &mut guard, kit, app),
                     Subject::Connection(key) => {
                         let (back, still_leads) = self.attend_unlocked(key, guard, kit, app);
                         guard = back;
@@ -172,6 +187,8 @@ impl<L: Language> Shared<L> {
                     }
                 }
             }
+            Self::push_held(&mut guard);
+            guard.duties.holding.end_turn();
             kit.log.flush();
             let Room { hall, duties } = &mut *guard;
             if self.look_after_time(hall, duties, kit) {
@@ -181,13 +198,27 @@ impl<L: Language> Shared<L> {
                 return LeadEnd::Drained;
             }
             guard = self.poll(guard, kit, app, &mut events);
+            guard.duties.holding.begin_turn();
         }
     }
 
-    fn attend(&self, key: Key, hall: &mut Hall<Connection<L::App>>, kit: &mut Kit, app: &mut L::App) {
-        let Some(mut connection) = hall.take(key) else { return };
+    fn attend(&self, key: Key, room: &mut Room<L::App>, kit: &mut Kit, app: &mut L::App) {
+        let Some(mut connection) = room.hall.take(key) else { return };
+        kit.may_hold = room.duties.holding.is_on() && room.hall.has_ready() && self.house.is_tcp(connection.listener());
         let after = connection.attend(kit, app, &self.house);
-        self.place_back(key, connection, after, hall);
+        let held = connection.take_held();
+        self.place_back(key, connection, after, room);
+        if room.duties.holding.attended(key, held) {
+            Self::push_held(room);
+        }
+    }
+
+    fn push_held(room: &mut Room<L::App>) {
+        while let Some(key) = room.duties.holding.next() {
+            if let Some(connection) = room.hall.look(key) {
+                connection.push();
+            }
+        }
     }
 
     /// The same with other threads about: the room is free meanwhile, and the lead may be lost.
@@ -198,15 +229,16 @@ impl<L: Language> Shared<L> {
         let after = connection.attend(kit, app, &self.house);
         let still_leads = self.leadership.leave_call(inside);
         let mut guard = self.lock_room();
-        self.place_back(key, connection, after, &mut guard.hall);
+        self.place_back(key, connection, after, &mut guard);
         (guard, still_leads)
     }
 
-    fn place_back(&self, key: Key, mut connection: Box<Connection<L::App>>, after: After, hall: &mut Hall<Connection<L::App>>) {
+    fn place_back(&self, key: Key, mut connection: Box<Connection<L::App>>, after: After, room: &mut Room<L::App>) {
+        let Room { hall, duties } = room;
         let stays = after == After::Wait && (connection.is_polled || self.tell_poll(key, &mut connection));
         if stays {
             if self.house.is_draining() && connection.is_idle() {
-                connection.deadline_ms = connection.deadline_ms.min(now_ms() + DRAIN_IDLE_MS);
+                connection.deadline_ms = connection.deadline_ms.min(duties.idle_until_ms(connection.has_served()));
             }
             hall.bring_back(key, connection);
         } else {
@@ -316,7 +348,6 @@ impl<L: Language> Shared<L> {
     }
 
     fn begin_to_drain(&self, hall: &mut Hall<Connection<L::App>>, duties: &mut Duties, at_once: bool) {
-        let now = now_ms();
         if !self.house.draining.swap(true, Relaxed) {
             self.house.row.accepting.store(0, Relaxed);
             for listener in &self.house.listeners {
@@ -326,11 +357,9 @@ impl<L: Language> Shared<L> {
         }
         duties.stopping_at_once |= at_once;
         duties.swept_ms = 0;
-        let patience = if at_once { 0 } else { DRAIN_IDLE_MS };
         hall.for_each(|connection| {
             if connection.is_idle() {
-                let patience = if connection.has_served() { patience } else { DRAIN_IDLE_MS };
-                connection.deadline_ms = connection.deadline_ms.min(now + patience);
+                connection.deadline_ms = connection.deadline_ms.min(duties.idle_until_ms(connection.has_served()));
             }
         });
     }

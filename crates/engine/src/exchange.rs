@@ -115,6 +115,7 @@ fn serve_http<A: App>(
             chunks: !version_1_0,
             head_only: method == b"HEAD",
             keep_alive: facts.keep_alive && house.settings.limits.keepalive_ms > 0 && !house.is_draining(),
+            may_hold: place.kit.may_hold,
             date_line: place.kit.clock.date_line(),
         },
         std::mem::take(&mut place.kit.spare_output),
@@ -155,6 +156,7 @@ fn serve_uwsgi<A: App>(place: &mut Place<'_, A>, facts: &UwsgiFacts, bytes: &[u8
         chunks: false,
         head_only: facts.head_request,
         keep_alive: false,
+        may_hold: false,
         date_line: place.kit.clock.date_line(),
     };
     place.reply.begin(terms, std::mem::take(&mut place.kit.spare_output));
@@ -218,7 +220,18 @@ pub fn go_on<A: App>(place: &mut Place<'_, A>, mut suspended: Box<Suspended<A::P
         let outcome = place.app.resume(pending, place.reply);
         place.kit.slot.end();
         suspended.pending = conclude(place, outcome, &suspended.subject.method, &suspended.subject.uri);
+        if suspended.pending.is_some() && place.reply.is_full() {
+            return Answered::Blocked(suspended);
+        }
     }
+}
+
+/// Ends a reply that its client has not taken in time: the application's `close()` runs, and the log has its line.
+pub fn give_up<A: App>(place: &mut Place<'_, A>, mut suspended: Suspended<A::Pending>) {
+    if let Some(pending) = suspended.pending.take() {
+        place.app.abandon(pending);
+    }
+    finish_line(place, &suspended.subject.seen());
 }
 
 /// What an outcome means for the reply; what is still pending is returned.

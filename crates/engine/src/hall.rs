@@ -126,6 +126,14 @@ impl<C> Hall<C> {
         }
     }
 
+    /// A look at a connection that is here.
+    pub fn look(&mut self, key: Key) -> Option<&C> {
+        match &self.find(key)?.content {
+            Content::Here(connection) => Some(connection),
+            _ => None,
+        }
+    }
+
     /// Brings it back; what had news meanwhile is queued again.
     pub fn bring_back(&mut self, key: Key, connection: Box<C>) {
         let Some(place) = self.find(key) else { return };

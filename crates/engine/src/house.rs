@@ -36,6 +36,10 @@ pub struct House {
 }
 
 impl House {
+    pub fn is_tcp(&self, listener: usize) -> bool {
+        self.listeners.get(listener).is_some_and(|listener| listener.is_tcp)
+    }
+
     pub fn is_draining(&self) -> bool {
         self.draining.load(Relaxed)
     }
@@ -53,6 +57,8 @@ pub struct Kit {
     /// The thread's number in its worker: uWSGI's core.
     pub core: u32,
     pub slot: &'static Slot,
+    /// Others wait to be served: an answer may leave a little later, together with theirs.
+    pub may_hold: bool,
 }
 
 impl Kit {
@@ -69,6 +75,7 @@ impl Kit {
             clock: Clock::new(),
             core,
             slot,
+            may_hold: false,
         }
     }
 

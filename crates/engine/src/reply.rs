@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+use crate::fields::{Known, decimal, is_field_value, is_token, known_field};
 use crate::socket::{self, Written};
 
 /// What a reply holds back for a slow client, in bytes, before its iterator is suspended.
@@ -29,6 +30,8 @@ pub struct Terms {
     pub chunks: bool,
     pub head_only: bool,
     pub keep_alive: bool,
+    /// Others wait to be served: a small answer may leave together with theirs.
+    pub may_hold: bool,
     pub date_line: [u8; 37],
 }
 
@@ -112,6 +115,7 @@ pub struct Reply {
     socket_full: bool,
     broken: bool,
     overrun: bool,
+    is_held: bool,
     short: bool,
     /// For the log: fields that the application set, bytes of the head, bytes of the body.
     pub header_count: u32,
@@ -122,13 +126,8 @@ pub struct Reply {
 
 impl Reply {
     pub(crate) fn new(socket: OwnedFd) -> Reply {
-        let terms = Terms {
-            style: Style::Http { version_1_0: false },
-            chunks: true,
-            head_only: false,
-            keep_alive: false,
-            date_line: [b' '; 37],
-        };
+        let style = Style::Http { version_1_0: false };
+        let terms = Terms { style, chunks: true, head_only: false, keep_alive: false, may_hold: false, date_line: [b' '; 37] };
         Reply {
             socket,
             output: Vec::new(),
@@ -145,6 +144,7 @@ impl Reply {
             socket_full: false,
             broken: false,
             overrun: false,
+            is_held: false,
             short: false,
             header_count: 0,
             head_bytes: 0,
@@ -336,7 +336,8 @@ impl Reply {
     /// Returns false when the client took nothing within the time, or is gone.
     pub fn wait_until_drained(&mut self, most: Duration) -> bool {
         let timeout = PollTimeout::try_from(most).unwrap_or(PollTimeout::MAX);
-        while self.unsent() > 0 && !self.broken {
+        // A large part is sent from where it is: then the socket is full and the buffer empty.
+        while (self.unsent() > 0 || self.socket_full) && !self.broken {
             let mut waits = [PollFd::new(self.socket.as_fd(), PollFlags::POLLOUT)];
             match poll(&mut waits, timeout) {
                 Err(nix::errno::Errno::EINTR) => {}
@@ -404,10 +405,19 @@ impl Reply {
         self.terms.keep_alive = false;
     }
 
+    /// Whether the kernel keeps the last answer until it is pushed. Asking forgets it.
+    pub(crate) fn take_held(&mut self) -> bool {
+        std::mem::take(&mut self.is_held)
+    }
+
     /// Sends what waits: the buffer, then the file.
     pub(crate) fn advance(&mut self) -> Progress {
         self.socket_full = false;
-        self.send_output();
+        if self.terms.may_hold && self.stage == Stage::Done && self.file.is_none() {
+            self.hold_output();
+        } else {
+            self.send_output();
+        }
         while !self.broken && !self.socket_full && self.unsent() == 0 {
             let Some(part) = &mut self.file else { break };
             if part.left == 0 {
@@ -436,6 +446,11 @@ impl Reply {
         } else {
             Progress::Done
         }
+    }
+
+    /// The last write found no room: the poll will tell when there is some.
+    pub(crate) fn is_full(&self) -> bool {
+        self.socket_full
     }
 
     pub(crate) fn keeps_alive(&self) -> bool {
@@ -527,7 +542,12 @@ impl Reply {
                 self.output.extend_from_slice(b"\r\n");
             }
             if when == When::Now && !self.socket_full {
-                self.send_output();
+                // The last part may wait a moment in the kernel for the answers of other requests; the others may not.
+                if self.terms.may_hold && self.framing == Framing::Length(part.len() as u64) {
+                    self.hold_output();
+                } else {
+                    self.send_output();
+                }
             }
             return part.len();
         }
@@ -577,6 +597,21 @@ impl Reply {
         }
     }
 
+    /// As `send_output`, but what is small is kept by the kernel until it is pushed.
+    fn hold_output(&mut self) {
+        if (1..=COPY_BYTES).contains(&self.unsent()) && !self.broken {
+            match socket::write_held(self.socket.as_fd(), &self.output[self.sent..]) {
+                Written::Bytes(count) => {
+                    self.sent += count;
+                    self.is_held = true;
+                }
+                Written::Full => {}
+                Written::Broken => self.broken = true,
+            }
+        }
+        self.send_output();
+    }
+
     fn send_output(&mut self) {
         while self.unsent() > 0 && !self.socket_full && !self.broken {
             match socket::write(self.socket.as_fd(), &self.output[self.sent..], &[]) {
@@ -595,60 +630,6 @@ impl Reply {
         }
     }
 }
-
-enum Known {
-    ContentLength,
-    Date,
-    Server,
-    HopByHop,
-}
-
-/// The fields that the server must know. The length decides first, so that most names cost one comparison.
-fn known_field(name: &[u8]) -> Option<Known> {
-    let is = |word: &[u8]| name.eq_ignore_ascii_case(word);
-    match name.len() {
-        4 if is(b"date") => Some(Known::Date),
-        6 if is(b"server") => Some(Known::Server),
-        14 if is(b"content-length") => Some(Known::ContentLength),
-        2 if is(b"te") => Some(Known::HopByHop),
-        7 if is(b"trailer") || is(b"upgrade") => Some(Known::HopByHop),
-        10 if is(b"connection") || is(b"keep-alive") => Some(Known::HopByHop),
-        8 if is(b"trailers") => Some(Known::HopByHop),
-        17 if is(b"transfer-encoding") => Some(Known::HopByHop),
-        16 if is(b"proxy-connection") => Some(Known::HopByHop),
-        18 if is(b"proxy-authenticate") => None,
-        19 if is(b"proxy-authorization") => Some(Known::HopByHop),
-        _ => None,
-    }
-}
-
-/// RFC 9110 section 5.6.2.
-fn is_token(name: &[u8]) -> bool {
-    !name.is_empty() && name.iter().all(|byte| TOKEN[*byte as usize])
-}
-
-/// RFC 9110 section 5.5, and PEP 3333: no control characters at all, but for the tab that old applications use.
-fn is_field_value(value: &[u8]) -> bool {
-    value.iter().all(|byte| *byte >= 0x20 && *byte != 0x7f || *byte == b'\t')
-}
-
-fn decimal(value: &[u8]) -> Option<u64> {
-    if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    value.iter().try_fold(0u64, |number, digit| number.checked_mul(10)?.checked_add(u64::from(digit - b'0')))
-}
-
-const TOKEN: [bool; 256] = {
-    let mut table = [false; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        table[byte] = matches!(byte as u8, b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' | b'!' | b'#' | b'$' | b'%' | b'&' | b'\''
-            | b'*' | b'+' | b'-' | b'.' | b'^' | b'_' | b'`' | b'|' | b'~');
-        byte += 1;
-    }
-    table
-};
 
 #[cfg(test)]
 #[path = "reply_tests.rs"]

@@ -9,7 +9,14 @@ use super::*;
 const DATE: &[u8; 37] = b"Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
 
 fn terms() -> Terms {
-    Terms { style: Style::Http { version_1_0: false }, chunks: true, head_only: false, keep_alive: true, date_line: *DATE }
+    Terms {
+        style: Style::Http { version_1_0: false },
+        chunks: true,
+        head_only: false,
+        keep_alive: true,
+        may_hold: false,
+        date_line: *DATE,
+    }
 }
 
 fn reply(terms: Terms) -> (Reply, UnixStream) {

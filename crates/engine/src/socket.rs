@@ -5,7 +5,8 @@ use std::io::IoSlice;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use nix::errno::Errno;
-use nix::sys::socket::{MsgFlags, Shutdown, recv, send, sendmsg, shutdown};
+use nix::sys::socket::sockopt::TcpNoDelay;
+use nix::sys::socket::{MsgFlags, Shutdown, recv, send, sendmsg, setsockopt, shutdown};
 
 /// What reading found.
 #[derive(Debug, PartialEq, Eq)]
@@ -61,6 +62,21 @@ pub fn write(socket: BorrowedFd<'_>, first: &[u8], second: &[u8]) -> Written {
             Err(_) => Written::Broken,
         };
     }
+}
+
+/// Hands bytes to the kernel that it keeps until [`push`], the next write or the end of the connection.
+pub fn write_held(socket: BorrowedFd<'_>, bytes: &[u8]) -> Written {
+    match send(socket.as_raw_fd(), bytes, MsgFlags::MSG_NOSIGNAL | MsgFlags::from_bits_retain(libc::MSG_MORE)) {
+        Ok(count) => Written::Bytes(count),
+        Err(Errno::EINTR | Errno::EAGAIN) => Written::Full,
+        Err(_) => Written::Broken,
+    }
+}
+
+/// Lets go what the kernel keeps: setting TCP_NODELAY, which is set already, pushes it (tcp(7)).
+pub fn push(socket: BorrowedFd<'_>) {
+    // A connection that broke meanwhile says so at its next read.
+    let _ = setsockopt(&socket, TcpNoDelay, &true);
 }
 
 /// Sends up to `count` bytes of a file from `offset`, which moves on. `Bytes(0)` is the end of the file.

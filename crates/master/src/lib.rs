@@ -12,6 +12,7 @@ mod harakiri;
 mod interpreter;
 mod listeners;
 mod log_sink;
+pub mod manual;
 mod obituary;
 mod privileges;
 mod reason;

@@ -288,11 +288,15 @@ impl Supervisor {
             };
         }
         // One that was killed by us was spoken of then, and one that ended as it was told to is no news.
-        let news = worker.doom.is_none() && !never_was && !(asked && *cause == Cause::Exited(0));
+        let forming = self.forming.as_ref().filter(|forming| forming.generation.number == worker.generation);
+        let is_forming = forming.is_some();
+        // That a new generation can't load the application is told once, when it is given up.
+        let is_told =
+            *cause == Cause::Exited(message::EXIT_LOAD_FAILED) && forming.is_some_and(|forming| !forming.generation.served);
+        let news = worker.doom.is_none() && !never_was && !is_told && !(asked && *cause == Cause::Exited(0));
         if news {
             log_sink::line(&format!("{worker} {}{}{follows}", cause.words(), obituary::while_serving(&in_flight, now)));
         }
-        let is_forming = self.forming.as_ref().is_some_and(|forming| forming.generation.number == worker.generation);
         if is_forming && !asked && !lived && !never_was {
             self.note_death_while_forming(cause, now);
         }

@@ -1,18 +1,27 @@
-//! Real configurations of public projects, as far as this checkout has them beside it: what uWSGI
-//! itself says that they mean, and how well Bolide runs them. Used by tests only.
+//! Configurations with what uWSGI itself says that they mean, and how well Bolide runs them: a few of our own, and those of
+//! public projects as far as this checkout has them beside it. Tests only.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use crate::Place;
 use crate::catalogue::catalogue;
-use crate::catalogue::row::Status;
-use crate::reader::{Configuration, Halt, Reader, format_of};
+use crate::compatibility::option_for;
+use crate::reader::{Configuration, Halt, Reader};
 use crate::surroundings::Surroundings;
-use crate::{Place, catalogue::setting::Format};
 
 /// Beside the repository: read when it is there, and demanded in CI.
 const CORPUS: &str = "../../../shared/compat";
+
+/// Files of our own in the same form, with what uWSGI 2.0.31 said of each: always there.
+const FIXTURES: &str = "fixtures";
+
+/// The folders to look at: our own, and the corpus where it is.
+fn folders() -> Vec<PathBuf> {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join(FIXTURES).canonicalize().expect("the fixtures are there");
+    std::iter::once(own).chain(corpus()).collect()
+}
 
 /// The folder of the corpus; `None` where there is none and nobody demands it.
 fn corpus() -> Option<PathBuf> {
@@ -44,16 +53,6 @@ fn read(path: &str, option: &str, around: &Surroundings) -> Result<Configuration
     reader.finish()
 }
 
-/// The option that reads a file of this name; whatever has no other known ending is taken for ini.
-fn option_for(name: &str) -> &'static str {
-    match format_of(name) {
-        Some(Format::Yaml) => "yaml",
-        Some(Format::Json) => "json",
-        Some(Format::Xml) => "xml",
-        _ => "ini",
-    }
-}
-
 /// uWSGI writes its configuration to its log, so a file that sets a log encoder has it encoded. The two options that asked for it
 /// are not part of the file.
 fn decoded(line: &str) -> Option<String> {
@@ -78,48 +77,47 @@ const DIFFERENCES: &str = include_str!("corpus_differences.tsv");
 
 #[test]
 fn test_every_expected_file_has_the_same_pairs_in_the_same_order() {
-    let Some(corpus) = corpus() else { return };
-    let real = corpus.join("real");
     let differing: BTreeMap<&str, &str> =
         DIFFERENCES.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once('\t')).collect();
-    let mut wrong = Vec::new();
-    let mut same = 0;
-    for name in names(&corpus.join("expected")) {
-        let file = name.strip_suffix(".show").expect("expected files end with .show");
-        if differing.contains_key(file) {
-            continue;
+    for folder in folders() {
+        let mut wrong = Vec::new();
+        let mut same = 0;
+        for name in names(&folder.join("expected")) {
+            let file = name.strip_suffix(".show").expect("expected files end with .show");
+            let expected = std::fs::read_to_string(folder.join("expected").join(&name)).expect("it can be read");
+            let (expected, made) = (expected.lines().filter_map(decoded).collect::<String>(), shown(&folder.join("real"), file));
+            if made.trim_end() == expected.trim_end() {
+                same += 1;
+            } else if !differing.contains_key(file) {
+                wrong.push(format!("== {file}\n-- expected\n{expected}\n-- made\n{made}"));
+            }
         }
-        let expected = std::fs::read_to_string(corpus.join("expected").join(&name)).expect("it can be read");
-        let path = real.join(file);
-        let around = machine();
-        let made = match read(&path.to_string_lossy(), option_for(file), &around) {
-            Ok(made) => crate::manual::show::as_uwsgi(&made.pairs),
-            Err(Halt::Failed(finding)) => finding.to_string(),
-            Err(Halt::Print { text, .. }) => text,
-        };
-        let made = made.replace("\n;uWSGI instance configuration\n", "").replace(";end of configuration\n\n", "");
-        let made = made.replace(&*real.to_string_lossy(), "{DIR}").replace("{CWD}", "/");
-        // The expected files were stored without blanks at the ends of lines.
-        let made: String = made.lines().map(|line| format!("{}\n", line.trim_end())).collect();
-        let expected: String = expected.lines().filter_map(decoded).collect();
-        if made.trim_end() == expected.trim_end() {
-            same += 1;
-        } else {
-            wrong.push(format!("== {file}\n-- expected\n{expected}\n-- made\n{made}"));
-        }
+        assert!(wrong.is_empty(), "{} of {} differ:\n{}", wrong.len(), wrong.len() + same, wrong.join("\n"));
+        assert!(same >= 8, "{}: only {same} files were compared", folder.display());
     }
-    assert!(wrong.is_empty(), "{} of {} differ:\n{}", wrong.len(), wrong.len() + same, wrong.join("\n"));
-    assert!(same >= 100, "only {same} files were compared");
+}
+
+/// What Bolide says of a file, in the form of the expected ones: without the frame, the folder as `{DIR}`, and without blanks at
+/// the ends of lines.
+fn shown(folder: &Path, file: &str) -> String {
+    let made = match read(&folder.join(file).to_string_lossy(), option_for(file), &machine()) {
+        Ok(made) => crate::manual::show::as_uwsgi(&made.pairs),
+        Err(Halt::Failed(finding)) => finding.to_string(),
+        Err(Halt::Print { text, .. }) => text,
+    };
+    let made = made.replace("\n;uWSGI instance configuration\n", "").replace(";end of configuration\n\n", "");
+    made.replace(&*folder.to_string_lossy(), "{DIR}").lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
 #[test]
 fn test_every_real_file_is_read_quickly_or_has_one_clear_error() {
     const MOST: Duration = Duration::from_millis(20);
-    let Some(corpus) = corpus() else { return };
     // The catalogue is made once a process.
     catalogue();
-    for name in names(&corpus.join("real")) {
-        let path = corpus.join("real").join(&name);
+    for (folder, name) in
+        folders().iter().flat_map(|folder| names(&folder.join("real")).into_iter().map(move |name| (folder, name)))
+    {
+        let path = folder.join("real").join(&name);
         let around = machine();
         // The best of three, since the machine does other things as well.
         let mut best = Duration::MAX;
@@ -136,39 +134,19 @@ fn test_every_real_file_is_read_quickly_or_has_one_clear_error() {
     }
 }
 
-/// What the corpus says of compatibility: `make compat` prints it.
 #[test]
-fn test_compatibility_with_public_projects() {
+fn test_options_are_refused_in_few_public_projects() {
+    let own = crate::compatibility::report(&folders()[0].join("real")).expect("the fixtures can be read");
+    assert_eq!((own.projects, own.none_refused, own.unreadable.len()), (8, 8, 0), "{own}");
     let Some(corpus) = corpus() else { return };
-    let mut projects: BTreeMap<String, (bool, bool)> = BTreeMap::new();
-    let mut wanted: BTreeMap<&str, u32> = BTreeMap::new();
-    let mut unreadable = Vec::new();
-    for name in names(&corpus.join("real")) {
-        let project = name.splitn(3, "__").take(2).collect::<Vec<_>>().join("/");
-        let path = corpus.join("real").join(&name);
-        let Ok(read) = read(&path.to_string_lossy(), option_for(&name), &machine()) else {
-            unreadable.push(name);
-            continue;
-        };
-        let entry = projects.entry(project).or_insert((false, false));
-        for pair in &read.effects {
-            match catalogue().get(&pair.key).map(|row| (row.name(), row.status)) {
-                Some((_, Status::Refused(_))) => entry.0 = true,
-                Some((name, Status::Planned)) => {
-                    entry.1 = true;
-                    *wanted.entry(name).or_default() += 1;
-                }
-                _ => {}
-            }
-        }
-    }
-    let total = projects.len();
-    let none_refused = projects.values().filter(|(refused, _)| !refused).count();
-    let complete = projects.values().filter(|(refused, planned)| !refused && !planned).count();
-    println!("{total} projects: none refused in {none_refused}, none refused or planned in {complete}");
-    let mut wanted: Vec<_> = wanted.into_iter().collect();
-    wanted.sort_by_key(|&(name, count)| (std::cmp::Reverse(count), name));
-    println!("not readable as they stand: {}", unreadable.join(", "));
-    println!("{}", wanted.iter().map(|(name, count)| format!("{name} {count}")).collect::<Vec<_>>().join(", "));
-    assert!(none_refused * 100 >= total * 95, "options are refused in {} of {total} projects", total - none_refused);
+    let report = crate::compatibility::report(&corpus.join("real")).expect("the corpus can be read");
+    println!("{report}");
+    assert!(report.projects > 100, "{} projects are too few", report.projects);
+    assert!(
+        report.none_refused * 100 >= report.projects * 95,
+        "options are refused in {} of {}",
+        report.projects - report.none_refused,
+        report.projects
+    );
+    assert!(report.complete <= report.none_refused);
 }

@@ -249,18 +249,7 @@ mod tests {
     use super::*;
 
     fn around() -> Surroundings {
-        Surroundings {
-            environment: Vec::new(),
-            folder: "/start".into(),
-            host_name: "box".to_owned(),
-            program: "/bin/bolide".to_owned(),
-            cpus_online: 4,
-            cpus: 2,
-            seconds: 7,
-            microseconds: 8,
-            user: (1000, "ann".to_owned()),
-            group: (100, "users".to_owned()),
-        }
+        crate::tests::around(Path::new("/start"), &[])
     }
 
     fn filled(value: &str, options: &[(&str, &str)]) -> Result<String, Endless> {
@@ -279,7 +268,7 @@ mod tests {
             ("%s %n %e %c", "app.dev.ini app.dev ini conf"),
             ("%x %o", "web conf/app.dev.ini"),
             ("%0/%1/%2/%3", "srv/shop/conf/"),
-            ("%v %h %k %t %T %u %U %g %G", "/start box 4 7 8 1000 ann 100 users"),
+            ("%v %h %k %t %T %u %U %g %G", "/start box 4 1 1000000 0 root 0 root"),
             ("%V 100%% %(base)/x", "2.0.31 100% %(base)/x"),
             ("a%qb", "ab"),
             ("end%", "end"),

@@ -101,6 +101,12 @@ impl fmt::Display for Finding {
     }
 }
 
+/// The system's words, without the number that Rust adds.
+pub(crate) fn plain_error(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

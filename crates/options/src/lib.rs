@@ -7,6 +7,7 @@
 
 pub mod catalogue;
 mod commands;
+pub mod compatibility;
 pub mod expand;
 mod finding;
 mod logic;

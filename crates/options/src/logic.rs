@@ -87,7 +87,8 @@ fn compared(wanted: bool, argument: &str, lookup: impl Fn(&str) -> Option<String
 
 /// The lines of a file, without their ends.
 fn lines(path: &Path) -> Result<Vec<String>, String> {
-    let text = std::fs::read_to_string(path).map_err(|error| format!("can't read {}: {error}", path.display()))?;
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| format!("can't read `{}`: {}", path.display(), crate::finding::plain_error(&error)))?;
     Ok(text.lines().map(str::to_owned).collect())
 }
 

@@ -4,6 +4,8 @@ use crate::catalogue::catalogue;
 
 /// A name this far away is another word, not a typing error.
 const MOST_CHANGES: usize = 2;
+/// Shorter names are near to too many others.
+const LEAST_LENGTH: usize = 4;
 /// A known name that begins with the unknown one is likely if the unknown one is at least this long.
 const LEAST_BEGINNING: usize = 5;
 
@@ -25,7 +27,10 @@ pub fn nearest(unknown: &str) -> Option<&'static str> {
 }
 
 fn distance(wanted: &str, name: &str) -> Option<usize> {
-    let bound = MOST_CHANGES.min(wanted.chars().count() / 3);
+    let bound = match wanted.chars().count() {
+        0..LEAST_LENGTH => 0,
+        length => MOST_CHANGES.min(length / 3),
+    };
     if wanted.chars().count().abs_diff(name.chars().count()) <= MOST_CHANGES {
         let changes = strsim::damerau_levenshtein(wanted, name);
         if changes <= bound {
@@ -53,6 +58,8 @@ mod tests {
             ("harakir", Some("harakiri")),
             ("project", None),
             ("base", None),
+            ("app", None),
+            ("guid", Some("uid")),
             ("my-own-thing", None),
         ];
         for (unknown, wanted) in cases {

@@ -234,7 +234,7 @@ fn test_errors_name_file_and_line_and_what_to_write() {
         ("strict = true\nstats = :1", "`stats` is known, but not supported yet, and `strict` is set"),
         ("strict = true\nvaccum = true", "unknown option `vaccum` (did you mean `vacuum`?)"),
         ("strict = true\nbase = x\nenv = A=%(base)", "write `set-placeholder = base=…`"),
-        ("listen = 0", "is out of bounds"),
+        ("listen = 65536", "is out of bounds"),
         ("blacklist = uid gid\nuid = 0", "the option `uid` is not allowed here: it is in the blacklist"),
         ("set-placeholder = http=x", "`http` can't be a placeholder"),
     ];
@@ -319,4 +319,22 @@ fn test_show_config_is_uwsgis_own_form() {
         text,
         "\n;uWSGI instance configuration\n[uwsgi]\nshow-config = true\nini = uwsgi.ini\nmodule = uwsgi:app\nmaster = \nmaster = true\n;end of configuration\n\n"
     );
+}
+
+#[test]
+fn test_numbers_that_work_in_uwsgi_work_here() {
+    let cases = [
+        ("listen = @(/proc/sys/net/core/somaxconn)", "acts as soon as it is read"),
+        ("threads = true", "`threads = true` is read as 0"),
+        ("env = A=$(GONE)", "note: `$(GONE)` stays as it is: there is no environment variable GONE"),
+    ];
+    for (index, (line, wanted)) in cases.into_iter().enumerate() {
+        let (settings, findings) = ini(&format!("number-{index}"), &format!("{SERVES}{line}\n"));
+        assert!(findings.len() == 1 && findings[0].contains(wanted), "{line}: {findings:?}");
+        assert_eq!((settings.listeners[0].backlog, settings.workers.threads), (0, Threads::Fixed(1)), "{line}");
+    }
+    for (bytes, wanted) in [("0", 65_536), ("512", 1024), ("65536", 65_536)] {
+        let (settings, _) = ini(&format!("buffer-{bytes}"), &format!("{SERVES}buffer-size = {bytes}\n"));
+        assert_eq!(settings.limits.head_bytes, wanted);
+    }
 }

@@ -40,7 +40,8 @@ fn test_reload_that_can_not_load_leaves_the_old_generation_serving() {
     for (orders, why) in [
         (r#"{"1": {}, "2": {"load": "fail"}, "3": {}}"#, "see the traceback above"),
         (r#"{"1": {}, "2": {"load": "crash"}, "3": {}}"#, "its prototype was killed by SIGSEGV"),
-        (r#"{"1": {}, "2": {"worker": "unloadable"}, "3": {}}"#, "a worker could not load it"),
+        (r#"{"1": {}, "2": {"worker": "unloadable"}, "3": {}}"#, "a worker could not, see above"),
+        (r#"{"1": {}, "2": {"load": "explain"}, "3": {}}"#, "ImportError: no module named fake"),
         (r#"{"1": {}, "2": {"worker": "die"}, "3": {}}"#, "its workers die at birth"),
     ] {
         let instance = Instance::start(orders, &[]);

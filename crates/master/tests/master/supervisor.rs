@@ -60,6 +60,14 @@ fn test_application_that_can_not_be_loaded_ends_the_start_with_status_22_and_say
 }
 
 #[test]
+fn test_last_line_of_a_start_that_fails_gives_the_reason_of_whoever_loaded() {
+    let mut instance = Instance::start(r#"{"all": {"load": "explain"}}"#, &[]);
+    assert_eq!(instance.end().code(), Some(22));
+    let last = instance.last_line();
+    assert_eq!(last, "bolide: the application could not be loaded: ImportError: no module named fake; nothing is served");
+}
+
+#[test]
 fn test_worker_that_can_not_load_its_application_ends_the_start_with_status_22() {
     let mut instance = Instance::start(r#"{"all": {"worker": "unloadable"}}"#, &["--lazy-apps", "--processes", "2"]);
     assert_eq!(instance.end().code(), Some(22));
@@ -214,9 +222,10 @@ fn test_children_have_their_own_group_and_identity_and_environment_and_inherit_n
     let prototype = instance.ask("who").expect("an answer").parent;
     let expected = format!("{} {prototype} {uid} set", instance.folder().display());
     assert_eq!(instance.text("environment"), Some(expected));
-    // The listener, the order socket, the connection and the wake-up pair of the fake prototype; boot file and scoreboard.
+    // The listener, the order socket, the connection and the wake-up pair of the fake prototype; boot file, scoreboard and
+    // the file for the reason of a failure.
     let descriptors = instance.text("descriptors");
-    assert_eq!(descriptors.as_deref(), Some("socket: 5 /memfd: 2"));
+    assert_eq!(descriptors.as_deref(), Some("socket: 5 /memfd: 3"));
     // Nothing of the first generation leaks into the second.
     instance.signal(Signal::SIGHUP);
     instance.wait("the next generation", || instance.ask("who").filter(|answer| answer.generation == 2));

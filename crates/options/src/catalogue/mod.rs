@@ -13,7 +13,7 @@ pub mod row;
 pub mod setting;
 mod sockets;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
 use row::{Argument, Entry, Row, Status, Theme, Value};
@@ -85,33 +85,27 @@ impl Catalogue {
         let known: Vec<Known> = KNOWN.lines().filter(|line| !line.starts_with('#')).map(Known::read).collect();
         let by_name: HashMap<&str, &Known> = known.iter().map(|one| (one.name, one)).collect();
         let mut made = Catalogue { rows: Vec::new(), by_name: HashMap::new(), by_letter: HashMap::new() };
-        let entries: HashMap<&str, ()> =
-            TABLES.iter().flat_map(|(_, table)| table.iter()).map(|entry| (entry.name, ())).collect();
-        // A table may name an option by any of its aliases; whichever names it takes the others along, unless they have an entry of their own.
-        let group = |known: &Known| known.alias_of.unwrap_or(known.name);
+        let entries: HashSet<&str> = TABLES.iter().flat_map(|(_, table)| table.iter()).map(|entry| entry.name).collect();
+        // A table may name an option by any of its aliases; whichever it names takes the others along, unless they have an entry of
+        // their own.
+        let mut families: HashMap<&str, Vec<&Known>> = HashMap::new();
+        for one in &known {
+            families.entry(one.family()).or_default().push(one);
+        }
+        let family = |own: &Known, is_free: &dyn Fn(&str) -> bool| -> Vec<&Known> {
+            families[own.family()].iter().copied().filter(|other| other.name == own.name || is_free(other.name)).collect()
+        };
         for (theme, table) in TABLES {
             for entry in *table {
-                let family: Vec<&Known> = match by_name.get(entry.name) {
-                    Some(own) => known
-                        .iter()
-                        .filter(|other| {
-                            other.name == entry.name || (group(other) == group(own) && !entries.contains_key(other.name))
-                        })
-                        .collect(),
-                    None => Vec::new(),
-                };
+                let family = by_name.get(entry.name).map(|own| family(own, &|name| !entries.contains(name))).unwrap_or_default();
                 made.add(row_of(*theme, entry, &family));
             }
         }
         for one in &known {
-            if made.by_name.contains_key(one.name) {
-                continue;
+            if !made.by_name.contains_key(one.name) {
+                let family = family(one, &|name| !made.by_name.contains_key(name));
+                made.add(row_of(Theme::Other, &Entry::planned(one.name, one.value, ""), &family));
             }
-            let family: Vec<&Known> = known
-                .iter()
-                .filter(|other| other.name == one.name || (group(other) == group(one) && !made.by_name.contains_key(other.name)))
-                .collect();
-            made.add(row_of(Theme::Other, &Entry::planned(one.name, one.value, ""), &family));
         }
         made
     }
@@ -130,6 +124,11 @@ impl Catalogue {
 }
 
 impl Known {
+    /// The name that stands for it and its aliases.
+    fn family(&self) -> &'static str {
+        self.alias_of.unwrap_or(self.name)
+    }
+
     /// Reads one line. `known.tsv` is compiled in, so a malformed line is our own mistake.
     fn read(line: &'static str) -> Known {
         let columns: Vec<&'static str> = line.split('\t').collect();

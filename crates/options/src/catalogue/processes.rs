@@ -16,7 +16,7 @@ pub const ENTRIES: &[Entry] = &[
     Entry::supported("processes", Setting::Processes, Value::NumberOrAuto { least: 1, most: MOST_PROCESSES, unit: "processes" }, "1", "How many workers serve; `auto` is the number of CPUs that this process may use, the quota of its cgroup counted.")
         .uwsgi("uWSGI has no `auto`; `%k` counts the machine's CPUs, also where a container may use fewer.")
         .example("processes = 4\nprocesses = auto"),
-    Entry::supported("threads", Setting::Threads, Value::NumberOrAuto { least: 1, most: 1024, unit: "threads" }, "1", "How many threads a worker has; `auto` starts with one and adds more while requests wait and the running ones are blocked.")
+    Entry::supported("threads", Setting::Threads, Value::NumberOrAuto { least: 0, most: 1024, unit: "threads" }, "1", "How many threads a worker has, 0 being one; `auto` starts with one and adds more while requests wait and the running ones are blocked.")
         .uwsgi("uWSGI has no `auto`.")
         .example("threads = 8\nthreads = auto"),
     Entry::supported("harakiri", Setting::Harakiri, SECONDS, "off", "Kills a worker whose request takes longer than this; the log names the request and shows where it was stuck.").example("harakiri = 30"),

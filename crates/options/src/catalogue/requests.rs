@@ -8,7 +8,7 @@ pub const ENTRIES: &[Entry] = &[
     Entry::accepted("http-manage-expect", Value::Special, "Answers `Expect: 100-continue`.", "it is always answered when the body is wanted"),
     Entry::accepted("post-buffering-bufsize", Value::Special, "Size of the buffer for request bodies.", "the buffer grows as it is needed"),
     Entry::accepted("wsgi-strict", Value::Switch, "Keeps to PEP 3333.", "PEP 3333 is always kept"),
-    Entry::supported("buffer-size", Setting::BufferSize, Value::Number { least: 1024, most: 1_048_576, unit: "bytes" }, "65536", "Bytes that the head of a request may have, the request line included (that may have 16384 at the most); beyond it the answer is 431, or 414 for the request line.")
+    Entry::supported("buffer-size", Setting::BufferSize, Value::Number { least: 0, most: 1_048_576, unit: "bytes" }, "65536", "Bytes that the head of a request may have, the request line included (that may have 16384 at the most); beyond it the answer is 431, or 414 for the request line. Less than 1024 is taken for 1024, and 0 for the default.")
         .uwsgi("uWSGI's default is 4096, too small for many cookies, its bound is 65535, and it drops the connection of a larger head.")
         .example("buffer-size = 32768"),
     Entry::supported("post-buffering", Setting::PostBuffering, Value::Number { least: 0, most: 1_073_741_824, unit: "bytes" }, "1048576", "Bytes of a request's body that are kept in memory; the rest goes to a temporary file.")

@@ -23,9 +23,9 @@ pub const ENTRIES: &[Entry] = &[
     Entry::supported(
         "listen",
         Setting::Listen,
-        Value::Number { least: 1, most: 65_535, unit: "connections" },
+        Value::Number { least: 0, most: 65_535, unit: "connections" },
         "the kernel's own limit",
-        "How many new connections the kernel keeps waiting for a socket.",
+        "How many new connections the kernel keeps waiting for a socket; 0 is the kernel's own limit.",
     )
     .uwsgi("uWSGI's default is 100, and it does not start with a number above the kernel's limit; here the kernel's limit is the default, and a larger number is cut to it.")
     .example("listen = 1024"),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Halt, Reader};
 use crate::catalogue::setting::Format;
-use crate::finding::{Finding, Place};
+use crate::finding::{Finding, Place, plain_error};
 use crate::sources::{self, Section};
 
 /// Files may include files so deeply; beyond it they include each other in a circle.
@@ -154,12 +154,6 @@ fn cannot_read(name: &str, error: &std::io::Error, place: &Place) -> Finding {
         true => finding.advise("files are read before placeholders are filled in; %d is the folder of this file"),
         false => finding,
     }
-}
-
-/// The system's words, without the number that Rust adds.
-fn plain_error(error: &std::io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error").next().unwrap_or(&text).to_owned()
 }
 
 pub(super) fn read_bounded(path: &Path, place: &Place) -> Result<Vec<u8>, Finding> {

@@ -331,7 +331,19 @@ impl<'a> Reader<'a> {
     /// Placeholders without end, files that can't be read, or an option that ends the reading.
     pub fn finish(mut self) -> Result<Configuration, Halt> {
         let around = self.around;
-        self.pass(b'$', |name, _| Ok(around.variable(name).map(str::to_owned)))?;
+        let mut unset = Vec::new();
+        self.pass(b'$', |name, place| {
+            let value = around.variable(name);
+            if value.is_none() {
+                unset.push(Finding::note(
+                    Some(place),
+                    format!("`$({name})` stays as it is: there is no environment variable {name}"),
+                ));
+            }
+            Ok(value.map(str::to_owned))
+        })?;
+        unset.dedup();
+        self.made.findings.extend(unset);
         self.pass(b'@', |name, place| {
             let mut bytes = read_bounded(&around.folder.join(name), place)?;
             if matches!(bytes.last(), Some(b'\n' | b'\r')) {

@@ -31,6 +31,8 @@ const KEEPALIVE_SECONDS: u64 = 65;
 const RELOAD_MERCY_SECONDS: u64 = 60;
 const REQUEST_LINE_BYTES: usize = 16_384;
 const HEAD_BYTES: usize = 65_536;
+/// A request of any browser needs more.
+const LEAST_HEAD_BYTES: usize = 1024;
 const HEADER_COUNT: usize = 128;
 const BODY_MEMORY_BYTES: usize = 1024 * 1024;
 /// `chmod-socket` without a value.
@@ -248,7 +250,7 @@ impl<'a> Draft<'a> {
             }
             Setting::Threads => {
                 self.threads =
-                    self.number_or_auto(row, pair)?.map_or(Threads::Auto, |count| Threads::Fixed(count.min(Threads::MOST)))
+                    self.number_or_auto(row, pair)?.map_or(Threads::Auto, |count| Threads::Fixed(count.clamp(1, Threads::MOST)))
             }
             Setting::Harakiri => self.lifecycle.harakiri_ms = self.positive(row, pair)?.map(|seconds| seconds * 1000),
             Setting::MaxRequests => self.lifecycle.max_requests = self.positive(row, pair)?,
@@ -260,7 +262,10 @@ impl<'a> Draft<'a> {
             Setting::PidFile => self.pidfile = Some(values::text(pair)?),
             Setting::Vacuum => self.lifecycle.vacuum = self.switch(pair),
             Setting::BufferSize => {
-                self.limits.head_bytes = self.bounded_usize(row, pair)?;
+                self.limits.head_bytes = match self.bounded_usize(row, pair)? {
+                    0 => HEAD_BYTES,
+                    bytes => bytes.max(LEAST_HEAD_BYTES),
+                };
                 self.limits.request_line_bytes = REQUEST_LINE_BYTES.min(self.limits.head_bytes);
             }
             Setting::PostBuffering => {

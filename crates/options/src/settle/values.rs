@@ -28,9 +28,13 @@ impl Draft<'_> {
         let text = pair.value.as_deref().unwrap_or("1");
         let number = crate::values::number(text);
         if !number.whole {
+            let advice = match row.at_once && text.contains('(') {
+                true => "this option acts as soon as it is read, before placeholders are filled in",
+                false => "write the number alone; there are no comments after a value, and no units",
+            };
             self.findings.push(
                 Finding::warning(Some(&pair.place), format!("`{} = {text}` is read as {}", pair.key, number.value))
-                    .advise("write the number alone; there are no comments after a value, and no units"),
+                    .advise(advice),
             );
         }
         let (least, most, unit) = match row.value {

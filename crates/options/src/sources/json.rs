@@ -6,7 +6,7 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::{Malformed, Raw, Section, whole_text};
+use super::{Malformed, Raw, Section, line_of, whole_text};
 
 /// An object with its keys in order and its values unread, so that their places in the text are known.
 struct Object<'a>(Vec<(String, &'a RawValue)>);
@@ -42,7 +42,7 @@ impl<'de> Deserialize<'de> for Object<'de> {
 /// When the text is not JSON, or the object is not one.
 pub fn parse(text: &[u8], section: &str) -> Result<Section, Malformed> {
     let text = whole_text(text)?;
-    let line_at = |part: &str| line_of(text, part.as_ptr().addr().wrapping_sub(text.as_ptr().addr()));
+    let line_at = |part: &str| line_of(text.as_bytes(), part.as_ptr().addr().wrapping_sub(text.as_ptr().addr()));
     let malformed = |error: serde_json::Error, first: u32| Malformed {
         line: first + u32::try_from(error.line()).unwrap_or(1).max(1) - 1,
         message: format!("this is not JSON as a configuration needs it: {}", sentence(&error)),
@@ -80,11 +80,6 @@ fn scalar(raw: &str) -> Option<String> {
         serde_json::Value::Number(_) => Some(raw.to_owned()),
         serde_json::Value::Array(_) | serde_json::Value::Object(_) => None,
     }
-}
-
-fn line_of(text: &str, offset: usize) -> u32 {
-    let before = text.as_bytes().get(..offset).unwrap_or_default();
-    u32::try_from(before.iter().filter(|&&byte| byte == b'\n').count()).unwrap_or(u32::MAX - 1) + 1
 }
 
 /// The library's words without its own place.

@@ -70,11 +70,17 @@ pub(crate) fn text_of(bytes: &[u8], line: u32) -> Result<&str, Malformed> {
 /// # Errors
 /// When it is not UTF-8, or has a zero byte, which no text has; the line is the one where that begins.
 pub(crate) fn whole_text(bytes: &[u8]) -> Result<&str, Malformed> {
-    let line_at = |offset: usize| u32::try_from(bytes[..offset].iter().filter(|&&byte| byte == b'\n').count()).unwrap_or(0) + 1;
+    let line_at = |offset: usize| line_of(bytes, offset);
     let text = std::str::from_utf8(bytes)
         .map_err(|error| Malformed { line: line_at(error.valid_up_to()), message: "this is not UTF-8 text".to_owned() })?;
     match text.find('\0') {
         Some(offset) => Err(Malformed { line: line_at(offset), message: "this is not text: it has a zero byte".to_owned() }),
         None => Ok(text.strip_prefix('\u{feff}').unwrap_or(text)),
     }
+}
+
+/// Line of an offset, counted from one.
+pub(crate) fn line_of(text: &[u8], offset: usize) -> u32 {
+    let before = text.get(..offset).unwrap_or_default();
+    u32::try_from(before.iter().filter(|&&byte| byte == b'\n').count()).unwrap_or(u32::MAX - 1) + 1
 }

@@ -3,7 +3,7 @@
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::{Malformed, Raw, Section, whole_text};
+use super::{Malformed, Raw, Section, line_of, whole_text};
 
 /// The pairs of one table.
 ///
@@ -11,10 +11,7 @@ use super::{Malformed, Raw, Section, whole_text};
 /// When the text is not TOML, or a value is deeper than a list of scalars.
 pub fn parse(text: &[u8], section: &str) -> Result<Section, Malformed> {
     let text = whole_text(text)?;
-    let line_at = |offset: usize| {
-        let before = text.as_bytes().get(..offset).unwrap_or_default();
-        u32::try_from(before.iter().filter(|&&byte| byte == b'\n').count()).unwrap_or(u32::MAX - 1) + 1
-    };
+    let line_at = |offset: usize| line_of(text.as_bytes(), offset);
     let top = DeTable::parse(text).map_err(|error| Malformed {
         line: line_at(error.span().map_or(0, |span| span.start)),
         message: format!("this is not TOML: {}", error.message()),

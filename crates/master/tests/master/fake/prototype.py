@@ -3,7 +3,7 @@
 The prototype reads its boot file as the real one does. What it and its workers do is read from `orders.json` in the folder
 named by FAKE_FOLDER: a key for each generation, with the fallback `all`. Keys of an order:
 
-    load     "ok", "fail" (reports it, exits 22), "exit" (exits 3), "crash" (SIGSEGV), "hang" (until the file `go` is there)
+    load     "ok", "fail" (reports it, exits 22), "explain" (says why first), "exit" (exits 3), "crash" (SIGSEGV), "hang" (until the file `go` is there)
     worker   "serve", "die" (exits 3 before it serves), "unloadable" (exits 22), "deaf" (never ends when told to),
              "liar" (reports the pid of another process)
 
@@ -135,7 +135,9 @@ def answer(connection, boot, row, number, channel, slot):
 def load(boot, channel):
     wish = wishes(boot).get("load", "ok")
     event(f"load {boot['generation']} {wish}")
-    if wish == "fail":
+    if wish == "explain":
+        os.pwrite(boot["reason"], b"ImportError: no module named fake", 0)
+    if wish in ("fail", "explain"):
         sys.stderr.write("Traceback: no such application\n")
         send(channel, LOAD_FAILED)
         sys.exit(22)

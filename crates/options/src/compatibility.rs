@@ -1,0 +1,98 @@
+//! How well Bolide runs a folder of configurations: the measure of compatibility that `make compat`
+//! prints, and the options that hold it back.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::path::Path;
+
+use crate::Place;
+use crate::catalogue::catalogue;
+use crate::catalogue::row::Status;
+use crate::catalogue::setting::Format;
+use crate::reader::{Reader, format_of};
+use crate::surroundings::Surroundings;
+
+/// What a folder of files named `OWNER__REPOSITORY__PATH` says, counted by project.
+#[derive(Debug)]
+pub struct Report {
+    pub projects: usize,
+    /// Projects in which no option is refused.
+    pub none_refused: usize,
+    /// Projects in which none is refused and none planned.
+    pub complete: usize,
+    /// Files that can't be read as they stand: templates, and includes of files that are not there. They are not counted.
+    pub unreadable: Vec<String>,
+    /// Planned and refused options, with the number of projects that use each, most wanted first.
+    pub wanted: Vec<(&'static str, usize)>,
+}
+
+/// Reads all files of a folder.
+///
+/// # Errors
+/// When the folder can't be read.
+pub fn report(folder: &Path) -> std::io::Result<Report> {
+    let around = Surroundings::gather(&[]);
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        names.push(entry?.file_name().to_string_lossy().into_owned());
+    }
+    names.sort_unstable();
+    let mut projects: BTreeMap<String, BTreeSet<&'static str>> = BTreeMap::new();
+    let mut unreadable = Vec::new();
+    for name in names {
+        let project: String = name.splitn(3, "__").take(2).collect::<Vec<_>>().join("/");
+        let path = folder.join(&name);
+        let mut reader = Reader::new(&around);
+        let added = reader.add(option_for(&name), Some(&path.to_string_lossy()), &Place::command_line());
+        let Ok(read) = added.and_then(|()| reader.finish()) else {
+            unreadable.push(name);
+            continue;
+        };
+        let lacking = read
+            .effects
+            .iter()
+            .filter_map(|pair| catalogue().get(&pair.key))
+            .filter(|row| lacks(row.status))
+            .map(|row| row.name());
+        projects.entry(project).or_default().extend(lacking);
+    }
+    let is_refused = |name: &&&str| catalogue().get(name).is_some_and(|row| matches!(row.status, Status::Refused(_)));
+    let mut wanted: BTreeMap<&'static str, usize> = BTreeMap::new();
+    projects.values().flatten().for_each(|name| *wanted.entry(name).or_default() += 1);
+    let mut wanted: Vec<_> = wanted.into_iter().collect();
+    wanted.sort_by_key(|&(name, count)| (std::cmp::Reverse(count), name));
+    Ok(Report {
+        projects: projects.len(),
+        none_refused: projects.values().filter(|names| names.iter().filter(is_refused).count() == 0).count(),
+        complete: projects.values().filter(|names| names.is_empty()).count(),
+        unreadable,
+        wanted,
+    })
+}
+
+fn lacks(status: Status) -> bool {
+    matches!(status, Status::Planned | Status::Refused(_))
+}
+
+/// The option that reads a file of this name; whatever has no other known ending is taken for ini.
+pub(crate) fn option_for(name: &str) -> &'static str {
+    match format_of(name) {
+        Some(Format::Yaml) => "yaml",
+        Some(Format::Json) => "json",
+        Some(Format::Xml) => "xml",
+        Some(Format::Toml) => "toml",
+        Some(Format::Ini) | None => "ini",
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let share = |part: usize| part as f64 * 100.0 / self.projects.max(1) as f64;
+        writeln!(out, "{} public projects", self.projects)?;
+        writeln!(out, "{:5} ({:.0} %) use no option that is refused", self.none_refused, share(self.none_refused))?;
+        writeln!(out, "{:5} ({:.0} %) use none that is planned, either", self.complete, share(self.complete))?;
+        let wanted: Vec<String> = self.wanted.iter().map(|(name, count)| format!("{name} {count}")).collect();
+        writeln!(out, "what holds the others back, by projects: {}", wanted.join(", "))?;
+        write!(out, "not readable as they stand: {}", self.unreadable.join(", "))
+    }
+}

@@ -1,0 +1,100 @@
+"""Applications that wait for each other: what they answer proves that they ran at the same time."""
+
+import threading
+import time
+
+PLAIN = [("Content-Type", "text/plain")]
+PATIENCE_SECONDS = 20
+
+condition = threading.Condition()
+present = 0
+most = 0
+released = threading.Event()
+ticks = 0
+
+
+def at_fine(query):
+    return "fine"
+
+
+def at_meet(query):
+    """Waits until so many requests are in here at once."""
+    global present, most
+    with condition:
+        present += 1
+        most = max(most, present)
+        condition.notify_all()
+        met = condition.wait_for(lambda: most >= int(query), PATIENCE_SECONDS)
+        present -= 1
+    return f"met {most}" if met else f"alone with {most}"
+
+
+def at_sleep(query):
+    """As in the issue: sleeps, and counts who sleeps meanwhile."""
+    global present, most
+    with condition:
+        present += 1
+        most = max(most, present)
+    time.sleep(0.1)
+    with condition:
+        present -= 1
+    return str(most)
+
+
+def at_wait(query):
+    return "released" if released.wait(PATIENCE_SECONDS) else "waited in vain"
+
+
+def at_spin(query):
+    end = time.monotonic() + PATIENCE_SECONDS
+    while not released.is_set():
+        if time.monotonic() > end:
+            return "span in vain"
+    return "released"
+
+
+def at_release(query):
+    released.set()
+    return "fine"
+
+
+def at_forget(query):
+    global most
+    released.clear()
+    most = 0
+    return "fine"
+
+
+def at_threads(query):
+    return str(threading.active_count())
+
+
+def at_name(query):
+    time.sleep(0.05)
+    return threading.current_thread().name
+
+
+def tick():
+    global ticks
+    while True:
+        ticks += 1
+        time.sleep(0.001)
+
+
+def at_start(query):
+    threading.Thread(target=tick, daemon=True).start()
+    return "fine"
+
+
+def at_ticks(query):
+    return str(ticks)
+
+
+def at_echo(query):
+    return query
+
+
+def application(environ, start_response):
+    answer = globals()["at_" + environ["PATH_INFO"].strip("/")](environ["QUERY_STRING"])
+    start_response("200 OK", PLAIN)
+    return [answer.encode()]

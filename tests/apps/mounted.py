@@ -1,0 +1,17 @@
+"""Applications to mount, each of which says its name and where it believes to be."""
+
+import json
+
+
+def named(name):
+    def application(environ, start_response):
+        start_response("200 OK", [("Content-Type", "application/json")])
+        return [json.dumps([name, environ["SCRIPT_NAME"], environ["PATH_INFO"], environ["REQUEST_URI"]]).encode()]
+
+    return application
+
+
+one = named("one")
+two = named("two")
+deep = named("deep")
+application = named("root")

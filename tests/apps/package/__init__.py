@@ -1,0 +1,1 @@
+"""A package with an application in one of its modules."""

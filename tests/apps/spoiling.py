@@ -1,0 +1,12 @@
+"""Spoils its environ, as middleware does, and tells what it found before."""
+
+
+def application(environ, start_response):
+    told = repr(sorted(key for key in environ)).encode()
+    for key in [key for key in environ if key.startswith("HTTP_")]:
+        del environ[key]
+    environ["REMOTE_ADDR"] = "spoilt"
+    environ["wsgi.url_scheme"] = "gopher"
+    environ["mine"] = environ
+    start_response("200 OK", [("Content-Type", "text/plain")])
+    return [told]

@@ -1,0 +1,154 @@
+"""Slow clients cost memory, never a thread: one worker with one thread goes on serving everybody else."""
+
+import os
+
+import pytest
+from support import processes
+from support.waiting import wait_until
+
+MEGABYTE = bytes(range(256)) * 4096
+#: What a worker may hold of an answer that nobody takes, the kernel's buffers included: far less than the answer.
+HELD_BYTES = 32 << 20
+
+
+@pytest.fixture(scope="module")
+def server(serve_module):
+    return serve_module("wsgi-file = {apps}/streams.py\npost-buffering = 10000")
+
+
+def assert_others_are_served(server, times=3):
+    for _ in range(times):
+        response = server.get("/fine")
+        assert (response.status, response.body) == (200, b"fine")
+
+
+def worker_of(server):
+    return int(server.get("/pid").body)
+
+
+def test_a_head_that_comes_byte_by_byte_holds_up_nobody(server):
+    client = server.connect()
+    data = b"GET /fine HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    for place in range(len(data) - 1):
+        client.send(data[place : place + 1])
+        assert_others_are_served(server, 1)
+    client.send(data[-1:])
+    assert client.read_response().body == b"fine"
+
+
+@pytest.mark.parametrize("size", [30, 20_000])
+def test_a_body_that_trickles_holds_up_nobody(server, size):
+    client = server.connect()
+    client.send(f"POST /fine HTTP/1.1\r\nHost: localhost\r\nContent-Length: {size}\r\n\r\n".encode())
+    for _ in range(30):
+        client.send(b"x" * (size // 30))
+        assert_others_are_served(server, 1)
+    client.send(b"x" * (size - size // 30 * 30))
+    assert client.read_response().body == b"fine"
+
+
+@pytest.mark.parametrize(
+    ("kind", "megabytes"), [("large_parts", 200), ("small_parts", 50), ("one_part", 64), ("file", 64)]
+)
+def test_a_reader_that_stops_holds_up_nobody_and_memory_stays_bounded(server, kind, megabytes):
+    worker = worker_of(server)
+    before = int(server.get("/given").body)
+    memory = processes.resident_bytes(worker)
+    client = server.connect(receive_bytes=65536)
+    client.send(f"GET /{kind}?{megabytes} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    response = client.read_head()
+    assert response.status == 200
+    assert_others_are_served(server, 50)
+    if kind.endswith("parts"):
+        # The generator was suspended where the client stopped, and is taken up again below.
+        assert int(server.get("/given").body) - before < HELD_BYTES
+        assert processes.resident_bytes(worker) - memory < HELD_BYTES
+    if response.get("transfer-encoding"):
+        total = sum(len(chunk) for chunk in client.read_chunks())
+    else:
+        total = int(response.get("content-length"))
+        for place in range(0, total, len(MEGABYTE)):
+            assert client.read_exactly(len(MEGABYTE)) == MEGABYTE, f"at {place}"
+    assert total == megabytes * len(MEGABYTE)
+    if kind.endswith("parts"):
+        server.wait_for_log(f"^closed {megabytes}$")
+    # The connection is good for more.
+    assert client.request(target="/fine").body == b"fine"
+
+
+def test_many_readers_that_stop_hold_up_nobody(server):
+    clients = [server.connect(receive_bytes=65536) for _ in range(40)]
+    for client in clients:
+        client.send(b"GET /large_parts?20 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert client.read_head().status == 200
+    assert_others_are_served(server, 20)
+    for client in clients:
+        assert sum(len(chunk) for chunk in client.read_chunks()) == 20 * len(MEGABYTE)
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_a_reader_that_never_goes_on_is_given_up_after_socket_timeout(serve, threads):
+    server = serve(f"wsgi-file = {{apps}}/streams.py\nsocket-timeout = 1\nthreads = {threads}")
+    clients = {kind: server.connect(receive_bytes=65536) for kind in ("large_parts", "small_parts", "file")}
+    for kind, client in clients.items():
+        client.send(f"GET /{kind}?100&{kind} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        assert client.read_head().status == 200
+    for kind in clients:
+        server.wait_for_log(rf"GET /{kind}\?100&{kind} => generated \d+ bytes")
+        if kind != "file":
+            server.wait_for_log(f"^closed 100&{kind}$")
+    assert_others_are_served(server)
+    for client in clients.values():
+        assert len(client.read_to_end()) < HELD_BYTES
+
+
+#: Where in a request a client vanishes.
+STAGES = {
+    "connected": b"",
+    "one byte": b"G",
+    "part of the head": b"GET /fine HTTP/1.1\r\nHost: local",
+    "head without its end": b"GET /fine HTTP/1.1\r\nHost: localhost\r\n",
+    "head before its body": b"POST /fine HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n",
+    "part of the body": b"POST /fine HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n" + b"x" * 50_000,
+    "part of a chunk": b"POST /fine HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nffff\r\nxx",
+    "asked": b"GET /fine HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "asked for much": b"GET /large_parts?50 HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "asked for many parts": b"GET /small_parts?50 HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "asked for a file": b"GET /file?5 HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "asked for a large list": b"GET /one_part?20 HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "asked a hundred times": b"GET /fine HTTP/1.1\r\nHost: localhost\r\n\r\n" * 100,
+}
+
+
+@pytest.mark.parametrize("way", ["close", "reset"])
+@pytest.mark.parametrize("stage", STAGES)
+def test_clients_that_vanish_at_any_stage_leave_nothing_behind(server, stage, way):
+    worker = worker_of(server)
+    before = descriptors(worker)
+    for reads in (0, 10, 100_000):
+        for _ in range(5):
+            client = server.connect()
+            client.send(STAGES[stage])
+            if reads and stage.startswith("asked for"):
+                client.read_exactly(reads)
+            getattr(client, way)()
+    assert_others_are_served(server)
+    wait_until(lambda: descriptors(worker) <= before, lambda: f"{descriptors(worker)} descriptors, {before} before")
+    assert worker_of(server) == worker
+
+
+def descriptors(pid):
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def test_a_client_that_vanishes_while_the_application_works_loses_only_its_answer(serve):
+    server = serve("wsgi-file = {apps}/streams.py\nthreads = 4")
+    gone = [server.connect() for _ in range(3)]
+    for client in gone:
+        client.send(b"GET /block HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    for client in gone:
+        client.reset()
+    assert_others_are_served(server)
+    assert server.get("/unblock").body == b"fine"
+    assert_others_are_served(server)
+    server.wait_for_log(r"GET /block => ", count=3)

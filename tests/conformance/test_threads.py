@@ -1,0 +1,141 @@
+"""Threads: requests really overlap, a blocked application holds up nobody, and the application's own threads run."""
+
+import threading
+
+import pytest
+from support.waiting import wait_until
+
+
+def ask_at_once(server, targets):
+    """Send every request on a connection of its own before any answer is read; return the bodies."""
+    clients = [server.connect() for _ in targets]
+    for client, target in zip(clients, targets):
+        client.send(f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    return [client.read_response().text for client in clients]
+
+
+def test_eight_threads_run_eight_requests_at_once(serve):
+    server = serve("wsgi-file = {apps}/blocking.py\nthreads = 8")
+    assert ask_at_once(server, ["/meet?8"] * 8) == ["met 8"] * 8
+
+
+def test_an_application_that_sleeps_overlaps_in_eight_threads(serve):
+    server = serve("wsgi-file = {apps}/blocking.py\nthreads = 8")
+    # 80 sleeps of 100 ms take a second in eight threads, and eight in one: the counter tells which it was.
+    most = ask_at_once(server, ["/sleep"] * 80)
+    assert max(int(text) for text in most) == 8
+
+
+def test_no_more_requests_run_at_once_than_there_are_threads(serve):
+    server = serve("wsgi-file = {apps}/blocking.py\nthreads = 3\nprocesses = 1")
+    most = ask_at_once(server, ["/sleep"] * 12)
+    assert max(int(text) for text in most) <= 3
+
+
+@pytest.mark.parametrize("how", ["wait", "spin"])
+@pytest.mark.parametrize("threads", ["2", "4", "auto"])
+def test_a_blocked_application_holds_up_nobody(serve, how, threads):
+    server = serve(f"wsgi-file = {{apps}}/blocking.py\nthreads = {threads}")
+    kept = [server.connect() for _ in range(5)]
+    for client in kept:
+        assert client.request(target="/fine").text == "fine"
+    blocked = server.connect()
+    blocked.send(f"GET /{how} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    for _ in range(10):
+        assert server.get("/fine").text == "fine"
+        for client in kept:
+            assert client.request(target="/fine").text == "fine"
+    assert server.get("/release").text == "fine"
+    assert blocked.read_response().text == "released"
+    assert blocked.request(target="/fine").text == "fine"
+
+
+def test_pipelined_requests_behind_a_blocked_one_wait_for_it_alone(serve):
+    server = serve("wsgi-file = {apps}/blocking.py\nthreads = 2")
+    client = server.connect()
+    head = " HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    client.send(f"GET /echo?1{head}GET /wait{head}GET /echo?2{head}".encode())
+    assert client.read_response().text == "1"
+    assert server.get("/release").text == "fine"
+    assert [client.read_response().text for _ in range(2)] == ["released", "2"]
+
+
+def test_threads_auto_starts_small_and_grows_while_requests_wait(serve):
+    server = serve("wsgi-file = {apps}/blocking.py\nthreads = auto")
+    few = int(server.get("/threads").text)
+    assert few <= 3
+    assert ask_at_once(server, ["/meet?12"] * 12) == ["met 12"] * 12
+    assert int(server.get("/threads").text) > few
+
+
+def test_threads_auto_does_not_grow_without_need(serve):
+    server = serve("wsgi-file = {apps}/blocking.py\nthreads = auto")
+    few = int(server.get("/threads").text)
+    client = server.connect()
+    for _ in range(500):
+        assert client.request(target="/fine").text == "fine"
+    assert int(server.get("/threads").text) <= few + 1
+
+
+@pytest.mark.parametrize("threads", ["1", "4"])
+def test_threads_of_the_application_run_while_no_request_does(serve, threads):
+    server = serve(f"wsgi-file = {{apps}}/blocking.py\nthreads = {threads}\nenable-threads = true")
+    assert server.get("/start").text == "fine"
+    wait_until(lambda: int(server.get("/ticks").text) > 50, "the thread has counted")
+
+
+def test_threads_have_names_of_their_own(serve):
+    server = serve("wsgi-file = {apps}/blocking.py\nthreads = 4")
+    names = set()
+
+    def have_all_served():
+        names.update(ask_at_once(server, ["/name"] * 4))
+        return len(names) == 4
+
+    wait_until(have_all_served, lambda: f"all threads serve: {names}")
+    assert sorted(names) == ["MainThread", *(f"bolide worker 1 thread {number}" for number in (1, 2, 3))]
+
+
+@pytest.mark.parametrize("threads", ["1", "8", "auto"])
+def test_every_client_gets_its_own_answers_under_load(serve, threads):
+    server = serve(f"wsgi-file = {{apps}}/blocking.py\nthreads = {threads}\nprocesses = 2")
+    problems = []
+
+    def visit(number):
+        try:
+            client = server.connect()
+            for turn in range(40):
+                target = f"/{'sleep' if turn == 7 and threads != '1' else 'echo'}?{number}-{turn}"
+                text = client.request(target=target).text
+                if "echo" in target:
+                    assert text == f"{number}-{turn}"
+        except Exception as error:
+            problems.append(f"{number}: {error!r}")
+
+    visitors = [threading.Thread(target=visit, args=(number,)) for number in range(40)]
+    for visitor in visitors:
+        visitor.start()
+    for visitor in visitors:
+        visitor.join()
+    assert not problems
+
+
+def test_a_suspended_answer_may_be_taken_up_by_another_thread(serve):
+    server = serve("wsgi-file = {apps}/streams.py\nthreads = 4")
+    clients = [server.connect(receive_bytes=65536) for _ in range(12)]
+    for client in clients:
+        client.send(b"GET /large_parts?10 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert client.read_head().status == 200
+    assert server.get("/fine").body == b"fine"
+    totals = []
+
+    def drain(client):
+        totals.append(sum(len(chunk) for chunk in client.read_chunks()))
+
+    readers = [threading.Thread(target=drain, args=(client,)) for client in clients]
+    for reader in readers:
+        reader.start()
+    for reader in readers:
+        reader.join()
+    assert totals == [10 << 20] * 12
+    server.wait_for_log("^closed 10$", count=12)

@@ -1,0 +1,188 @@
+"""What a WSGI application finds in its environ: PEP 3333's keys, CGI's, uWSGI's; mounts; the truth about threads."""
+
+import json
+import socket
+
+import pytest
+from support import uwsgi
+
+
+@pytest.fixture(scope="module")
+def server(serve_module):
+    return serve_module(
+        "wsgi-file = {apps}/echo.py",
+        listen=("http-socket = 127.0.0.1:0", "http-socket = {folder}/http.sock", "socket = {folder}/uwsgi.sock"),
+    )
+
+
+#: Of every request, by any protocol: the key and the type of its value.
+TYPES = {
+    "wsgi.version": "tuple",
+    "wsgi.url_scheme": "str",
+    "wsgi.errors": "Errors",
+    "wsgi.multithread": "bool",
+    "wsgi.multiprocess": "bool",
+    "wsgi.run_once": "bool",
+    "wsgi.file_wrapper": "type",
+    "wsgi.input_terminated": "bool",
+    "uwsgi.version": "bytes",
+    "uwsgi.node": "bytes",
+    "uwsgi.core": "int",
+    "REQUEST_METHOD": "str",
+    "REQUEST_URI": "str",
+    "SCRIPT_NAME": "str",
+    "PATH_INFO": "str",
+    "QUERY_STRING": "str",
+    "SERVER_NAME": "str",
+    "SERVER_PORT": "str",
+    "SERVER_PROTOCOL": "str",
+    "REMOTE_ADDR": "str",
+    "REMOTE_PORT": "str",
+    "DOCUMENT_ROOT": "str",
+}
+
+
+def told_over_http(server, address=None, **options):
+    return json.loads(server.connect(address).request(target="/a%20b?c=d", **options).body)
+
+
+def test_environ_has_every_key_with_its_type(server):
+    for told in (
+        told_over_http(server),
+        told_over_http(server, str(server.folder / "http.sock")),
+        json.loads(uwsgi.ask(str(server.folder / "uwsgi.sock")).body),
+    ):
+        assert {key: told["types"].get(key) for key in TYPES} == TYPES
+        # PEP 3333: CGI variables are native strings, and nothing else of a request is in the dictionary.
+        assert all(kind == "str" for key, kind in told["types"].items() if "." not in key)
+
+
+def test_environ_has_the_values_of_an_http_request(server):
+    client = server.connect()
+    body = b"{}"
+    headers = [("Content-Type", "application/json"), ("User-Agent", "tests"), ("X-Own-Header", "a, b")]
+    seen = json.loads(client.request("PUT", "/a%20b/?c=d%20e", headers, body).body)["environ"]
+    host, port = client.socket.getsockname()
+    expected = {
+        "REQUEST_METHOD": "PUT",
+        "REQUEST_URI": "/a%20b/?c=d%20e",
+        "SCRIPT_NAME": "",
+        "PATH_INFO": "/a b/",
+        "QUERY_STRING": "c=d%20e",
+        "SERVER_NAME": socket.gethostname(),
+        "SERVER_PORT": str(server.port),
+        "SERVER_PROTOCOL": "HTTP/1.1",
+        "REMOTE_ADDR": host,
+        "REMOTE_PORT": str(port),
+        "DOCUMENT_ROOT": "",
+        "CONTENT_LENGTH": "2",
+        "CONTENT_TYPE": "application/json",
+        "HTTP_HOST": "localhost",
+        "HTTP_USER_AGENT": "tests",
+        "HTTP_X_OWN_HEADER": "a, b",
+        "wsgi.url_scheme": "http",
+    }
+    assert seen == expected
+
+
+def test_a_client_of_a_unix_socket_has_no_address(server):
+    seen = told_over_http(server, str(server.folder / "http.sock"))["environ"]
+    assert (seen["REMOTE_ADDR"], seen["REMOTE_PORT"], seen["SERVER_PORT"]) == ("", "", "")
+
+
+def test_x_forwarded_proto_tells_the_scheme_and_only_for_its_own_request(server):
+    client = server.connect()
+    for proto in ("https", None, "https", "http", None):
+        headers = [("X-Forwarded-Proto", proto)] if proto else []
+        seen = json.loads(client.request(headers=headers).body)["environ"]
+        assert seen["wsgi.url_scheme"] == (proto or "http")
+
+
+@pytest.mark.parametrize(
+    ("configuration", "multithread", "multiprocess"),
+    [
+        ("", False, False),
+        ("threads = 1\nprocesses = 1", False, False),
+        ("threads = 2", True, False),
+        ("threads = auto", True, False),
+        ("processes = 2", False, True),
+        ("processes = 2\nthreads = 2\nlazy-apps = true", True, True),
+    ],
+)
+def test_multithread_and_multiprocess_tell_the_truth(serve, configuration, multithread, multiprocess):
+    server = serve("wsgi-file = {apps}/truth.py\n" + configuration)
+    assert json.loads(server.get().body) == {
+        "wsgi.multithread": multithread,
+        "wsgi.multiprocess": multiprocess,
+        "wsgi.run_once": False,
+        "wsgi.version": [1, 0],
+    }
+
+
+def test_an_application_may_change_its_environ_for_itself_only(serve):
+    server = serve("wsgi-file = {apps}/spoiling.py")
+    client = server.connect()
+    told = [client.request().body for _ in range(3)]
+    assert told[0] == told[1] == told[2]
+
+
+MOUNTS = """
+wsgi-file = {apps}/mounted.py
+pythonpath = {apps}
+mount = /one=mounted:one
+mount = /two={apps}/mounted.py:two
+mount = /one/deep=mounted:deep
+"""
+
+
+@pytest.fixture(scope="module")
+def mounts(serve_module):
+    return serve_module(
+        MOUNTS + "manage-script-name = true", listen=("http-socket = 127.0.0.1:0", "socket = 127.0.0.1:0")
+    )
+
+
+@pytest.mark.parametrize(
+    ("target", "name", "script", "path"),
+    [
+        ("/", "root", "", "/"),
+        ("/x", "root", "", "/x"),
+        ("/one", "one", "/one", ""),
+        ("/one/", "one", "/one", "/"),
+        ("/one/x?y", "one", "/one", "/x"),
+        ("/%6Fne/x", "one", "/one", "/x"),
+        ("/onerous", "root", "", "/onerous"),
+        ("/two/x", "two", "/two", "/x"),
+        ("/one/deep", "deep", "/one/deep", ""),
+        ("/one/deep/x", "deep", "/one/deep", "/x"),
+        ("/one/deeper", "one", "/one", "/deeper"),
+    ],
+)
+def test_a_mount_takes_its_path_into_script_name(mounts, target, name, script, path):
+    assert json.loads(mounts.get(target).body) == [name, script, path, target]
+    extra = [("SCRIPT_NAME", "")]
+    answer = uwsgi.ask(mounts.address("uwsgi"), target=target.replace("%6F", "o"), extra=extra)
+    assert json.loads(answer.body)[:3] == [name, script, path]
+
+
+def test_the_front_server_may_choose_the_mount_by_script_name(serve):
+    server = serve(MOUNTS, listen=("socket = 127.0.0.1:0",))
+    for script, path, name in (
+        ("/one", "/x", "one"),
+        ("/two", "", "two"),
+        ("/one/deep", "/", "deep"),
+        ("", "/one", "root"),
+    ):
+        extra = [("SCRIPT_NAME", script), ("PATH_INFO", path)]
+        assert json.loads(uwsgi.ask(server.address("uwsgi"), target="/any", extra=extra).body)[:3] == [
+            name,
+            script,
+            path,
+        ]
+
+
+def test_a_path_without_a_mount_is_a_500_that_says_so(serve):
+    server = serve("pythonpath = {apps}\nmount = /one=mounted:one\nmanage-script-name = true")
+    assert server.get("/one").status == 200
+    assert server.get("/elsewhere").status == 500
+    server.wait_for_log("no application is mounted at /elsewhere")

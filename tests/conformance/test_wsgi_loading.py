@@ -1,0 +1,96 @@
+"""How an application is found, in every form that a configuration may name it, and what is said if it is not there."""
+
+import pytest
+
+#: Exit status of a start whose application can't be loaded: uWSGI's own (UWSGI_FAILED_APP_CODE).
+LOAD_FAILED = 22
+
+
+@pytest.mark.parametrize(
+    ("configuration", "answer"),
+    [
+        ("module = package.module", b"application"),
+        ("module = package.module:app", b"app"),
+        ("module = package.module:site", b"instance"),
+        ("module = package.module:site.method", b"method"),
+        ("module = package.module:ClassApplication", b"class"),
+        ("module = package.module:create_app()", b"app"),
+        ("module = package.module\ncallable = app", b"app"),
+        ("module = package.module\ncallable = create_app()", b"app"),
+        ("wsgi = package.module:app", b"app"),
+        ("wsgi-file = {apps}/package/module.py", b"application"),
+        ("wsgi-file = package/module.py", b"application"),
+        ("file = {apps}/package/module.py\ncallable = app", b"app"),
+        ("mount = /=package.module:app", b"app"),
+        ("mount = /={apps}/hello.py", b"hello"),
+        ("wsgi-file = {apps}/hello.py\nlazy-apps = true", b"hello"),
+        ("lazy = true\nmodule = package.module:app\nprocesses = 2", b"app"),
+    ],
+)
+def test_every_form_of_naming_an_application_is_understood(serve, configuration, answer):
+    server = serve("chdir = {apps}\n" + configuration)
+    assert server.get().body == answer
+
+
+@pytest.mark.parametrize(
+    ("arguments", "answer"),
+    [
+        (["package.module:app"], b"app"),
+        (["{apps}/hello.py"], b"hello"),
+        (["-w", "package.module"], b"application"),
+        (["--wsgi-file", "{apps}/hello.py", "--processes", "2"], b"hello"),
+    ],
+)
+def test_the_command_line_names_an_application(serve, arguments, answer):
+    server = serve(arguments=["--http-socket", "127.0.0.1:0", "--pythonpath", "{apps}", *arguments])
+    assert server.get().body == answer
+
+
+def test_a_file_may_have_any_extension(serve):
+    server = serve.prepare("wsgi-file = {folder}/application.wsgi")
+    (server.folder / "application.wsgi").write_text(
+        "def application(environ, start_response):\n    start_response('200 OK', [])\n    return [__name__.encode()]\n"
+    )
+    server.start()
+    assert server.get().body.startswith(b"uwsgi_file_")
+
+
+BROKEN = {
+    "missing module": ("module = nowhere", "there is no module 'nowhere'"),
+    "missing module of a package": ("module = package.nowhere:app", "there is no module 'package.nowhere'"),
+    "missing file": ("wsgi-file = {folder}/nowhere.py", "there is no file"),
+    "missing callable": ("module = package.module:nowhere", "'package.module' has no 'nowhere'; it has 'app'"),
+    "missing default callable": ("wsgi-file = {folder}/app_only.py", "has no 'application'; it has 'app'"),
+    "missing callable of mount": ("mount = /x=package.module:nowhere", "'package.module' has no 'nowhere'"),
+    "not callable": ("module = package.module:not_callable", "is a int, which can't be called"),
+    "call with arguments": ("module = package.module:create_app('x')", "only calls without any are supported"),
+    "syntax error": ("wsgi-file = {folder}/syntax_error.py", "SyntaxError"),
+    "exception": ("wsgi-file = {folder}/raises.py", "RuntimeError: at import"),
+    "exits": ("wsgi-file = {folder}/exits.py", "SystemExit"),
+    "missing dependency": ("wsgi-file = {folder}/needs.py", "No module named 'nowhere_at_all'"),
+    "factory fails": ("module = factory:create()", "ValueError: no settings"),
+}
+
+FILES = {
+    "app_only.py": "def app(environ, start_response): pass\n",
+    "syntax_error.py": "def application(environ, start_response)\n    pass\n",
+    "raises.py": "raise RuntimeError('at import')\n",
+    "exits.py": "import sys\nsys.exit(0)\n",
+    "needs.py": "import nowhere_at_all\n",
+    "factory.py": "def create():\n    raise ValueError('no settings')\n",
+}
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+@pytest.mark.parametrize("name", BROKEN)
+def test_an_application_that_does_not_load_ends_the_start_and_the_last_line_says_why(serve, name, lazy):
+    configuration, words = BROKEN[name]
+    server = serve.prepare(f"{configuration}\npythonpath = {{apps}}\npythonpath = {{folder}}\nlazy-apps = {lazy}")
+    server.expects_alarms = True
+    for file, text in FILES.items():
+        (server.folder / file).write_text(text)
+    assert server.launch().wait_for_exit() == LOAD_FAILED
+    assert words in server.log
+    last = server.lines[-1]
+    assert last.startswith("bolide: the application could not be loaded: ")
+    assert words in last

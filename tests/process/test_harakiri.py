@@ -1,0 +1,97 @@
+"""`harakiri`: a worker whose request takes too long is killed, and the log says where it was stuck."""
+
+import threading
+
+import pytest
+from support.client import Closed
+from support.waiting import wait_until
+from support_load import Load
+
+LIMIT = ("--harakiri", "1")
+
+
+def test_harakiri_kills_the_worker_names_the_request_and_shows_its_python_stack(start):
+    instance = start("--processes", "2", *LIMIT)
+    before = set(instance.workers())
+    with Load(instance.address()) as load, pytest.raises(Closed):
+        instance.connect().request("GET", "/stuck/300")
+    (killed,) = wait_until(lambda: before - set(instance.workers()), "the end of the worker")
+    said = instance.wait_for_log(rf"^bolide: harakiri: worker \d \(pid {killed}\) is killed while it serves (.*)$")
+    assert said[1].startswith("GET /stuck/300 (for 1.")
+    asked = instance.log.index(f"(pid {killed}) serves GET /stuck/300")
+    stack = instance.log.index("in stuck_in_the_database")
+    assert asked < stack < said.start()
+    assert "the limit is 1 s; its Python stack:" in instance.log
+    wait_until(lambda: len(set(instance.workers()) - before) == 1, "the replacement")
+    # Others go on: each client has lost the one request at the most that it had on the killed worker.
+    assert load.answers > len(load.losses)
+    assert len(load.losses) <= 5
+
+
+def test_harakiri_leaves_requests_within_the_time_alone(start):
+    instance = start("--harakiri", "3")
+    worker = str(instance.worker())
+    with Load(instance.address(), kept_alive=1, fresh=1, target="/sleep/0.3") as load:
+        load.wait_for_more(12)
+    assert load.losses == []
+    assert set(load.bodies) == {worker}
+    assert "harakiri" not in instance.log
+
+
+def test_harakiri_counts_from_the_start_of_each_request_on_a_kept_alive_connection(start):
+    instance = start("--harakiri", "2")
+    client = instance.connect()
+    bodies = {client.request("GET", "/sleep/0.5").text for _ in range(6)}
+    assert bodies == {str(instance.worker())}
+    assert "harakiri" not in instance.log
+
+
+def test_harakiri_with_threads_shows_the_stack_of_the_thread_that_is_stuck(start, tmp_path):
+    instance = start("--threads", "4", "--harakiri", "2")
+    client = instance.connect()
+    client.send(b"GET /stuck/300 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    wait_until(lambda: instance.body("/sleep/0.1").isdigit(), "an answer beside it")
+
+    def keep_asking():
+        while instance.process.poll() is None and "is killed while" not in instance.log:
+            try:
+                instance.get("/sleep/0.2")
+            except (Closed, OSError):
+                return
+
+    others = [threading.Thread(target=keep_asking) for _ in range(2)]
+    for other in others:
+        other.start()
+    said = instance.wait_for_log(r"^bolide: harakiri: worker 1 \(pid \d+\) is killed while it serves (.*)$")
+    for other in others:
+        other.join()
+    assert "GET /stuck/300 (for 2." in said[1]
+    stack = instance.log.split("its Python stack:", 1)[1].split("bolide: harakiri:", 1)[0]
+    assert "in stuck_in_the_database" in stack
+    assert "do_sleep" not in stack
+
+
+def test_a_request_that_never_returns_to_python_is_killed_all_the_same(start, tmp_path):
+    # An expression that takes for ever, in C and with the GIL: no other Python thread of the worker could run.
+    (tmp_path / "shop.py").write_text(
+        "import re\nfrom probe import application as probe\n"
+        "def hold_the_lock():\n    re.match('(a+)+$', 'a' * 60 + 'b')\n"
+        "def application(environ, start_response):\n"
+        "    if environ['PATH_INFO'] == '/hold':\n        hold_the_lock()\n"
+        "    return probe(environ, start_response)\n"
+    )
+    instance = start("--processes", "2", *LIMIT, module="shop")
+    with pytest.raises(Closed):
+        instance.connect().request("GET", "/hold")
+    instance.wait_for_log(r"is killed while it serves GET /hold \(for 1\.")
+    assert "in hold_the_lock" in instance.log
+
+
+def test_harakiri_ends_a_stuck_request_during_a_reload_too(start, tmp_path):
+    instance = start("--harakiri", "2")
+    client = instance.connect()
+    client.send(f"GET /wait?{tmp_path / 'never'} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    wait_until((tmp_path / "never.waiting").exists, "the application to have the request")
+    instance.reload(2)
+    assert client.is_closed()
+    assert "is killed while it serves GET /wait" in instance.log

@@ -1,0 +1,125 @@
+"""Whom processes run as, and what they are called."""
+
+import json
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import bolide
+import pytest
+from support.waiting import wait_until
+from support_instance import APPLICATIONS, START_FAILED
+from support_processes import command_line_of, descriptors_of, status_field
+
+NOBODY = pwd.getpwnam("nobody")
+
+
+@pytest.fixture
+def open_folder():
+    """A folder that every user may enter; those of pytest are for one user only."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        yield Path(folder)
+
+
+def python_for_everybody(folder):
+    """A virtual environment with Bolide that any user may run, of the running Python's version; None if there is none."""
+    version = "python{}.{}".format(*sys.version_info)
+    for candidate in [sys.executable, f"/usr/bin/{version}", f"/usr/local/bin/{version}"]:
+        try:
+            subprocess.run([candidate, "-c", ""], user="nobody", check=True, stderr=subprocess.DEVNULL)
+            subprocess.run([candidate, "-m", "venv", "--without-pip", str(folder / "everybody")], check=True)
+        except (OSError, subprocess.CalledProcessError):
+            continue
+        (packages,) = folder.glob("everybody/lib/python*/site-packages")
+        shutil.copytree(Path(bolide.__file__).parent, packages / "bolide")
+        return str(folder / "everybody" / "bin" / "python")
+    return None
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user; see the refusal below")
+@pytest.mark.parametrize("options", [("--uid", "nobody"), ("--uid", str(NOBODY.pw_uid), "--gid", "12345")], ids=["name", "number"])
+def test_root_drops_to_uid_and_gid_and_the_master_keeps_its_own(options, start, open_folder):
+    python = python_for_everybody(open_folder)
+    assert python, f"no Python {sys.version_info[:2]} on this machine can be run by the user nobody"
+    shutil.copy(APPLICATIONS / "probe.py", open_folder)
+    instance = start(
+        "--processes", "2", "--socket", open_folder / "app.sock", "--chdir", open_folder, *options,
+        command=[python, "-m", "bolide"],
+    )  # fmt: skip
+    group = 12345 if "--gid" in options else NOBODY.pw_gid
+    facts = json.loads(instance.body("/facts"))
+    assert facts["user"] == [NOBODY.pw_uid, group]
+    assert 0 not in facts["groups"]
+    for pid in [instance.prototype(), *instance.workers()]:
+        assert status_field(pid, "Uid").split() == [str(NOBODY.pw_uid)] * 4
+        assert status_field(pid, "Gid").split() == [str(group)] * 4
+    assert status_field(instance.pid, "Uid").split()[0] == "0"
+    found = (open_folder / "app.sock").stat()
+    assert (found.st_uid, found.st_gid) == (NOBODY.pw_uid, group)
+    assert "the application runs as root" not in instance.log
+    # The master keeps its rights: a reload and the replacement of a worker work as before.
+    instance.expects_alarms = True
+    instance.reload(2)
+    dead = instance.workers()[0]
+    os.kill(dead, 9)
+    wait_until(lambda: dead not in instance.workers() and len(instance.workers()) == 2, "two workers")
+    assert json.loads(instance.body("/facts"))["user"] == [NOBODY.pw_uid, group]
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may become anybody; see above")
+def test_an_ordinary_user_can_not_become_another(fail):
+    status, lines = fail("--http-socket", "127.0.0.1:0", "--module", "probe", "--uid", "nobody")
+    assert status == START_FAILED
+    assert "root" in lines[-1], lines
+
+
+def test_a_user_that_does_not_exist_ends_the_start(fail):
+    status, lines = fail("--http-socket", "127.0.0.1:0", "--module", "probe", "--uid", "no-such-user")
+    assert status == START_FAILED
+    assert "no-such-user" in lines[-1], lines
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root is warned")
+def test_an_application_that_runs_as_root_is_warned_of(start):
+    assert "WARNING: the application runs as root: set uid (and gid) to an ordinary user" in start().log
+
+
+@pytest.mark.parametrize(
+    ("options", "prefix"),
+    [(("--auto-procname",), ""), (("--procname-prefix", "shop-"), "shop-"), (("--procname-prefix-spaced", "shop"), "shop ")],
+    ids=["auto", "prefix", "spaced"],
+)
+def test_processes_say_in_ps_what_they_are(options, prefix, start):
+    instance = start("--processes", "2", *options)
+    assert command_line_of(instance.prototype()) == f"{prefix}bolide prototype"
+    assert {command_line_of(worker) for worker in instance.workers()} == {f"{prefix}bolide worker {n}" for n in (1, 2)}
+    assert status_field(instance.pid, "Name") == f"{prefix}bolide master"[:15]
+    assert status_field(instance.prototype(), "Name") == f"{prefix}bolide prototype"[:15]
+
+
+def test_without_auto_procname_processes_keep_their_command_line(start):
+    instance = start()
+    assert "prototype" in command_line_of(instance.worker())
+    assert command_line_of(instance.worker()) == command_line_of(instance.prototype())
+
+
+def test_logto_takes_everything_that_is_written(start, tmp_path):
+    (tmp_path / "shop.py").write_text(
+        "import subprocess\nprint('printed while loading', flush=True)\n"
+        "subprocess.run(['echo', 'from a program'])\nfrom probe import application\n"
+    )
+    instance = start("--logto", "log", module="shop", logging=True)
+    instance.body("/pid")
+    text = wait_until(
+        lambda: "GET /pid" in instance.everything() and (tmp_path / "log").read_text(), "the line of the request"
+    )
+    assert text.splitlines()[0].startswith("bolide: open http://")
+    assert "printed while loading" in text
+    assert "from a program" in text
+    assert instance.log == ""
+    assert descriptors_of(instance.worker())[2] == str(tmp_path / "log")

@@ -1,0 +1,95 @@
+"""`max-requests` and `max-worker-lifetime`: a worker is replaced first and ends then, one at a time, and loses nothing."""
+
+import threading
+
+from support.waiting import wait_until
+from support_load import Load
+
+PROCESSES = 2
+
+
+class Observer:
+    """Looks at the pids of the workers all the time."""
+
+    def __init__(self, instance):
+        self.most = 0
+        self.seen = set()
+        self._instance = instance
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._over.set()
+        self._thread.join()
+
+    def _look(self):
+        while not self._over.wait(0.002):
+            workers = self._instance.workers()
+            self.most = max(self.most, len(workers))
+            self.seen.update(workers)
+
+
+def test_max_requests_under_load_retires_one_worker_after_the_other_and_loses_no_request(start):
+    instance = start("--processes", str(PROCESSES), "--max-requests", "200")
+    with Observer(instance) as observer, Load(instance.address(), kept_alive=4, fresh=2) as load:
+        wait_until(lambda: len(observer.seen) >= 8, lambda: f"eight workers, saw {observer.seen}; {instance.log}")
+        load.wait_for_more()
+    assert load.losses == []
+    # One retires at a time: besides the chosen number there is its replacement, and nobody else.
+    assert observer.most == PROCESSES + 1
+    wait_until(lambda: len(instance.workers()) == PROCESSES, "the chosen number of workers")
+
+
+def test_a_worker_serves_nine_tenths_of_max_requests_before_it_retires(start):
+    instance = start("--max-requests", "100")
+    first = str(instance.worker())
+    served = 0
+    while instance.body() == first:
+        served += 1
+        assert served < 5000, instance.log
+    # Up to a tenth is cut off at random, so that workers do not retire together.
+    assert served >= 90
+
+
+def test_max_requests_with_threads_loses_no_request(start):
+    instance = start("--processes", str(PROCESSES), "--threads", "3", "--max-requests", "100")
+    before = set(instance.workers())
+    with Load(instance.address(), kept_alive=4, fresh=2) as load:
+        wait_until(lambda: not before & set(instance.workers()), "other workers")
+        load.wait_for_more()
+    assert load.losses == []
+
+
+def test_max_worker_lifetime_under_load_retires_workers_and_loses_no_request(start):
+    instance = start("--processes", str(PROCESSES), "--max-worker-lifetime", "1")
+    before = set(instance.workers())
+    with Observer(instance) as observer, Load(instance.address()) as load:
+        wait_until(lambda: not before & set(instance.workers()), "other workers")
+        load.wait_for_more()
+    assert load.losses == []
+    assert observer.most <= PROCESSES + 1
+
+
+def test_max_worker_lifetime_retires_an_idle_worker_too(start):
+    instance = start("--max-worker-lifetime", "1")
+    before = instance.worker()
+    wait_until(lambda: instance.workers() and before not in instance.workers(), "another worker")
+    assert instance.body().isdigit()
+
+
+def test_a_request_in_flight_is_finished_by_a_worker_that_retires(start, tmp_path):
+    instance = start("--max-worker-lifetime", "1")
+    before = instance.worker()
+    gate = tmp_path / "gate"
+    client = instance.connect()
+    client.send(f"GET /wait?{gate} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    wait_until(gate.with_suffix(".waiting").exists, "the application to have the request")
+    wait_until(lambda: len(instance.workers()) == 2, "its replacement")
+    assert instance.body() != str(before)
+    gate.touch()
+    assert client.read_response().text == "waited"
+    wait_until(lambda: before not in instance.workers(), "its end")
