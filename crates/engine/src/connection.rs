@@ -86,6 +86,8 @@ pub struct Connection<A: App> {
     is_overdue: bool,
     /// The poll knows it.
     pub is_polled: bool,
+    /// The poll has told that the peer sends no more: what is left to read ends with the end itself.
+    pub peer_has_ended: bool,
 }
 
 /// What serving the bytes at hand came to.
@@ -114,6 +116,7 @@ impl<A: App> Connection<A> {
             deadline_ms: now_ms + timeout_ms,
             is_overdue: false,
             is_polled: false,
+            peer_has_ended: false,
         }
     }
 
@@ -260,7 +263,7 @@ impl<A: App> Connection<A> {
             Step::Blocked => Some(After::Wait),
             Step::More | Step::Next => match read {
                 // A read that filled the buffer may have left something behind, and an edge-triggered poll won't tell.
-                Read::Bytes(_) if was_full => None,
+                Read::Bytes(_) if was_full || self.peer_has_ended => None,
                 Read::Bytes(_) | Read::Nothing => Some(After::Wait),
                 Read::End | Read::Broken => Some(After::Close),
             },

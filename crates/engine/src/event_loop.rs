@@ -38,6 +38,9 @@ const SWEEP_MS: u64 = 500;
 /// `Connection: close`, in milliseconds after its last answer. Closing at once would lose the request that is on its way.
 const DRAIN_IDLE_MS: u64 = 2_000;
 
+/// A peer that sends no more, or is gone. An edge-triggered poll tells it once, perhaps in one event with the last bytes.
+const PEER_HAS_ENDED: EpollFlags = EpollFlags::EPOLLRDHUP.union(EpollFlags::EPOLLHUP).union(EpollFlags::EPOLLERR);
+
 /// What a worker is given.
 pub struct Assignment {
     pub settings: Settings,
@@ -204,6 +207,7 @@ impl<L: Language> Shared<L> {
 
     fn attend(&self, key: Key, room: &mut Room<L::App>, kit: &mut Kit, app: &mut L::App) {
         let Some(mut connection) = room.hall.take(key) else { return };
+        connection.peer_has_ended = room.hall.has_ended(key);
         kit.may_hold = room.duties.holding.is_on() && room.hall.has_ready() && self.house.is_tcp(connection.listener());
         let after = connection.attend(kit, app, &self.house);
         let held = connection.take_held();
@@ -224,6 +228,7 @@ impl<L: Language> Shared<L> {
     /// The same with other threads about: the room is free meanwhile, and the lead may be lost.
     fn attend_unlocked<'a>(&'a self, key: Key, mut guard: Guard<'a, L>, kit: &mut Kit, app: &mut L::App) -> (Guard<'a, L>, bool) {
         let Some(mut connection) = guard.hall.take(key) else { return (guard, true) };
+        connection.peer_has_ended = guard.hall.has_ended(key);
         drop(guard);
         let inside = self.leadership.enter_call();
         let after = connection.attend(kit, app, &self.house);
@@ -280,7 +285,15 @@ impl<L: Language> Shared<L> {
             self.count_elsewhere();
         }
         match found {
-            Ok(count) => events[..count].iter().for_each(|event| guard.hall.news(Key(event.data()))),
+            Ok(count) => {
+                for event in &events[..count] {
+                    let key = Key(event.data());
+                    if event.events().intersects(PEER_HAS_ENDED) {
+                        guard.hall.note_end(key);
+                    }
+                    guard.hall.news(key);
+                }
+            }
             Err(Errno::EINTR) => {
                 if app.interrupted() == ControlFlow::Break(()) {
                     self.house.leaving.store(true, Relaxed);

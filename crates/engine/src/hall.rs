@@ -60,6 +60,8 @@ enum Content<C> {
 
 struct Place<C> {
     generation: u32,
+    /// The poll has told that the peer says no more, which it does once.
+    has_ended: bool,
     content: Content<C>,
 }
 
@@ -86,7 +88,7 @@ impl<C> Hall<C> {
         let key = match self.free.pop() {
             Some(index) => Key::new(index as usize, self.places[index as usize].generation),
             None => {
-                self.places.push(Place { generation: 0, content: Content::Free });
+                self.places.push(Place { generation: 0, has_ended: false, content: Content::Free });
                 Key::new(self.places.len() - 1, 0)
             }
         };
@@ -108,6 +110,20 @@ impl<C> Hall<C> {
             }
         }
         self.ready.push_back(key);
+    }
+
+    /// The peer says no more. That is told only once, perhaps together with the last bytes.
+    pub fn note_end(&mut self, key: Key) {
+        if key.0 < FIRST_SPECIAL
+            && let Some(place) = self.find(key)
+        {
+            place.has_ended = true;
+        }
+    }
+
+    /// Whether [`Hall::note_end`] was called for the connection.
+    pub fn has_ended(&mut self, key: Key) -> bool {
+        self.find(key).is_some_and(|place| place.has_ended)
     }
 
     pub fn next_ready(&mut self) -> Option<Key> {
@@ -148,6 +164,7 @@ impl<C> Hall<C> {
     pub fn leave(&mut self, key: Key) {
         let Some(place) = self.find(key) else { return };
         place.content = Content::Free;
+        place.has_ended = false;
         // The highest generation is left out: with it, a key would be taken for a special one.
         place.generation = (place.generation + 1) % (u32::MAX - 1);
         self.free.push(key.index() as u32);
@@ -213,6 +230,19 @@ mod tests {
         assert!(hall.take(key).is_none());
         hall.bring_back(key, connection);
         assert_eq!(hall.next_ready(), Some(key));
+    }
+
+    #[test]
+    fn the_end_of_a_peer_is_remembered_for_its_connection_alone() {
+        let mut hall: Hall<&str> = Hall::new();
+        let first = hall.enter(Box::new("first"));
+        assert!(hall.take(first).is_some());
+        hall.note_end(first);
+        assert!(hall.has_ended(first), "also while it is away");
+        hall.leave(first);
+        let second = hall.enter(Box::new("second"));
+        hall.note_end(first);
+        assert!(!hall.has_ended(second));
     }
 
     #[test]

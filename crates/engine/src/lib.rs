@@ -18,6 +18,7 @@ mod holding;
 mod house;
 mod leadership;
 mod listener;
+mod outbox;
 pub mod reply;
 pub mod request;
 mod socket;

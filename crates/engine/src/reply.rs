@@ -8,10 +8,8 @@ use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-
 use crate::fields::{Known, decimal, is_field_value, is_token, known_field};
-use crate::socket::{self, Written};
+use crate::outbox::{FilePart, Outbox};
 
 /// What a reply holds back for a slow client, in bytes, before its iterator is suspended.
 pub const OUTPUT_BYTES: usize = 64 * 1024;
@@ -92,17 +90,8 @@ pub enum Progress {
 /// Why a header field or status of an application is refused: one sentence for its log.
 pub type HeadRefusal = &'static str;
 
-struct FilePart {
-    file: File,
-    offset: i64,
-    left: u64,
-}
-
 pub struct Reply {
-    socket: OwnedFd,
-    output: Vec<u8>,
-    sent: usize,
-    file: Option<FilePart>,
+    out: Outbox,
     stage: Stage,
     framing: Framing,
     /// Bytes of the present chunk that are still to come, its frame being open.
@@ -112,10 +101,7 @@ pub struct Reply {
     content_length: Option<u64>,
     has_date: bool,
     has_server: bool,
-    socket_full: bool,
-    broken: bool,
     overrun: bool,
-    is_held: bool,
     short: bool,
     /// For the log: fields that the application set, bytes of the head, bytes of the body.
     pub header_count: u32,
@@ -129,10 +115,7 @@ impl Reply {
         let style = Style::Http { version_1_0: false };
         let terms = Terms { style, chunks: true, head_only: false, keep_alive: false, may_hold: false, date_line: [b' '; 37] };
         Reply {
-            socket,
-            output: Vec::new(),
-            sent: 0,
-            file: None,
+            out: Outbox::new(socket),
             stage: Stage::Fresh,
             framing: Framing::UntilClose,
             frame_left: 0,
@@ -141,10 +124,7 @@ impl Reply {
             content_length: None,
             has_date: false,
             has_server: false,
-            socket_full: false,
-            broken: false,
             overrun: false,
-            is_held: false,
             short: false,
             header_count: 0,
             head_bytes: 0,
@@ -155,12 +135,12 @@ impl Reply {
 
     /// Begins the next answer, with a buffer to write it into.
     pub(crate) fn begin(&mut self, terms: Terms, buffer: Vec<u8>) {
-        debug_assert!(self.unsent() == 0);
-        self.output = buffer;
-        self.output.clear();
-        self.sent = 0;
+        debug_assert!(self.out.unsent() == 0);
+        self.out.bytes = buffer;
+        self.out.bytes.clear();
+        self.out.sent = 0;
         self.terms = terms;
-        self.file = None;
+        self.out.file = None;
         self.sent_file = false;
         self.body_bytes = 0;
         self.overrun = false;
@@ -172,11 +152,11 @@ impl Reply {
 
     /// Takes the buffer back when everything has left, so that idle connections own none.
     pub(crate) fn buffer_back(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.output)
+        std::mem::take(&mut self.out.bytes)
     }
 
     pub(crate) fn socket(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        self.out.socket.as_fd()
     }
 
     /// Starts the head, or starts it anew: an application may change its mind while nothing has left.
@@ -197,13 +177,13 @@ impl Reply {
         if code < 200 {
             return Err("the status is not a final one (200 or above)");
         }
-        self.output.clear();
+        self.out.bytes.clear();
         self.forget_head();
         self.status = code;
         self.stage = Stage::Head;
-        self.output.extend_from_slice(b"HTTP/1.1 ");
-        self.output.extend_from_slice(status);
-        self.output.extend_from_slice(if status.len() == 3 { b" \r\n" } else { b"\r\n" });
+        self.out.bytes.extend_from_slice(b"HTTP/1.1 ");
+        self.out.bytes.extend_from_slice(status);
+        self.out.bytes.extend_from_slice(if status.len() == 3 { b" \r\n" } else { b"\r\n" });
         Ok(())
     }
 
@@ -241,10 +221,10 @@ impl Reply {
             Some(Known::HopByHop) => return Err("it is hop-by-hop, and the server's business (PEP 3333)"),
             None => {}
         }
-        self.output.extend_from_slice(name);
-        self.output.extend_from_slice(b": ");
-        self.output.extend_from_slice(value);
-        self.output.extend_from_slice(b"\r\n");
+        self.out.bytes.extend_from_slice(name);
+        self.out.bytes.extend_from_slice(b": ");
+        self.out.bytes.extend_from_slice(value);
+        self.out.bytes.extend_from_slice(b"\r\n");
         self.header_count += 1;
         Ok(())
     }
@@ -252,7 +232,7 @@ impl Reply {
     /// Forgets a head that turned out to be wrong, while nothing has left.
     pub fn drop_head(&mut self) {
         if self.stage == Stage::Head {
-            self.output.clear();
+            self.out.bytes.clear();
             self.forget_head();
         }
     }
@@ -276,15 +256,15 @@ impl Reply {
         if self.stage == Stage::Head && self.content_length.is_none() && !self.is_bodiless_status() {
             self.content_length = Some(length);
             let mut digits = itoa::Buffer::new();
-            self.output.extend_from_slice(b"Content-Length: ");
-            self.output.extend_from_slice(digits.format(length).as_bytes());
-            self.output.extend_from_slice(b"\r\n");
+            self.out.bytes.extend_from_slice(b"Content-Length: ");
+            self.out.bytes.extend_from_slice(digits.format(length).as_bytes());
+            self.out.bytes.extend_from_slice(b"\r\n");
         }
     }
 
     /// Takes a part of the body. An empty one changes nothing, and does not send the head.
     pub fn push(&mut self, part: &[u8], when: When) -> Pushed {
-        if self.broken {
+        if self.out.is_broken {
             return Pushed::Gone;
         }
         if part.is_empty() {
@@ -306,7 +286,7 @@ impl Reply {
         self.open_frame(allowed);
         let taken = self.take(wanted, when);
         self.account(taken);
-        if self.broken {
+        if self.out.is_broken {
             return Pushed::Gone;
         }
         if taken < allowed { Pushed::Part(taken) } else { Pushed::All }
@@ -327,7 +307,7 @@ impl Reply {
             Framing::Chunked | Framing::UntilClose => length,
         };
         self.open_frame(usize::try_from(left).unwrap_or(usize::MAX));
-        self.file = Some(FilePart { file, offset, left });
+        self.out.file = Some(FilePart { file, offset, left });
         self.sent_file = true;
     }
 
@@ -335,23 +315,7 @@ impl Reply {
     ///
     /// Returns false when the client took nothing within the time, or is gone.
     pub fn wait_until_drained(&mut self, most: Duration) -> bool {
-        let timeout = PollTimeout::try_from(most).unwrap_or(PollTimeout::MAX);
-        // A large part is sent from where it is: then the socket is full and the buffer empty.
-        while (self.unsent() > 0 || self.socket_full) && !self.broken {
-            let mut waits = [PollFd::new(self.socket.as_fd(), PollFlags::POLLOUT)];
-            match poll(&mut waits, timeout) {
-                Err(nix::errno::Errno::EINTR) => {}
-                Ok(0) | Err(_) => {
-                    self.broken = true;
-                    return false;
-                }
-                Ok(_) => {
-                    self.socket_full = false;
-                    self.send_output();
-                }
-            }
-        }
-        !self.broken
+        self.out.wait_until_drained(most)
     }
 
     /// Ends the answer: what is left of the framing is written, and everything that can leave does.
@@ -364,8 +328,8 @@ impl Reply {
         }
         if self.stage == Stage::Body {
             match self.framing {
-                Framing::Chunked if self.file.is_none() => self.output.extend_from_slice(b"0\r\n\r\n"),
-                Framing::Length(left) if left > self.file.as_ref().map_or(0, |part| part.left) => {
+                Framing::Chunked if self.out.file.is_none() => self.out.bytes.extend_from_slice(b"0\r\n\r\n"),
+                Framing::Length(left) if left > self.out.file.as_ref().map_or(0, |part| part.left) => {
                     self.short = true;
                     self.terms.keep_alive = false;
                 }
@@ -377,17 +341,17 @@ impl Reply {
 
     /// Answers in the engine's own words, in place of whatever head the application has begun. Only while nothing has left.
     pub(crate) fn answer(&mut self, status: u16, reason: &str, text: &str) {
-        self.output.clear();
+        self.out.bytes.clear();
         self.forget_head();
         self.status = status;
         self.stage = Stage::Head;
-        self.file = None;
+        self.out.file = None;
         let mut digits = itoa::Buffer::new();
-        self.output.extend_from_slice(b"HTTP/1.1 ");
-        self.output.extend_from_slice(digits.format(status).as_bytes());
-        self.output.extend_from_slice(b" ");
-        self.output.extend_from_slice(reason.as_bytes());
-        self.output.extend_from_slice(b"\r\nContent-Type: text/plain; charset=utf-8\r\n");
+        self.out.bytes.extend_from_slice(b"HTTP/1.1 ");
+        self.out.bytes.extend_from_slice(digits.format(status).as_bytes());
+        self.out.bytes.extend_from_slice(b" ");
+        self.out.bytes.extend_from_slice(reason.as_bytes());
+        self.out.bytes.extend_from_slice(b"\r\nContent-Type: text/plain; charset=utf-8\r\n");
         self.declare_length(text.len() as u64);
         self.push(text.as_bytes(), When::WithTheNext);
         self.finish();
@@ -396,7 +360,7 @@ impl Reply {
     /// Gives up an answer whose head has left: the connection's end tells the client that it is not whole.
     pub(crate) fn cut_off(&mut self) {
         self.terms.keep_alive = false;
-        self.file = None;
+        self.out.file = None;
         self.stage = Stage::Done;
     }
 
@@ -407,41 +371,33 @@ impl Reply {
 
     /// Whether the kernel keeps the last answer until it is pushed. Asking forgets it.
     pub(crate) fn take_held(&mut self) -> bool {
-        std::mem::take(&mut self.is_held)
+        std::mem::take(&mut self.out.is_held)
     }
 
     /// Sends what waits: the buffer, then the file.
     pub(crate) fn advance(&mut self) -> Progress {
-        self.socket_full = false;
-        if self.terms.may_hold && self.stage == Stage::Done && self.file.is_none() {
-            self.hold_output();
+        self.out.is_full = false;
+        if self.terms.may_hold && self.stage == Stage::Done && self.out.file.is_none() {
+            self.out.hold();
         } else {
-            self.send_output();
+            self.out.send();
         }
-        while !self.broken && !self.socket_full && self.unsent() == 0 {
-            let Some(part) = &mut self.file else { break };
+        while !self.out.is_broken && !self.out.is_full && self.out.unsent() == 0 {
+            let Some(part) = &self.out.file else { break };
             if part.left == 0 {
                 self.end_file();
-                self.send_output();
+                self.out.send();
                 continue;
             }
-            let count = usize::try_from(part.left).unwrap_or(usize::MAX);
-            match socket::send_file(self.socket.as_fd(), &part.file, &mut part.offset, count) {
-                // The file is shorter than it was when its length was announced: nothing can mend this answer.
-                Written::Bytes(0) | Written::Broken => self.broken = true,
-                Written::Bytes(sent) => {
-                    part.left -= sent as u64;
-                    self.body_bytes += sent as u64;
-                    if let Framing::Length(left) = &mut self.framing {
-                        *left -= sent as u64;
-                    }
-                }
-                Written::Full => self.socket_full = true,
+            let sent = self.out.send_file();
+            self.body_bytes += sent;
+            if let Framing::Length(left) = &mut self.framing {
+                *left -= sent;
             }
         }
-        if self.broken {
+        if self.out.is_broken {
             Progress::Broken
-        } else if self.unsent() > 0 || self.file.is_some() {
+        } else if self.out.unsent() > 0 || self.out.file.is_some() {
             Progress::Blocked
         } else {
             Progress::Done
@@ -450,11 +406,11 @@ impl Reply {
 
     /// The last write found no room: the poll will tell when there is some.
     pub(crate) fn is_full(&self) -> bool {
-        self.socket_full
+        self.out.is_full
     }
 
     pub(crate) fn keeps_alive(&self) -> bool {
-        self.terms.keep_alive && !self.broken && !(self.framing == Framing::UntilClose && self.stage == Stage::Done)
+        self.terms.keep_alive && !self.out.is_broken && !(self.framing == Framing::UntilClose && self.stage == Stage::Done)
     }
 
     pub(crate) fn status_code(&self) -> u16 {
@@ -462,7 +418,7 @@ impl Reply {
     }
 
     pub(crate) fn is_broken(&self) -> bool {
-        self.broken
+        self.out.is_broken
     }
 
     /// What the application did against its own Content-Length, as a sentence for the log.
@@ -476,10 +432,6 @@ impl Reply {
         } else {
             None
         }
-    }
-
-    fn unsent(&self) -> usize {
-        self.output.len() - self.sent
     }
 
     fn forget_head(&mut self) {
@@ -506,66 +458,54 @@ impl Reply {
         };
         if let Style::Http { version_1_0 } = self.terms.style {
             if !self.has_date {
-                self.output.extend_from_slice(&self.terms.date_line);
+                self.out.bytes.extend_from_slice(&self.terms.date_line);
             }
             if !self.has_server {
-                self.output.extend_from_slice(b"Server: bolide\r\n");
+                self.out.bytes.extend_from_slice(b"Server: bolide\r\n");
             }
             match self.framing {
-                Framing::Chunked => self.output.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
+                Framing::Chunked => self.out.bytes.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
                 Framing::UntilClose => self.terms.keep_alive = false,
                 Framing::Length(_) | Framing::Discard => {}
             }
             match (self.terms.keep_alive, version_1_0) {
-                (false, _) => self.output.extend_from_slice(b"Connection: close\r\n"),
-                (true, true) => self.output.extend_from_slice(b"Connection: keep-alive\r\n"),
+                (false, _) => self.out.bytes.extend_from_slice(b"Connection: close\r\n"),
+                (true, true) => self.out.bytes.extend_from_slice(b"Connection: keep-alive\r\n"),
                 (true, false) => {}
             }
         }
-        self.output.extend_from_slice(b"\r\n");
-        self.head_bytes = self.output.len() as u64;
+        self.out.bytes.extend_from_slice(b"\r\n");
+        self.head_bytes = self.out.bytes.len() as u64;
         self.stage = Stage::Body;
     }
 
     fn open_frame(&mut self, length: usize) {
         if self.framing == Framing::Chunked && self.frame_left == 0 && length > 0 {
             self.frame_left = length;
-            self.output.extend_from_slice(format!("{length:x}\r\n").as_bytes());
+            self.out.bytes.extend_from_slice(format!("{length:x}\r\n").as_bytes());
         }
     }
 
     /// Copies or sends as much of a part as there is room for; returns the bytes taken.
     fn take(&mut self, part: &[u8], when: When) -> usize {
-        if part.len() <= COPY_BYTES && self.unsent() + part.len() <= OUTPUT_BYTES {
-            self.output.extend_from_slice(part);
+        if part.len() <= COPY_BYTES && self.out.unsent() + part.len() <= OUTPUT_BYTES {
+            self.out.bytes.extend_from_slice(part);
             if self.framing == Framing::Chunked && self.frame_left == part.len() {
-                self.output.extend_from_slice(b"\r\n");
+                self.out.bytes.extend_from_slice(b"\r\n");
             }
-            if when == When::Now && !self.socket_full {
+            if when == When::Now && !self.out.is_full {
                 // The last part may wait a moment in the kernel for the answers of other requests; the others may not.
                 if self.terms.may_hold && self.framing == Framing::Length(part.len() as u64) {
-                    self.hold_output();
+                    self.out.hold();
                 } else {
-                    self.send_output();
+                    self.out.send();
                 }
             }
             return part.len();
         }
-        let mut taken = 0;
-        while taken < part.len() && !self.socket_full && !self.broken {
-            match socket::write(self.socket.as_fd(), &self.output[self.sent..], &part[taken..]) {
-                Written::Bytes(count) => {
-                    let of_output = count.min(self.output.len() - self.sent);
-                    self.sent += of_output;
-                    taken += count - of_output;
-                    self.recycle();
-                }
-                Written::Full => self.socket_full = true,
-                Written::Broken => self.broken = true,
-            }
-        }
+        let taken = self.out.send_through(part);
         if taken == part.len() && self.framing == Framing::Chunked && self.frame_left == taken {
-            self.output.extend_from_slice(b"\r\n");
+            self.out.bytes.extend_from_slice(b"\r\n");
         }
         taken
     }
@@ -581,8 +521,8 @@ impl Reply {
 
     /// For a part that is not sent: the head still must leave now.
     fn pushed(&mut self, taken: usize, offered: usize) -> Pushed {
-        self.send_output();
-        match (self.broken, taken < offered) {
+        self.out.send();
+        match (self.out.is_broken, taken < offered) {
             (true, _) => Pushed::Gone,
             (false, true) => Pushed::Part(taken),
             (false, false) => Pushed::All,
@@ -590,43 +530,10 @@ impl Reply {
     }
 
     fn end_file(&mut self) {
-        self.file = None;
+        self.out.file = None;
         if self.framing == Framing::Chunked {
             self.frame_left = 0;
-            self.output.extend_from_slice(b"\r\n0\r\n\r\n");
-        }
-    }
-
-    /// As `send_output`, but what is small is kept by the kernel until it is pushed.
-    fn hold_output(&mut self) {
-        if (1..=COPY_BYTES).contains(&self.unsent()) && !self.broken {
-            match socket::write_held(self.socket.as_fd(), &self.output[self.sent..]) {
-                Written::Bytes(count) => {
-                    self.sent += count;
-                    self.is_held = true;
-                }
-                Written::Full => {}
-                Written::Broken => self.broken = true,
-            }
-        }
-        self.send_output();
-    }
-
-    fn send_output(&mut self) {
-        while self.unsent() > 0 && !self.socket_full && !self.broken {
-            match socket::write(self.socket.as_fd(), &self.output[self.sent..], &[]) {
-                Written::Bytes(count) => self.sent += count,
-                Written::Full => self.socket_full = true,
-                Written::Broken => self.broken = true,
-            }
-        }
-        self.recycle();
-    }
-
-    fn recycle(&mut self) {
-        if self.sent == self.output.len() {
-            self.output.clear();
-            self.sent = 0;
+            self.out.bytes.extend_from_slice(b"\r\n0\r\n\r\n");
         }
     }
 }

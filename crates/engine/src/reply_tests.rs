@@ -153,7 +153,7 @@ fn a_client_that_reads_nothing_costs_a_bounded_buffer() {
         whole_parts += 1;
         assert!(whole_parts < 10_000, "the buffer has no bound");
     }
-    assert!(reply.unsent() <= OUTPUT_BYTES + 64, "{} bytes are held", reply.unsent());
+    assert!(reply.out.unsent() <= OUTPUT_BYTES + 64, "{} bytes are held", reply.out.unsent());
     drop(client);
     assert_eq!(reply.advance(), Progress::Broken);
     assert_eq!(reply.push(b"more", When::Now), Pushed::Gone);
@@ -177,7 +177,7 @@ fn a_large_part_goes_on_where_it_stopped() {
             Pushed::Gone => panic!("the client is there"),
         }
         assert!(reply.wait_until_drained(Duration::from_secs(10)));
-        reply.socket_full = false;
+        reply.out.is_full = false;
     }
     reply.finish();
     assert!(reply.wait_until_drained(Duration::from_secs(10)));

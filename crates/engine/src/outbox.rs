@@ -1,0 +1,134 @@
+//! Bytes on their way to a client: a buffer, then perhaps a part of a file, and what the socket said last.
+//!
+//! It knows no HTTP. Worker threads run it, each for the connection that it attends to.
+
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use crate::socket::{self, Written};
+
+/// Outputs up to this many bytes may be held by the kernel, to leave together with others.
+const HELD_BYTES: usize = 16 * 1024;
+
+pub struct Outbox {
+    pub socket: OwnedFd,
+    pub bytes: Vec<u8>,
+    /// How many of `bytes` have left.
+    pub sent: usize,
+    /// What is sent after `bytes`.
+    pub file: Option<FilePart>,
+    /// The socket takes nothing at present.
+    pub is_full: bool,
+    /// The client is gone.
+    pub is_broken: bool,
+    /// The kernel keeps the last bytes until they are pushed.
+    pub is_held: bool,
+}
+
+pub struct FilePart {
+    pub file: File,
+    pub offset: i64,
+    pub left: u64,
+}
+
+impl Outbox {
+    pub fn new(socket: OwnedFd) -> Outbox {
+        Outbox { socket, bytes: Vec::new(), sent: 0, file: None, is_full: false, is_broken: false, is_held: false }
+    }
+
+    pub fn unsent(&self) -> usize {
+        self.bytes.len() - self.sent
+    }
+
+    /// Sends what the socket takes.
+    pub fn send(&mut self) {
+        while self.unsent() > 0 && !self.is_full && !self.is_broken {
+            match socket::write(self.socket.as_fd(), &self.bytes[self.sent..], &[]) {
+                Written::Bytes(count) => self.sent += count,
+                Written::Full => self.is_full = true,
+                Written::Broken => self.is_broken = true,
+            }
+        }
+        self.recycle();
+    }
+
+    /// As [`Outbox::send`], but what is small is kept by the kernel until it is pushed.
+    pub fn hold(&mut self) {
+        if (1..=HELD_BYTES).contains(&self.unsent()) && !self.is_broken {
+            match socket::write_held(self.socket.as_fd(), &self.bytes[self.sent..]) {
+                Written::Bytes(count) => {
+                    self.sent += count;
+                    self.is_held = true;
+                }
+                Written::Full => {}
+                Written::Broken => self.is_broken = true,
+            }
+        }
+        self.send();
+    }
+
+    /// Sends what waits and then `part`, from where they are. Returns the bytes of `part` that were taken.
+    pub fn send_through(&mut self, part: &[u8]) -> usize {
+        let mut taken = 0;
+        while taken < part.len() && !self.is_full && !self.is_broken {
+            match socket::write(self.socket.as_fd(), &self.bytes[self.sent..], &part[taken..]) {
+                Written::Bytes(count) => {
+                    let of_buffer = count.min(self.unsent());
+                    self.sent += of_buffer;
+                    taken += count - of_buffer;
+                    self.recycle();
+                }
+                Written::Full => self.is_full = true,
+                Written::Broken => self.is_broken = true,
+            }
+        }
+        taken
+    }
+
+    /// Sends the next piece of the file; returns its bytes.
+    pub fn send_file(&mut self) -> u64 {
+        let Some(part) = &mut self.file else { return 0 };
+        let count = usize::try_from(part.left).unwrap_or(usize::MAX);
+        match socket::send_file(self.socket.as_fd(), &part.file, &mut part.offset, count) {
+            // The file is shorter than it was when its length was announced: nothing can mend this answer.
+            Written::Bytes(0) | Written::Broken => self.is_broken = true,
+            Written::Bytes(sent) => {
+                part.left -= sent as u64;
+                return sent as u64;
+            }
+            Written::Full => self.is_full = true,
+        }
+        0
+    }
+
+    /// Waits until the buffer is empty. Returns false when the client took nothing within the time, or is gone.
+    pub fn wait_until_drained(&mut self, most: Duration) -> bool {
+        let timeout = PollTimeout::try_from(most).unwrap_or(PollTimeout::MAX);
+        while self.unsent() > 0 && !self.is_broken {
+            let mut waits = [PollFd::new(self.socket.as_fd(), PollFlags::POLLOUT)];
+            match poll(&mut waits, timeout) {
+                Err(nix::errno::Errno::EINTR) => {}
+                Ok(0) | Err(_) => {
+                    self.is_broken = true;
+                    return false;
+                }
+                Ok(_) => {
+                    self.is_full = false;
+                    self.send();
+                }
+            }
+        }
+        !self.is_broken
+    }
+
+    /// What has left is forgotten.
+    pub fn recycle(&mut self) {
+        if self.sent == self.bytes.len() {
+            self.bytes.clear();
+            self.sent = 0;
+        }
+    }
+}
