@@ -293,8 +293,9 @@ impl Supervisor {
         // That a new generation can't load the application is told once, when it is given up.
         let is_told =
             *cause == Cause::Exited(message::EXIT_LOAD_FAILED) && forming.is_some_and(|forming| !forming.generation.served);
-        let news = worker.doom.is_none() && !never_was && !is_told && !(asked && *cause == Cause::Exited(0));
-        if news {
+        let ended_as_told = asked && *cause == Cause::Exited(0);
+        let is_known = worker.doom.is_some() || never_was || is_told || ended_as_told;
+        if !is_known {
             log_sink::line(&format!("{worker} {}{}{follows}", cause.words(), obituary::while_serving(&in_flight, now)));
         }
         if is_forming && !asked && !lived && !never_was {

@@ -12,8 +12,10 @@ A worker answers one line for each connection: `WORKER GENERATION PID PPID`, aft
 peer closes), `close` (closes its order socket), `environment`, `descriptors`. The prototype and each worker append their events to `events.txt` there.
 """
 
+import contextlib
 import ctypes
 import json
+import mmap
 import os
 import select
 import signal
@@ -21,7 +23,6 @@ import socket
 import struct
 import sys
 import time
-import mmap
 
 ROW_BYTES, SLOT_BYTES, TEXT_BYTES = 128, 256, 192
 FORK, RETIRE, DRAIN, STOP = 1, 2, 3, 4
@@ -126,7 +127,11 @@ def answer(connection, boot, row, number, channel, slot):
     elif verb == "environment":
         text = " ".join([os.getcwd(), str(os.getpgid(0)), str(os.getuid()), os.environ.get("FAKE_VALUE", "-")])
     elif verb == "descriptors":
-        links = [os.readlink(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd") if os.path.islink(f"/proc/self/fd/{name}")]
+        links = [
+            os.readlink(f"/proc/self/fd/{name}")
+            for name in os.listdir("/proc/self/fd")
+            if os.path.islink(f"/proc/self/fd/{name}")
+        ]
         text = " ".join(f"{kind} {sum(link.startswith(kind) for link in links)}" for kind in ("socket:", "/memfd:"))
     connection.sendall((text + "\n").encode())
     return verb == "hold"
@@ -200,10 +205,8 @@ def reap(channel, workers):
         if pid == 0:
             return
         row = workers.pop(pid)
-        try:
+        with contextlib.suppress(OSError):
             send(channel, ENDED, row, pid, status)
-        except OSError:
-            pass
 
 
 main()
