@@ -314,6 +314,9 @@ impl<A: App> Connection<A> {
             },
         };
         let length = line.length as usize + facts.length as usize;
+        if length > house.head_limits.head_bytes {
+            return Err(Fault::new(431, "The request's head is larger than buffer-size."));
+        }
         if !same {
             self.cache.remember(&block[..facts.length as usize], line.version, facts);
         }

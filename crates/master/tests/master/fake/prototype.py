@@ -3,13 +3,15 @@
 The prototype reads its boot file as the real one does. What it and its workers do is read from `orders.json` in the folder
 named by FAKE_FOLDER: a key for each generation, with the fallback `all`. Keys of an order:
 
-    load     "ok", "fail" (reports it, exits 22), "explain" (says why first), "exit" (exits 3), "crash" (SIGSEGV), "hang" (until the file `go` is there)
+    load     "ok", "fail" (reports it, exits 22), "explain" (says why first), "exit" (exits 3), "crash" (SIGSEGV),
+             "hang" (until the file `go` is there)
     worker   "serve", "die" (exits 3 before it serves), "unloadable" (exits 22), "deaf" (never ends when told to),
              "liar" (reports the pid of another process)
 
-A worker answers one line for each connection: `WORKER GENERATION PID PPID`, after it did what the request says: `exit N`, `signal N`,
-`worn NUMBER` (if that is its number), `begin TEXT` (a request is in progress from now on), `end`, `hold` (keeps the connection and the request open until the
-peer closes), `close` (closes its order socket), `environment`, `descriptors`. The prototype and each worker append their events to `events.txt` there.
+A worker answers one line for each connection: `WORKER GENERATION PID PPID`, after it did what the request says:
+`exit N`, `signal N`, `worn NUMBER` (if that is its number), `begin TEXT` (a request is in progress from now on), `end`,
+`hold` (keeps the connection and the request open until the peer closes), `close` (closes its order socket),
+`environment`, `descriptors`. The prototype and each worker append their events to `events.txt` there.
 """
 
 import contextlib
