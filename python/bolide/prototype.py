@@ -94,11 +94,15 @@ def load(settings, prototype):
         after = settings["python"]["chdir_after"]
         if after:
             os.chdir(after)
+        if settings["python"]["catch_exceptions"]:
+            from bolide.catch import show_exceptions
+
+            applications = [(mount, show_exceptions(application)) for mount, application in applications]
         return applications
     except LoadError as error:
         reason = str(error)
         if log.worker:
-            # A prototype's reason is the master's to write. A worker may also lack its application long after the start.
+            # A prototype's reason is the master's to tell. A worker may lack its application long after the start.
             log.log_message(f"bolide: {reason}")
     except BaseException as error:
         # SystemExit too: a module that exits while it is imported is no application.

@@ -1,4 +1,4 @@
-"""The options of the application do what uWSGI's manual says: where it is found, what it sees, and where it is mounted."""
+"""The options of the application do what uWSGI's manual says: where it is, what it sees, and where it is mounted."""
 
 import json
 import os
@@ -6,8 +6,17 @@ import subprocess
 import sys
 
 import pytest
+from support.client import Closed
 
 SAYS = "def {name}(environ, start_response):\n    start_response('200 OK', [])\n    return [{body}]\n"
+#: The same for an answer that is an expression over environ.
+TELLS = """\
+import os
+AT_LOAD = os.getcwd()
+def application(environ, start_response):
+    start_response('200 OK', [])
+    return [({answer}).encode()]
+"""
 FACTS = "module = probe\npythonpath = {apps}/../process/probes"
 
 
@@ -31,7 +40,12 @@ def started(serve, configuration, files, **options):
 @pytest.mark.parametrize("option", ["module", "wsgi"])
 @pytest.mark.parametrize(
     ("value", "more"),
-    [("shop", ""), ("shop:application", ""), ("shop", "callable = application"), ("shop:other", "callable = application")],
+    [
+        ("shop", ""),
+        ("shop:application", ""),
+        ("shop", "callable = application"),
+        ("shop:other", "callable = application"),
+    ],
 )
 def test_module_names_module_and_callable(option, value, more, serve):
     server = started(serve, f"{option} = {value}\n{more}", {"shop.py": says("application") + says("other", "other")})
@@ -55,11 +69,11 @@ def test_callable_goes_with_wsgi_file(serve):
 
 
 def test_mounts_with_manage_script_name(serve):
-    tells = "def application(environ, start_response):\n    start_response('200 OK', [])\n    return [('{name} ' + environ['SCRIPT_NAME'] + ' ' + environ['PATH_INFO']).encode()]\n"
+    answer = "'{name} ' + environ['SCRIPT_NAME'] + ' ' + environ['PATH_INFO']"
     server = started(
         serve,
         "mount = /shop=shop.py\nmount = /shop/admin=admin:application\nmodule = main\nmanage-script-name = true",
-        {name + ".py": tells.format(name=name) for name in ("shop", "admin", "main")},
+        {name + ".py": TELLS.format(answer=answer.format(name=name)) for name in ("shop", "admin", "main")},
     )
     for target, told in {
         "/shop": "shop /shop ",
@@ -73,14 +87,16 @@ def test_mounts_with_manage_script_name(serve):
 
 def test_chdir_comes_before_sockets_and_the_application(serve):
     server = started(
-        serve, "chdir = inside\nmodule = shop\nsocket = app.sock", {"inside/shop.py": "import os\nFOLDER = os.getcwd()\n" + says("inside")}
+        serve,
+        "chdir = inside\nmodule = shop\nsocket = app.sock",
+        {"inside/shop.py": "import os\nFOLDER = os.getcwd()\n" + says("inside")},
     )
     assert server.get().text == "inside"
     assert (server.folder / "inside" / "app.sock").exists()
 
 
 def test_chdir2_comes_after_the_application_is_loaded(serve):
-    tells = "import os\nAT_LOAD = os.getcwd()\ndef application(environ, start_response):\n    start_response('200 OK', [])\n    return [(AT_LOAD + ' ' + os.getcwd()).encode()]\n"
+    tells = TELLS.format(answer="AT_LOAD + ' ' + os.getcwd()")
     server = prepared(serve, "module = shop\nchdir2 = after", {"shop.py": tells, "after/file": ""}).start()
     assert server.get().text == f"{server.folder} {server.folder / 'after'}"
 
@@ -115,7 +131,7 @@ def test_env_reaches_the_application_and_the_interpreter(serve):
         text=True,
         check=True,
     ).stdout
-    hashing = "def application(environ, start_response):\n    start_response('200 OK', [])\n    return [str(hash('colour')).encode()]\n"
+    hashing = TELLS.format(answer="str(hash('colour'))")
     seeded = started(serve, "module = shop\nenv = PYTHONHASHSEED=0", {"shop.py": hashing})
     assert seeded.get().text == hash_with_seed.strip()
 
@@ -126,6 +142,21 @@ def test_catch_exceptions_shows_the_traceback_to_the_client(serve):
     assert answer.status == 500
     assert "RuntimeError: no database" in answer.text
     assert "no database" not in started(serve, "module = shop", {"shop.py": fails}).get().text
+
+
+def test_catch_exceptions_shows_what_is_raised_while_the_answer_is_made(serve):
+    streams = (
+        "def application(environ, start_response):\n    start_response('200 OK', [('Content-Length', '7')])\n"
+        "    if environ['PATH_INFO'] == '/late':\n        yield b'some'\n"
+        "    raise RuntimeError('no database')\n"
+    )
+    server = started(serve, "module = shop\ncatch-exceptions = true", {"shop.py": streams})
+    answer = server.get("/early")
+    assert answer.status == 500
+    assert "RuntimeError: no database" in answer.text
+    # What has been sent can't be taken back: the client sees that the answer is not whole.
+    with pytest.raises(Closed):
+        server.get("/late")
 
 
 def test_two_applications_for_one_mount_are_an_error_that_quotes_both_lines(serve):

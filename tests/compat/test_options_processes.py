@@ -1,4 +1,4 @@
-"""The options of processes and threads do what uWSGI's manual says: how many there are, and where options may come from."""
+"""The options of processes and threads do what uWSGI's manual says, wherever they come from."""
 
 import json
 import os
@@ -27,7 +27,13 @@ def workers(server):
 
 @pytest.mark.parametrize(
     ("line", "count"),
-    [("", 1), ("processes = 3", 3), ("workers = 2", 2), ("processes = 2\nprocesses = 3", 3), ("processes = auto", CPUS)],
+    [
+        ("", 1),
+        ("processes = 3", 3),
+        ("workers = 2", 2),
+        ("processes = 2\nprocesses = 3", 3),
+        ("processes = auto", CPUS),
+    ],
 )
 def test_processes_is_the_number_of_workers(line, count, serve):
     assert workers(serve(f"{PROBE}\n{line}")) == count
@@ -38,7 +44,11 @@ def test_processes_on_the_command_line(arguments, serve):
     assert workers(serve(arguments=[*COMMAND_LINE, "-w", "probe", *arguments])) == 3
 
 
-@pytest.mark.parametrize("arguments", [["-w", "probe"], ["--wsgi", "probe"], ["--module", "probe:application"], ["probe:application"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "arguments",
+    [["-w", "probe"], ["--wsgi", "probe"], ["--module", "probe:application"], ["probe:application"]],
+    ids=" ".join,
+)
 def test_the_application_on_the_command_line(arguments, serve):
     server = serve(arguments=[*COMMAND_LINE, *arguments])
     assert server.get().text.isdigit()
@@ -67,7 +77,7 @@ def test_threads_answer_at_the_same_time(line, count, serve):
 
 def test_threads_auto_adds_threads_while_the_running_ones_are_blocked(serve):
     server = serve(f"{PROBE}\nthreads = auto")
-    assert "1 worker × 1 to " in server.log  # noqa: RUF001
+    assert "1 worker × 1 to " in server.log
     gate = server.folder / "gate"
     clients = [server.connect() for _ in range(6)]
     for number, client in enumerate(clients):
@@ -186,5 +196,8 @@ def test_the_plain_program_without_a_python_says_what_to_install(plain_program, 
 
 @pytest.mark.timeout(900)
 def test_the_plain_program_and_the_console_script_give_the_same_version(plain_program):
-    versions = [subprocess.run([*command, "--version"], stdout=subprocess.PIPE, text=True, check=True).stdout for command in ([plain_program], program())]
+    versions = [
+        subprocess.run([*command, "--version"], stdout=subprocess.PIPE, text=True, check=True).stdout
+        for command in ([plain_program], program())
+    ]
     assert versions[0] == versions[1] != ""

@@ -1,4 +1,4 @@
-"""The options of requests and their log do what uWSGI's manual says: what a request may be, and how long it may take."""
+"""The options of requests and their log do what uWSGI's manual says: what a request may be, how long it may take."""
 
 import re
 import time
@@ -9,6 +9,19 @@ from support.client import Closed
 from support.waiting import wait_until
 
 PROBE = "module = probe\npythonpath = {apps}/../process/probes"
+#: What `wsgi.input` is, and how much comes out of it.
+BODY = """\
+def application(environ, start_response):
+    start_response('200 OK', [])
+    return [f"{type(environ['wsgi.input']).__name__} {len(environ['wsgi.input'].read())}".encode()]
+"""
+#: An answer of unknown length.
+STREAM = """\
+def application(environ, start_response):
+    start_response('200 OK', [])
+    yield b'one'
+    yield b'two'
+"""
 ECHO = "wsgi-file = {apps}/echo.py"
 
 
@@ -43,9 +56,8 @@ def test_limit_post_bounds_the_body(serve):
 
 
 def test_post_buffering_sends_larger_bodies_to_a_file(serve):
-    tells = "def application(environ, start_response):\n    kind = type(environ['wsgi.input']).__name__\n    start_response('200 OK', [])\n    return [(kind + ' ' + str(len(environ['wsgi.input'].read()))).encode()]\n"
     server = serve.prepare("module = shop\npost-buffering = 4096")
-    (server.folder / "shop.py").write_text(tells)
+    (server.folder / "shop.py").write_text(BODY)
     server.start()
     small, large = (server.get(method="POST", body=b"x" * count).text.split() for count in (4096, 100_000))
     assert (small[1], large[1]) == ("4096", "100000")
@@ -53,7 +65,9 @@ def test_post_buffering_sends_larger_bodies_to_a_file(serve):
 
 
 @pytest.mark.parametrize(
-    ("listen", "line"), [("http-socket", "socket-timeout = 1"), ("http", "http-timeout = 1")], ids=["socket-timeout", "http-timeout"]
+    ("listen", "line"),
+    [("http-socket", "socket-timeout = 1"), ("http", "http-timeout = 1")],
+    ids=["socket-timeout", "http-timeout"],
 )
 def test_timeouts_end_a_request_that_does_not_come(listen, line, serve):
     server = serve(f"{PROBE}\n{line}", listen=(f"{listen} = 127.0.0.1:0",))
@@ -121,10 +135,9 @@ def test_ignore_sigpipe_or_not_a_client_that_left_ends_nothing(serve):
 
 
 def test_http_auto_chunked_or_not_an_answer_of_unknown_length_is_chunked(serve):
-    stream = "def application(environ, start_response):\n    start_response('200 OK', [])\n    yield b'one'\n    yield b'two'\n"
     for line in ["http-auto-chunked = true", ""]:
         server = serve.prepare(f"module = shop\n{line}")
-        (server.folder / "shop.py").write_text(stream)
+        (server.folder / "shop.py").write_text(STREAM)
         assert server.start().get().chunks == [b"one", b"two"]
 
 

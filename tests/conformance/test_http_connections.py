@@ -3,6 +3,7 @@
 import json
 import random
 import re
+import resource
 import time
 
 import pytest
@@ -87,10 +88,7 @@ def test_pipelined_requests_are_answered_in_order_however_they_are_cut(echo):
 def test_requests_pipelined_behind_a_post_are_served(echo, chunked):
     client = echo.connect()
     if chunked:
-        post = (
-            b"POST /post HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
-            b"2\r\nab\r\n1\r\nc\r\n0\r\nT: x\r\n\r\n"
-        )
+        post = b"POST /post HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n1\r\nc\r\n0\r\nT: x\r\n\r\n"
     else:
         post = b"POST /post HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc"
     client.send(post + get(b"/1") + post + post + get(b"/2"))
@@ -289,8 +287,20 @@ def test_without_keepalive_every_answer_closes(serve):
     assert client.is_closed()
 
 
-def test_a_thousand_kept_alive_connections_are_served(framing):
-    clients = [framing.connect() for _ in range(1000)]
+@pytest.fixture
+def many_descriptors():
+    """Room for a thousand sockets in this process, and in servers that are started meanwhile."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 4096 if hard == resource.RLIM_INFINITY else min(4096, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize("configuration", ["", "processes = 2\nthreads = 2"])
+def test_a_thousand_kept_alive_connections_are_served(many_descriptors, serve, configuration):
+    server = serve("wsgi-file = {apps}/framing.py\n" + configuration)
+    clients = [server.connect() for _ in range(1000)]
     for turn in range(2):
         for client in clients:
             client.send(get(b"/list"))

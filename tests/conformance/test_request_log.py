@@ -121,9 +121,7 @@ def test_lines_are_whole_when_several_workers_share_the_log(serve, log, threads)
 
     def visit(visitor):
         client = server.connect()
-        stream = "".join(
-            f"GET /{'x' * 100}?{visitor}-{number} HTTP/1.1\r\nHost: a\r\n\r\n" for number in range(requests)
-        )
+        stream = "".join(f"GET /{'x' * 100}?{visitor}-{number} HTTP/1.1\r\nHost: a\r\n\r\n" for number in range(requests))
         client.send(stream.encode())
         for number in range(requests):
             assert client.read_response().text == f"told {visitor}-{number}"

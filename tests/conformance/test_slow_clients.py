@@ -1,6 +1,7 @@
 """Slow clients cost memory, never a thread: one worker with one thread goes on serving everybody else."""
 
 import os
+import signal
 
 import pytest
 from support import processes
@@ -47,9 +48,7 @@ def test_a_body_that_trickles_holds_up_nobody(server, size):
     assert client.read_response().body == b"fine"
 
 
-@pytest.mark.parametrize(
-    ("kind", "megabytes"), [("large_parts", 200), ("small_parts", 50), ("one_part", 64), ("file", 64)]
-)
+@pytest.mark.parametrize(("kind", "megabytes"), [("large_parts", 200), ("small_parts", 50), ("one_part", 64), ("file", 64)])
 def test_a_reader_that_stops_holds_up_nobody_and_memory_stays_bounded(server, kind, megabytes):
     worker = worker_of(server)
     before = int(server.get("/given").body)
@@ -139,6 +138,26 @@ def test_clients_that_vanish_at_any_stage_leave_nothing_behind(server, stage, wa
 
 def descriptors(pid):
     return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+@pytest.mark.parametrize("way", ["close", "reset", "end_sending"])
+@pytest.mark.parametrize("threads", [1, 4])
+def test_the_end_of_a_client_is_seen_when_it_comes_together_with_its_last_bytes(serve, threads, way):
+    server = serve(f"wsgi-file = {{apps}}/streams.py\nthreads = {threads}")
+    worker = worker_of(server)
+    before = descriptors(worker)
+    clients = [server.connect() for _ in range(3)]
+    for client in clients:
+        client.send(b"GE")
+    assert_others_are_served(server)
+    # While the worker is stopped, bytes and end gather: one piece of news, told once, for each connection.
+    processes.kill(worker, signal.SIGSTOP)
+    for client in clients:
+        client.send(b"T /fine HTTP/1.1\r\nHost: local")
+        getattr(client, way)()
+    processes.kill(worker, signal.SIGCONT)
+    assert_others_are_served(server)
+    wait_until(lambda: descriptors(worker) <= before, lambda: f"{descriptors(worker)} descriptors, {before} before")
 
 
 def test_a_client_that_vanishes_while_the_application_works_loses_only_its_answer(serve):

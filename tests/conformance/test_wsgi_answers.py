@@ -159,9 +159,7 @@ def test_exc_info_is_raised_again_when_the_head_has_left(server):
 
 def test_a_real_file_goes_by_sendfile(server):
     assert server.get("/file?by-sendfile").body == LARGE
-    server.wait_for_log(
-        r"GET /file\?by-sendfile => generated 20000000 bytes in \d+ msecs via sendfile\(\) \(HTTP/1.1 200\)"
-    )
+    server.wait_for_log(r"GET /file\?by-sendfile => generated 20000000 bytes in \d+ msecs via sendfile\(\) \(HTTP/1.1 200\)")
     assert server.get("/file_in_memory?read").body == LARGE
     server.wait_for_log(r"GET /file_in_memory\?read => generated 20000000 bytes in \d+ msecs \(HTTP/1.1 200\)")
 
@@ -232,6 +230,4 @@ def test_headers_that_are_set_many_times_are_all_sent_in_order(server):
 
 def test_wsgi_errors_goes_to_the_log_with_the_workers_number(server):
     server.get("/errors")
-    server.wait_for_log(
-        "^worker 1: one line\nworker 1: two halves\nworker 1: three\nworker 1: four\nworker 1: printed \u20ac$"
-    )
+    server.wait_for_log("^worker 1: one line\nworker 1: two halves\nworker 1: three\nworker 1: four\nworker 1: printed \u20ac$")

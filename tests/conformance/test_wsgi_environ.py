@@ -137,9 +137,7 @@ mount = /one/deep=mounted:deep
 
 @pytest.fixture(scope="module")
 def mounts(serve_module):
-    return serve_module(
-        MOUNTS + "manage-script-name = true", listen=("http-socket = 127.0.0.1:0", "socket = 127.0.0.1:0")
-    )
+    return serve_module(MOUNTS + "manage-script-name = true", listen=("http-socket = 127.0.0.1:0", "socket = 127.0.0.1:0"))
 
 
 @pytest.mark.parametrize(

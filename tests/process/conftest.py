@@ -37,7 +37,7 @@ def start(tmp_path):
 
 @pytest.fixture
 def fail(tmp_path):
-    """Starts Bolide with exactly these arguments, expects it to end, and gives its exit status and the lines it wrote."""
+    """Starts Bolide with exactly these arguments, expects it to end, and gives its status and the lines it wrote."""
 
     def fail(*arguments, **options):
         done = subprocess.run(

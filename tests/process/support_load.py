@@ -1,4 +1,4 @@
-"""Clients that keep a server under load and count what is lost: on kept-alive connections, and on a fresh one each time.
+"""Clients that keep a server under load and count what is lost, on kept-alive connections and on fresh ones.
 
 A request is lost when it was sent and its whole answer did not come. A connection that the server closes after it has
 announced so (`Connection: close`) loses nothing; one that it closes in silence under a request does.

@@ -1,4 +1,4 @@
-"""What a worker is after the fork: hooks ran, nothing random is shared, signals are right, and nothing leaks in or out."""
+"""What a worker is after the fork: hooks ran, nothing random is shared, signals are right, nothing leaks."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Where an instance listens: every kind of address, files of UNIX sockets, inherited descriptors, and the sharing of connections."""
+"""Where an instance listens: every kind of address, UNIX sockets, inherited descriptors, sharing of connections."""
 
 import contextlib
 import os
@@ -75,7 +75,8 @@ def test_a_port_without_a_host_is_at_every_address(start):
     isolated = ["unshare", "--map-root-user", "--net", *program()]
     instance = start(socket=":0", command=isolated)
     said = re.fullmatch(
-        r"bolide: open http://127\.0\.0\.1:(\d+) \(at every address of this machine: 0\.0\.0\.0:(\d+)\)", instance.lines[0]
+        r"bolide: open http://127\.0\.0\.1:(\d+) \(at every address of this machine: 0\.0\.0\.0:(\d+)\)",
+        instance.lines[0],
     )
     assert said, instance.log
     assert said[1] == said[2]
@@ -271,7 +272,9 @@ def test_no_descriptor_left_serves_the_open_connections_and_recovers(start):
     first = instance.connect()
     assert first.request().status == 200
     waiting = [instance.connect() for _ in range(60)]
-    instance.wait_for_log(r"^bolide: worker 1: can't accept a connection, \d+ are open: .*raise the limit of open files \(ulimit -n")
+    instance.wait_for_log(
+        r"^bolide: worker 1: can't accept a connection, \d+ are open: .*raise the limit of open files \(ulimit -n"
+    )
     assert first.request().status == 200
     for client in waiting:
         client.close()

@@ -1,4 +1,4 @@
-"""`max-requests` and `max-worker-lifetime`: a worker is replaced first and ends then, one at a time, and loses nothing."""
+"""`max-requests` and `max-worker-lifetime`: a worker is replaced first, ends then, one at a time, and loses nothing."""
 
 import threading
 

@@ -150,9 +150,7 @@ class Server:
 
     def processes(self):
         """Everything of the server that lives, the master first."""
-        return sorted(
-            processes.of_session(self.process.pid), key=lambda process: (process.pid != self.process.pid, process.pid)
-        )
+        return sorted(processes.of_session(self.process.pid), key=lambda process: (process.pid != self.process.pid, process.pid))
 
     # The log.
 

@@ -121,12 +121,6 @@ pub fn serve<L: Language>(language: &'static L, assignment: Assignment) -> io::R
         )?;
     }
     shared.poll.add(&shared.control, EpollEvent::new(EpollFlags::EPOLLIN, Key::CONTROL.0))?;
-    let row = shared.house.row;
-    row.pid.store(std::process::id(), Relaxed);
-    row.worker.store(shared.house.worker, Relaxed);
-    row.started_ms.store(now_ms(), Relaxed);
-    row.accepting.store(1, Relaxed);
-    shared.report(|row, pid| Report::Serving { row, pid });
     threads::run(&shared)
 }
 
@@ -166,6 +160,19 @@ impl<L: Language> Shared<L> {
             row_number,
             worn_after,
         })
+    }
+
+    /// Tells the master and the other workers that this one serves. Its first poll follows at once.
+    pub fn announce(&self) {
+        let row = self.house.row;
+        let now = now_ms();
+        row.pid.store(std::process::id(), Relaxed);
+        row.worker.store(self.house.worker, Relaxed);
+        row.started_ms.store(now, Relaxed);
+        // The others are not to take it for busy before that poll: a burst right after the start is shared too.
+        row.turned_ms.store(now, Relaxed);
+        row.accepting.store(1, Relaxed);
+        self.report(|row, pid| Report::Serving { row, pid });
     }
 
     /// Leads until the lead is lost or the worker has drained. The calling thread runs the language.

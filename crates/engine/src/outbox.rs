@@ -104,10 +104,11 @@ impl Outbox {
         0
     }
 
-    /// Waits until the buffer is empty. Returns false when the client took nothing within the time, or is gone.
+    /// Waits until the buffer is empty and the socket has room. Returns false when the client took nothing within the time, or is gone.
     pub fn wait_until_drained(&mut self, most: Duration) -> bool {
         let timeout = PollTimeout::try_from(most).unwrap_or(PollTimeout::MAX);
-        while self.unsent() > 0 && !self.is_broken {
+        // A large part is sent from where it is: then the socket may be full while the buffer is empty.
+        while (self.unsent() > 0 || self.is_full) && !self.is_broken {
             let mut waits = [PollFd::new(self.socket.as_fd(), PollFlags::POLLOUT)];
             match poll(&mut waits, timeout) {
                 Err(nix::errno::Errno::EINTR) => {}

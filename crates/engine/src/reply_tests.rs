@@ -185,3 +185,27 @@ fn a_large_part_goes_on_where_it_stopped() {
     let all = reader.join().expect("joined").expect("read");
     assert_eq!(all[all.len() - part.len()..], part[..]);
 }
+
+#[test]
+fn write_waits_for_room_also_when_its_own_buffer_is_empty() {
+    let (mut reply, mut client) = reply(terms());
+    reply.status(b"200 OK").expect("a status");
+    let reader = std::thread::spawn(move || {
+        let mut all = Vec::new();
+        client.read_to_end(&mut all).map(|_| all.len())
+    });
+    let part = vec![b'x'; 4 << 20];
+    let mut taken = 0;
+    let mut waits = 0;
+    while let Pushed::Part(more) = reply.push(&part[taken..], When::Now) {
+        taken += more;
+        waits += 1;
+        assert!(waits <= part.len(), "it waits in vain");
+        assert!(reply.wait_until_drained(std::time::Duration::from_secs(20)));
+    }
+    reply.finish();
+    while reply.advance() == Progress::Blocked {}
+    drop(reply);
+    let received = reader.join().expect("joined").expect("read");
+    assert!(received > part.len());
+}

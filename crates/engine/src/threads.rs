@@ -25,12 +25,14 @@ pub fn run<L: Language>(shared: &Arc<Shared<L>>) -> io::Result<()> {
     shared.leadership.join();
     shared.leadership.take_over();
     if threads == Threads::Fixed(1) {
+        shared.announce();
         shared.lead(&mut kit, &mut app, true);
         return Ok(());
     }
     for core in 1..first_threads(threads) {
         spawn(shared, core)?;
     }
+    shared.announce();
     work(shared, &mut kit, &mut app, true);
     app.release();
     shared.leadership.wait_for_the_others(1, FAREWELL);

@@ -97,7 +97,10 @@ def do_facts(_argument, _environ):
 
 def do_subprocess(_argument, _environ):
     """Descriptors that a program sees which the application starts without closing any itself."""
-    code = "import os; print(*[os.readlink(f'/proc/self/fd/{n}') for n in os.listdir('/proc/self/fd') if os.path.exists(f'/proc/self/fd/{n}')])"
+    code = (
+        "import os; links = [f'/proc/self/fd/{number}' for number in os.listdir('/proc/self/fd')]; "
+        "print(*[os.readlink(link) for link in links if os.path.lexists(link)])"
+    )
     done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, close_fds=False, check=True)
     return done.stdout.decode()
 

@@ -1,0 +1,46 @@
+"""``catch-exceptions``: an application's exception is the answer to its request, with its traceback.
+
+For development only: a traceback tells a stranger more than they should know. Wrapped around the application when it
+is loaded, so that nobody else pays for it. Runs in prototypes and workers.
+"""
+
+import sys
+import traceback
+
+from bolide import log, wsgi
+
+HEADERS = [("Content-Type", "text/plain; charset=utf-8")]
+
+
+def show_exceptions(application):
+    """Return the application with its exceptions as answers."""
+
+    def shown(environ, start_response):
+        try:
+            result = application(environ, start_response)
+        except Exception as error:
+            return [explain(error, environ, start_response)]
+        if isinstance(result, (list, tuple, wsgi.FileWrapper)):
+            return result
+        return iterate(result, environ, start_response)
+
+    return shown
+
+
+def iterate(result, environ, start_response):
+    try:
+        yield from result
+    except Exception as error:
+        yield explain(error, environ, start_response)
+    finally:
+        close = getattr(result, "close", None)
+        if close is not None:
+            close()
+
+
+def explain(error, environ, start_response):
+    """Log the exception and return its traceback; what has been sent already is cut off (``start_response`` raises)."""
+    start_response("500 Internal Server Error", HEADERS, sys.exc_info())
+    log.log_exception(error, f"{environ['REQUEST_METHOD']} {environ['REQUEST_URI']}")
+    lines = traceback.format_exception(type(error), error, error.__traceback__)
+    return "".join(lines).encode("utf-8", "backslashreplace")
