@@ -40,7 +40,8 @@ def test_a_worker_that_dies_under_load_loses_only_requests_in_flight(target, cau
     assert len(instance.workers()) == 2
 
 
-def test_an_application_that_exits_by_an_exception_loses_only_its_own_request(start, tmp_path):
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_an_application_that_raises_system_exit_loses_nothing_else(processes, start, tmp_path):
     (tmp_path / "shop.py").write_text(
         "import sys\nfrom probe import application as probe\n"
         "def application(environ, start_response):\n"
@@ -48,11 +49,15 @@ def test_an_application_that_exits_by_an_exception_loses_only_its_own_request(st
         "        sys.exit(3)\n"
         "    return probe(environ, start_response)\n"
     )
-    instance = start("--processes", "2", module="shop", alarms=True)
+    instance = start("--processes", processes, module="shop", alarms=True)
     with Load(instance.address(), kept_alive=2, fresh=2) as load:
-        assert instance.get("/leave").status == 500
-        load.wait_for_more()
+        for _ in range(3):
+            before = set(instance.workers())
+            assert instance.get("/leave").status == 500
+            wait_until(lambda before=before: before - set(instance.workers()), "the end of the worker that left")
+            load.wait_for_more()
     assert load.losses == []
+    assert "SystemExit: 3" in instance.log
 
 
 def test_deaths_at_birth_pause_growingly(start, tmp_path):

@@ -329,13 +329,13 @@ impl<L: Language> Shared<L> {
         if !duties.pauses.is_empty() {
             self.end_pauses(hall, duties, kit);
         }
-        if self.house.leaving.load(Relaxed) && !self.house.is_draining() {
-            self.begin_to_drain(hall, duties, true);
+        let leaves = self.house.leaving.load(Relaxed);
+        if leaves && !self.house.is_draining() {
+            self.begin_to_drain(hall, duties, false);
         }
-        if let Some(most) = self.worn_after
-            && !duties.worn_reported
-            && self.house.row.requests.load(Relaxed) >= most
-        {
+        // One that leaves by itself finishes what others sent it, as at a retirement, and its replacement starts meanwhile.
+        let is_worn = leaves || self.worn_after.is_some_and(|most| self.house.row.requests.load(Relaxed) >= most);
+        if is_worn && !duties.worn_reported {
             duties.worn_reported = true;
             self.report(|row, pid| Report::Worn { row, pid });
         }
