@@ -221,7 +221,12 @@ impl Supervisor {
         // The row may have its next worker already, where an end was taken note of in another way first.
         let same = pid.is_none() || worker.pid.is_none_or(|known| Some(known.as_raw() as u32) == pid);
         if same {
-            self.bury(worker.id, cause, now);
+            let id = worker.id;
+            // One that was gone before its pid could be believed has it now, for its obituary: nothing is sent to it any more.
+            if let (Some(pid), Some(worker)) = (pid, self.fleet.find_mut(id)) {
+                worker.pid.get_or_insert(Pid::from_raw(pid as i32));
+            }
+            self.bury(id, cause, now);
         }
     }
 
