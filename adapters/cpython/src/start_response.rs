@@ -102,6 +102,8 @@ fn state_of<'a>(capsule: *mut ffi::PyObject) -> Option<&'a mut State> {
     unsafe { ffi::PyCapsule_GetPointer(capsule, CAPSULE_NAME.as_ptr()).cast::<State>().as_mut() }
 }
 
+/// # Safety
+/// Called by Python only, as the destructor of our capsule.
 unsafe extern "C" fn free_state(capsule: *mut ffi::PyObject) {
     // SAFETY: Python calls this once, when nobody refers to the capsule any more.
     unsafe {
@@ -112,6 +114,8 @@ unsafe extern "C" fn free_state(capsule: *mut ffi::PyObject) {
     }
 }
 
+/// # Safety
+/// Called by Python only, with our capsule and the arguments of a fast call.
 unsafe extern "C" fn start_response(
     capsule: *mut ffi::PyObject,
     arguments: *const *mut ffi::PyObject,
@@ -273,6 +277,8 @@ fn latin1_text<'a>(text: *mut ffi::PyObject, what: &dyn Fn() -> String) -> Optio
     }
 }
 
+/// # Safety
+/// Called by Python only, with our capsule and one argument.
 unsafe extern "C" fn write(capsule: *mut ffi::PyObject, data: *mut ffi::PyObject) -> *mut ffi::PyObject {
     match write_part(capsule, data) {
         // SAFETY: None lives for ever; the caller gets a reference of its own.

@@ -33,7 +33,7 @@ const EXHAUSTED_MS: u64 = 100;
 /// A complaint about missing descriptors comes at most this often, in milliseconds.
 const EXHAUSTED_REPORT_MS: u64 = 1_000;
 
-/// A listening socket that the poll does not know for now: otherwise it would tell of waiting connections without end.
+/// A listening socket that the poll does not know at present: otherwise it would tell of waiting connections without end.
 pub(crate) struct Pause {
     listener: usize,
     pub until_ms: u64,

@@ -78,7 +78,7 @@ pub(crate) struct Duties {
     holding: Holding,
     stopping_at_once: bool,
     worn_reported: bool,
-    /// Listeners that are left alone for now.
+    /// Listeners that are left alone at present.
     pub(crate) pauses: Vec<Pause>,
     pub(crate) exhausted_reported_ms: u64,
 }
