@@ -17,6 +17,7 @@ pub struct Settings {
     pub logging: Logging,
     pub identity: Identity,
     pub naming: Naming,
+    pub asynchronous: Asynchronous,
 }
 
 /// A socket that is served.
@@ -64,7 +65,20 @@ pub struct Application {
     pub source: ApplicationSource,
     /// Name of the callable; uWSGI's default is `application`. May be dotted, or a call such as `create_app()`.
     pub callable: Option<String>,
+    pub interface: Interface,
+    /// `factory`: what is named is called without arguments when it is loaded, and returns the application.
+    pub factory: bool,
     pub origin: String,
+}
+
+/// Which of Python's two interfaces an application has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+pub enum Interface {
+    /// Told from the callable when it is loaded.
+    #[default]
+    Auto,
+    Wsgi,
+    Asgi,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -180,4 +194,64 @@ pub struct Identity {
 pub struct Naming {
     pub auto: bool,
     pub prefix: String,
+}
+
+/// What concerns ASGI applications. Times are in milliseconds; `None` is never.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Asynchronous {
+    pub event_loop: EventLoop,
+    pub lifespan: Lifespan,
+    /// `loop-stall`: an event loop that has not turned for this long is reported, with what blocks it.
+    pub stall_ms: Option<u64>,
+    /// `limit-concurrency`: requests and WebSockets that a worker has open at the same time; beyond it 503.
+    pub concurrency: Option<u32>,
+    pub websocket: WebSocket,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum EventLoop {
+    /// uvloop where it is installed, else asyncio's own.
+    Auto,
+    Asyncio,
+    Uvloop,
+    Rloop,
+}
+
+/// Whether the application has `lifespan` events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Lifespan {
+    /// Asked for; an application that raises an exception at the question has none.
+    Auto,
+    On,
+    Off,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WebSocket {
+    /// `websocket-max-message-size`: bytes of a message, decompressed; beyond it the connection is closed with 1009.
+    pub message_bytes: usize,
+    /// `websocket-ping-interval`: a silent peer is sent a ping after this time.
+    pub ping_interval_ms: Option<u64>,
+    /// `websocket-ping-timeout`: a peer that has sent nothing for this long after a ping is gone.
+    pub ping_timeout_ms: u64,
+    /// `websocket-compression`: permessage-deflate (RFC 7692) for clients that offer it.
+    pub compression: bool,
+}
+
+/// What a start has that says nothing of it.
+impl Default for Asynchronous {
+    fn default() -> Asynchronous {
+        Asynchronous {
+            event_loop: EventLoop::Auto,
+            lifespan: Lifespan::Auto,
+            stall_ms: Some(1_000),
+            concurrency: None,
+            websocket: WebSocket {
+                message_bytes: 16 * 1024 * 1024,
+                ping_interval_ms: Some(20_000),
+                ping_timeout_ms: 20_000,
+                compression: true,
+            },
+        }
+    }
 }

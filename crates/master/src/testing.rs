@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use bolide_contract::settings::{
-    Address, Identity, Lifecycle, Limits, Listener, Logging, Naming, Protocol, Python, Settings, Threads, Workers,
+    Address, Asynchronous, Identity, Lifecycle, Limits, Listener, Logging, Naming, Protocol, Python, Settings, Threads, Workers,
 };
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -68,5 +68,6 @@ pub fn settings() -> Settings {
         logging: Logging { requests: true, file: None, memory_report: false, write_errors: true },
         identity: Identity::default(),
         naming: Naming::default(),
+        asynchronous: Asynchronous::default(),
     }
 }

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 pub use values::source as application_of;
 
 use bolide_contract::settings::{
-    Application, ApplicationSource, Identity, Lifecycle, Limits, Listener, Logging, Naming, Protocol, Python, Settings, Threads,
-    Workers,
+    Application, ApplicationSource, Asynchronous, Identity, Interface, Lifecycle, Limits, Listener, Logging, Naming, Protocol,
+    Python, Settings, Threads, Workers,
 };
 
 use crate::catalogue::catalogue;
@@ -92,6 +92,9 @@ struct Draft<'a> {
     log_file: Option<String>,
     identity: Identity,
     naming: Naming,
+    interface: Interface,
+    factory: bool,
+    asynchronous: Asynchronous,
 }
 
 /// Makes settings of what was read. All findings are in the second part, errors among them when the first is `None`.
@@ -163,6 +166,9 @@ impl<'a> Draft<'a> {
             log_file: None,
             identity: Identity::default(),
             naming: Naming::default(),
+            interface: Interface::Auto,
+            factory: false,
+            asynchronous: Asynchronous::default(),
         }
     }
 
@@ -360,6 +366,7 @@ impl<'a> Draft<'a> {
             logging: self.logging.clone(),
             identity: self.identity.clone(),
             naming: self.naming.clone(),
+            asynchronous: self.asynchronous.clone(),
         })
     }
 
@@ -408,7 +415,8 @@ impl<'a> Draft<'a> {
         for (text, place) in std::mem::take(&mut self.mounts) {
             match values::mount(&text, &place, folder) {
                 Ok(application) => {
-                    made.push(Application { callable: application.callable.or_else(|| self.callable.clone()), ..application })
+                    let callable = application.callable.or_else(|| self.callable.clone());
+                    made.push(Application { callable, interface: self.interface, factory: self.factory, ..application });
                 }
                 Err(finding) => self.findings.push(finding),
             }
@@ -434,7 +442,8 @@ impl<'a> Draft<'a> {
                 module => module,
             };
             let callable = callable.or_else(|| self.callable.clone());
-            made.push(Application { mount: String::new(), source, callable, origin: place.to_string() });
+            let (interface, factory) = (self.interface, self.factory);
+            made.push(Application { mount: String::new(), source, callable, interface, factory, origin: place.to_string() });
         }
         self.check_mounts(&made);
         made

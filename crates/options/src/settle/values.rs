@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use bolide_contract::settings::{Application, ApplicationSource, Protocol};
+use bolide_contract::settings::{Application, ApplicationSource, Interface, Protocol};
 
 use super::{Draft, KEEPALIVE_SECONDS};
 use crate::catalogue::row::{Row, Value};
@@ -190,5 +190,7 @@ pub fn mount(text: &str, place: &Place, folder: &Path) -> Result<Application, Fi
         ApplicationSource::File(file) => ApplicationSource::File(super::tidy(&folder.join(file))),
         module => module,
     };
-    Ok(Application { mount: path.trim_end_matches('/').to_owned(), source, callable, origin: place.to_string() })
+    let (interface, factory) = (Interface::Auto, false);
+    let mount = path.trim_end_matches('/').to_owned();
+    Ok(Application { mount, source, callable, interface, factory, origin: place.to_string() })
 }
