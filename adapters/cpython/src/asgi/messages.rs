@@ -203,6 +203,8 @@ unsafe fn are_plain_pairs(object: &Object) -> bool {
     }
 }
 
+/// # Safety
+/// The object lives.
 unsafe fn is_list_or_tuple(object: *mut ffi::PyObject) -> bool {
     // SAFETY: the caller's object lives.
     unsafe { ffi::PyList_Check(object) != 0 || ffi::PyTuple_Check(object) != 0 }

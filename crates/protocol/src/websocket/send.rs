@@ -14,8 +14,8 @@ pub const HEAD_BYTES_MOST: usize = 10;
 /// Longest payload of a ping or a pong in bytes (RFC 6455 section 5.5).
 pub const CONTROL_BYTES_MOST: usize = 125;
 
-/// Shortest payload in bytes that is compressed. To begin a message without a context costs microseconds however short it is, and
-/// below this it saves a few dozen bytes of a packet that is sent in any case.
+/// Shortest payload in bytes that is compressed. To begin a message without a context costs microseconds however short it is, many
+/// times what else a short message costs, and below this it saves a part of a packet that is sent in any case.
 pub const COMPRESSED_BYTES_LEAST: usize = 256;
 
 /// Appends a message. With permessage-deflate it is compressed when that makes it shorter. The payload of a text must be UTF-8.
