@@ -3,6 +3,7 @@
 //! nothing of files or processes.
 
 mod application;
+pub mod files;
 mod identity;
 mod language;
 mod logging;
@@ -28,6 +29,7 @@ const TABLES: &[(Theme, &[Entry])] = &[
     (Theme::Application, application::ENTRIES),
     (Theme::Processes, processes::ENTRIES),
     (Theme::Requests, requests::ENTRIES),
+    (Theme::Files, files::ENTRIES),
     (Theme::Logging, logging::ENTRIES),
     (Theme::Identity, identity::ENTRIES),
     (Theme::Configuration, language::ENTRIES),

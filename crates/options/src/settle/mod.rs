@@ -6,6 +6,7 @@
 //! virtualenv and `pythonpath`, `chdir2`) after it. `pythonpath` patterns are matched before it.
 
 mod address;
+mod files;
 mod values;
 
 use std::path::{Path, PathBuf};
@@ -95,6 +96,7 @@ struct Draft<'a> {
     interface: Interface,
     factory: bool,
     asynchronous: Asynchronous,
+    files: files::AskedFiles,
 }
 
 /// Makes settings of what was read. All findings are in the second part, errors among them when the first is `None`.
@@ -169,6 +171,7 @@ impl<'a> Draft<'a> {
             interface: Interface::Auto,
             factory: false,
             asynchronous: Asynchronous::default(),
+            files: files::AskedFiles::default(),
         }
     }
 
@@ -292,6 +295,7 @@ impl<'a> Draft<'a> {
                 self.naming.auto = true;
             }
             Setting::Plugin => self.plugins(pair),
+            Setting::Files(setting) => self.set_files(setting, row, pair)?,
             // These acted while the configuration was read.
             Setting::Language(_) => {}
         }
@@ -342,6 +346,7 @@ impl<'a> Draft<'a> {
             });
         }
         self.check_something_to_serve(&applications, read);
+        let files = self.complete_files(&folder, &applications);
         let listeners = self.listeners(&folder);
         let processes_chosen = self.processes.is_some() || bare;
         self.lifecycle.reload_mercy_ms = self.worker_mercy.unwrap_or(self.lifecycle.reload_mercy_ms);
@@ -367,6 +372,7 @@ impl<'a> Draft<'a> {
             identity: self.identity.clone(),
             naming: self.naming.clone(),
             asynchronous: self.asynchronous.clone(),
+            files,
         })
     }
 
