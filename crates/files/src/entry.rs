@@ -14,8 +14,8 @@ use crate::kinds::Kind;
 use crate::roots::{Opened, Refusal, Stamp, Way};
 use crate::rules::Expires;
 
-/// Files up to this many bytes are kept in memory and answered from there.
-pub const MEMORY_BYTES: u64 = 64 * 1024;
+/// Files up to this many bytes are kept in memory and answered from there with one call. Beyond it, sendfile costs less than a copy.
+pub const MEMORY_BYTES: u64 = 16 * 1024;
 
 /// What an entry costs besides its content, in bytes: its heads and its place in the table, generously.
 const ENTRY_BYTES: u64 = 1536;

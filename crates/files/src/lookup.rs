@@ -183,7 +183,7 @@ impl Files {
                 None
             }
             Lookup::Refused(Refusal::Exhausted(errno)) => {
-                if ask.now_ms.saturating_sub(self.complained_ms.swap(ask.now_ms, Relaxed)) >= COMPLAINT_PAUSE_MS {
+                if self.may_complain(ask.now_ms) {
                     complain(&format!("a file can't be opened: {errno}; allow more descriptors, or serve fewer clients at once"));
                 }
                 let later = Head::default().with("Retry-After", "1");
@@ -238,10 +238,11 @@ impl Files {
         }
         // Descriptors that only the cache holds are better used for this request.
         self.lock_cache().shed_descriptors();
-        if ask.now_ms.saturating_sub(self.complained_ms.swap(ask.now_ms, Relaxed)) >= COMPLAINT_PAUSE_MS {
-            complain("no descriptor is left: the cache of files gives back its own");
+        let looked = self.look_at_disk(place, key, relative, None, ask);
+        if !matches!(looked, Lookup::Refused(Refusal::Exhausted(_))) && self.may_complain(ask.now_ms) {
+            complain("no descriptor was left: the cache of files has given back its own");
         }
-        self.look_at_disk(place, key, relative, None, ask)
+        looked
     }
 
     fn look_at_disk(&self, place: &Place, key: &[u8], relative: &[u8], known: Option<&Arc<Entry>>, ask: &Ask<'_>) -> Lookup {
@@ -251,7 +252,7 @@ impl Files {
             Ok(opened) => opened,
             Err(refusal) => return self.forget(key, known, refusal),
         };
-        let found = match self.locate(&opened, relative) {
+        let found = match self.locate(&opened, relative, ask.path.ends_with(b"/")) {
             Ok(Located::Found(found)) => found,
             Ok(Located::Redirect) => return Lookup::Redirect,
             Err(refusal) => return self.forget(key, known, refusal),
@@ -288,9 +289,8 @@ impl Files {
         Lookup::Refused(refusal)
     }
 
-    fn locate(&self, root: &Opened, relative: &[u8]) -> Result<Located, Refusal> {
+    fn locate(&self, root: &Opened, relative: &[u8], asks_for_folder: bool) -> Result<Located, Refusal> {
         let safe = &self.settings.safe;
-        let asks_for_folder = relative.ends_with(b"/");
         let trimmed = relative.strip_suffix(b"/").unwrap_or(relative);
         let relative = match &root.file_name {
             None => as_path(trimmed),
@@ -299,11 +299,7 @@ impl Files {
         };
         match root.look(relative, safe)? {
             (way, Thing::File(stamp)) if !asks_for_folder => self.found(root, way, stamp).map(Located::Found),
-            (_, Thing::Folder) => {
-                // The folder of a prefix that ends with a slash is asked for with it.
-                let has_slash = asks_for_folder || relative.as_os_str().is_empty();
-                self.index(root, relative, has_slash)
-            }
+            (_, Thing::Folder) => self.index(root, relative, asks_for_folder),
             _ => Err(Refusal::Missing),
         }
     }
@@ -335,6 +331,14 @@ impl Files {
             }
         }
         Ok(Found { way, stamp, beside })
+    }
+
+    fn may_complain(&self, now_ms: u64) -> bool {
+        let is_due = now_ms.saturating_sub(self.complained_ms.load(Relaxed)) >= COMPLAINT_PAUSE_MS;
+        if is_due {
+            self.complained_ms.store(now_ms, Relaxed);
+        }
+        is_due
     }
 
     fn skips(&self, path: &[u8]) -> bool {

@@ -170,6 +170,7 @@ fn a_folder_has_its_index_and_its_slash() {
         ("/s/d/", "index"),
         ("/s/d", "[301]"),
         ("/s/", "top"),
+        ("/s", "[301]"),
         ("/s/e/", "the application"),
         ("/s/e", "the application"),
         ("/s/e/x/", "the application"),

@@ -57,6 +57,11 @@ impl Stamp {
         }
     }
 
+    /// Whether the content is the same, though the file may have been renamed or removed meanwhile.
+    pub fn is_same_content(&self, other: &Stamp) -> bool {
+        (self.device, self.inode, self.bytes, self.changed) == (other.device, other.inode, other.bytes, other.changed)
+    }
+
     /// The state of an open file now.
     ///
     /// # Errors

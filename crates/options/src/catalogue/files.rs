@@ -84,7 +84,7 @@ pub const ENTRIES: &[Entry] = &[
         .example("file-serve-mode = nginx"),
     Entry::supported("static-cache-files", files(Files::CacheFiles), Value::Number { least: 0, most: 1_000_000, unit: "files" }, "1024", "How many files a worker remembers. They are looked at again after a second; 0 looks at the disk for each request.")
         .example("static-cache-files = 5000"),
-    Entry::supported("static-cache-memory", files(Files::CacheMemory), Value::Number { least: 0, most: 4_294_967_296, unit: "bytes" }, "16777216", "Bytes of small files (64 KiB at the most) that a worker keeps in memory; 0 keeps none.")
+    Entry::supported("static-cache-memory", files(Files::CacheMemory), Value::Number { least: 0, most: 4_294_967_296, unit: "bytes" }, "16777216", "Bytes of small files (16 KiB each at the most) that a worker keeps in memory; 0 keeps none.")
         .example("static-cache-memory = 67108864"),
     Entry::accepted("static-cache-paths", Value::Special, "Remembers for this time where files are.", "files are always remembered, and looked at again after a second"),
     Entry::accepted("static-cache-paths-name", Value::Special, "The cache in which it is remembered where files are.", "each worker has its own"),
