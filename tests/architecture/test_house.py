@@ -17,7 +17,8 @@ ARROWS = {
     "bolide-contract": set(),
     "bolide-protocol": set(),
     "bolide-options": {"bolide-contract"},
-    "bolide-engine": {"bolide-contract", "bolide-protocol"},
+    "bolide-files": {"bolide-contract"},
+    "bolide-engine": {"bolide-contract", "bolide-files", "bolide-protocol"},
     "bolide-master": {"bolide-contract", "bolide-options"},
     "bolide-cpython": {"bolide-contract", "bolide-engine", "bolide-master"},
 }

@@ -4,6 +4,7 @@
 //! the same contract understand each other, whatever else they do.
 
 pub mod boot;
+pub mod files;
 pub mod message;
 pub mod scoreboard;
 pub mod settings;

@@ -18,6 +18,8 @@ pub struct Settings {
     pub identity: Identity,
     pub naming: Naming,
     pub asynchronous: Asynchronous,
+    /// What is served without the application; `None` where nothing is.
+    pub files: Option<crate::files::Files>,
 }
 
 /// A socket that is served.

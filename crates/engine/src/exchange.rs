@@ -15,6 +15,7 @@ use crate::access_log::{Line, complain};
 use crate::app::{App, Outcome};
 use crate::body::Body;
 use crate::clock::precise_us;
+use crate::dispatch::serve_file;
 use crate::hall::Key;
 use crate::house::{House, Kit};
 use crate::inflow::Inflow;
@@ -232,6 +233,12 @@ fn serve_uwsgi<A: App>(
 }
 
 fn call<A: App>(place: &mut Place<'_, A>, request: &mut Request<'_, A::Memo>, seen: &mut Seen<'_>) -> Outcome<A::Pending> {
+    let house = place.house;
+    if let Some(files) = &house.files
+        && serve_file(place, files, request)
+    {
+        return Outcome::Finished;
+    }
     let slot = place.kit.slot;
     slot.begin(place.kit.clock.now_ms, &[seen.method, b" ", seen.uri]);
     let outcome = place.app.call(request, place.reply);

@@ -9,6 +9,7 @@ pub mod app;
 mod body;
 mod clock;
 mod connection;
+mod dispatch;
 mod event_loop;
 mod exchange;
 mod fairness;

@@ -5,9 +5,11 @@
 //! the application's iterator is suspended. It knows no language and no log; a worker's threads run it.
 
 mod extras;
+mod native;
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::fields::{Known, decimal, is_field_value, is_token, known_field};
@@ -19,6 +21,9 @@ pub const OUTPUT_BYTES: usize = 64 * 1024;
 
 /// Parts of a body up to this many bytes are copied behind the head; larger ones go out from where they are.
 const COPY_BYTES: usize = 16 * 1024;
+
+/// Bytes of a file that are sent to one client before others have their turn.
+const FILE_TURN_BYTES: u64 = 1024 * 1024;
 
 /// Bytes of a status line and of a field that an application may set.
 const FIELD_BYTES: usize = 64 * 1024;
@@ -146,7 +151,7 @@ impl Reply {
         self.out.bytes.clear();
         self.out.sent = 0;
         self.terms = terms;
-        self.out.file = None;
+        self.out.drop_files();
         self.sent_file = false;
         self.body_bytes = 0;
         self.overrun = false;
@@ -319,7 +324,7 @@ impl Reply {
             Framing::Chunked | Framing::UntilClose => length,
         };
         self.open_frame(usize::try_from(left).unwrap_or(usize::MAX));
-        self.out.file = Some(FilePart { file, offset, left });
+        self.out.file = Some(FilePart { file: Arc::new(file), offset, left, promised: None, has_begun: false });
         self.sent_file = true;
     }
 
@@ -341,7 +346,7 @@ impl Reply {
         if self.stage == Stage::Body {
             match self.framing {
                 Framing::Chunked if self.out.file.is_none() => self.out.bytes.extend_from_slice(b"0\r\n\r\n"),
-                Framing::Length(left) if left > self.out.file.as_ref().map_or(0, |part| part.left) => {
+                Framing::Length(left) if left > self.out.to_come() => {
                     self.short = true;
                     self.terms.keep_alive = false;
                 }
@@ -362,7 +367,7 @@ impl Reply {
         self.forget_head();
         self.status = status;
         self.stage = Stage::Head;
-        self.out.file = None;
+        self.out.drop_files();
         let mut digits = itoa::Buffer::new();
         self.out.bytes.extend_from_slice(b"HTTP/1.1 ");
         self.out.bytes.extend_from_slice(digits.format(status).as_bytes());
@@ -378,7 +383,7 @@ impl Reply {
     /// Gives up an answer whose head has left: the connection's end tells the client that it is not whole.
     pub fn cut_off(&mut self) {
         self.terms.keep_alive = false;
-        self.out.file = None;
+        self.out.drop_files();
         self.stage = Stage::Done;
     }
 
@@ -392,9 +397,11 @@ impl Reply {
         std::mem::take(&mut self.out.is_held)
     }
 
-    /// Sends what waits: the buffer, then the file.
+    /// Sends what waits: the buffer, then the file, of which it sends so much at a time that others have their turn. `Blocked`
+    /// with [`Reply::is_full`] false says that there would be room for more.
     pub fn advance(&mut self) -> Progress {
         self.out.is_full = false;
+        let mut turn = FILE_TURN_BYTES;
         if self.terms.may_hold && self.stage == Stage::Done && self.out.file.is_none() {
             self.out.hold();
         } else {
@@ -407,7 +414,11 @@ impl Reply {
                 self.out.send();
                 continue;
             }
-            let sent = self.out.send_file();
+            if turn == 0 {
+                break;
+            }
+            let sent = self.out.send_file(turn);
+            turn -= sent.min(turn);
             self.body_bytes += sent;
             if let Framing::Length(left) = &mut self.framing {
                 *left -= sent;
@@ -549,6 +560,9 @@ impl Reply {
 
     fn end_file(&mut self) {
         self.out.file = None;
+        if self.begin_next_part() {
+            return;
+        }
         if self.framing == Framing::Chunked {
             self.frame_left = 0;
             // The end of the body only when nothing follows the file: `finish` leaves it to us.

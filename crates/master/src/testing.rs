@@ -69,5 +69,6 @@ pub fn settings() -> Settings {
         identity: Identity::default(),
         naming: Naming::default(),
         asynchronous: Asynchronous::default(),
+        files: None,
     }
 }

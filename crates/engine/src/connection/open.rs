@@ -87,10 +87,10 @@ impl<A: App> Connection<A> {
         let had_room = open.inflow.room() > 0;
         let result = act(&mut self.reply, &mut open.inflow);
         let resumes = !had_room && open.inflow.room() > 0;
-        let ended = self.reply.is_finished() || self.reply.client_is_gone();
+        let wants_turn = self.reply.is_finished() || self.reply.client_is_gone() || self.has_more_of_a_file();
         let Stage::Open(open) = &self.stage else { return None };
         self.deadline_ms = self.open_until_ms(open, self.timeout_ms(house));
-        Some((result, resumes || ended))
+        Some((result, resumes || wants_turn))
     }
 
     /// The application will not be told of the client any more: it has gone, or was slow for too long.
@@ -176,7 +176,12 @@ impl<A: App> Connection<A> {
         }
         self.deadline_ms = self.open_until_ms(&open, timeout_ms);
         self.stage = Stage::Open(open);
-        Some(After::Wait)
+        // A file is sent in turns; between two of them nothing but our own queue tells that there is more to do.
+        Some(if self.has_more_of_a_file() { After::Again } else { After::Wait })
+    }
+
+    pub(super) fn has_more_of_a_file(&self) -> bool {
+        self.reply.has_file() && !self.reply.is_full()
     }
 
     fn keep_unread(&mut self, inflow: Inflow) {

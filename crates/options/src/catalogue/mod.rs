@@ -4,6 +4,7 @@
 
 pub mod application;
 pub mod asynchronous;
+pub mod files;
 mod identity;
 mod language;
 mod logging;
@@ -30,6 +31,7 @@ const TABLES: &[(Theme, &[Entry])] = &[
     (Theme::Asynchronous, asynchronous::ENTRIES),
     (Theme::Processes, processes::ENTRIES),
     (Theme::Requests, requests::ENTRIES),
+    (Theme::Files, files::ENTRIES),
     (Theme::Logging, logging::ENTRIES),
     (Theme::Identity, identity::ENTRIES),
     (Theme::Configuration, language::ENTRIES),

@@ -87,6 +87,7 @@ pub enum Theme {
     Asynchronous,
     Processes,
     Requests,
+    Files,
     Logging,
     Identity,
     Configuration,
@@ -96,12 +97,13 @@ pub enum Theme {
 }
 
 impl Theme {
-    pub const ALL: [Theme; 10] = [
+    pub const ALL: [Theme; 11] = [
         Theme::Sockets,
         Theme::Application,
         Theme::Asynchronous,
         Theme::Processes,
         Theme::Requests,
+        Theme::Files,
         Theme::Logging,
         Theme::Identity,
         Theme::Configuration,
@@ -116,6 +118,7 @@ impl Theme {
             Theme::Asynchronous => "Asynchronous applications (ASGI)",
             Theme::Processes => "Processes and threads",
             Theme::Requests => "Requests",
+            Theme::Files => "Static files",
             Theme::Logging => "Logging",
             Theme::Identity => "Users and names",
             Theme::Configuration => "The configuration itself",

@@ -8,6 +8,7 @@
 mod address;
 mod application;
 mod asynchronous;
+mod files;
 mod values;
 
 use std::path::{Path, PathBuf};
@@ -100,6 +101,7 @@ struct Draft<'a> {
     interface: Option<(Interface, Place)>,
     factory: bool,
     asynchronous: Asynchronous,
+    files: files::AskedFiles,
 }
 
 /// Makes settings of what was read. All findings are in the second part, errors among them when the first is `None`.
@@ -176,6 +178,7 @@ impl<'a> Draft<'a> {
             interface: None,
             factory: false,
             asynchronous: Asynchronous::default(),
+            files: files::AskedFiles::default(),
         }
     }
 
@@ -311,6 +314,7 @@ impl<'a> Draft<'a> {
             }
             Setting::Plugin => self.plugins(pair),
             Setting::Asynchronous(setting) => self.set_asynchronous(setting, row, pair)?,
+            Setting::Files(setting) => self.set_files(setting, row, pair)?,
             // These acted while the configuration was read.
             Setting::Language(_) => {}
         }
@@ -361,6 +365,7 @@ impl<'a> Draft<'a> {
             });
         }
         self.check_something_to_serve(&applications, read);
+        let files = self.complete_files(&folder, &applications);
         let listeners = self.listeners(&folder);
         let processes_chosen = self.processes.is_some() || bare;
         self.lifecycle.reload_mercy_ms = self.worker_mercy.unwrap_or(self.lifecycle.reload_mercy_ms);
@@ -386,6 +391,7 @@ impl<'a> Draft<'a> {
             identity: self.identity.clone(),
             naming: self.naming.clone(),
             asynchronous: self.asynchronous.clone(),
+            files,
         })
     }
 
