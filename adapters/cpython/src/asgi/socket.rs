@@ -100,10 +100,10 @@ pub fn say(exchange: &mut Exchange, act: Act) -> Option<Said> {
 /// The application has returned although nobody has closed. What that means is logged here.
 pub fn returned(exchange: &mut Exchange, described: &str) -> Outcome<super::Ticket> {
     let asgi = exchange.asgi;
-    let Talk::Socket(SocketTalk { stage: Stage::Open, .. }) = exchange.talk else {
+    if !matches!(&exchange.talk, Talk::Socket(socket) if socket.is_open()) {
         log_message(&asgi.faults, &format!("{described}: the application returned without accepting or closing the WebSocket"));
         return Outcome::Failed;
-    };
+    }
     if say(exchange, Act::Close { code: NORMAL, reason: None }).is_none() {
         // SAFETY: the thread holds the interpreter. The client has gone by itself: there is nothing to close.
         unsafe { ffi::PyErr_Clear() };
