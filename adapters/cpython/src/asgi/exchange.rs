@@ -183,6 +183,9 @@ impl Exchange {
             Some(message) => Some(Received::Message(message)),
             None => {
                 let future = asgi.future()?;
+                // A receive() with a time limit leaves a cancelled future behind: a stream that looks for its client's end
+                // once a second must not gather one each second.
+                self.receivers.retain(|receiver| !matches!(super::task::is_done(asgi, receiver), Some(true)));
                 self.receivers.push(future.clone());
                 Some(Received::Wait(future))
             }

@@ -37,6 +37,11 @@ impl Reply {
         self.stage == Stage::Done
     }
 
+    /// The application's own Content-Length, where the body must have as many bytes.
+    pub fn announced_length(&self) -> Option<u64> {
+        self.content_length.filter(|_| !self.terms.head_only && !self.is_bodiless_status())
+    }
+
     /// Whether the client is slow: nothing more should be handed in before it has taken what waits.
     pub fn is_behind(&self) -> bool {
         self.out.file.is_some() || self.out.unsent() > super::OUTPUT_BYTES / 2
