@@ -224,10 +224,12 @@ impl Asgi {
             return;
         }
         self.turn_is_wanted.set(true);
-        // SAFETY: both live; the result is ours.
-        if unsafe { call_method(&self.names.call_soon, [self.event_loop.as_ptr(), turn.as_ptr()]) }.is_none() {
-            self.log_set_exception("the event loop");
-        }
+        keeping_exception(|| {
+            // SAFETY: both live; the result is ours.
+            if unsafe { call_method(&self.names.call_soon, [self.event_loop.as_ptr(), turn.as_ptr()]) }.is_none() {
+                self.log_set_exception("the event loop");
+            }
+        });
     }
 
     /// Tasks of the application that have not ended.
@@ -367,6 +369,18 @@ fn raise<T>(kind: *mut ffi::PyObject, text: &str) -> Option<T> {
         }
     }
     None
+}
+
+/// Calls Python while an exception may be set that is somebody else's: a message of the application may be refused, and leave
+/// the engine something to do.
+#[allow(deprecated, reason = "the calls that replace these came with 3.12, and 3.9 is supported")]
+fn keeping_exception(act: impl FnOnce()) {
+    let (mut kind, mut value, mut traceback) = (std::ptr::null_mut(), std::ptr::null_mut(), std::ptr::null_mut());
+    // SAFETY: the thread holds the interpreter. What is fetched is ours until it is given back; all three may be null.
+    unsafe { ffi::PyErr_Fetch(&mut kind, &mut value, &mut traceback) };
+    act();
+    // SAFETY: as above.
+    unsafe { ffi::PyErr_Restore(kind, value, traceback) };
 }
 
 /// `sys.hexversion`

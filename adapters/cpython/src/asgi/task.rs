@@ -7,6 +7,7 @@ use std::ptr::null_mut;
 
 use bolide_engine::app::Outcome;
 use bolide_engine::inflow::Inflow;
+use bolide_engine::reply::Reply;
 use pyo3::ffi;
 
 use super::Asgi;
@@ -194,6 +195,9 @@ pub fn ended_at_once(
     }
     exchange.place = place;
     let outcome = conclude(exchange, &end, &described());
+    if !matches!(outcome, Outcome::Finished) {
+        exchange.reach(|talk, reply, inflow| close_failed(talk, reply, inflow));
+    }
     exchange.lose();
     outcome
 }
@@ -226,11 +230,10 @@ pub fn ended_later(exchange: &mut Exchange, task: *mut ffi::PyObject) {
             hosted.count_exception();
         }
         exchange.reach(|talk, reply, inflow| {
-            if let (Talk::Socket(socket), Inflow::Messages(line)) = (&*talk, &mut *inflow)
-                && socket.is_open()
-            {
-                line.close(INTERNAL_ERROR, "", reply);
-            } else if reply.head_has_left() {
+            if close_failed(talk, reply, inflow) {
+                return;
+            }
+            if reply.head_has_left() {
                 reply.cut_off();
             } else {
                 reply.answer(500, "Internal Server Error", "Internal Server Error");
@@ -239,6 +242,15 @@ pub fn ended_later(exchange: &mut Exchange, task: *mut ffi::PyObject) {
         exchange.lose();
     }
     asgi.want_turn();
+}
+
+/// An open WebSocket is told that its application has failed. False: there is none.
+fn close_failed(talk: &mut Talk, reply: &mut Reply, inflow: &mut Inflow) -> bool {
+    let (Talk::Socket(socket), Inflow::Messages(line)) = (talk, inflow) else { return false };
+    if socket.is_open() {
+        line.close(INTERNAL_ERROR, "", reply);
+    }
+    socket.is_open()
 }
 
 /// What an application's end means, when it is not simply that all was said. What went wrong is logged here.

@@ -61,6 +61,8 @@ impl<A: App> Connection<A> {
             return self.end_overdue(open, kit, app);
         }
         if self.reply.advance() == Progress::Broken {
+            // What the client said before it went is the application's; a fault in it changes nothing any more.
+            let _ = self.take_in(&mut open.inflow, kit);
             self.give_up_open(*open, kit, app, house);
             return Some(After::Close);
         }
