@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import contextvars
 import threading
-from typing import Any, List, Optional
+from typing import Any, Optional
 
 from fastapi import BackgroundTasks, Cookie, Depends, FastAPI, Form, Header, HTTPException, Request, UploadFile, WebSocket
 from fastapi.responses import PlainTextResponse, RedirectResponse, StreamingResponse
@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from starlette.websockets import WebSocketDisconnect
 
 #: What dependencies and background work did, for later requests.
-notes: List[str] = []
+notes: list[str] = []
 visitor = contextvars.ContextVar("visitor", default="nobody")
 
 
@@ -29,7 +29,7 @@ app = FastAPI(lifespan=lifespan)
 class Order(BaseModel):
     name: str
     count: int = 1
-    tags: List[str] = []
+    tags: list[str] = []
 
 
 @app.get("/hello/{name}", response_class=PlainTextResponse)

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from typing import Annotated, Any, Dict
+from typing import Annotated, Any
 
 from litestar import Litestar, MediaType, Request, Response, WebSocket, get, post, websocket, websocket_listener
 from litestar.background_tasks import BackgroundTask
@@ -21,7 +21,7 @@ async def hello(name: str, q: str = "") -> str:
 
 
 @post("/json", status_code=200)
-async def json(request: Request) -> Dict[str, Any]:
+async def json(request: Request) -> dict[str, Any]:
     return {"received": await request.json(), "length": int(request.headers.get("content-length", -1))}
 
 
@@ -35,7 +35,7 @@ def cookies(request: Request) -> Response[str]:
 
 
 @post("/upload", status_code=200)
-async def upload(data: Annotated[Dict[str, Any], Body(media_type=RequestEncodingType.MULTI_PART)]) -> Dict[str, Any]:
+async def upload(data: Annotated[dict[str, Any], Body(media_type=RequestEncodingType.MULTI_PART)]) -> dict[str, Any]:
     file: UploadFile = data["file"]
     content = await file.read()
     return {"name": file.filename, "size": len(content), "total": sum(content), "field": data["field"]}
@@ -67,7 +67,7 @@ async def where(request: Request) -> str:
 
 
 @get("/state")
-async def state(request: Request) -> Dict[str, str]:
+async def state(request: Request) -> dict[str, str]:
     return {"opened": request.app.state.opened}
 
 
@@ -113,7 +113,7 @@ async def echo(socket: WebSocket) -> None:
 
 
 @websocket_listener("/listener")
-async def listener(data: Dict[str, int]) -> Dict[str, int]:
+async def listener(data: dict[str, int]) -> dict[str, int]:
     return {"sum": sum(data.values())}
 
 

@@ -151,7 +151,8 @@ def test_a_client_that_breaks_the_protocol_is_closed_with_the_code_for_it(server
     socket = Scripted(server, ("accept",), ("receive_all",)).open()
     socket.client.send(frame(TEXT, "before") + wire + frame(TEXT, "after"))
     found, reason = socket.read_close()
-    assert found == code and reason
+    assert found == code
+    assert reason
     assert socket.client.is_closed()
     messages = received(socket.ended()[0])
     assert messages[0]["text"] == "before"
@@ -221,7 +222,8 @@ def test_a_wrong_message_is_an_exception_in_its_face_and_the_socket_serves_on(se
     assert socket.read_message() == "still here"
     assert socket.answer_close() == (1000, "")
     ((kinds, text),) = failures(socket.ended()[0])
-    assert kinds == [kind] and words in text
+    assert kinds == [kind]
+    assert words in text
 
 
 def test_a_receive_that_was_cancelled_loses_no_message(server):
@@ -319,7 +321,8 @@ def test_what_can_be_compressed_is_and_what_can_not_is_not(server):
     socket = echoing(server, 2, compression=True)
     socket.send_text("x" * 10_000)
     answer = socket.read()
-    assert answer.compressed and len(answer.payload) < 1000
+    assert answer.compressed
+    assert len(answer.payload) < 1000
     noise = random.Random(1).randbytes(10_000)
     socket.send(BINARY, noise)
     answer = socket.read()
@@ -441,7 +444,8 @@ def test_nothing_may_follow_a_close(server):
         socket = Scripted(server, ("accept",), *wait, *steps).open()
         assert socket.answer_close() == (1000, "")
         for kinds, text in failures(socket.ended()[0]):
-            assert kinds == ["RuntimeError"] and "nothing may follow" in text
+            assert kinds == ["RuntimeError"]
+            assert "nothing may follow" in text
         assert len(failures(socket.seen())) == len(messages)
 
 

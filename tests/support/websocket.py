@@ -164,7 +164,7 @@ class WebSocket:
         """The close frame that comes next: ``(code, reason)``, with None for a code that is not there."""
         last = self.read()
         assert last.opcode == CLOSE, last
-        assert len(last.payload) != 1 and len(last.payload) <= 125, last
+        assert len(last.payload) in {0, *range(2, 126)}, last
         if not last.payload:
             return None, ""
         return struct.unpack(">H", last.payload[:2])[0], last.payload[2:].decode()

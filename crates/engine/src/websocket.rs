@@ -170,12 +170,7 @@ impl Handshake {
     ///
     /// # Errors
     /// A field or a subprotocol that can't be; nothing has left then.
-    pub fn accept(
-        &self,
-        reply: &mut Reply,
-        subprotocol: Option<&[u8]>,
-        further: &[(&[u8], &[u8])],
-    ) -> Result<Line, HeadRefusal> {
+    pub fn accept(&self, reply: &mut Reply, subprotocol: Option<&[u8]>, further: &[(&[u8], &[u8])]) -> Result<Line, HeadRefusal> {
         let mut fields: Vec<(&[u8], &[u8])> = Vec::new();
         if let Some(chosen) = subprotocol {
             // RFC 6455 section 11.3.4: the response names one, and names are tokens.
