@@ -13,7 +13,7 @@ import traceback
 
 from bolide.lifespan import Lifespan, LifespanError
 from bolide.log import log_exception, log_message, write_lines
-from bolide.loops import new_event_loop
+from bolide.loops import event_loop_factory
 
 __all__ = [
     "ClientDisconnected",
@@ -39,7 +39,7 @@ class ClientDisconnected(OSError):
 
 def serve(native, prototype, assignment, applications, settings):
     """Serve until the order to end has been carried out. Returns the exit status of this process."""
-    loop = new_event_loop(settings["asynchronous"]["event_loop"], log_message)
+    loop = event_loop_factory(settings["asynchronous"]["event_loop"])()
     asyncio.set_event_loop(loop)
     global current_loop
     current_loop = loop
@@ -84,6 +84,8 @@ class Service:
             for lifespan in lifespans:
                 await lifespan.startup()
         except LifespanError as error:
+            # At a start the master tells it too; a worker may be refused its start long after that.
+            log_message(f"bolide: {error}")
             self.prototype.note_failure(str(error))
             return self.native.EXIT_LOAD_FAILED
         self.drained = self.loop.create_future()
