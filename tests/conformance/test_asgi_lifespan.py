@@ -60,7 +60,7 @@ def test_startup_comes_before_the_worker_serves_and_shutdown_after_it(live, mode
 
 
 def test_each_worker_has_a_lifespan_of_its_own(live):
-    # "the lifespan messages ... once per event loop ... in a multi-process environment there will be lifespan events in each process"
+    # "In a multi-process environment there will be lifespan events in each process".
     server = live("well_behaved", "processes = 3")
     assert server.log.count("startup ends in") == 3
     assert server.stop() == 0
