@@ -75,12 +75,13 @@ def wait_until_served(port, path, programs, seconds=START_SECONDS):
         time.sleep(POLL_SECONDS)
 
 
-def wrk(port, path, *, connections, seconds, cpus, folder, meanwhile=None):
+def wrk(port, path, *, connections, seconds, cpus, folder, meanwhile=None, fields=()):
     """wrk's counts: requests, microseconds, bytes, errors by kind, latency percentiles in microseconds.
 
-    `meanwhile` is called again and again while wrk runs. Raises LoadFailed.
+    `fields` are further lines of each request's head; `meanwhile` is called again and again while wrk runs. Raises LoadFailed.
     """
     command = [find_program("wrk"), "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", WRK_TIMEOUT]
+    command += [word for field in fields for word in ("-H", field)]
     command += ["-s", BENCH / "wrk_summary.lua", f"http://{HOST}:{port}{path}"]
     try:
         status, output, errors = run_client(

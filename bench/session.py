@@ -49,6 +49,8 @@ class Running:
     port: int
     path: str
     launch: Launch
+    # Further lines of each request's head.
+    fields: tuple = ()
 
     def stop(self):
         self.program.stop()
@@ -125,6 +127,7 @@ class Session:
             cpus=self.cpus.client,
             folder=self.folder,
             meanwhile=meanwhile,
+            fields=running.fields,
         )
 
     def leave_out(self, name, scenario, error):
