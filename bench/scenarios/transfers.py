@@ -71,8 +71,8 @@ def _run(session, scenario, name, files, how):
         workload = Workload(
             HELLO.module, f"/static/large-{FILES_MB[0]}.bin", lambda body: None if len(body) == FILES_MB[0] * MB else "cut"
         )
-        running = Running(name, program, launch.port, workload.path, launch)
-        session.check(running, workload)
+        running = Running(name, program, launch.port, workload, launch)
+        session.check(running)
         try:
             command = [str(word) for word in ("python3", BENCH / "transfer_client.py", launch.port, files, CLIENTS)]
             command += [str(PACE_BYTES), str(PACED_SECONDS)] if how == "paced" else ["0", "0"]

@@ -16,10 +16,13 @@ use crate::app::{App, Outcome};
 use crate::body::Body;
 use crate::clock::precise_us;
 use crate::dispatch::serve_file;
+use crate::hall::Key;
 use crate::house::{House, Kit};
+use crate::inflow::Inflow;
 use crate::listener::Peer;
 use crate::reply::{Progress, Reply, Style, Terms};
 use crate::request::{HeaderMemory, HttpRequest, Meaning, Request, Told, UwsgiRequest};
+use crate::websocket;
 
 /// A head of either protocol, parsed. Spans are relative to the head's first byte.
 #[derive(Debug, Clone, Copy)]
@@ -34,6 +37,14 @@ pub enum Answered<Pending> {
     Done { keep: bool },
     /// The client must take something first.
     Blocked(Box<Suspended<Pending>>),
+    /// The application goes on by itself.
+    Ongoing(Box<Suspended<Pending>>),
+}
+
+/// A request's body: whole, or as it comes.
+pub enum Delivery<'a> {
+    Whole(Body),
+    Streamed(&'a mut Inflow),
 }
 
 /// A reply that waits for its client, with what its log line will need.
@@ -42,13 +53,11 @@ pub struct Suspended<Pending> {
     subject: Subject,
 }
 
-/// What the log says of a request, in memory of its own.
+/// What the log says of a request, in memory of its own: one piece for all texts.
 struct Subject {
-    method: Vec<u8>,
-    uri: Vec<u8>,
-    protocol: Vec<u8>,
-    address: Vec<u8>,
-    user: Vec<u8>,
+    text: Vec<u8>,
+    /// Where each of the five texts ends: method, target, protocol, address, user.
+    ends: [u32; 5],
     told: Told,
     ctime: [u8; 24],
     began_us: u64,
@@ -75,11 +84,20 @@ pub fn serve<A: App>(
     head: &Head,
     bytes: &[u8],
     memory: HeaderMemory<'_, A::Memo>,
-    body: Body,
+    delivery: Delivery<'_>,
 ) -> Result<Answered<A::Pending>, Fault> {
     match head {
-        Head::Http { line, facts } => serve_http(place, line, facts, bytes, memory, body),
-        Head::Uwsgi { facts, bytes: length } => Ok(serve_uwsgi(place, facts, &bytes[..*length], body)),
+        Head::Http { line, facts } => serve_http(place, line, facts, bytes, memory, delivery),
+        Head::Uwsgi { facts, bytes: length } => serve_uwsgi(place, facts, &bytes[..*length], delivery),
+    }
+}
+
+impl<'a> Delivery<'a> {
+    fn parts(self) -> (Body, Option<&'a mut Inflow>) {
+        match self {
+            Delivery::Whole(body) => (body, None),
+            Delivery::Streamed(inflow) => (Body::Empty, Some(inflow)),
+        }
     }
 }
 
@@ -91,6 +109,7 @@ pub struct Place<'a, A: App> {
     pub reply: &'a mut Reply,
     pub peer: &'a Peer,
     pub listener: usize,
+    pub connection: Key,
 }
 
 fn serve_http<A: App>(
@@ -99,7 +118,7 @@ fn serve_http<A: App>(
     facts: &HeaderFacts,
     bytes: &[u8],
     memory: HeaderMemory<'_, A::Memo>,
-    body: Body,
+    delivery: Delivery<'_>,
 ) -> Result<Answered<A::Pending>, Fault> {
     let method = line.method.of(bytes);
     let target_bytes = line.target.of(bytes);
@@ -123,6 +142,13 @@ fn serve_http<A: App>(
     );
     let head_start = line.length as usize;
     let fields = std::mem::take(&mut place.kit.fields);
+    let header_bytes = &bytes[head_start..head_start + facts.length as usize];
+    let handshake = if A::STREAMS && facts.upgrade && method == b"GET" {
+        websocket::asked_by_fields(&fields, header_bytes, &place.house.settings.asynchronous.websocket)?
+    } else {
+        None
+    };
+    let (body, inflow) = delivery.parts();
     let mut request = Request {
         listener: place.listener,
         peer: place.peer,
@@ -133,12 +159,15 @@ fn serve_http<A: App>(
             query: target.query.of(target_bytes),
             authority: target.authority.of(target_bytes),
             version: line.version,
-            header_bytes: &bytes[head_start..head_start + facts.length as usize],
+            header_bytes,
             fields: &fields,
             memo: memory,
             chunked: facts.framing == Framing::Chunked,
         }),
         body,
+        inflow,
+        handshake,
+        connection: place.connection,
         told: Told::default(),
     };
     let protocol: &[u8] = if version_1_0 { b"HTTP/1.0" } else { b"HTTP/1.1" };
@@ -151,7 +180,12 @@ fn serve_http<A: App>(
     Ok(answered)
 }
 
-fn serve_uwsgi<A: App>(place: &mut Place<'_, A>, facts: &UwsgiFacts, bytes: &[u8], body: Body) -> Answered<A::Pending> {
+fn serve_uwsgi<A: App>(
+    place: &mut Place<'_, A>,
+    facts: &UwsgiFacts,
+    bytes: &[u8],
+    delivery: Delivery<'_>,
+) -> Result<Answered<A::Pending>, Fault> {
     let terms = Terms {
         style: Style::Uwsgi,
         chunks: false,
@@ -169,6 +203,9 @@ fn serve_uwsgi<A: App>(place: &mut Place<'_, A>, facts: &UwsgiFacts, bytes: &[u8
     let logged = place.house.settings.logging.requests;
     let user = if logged { find(b"REMOTE_USER") } else { b"" };
     let address = if logged { find(b"REMOTE_ADDR") } else { b"" };
+    let handshake =
+        if A::STREAMS { websocket::asked_by_variables(&find, &place.house.settings.asynchronous.websocket)? } else { None };
+    let (body, inflow) = delivery.parts();
     let mut request = Request {
         listener: place.listener,
         peer: place.peer,
@@ -180,6 +217,9 @@ fn serve_uwsgi<A: App>(place: &mut Place<'_, A>, facts: &UwsgiFacts, bytes: &[u8
             protocol: facts.protocol,
         }),
         body,
+        inflow,
+        handshake,
+        connection: place.connection,
         told: Told::default(),
     };
     let mut seen = Seen::new(place, text(facts.method), text(facts.uri), text(facts.protocol));
@@ -189,7 +229,7 @@ fn serve_uwsgi<A: App>(place: &mut Place<'_, A>, facts: &UwsgiFacts, bytes: &[u8
     let outcome = call(place, &mut request, &mut seen);
     let answered = settle(place, outcome, seen);
     place.kit.variables = variables;
-    answered
+    Ok(answered)
 }
 
 fn call<A: App>(place: &mut Place<'_, A>, request: &mut Request<'_, A::Memo>, seen: &mut Seen<'_>) -> Outcome<A::Pending> {
@@ -223,10 +263,11 @@ pub fn go_on<A: App>(place: &mut Place<'_, A>, mut suspended: Box<Suspended<A::P
         let Some(pending) = suspended.pending.take() else {
             return finish_line(place, &suspended.subject.seen());
         };
-        place.kit.slot.begin(place.kit.clock.now_ms, &[&suspended.subject.method, b" ", &suspended.subject.uri]);
+        let seen = suspended.subject.seen();
+        place.kit.slot.begin(place.kit.clock.now_ms, &[seen.method, b" ", seen.uri]);
         let outcome = place.app.resume(pending, place.reply);
         place.kit.slot.end();
-        suspended.pending = conclude(place, outcome, &suspended.subject.method, &suspended.subject.uri);
+        suspended.pending = conclude(place, outcome, seen.method, seen.uri);
         if suspended.pending.is_some() && place.reply.is_full() {
             return Answered::Blocked(suspended);
         }
@@ -245,10 +286,11 @@ pub fn give_up<A: App>(place: &mut Place<'_, A>, mut suspended: Suspended<A::Pen
 fn conclude<A: App>(place: &mut Place<'_, A>, outcome: Outcome<A::Pending>, method: &[u8], uri: &[u8]) -> Option<A::Pending> {
     let leave = matches!(outcome, Outcome::FailedAndLeave);
     match outcome {
-        Outcome::Suspended(pending) => return Some(pending),
+        Outcome::Suspended(pending) | Outcome::Ongoing(pending) => return Some(pending),
         Outcome::Finished => {
             place.reply.finish();
-            if let Some(fault) = place.reply.length_fault() {
+            // A streaming application was told in its face.
+            if let Some(fault) = place.reply.length_fault().filter(|_| !A::STREAMS) {
                 let (method, uri) = (String::from_utf8_lossy(method), String::from_utf8_lossy(uri));
                 complain(place.house.worker, &format!("the application's answer to {method} {uri} {fault}"));
             }
@@ -271,6 +313,9 @@ fn conclude<A: App>(place: &mut Place<'_, A>, outcome: Outcome<A::Pending>, meth
 }
 
 fn settle<A: App>(place: &mut Place<'_, A>, outcome: Outcome<A::Pending>, seen: Seen<'_>) -> Answered<A::Pending> {
+    if let Outcome::Ongoing(pending) = outcome {
+        return Answered::Ongoing(Box::new(Suspended { pending: Some(pending), subject: seen.into_subject() }));
+    }
     let pending = conclude(place, outcome, seen.method, seen.uri);
     if pending.is_none() {
         match place.reply.advance() {
@@ -336,27 +381,28 @@ impl<'a> Seen<'a> {
     }
 
     fn into_subject(self) -> Subject {
-        Subject {
-            method: self.method.to_vec(),
-            uri: self.uri.to_vec(),
-            protocol: self.protocol.to_vec(),
-            address: self.address.to_vec(),
-            user: self.user.to_vec(),
-            told: self.told,
-            ctime: self.ctime,
-            began_us: self.began_us,
-        }
+        let texts = [self.method, self.uri, self.protocol, self.address, self.user];
+        let mut text = Vec::with_capacity(texts.iter().map(|text| text.len()).sum());
+        let ends = texts.map(|part| {
+            text.extend_from_slice(part);
+            text.len() as u32
+        });
+        Subject { text, ends, told: self.told, ctime: self.ctime, began_us: self.began_us }
     }
 }
 
 impl Subject {
     fn seen(&self) -> Seen<'_> {
+        let part = |number: usize| {
+            let begin = number.checked_sub(1).map_or(0, |before| self.ends[before]);
+            self.text.get(begin as usize..self.ends[number] as usize).unwrap_or_default()
+        };
         Seen {
-            method: &self.method,
-            uri: &self.uri,
-            protocol: &self.protocol,
-            address: &self.address,
-            user: &self.user,
+            method: part(0),
+            uri: part(1),
+            protocol: part(2),
+            address: part(3),
+            user: part(4),
             told: self.told,
             ctime: self.ctime,
             began_us: self.began_us,

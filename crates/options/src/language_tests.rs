@@ -154,7 +154,7 @@ fn test_the_example_of_every_supported_row_changes_the_settings() {
             continue;
         }
         assert!(!row.example.is_empty(), "`{}` has no example", row.name());
-        let is_application = matches!(setting, Setting::Module | Setting::WsgiFile);
+        let is_application = matches!(setting, Setting::Asgi | Setting::Module | Setting::WsgiFile);
         let base = match setting {
             _ if is_application => "module = other\n",
             Setting::Files(_) => &with_files,

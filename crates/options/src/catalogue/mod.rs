@@ -2,7 +2,8 @@
 //! reference page and all other texts about options are made from these rows. Pure data; it knows
 //! nothing of files or processes.
 
-mod application;
+pub mod application;
+pub mod asynchronous;
 pub mod files;
 mod identity;
 mod language;
@@ -27,6 +28,7 @@ const KNOWN: &str = include_str!("known.tsv");
 const TABLES: &[(Theme, &[Entry])] = &[
     (Theme::Sockets, sockets::ENTRIES),
     (Theme::Application, application::ENTRIES),
+    (Theme::Asynchronous, asynchronous::ENTRIES),
     (Theme::Processes, processes::ENTRIES),
     (Theme::Requests, requests::ENTRIES),
     (Theme::Files, files::ENTRIES),
@@ -106,7 +108,7 @@ impl Catalogue {
         for one in &known {
             if !made.by_name.contains_key(one.name) {
                 let family = family(one, &|name| !made.by_name.contains_key(name));
-                made.add(row_of(Theme::Other, &Entry::planned(one.name, one.value, ""), &family));
+                made.add(row_of(Theme::Other, &Entry::planned(one.name, one.value, "", ""), &family));
             }
         }
         made

@@ -1,5 +1,5 @@
-//! What a supported option sets: one variant for each meaning. `settle` has the one `match` over them,
-//! so an option that is called supported and means nothing does not compile.
+//! What a supported option sets: one variant for each meaning. `settle` has the one `match` over each enum
+//! here, so an option that is called supported and means nothing does not compile.
 
 use bolide_contract::files::ExpirySubject;
 
@@ -17,10 +17,13 @@ pub enum Setting {
     SocketTimeout,
     HttpTimeout,
     HttpKeepalive,
+    Asgi,
     Module,
     WsgiFile,
     Callable,
     Mount,
+    Interface,
+    Factory,
     ManageScriptName,
     Chdir,
     Chdir2,
@@ -51,9 +54,36 @@ pub enum Setting {
     ProcessNamePrefix,
     ProcessNamePrefixSpaced,
     Plugin,
+    Asynchronous(Asynchronous),
     Files(Files),
     /// Acts while the configuration is read; `settle` never sees it.
     Language(Word),
+}
+
+/// What concerns asynchronous applications only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asynchronous {
+    EventLoop,
+    Lifespan,
+    LoopStall,
+    LimitConcurrency,
+    MessageBytes,
+    /// uWSGI counts the size of a message in units of 1024 bytes.
+    MessageKilobytes,
+    PingInterval,
+    PingTimeout,
+    Compression,
+}
+
+impl Setting {
+    /// Whether a value of the one replaces a value of the other.
+    pub fn replaces(self, other: Setting) -> bool {
+        let plain = |setting| match setting {
+            Setting::Asynchronous(Asynchronous::MessageKilobytes) => Setting::Asynchronous(Asynchronous::MessageBytes),
+            setting => setting,
+        };
+        plain(self) == plain(other)
+    }
 }
 
 /// What concerns static files.
