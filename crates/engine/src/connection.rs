@@ -181,10 +181,10 @@ impl<A: App> Connection<A> {
         after
     }
 
-    /// Its time is over: the next `attend` ends it, unless a request has come at the last moment.
+    /// Its time is over: the next `attend` ends it, unless a request has come at the last moment. Or its head waits to be sent.
     pub fn is_due(&mut self, now_ms: u64) -> bool {
         self.is_overdue |= self.deadline_ms <= now_ms || self.is_over_its_time(now_ms);
-        self.is_overdue
+        self.is_overdue || self.holds_its_head()
     }
 
     fn turn(&mut self, kit: &mut Kit, app: &mut A, house: &House) -> After {

@@ -148,6 +148,10 @@ fn serve_http<A: App>(
     } else {
         None
     };
+    if handshake.is_some() && facts.framing != Framing::None {
+        // RFC 6455 section 4.1: frames follow the head, and what is announced as a body would be taken for them.
+        return Err(Fault::bad_request("A request to switch to WebSocket has no body."));
+    }
     let (body, inflow) = delivery.parts();
     let mut request = Request {
         listener: place.listener,

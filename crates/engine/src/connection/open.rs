@@ -61,6 +61,8 @@ impl<A: App> Connection<A> {
             return self.end_overdue(open, kit, app);
         }
         if self.reply.advance() == Progress::Broken {
+            // What the client said before it went is the application's; a fault in it changes nothing any more.
+            let _ = self.take_in(&mut open.inflow, kit);
             self.give_up_open(*open, kit, app, house);
             return Some(After::Close);
         }
@@ -73,6 +75,8 @@ impl<A: App> Connection<A> {
         if let Some(pending) = &mut open.suspended.pending {
             app.news(pending, &mut self.reply, &mut open.inflow);
         }
+        // Nothing happens unless there is one that has not left: the application takes its time, see `holds_its_head`.
+        self.reply.send_head();
         if self.reply.client_is_gone() {
             self.give_up_open(*open, kit, app, house);
             return Some(After::Close);
@@ -146,6 +150,13 @@ impl<A: App> Connection<A> {
             Stage::Open(open) => matches!(open.inflow, Inflow::Messages(_)) || self.is_over_its_time(now_ms()),
             _ => false,
         }
+    }
+
+    /// The application has begun its response, and the first part of the body has not come. A head that waits for it leaves in
+    /// the same packet, and if the application fails meanwhile the answer is 500 (ASGI, "Response Start": it "need not" be sent
+    /// earlier). But clients wait for the head alone, as an EventSource does, so it waits for the next look at the clock only.
+    pub(super) fn holds_its_head(&self) -> bool {
+        matches!(self.stage, Stage::Open(_)) && self.reply.has_head() && !self.reply.head_has_left()
     }
 
     pub(super) fn is_over_its_time(&self, now_ms: u64) -> bool {
