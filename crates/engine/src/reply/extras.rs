@@ -52,9 +52,10 @@ impl Reply {
         self.out.file.is_some()
     }
 
-    /// Whether bytes or a file wait for the client.
+    /// Whether something waits for the client: bytes, a file, or what the application has in its hands still, because the
+    /// socket took a part of it only.
     pub fn has_unsent(&self) -> bool {
-        self.out.file.is_some() || self.out.unsent() > 0
+        self.out.file.is_some() || self.out.unsent() > 0 || self.out.is_full
     }
 
     pub fn client_is_gone(&self) -> bool {
