@@ -23,7 +23,7 @@ pub const OUTPUT_BYTES: usize = 64 * 1024;
 const COPY_BYTES: usize = 16 * 1024;
 
 /// Bytes of a file that are sent to one client before others have their turn.
-const FILE_TURN_BYTES: u64 = 1024 * 1024;
+const FILE_TURN_BYTES: u64 = 2 * 1024 * 1024;
 
 /// Bytes of a status line and of a field that an application may set.
 const FIELD_BYTES: usize = 64 * 1024;
