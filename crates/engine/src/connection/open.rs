@@ -69,8 +69,9 @@ impl<A: App> Connection<A> {
         if let Err(fault) = self.take_in(&mut open.inflow, kit) {
             return Some(self.end_faulty(*open, fault, kit, app, house));
         }
+        let timeout_ms = self.timeout_ms(house);
         if let Inflow::Messages(line) = &mut open.inflow {
-            line.tend(&mut self.reply, now_ms(), house.is_draining());
+            line.tend(&mut self.reply, now_ms(), timeout_ms, house.is_draining());
         }
         if let Some(pending) = &mut open.suspended.pending {
             app.news(pending, &mut self.reply, &mut open.inflow);
@@ -81,7 +82,7 @@ impl<A: App> Connection<A> {
             self.give_up_open(*open, kit, app, house);
             return Some(After::Close);
         }
-        self.settle(open, self.timeout_ms(house))
+        self.settle(open, timeout_ms)
     }
 
     /// Lets the application act on an exchange that it has in its hands. `None`: it has none here any more. The second part
@@ -212,7 +213,7 @@ impl<A: App> Connection<A> {
     /// Until when the peer may let an ongoing exchange wait. The application itself may take its time.
     fn open_until_ms(&self, open: &Open<A>, timeout_ms: u64) -> u64 {
         match &open.inflow {
-            Inflow::Messages(line) => line.next_ms(self.reply.has_unsent().then(|| now_ms() + timeout_ms)),
+            Inflow::Messages(line) => line.next_ms(&self.reply, timeout_ms),
             Inflow::Body(_) if self.waits_for_client(open) => now_ms() + timeout_ms,
             Inflow::Body(_) => NEVER_MS,
         }
