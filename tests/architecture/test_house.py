@@ -16,8 +16,9 @@ ROOT = Path(__file__).resolve().parents[2]
 ARROWS = {
     "bolide-contract": set(),
     "bolide-protocol": set(),
-    "bolide-options": {"bolide-contract"},
-    "bolide-engine": {"bolide-contract", "bolide-protocol"},
+    "bolide-routes": {"bolide-contract"},
+    "bolide-options": {"bolide-contract", "bolide-routes"},
+    "bolide-engine": {"bolide-contract", "bolide-protocol", "bolide-routes"},
     "bolide-master": {"bolide-contract", "bolide-options"},
     "bolide-cpython": {"bolide-contract", "bolide-engine", "bolide-master"},
 }

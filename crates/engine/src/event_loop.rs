@@ -26,6 +26,7 @@ use crate::holding::Holding;
 use crate::house::{House, Kit};
 use crate::leadership::Leadership;
 use crate::listener::ListeningSocket;
+use crate::routing::Rules;
 use crate::threads;
 
 /// Events that one poll fetches.
@@ -137,6 +138,7 @@ impl<L: Language> Shared<L> {
         };
         let body_limits = BodyLimits { bytes: limits.body_bytes.unwrap_or(u64::MAX), memory_bytes: limits.body_memory_bytes };
         let slots = scoreboard.slots(row_number);
+        let rules = Rules::of(&settings)?;
         let house = House {
             settings,
             worker,
@@ -145,6 +147,7 @@ impl<L: Language> Shared<L> {
             listeners,
             head_limits,
             body_limits,
+            rules,
             requests_elsewhere: 0.into(),
             draining: false.into(),
             leaving: false.into(),

@@ -5,9 +5,11 @@
 
 mod accepting;
 mod access_log;
+mod amends;
 pub mod app;
 mod body;
 mod clock;
+mod compression;
 mod connection;
 mod event_loop;
 mod exchange;
@@ -20,7 +22,9 @@ mod leadership;
 mod listener;
 mod outbox;
 pub mod reply;
+mod reply_amended;
 pub mod request;
+mod routing;
 mod socket;
 mod threads;
 

@@ -8,6 +8,7 @@ use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+use crate::amends::{Amends, Body};
 use crate::fields::{Known, decimal, is_field_value, is_token, known_field};
 use crate::outbox::{FilePart, Outbox};
 
@@ -51,7 +52,7 @@ enum Stage {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Framing {
+pub(crate) enum Framing {
     /// Bytes that the announced length still wants.
     Length(u64),
     Chunked,
@@ -91,18 +92,22 @@ pub enum Progress {
 pub type HeadRefusal = &'static str;
 
 pub struct Reply {
-    out: Outbox,
+    pub(crate) out: Outbox,
     stage: Stage,
-    framing: Framing,
+    pub(crate) framing: Framing,
     /// Bytes of the present chunk that are still to come, its frame being open.
     frame_left: usize,
-    terms: Terms,
-    status: u16,
-    content_length: Option<u64>,
-    has_date: bool,
-    has_server: bool,
+    pub(crate) terms: Terms,
+    pub(crate) status: u16,
+    pub(crate) content_length: Option<u64>,
+    pub(crate) has_date: bool,
+    pub(crate) has_server: bool,
     overrun: bool,
     short: bool,
+    /// What is changed in this answer on its way; `None` for nothing.
+    pub(crate) amends: Option<Box<Amends>>,
+    /// A route wants no log line.
+    pub(crate) is_unlogged: bool,
     /// For the log: fields that the application set, bytes of the head, bytes of the body.
     pub header_count: u32,
     pub head_bytes: u64,
@@ -126,6 +131,8 @@ impl Reply {
             has_server: false,
             overrun: false,
             short: false,
+            amends: None,
+            is_unlogged: false,
             header_count: 0,
             head_bytes: 0,
             body_bytes: 0,
@@ -147,6 +154,8 @@ impl Reply {
         self.short = false;
         self.framing = Framing::UntilClose;
         self.frame_left = 0;
+        self.amends = None;
+        self.is_unlogged = false;
         self.forget_head();
     }
 
@@ -271,7 +280,14 @@ impl Reply {
             return Pushed::All;
         }
         if self.stage == Stage::Head {
+            if let Some(whole) = self.amend_head(Body::Part(part)) {
+                self.push_whole(&whole);
+                return if when == When::Now { self.pushed(part.len(), part.len()) } else { Pushed::All };
+            }
             self.close_head();
+        }
+        if self.amends.is_some() {
+            return self.push_encoded(part, when);
         }
         let allowed = match self.framing {
             Framing::Discard => {
@@ -296,6 +312,7 @@ impl Reply {
     pub fn push_file(&mut self, file: File, offset: i64, length: u64) {
         self.declare_length(length);
         if self.stage == Stage::Head {
+            self.amend_head(Body::File);
             self.close_head();
         }
         let left = match self.framing {
@@ -324,9 +341,13 @@ impl Reply {
             if self.content_length.is_none() {
                 self.declare_length(0);
             }
+            self.amend_head(Body::Nothing);
             self.close_head();
         }
         if self.stage == Stage::Body {
+            if self.amends.is_some() {
+                self.finish_encoding();
+            }
             match self.framing {
                 Framing::Chunked if self.out.file.is_none() => self.out.bytes.extend_from_slice(b"0\r\n\r\n"),
                 Framing::Length(left) if left > self.out.file.as_ref().map_or(0, |part| part.left) => {
@@ -359,6 +380,7 @@ impl Reply {
 
     /// Gives up an answer whose head has left: the connection's end tells the client that it is not whole.
     pub(crate) fn cut_off(&mut self) {
+        self.amends = None;
         self.terms.keep_alive = false;
         self.out.file = None;
         self.stage = Stage::Done;
@@ -449,7 +471,7 @@ impl Reply {
     }
 
     /// Decides the framing (RFC 9112 section 6.3) and writes the fields that are ours.
-    fn close_head(&mut self) {
+    pub(crate) fn close_head(&mut self) {
         self.framing = match self.content_length {
             _ if self.is_bodiless_status() || self.terms.head_only => Framing::Discard,
             Some(length) => Framing::Length(length),

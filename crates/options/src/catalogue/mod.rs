@@ -2,6 +2,7 @@
 //! reference page and all other texts about options are made from these rows. Pure data; it knows
 //! nothing of files or processes.
 
+mod answering;
 mod application;
 mod identity;
 mod language;
@@ -28,6 +29,7 @@ const TABLES: &[(Theme, &[Entry])] = &[
     (Theme::Application, application::ENTRIES),
     (Theme::Processes, processes::ENTRIES),
     (Theme::Requests, requests::ENTRIES),
+    (Theme::Answering, answering::ENTRIES),
     (Theme::Logging, logging::ENTRIES),
     (Theme::Identity, identity::ENTRIES),
     (Theme::Configuration, language::ENTRIES),

@@ -68,6 +68,7 @@ pub enum Theme {
     Application,
     Processes,
     Requests,
+    Answering,
     Logging,
     Identity,
     Configuration,
@@ -77,11 +78,12 @@ pub enum Theme {
 }
 
 impl Theme {
-    pub const ALL: [Theme; 9] = [
+    pub const ALL: [Theme; 10] = [
         Theme::Sockets,
         Theme::Application,
         Theme::Processes,
         Theme::Requests,
+        Theme::Answering,
         Theme::Logging,
         Theme::Identity,
         Theme::Configuration,
@@ -95,6 +97,7 @@ impl Theme {
             Theme::Application => "The application",
             Theme::Processes => "Processes and threads",
             Theme::Requests => "Requests",
+            Theme::Answering => "Routes, header fields and compression",
             Theme::Logging => "Logging",
             Theme::Identity => "Users and names",
             Theme::Configuration => "The configuration itself",

@@ -49,6 +49,20 @@ pub enum Setting {
     ProcessNamePrefix,
     ProcessNamePrefixSpaced,
     Plugin,
+    /// Every rule of routing; the row's name says which.
+    Route,
+    AddHeader,
+    RemoveHeader,
+    CollectHeader,
+    PullHeader,
+    /// The page of a status.
+    ErrorPage(u16),
+    IgnoreScriptName,
+    Compress,
+    CompressTypes,
+    CompressMinSize,
+    CompressLevel,
+    HttpAutoGzip,
     /// Acts while the configuration is read; `settle` never sees it.
     Language(Word),
 }

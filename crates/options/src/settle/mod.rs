@@ -6,6 +6,7 @@
 //! virtualenv and `pythonpath`, `chdir2`) after it. `pythonpath` patterns are matched before it.
 
 mod address;
+mod answering;
 mod values;
 
 use std::path::{Path, PathBuf};
@@ -95,6 +96,7 @@ struct Draft<'a> {
     interface: Interface,
     factory: bool,
     asynchronous: Asynchronous,
+    asked: answering::Asked,
 }
 
 /// Makes settings of what was read. All findings are in the second part, errors among them when the first is `None`.
@@ -148,6 +150,7 @@ impl<'a> Draft<'a> {
             pidfile: None,
             lifecycle: Lifecycle {
                 harakiri_ms: None,
+                shortest_route_harakiri_ms: None,
                 max_requests: None,
                 max_worker_lifetime_ms: None,
                 reload_mercy_ms: RELOAD_MERCY_SECONDS * 1000,
@@ -169,6 +172,7 @@ impl<'a> Draft<'a> {
             interface: Interface::Auto,
             factory: false,
             asynchronous: Asynchronous::default(),
+            asked: answering::Asked::default(),
         }
     }
 
@@ -292,6 +296,18 @@ impl<'a> Draft<'a> {
                 self.naming.auto = true;
             }
             Setting::Plugin => self.plugins(pair),
+            Setting::Route
+            | Setting::AddHeader
+            | Setting::RemoveHeader
+            | Setting::CollectHeader
+            | Setting::PullHeader
+            | Setting::ErrorPage(_)
+            | Setting::IgnoreScriptName
+            | Setting::Compress
+            | Setting::CompressTypes
+            | Setting::CompressMinSize
+            | Setting::CompressLevel
+            | Setting::HttpAutoGzip => self.set_answering(setting, row, pair)?,
             // These acted while the configuration was read.
             Setting::Language(_) => {}
         }
@@ -351,6 +367,7 @@ impl<'a> Draft<'a> {
         self.python.chdir_after = self.chdir_after.as_ref().map(|path| tidy(&folder.join(path)));
         self.python.virtualenv = self.virtualenv.as_ref().map(|path| tidy(&folder.join(path)));
         self.python.path = self.python_path.iter().map(|path| tidy(&folder.join(path))).collect();
+        let (routes, answering) = self.complete_answering(&folder);
         Some(Settings {
             listeners,
             applications,
@@ -367,6 +384,8 @@ impl<'a> Draft<'a> {
             identity: self.identity.clone(),
             naming: self.naming.clone(),
             asynchronous: self.asynchronous.clone(),
+            routes,
+            answering,
         })
     }
 
