@@ -17,15 +17,16 @@ import tempfile
 import time
 from pathlib import Path
 
-from . import charts, installation, machine, marks, processes, report
+from . import charts, installation, interpreters, machine, marks, processes, report
+from .interpreters import OWN
 from .load import LoadFailed
-from .places import LATEST, PROGRAMS, REPOSITORY, RESULTS, for_report
+from .places import LATEST, REPOSITORY, RESULTS, for_report
 from .scenarios import SCENARIOS
 from .servers import OURS, REFERENCE, SERVERS
 from .session import FULL, QUICK, NotStarted, Session
 from .workloads import HELLO
 
-SCHEMA = 1
+SCHEMA = 2
 OLDEST_PYTHON = (3, 11)
 
 
@@ -41,7 +42,7 @@ def parse_arguments():
     parser.add_argument("--quick", action="store_true", default=quick, help="fewer and shorter rounds (also: QUICK=1)")
     parser.add_argument("--rounds", type=int, help="rounds of each comparison")
     parser.add_argument("--seconds", type=int, help="seconds of each measurement")
-    parser.add_argument("--no-build", action="store_true", help="use the Bolide that bench/.venv already has")
+    parser.add_argument("--no-build", action="store_true", help="use the Bolide that is already there")
     keep_help = "copy the results to bench/results/NAME (default: year and month)"
     parser.add_argument("--keep", nargs="?", const="", metavar="NAME", help=keep_help)
     return parser.parse_args()
@@ -66,28 +67,50 @@ def choose(only):
     return [name for name in SCENARIOS if not scenarios or name in scenarios], chosen
 
 
-def prepare(wanted, build):
-    """Installs and builds; (servers that can run, [what is left out and why]). Raises CannotRun."""
+def prepare(wanted, scenarios, build):
+    """Installs and builds; ({interpreter: servers that can run on it}, [what is left out and why]). Raises CannotRun."""
     machine.install_system_packages(say)
     if machine.find_program("wrk") is None:
         raise installation.CannotRun("there is no wrk on this system; install the package wrk")
-    installation.make_virtualenv(say)
-    failed = installation.install_competitors(say)
-    installation.build_limit()
-    left_out = []
-    if OURS in wanted:
-        problem = installation.install_bolide(say) if build else None
-        if problem is None and not (PROGRAMS / "bolide").exists():
-            problem = ["bench/.venv has no `bolide`; run without --no-build"]
+    interfaces = {SCENARIOS[name].interface for name in scenarios}
+    needed = interpreters.for_asgi() if "asgi" in interfaces else [OWN]
+    servers, left_out = {}, []
+    for interpreter in needed:
+        interfaces_here = interfaces if interpreter == OWN else {"asgi"}
+        here = [name for name in wanted if SERVERS[name].interfaces & interfaces_here]
+        try:
+            failed = _install(interpreter, OURS in here, build)
+        except installation.CannotRun as error:
+            if interpreter == OWN:
+                raise
+            say(f"Python {interpreter.version} is left out: {error}")
+            left_out.append(
+                {"server": "every server", "scenario": f"Python {interpreter.version}", "reason": str(error), "log": []}
+            )
+            continue
+        for name in here:
+            package = SERVERS[name].package
+            if package in failed:
+                lines = [for_report(line) for line in failed[package]]
+                say(f"{name} is left out on Python {interpreter.version}: {lines[-1]}")
+                reason = f"it can't be installed for Python {interpreter.version}"
+                left_out.append({"server": name, "scenario": "all", "reason": reason, "log": lines})
+        servers[interpreter] = [name for name in here if SERVERS[name].package not in failed]
+    installation.build_programs()
+    return servers, left_out
+
+
+def _install(interpreter, with_ours, build):
+    """Makes the interpreter's virtualenv what it should be; {package: why it could not be installed}."""
+    installation.make_virtualenv(interpreter, say)
+    failed = installation.install_competitors(interpreter, say)
+    if with_ours:
+        problem = installation.install_bolide(interpreter, say) if build else None
+        if problem is None and not (interpreter.programs / "bolide").exists():
+            problem = [f"bench/{interpreter.virtualenv.name} has no `bolide`; run without --no-build"]
         if problem:
             failed["bolide"] = problem
-    for name in wanted:
-        package = SERVERS[name].package
-        if package in failed:
-            lines = [for_report(line) for line in failed[package]]
-            say(f"{name} is left out: {lines[-1]}")
-            left_out.append({"server": name, "scenario": "all", "reason": "it can't be installed", "log": lines})
-    return [name for name in wanted if SERVERS[name].package not in failed], left_out
+    return failed
 
 
 def check_limit(session):
@@ -117,6 +140,7 @@ def measure(session, scenarios, found):
             found[name] = {
                 "kind": scenario.kind,
                 "title": scenario.title,
+                "unit": scenario.unit,
                 "seconds": time.monotonic() - began,
                 "results": results,
             }
@@ -146,7 +170,7 @@ def write(results, keep):
 
 def run(arguments, scenarios, wanted):
     began = time.monotonic()
-    servers, left_out = prepare(wanted, build=not arguments.no_build)
+    servers, left_out = prepare(wanted, scenarios, build=not arguments.no_build)
     effort = QUICK if arguments.quick else FULL
     changes = {key: value for key in ("rounds", "seconds") if (value := getattr(arguments, key)) is not None}
     effort = dataclasses.replace(effort, **changes)
@@ -184,7 +208,7 @@ def run(arguments, scenarios, wanted):
             "after": f"{os.getloadavg()[0]:.2f}",
             "others_cpu_percent": max(100 * others / elapsed / len(cpus.any), 0.0),
         },
-        "versions": installation.versions(),
+        "pythons": {installation.python_version(one): installation.versions(one) for one in servers},
         "tools": installation.tool_versions(),
         "launch_lines": session.launch_lines,
         "scenarios": found,

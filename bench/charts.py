@@ -126,7 +126,7 @@ def _cpu_charts(name, scenario):
         against = figures.ratio(results, label, REFERENCE)
         text = f"{cost.median:.1f}" + (f"  ({against.median:.2f} × limit)" if against and label != REFERENCE else "")
         groups.append([Bar(label, cost.median, text, colour_of(label), cost.low, cost.high)])
-    subtitle = "CPU microseconds per request, less is better; one worker, the line shows the spread of the rounds"
+    subtitle = f"CPU microseconds per {scenario['unit']}, less is better; one worker, the line shows the spread of the rounds"
     return {f"cpu-{name}.svg": draw(scenario["title"], subtitle, groups)} if groups else {}
 
 

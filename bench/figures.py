@@ -6,6 +6,9 @@ Pure functions on the results; runs in the suite's own process.
 import statistics
 from dataclasses import dataclass
 
+from .interpreters import parts
+from .servers import OURS
+
 
 @dataclass(frozen=True)
 class Figure:
@@ -28,8 +31,23 @@ def sound_samples(entry):
     return {sample["round"]: sample for sample in entry["samples"] if not sample["problems"]}
 
 
+def labelled(server, python=None):
+    """What a server is called in a table: with its Python where servers on several are compared."""
+    return f"{server} {python}" if python else server
+
+
+def pythons(entries):
+    """The versions of Python that servers ran on, the newest first; none where all ran on the suite's own."""
+    return sorted({entry["python"] for entry in entries.values() if entry.get("python")}, key=parts, reverse=True)
+
+
+def ours_beside(entries, label):
+    """The label of Bolide on the same Python; of the newest, for what runs on none."""
+    return labelled(OURS, entries[label].get("python") or next(iter(pythons(entries)), None))
+
+
 def cost(entry):
-    """Figure of the CPU microseconds a request."""
+    """Figure of the CPU microseconds a request (or a message)."""
     return figure(sample["cpu_us_per_request"] for sample in sound_samples(entry).values())
 
 

@@ -1,4 +1,6 @@
-"""Opens many kept-alive connections, asks once on each, and then holds them: `idle_client.py PORT PATH COUNT`.
+"""Opens many connections, asks once on each, and then holds them: `idle_client.py http|websocket PORT PATH COUNT`.
+
+`http`: kept-alive connections, and asking is a GET. `websocket`: asking is a handshake, and a message to a server that echoes.
 
 Runs as a process of its own, so that its memory and files are not the suite's. It prints one line of JSON when all
 are open, then another one for each line that it reads (`probe`), and ends with its standard input.
@@ -19,24 +21,86 @@ OPEN_SECONDS = 40.0
 MOST_FAILURES = 3
 
 
-def ask(connection, path):
-    """One request and its whole answer; raises OSError when it is not a 200 with a Content-Length."""
-    connection.sendall(f"GET {path} HTTP/1.1\r\nHost: {HOST}\r\n\r\n".encode())
+class Http:
+    """A kept-alive connection."""
+
+    def __init__(self, port, path):
+        self.connection = connect(port)
+        self.path = path
+
+    def ask(self):
+        """One request and its whole answer; raises OSError when it is not a 200 with a Content-Length."""
+        self.connection.sendall(f"GET {self.path} HTTP/1.1\r\nHost: {HOST}\r\n\r\n".encode())
+        status, headers, body = read_head(self.connection)
+        if b" 200 " not in status:
+            raise OSError(f"the answer is {status.decode('latin-1')}")
+        if b"content-length" not in headers:
+            raise OSError("the answer has no Content-Length")
+        missing = int(headers[b"content-length"]) - len(body)
+        while missing > 0:
+            missing -= len(receive(self.connection))
+
+    def was_closed(self):
+        """An idle connection has nothing to read, so a readable one was closed."""
+        return True
+
+
+class WebSocket:
+    """A connection on which short messages come back as they are."""
+
+    # The sample of RFC 6455, section 1.3; the limit program knows no other.
+    KEY, ACCEPT = "dGhlIHNhbXBsZSBub25jZQ==", b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
+    MESSAGE = b"is anybody there?"
+    # RFC 6455, section 5.2: the final frame of a text, of a close, of a ping; the bit that says that there is a mask.
+    TEXT, CLOSE, PING, MASKED = 0x81, 0x88, 0x89, 0x80
+    FRAME_HEAD_BYTES = 2
+
+    def __init__(self, port, path):
+        self.connection = connect(port)
+        words = [f"GET {path} HTTP/1.1", f"Host: {HOST}", "Upgrade: websocket", "Connection: Upgrade"]
+        words += ["Sec-WebSocket-Version: 13", f"Sec-WebSocket-Key: {self.KEY}", "", ""]
+        self.connection.sendall("\r\n".join(words).encode())
+        status, headers, self.pending = read_head(self.connection)
+        if b" 101 " not in status or headers.get(b"sec-websocket-accept") != self.ACCEPT:
+            raise OSError(f"the answer to the handshake is {status.decode('latin-1')}")
+
+    def ask(self):
+        """One message and its echo; raises OSError when it is another."""
+        mask = b"\x00\x00\x00\x00"
+        self.connection.sendall(bytes([self.TEXT, self.MASKED | len(self.MESSAGE)]) + mask + self.MESSAGE)
+        while (frame := self._frame())[0] == self.PING:
+            pass
+        if frame[0] != self.TEXT or frame[self.FRAME_HEAD_BYTES :] != self.MESSAGE:
+            raise OSError(f"the echo is {frame[:40]!r}")
+
+    def _frame(self):
+        """The next short frame with its head."""
+        while len(self.pending) < self.FRAME_HEAD_BYTES or len(self.pending) < self.FRAME_HEAD_BYTES + self.pending[1]:
+            self.pending += receive(self.connection)
+        length = self.FRAME_HEAD_BYTES + self.pending[1]
+        frame, self.pending = self.pending[:length], self.pending[length:]
+        return frame
+
+    def was_closed(self):
+        """A readable one was closed, or else the server asks whether we are still there."""
+        data = self.connection.recv(1, socket.MSG_PEEK)
+        return not data or data[0] == self.CLOSE
+
+
+KINDS = {"http": Http, "websocket": WebSocket}
+
+
+def read_head(connection):
+    """(first line, {header: value}, what comes after the head). Names are in lower case."""
     data = b""
     while b"\r\n\r\n" not in data:
         data += receive(connection)
         if len(data) > MOST_HEAD_BYTES:
             raise OSError("the head of the answer is too long")
-    head, _, body = data.partition(b"\r\n\r\n")
+    head, _, rest = data.partition(b"\r\n\r\n")
     lines = head.split(b"\r\n")
-    if b" 200 " not in lines[0]:
-        raise OSError(f"the answer is {lines[0].decode('latin-1')}")
-    headers = dict(line.lower().split(b":", 1) for line in lines[1:])
-    if b"content-length" not in headers:
-        raise OSError("the answer has no Content-Length")
-    missing = int(headers[b"content-length"]) - len(body)
-    while missing > 0:
-        missing -= len(receive(connection))
+    headers = {name.lower(): value.strip() for name, _, value in (line.partition(b":") for line in lines[1:])}
+    return lines[0], headers, rest
 
 
 def receive(connection):
@@ -52,7 +116,7 @@ def connect(port):
     return connection
 
 
-def open_all(port, path, count):
+def open_all(kind, port, path, count):
     held, failures, problem = [], 0, None
     began = time.monotonic()
     while len(held) < count and failures < MOST_FAILURES:
@@ -60,22 +124,23 @@ def open_all(port, path, count):
             problem = problem or f"opening took more than {OPEN_SECONDS} s"
             break
         try:
-            connection = connect(port)
-            ask(connection, path)
+            one = kind(port, path)
+            one.ask()
         except OSError as error:
             failures, problem = failures + 1, str(error)
             continue
         failures = 0
-        held.append(connection)
+        held.append(one)
     return held, {"opened": len(held), "problem": problem, "seconds": time.monotonic() - began}
 
 
 def count_open(held):
-    """How many the server has not closed: a closed one is readable, an idle one is not."""
+    """How many the server has not closed."""
     poller = select.poll()
-    for connection in held:
-        poller.register(connection, select.POLLIN)
-    return len(held) - len(poller.poll(0))
+    by_descriptor = {one.connection.fileno(): one for one in held}
+    for descriptor in by_descriptor:
+        poller.register(descriptor, select.POLLIN)
+    return len(held) - sum(by_descriptor[descriptor].was_closed() for descriptor, _ in poller.poll(0))
 
 
 def timed(action):
@@ -87,25 +152,28 @@ def timed(action):
     return {"problem": None, "milliseconds": (time.monotonic() - began) * 1000}
 
 
-def new_request(port, path):
-    with connect(port) as connection:
-        ask(connection, path)
+def ask_anew(kind, port, path):
+    one = kind(port, path)
+    try:
+        one.ask()
+    finally:
+        one.connection.close()
 
 
-def probe(held, port, path):
+def probe(held, kind, port, path):
     return {
         "still_open": count_open(held),
-        "new_connection": timed(lambda: new_request(port, path)),
-        "old_connection": timed(lambda: ask(held[0], path)) if held else None,
+        "new_connection": timed(lambda: ask_anew(kind, port, path)),
+        "old_connection": timed(held[0].ask) if held else None,
     }
 
 
 def main():
-    port, path, count = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-    held, opened = open_all(port, path, count)
+    kind, port, path, count = KINDS[sys.argv[1]], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+    held, opened = open_all(kind, port, path, count)
     print(json.dumps(opened), flush=True)
     for _ in sys.stdin:
-        print(json.dumps(probe(held, port, path)), flush=True)
+        print(json.dumps(probe(held, kind, port, path)), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Makes the virtualenv of competitors, installs Bolide from this repository, and builds the limit program.
+"""Makes the virtualenvs of competitors, installs Bolide from this repository, and builds the programs in C.
 
 Runs in the suite's own process, before anything is pinned to a CPU. What can't be installed is reported and left
 out; it does not stop the rest.
@@ -8,14 +8,16 @@ import json
 import shutil
 import socket
 import subprocess
-import sys
 import time
-import venv
 
+from .interpreters import OWN
 from .machine import find_program
-from .places import LIMIT_PROGRAM, LIMIT_SOURCE, PROGRAMS, PYTHON, REPOSITORY, VIRTUALENV
+from .places import LIMIT_PROGRAM, LIMIT_SOURCE, REPOSITORY, WEBSOCKET_LOAD_PROGRAM, WEBSOCKET_LOAD_SOURCE
 
-PACKAGES = ["uwsgi", "gunicorn", "granian", "bjoern", "fastpysgi", "cheroot", "waitress", "flask", "django"]
+WSGI_PACKAGES = ["uwsgi", "gunicorn", "granian", "bjoern", "fastpysgi", "cheroot", "waitress", "flask", "django"]
+ASGI_PACKAGES = ["uvicorn[standard]", "granian", "fastpysgi", "hypercorn", "starlette", "fastapi"]
+# What `uvicorn[standard]` brings with it; their versions are stated too.
+PARTS_OF_SERVERS = ["uvloop", "httptools", "websockets"]
 INSTALL_TIMEOUT_SECONDS = 900
 # Bolide is built with link-time optimisation of the whole program.
 BUILD_TIMEOUT_SECONDS = 1800
@@ -23,6 +25,7 @@ QUERY_TIMEOUT_SECONDS = 60
 LIMIT_START_SECONDS = 5
 ERROR_LINES_SHOWN = 8
 
+VERSION_PROGRAM = "import platform; print(platform.python_version())"
 VERSIONS_PROGRAM = """
 import importlib.metadata, json, sys
 versions = {}
@@ -39,50 +42,71 @@ class CannotRun(Exception):
     """The suite can't measure anything; the text says why and what to do."""
 
 
-def make_virtualenv(say):
-    """Makes bench/.venv, or makes it anew when it belongs to another Python."""
-    wanted = ".".join(str(part) for part in sys.version_info[:3])
-    if PYTHON.exists() and _query("import platform; print(platform.python_version())") == wanted:
+def packages_of(interpreter):
+    """What its virtualenv has to have: WSGI is measured on the suite's own Python only."""
+    return list(dict.fromkeys(WSGI_PACKAGES + ASGI_PACKAGES)) if interpreter == OWN else ASGI_PACKAGES
+
+
+def make_virtualenv(interpreter, say):
+    """Makes the interpreter's virtualenv, or makes it anew when it belongs to another Python. Raises CannotRun."""
+    wanted = _ask([interpreter.executable, "-c", VERSION_PROGRAM])
+    if wanted is not None and _query(interpreter, VERSION_PROGRAM) == wanted:
         return
-    if VIRTUALENV.exists():
-        shutil.rmtree(VIRTUALENV)
+    folder = interpreter.virtualenv.name
+    if interpreter.virtualenv.exists():
+        shutil.rmtree(interpreter.virtualenv)
     say(f"Making the competitors' virtualenv for Python {wanted}")
     # Copies, not links: memory that the servers' interpreter shares with the suite's own would be counted at a discount.
+    command = [str(interpreter.executable), "-m", "venv", "--copies", str(interpreter.virtualenv)]
     try:
-        venv.create(VIRTUALENV, with_pip=True, symlinks=False)
-    except (OSError, subprocess.CalledProcessError) as error:
-        raise CannotRun(f"no virtualenv at bench/.venv: {error}. Debian and Ubuntu have it in python3-venv") from error
+        done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_SECONDS)
+        problem = (done.stdout + done.stderr).strip().splitlines()[-1:] if done.returncode != 0 else None
+    except (OSError, subprocess.TimeoutExpired) as error:
+        problem = [str(error)]
+    if problem is not None:
+        raise CannotRun(f"no virtualenv at bench/{folder}: {problem}. Debian and Ubuntu have it in python3-venv")
 
 
-def install_competitors(say):
+def install_competitors(interpreter, say):
     """Installs the packages that are missing, one by one; {package: why it could not be installed}."""
     failed = {}
-    present = versions()
-    for package in PACKAGES:
-        if package in present:
+    present = versions(interpreter)
+    for package in packages_of(interpreter):
+        if distribution(package) in present:
             continue
-        say(f"Installing {package}")
-        problem = _pip(INSTALL_TIMEOUT_SECONDS, "--prefer-binary", package)
+        say(f"Installing {package} for Python {interpreter.version}")
+        problem = _pip(interpreter, INSTALL_TIMEOUT_SECONDS, "--prefer-binary", package)
         if problem:
             failed[package] = problem
             say(f"  {package} is left out: {problem[-1]}")
     return failed
 
 
-def install_bolide(say):
+def distribution(package):
+    """The name of a package without its extras."""
+    return package.partition("[")[0]
+
+
+def install_bolide(interpreter, say):
     """Builds and installs this repository's Bolide; the last lines of pip when that fails, else None."""
     if not (REPOSITORY / "pyproject.toml").exists():
         return ["the repository has no pyproject.toml, so there is nothing to install"]
-    say("Building and installing Bolide (optimised: this takes a while)")
-    problem = _pip(BUILD_TIMEOUT_SECONDS, str(REPOSITORY))
-    if problem is None and not (PROGRAMS / "bolide").exists():
+    say(f"Building and installing Bolide for Python {interpreter.version} (optimised: this takes a while)")
+    problem = _pip(interpreter, BUILD_TIMEOUT_SECONDS, str(REPOSITORY))
+    if problem is None and not (interpreter.programs / "bolide").exists():
         return ["pip installed Bolide, but there is no console script `bolide`"]
     return problem
 
 
-def versions():
-    """{package: version} of what the virtualenv has."""
-    return json.loads(_query(VERSIONS_PROGRAM, *PACKAGES, "bolide") or "{}")
+def python_version(interpreter):
+    """Its full version, such as `3.13.0`."""
+    return _query(interpreter, VERSION_PROGRAM) or "unknown"
+
+
+def versions(interpreter):
+    """{package: version} of what the interpreter's virtualenv has."""
+    names = [distribution(package) for package in packages_of(interpreter)]
+    return json.loads(_query(interpreter, VERSIONS_PROGRAM, *names, *PARTS_OF_SERVERS, "bolide") or "{}")
 
 
 def tool_versions():
@@ -100,16 +124,18 @@ def _version_line(name, words):
     return lines[0].partition(" Copyright")[0].removeprefix("This is ") if lines else "unknown"
 
 
-def build_limit():
-    """Compiles the limit program and checks that it answers heads that are whole, pipelined, or in parts."""
+def build_programs():
+    """Compiles the limit program and the WebSocket load client when they are older than their sources. Raises CannotRun."""
     compiler = find_program("cc") or find_program("gcc")
     if compiler is None:
         raise CannotRun("there is no C compiler for the limit program; install gcc")
-    if not LIMIT_PROGRAM.exists() or LIMIT_PROGRAM.stat().st_mtime < LIMIT_SOURCE.stat().st_mtime:
-        command = [compiler, "-O2", "-Wall", "-Wextra", "-o", str(LIMIT_PROGRAM), str(LIMIT_SOURCE)]
+    for program, source in ((LIMIT_PROGRAM, LIMIT_SOURCE), (WEBSOCKET_LOAD_PROGRAM, WEBSOCKET_LOAD_SOURCE)):
+        if program.exists() and program.stat().st_mtime >= source.stat().st_mtime:
+            continue
+        command = [compiler, "-O2", "-Wall", "-Wextra", "-o", str(program), str(source)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_SECONDS)
         if done.returncode != 0:
-            raise CannotRun(f"the limit program does not compile: {done.stderr.strip()}")
+            raise CannotRun(f"{source.name} does not compile: {done.stderr.strip()}")
 
 
 def check_limit(port):
@@ -131,10 +157,10 @@ def check_limit(port):
     return None
 
 
-def _pip(seconds, *words):
-    command = [str(PYTHON), "-m", "pip", "install", "--disable-pip-version-check", "--no-input", *words]
+def _pip(interpreter, seconds, *words):
+    command = [str(interpreter.python), "-m", "pip", "install", "--disable-pip-version-check", "--no-input", *words]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, cwd=VIRTUALENV)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, cwd=interpreter.virtualenv)
     except subprocess.TimeoutExpired:
         return [f"pip took more than {seconds} s"]
     if done.returncode == 0:
@@ -142,11 +168,14 @@ def _pip(seconds, *words):
     return (done.stdout + done.stderr).strip().splitlines()[-ERROR_LINES_SHOWN:] or [f"pip ended with status {done.returncode}"]
 
 
-def _query(program, *words):
+def _query(interpreter, program, *words):
+    """What a program says in the interpreter's virtualenv; None when it fails or there is no virtualenv."""
+    return _ask([interpreter.python, "-c", program, *words])
+
+
+def _ask(command):
     try:
-        done = subprocess.run(
-            [str(PYTHON), "-c", program, *words], capture_output=True, text=True, timeout=QUERY_TIMEOUT_SECONDS, cwd=VIRTUALENV
-        )
+        done = subprocess.run(command, capture_output=True, text=True, timeout=QUERY_TIMEOUT_SECONDS, cwd="/")
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() if done.returncode == 0 else None

@@ -2,8 +2,14 @@
  *
  * What it costs is the kernel's own price of a request: one epoll_wait for many connections, one recv and
  * one send for each. No server can be cheaper, so it is the yardstick of the benchmark. It finds the end of a
- * request's head (also when heads are pipelined, or arrive in parts) and understands nothing else: a request
- * with a body is beyond it. Runs as one process: `limit PORT`, on 127.0.0.1 only.
+ * request's head (also when heads are pipelined, or arrive in parts) and understands nothing else: a body is
+ * read and dropped, as long as there is no empty line in it.
+ *
+ * `limit PORT websocket` is the yardstick of WebSocket echoes: it answers an upgrade with the one
+ * Sec-WebSocket-Accept that fits the key of the suite's clients (the sample of RFC 6455, section 1.3), and then
+ * gives short messages back. A connection whose read does not end with the end of a frame is closed.
+ *
+ * Runs as one process, on 127.0.0.1 only.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -37,19 +43,33 @@ static const char ANSWER[] =
     "Hello, World!";
 enum { ANSWER_BYTES = sizeof(ANSWER) - 1 };
 
+static const char UPGRADED[] =
+    "HTTP/1.1 101 Switching Protocols\r\n"
+    "Upgrade: websocket\r\n"
+    "Connection: Upgrade\r\n"
+    "Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n"
+    "\r\n";
+static const char UPGRADE_WISH[] = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+
 static const char HEAD_END[] = "\r\n\r\n";
 enum { HEAD_END_BYTES = 4 };
+
+/* RFC 6455, section 5.2: two bytes, then the mask; lengths from 126 on have more bytes, which this program does not know. */
+enum { FRAME_HEAD_BYTES = 2, MASK_BYTES = 4, LONGEST_SHORT_PAYLOAD = 125, LENGTH_BITS = 0x7f, MASK_BIT = 0x80 };
+enum { FINAL_TEXT = 0x81, FINAL_BINARY = 0x82 };
 
 struct connection {
     uint32_t matched;    /* bytes of HEAD_END that the last read ended with */
     uint32_t owed;       /* answers not yet sent in full */
     uint32_t sent_bytes; /* bytes of the first owed answer that are already sent */
     uint32_t waits_for_room;
+    uint32_t is_websocket;
 };
 
 static struct connection connections[MOST_DESCRIPTORS];
 static char answers[ANSWERS_PER_SEND * ANSWER_BYTES];
 static int epoll;
+static int knows_websocket;
 
 static void fail(const char *what) {
     perror(what);
@@ -122,6 +142,31 @@ static int send_owed(int descriptor, struct connection *connection) {
     return 1;
 }
 
+/* Gives whole frames back without their masks, all in one send; false when that is not possible. */
+static int echo(int descriptor, const unsigned char *bytes, size_t length) {
+    static unsigned char frames[READ_BYTES];
+    size_t written = 0;
+    while (length > 0) {
+        if (length < FRAME_HEAD_BYTES + MASK_BYTES || (bytes[0] != FINAL_TEXT && bytes[0] != FINAL_BINARY)) {
+            return 0;
+        }
+        size_t payload = bytes[1] & LENGTH_BITS;
+        size_t whole = FRAME_HEAD_BYTES + MASK_BYTES + payload;
+        if (!(bytes[1] & MASK_BIT) || payload > LONGEST_SHORT_PAYLOAD || length < whole) {
+            return 0;
+        }
+        const unsigned char *mask = bytes + FRAME_HEAD_BYTES;
+        frames[written++] = bytes[0];
+        frames[written++] = (unsigned char)payload;
+        for (size_t index = 0; index < payload; index++) {
+            frames[written++] = mask[MASK_BYTES + index] ^ mask[index % MASK_BYTES];
+        }
+        bytes += whole;
+        length -= whole;
+    }
+    return send(descriptor, frames, written, MSG_NOSIGNAL) == (ssize_t)written;
+}
+
 static int serve(int descriptor, uint32_t events) {
     static char bytes[READ_BYTES];
     struct connection *connection = &connections[descriptor];
@@ -131,6 +176,13 @@ static int serve(int descriptor, uint32_t events) {
     ssize_t length = recv(descriptor, bytes, sizeof(bytes), 0);
     if (length <= 0) {
         return length < 0 && (errno == EAGAIN || errno == EINTR);
+    }
+    if (connection->is_websocket) {
+        return echo(descriptor, (const unsigned char *)bytes, (size_t)length);
+    }
+    if (knows_websocket && memmem(bytes, (size_t)length, UPGRADE_WISH, sizeof(UPGRADE_WISH) - 1) != NULL) {
+        connection->is_websocket = 1;
+        return send(descriptor, UPGRADED, sizeof(UPGRADED) - 1, MSG_NOSIGNAL) == (ssize_t)(sizeof(UPGRADED) - 1);
     }
     connection->owed += count_heads(connection, bytes, (size_t)length);
     return connection->owed <= MOST_OWED_ANSWERS && send_owed(descriptor, connection);
@@ -170,9 +222,10 @@ static int listen_on(uint16_t port) {
 }
 
 int main(int argument_count, char **arguments) {
-    int port = argument_count == 2 ? atoi(arguments[1]) : 0;
+    knows_websocket = argument_count == 3 && strcmp(arguments[2], "websocket") == 0;
+    int port = argument_count == 2 || knows_websocket ? atoi(arguments[1]) : 0;
     if (port < 1 || port > UINT16_MAX) {
-        fprintf(stderr, "usage: limit PORT\n");
+        fprintf(stderr, "usage: limit PORT [websocket]\n");
         return 2;
     }
     for (size_t index = 0; index < ANSWERS_PER_SEND; index++) {

@@ -2,13 +2,17 @@
 
 import http.client
 import json
+import os
 import re
+import select
 import socket
+import subprocess
 import time
+from pathlib import Path
 
 from .machine import find_program
 from .places import BENCH
-from .processes import run_client
+from .processes import Program, run_client
 
 HOST = "127.0.0.1"
 FETCH_SECONDS = 10
@@ -32,23 +36,26 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def fetch(port, path, seconds=FETCH_SECONDS):
+def fetch(port, path, seconds=FETCH_SECONDS, posted=b""):
     """One request on a connection of its own: (status, body). Raises OSError or http.client.HTTPException."""
     connection = http.client.HTTPConnection(HOST, port, timeout=seconds)
     try:
-        connection.request("GET", path)
+        if posted:
+            connection.request("POST", path, posted, {"Content-Type": "application/json"})
+        else:
+            connection.request("GET", path)
         answer = connection.getresponse()
         return answer.status, answer.read()
     finally:
         connection.close()
 
 
-def wait_for_answer(port, path, program, seconds):
+def wait_for_answer(port, path, program, seconds, posted=b""):
     """Asks until there is an answer: (status, body). Raises LoadFailed when the program ends or the time is over."""
     deadline = time.monotonic() + seconds
     while True:
         try:
-            return fetch(port, path, max(deadline - time.monotonic(), POLL_SECONDS))
+            return fetch(port, path, max(deadline - time.monotonic(), POLL_SECONDS), posted)
         except (OSError, http.client.HTTPException) as error:
             if program.process.poll() is not None:
                 raise LoadFailed(f"it ended with status {program.process.returncode} before it answered") from None
@@ -75,13 +82,17 @@ def wait_until_served(port, path, programs, seconds=START_SECONDS):
         time.sleep(POLL_SECONDS)
 
 
-def wrk(port, path, *, connections, seconds, cpus, folder, meanwhile=None):
+def wrk(port, path, *, connections, seconds, cpus, folder, posted=b"", meanwhile=None):
     """wrk's counts: requests, microseconds, bytes, errors by kind, latency percentiles in microseconds.
 
-    `meanwhile` is called again and again while wrk runs. Raises LoadFailed.
+    With `posted` it posts these bytes. `meanwhile` is called again and again while wrk runs. Raises LoadFailed.
     """
     command = [find_program("wrk"), "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", WRK_TIMEOUT]
     command += ["-s", BENCH / "wrk_summary.lua", f"http://{HOST}:{port}{path}"]
+    if posted:
+        body = Path(folder) / "posted.json"
+        body.write_bytes(posted)
+        command += ["--", body]
     try:
         status, output, errors = run_client(
             command, cpus=cpus, seconds=seconds + CLIENT_GRACE_SECONDS, folder=folder, meanwhile=meanwhile
@@ -110,3 +121,44 @@ def apache_bench(port, path, *, connections, requests, cpus, folder):
         "non_2xx": counts.get("Non-2xx", 0),
         "stopped": errors.strip().splitlines()[-1] if status != 0 and errors.strip() else None,
     }
+
+
+class TalkingClient:
+    """A client of the suite's own as a process: told what to do in lines of text, it answers with lines of JSON."""
+
+    def __init__(self, name, command, *, cpus, folder):
+        self.program = Program(
+            name,
+            command,
+            cpus=cpus,
+            log=Path(folder) / f"{name}.log",
+            folder=folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        self._heard = b""
+
+    def tell(self, word):
+        """Raises LoadFailed when the client is gone."""
+        try:
+            self.program.process.stdin.write(f"{word}\n".encode())
+            self.program.process.stdin.flush()
+        except BrokenPipeError:
+            raise LoadFailed(f"{self.program.name} ended before it was told `{word}`") from None
+
+    def hear(self, seconds):
+        """The next line, as what the JSON says. Raises LoadFailed when there is none within this time."""
+        deadline = time.monotonic() + seconds
+        # The pipe is read past Python's own buffer, which `select` would know nothing of.
+        descriptor = self.program.process.stdout.fileno()
+        while b"\n" not in self._heard:
+            ready, _, _ = select.select([descriptor], [], [], max(deadline - time.monotonic(), 0))
+            data = os.read(descriptor, 65536) if ready else b""
+            if not data:
+                raise LoadFailed(f"{self.program.name} said nothing within {seconds} s: {self.program.last_lines()[-1:]}")
+            self._heard += data
+        line, _, self._heard = self._heard.partition(b"\n")
+        return json.loads(line)
+
+    def stop(self):
+        self.program.stop()

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from . import figures
+from .interpreters import is_eager
 from .servers import COMPETITORS, OURS, REFERENCE
 
 MET, NOT_MET, NOT_MEASURED = "met", "NOT MET", "not measured"
@@ -36,19 +37,39 @@ NOTHING = Verdict(None, "")
 
 
 def _ratio_to(other, label=OURS):
-    def measure(results):
-        found = figures.ratio(results, label, other)
+    """How much Bolide costs as a multiple of another; `python` is the version both run on, where there are several."""
+
+    def measure(results, python=None):
+        theirs = other if other == REFERENCE else figures.labelled(other, python)
+        found = figures.ratio(results, figures.labelled(label, python), theirs)
         return Verdict(found.median, _ratio_text(found)) if found else NOTHING
 
     return measure
+
+
+def _asynchronous(measure):
+    """Judged on the newest Python that begins tasks at once (3.12 and later); what it is on the others stands beside."""
+
+    def judge_newest(results):
+        found = {python: measure(results, python) for python in figures.pythons(results)}
+        judged = next((python for python in found if is_eager(python) and found[python].value is not None), None)
+        if judged is None:
+            return NOTHING
+        others = "".join(
+            f"; on {python}: {verdict.detail}" for python, verdict in found.items() if python != judged and verdict.detail
+        )
+        return Verdict(found[judged].value, f"{found[judged].detail} on Python {judged}{others}")
+
+    return judge_newest
 
 
 def _ratio_text(found):
     return f"{found.median:.3f} × ({found.low:.3f}–{found.high:.3f} in {found.rounds} rounds)"
 
 
-def _behind_nobody(results):
-    ratios = {name: figures.ratio(results, OURS, name) for name in COMPETITORS}
+def _behind_nobody(results, python=None):
+    ours = figures.labelled(OURS, python)
+    ratios = {name: figures.ratio(results, ours, figures.labelled(name, python)) for name in COMPETITORS}
     ratios = {name: found for name, found in ratios.items() if found}
     if not ratios:
         return NOTHING
@@ -78,27 +99,45 @@ def _largest_share(results):
     return Verdict(worst["largest_share"], f"{':'.join(map(str, worst['counts']))} ({worst['how']}, the worst sample)")
 
 
-def _idle_bytes(results):
+def _idle_bytes(results, python=None):
     """Only when the server still held every connection that it was asked to hold."""
-    if OURS not in results:
+    ours = figures.labelled(OURS, python)
+    if ours not in results:
         return NOTHING
-    found = results[OURS]
+    found = results[ours]
     if found["still_open"] < found["wanted"]:
         held = f"it held {found['still_open']} of {found['wanted']} connections"
         return Verdict(float("inf"), f"{held} ({found['problem'] or 'the others were closed'})")
     return Verdict(found["bytes_per_connection"] / BYTES_IN_KB, f"{found['bytes_per_connection']:.0f} bytes each")
 
 
-def _idle_answer(results):
-    if OURS not in results:
+def _idle_answer(results, python=None):
+    ours = figures.labelled(OURS, python)
+    if ours not in results:
         return NOTHING
     worst = 0.0
     for which in ("new_connection", "old_connection"):
-        probe = results[OURS][which]
+        probe = results[ours][which]
         if probe is None or probe["problem"]:
             return Verdict(float("inf"), f"{which.replace('_', ' ')}: {probe['problem'] if probe else 'none was open'}")
         worst = max(worst, probe["milliseconds"])
     return Verdict(worst, f"{worst:.1f} ms, the slower of a new and an old connection")
+
+
+def _events_missing(results, python=None):
+    found = results.get(figures.labelled(OURS, python))
+    if found is None:
+        return NOTHING
+    problem = f" ({found['problem']})" if found["problem"] else ""
+    return Verdict(found["expected"] - found["delivered"], f"{found['delivered']:,} of {found['expected']:,}{problem}")
+
+
+def _growth_of_streams(results, python=None):
+    found = results.get(figures.labelled(OURS, python))
+    if found is None or found["delivered"] < found["expected"]:
+        return NOTHING
+    grown = (found["bytes_at_end"] - found["bytes_at_start"]) / BYTES_IN_KB
+    return Verdict(grown, f"{grown:.0f} KB in {found['events_between']:,} events")
 
 
 def _memory(workers):
@@ -139,6 +178,24 @@ MARKS = [
     Mark("memory", "5 workers: at most 52 MB", 52.0, _memory(5)),
     Mark("memory", "10 workers: at most 64 MB", 64.0, _memory(10)),
     Mark("startup", "first answer at most 80 ms later than the application's import alone", 80.0, _startup),
+    Mark("asgi-hello", "at most 1.35 × the limit program", 1.35, _asynchronous(_ratio_to(REFERENCE))),
+    Mark("asgi-hello", "at most 0.5 × uvicorn", 0.5, _asynchronous(_ratio_to("uvicorn"))),
+    Mark("asgi-hello", "at most 0.5 × granian", 0.5, _asynchronous(_ratio_to("granian"))),
+    Mark("asgi-hello", "at most 0.55 × fastpysgi", 0.55, _asynchronous(_ratio_to("fastpysgi"))),
+    Mark("asgi-sleep", "at most 0.7 × uvicorn", 0.7, _asynchronous(_ratio_to("uvicorn"))),
+    Mark("asgi-starlette", "not behind any competitor", 1.0, _asynchronous(_behind_nobody)),
+    Mark("asgi-fastapi", "not behind any competitor", 1.0, _asynchronous(_behind_nobody)),
+    Mark("asgi-post", "at most 0.6 × uvicorn", 0.6, _asynchronous(_ratio_to("uvicorn"))),
+    Mark("websocket-echo", "at most 0.6 × uvicorn's CPU of a message", 0.6, _asynchronous(_ratio_to("uvicorn"))),
+    Mark("event-streams", "no event is lost", 0, _asynchronous(_events_missing)),
+    Mark("event-streams", "memory is flat: at most 1 MB more at the end", 1024, _asynchronous(_growth_of_streams)),
+    Mark("idle-websockets", "a few KB for each socket: at most 8", 8.0, _asynchronous(_idle_bytes)),
+    Mark(
+        "idle-websockets",
+        "a message on a new one or an old one is echoed at once (within 50 ms)",
+        50.0,
+        _asynchronous(_idle_answer),
+    ),
 ]
 
 

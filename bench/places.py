@@ -1,5 +1,6 @@
 """Where the suite's things are, and how a path is written in a report: never with a folder of this machine in it."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -12,12 +13,18 @@ PROGRAMS = VIRTUALENV / "bin"
 PYTHON = PROGRAMS / "python"
 LIMIT_SOURCE = BENCH / "limit.c"
 LIMIT_PROGRAM = PROGRAMS / "bench-limit"
+WEBSOCKET_LOAD_SOURCE = BENCH / "websocket_load.c"
+WEBSOCKET_LOAD_PROGRAM = PROGRAMS / "bench-websocket-load"
 RESULTS = BENCH / "results"
 LATEST = RESULTS / "latest"
+
+# Where an interpreter keeps its own modules, as it stands in a traceback.
+INTERPRETER_FOLDER = re.compile(r"(?<![\w./-])/[^\s\"']*?(?=/lib/python3\.\d+\b)")
 
 
 def for_report(text, work_folder=None):
     """The text with the folders of this machine taken out."""
     if work_folder is not None:
         text = text.replace(f"{work_folder}", "TEMPORARY")
-    return text.replace(f"{REPOSITORY}/", "").replace(sys.base_prefix, "PYTHON")
+    text = text.replace(f"{REPOSITORY}/", "").replace(sys.base_prefix, "PYTHON")
+    return INTERPRETER_FOLDER.sub("PYTHON", text)

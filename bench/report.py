@@ -1,16 +1,16 @@
 """Writes the results for people: one Markdown page of tables. Pure functions on the results, in the suite's own process."""
 
 from . import figures
-from .marks import BYTES_IN_MB, MET, NOT_MET
+from .marks import BYTES_IN_KB, BYTES_IN_MB, MET, NOT_MET
 from .scenarios.connections import milliseconds
-from .servers import OURS, REFERENCE
+from .servers import REFERENCE
 
 
 def markdown(results):
     """The whole page."""
     parts = [_heading(results), _marks(results["marks"], results["scenarios"])]
     for name, scenario in results["scenarios"].items():
-        table = TABLES[scenario["kind"]](scenario["results"])
+        table = TABLES[scenario["kind"]](scenario)
         charts = "".join(f"\n![{scenario['title']}]({chart})\n" for chart in results["charts"].get(name, []))
         parts.append(f"## {scenario['title']}\n\n{table}\n{charts}")
     parts += [_launches(results["launch_lines"]), _left_out(results["left_out"])]
@@ -25,7 +25,6 @@ def _table(header, rows, others="--:"):
 
 def _heading(results):
     machine, load = results["machine"], results["load"]
-    versions = ", ".join(f"{name} {version}" for name, version in sorted(results["versions"].items()))
     tools = "; ".join(results["tools"].values())
     spreads = figures.noise(results["scenarios"])
     lines = [
@@ -36,7 +35,7 @@ def _heading(results):
         "",
         f"* Machine: {machine['cpu_model']}, {machine['cpus']} CPUs, {machine['memory']}, Linux {machine['kernel']}."
         f" Server on CPU {machine['server_cpu']}, client on CPU {machine['client_cpu']}.",
-        f"* Python {machine['python']}; {versions}.",
+        *(f"* Python {python}: {_versions(versions)}." for python, versions in results["pythons"].items()),
         f"* Tools: {tools}.",
         f"* Other programs used {load['others_cpu_percent']:.0f} % of the machine's CPU time meanwhile;"
         f" load average {load['before']} before, {load['after']} after.",
@@ -50,11 +49,16 @@ def _heading(results):
         lines.append(f"* Noise, as the limit program's dearest round over its cheapest: {text}.")
     lines += [
         "",
-        "CPU per request is the kernel's own account of the server's whole process tree, divided by the requests that wrk counts."
-        " A ratio is the median of the ratios within each round; in brackets the smallest and the largest.",
+        "CPU per request (or message) is the kernel's own account of the server's whole process tree, divided by the requests"
+        " that the client counts. A ratio is the median of the ratios within each round; in brackets the smallest and the"
+        " largest.",
         "",
     ]
     return "\n".join(lines)
+
+
+def _versions(versions):
+    return ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
 
 
 def _marks(marks, scenarios):
@@ -82,12 +86,13 @@ def spread(found, digits=2):
     return f"{found.median:.{digits}f} ({found.low:.{digits}f}–{found.high:.{digits}f})" if found else "—"
 
 
-def _cpu_table(results):
-    header = ["server", "CPU µs/request", "× limit", "Bolide is × this", "requests/s", "p50 µs", "p99 µs", "socket errors"]
+def _cpu_table(scenario):
+    results, unit = scenario["results"], scenario["unit"]
+    header = ["server", f"CPU µs/{unit}", "× limit", "Bolide is × this", f"{unit}s/s", "p50 µs", "p99 µs", "socket errors"]
     header.append("remarks")
     rows = []
     for label in by_cost(results):
-        entry = results[label]
+        entry, ours = results[label], figures.ours_beside(results, label)
         errors = sum(sum(sample["errors"].values()) for sample in entry["samples"])
         problems = sorted({problem for sample in entry["samples"] for problem in sample["problems"]})
         rows.append(
@@ -95,7 +100,7 @@ def _cpu_table(results):
                 label,
                 spread(figures.cost(entry)),
                 spread(figures.ratio(results, label, REFERENCE)) if label != REFERENCE else "1",
-                spread(figures.ratio(results, OURS, label)) if label != OURS else "1",
+                spread(figures.ratio(results, ours, label)) if label != ours else "1",
                 f"{figures.median_of(entry, 'requests_per_second'):,.0f}",
                 f"{figures.median_of(entry, 'latency_us', 'p50'):,.0f}",
                 f"{figures.median_of(entry, 'latency_us', 'p99'):,.0f}",
@@ -106,6 +111,8 @@ def _cpu_table(results):
     note = ""
     if "uwsgi-http-socket" in results:
         note = "\nwrk counts a close that the answer did not announce as an error: uwsgi-http-socket closes after every answer.\n"
+    if figures.pythons(results):
+        note += "\nThe number after a server's name is its Python; Bolide is compared on the same one.\n"
     return _table(header, rows) + note
 
 
@@ -115,12 +122,14 @@ def by_cost(results):
     return sorted(results, key=lambda label: costs[label].median if costs[label] else float("inf"))
 
 
-def _ab_table(results):
+def _ab_table(scenario):
+    results = scenario["results"]
     rows = [[name, c["complete"], c["failed"], c["non_2xx"], c["stopped"] or ""] for name, c in results.items()]
     return _table(["server", "complete", "failed", "not 2xx", "ab gave up"], rows)
 
 
-def _wrk_1000_table(results):
+def _wrk_1000_table(scenario):
+    results = scenario["results"]
     rows = []
     for name, counts in results.items():
         latency = counts["latency_us"]
@@ -131,7 +140,8 @@ def _wrk_1000_table(results):
     return _table(header, rows) + "\nThe five columns after the rate are wrk's errors by kind.\n"
 
 
-def _balance_table(results):
+def _balance_table(scenario):
+    results = scenario["results"]
     rows = []
     for name, found in results.items():
         worst = found["worst"]
@@ -140,7 +150,8 @@ def _balance_table(results):
     return _table(["server", "worst sample", "largest share", "opened by", "samples"], rows)
 
 
-def _idle_table(results):
+def _idle_table(scenario):
+    results = scenario["results"]
     rows = [
         [
             name,
@@ -155,7 +166,37 @@ def _idle_table(results):
     return _table(["server", "held", "bytes each (PSS)", "answer on a new connection", "on an old one", "problem"], rows)
 
 
-def _memory_table(results):
+def _streams_table(scenario):
+    results = scenario["results"]
+    rows = [
+        [
+            label,
+            f"{found['delivered']:,} of {found['expected']:,}",
+            f"{found['seconds']:.1f}",
+            f"{found['bytes_at_start'] / BYTES_IN_MB:.1f}",
+            f"{found['bytes_at_end'] / BYTES_IN_MB:.1f}",
+            f"{(found['bytes_at_end'] - found['bytes_at_start']) / BYTES_IN_KB:,.0f}",
+            f"{found['cpu_us_per_event']:.1f}" if found["cpu_us_per_event"] is not None else "—",
+            found["problem"] or "",
+        ]
+        for label, found in results.items()
+    ]
+    header = [
+        "server",
+        "events delivered",
+        "seconds",
+        "MB at the start",
+        "MB at the end",
+        "growth, KB",
+        "CPU µs/event",
+        "problem",
+    ]
+    note = "\nPSS of the tree when every stream has had its first events, and when it has had all of them; all are still open.\n"
+    return _table(header, rows) + note
+
+
+def _memory_table(scenario):
+    results = scenario["results"]
     workers = list(next(iter(results.values()))) if results else []
     rows = []
     for name, by_workers in results.items():
@@ -174,7 +215,8 @@ def _memory_table(results):
     return _table(header, rows) + note
 
 
-def _startup_table(results):
+def _startup_table(scenario):
+    results = scenario["results"]
     names = {name for application in results.values() for name, seconds in application["servers"].items() if seconds}
     rows = []
     for name in names:
@@ -193,6 +235,7 @@ TABLES = {
     "wrk-1000": _wrk_1000_table,
     "balance": _balance_table,
     "idle": _idle_table,
+    "streams": _streams_table,
     "memory": _memory_table,
     "startup": _startup_table,
 }

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from .places import APPLICATIONS, LAUNCHERS, LIMIT_PROGRAM, PROGRAMS, PYTHON, VIRTUALENV
+from .interpreters import OWN, Interpreter
+from .places import APPLICATIONS, LAUNCHERS, LIMIT_PROGRAM
 
 HOST = "127.0.0.1"
 BACKLOG = 2048
@@ -16,6 +17,7 @@ BACKLOG = 2048
 MOST_CONNECTIONS = 16384
 REFERENCE = "limit"
 OURS = "bolide"
+WSGI, ASGI, BOTH = frozenset(["wsgi"]), frozenset(["asgi"]), frozenset(["wsgi", "asgi"])
 
 
 @dataclass(frozen=True)
@@ -28,26 +30,39 @@ class Launch:
     threads: int = 1
     request_log: bool = False
     uwsgi_socket: Path | None = None
+    interface: str = "wsgi"
+    websocket: bool = False
+    interpreter: Interpreter = OWN
+
+    def program(self, name):
+        """A console script of the virtualenv that the server runs in."""
+        return self.interpreter.programs / name
 
 
 @dataclass(frozen=True)
 class Server:
-    """`package` is the distribution whose version is stated; `abilities` are the words that scenarios ask for."""
+    """`package` is what pip installs; `abilities` are the words that scenarios ask for, `interfaces` what it can serve."""
 
     name: str
     package: str | None
     command: Callable
     abilities: frozenset = frozenset()
+    interfaces: frozenset = WSGI
+
+
+def _limit(launch):
+    return [LIMIT_PROGRAM, str(launch.port), *(["websocket"] if launch.websocket else [])]
 
 
 def _bolide(launch):
-    return [PROGRAMS / "bolide", *_socket_words(launch, "--http-socket"), *_uwsgi_words(launch)]
+    return [launch.program("bolide"), *_socket_words(launch, "--http-socket"), *_uwsgi_words(launch)]
 
 
 def _uwsgi(socket_option):
     def command(launch):
-        own = ["--master", "--die-on-term", "--no-orphans", "--virtualenv", VIRTUALENV, "--listen", str(BACKLOG)]
-        return [PROGRAMS / "uwsgi", *_socket_words(launch, socket_option), *_uwsgi_words(launch), *own]
+        own = ["--master", "--die-on-term", "--no-orphans", "--listen", str(BACKLOG)]
+        own += ["--virtualenv", launch.interpreter.virtualenv]
+        return [launch.program("uwsgi"), *_socket_words(launch, socket_option), *_uwsgi_words(launch), *own]
 
     return command
 
@@ -60,7 +75,11 @@ def _socket_words(launch, http_option):
 
 def _uwsgi_words(launch):
     """The words that uWSGI and Bolide share."""
-    words = ["--pythonpath", APPLICATIONS, "--wsgi-file", APPLICATIONS / f"{launch.module}.py"]
+    words = ["--pythonpath", APPLICATIONS]
+    if launch.interface == "asgi":
+        words += ["--asgi", f"{launch.module}:application"]
+    else:
+        words += ["--wsgi-file", APPLICATIONS / f"{launch.module}.py"]
     words += ["--processes", str(launch.workers)]
     # uWSGI takes any mention of threads as a wish for the GIL's machinery, so one thread is not mentioned.
     words += ["--threads", str(launch.threads)] if launch.threads > 1 else []
@@ -72,28 +91,43 @@ def _gunicorn(*own):
         words = ["--bind", _address(launch), "--workers", str(launch.workers), "--threads", str(launch.threads)]
         words += ["--backlog", str(BACKLOG), "--worker-connections", str(BACKLOG), "--log-level", "warning"]
         words += ["--access-logfile", "-"] if launch.request_log else []
-        return [PROGRAMS / "gunicorn", *words, *own, f"{launch.module}:application"]
+        return [launch.program("gunicorn"), *words, *own, f"{launch.module}:application"]
 
     return command
 
 
 def _granian(launch):
-    words = ["--interface", "wsgi", "--host", HOST, "--port", str(launch.port), "--http", "1", "--no-ws"]
-    words += ["--workers", str(launch.workers), "--blocking-threads", str(launch.threads), "--runtime-threads", "1"]
+    words = ["--interface", launch.interface, "--host", HOST, "--port", str(launch.port), "--http", "1"]
+    words += ["--ws" if launch.websocket else "--no-ws", "--workers", str(launch.workers), "--runtime-threads", "1"]
+    # Its threads are for WSGI alone: with ASGI it takes one and no more.
+    words += ["--loop", "uvloop"] if launch.interface == "asgi" else ["--blocking-threads", str(launch.threads)]
     # By default it holds as many connections as its backlog, and lets the others wait.
     words += ["--backlog", str(BACKLOG), "--backpressure", str(MOST_CONNECTIONS)]
     words += ["--access-log" if launch.request_log else "--no-access-log"]
-    return [PROGRAMS / "granian", *words, f"{launch.module}:application"]
+    return [launch.program("granian"), *words, f"{launch.module}:application"]
 
 
 def _waitress(launch):
     words = [f"--host={HOST}", f"--port={launch.port}", f"--threads={launch.threads}", f"--backlog={BACKLOG}"]
     words += [f"--connection-limit={BACKLOG}", "--asyncore-use-poll"]
-    return [PROGRAMS / "waitress-serve", *words, f"{launch.module}:application"]
+    return [launch.program("waitress-serve"), *words, f"{launch.module}:application"]
+
+
+def _uvicorn(launch):
+    words = ["--host", HOST, "--port", str(launch.port), "--workers", str(launch.workers), "--backlog", str(BACKLOG)]
+    words += ["--loop", "uvloop", "--http", "httptools", "--log-level", "info" if launch.request_log else "warning"]
+    words += ["--access-log" if launch.request_log else "--no-access-log"]
+    return [launch.program("uvicorn"), *words, f"{launch.module}:application"]
+
+
+def _hypercorn(launch):
+    words = ["--bind", _address(launch), "--workers", str(launch.workers), "--worker-class", "uvloop"]
+    words += ["--backlog", str(BACKLOG), "--log-level", "warning", *(["--access-logfile", "-"] if launch.request_log else [])]
+    return [launch.program("hypercorn"), *words, f"{launch.module}:application"]
 
 
 def _embedded(launch, name):
-    return [PYTHON, LAUNCHERS / "embedded.py", name, launch.module, str(launch.port), str(launch.threads)]
+    return [launch.interpreter.python, LAUNCHERS / "embedded.py", name, launch.module, str(launch.port), str(launch.threads)]
 
 
 def _address(launch):
@@ -104,15 +138,18 @@ def _abilities(words):
     return frozenset(words.split())
 
 
-# keep-alive: keeps many connections open at once. many: holds 10,000 of them.
+# keep-alive: keeps many connections open at once. many: holds 10,000 of them. websocket: speaks it.
+# newest-python: too far behind to be measured on a second Python as well.
 SERVERS = {
     server.name: server
     for server in [
-        Server(REFERENCE, None, lambda launch: [LIMIT_PROGRAM, str(launch.port)], _abilities("keep-alive many")),
-        Server(OURS, "bolide", _bolide, _abilities("keep-alive many workers threads log uwsgi-protocol")),
-        Server("fastpysgi", "fastpysgi", lambda launch: _embedded(launch, "fastpysgi"), _abilities("keep-alive many")),
+        Server(REFERENCE, None, _limit, _abilities("keep-alive many websocket"), BOTH),
+        Server(OURS, "bolide", _bolide, _abilities("keep-alive many workers threads log uwsgi-protocol websocket"), BOTH),
+        Server("fastpysgi", "fastpysgi", lambda launch: _embedded(launch, "fastpysgi"), _abilities("keep-alive many"), BOTH),
         Server("bjoern", "bjoern", lambda launch: _embedded(launch, "bjoern"), _abilities("keep-alive many")),
-        Server("granian", "granian", _granian, _abilities("keep-alive many workers threads log")),
+        Server("granian", "granian", _granian, _abilities("keep-alive many workers threads log websocket"), BOTH),
+        Server("uvicorn", "uvicorn[standard]", _uvicorn, _abilities("keep-alive many workers log websocket"), ASGI),
+        Server("hypercorn", "hypercorn", _hypercorn, _abilities("keep-alive many workers log websocket newest-python"), ASGI),
         Server("uwsgi", "uwsgi", _uwsgi("--http11-socket"), _abilities("workers threads log uwsgi-protocol")),
         Server("uwsgi-http-socket", "uwsgi", _uwsgi("--http-socket"), _abilities("closes workers threads log")),
         Server("gunicorn", "gunicorn", _gunicorn("--worker-class", "sync"), _abilities("closes workers")),

@@ -9,6 +9,7 @@ from http.client import HTTPException
 from pathlib import Path
 
 from . import load, places
+from .interpreters import OWN
 from .machine import CpuPlan
 from .processes import Program
 from .servers import REFERENCE, SERVERS, Launch
@@ -26,10 +27,12 @@ class Effort:
     fresh_start: bool
     memory_repeats: int
     startup_repeats: int
+    # Of each stream of server-sent events.
+    stream_events: int
 
 
-FULL = Effort(rounds=5, seconds=3, warm_seconds=1, fresh_start=True, memory_repeats=3, startup_repeats=9)
-QUICK = Effort(rounds=3, seconds=1, warm_seconds=1, fresh_start=False, memory_repeats=1, startup_repeats=3)
+FULL = Effort(rounds=5, seconds=3, warm_seconds=1, fresh_start=True, memory_repeats=3, startup_repeats=9, stream_events=100)
+QUICK = Effort(rounds=3, seconds=1, warm_seconds=1, fresh_start=False, memory_repeats=1, startup_repeats=3, stream_events=40)
 
 
 class NotStarted(Exception):
@@ -47,8 +50,12 @@ class Running:
     name: str
     program: Program
     port: int
-    path: str
+    workload: Workload
     launch: Launch
+
+    @property
+    def path(self):
+        return self.workload.path
 
     def stop(self):
         self.program.stop()
@@ -59,33 +66,38 @@ class Session:
     effort: Effort
     cpus: CpuPlan
     folder: Path
-    servers: list
+    # {interpreter: names of the servers that can run on it}, the newest first; the suite's own is always there.
+    servers: dict
     say: object
     left_out: list = field(default_factory=list)
     launch_lines: dict = field(default_factory=dict)
     started: int = 0
 
-    def chosen(self, *abilities, without=()):
-        """Names of the servers of this run that have all these abilities and none of those."""
+    def chosen(self, *abilities, without=(), interface="wsgi", interpreter=OWN):
+        """Names of the servers of this run on an interpreter that have all these abilities and none of those."""
+        rows = [SERVERS[name] for name in self.servers[interpreter]]
         return [
-            name
-            for name in self.servers
-            if SERVERS[name].abilities.issuperset(abilities) and not SERVERS[name].abilities.intersection(without)
+            row.name
+            for row in rows
+            if interface in row.interfaces and row.abilities.issuperset(abilities) and not row.abilities.intersection(without)
         ]
 
-    def start(self, name, workload: Workload, *, cpus=None, workers=1, threads=1, request_log=False) -> Running:
-        """Starts a server with an application over HTTP and checks its answer. Raises NotStarted."""
-        launch = Launch(workload.module, load.free_port(), workers=workers, threads=threads, request_log=request_log)
-        program = self.spawn(name, launch, cpus=cpus)
-        running = Running(name, program, launch.port, workload.path, launch)
-        self.check(running, workload)
+    def start(self, name, workload: Workload, *, cpus=None, **wishes) -> Running:
+        """Starts a server with an application over HTTP and checks its answer. Raises NotStarted.
+
+        `wishes` are fields of Launch: workers, threads, request_log, interpreter.
+        """
+        launch = Launch(workload.module, load.free_port(), interface=workload.interface, websocket=workload.websocket, **wishes)
+        running = Running(name, self.spawn(name, launch, cpus=cpus), launch.port, workload, launch)
+        self.check(running)
         return running
 
     def spawn(self, name, launch, *, cpus=None) -> Program:
         """Starts a server and does not wait for it."""
         command = [str(word) for word in SERVERS[name].command(launch)]
         line = places.for_report(" ".join(command), self.folder).replace(str(launch.port), "PORT")
-        self.launch_lines.setdefault(name, line)
+        kind = " (ASGI)" if launch.interface == "asgi" and "wsgi" in SERVERS[name].interfaces and name != REFERENCE else ""
+        self.launch_lines.setdefault(f"{name}{kind}", line)
         self.started += 1
         log = self.folder / f"{self.started:04}-{name}.log"
         try:
@@ -101,10 +113,13 @@ class Session:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
         return {**kept, "HOME": str(self.folder)}
 
-    def check(self, running, workload):
+    def check(self, running):
         """Waits for the first answer and compares it with what is right; stops the server when it is not."""
+        workload = running.workload
         try:
-            status, body = load.wait_for_answer(running.port, workload.path, running.program, load.START_SECONDS)
+            status, body = load.wait_for_answer(
+                running.port, workload.path, running.program, load.START_SECONDS, posted=workload.body
+            )
             # The limit program has one answer, whatever it is asked.
             right = HELLO if running.name == REFERENCE else workload
             problem = f"the status is {status}" if status != 200 else right.check(body)
@@ -115,6 +130,10 @@ class Session:
             running.stop()
             raise NotStarted(problem, lines)
 
+    def client(self, name, *command):
+        """Starts one of the suite's own clients on the client's CPU."""
+        return load.TalkingClient(name, command, cpus=self.cpus.client, folder=self.folder)
+
     def wrk(self, running, *, connections, seconds, meanwhile=None):
         """wrk's counts (see load.wrk), from the client's CPU. Raises LoadFailed."""
         return load.wrk(
@@ -124,6 +143,7 @@ class Session:
             seconds=seconds,
             cpus=self.cpus.client,
             folder=self.folder,
+            posted=running.workload.body,
             meanwhile=meanwhile,
         )
 

@@ -10,12 +10,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Workload:
-    """`module` is a file in bench/applications; `check` says what is wrong with a body, or None."""
+    """`module` is a file in bench/applications; `check` says what is wrong with a body, or None.
+
+    With a `body` the request is a POST, of JSON. `websocket`: what is measured are messages, not requests.
+    """
 
     module: str
     path: str
     check: Callable
-    packages: tuple = ()
+    interface: str = "wsgi"
+    body: bytes = b""
+    websocket: bool = False
 
 
 def _check_hello(body):
@@ -47,7 +52,40 @@ def _check_json(body, expected):
     return None if answer == expected else f"the body is not {json.dumps(expected)[:80]}"
 
 
+def _check_view(body):
+    return _check_json(body, {"greeting": "Hello, bench!", "items": [1, 2, 3]})
+
+
+def _check_post(body):
+    return _check_json(body, {"bytes": len(POSTED), "end": POSTED[-POST_END_BYTES:].decode()})
+
+
+POST_BYTES = 10 * 1024
+# The application answers with the length of what it got, and its end.
+POST_END_BYTES = 16
+
+
+def _posted():
+    """JSON of POST_BYTES, as a form of an application would send it: a list of small records, and no empty line in it."""
+    records, head, end = [], b'{"records": [', b'], "note": "%s"}'
+    while len(head) + len(b", ".join(records)) + 120 < POST_BYTES:
+        number = len(records)
+        records.append(b'{"id": %d, "name": "record %d", "price": %d.5, "tags": ["a", "b"]}' % (number, number, number * 3))
+    text = head + b", ".join(records)
+    return text + end % (b"x" * (POST_BYTES - len(text) - len(end) + len(b"%s")))
+
+
+POSTED = _posted()
+
 HELLO = Workload("hello", "/", _check_hello)
 PPRINT = Workload("pprint_environ", "/", _check_pprint)
-FIBONACCI = Workload("fibonacci", "/9000", _check_fibonacci, ("flask",))
-DJANGO = Workload("django_view", "/hello/bench", _check_django, ("django",))
+FIBONACCI = Workload("fibonacci", "/9000", _check_fibonacci)
+DJANGO = Workload("django_view", "/hello/bench", _check_django)
+
+ASGI_HELLO = Workload("asgi_hello", "/", _check_hello, interface="asgi")
+ASGI_SLEEP = Workload("asgi_sleep", "/", _check_hello, interface="asgi")
+ASGI_STARLETTE = Workload("asgi_starlette", "/hello/bench", _check_view, interface="asgi")
+ASGI_FASTAPI = Workload("asgi_fastapi", "/hello/bench", _check_view, interface="asgi")
+ASGI_POST = Workload("asgi_post", "/", _check_post, interface="asgi", body=POSTED)
+ASGI_ECHO = Workload("asgi_echo", "/", _check_hello, interface="asgi", websocket=True)
+ASGI_STREAM = Workload("asgi_stream", "/", _check_hello, interface="asgi")

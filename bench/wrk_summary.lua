@@ -1,4 +1,15 @@
--- Prints wrk's own counts as one line of JSON. Runs inside wrk, once, after the last request.
+-- Prints wrk's own counts as one line of JSON, after the last request. With a file name after `--` it posts that file's
+-- bytes as JSON instead of asking with GET. Runs inside wrk.
+
+init = function(arguments)
+    if arguments[1] then
+        local file = assert(io.open(arguments[1], "rb"))
+        wrk.method = "POST"
+        wrk.headers["Content-Type"] = "application/json"
+        wrk.body = file:read("*a")
+        file:close()
+    end
+end
 
 done = function(summary, latency, _)
     local errors = summary.errors

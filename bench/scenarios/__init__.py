@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from .. import workloads
 from ..servers import OURS
-from . import behind_nginx, connections, resources
+from . import asgi, behind_nginx, connections, resources
 from .cpu import Entry, compare, entries_of
 
 THREADS_COMPARED = 4
@@ -13,11 +13,16 @@ THREADS_COMPARED = 4
 
 @dataclass(frozen=True)
 class Scenario:
-    """`kind` says what `run(session, name)` gives, and so which table shows it."""
+    """`kind` says what `run(session, name)` gives, and so which table shows it; `unit` what CPU is counted for.
+
+    `interface` says on which Pythons servers have to be there: WSGI is measured on the suite's own.
+    """
 
     kind: str
     title: str
     run: Callable
+    interface: str = "wsgi"
+    unit: str = "request"
 
 
 def _against_limit(workload):
@@ -47,6 +52,14 @@ def _threads(session, name):
     return _pairs(session, name, "threads", f" {THREADS_COMPARED} threads", {"threads": THREADS_COMPARED})
 
 
+ASGI_WORKLOADS = [
+    ("asgi-hello", workloads.ASGI_HELLO, "a constant answer"),
+    ("asgi-sleep", workloads.ASGI_SLEEP, "a constant answer after asyncio.sleep(0)"),
+    ("asgi-starlette", workloads.ASGI_STARLETTE, "a JSON view of Starlette"),
+    ("asgi-fastapi", workloads.ASGI_FASTAPI, "a JSON view of FastAPI"),
+    ("asgi-post", workloads.ASGI_POST, "a POST of 10 KB of JSON, read to its end"),
+]
+
 SCENARIOS = {
     "hello": Scenario("cpu", "hello: a constant answer", _against_limit(workloads.HELLO)),
     "pprint": Scenario("cpu", "pprint: a generator yields the environ in pieces", _against_limit(workloads.PPRINT)),
@@ -61,4 +74,19 @@ SCENARIOS = {
     "idle-connections": Scenario("idle", "idle-connections: 10,000 kept-alive connections", connections.idle_connections),
     "memory": Scenario("memory", "memory: a Django application, PSS of the whole tree", resources.memory),
     "startup": Scenario("startup", "startup: from exec to the first answer, beyond the application's import", resources.startup),
+    **{
+        name: Scenario("cpu", f"{name}: {title}", asgi.against_limit(workload), "asgi")
+        for name, workload, title in ASGI_WORKLOADS
+    },
+    "websocket-echo": Scenario(
+        "cpu",
+        f"websocket-echo: messages of {asgi.ECHO_BYTES} bytes on {asgi.ECHO_SOCKETS} WebSockets",
+        asgi.echo,
+        "asgi",
+        "message",
+    ),
+    "event-streams": Scenario(
+        "streams", f"event-streams: {asgi.STREAMS:,} streams of server-sent events", asgi.streams, "asgi", "event"
+    ),
+    "idle-websockets": Scenario("idle", "idle-websockets: 10,000 idle WebSockets", asgi.idle_websockets, "asgi"),
 }

@@ -87,12 +87,12 @@ def start(session, entry):
         folder=session.folder,
         environment=dict(os.environ),
     )
-    running = BehindNginx(entry.server, server, launch.port, HELLO.path, launch, nginx)
+    running = BehindNginx(entry.server, server, launch.port, HELLO, launch, nginx)
     try:
         load.wait_until_served(launch.port, HELLO.path, [server, nginx])
     except (load.LoadFailed, OSError, HTTPException) as error:
         lines = server.last_lines() + nginx.last_lines()
         running.stop()
         raise NotStarted(str(error), lines) from None
-    session.check(running, HELLO)
+    session.check(running)
     return running

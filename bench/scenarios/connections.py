@@ -3,15 +3,11 @@
 Runs in the suite's own process.
 """
 
-import json
 import resource
-import select
-import subprocess
 import time
 
 from .. import accounting, load
 from ..places import BENCH, PYTHON
-from ..processes import Program
 from ..servers import REFERENCE
 from ..session import NotStarted
 from ..workloads import HELLO
@@ -29,8 +25,8 @@ PROBE_SECONDS = 15
 SETTLE_SECONDS = 0.5
 
 
-def _each(session, scenario, names, measure):
-    """{server: what `measure` says}, for the servers that start; the others are noted as left out."""
+def each(session, scenario, names, measure):
+    """{name: what `measure(name)` says}, for the servers that start; the others are noted as left out."""
     results = {}
     for name in names:
         try:
@@ -59,7 +55,7 @@ def apache_bench(session, scenario):
 
     # ab speaks HTTP/1.0 and waits for a close, which the limit program does not know.
     names = [name for name in session.chosen(without=["memory-only"]) if name != REFERENCE]
-    return _each(session, scenario, names, measure)
+    return each(session, scenario, names, measure)
 
 
 def wrk_1000(session, scenario):
@@ -73,7 +69,7 @@ def wrk_1000(session, scenario):
         return counts
 
     # wrk counts a server's orderly close as a read error, so servers that close after each answer can't be judged by it.
-    return _each(session, scenario, session.chosen(without=["memory-only", "closes"]), measure)
+    return each(session, scenario, session.chosen(without=["memory-only", "closes"]), measure)
 
 
 def balance(session, scenario):
@@ -93,7 +89,7 @@ def balance(session, scenario):
         session.say(f"  {scenario}: {name:<20} at worst {worst['counts']} ({len(samples)} samples)")
         return {"worst": worst, "samples": samples}
 
-    return _each(session, scenario, session.chosen("workers", "keep-alive"), measure)
+    return each(session, scenario, session.chosen("workers", "keep-alive"), measure)
 
 
 def _shares_at_once(session, running):
@@ -108,9 +104,9 @@ def _shares_at_once(session, running):
 
 def _shares_one_by_one(session, running):
     """A sample after a client has opened the connections one after the other."""
-    client = HoldingClient(session, running, BALANCE_CONNECTIONS)
+    client = holding_client(session, running, BALANCE_CONNECTIONS)
     try:
-        opened = client.opened()
+        opened = client.hear(IDLE_OPEN_SECONDS)
         if opened["opened"] < BALANCE_CONNECTIONS:
             raise NotStarted(f"it took {opened['opened']} of {BALANCE_CONNECTIONS} connections ({opened['problem']})")
         sample = _share(running, "one by one")
@@ -129,41 +125,54 @@ def _share(running, how):
 
 def idle_connections(session, scenario):
     """Growth of the server's PSS by idle connections, each, and how soon a new request is answered."""
-    available = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - DESCRIPTORS_KEPT_FREE
-    count = min(IDLE_CONNECTIONS, available)
-    if count < IDLE_CONNECTIONS:
-        session.say(f"  {scenario}: only {count} connections, because of the limit on open files (ulimit -n)")
+    count = most_connections(session, scenario)
 
     def measure(name):
         running = session.start(name, HELLO)
         try:
             # What the server allocates for its first connections is not the price of the idle ones.
             session.wrk(running, connections=BALANCE_CONNECTIONS, seconds=1)
-            result = _hold(session, running, count)
+            return hold(session, scenario, name, running, count)
         finally:
             running.stop()
-        session.say(
-            f"  {scenario}: {name:<20} {result['bytes_per_connection']:.0f} bytes each,"
-            f" {result['still_open']} of {result['wanted']} still open, new request: {milliseconds(result['new_connection'])}"
-        )
-        return result
 
-    return _each(session, scenario, session.chosen("many"), measure)
+    return each(session, scenario, session.chosen("many"), measure)
 
 
-def _hold(session, running, count):
+def most_connections(session, scenario):
+    """IDLE_CONNECTIONS, or as many as the limit on open files lets be."""
+    available = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - DESCRIPTORS_KEPT_FREE
+    if available < IDLE_CONNECTIONS:
+        session.say(f"  {scenario}: only {available} connections, because of the limit on open files (ulimit -n)")
+    return min(IDLE_CONNECTIONS, available)
+
+
+def holding_client(session, running, count):
+    """idle_client.py, which opens its connections at once, and says so in a line."""
+    kind = "websocket" if running.workload.websocket else "http"
+    return session.client("idle_client", PYTHON, BENCH / "idle_client.py", kind, running.port, running.path, count)
+
+
+def hold(session, scenario, label, running, count):
+    """What idle_client.py says of `count` idle connections, and by how much each made the server's PSS grow."""
     before, _ = accounting.pss_bytes(running.program)
-    client = HoldingClient(session, running, count)
+    client = holding_client(session, running, count)
     try:
-        opened = client.opened()
+        opened = client.hear(IDLE_OPEN_SECONDS)
         time.sleep(SETTLE_SECONDS)
         after, _ = accounting.pss_bytes(running.program)
-        probed = client.probe()
+        client.tell("probe")
+        probed = client.hear(PROBE_SECONDS)
     finally:
         client.stop()
     if not opened["opened"]:
         raise NotStarted(f"it holds no connection ({opened['problem']})", running.program.last_lines())
-    return {**opened, **probed, "wanted": count, "bytes_per_connection": (after - before) / opened["opened"]}
+    result = {**opened, **probed, "wanted": count, "bytes_per_connection": (after - before) / opened["opened"]}
+    session.say(
+        f"  {scenario}: {label:<20} {result['bytes_per_connection']:.0f} bytes each,"
+        f" {result['still_open']} of {result['wanted']} still open, new request: {milliseconds(result['new_connection'])}"
+    )
+    return result
 
 
 def milliseconds(probe):
@@ -171,36 +180,3 @@ def milliseconds(probe):
     if probe is None:
         return "none was open"
     return probe["problem"] or f"{probe['milliseconds']:.1f} ms"
-
-
-class HoldingClient:
-    """idle_client.py as a process; its answers are lines of JSON."""
-
-    def __init__(self, session, running, count):
-        self.program = Program(
-            "idle_client",
-            [PYTHON, BENCH / "idle_client.py", running.port, running.path, count],
-            cpus=session.cpus.client,
-            log=session.folder / "idle_client.log",
-            folder=session.folder,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
-
-    def opened(self):
-        return self._line(IDLE_OPEN_SECONDS)
-
-    def probe(self):
-        self.program.process.stdin.write(b"probe\n")
-        self.program.process.stdin.flush()
-        return self._line(PROBE_SECONDS)
-
-    def _line(self, seconds):
-        ready, _, _ = select.select([self.program.process.stdout], [], [], seconds)
-        line = self.program.process.stdout.readline() if ready else b""
-        if not line:
-            raise load.LoadFailed(f"the holding client said nothing within {seconds} s: {self.program.last_lines()[-1:]}")
-        return json.loads(line)
-
-    def stop(self):
-        self.program.stop()

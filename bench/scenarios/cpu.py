@@ -14,24 +14,30 @@ CONNECTIONS = 64
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of a table: a server, and what is special about it here."""
+    """One line of a table: a server, and what is special about it here.
+
+    `python` is the version it runs on where servers on several Pythons are compared, else None.
+    """
 
     label: str
     server: str
     options: dict = field(default_factory=dict)
+    python: str | None = None
 
 
 def entries_of(names):
     return [Entry(name, name) for name in names]
 
 
-def compare(session, scenario, workload, entries, *, connections=CONNECTIONS, start=None):
-    """Measures the entries against each other; {label: {"samples": […]}} with a sample for each round.
+def compare(session, scenario, workload, entries, *, connections=CONNECTIONS, start=None, ask=None):
+    """Measures the entries against each other; {label: {"server", "python", "samples": […]}} with a sample for each round.
 
-    `start(session, entry)` gives a Running; by default the entry's server with its options.
+    `start(session, entry)` gives a Running; by default the entry's server with its options. `ask(session, running,
+    connections, seconds)` gives a client's counts and the CPU of the tree before and after; by default it is wrk that asks.
     """
+    ask = ask or ask_with_wrk
     start = start or (lambda session, entry: session.start(entry.server, workload, **entry.options))
-    results = {entry.label: {"server": entry.server, "samples": []} for entry in entries}
+    results = {entry.label: {"server": entry.server, "python": entry.python, "samples": []} for entry in entries}
     alive = list(entries)
     running = {}
     with ExitStack() as at_end:
@@ -43,8 +49,8 @@ def compare(session, scenario, workload, entries, *, connections=CONNECTIONS, st
                 try:
                     if entry.label not in running:
                         running[entry.label] = start(session, entry)
-                        session.wrk(running[entry.label], connections=connections, seconds=session.effort.warm_seconds)
-                    sample = {"round": number + 1, **_measure(session, running[entry.label], connections)}
+                        ask(session, running[entry.label], connections, session.effort.warm_seconds)
+                    sample = {"round": number + 1, **_measure(session, running[entry.label], connections, ask)}
                 except (NotStarted, load.LoadFailed) as error:
                     session.leave_out(entry.label, scenario, error)
                     alive.remove(entry)
@@ -57,17 +63,22 @@ def compare(session, scenario, workload, entries, *, connections=CONNECTIONS, st
     return {label: result for label, result in results.items() if result["samples"]}
 
 
-def _measure(session, running, connections):
+def ask_with_wrk(session, running, connections, seconds):
+    """(wrk's counts, the tree's CPU before, and after)."""
     before = accounting.cpu_of_tree(running.program)
-    counts = session.wrk(running, connections=connections, seconds=session.effort.seconds)
-    after = accounting.cpu_of_tree(running.program)
+    counts = session.wrk(running, connections=connections, seconds=seconds)
+    return counts, before, accounting.cpu_of_tree(running.program)
+
+
+def _measure(session, running, connections, ask):
+    counts, before, after = ask(session, running, connections, session.effort.seconds)
     used, ended = accounting.cpu_between(before, after)
     if counts["requests"] == 0:
         raise NotStarted("it answered no request under load", running.program.last_lines())
     problems = []
     if ended:
         problems.append(f"{ended} of its processes ended while measured, and took their CPU time with them")
-    if counts["errors"]["status"]:
+    if counts["errors"].get("status"):
         problems.append(f"{counts['errors']['status']} answers were not 2xx")
     return {
         "cpu_us_per_request": used / 1000 / counts["requests"],
@@ -81,6 +92,6 @@ def _measure(session, running, connections):
 
 def _say_sample(session, scenario, number, entry, sample):
     session.say(
-        f"  {scenario} round {number + 1}: {entry.label:<20} {sample['cpu_us_per_request']:8.2f} µs/request"
-        f" {sample['requests_per_second']:10.0f} requests/s" + "".join(f" ({problem})" for problem in sample["problems"])
+        f"  {scenario} round {number + 1}: {entry.label:<20} {sample['cpu_us_per_request']:8.2f} µs each"
+        f" {sample['requests_per_second']:10.0f} a second" + "".join(f" ({problem})" for problem in sample["problems"])
     )

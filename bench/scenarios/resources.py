@@ -108,8 +108,8 @@ def _time_import(session, workload):
 def _time_first_answer(session, name, workload):
     launch = Launch(workload.module, load.free_port())
     began = time.monotonic()
-    running = Running(name, session.spawn(name, launch), launch.port, workload.path, launch)
-    session.check(running, workload)
+    running = Running(name, session.spawn(name, launch), launch.port, workload, launch)
+    session.check(running)
     took = time.monotonic() - began
     running.stop()
     return took

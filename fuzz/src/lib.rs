@@ -18,10 +18,19 @@ pub mod mutate;
 pub mod options_parsers;
 pub mod target_decode;
 pub mod uwsgi_packet;
+pub mod websocket;
+pub mod websocket_offer;
 
 /// All targets, in the order in which the bounded runner takes them.
-pub const TARGETS: &[Target] =
-    &[http1_head::TARGET, http1_chunked::TARGET, uwsgi_packet::TARGET, target_decode::TARGET, options_parsers::TARGET];
+pub const TARGETS: &[Target] = &[
+    http1_head::TARGET,
+    http1_chunked::TARGET,
+    uwsgi_packet::TARGET,
+    target_decode::TARGET,
+    options_parsers::TARGET,
+    websocket::TARGET,
+    websocket_offer::TARGET,
+];
 
 /// One codec under test.
 #[derive(Clone, Copy)]

@@ -1,3 +1,4 @@
+import asyncio
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -30,3 +31,21 @@ class Assignment:
 
 class ThreadBody:
     def __call__(self) -> None: ...
+
+class AsgiWorker:
+    def __init__(
+        self,
+        prototype: Prototype,
+        assignment: Assignment,
+        applications: list[tuple[str, Callable[..., Any], dict[str, Any] | None]],
+        event_loop: asyncio.AbstractEventLoop,
+        face: ModuleType,
+        on_drained: Callable[[], None],
+    ) -> None: ...
+    def start(self) -> None: ...
+    def turn(self) -> None: ...
+    def tick(self) -> None: ...
+    def stop(self) -> None: ...
+    def leave(self) -> None: ...
+    @property
+    def running(self) -> int: ...

@@ -4,9 +4,11 @@ Runs in the prototype, or with ``lazy-apps`` in each worker. What goes wrong is 
 shown where the application's own code raised it.
 """
 
+import functools
 import importlib
 import importlib.machinery
 import importlib.util
+import inspect
 import os
 import re
 import sys
@@ -23,12 +25,60 @@ class LoadError(Exception):
 
 
 def load_applications(applications):
-    """Return ``[(mount, callable)]`` for the applications of the settings."""
+    """Return ``[(mount, callable, interface)]`` for the applications of the settings; the interface is "wsgi" or "asgi"."""
     loaded = {}
     result = []
     for application in applications:
-        result.append((application["mount"], load_application(application, loaded)))
+        callable = load_application(application, loaded)
+        if application["factory"]:
+            callable = made_by(callable, application)
+        result.append((application["mount"], *with_interface(callable, application["interface"])))
     return result
+
+
+def made_by(factory, application):
+    """Call a factory (``factory = true``) and return the application that it makes."""
+    made = factory()
+    if not callable(made):
+        name = application["callable"] or DEFAULT_CALLABLE
+        raise LoadError(f"{application['origin']}: the factory {name!r} returned a {type(made).__name__}, which can't be called")
+    return made
+
+
+def with_interface(application, interface):
+    """Return the application and its interface, told from the callable when it is "Auto"."""
+    if interface == "Wsgi":
+        return application, "wsgi"
+    if is_double_callable(application):
+        return single_callable(application), "asgi"
+    if interface == "Asgi" or is_coroutine_callable(application):
+        return application, "asgi"
+    return application, "wsgi"
+
+
+def is_coroutine_callable(application):
+    """Whether calling it gives a coroutine: an async function, a partial of one, or an object with an async ``__call__``."""
+    while isinstance(application, functools.partial):
+        application = application.func
+    application = inspect.unwrap(application)
+    if inspect.iscoroutinefunction(application):
+        return True
+    call = getattr(application, "__call__", None)  # noqa: B004
+    return not inspect.isclass(application) and inspect.iscoroutinefunction(call)
+
+
+def is_double_callable(application):
+    """Whether it is of ASGI 2: a class that is made with the scope, and whose objects are called with receive and send."""
+    return inspect.isclass(application) and inspect.iscoroutinefunction(application.__call__)
+
+
+def single_callable(application):
+    """Return an ASGI 3 application for one of ASGI 2."""
+
+    async def single(scope, receive, send):
+        await application(scope)(receive, send)
+
+    return single
 
 
 def load_application(application, loaded):

@@ -49,7 +49,11 @@ def work(native, prototype, assignment, settings, applications, log, wsgi):
         if applications is None:
             return native.EXIT_LOAD_FAILED
     try:
-        native.serve(prototype, assignment, applications, wsgi)
+        if any(interface == "asgi" for _, _, interface in applications):
+            from bolide import asgi
+
+            return asgi.serve(native, prototype, assignment, applications, settings)
+        native.serve(prototype, assignment, [(mount, callable) for mount, callable, _ in applications], wsgi)
     except Exception as error:
         log.log_exception(error, "the worker itself")
         return 1
@@ -97,7 +101,13 @@ def load(settings, prototype):
         if settings["python"]["catch_exceptions"]:
             from bolide.catch import show_exceptions
 
-            applications = [(mount, show_exceptions(application)) for mount, application in applications]
+            applications = [
+                (mount, show_exceptions(application) if interface == "wsgi" else application, interface)
+                for mount, application, interface in applications
+            ]
+        if any(interface == "asgi" for _, _, interface in applications):
+            # Workers share what is imported before they are forked.
+            import bolide.asgi  # noqa: F401
         return applications
     except LoadError as error:
         reason = str(error)

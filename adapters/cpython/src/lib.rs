@@ -4,6 +4,7 @@
 //! It knows CPython and the engine's seam, nothing of protocols or of the master's inside. Every process of
 //! Bolide that was started by Python loads it.
 
+mod asgi;
 mod environ;
 mod faults;
 mod names;
@@ -55,6 +56,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("STACK_SIGNAL", bolide_contract::message::stack_signal())?;
     module.add_class::<prototype::Prototype>()?;
     module.add_class::<prototype::Assignment>()?;
+    module.add_class::<asgi::host::AsgiWorker>()?;
     module.add_class::<threads::ThreadBody>()?;
     module.add_function(wrap_pyfunction!(main, module)?)?;
     module.add_function(wrap_pyfunction!(worker::serve, module)?)?;

@@ -111,7 +111,7 @@ fn header_key(name: &[u8]) -> Vec<u8> {
     }
 }
 
-fn intern(text: &str) -> Option<Object> {
+pub fn intern(text: &str) -> Option<Object> {
     intern_bytes(text.as_bytes())
 }
 

@@ -38,6 +38,13 @@ impl Object {
         self.0.as_ptr()
     }
 
+    /// Gives the reference away.
+    pub fn into_ptr(self) -> *mut ffi::PyObject {
+        let pointer = self.as_ptr();
+        std::mem::forget(self);
+        pointer
+    }
+
     /// How many references there are. With one, nobody else can see the object.
     pub fn is_unshared(&self) -> bool {
         // SAFETY: the object lives as long as we refer to it.

@@ -29,8 +29,12 @@ pub fn serve(
     face: &Bound<'_, PyAny>,
 ) -> PyResult<()> {
     let settings = &prototype.boot.settings;
-    let listeners = listening_sockets(prototype)?;
-    let templates = listeners.iter().map(|listener| template(py, settings, listener, face)).collect::<PyResult<Vec<_>>>()?;
+    let engine_assignment = engine_assignment(prototype, assignment)?;
+    let templates = engine_assignment
+        .listeners
+        .iter()
+        .map(|listener| template(py, settings, listener, face))
+        .collect::<PyResult<Vec<_>>>()?;
     let object = |name: &str| face.getattr(name).map(object_of);
     let wsgi = Wsgi {
         mounts: applications
@@ -52,12 +56,20 @@ pub fn serve(
     };
     // The worker serves for the rest of the process' life: nothing ever frees this.
     let wsgi: &'static Wsgi = Box::leak(Box::new(wsgi));
+    bolide_engine::serve(wsgi, engine_assignment)?;
+    Ok(())
+}
+
+/// What the engine is to serve with, from what the master handed down.
+pub fn engine_assignment(prototype: &Prototype, assignment: &Assignment) -> PyResult<EngineAssignment> {
+    let settings = &prototype.boot.settings;
     let control = assignment.control.lock().unwrap_or_else(PoisonError::into_inner).take();
     let control = control.ok_or_else(|| PyRuntimeError::new_err("an assignment can be served once only"))?;
     set_non_blocking(&control)?;
     close_on_exec(control.as_raw_fd())?;
     let scoreboard = Scoreboard::attach(&prototype.scoreboard, prototype.boot.scoreboard_rows, prototype.boot.scoreboard_slots)?;
-    let engine_assignment = EngineAssignment {
+    let listeners = listening_sockets(prototype)?;
+    Ok(EngineAssignment {
         settings: settings.clone(),
         row: assignment.row,
         worker: assignment.worker,
@@ -65,12 +77,10 @@ pub fn serve(
         control,
         listeners,
         worn_after: settings.lifecycle.max_requests.map(with_jitter),
-    };
-    bolide_engine::serve(wsgi, engine_assignment)?;
-    Ok(())
+    })
 }
 
-fn object_of(object: Bound<'_, PyAny>) -> Object {
+pub fn object_of(object: Bound<'_, PyAny>) -> Object {
     // SAFETY: the pointer is the reference that `into_ptr` gives away; it is never null.
     unsafe { Object::owned(object.into_ptr()) }.unwrap_or_else(|| unreachable!("a Bound is never null"))
 }
@@ -91,6 +101,7 @@ fn listening_sockets(prototype: &Prototype) -> PyResult<Vec<ListeningSocket>> {
                 protocol: listener.protocol,
                 server_name,
                 server_port,
+                bound: handed.bound.clone(),
                 timeout_ms: listener.timeout_ms,
                 is_tcp: !matches!(listener.address, Address::Unix(_) | Address::Abstract(_)),
             })

@@ -505,7 +505,7 @@ fn no_application<T>(path: &[u8]) -> Option<T> {
 }
 
 /// `/app` is at or below `/app` and above `/app/x`, but not above `/apple`.
-fn is_below(path: &[u8], mount: &[u8]) -> bool {
+pub fn is_below(path: &[u8], mount: &[u8]) -> bool {
     path.starts_with(mount) && matches!(path.get(mount.len()), None | Some(b'/'))
 }
 

@@ -156,7 +156,10 @@ impl Amends {
         tell_all(&mut changes.lines);
         *head.is_unlogged |= changes.is_unlogged;
         self.is_gzip_asked |= changes.is_compressed;
-        if let Some((status, reason)) = &changes.cleared {
+        // A switch of protocols can't become another answer.
+        if let Some((status, reason)) = &changes.cleared
+            && *head.status >= 200
+        {
             head.clear(*status, reason);
         }
         for name in &changes.removed {

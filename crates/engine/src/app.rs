@@ -3,6 +3,7 @@
 
 use std::ops::ControlFlow;
 
+use crate::inflow::Inflow;
 use crate::reply::Reply;
 use crate::request::Request;
 
@@ -29,8 +30,13 @@ pub trait App: Sized {
     /// into the language's objects twice. It must be safe to drop on any thread that runs the language.
     type Memo: Send;
 
-    /// A reply that waits for its client to take more: an iterator and the chunk at which it stopped.
+    /// A reply that waits for its client to take more: an iterator and the chunk at which it stopped. Or, where
+    /// the application [streams](App::STREAMS), its name for an exchange that it has in its hands.
     type Pending: Send;
+
+    /// True: a request is given to the application as soon as its head is there, with its body in `request.inflow`; the
+    /// application may keep it ([`Outcome::Ongoing`]) and come back through [`crate::Hosted::visit`].
+    const STREAMS: bool = false;
 
     /// Serves a request: calls the application and hands its answer to `reply`, as far as the client takes it.
     fn call(&mut self, request: &mut Request<'_, Self::Memo>, reply: &mut Reply) -> Outcome<Self::Pending>;
@@ -38,8 +44,14 @@ pub trait App: Sized {
     /// Goes on with a suspended reply; the client has taken what was buffered.
     fn resume(&mut self, pending: Self::Pending, reply: &mut Reply) -> Outcome<Self::Pending>;
 
-    /// Gives a suspended reply up: the client has gone. The application's `close()` runs.
+    /// Gives a suspended reply or an ongoing exchange up: the client has gone. The application's `close()` runs.
     fn abandon(&mut self, pending: Self::Pending);
+
+    /// Something about an ongoing exchange has changed: there is more from the client, or room for more to it, or it has gone.
+    fn news(&mut self, _pending: &mut Self::Pending, _reply: &mut Reply, _inflow: &mut Inflow) {}
+
+    /// An ongoing exchange is over its time (`harakiri`): the application is told to give it up. The engine answers 504.
+    fn overdue(&mut self, _pending: Self::Pending, _milliseconds: u64) {}
 
     /// Lets other threads of the process run the language, because this one is about to wait in the kernel.
     fn release(&mut self);
@@ -58,6 +70,8 @@ pub enum Outcome<Pending> {
     Finished,
     /// The client is slow and the buffer is full: call `resume` when it has drained.
     Suspended(Pending),
+    /// The application has the exchange in its hands and goes on by itself. Only where it streams.
+    Ongoing(Pending),
     /// The application failed; the adapter has logged why. The engine answers 500, or closes when the head has left.
     Failed,
     /// As `Failed`, and the worker is to end after this answer: the application asked the process to exit.

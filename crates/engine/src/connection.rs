@@ -3,6 +3,8 @@
 //! Its life is the table [`Stage`]. It is attended to by one thread at a time, whenever its socket has news;
 //! it knows no poll and no other connection.
 
+mod open;
+
 use std::os::fd::OwnedFd;
 
 use bolide_contract::settings::Protocol;
@@ -13,12 +15,15 @@ use bolide_protocol::{Fault, Progress as Parsed};
 use crate::access_log::complain;
 use crate::app::App;
 use crate::body::{Body, Collector, Refusal};
-use crate::exchange::{Answered, Head, Place, Suspended, give_up, go_on, serve};
+use crate::exchange::{Answered, Delivery, Head, Place, Suspended, give_up, go_on, serve};
+use crate::hall::Key;
 use crate::house::{House, Kit};
+use crate::inflow::BodyFlow;
 use crate::listener::Peer;
-use crate::reply::{Progress, Reply, Style, Terms};
+use crate::reply::{Progress, Reply, Style, Terms, reason_phrase};
 use crate::request::HeaderMemory;
-use crate::socket::{self, Read, Written};
+use crate::socket::{self, Read};
+use open::Open;
 
 /// A connection that is ended by us with unread input lingers this long, in milliseconds, so that the peer
 /// can read the answer before a reset destroys it (RFC 9112 section 9.6).
@@ -46,6 +51,10 @@ enum Stage<A: App> {
     Body(Box<Incoming>),
     /// Its client, to take the answer.
     Reply(Box<Suspended<A::Pending>>),
+    /// The application, which has the request in its hands.
+    Open(Box<Open<A>>),
+    /// The rest of a body that the application did not want.
+    Swallow { flow: Box<BodyFlow>, swallowed: usize },
     /// The client's end of the connection; we have said all.
     Linger { swallowed: usize },
 }
@@ -80,7 +89,11 @@ pub struct Connection<A: App> {
     /// How much of `input` was already searched for the end of a head.
     searched: usize,
     cache: HeaderCache<A::Memo>,
+    /// What was answered before all of it had come.
+    unread: Option<Box<BodyFlow>>,
     served: u32,
+    /// Its name in the hall.
+    pub key: Key,
     /// Monotonic milliseconds at which it is given up.
     pub deadline_ms: u64,
     is_overdue: bool,
@@ -97,6 +110,8 @@ enum Step {
     /// A request was answered; the next may follow.
     Next,
     Blocked,
+    /// The stage says what comes next: the application's turn, or the rest of an unwanted body.
+    Parked,
     Close,
     Linger,
 }
@@ -112,7 +127,9 @@ impl<A: App> Connection<A> {
             input: Vec::new(),
             searched: 0,
             cache: HeaderCache { block: Vec::new(), version: Version::Http11, facts: None, memo: None, misses: 0 },
+            unread: None,
             served: 0,
+            key: Key::CONTROL,
             deadline_ms: now_ms + timeout_ms,
             is_overdue: false,
             is_polled: false,
@@ -150,7 +167,8 @@ impl<A: App> Connection<A> {
 
     /// Does all that can be done without waiting: reads, serves, sends. After `Close` nothing of it is left with the application.
     pub fn attend(&mut self, kit: &mut Kit, app: &mut A, house: &House) -> After {
-        let after = if std::mem::take(&mut self.is_overdue) && self.deadline_ms <= kit.clock.now_ms && !self.has_news() {
+        let is_over = std::mem::take(&mut self.is_overdue) && self.deadline_ms <= kit.clock.now_ms;
+        let after = if is_over && !self.has_news() && !self.keeps_its_own_time() {
             self.expire(kit, house)
         } else {
             self.turn(kit, app, house)
@@ -163,7 +181,7 @@ impl<A: App> Connection<A> {
 
     /// Its time is over: the next `attend` ends it, unless a request has come at the last moment.
     pub fn is_due(&mut self, now_ms: u64) -> bool {
-        self.is_overdue |= self.deadline_ms <= now_ms;
+        self.is_overdue |= self.deadline_ms <= now_ms || self.is_over_its_time(now_ms);
         self.is_overdue
     }
 
@@ -175,7 +193,18 @@ impl<A: App> Connection<A> {
                     match self.after_answer(answered, kit, house) {
                         Step::Blocked => return After::Wait,
                         Step::Close => return self.close_or_linger(kit),
+                        Step::Linger => return self.begin_linger(kit),
                         _ => {}
+                    }
+                }
+                Stage::Open(open) => {
+                    if let Some(after) = self.go_on_open(open, kit, app, house) {
+                        return after;
+                    }
+                }
+                Stage::Swallow { flow, swallowed } => {
+                    if let Some(after) = self.swallow(flow, swallowed, kit, house) {
+                        return after;
                     }
                 }
                 Stage::Linger { swallowed } => return self.linger(kit, swallowed),
@@ -199,7 +228,8 @@ impl<A: App> Connection<A> {
         let begun = match &self.stage {
             Stage::Head => !self.input.is_empty(),
             Stage::Body(_) => true,
-            Stage::Reply(_) | Stage::Linger { .. } => false,
+            Stage::Open(_) => !self.reply.head_has_left(),
+            Stage::Reply(_) | Stage::Swallow { .. } | Stage::Linger { .. } => false,
         };
         if begun && self.is_http(house) {
             self.refuse(Fault { status: 408, reason: "The request did not come to its end in time." }, kit, house);
@@ -209,8 +239,10 @@ impl<A: App> Connection<A> {
 
     /// A suspended answer is given up, so that the application's `close()` runs.
     fn give_up(&mut self, kit: &mut Kit, app: &mut A, house: &House) {
-        if let Stage::Reply(suspended) = std::mem::replace(&mut self.stage, Stage::Head) {
-            give_up(&mut self.place(kit, app, house), *suspended);
+        match std::mem::replace(&mut self.stage, Stage::Head) {
+            Stage::Reply(suspended) => give_up(&mut self.place(kit, app, house), *suspended),
+            Stage::Open(open) => self.give_up_open(*open, kit, app, house),
+            _ => {}
         }
     }
 
@@ -223,7 +255,8 @@ impl<A: App> Connection<A> {
     }
 
     fn place<'a>(&'a mut self, kit: &'a mut Kit, app: &'a mut A, house: &'a House) -> Place<'a, A> {
-        Place { house, kit, app, reply: &mut self.reply, peer: &self.peer, listener: self.listener }
+        let (listener, connection) = (self.listener, self.key);
+        Place { house, kit, app, reply: &mut self.reply, peer: &self.peer, listener, connection }
     }
 
     /// Reads once and serves what is there. `None`: there may be more to do at once.
@@ -232,7 +265,9 @@ impl<A: App> Connection<A> {
         let held = self.input.len();
         buffer[..held].copy_from_slice(&self.input);
         self.input = Vec::new();
-        let read = socket::read(self.reply.socket(), &mut buffer[held..]);
+        // What was kept may fill the buffer; reading into nothing would look like the client's end.
+        let full = held == buffer.len();
+        let read = if full { Read::Nothing } else { socket::read(self.reply.socket(), &mut buffer[held..]) };
         let filled = held + if let Read::Bytes(count) = read { count } else { 0 };
         let mut position = 0;
         let step = loop {
@@ -261,9 +296,12 @@ impl<A: App> Connection<A> {
             Step::Close => Some(After::Close),
             Step::Linger => Some(self.begin_linger(kit)),
             Step::Blocked => Some(After::Wait),
-            Step::More | Step::Next => match read {
+            Step::More | Step::Next | Step::Parked => match read {
                 // A read that filled the buffer may have left something behind, and an edge-triggered poll won't tell.
                 Read::Bytes(_) if was_full || self.peer_has_ended => None,
+                Read::Nothing if was_full && position > 0 => None,
+                // A WebSocket's first frames may have come with its handshake.
+                _ if has_rest && matches!(self.stage, Stage::Open(_)) => None,
                 Read::Bytes(_) | Read::Nothing => Some(After::Wait),
                 Read::End | Read::Broken => Some(After::Close),
             },
@@ -274,7 +312,8 @@ impl<A: App> Connection<A> {
     fn set_deadline(&mut self, step: &Step, held: usize, kit: &Kit, house: &House) {
         let now = kit.clock.now_ms;
         match (step, &self.stage) {
-            (Step::Blocked, _) | (_, Stage::Body(_)) => self.deadline_ms = now + self.timeout_ms(house),
+            (_, Stage::Open(_)) => {}
+            (Step::Blocked, _) | (_, Stage::Body(_) | Stage::Swallow { .. }) => self.deadline_ms = now + self.timeout_ms(house),
             // A head has its time as a whole: a byte a second must not keep a connection for ever.
             (Step::More, _) if !self.input.is_empty() && held == 0 => self.deadline_ms = now + self.timeout_ms(house),
             (Step::More, _) if !self.input.is_empty() => {}
@@ -321,6 +360,11 @@ impl<A: App> Connection<A> {
             self.cache.remember(&block[..facts.length as usize], line.version, facts);
         }
         let head = Head::Http { line, facts };
+        if A::STREAMS {
+            let flow = BodyFlow::new(facts.framing, house.body_limits.bytes, facts.expect_continue)?;
+            let (used, step) = self.open((&head, &bytes[..length], same), flow, &bytes[length..], kit, app, house)?;
+            return Ok((blank + length + used, step));
+        }
         let collector = Collector::new(facts.framing, house.body_limits)?;
         let (used, step) = match collector {
             None => (length, self.answer(&head, &bytes[..length], same, Body::Empty, kit, app, house)?),
@@ -334,7 +378,7 @@ impl<A: App> Connection<A> {
                     collector,
                 };
                 if facts.expect_continue && bytes.len() == length {
-                    self.say_continue();
+                    self.reply.send_continue();
                 }
                 let (used, step) = self.feed(Box::new(incoming), &bytes[length..], kit, app, house)?;
                 (length + used, step)
@@ -357,6 +401,11 @@ impl<A: App> Connection<A> {
         let head = Head::Uwsgi { facts, bytes: length };
         let framing = bolide_protocol::http1::head::Framing::Length(facts.content_length);
         let whole = PACKET_HEAD_BYTES + length;
+        if A::STREAMS {
+            let flow = BodyFlow::new(framing, house.body_limits.bytes, false)?;
+            let (used, step) = self.open((&head, block, false), flow, &bytes[whole..], kit, app, house)?;
+            return Ok((whole + used, step));
+        }
         match Collector::new(framing, house.body_limits)? {
             None => Ok((whole, self.answer(&head, block, false, Body::Empty, kit, app, house)?)),
             Some(collector) => {
@@ -407,13 +456,10 @@ impl<A: App> Connection<A> {
         app: &mut A,
         house: &House,
     ) -> Result<Step, Fault> {
-        let memory = match (&mut self.cache, same) {
-            (HeaderCache { memo: Some(memo), .. }, true) => HeaderMemory::Same(memo),
-            (HeaderCache { facts: Some(_), memo, .. }, false) => HeaderMemory::Fill(memo),
-            _ => HeaderMemory::Off,
-        };
-        let mut place = Place { house, kit, app, reply: &mut self.reply, peer: &self.peer, listener: self.listener };
-        let answered = serve(&mut place, head, bytes, memory, body)?;
+        let memory = self.cache.memory(same);
+        let (listener, connection) = (self.listener, self.key);
+        let mut place = Place { house, kit, app, reply: &mut self.reply, peer: &self.peer, listener, connection };
+        let answered = serve(&mut place, head, bytes, memory, Delivery::Whole(body))?;
         Ok(self.after_answer(answered, kit, house))
     }
 
@@ -424,19 +470,21 @@ impl<A: App> Connection<A> {
                 self.deadline_ms = kit.clock.now_ms + self.timeout_ms(house);
                 Step::Blocked
             }
+            Answered::Ongoing(suspended) => {
+                // Only a streaming application goes on by itself, and `open` takes that case.
+                self.stage = Stage::Reply(suspended);
+                Step::Close
+            }
             Answered::Done { keep } => {
                 self.served = self.served.saturating_add(1);
-                if keep { Step::Next } else { Step::Close }
+                match self.unread.take() {
+                    Some(flow) => self.after_unread(flow, keep),
+                    None if keep => Step::Next,
+                    // RFC 6455 section 7.1.1: the client is to read our last frame, whatever it still sends.
+                    None if self.reply.status_code() == 101 => Step::Linger,
+                    None => Step::Close,
+                }
             }
-        }
-    }
-
-    /// RFC 9110 section 10.1.1. A socket that has no room for 25 bytes will get the final answer only, which is allowed.
-    fn say_continue(&self) {
-        let text = b"HTTP/1.1 100 Continue\r\n\r\n";
-        debug_assert!(text.len() == 25);
-        match socket::write(self.reply.socket(), text, b"") {
-            Written::Bytes(_) | Written::Full | Written::Broken => {}
         }
     }
 
@@ -448,7 +496,11 @@ impl<A: App> Connection<A> {
         let date_line = kit.clock.date_line();
         let terms = Terms { style, chunks: false, head_only: false, keep_alive: false, may_hold: false, date_line };
         self.reply.begin(terms, std::mem::take(&mut kit.spare_output));
-        self.reply.answer(fault.status, reason_phrase(fault.status), fault.reason);
+        if fault.status == 426 {
+            self.reply.answer_upgrade_required(fault.reason);
+        } else {
+            self.reply.answer(fault.status, reason_phrase(fault.status), fault.reason);
+        }
         if self.reply.advance() != Progress::Done {
             return;
         }
@@ -483,6 +535,14 @@ impl<A: App> Connection<A> {
 }
 
 impl<Memo> HeaderCache<Memo> {
+    fn memory(&mut self, same: bool) -> HeaderMemory<'_, Memo> {
+        match (self, same) {
+            (HeaderCache { memo: Some(memo), .. }, true) => HeaderMemory::Same(memo),
+            (HeaderCache { facts: Some(_), memo, .. }, false) => HeaderMemory::Fill(memo),
+            _ => HeaderMemory::Off,
+        }
+    }
+
     fn is_same(&self, block: &[u8], version: Version) -> bool {
         self.facts.is_some() && self.memo.is_some() && self.version == version && block.starts_with(&self.block)
     }
@@ -493,7 +553,8 @@ impl<Memo> HeaderCache<Memo> {
         if facts_before.is_some() || memo_before.is_some() {
             self.misses = self.misses.saturating_add(1);
         }
-        if facts.keep_alive && self.misses < MEMORY_MISSES {
+        // A request to switch protocols is looked at field by field, and comes once.
+        if facts.keep_alive && !facts.upgrade && self.misses < MEMORY_MISSES {
             self.block.clear();
             self.block.extend_from_slice(block);
             self.version = version;
@@ -509,21 +570,4 @@ impl<Memo> HeaderCache<Memo> {
 fn has_head_end(bytes: &[u8], searched: usize) -> bool {
     let fresh = &bytes[searched.saturating_sub(3).min(bytes.len())..];
     memchr::memmem::find(fresh, b"\n\r\n").is_some() || memchr::memmem::find(fresh, b"\n\n").is_some()
-}
-
-/// RFC 9110 section 15, for the statuses that a refusal may have.
-fn reason_phrase(status: u16) -> &'static str {
-    match status {
-        400 => "Bad Request",
-        408 => "Request Timeout",
-        413 => "Content Too Large",
-        414 => "URI Too Long",
-        417 => "Expectation Failed",
-        431 => "Request Header Fields Too Large",
-        501 => "Not Implemented",
-        503 => "Service Unavailable",
-        505 => "HTTP Version Not Supported",
-        507 => "Insufficient Storage",
-        _ => "Error",
-    }
 }

@@ -39,6 +39,11 @@ const SWEEP_MS: u64 = 500;
 /// `Connection: close`, in milliseconds after its last answer. Closing at once would lose the request that is on its way.
 const DRAIN_IDLE_MS: u64 = 2_000;
 
+/// A draining worker closes its WebSockets within this many milliseconds, and few ones faster: each takes at most as long as
+/// the second figure says.
+const WEBSOCKET_LEAVE_MS: u64 = 5_000;
+const WEBSOCKET_LEAVE_EACH_MS: u64 = 10;
+
 /// A peer that sends no more, or is gone. An edge-triggered poll tells it once, perhaps in one event with the last bytes.
 const PEER_HAS_ENDED: EpollFlags = EpollFlags::EPOLLRDHUP.union(EpollFlags::EPOLLHUP).union(EpollFlags::EPOLLERR);
 
@@ -68,9 +73,9 @@ pub(crate) struct Shared<L: Language> {
 }
 
 /// What the leader has in its hands, and passes on with the lead. It is free while a thread attends to a connection.
-struct Room<A: App> {
-    hall: Hall<Connection<A>>,
-    duties: Duties,
+pub(crate) struct Room<A: App> {
+    pub hall: Hall<Connection<A>>,
+    pub duties: Duties,
 }
 
 #[derive(Default)]
@@ -97,6 +102,27 @@ impl Duties {
     }
 }
 
+/// When each WebSocket of a draining worker is closed: one after the other, so that not all clients come back at the same moment.
+struct Leaving {
+    next_ms: u64,
+    step_us: u64,
+    number: u64,
+}
+
+impl Leaving {
+    fn new<A: App>(hall: &mut Hall<Connection<A>>, at_once: bool) -> Leaving {
+        let mut count = 0;
+        hall.for_each(|connection| count += u64::from(connection.is_websocket()));
+        let spread_ms = if at_once { 0 } else { WEBSOCKET_LEAVE_MS.min(count * WEBSOCKET_LEAVE_EACH_MS) };
+        Leaving { next_ms: now_ms(), step_us: (spread_ms * 1000).checked_div(count).unwrap_or(0), number: 0 }
+    }
+
+    fn next_ms(&mut self) -> u64 {
+        self.number += 1;
+        self.next_ms + self.number * self.step_us / 1000
+    }
+}
+
 /// How leading ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum LeadEnd {
@@ -106,7 +132,7 @@ pub(crate) enum LeadEnd {
     Drained,
 }
 
-type Guard<'a, L> = MutexGuard<'a, Room<<L as Language>::App>>;
+pub(crate) type Guard<'a, L> = MutexGuard<'a, Room<<L as Language>::App>>;
 
 /// Serves until an order to drain has been carried out. The calling thread runs the language and becomes the
 /// worker's first thread.
@@ -114,6 +140,11 @@ type Guard<'a, L> = MutexGuard<'a, Room<<L as Language>::App>>;
 /// # Errors
 /// The poll can't be made, or a further thread; or the language refuses the calling thread.
 pub fn serve<L: Language>(language: &'static L, assignment: Assignment) -> io::Result<()> {
+    threads::run(&prepare(language, assignment)?)
+}
+
+/// Makes what the threads share, and a poll that knows the sockets.
+pub(crate) fn prepare<L: Language>(language: &'static L, assignment: Assignment) -> io::Result<Arc<Shared<L>>> {
     let shared = Arc::new(Shared::new(language, assignment)?);
     for (number, listener) in shared.house.listeners.iter().enumerate() {
         shared.poll.add(
@@ -122,7 +153,7 @@ pub fn serve<L: Language>(language: &'static L, assignment: Assignment) -> io::R
         )?;
     }
     shared.poll.add(&shared.control, EpollEvent::new(EpollFlags::EPOLLIN, Key::CONTROL.0))?;
-    threads::run(&shared)
+    Ok(shared)
 }
 
 impl<L: Language> Shared<L> {
@@ -188,6 +219,7 @@ impl<L: Language> Shared<L> {
                 match key.subject() {
                     Subject::Control => self.take_orders(hall, duties),
                     Subject::Listener(number) => self.accept(number, hall, duties, kit),
+                    Subject::Pulse => {}
                     Subject::Connection(key) if alone => self.attend(key, &mut guard, kit, app),
                     Subject::Connection(key) => {
                         let (back, still_leads) = self.attend_unlocked(key, guard, kit, app);
@@ -218,6 +250,7 @@ impl<L: Language> Shared<L> {
     fn attend(&self, key: Key, room: &mut Room<L::App>, kit: &mut Kit, app: &mut L::App) {
         let Some(mut connection) = room.hall.take(key) else { return };
         connection.peer_has_ended = room.hall.has_ended(key);
+        connection.key = key;
         kit.may_hold = room.duties.holding.is_on() && room.hall.has_ready() && self.house.is_tcp(connection.listener());
         let after = connection.attend(kit, app, &self.house);
         let held = connection.take_held();
@@ -239,6 +272,7 @@ impl<L: Language> Shared<L> {
     fn attend_unlocked<'a>(&'a self, key: Key, mut guard: Guard<'a, L>, kit: &mut Kit, app: &mut L::App) -> (Guard<'a, L>, bool) {
         let Some(mut connection) = guard.hall.take(key) else { return (guard, true) };
         connection.peer_has_ended = guard.hall.has_ended(key);
+        connection.key = key;
         drop(guard);
         let inside = self.leadership.enter_call();
         let after = connection.attend(kit, app, &self.house);
@@ -248,7 +282,7 @@ impl<L: Language> Shared<L> {
         (guard, still_leads)
     }
 
-    fn place_back(&self, key: Key, mut connection: Box<Connection<L::App>>, after: After, room: &mut Room<L::App>) {
+    pub(crate) fn place_back(&self, key: Key, mut connection: Box<Connection<L::App>>, after: After, room: &mut Room<L::App>) {
         let Room { hall, duties } = room;
         let stays = after == After::Wait && (connection.is_polled || self.tell_poll(key, &mut connection));
         if stays {
@@ -289,6 +323,19 @@ impl<L: Language> Shared<L> {
             self.house.row.waiting.store(0, Relaxed);
             guard = self.lock_room();
         }
+        self.take_news(found, events, &mut guard.hall, kit, app);
+        guard
+    }
+
+    /// Queues what the poll has found.
+    pub(crate) fn take_news(
+        &self,
+        found: Result<usize, Errno>,
+        events: &[EpollEvent],
+        hall: &mut Hall<Connection<L::App>>,
+        kit: &mut Kit,
+        app: &mut L::App,
+    ) {
         kit.clock.tick();
         self.house.row.turned_ms.store(kit.clock.now_ms, Relaxed);
         if self.house.settings.logging.requests {
@@ -299,9 +346,9 @@ impl<L: Language> Shared<L> {
                 for event in &events[..count] {
                     let key = Key(event.data());
                     if event.events().intersects(PEER_HAS_ENDED) {
-                        guard.hall.note_end(key);
+                        hall.note_end(key);
                     }
-                    guard.hall.news(key);
+                    hall.news(key);
                 }
             }
             Err(Errno::EINTR) => {
@@ -315,20 +362,24 @@ impl<L: Language> Shared<L> {
                 std::process::abort();
             }
         }
-        guard
     }
 
     fn longest_wait(&self, room: &Room<L::App>, now: u64) -> EpollTimeout {
-        let pause = room.duties.pauses.iter().map(|pause| pause.until_ms.saturating_sub(now).max(1)).min();
-        let sweep = (room.hall.count() > 0).then_some(SWEEP_MS);
-        match [pause, sweep].into_iter().flatten().min() {
+        match self.longest_wait_ms(room, now) {
             Some(milliseconds) => EpollTimeout::try_from(milliseconds).unwrap_or(EpollTimeout::MAX),
             None => EpollTimeout::NONE,
         }
     }
 
+    /// Milliseconds until something is to be looked after, whatever the sockets do.
+    pub(crate) fn longest_wait_ms(&self, room: &Room<L::App>, now: u64) -> Option<u64> {
+        let pause = room.duties.pauses.iter().map(|pause| pause.until_ms.saturating_sub(now).max(1)).min();
+        let sweep = (room.hall.count() > 0).then_some(SWEEP_MS);
+        [pause, sweep].into_iter().flatten().min()
+    }
+
     /// Time limits, `max-requests`, and the end that the application may have asked for. True: there is something to do at once.
-    fn look_after_time(&self, hall: &mut Hall<Connection<L::App>>, duties: &mut Duties, kit: &mut Kit) -> bool {
+    pub(crate) fn look_after_time(&self, hall: &mut Hall<Connection<L::App>>, duties: &mut Duties, kit: &mut Kit) -> bool {
         if !duties.pauses.is_empty() {
             self.end_pauses(hall, duties, kit);
         }
@@ -352,7 +403,7 @@ impl<L: Language> Shared<L> {
         hall.has_ready()
     }
 
-    fn take_orders(&self, hall: &mut Hall<Connection<L::App>>, duties: &mut Duties) {
+    pub(crate) fn take_orders(&self, hall: &mut Hall<Connection<L::App>>, duties: &mut Duties) {
         loop {
             match message::receive::<Order>(self.control.as_fd()) {
                 Ok(Received::Message(Order::Drain, _)) => self.begin_to_drain(hall, duties, false),
@@ -380,9 +431,12 @@ impl<L: Language> Shared<L> {
         }
         duties.stopping_at_once |= at_once;
         duties.swept_ms = 0;
+        let mut leaving = Leaving::new(hall, at_once);
         hall.for_each(|connection| {
             if connection.is_idle() {
                 connection.deadline_ms = connection.deadline_ms.min(duties.idle_until_ms(connection.has_served()));
+            } else if connection.is_websocket() {
+                connection.leave_at(leaving.next_ms(), at_once);
             }
         });
     }
@@ -400,7 +454,7 @@ impl<L: Language> Shared<L> {
         let _ = message::send(self.control.as_fd(), &report, None);
     }
 
-    fn lock_room(&self) -> Guard<'_, L> {
+    pub(crate) fn lock_room(&self) -> Guard<'_, L> {
         self.room.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -15,11 +15,14 @@ use crate::access_log::{Line, complain};
 use crate::app::{App, Outcome};
 use crate::body::Body;
 use crate::clock::precise_us;
+use crate::hall::Key;
 use crate::house::{House, Kit};
+use crate::inflow::Inflow;
 use crate::listener::Peer;
 use crate::reply::{Progress, Reply, Style, Terms};
 use crate::request::{HeaderMemory, HttpRequest, Meaning, Request, Told, UwsgiRequest};
 use crate::routing::{HttpValues, Routed, UwsgiValues};
+use crate::websocket;
 
 /// A head of either protocol, parsed. Spans are relative to the head's first byte.
 #[derive(Debug, Clone, Copy)]
@@ -34,6 +37,14 @@ pub enum Answered<Pending> {
     Done { keep: bool },
     /// The client must take something first.
     Blocked(Box<Suspended<Pending>>),
+    /// The application goes on by itself.
+    Ongoing(Box<Suspended<Pending>>),
+}
+
+/// A request's body: whole, or as it comes.
+pub enum Delivery<'a> {
+    Whole(Body),
+    Streamed(&'a mut Inflow),
 }
 
 /// A reply that waits for its client, with what its log line will need.
@@ -75,11 +86,28 @@ pub fn serve<A: App>(
     head: &Head,
     bytes: &[u8],
     memory: HeaderMemory<'_, A::Memo>,
-    body: Body,
+    delivery: Delivery<'_>,
 ) -> Result<Answered<A::Pending>, Fault> {
     match head {
-        Head::Http { line, facts } => serve_http(place, line, facts, bytes, memory, body),
-        Head::Uwsgi { facts, bytes: length } => Ok(serve_uwsgi(place, facts, &bytes[..*length], body)),
+        Head::Http { line, facts } => serve_http(place, line, facts, bytes, memory, delivery),
+        Head::Uwsgi { facts, bytes: length } => serve_uwsgi(place, facts, &bytes[..*length], delivery),
+    }
+}
+
+impl<'a> Delivery<'a> {
+    /// Bytes of a body that is here; 0 for one that is still to come.
+    fn length(&self) -> u64 {
+        match self {
+            Delivery::Whole(body) => body.length(),
+            Delivery::Streamed(_) => 0,
+        }
+    }
+
+    fn parts(self) -> (Body, Option<&'a mut Inflow>) {
+        match self {
+            Delivery::Whole(body) => (body, None),
+            Delivery::Streamed(inflow) => (Body::Empty, Some(inflow)),
+        }
     }
 }
 
@@ -91,6 +119,7 @@ pub struct Place<'a, A: App> {
     pub reply: &'a mut Reply,
     pub peer: &'a Peer,
     pub listener: usize,
+    pub connection: Key,
 }
 
 fn serve_http<A: App>(
@@ -99,7 +128,7 @@ fn serve_http<A: App>(
     facts: &HeaderFacts,
     bytes: &[u8],
     memory: HeaderMemory<'_, A::Memo>,
-    body: Body,
+    delivery: Delivery<'_>,
 ) -> Result<Answered<A::Pending>, Fault> {
     let method = line.method.of(bytes);
     let target_bytes = line.target.of(bytes);
@@ -133,7 +162,7 @@ fn serve_http<A: App>(
             authority: target.authority.of(target_bytes),
             version: line.version,
             header_bytes,
-            body_bytes: body.length(),
+            body_bytes: delivery.length(),
             peer: place.peer,
             listener: house.listeners.get(place.listener),
             worker: house.worker,
@@ -141,6 +170,12 @@ fn serve_http<A: App>(
         routed = rules.walk(&values, place.reply);
     }
     let fields = std::mem::take(&mut place.kit.fields);
+    let handshake = if A::STREAMS && facts.upgrade && method == b"GET" {
+        websocket::asked_by_fields(&fields, header_bytes, &place.house.settings.asynchronous.websocket)?
+    } else {
+        None
+    };
+    let (body, inflow) = delivery.parts();
     let mut request = Request {
         listener: place.listener,
         peer: place.peer,
@@ -158,6 +193,9 @@ fn serve_http<A: App>(
             chunked: facts.framing == Framing::Chunked,
         }),
         body,
+        inflow,
+        handshake,
+        connection: place.connection,
         told: Told::default(),
     };
     let protocol: &[u8] = if version_1_0 { b"HTTP/1.0" } else { b"HTTP/1.1" };
@@ -171,7 +209,12 @@ fn serve_http<A: App>(
     Ok(answered)
 }
 
-fn serve_uwsgi<A: App>(place: &mut Place<'_, A>, facts: &UwsgiFacts, bytes: &[u8], body: Body) -> Answered<A::Pending> {
+fn serve_uwsgi<A: App>(
+    place: &mut Place<'_, A>,
+    facts: &UwsgiFacts,
+    bytes: &[u8],
+    delivery: Delivery<'_>,
+) -> Result<Answered<A::Pending>, Fault> {
     let terms = Terms {
         style: Style::Uwsgi,
         chunks: false,
@@ -200,6 +243,9 @@ fn serve_uwsgi<A: App>(place: &mut Place<'_, A>, facts: &UwsgiFacts, bytes: &[u8
     let logged = place.house.settings.logging.requests;
     let user = if logged { find(b"REMOTE_USER") } else { b"" };
     let address = if logged { find(b"REMOTE_ADDR") } else { b"" };
+    let handshake =
+        if A::STREAMS { websocket::asked_by_variables(&find, &place.house.settings.asynchronous.websocket)? } else { None };
+    let (body, inflow) = delivery.parts();
     let mut request = Request {
         listener: place.listener,
         peer: place.peer,
@@ -211,6 +257,9 @@ fn serve_uwsgi<A: App>(place: &mut Place<'_, A>, facts: &UwsgiFacts, bytes: &[u8
             protocol: facts.protocol,
         }),
         body,
+        inflow,
+        handshake,
+        connection: place.connection,
         told: Told::default(),
     };
     let mut seen = Seen::new(place, text(facts.method), text(facts.uri), text(facts.protocol));
@@ -220,7 +269,7 @@ fn serve_uwsgi<A: App>(place: &mut Place<'_, A>, facts: &UwsgiFacts, bytes: &[u8
     let outcome = call(place, &mut request, &mut seen, &routed);
     let answered = settle(place, outcome, seen);
     place.kit.variables = variables;
-    answered
+    Ok(answered)
 }
 
 fn call<A: App>(
@@ -233,13 +282,14 @@ fn call<A: App>(
         return Outcome::Finished;
     }
     let slot = place.kit.slot;
-    if let Some(limit_ms) = routed.harakiri_ms() {
+    let limit_ms = place.reply.harakiri_ms;
+    if let Some(limit_ms) = limit_ms {
         slot.limit_ms.store(limit_ms, Relaxed);
     }
     slot.begin(place.kit.clock.now_ms, &[seen.method, b" ", seen.uri]);
     let outcome = place.app.call(request, place.reply);
     slot.end();
-    if routed.harakiri_ms().is_some() {
+    if limit_ms.is_some() {
         slot.limit_ms.store(0, Relaxed);
     }
     seen.told = request.told;
@@ -284,10 +334,11 @@ pub fn give_up<A: App>(place: &mut Place<'_, A>, mut suspended: Suspended<A::Pen
 fn conclude<A: App>(place: &mut Place<'_, A>, outcome: Outcome<A::Pending>, method: &[u8], uri: &[u8]) -> Option<A::Pending> {
     let leave = matches!(outcome, Outcome::FailedAndLeave);
     match outcome {
-        Outcome::Suspended(pending) => return Some(pending),
+        Outcome::Suspended(pending) | Outcome::Ongoing(pending) => return Some(pending),
         Outcome::Finished => {
             place.reply.finish();
-            if let Some(fault) = place.reply.length_fault() {
+            // A streaming application was told in its face.
+            if let Some(fault) = place.reply.length_fault().filter(|_| !A::STREAMS) {
                 let (method, uri) = (String::from_utf8_lossy(method), String::from_utf8_lossy(uri));
                 complain(place.house.worker, &format!("the application's answer to {method} {uri} {fault}"));
             }
@@ -312,12 +363,15 @@ fn conclude<A: App>(place: &mut Place<'_, A>, outcome: Outcome<A::Pending>, meth
 /// Answers 500, with the page for it where there is one.
 fn fail(house: &House, reply: &mut Reply) {
     match house.rules.and_then(|rules| rules.error_page(500)) {
-        Some(page) => reply.answer_with(500, "Internal Server Error", "text/html", &page),
+        Some(page) => reply.answer_page(500, "Internal Server Error", "text/html", &page),
         None => reply.answer(500, "Internal Server Error", "Internal Server Error"),
     }
 }
 
 fn settle<A: App>(place: &mut Place<'_, A>, outcome: Outcome<A::Pending>, seen: Seen<'_>) -> Answered<A::Pending> {
+    if let Outcome::Ongoing(pending) = outcome {
+        return Answered::Ongoing(Box::new(Suspended { pending: Some(pending), subject: seen.into_subject() }));
+    }
     let pending = conclude(place, outcome, seen.method, seen.uri);
     if pending.is_none() {
         match place.reply.advance() {

@@ -14,15 +14,18 @@ pub struct Key(pub u64);
 pub enum Subject {
     Control,
     Listener(usize),
+    /// Somebody asks whether the loop still turns.
+    Pulse,
     Connection(Key),
 }
 
-/// Keys from here on are not connections: the control socket, then listeners counted downwards.
+/// Keys from here on are not connections: the pulse, and from the other end the control socket, then listeners counted downwards.
 const FIRST_SPECIAL: u64 = 0xffff_ffff_0000_0000;
 const CONTROL: u64 = u64::MAX;
 
 impl Key {
     pub const CONTROL: Key = Key(CONTROL);
+    pub const PULSE: Key = Key(FIRST_SPECIAL);
 
     pub fn listener(number: usize) -> Key {
         Key(CONTROL - 1 - number as u64)
@@ -31,6 +34,7 @@ impl Key {
     pub fn subject(self) -> Subject {
         match self.0 {
             CONTROL => Subject::Control,
+            FIRST_SPECIAL => Subject::Pulse,
             special if special >= FIRST_SPECIAL => Subject::Listener((CONTROL - 1 - special) as usize),
             _ => Subject::Connection(self),
         }
@@ -248,6 +252,7 @@ mod tests {
     #[test]
     fn special_keys_are_told_apart() {
         assert_eq!(Key::CONTROL.subject(), Subject::Control);
+        assert_eq!(Key::PULSE.subject(), Subject::Pulse);
         assert_eq!(Key::listener(3).subject(), Subject::Listener(3));
         assert_eq!(Key::new(7, 9).subject(), Subject::Connection(Key::new(7, 9)));
         assert_eq!(Key::new(7, u32::MAX - 2).subject(), Subject::Connection(Key::new(7, u32::MAX - 2)));

@@ -15,6 +15,8 @@ pub struct ListeningSocket {
     /// SERVER_NAME and SERVER_PORT of requests that come through it.
     pub server_name: String,
     pub server_port: String,
+    /// The address as bound: `127.0.0.1:8080`, `/run/app.sock`.
+    pub bound: String,
     /// How long a peer may keep us waiting, in milliseconds.
     pub timeout_ms: u64,
     /// True for TCP: its connections have an address worth asking for.

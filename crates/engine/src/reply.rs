@@ -4,6 +4,9 @@
 //! leave in one write. A body that the client is slow to take stays here up to [`OUTPUT_BYTES`]; beyond that
 //! the application's iterator is suspended. It knows no language and no log; a worker's threads run it.
 
+mod amended;
+mod extras;
+
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -11,6 +14,7 @@ use std::time::Duration;
 use crate::amends::{Amends, Body};
 use crate::fields::{Known, decimal, is_field_value, is_token, known_field};
 use crate::outbox::{FilePart, Outbox};
+pub(crate) use extras::reason_phrase;
 
 /// What a reply holds back for a slow client, in bytes, before its iterator is suspended.
 pub const OUTPUT_BYTES: usize = 64 * 1024;
@@ -52,7 +56,7 @@ enum Stage {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Framing {
+enum Framing {
     /// Bytes that the announced length still wants.
     Length(u64),
     Chunked,
@@ -92,22 +96,26 @@ pub enum Progress {
 pub type HeadRefusal = &'static str;
 
 pub struct Reply {
-    pub(crate) out: Outbox,
+    out: Outbox,
     stage: Stage,
-    pub(crate) framing: Framing,
+    framing: Framing,
     /// Bytes of the present chunk that are still to come, its frame being open.
     frame_left: usize,
-    pub(crate) terms: Terms,
-    pub(crate) status: u16,
-    pub(crate) content_length: Option<u64>,
-    pub(crate) has_date: bool,
-    pub(crate) has_server: bool,
+    terms: Terms,
+    status: u16,
+    content_length: Option<u64>,
+    has_date: bool,
+    has_server: bool,
     overrun: bool,
     short: bool,
+    /// The body's end is not the answer's: trailer fields follow it.
+    has_trailers: bool,
     /// What is changed in this answer on its way; `None` for nothing.
-    pub(crate) amends: Option<Box<Amends>>,
+    amends: Option<Box<Amends>>,
     /// A route wants no log line.
     pub(crate) is_unlogged: bool,
+    /// A route's limit for the time of this request, in milliseconds.
+    pub(crate) harakiri_ms: Option<u32>,
     /// For the log: fields that the application set, bytes of the head, bytes of the body.
     pub header_count: u32,
     pub head_bytes: u64,
@@ -131,8 +139,10 @@ impl Reply {
             has_server: false,
             overrun: false,
             short: false,
+            has_trailers: false,
             amends: None,
             is_unlogged: false,
+            harakiri_ms: None,
             header_count: 0,
             head_bytes: 0,
             body_bytes: 0,
@@ -152,10 +162,12 @@ impl Reply {
         self.body_bytes = 0;
         self.overrun = false;
         self.short = false;
+        self.has_trailers = false;
         self.framing = Framing::UntilClose;
         self.frame_left = 0;
         self.amends = None;
         self.is_unlogged = false;
+        self.harakiri_ms = None;
         self.forget_head();
     }
 
@@ -311,6 +323,11 @@ impl Reply {
     /// Sends `length` bytes of a file from `offset` as the body, or the rest of it, by sendfile.
     pub fn push_file(&mut self, file: File, offset: i64, length: u64) {
         self.declare_length(length);
+        self.push_file_part(file, offset, length);
+    }
+
+    /// The same for one part of several. Nothing may be handed in before it has left ([`Reply::is_behind`]).
+    pub fn push_file_part(&mut self, file: File, offset: i64, length: u64) {
         if self.stage == Stage::Head {
             self.amend_head(Body::File);
             self.close_head();
@@ -335,8 +352,8 @@ impl Reply {
         self.out.wait_until_drained(most)
     }
 
-    /// Ends the answer: what is left of the framing is written, and everything that can leave does.
-    pub(crate) fn finish(&mut self) {
+    /// Ends the answer: what is left of the framing is written.
+    pub fn finish(&mut self) {
         if self.stage == Stage::Head {
             if self.content_length.is_none() {
                 self.declare_length(0);
@@ -361,7 +378,12 @@ impl Reply {
     }
 
     /// Answers in the engine's own words, in place of whatever head the application has begun. Only while nothing has left.
-    pub(crate) fn answer(&mut self, status: u16, reason: &str, text: &str) {
+    pub fn answer(&mut self, status: u16, reason: &str, text: &str) {
+        self.answer_with(status, reason, text, "");
+    }
+
+    /// The same with further fields, each a whole line.
+    fn answer_with(&mut self, status: u16, reason: &str, text: &str, fields: &str) {
         self.out.bytes.clear();
         self.forget_head();
         self.status = status;
@@ -373,13 +395,14 @@ impl Reply {
         self.out.bytes.extend_from_slice(b" ");
         self.out.bytes.extend_from_slice(reason.as_bytes());
         self.out.bytes.extend_from_slice(b"\r\nContent-Type: text/plain; charset=utf-8\r\n");
+        self.out.bytes.extend_from_slice(fields.as_bytes());
         self.declare_length(text.len() as u64);
         self.push(text.as_bytes(), When::WithTheNext);
         self.finish();
     }
 
     /// Gives up an answer whose head has left: the connection's end tells the client that it is not whole.
-    pub(crate) fn cut_off(&mut self) {
+    pub fn cut_off(&mut self) {
         self.amends = None;
         self.terms.keep_alive = false;
         self.out.file = None;
@@ -387,7 +410,7 @@ impl Reply {
     }
 
     /// The connection closes after this answer. Has an effect on the head only while it has not been closed.
-    pub(crate) fn close_after(&mut self) {
+    pub fn close_after(&mut self) {
         self.terms.keep_alive = false;
     }
 
@@ -397,7 +420,7 @@ impl Reply {
     }
 
     /// Sends what waits: the buffer, then the file.
-    pub(crate) fn advance(&mut self) -> Progress {
+    pub fn advance(&mut self) -> Progress {
         self.out.is_full = false;
         if self.terms.may_hold && self.stage == Stage::Done && self.out.file.is_none() {
             self.out.hold();
@@ -443,8 +466,8 @@ impl Reply {
         self.out.is_broken
     }
 
-    /// What the application did against its own Content-Length, as a sentence for the log.
-    pub(crate) fn length_fault(&self) -> Option<&'static str> {
+    /// What the application did against its own Content-Length, as the rest of a sentence.
+    pub fn length_fault(&self) -> Option<&'static str> {
         if self.terms.head_only {
             None
         } else if self.overrun {
@@ -471,7 +494,7 @@ impl Reply {
     }
 
     /// Decides the framing (RFC 9112 section 6.3) and writes the fields that are ours.
-    pub(crate) fn close_head(&mut self) {
+    fn close_head(&mut self) {
         self.framing = match self.content_length {
             _ if self.is_bodiless_status() || self.terms.head_only => Framing::Discard,
             Some(length) => Framing::Length(length),
@@ -555,7 +578,8 @@ impl Reply {
         self.out.file = None;
         if self.framing == Framing::Chunked {
             self.frame_left = 0;
-            self.out.bytes.extend_from_slice(b"\r\n0\r\n\r\n");
+            // The end of the body only when nothing follows the file: `finish` leaves it to us.
+            self.out.bytes.extend_from_slice(if self.stage == Stage::Done { b"\r\n0\r\n\r\n" } else { b"\r\n" });
         }
     }
 }

@@ -6,15 +6,24 @@ pub use bolide_protocol::http1::head::Version;
 use bolide_protocol::uwsgi::Variable;
 
 pub use crate::body::Body;
-use crate::listener::Peer;
+use crate::hall::Key;
+use crate::inflow::Inflow;
+pub use crate::listener::Peer;
+use crate::websocket::Handshake;
 
-/// A request whose head and body are complete.
+/// A request whose head is complete, and its body too unless the application streams.
 pub struct Request<'a, Memo> {
     /// Number of the listener, in the order of the settings.
     pub listener: usize,
     pub peer: &'a Peer,
     pub meaning: Meaning<'a, Memo>,
     pub body: Body,
+    /// Where the application streams: its body as it comes.
+    pub inflow: Option<&'a mut Inflow>,
+    /// The client asks to switch to WebSocket. Only looked for where the application streams.
+    pub handshake: Option<Handshake>,
+    /// Names the connection for [`crate::Hosted::visit`].
+    pub connection: Key,
     /// What the log needs and only the adapter knows; it fills this in.
     pub told: Told,
 }

@@ -62,6 +62,7 @@ impl Rules {
         let verdict = self.routes.requests.walk(request, &mut changes);
         tell_all(&mut changes.lines);
         reply.is_unlogged = changes.is_unlogged;
+        reply.harakiri_ms = changes.harakiri_ms;
         let concerns_answer = !changes.added.is_empty() || !changes.removed.is_empty() || changes.is_compressed;
         if concerns_answer || !self.answers.is_empty() {
             let seen = WithChanges { request, changes: &changes };
@@ -87,11 +88,6 @@ impl Routed {
     /// What a rule made of a variable, or what it was.
     pub fn or<'a>(&'a self, name: &[u8], before: &'a [u8]) -> &'a [u8] {
         self.changes.value(name).unwrap_or(before)
-    }
-
-    /// The limit of this request's time, where a rule has set one, in milliseconds.
-    pub fn harakiri_ms(&self) -> Option<u32> {
-        self.changes.harakiri_ms
     }
 
     /// Variables that rules have set and that the application must see.

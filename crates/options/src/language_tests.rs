@@ -147,7 +147,7 @@ fn test_the_example_of_every_supported_row_changes_the_settings() {
             continue;
         }
         assert!(!row.example.is_empty(), "`{}` has no example", row.name());
-        let is_application = matches!(setting, Setting::Module | Setting::WsgiFile);
+        let is_application = matches!(setting, Setting::Asgi | Setting::Module | Setting::WsgiFile);
         let base = if is_application { "module = other\n" } else { "module = shop\n" };
         for name in &row.names {
             for line in row.example.lines().filter(|line| line.starts_with(&format!("{} =", row.name()))) {

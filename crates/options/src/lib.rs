@@ -155,6 +155,8 @@ fn take_positional(
 }
 
 #[cfg(test)]
+mod asynchronous_tests;
+#[cfg(test)]
 mod corpus;
 #[cfg(test)]
 mod hostile;

@@ -26,6 +26,12 @@ pub fn nearest(unknown: &str) -> Option<&'static str> {
     best.map(|(_, _, name)| name)
 }
 
+/// The word of a list that was probably meant.
+pub fn nearest_of(unknown: &str, words: &[&'static str]) -> Option<&'static str> {
+    let wanted = unknown.to_ascii_lowercase();
+    words.iter().filter_map(|&word| Some((distance(&wanted, word)?, word))).min().map(|(_, word)| word)
+}
+
 fn distance(wanted: &str, name: &str) -> Option<usize> {
     let bound = match wanted.chars().count() {
         0..LEAST_LENGTH => 0,

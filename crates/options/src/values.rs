@@ -12,17 +12,49 @@ pub struct Number {
 /// Reads leading white space, a sign, and digits; whatever follows is ignored, as `atoi` does.
 /// Beyond 64 bits it saturates.
 pub fn number(text: &str) -> Number {
+    let (sign, text) = sign(text);
+    let (digits, rest) = digits(text);
+    Number { value: sign * digits_value(digits), whole: !digits.is_empty() && rest.trim_end().is_empty() }
+}
+
+/// A number with decimals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Decimal {
+    /// Rounded away from zero, so that what is more than nothing never becomes nothing.
+    pub thousandths: i64,
+    /// As in [`Number`].
+    pub whole: bool,
+}
+
+/// As [`number`], with digits after a point: `0.5`, `2`, `.25`.
+pub fn decimal(text: &str) -> Decimal {
+    let (sign, text) = sign(text);
+    let (before, rest) = digits(text);
+    let (after, rest) = rest.strip_prefix('.').map_or(("", rest), digits);
+    let (counted, beyond) = after.split_at(after.len().min(3));
+    let scale = [1000, 100, 10, 1][counted.len()];
+    let fraction = digits_value(counted) * scale + i64::from(beyond.bytes().any(|digit| digit != b'0'));
+    let thousandths = digits_value(before).saturating_mul(1000).saturating_add(fraction);
+    let some = !before.is_empty() || !after.is_empty();
+    Decimal { thousandths: sign * thousandths, whole: some && rest.trim_end().is_empty() }
+}
+
+/// White space and a sign off the start of a number.
+fn sign(text: &str) -> (i64, &str) {
     let trimmed = text.trim_start_matches([' ', '\t', '\n', '\r', '\x0b', '\x0c']);
-    let (negative, digits) = match trimmed.strip_prefix('-') {
-        Some(rest) => (true, rest),
-        None => (false, trimmed.strip_prefix('+').unwrap_or(trimmed)),
-    };
-    let end = digits.find(|character: char| !character.is_ascii_digit()).unwrap_or(digits.len());
-    let mut value: i64 = 0;
-    for digit in digits[..end].bytes() {
-        value = value.saturating_mul(10).saturating_add(i64::from(digit - b'0'));
+    match trimmed.strip_prefix('-') {
+        Some(rest) => (-1, rest),
+        None => (1, trimmed.strip_prefix('+').unwrap_or(trimmed)),
     }
-    Number { value: if negative { -value } else { value }, whole: end > 0 && digits[end..].trim_end().is_empty() }
+}
+
+/// The digits at the start, and what follows them.
+fn digits(text: &str) -> (&str, &str) {
+    text.split_at(text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len()))
+}
+
+fn digits_value(digits: &str) -> i64 {
+    digits.bytes().fold(0, |value: i64, digit| value.saturating_mul(10).saturating_add(i64::from(digit - b'0')))
 }
 
 /// What a switch's value says: everything but four words is "on".
@@ -66,6 +98,31 @@ mod tests {
         ];
         for &(text, value, whole) in cases {
             assert_eq!(number(text), Number { value, whole }, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn test_decimals_are_read_to_the_thousandth_and_never_vanish() {
+        let cases: &[(&str, i64, bool)] = &[
+            ("1", 1000, true),
+            ("0.5", 500, true),
+            (".25", 250, true),
+            ("2.", 2000, true),
+            (" 1.125 ", 1125, true),
+            ("0.0004", 1, true),
+            ("0.0010", 1, true),
+            ("0.000", 0, true),
+            ("-0.5", -500, true),
+            ("1.5s", 1500, false),
+            ("1.2.3", 1200, false),
+            ("1,5", 1000, false),
+            (".", 0, false),
+            ("", 0, false),
+            ("soon", 0, false),
+            ("99999999999999999999999.9", i64::MAX, true),
+        ];
+        for &(text, thousandths, whole) in cases {
+            assert_eq!(decimal(text), Decimal { thousandths, whole }, "{text:?}");
         }
     }
 

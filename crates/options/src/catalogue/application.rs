@@ -1,7 +1,13 @@
 //! Rows of the application: where it is, how it is loaded, what its interpreter sees.
 
-use crate::catalogue::row::{Entry, Value};
+use bolide_contract::settings::Interface;
+
+use crate::catalogue::row::{Entry, Value, words};
 use crate::catalogue::setting::Setting;
+
+/// What `interface` can be.
+pub const INTERFACES: [(&str, Interface); 3] = [("auto", Interface::Auto), ("wsgi", Interface::Wsgi), ("asgi", Interface::Asgi)];
+const INTERFACE_WORDS: [&str; 3] = words(&INTERFACES);
 
 pub const ENTRIES: &[Entry] = &[
     Entry::accepted(
@@ -15,10 +21,10 @@ pub const ENTRIES: &[Entry] = &[
         Setting::Module,
         Value::Text,
         "",
-        "The module that holds the WSGI application, with its callable after a colon if that is not `application`.",
+        "The module that holds the application, with its callable after a colon if that is not `application`.",
     )
     .example("module = shop.wsgi\nmodule = shop.wsgi:application\nmodule = shop:create_app()"),
-    Entry::supported("wsgi-file", Setting::WsgiFile, Value::Path, "", "The file that holds the WSGI application.")
+    Entry::supported("wsgi-file", Setting::WsgiFile, Value::Path, "", "The file that holds the application.")
         .example("wsgi-file = /srv/shop/wsgi.py"),
     Entry::supported("callable", Setting::Callable, Value::Text, "application", "Name of the application in its module or file.")
         .example("callable = app"),
@@ -30,6 +36,22 @@ pub const ENTRIES: &[Entry] = &[
         "An application for all paths below a prefix: `/prefix=module:callable` or `/prefix=file.py`.",
     )
     .example("mount = /shop=shop.wsgi:application\nmount = /blog=blog.py"),
+    Entry::supported(
+        "interface",
+        Setting::Interface,
+        Value::OneOf(&INTERFACE_WORDS),
+        "auto",
+        "Which of Python's two interfaces the applications of `module`, `wsgi-file`, `mount` and the command line have; `auto` tells it from each when it is loaded. An application of `asgi` is ASGI in any case.",
+    )
+    .example("interface = wsgi"),
+    Entry::supported(
+        "factory",
+        Setting::Factory,
+        Value::Switch,
+        "off",
+        "What is named is no application, but a function that returns one: it is called without arguments when it is loaded. It counts for every application; `module:create_app()` says the same of a single one.",
+    )
+    .example("factory = true\nasgi = shop:create_app"),
     Entry::supported(
         "manage-script-name",
         Setting::ManageScriptName,

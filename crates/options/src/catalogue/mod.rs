@@ -3,7 +3,8 @@
 //! nothing of files or processes.
 
 mod answering;
-mod application;
+pub mod application;
+pub mod asynchronous;
 mod identity;
 mod language;
 mod logging;
@@ -27,6 +28,7 @@ const KNOWN: &str = include_str!("known.tsv");
 const TABLES: &[(Theme, &[Entry])] = &[
     (Theme::Sockets, sockets::ENTRIES),
     (Theme::Application, application::ENTRIES),
+    (Theme::Asynchronous, asynchronous::ENTRIES),
     (Theme::Processes, processes::ENTRIES),
     (Theme::Requests, requests::ENTRIES),
     (Theme::Answering, answering::ENTRIES),
@@ -106,7 +108,7 @@ impl Catalogue {
         for one in &known {
             if !made.by_name.contains_key(one.name) {
                 let family = family(one, &|name| !made.by_name.contains_key(name));
-                made.add(row_of(Theme::Other, &Entry::planned(one.name, one.value, ""), &family));
+                made.add(row_of(Theme::Other, &Entry::planned(one.name, one.value, "", ""), &family));
             }
         }
         made

@@ -28,6 +28,13 @@ pub enum Value {
         most: i64,
         unit: &'static str,
     },
+    /// A number that may have decimals, from 0; thousandths count. Only for options that uWSGI reads as whole numbers, or does not have.
+    Decimal {
+        most: i64,
+        unit: &'static str,
+    },
+    /// One of these words.
+    OneOf(&'static [&'static str]),
     Text,
     Path,
     Address,
@@ -37,6 +44,17 @@ pub enum Value {
     Special,
 }
 
+/// The words of a table that says what each of them means, for [`Value::OneOf`].
+pub const fn words<T, const COUNT: usize>(table: &[(&'static str, T); COUNT]) -> [&'static str; COUNT] {
+    let mut words = [""; COUNT];
+    let mut index = 0;
+    while index < COUNT {
+        words[index] = table[index].0;
+        index += 1;
+    }
+    words
+}
+
 /// The verdict on an option. There is no fifth: nothing is ignored in silence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
@@ -44,8 +62,8 @@ pub enum Status {
     Supported(Setting),
     /// There is nothing to do here, and this is why.
     Accepted(&'static str),
-    /// Known and not there yet: a warning, an error with `strict`.
-    Planned,
+    /// Known and not there yet: a warning, an error with `strict`. What to use meanwhile; empty where there is nothing to say.
+    Planned(&'static str),
     /// An error that names what to use instead.
     Refused(&'static str),
 }
@@ -55,7 +73,7 @@ impl Status {
         match self {
             Status::Supported(_) => "supported",
             Status::Accepted(_) => "accepted",
-            Status::Planned => "planned",
+            Status::Planned(_) => "planned",
             Status::Refused(_) => "refused",
         }
     }
@@ -66,6 +84,7 @@ impl Status {
 pub enum Theme {
     Sockets,
     Application,
+    Asynchronous,
     Processes,
     Requests,
     Answering,
@@ -78,9 +97,10 @@ pub enum Theme {
 }
 
 impl Theme {
-    pub const ALL: [Theme; 10] = [
+    pub const ALL: [Theme; 11] = [
         Theme::Sockets,
         Theme::Application,
+        Theme::Asynchronous,
         Theme::Processes,
         Theme::Requests,
         Theme::Answering,
@@ -95,6 +115,7 @@ impl Theme {
         match self {
             Theme::Sockets => "Sockets",
             Theme::Application => "The application",
+            Theme::Asynchronous => "Asynchronous applications (ASGI)",
             Theme::Processes => "Processes and threads",
             Theme::Requests => "Requests",
             Theme::Answering => "Routes, header fields and compression",
@@ -138,8 +159,8 @@ impl Entry {
         Entry { name, status: Status::Accepted(why), value, default: "", help, uwsgi: "", example: "", also: &[] }
     }
 
-    pub const fn planned(name: &'static str, value: Value, help: &'static str) -> Entry {
-        Entry { name, status: Status::Planned, value, default: "", help, uwsgi: "", example: "", also: &[] }
+    pub const fn planned(name: &'static str, value: Value, help: &'static str, meanwhile: &'static str) -> Entry {
+        Entry { name, status: Status::Planned(meanwhile), value, default: "", help, uwsgi: "", example: "", also: &[] }
     }
 
     pub const fn refused(name: &'static str, value: Value, help: &'static str, instead: &'static str) -> Entry {

@@ -1,5 +1,5 @@
-//! What a supported option sets: one variant for each meaning. `settle` has the one `match` over them,
-//! so an option that is called supported and means nothing does not compile.
+//! What a supported option sets: one variant for each meaning. `settle` has the one `match` over each enum
+//! here, so an option that is called supported and means nothing does not compile.
 
 /// A meaning that `settle` gives to a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,10 +15,13 @@ pub enum Setting {
     SocketTimeout,
     HttpTimeout,
     HttpKeepalive,
+    Asgi,
     Module,
     WsgiFile,
     Callable,
     Mount,
+    Interface,
+    Factory,
     ManageScriptName,
     Chdir,
     Chdir2,
@@ -49,6 +52,30 @@ pub enum Setting {
     ProcessNamePrefix,
     ProcessNamePrefixSpaced,
     Plugin,
+    Asynchronous(Asynchronous),
+    Answering(Answering),
+    /// Acts while the configuration is read; `settle` never sees it.
+    Language(Word),
+}
+
+/// What concerns asynchronous applications only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asynchronous {
+    EventLoop,
+    Lifespan,
+    LoopStall,
+    LimitConcurrency,
+    MessageBytes,
+    /// uWSGI counts the size of a message in units of 1024 bytes.
+    MessageKilobytes,
+    PingInterval,
+    PingTimeout,
+    Compression,
+}
+
+/// What is done to requests and answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answering {
     /// Every rule of routing; the row's name says which.
     Route,
     AddHeader,
@@ -63,8 +90,17 @@ pub enum Setting {
     CompressMinSize,
     CompressLevel,
     HttpAutoGzip,
-    /// Acts while the configuration is read; `settle` never sees it.
-    Language(Word),
+}
+
+impl Setting {
+    /// Whether a value of the one replaces a value of the other.
+    pub fn replaces(self, other: Setting) -> bool {
+        let plain = |setting| match setting {
+            Setting::Asynchronous(Asynchronous::MessageKilobytes) => Setting::Asynchronous(Asynchronous::MessageBytes),
+            setting => setting,
+        };
+        plain(self) == plain(other)
+    }
 }
 
 /// The words of the configuration language itself.

@@ -43,6 +43,7 @@ pub const ENTRIES: &[Entry] = &[
         .example("http-keepalive = 75"),
     Entry::accepted("thunder-lock", Value::Switch, "Lets one worker at a time wait for connections.", "workers share the sockets fairly, without a lock"),
     Entry::accepted("http-auto-chunked", Value::Switch, "Answers of unknown length are sent in chunks.", "HTTP/1.1 answers of unknown length are always sent in chunks"),
+    Entry::accepted("http-websockets", Value::Switch, "Passes WebSockets on to the application.", "a request for a WebSocket is always recognised, and an ASGI application gets it"),
     Entry::accepted("no-defer-accept", Value::Switch, "Takes connections before their first byte has come.", "waiting connections cost no worker, so accept is never deferred"),
     Entry::accepted("tcp-nodelay", Value::Switch, "Sends small packets at once.", "TCP_NODELAY is always set"),
 ];

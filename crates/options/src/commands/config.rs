@@ -47,7 +47,7 @@ fn lines_of(row: &Row, effects: &[Pair]) -> Vec<String> {
     let all: Vec<&Pair> = effects.iter().filter(|pair| row.names.contains(&pair.key.as_str())).collect();
     let is_list = matches!(row.value, Value::List | Value::Address) || !matches!(row.status, Status::Supported(_));
     let shown = if is_list { all.as_slice() } else { &all[all.len().saturating_sub(1)..] };
-    if shown.is_empty() && !row.default.is_empty() && !matches!(row.status, Status::Supported(Setting::Language(_))) {
+    if shown.is_empty() && !row.default.is_empty() && has_default_in_effect(row, effects) {
         return vec![format!("{:COLUMN$}# default", format!("; {} = {}", row.name(), row.default))];
     }
     let verdict = match row.status {
@@ -64,4 +64,14 @@ fn lines_of(row: &Row, effects: &[Pair]) -> Vec<String> {
             )
         })
         .collect()
+}
+
+/// The words of the language have none, and what another option has set is none either.
+fn has_default_in_effect(row: &Row, effects: &[Pair]) -> bool {
+    let Status::Supported(setting) = row.status else { return true };
+    let replaced = |pair: &Pair| match catalogue().get(&pair.key).map(|row| row.status) {
+        Some(Status::Supported(other)) => other.replaces(setting),
+        _ => false,
+    };
+    !matches!(setting, Setting::Language(_)) && !effects.iter().any(replaced)
 }

@@ -12,7 +12,7 @@ const MOST_SOURCE_BYTES: usize = 256 * 1024;
 /// Where people keep their virtualenv.
 const ENVIRONMENTS: &[&str] = &[".venv", "venv", "env", ".virtualenv"];
 /// Where people keep their application, likeliest first.
-const SOURCES: &[&str] = &["wsgi.py", "app.py", "application.py", "main.py", "server.py", "run.py"];
+const SOURCES: &[&str] = &["wsgi.py", "asgi.py", "app.py", "application.py", "main.py", "server.py", "run.py"];
 /// Frameworks that make WSGI applications, by the call that makes one.
 const WSGI_CALLS: &[(&str, &str)] = &[
     ("Flask(", "Flask"),
@@ -21,18 +21,37 @@ const WSGI_CALLS: &[(&str, &str)] = &[
     ("falcon.App(", "Falcon"),
     ("make_wsgi_app(", "Pyramid"),
 ];
-/// Frameworks that make ASGI applications.
-const ASGI_CALLS: &[(&str, &str)] =
-    &[("FastAPI(", "FastAPI"), ("Starlette(", "Starlette"), ("Quart(", "Quart"), ("Litestar(", "Litestar")];
+/// Frameworks that make ASGI applications; first what is put around the others.
+const ASGI_CALLS: &[(&str, &str)] = &[
+    ("socketio.ASGIApp(", "Socket.IO"),
+    ("FastAPI(", "FastAPI"),
+    ("Starlette(", "Starlette"),
+    ("Quart(", "Quart"),
+    ("Litestar(", "Litestar"),
+    ("falcon.asgi.App(", "Falcon"),
+    ("get_asgi_application(", "Django"),
+];
 
 /// What was found.
 struct Found {
     what: String,
-    /// The option and its value that name the application.
-    option: &'static str,
-    value: String,
-    /// The callable, where the option does not name it.
-    callable: Option<String>,
+    application: Named,
+}
+
+/// The options that name an application.
+enum Named {
+    /// `asgi`, with the module and its callable.
+    Asgi(String),
+    /// `module`, with the module and its callable.
+    Module(String),
+    /// `wsgi-file`, and `callable` where it is not uWSGI's default.
+    File(String, Option<String>),
+}
+
+/// An ASGI application whose name is not plain.
+struct Unnamed {
+    framework: &'static str,
+    file: &'static str,
 }
 
 pub fn run(arguments: &[String], around: &Surroundings) -> Reading {
@@ -56,10 +75,11 @@ pub fn run(arguments: &[String], around: &Surroundings) -> Reading {
                 "name one: `bolide package.module:callable`",
             );
         }
-        Err(asgi) => {
+        Err(Unnamed { framework, file }) => {
+            let module = file.trim_end_matches(".py");
             return failed(
-                format!("this is an application for {asgi}, which is ASGI: Bolide does not serve that yet"),
-                "a WSGI application can be served today",
+                format!("{file} makes a {framework} application, but I can't tell what it is called"),
+                &format!("name it: `bolide {module}:NAME`, or `bolide '{module}:FUNCTION()'` for a function that returns it"),
             );
         }
     };
@@ -73,17 +93,23 @@ pub fn run(arguments: &[String], around: &Surroundings) -> Reading {
     }
 }
 
-/// The application of a folder; an error names a framework that is not served.
-fn look(folder: &Path) -> Result<Option<Found>, &'static str> {
+/// The application of a folder.
+fn look(folder: &Path) -> Result<Option<Found>, Unnamed> {
     if let Some(found) = django(folder) {
         return Ok(Some(found));
     }
-    let mut asgi = None;
+    let mut unnamed = None;
     for name in SOURCES {
         let Some(source) = source(&folder.join(name)) else { continue };
-        if let Some((_, framework)) = ASGI_CALLS.iter().find(|(call, _)| source.contains(call)) {
-            asgi = asgi.or(Some(*framework));
-            continue;
+        if let Some((call, framework)) = ASGI_CALLS.iter().find(|(call, _)| source.contains(call)) {
+            let Some(callable) = assigned(&source, call) else {
+                unnamed = unnamed.or(Some(Unnamed { framework, file: name }));
+                continue;
+            };
+            return Ok(Some(Found {
+                what: format!("a {framework} application in {name}"),
+                application: Named::Asgi(format!("{}:{callable}", name.trim_end_matches(".py"))),
+            }));
         }
         let framework = WSGI_CALLS.iter().find(|(call, _)| source.contains(call));
         let callable = framework.and_then(|(call, _)| assigned(&source, call)).or_else(|| defined(&source));
@@ -94,19 +120,18 @@ fn look(folder: &Path) -> Result<Option<Found>, &'static str> {
             );
             return Ok(Some(Found {
                 what,
-                option: "wsgi-file",
-                value: (*name).to_owned(),
-                callable: Some(callable).filter(|name| name != "application"),
+                application: Named::File((*name).to_owned(), Some(callable).filter(|name| name != "application")),
             }));
         }
     }
-    match asgi {
-        Some(framework) => Err(framework),
+    match unnamed {
+        Some(unnamed) => Err(unnamed),
         None => Ok(None),
     }
 }
 
-/// `manage.py` names the settings, and beside them lies `wsgi.py`.
+/// `manage.py` names the settings, and beside them lie `wsgi.py` and `asgi.py`. Every new project has both; the one that its author
+/// wants is ASGI where the settings name an ASGI application, as Channels has it.
 fn django(folder: &Path) -> Option<Found> {
     let manage = source(&folder.join("manage.py"))?;
     let after = manage.split("DJANGO_SETTINGS_MODULE").nth(1)?;
@@ -114,12 +139,15 @@ fn django(folder: &Path) -> Option<Found> {
         part.contains('.') && part.chars().all(|character| character.is_alphanumeric() || "._".contains(character))
     })?;
     let package = settings.split('.').next()?;
-    folder.join(package).join("wsgi.py").exists().then(|| Found {
-        what: format!("the Django project `{package}`"),
-        option: "module",
-        value: format!("{package}.wsgi:application"),
-        callable: None,
-    })
+    let has = |name: &str| folder.join(package).join(name).exists();
+    let asgi = source(&folder.join(format!("{}.py", settings.replace('.', "/"))))
+        .is_some_and(|settings| settings.lines().any(|line| line.starts_with("ASGI_APPLICATION")));
+    let application = match (has("wsgi.py"), has("asgi.py")) {
+        (wsgi, true) if asgi || !wsgi => Named::Asgi(format!("{package}.asgi:application")),
+        (true, _) => Named::Module(format!("{package}.wsgi:application")),
+        (false, _) => return None,
+    };
+    Some(Found { what: format!("the Django project `{package}`"), application })
 }
 
 fn source(path: &Path) -> Option<String> {
@@ -154,7 +182,25 @@ fn environment(folder: &Path) -> Option<&'static str> {
 }
 
 fn configuration(found: &Found, environment: Option<&str>) -> String {
-    let callable = found.callable.as_ref().map(|name| format!("callable = {name}\n")).unwrap_or_default();
+    let application = match &found.application {
+        Named::Asgi(value) => format!("asgi = {value}\n"),
+        Named::Module(value) => format!("module = {value}\n"),
+        Named::File(value, None) => format!("wsgi-file = {value}\n"),
+        Named::File(value, Some(callable)) => format!("wsgi-file = {value}\ncallable = {callable}\n"),
+    };
+    let workers = match &found.application {
+        Named::Asgi(_) => {
+            "; One worker for each CPU. Each has an event loop, and serves as many requests at once as come.\nprocesses = auto\n"
+        }
+        Named::Module(_) | Named::File(..) => {
+            "; One worker for each CPU. Threads share a worker; the application must be thread-safe for them.\n\
+             processes = auto\n\
+             threads = 1\n\
+             \n\
+             ; A request that takes longer, in seconds, loses its worker.\n\
+             harakiri = 60\n"
+        }
+    };
     let environment = environment
         .map(|name| format!("\n; The interpreter and the packages of this virtualenv.\nvirtualenv = %d{name}\n"))
         .unwrap_or_default();
@@ -163,20 +209,13 @@ fn configuration(found: &Found, environment: Option<&str>) -> String {
          [uwsgi]\n\
          ; %d is the folder of this file.\n\
          chdir = %d\n\
-         {} = {}\n\
-         {callable}{environment}\n\
+         {application}{environment}\n\
          ; Where to listen. Behind nginx: socket = /run/app.sock, and `uwsgi_pass unix:/run/app.sock;` there.\n\
          http = 127.0.0.1:8000\n\
          \n\
-         ; One worker for each CPU. Threads share a worker; the application must be thread-safe for them.\n\
-         processes = auto\n\
-         threads = 1\n\
-         \n\
-         ; A request that takes longer, in seconds, loses its worker.\n\
-         harakiri = 60\n\
-         \n\
+         {workers}\n\
          ; Unknown options are errors.\n\
          strict = true\n",
-        found.what, found.option, found.value
+        found.what
     )
 }

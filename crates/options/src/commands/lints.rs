@@ -3,10 +3,11 @@
 
 use std::collections::HashMap;
 
-use bolide_contract::settings::{Address, Settings};
+use bolide_contract::settings::{Address, Interface, Settings};
 
 use crate::catalogue::catalogue;
 use crate::catalogue::row::{Status, Value};
+use crate::catalogue::setting::Setting;
 use crate::finding::Finding;
 use crate::reader::{Configuration, Pair};
 use crate::surroundings::Surroundings;
@@ -33,6 +34,7 @@ pub fn all(read: &Configuration, settings: Option<&Settings>, around: &Surroundi
     if let Some(settings) = settings {
         looked.sockets(settings);
         looked.processes(settings);
+        looked.asynchronous(settings);
     }
     looked.findings
 }
@@ -100,10 +102,9 @@ impl Looked<'_> {
         if let (Some(gevent), Some((threads, pair))) = (self.last("gevent"), self.number("threads"))
             && threads > 1
         {
-            found.push(Finding::warning(
-                Some(&pair.place),
-                format!("`threads = {threads}` has no effect with `gevent` at {}", gevent.place),
-            ));
+            let message =
+                format!("`threads = {threads}` works here; in uWSGI it does nothing beside `gevent` at {}", gevent.place);
+            found.push(Finding::note(Some(&pair.place), message));
         }
         if let Some(pair) = self.last("harakiri").filter(|_| !self.is_on("master")) {
             let finding =
@@ -132,12 +133,14 @@ impl Looked<'_> {
             );
             found.push(finding.advise("leave it out: the default is 65536"));
         }
-        if let (Some(callable), Some(module)) = (self.last("callable"), self.last("module"))
-            && module.value.as_deref().is_some_and(|text| text.contains(':'))
+        // With a mount, `callable` may be meant for that.
+        if let (Some(callable), Some(named), None) =
+            (self.last("callable"), self.last("asgi").or(self.last("module")), self.last("mount"))
+            && named.value.as_deref().is_some_and(|text| text.contains(':'))
         {
             found.push(Finding::warning(
                 Some(&callable.place),
-                format!("`callable` has no effect: `module` at {} names its own", module.place),
+                format!("`callable` has no effect: `{}` at {} names its own", named.key, named.place),
             ));
         }
         self.findings.extend(found);
@@ -157,6 +160,10 @@ impl Looked<'_> {
             let (path, what) = match name {
                 "touch-reload" => (chdir.join(text), "file"),
                 "wsgi-file" => (chdir.join(text), "file"),
+                "asgi" => match crate::settle::asgi_file(text) {
+                    Some(file) => (chdir.join(file), "file"),
+                    None => continue,
+                },
                 "virtualenv" => (chdir.join(text), "folder"),
                 "logto" => (start.join(text).parent().map(std::path::Path::to_owned).unwrap_or_default(), "folder"),
                 _ => continue,
@@ -189,6 +196,20 @@ impl Looked<'_> {
             }
         }
         self.findings.extend(found);
+    }
+
+    /// Options of asynchronous applications where there is none.
+    fn asynchronous(&mut self, settings: &Settings) {
+        if settings.applications.iter().any(|application| application.interface != Interface::Wsgi) {
+            return;
+        }
+        for pair in &self.read.effects {
+            let setting = catalogue().get(&pair.key).map(|row| row.status);
+            if matches!(setting, Some(Status::Supported(Setting::Asynchronous(_)))) {
+                let message = format!("`{}` has no effect: `interface = wsgi` says that no application is ASGI", pair.key);
+                self.findings.push(Finding::note(Some(&pair.place), message));
+            }
+        }
     }
 
     fn processes(&mut self, settings: &Settings) {

@@ -19,7 +19,7 @@ pub fn run(arguments: &[String], _: &Surroundings) -> Reading {
     // Writing to a String can't fail.
     for row in &rows {
         let about = match (row.help, row.status) {
-            ("", Status::Planned) if row.home == "core" => "of uWSGI's core".to_owned(),
+            ("", Status::Planned(_)) if row.home == "core" => "of uWSGI's core".to_owned(),
             ("", _) => format!("of uWSGI's plugin `{}`", row.home),
             (help, _) => help.to_owned(),
         };

@@ -78,7 +78,12 @@ fn test_check_speaks_json_and_lines() {
 #[test]
 fn test_check_finds_combinations_that_do_nothing_or_hurt() {
     let cases = [
-        ("threads = 2\ngevent = 10", "`threads = 2` has no effect with `gevent`"),
+        ("threads = 2\ngevent = 10", "note: `threads = 2` works here; in uWSGI it does nothing beside `gevent` at uwsgi.ini:6"),
+        ("gevent = 10", "it has no effect\n    gevent = 10\n    ^\n    `threads = auto` serves requests that wait"),
+        ("loop = uvlop", "`loop = uvlop` is not known"),
+        ("interface = wsgi\nloop = uvloop", "`loop` has no effect: `interface = wsgi` says that no application is ASGI"),
+        ("asgi = gone/main.py:app", "there is no file"),
+        ("asgi = a:b\ncallable = c", "`callable` has no effect: `asgi` at uwsgi.ini:5 names its own"),
         ("processes = 2\ncheaper = 2", "`cheaper = 2` is not below the number of processes"),
         ("touch-reload = /nonexistent/x", "there is no file /nonexistent/x"),
         ("buffer-size = 4096", "is below what requests with a few cookies need"),
@@ -120,6 +125,18 @@ fn test_config_says_where_each_value_comes_from() {
     }
     assert!(!text.contains("processes = 2"), "{text}");
     assert_eq!(status, 0);
+    folder.write("asgi.ini", "[uwsgi]\nhttp = :1\nasgi = shop:app\nwebsockets-max-size = 64\nwebsocket-ping-freq = 5\n");
+    let (text, _) = printed(&folder, "config asgi.ini");
+    let lines: Vec<String> = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    for wanted in [
+        "asgi = shop:app # asgi.ini:3",
+        "; loop = auto # default",
+        "; loop-stall = 1 # default",
+        "websocket-max-size = 64 # asgi.ini:4",
+    ] {
+        assert!(lines.iter().any(|line| line == wanted), "{wanted}:\n{text}");
+    }
+    assert!(!text.contains("websocket-max-message-size") && !text.contains("websocket-ping-interval"), "{text}");
 }
 
 #[test]
@@ -191,13 +208,47 @@ fn test_init_writes_a_configuration_that_runs() {
     assert_eq!(plain, (file("wsgi.py"), None, String::new()));
 }
 
+/// A file of a project, and what it holds.
+type File = (&'static str, &'static str);
+
+#[test]
+fn test_init_knows_asgi_applications_by_their_framework() {
+    let manage = ("manage.py", "os.environ.setdefault('DJANGO_SETTINGS_MODULE', 'shop.settings')\n");
+    let cases: &[(&[File], &str, &str)] = &[
+        (&[("main.py", "from fastapi import FastAPI\napi: FastAPI = FastAPI(\n    title='x')\n")], "main", "api"),
+        (&[("asgi.py", "application = Starlette(routes=[])\n")], "asgi", "application"),
+        (&[("app.py", "api = FastAPI()\napp = socketio.ASGIApp(sockets, api)\n")], "app", "app"),
+        // A new project of Django has both files; Channels has its author name the application.
+        (&[manage, ("shop/wsgi.py", ""), ("shop/asgi.py", "")], "shop.wsgi", "application"),
+        (&[manage, ("shop/asgi.py", "")], "shop.asgi", "application"),
+        (
+            &[
+                manage,
+                ("shop/wsgi.py", ""),
+                ("shop/asgi.py", ""),
+                ("shop/settings.py", "ASGI_APPLICATION = 'shop.asgi.application'\n"),
+            ],
+            "shop.asgi",
+            "application",
+        ),
+    ];
+    for (index, (files, module, callable)) in cases.iter().enumerate() {
+        let found = initialised(&format!("init-asgi-{index}"), files);
+        assert_eq!(
+            found,
+            (ApplicationSource::Module((*module).to_owned()), Some((*callable).to_owned()), String::new()),
+            "{files:?}"
+        );
+    }
+}
+
 #[test]
 fn test_init_says_what_it_can_not_do() {
     let folder = Folder::new("init-nothing");
     assert!(printed(&folder, "init").0.contains("there is no application that I know"));
-    folder.write("main.py", "from fastapi import FastAPI\napp = FastAPI()\n");
+    folder.write("main.py", "from fastapi import FastAPI\n\ndef create_app():\n    app = FastAPI()\n    return app\n");
     let (text, status) = printed(&folder, "init");
-    assert!(text.contains("FastAPI, which is ASGI") && status == 1, "{text}");
+    assert!(text.contains("main.py makes a FastAPI application") && text.contains("`bolide main:NAME`") && status == 1, "{text}");
     assert!(!folder.path().join("bolide.ini").exists());
 }
 

@@ -46,8 +46,9 @@ fn zsh() -> String {
     for (row, name) in names() {
         let help = row.help.replace('\'', "'\\''").replace('[', "\\[").replace(']', "\\]").replace(':', "\\:");
         let action = match row.value {
-            Value::Path => ":path:_files",
-            _ => ":value: ",
+            Value::Path => ":path:_files".to_owned(),
+            Value::OneOf(words) => format!(":value:({})", words.join(" ")),
+            _ => ":value: ".to_owned(),
         };
         let _ = match row.argument {
             Argument::None => writeln!(text, "  '*--{name}[{help}]' \\"),
@@ -71,7 +72,11 @@ fn fish() -> String {
         let _ = writeln!(text, "complete -c bolide -n __fish_use_subcommand -a {} -d '{}'", command.name, quote(command.help));
     }
     for (row, name) in names() {
-        let required = if row.argument == Argument::Required { " -r" } else { "" };
+        let required = match (row.argument, row.value) {
+            (Argument::Required, Value::OneOf(words)) => format!(" -x -a '{}'", words.join(" ")),
+            (Argument::Required, _) => " -r".to_owned(),
+            _ => String::new(),
+        };
         let letter =
             row.letters.iter().find(|(_, owner)| *owner == name).map(|(letter, _)| format!(" -s {letter}")).unwrap_or_default();
         let _ = writeln!(text, "complete -c bolide -l {name}{letter}{required} -d '{}'", quote(row.help));

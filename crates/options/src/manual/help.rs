@@ -11,7 +11,7 @@ Bolide runs web applications, from the same uwsgi.ini that uWSGI runs.
 
 Usage:
   bolide uwsgi.ini                     serve as the file says
-  bolide package.module:callable       serve an application on http://127.0.0.1:8000
+  bolide package.module:callable       serve an application, WSGI or ASGI, on http://127.0.0.1:8000
   bolide app.py                        the same, from a file
   bolide --http :8080 --module shop    all options work on the command line, too
 ";

@@ -42,7 +42,7 @@ fn entry(text: &mut String, row: &Row) {
     let verdict = match row.status {
         Status::Supported(_) => String::new(),
         Status::Accepted(why) => format!(" Accepted: {why}."),
-        Status::Planned => " Planned.".to_owned(),
+        Status::Planned(_) => " Planned.".to_owned(),
         Status::Refused(instead) => format!(" Refused: {instead}."),
     };
     let _ = writeln!(

@@ -12,6 +12,8 @@ pub fn value(row: &Row) -> String {
         Value::Switch => "on, unless it is `false`, `off`, `no` or `0`".to_owned(),
         Value::Number { least, most, unit } => bounds(least, most, unit),
         Value::NumberOrAuto { least, most, unit } => format!("{}, or `auto`", bounds(least, most, unit)),
+        Value::Decimal { most, unit } => format!("{}; decimals count, too", bounds(0, most, unit)),
+        Value::OneOf(words) => format!("one of {}", listed(words, "and")),
         Value::Text => "text".to_owned(),
         Value::Path => "a path".to_owned(),
         Value::Address => "an address; it can be given several times".to_owned(),
@@ -29,8 +31,20 @@ pub fn verdict(row: &Row) -> String {
     match row.status {
         Status::Supported(_) => "supported".to_owned(),
         Status::Accepted(why) => format!("accepted, and there is nothing to do: {why}"),
-        Status::Planned => format!("planned: known from uWSGI ({}), without effect so far; an error with `strict`", home(row)),
+        Status::Planned(meanwhile) => {
+            let verdict = format!("planned: known from uWSGI ({}), without effect so far; an error with `strict`", home(row));
+            if meanwhile.is_empty() { verdict } else { format!("{verdict}. Meanwhile: {meanwhile}") }
+        }
         Status::Refused(instead) => format!("refused: {instead}"),
+    }
+}
+
+/// Words of the configuration in a sentence: `a`, `b` and `c`.
+pub fn listed(words: &[&str], joint: &str) -> String {
+    let quoted: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
+    match quoted.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} {joint} {last}", rest.join(", ")),
+        _ => quoted.concat(),
     }
 }
 

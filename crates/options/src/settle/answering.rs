@@ -7,7 +7,7 @@ use bolide_routes::Routes;
 
 use super::{Draft, tidy, values};
 use crate::catalogue::row::Row;
-use crate::catalogue::setting::Setting;
+use crate::catalogue::setting::Answering as Means;
 use crate::finding::{Finding, Place};
 use crate::reader::Pair;
 
@@ -21,34 +21,33 @@ pub struct Asked {
 }
 
 impl Draft<'_> {
-    pub(super) fn set_answering(&mut self, setting: Setting, row: &Row, pair: &Pair) -> Result<(), Finding> {
+    pub(super) fn set_answering(&mut self, setting: Means, row: &Row, pair: &Pair) -> Result<(), Finding> {
         let asked = &mut self.asked;
         match setting {
-            Setting::Route => {
+            Means::Route => {
                 let rule = RouteRule { option: row.name().to_owned(), text: values::text(pair)?, origin: pair.place.to_string() };
                 asked.routes.push((rule, pair.place.clone()));
             }
-            Setting::AddHeader => self.add_header(pair)?,
-            Setting::RemoveHeader => asked.answering.removed.push(name(&values::text(pair)?, pair)?),
-            Setting::CollectHeader => asked.answering.collected.push(collected(pair, false)?),
-            Setting::PullHeader => asked.answering.collected.push(collected(pair, true)?),
-            Setting::ErrorPage(status) => asked.answering.error_pages.push((status, values::text(pair)?.into())),
-            Setting::IgnoreScriptName => self.python.ignore_script_name = self.switch(pair),
-            Setting::Compress => asked.answering.compression.codings = codings(pair)?,
-            Setting::HttpAutoGzip => self.asked.answering.compression.on_demand = self.switch(pair),
-            Setting::CompressTypes => {
+            Means::AddHeader => self.add_header(pair)?,
+            Means::RemoveHeader => asked.answering.removed.push(name(&values::text(pair)?, pair)?),
+            Means::CollectHeader => asked.answering.collected.push(collected(pair, false)?),
+            Means::PullHeader => asked.answering.collected.push(collected(pair, true)?),
+            Means::ErrorPage(status) => asked.answering.error_pages.push((status, values::text(pair)?.into())),
+            Means::IgnoreScriptName => self.python.ignore_script_name = self.switch(pair),
+            Means::Compress => asked.answering.compression.codings = codings(pair)?,
+            Means::HttpAutoGzip => self.asked.answering.compression.on_demand = self.switch(pair),
+            Means::CompressTypes => {
                 if !std::mem::replace(&mut asked.has_types, true) {
                     asked.answering.compression.types.clear();
                 }
                 asked.answering.compression.types.extend(types(pair)?);
             }
-            Setting::CompressMinSize => {
+            Means::CompressMinSize => {
                 self.asked.answering.compression.least_bytes = self.bounded_usize(row, pair)? as u64;
             }
-            Setting::CompressLevel => {
+            Means::CompressLevel => {
                 self.asked.answering.compression.level = self.bounded_u32(row, pair)?;
             }
-            _ => {}
         }
         Ok(())
     }

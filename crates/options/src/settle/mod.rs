@@ -7,17 +7,20 @@
 
 mod address;
 mod answering;
+mod application;
+mod asynchronous;
 mod values;
 
 use std::path::{Path, PathBuf};
 
-pub use values::source as application_of;
+pub use application::{asgi_file, source as application_of};
 
 use bolide_contract::settings::{
     Application, ApplicationSource, Asynchronous, Identity, Interface, Lifecycle, Limits, Listener, Logging, Naming, Protocol,
     Python, Settings, Threads, Workers,
 };
 
+use crate::catalogue::application::INTERFACES;
 use crate::catalogue::catalogue;
 use crate::catalogue::row::{Row, Status};
 use crate::catalogue::setting::Setting;
@@ -66,6 +69,7 @@ enum SocketKind {
 /// What has been understood so far. Paths are as written.
 struct Draft<'a> {
     around: &'a Surroundings,
+    strict: bool,
     findings: Vec<Finding>,
     sockets: Vec<AskedSocket>,
     socket_protocol: Protocol,
@@ -74,6 +78,7 @@ struct Draft<'a> {
     owner: Option<String>,
     socket_timeout: u64,
     http_timeout: u64,
+    asgi: Option<(String, Place)>,
     module: Option<(String, Place)>,
     wsgi_file: Option<(String, Place)>,
     callable: Option<String>,
@@ -93,7 +98,7 @@ struct Draft<'a> {
     log_file: Option<String>,
     identity: Identity,
     naming: Naming,
-    interface: Interface,
+    interface: Option<(Interface, Place)>,
     factory: bool,
     asynchronous: Asynchronous,
     asked: answering::Asked,
@@ -105,7 +110,7 @@ pub fn settle(
     positional: Option<&PositionalApplication>,
     around: &Surroundings,
 ) -> (Option<Settings>, Vec<Finding>) {
-    let mut draft = Draft::new(around);
+    let mut draft = Draft::new(around, read.strict.is_some());
     draft.findings.extend(read.findings.iter().cloned());
     for pair in &read.effects {
         match catalogue().get(&pair.key) {
@@ -124,9 +129,10 @@ fn tidy(path: &Path) -> PathBuf {
 }
 
 impl<'a> Draft<'a> {
-    fn new(around: &'a Surroundings) -> Draft<'a> {
+    fn new(around: &'a Surroundings, strict: bool) -> Draft<'a> {
         Draft {
             around,
+            strict,
             findings: Vec::new(),
             sockets: Vec::new(),
             socket_protocol: Protocol::Uwsgi,
@@ -135,6 +141,7 @@ impl<'a> Draft<'a> {
             owner: None,
             socket_timeout: SOCKET_TIMEOUT_SECONDS,
             http_timeout: HTTP_TIMEOUT_SECONDS,
+            asgi: None,
             module: None,
             wsgi_file: None,
             callable: None,
@@ -169,7 +176,7 @@ impl<'a> Draft<'a> {
             log_file: None,
             identity: Identity::default(),
             naming: Naming::default(),
-            interface: Interface::Auto,
+            interface: None,
             factory: false,
             asynchronous: Asynchronous::default(),
             asked: answering::Asked::default(),
@@ -180,6 +187,10 @@ impl<'a> Draft<'a> {
     fn take(&mut self, row: &Row, pair: &Pair, read: &Configuration) {
         let place = &pair.place;
         match row.status {
+            Status::Supported(_) if self.is_placeholder(row, pair, read) => {
+                let message = format!("`{}` is a placeholder here: its value is none of the option of this name", pair.key);
+                self.findings.push(Finding::note(Some(place), message).advise("give the placeholder another name"));
+            }
             Status::Supported(setting) => {
                 if let Err(finding) = self.set(setting, row, pair) {
                     self.findings.push(finding);
@@ -191,22 +202,26 @@ impl<'a> Draft<'a> {
                     self.findings.push(Finding::note(Some(place), format!("`{}` can't be switched off: {why}", pair.key)));
                 }
             }
-            Status::Planned => {
-                let finding = match read.strict {
-                    Some(_) => Finding::error(
-                        Some(place),
-                        format!("`{}` is known, but not supported yet, and `strict` is set", pair.key),
-                    ),
-                    None => {
-                        Finding::warning(Some(place), format!("`{}` is known, but not supported yet: it has no effect", pair.key))
-                    }
-                };
-                self.findings.push(finding);
-            }
+            Status::Planned(meanwhile) => self.planned(place, &pair.key, meanwhile),
             Status::Refused(instead) => {
                 self.findings.push(Finding::error(Some(place), format!("`{}` is not supported", pair.key)).advise(instead));
             }
         }
+    }
+
+    /// What is known and not there yet; the advice may be empty.
+    fn planned(&mut self, place: &Place, what: &str, meanwhile: &str) {
+        let finding = match self.strict {
+            true => Finding::error(Some(place), format!("`{what}` is known, but not supported yet, and `strict` is set")),
+            false => Finding::warning(Some(place), format!("`{what}` is known, but not supported yet: it has no effect")),
+        };
+        self.findings.push(if meanwhile.is_empty() { finding } else { finding.advise(meanwhile) });
+    }
+
+    /// Whether a file of uWSGI uses one of our own names, which uWSGI does not have, for a placeholder of its own:
+    /// `interface = eth0`, and `%(interface)` elsewhere.
+    fn is_placeholder(&self, row: &Row, pair: &Pair, read: &Configuration) -> bool {
+        !self.strict && row.home == "bolide" && read.used.contains(&pair.key) && !values::fits(row, pair)
     }
 
     fn unknown(&mut self, pair: &Pair, read: &Configuration) {
@@ -239,10 +254,13 @@ impl<'a> Draft<'a> {
             Setting::SocketTimeout => self.socket_timeout = self.positive_or(row, pair, SOCKET_TIMEOUT_SECONDS)?,
             Setting::HttpTimeout => self.http_timeout = self.positive_or(row, pair, HTTP_TIMEOUT_SECONDS)?,
             Setting::HttpKeepalive => self.limits.keepalive_ms = self.keepalive_ms(row, pair)?,
+            Setting::Asgi => self.asgi = Some((values::text(pair)?, pair.place.clone())),
             Setting::Module => self.module = Some((values::text(pair)?, pair.place.clone())),
             Setting::WsgiFile => self.wsgi_file = Some((values::text(pair)?, pair.place.clone())),
             Setting::Callable => self.callable = Some(values::text(pair)?),
             Setting::Mount => self.mounts.push((values::text(pair)?, pair.place.clone())),
+            Setting::Interface => self.interface = Some((values::one_of(pair, &INTERFACES)?, pair.place.clone())),
+            Setting::Factory => self.factory = self.switch(pair),
             Setting::ManageScriptName => self.python.manage_script_name = self.switch(pair),
             Setting::Chdir => self.chdir = Some((values::text(pair)?, pair.place.clone())),
             Setting::Chdir2 => self.chdir_after = Some(values::text(pair)?),
@@ -296,18 +314,8 @@ impl<'a> Draft<'a> {
                 self.naming.auto = true;
             }
             Setting::Plugin => self.plugins(pair),
-            Setting::Route
-            | Setting::AddHeader
-            | Setting::RemoveHeader
-            | Setting::CollectHeader
-            | Setting::PullHeader
-            | Setting::ErrorPage(_)
-            | Setting::IgnoreScriptName
-            | Setting::Compress
-            | Setting::CompressTypes
-            | Setting::CompressMinSize
-            | Setting::CompressLevel
-            | Setting::HttpAutoGzip => self.set_answering(setting, row, pair)?,
+            Setting::Asynchronous(setting) => self.set_asynchronous(setting, row, pair)?,
+            Setting::Answering(setting) => self.set_answering(setting, row, pair)?,
             // These acted while the configuration was read.
             Setting::Language(_) => {}
         }
@@ -347,7 +355,7 @@ impl<'a> Draft<'a> {
             }
             None => self.around.folder.clone(),
         };
-        let applications = self.applications(&folder, positional);
+        let applications = self.applications(&folder, positional, read);
         // Without a configuration file, an application on the command line is enough to serve.
         let bare = read.files.is_empty() && positional.is_some();
         if bare && self.sockets.is_empty() {
@@ -397,7 +405,7 @@ impl<'a> Draft<'a> {
         if applications.is_empty() {
             self.findings.push(
                 Finding::error(Some(&end), "there is no application to serve")
-                    .advise("write `module = package.module:callable` or `wsgi-file = app.py`, or name one on the command line: `bolide package.module:callable`"),
+                    .advise("write `module = package.module:callable`, `asgi = package.module:callable` or `wsgi-file = app.py`, or name one on the command line: `bolide package.module:callable`"),
             );
         }
         if self.sockets.is_empty() {
@@ -427,56 +435,5 @@ impl<'a> Draft<'a> {
             }
         };
         self.sockets.iter().map(listener).collect()
-    }
-
-    fn applications(&mut self, folder: &Path, positional: Option<&PositionalApplication>) -> Vec<Application> {
-        let mut made = Vec::new();
-        for (text, place) in std::mem::take(&mut self.mounts) {
-            match values::mount(&text, &place, folder) {
-                Ok(application) => {
-                    let callable = application.callable.or_else(|| self.callable.clone());
-                    made.push(Application { callable, interface: self.interface, factory: self.factory, ..application });
-                }
-                Err(finding) => self.findings.push(finding),
-            }
-        }
-        let chosen = match (positional, &self.module, &self.wsgi_file) {
-            (Some(found), _, _) => Some((found.source.clone(), found.callable.clone(), Place::command_line())),
-            (None, Some((module, place)), file) => {
-                if let Some((_, second)) = file {
-                    self.findings.push(Finding::warning(
-                        Some(second),
-                        format!("`wsgi-file` has no effect: `module` at {place} comes first"),
-                    ));
-                }
-                let (module, callable) = values::module(module);
-                Some((ApplicationSource::Module(module), callable, place.clone()))
-            }
-            (None, None, Some((file, place))) => Some((ApplicationSource::File(PathBuf::from(file)), None, place.clone())),
-            (None, None, None) => None,
-        };
-        if let Some((source, callable, place)) = chosen {
-            let source = match source {
-                ApplicationSource::File(path) => ApplicationSource::File(tidy(&folder.join(path))),
-                module => module,
-            };
-            let callable = callable.or_else(|| self.callable.clone());
-            let (interface, factory) = (self.interface, self.factory);
-            made.push(Application { mount: String::new(), source, callable, interface, factory, origin: place.to_string() });
-        }
-        self.check_mounts(&made);
-        made
-    }
-
-    fn check_mounts(&mut self, applications: &[Application]) {
-        for (index, one) in applications.iter().enumerate() {
-            if let Some(earlier) = applications[..index].iter().find(|other| other.mount == one.mount) {
-                let shown = if one.mount.is_empty() { "/" } else { &one.mount };
-                self.findings.push(Finding::error(
-                    None,
-                    format!("two applications for `{shown}`: at {} and at {}", earlier.origin, one.origin),
-                ));
-            }
-        }
     }
 }

@@ -1,13 +1,12 @@
-//! Single values: numbers with their bounds, switches, names, mounts. What uWSGI would misread in
+//! Single values: numbers with their bounds, switches, words, names. What uWSGI would misread in
 //! silence is understood as uWSGI does and reported.
 
-use std::path::{Path, PathBuf};
-
-use bolide_contract::settings::{Application, ApplicationSource, Interface, Protocol};
+use bolide_contract::settings::Protocol;
 
 use super::{Draft, KEEPALIVE_SECONDS};
 use crate::catalogue::row::{Row, Value};
-use crate::finding::{Finding, Place};
+use crate::finding::Finding;
+use crate::manual::words::listed;
 use crate::reader::Pair;
 
 impl Draft<'_> {
@@ -28,14 +27,7 @@ impl Draft<'_> {
         let text = pair.value.as_deref().unwrap_or("1");
         let number = crate::values::number(text);
         if !number.whole {
-            let advice = match row.at_once && text.contains('(') {
-                true => "this option acts as soon as it is read, before placeholders are filled in",
-                false => "write the number alone; there are no comments after a value, and no units",
-            };
-            self.findings.push(
-                Finding::warning(Some(&pair.place), format!("`{} = {text}` is read as {}", pair.key, number.value))
-                    .advise(advice),
-            );
+            self.misread(row, pair, &number.value.to_string());
         }
         let (least, most, unit) = match row.value {
             Value::Number { least, most, unit } | Value::NumberOrAuto { least, most, unit } => (least, most, unit),
@@ -43,12 +35,32 @@ impl Draft<'_> {
         };
         match (least..=most).contains(&number.value) {
             true => Ok(number.value),
-            false => {
-                let bounds = if most == i64::MAX { format!("at least {least}") } else { format!("{least} to {most}") };
-                Err(Finding::error(Some(&pair.place), format!("`{} = {text}` is out of bounds", pair.key))
-                    .advise(format!("{bounds} {unit}")))
-            }
+            false => Err(out_of_bounds(pair, least, most, unit)),
         }
+    }
+
+    /// Seconds with decimals, in milliseconds; 0 means "never".
+    pub(super) fn milliseconds(&mut self, row: &Row, pair: &Pair) -> Result<Option<u64>, Finding> {
+        let Value::Decimal { most, unit } = row.value else { return Ok(self.positive(row, pair)?.map(|seconds| seconds * 1000)) };
+        let number = crate::values::decimal(pair.value.as_deref().unwrap_or("1"));
+        if !number.whole {
+            self.misread(row, pair, &(number.thousandths as f64 / 1000.0).to_string());
+        }
+        match u64::try_from(number.thousandths).ok().filter(|_| number.thousandths <= most.saturating_mul(1000)) {
+            Some(milliseconds) => Ok(Some(milliseconds).filter(|&milliseconds| milliseconds > 0)),
+            None => Err(out_of_bounds(pair, 0, most, unit)),
+        }
+    }
+
+    /// A number with something after it, or none at all.
+    fn misread(&mut self, row: &Row, pair: &Pair, number: &str) {
+        let text = pair.value.as_deref().unwrap_or_default();
+        let advice = match row.at_once && text.contains('(') {
+            true => "this option acts as soon as it is read, before placeholders are filled in",
+            false => "write the number alone; there are no comments after a value, and no units",
+        };
+        let message = format!("`{} = {text}` is read as {number}", pair.key);
+        self.findings.push(Finding::warning(Some(&pair.place), message).advise(advice));
     }
 
     pub(super) fn bounded_u32(&mut self, row: &Row, pair: &Pair) -> Result<u32, Finding> {
@@ -90,6 +102,41 @@ impl Draft<'_> {
             },
         };
         Ok(seconds * 1000)
+    }
+}
+
+/// Whether a value can be meant for this option, as far as its form tells.
+pub fn fits(row: &Row, pair: &Pair) -> bool {
+    let text = pair.value.as_deref().unwrap_or("1");
+    match row.value {
+        Value::Switch => crate::values::switch(pair.value.as_deref()).plain,
+        Value::Number { .. } => crate::values::number(text).whole,
+        Value::NumberOrAuto { .. } => crate::values::number(text).whole || text.eq_ignore_ascii_case("auto"),
+        Value::Decimal { .. } => crate::values::decimal(text).whole,
+        Value::OneOf(words) => words.iter().any(|word| text.eq_ignore_ascii_case(word)),
+        Value::Text | Value::Path | Value::Address | Value::List | Value::Special => true,
+    }
+}
+
+fn out_of_bounds(pair: &Pair, least: i64, most: i64, unit: &str) -> Finding {
+    let text = pair.value.as_deref().unwrap_or("1");
+    let bounds = if most == i64::MAX { format!("at least {least}") } else { format!("{least} to {most}") };
+    Finding::error(Some(&pair.place), format!("`{} = {text}` is out of bounds", pair.key)).advise(format!("{bounds} {unit}"))
+}
+
+/// What one of a table's words means, in any case of letters.
+pub fn one_of<T: Copy>(pair: &Pair, table: &[(&'static str, T)]) -> Result<T, Finding> {
+    let text = text(pair)?;
+    match table.iter().find(|(word, _)| text.eq_ignore_ascii_case(word)) {
+        Some(&(_, meaning)) => Ok(meaning),
+        None => {
+            let words: Vec<&'static str> = table.iter().map(|&(word, _)| word).collect();
+            let finding = Finding::error(Some(&pair.place), format!("`{} = {text}` is not known", pair.key));
+            Err(match crate::suggest::nearest_of(&text, &words) {
+                Some(nearest) => finding.advise(format!("did you mean `{nearest}`?")),
+                None => finding.advise(format!("write {}", listed(&words, "or"))),
+            })
+        }
     }
 }
 
@@ -152,45 +199,4 @@ pub fn log_file(pair: &Pair) -> Result<String, Finding> {
         .advise("name a file")),
         false => Ok(text),
     }
-}
-
-/// A module and its callable, if the text has one.
-pub fn module(text: &str) -> (String, Option<String>) {
-    match text.split_once(':') {
-        Some((module, callable)) => (module.to_owned(), Some(callable.to_owned()).filter(|callable| !callable.is_empty())),
-        None => (text.to_owned(), None),
-    }
-}
-
-/// What a positional argument or the right side of a mount names: a file, or a module with a callable.
-pub fn source(text: &str) -> Option<(ApplicationSource, Option<String>)> {
-    if text.ends_with(".py") || text.ends_with(".wsgi") {
-        return Some((ApplicationSource::File(PathBuf::from(text)), None));
-    }
-    let (left, callable) = text.rsplit_once(':').filter(|(left, callable)| !left.is_empty() && !callable.is_empty())?;
-    // `shop.wsgi:application` is the usual name of Django's module, not a file.
-    match left.ends_with(".py") || (left.ends_with(".wsgi") && left.contains('/')) {
-        true => Some((ApplicationSource::File(PathBuf::from(left)), Some(callable.to_owned()))),
-        false => module(text).1.map(|callable| (ApplicationSource::Module(module(text).0), Some(callable))),
-    }
-}
-
-/// `/path=module:callable` or `/path=file.py`.
-pub fn mount(text: &str, place: &Place, folder: &Path) -> Result<Application, Finding> {
-    let wrong = |message: String| {
-        Finding::error(Some(place), message).advise("write `mount = /path=module:callable` or `mount = /path=file.py`")
-    };
-    let (path, what) = text.split_once('=').ok_or_else(|| wrong(format!("`mount = {text}` has no `=`")))?;
-    let path = path.trim();
-    if path.contains('|') || !path.starts_with('/') && !path.is_empty() {
-        return Err(wrong(format!("`{path}`: applications for one host name only are not supported yet")));
-    }
-    let (source, callable) = source(what.trim()).ok_or_else(|| wrong(format!("`{what}` is no application")))?;
-    let source = match source {
-        ApplicationSource::File(file) => ApplicationSource::File(super::tidy(&folder.join(file))),
-        module => module,
-    };
-    let (interface, factory) = (Interface::Auto, false);
-    let mount = path.trim_end_matches('/').to_owned();
-    Ok(Application { mount, source, callable, interface, factory, origin: place.to_string() })
 }

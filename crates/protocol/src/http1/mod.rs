@@ -6,7 +6,7 @@
 pub mod chunked;
 pub mod framing;
 pub mod head;
-mod scan;
+pub(crate) mod scan;
 pub mod target;
 
 pub use framing::{Framing, HeaderFacts};

@@ -40,7 +40,7 @@ const fn is_one_of(byte: u8, set: &[u8]) -> bool {
 }
 
 #[inline]
-pub(super) fn is_token_byte(byte: u8) -> bool {
+pub(crate) fn is_token_byte(byte: u8) -> bool {
     CLASS[byte as usize] & TOKEN != 0
 }
 

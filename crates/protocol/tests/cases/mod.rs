@@ -9,6 +9,8 @@ pub mod http1_chunked;
 pub mod http1_line;
 pub mod target;
 pub mod uwsgi;
+pub mod websocket;
+pub mod websocket_offer;
 
 /// Status and a part of the reason that must be given.
 pub type Refusal = (u16, &'static str);

@@ -15,7 +15,7 @@ impl Reply {
     }
 
     /// Changes the head, which is complete. Returns the body in place of `body`, if it was compressed whole.
-    pub(crate) fn amend_head(&mut self, body: Body<'_>) -> Option<Vec<u8>> {
+    pub(super) fn amend_head(&mut self, body: Body<'_>) -> Option<Vec<u8>> {
         let mut amends = self.amends.take()?;
         let mut head = Head {
             text: &mut self.out.bytes,
@@ -34,7 +34,7 @@ impl Reply {
     }
 
     /// Sends a body that is complete and of our own making: what the client does not take at once waits here, whatever its size.
-    pub(crate) fn push_whole(&mut self, body: &[u8]) {
+    pub(super) fn push_whole(&mut self, body: &[u8]) {
         self.close_head();
         if self.framing != Framing::Discard {
             self.out.bytes.extend_from_slice(body);
@@ -67,7 +67,7 @@ impl Reply {
     }
 
     /// An answer of the server's own with a page for its body, in place of whatever head was begun.
-    pub(crate) fn answer_with(&mut self, status: u16, reason: &str, content_type: &str, body: &[u8]) {
+    pub(crate) fn answer_page(&mut self, status: u16, reason: &str, content_type: &str, body: &[u8]) {
         // Digits and words of our own can't be refused.
         let _ = self.status(format!("{status} {reason}").as_bytes());
         let _ = self.field(b"Content-Type", content_type.as_bytes());
@@ -76,7 +76,7 @@ impl Reply {
     }
 
     /// Takes a part of the body through the encoder.
-    pub(crate) fn push_encoded(&mut self, part: &[u8], when: When) -> Pushed {
+    pub(super) fn push_encoded(&mut self, part: &[u8], when: When) -> Pushed {
         let mut taken = 0;
         for slice in part.chunks(SLICE_BYTES) {
             if self.out.unsent() >= OUTPUT_BYTES {
@@ -109,7 +109,7 @@ impl Reply {
     }
 
     /// Ends a body that goes through an encoder.
-    pub(crate) fn finish_encoding(&mut self) {
+    pub(super) fn finish_encoding(&mut self) {
         let encoder = self.amends.take().and_then(|mut amends| amends.take_encoder());
         let mut made = Vec::new();
         match encoder.map(|encoder| encoder.finish(&mut made)) {

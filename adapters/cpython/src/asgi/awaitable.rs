@@ -1,0 +1,246 @@
+//! What `send()` and `receive()` return: an awaitable that is finished already, or one that waits for a future of the loop.
+//!
+//! A finished one costs the application no trip through its loop. It has all that a coroutine has, so that
+//! `asyncio.create_task(receive())` and `asyncio.wait_for(receive(), 5)` work as with any server.
+
+use std::ptr::null_mut;
+
+use pyo3::ffi;
+
+use super::exchange::{Exchange, Received};
+use super::native::{Lasting, NativeType, held};
+use crate::object::Object;
+
+/// Number of the slot `am_send`, which came with Python 3.10 (typeslots.h).
+const AM_SEND_SLOT: i32 = 81;
+const VERSION_3_10: u64 = 0x030a_0000;
+
+/// PySendResult of CPython's C interface.
+const SENT_RETURN: i32 = 0;
+const SENT_ERROR: i32 = -1;
+const SENT_NEXT: i32 = 1;
+
+enum State {
+    /// Awaiting it gives this at once.
+    Ready(Object),
+    /// The iterator of a future, for a `send()`.
+    Waiting(Object),
+    /// The iterator of a future, for a `receive()`: when it has ended, the exchange is asked for the message. So a message is
+    /// taken by a task that goes on with it, and never lost with one that is cancelled at that moment.
+    Receiving { iterator: Object, exchange: Object },
+}
+
+/// Makes awaitables.
+pub struct Awaitables {
+    kind: NativeType<State>,
+    /// For `send()`, which gives nothing: one serves for all.
+    done: Object,
+}
+
+impl Awaitables {
+    /// `None`: an exception is set.
+    pub fn new() -> Option<Awaitables> {
+        let methods = METHODS.0.as_ptr().cast_mut();
+        let mut slots = vec![
+            ffi::PyType_Slot { slot: ffi::Py_am_await, pfunc: itself as *mut _ },
+            ffi::PyType_Slot { slot: ffi::Py_tp_iter, pfunc: itself as *mut _ },
+            ffi::PyType_Slot { slot: ffi::Py_tp_iternext, pfunc: next as *mut _ },
+            ffi::PyType_Slot { slot: ffi::Py_tp_methods, pfunc: methods.cast() },
+        ];
+        if super::hexversion()? >= VERSION_3_10 {
+            slots.push(ffi::PyType_Slot { slot: AM_SEND_SLOT, pfunc: send_slot as *mut _ });
+        }
+        // SAFETY: the functions have the signatures of their slots and look at objects of this type only.
+        let kind = unsafe { NativeType::new(c"bolide._native.Step", &slots)? };
+        let done = kind.make(State::Ready(none()))?;
+        Some(Awaitables { kind, done })
+    }
+
+    /// Awaiting it gives None at once.
+    pub fn done(&self) -> Object {
+        self.done.clone()
+    }
+
+    /// Awaiting it gives `value` at once.
+    pub fn ready(&self, value: Object) -> Option<Object> {
+        self.kind.make(State::Ready(value))
+    }
+
+    /// Awaiting it waits for the future and gives its result.
+    pub fn waiting(&self, future: &Object) -> Option<Object> {
+        // SAFETY: the future lives; its iterator is ours.
+        let iterator = unsafe { Object::owned(ffi::PyObject_GetIter(future.as_ptr()))? };
+        self.kind.make(State::Waiting(iterator))
+    }
+
+    /// Awaiting it waits for the future, and then gives the next message of the exchange.
+    pub fn receiving(&self, future: &Object, exchange: Object) -> Option<Object> {
+        // SAFETY: as above.
+        let iterator = unsafe { Object::owned(ffi::PyObject_GetIter(future.as_ptr()))? };
+        self.kind.make(State::Receiving { iterator, exchange })
+    }
+}
+
+fn none() -> Object {
+    // SAFETY: None lives as long as the interpreter and is never null.
+    unsafe { Object::borrowed(ffi::Py_None()) }.unwrap_or_else(|| unreachable!("None is there"))
+}
+
+static METHODS: Lasting<[ffi::PyMethodDef; 4]> = Lasting([
+    ffi::PyMethodDef {
+        ml_name: c"send".as_ptr(),
+        ml_meth: ffi::PyMethodDefPointer { PyCFunction: send },
+        ml_flags: ffi::METH_O,
+        ml_doc: c"send(value): goes on, as a coroutine does".as_ptr(),
+    },
+    ffi::PyMethodDef {
+        ml_name: c"throw".as_ptr(),
+        ml_meth: ffi::PyMethodDefPointer { PyCFunction: throw },
+        ml_flags: ffi::METH_VARARGS,
+        ml_doc: c"throw(exception): raises it where it waits".as_ptr(),
+    },
+    ffi::PyMethodDef {
+        ml_name: c"close".as_ptr(),
+        ml_meth: ffi::PyMethodDefPointer { PyCFunction: close },
+        ml_flags: ffi::METH_NOARGS,
+        ml_doc: c"close(): ends the wait".as_ptr(),
+    },
+    ffi::PyMethodDef::zeroed(),
+]);
+
+/// # Safety
+/// Called by Python only, with an object of our type.
+unsafe extern "C" fn itself(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: the object lives.
+    unsafe { ffi::Py_NewRef(object) }
+}
+
+/// # Safety
+/// Called by Python only, with an object of our type and a place for the result.
+unsafe extern "C" fn send_slot(object: *mut ffi::PyObject, _value: *mut ffi::PyObject, result: *mut *mut ffi::PyObject) -> i32 {
+    // SAFETY: the object is of our type; nobody else looks at its value while the interpreter is ours.
+    unsafe {
+        loop {
+            let (iterator, exchange) = match held::<State>(object) {
+                State::Ready(value) => {
+                    *result = ffi::Py_NewRef(value.as_ptr());
+                    return SENT_RETURN;
+                }
+                State::Waiting(iterator) => (iterator.clone(), None),
+                State::Receiving { iterator, exchange } => (iterator.clone(), Some(exchange.clone())),
+            };
+            let Some(advance) = (*ffi::Py_TYPE(iterator.as_ptr())).tp_iternext else { return SENT_ERROR };
+            *result = advance(iterator.as_ptr());
+            if !(*result).is_null() {
+                return SENT_NEXT;
+            }
+            let Some(value) = stop_value() else { return SENT_ERROR };
+            let Some(exchange) = exchange else {
+                *result = value.into_ptr();
+                return SENT_RETURN;
+            };
+            match Exchange::take_or_wait(&exchange) {
+                Some(Received::Message(message)) => {
+                    *result = message.into_ptr();
+                    return SENT_RETURN;
+                }
+                // Somebody else took the message: the wait goes on.
+                Some(Received::Wait(future)) => {
+                    let Some(iterator) = Object::owned(ffi::PyObject_GetIter(future.as_ptr())) else { return SENT_ERROR };
+                    *held::<State>(object) = State::Receiving { iterator, exchange };
+                }
+                None => return SENT_ERROR,
+            }
+        }
+    }
+}
+
+/// The value that an iterator ended with; `None`: it raised an exception, which is set.
+///
+/// # Safety
+/// The thread holds the interpreter, and an iterator has just returned null.
+#[allow(deprecated, reason = "the calls that replace these came with 3.12, and 3.9 is supported")]
+unsafe fn stop_value() -> Option<Object> {
+    // SAFETY: the three are ours after the fetch, and null or alive.
+    unsafe {
+        if ffi::PyErr_Occurred().is_null() {
+            return Some(none());
+        }
+        if ffi::PyErr_ExceptionMatches(ffi::PyExc_StopIteration) == 0 {
+            return None;
+        }
+        let (mut kind, mut value, mut traceback) = (null_mut(), null_mut(), null_mut());
+        ffi::PyErr_Fetch(&mut kind, &mut value, &mut traceback);
+        ffi::PyErr_NormalizeException(&mut kind, &mut value, &mut traceback);
+        let (_kind, value, _traceback) = (Object::owned(kind), Object::owned(value)?, Object::owned(traceback));
+        Object::owned(ffi::PyObject_GetAttrString(value.as_ptr(), c"value".as_ptr()))
+    }
+}
+
+/// # Safety
+/// Called by Python only, with an object of our type.
+unsafe extern "C" fn next(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: as above; a null pointer with StopIteration or nothing set ends an iterator.
+    unsafe {
+        let mut result = null_mut();
+        match send_slot(object, ffi::Py_None(), &mut result) {
+            SENT_NEXT => result,
+            SENT_RETURN => {
+                if let Some(value) = Object::owned(result)
+                    && value.as_ptr() != ffi::Py_None()
+                {
+                    // The value is wrapped, so that a tuple is not taken for the arguments of the exception.
+                    let stop = super::native::call(ffi::PyExc_StopIteration, [value.as_ptr()]);
+                    if let Some(stop) = stop {
+                        ffi::PyErr_SetObject(ffi::PyExc_StopIteration, stop.as_ptr());
+                    }
+                }
+                null_mut()
+            }
+            _ => null_mut(),
+        }
+    }
+}
+
+/// # Safety
+/// Called by Python only, with an object of our type.
+unsafe extern "C" fn send(object: *mut ffi::PyObject, _value: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: as above. A method, other than a slot, must set an exception when it returns null.
+    unsafe {
+        let result = next(object);
+        if result.is_null() && ffi::PyErr_Occurred().is_null() {
+            ffi::PyErr_SetNone(ffi::PyExc_StopIteration);
+        }
+        result
+    }
+}
+
+/// # Safety
+/// Called by Python only, with an object of our type and a tuple.
+unsafe extern "C" fn throw(object: *mut ffi::PyObject, arguments: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: the objects live through the call.
+    unsafe {
+        if let State::Waiting(iterator) | State::Receiving { iterator, .. } = held::<State>(object) {
+            let iterator = iterator.clone();
+            let method = Object::owned(ffi::PyObject_GetAttrString(iterator.as_ptr(), c"throw".as_ptr()));
+            return method.map_or(null_mut(), |method| ffi::PyObject_CallObject(method.as_ptr(), arguments));
+        }
+        let given = if ffi::PyTuple_Size(arguments) > 0 { ffi::PyTuple_GetItem(arguments, 0) } else { ffi::PyExc_TypeError };
+        if ffi::PyExceptionInstance_Check(given) != 0 {
+            ffi::PyErr_SetObject(ffi::Py_TYPE(given).cast(), given);
+        } else {
+            ffi::PyErr_SetNone(given);
+        }
+        null_mut()
+    }
+}
+
+/// # Safety
+/// Called by Python only, with an object of our type.
+unsafe extern "C" fn close(object: *mut ffi::PyObject, _nothing: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: the object is of our type; what it waited for is let go.
+    unsafe {
+        *held::<State>(object) = State::Ready(none());
+        ffi::Py_NewRef(ffi::Py_None())
+    }
+}

@@ -1,0 +1,285 @@
+//! The worker of asynchronous applications as Python sees it: `bolide/asgi.py` makes one, has the event loop watch its
+//! descriptor, and calls `turn` when that has news.
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::os::fd::AsRawFd;
+
+use bolide_contract::scoreboard::now_ms;
+use bolide_engine::{Hosted, Turned};
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList};
+
+use super::awaitable::Awaitables;
+use super::names::Names;
+use super::native::NativeType;
+use super::scope::Templates;
+use super::task::Starter;
+use super::{Asgi, Face, Mount, watcher};
+use crate::faults::Faults;
+use crate::object::Object;
+use crate::prototype::{Assignment, Prototype};
+use crate::worker::{engine_assignment, object_of};
+
+/// The version of the specification that is spoken: `send()` to a client that has gone raises OSError since 2.4.
+const SPEC_VERSION: &str = "2.5";
+
+/// A mount, its callable, and what its lifespan left in `state`.
+type Application = (String, Py<PyAny>, Option<Py<PyDict>>);
+
+/// A worker within an event loop.
+#[pyclass(unsendable, module = "bolide._native")]
+pub struct AsgiWorker {
+    asgi: &'static Asgi,
+    /// When the loop's timer calls `tick`, in monotonic milliseconds; and the timer.
+    timer: RefCell<Option<(u64, Py<PyAny>)>>,
+    tick: OnceCell<Py<PyAny>>,
+    on_drained: Py<PyAny>,
+    has_drained: Cell<bool>,
+    stall_ms: Option<u64>,
+    worker: u32,
+}
+
+#[pymethods]
+impl AsgiWorker {
+    /// `applications` is a list of `(mount, callable, state)`, `state` being None or the dictionary of its lifespan; `face` is the
+    /// module `bolide.asgi`; `on_drained` is called once, when there is nothing more to serve.
+    #[new]
+    fn new(
+        py: Python<'_>,
+        prototype: &Prototype,
+        assignment: &Assignment,
+        applications: Vec<Application>,
+        event_loop: Bound<'_, PyAny>,
+        face: &Bound<'_, PyAny>,
+        on_drained: Py<PyAny>,
+    ) -> PyResult<AsgiWorker> {
+        let engine = engine_assignment(prototype, assignment)?;
+        let settings = engine.settings.clone();
+        let worker = engine.worker;
+        let templates = templates(py, &engine, &applications)?;
+        let asgi = make(py, applications, event_loop, face, templates, settings.asynchronous.concurrency)?;
+        // The worker serves for the rest of the process' life: nothing ever frees this.
+        let asgi: &'static Asgi = Box::leak(Box::new(asgi));
+        let hosted = Hosted::new(asgi, engine)?;
+        if asgi.hosted.set(hosted).is_err() {
+            return Err(PyRuntimeError::new_err("a worker is made once"));
+        }
+        let stall_ms = settings.asynchronous.stall_ms;
+        Ok(AsgiWorker {
+            asgi,
+            timer: RefCell::new(None),
+            tick: OnceCell::new(),
+            on_drained,
+            has_drained: Cell::new(false),
+            stall_ms,
+            worker,
+        })
+    }
+
+    /// Begins to serve: the loop watches the descriptor from now on, and the master knows.
+    fn start(this: &Bound<'_, AsgiWorker>) -> PyResult<()> {
+        let py = this.py();
+        let worker = this.borrow();
+        let asgi = worker.asgi;
+        let turn = this.getattr("turn")?;
+        let _made_once = asgi.turn.set(object_of(turn.clone()));
+        let _made_once = worker.tick.set(this.getattr("tick")?.unbind());
+        let hosted = hosted(asgi)?;
+        event_loop(py, asgi).call_method1("add_reader", (hosted.descriptor().as_raw_fd(), turn))?;
+        if let Some(stall_ms) = worker.stall_ms {
+            let report = bound(py, &asgi.face.report_stall).unbind();
+            watcher::watch(hosted.pulse(), stall_ms, worker.worker, report)?;
+        }
+        hosted.announce();
+        Ok(())
+    }
+
+    /// Does what there is to do, and has the loop call again in time.
+    fn turn(&self, py: Python<'_>) -> PyResult<()> {
+        self.asgi.turn_is_wanted.set(false);
+        match hosted(self.asgi)?.turn() {
+            Turned::Wait(Some(milliseconds)) => self.set_timer(py, milliseconds),
+            Turned::Wait(None) => Ok(()),
+            Turned::Drained => {
+                if !self.has_drained.replace(true) {
+                    self.on_drained.call0(py)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// The loop's timer is over.
+    fn tick(&self, py: Python<'_>) -> PyResult<()> {
+        self.timer.borrow_mut().take();
+        self.turn(py)
+    }
+
+    /// Serves no more: the loop forgets the descriptor.
+    fn stop(&self, py: Python<'_>) -> PyResult<()> {
+        event_loop(py, self.asgi).call_method1("remove_reader", (hosted(self.asgi)?.descriptor().as_raw_fd(),))?;
+        if let Some((_, timer)) = self.timer.borrow_mut().take() {
+            timer.call_method0(py, "cancel")?;
+        }
+        Ok(())
+    }
+
+    /// The application asked the process to exit: what is in flight is finished first.
+    fn leave(&self) -> PyResult<()> {
+        hosted(self.asgi)?.leave();
+        Ok(())
+    }
+
+    /// Tasks of applications that have not ended.
+    #[getter]
+    fn running(&self) -> usize {
+        self.asgi.running()
+    }
+}
+
+impl AsgiWorker {
+    /// One timer is enough: one that comes earlier than needed finds nothing to do.
+    fn set_timer(&self, py: Python<'_>, milliseconds: u64) -> PyResult<()> {
+        let due_ms = now_ms() + milliseconds;
+        let mut timer = self.timer.borrow_mut();
+        if let Some((set_ms, _)) = &*timer
+            && *set_ms <= due_ms
+        {
+            return Ok(());
+        }
+        if let Some((_, earlier)) = timer.take() {
+            earlier.call_method0(py, "cancel")?;
+        }
+        let Some(tick) = self.tick.get() else { return Ok(()) };
+        let handle = event_loop(py, self.asgi).call_method1("call_later", (milliseconds as f64 / 1000.0, tick))?;
+        *timer = Some((due_ms, handle.unbind()));
+        Ok(())
+    }
+}
+
+fn hosted(asgi: &'static Asgi) -> PyResult<&'static Hosted<Asgi>> {
+    asgi.hosted().ok_or_else(|| PyRuntimeError::new_err("the worker has not been made"))
+}
+
+fn event_loop<'py>(py: Python<'py>, asgi: &Asgi) -> Bound<'py, PyAny> {
+    bound(py, &asgi.event_loop)
+}
+
+fn bound<'py>(py: Python<'py>, object: &Object) -> Bound<'py, PyAny> {
+    // SAFETY: the object is alive, and the result takes a reference of its own.
+    unsafe { Bound::from_borrowed_ptr(py, object.as_ptr()) }
+}
+
+fn no_memory(py: Python<'_>) -> PyErr {
+    PyErr::take(py).unwrap_or_else(|| PyRuntimeError::new_err("no memory is left"))
+}
+
+fn make(
+    py: Python<'_>,
+    applications: Vec<Application>,
+    event_loop: Bound<'_, PyAny>,
+    face: &Bound<'_, PyAny>,
+    templates: Templates,
+    concurrency: Option<u32>,
+) -> PyResult<Asgi> {
+    let object = |name: &str| face.getattr(name).map(object_of);
+    let names = Names::new().ok_or_else(|| no_memory(py))?;
+    let starter = Starter::new(object_of(py.import("asyncio")?.getattr("Task")?)).ok_or_else(|| no_memory(py))?;
+    let message = |kind: &str| {
+        let message = PyDict::new(py);
+        message.set_item("type", kind)?;
+        Ok::<_, PyErr>(message)
+    };
+    let empty_request = message("http.request")?;
+    empty_request.set_item("body", PyBytes::new(py, b""))?;
+    empty_request.set_item("more_body", false)?;
+    // SAFETY: the type has no slots but the one for its objects' end.
+    let exchanges = unsafe { NativeType::new(c"bolide._native.Exchange", &[]) }.ok_or_else(|| no_memory(py))?;
+    Ok(Asgi {
+        mounts: applications
+            .into_iter()
+            .map(|(mount, callable, _)| Mount { path: mount.into_bytes(), callable: object_of(callable.into_bound(py)) })
+            .collect(),
+        names,
+        awaitables: Awaitables::new().ok_or_else(|| no_memory(py))?,
+        exchanges,
+        event_loop: object_of(event_loop),
+        empty: object_of(PyBytes::new(py, b"").into_any()),
+        empty_request: object_of(empty_request.into_any()),
+        disconnect: object_of(message("http.disconnect")?.into_any()),
+        starter,
+        face: Face {
+            plain_headers: object("plain_headers")?,
+            coroutine_of: object("coroutine_of")?,
+            log_overdue: object("log_overdue")?,
+            report_stall: object("report_stall")?,
+            client_disconnected: object("ClientDisconnected")?,
+        },
+        faults: Faults { log_exception: object("log_exception")?, log_message: object("log_message")? },
+        templates: Cell::new(Some(templates)),
+        most_running: concurrency.map_or(usize::MAX, |most| most as usize),
+        running: Cell::new(0),
+        turn_is_wanted: Cell::new(false),
+        turn: OnceCell::new(),
+        hosted: OnceCell::new(),
+    })
+}
+
+fn templates(py: Python<'_>, engine: &bolide_engine::Assignment, applications: &[Application]) -> PyResult<Templates> {
+    let mut templates = Templates { http: Vec::new(), websocket: Vec::new(), states: Vec::new() };
+    for listener in &engine.listeners {
+        let server = match (listener.bound.rsplit_once(':'), listener.is_tcp) {
+            (Some((host, port)), true) => {
+                let host = host.trim_start_matches('[').trim_end_matches(']');
+                (host, port.parse::<u16>().ok())
+            }
+            _ => (listener.bound.as_str(), None),
+        };
+        for is_websocket in [false, true] {
+            let scope = template(py, is_websocket, server)?;
+            // A dictionary that was built by insertion may have spare room; a copy of it is as small as it can be.
+            let scope = object_of(scope.copy()?.into_any());
+            (if is_websocket { &mut templates.websocket } else { &mut templates.http }).push(scope);
+        }
+    }
+    for (_, _, state) in applications {
+        templates.states.push(state.as_ref().map(|state| object_of(state.bind(py).clone().into_any())));
+    }
+    Ok(templates)
+}
+
+/// The scope of `GET /`. The keys that differ from request to request are here too, so that the copy has room for them.
+fn template<'py>(py: Python<'py>, is_websocket: bool, server: (&str, Option<u16>)) -> PyResult<Bound<'py, PyDict>> {
+    let scope = PyDict::new(py);
+    let asgi = PyDict::new(py);
+    asgi.set_item("version", "3.0")?;
+    asgi.set_item("spec_version", SPEC_VERSION)?;
+    let extensions = PyDict::new(py);
+    let offered: &[&str] = if is_websocket {
+        &["websocket.http.response"]
+    } else {
+        &["http.response.pathsend", "http.response.zerocopysend", "http.response.early_hint", "http.response.trailers"]
+    };
+    for name in offered {
+        extensions.set_item(name, PyDict::new(py))?;
+    }
+    scope.set_item("type", if is_websocket { "websocket" } else { "http" })?;
+    scope.set_item("asgi", asgi)?;
+    scope.set_item("http_version", "1.1")?;
+    scope.set_item("server", server)?;
+    scope.set_item("client", py.None())?;
+    scope.set_item("scheme", if is_websocket { "ws" } else { "http" })?;
+    if is_websocket {
+        scope.set_item("subprotocols", PyList::empty(py))?;
+    } else {
+        scope.set_item("method", "GET")?;
+    }
+    scope.set_item("root_path", "")?;
+    scope.set_item("path", "/")?;
+    scope.set_item("raw_path", PyBytes::new(py, b"/"))?;
+    scope.set_item("query_string", PyBytes::new(py, b""))?;
+    scope.set_item("headers", PyList::empty(py))?;
+    scope.set_item("extensions", extensions)?;
+    Ok(scope)
+}

@@ -1,0 +1,353 @@
+//! HTTP as ASGI speaks it (ASGI 3, "HTTP"): the application's messages into the reply, the request's body into messages.
+//!
+//! A message that breaks the specification is an exception in the application, at the line that sent it; nothing of it
+//! has been said to the client then. The event loop's thread runs all of it.
+
+use std::collections::VecDeque;
+
+use bolide_engine::inflow::Inflow;
+use bolide_engine::reply::{Pushed, Reply, When};
+
+use super::Asgi;
+use super::exchange::{Exchange, Said, Talk};
+use super::messages::{Headers, Message, file_part, path_file};
+use crate::object::{Object, bytes_of};
+
+/// How far a response has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Nothing was said.
+    Fresh,
+    /// `http.response.start`
+    Started,
+    /// The body is said, trailers are awaited.
+    Trailers,
+    Complete,
+}
+
+pub struct HttpTalk {
+    stage: Stage,
+    /// Parts that the client was slow to take. Each has a `send()` that waits for it, so the application bounds them.
+    unsent: VecDeque<Unsent>,
+    is_lost: bool,
+}
+
+/// A part of the body, the bytes of it that were taken, and whether it is the last.
+struct Unsent {
+    part: Object,
+    taken: usize,
+    more: bool,
+}
+
+/// What a message is to do to the reply, once it has been read from Python.
+pub enum Act {
+    Start { status: u16, headers: Headers, trailers: bool },
+    Body { part: Object, more: bool },
+    File { file: std::fs::File, offset: i64, length: u64, more: bool },
+    Trailers { headers: Headers, more: bool },
+    EarlyHints { links: Vec<Object> },
+}
+
+/// Says a message. `None`: an exception is set.
+pub fn say(exchange: &mut Exchange, act: Act) -> Option<Said> {
+    let asgi = exchange.asgi;
+    let Talk::Http(http) = &exchange.talk else { return None };
+    if let Some(mistake) = http.mistake(&act) {
+        return asgi.raise_runtime(mistake);
+    }
+    if http.is_lost {
+        return asgi.raise_gone();
+    }
+    let said = exchange.reach(|talk, reply, _| match talk {
+        Talk::Http(http) => http.act(asgi, act, reply),
+        Talk::Socket(_) => None,
+    });
+    match said {
+        Some(said) => said,
+        None => {
+            exchange.lose();
+            asgi.raise_gone()
+        }
+    }
+}
+
+/// Reads a message. `None`: an exception is set.
+pub fn read(asgi: &'static Asgi, message: &Message<'_>) -> Option<Act> {
+    let names = &asgi.names;
+    match message.kind() {
+        b"http.response.start" => read_start(asgi, message),
+        b"http.response.body" => read_body(asgi, message),
+        b"http.response.pathsend" => {
+            let (file, length) = path_file(message)?;
+            Some(Act::File { file, offset: 0, length, more: false })
+        }
+        b"http.response.zerocopysend" => {
+            let (file, offset, length) = file_part(message)?;
+            Some(Act::File { file, offset, length, more: message.flag(&names.more_body) })
+        }
+        b"http.response.trailers" => Some(Act::Trailers {
+            headers: Headers::read(asgi, message.get(&names.headers))?,
+            more: message.flag(&names.more_trailers),
+        }),
+        b"http.response.early_hint" => Some(Act::EarlyHints { links: message.links()? }),
+        _ => message.unknown("of an HTTP request"),
+    }
+}
+
+/// `http.response.start`, and of a WebSocket that is refused `websocket.http.response.start`.
+pub fn read_start(asgi: &'static Asgi, message: &Message<'_>) -> Option<Act> {
+    let names = &asgi.names;
+    Some(Act::Start {
+        status: message.number(&names.status, "status")?,
+        headers: Headers::read(asgi, message.get(&names.headers))?,
+        trailers: message.flag(&names.trailers),
+    })
+}
+
+/// `http.response.body`, and of a WebSocket that is refused `websocket.http.response.body`.
+pub fn read_body(asgi: &'static Asgi, message: &Message<'_>) -> Option<Act> {
+    let names = &asgi.names;
+    Some(Act::Body { part: message.bytes(&names.body, "body")?, more: message.flag(&names.more_body) })
+}
+
+impl HttpTalk {
+    pub fn new() -> HttpTalk {
+        HttpTalk { stage: Stage::Fresh, unsent: VecDeque::new(), is_lost: false }
+    }
+
+    pub fn is_complete(&self) -> bool {
+        self.stage == Stage::Complete && self.unsent.is_empty()
+    }
+
+    pub fn is_lost(&self) -> bool {
+        self.is_lost
+    }
+
+    pub fn lose(&mut self) {
+        self.is_lost = true;
+        self.unsent.clear();
+    }
+
+    /// `http.request` or `http.disconnect`, if there is one to tell. The outer `None`: an exception is set.
+    pub fn receive(&mut self, asgi: &Asgi, reply: &mut Reply, inflow: &mut Inflow) -> Option<Option<Object>> {
+        let Some(flow) = inflow.body() else { return Some(None) };
+        if self.is_complete() || self.is_lost {
+            return Some(Some(asgi.disconnect_message()?));
+        }
+        flow.is_wanted = false;
+        if let Some(part) = flow.take() {
+            return Some(Some(asgi.request_message(&part.bytes, part.more)?));
+        }
+        if flow.is_gone {
+            return Some(Some(asgi.disconnect_message()?));
+        }
+        flow.is_wanted = true;
+        if flow.owes_continue && !reply.head_has_left() {
+            // RFC 9110 section 10.1.1: the application wants the body now.
+            flow.owes_continue = false;
+            reply.say_continue();
+        }
+        Some(None)
+    }
+
+    /// Whether `receive` would find something.
+    pub fn has_message(&self, inflow: &mut Inflow) -> bool {
+        let is_over = self.is_complete() || self.is_lost;
+        is_over || inflow.body().is_none_or(|flow| flow.has_part() || flow.is_gone)
+    }
+
+    /// The client may have taken something. True: a waiting `send()` may go on.
+    pub fn go_on(&mut self, reply: &mut Reply) -> bool {
+        while !reply.has_file()
+            && let Some(Unsent { part, taken, more }) = self.unsent.pop_front()
+        {
+            // SAFETY: a bytes object that lives as long as `part`.
+            let rest = unsafe { &bytes_of(part.as_ptr())[taken..] };
+            match reply.push(rest, When::Now) {
+                Pushed::All if more => {}
+                Pushed::All => self.end_body(reply),
+                Pushed::Part(further) => {
+                    self.unsent.push_front(Unsent { part, taken: taken + further, more });
+                    return false;
+                }
+                // The engine sees it too, and gives the exchange up.
+                Pushed::Gone => return false,
+            }
+        }
+        self.unsent.is_empty() && (self.stage == Stage::Complete || !reply.is_behind())
+    }
+
+    /// What is wrong with the order of things, in a sentence.
+    fn mistake(&self, act: &Act) -> Option<&'static str> {
+        match (self.stage, act) {
+            (Stage::Fresh, Act::Start { .. } | Act::EarlyHints { .. }) => None,
+            (Stage::Fresh, _) => Some("the response has no 'http.response.start' yet"),
+            (Stage::Started, Act::Body { .. } | Act::File { .. }) => None,
+            (Stage::Started, Act::Start { .. }) => Some("'http.response.start' was sent before: a response has one"),
+            (Stage::Started, Act::Trailers { .. }) => {
+                Some("'http.response.trailers' comes after the body, and only when 'http.response.start' announced it")
+            }
+            (Stage::Trailers, Act::Trailers { .. }) => None,
+            (Stage::Trailers, _) => Some("the body has ended; only 'http.response.trailers' may follow"),
+            (Stage::Started, Act::EarlyHints { .. }) => Some("early hints come before 'http.response.start'"),
+            (Stage::Complete, _) => Some("the response is complete: nothing may follow its end"),
+        }
+    }
+
+    /// Says a message if it may come now. `None`: an exception is set.
+    pub fn say_act(&mut self, asgi: &'static Asgi, act: Act, reply: &mut Reply) -> Option<Said> {
+        match self.mistake(&act) {
+            Some(mistake) => asgi.raise_runtime(mistake),
+            None => self.act(asgi, act, reply),
+        }
+    }
+
+    /// `None`: an exception is set.
+    fn act(&mut self, asgi: &'static Asgi, act: Act, reply: &mut Reply) -> Option<Said> {
+        match act {
+            Act::Start { status, headers, trailers } => {
+                start(asgi, status, &headers, trailers, reply)?;
+                self.stage = Stage::Started;
+                Some(Said::Done)
+            }
+            Act::Body { part, more } => self.body(asgi, part, more, reply),
+            Act::File { file, offset, length, more } => {
+                if length == 0 && more {
+                    return Some(Said::Done);
+                }
+                if !self.unsent.is_empty() || reply.has_file() {
+                    return asgi.raise_runtime("a file can't be sent while another send() still waits for a slow client");
+                }
+                if more || reply.wants_trailers() {
+                    reply.push_file_part(file, offset, length);
+                } else {
+                    reply.push_file(file, offset, length);
+                }
+                if !more {
+                    self.end_body(reply);
+                }
+                reply.advance();
+                self.after_part(asgi, more, reply)
+            }
+            Act::Trailers { headers, more } => {
+                headers.each(|name, value| reply.trailer(name, value).map_err(|refusal| (refusal, name.to_vec()))).map_or_else(
+                    |(refusal, name)| {
+                        asgi.raise_value(&format!("the trailer {:?} is refused: {refusal}", String::from_utf8_lossy(&name)))
+                    },
+                    Some,
+                )?;
+                if !more {
+                    reply.finish_trailers();
+                    self.stage = Stage::Complete;
+                    reply.advance();
+                }
+                Some(Said::Done)
+            }
+            Act::EarlyHints { links } => {
+                // SAFETY: `links` are bytes objects, which live as long as the vector.
+                let links: Vec<&[u8]> = links.iter().map(|link| unsafe { bytes_of(link.as_ptr()) }).collect();
+                match reply.early_hints(&links) {
+                    Ok(()) => Some(Said::Done),
+                    Err(refusal) => asgi.raise_value(&format!("the early hint is refused: {refusal}")),
+                }
+            }
+        }
+    }
+
+    fn body(&mut self, asgi: &'static Asgi, part: Object, more: bool, reply: &mut Reply) -> Option<Said> {
+        // SAFETY: a bytes object that lives as long as `part`.
+        let bytes = unsafe { bytes_of(part.as_ptr()) };
+        if !more && !reply.head_has_left() && !reply.wants_trailers() {
+            reply.declare_length(bytes.len() as u64);
+        }
+        if !self.unsent.is_empty() || reply.has_file() {
+            // Another task of the application is sending too: first come, first served.
+            self.unsent.push_back(Unsent { part, taken: 0, more });
+            if !more {
+                self.stage = Stage::Complete;
+            }
+            return Some(Said::Wait);
+        }
+        if more && bytes.is_empty() {
+            // The client of a stream learns that it has begun.
+            reply.send_head();
+        }
+        match reply.push(bytes, if more { When::Now } else { When::WithTheNext }) {
+            Pushed::Gone => {
+                self.lose();
+                return asgi.raise_gone();
+            }
+            Pushed::Part(taken) => {
+                self.unsent.push_back(Unsent { part, taken, more });
+                if !more {
+                    self.stage = Stage::Complete;
+                }
+                return Some(Said::Wait);
+            }
+            Pushed::All => {}
+        }
+        if !more {
+            self.end_body(reply);
+            // The application may go on with other work; its answer is not to wait for that.
+            reply.advance();
+        }
+        self.after_part(asgi, more, reply)
+    }
+
+    fn after_part(&mut self, asgi: &'static Asgi, more: bool, reply: &mut Reply) -> Option<Said> {
+        if let Some(fault) = reply.length_fault() {
+            if !reply.is_finished() {
+                reply.cut_off();
+            }
+            self.stage = Stage::Complete;
+            return asgi.raise_runtime(&format!("the application {fault}"));
+        }
+        Some(if more && reply.is_behind() { Said::Wait } else { Said::Done })
+    }
+
+    fn end_body(&mut self, reply: &mut Reply) {
+        if reply.wants_trailers() {
+            self.stage = Stage::Trailers;
+        } else {
+            reply.finish();
+            self.stage = Stage::Complete;
+        }
+    }
+}
+
+/// `http.response.start`. `None`: an exception is set, and nothing was begun.
+fn start(asgi: &'static Asgi, status: u16, headers: &Headers, trailers: bool, reply: &mut Reply) -> Option<()> {
+    if let Err(refusal) = reply.status_code_only(status) {
+        return asgi.raise_value(&format!("the status {status} is refused: {refusal}"));
+    }
+    let set = headers.each(|name, value| {
+        if name.len() == 17 && name.eq_ignore_ascii_case(b"transfer-encoding") || is_hop_by_hop(name) {
+            // ASGI, "http.response.start": the framing is the server's. A proxy's application passes such fields on.
+            if name.eq_ignore_ascii_case(b"connection") && value.eq_ignore_ascii_case(b"close") {
+                reply.close_after();
+            }
+            return Ok(());
+        }
+        reply.field(name, value).map_err(|refusal| (refusal, name.to_vec()))
+    });
+    if let Err((refusal, name)) = set {
+        reply.drop_head();
+        return asgi.raise_value(&format!("the header {:?} is refused: {refusal}", String::from_utf8_lossy(&name)));
+    }
+    if trailers {
+        reply.announce_trailers();
+    }
+    Some(())
+}
+
+/// RFC 9110 section 7.6.1. The length decides first, so that most names cost one comparison.
+fn is_hop_by_hop(name: &[u8]) -> bool {
+    let is = |word: &[u8]| name.eq_ignore_ascii_case(word);
+    match name.len() {
+        2 => is(b"te"),
+        7 => is(b"upgrade"),
+        10 => is(b"connection") || is(b"keep-alive"),
+        16 => is(b"proxy-connection"),
+        _ => false,
+    }
+}

@@ -1,0 +1,317 @@
+//! Messages from the application, read from Python: each value checked for its type, so that a mistake is an exception that
+//! names the key, at the line that made it.
+
+use std::fs::File;
+use std::os::fd::BorrowedFd;
+
+use pyo3::ffi;
+
+use super::Asgi;
+use crate::object::{Object, bytes_of};
+
+/// A message: a dictionary with a type.
+pub struct Message<'a> {
+    asgi: &'static Asgi,
+    dictionary: *mut ffi::PyObject,
+    kind: &'a [u8],
+}
+
+/// Names and values of header fields: a list or tuple whose items are pairs of bytes objects.
+pub struct Headers {
+    /// `None`: there are none.
+    pairs: Option<Object>,
+}
+
+impl<'a> Message<'a> {
+    /// `None`: it is no dictionary with a type, and an exception is set.
+    pub fn new(asgi: &'static Asgi, dictionary: *mut ffi::PyObject) -> Option<Message<'a>> {
+        // SAFETY: the caller's object lives through the message; what is found in it is borrowed.
+        unsafe {
+            if ffi::PyDict_Check(dictionary) == 0 {
+                return asgi.raise_type(&format!("a message is a dict, not {}", type_name(dictionary)));
+            }
+            let kind = ffi::PyDict_GetItem(dictionary, asgi.names.kind.as_ptr());
+            if kind.is_null() {
+                return asgi.raise_type("a message has a 'type'");
+            }
+            let Some(kind) = text_of(kind) else {
+                return asgi.raise_type(&format!("the 'type' of a message is a str, not {}", type_name(kind)));
+            };
+            Some(Message { asgi, dictionary, kind })
+        }
+    }
+
+    pub fn kind(&self) -> &[u8] {
+        self.kind
+    }
+
+    /// Raises that this type is not known here.
+    pub fn unknown<T>(&self, place: &str) -> Option<T> {
+        let kind = String::from_utf8_lossy(self.kind).into_owned();
+        self.asgi.raise_runtime(&format!("{kind:?} is no message {place}"))
+    }
+
+    /// What a key has: borrowed; null if it is missing or None.
+    pub fn get(&self, key: &Object) -> *mut ffi::PyObject {
+        // SAFETY: both live; the result is borrowed from the dictionary.
+        unsafe {
+            let found = ffi::PyDict_GetItem(self.dictionary, key.as_ptr());
+            if found == ffi::Py_None() { std::ptr::null_mut() } else { found }
+        }
+    }
+
+    /// True when the key has a true value.
+    pub fn flag(&self, key: &Object) -> bool {
+        let found = self.get(key);
+        // SAFETY: the object lives; a value that can't be judged (its __bool__ fails) is not true.
+        unsafe {
+            if found.is_null() || found == ffi::Py_False() {
+                return false;
+            }
+            if found == ffi::Py_True() {
+                return true;
+            }
+            match ffi::PyObject_IsTrue(found) {
+                -1 => {
+                    ffi::PyErr_Clear();
+                    false
+                }
+                truth => truth == 1,
+            }
+        }
+    }
+
+    /// A number that must be there.
+    pub fn number(&self, key: &Object, name: &str) -> Option<u16> {
+        let found = self.get(key);
+        // SAFETY: the object lives, or is null, which is looked at first.
+        unsafe {
+            if found.is_null() || ffi::PyLong_Check(found) == 0 {
+                return self.asgi.raise_type(&format!("{name:?} is an int, not {}", type_name(found)));
+            }
+            let mut overflow = 0;
+            let number = ffi::PyLong_AsLongAndOverflow(found, &mut overflow);
+            // What does not fit is no status and no close code: 0 is none either, and refused by whoever uses it.
+            Some(if overflow != 0 { 0 } else { u16::try_from(number).unwrap_or(0) })
+        }
+    }
+
+    /// A byte string; an empty one if it is missing.
+    pub fn bytes(&self, key: &Object, name: &str) -> Option<Object> {
+        let found = self.get(key);
+        if found.is_null() {
+            return Some(self.asgi.empty.clone());
+        }
+        // SAFETY: the object lives; a copy is new.
+        unsafe {
+            if ffi::PyBytes_Check(found) != 0 {
+                return Object::borrowed(found);
+            }
+            if ffi::PyByteArray_Check(found) != 0 || ffi::PyMemoryView_Check(found) != 0 {
+                return Object::owned(ffi::PyBytes_FromObject(found));
+            }
+            self.asgi.raise_type(&format!("{name:?} is bytes, not {}", type_name(found)))
+        }
+    }
+
+    /// A text; `Some(None)` if it is missing.
+    pub fn text(&self, key: &Object, name: &str) -> Option<Option<Object>> {
+        let found = self.get(key);
+        if found.is_null() {
+            return Some(None);
+        }
+        // SAFETY: the object lives.
+        unsafe {
+            if ffi::PyUnicode_Check(found) == 0 {
+                return self.asgi.raise_type(&format!("{name:?} is a str, not {}", type_name(found)));
+            }
+            Some(Object::borrowed(found))
+        }
+    }
+
+    /// The links of an early hint.
+    pub fn links(&self) -> Option<Vec<Object>> {
+        let found = self.get(&self.asgi.names.links);
+        if found.is_null() {
+            return self.asgi.raise_type("'links' is a list of bytes");
+        }
+        let mut links = Vec::new();
+        // SAFETY: the sequence lives while its items are looked at; a bytes object in it is referred to by us.
+        unsafe {
+            let sequence = Object::owned(ffi::PySequence_Fast(found, c"'links' is a list of bytes".as_ptr()))?;
+            for index in 0..ffi::PySequence_Size(sequence.as_ptr()) {
+                let link = Object::owned(ffi::PySequence_GetItem(sequence.as_ptr(), index))?;
+                if ffi::PyBytes_Check(link.as_ptr()) == 0 {
+                    return self.asgi.raise_type(&format!("a link is bytes, not {}", type_name(link.as_ptr())));
+                }
+                links.push(link);
+            }
+        }
+        Some(links)
+    }
+}
+
+impl Headers {
+    /// `found` is borrowed, or null. `None`: an exception is set.
+    pub fn read(asgi: &'static Asgi, found: *mut ffi::PyObject) -> Option<Headers> {
+        if found.is_null() {
+            return Some(Headers { pairs: None });
+        }
+        // SAFETY: the object lives. A plain list or tuple of plain pairs is taken as it is; Python makes one of all else.
+        unsafe {
+            let given = Object::borrowed(found)?;
+            if are_plain_pairs(&given) {
+                return Some(Headers { pairs: Some(given) });
+            }
+            let pairs = super::native::call(asgi.face.plain_headers.as_ptr(), [given.as_ptr()])?;
+            Some(Headers { pairs: Some(pairs) })
+        }
+    }
+
+    /// Hands each field to `act`, up to its first error.
+    pub fn each<E>(&self, mut act: impl FnMut(&[u8], &[u8]) -> Result<(), E>) -> Result<(), E> {
+        let Some(pairs) = &self.pairs else { return Ok(()) };
+        for index in 0..size(pairs.as_ptr()) {
+            // SAFETY: `read` has seen to it that these are lists or tuples of two bytes objects, and nothing that runs
+            // in between belongs to the application.
+            unsafe {
+                let pair = item(pairs.as_ptr(), index);
+                act(bytes_of(item(pair, 0)), bytes_of(item(pair, 1)))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether this is a list or tuple of lists or tuples of two bytes objects: what frameworks give.
+///
+/// # Safety
+/// The thread holds the interpreter.
+unsafe fn are_plain_pairs(object: &Object) -> bool {
+    // SAFETY: items are borrowed, looked at, and let go, without running code of the application.
+    unsafe {
+        if !is_list_or_tuple(object.as_ptr()) {
+            return false;
+        }
+        (0..size(object.as_ptr())).all(|index| {
+            let pair = item(object.as_ptr(), index);
+            is_list_or_tuple(pair)
+                && size(pair) == 2
+                && ffi::PyBytes_Check(item(pair, 0)) != 0
+                && ffi::PyBytes_Check(item(pair, 1)) != 0
+        })
+    }
+}
+
+/// # Safety
+/// The object lives.
+unsafe fn is_list_or_tuple(object: *mut ffi::PyObject) -> bool {
+    // SAFETY: the caller's object lives.
+    unsafe { ffi::PyList_Check(object) != 0 || ffi::PyTuple_Check(object) != 0 }
+}
+
+fn size(object: *mut ffi::PyObject) -> isize {
+    // SAFETY: the object is a list or a tuple.
+    unsafe { if ffi::PyList_Check(object) != 0 { ffi::PyList_Size(object) } else { ffi::PyTuple_Size(object) } }
+}
+
+/// # Safety
+/// `object` is a list or tuple with more than `index` items. The result is borrowed.
+unsafe fn item(object: *mut ffi::PyObject, index: isize) -> *mut ffi::PyObject {
+    // SAFETY: the caller says so.
+    unsafe {
+        if ffi::PyList_Check(object) != 0 { ffi::PyList_GetItem(object, index) } else { ffi::PyTuple_GetItem(object, index) }
+    }
+}
+
+/// `http.response.pathsend`: the file and its length. `None`: an exception is set.
+pub fn path_file(message: &Message<'_>) -> Option<(File, u64)> {
+    let asgi = message.asgi;
+    let Some(path) = message.text(&asgi.names.path, "path")? else {
+        return asgi.raise_type("'path' is a str, and must be there");
+    };
+    // SAFETY: the str lives.
+    let Some(text) = (unsafe { text_of(path.as_ptr()) }) else { return asgi.raise_type("'path' is no text") };
+    let path = std::path::Path::new(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(text));
+    let opened = File::open(path).and_then(|file| {
+        let facts = file.metadata()?;
+        Ok((file, facts))
+    });
+    match opened {
+        Ok((file, facts)) if facts.is_file() => Some((file, facts.len())),
+        Ok(_) => asgi.raise_os(None, &format!("{} is no regular file", path.display())),
+        Err(error) => asgi.raise_os(error.raw_os_error(), &format!("{}: {error}", path.display())),
+    }
+}
+
+/// `http.response.zerocopysend`: the file, where to begin, and how much of it. `None`: an exception is set.
+pub fn file_part(message: &Message<'_>) -> Option<(File, i64, u64)> {
+    let asgi = message.asgi;
+    let names = &asgi.names;
+    let found = message.get(&names.file);
+    if found.is_null() {
+        return asgi.raise_type("'file' is an open file, and must be there");
+    }
+    // SAFETY: the object lives; the descriptor is borrowed for the moment in which it is doubled.
+    let file = unsafe {
+        let number = ffi::PyObject_AsFileDescriptor(found);
+        if number < 0 {
+            return None;
+        }
+        BorrowedFd::borrow_raw(number).try_clone_to_owned().map(File::from)
+    };
+    let facts = file.and_then(|file| {
+        let facts = file.metadata()?;
+        let position = nix::unistd::lseek(&file, 0, nix::unistd::Whence::SeekCur)?;
+        Ok((file, facts.len(), position))
+    });
+    let (file, length, position) = match facts {
+        Ok(facts) => facts,
+        Err(error) => return asgi.raise_os(error.raw_os_error(), &error.to_string()),
+    };
+    let offset = long(message, &names.offset)?.unwrap_or(position);
+    let left = length.saturating_sub(offset.max(0) as u64);
+    let count = long(message, &names.count)?.map_or(left, |count| (count.max(0) as u64).min(left));
+    Some((file, offset.max(0), count))
+}
+
+fn long(message: &Message<'_>, key: &Object) -> Option<Option<i64>> {
+    let found = message.get(key);
+    if found.is_null() {
+        return Some(None);
+    }
+    // SAFETY: the object lives.
+    unsafe {
+        let number = ffi::PyLong_AsLongLong(found);
+        if number == -1 && !ffi::PyErr_Occurred().is_null() { None } else { Some(Some(number)) }
+    }
+}
+
+/// The UTF-8 of a str; `None` for anything else.
+///
+/// # Safety
+/// The object lives as long as the text is used.
+pub unsafe fn text_of<'a>(object: *mut ffi::PyObject) -> Option<&'a [u8]> {
+    // SAFETY: the caller says that it lives; CPython keeps the UTF-8 with the str.
+    unsafe {
+        if ffi::PyUnicode_Check(object) == 0 {
+            return None;
+        }
+        let mut length = 0;
+        let text = ffi::PyUnicode_AsUTF8AndSize(object, &mut length);
+        if text.is_null() {
+            ffi::PyErr_Clear();
+            return None;
+        }
+        Some(std::slice::from_raw_parts(text.cast(), length as usize))
+    }
+}
+
+/// What people call the type of an object; a null pointer is a missing one.
+pub fn type_name(object: *mut ffi::PyObject) -> String {
+    if object.is_null() {
+        return "missing".to_owned();
+    }
+    // SAFETY: the object lives, and its type's name is a C string.
+    unsafe { std::ffi::CStr::from_ptr((*ffi::Py_TYPE(object)).tp_name).to_string_lossy().into_owned() }
+}

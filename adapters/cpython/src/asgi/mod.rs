@@ -1,0 +1,387 @@
+//! ASGI: asynchronous applications, served from within their own event loop.
+//!
+//! [`Asgi`] is what the worker has of them, [`AsgiThread`] what the engine calls. All of it runs on the thread of the event
+//! loop, with the interpreter in hand: the engine's poll is one of the descriptors that the loop watches.
+
+mod awaitable;
+mod exchange;
+pub mod host;
+mod http;
+mod messages;
+mod names;
+mod native;
+mod scope;
+mod socket;
+mod task;
+mod watcher;
+
+use std::cell::{Cell, OnceCell};
+use std::ops::ControlFlow;
+
+use bolide_engine::Hosted;
+use bolide_engine::app::{App, Language, Outcome};
+use bolide_engine::inflow::Inflow;
+use bolide_engine::reply::Reply;
+use bolide_engine::request::{HttpRequest, Meaning, Request};
+use pyo3::ffi;
+
+use crate::faults::{Faults, failed, log_set_exception};
+use crate::object::{Object, latin1};
+use awaitable::Awaitables;
+use exchange::{Exchange, Place, Talk};
+use http::HttpTalk;
+use names::Names;
+use native::{NativeType, call_method, held};
+use scope::{Memo, Scopes, Templates};
+use socket::SocketTalk;
+
+/// What a worker has of its asynchronous applications.
+pub struct Asgi {
+    pub mounts: Vec<Mount>,
+    pub names: Names,
+    pub awaitables: Awaitables,
+    exchanges: NativeType<Exchange>,
+    pub event_loop: Object,
+    /// `b""`
+    pub empty: Object,
+    /// `{"type": "http.request", "body": b"", "more_body": False}`
+    empty_request: Object,
+    disconnect: Object,
+    /// `(callable of asyncio.Task, names of its keywords)`
+    starter: task::Starter,
+    pub face: Face,
+    pub faults: Faults,
+    templates: Cell<Option<Templates>>,
+    /// `limit-concurrency`
+    most_running: usize,
+    /// Tasks of the application that have not ended.
+    running: Cell<usize>,
+    turn_is_wanted: Cell<bool>,
+    /// `AsgiWorker.turn`, for the loop to call.
+    turn: OnceCell<Object>,
+    hosted: OnceCell<Hosted<Asgi>>,
+}
+
+// SAFETY: the event loop's thread is the only one that touches an `Asgi`: the engine is hosted by that loop and has no
+// thread of its own, the watcher knows the engine's pulse only, and Python's other threads have no way to it but
+// through objects that say "not from this thread" (asyncio's own rule).
+unsafe impl Sync for Asgi {}
+
+/// An application and where it is.
+pub struct Mount {
+    /// `/path`, or empty for all that no other mount takes.
+    pub path: Vec<u8>,
+    pub callable: Object,
+}
+
+/// Functions of `bolide.asgi` for what is easier said in Python.
+pub struct Face {
+    /// `plain_headers(headers)`: a list of pairs of bytes, or a TypeError.
+    pub plain_headers: Object,
+    /// `coroutine_of(awaitable)`: for applications that return something else than a coroutine.
+    pub coroutine_of: Object,
+    /// `log_overdue(task, seconds, place)`: the stack of a task that is over its time.
+    pub log_overdue: Object,
+    /// `report_stall(loop, seconds)`: the tasks that wait behind what blocks the loop.
+    pub report_stall: Object,
+    /// The exception of a `send()` whose client has gone.
+    pub client_disconnected: Object,
+}
+
+/// The application as the engine sees it.
+pub struct AsgiThread {
+    asgi: &'static Asgi,
+    scopes: Scopes,
+}
+
+/// The engine's name for an ongoing exchange.
+pub struct Ticket(Object);
+
+impl Language for Asgi {
+    type App = AsgiThread;
+
+    fn enter(&self, _thread: u32) -> Result<AsgiThread, String> {
+        let templates = self.templates.take().ok_or("an event loop has one thread, and has it already")?;
+        let names = Names::new().ok_or("no memory is left")?;
+        // SAFETY: the engine asks for a `&'static` language, and this is that one: it is never freed (see host.rs).
+        let asgi: &'static Asgi = unsafe { &*std::ptr::from_ref(self) };
+        Ok(AsgiThread { asgi, scopes: Scopes::new(names, templates) })
+    }
+
+    fn spawn(&self, _name: String, _body: Box<dyn FnOnce() + Send + 'static>) -> Result<(), String> {
+        Err("an event loop has one thread".to_owned())
+    }
+}
+
+impl App for AsgiThread {
+    type Memo = Memo;
+    type Pending = Ticket;
+    const STREAMS: bool = true;
+
+    fn call(&mut self, request: &mut Request<'_, Memo>, reply: &mut Reply) -> Outcome<Ticket> {
+        if self.asgi.running.get() >= self.asgi.most_running {
+            reply.answer_busy();
+            return Outcome::Finished;
+        }
+        let outcome = self.begin(request, reply);
+        outcome.unwrap_or_else(|| failed(&self.asgi.faults, &described(&request.meaning)))
+    }
+
+    fn resume(&mut self, pending: Ticket, _reply: &mut Reply) -> Outcome<Ticket> {
+        // Ongoing exchanges have news; they are never suspended.
+        Outcome::Ongoing(pending)
+    }
+
+    fn abandon(&mut self, mut pending: Ticket) {
+        pending.exchange().lose();
+    }
+
+    fn news(&mut self, pending: &mut Ticket, reply: &mut Reply, inflow: &mut Inflow) {
+        pending.exchange().news(reply, inflow);
+    }
+
+    fn overdue(&mut self, mut pending: Ticket, milliseconds: u64) {
+        task::give_up(pending.exchange(), milliseconds);
+    }
+
+    fn release(&mut self) {}
+
+    fn acquire(&mut self) {}
+
+    fn interrupted(&mut self) -> ControlFlow<()> {
+        // The loop's own code sees to signals.
+        ControlFlow::Continue(())
+    }
+}
+
+impl Ticket {
+    fn exchange(&mut self) -> &mut Exchange {
+        // SAFETY: a ticket refers to an exchange, and only the loop's thread has it; nobody further up the stack looks at it.
+        unsafe { held::<Exchange>(self.0.as_ptr()) }
+    }
+}
+
+impl AsgiThread {
+    /// Gives a request to its application, as far as that goes without waiting. `None`: an exception is set.
+    fn begin(&mut self, request: &mut Request<'_, Memo>, reply: &mut Reply) -> Option<Outcome<Ticket>> {
+        let asgi = self.asgi;
+        let (number, mount) = asgi.choose(request)?;
+        let scope = self.scopes.make(request, number, &mount.path)?;
+        let Some(inflow) = request.inflow.as_deref_mut() else {
+            return asgi.raise_runtime("a request came without its body's flow");
+        };
+        let talk = match request.handshake.take() {
+            Some(handshake) => Talk::Socket(SocketTalk::new(handshake)),
+            None => Talk::Http(HttpTalk::new()),
+        };
+        let object = asgi.exchanges.make(Exchange {
+            asgi,
+            place: Place::Lent { reply, inflow },
+            talk,
+            receivers: Vec::new(),
+            senders: Vec::new(),
+            task: None,
+            described: String::new(),
+        })?;
+        let outcome = task::start(asgi, &mount.callable, &scope, &object);
+        // SAFETY: the exchange is alive, and the application's code has returned.
+        let exchange = unsafe { held::<Exchange>(object.as_ptr()) };
+        let place = std::mem::replace(&mut exchange.place, Place::Over);
+        let Some(task) = outcome else {
+            // The application refused the call itself, or asked the process to exit.
+            exchange.lose();
+            return None;
+        };
+        if task::is_done(asgi, &task)? {
+            return Some(task::ended_at_once(exchange, &task, place, || described(&request.meaning)));
+        }
+        exchange.described = described(&request.meaning);
+        task::follow(asgi, &object, exchange, task)?;
+        if exchange.talk.is_complete() {
+            // What the application still does, it does for itself.
+            return Some(Outcome::Finished);
+        }
+        exchange.place = Place::Parked(request.connection);
+        Some(Outcome::Ongoing(Ticket(object)))
+    }
+}
+
+impl Asgi {
+    /// The engine, once it is there.
+    pub fn hosted(&self) -> Option<&Hosted<Asgi>> {
+        self.hosted.get()
+    }
+
+    /// Asks the loop for a turn if a visit left something to do.
+    pub fn want_turn(&self) {
+        let (Some(hosted), Some(turn)) = (self.hosted.get(), self.turn.get()) else { return };
+        if self.turn_is_wanted.get() || !hosted.wants_turn() {
+            return;
+        }
+        self.turn_is_wanted.set(true);
+        // SAFETY: both live; the result is ours.
+        if unsafe { call_method(&self.names.call_soon, [self.event_loop.as_ptr(), turn.as_ptr()]) }.is_none() {
+            self.log_set_exception("the event loop");
+        }
+    }
+
+    /// Tasks of the application that have not ended.
+    pub fn running(&self) -> usize {
+        self.running.get()
+    }
+
+    /// A future of the loop. `None`: an exception is set.
+    pub fn future(&self) -> Option<Object> {
+        // SAFETY: the loop lives; the future is new.
+        unsafe { call_method(&self.names.create_future, [self.event_loop.as_ptr()]) }
+    }
+
+    /// Whoever awaits the future goes on, unless it was cancelled.
+    pub fn wake(&self, future: &Object) {
+        // SAFETY: both live; None is immortal.
+        let told = unsafe {
+            task::is_done(self, future).and_then(|done| {
+                if done { Some(()) } else { call_method(&self.names.set_result, [future.as_ptr(), ffi::Py_None()]).map(drop) }
+            })
+        };
+        if told.is_none() {
+            self.log_set_exception("a message to the application");
+        }
+    }
+
+    /// A `send()` that waits learns that its client has gone.
+    pub fn reject_gone(&self, future: &Object) {
+        // SAFETY: all live; the exception is new.
+        let told = unsafe {
+            task::is_done(self, future).and_then(|done| {
+                if done {
+                    return Some(());
+                }
+                let text = latin1(GONE.as_bytes())?;
+                let exception = native::call(self.face.client_disconnected.as_ptr(), [text.as_ptr()])?;
+                call_method(&self.names.set_exception, [future.as_ptr(), exception.as_ptr()]).map(drop)
+            })
+        };
+        if told.is_none() {
+            self.log_set_exception("a message to the application");
+        }
+    }
+
+    pub fn disconnect_message(&self) -> Option<Object> {
+        // SAFETY: a dictionary of ours; the copy is new.
+        unsafe { Object::owned(ffi::PyDict_Copy(self.disconnect.as_ptr())) }
+    }
+
+    pub fn request_message(&self, body: &[u8], more: bool) -> Option<Object> {
+        // SAFETY: dictionaries and keys of ours; True lives for ever.
+        unsafe {
+            let message = Object::owned(ffi::PyDict_Copy(self.empty_request.as_ptr()))?;
+            if !body.is_empty() {
+                names::set(&message, &self.names.body, scope::bytes(body)?.as_ptr())?;
+            }
+            if more {
+                names::set(&message, &self.names.more_body, ffi::Py_True())?;
+            }
+            Some(message)
+        }
+    }
+
+    pub fn log_set_exception(&self, place: &str) {
+        log_set_exception(&self.faults, place);
+    }
+
+    pub fn raise_runtime<T>(&self, text: &str) -> Option<T> {
+        // SAFETY: the exception type lives as long as the interpreter.
+        raise(unsafe { ffi::PyExc_RuntimeError }, text)
+    }
+
+    pub fn raise_type<T>(&self, text: &str) -> Option<T> {
+        // SAFETY: as above.
+        raise(unsafe { ffi::PyExc_TypeError }, text)
+    }
+
+    pub fn raise_value<T>(&self, text: &str) -> Option<T> {
+        // SAFETY: as above.
+        raise(unsafe { ffi::PyExc_ValueError }, text)
+    }
+
+    pub fn raise_gone<T>(&self) -> Option<T> {
+        raise(self.face.client_disconnected.as_ptr(), GONE)
+    }
+
+    pub fn raise_os<T>(&self, errno: Option<i32>, text: &str) -> Option<T> {
+        // SAFETY: the type lives; the arguments are ours. OSError chooses its subclass by the number (PEP 3151).
+        unsafe {
+            let text = latin1(text.as_bytes())?;
+            let number = Object::owned(ffi::PyLong_FromLong(errno.unwrap_or(nix::libc::EINVAL).into()))?;
+            if let Some(exception) = native::call(ffi::PyExc_OSError, [number.as_ptr(), text.as_ptr()]) {
+                ffi::PyErr_SetObject(ffi::Py_TYPE(exception.as_ptr()).cast(), exception.as_ptr());
+            }
+        }
+        None
+    }
+
+    /// The application for a path. `None`: an exception is set.
+    fn choose(&self, request: &Request<'_, Memo>) -> Option<(usize, &Mount)> {
+        if let [mount] = self.mounts.as_slice()
+            && mount.path.is_empty()
+        {
+            return Some((0, mount));
+        }
+        let path = match &request.meaning {
+            Meaning::Http(http) => http.path.to_vec(),
+            Meaning::Uwsgi(uwsgi) => {
+                let find = |name: &[u8]| {
+                    let found = uwsgi.variables.iter().rfind(|variable| variable.name.of(uwsgi.bytes) == name);
+                    found.map_or(&b""[..], |variable| variable.value.of(uwsgi.bytes))
+                };
+                [find(b"SCRIPT_NAME"), find(b"PATH_INFO")].concat()
+            }
+        };
+        let mounts = || self.mounts.iter().enumerate();
+        let found = mounts()
+            .filter(|(_, mount)| crate::wsgi::is_below(&path, &mount.path))
+            .max_by_key(|(_, mount)| mount.path.len())
+            .or_else(|| mounts().find(|(_, mount)| mount.path.is_empty()));
+        if found.is_none() {
+            let message = format!("no application is mounted at {}", String::from_utf8_lossy(&path));
+            // SAFETY: the exception type lives as long as the interpreter.
+            return raise(unsafe { ffi::PyExc_LookupError }, &message);
+        }
+        found
+    }
+}
+
+const GONE: &str = "the client has gone";
+
+fn raise<T>(kind: *mut ffi::PyObject, text: &str) -> Option<T> {
+    // SAFETY: the type is alive; the text is new, or an exception is set already.
+    unsafe {
+        if let Some(text) = Object::owned(ffi::PyUnicode_FromStringAndSize(text.as_ptr().cast(), text.len() as isize)) {
+            ffi::PyErr_SetObject(kind, text.as_ptr());
+        }
+    }
+    None
+}
+
+/// `sys.hexversion`
+fn hexversion() -> Option<u64> {
+    // SAFETY: the object is borrowed from the sys module, which lives as long as the interpreter.
+    unsafe {
+        let number = ffi::PySys_GetObject(c"hexversion".as_ptr());
+        if number.is_null() { None } else { Some(ffi::PyLong_AsUnsignedLongLong(number)) }
+    }
+}
+
+/// The request in words, for the log.
+fn described(meaning: &Meaning<'_, Memo>) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    match meaning {
+        Meaning::Http(HttpRequest { method, uri, .. }) => format!("{} {}", text(method), text(uri)),
+        Meaning::Uwsgi(uwsgi) => {
+            let found =
+                |span: Option<bolide_engine::request::Span>| span.map_or_else(String::new, |span| text(span.of(uwsgi.bytes)));
+            format!("{} {}", found(uwsgi.method), found(uwsgi.uri))
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! The strings that scopes and messages have: made once, interned.
+
+use pyo3::ffi;
+
+use crate::object::{Object, latin1};
+
+/// Makes a struct of interned strings, each named after what it says.
+macro_rules! interned {
+    ($($field:ident = $text:literal),* $(,)?) => {
+        pub struct Names { $(pub $field: Object,)* }
+
+        impl Names {
+            /// `None`: out of memory, an exception is set.
+            pub fn new() -> Option<Names> {
+                Some(Names { $($field: crate::names::intern($text)?,)* })
+            }
+        }
+    };
+}
+
+interned! {
+    kind = "type",
+    asgi = "asgi",
+    http_version = "http_version",
+    version_1_0 = "1.0",
+    version_2 = "2",
+    method = "method",
+    scheme = "scheme",
+    path = "path",
+    raw_path = "raw_path",
+    query_string = "query_string",
+    root_path = "root_path",
+    headers = "headers",
+    subprotocols = "subprotocols",
+    subprotocol = "subprotocol",
+    client = "client",
+    server = "server",
+    state = "state",
+    extensions = "extensions",
+    status = "status",
+    body = "body",
+    more_body = "more_body",
+    trailers = "trailers",
+    more_trailers = "more_trailers",
+    links = "links",
+    file = "file",
+    offset = "offset",
+    count = "count",
+    text = "text",
+    bytes = "bytes",
+    code = "code",
+    reason = "reason",
+    http = "http",
+    https = "https",
+    ws = "ws",
+    wss = "wss",
+    websocket_connect = "websocket.connect",
+    websocket_receive = "websocket.receive",
+    websocket_disconnect = "websocket.disconnect",
+    get = "GET",
+    post = "POST",
+    put = "PUT",
+    head = "HEAD",
+    delete = "DELETE",
+    patch = "PATCH",
+    options = "OPTIONS",
+    call_soon = "call_soon",
+    create_future = "create_future",
+    set_result = "set_result",
+    set_exception = "set_exception",
+    done = "done",
+    cancel = "cancel",
+    exception = "exception",
+    add_done_callback = "add_done_callback",
+}
+
+impl Names {
+    /// The method as a string; the usual ones are ready-made. "Uppercased" (ASGI): methods are tokens, and sent as such.
+    pub fn method_of(&self, method: &[u8]) -> Option<Object> {
+        let known = match method {
+            b"GET" => &self.get,
+            b"POST" => &self.post,
+            b"PUT" => &self.put,
+            b"HEAD" => &self.head,
+            b"DELETE" => &self.delete,
+            b"PATCH" => &self.patch,
+            b"OPTIONS" => &self.options,
+            _ => return latin1(&method.to_ascii_uppercase()),
+        };
+        Some(known.clone())
+    }
+}
+
+/// Sets a key that is one of ours. `None`: an exception is set.
+pub fn set(dictionary: &Object, key: &Object, value: *mut ffi::PyObject) -> Option<()> {
+    // SAFETY: all three live; the dictionary takes references of its own.
+    (unsafe { ffi::PyDict_SetItem(dictionary.as_ptr(), key.as_ptr(), value) } == 0).then_some(())
+}

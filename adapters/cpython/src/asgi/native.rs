@@ -1,0 +1,108 @@
+//! Python types made by hand: an object that holds a Rust value, without a look at who holds the interpreter.
+//! Everything here is called by the thread that runs the event loop, which holds it.
+
+use std::ffi::CStr;
+use std::marker::PhantomData;
+use std::ptr::null_mut;
+
+use pyo3::ffi;
+
+use crate::object::Object;
+
+/// A Python object around a Rust value.
+#[repr(C)]
+struct Held<T> {
+    head: ffi::PyObject,
+    value: T,
+}
+
+/// A type whose objects hold a `T`.
+pub struct NativeType<T> {
+    object: Object,
+    holds: PhantomData<T>,
+}
+
+/// A slot of a type, or a method's definition, that Python may keep a pointer to.
+pub struct Lasting<T>(pub T);
+
+// SAFETY: constant data: C strings and function pointers.
+unsafe impl<T> Sync for Lasting<T> {}
+
+impl<T> NativeType<T> {
+    /// `slots` are further slots of the type. `None`: an exception is set.
+    ///
+    /// # Safety
+    /// The slots' functions have the signatures that CPython gives the slots, and take objects of this type only.
+    pub unsafe fn new(name: &'static CStr, slots: &[ffi::PyType_Slot]) -> Option<NativeType<T>> {
+        let mut all = vec![ffi::PyType_Slot { slot: ffi::Py_tp_dealloc, pfunc: dealloc::<T> as *mut _ }];
+        all.extend(slots.iter().map(|slot| ffi::PyType_Slot { slot: slot.slot, pfunc: slot.pfunc }));
+        all.push(ffi::PyType_Slot { slot: 0, pfunc: null_mut() });
+        let mut spec = ffi::PyType_Spec {
+            name: name.as_ptr(),
+            basicsize: size_of::<Held<T>>() as i32,
+            itemsize: 0,
+            flags: ffi::Py_TPFLAGS_DEFAULT as u32,
+            slots: all.as_mut_ptr(),
+        };
+        // SAFETY: the spec and its slots live through the call, the name for ever; the caller vouches for the functions.
+        let object = unsafe { Object::owned(ffi::PyType_FromSpec(&mut spec))? };
+        Some(NativeType { object, holds: PhantomData })
+    }
+
+    /// A new object around `value`. `None`: an exception is set.
+    pub fn make(&self, value: T) -> Option<Object> {
+        let kind = self.object.as_ptr().cast::<ffi::PyTypeObject>();
+        // SAFETY: the type is alive, and its objects are as large as `Held<T>`; the value is written before anybody sees it.
+        unsafe {
+            let object = Object::owned(ffi::PyType_GenericAlloc(kind, 0))?;
+            (&raw mut (*object.as_ptr().cast::<Held<T>>()).value).write(value);
+            Some(object)
+        }
+    }
+}
+
+/// The value that an object holds.
+///
+/// # Safety
+/// The object is of a [`NativeType<T>`] and lives as long as the result is used; nobody else uses its value meanwhile.
+pub unsafe fn held<'a, T>(object: *mut ffi::PyObject) -> &'a mut T {
+    // SAFETY: the caller says so.
+    unsafe { &mut (*object.cast::<Held<T>>()).value }
+}
+
+/// # Safety
+/// Called by Python only, once, when nobody refers to the object any more.
+unsafe extern "C" fn dealloc<T>(object: *mut ffi::PyObject) {
+    // SAFETY: see above; a type made from a spec is referred to by each of its objects.
+    unsafe {
+        let kind = ffi::Py_TYPE(object);
+        std::ptr::drop_in_place(&raw mut (*object.cast::<Held<T>>()).value);
+        ffi::PyObject_Free(object.cast());
+        ffi::Py_DECREF(kind.cast());
+    }
+}
+
+/// A callable with `object` as its first argument.
+pub fn bound(definition: &'static Lasting<ffi::PyMethodDef>, object: &Object) -> Option<Object> {
+    let definition = (&raw const definition.0).cast_mut();
+    // SAFETY: the definition is static, and Python only reads it; the callable takes its own reference to the object.
+    unsafe { Object::owned(ffi::PyCFunction_NewEx(definition, object.as_ptr(), null_mut())) }
+}
+
+/// A call without keywords. `None`: an exception is set.
+///
+/// # Safety
+/// All are living objects.
+pub unsafe fn call<const COUNT: usize>(callable: *mut ffi::PyObject, arguments: [*mut ffi::PyObject; COUNT]) -> Option<Object> {
+    // SAFETY: the caller vouches for the objects; the result is new.
+    unsafe { Object::owned(ffi::PyObject_Vectorcall(callable, arguments.as_ptr(), COUNT, null_mut())) }
+}
+
+/// A call of a method: `arguments` begins with the object. `None`: an exception is set.
+///
+/// # Safety
+/// All are living objects, the name a str.
+pub unsafe fn call_method<const COUNT: usize>(name: &Object, arguments: [*mut ffi::PyObject; COUNT]) -> Option<Object> {
+    // SAFETY: as above.
+    unsafe { Object::owned(ffi::PyObject_VectorcallMethod(name.as_ptr(), arguments.as_ptr(), COUNT, null_mut())) }
+}

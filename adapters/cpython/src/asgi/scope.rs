@@ -1,0 +1,437 @@
+//! The scope of a connection (ASGI, "HTTP Connection Scope" and "WebSocket Connection Scope"): a copy of what never
+//! changes, then the few keys that differ. The same bytes of a kept-alive connection's header block are not turned into
+//! Python objects twice. It knows nothing of the call that follows.
+
+use std::collections::HashMap;
+
+use bolide_engine::request::{HeaderMemory, HttpRequest, Meaning, Request, Told, UwsgiRequest, Version};
+use pyo3::ffi;
+
+use super::names::Names;
+use crate::environ::Dictionary;
+use crate::object::{Object, bytes_of, latin1};
+
+/// Names of header fields that are kept as ready-made bytes. Clients choose names; memory must not be theirs.
+const KEPT_NAMES: usize = 1024;
+
+/// Longest name that is kept, in bytes.
+const KEPT_NAME_BYTES: usize = 64;
+
+/// A header block of a connection, as a template for its next request.
+pub struct Memo {
+    template: Object,
+    headers: Object,
+    told: Told,
+}
+
+/// What every scope of a listener and an application has.
+pub struct Templates {
+    /// For each listener: the scope of a plain request, without `state`.
+    pub http: Vec<Object>,
+    /// For each listener: the scope of a WebSocket.
+    pub websocket: Vec<Object>,
+    /// For each application: what its lifespan left in `state`, if it has any.
+    pub states: Vec<Option<Object>>,
+}
+
+/// What makes scopes.
+pub struct Scopes {
+    pub names: Names,
+    templates: Templates,
+    kept: HashMap<Box<[u8]>, Object>,
+}
+
+/// What a request says, whatever protocol it came by.
+struct Line<'a> {
+    method: &'a [u8],
+    path: &'a [u8],
+    raw_path: &'a [u8],
+    query: &'a [u8],
+    root_path: &'a [u8],
+}
+
+impl Scopes {
+    pub fn new(names: Names, templates: Templates) -> Scopes {
+        Scopes { names, templates, kept: HashMap::new() }
+    }
+
+    /// The scope of a request to the application of this number, which is mounted at `mount`. `None`: an exception is set.
+    pub fn make(&mut self, request: &mut Request<'_, Memo>, application: usize, mount: &[u8]) -> Option<Object> {
+        let is_websocket = request.handshake.is_some();
+        let templates = if is_websocket { &self.templates.websocket } else { &self.templates.http };
+        let template = templates.get(request.listener).or(templates.first())?.clone();
+        let mut scope = match &mut request.meaning {
+            Meaning::Http(http) => self.http(&template, http, request.peer, mount, is_websocket, &mut request.told)?,
+            Meaning::Uwsgi(uwsgi) => self.uwsgi(&template, uwsgi, mount, is_websocket, &mut request.told)?,
+        };
+        request.told.application = application as u32;
+        self.own_copy(&mut scope, |names| &names.extensions)?;
+        self.own_copy(&mut scope, |names| &names.asgi)?;
+        if let Some(Some(state)) = self.templates.states.get(application) {
+            // "A shallow copy of the namespace" for each request (ASGI, "Lifespan State").
+            let state = Dictionary::copy_of(state)?.done()?;
+            scope.set(&self.names.state, &state);
+        }
+        scope.done()
+    }
+
+    /// An application may write into what it is given; the next request is not to see it.
+    fn own_copy(&self, scope: &mut Dictionary, name: impl Fn(&Names) -> &Object) -> Option<()> {
+        let key = name(&self.names);
+        if let Some(shared) = scope.get(key) {
+            scope.set(key, &Dictionary::copy_of(&shared)?.done()?);
+        }
+        Some(())
+    }
+
+    fn http(
+        &mut self,
+        template: &Object,
+        http: &mut HttpRequest<'_, Memo>,
+        peer: &bolide_engine::request::Peer,
+        mount: &[u8],
+        is_websocket: bool,
+        told: &mut Told,
+    ) -> Option<Dictionary> {
+        let mut scope = match &mut http.memo {
+            HeaderMemory::Same(memo) => {
+                *told = memo.told;
+                let mut scope = Dictionary::copy_of(&memo.template)?;
+                scope.set(&self.names.headers, &list_copy(&memo.headers)?);
+                scope
+            }
+            memory => {
+                let remembers = matches!(memory, HeaderMemory::Fill(_));
+                let (template, headers, count) = self.with_headers(template, http, peer, is_websocket)?;
+                *told = count;
+                let template = template.done()?;
+                let mut scope = Dictionary::copy_of(&template)?;
+                scope.set(&self.names.headers, &if remembers { list_copy(&headers)? } else { headers.clone() });
+                if let HeaderMemory::Fill(memo) = &mut http.memo {
+                    **memo = Some(Memo { template, headers, told: count });
+                }
+                scope
+            }
+        };
+        let raw_path = http.uri.split(|byte| *byte == b'?').next().unwrap_or_default();
+        // A route may have set it.
+        let script_name = http.variables.iter().rfind(|(name, _)| name == b"SCRIPT_NAME").map(|(_, value)| value.as_slice());
+        let path = script_name.map(|script_name| whole_path(script_name, http.path));
+        let line = Line {
+            method: http.method,
+            path: path.as_deref().unwrap_or(http.path),
+            raw_path,
+            query: http.query,
+            root_path: script_name.unwrap_or(mount),
+        };
+        self.set_line(&mut scope, &line, is_websocket)?;
+        self.set_routed(&mut scope, http, peer, is_websocket)?;
+        told.variable_bytes += (http.method.len() + http.uri.len() + http.path.len() + http.query.len()) as u32;
+        Some(scope)
+    }
+
+    /// What routes have set, as far as a scope has a place for it: the client, the scheme, header fields.
+    fn set_routed(
+        &mut self,
+        scope: &mut Dictionary,
+        http: &HttpRequest<'_, Memo>,
+        peer: &bolide_engine::request::Peer,
+        is_websocket: bool,
+    ) -> Option<()> {
+        for (name, value) in http.variables {
+            match name.as_slice() {
+                b"REMOTE_ADDR" => scope.set(&self.names.client, &address(value, peer.port.parse().unwrap_or(0))?),
+                b"UWSGI_SCHEME" => self.set_scheme(scope, value, is_websocket),
+                b"HTTPS" if value == b"1" || value.eq_ignore_ascii_case(b"on") => {
+                    self.set_scheme(scope, b"https", is_websocket);
+                }
+                name => {
+                    if let Some(header) = header_of(name) {
+                        let headers = scope.get(&self.names.headers)?;
+                        self.append(&headers, &header, value)?;
+                    }
+                }
+            }
+        }
+        Some(())
+    }
+
+    /// A template with a connection's address and a request's header fields, and the list of those.
+    fn with_headers(
+        &mut self,
+        template: &Object,
+        http: &HttpRequest<'_, Memo>,
+        peer: &bolide_engine::request::Peer,
+        is_websocket: bool,
+    ) -> Option<(Dictionary, Object, Told)> {
+        let mut scope = Dictionary::copy_of(template)?;
+        let headers = self.new_list()?;
+        let mut told = Told::default();
+        if http.version == Version::Http10 {
+            scope.set(&self.names.http_version, &self.names.version_1_0);
+        }
+        if let (false, Ok(port)) = (peer.address.is_empty(), peer.port.parse::<u16>()) {
+            scope.set(&self.names.client, &address(peer.address.as_bytes(), port)?);
+        }
+        let has_authority = !http.authority.is_empty();
+        if has_authority {
+            // RFC 9112 section 3.2.2: the authority of an absolute-form target takes the place of the Host header.
+            self.append(&headers, b"host", http.authority)?;
+        }
+        for field in http.fields {
+            let (name, value) = (field.name.of(http.header_bytes), field.value.of(http.header_bytes));
+            told.variables += 1;
+            told.variable_bytes += (4 + "HTTP_".len() + name.len() + value.len()) as u32;
+            if has_authority && name.eq_ignore_ascii_case(b"host") {
+                continue;
+            }
+            self.append(&headers, name, value)?;
+            if name.eq_ignore_ascii_case(b"x-forwarded-proto") {
+                self.set_scheme(&mut scope, value, is_websocket);
+            }
+        }
+        Some((scope, headers, told))
+    }
+
+    /// The scheme that a front server names, as for WSGI; anything but the two is ignored.
+    fn set_scheme(&self, scope: &mut Dictionary, value: &[u8], is_websocket: bool) {
+        let names = &self.names;
+        if value.eq_ignore_ascii_case(b"https") || value.eq_ignore_ascii_case(b"wss") {
+            scope.set(&names.scheme, if is_websocket { &names.wss } else { &names.https });
+        } else if value.eq_ignore_ascii_case(b"http") || value.eq_ignore_ascii_case(b"ws") {
+            scope.set(&names.scheme, if is_websocket { &names.ws } else { &names.http });
+        }
+    }
+
+    fn uwsgi(
+        &mut self,
+        template: &Object,
+        uwsgi: &UwsgiRequest<'_>,
+        mount: &[u8],
+        is_websocket: bool,
+        told: &mut Told,
+    ) -> Option<Dictionary> {
+        let mut scope = Dictionary::copy_of(template)?;
+        let headers = self.new_list()?;
+        let mut found = Variables::default();
+        for variable in uwsgi.variables {
+            let (name, value) = (variable.name.of(uwsgi.bytes), variable.value.of(uwsgi.bytes));
+            if let Some(header) = header_of(name) {
+                // An empty Content-Length or Content-Type is how nginx says that there is none.
+                if name.starts_with(b"HTTP_") || !value.is_empty() {
+                    self.append(&headers, &header, value)?;
+                }
+            }
+            found.note(name, value);
+        }
+        match found.scheme {
+            Some(scheme) => self.set_scheme(&mut scope, scheme, is_websocket),
+            None if found.is_https => self.set_scheme(&mut scope, b"https", is_websocket),
+            None => {}
+        }
+        if found.protocol == b"HTTP/1.0" {
+            scope.set(&self.names.http_version, &self.names.version_1_0);
+        } else if found.protocol.starts_with(b"HTTP/2") {
+            scope.set(&self.names.http_version, &self.names.version_2);
+        }
+        if let Some(port) = port_of(found.remote_port).filter(|_| !found.remote_address.is_empty()) {
+            scope.set(&self.names.client, &address(found.remote_address, port)?);
+        }
+        if let Some(port) = port_of(found.server_port).filter(|_| !found.server_name.is_empty()) {
+            scope.set(&self.names.server, &address(found.server_name, port)?);
+        }
+        scope.set(&self.names.headers, &headers);
+        let root_path = if found.script_name.is_empty() { mount } else { found.script_name };
+        let path = whole_path(root_path, found.path);
+        let (raw_path, query) = match found.uri.iter().position(|byte| *byte == b'?') {
+            Some(mark) => (&found.uri[..mark], &found.uri[mark + 1..]),
+            None => (found.uri, &b""[..]),
+        };
+        let query = if found.query.is_empty() { query } else { found.query };
+        let raw_path = if raw_path.is_empty() { &path } else { raw_path };
+        let line = Line { method: found.method, path: &path, raw_path, query, root_path };
+        self.set_line(&mut scope, &line, is_websocket)?;
+        told.variables = uwsgi.variables.len() as u32;
+        told.variable_bytes = uwsgi.bytes.len() as u32;
+        Some(scope)
+    }
+
+    fn set_line(&self, scope: &mut Dictionary, line: &Line<'_>, is_websocket: bool) -> Option<()> {
+        let names = &self.names;
+        // The templates are for `GET /`.
+        if !is_websocket && line.method != b"GET" {
+            scope.set(&names.method, &names.method_of(line.method)?);
+        }
+        if line.path != b"/" {
+            scope.set(&names.path, &decoded(line.path)?);
+        }
+        if line.raw_path != b"/" {
+            scope.set(&names.raw_path, &bytes(line.raw_path)?);
+        }
+        if !line.query.is_empty() {
+            scope.set(&names.query_string, &bytes(line.query)?);
+        }
+        if !line.root_path.is_empty() {
+            scope.set(&names.root_path, &decoded(line.root_path)?);
+        }
+        if is_websocket {
+            let headers = scope.get(&names.headers)?;
+            scope.set(&names.subprotocols, &subprotocols(&headers)?);
+        }
+        Some(())
+    }
+
+    fn new_list(&self) -> Option<Object> {
+        // SAFETY: the result is new.
+        unsafe { Object::owned(ffi::PyList_New(0)) }
+    }
+
+    /// Appends `(name, value)`, the name in lower case.
+    fn append(&mut self, headers: &Object, name: &[u8], value: &[u8]) -> Option<()> {
+        let name = self.kept_name(name)?;
+        let value = bytes(value)?;
+        // SAFETY: both live; the tuple and the list take references of their own.
+        unsafe {
+            let pair = Object::owned(ffi::PyTuple_Pack(2, name.as_ptr(), value.as_ptr()))?;
+            (ffi::PyList_Append(headers.as_ptr(), pair.as_ptr()) == 0).then_some(())
+        }
+    }
+
+    fn kept_name(&mut self, name: &[u8]) -> Option<Object> {
+        if let Some(kept) = self.kept.get(name) {
+            return Some(kept.clone());
+        }
+        let made = bytes(&name.to_ascii_lowercase())?;
+        if self.kept.len() < KEPT_NAMES && name.len() <= KEPT_NAME_BYTES {
+            self.kept.insert(name.into(), made.clone());
+        }
+        Some(made)
+    }
+}
+
+/// The variables of a uwsgi packet that are no header fields.
+#[derive(Default)]
+struct Variables<'a> {
+    method: &'a [u8],
+    uri: &'a [u8],
+    path: &'a [u8],
+    query: &'a [u8],
+    protocol: &'a [u8],
+    script_name: &'a [u8],
+    remote_address: &'a [u8],
+    remote_port: &'a [u8],
+    server_name: &'a [u8],
+    server_port: &'a [u8],
+    scheme: Option<&'a [u8]>,
+    is_https: bool,
+}
+
+impl<'a> Variables<'a> {
+    fn note(&mut self, name: &[u8], value: &'a [u8]) {
+        match name {
+            b"REQUEST_METHOD" => self.method = value,
+            b"REQUEST_URI" => self.uri = value,
+            b"PATH_INFO" => self.path = value,
+            b"QUERY_STRING" => self.query = value,
+            b"SERVER_PROTOCOL" => self.protocol = value,
+            b"SCRIPT_NAME" => self.script_name = value,
+            b"REMOTE_ADDR" => self.remote_address = value,
+            b"REMOTE_PORT" => self.remote_port = value,
+            b"SERVER_NAME" => self.server_name = value,
+            b"SERVER_PORT" => self.server_port = value,
+            b"HTTPS" => self.is_https = value == b"1" || value.eq_ignore_ascii_case(b"on"),
+            b"UWSGI_SCHEME" | b"HTTP_X_FORWARDED_PROTO" if !value.is_empty() => self.scheme = Some(value),
+            b"REQUEST_SCHEME" if self.scheme.is_none() && !value.is_empty() => self.scheme = Some(value),
+            _ => {}
+        }
+    }
+}
+
+/// `HTTP_ACCEPT_ENCODING` -> `accept-encoding`; `None` for what is no header field.
+fn header_of(name: &[u8]) -> Option<Vec<u8>> {
+    let rest = match name {
+        b"CONTENT_TYPE" | b"CONTENT_LENGTH" => name,
+        _ => name.strip_prefix(b"HTTP_")?,
+    };
+    Some(rest.iter().map(|byte| if *byte == b'_' { b'-' } else { byte.to_ascii_lowercase() }).collect())
+}
+
+/// In ASGI the path has the root path at its start (ASGI 3, "root_path").
+fn whole_path(root_path: &[u8], path: &[u8]) -> Vec<u8> {
+    let is_whole = path.starts_with(root_path) && matches!(path.get(root_path.len()), None | Some(b'/'));
+    if root_path.is_empty() || is_whole { path.to_vec() } else { [root_path, path].concat() }
+}
+
+fn port_of(text: &[u8]) -> Option<u16> {
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+fn address(host: &[u8], port: u16) -> Option<Object> {
+    let host = latin1(host)?;
+    // SAFETY: the number is new; the tuple takes references of its own.
+    unsafe {
+        let port = Object::owned(ffi::PyLong_FromLong(port.into()))?;
+        Object::owned(ffi::PyTuple_Pack(2, host.as_ptr(), port.as_ptr()))
+    }
+}
+
+pub fn bytes(bytes: &[u8]) -> Option<Object> {
+    // SAFETY: the pointer and length are those of a slice; the result is new.
+    unsafe { Object::owned(ffi::PyBytes_FromStringAndSize(bytes.as_ptr().cast(), bytes.len() as isize)) }
+}
+
+/// A path as text: percent-decoded before, now UTF-8; what is not becomes U+FFFD, as with other servers.
+fn decoded(bytes: &[u8]) -> Option<Object> {
+    // SAFETY: the pointer and length are those of a slice; the result is new.
+    unsafe { Object::owned(ffi::PyUnicode_DecodeUTF8(bytes.as_ptr().cast(), bytes.len() as isize, c"replace".as_ptr())) }
+}
+
+fn list_copy(list: &Object) -> Option<Object> {
+    // SAFETY: the object is a list of ours; the copy is new.
+    unsafe { Object::owned(ffi::PyList_GetSlice(list.as_ptr(), 0, isize::MAX)) }
+}
+
+/// The names in all Sec-WebSocket-Protocol fields, in their order.
+fn subprotocols(headers: &Object) -> Option<Object> {
+    // SAFETY: the list is ours, and holds tuples of two bytes objects that live as long as it does.
+    unsafe {
+        let found = Object::owned(ffi::PyList_New(0))?;
+        for index in 0..ffi::PyList_Size(headers.as_ptr()) {
+            let pair = ffi::PyList_GetItem(headers.as_ptr(), index);
+            if bytes_of(ffi::PyTuple_GetItem(pair, 0)) != b"sec-websocket-protocol" {
+                continue;
+            }
+            for name in bytes_of(ffi::PyTuple_GetItem(pair, 1)).split(|byte| *byte == b',') {
+                let text = latin1(name.trim_ascii())?;
+                if !name.trim_ascii().is_empty() && ffi::PyList_Append(found.as_ptr(), text.as_ptr()) != 0 {
+                    return None;
+                }
+            }
+        }
+        Some(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{header_of, whole_path};
+
+    #[test]
+    fn variables_become_the_header_fields_that_they_were() {
+        assert_eq!(header_of(b"HTTP_ACCEPT_ENCODING").as_deref(), Some(&b"accept-encoding"[..]));
+        assert_eq!(header_of(b"CONTENT_TYPE").as_deref(), Some(&b"content-type"[..]));
+        assert_eq!(header_of(b"REQUEST_METHOD"), None);
+    }
+
+    #[test]
+    fn a_path_has_its_root_path_once() {
+        for (root, path, whole) in [
+            (&b""[..], &b"/a"[..], &b"/a"[..]),
+            (b"/app", b"/a", b"/app/a"),
+            (b"/app", b"/app/a", b"/app/a"),
+            (b"/app", b"/apple", b"/app/apple"),
+        ] {
+            assert_eq!(whole_path(root, path), whole);
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! The application's task: its first step at once, as an eager task (Python 3.12), or by an equivalent of the same promises
+//! before that; and what its end means for the exchange.
+//!
+//! An application that never waits so costs no trip through the loop, and `asyncio.current_task()` is right in all of it.
+
+use std::ptr::null_mut;
+
+use bolide_engine::app::Outcome;
+use bolide_engine::inflow::Inflow;
+use pyo3::ffi;
+
+use super::Asgi;
+use super::exchange::{Exchange, Place, Talk};
+use super::native::{Lasting, bound, call, call_method};
+use crate::faults::{failed, log_message};
+use crate::object::Object;
+
+const VERSION_3_12: u64 = 0x030c_0000;
+
+/// RFC 6455 section 7.4.1: the application has failed.
+const INTERNAL_ERROR: u16 = 1011;
+
+/// How tasks are begun with this interpreter.
+pub struct Starter {
+    /// `asyncio.Task`
+    kind: Object,
+    /// Names of the keywords of its call.
+    keywords: Object,
+    way: Way,
+}
+
+enum Way {
+    /// `Task(coroutine, loop=loop, eager_start=True)`
+    Eager,
+    /// A task gives its first step to `loop.call_soon`. For that moment the loop's own attribute of this name is `catch`, which
+    /// puts the step aside; it is then run in the task's context.
+    Caught { catch: Object, caught: Object },
+}
+
+impl Starter {
+    /// `kind` is `asyncio.Task`. `None`: an exception is set.
+    pub fn new(kind: Object) -> Option<Starter> {
+        // SAFETY: all objects are new or interned ones; the tuple takes references of its own.
+        unsafe {
+            let name = crate::names::intern("loop")?;
+            if super::hexversion()? >= VERSION_3_12 {
+                let eager = crate::names::intern("eager_start")?;
+                let keywords = Object::owned(ffi::PyTuple_Pack(2, name.as_ptr(), eager.as_ptr()))?;
+                return Some(Starter { kind, keywords, way: Way::Eager });
+            }
+            let keywords = Object::owned(ffi::PyTuple_Pack(1, name.as_ptr()))?;
+            let caught = Object::owned(ffi::PyList_New(0))?;
+            let catch = bound(&CATCH, &caught)?;
+            Some(Starter { kind, keywords, way: Way::Caught { catch, caught } })
+        }
+    }
+
+    /// Makes the task of a coroutine, and runs it up to where it waits. `None`: an exception is set.
+    fn start(&self, asgi: &Asgi, coroutine: &Object) -> Option<Object> {
+        // SAFETY: all objects live through the calls; results are ours.
+        unsafe {
+            match &self.way {
+                Way::Eager => {
+                    let arguments = [coroutine.as_ptr(), asgi.event_loop.as_ptr(), ffi::Py_True()];
+                    Object::owned(ffi::PyObject_Vectorcall(self.kind.as_ptr(), arguments.as_ptr(), 1, self.keywords.as_ptr()))
+                }
+                Way::Caught { catch, caught } => {
+                    let event_loop = asgi.event_loop.as_ptr();
+                    if ffi::PyObject_SetAttr(event_loop, asgi.names.call_soon.as_ptr(), catch.as_ptr()) != 0 {
+                        return None;
+                    }
+                    let arguments = [coroutine.as_ptr(), event_loop];
+                    let task = Object::owned(ffi::PyObject_Vectorcall(
+                        self.kind.as_ptr(),
+                        arguments.as_ptr(),
+                        1,
+                        self.keywords.as_ptr(),
+                    ));
+                    // The loop's method is its class' again. Deleting can't fail: the line above has set it.
+                    ffi::PyObject_SetAttr(event_loop, asgi.names.call_soon.as_ptr(), null_mut());
+                    let task = task?;
+                    run_caught(caught)?;
+                    Some(task)
+                }
+            }
+        }
+    }
+}
+
+/// Runs the step that was put aside, in its context. `None`: it raised an exception beyond its task (SystemExit).
+///
+/// # Safety
+/// The thread holds the interpreter.
+unsafe fn run_caught(caught: &Object) -> Option<()> {
+    // SAFETY: the list is ours; what it holds is referred to by us before it is emptied.
+    unsafe {
+        let length = ffi::PyList_Size(caught.as_ptr());
+        let entry = Object::borrowed(ffi::PyList_GetItem(caught.as_ptr(), length - 1))?;
+        ffi::PyList_SetSlice(caught.as_ptr(), length - 1, length, null_mut());
+        let (step, context) = (ffi::PyTuple_GetItem(entry.as_ptr(), 0), ffi::PyTuple_GetItem(entry.as_ptr(), 1));
+        if context == ffi::Py_None() {
+            return call(step, []).map(drop);
+        }
+        if ffi::PyContext_Enter(context) != 0 {
+            return None;
+        }
+        let stepped = call(step, []);
+        // Leaving a context runs nothing, and an exception that is set stays.
+        ffi::PyContext_Exit(context);
+        stepped.map(drop)
+    }
+}
+
+static CATCH: Lasting<ffi::PyMethodDef> = Lasting(ffi::PyMethodDef {
+    ml_name: c"call_soon".as_ptr(),
+    ml_meth: ffi::PyMethodDefPointer { PyCFunctionFastWithKeywords: catch },
+    ml_flags: ffi::METH_FASTCALL | ffi::METH_KEYWORDS,
+    ml_doc: c"call_soon(step, context=None): puts a task's first step aside".as_ptr(),
+});
+
+/// # Safety
+/// Called by Python only: `count` positional arguments, then those of `keywords`, of which a task's call has one, its context.
+unsafe extern "C" fn catch(
+    caught: *mut ffi::PyObject,
+    arguments: *const *mut ffi::PyObject,
+    count: ffi::Py_ssize_t,
+    keywords: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    // SAFETY: see above; the list and the tuple take references of their own.
+    unsafe {
+        let named = if keywords.is_null() { 0 } else { ffi::PyTuple_Size(keywords) };
+        if count != 1 || named > 1 {
+            ffi::PyErr_SetString(ffi::PyExc_RuntimeError, c"a task gave its first step to the loop in an unknown way".as_ptr());
+            return null_mut();
+        }
+        let context = if named == 1 { *arguments.add(1) } else { ffi::Py_None() };
+        match Object::owned(ffi::PyTuple_Pack(2, *arguments, context)) {
+            Some(entry) if ffi::PyList_Append(caught, entry.as_ptr()) == 0 => ffi::Py_NewRef(ffi::Py_None()),
+            _ => null_mut(),
+        }
+    }
+}
+
+/// Calls the application and runs it up to where it waits. Returns its task; `None`: an exception is set.
+pub fn start(asgi: &'static Asgi, callable: &Object, scope: &Object, exchange: &Object) -> Option<Object> {
+    let (receive, send) = Exchange::callables(exchange)?;
+    // SAFETY: all objects live through the calls; results are ours.
+    unsafe {
+        let mut coroutine = call(callable.as_ptr(), [scope.as_ptr(), receive.as_ptr(), send.as_ptr()])?;
+        if ffi::PyCoro_CheckExact(coroutine.as_ptr()) == 0 {
+            coroutine = call(asgi.face.coroutine_of.as_ptr(), [coroutine.as_ptr()])?;
+        }
+        asgi.starter.start(asgi, &coroutine)
+    }
+}
+
+/// Whether a task or a future is done. `None`: an exception is set.
+pub fn is_done(asgi: &Asgi, task: &Object) -> Option<bool> {
+    // SAFETY: the object lives; the result is ours.
+    unsafe { call_method(&asgi.names.done, [task.as_ptr()]).map(|done| done.as_ptr() == ffi::Py_True()) }
+}
+
+/// How a task ended.
+enum End {
+    Well,
+    Cancelled,
+    /// The exception is set.
+    Badly,
+}
+
+fn end_of(asgi: &Asgi, task: *mut ffi::PyObject) -> End {
+    // SAFETY: the task lives and is done; what it gives is ours, and set again as Python's present exception.
+    unsafe {
+        match call_method(&asgi.names.exception, [task]) {
+            Some(exception) if exception.as_ptr() == ffi::Py_None() => End::Well,
+            Some(exception) => {
+                ffi::PyErr_SetObject(ffi::Py_TYPE(exception.as_ptr()).cast(), exception.as_ptr());
+                End::Badly
+            }
+            // `exception()` of a cancelled task raises CancelledError.
+            None => {
+                ffi::PyErr_Clear();
+                End::Cancelled
+            }
+        }
+    }
+}
+
+/// The application has ended within its first step. `place` is where its connection was.
+pub fn ended_at_once(
+    exchange: &mut Exchange,
+    task: &Object,
+    place: Place,
+    described: impl Fn() -> String,
+) -> Outcome<super::Ticket> {
+    let asgi = exchange.asgi;
+    let end = end_of(asgi, task.as_ptr());
+    if matches!(end, End::Well) && exchange.talk.is_complete() {
+        return Outcome::Finished;
+    }
+    exchange.place = place;
+    let outcome = conclude(exchange, &end, &described());
+    exchange.lose();
+    outcome
+}
+
+/// Looks after a task that goes on by itself. `None`: an exception is set.
+pub fn follow(asgi: &'static Asgi, object: &Object, exchange: &mut Exchange, task: Object) -> Option<()> {
+    let callback = Exchange::end_callback(object)?;
+    // SAFETY: all live; the result is ours.
+    unsafe { call_method(&asgi.names.add_done_callback, [task.as_ptr(), callback.as_ptr()])? };
+    // The task refers to the exchange by its callback, and the exchange to the task: so neither goes before its end.
+    exchange.task = Some(task);
+    asgi.running.set(asgi.running.get() + 1);
+    Some(())
+}
+
+/// A task that was followed has ended.
+pub fn ended_later(exchange: &mut Exchange, task: *mut ffi::PyObject) {
+    let asgi = exchange.asgi;
+    exchange.task = None;
+    asgi.running.set(asgi.running.get() - 1);
+    let end = end_of(asgi, task);
+    if matches!(end, End::Well) && exchange.talk.is_complete() {
+        return;
+    }
+    let described = std::mem::take(&mut exchange.described);
+    let is_over = exchange.talk.is_complete() || exchange.talk.is_lost();
+    let outcome = conclude(exchange, &end, &described);
+    if !matches!(outcome, Outcome::Finished) && !is_over {
+        if let Some(hosted) = asgi.hosted() {
+            hosted.count_exception();
+        }
+        exchange.reach(|talk, reply, inflow| {
+            if let (Talk::Socket(socket), Inflow::Messages(line)) = (&*talk, &mut *inflow)
+                && socket.is_open()
+            {
+                line.close(INTERNAL_ERROR, "", reply);
+            } else if reply.head_has_left() {
+                reply.cut_off();
+            } else {
+                reply.answer(500, "Internal Server Error", "Internal Server Error");
+            }
+        });
+        exchange.lose();
+    }
+    asgi.want_turn();
+}
+
+/// What an application's end means, when it is not simply that all was said. What went wrong is logged here.
+fn conclude(exchange: &mut Exchange, end: &End, described: &str) -> Outcome<super::Ticket> {
+    let asgi = exchange.asgi;
+    let (complete, lost) = (exchange.talk.is_complete(), exchange.talk.is_lost());
+    match end {
+        End::Badly if lost && is_disconnection(asgi) => {
+            // SAFETY: the thread holds the interpreter.
+            unsafe { ffi::PyErr_Clear() };
+            Outcome::Failed
+        }
+        End::Badly if complete => {
+            asgi.log_set_exception(&format!("{described}, after its response"));
+            Outcome::Finished
+        }
+        End::Badly => failed(&asgi.faults, described),
+        End::Cancelled if complete || lost => Outcome::Finished,
+        End::Cancelled => {
+            log_message(
+                &asgi.faults,
+                &format!("{described}: the application's task was cancelled before its response was complete"),
+            );
+            Outcome::Failed
+        }
+        End::Well if lost => Outcome::Finished,
+        End::Well => match &exchange.talk {
+            Talk::Socket(_) => super::socket::returned(exchange, described),
+            Talk::Http(_) => {
+                log_message(&asgi.faults, &format!("{described}: the application returned without completing its response"));
+                Outcome::Failed
+            }
+        },
+    }
+}
+
+/// Whether the exception that is set is the one that a `send()` to nobody raises.
+fn is_disconnection(asgi: &Asgi) -> bool {
+    // SAFETY: an exception is set, and the type lives.
+    unsafe { ffi::PyErr_ExceptionMatches(asgi.face.client_disconnected.as_ptr()) != 0 }
+}
+
+/// `harakiri`: the task's stack goes to the log, and the task is cancelled. The engine answers.
+pub fn give_up(exchange: &mut Exchange, milliseconds: u64) {
+    let asgi = exchange.asgi;
+    let task = exchange.task.clone();
+    exchange.lose();
+    let Some(task) = task else { return };
+    // SAFETY: all live; results are ours. Cancelling only schedules what the task then does.
+    unsafe {
+        let seconds = Object::owned(ffi::PyFloat_FromDouble(milliseconds as f64 / 1000.0));
+        let place = crate::object::latin1(exchange.described.as_bytes());
+        let told = seconds.zip(place).and_then(|(seconds, place)| {
+            call(asgi.face.log_overdue.as_ptr(), [task.as_ptr(), seconds.as_ptr(), place.as_ptr()])?;
+            call_method(&asgi.names.cancel, [task.as_ptr()])
+        });
+        if told.is_none() {
+            asgi.log_set_exception("harakiri");
+        }
+    }
+}

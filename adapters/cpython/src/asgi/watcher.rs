@@ -1,0 +1,71 @@
+//! Looks from a thread of its own whether the event loop still turns, and tells what blocks it when it does not.
+//!
+//! The stack of the loop's thread is written by `faulthandler`, in the signal's handler: that needs no interpreter, so it works while C
+//! code holds it. The tasks that wait are asked for afterwards, when the interpreter is to be had.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bolide_contract::message::stack_signal;
+use bolide_contract::scoreboard::now_ms;
+use bolide_engine::Pulse;
+use pyo3::prelude::*;
+
+/// The loop is asked this many times within the time after which it counts as stuck.
+const LOOKS: u64 = 4;
+
+/// The shortest pause between two looks, in milliseconds.
+const LEAST_PAUSE_MS: u64 = 5;
+
+/// A loop that stays stuck is told of again after this many milliseconds.
+const AGAIN_MS: u64 = 30_000;
+
+/// Starts to watch. A loop that has not turned for `stall_ms` milliseconds is stuck.
+///
+/// # Errors
+/// The system has no further thread.
+pub fn watch(pulse: Arc<Pulse>, stall_ms: u64, worker: u32, report: Py<PyAny>) -> std::io::Result<()> {
+    let name = format!("bolide worker {worker} watcher");
+    std::thread::Builder::new().name(name).spawn(move || look(&pulse, stall_ms, worker, &report))?;
+    Ok(())
+}
+
+fn look(pulse: &Pulse, stall_ms: u64, worker: u32, report: &Py<PyAny>) -> ! {
+    let pause = Duration::from_millis((stall_ms / LOOKS).max(LEAST_PAUSE_MS));
+    loop {
+        let asked_ms = now_ms();
+        pulse.ask();
+        let mut told_ms = None;
+        loop {
+            std::thread::sleep(pause);
+            if pulse.beaten_ms() >= asked_ms {
+                break;
+            }
+            let stuck_ms = now_ms().saturating_sub(asked_ms);
+            let due_ms = told_ms.map_or(stall_ms, |told: u64| told + AGAIN_MS);
+            if stuck_ms >= due_ms {
+                tell(pulse, asked_ms, stuck_ms, worker, report);
+                told_ms = Some(now_ms().saturating_sub(asked_ms));
+            }
+        }
+        if told_ms.is_some() {
+            let seconds = pulse.beaten_ms().saturating_sub(asked_ms) as f64 / 1000.0;
+            eprintln!("worker {worker}: the event loop turns again, after {seconds:.1} s");
+        }
+    }
+}
+
+fn tell(pulse: &Pulse, since_ms: u64, stuck_ms: u64, worker: u32, report: &Py<PyAny>) {
+    pulse.tell_stuck(since_ms);
+    let seconds = stuck_ms as f64 / 1000.0;
+    eprintln!("worker {worker}: the event loop has not turned for {seconds:.1} s; what blocks it:");
+    // SAFETY: the call takes numbers; the signal's handler was registered before the loop began.
+    unsafe {
+        nix::libc::syscall(nix::libc::SYS_tgkill, nix::libc::getpid(), pulse.thread(), stack_signal());
+    }
+    Python::attach(|py| {
+        if let Err(error) = report.call1(py, (seconds,)) {
+            error.write_unraisable(py, None);
+        }
+    });
+}

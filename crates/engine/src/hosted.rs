@@ -1,0 +1,210 @@
+//! The worker inside somebody else's event loop: that loop watches one descriptor, our poll, and calls [`Hosted::turn`] when
+//! it has news. So an asynchronous application and its server share a thread, without a queue or a hop between them.
+//!
+//! It knows no language and no such loop. One thread does all of it; the application's code runs inside `turn` (when it is
+//! given a request) and outside (when it goes on by itself), and both may come back through [`Hosted::visit`].
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use bolide_contract::scoreboard::{Slot, now_ms};
+use nix::sys::epoll::{EpollEvent, EpollFlags, EpollTimeout};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+
+use crate::app::{App, Language};
+use crate::event_loop::{Assignment, Room, Shared, prepare};
+use crate::hall::{Key, Subject};
+use crate::house::{House, Kit};
+use crate::inflow::Inflow;
+use crate::reply::Reply;
+
+/// Events that one turn fetches: the tasks of the application have their turn in between.
+const EVENTS: usize = 256;
+
+/// A worker that serves from within another loop.
+pub struct Hosted<L: Language> {
+    shared: Arc<Shared<L>>,
+    crew: RefCell<Crew<L::App>>,
+    is_turning: Cell<bool>,
+    pulse: Arc<Pulse>,
+}
+
+/// What one thread works with.
+struct Crew<A: App> {
+    kit: Kit,
+    app: A,
+    events: Box<[EpollEvent]>,
+}
+
+/// What the host is to do after a turn.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Turned {
+    /// Call again when the descriptor has news, or after this many milliseconds at the latest.
+    Wait(Option<u64>),
+    /// The worker has drained: there is nothing more to serve.
+    Drained,
+}
+
+/// Tells from another thread whether the loop still turns.
+pub struct Pulse {
+    descriptor: EventFd,
+    /// Monotonic milliseconds of the last answer.
+    beaten_ms: AtomicU64,
+    slot: &'static Slot,
+}
+
+impl<L: Language> Hosted<L> {
+    /// The calling thread runs the language, and makes all further calls.
+    ///
+    /// # Errors
+    /// The poll can't be made, or the language refuses the thread.
+    pub fn new(language: &'static L, assignment: Assignment) -> io::Result<Hosted<L>> {
+        let shared = prepare(language, assignment)?;
+        let app = shared.language.enter(0).map_err(io::Error::other)?;
+        let slot = shared.house.slots.first().ok_or_else(|| io::Error::other("the scoreboard has no slot for this thread"))?;
+        let kit = Kit::new(&shared.house, 0, slot);
+        let pulse = Arc::new(Pulse::new(slot)?);
+        shared.poll.add(&pulse.descriptor, EpollEvent::new(EpollFlags::EPOLLIN, Key::PULSE.0))?;
+        let events = vec![EpollEvent::empty(); EVENTS].into_boxed_slice();
+        Ok(Hosted { shared, crew: RefCell::new(Crew { kit, app, events }), is_turning: Cell::new(false), pulse })
+    }
+
+    /// What the host watches for reading.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.shared.poll.0.as_fd()
+    }
+
+    /// Tells the master and the other workers that this one serves.
+    pub fn announce(&self) {
+        self.shared.announce();
+    }
+
+    /// Fetches what is there and attends to it. Called from within itself it does nothing: the outer call goes on.
+    pub fn turn(&self) -> Turned {
+        let Ok(mut crew) = self.crew.try_borrow_mut() else { return Turned::Wait(None) };
+        let Crew { kit, app, events } = &mut *crew;
+        self.is_turning.set(true);
+        let row = self.shared.house.row;
+        row.waiting.store(0, Relaxed);
+        let found = self.shared.poll.wait(events, EpollTimeout::ZERO);
+        self.shared.take_news(found, events, &mut self.shared.lock_room().hall, kit, app);
+        let turned = loop {
+            self.attend_all(kit, app);
+            kit.log.flush();
+            let mut guard = self.shared.lock_room();
+            let Room { hall, duties } = &mut *guard;
+            if self.shared.look_after_time(hall, duties, kit) {
+                continue;
+            }
+            if self.shared.house.is_draining() && hall.count() == 0 {
+                break Turned::Drained;
+            }
+            break Turned::Wait(self.shared.longest_wait_ms(&guard, kit.clock.now_ms));
+        };
+        row.waiting.store(1, Relaxed);
+        self.is_turning.set(false);
+        turned
+    }
+
+    /// Lets the application act on an exchange that it has in its hands. `None`: the connection is gone, or attended to at
+    /// present, or serves another request by now.
+    pub fn visit<R>(&self, key: Key, act: impl FnOnce(&mut Reply, &mut Inflow) -> R) -> Option<R> {
+        let mut connection = self.shared.lock_room().hall.take(key)?;
+        let visited = connection.visit(&self.shared.house, act);
+        let mut guard = self.shared.lock_room();
+        guard.hall.bring_back(key, connection);
+        let (result, has_news) = visited?;
+        if has_news {
+            guard.hall.news(key);
+        }
+        Some(result)
+    }
+
+    /// Whether a turn is wanted that the descriptor will not ask for: a visit left something to do.
+    pub fn wants_turn(&self) -> bool {
+        !self.is_turning.get() && self.shared.lock_room().hall.has_ready()
+    }
+
+    pub fn house(&self) -> &House {
+        &self.shared.house
+    }
+
+    /// For a thread that watches the loop.
+    pub fn pulse(&self) -> Arc<Pulse> {
+        self.pulse.clone()
+    }
+
+    /// The application asks for the process' end: what is in flight is finished, and a replacement starts meanwhile.
+    pub fn leave(&self) {
+        self.shared.house.leaving.store(true, Relaxed);
+        self.pulse.ask();
+    }
+
+    /// An application failed after its first step: the scoreboard counts it.
+    pub fn count_exception(&self) {
+        self.shared.house.row.exceptions.fetch_add(1, Relaxed);
+    }
+
+    fn attend_all(&self, kit: &mut Kit, app: &mut L::App) {
+        loop {
+            let mut guard = self.shared.lock_room();
+            let Some(key) = guard.hall.next_ready() else { return };
+            let Room { hall, duties } = &mut *guard;
+            match key.subject() {
+                Subject::Control => self.shared.take_orders(hall, duties),
+                Subject::Listener(number) => self.shared.accept(number, hall, duties, kit),
+                Subject::Pulse => self.pulse.answer(),
+                Subject::Connection(key) => {
+                    let Some(mut connection) = hall.take(key) else { continue };
+                    connection.peer_has_ended = hall.has_ended(key);
+                    connection.key = key;
+                    // The application may visit other connections meanwhile.
+                    drop(guard);
+                    let after = connection.attend(kit, app, &self.shared.house);
+                    self.shared.place_back(key, connection, after, &mut self.shared.lock_room());
+                }
+            }
+        }
+    }
+}
+
+impl Pulse {
+    fn new(slot: &'static Slot) -> io::Result<Pulse> {
+        let descriptor = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
+        Ok(Pulse { descriptor, beaten_ms: AtomicU64::new(now_ms()), slot })
+    }
+
+    /// Asks the loop for a turn; [`Pulse::beaten_ms`] tells when it had one.
+    pub fn ask(&self) {
+        // A counter that is full was asked already.
+        let _ = self.descriptor.write(1);
+    }
+
+    /// Monotonic milliseconds of the loop's last answer.
+    pub fn beaten_ms(&self) -> u64 {
+        self.beaten_ms.load(Relaxed)
+    }
+
+    /// The loop has been stuck since then, in monotonic milliseconds: the scoreboard says so, and the master's `harakiri` counts
+    /// from there.
+    pub fn tell_stuck(&self, since_ms: u64) {
+        if self.slot.began_ms.load(Relaxed) == 0 {
+            self.slot.begin(since_ms, &[b"the event loop, which does not turn"]);
+        }
+    }
+
+    /// Kernel's id of the thread that turns the loop.
+    pub fn thread(&self) -> u32 {
+        self.slot.thread.load(Relaxed)
+    }
+
+    fn answer(&self) {
+        // An empty counter means that this was answered already.
+        let _ = self.descriptor.read();
+        self.beaten_ms.store(now_ms(), Relaxed);
+        self.slot.end();
+    }
+}

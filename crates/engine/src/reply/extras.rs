@@ -1,0 +1,275 @@
+//! What an answer may have beyond a status, fields and a body: early hints, trailer fields, the switch to WebSocket.
+//!
+//! Only asynchronous applications ask for it. It knows no language; the thread that runs the worker's loop runs it.
+
+use std::os::fd::AsFd;
+
+use super::{Body, FIELD_BYTES, Framing, HeadRefusal, Reply, Stage, Style};
+use crate::fields::{is_field_value, is_token};
+use crate::socket::{self, Written};
+
+impl Reply {
+    /// Starts the head as [`Reply::status`] does, with the reason that RFC 9110 section 15 gives the number.
+    ///
+    /// # Errors
+    /// The status is not a final one of three digits.
+    pub fn status_code_only(&mut self, code: u16) -> Result<(), HeadRefusal> {
+        if !(200..=999).contains(&code) {
+            return Err("the status is not a final one (200 to 999)");
+        }
+        self.out.bytes.clear();
+        self.forget_head();
+        self.status = code;
+        self.stage = Stage::Head;
+        if code == 200 {
+            self.out.bytes.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
+            return Ok(());
+        }
+        let mut digits = itoa::Buffer::new();
+        for part in ["HTTP/1.1 ", digits.format(code), " ", reason_phrase(code), "\r\n"] {
+            self.out.bytes.extend_from_slice(part.as_bytes());
+        }
+        Ok(())
+    }
+
+    /// Whether all has been said, be it sent or not.
+    pub fn is_finished(&self) -> bool {
+        self.stage == Stage::Done
+    }
+
+    /// Whether the client is slow: nothing more should be handed in before it has taken what waits.
+    pub fn is_behind(&self) -> bool {
+        self.out.file.is_some() || self.out.unsent() > super::OUTPUT_BYTES / 2
+    }
+
+    /// Whether a part of a file waits for the client.
+    pub fn has_file(&self) -> bool {
+        self.out.file.is_some()
+    }
+
+    /// Whether bytes or a file wait for the client.
+    pub fn has_unsent(&self) -> bool {
+        self.out.file.is_some() || self.out.unsent() > 0
+    }
+
+    pub fn client_is_gone(&self) -> bool {
+        self.out.is_broken
+    }
+
+    /// Sends the head now, before anything of the body: the client of a stream learns that it has begun.
+    pub fn send_head(&mut self) {
+        if self.stage == Stage::Head {
+            self.amend_head(Body::Part(b""));
+            self.close_head();
+            self.out.send();
+        }
+    }
+
+    /// RFC 9110 section 10.1.1: the client may send the body. A socket that has no room for 25 bytes will get the final answer
+    /// only, which is allowed.
+    pub(crate) fn send_continue(&self) {
+        match socket::write(self.out.socket.as_fd(), b"HTTP/1.1 100 Continue\r\n\r\n", &[]) {
+            Written::Bytes(_) | Written::Full | Written::Broken => {}
+        }
+    }
+
+    /// The same while nothing of the answer has been said.
+    pub fn say_continue(&mut self) {
+        if self.stage == Stage::Fresh && self.terms.style == (Style::Http { version_1_0: false }) {
+            self.send_continue();
+        }
+    }
+
+    /// RFC 8297: sends `103 Early Hints` with a Link field for each of `links`, at once and on its own. Clients of HTTP/1.0
+    /// and front servers that speak uwsgi don't get it, nor does one whose socket has no room: it is a hint.
+    ///
+    /// # Errors
+    /// The head of the answer is there already, or a link has a control character in it.
+    pub fn early_hints(&mut self, links: &[&[u8]]) -> Result<(), HeadRefusal> {
+        if self.stage != Stage::Fresh {
+            return Err("early hints come before the response");
+        }
+        let mut head = b"HTTP/1.1 103 Early Hints\r\n".to_vec();
+        for link in links {
+            if !is_field_value(link) || link.len() > FIELD_BYTES {
+                return Err("a link has a control character in it or is too long");
+            }
+            for part in [b"Link: ", *link, b"\r\n"] {
+                head.extend_from_slice(part);
+            }
+        }
+        head.extend_from_slice(b"\r\n");
+        if self.terms.style == (Style::Http { version_1_0: false }) {
+            match socket::write(self.out.socket.as_fd(), &head, &[]) {
+                Written::Bytes(count) if count == head.len() => {}
+                Written::Full => {}
+                // A part of it would spoil what follows.
+                Written::Bytes(_) | Written::Broken => self.out.is_broken = true,
+            }
+        }
+        Ok(())
+    }
+
+    /// The answer will have trailer fields: its end comes with [`Reply::finish_trailers`].
+    pub fn announce_trailers(&mut self) {
+        self.has_trailers = true;
+    }
+
+    pub fn wants_trailers(&self) -> bool {
+        self.has_trailers
+    }
+
+    /// Adds a trailer field, the first of them ends the body. Only chunks can carry them (RFC 9112 section 7.1.2): with
+    /// any other framing they are dropped.
+    ///
+    /// # Errors
+    /// As [`Reply::field`].
+    pub fn trailer(&mut self, name: &[u8], value: &[u8]) -> Result<(), HeadRefusal> {
+        if !is_token(name) || !is_field_value(value) || name.len() + value.len() > FIELD_BYTES {
+            return Err("a trailer's name is no token, or its value has a control character, or it is too long");
+        }
+        self.end_body_for_trailers();
+        if self.framing == Framing::Chunked {
+            for part in [name, b": ", value, b"\r\n"] {
+                self.out.bytes.extend_from_slice(part);
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the answer after its trailer fields.
+    pub fn finish_trailers(&mut self) {
+        self.end_body_for_trailers();
+        if self.framing == Framing::Chunked {
+            self.out.bytes.extend_from_slice(b"\r\n");
+            self.stage = Stage::Done;
+        } else {
+            self.finish();
+        }
+    }
+
+    fn end_body_for_trailers(&mut self) {
+        if self.stage == Stage::Head {
+            self.amend_head(Body::Nothing);
+            self.close_head();
+        }
+        self.finish_encoding();
+        if std::mem::take(&mut self.has_trailers) && self.framing == Framing::Chunked {
+            self.out.bytes.extend_from_slice(b"0\r\n");
+        }
+    }
+
+    /// RFC 6455 section 4.2.2: from here on the connection carries frames, which [`Reply::push`] sends as they are.
+    /// `fields` are further header fields as name and value.
+    ///
+    /// # Errors
+    /// As [`Reply::field`]; nothing has left then.
+    pub fn switch_to_websocket(
+        &mut self,
+        accept: &[u8],
+        extensions: Option<&[u8]>,
+        fields: &[(&[u8], &[u8])],
+    ) -> Result<(), HeadRefusal> {
+        self.status(b"200 OK")?;
+        self.out.bytes.clear();
+        self.status = 101;
+        self.out.bytes.extend_from_slice(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n");
+        for (name, value) in [(&b"Sec-WebSocket-Accept"[..], accept)].iter().chain(fields) {
+            if let Err(refusal) = self.field(name, value) {
+                self.drop_head();
+                return Err(refusal);
+            }
+        }
+        if let Some(extensions) = extensions {
+            self.field(b"Sec-WebSocket-Extensions", extensions)?;
+        }
+        self.amend_head(Body::Nothing);
+        if let Style::Http { .. } = self.terms.style {
+            self.out.bytes.extend_from_slice(&self.terms.date_line);
+            self.out.bytes.extend_from_slice(b"Server: bolide\r\n");
+        }
+        self.out.bytes.extend_from_slice(b"\r\n");
+        self.head_bytes = self.out.bytes.len() as u64;
+        self.framing = Framing::UntilClose;
+        self.terms.keep_alive = false;
+        self.stage = Stage::Body;
+        self.out.send();
+        Ok(())
+    }
+
+    /// RFC 9110 section 15.6.4: too much is going on already.
+    pub fn answer_busy(&mut self) {
+        let text = "The server has as many requests in work as it may.";
+        self.answer_with(503, reason_phrase(503), text, "Retry-After: 1\r\n");
+    }
+
+    /// RFC 6455 section 4.2.2: a client that speaks another version of WebSocket learns ours.
+    pub(crate) fn answer_upgrade_required(&mut self, text: &str) {
+        self.answer_with(426, reason_phrase(426), text, "Sec-WebSocket-Version: 13\r\nUpgrade: websocket\r\n");
+    }
+}
+
+/// RFC 9110 section 15 and the registry of status codes; what is not there has no reason, which RFC 9112 section 4 allows.
+pub fn reason_phrase(code: u16) -> &'static str {
+    match code {
+        200 => "OK",
+        201 => "Created",
+        202 => "Accepted",
+        203 => "Non-Authoritative Information",
+        204 => "No Content",
+        205 => "Reset Content",
+        206 => "Partial Content",
+        207 => "Multi-Status",
+        208 => "Already Reported",
+        226 => "IM Used",
+        300 => "Multiple Choices",
+        301 => "Moved Permanently",
+        302 => "Found",
+        303 => "See Other",
+        304 => "Not Modified",
+        305 => "Use Proxy",
+        307 => "Temporary Redirect",
+        308 => "Permanent Redirect",
+        400 => "Bad Request",
+        401 => "Unauthorized",
+        402 => "Payment Required",
+        403 => "Forbidden",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        406 => "Not Acceptable",
+        407 => "Proxy Authentication Required",
+        408 => "Request Timeout",
+        409 => "Conflict",
+        410 => "Gone",
+        411 => "Length Required",
+        412 => "Precondition Failed",
+        413 => "Content Too Large",
+        414 => "URI Too Long",
+        415 => "Unsupported Media Type",
+        416 => "Range Not Satisfiable",
+        417 => "Expectation Failed",
+        418 => "I'm a Teapot",
+        421 => "Misdirected Request",
+        422 => "Unprocessable Content",
+        423 => "Locked",
+        424 => "Failed Dependency",
+        425 => "Too Early",
+        426 => "Upgrade Required",
+        428 => "Precondition Required",
+        429 => "Too Many Requests",
+        431 => "Request Header Fields Too Large",
+        451 => "Unavailable For Legal Reasons",
+        500 => "Internal Server Error",
+        501 => "Not Implemented",
+        502 => "Bad Gateway",
+        503 => "Service Unavailable",
+        504 => "Gateway Timeout",
+        505 => "HTTP Version Not Supported",
+        506 => "Variant Also Negotiates",
+        507 => "Insufficient Storage",
+        508 => "Loop Detected",
+        510 => "Not Extended",
+        511 => "Network Authentication Required",
+        _ => "",
+    }
+}

@@ -1,0 +1,435 @@
+//! WebSocket (RFC 6455) on a connection that the application has in its hands: the handshake, messages both ways, pings, and the
+//! end, which takes a word from both sides.
+//!
+//! Frames are the protocol room's. It knows no language and no event loop; the loop's thread runs it.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+
+use bolide_contract::scoreboard::now_ms;
+use bolide_contract::settings::WebSocket as Settings;
+use bolide_protocol::Fault;
+use bolide_protocol::http1::head::Field;
+pub use bolide_protocol::websocket::MessageKind;
+pub use bolide_protocol::websocket::close::may_be_sent;
+use bolide_protocol::websocket::close::{ABNORMAL, GOING_AWAY, NO_STATUS, SERVICE_RESTART};
+use bolide_protocol::websocket::{Deflate, Deflation, Event, Inflation, Limits, Receiver, Violation, handshake, send};
+
+use crate::house::Kit;
+use crate::reply::{HeadRefusal, Pushed, Reply, When};
+use crate::socket::{self, Read};
+
+/// Messages, and bytes of them, that wait for the application. With as many, the client is not read from.
+const WAITING_MESSAGES: usize = 1024;
+const WAITING_BYTES: usize = 64 * 1024;
+
+/// How long a client may take to answer our close frame, in milliseconds.
+const CLOSE_MS: u64 = 5_000;
+
+/// A buffer for frames that grew beyond this many bytes is given back to the allocator after its message.
+const KEPT_BYTES: usize = 64 * 1024;
+
+/// No time, in monotonic milliseconds.
+const NEVER_MS: u64 = u64::MAX;
+
+/// The working memory of a thread: connections own none (RFC 7692 section 7.1.1, no context is taken over).
+#[derive(Default)]
+struct Workbench {
+    inflation: Inflation,
+    deflation: Deflation,
+    frame: Vec<u8>,
+}
+
+thread_local! {
+    static WORKBENCH: RefCell<Workbench> = RefCell::default();
+}
+
+/// A client's request to switch, found to be good.
+#[derive(Debug, Clone)]
+pub struct Handshake {
+    accept: [u8; handshake::ACCEPT_BYTES],
+    deflate: Option<Deflate>,
+    settings: Settings,
+}
+
+/// A message from the client. A text is UTF-8.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Message {
+    pub kind: MessageKind,
+    pub payload: Vec<u8>,
+}
+
+/// How it ended, as the application is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Goodbye {
+    pub code: u16,
+    pub reason: String,
+}
+
+/// How far the end has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Open,
+    /// We have said that it ends, and wait for the client's word until then, in monotonic milliseconds.
+    Closing {
+        until_ms: u64,
+    },
+    /// All is said; what is left is sent, and the connection closed.
+    Closed,
+}
+
+/// A WebSocket.
+pub struct Line {
+    receiver: Receiver,
+    deflate: Option<Deflate>,
+    stage: Stage,
+    goodbye: Option<Goodbye>,
+    waiting: VecDeque<Message>,
+    waiting_bytes: usize,
+    /// Frames that the client was slow to take, and how much of them has left.
+    outgoing: Vec<u8>,
+    sent: usize,
+    ping_interval_ms: Option<u64>,
+    ping_timeout_ms: u64,
+    /// Monotonic milliseconds at which something came from the client, and at which a ping that is unanswered was sent.
+    heard_ms: u64,
+    pinged_ms: Option<u64>,
+    /// When the worker, which drains, closes it, and with which code.
+    leave_ms: u64,
+    leave_code: u16,
+}
+
+/// Looks whether a request of HTTP/1.1 with an Upgrade field asks for WebSocket.
+///
+/// # Errors
+/// 426 for another version than 13, 400 for a malformed key or list of extensions (RFC 6455 section 4.2).
+pub fn asked_by_fields(fields: &[Field], bytes: &[u8], settings: &Settings) -> Result<Option<Handshake>, Fault> {
+    let all = |wanted: &[u8]| {
+        let mut joined: Vec<u8> = Vec::new();
+        for field in fields.iter().filter(|field| field.name.of(bytes).eq_ignore_ascii_case(wanted)) {
+            if !joined.is_empty() {
+                joined.extend_from_slice(b", ");
+            }
+            joined.extend_from_slice(field.value.of(bytes));
+        }
+        joined
+    };
+    if !names_websocket(&all(b"upgrade")) {
+        return Ok(None);
+    }
+    let asked = Asked {
+        version: &all(b"sec-websocket-version"),
+        key: &all(b"sec-websocket-key"),
+        extensions: &all(b"sec-websocket-extensions"),
+    };
+    asked.judge(settings).map(Some)
+}
+
+/// The same for the variables of a uwsgi packet.
+///
+/// # Errors
+/// As [`asked_by_fields`].
+pub fn asked_by_variables<'a>(find: &dyn Fn(&[u8]) -> &'a [u8], settings: &Settings) -> Result<Option<Handshake>, Fault> {
+    if find(b"REQUEST_METHOD") != b"GET" || !names_websocket(find(b"HTTP_UPGRADE")) {
+        return Ok(None);
+    }
+    let asked = Asked {
+        version: find(b"HTTP_SEC_WEBSOCKET_VERSION"),
+        key: find(b"HTTP_SEC_WEBSOCKET_KEY"),
+        extensions: find(b"HTTP_SEC_WEBSOCKET_EXTENSIONS"),
+    };
+    asked.judge(settings).map(Some)
+}
+
+fn names_websocket(upgrade: &[u8]) -> bool {
+    upgrade.split(|byte| *byte == b',').any(|name| name.trim_ascii().eq_ignore_ascii_case(b"websocket"))
+}
+
+/// What a client says when it asks.
+struct Asked<'a> {
+    version: &'a [u8],
+    key: &'a [u8],
+    extensions: &'a [u8],
+}
+
+impl Asked<'_> {
+    fn judge(&self, settings: &Settings) -> Result<Handshake, Fault> {
+        if self.version != b"13" {
+            return Err(Fault::new(426, "WebSocket is spoken here in version 13."));
+        }
+        let accept = handshake::accept_key(self.key)?;
+        let deflate =
+            if settings.compression && !self.extensions.is_empty() { handshake::negotiate(self.extensions)? } else { None };
+        Ok(Handshake { accept, deflate, settings: settings.clone() })
+    }
+}
+
+impl Handshake {
+    /// Answers 101, with the application's fields, and begins to speak.
+    ///
+    /// # Errors
+    /// A field that can't be; nothing has left then.
+    pub fn accept(&self, reply: &mut Reply, fields: &[(&[u8], &[u8])]) -> Result<Line, HeadRefusal> {
+        let extensions = self.deflate.map(|deflate| {
+            let mut value = Vec::new();
+            deflate.write_response(&mut value);
+            value
+        });
+        reply.switch_to_websocket(&self.accept, extensions.as_deref(), fields)?;
+        let limits = Limits { message_bytes: self.settings.message_bytes };
+        Ok(Line {
+            receiver: Receiver::new(limits, self.deflate),
+            deflate: self.deflate,
+            stage: Stage::Open,
+            goodbye: None,
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+            outgoing: Vec::new(),
+            sent: 0,
+            ping_interval_ms: self.settings.ping_interval_ms,
+            ping_timeout_ms: self.settings.ping_timeout_ms,
+            heard_ms: now_ms(),
+            pinged_ms: None,
+            leave_ms: NEVER_MS,
+            leave_code: SERVICE_RESTART,
+        })
+    }
+}
+
+impl Line {
+    /// The next message for the application.
+    pub fn take(&mut self) -> Option<Message> {
+        let message = self.waiting.pop_front()?;
+        self.waiting_bytes -= message.payload.len();
+        Some(message)
+    }
+
+    /// How it ended. Messages that came before may still wait.
+    pub fn goodbye(&self) -> Option<&Goodbye> {
+        self.goodbye.as_ref()
+    }
+
+    pub fn has_news(&self) -> bool {
+        !self.waiting.is_empty() || self.goodbye.is_some()
+    }
+
+    /// The application may still send.
+    pub fn is_open(&self) -> bool {
+        self.stage == Stage::Open
+    }
+
+    /// The client is slow to take what it was sent: no more should be handed in.
+    pub fn is_behind(&self, reply: &Reply) -> bool {
+        !self.outgoing.is_empty() || reply.is_behind()
+    }
+
+    /// Sends a message. The payload of a text must be UTF-8. What the client does not take at once is kept.
+    pub fn say(&mut self, kind: MessageKind, payload: &[u8], reply: &mut Reply) {
+        WORKBENCH.with_borrow_mut(|bench| {
+            let Workbench { deflation, frame, .. } = bench;
+            frame.clear();
+            send::encode_message(kind, payload, self.deflate.as_ref().map(|deflate| (deflate, deflation)), frame);
+            self.write(frame, reply);
+            if frame.capacity() > KEPT_BYTES {
+                *frame = Vec::new();
+            }
+        });
+    }
+
+    /// Says that it ends. `told` is what the application will be told.
+    pub fn close(&mut self, code: u16, reason: &str, reply: &mut Reply) {
+        if self.stage != Stage::Open {
+            return;
+        }
+        self.goodbye.get_or_insert_with(|| Goodbye { code, reason: reason.to_owned() });
+        self.write_close(may_be_sent(code).then_some(code), reason, reply);
+        self.stage = Stage::Closing { until_ms: now_ms() + CLOSE_MS };
+    }
+
+    /// How many bytes may be read now; what matters is whether it is 0.
+    pub fn room(&self) -> usize {
+        let is_full = self.waiting.len() >= WAITING_MESSAGES || self.waiting_bytes >= WAITING_BYTES;
+        if self.stage == Stage::Closed || is_full && self.stage == Stage::Open { 0 } else { WAITING_BYTES }
+    }
+
+    /// The client has ended without a word.
+    pub fn hang_up(&mut self) {
+        self.goodbye.get_or_insert_with(|| Goodbye { code: ABNORMAL, reason: String::new() });
+        self.stage = Stage::Closed;
+    }
+
+    /// The worker drains: it is closed at this time, in monotonic milliseconds. `for_good`: no successor is there to come back to.
+    pub(crate) fn leave_at(&mut self, when_ms: u64, for_good: bool) {
+        self.leave_ms = self.leave_ms.min(when_ms);
+        self.leave_code = if for_good { GOING_AWAY } else { SERVICE_RESTART };
+    }
+
+    /// Reads what the client has sent, as far as there is room. `input` is what was read before.
+    pub(crate) fn take_in(&mut self, reply: &mut Reply, input: &mut Vec<u8>, kit: &mut Kit, peer_has_ended: bool) {
+        if !input.is_empty() && self.room() > 0 {
+            let mut before = std::mem::take(input);
+            let used = self.feed(&mut before, reply);
+            input.extend_from_slice(&before[used..]);
+        }
+        while self.room() > 0 && input.is_empty() {
+            match socket::read(reply.socket(), &mut kit.read) {
+                Read::Bytes(count) => {
+                    self.heard_ms = kit.clock.now_ms;
+                    self.pinged_ms = None;
+                    let used = self.feed(&mut kit.read[..count], reply);
+                    input.extend_from_slice(&kit.read[used..count]);
+                    // An edge-triggered poll tells of what comes after a read that did not fill the buffer.
+                    if count < kit.read.len() && !peer_has_ended {
+                        return;
+                    }
+                }
+                Read::Nothing => return,
+                Read::End | Read::Broken => return self.hang_up(),
+            }
+        }
+    }
+
+    /// Sends what waits and looks after time: pings, the end of a client that says nothing, the wait for its last word.
+    pub(crate) fn tend(&mut self, reply: &mut Reply, now_ms: u64, is_draining: bool) {
+        self.send_outgoing(reply);
+        if is_draining && self.leave_ms == NEVER_MS {
+            self.leave_ms = now_ms;
+        }
+        if self.stage == Stage::Open && self.leave_ms <= now_ms {
+            let reason = if self.leave_code == GOING_AWAY { "the server stops" } else { "the server restarts" };
+            self.close(self.leave_code, reason, reply);
+        }
+        if self.stage == Stage::Open {
+            self.look_after_silence(reply, now_ms);
+        }
+        match self.stage {
+            Stage::Closing { until_ms } if until_ms <= now_ms => reply.cut_off(),
+            Stage::Closed if self.outgoing.is_empty() || reply.client_is_gone() => reply.finish(),
+            _ => {}
+        }
+    }
+
+    /// When it wants to be looked after again, in monotonic milliseconds; `blocked_ms` is when a slow client's time is over.
+    pub(crate) fn next_ms(&self, blocked_ms: Option<u64>) -> u64 {
+        let own = match self.stage {
+            Stage::Open => self.silence_ms().min(self.leave_ms),
+            Stage::Closing { until_ms } => until_ms,
+            Stage::Closed => NEVER_MS,
+        };
+        own.min(blocked_ms.unwrap_or(NEVER_MS))
+    }
+
+    fn silence_ms(&self) -> u64 {
+        match (self.pinged_ms, self.ping_interval_ms) {
+            (Some(pinged_ms), _) => pinged_ms + self.ping_timeout_ms,
+            (None, Some(interval_ms)) => self.heard_ms + interval_ms,
+            (None, None) => NEVER_MS,
+        }
+    }
+
+    fn look_after_silence(&mut self, reply: &mut Reply, now_ms: u64) {
+        if self.silence_ms() > now_ms {
+            return;
+        }
+        if self.pinged_ms.is_some() {
+            // The client has vanished: nobody will read a close frame.
+            self.goodbye = Some(Goodbye { code: ABNORMAL, reason: "the client did not answer a ping".to_owned() });
+            self.stage = Stage::Closed;
+            reply.cut_off();
+            return;
+        }
+        self.pinged_ms = Some(now_ms);
+        self.write_control(|out| send::encode_ping(b"", out), reply);
+    }
+
+    /// Makes events of bytes; returns how many were taken. What is left waits for room.
+    fn feed(&mut self, bytes: &mut [u8], reply: &mut Reply) -> usize {
+        WORKBENCH.with_borrow_mut(|bench| {
+            let mut used = 0;
+            while used < bytes.len() && self.room() > 0 {
+                match self.receiver.feed(&mut bytes[used..], &mut bench.inflation) {
+                    Ok((count, event)) => {
+                        used += count;
+                        self.note(event, reply);
+                    }
+                    Err(violation) => {
+                        self.fail(violation, reply);
+                        return bytes.len();
+                    }
+                }
+            }
+            used
+        })
+    }
+
+    fn note(&mut self, event: Event<'_>, reply: &mut Reply) {
+        match event {
+            Event::More | Event::Pong(_) => {}
+            Event::Message { kind, payload } if self.stage == Stage::Open => {
+                self.waiting_bytes += payload.len();
+                self.waiting.push_back(Message { kind, payload: payload.into_owned() });
+            }
+            // After our close frame nobody reads what the client still sends (section 5.5.1).
+            Event::Message { .. } => {}
+            // Section 5.5.3: a pong for the latest ping is enough; a client that takes nothing gets none.
+            Event::Ping(payload) => {
+                if self.stage == Stage::Open && !self.is_behind(reply) {
+                    self.write_control(|out| send::encode_pong(&payload, out), reply);
+                }
+            }
+            Event::Close { code, reason } => {
+                if self.stage == Stage::Open {
+                    self.goodbye.get_or_insert_with(|| Goodbye { code: code.unwrap_or(NO_STATUS), reason: reason.into_owned() });
+                    self.write_close(code, "", reply);
+                }
+                self.stage = Stage::Closed;
+            }
+        }
+    }
+
+    /// RFC 6455 section 7.1.7: the client's mistake ends it.
+    fn fail(&mut self, violation: Violation, reply: &mut Reply) {
+        if self.stage == Stage::Open {
+            self.goodbye = Some(Goodbye { code: violation.code, reason: violation.reason.to_owned() });
+            self.write_close(Some(violation.code), violation.reason, reply);
+        }
+        self.stage = Stage::Closed;
+    }
+
+    fn write_close(&mut self, code: Option<u16>, reason: &str, reply: &mut Reply) {
+        self.write_control(|out| send::encode_close(code, reason, out), reply);
+    }
+
+    fn write_control(&mut self, encode: impl FnOnce(&mut Vec<u8>), reply: &mut Reply) {
+        let mut frame = Vec::new();
+        encode(&mut frame);
+        self.write(&frame, reply);
+    }
+
+    /// Writes whole frames behind those that wait.
+    fn write(&mut self, frame: &[u8], reply: &mut Reply) {
+        if !self.outgoing.is_empty() {
+            self.outgoing.extend_from_slice(frame);
+            return;
+        }
+        match reply.push(frame, When::Now) {
+            Pushed::All => {}
+            Pushed::Part(taken) => self.outgoing.extend_from_slice(&frame[taken..]),
+            Pushed::Gone => self.hang_up(),
+        }
+    }
+
+    fn send_outgoing(&mut self, reply: &mut Reply) {
+        if self.outgoing.is_empty() {
+            return;
+        }
+        match reply.push(&self.outgoing[self.sent..], When::Now) {
+            Pushed::All => {
+                self.outgoing = Vec::new();
+                self.sent = 0;
+            }
+            Pushed::Part(taken) => self.sent += taken,
+            Pushed::Gone => self.hang_up(),
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Rows of asynchronous applications: their loop, their life, their WebSockets, and uWSGI's own ways
+//! of serving several requests in one thread.
+
+use bolide_contract::settings::{EventLoop, Lifespan};
+
+use crate::catalogue::row::{Entry, Value, words};
+use crate::catalogue::setting::{Asynchronous, Setting};
+
+/// What `loop` can be.
+pub const LOOPS: [(&str, EventLoop); 4] =
+    [("auto", EventLoop::Auto), ("asyncio", EventLoop::Asyncio), ("uvloop", EventLoop::Uvloop), ("rloop", EventLoop::Rloop)];
+const LOOP_WORDS: [&str; 4] = words(&LOOPS);
+
+/// What `lifespan` can be.
+pub const LIFESPANS: [(&str, Lifespan); 3] = [("auto", Lifespan::Auto), ("on", Lifespan::On), ("off", Lifespan::Off)];
+const LIFESPAN_WORDS: [&str; 3] = words(&LIFESPANS);
+
+/// What serves many requests at once here.
+const CONCURRENCY: &str =
+    "`threads = auto` serves requests that wait; an application written for asyncio is served with `asgi = module:callable`";
+const PATCHING: &str = "threads wait for sockets without a change to the application; leave it out together with `gevent`";
+const SWITCHING: &str = "leave it out: coroutines need no such engine, `asgi = module:callable` serves them";
+
+/// uWSGI's own loop engines, each with what to use instead; nothing where it is the usual one.
+pub const ENGINES: &[(&str, &str)] = &[
+    ("simple", ""),
+    ("async", CONCURRENCY),
+    ("gevent", CONCURRENCY),
+    ("tornado", CONCURRENCY),
+    ("coroae", "it runs Perl; leave `loop` out"),
+    ("goroutines", "it runs Go; leave `loop` out"),
+];
+
+/// A loop that stands still for an hour is not looked at by anybody.
+const STALL: Value = Value::Decimal { most: 3600, unit: "seconds" };
+const SECONDS: Value = Value::Decimal { most: 31_536_000, unit: "seconds" };
+
+const fn asynchronous(
+    name: &'static str,
+    setting: Asynchronous,
+    value: Value,
+    default: &'static str,
+    help: &'static str,
+) -> Entry {
+    Entry::supported(name, Setting::Asynchronous(setting), value, default, help)
+}
+
+pub const ENTRIES: &[Entry] = &[
+    Entry::supported(
+        "asgi",
+        Setting::Asgi,
+        Value::Text,
+        "",
+        "The ASGI application: its module or file, with its callable after a colon if that is not `application`. It comes before `module` and `wsgi-file`.",
+    )
+    .uwsgi("uWSGI serves no ASGI.")
+    .example("asgi = shop.asgi\nasgi = shop.main:app\nasgi = shop:create_app()\nasgi = /srv/shop/main.py:app"),
+    asynchronous(
+        "lifespan",
+        Asynchronous::Lifespan,
+        Value::OneOf(&LIFESPAN_WORDS),
+        "auto",
+        "Whether an ASGI application is told of its start and its end. `on`: it is, and a start that fails is a failed start of the worker; `off`: it is not; `auto`: it is asked, and one that raises an exception at the question does without.",
+    )
+    .example("lifespan = on"),
+    asynchronous(
+        "loop",
+        Asynchronous::EventLoop,
+        Value::OneOf(&LOOP_WORDS),
+        "auto",
+        "The event loop of ASGI applications: `asyncio` is Python's own, `uvloop` and `rloop` have to be installed beside the application; `auto` takes uvloop where it is installed.",
+    )
+    .uwsgi("In uWSGI it is the engine that serves WSGI applications. Of those, `simple` is what is done here in any case, and `gevent`, `async` and `tornado` are planned: a warning says what to use meanwhile.")
+    .example("loop = uvloop"),
+    asynchronous(
+        "loop-stall",
+        Asynchronous::LoopStall,
+        STALL,
+        "1",
+        "When an event loop has not turned for this long, the log shows what blocks it; 0 does not look.",
+    )
+    .example("loop-stall = 0.5"),
+    asynchronous(
+        "limit-concurrency",
+        Asynchronous::LimitConcurrency,
+        Value::Number { least: 0, most: 1_000_000, unit: "requests" },
+        "0",
+        "How many requests and WebSockets of ASGI applications a worker has open at the same time; beyond it the answer is 503. 0 is no limit.",
+    )
+    .example("limit-concurrency = 1000"),
+    asynchronous(
+        "websocket-max-message-size",
+        Asynchronous::MessageBytes,
+        Value::Number { least: 0, most: 1_073_741_824, unit: "bytes" },
+        "16777216",
+        "Bytes that a message of a WebSocket may have, all its frames together and decompressed; a longer one closes the connection with 1009. 0 is the default.",
+    )
+    .example("websocket-max-message-size = 1048576"),
+    asynchronous(
+        "websocket-max-size",
+        Asynchronous::MessageKilobytes,
+        Value::Number { least: 0, most: 1_048_576, unit: "kilobytes" },
+        "",
+        "uWSGI's way to set `websocket-max-message-size`, in units of 1024 bytes. 0 is the default.",
+    )
+    .uwsgi("uWSGI's default is 1024, it counts each frame by itself, and it is about `uwsgi.websocket_recv`; here it is about ASGI applications.")
+    .example("websocket-max-size = 2048"),
+    asynchronous(
+        "websocket-ping-interval",
+        Asynchronous::PingInterval,
+        SECONDS,
+        "20",
+        "The peer of a WebSocket that has been silent for this long is sent a ping; 0 sends none.",
+    )
+    .example("websocket-ping-interval = 30"),
+    asynchronous(
+        "websocket-ping-freq",
+        Asynchronous::PingInterval,
+        SECONDS,
+        "",
+        "uWSGI's name of `websocket-ping-interval`.",
+    )
+    .uwsgi("uWSGI's default is 30, and 0 does not switch it off; it is about `uwsgi.websocket_recv`, here about ASGI applications.")
+    .example("websocket-ping-freq = 30"),
+    asynchronous(
+        "websocket-ping-timeout",
+        Asynchronous::PingTimeout,
+        SECONDS,
+        "20",
+        "A peer of a WebSocket that has sent nothing for this long after a ping is gone. 0 is the default.",
+    )
+    .example("websocket-ping-timeout = 10"),
+    asynchronous(
+        "websocket-pong-tolerance",
+        Asynchronous::PingTimeout,
+        SECONDS,
+        "",
+        "uWSGI's name of `websocket-ping-timeout`.",
+    )
+    .uwsgi("uWSGI's default is 3, which slow networks exceed, and only a pong counts as a sign of life; it is about `uwsgi.websocket_recv`, here about ASGI applications.")
+    .example("websocket-pong-tolerance = 10"),
+    asynchronous(
+        "websocket-compression",
+        Asynchronous::Compression,
+        Value::Switch,
+        "on",
+        "Messages of WebSockets are compressed (permessage-deflate) for clients that offer it.",
+    )
+    .example("websocket-compression = false"),
+    Entry::planned("gevent", Value::Special, "Serves WSGI applications by gevent, with so many greenlets in a worker.", CONCURRENCY),
+    Entry::planned("gevent-monkey-patch", Value::Switch, "Makes Python's own library wait by gevent.", PATCHING),
+    Entry::planned("gevent-early-monkey-patch", Value::Switch, "As `gevent-monkey-patch`, before the application is loaded.", PATCHING),
+    Entry::planned("async", Value::Special, "Lets a worker serve so many requests that take turns by uWSGI's own calls.", CONCURRENCY),
+    Entry::planned("asyncio", Value::Special, "Serves WSGI applications by asyncio, with so many greenlets in a worker.", CONCURRENCY),
+    Entry::planned("greenlet", Value::Switch, "Requests of `async` and `asyncio` take turns as greenlets.", SWITCHING),
+    Entry::planned("ugreen", Value::Switch, "Requests of `async` take turns on stacks of uWSGI's own.", SWITCHING),
+    Entry::planned("tornado", Value::Special, "Serves WSGI applications by Tornado's loop, with so many greenlets in a worker.", CONCURRENCY),
+];

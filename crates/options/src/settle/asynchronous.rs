@@ -1,0 +1,70 @@
+//! What the options of asynchronous applications mean. Knows nothing of loops or WebSockets; runs in
+//! the process that reads the configuration.
+
+use bolide_contract::settings::{Asynchronous as Defaults, EventLoop, Lifespan};
+
+use super::{Draft, values};
+use crate::catalogue::asynchronous::{ENGINES, LIFESPANS, LOOPS};
+use crate::catalogue::row::Row;
+use crate::catalogue::setting::Asynchronous;
+use crate::finding::Finding;
+use crate::reader::Pair;
+
+/// What uWSGI calls a kilobyte.
+const KILOBYTE: usize = 1024;
+
+impl Draft<'_> {
+    pub(super) fn set_asynchronous(&mut self, setting: Asynchronous, row: &Row, pair: &Pair) -> Result<(), Finding> {
+        match setting {
+            Asynchronous::EventLoop => {
+                if let Some(event_loop) = self.event_loop(pair)? {
+                    self.asynchronous.event_loop = event_loop;
+                }
+            }
+            Asynchronous::Lifespan => self.asynchronous.lifespan = lifespan(pair)?,
+            Asynchronous::LoopStall => self.asynchronous.stall_ms = self.milliseconds(row, pair)?,
+            Asynchronous::LimitConcurrency => {
+                self.asynchronous.concurrency = Some(self.bounded_u32(row, pair)?).filter(|&most| most > 0);
+            }
+            Asynchronous::MessageBytes => self.message_bytes(row, pair, 1)?,
+            Asynchronous::MessageKilobytes => self.message_bytes(row, pair, KILOBYTE)?,
+            Asynchronous::PingInterval => self.asynchronous.websocket.ping_interval_ms = self.milliseconds(row, pair)?,
+            Asynchronous::PingTimeout => {
+                let default = Defaults::default().websocket.ping_timeout_ms;
+                self.asynchronous.websocket.ping_timeout_ms = self.milliseconds(row, pair)?.unwrap_or(default);
+            }
+            Asynchronous::Compression => self.asynchronous.websocket.compression = self.switch(pair),
+        }
+        Ok(())
+    }
+
+    /// `None` for an engine of uWSGI, which says nothing of ASGI applications; those that are missed get a warning.
+    fn event_loop(&mut self, pair: &Pair) -> Result<Option<EventLoop>, Finding> {
+        let text = pair.value.as_deref().unwrap_or_default();
+        let Some((engine, meanwhile)) = ENGINES.iter().find(|(engine, _)| text.eq_ignore_ascii_case(engine)) else {
+            return values::one_of(pair, &LOOPS).map(Some);
+        };
+        if !meanwhile.is_empty() {
+            self.planned(&pair.place, &format!("{} = {engine}", pair.key), meanwhile);
+        }
+        Ok(None)
+    }
+
+    fn message_bytes(&mut self, row: &Row, pair: &Pair, unit: usize) -> Result<(), Finding> {
+        self.asynchronous.websocket.message_bytes = match self.bounded_usize(row, pair)? {
+            0 => Defaults::default().websocket.message_bytes,
+            count => count.saturating_mul(unit),
+        };
+        Ok(())
+    }
+}
+
+/// Its words are those of a switch, too.
+fn lifespan(pair: &Pair) -> Result<Lifespan, Finding> {
+    let switch = crate::values::switch(pair.value.as_deref());
+    match (switch.plain, switch.on) {
+        (true, true) => Ok(Lifespan::On),
+        (true, false) => Ok(Lifespan::Off),
+        (false, _) => values::one_of(pair, &LIFESPANS),
+    }
+}

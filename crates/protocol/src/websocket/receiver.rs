@@ -1,0 +1,430 @@
+//! What a client sends, from bytes to events: RFC 6455 sections 5 to 8, as a server reads them.
+//!
+//! A mistake is found as early as its bytes allow: a bad header before its payload, a message beyond the limit by the length that is
+//! announced, a text that is no UTF-8 at its first bad byte, in the midst of a frame too. It must not know sockets, and
+//! what is answered is its caller's. Workers run it.
+
+use std::borrow::Cow;
+use std::io::Cursor;
+use std::ops::Range;
+
+use tungstenite::protocol::frame::FrameHeader;
+use tungstenite::protocol::frame::coding::{Control, Data, OpCode};
+
+use super::{Deflate, Event, Inflation, MessageKind, Violation, close, mask};
+
+/// Longest header of a frame: two bytes, eight of length, four of mask (RFC 6455 section 5.2).
+const HEADER_BYTES_MOST: usize = 14;
+
+/// Longest payload of a control frame (section 5.5).
+const CONTROL_BYTES_MOST: u64 = 125;
+
+/// Bytes by which a compressed message may be longer than the limit of the message it stands for: an eighth of it, and this.
+/// Stored blocks add five bytes for some thousands; a sender that flushes after every few bytes is worse than that, and not served.
+const COMPRESSED_EXCESS_BYTES: usize = 1024;
+
+const NOT_UTF8: Violation = Violation::payload("A text message is not UTF-8.");
+
+/// Bounds of what one client may send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of one message, after it was inflated.
+    pub message_bytes: usize,
+}
+
+/// The reading half of one connection.
+#[derive(Debug)]
+pub struct Receiver {
+    limits: Limits,
+    has_deflate: bool,
+    header: HeaderStart,
+    /// Only while a frame or a message is incomplete.
+    progress: Option<Box<Progress>>,
+    end: End,
+}
+
+/// Whether there is anything to read.
+#[derive(Debug, Clone, Copy)]
+enum End {
+    Open,
+    /// After a close frame "that endpoint MUST NOT send any further data" (RFC 6455 section 5.5.1), and nobody looks at what comes.
+    Closed,
+    /// Nothing after a violation can be trusted, so it is all that is ever said again.
+    Failed(Violation),
+}
+
+/// What is kept of a frame or a message of which only a part has come.
+#[derive(Debug, Default)]
+struct Progress {
+    frame: Option<Frame>,
+    message: Option<Message>,
+    /// Payload of the control frame in `frame`.
+    control: Vec<u8>,
+}
+
+/// A frame whose payload is still coming.
+#[derive(Debug, Clone, Copy)]
+struct Frame {
+    content: Content,
+    is_final: bool,
+    /// Turned so that its first byte is for the next one that comes.
+    mask: [u8; 4],
+    remaining: u64,
+}
+
+/// What a frame is a part of.
+#[derive(Debug, Clone, Copy)]
+enum Content {
+    Start { kind: MessageKind, is_compressed: bool },
+    Continuation,
+    Control(ControlKind),
+}
+
+#[derive(Debug, Clone, Copy)]
+enum ControlKind {
+    Close,
+    Ping,
+    Pong,
+}
+
+/// A message whose last frame has not ended.
+#[derive(Debug)]
+struct Message {
+    kind: MessageKind,
+    is_compressed: bool,
+    /// Unmasked, and compressed yet if it is.
+    payload: Vec<u8>,
+    /// Bytes of a plain text that are known to be UTF-8.
+    valid_bytes: usize,
+}
+
+/// A control frame or a message that is complete.
+struct Whole {
+    content: WholeContent,
+    body: Body,
+}
+
+enum WholeContent {
+    Message { kind: MessageKind, is_compressed: bool },
+    Control(ControlKind),
+}
+
+/// Where a payload is.
+enum Body {
+    /// In the input, unmasked.
+    Here(Range<usize>),
+    Gathered(Vec<u8>),
+}
+
+impl Receiver {
+    /// `deflate` is what the handshake has negotiated.
+    pub fn new(limits: Limits, deflate: Option<Deflate>) -> Receiver {
+        Receiver { limits, has_deflate: deflate.is_some(), header: HeaderStart::default(), progress: None, end: End::Open }
+    }
+
+    /// Takes in bytes up to the end of the next event, and says how many. To be called again with the rest of the input, until it says
+    /// [`Event::More`]: then all of it was taken, and the buffer may be used for anything else.
+    ///
+    /// Payloads are unmasked where they lie, so what was taken is not what came. After a close all input is taken and ignored.
+    ///
+    /// # Errors
+    /// The violation that the connection is to be failed with. Every later call says the same.
+    pub fn feed<'input>(
+        &mut self,
+        input: &'input mut [u8],
+        inflation: &'input mut Inflation,
+    ) -> Result<(usize, Event<'input>), Violation> {
+        match self.end {
+            End::Open => {}
+            End::Closed => return Ok((input.len(), Event::More)),
+            End::Failed(violation) => return Err(violation),
+        }
+        let read = self.read(input, inflation);
+        match &read {
+            Ok((_, Event::Close { .. })) => self.stop(End::Closed),
+            Err(violation) => self.stop(End::Failed(*violation)),
+            Ok(_) => {}
+        }
+        read
+    }
+
+    /// Whether a message or a frame has begun and not ended.
+    pub fn is_in_progress(&self) -> bool {
+        self.progress.is_some() || self.header.length > 0
+    }
+
+    fn stop(&mut self, end: End) {
+        self.end = end;
+        self.progress = None;
+        self.header.length = 0;
+    }
+
+    fn read<'input>(
+        &mut self,
+        input: &'input mut [u8],
+        inflation: &'input mut Inflation,
+    ) -> Result<(usize, Event<'input>), Violation> {
+        let (used, whole) = self.take_frames(input)?;
+        let Some(Whole { content, body }) = whole else { return Ok((used, Event::More)) };
+        // A plain text that was gathered was validated as it came, to its last character.
+        let is_gathered = matches!(body, Body::Gathered(_));
+        let payload = match body {
+            Body::Here(place) => Cow::Borrowed(&input[place]),
+            Body::Gathered(payload) => Cow::Owned(payload),
+        };
+        let event = match content {
+            WholeContent::Control(ControlKind::Ping) => Event::Ping(payload),
+            WholeContent::Control(ControlKind::Pong) => Event::Pong(payload),
+            WholeContent::Control(ControlKind::Close) => close_event(payload)?,
+            WholeContent::Message { kind, is_compressed } => {
+                let payload = if is_compressed { inflation.inflate(&payload, self.limits.message_bytes)? } else { payload };
+                let is_validated = kind == MessageKind::Binary || (is_gathered && !is_compressed);
+                if !is_validated && std::str::from_utf8(&payload).is_err() {
+                    return Err(NOT_UTF8);
+                }
+                Event::Message { kind, payload }
+            }
+        };
+        Ok((used, event))
+    }
+
+    /// Takes in frames until one of them ends a message or is a control frame.
+    fn take_frames(&mut self, input: &mut [u8]) -> Result<(usize, Option<Whole>), Violation> {
+        let mut used = 0;
+        loop {
+            let frame_under_way = self.progress.as_ref().is_some_and(|progress| progress.frame.is_some());
+            if !frame_under_way {
+                let Some((taken, header, length)) = self.header.complete(&input[used..])? else {
+                    return Ok((input.len(), None));
+                };
+                used += taken;
+                let frame = self.admit(&header, length)?;
+                if let Some(whole) = take_at_once(&frame, &mut input[used..]) {
+                    let Whole { content, body: Body::Here(place) } = whole else { return Ok((used, Some(whole))) };
+                    let place = used + place.start..used + place.end;
+                    return Ok((place.end, Some(Whole { content, body: Body::Here(place) })));
+                }
+                self.progress.get_or_insert_default().begin(frame);
+            }
+            let Some(progress) = &mut self.progress else { return Ok((used, None)) };
+            let taken = progress.take(&mut input[used..])?;
+            used += taken;
+            if progress.frame.is_some_and(|frame| frame.remaining > 0) {
+                return Ok((used, None));
+            }
+            let whole = progress.end_frame()?;
+            if progress.message.is_none() {
+                self.progress = None;
+            }
+            if whole.is_some() {
+                return Ok((used, whole));
+            }
+        }
+    }
+
+    /// Judges a frame by its header.
+    fn admit(&self, header: &FrameHeader, length: u64) -> Result<Frame, Violation> {
+        let message = self.progress.as_ref().and_then(|progress| progress.message.as_ref());
+        let content = match (header.opcode, message) {
+            (OpCode::Control(control), _) => {
+                Content::Control(control_kind(control).ok_or(Violation::protocol("A frame's opcode is reserved."))?)
+            }
+            (OpCode::Data(Data::Continue), Some(_)) => Content::Continuation,
+            (OpCode::Data(Data::Continue), None) => {
+                return Err(Violation::protocol("A continuation frame continues no message."));
+            }
+            (OpCode::Data(_), Some(_)) => {
+                return Err(Violation::protocol("A message begins before the one before has ended."));
+            }
+            (OpCode::Data(Data::Text), None) => Content::Start { kind: MessageKind::Text, is_compressed: header.rsv1 },
+            (OpCode::Data(Data::Binary), None) => Content::Start { kind: MessageKind::Binary, is_compressed: header.rsv1 },
+            (OpCode::Data(Data::Reserved(_)), None) => return Err(Violation::protocol("A frame's opcode is reserved.")),
+        };
+        // RFC 7692 section 6: the first reserved bit says that a message is compressed, and stands in its first frame only.
+        let may_be_compressed = self.has_deflate && matches!(content, Content::Start { .. });
+        if header.rsv2 || header.rsv3 || (header.rsv1 && !may_be_compressed) {
+            return Err(Violation::protocol("A reserved bit of a frame is set."));
+        }
+        let Some(mask) = header.mask else { return Err(Violation::protocol("A client's frame is not masked.")) };
+        let is_final = header.is_final;
+        match content {
+            Content::Control(_) if !is_final => return Err(Violation::protocol("A control frame is fragmented.")),
+            Content::Control(_) if length > CONTROL_BYTES_MOST => {
+                return Err(Violation::protocol("A control frame is longer than 125 bytes."));
+            }
+            Content::Control(_) => {}
+            Content::Start { .. } | Content::Continuation => {
+                if length >> 63 != 0 {
+                    return Err(Violation::protocol("A frame's length has its most significant bit set."));
+                }
+                let is_compressed = message.map_or(header.rsv1, |message| message.is_compressed);
+                let before = message.map_or(0, |message| message.payload.len());
+                if length > self.payload_bytes_most(is_compressed).saturating_sub(before) as u64 {
+                    return Err(Violation::too_big());
+                }
+            }
+        }
+        Ok(Frame { content, is_final, mask, remaining: length })
+    }
+
+    fn payload_bytes_most(&self, is_compressed: bool) -> usize {
+        let most = self.limits.message_bytes;
+        if is_compressed { most.saturating_add(most / 8).saturating_add(COMPRESSED_EXCESS_BYTES) } else { most }
+    }
+}
+
+impl Progress {
+    fn begin(&mut self, frame: Frame) {
+        if let Content::Start { kind, is_compressed } = frame.content {
+            self.message = Some(Message { kind, is_compressed, payload: Vec::new(), valid_bytes: 0 });
+        }
+        self.frame = Some(frame);
+    }
+
+    /// Takes in what has come of the frame's payload.
+    fn take(&mut self, input: &mut [u8]) -> Result<usize, Violation> {
+        let Some(frame) = &mut self.frame else { return Ok(0) };
+        let taken = usize::try_from(frame.remaining).unwrap_or(usize::MAX).min(input.len());
+        let piece = &mut input[..taken];
+        frame.mask = mask::apply(piece, frame.mask);
+        frame.remaining -= taken as u64;
+        match (frame.content, &mut self.message) {
+            (Content::Control(_), _) => self.control.extend_from_slice(piece),
+            (_, Some(message)) => message.append(piece, frame)?,
+            (_, None) => {}
+        }
+        Ok(taken)
+    }
+
+    /// After the frame's last byte: what is complete with it.
+    fn end_frame(&mut self) -> Result<Option<Whole>, Violation> {
+        let Some(frame) = self.frame.take() else { return Ok(None) };
+        if let Content::Control(kind) = frame.content {
+            let body = Body::Gathered(std::mem::take(&mut self.control));
+            return Ok(Some(Whole { content: WholeContent::Control(kind), body }));
+        }
+        let Some(message) = self.message.take_if(|_| frame.is_final) else { return Ok(None) };
+        if message.is_plain_text() && message.valid_bytes < message.payload.len() {
+            return Err(NOT_UTF8);
+        }
+        let Message { kind, is_compressed, payload, .. } = message;
+        Ok(Some(Whole { content: WholeContent::Message { kind, is_compressed }, body: Body::Gathered(payload) }))
+    }
+}
+
+impl Message {
+    /// Memory grows with what has come, by doubling and no further than to the message's end where that is known: a length that
+    /// is only announced claims nothing.
+    fn append(&mut self, piece: &[u8], frame: &Frame) -> Result<(), Violation> {
+        let needed = self.payload.len() + piece.len();
+        if frame.is_final && needed > self.payload.capacity() {
+            let end = needed.saturating_add(usize::try_from(frame.remaining).unwrap_or(usize::MAX));
+            let capacity = (self.payload.len() * 2).clamp(needed, end);
+            self.payload.reserve_exact(capacity - self.payload.len());
+        }
+        self.payload.extend_from_slice(piece);
+        if self.is_plain_text() { self.validate() } else { Ok(()) }
+    }
+
+    fn is_plain_text(&self) -> bool {
+        self.kind == MessageKind::Text && !self.is_compressed
+    }
+
+    /// A character of which only the first bytes are there may yet become a good one.
+    fn validate(&mut self) -> Result<(), Violation> {
+        let new = self.payload.get(self.valid_bytes..).unwrap_or(&[]);
+        match std::str::from_utf8(new) {
+            Ok(_) => self.valid_bytes += new.len(),
+            Err(error) if error.error_len().is_none() => self.valid_bytes += error.valid_up_to(),
+            Err(_) => return Err(NOT_UTF8),
+        }
+        Ok(())
+    }
+}
+
+/// The case that matters most: a frame that says all, and has come with its last byte. Nothing is copied.
+#[inline]
+fn take_at_once(frame: &Frame, input: &mut [u8]) -> Option<Whole> {
+    let content = match frame.content {
+        Content::Control(kind) => WholeContent::Control(kind),
+        Content::Start { kind, is_compressed } if frame.is_final => WholeContent::Message { kind, is_compressed },
+        Content::Start { .. } | Content::Continuation => return None,
+    };
+    let length = usize::try_from(frame.remaining).ok()?;
+    mask::apply(input.get_mut(..length)?, frame.mask);
+    Some(Whole { content, body: Body::Here(0..length) })
+}
+
+fn control_kind(control: Control) -> Option<ControlKind> {
+    match control {
+        Control::Close => Some(ControlKind::Close),
+        Control::Ping => Some(ControlKind::Ping),
+        Control::Pong => Some(ControlKind::Pong),
+        Control::Reserved(_) => None,
+    }
+}
+
+/// RFC 6455 section 5.5.1: nothing, or a code and a reason in UTF-8.
+fn close_event(payload: Cow<'_, [u8]>) -> Result<Event<'_>, Violation> {
+    let code = match *payload {
+        [] => return Ok(Event::Close { code: None, reason: Cow::Borrowed("") }),
+        [_] => return Err(Violation::protocol("A close frame has half a code.")),
+        [high, low, ..] => u16::from_be_bytes([high, low]),
+    };
+    if !close::may_be_sent(code) {
+        return Err(Violation::protocol("A close frame's code is not one that is sent."));
+    }
+    let not_utf8 = Violation::payload("A close frame's reason is not UTF-8.");
+    let reason = match payload {
+        Cow::Borrowed(payload) => std::str::from_utf8(&payload[2..]).map(Cow::Borrowed).map_err(|_| not_utf8)?,
+        Cow::Owned(payload) => String::from_utf8(payload[2..].to_vec()).map(Cow::Owned).map_err(|_| not_utf8)?,
+    };
+    Ok(Event::Close { code: Some(code), reason })
+}
+
+/// The header of a frame that has come in part.
+#[derive(Debug, Default)]
+struct HeaderStart {
+    bytes: [u8; HEADER_BYTES_MOST],
+    length: u8,
+}
+
+impl HeaderStart {
+    /// The header that ends in `input`, the length of its frame's payload, and how many bytes of the input it took. Without an end the
+    /// whole input is kept.
+    ///
+    /// A length that would fit a shorter form is read as it is: RFC 6455 section 5.2 asks senders for the shortest one, and no two
+    /// readers could differ about a longer one.
+    #[inline]
+    fn complete(&mut self, input: &[u8]) -> Result<Option<(usize, FrameHeader, u64)>, Violation> {
+        // The one fault that `parse` finds in bytes that are in memory.
+        let refusal = |_| Violation::protocol("A frame's opcode is reserved.");
+        if self.length == 0 {
+            let mut cursor = Cursor::new(input);
+            let parsed = FrameHeader::parse(&mut cursor).map_err(refusal)?;
+            return match parsed {
+                Some((header, length)) => Ok(Some((cursor.position() as usize, header, length))),
+                None => {
+                    self.keep(input);
+                    Ok(None)
+                }
+            };
+        }
+        let kept = usize::from(self.length);
+        self.keep(input);
+        let mut cursor = Cursor::new(&self.bytes[..usize::from(self.length)]);
+        let parsed = FrameHeader::parse(&mut cursor).map_err(refusal)?;
+        Ok(parsed.map(|(header, length)| {
+            let taken = (cursor.position() as usize).saturating_sub(kept);
+            self.length = 0;
+            (taken, header, length)
+        }))
+    }
+
+    fn keep(&mut self, input: &[u8]) {
+        let room = &mut self.bytes[usize::from(self.length)..];
+        let kept = room.len().min(input.len());
+        room[..kept].copy_from_slice(&input[..kept]);
+        self.length += kept as u8;
+    }
+}

@@ -1,0 +1,214 @@
+"""Serving ASGI applications: the event loop, the worker inside it, and what the native half calls.
+
+A worker's process uses this module. None of it runs on the way of a plain request, but :func:`plain_headers` for
+applications that give their headers in an unusual shape.
+"""
+
+import asyncio
+import inspect
+import io
+import signal
+import sys
+import traceback
+
+from bolide.lifespan import Lifespan, LifespanError
+from bolide.log import log_exception, log_message, write_lines
+from bolide.loops import new_event_loop
+
+__all__ = [
+    "ClientDisconnected",
+    "coroutine_of",
+    "log_exception",
+    "log_message",
+    "log_overdue",
+    "plain_headers",
+    "report_stall",
+    "serve",
+]
+
+#: Tasks that the report of a stuck loop names.
+TASKS_TOLD = 20
+
+#: Frames of a task's stack that the log shows.
+FRAMES_TOLD = 12
+
+
+class ClientDisconnected(OSError):
+    """``send()`` was called and the client has gone (ASGI 2.4: "a server-specific subclass of OSError")."""
+
+
+def serve(native, prototype, assignment, applications, settings):
+    """Serve until the order to end has been carried out. Returns the exit status of this process."""
+    loop = new_event_loop(settings["asynchronous"]["event_loop"], log_message)
+    asyncio.set_event_loop(loop)
+    global current_loop
+    current_loop = loop
+    try:
+        return run(loop, Service(native, prototype, assignment, applications, settings, loop))
+    finally:
+        close(loop)
+        asyncio.set_event_loop(None)
+
+
+def run(loop, service):
+    """Run the service's life as the loop's main task. An application that exits is let finish what others wait for."""
+    main = loop.create_task(service.live(), name="bolide")
+    while True:
+        try:
+            return loop.run_until_complete(main)
+        except SystemExit as error:
+            log_exception(error, "the event loop")
+            service.leave()
+        except KeyboardInterrupt:
+            # The master has been interrupted too, and tells its workers what to do.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+class Service:
+    """A worker's life within its loop: lifespan, serving, draining, the lifespan's end."""
+
+    def __init__(self, native, prototype, assignment, applications, settings, loop):
+        self.native = native
+        self.prototype = prototype
+        self.assignment = assignment
+        self.applications = applications
+        self.settings = settings
+        self.loop = loop
+        self.worker = None
+        self.drained = None
+
+    async def live(self):
+        asynchronous = [callable for _, callable, interface in self.applications if interface == "asgi"]
+        lifespans = [Lifespan(application, self.settings["asynchronous"]["lifespan"]) for application in asynchronous]
+        try:
+            for lifespan in lifespans:
+                await lifespan.startup()
+        except LifespanError as error:
+            self.prototype.note_failure(str(error))
+            return self.native.EXIT_LOAD_FAILED
+        self.drained = self.loop.create_future()
+        states = iter(lifespans)
+        mounts = [
+            (mount, self.asynchronous(callable, interface), next(states).state if interface == "asgi" else None)
+            for mount, callable, interface in self.applications
+        ]
+        self.worker = self.native.AsgiWorker(
+            self.prototype, self.assignment, mounts, self.loop, sys.modules[__name__], self.note_drained
+        )
+        self.worker.start()
+        await self.drained
+        self.worker.stop()
+        await self.background_work()
+        for lifespan in reversed(lifespans):
+            await lifespan.shutdown()
+        return 0
+
+    def asynchronous(self, callable, interface):
+        if interface == "asgi":
+            return callable
+        from bolide.bridge import WsgiApplication
+
+        return WsgiApplication(callable, self.settings, self.loop)
+
+    def note_drained(self):
+        if not self.drained.done():
+            self.drained.set_result(None)
+
+    def leave(self):
+        if self.worker is not None:
+            self.worker.leave()
+
+    async def background_work(self):
+        """Wait for what applications do after their responses. The master bounds it: ``reload-mercy``."""
+        while self.worker.running:
+            await asyncio.sleep(BACKGROUND_LOOK_SECONDS)
+
+
+#: How often a drained worker looks whether background work has ended.
+BACKGROUND_LOOK_SECONDS = 0.02
+
+
+def close(loop):
+    """End what is left in the loop, as asyncio.run() does."""
+    try:
+        tasks = [task for task in asyncio.all_tasks(loop) if not task.done()]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.run_until_complete(loop.shutdown_default_executor())
+    except BaseException as error:
+        log_exception(error, "the event loop's end")
+    finally:
+        loop.close()
+
+
+async def awaited(awaitable):
+    return await awaitable
+
+
+def coroutine_of(awaitable):
+    """Return a coroutine for what an application returned instead of one."""
+    if inspect.isawaitable(awaitable):
+        return awaited(awaitable)
+    raise TypeError(f"an ASGI application returns an awaitable, not {type(awaitable).__name__}; is it a WSGI application?")
+
+
+def plain_headers(headers):
+    """Return the headers of a message as a list of pairs of bytes; TypeError names what is none."""
+    plain = []
+    for pair in headers:
+        try:
+            name, value = pair
+        except (TypeError, ValueError):
+            raise TypeError(f"a header is a pair of a name and a value, not {pair!r}") from None
+        for part in (name, value):
+            if not isinstance(part, (bytes, bytearray, memoryview)):
+                raise TypeError(f"the header {pair!r} has a {type(part).__name__} where bytes are due")
+        plain.append((bytes(name), bytes(value)))
+    return plain
+
+
+def log_overdue(task, seconds, place):
+    """Log that a task is over its time, with its stack."""
+    lines = [f"harakiri: {place} took {seconds:.1f} s; its task is cancelled; it waits here:"]
+    write_lines(lines + stack_of(task, FRAMES_TOLD))
+
+
+def report_stall(seconds):
+    """Log the tasks that wait behind what blocks the loop. Runs in the watcher's thread."""
+    try:
+        tasks = [task for task in asyncio.all_tasks(current_loop) if not task.done()]
+    except RuntimeError:
+        # The set of tasks changes while we look at it: the loop turns again.
+        return
+    lines = [f"{len(tasks)} tasks wait for the event loop, which has not turned for {seconds:.1f} s"]
+    for task in tasks[:TASKS_TOLD]:
+        name = task.get_name()
+        frames = stack_of(task, 1)
+        lines.append(f"  {name}: {frames[0].strip() if frames else 'not begun'}")
+    if len(tasks) > TASKS_TOLD:
+        lines.append(f"  and {len(tasks) - TASKS_TOLD} more")
+    write_lines(lines)
+
+
+#: The loop of this worker, for the watcher.
+current_loop = None
+
+
+def stack_of(task, limit):
+    """Return the lines of a task's stack, the innermost frames only."""
+    frames = []
+    coroutine = task.get_coro()
+    while coroutine is not None:
+        frame = getattr(coroutine, "cr_frame", None) or getattr(coroutine, "gi_frame", None)
+        if frame is None:
+            break
+        frames.append(frame)
+        coroutine = getattr(coroutine, "cr_await", None) or getattr(coroutine, "gi_yieldfrom", None)
+    text = io.StringIO()
+    for frame in frames[-limit:]:
+        summary = traceback.extract_stack(frame, limit=1)
+        text.writelines(traceback.format_list(summary))
+    return text.getvalue().splitlines()

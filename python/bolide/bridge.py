@@ -1,0 +1,183 @@
+"""WSGI applications in a worker of ASGI ones: each request runs in a thread, and its answer goes through the event loop.
+
+For ``mount`` lines that put both into one worker. A worker that has WSGI applications only is served without this. Must not
+know sockets. Runs in workers.
+"""
+
+import asyncio
+import concurrent.futures
+import io
+import tempfile
+
+from bolide import wsgi
+from bolide.log import errors
+
+#: Bytes of a body that are kept in memory, as ``post-buffering`` says; the rest goes to a temporary file.
+DEFAULT_BODY_MEMORY_BYTES = 1024 * 1024
+
+
+class ClientLeft(OSError):
+    """The client has gone while the application was writing."""
+
+
+class WsgiApplication:
+    """An ASGI application around a WSGI one."""
+
+    def __init__(self, application, settings, loop):
+        self.application = application
+        self.loop = loop
+        self.body_memory_bytes = settings["limits"]["body_memory_bytes"] or DEFAULT_BODY_MEMORY_BYTES
+        self.multiprocess = settings["workers"]["processes"] > 1
+        threads = settings["workers"]["threads"]
+        self.threads = threads["Fixed"] if isinstance(threads, dict) else AUTO_THREADS
+        self.pool = concurrent.futures.ThreadPoolExecutor(self.threads, thread_name_prefix="bolide wsgi")
+
+    async def __call__(self, scope, receive, send):
+        if scope["type"] != "http":
+            # A WSGI application has no WebSockets.
+            await send({"type": "websocket.close"})
+            return
+        with tempfile.SpooledTemporaryFile(self.body_memory_bytes) as body:
+            length = 0
+            more = True
+            while more:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    return
+                body.write(message["body"])
+                length += len(message["body"])
+                more = message["more_body"]
+            body.seek(0)
+            environ = self.environ(scope, body, length)
+            answer = Answer(self.loop, send)
+            await self.loop.run_in_executor(self.pool, answer.run, self.application, environ)
+
+    def environ(self, scope, body, length):
+        """Return the environ of a request (PEP 3333), with the keys that a worker of WSGI applications gives."""
+        path = scope["path"].encode("utf-8", "surrogateescape").decode("latin-1")
+        root = scope["root_path"].encode("utf-8", "surrogateescape").decode("latin-1")
+        query = scope["query_string"].decode("latin-1")
+        server, port = scope["server"]
+        client, client_port = scope["client"] or ("", "")
+        uri = scope["raw_path"].decode("latin-1")
+        environ = {
+            "REQUEST_METHOD": scope["method"],
+            "REQUEST_URI": f"{uri}?{query}" if query else uri,
+            "SCRIPT_NAME": root,
+            "PATH_INFO": path[len(root) :] if root and path.startswith(root) else path,
+            "QUERY_STRING": query,
+            "SERVER_PROTOCOL": f"HTTP/{scope['http_version']}",
+            "SERVER_NAME": server,
+            "SERVER_PORT": "" if port is None else str(port),
+            "REMOTE_ADDR": client,
+            "REMOTE_PORT": str(client_port),
+            "wsgi.version": (1, 0),
+            "wsgi.url_scheme": scope["scheme"],
+            "wsgi.input": body if length else io.BytesIO(),
+            "wsgi.input_terminated": True,
+            "wsgi.errors": errors,
+            "wsgi.multithread": self.threads > 1,
+            "wsgi.multiprocess": self.multiprocess,
+            "wsgi.run_once": False,
+            "wsgi.file_wrapper": wsgi.FileWrapper,
+        }
+        for name, value in scope["headers"]:
+            key = name.decode("latin-1").upper().replace("-", "_")
+            # httpoxy: a client's Proxy header is not the machine's setting (CVE-2016-5385).
+            if key in ("PROXY", "TRANSFER_ENCODING"):
+                continue
+            if key not in ("CONTENT_TYPE", "CONTENT_LENGTH"):
+                key = f"HTTP_{key}"
+            text = value.decode("latin-1")
+            if key in environ:
+                text = f"{environ[key]}{'; ' if key == 'HTTP_COOKIE' else ', '}{text}"
+            environ[key] = text
+        if length:
+            environ["CONTENT_LENGTH"] = str(length)
+        return environ
+
+
+#: Threads with ``threads = auto``.
+AUTO_THREADS = 8
+
+
+class Answer:
+    """A WSGI application's answer on its way to the loop. Runs in a thread of the pool."""
+
+    def __init__(self, loop, send):
+        self.loop = loop
+        self.send = send
+        self.head = None
+        self.has_begun = False
+
+    def run(self, application, environ):
+        """Call the application and send what it gives; its exceptions end the ASGI task, which logs them."""
+        result = application(environ, self.start_response)
+        try:
+            if isinstance(result, wsgi.FileWrapper) and self.send_file(result):
+                return
+            parts = len(result) if isinstance(result, (list, tuple)) else None
+            for part in result:
+                if part:
+                    if parts == 1 and not self.has_begun:
+                        self.finish(part)
+                        return
+                    self.write(part)
+            self.finish(b"")
+        except ClientLeft:
+            # Nobody is there to be told; close() runs all the same.
+            return
+        finally:
+            if hasattr(result, "close"):
+                result.close()
+
+    def start_response(self, status, headers, exc_info=None):
+        if exc_info:
+            try:
+                if self.has_begun:
+                    raise exc_info[1].with_traceback(exc_info[2])
+            finally:
+                exc_info = None
+        elif self.head is not None:
+            raise AssertionError("start_response was called twice without exc_info (PEP 3333)")
+        code = int(status[:3])
+        self.head = {
+            "type": "http.response.start",
+            "status": code,
+            "headers": [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers],
+        }
+        return self.write
+
+    def write(self, data):
+        if not isinstance(data, bytes):
+            raise TypeError(f"the application's answer must be of bytes, not {type(data).__name__} (PEP 3333)")
+        self.tell({"type": "http.response.body", "body": data, "more_body": True})
+
+    def finish(self, data):
+        if not isinstance(data, bytes):
+            raise TypeError(f"the application's answer must be of bytes, not {type(data).__name__} (PEP 3333)")
+        self.tell({"type": "http.response.body", "body": data, "more_body": False})
+
+    def send_file(self, wrapper):
+        """Send a real file without reading it; False if it is none."""
+        found = wsgi.sendable(wrapper)
+        if found is None:
+            return False
+        descriptor, offset, length = found
+        self.tell({"type": "http.response.zerocopysend", "file": descriptor, "offset": offset, "count": length})
+        return True
+
+    def tell(self, message):
+        """Send a message from this thread, and wait until the client has room for more."""
+        if self.head is None:
+            raise AssertionError("the application gave a part of the body before it called start_response (PEP 3333)")
+        messages = [message] if self.has_begun else [self.head, message]
+        self.has_begun = True
+        try:
+            asyncio.run_coroutine_threadsafe(self.say(messages), self.loop).result()
+        except OSError as error:
+            raise ClientLeft(*error.args) from None
+
+    async def say(self, messages):
+        for message in messages:
+            await self.send(message)

@@ -1,0 +1,101 @@
+"""The lifespan of an application (ASGI, "Lifespan Protocol"): start-up before the worker serves, shutdown after it has drained.
+
+Must not know requests. Runs in workers, in the event loop.
+"""
+
+import asyncio
+
+from bolide.log import log_exception, log_message
+
+#: What the scope says of the specification.
+ASGI_VERSIONS = {"version": "3.0", "spec_version": "2.0"}
+
+
+class LifespanError(Exception):
+    """An application that can't start; the message is for people."""
+
+
+class Lifespan:
+    """The one task of an application that hears of the start and the end.
+
+    ``state`` is what the application leaves for its requests.
+    """
+
+    def __init__(self, application, mode):
+        self.application = application
+        self.mode = mode
+        self.state = {}
+        self.task = None
+        self.messages = asyncio.Queue()
+        self.started = None
+        self.stopped = None
+        self.failure = None
+
+    async def startup(self):
+        """Ask the application to start; raises LifespanError if it fails."""
+        if self.mode == "Off":
+            return
+        loop = asyncio.get_running_loop()
+        self.started, self.stopped = loop.create_future(), loop.create_future()
+        scope = {"type": "lifespan", "asgi": dict(ASGI_VERSIONS), "state": self.state}
+        self.messages.put_nowait({"type": "lifespan.startup"})
+        self.task = loop.create_task(self.live(scope), name="bolide lifespan")
+        await asyncio.wait([self.task, self.started], return_when=asyncio.FIRST_COMPLETED)
+        if self.failure is not None:
+            raise LifespanError(self.failure)
+        if self.started.done():
+            return
+        # The application has ended its lifespan without a word.
+        error = self.task.result()
+        if isinstance(error, SystemExit) or self.mode == "On":
+            raise LifespanError(self.explained(error))
+        self.task = None
+
+    async def shutdown(self):
+        """Tell the application that the worker ends. How long it may take is the master's to say."""
+        if self.task is None or self.task.done():
+            return
+        self.messages.put_nowait({"type": "lifespan.shutdown"})
+        await asyncio.wait([self.task, self.stopped], return_when=asyncio.FIRST_COMPLETED)
+        if not self.task.done():
+            # What comes after the answer, as closing files, may take a moment.
+            await asyncio.wait([self.task], timeout=AFTER_ANSWER_SECONDS)
+
+    async def live(self, scope):
+        """Run the application's lifespan; returns its exception, if it raised one."""
+        try:
+            await self.application(scope, self.messages.get, self.send)
+        except BaseException as error:
+            if isinstance(error, asyncio.CancelledError):
+                raise
+            if self.started.done() or self.failure is not None or self.mode == "On" or isinstance(error, SystemExit):
+                log_exception(error, "the application's lifespan")
+            return error
+        return None
+
+    async def send(self, message):
+        kind = message["type"]
+        if kind == "lifespan.startup.complete" and not self.started.done():
+            self.started.set_result(None)
+        elif kind == "lifespan.startup.failed" and not self.started.done():
+            self.failure = "the application's lifespan startup failed"
+            if message.get("message"):
+                self.failure += f": {message['message']}"
+                log_message(self.failure)
+            self.started.set_result(None)
+        elif kind == "lifespan.shutdown.complete" and not self.stopped.done():
+            self.stopped.set_result(None)
+        elif kind == "lifespan.shutdown.failed" and not self.stopped.done():
+            log_message(f"the application's lifespan shutdown failed: {message.get('message', '')}")
+            self.stopped.set_result(None)
+        else:
+            raise RuntimeError(f"{kind!r} is no message of a lifespan at this point")
+
+    def explained(self, error):
+        if error is None:
+            return "the application's lifespan returned before 'lifespan.startup.complete', and lifespan = on"
+        return f"the application's lifespan startup failed: {type(error).__name__}: {error}"
+
+
+#: How long an application's lifespan may go on after it has said that its shutdown is complete.
+AFTER_ANSWER_SECONDS = 5
