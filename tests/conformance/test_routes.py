@@ -354,6 +354,57 @@ def test_what_is_wrong_with_a_rule_is_said_at_the_start(serve):
         server.wait_for_log(said)
 
 
+SCOPE_APP = """
+import json
+
+async def application(scope, receive, send):
+    if scope["type"] == "lifespan":
+        raise NotImplementedError
+    told = {name: scope[name] for name in ("method", "path", "root_path", "scheme", "client")}
+    told["query"] = scope["query_string"].decode()
+    told["headers"] = [[name.decode(), value.decode()] for name, value in scope["headers"]]
+    body = json.dumps(told).encode()
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(body))]})
+    await send({"type": "http.response.body", "body": body})
+"""
+
+
+def test_routes_hold_for_asgi(serve):
+    server = serve.prepare(
+        r"""
+        wsgi-file = {folder}/scope.py
+        route = ^/re/(.*) rewrite:/new/$1?q=1
+        route = ^/set setmethod:PUT
+        route = ^/set setremoteaddr:10.1.1.1
+        route = ^/set setscriptname:/app
+        route = ^/set setscheme:https
+        route = ^/set addvar:HTTP_X_ROUTED=yes
+        route = ^/gone return:410
+        route = ^/quiet donotlog:
+        response-route-run = addheader:X-Status: ${uwsgi[status]}
+        """
+    )
+    (server.folder / "scope.py").write_text(SCOPE_APP)
+    client = server.start().connect()
+    told = json.loads(client.request("GET", "/re/a?b=c").body)
+    assert (told["method"], told["path"], told["query"], told["root_path"]) == ("GET", "/new/a", "q=1&b=c", "")
+    response = client.request("GET", "/set")
+    told = json.loads(response.body)
+    assert (told["method"], told["path"], told["root_path"], told["scheme"]) == ("PUT", "/app/set", "/app", "https")
+    assert told["client"][0] == "10.1.1.1"
+    assert ["x-routed", "yes"] in told["headers"]
+    assert response.get("x-status") == "200"
+    # The connection's memory of its header block has none of it.
+    told = json.loads(client.request("GET", "/plain").body)
+    assert (told["method"], told["scheme"], told["client"][0]) == ("GET", "http", "127.0.0.1")
+    assert ["x-routed", "yes"] not in told["headers"]
+    assert client.request("POST", "/gone", body=b"x" * 300_000).status == 410
+    assert client.request("GET", "/quiet").status == 200
+    client.request("GET", "/loud")
+    server.wait_for_log(r"GET /loud => ")
+    assert "/quiet" not in server.log
+
+
 # Answers.
 
 
