@@ -53,13 +53,11 @@ pub struct Suspended<Pending> {
     subject: Subject,
 }
 
-/// What the log says of a request, in memory of its own.
+/// What the log says of a request, in memory of its own: one piece for all texts.
 struct Subject {
-    method: Vec<u8>,
-    uri: Vec<u8>,
-    protocol: Vec<u8>,
-    address: Vec<u8>,
-    user: Vec<u8>,
+    text: Vec<u8>,
+    /// Where each of the five texts ends: method, target, protocol, address, user.
+    ends: [u32; 5],
     told: Told,
     ctime: [u8; 24],
     began_us: u64,
@@ -312,10 +310,11 @@ pub fn go_on<A: App>(place: &mut Place<'_, A>, mut suspended: Box<Suspended<A::P
         let Some(pending) = suspended.pending.take() else {
             return finish_line(place, &suspended.subject.seen());
         };
-        place.kit.slot.begin(place.kit.clock.now_ms, &[&suspended.subject.method, b" ", &suspended.subject.uri]);
+        let seen = suspended.subject.seen();
+        place.kit.slot.begin(place.kit.clock.now_ms, &[seen.method, b" ", seen.uri]);
         let outcome = place.app.resume(pending, place.reply);
         place.kit.slot.end();
-        suspended.pending = conclude(place, outcome, &suspended.subject.method, &suspended.subject.uri);
+        suspended.pending = conclude(place, outcome, seen.method, seen.uri);
         if suspended.pending.is_some() && place.reply.is_full() {
             return Answered::Blocked(suspended);
         }
@@ -437,27 +436,28 @@ impl<'a> Seen<'a> {
     }
 
     fn into_subject(self) -> Subject {
-        Subject {
-            method: self.method.to_vec(),
-            uri: self.uri.to_vec(),
-            protocol: self.protocol.to_vec(),
-            address: self.address.to_vec(),
-            user: self.user.to_vec(),
-            told: self.told,
-            ctime: self.ctime,
-            began_us: self.began_us,
-        }
+        let texts = [self.method, self.uri, self.protocol, self.address, self.user];
+        let mut text = Vec::with_capacity(texts.iter().map(|text| text.len()).sum());
+        let ends = texts.map(|part| {
+            text.extend_from_slice(part);
+            text.len() as u32
+        });
+        Subject { text, ends, told: self.told, ctime: self.ctime, began_us: self.began_us }
     }
 }
 
 impl Subject {
     fn seen(&self) -> Seen<'_> {
+        let part = |number: usize| {
+            let begin = number.checked_sub(1).map_or(0, |before| self.ends[before]);
+            self.text.get(begin as usize..self.ends[number] as usize).unwrap_or_default()
+        };
         Seen {
-            method: &self.method,
-            uri: &self.uri,
-            protocol: &self.protocol,
-            address: &self.address,
-            user: &self.user,
+            method: part(0),
+            uri: part(1),
+            protocol: part(2),
+            address: part(3),
+            user: part(4),
             told: self.told,
             ctime: self.ctime,
             began_us: self.began_us,

@@ -25,8 +25,8 @@ pub struct Exchange {
     pub senders: Vec<Object>,
     /// The application's task, once it is known to go on by itself.
     pub task: Option<Object>,
-    /// The request in words, for the log; from then on.
-    pub described: String,
+    /// The request's method and target, for the log; from then on.
+    pub first_line: Vec<u8>,
 }
 
 /// Where the connection is.

@@ -181,7 +181,7 @@ impl AsgiThread {
             receivers: Vec::new(),
             senders: Vec::new(),
             task: None,
-            described: String::new(),
+            first_line: Vec::new(),
         })?;
         let outcome = task::start(asgi, &mount.callable, &scope, &object);
         // SAFETY: the exchange is alive, and the application's code has returned.
@@ -195,7 +195,7 @@ impl AsgiThread {
         if task::is_done(asgi, &task)? {
             return Some(task::ended_at_once(exchange, &task, place, || described(&request.meaning)));
         }
-        exchange.described = described(&request.meaning);
+        exchange.first_line = first_line(&request.meaning);
         task::follow(asgi, &object, exchange, task)?;
         if exchange.talk.is_complete() {
             // What the application still does, it does for itself.
@@ -375,13 +375,17 @@ fn hexversion() -> Option<u64> {
 
 /// The request in words, for the log.
 fn described(meaning: &Meaning<'_, Memo>) -> String {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    match meaning {
-        Meaning::Http(HttpRequest { method, uri, .. }) => format!("{} {}", text(method), text(uri)),
+    String::from_utf8_lossy(&first_line(meaning)).into_owned()
+}
+
+/// The same as bytes, which is all that is kept of a request that goes on: most are never spoken of.
+fn first_line(meaning: &Meaning<'_, Memo>) -> Vec<u8> {
+    let (method, uri) = match meaning {
+        Meaning::Http(HttpRequest { method, uri, .. }) => (*method, *uri),
         Meaning::Uwsgi(uwsgi) => {
-            let found =
-                |span: Option<bolide_engine::request::Span>| span.map_or_else(String::new, |span| text(span.of(uwsgi.bytes)));
-            format!("{} {}", found(uwsgi.method), found(uwsgi.uri))
+            let found = |span: Option<bolide_engine::request::Span>| span.map_or(&b""[..], |span| span.of(uwsgi.bytes));
+            (found(uwsgi.method), found(uwsgi.uri))
         }
-    }
+    };
+    [method, b" ", uri].concat()
 }

@@ -224,7 +224,7 @@ pub fn ended_later(exchange: &mut Exchange, task: *mut ffi::PyObject) {
     if matches!(end, End::Well) && exchange.talk.is_complete() {
         return;
     }
-    let described = std::mem::take(&mut exchange.described);
+    let described = String::from_utf8_lossy(&std::mem::take(&mut exchange.first_line)).into_owned();
     let is_over = exchange.talk.is_complete() || exchange.talk.is_lost();
     let outcome = conclude(exchange, &end, &described);
     if !matches!(outcome, Outcome::Finished) && !is_over {
@@ -296,7 +296,7 @@ pub fn give_up(exchange: &mut Exchange, milliseconds: u64) {
     // SAFETY: all live; results are ours. Cancelling only schedules what the task then does.
     unsafe {
         let seconds = Object::owned(ffi::PyFloat_FromDouble(milliseconds as f64 / 1000.0));
-        let place = crate::object::latin1(exchange.described.as_bytes());
+        let place = crate::object::latin1(&exchange.first_line);
         let told = seconds.zip(place).and_then(|(seconds, place)| {
             call(asgi.face.log_overdue.as_ptr(), [task.as_ptr(), seconds.as_ptr(), place.as_ptr()])?;
             call_method(&asgi.names.cancel, [task.as_ptr()])
