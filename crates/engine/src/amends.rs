@@ -53,6 +53,11 @@ impl AnswerRules {
         !self.compression.codings.is_empty() || self.compression.on_demand
     }
 
+    /// Whether it is worth to know what a client accepts. A response route may ask for `gzip`.
+    pub fn may_compress(&self) -> bool {
+        self.compresses() || self.has_routes
+    }
+
     pub fn variables(&self) -> impl Iterator<Item = &Vec<u8>> {
         self.variables.iter()
     }

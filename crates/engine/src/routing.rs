@@ -67,7 +67,10 @@ impl Rules {
         if concerns_answer || !self.answers.is_empty() {
             let seen = WithChanges { request, changes: &changes };
             let variables = self.answers.variables().map(|name| (name.clone(), owned(seen.value(name)))).collect();
-            let accepted = Accepted::read(&request.value(b"HTTP_ACCEPT_ENCODING").unwrap_or_default());
+            let accepted = match self.answers.may_compress() || changes.is_compressed {
+                true => Accepted::read(&request.value(b"HTTP_ACCEPT_ENCODING").unwrap_or_default()),
+                false => Accepted::default(),
+            };
             let worker = request.server(ServerValue::Worker);
             reply.amend(Amends::new(&self.answers, &self.routes.responses, &mut changes, variables, accepted, worker));
         }
@@ -152,8 +155,8 @@ pub fn tell_all(lines: &mut Vec<Vec<u8>>) {
 /// An answer of a rule's own, by the same way as an application's. What a rule filled in with a client's bytes may be no
 /// header value: then the field is left out.
 fn give(answer: &Answer, rules: Option<&'static Rules>, reply: &mut Reply) {
-    let Answer { status, reason: text, fields, body, closes } = answer;
-    let page = rules.and_then(|rules| rules.error_page(*status));
+    let Answer { status, reason: text, fields, body, closes, is_in_own_words } = answer;
+    let page = rules.filter(|_| *is_in_own_words).and_then(|rules| rules.error_page(*status));
     if reply.status(format!("{status} {text}").as_bytes()).is_err() {
         let plain = format!("{status} {}", reason(*status).unwrap_or("Unknown"));
         // Digits and a phrase of our own can't be refused.

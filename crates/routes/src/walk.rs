@@ -35,6 +35,8 @@ pub struct Answer {
     pub body: Vec<u8>,
     /// The connection ends after it.
     pub closes: bool,
+    /// Its body is the server's own words, which a page may replace.
+    pub is_in_own_words: bool,
 }
 
 /// What the rules of a walk changed, whatever its verdict.
@@ -167,7 +169,7 @@ impl Rule {
             Action::Break(status) => return Step::End(broken_off(status.as_ref(), changes)),
             Action::Return(code) => {
                 let reason = status::reason(*code).unwrap_or_default();
-                return Step::End(Verdict::Answer(plain(*code, reason, reason)));
+                return Step::End(Verdict::Answer(Answer { is_in_own_words: true, ..plain(*code, reason, reason) }));
             }
             Action::Redirect { permanent, to } => {
                 let location = fill(to, changes);
@@ -295,7 +297,7 @@ impl Operator {
 
 fn plain(status: u16, reason: &'static str, text: &str) -> Answer {
     let fields = vec![("Content-Type", b"text/plain".to_vec())];
-    Answer { status, reason: reason.into(), fields, body: text.as_bytes().to_vec(), closes: false }
+    Answer { status, reason: reason.into(), fields, body: text.as_bytes().to_vec(), closes: false, is_in_own_words: false }
 }
 
 fn redirect(permanent: bool, location: &[u8]) -> Answer {
@@ -324,7 +326,7 @@ fn own_answer(changes: &mut Changes, body: Vec<u8>) -> Verdict {
     let has_type =
         changes.added.iter().any(|line| line.get(..13).is_some_and(|name| name.eq_ignore_ascii_case(b"content-type:")));
     let fields = if has_type { Vec::new() } else { vec![("Content-Type", b"text/plain".to_vec())] };
-    Verdict::Answer(Answer { status, reason: reason.into(), fields, body, closes: false })
+    Verdict::Answer(Answer { status, reason: reason.into(), fields, body, closes: false, is_in_own_words: false })
 }
 
 /// `PATH?QUERY`: the path is decoded, and the request's own query follows the new one.
