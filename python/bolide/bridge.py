@@ -7,9 +7,12 @@ know sockets. Runs in workers.
 import asyncio
 import concurrent.futures
 import io
+import ipaddress
+import socket
 import tempfile
+import urllib.parse
 
-from bolide import wsgi
+from bolide import __version__, wsgi
 from bolide.log import errors
 
 #: Bytes of a body that are kept in memory, as ``post-buffering`` says; the rest goes to a temporary file.
@@ -30,6 +33,7 @@ class WsgiApplication:
         self.multiprocess = settings["workers"]["processes"] > 1
         threads = settings["workers"]["threads"]
         self.threads = threads["Fixed"] if isinstance(threads, dict) else AUTO_THREADS
+        self.node = socket.gethostname()
         self.pool = concurrent.futures.ThreadPoolExecutor(self.threads, thread_name_prefix="bolide wsgi")
 
     async def __call__(self, scope, receive, send):
@@ -54,8 +58,8 @@ class WsgiApplication:
 
     def environ(self, scope, body, length):
         """Return the environ of a request (PEP 3333), with the keys that a worker of WSGI applications gives."""
-        path = scope["path"].encode("utf-8", "surrogateescape").decode("latin-1")
-        root = scope["root_path"].encode("utf-8", "surrogateescape").decode("latin-1")
+        path = path_of(scope).decode("latin-1")
+        root = scope["root_path"].encode().decode("latin-1")
         query = scope["query_string"].decode("latin-1")
         server, port = scope["server"]
         client, client_port = scope["client"] or ("", "")
@@ -67,10 +71,11 @@ class WsgiApplication:
             "PATH_INFO": path[len(root) :] if root and path.startswith(root) else path,
             "QUERY_STRING": query,
             "SERVER_PROTOCOL": f"HTTP/{scope['http_version']}",
-            "SERVER_NAME": server,
+            "SERVER_NAME": self.node if is_address(server) else server,
             "SERVER_PORT": "" if port is None else str(port),
             "REMOTE_ADDR": client,
             "REMOTE_PORT": str(client_port),
+            "DOCUMENT_ROOT": "",
             "wsgi.version": (1, 0),
             "wsgi.url_scheme": scope["scheme"],
             "wsgi.input": body if length else io.BytesIO(),
@@ -80,6 +85,9 @@ class WsgiApplication:
             "wsgi.multiprocess": self.multiprocess,
             "wsgi.run_once": False,
             "wsgi.file_wrapper": wsgi.FileWrapper,
+            "uwsgi.version": __version__.encode(),
+            "uwsgi.node": self.node.encode(),
+            "uwsgi.core": 0,
         }
         for name, value in scope["headers"]:
             key = name.decode("latin-1").upper().replace("-", "_")
@@ -95,6 +103,24 @@ class WsgiApplication:
         if length:
             environ["CONTENT_LENGTH"] = str(length)
         return environ
+
+
+def path_of(scope):
+    """Return the bytes of the path. The scope's text has lost those that are no UTF-8; ``raw_path`` has them."""
+    if "\ufffd" in scope["path"]:
+        return urllib.parse.unquote_to_bytes(scope["raw_path"])
+    return scope["path"].encode()
+
+
+def is_address(server):
+    """Whether this is the address of our socket, in place of the name by which a front server knows itself."""
+    if server.startswith(("/", "@")):
+        return True
+    try:
+        ipaddress.ip_address(server)
+    except ValueError:
+        return False
+    return True
 
 
 #: Threads with ``threads = auto``.

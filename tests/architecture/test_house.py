@@ -18,7 +18,8 @@ ARROWS = {
     "bolide-protocol": set(),
     "bolide-routes": {"bolide-contract"},
     "bolide-options": {"bolide-contract", "bolide-routes"},
-    "bolide-engine": {"bolide-contract", "bolide-protocol", "bolide-routes"},
+    "bolide-files": {"bolide-contract"},
+    "bolide-engine": {"bolide-contract", "bolide-files", "bolide-protocol", "bolide-routes"},
     "bolide-master": {"bolide-contract", "bolide-options"},
     "bolide-cpython": {"bolide-contract", "bolide-engine", "bolide-master"},
 }

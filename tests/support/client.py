@@ -6,6 +6,9 @@ import socket
 #: How long a client waits for a byte, in seconds, before the test fails.
 PATIENCE_SECONDS = 20
 
+#: Bytes of an answer that a failure shows.
+SHOWN_BYTES = 400
+
 STATUS_LINE = re.compile(rb"HTTP/1\.1 (?P<status>\d{3}) (?P<reason>[ -~\x80-\xff]*)")
 FIELD = re.compile(rb"(?P<name>[!#$%&'*+\-.^_`|~0-9A-Za-z]+): ?(?P<value>[\t -~\x80-\xff]*)")
 CHUNK_SIZE = re.compile(rb"[0-9a-fA-F]{1,16}")
@@ -15,7 +18,8 @@ class Closed(Exception):
     """The server has closed the connection where more was due; ``data`` is what came before."""
 
     def __init__(self, data=b""):
-        super().__init__(f"the connection has ended after {data!r}")
+        shown = data if len(data) <= SHOWN_BYTES else data[:SHOWN_BYTES] + b"..."
+        super().__init__(f"the connection has ended after {len(data)} bytes: {shown!r}")
         self.data = data
 
 

@@ -73,6 +73,16 @@ impl Drop for Object {
     }
 }
 
+/// Another reference, for Python to own. The interpreter's own function of this kind is not there before 3.10.
+///
+/// # Safety
+/// `pointer` refers to a living object.
+pub unsafe fn new_reference(pointer: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: the caller says that it lives.
+    unsafe { ffi::Py_INCREF(pointer) };
+    pointer
+}
+
 /// The bytes of a `bytes` object (or of a subclass of it).
 ///
 /// # Safety

@@ -5,6 +5,7 @@
 
 pub mod answering;
 pub mod boot;
+pub mod files;
 pub mod message;
 pub mod scoreboard;
 pub mod settings;

@@ -23,6 +23,8 @@ pub struct Settings {
     /// Internal routing, in the order written.
     pub routes: Vec<RouteRule>,
     pub answering: Answering,
+    /// What is served without the application; `None` where nothing is.
+    pub files: Option<crate::files::Files>,
 }
 
 /// A socket that is served.

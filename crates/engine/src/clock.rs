@@ -40,6 +40,11 @@ impl Clock {
         self.date_line
     }
 
+    /// Seconds since 1970.
+    pub fn second(&self) -> i64 {
+        self.second
+    }
+
     /// Local time as C's `ctime` writes it, without the newline: the form of uWSGI's request line.
     pub fn ctime(&self) -> [u8; CTIME_BYTES] {
         self.ctime

@@ -40,6 +40,8 @@ const MEMORY_MISSES: u8 = 4;
 pub enum After {
     /// It waits for news of its socket.
     Wait,
+    /// The same, but there is room to send more: its next turn comes after those of others.
+    Again,
     Close,
 }
 
@@ -179,10 +181,10 @@ impl<A: App> Connection<A> {
         after
     }
 
-    /// Its time is over: the next `attend` ends it, unless a request has come at the last moment.
+    /// Its time is over: the next `attend` ends it, unless a request has come at the last moment. Or its head waits to be sent.
     pub fn is_due(&mut self, now_ms: u64) -> bool {
         self.is_overdue |= self.deadline_ms <= now_ms || self.is_over_its_time(now_ms);
-        self.is_overdue
+        self.is_overdue || self.holds_its_head()
     }
 
     fn turn(&mut self, kit: &mut Kit, app: &mut A, house: &House) -> After {
@@ -191,7 +193,7 @@ impl<A: App> Connection<A> {
                 Stage::Reply(suspended) => {
                     let answered = go_on(&mut self.place(kit, app, house), suspended);
                     match self.after_answer(answered, kit, house) {
-                        Step::Blocked => return After::Wait,
+                        Step::Blocked => return self.wait_for_client(),
                         Step::Close => return self.close_or_linger(kit),
                         Step::Linger => return self.begin_linger(kit),
                         _ => {}
@@ -216,6 +218,10 @@ impl<A: App> Connection<A> {
                 }
             }
         }
+    }
+
+    fn wait_for_client(&self) -> After {
+        if self.reply.is_full() { After::Wait } else { After::Again }
     }
 
     /// An idle connection whose next request is already here is not closed under it.
@@ -295,11 +301,12 @@ impl<A: App> Connection<A> {
             Step::Close if has_rest => Some(self.begin_linger(kit)),
             Step::Close => Some(After::Close),
             Step::Linger => Some(self.begin_linger(kit)),
-            Step::Blocked => Some(After::Wait),
+            Step::Blocked => Some(self.wait_for_client()),
             Step::More | Step::Next | Step::Parked => match read {
                 // A read that filled the buffer may have left something behind, and an edge-triggered poll won't tell.
                 Read::Bytes(_) if was_full || self.peer_has_ended => None,
                 Read::Nothing if was_full && position > 0 => None,
+                _ if matches!(self.stage, Stage::Open(_)) && self.has_more_of_a_file() => Some(After::Again),
                 // A WebSocket's first frames may have come with its handshake.
                 _ if has_rest && matches!(self.stage, Stage::Open(_)) => None,
                 Read::Bytes(_) | Read::Nothing => Some(After::Wait),

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bolide_contract::message::{self, Order, Received, Report};
 use bolide_contract::scoreboard::{Scoreboard, now_ms};
 use bolide_contract::settings::Settings;
+use bolide_files::Files;
 use bolide_protocol::http1::head::HeadLimits;
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
@@ -170,7 +171,13 @@ impl<L: Language> Shared<L> {
         let body_limits = BodyLimits { bytes: limits.body_bytes.unwrap_or(u64::MAX), memory_bytes: limits.body_memory_bytes };
         let slots = scoreboard.slots(row_number);
         let rules = Rules::of(&settings)?;
+        let mut problems = Vec::new();
+        let files = settings.files.as_ref().map(|files| Files::new(files, &mut problems));
+        for problem in problems {
+            complain(worker, &problem);
+        }
         let house = House {
+            files,
             settings,
             worker,
             row,
@@ -284,7 +291,9 @@ impl<L: Language> Shared<L> {
 
     pub(crate) fn place_back(&self, key: Key, mut connection: Box<Connection<L::App>>, after: After, room: &mut Room<L::App>) {
         let Room { hall, duties } = room;
-        let stays = after == After::Wait && (connection.is_polled || self.tell_poll(key, &mut connection));
+        let is_known = connection.is_polled;
+        let stays = after != After::Close && (is_known || self.tell_poll(key, &mut connection));
+        let stays = stays && (after != After::Again || !is_known || self.ask_again(key, &connection));
         if stays {
             if self.house.is_draining() && connection.is_idle() {
                 connection.deadline_ms = connection.deadline_ms.min(duties.idle_until_ms(connection.has_served()));
@@ -296,9 +305,17 @@ impl<L: Language> Shared<L> {
         }
     }
 
+    /// The poll tells anew what it has told already: the socket has room. What it tells now comes after the news of others.
+    fn ask_again(&self, key: Key, connection: &Connection<L::App>) -> bool {
+        self.poll.modify(connection.socket(), &mut Self::interest(key)).is_ok()
+    }
+
+    fn interest(key: Key) -> EpollEvent {
+        EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT | EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLET, key.0)
+    }
+
     fn tell_poll(&self, key: Key, connection: &mut Connection<L::App>) -> bool {
-        let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT | EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLET;
-        match self.poll.add(connection.socket(), EpollEvent::new(flags, key.0)) {
+        match self.poll.add(connection.socket(), Self::interest(key)) {
             Ok(()) => {
                 connection.is_polled = true;
                 true

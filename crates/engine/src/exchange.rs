@@ -15,6 +15,7 @@ use crate::access_log::{Line, complain};
 use crate::app::{App, Outcome};
 use crate::body::Body;
 use crate::clock::precise_us;
+use crate::dispatch::serve_file;
 use crate::hall::Key;
 use crate::house::{House, Kit};
 use crate::inflow::Inflow;
@@ -173,6 +174,10 @@ fn serve_http<A: App>(
     } else {
         None
     };
+    if handshake.is_some() && facts.framing != Framing::None {
+        // RFC 6455 section 4.1: frames follow the head, and what is announced as a body would be taken for them.
+        return Err(Fault::bad_request("A request to switch to WebSocket has no body."));
+    }
     let (body, inflow) = delivery.parts();
     let mut request = Request {
         listener: place.listener,
@@ -277,6 +282,12 @@ fn call<A: App>(
     routed: &Routed,
 ) -> Outcome<A::Pending> {
     if routed.answer(place.house.rules, place.reply) {
+        return Outcome::Finished;
+    }
+    let house = place.house;
+    if let Some(files) = &house.files
+        && serve_file(place, files, request)
+    {
         return Outcome::Finished;
     }
     let slot = place.kit.slot;

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use bolide_contract::scoreboard::{Row, Slot};
 use bolide_contract::settings::Settings;
+use bolide_files::Files;
 use bolide_protocol::http1::head::{Field, HeadLimits};
 use bolide_protocol::uwsgi::Variable;
 
@@ -30,6 +31,8 @@ pub struct House {
     pub body_limits: BodyLimits,
     /// Routes, header fields, compression; `None` where nothing of them is set, so that it costs one branch.
     pub rules: Option<&'static Rules>,
+    /// What is answered without the application; `None` where nothing is.
+    pub files: Option<Files>,
     /// Requests of all other workers, as of the last turn of the loop: for the log only.
     pub requests_elsewhere: AtomicU64,
     /// An order to drain came: answers say `Connection: close`.

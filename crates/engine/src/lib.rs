@@ -11,6 +11,7 @@ mod body;
 mod clock;
 mod compression;
 mod connection;
+mod dispatch;
 mod event_loop;
 mod exchange;
 mod fairness;

@@ -2,10 +2,14 @@
 //!
 //! It knows no HTTP. Worker threads run it, each for the connection that it attends to.
 
+use std::collections::VecDeque;
 use std::fs::File;
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
+use bolide_files::roots::Stamp;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::socket::{self, Written};
@@ -20,6 +24,8 @@ pub struct Outbox {
     pub sent: usize,
     /// What is sent after `bytes`.
     pub file: Option<FilePart>,
+    /// What is sent after `file`.
+    pub later: VecDeque<Later>,
     /// The socket takes nothing at present.
     pub is_full: bool,
     /// The client is gone.
@@ -29,22 +35,72 @@ pub struct Outbox {
 }
 
 pub struct FilePart {
-    pub file: File,
+    pub file: Arc<File>,
     pub offset: i64,
     pub left: u64,
+    /// The state of the file that the answer's head is about: when it has changed before the end, the answer is broken off.
+    pub promised: Option<Stamp>,
+    /// Something of the answer was sent earlier than now.
+    pub has_begun: bool,
+}
+
+/// Bytes, and the file that follows them.
+pub struct Later {
+    pub before: Vec<u8>,
+    pub file: Option<FilePart>,
+}
+
+impl FilePart {
+    pub fn promised(file: Arc<File>, bytes: Range<u64>, stamp: Stamp) -> FilePart {
+        let left = bytes.end - bytes.start;
+        FilePart { file, offset: bytes.start.cast_signed(), left, promised: Some(stamp), has_begun: false }
+    }
+
+    /// Whether the last byte must not leave, because those before it were of another content.
+    fn has_changed(&self) -> bool {
+        self.has_begun && self.promised.is_some_and(|stamp| !Stamp::now(&self.file).is_ok_and(|now| now.is_same_content(&stamp)))
+    }
 }
 
 impl Outbox {
     pub fn new(socket: OwnedFd) -> Outbox {
-        Outbox { socket, bytes: Vec::new(), sent: 0, file: None, is_full: false, is_broken: false, is_held: false }
+        Outbox {
+            socket,
+            bytes: Vec::new(),
+            sent: 0,
+            file: None,
+            later: VecDeque::new(),
+            is_full: false,
+            is_broken: false,
+            is_held: false,
+        }
     }
 
     pub fn unsent(&self) -> usize {
         self.bytes.len() - self.sent
     }
 
+    /// Bytes that follow the buffer.
+    pub fn to_come(&self) -> u64 {
+        let of_file = |part: &Option<FilePart>| part.as_ref().map_or(0, |part| part.left);
+        of_file(&self.file) + self.later.iter().map(|later| later.before.len() as u64 + of_file(&later.file)).sum::<u64>()
+    }
+
+    /// Nothing follows the buffer any more.
+    pub fn drop_files(&mut self) {
+        self.file = None;
+        self.later.clear();
+    }
+
     /// Sends what the socket takes.
     pub fn send(&mut self) {
+        // A head leaves in one packet with the start of the file that follows.
+        if self.unsent() > 0
+            && self.file.as_ref().is_some_and(|part| part.left > 0)
+            && let Written::Bytes(count) = socket::write_held(self.socket.as_fd(), &self.bytes[self.sent..])
+        {
+            self.sent += count;
+        }
         while self.unsent() > 0 && !self.is_full && !self.is_broken {
             match socket::write(self.socket.as_fd(), &self.bytes[self.sent..], &[]) {
                 Written::Bytes(count) => self.sent += count,
@@ -88,10 +144,15 @@ impl Outbox {
         taken
     }
 
-    /// Sends the next piece of the file; returns its bytes.
-    pub fn send_file(&mut self) -> u64 {
+    /// Sends the next piece of the file, `most` bytes at the most; returns its bytes.
+    pub fn send_file(&mut self, most: u64) -> u64 {
         let Some(part) = &mut self.file else { return 0 };
-        let count = usize::try_from(part.left).unwrap_or(usize::MAX);
+        if part.left <= most && part.has_changed() {
+            self.is_broken = true;
+            return 0;
+        }
+        part.has_begun = true;
+        let count = usize::try_from(part.left.min(most)).unwrap_or(usize::MAX);
         match socket::send_file(self.socket.as_fd(), &part.file, &mut part.offset, count) {
             // The file is shorter than it was when its length was announced: nothing can mend this answer.
             Written::Bytes(0) | Written::Broken => self.is_broken = true,

@@ -6,14 +6,15 @@
 
 mod amended;
 mod extras;
+mod native;
+mod sending;
 
-use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use crate::amends::{Amends, Body};
 use crate::fields::{Known, decimal, is_field_value, is_token, known_field};
-use crate::outbox::{FilePart, Outbox};
+use crate::outbox::Outbox;
 pub(crate) use extras::reason_phrase;
 
 /// What a reply holds back for a slow client, in bytes, before its iterator is suspended.
@@ -157,7 +158,7 @@ impl Reply {
         self.out.bytes.clear();
         self.out.sent = 0;
         self.terms = terms;
-        self.out.file = None;
+        self.out.drop_files();
         self.sent_file = false;
         self.body_bytes = 0;
         self.overrun = false;
@@ -320,31 +321,6 @@ impl Reply {
         if taken < allowed { Pushed::Part(taken) } else { Pushed::All }
     }
 
-    /// Sends `length` bytes of a file from `offset` as the body, or the rest of it, by sendfile.
-    pub fn push_file(&mut self, file: File, offset: i64, length: u64) {
-        self.declare_length(length);
-        self.push_file_part(file, offset, length);
-    }
-
-    /// The same for one part of several. Nothing may be handed in before it has left ([`Reply::is_behind`]).
-    pub fn push_file_part(&mut self, file: File, offset: i64, length: u64) {
-        if self.stage == Stage::Head {
-            self.amend_head(Body::File);
-            self.close_head();
-        }
-        let left = match self.framing {
-            Framing::Discard => {
-                self.body_bytes += length;
-                return;
-            }
-            Framing::Length(left) => left.min(length),
-            Framing::Chunked | Framing::UntilClose => length,
-        };
-        self.open_frame(usize::try_from(left).unwrap_or(usize::MAX));
-        self.out.file = Some(FilePart { file, offset, left });
-        self.sent_file = true;
-    }
-
     /// Waits until the client takes more, for `write()`, which can't be suspended. The caller has released the language.
     ///
     /// Returns false when the client took nothing within the time, or is gone.
@@ -367,7 +343,7 @@ impl Reply {
             }
             match self.framing {
                 Framing::Chunked if self.out.file.is_none() => self.out.bytes.extend_from_slice(b"0\r\n\r\n"),
-                Framing::Length(left) if left > self.out.file.as_ref().map_or(0, |part| part.left) => {
+                Framing::Length(left) if left > self.out.to_come() => {
                     self.short = true;
                     self.terms.keep_alive = false;
                 }
@@ -388,7 +364,7 @@ impl Reply {
         self.forget_head();
         self.status = status;
         self.stage = Stage::Head;
-        self.out.file = None;
+        self.out.drop_files();
         let mut digits = itoa::Buffer::new();
         self.out.bytes.extend_from_slice(b"HTTP/1.1 ");
         self.out.bytes.extend_from_slice(digits.format(status).as_bytes());
@@ -405,7 +381,7 @@ impl Reply {
     pub fn cut_off(&mut self) {
         self.amends = None;
         self.terms.keep_alive = false;
-        self.out.file = None;
+        self.out.drop_files();
         self.stage = Stage::Done;
     }
 
@@ -417,36 +393,6 @@ impl Reply {
     /// Whether the kernel keeps the last answer until it is pushed. Asking forgets it.
     pub(crate) fn take_held(&mut self) -> bool {
         std::mem::take(&mut self.out.is_held)
-    }
-
-    /// Sends what waits: the buffer, then the file.
-    pub fn advance(&mut self) -> Progress {
-        self.out.is_full = false;
-        if self.terms.may_hold && self.stage == Stage::Done && self.out.file.is_none() {
-            self.out.hold();
-        } else {
-            self.out.send();
-        }
-        while !self.out.is_broken && !self.out.is_full && self.out.unsent() == 0 {
-            let Some(part) = &self.out.file else { break };
-            if part.left == 0 {
-                self.end_file();
-                self.out.send();
-                continue;
-            }
-            let sent = self.out.send_file();
-            self.body_bytes += sent;
-            if let Framing::Length(left) = &mut self.framing {
-                *left -= sent;
-            }
-        }
-        if self.out.is_broken {
-            Progress::Broken
-        } else if self.out.unsent() > 0 || self.out.file.is_some() {
-            Progress::Blocked
-        } else {
-            Progress::Done
-        }
     }
 
     /// The last write found no room: the poll will tell when there is some.
@@ -571,15 +517,6 @@ impl Reply {
             (true, _) => Pushed::Gone,
             (false, true) => Pushed::Part(taken),
             (false, false) => Pushed::All,
-        }
-    }
-
-    fn end_file(&mut self) {
-        self.out.file = None;
-        if self.framing == Framing::Chunked {
-            self.frame_left = 0;
-            // The end of the body only when nothing follows the file: `finish` leaves it to us.
-            self.out.bytes.extend_from_slice(if self.stage == Stage::Done { b"\r\n0\r\n\r\n" } else { b"\r\n" });
         }
     }
 }

@@ -15,6 +15,7 @@ pub use bolide_protocol::websocket::close::may_be_sent;
 use bolide_protocol::websocket::close::{ABNORMAL, GOING_AWAY, NO_STATUS, SERVICE_RESTART};
 use bolide_protocol::websocket::{Deflate, Deflation, Event, Inflation, Limits, Receiver, Violation, handshake, send};
 
+use crate::fields::is_token;
 use crate::house::Kit;
 use crate::reply::{HeadRefusal, Pushed, Reply, When};
 use crate::socket::{self, Read};
@@ -165,17 +166,26 @@ impl Asked<'_> {
 }
 
 impl Handshake {
-    /// Answers 101, with the application's fields, and begins to speak.
+    /// Answers 101, with the application's choice of a subprotocol and its fields, and begins to speak.
     ///
     /// # Errors
-    /// A field that can't be; nothing has left then.
-    pub fn accept(&self, reply: &mut Reply, fields: &[(&[u8], &[u8])]) -> Result<Line, HeadRefusal> {
+    /// A field or a subprotocol that can't be; nothing has left then.
+    pub fn accept(&self, reply: &mut Reply, subprotocol: Option<&[u8]>, further: &[(&[u8], &[u8])]) -> Result<Line, HeadRefusal> {
+        let mut fields: Vec<(&[u8], &[u8])> = Vec::new();
+        if let Some(chosen) = subprotocol {
+            // RFC 6455 section 11.3.4: the response names one, and names are tokens.
+            if !is_token(chosen) {
+                return Err("the subprotocol is not a token (letters, digits and !#$%&'*+-.^_`|~)");
+            }
+            fields.push((b"Sec-WebSocket-Protocol", chosen));
+        }
+        fields.extend_from_slice(further);
         let extensions = self.deflate.map(|deflate| {
             let mut value = Vec::new();
             deflate.write_response(&mut value);
             value
         });
-        reply.switch_to_websocket(&self.accept, extensions.as_deref(), fields)?;
+        reply.switch_to_websocket(&self.accept, extensions.as_deref(), &fields)?;
         let limits = Limits { message_bytes: self.settings.message_bytes };
         Ok(Line {
             receiver: Receiver::new(limits, self.deflate),
@@ -319,7 +329,11 @@ impl Line {
         own.min(blocked_ms.unwrap_or(NEVER_MS))
     }
 
+    /// When the client has been silent for too long. What it says while there is no room is not heard: its silence is ours then.
     fn silence_ms(&self) -> u64 {
+        if self.room() == 0 {
+            return NEVER_MS;
+        }
         match (self.pinged_ms, self.ping_interval_ms) {
             (Some(pinged_ms), _) => pinged_ms + self.ping_timeout_ms,
             (None, Some(interval_ms)) => self.heard_ms + interval_ms,
@@ -406,7 +420,8 @@ impl Line {
         self.write(&frame, reply);
     }
 
-    /// Writes whole frames behind those that wait.
+    /// Writes whole frames behind those that wait. A client that takes no more may have said something before: the engine, which
+    /// sees that too, reads that first and ends it then.
     fn write(&mut self, frame: &[u8], reply: &mut Reply) {
         if !self.outgoing.is_empty() {
             self.outgoing.extend_from_slice(frame);
@@ -415,7 +430,7 @@ impl Line {
         match reply.push(frame, When::Now) {
             Pushed::All => {}
             Pushed::Part(taken) => self.outgoing.extend_from_slice(&frame[taken..]),
-            Pushed::Gone => self.hang_up(),
+            Pushed::Gone => {}
         }
     }
 
@@ -429,7 +444,7 @@ impl Line {
                 self.sent = 0;
             }
             Pushed::Part(taken) => self.sent += taken,
-            Pushed::Gone => self.hang_up(),
+            Pushed::Gone => {}
         }
     }
 }

@@ -72,5 +72,6 @@ pub fn settings() -> Settings {
         asynchronous: Asynchronous::default(),
         routes: Vec::new(),
         answering: bolide_contract::answering::Answering::default(),
+        files: None,
     }
 }

@@ -131,6 +131,13 @@ const WITHOUT_A_SETTING: &[Setting] = &[Setting::Plugin];
 #[test]
 fn test_the_example_of_every_supported_row_changes_the_settings() {
     let folder = Folder::new("examples");
+    for name in ["static", "public"] {
+        std::fs::create_dir_all(folder.path().join(name)).expect("a folder of the test can be made");
+    }
+    folder.write("static/favicon.ico", "");
+    folder.write("mime.types", "");
+    // Options about files say something only where there are files.
+    let with_files = format!("module = shop\nstatic-map2 = /other={}\n", folder.path().display());
     let settings = |text: &str| {
         folder.write("uwsgi.ini", format!("[uwsgi]\nhttp = :2\nhttp-socket = :1\nsocket = base.sock\n{text}\n"));
         match outcome(&folder, "uwsgi.ini", &[]) {
@@ -148,7 +155,11 @@ fn test_the_example_of_every_supported_row_changes_the_settings() {
         }
         assert!(!row.example.is_empty(), "`{}` has no example", row.name());
         let is_application = matches!(setting, Setting::Asgi | Setting::Module | Setting::WsgiFile);
-        let base = if is_application { "module = other\n" } else { "module = shop\n" };
+        let base = match setting {
+            _ if is_application => "module = other\n",
+            Setting::Files(_) => &with_files,
+            _ => "module = shop\n",
+        };
         for name in &row.names {
             for line in row.example.lines().filter(|line| line.starts_with(&format!("{} =", row.name()))) {
                 let line = line.replacen(row.name(), name, 1).replace("/srv/shop", &folder.path().display().to_string());

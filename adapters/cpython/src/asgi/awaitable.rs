@@ -9,7 +9,7 @@ use pyo3::ffi;
 
 use super::exchange::{Exchange, Received};
 use super::native::{Lasting, NativeType, held};
-use crate::object::Object;
+use crate::object::{Object, new_reference};
 
 /// Number of the slot `am_send`, which came with Python 3.10 (typeslots.h).
 const AM_SEND_SLOT: i32 = 81;
@@ -112,7 +112,7 @@ static METHODS: Lasting<[ffi::PyMethodDef; 4]> = Lasting([
 /// Called by Python only, with an object of our type.
 unsafe extern "C" fn itself(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: the object lives.
-    unsafe { ffi::Py_NewRef(object) }
+    unsafe { new_reference(object) }
 }
 
 /// # Safety
@@ -123,7 +123,7 @@ unsafe extern "C" fn send_slot(object: *mut ffi::PyObject, _value: *mut ffi::PyO
         loop {
             let (iterator, exchange) = match held::<State>(object) {
                 State::Ready(value) => {
-                    *result = ffi::Py_NewRef(value.as_ptr());
+                    *result = new_reference(value.as_ptr());
                     return SENT_RETURN;
                 }
                 State::Waiting(iterator) => (iterator.clone(), None),
@@ -241,6 +241,6 @@ unsafe extern "C" fn close(object: *mut ffi::PyObject, _nothing: *mut ffi::PyObj
     // SAFETY: the object is of our type; what it waited for is let go.
     unsafe {
         *held::<State>(object) = State::Ready(none());
-        ffi::Py_NewRef(ffi::Py_None())
+        new_reference(ffi::Py_None())
     }
 }

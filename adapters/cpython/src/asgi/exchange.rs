@@ -13,7 +13,7 @@ use super::http::HttpTalk;
 use super::messages::Message;
 use super::native::{Lasting, bound, held};
 use super::socket::SocketTalk;
-use crate::object::Object;
+use crate::object::{Object, new_reference};
 
 /// What `receive` and `send` share.
 pub struct Exchange {
@@ -43,7 +43,7 @@ pub enum Place {
 /// What is being spoken, and how far it has come.
 pub enum Talk {
     Http(HttpTalk),
-    Socket(SocketTalk),
+    Socket(Box<SocketTalk>),
 }
 
 /// What a message is to do, read from Python.
@@ -66,12 +66,48 @@ pub enum Said {
     Wait,
 }
 
-impl Exchange {
-    /// The pair of callables for the application. `None`: an exception is set.
-    pub fn callables(object: &Object) -> Option<(Object, Object)> {
-        Some((bound(&RECEIVE, object)?, bound(&SEND, object)?))
+/// An exchange and the callables for the application.
+pub struct Hands {
+    pub exchange: Object,
+    pub receive: Object,
+    pub send: Object,
+}
+
+impl Hands {
+    /// `None`: an exception is set.
+    pub fn new(asgi: &'static Asgi, place: Place, talk: Talk) -> Option<Hands> {
+        let (receivers, senders, first_line) = (Vec::new(), Vec::new(), Vec::new());
+        let exchange = asgi.exchanges.make(Exchange { asgi, place, talk, receivers, senders, task: None, first_line })?;
+        let (receive, send) = (bound(&RECEIVE, &exchange)?, bound(&SEND, &exchange)?);
+        Some(Hands { exchange, receive, send })
     }
 
+    /// For the next request, if the application has let go of them.
+    pub fn is_free(&self) -> bool {
+        /// Ours, and those of the two callables.
+        const OWN_REFERENCES: isize = 3;
+        // SAFETY: the object lives as long as we refer to it.
+        let references = unsafe { ffi::Py_REFCNT(self.exchange.as_ptr()) };
+        references == OWN_REFERENCES && self.receive.is_unshared() && self.send.is_unshared()
+    }
+
+    /// Begins anew with what has become free.
+    pub fn renew(&self, place: Place, talk: Talk) {
+        let exchange = self.exchange();
+        exchange.place = place;
+        exchange.talk = talk;
+        exchange.receivers.clear();
+        exchange.senders.clear();
+    }
+
+    #[expect(clippy::mut_from_ref, reason = "the exchange is Python's, and held by one thread")]
+    pub fn exchange(&self) -> &mut Exchange {
+        // SAFETY: the object is an exchange; the loop's thread asks while no code of the application runs.
+        unsafe { held::<Exchange>(self.exchange.as_ptr()) }
+    }
+}
+
+impl Exchange {
     /// For the application's task: its end.
     pub fn end_callback(object: &Object) -> Option<Object> {
         bound(&TASK_DONE, object)
@@ -147,6 +183,9 @@ impl Exchange {
             Some(message) => Some(Received::Message(message)),
             None => {
                 let future = asgi.future()?;
+                // A receive() with a time limit leaves a cancelled future behind: a stream that looks for its client's end
+                // once a second must not gather one each second.
+                self.receivers.retain(|receiver| !matches!(super::task::is_done(asgi, receiver), Some(true)));
                 self.receivers.push(future.clone());
                 Some(Received::Wait(future))
             }
@@ -274,7 +313,7 @@ unsafe extern "C" fn task_done(exchange: *mut ffi::PyObject, task: *mut ffi::PyO
     // SAFETY: as above.
     unsafe {
         super::task::ended_later(held::<Exchange>(exchange), task);
-        ffi::Py_NewRef(ffi::Py_None())
+        new_reference(ffi::Py_None())
     }
 }
 

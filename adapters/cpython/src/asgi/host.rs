@@ -185,7 +185,9 @@ fn make(
 ) -> PyResult<Asgi> {
     let object = |name: &str| face.getattr(name).map(object_of);
     let names = Names::new().ok_or_else(|| no_memory(py))?;
-    let starter = Starter::new(object_of(py.import("asyncio")?.getattr("Task")?)).ok_or_else(|| no_memory(py))?;
+    let event_loop = object_of(event_loop);
+    let task = object_of(py.import("asyncio")?.getattr("Task")?);
+    let starter = Starter::new(task, &event_loop).ok_or_else(|| no_memory(py))?;
     let message = |kind: &str| {
         let message = PyDict::new(py);
         message.set_item("type", kind)?;
@@ -204,7 +206,7 @@ fn make(
         names,
         awaitables: Awaitables::new().ok_or_else(|| no_memory(py))?,
         exchanges,
-        event_loop: object_of(event_loop),
+        event_loop,
         empty: object_of(PyBytes::new(py, b"").into_any()),
         empty_request: object_of(empty_request.into_any()),
         disconnect: object_of(message("http.disconnect")?.into_any()),
@@ -227,7 +229,17 @@ fn make(
 }
 
 fn templates(py: Python<'_>, engine: &bolide_engine::Assignment, applications: &[Application]) -> PyResult<Templates> {
-    let mut templates = Templates { http: Vec::new(), websocket: Vec::new(), states: Vec::new() };
+    let asgi = PyDict::new(py);
+    asgi.set_item("version", "3.0")?;
+    asgi.set_item("spec_version", SPEC_VERSION)?;
+    let mut templates = Templates {
+        http: Vec::new(),
+        websocket: Vec::new(),
+        states: Vec::new(),
+        asgi: object_of(asgi.into_any()),
+        http_extensions: extensions(py, &HTTP_EXTENSIONS)?,
+        websocket_extensions: extensions(py, &WEBSOCKET_EXTENSIONS)?,
+    };
     for listener in &engine.listeners {
         let server = match (listener.bound.rsplit_once(':'), listener.is_tcp) {
             (Some((host, port)), true) => {
@@ -249,23 +261,24 @@ fn templates(py: Python<'_>, engine: &bolide_engine::Assignment, applications: &
     Ok(templates)
 }
 
+/// What the server offers beyond the specification's core (ASGI, "Extensions").
+const HTTP_EXTENSIONS: [&str; 4] =
+    ["http.response.pathsend", "http.response.zerocopysend", "http.response.early_hint", "http.response.trailers"];
+const WEBSOCKET_EXTENSIONS: [&str; 1] = ["websocket.http.response"];
+
+fn extensions(py: Python<'_>, names: &[&str]) -> PyResult<Object> {
+    let extensions = PyDict::new(py);
+    for name in names {
+        extensions.set_item(name, PyDict::new(py))?;
+    }
+    Ok(object_of(extensions.copy()?.into_any()))
+}
+
 /// The scope of `GET /`. The keys that differ from request to request are here too, so that the copy has room for them.
 fn template<'py>(py: Python<'py>, is_websocket: bool, server: (&str, Option<u16>)) -> PyResult<Bound<'py, PyDict>> {
     let scope = PyDict::new(py);
-    let asgi = PyDict::new(py);
-    asgi.set_item("version", "3.0")?;
-    asgi.set_item("spec_version", SPEC_VERSION)?;
-    let extensions = PyDict::new(py);
-    let offered: &[&str] = if is_websocket {
-        &["websocket.http.response"]
-    } else {
-        &["http.response.pathsend", "http.response.zerocopysend", "http.response.early_hint", "http.response.trailers"]
-    };
-    for name in offered {
-        extensions.set_item(name, PyDict::new(py))?;
-    }
     scope.set_item("type", if is_websocket { "websocket" } else { "http" })?;
-    scope.set_item("asgi", asgi)?;
+    scope.set_item("asgi", py.None())?;
     scope.set_item("http_version", "1.1")?;
     scope.set_item("server", server)?;
     scope.set_item("client", py.None())?;
@@ -280,6 +293,7 @@ fn template<'py>(py: Python<'py>, is_websocket: bool, server: (&str, Option<u16>
     scope.set_item("raw_path", PyBytes::new(py, b"/"))?;
     scope.set_item("query_string", PyBytes::new(py, b""))?;
     scope.set_item("headers", PyList::empty(py))?;
-    scope.set_item("extensions", extensions)?;
+    scope.set_item("extensions", py.None())?;
+    scope.set_item("state", py.None())?;
     Ok(scope)
 }

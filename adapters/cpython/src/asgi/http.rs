@@ -83,11 +83,11 @@ pub fn read(asgi: &'static Asgi, message: &Message<'_>) -> Option<Act> {
         }
         b"http.response.zerocopysend" => {
             let (file, offset, length) = file_part(message)?;
-            Some(Act::File { file, offset, length, more: message.flag(&names.more_body) })
+            Some(Act::File { file, offset, length, more: message.flag(&names.more_body)? })
         }
         b"http.response.trailers" => Some(Act::Trailers {
             headers: Headers::read(asgi, message.get(&names.headers))?,
-            more: message.flag(&names.more_trailers),
+            more: message.flag(&names.more_trailers)?,
         }),
         b"http.response.early_hint" => Some(Act::EarlyHints { links: message.links()? }),
         _ => message.unknown("of an HTTP request"),
@@ -100,14 +100,14 @@ pub fn read_start(asgi: &'static Asgi, message: &Message<'_>) -> Option<Act> {
     Some(Act::Start {
         status: message.number(&names.status, "status")?,
         headers: Headers::read(asgi, message.get(&names.headers))?,
-        trailers: message.flag(&names.trailers),
+        trailers: message.flag(&names.trailers)?,
     })
 }
 
 /// `http.response.body`, and of a WebSocket that is refused `websocket.http.response.body`.
 pub fn read_body(asgi: &'static Asgi, message: &Message<'_>) -> Option<Act> {
     let names = &asgi.names;
-    Some(Act::Body { part: message.bytes(&names.body, "body")?, more: message.flag(&names.more_body) })
+    Some(Act::Body { part: message.bytes(&names.body, "body")?, more: message.flag(&names.more_body)? })
 }
 
 impl HttpTalk {
@@ -212,8 +212,9 @@ impl HttpTalk {
             }
             Act::Body { part, more } => self.body(asgi, part, more, reply),
             Act::File { file, offset, length, more } => {
-                if length == 0 && more {
-                    return Some(Said::Done);
+                if length == 0 {
+                    // A part of nothing has no frame.
+                    return if more { Some(Said::Done) } else { self.body(asgi, asgi.empty.clone(), false, reply) };
                 }
                 if !self.unsent.is_empty() || reply.has_file() {
                     return asgi.raise_runtime("a file can't be sent while another send() still waits for a slow client");
@@ -230,6 +231,9 @@ impl HttpTalk {
                 self.after_part(asgi, more, reply)
             }
             Act::Trailers { headers, more } => {
+                if reply.has_file() {
+                    return asgi.raise_runtime("trailers can't be sent while the send() of a file still waits for a slow client");
+                }
                 headers.each(|name, value| reply.trailer(name, value).map_err(|refusal| (refusal, name.to_vec()))).map_or_else(
                     |(refusal, name)| {
                         asgi.raise_value(&format!("the trailer {:?} is refused: {refusal}", String::from_utf8_lossy(&name)))
@@ -257,6 +261,13 @@ impl HttpTalk {
     fn body(&mut self, asgi: &'static Asgi, part: Object, more: bool, reply: &mut Reply) -> Option<Said> {
         // SAFETY: a bytes object that lives as long as `part`.
         let bytes = unsafe { bytes_of(part.as_ptr()) };
+        if let Some(announced) = reply.announced_length().filter(|_| !reply.head_has_left())
+            && (bytes.len() as u64 > announced || !more && (bytes.len() as u64) < announced)
+        {
+            // Nothing has left: the client can still be told of the failure.
+            let length = bytes.len();
+            return asgi.raise_runtime(&format!("the body has {length} bytes, and its Content-Length is {announced}"));
+        }
         if !more && !reply.head_has_left() && !reply.wants_trailers() {
             reply.declare_length(bytes.len() as u64);
         }
@@ -302,7 +313,9 @@ impl HttpTalk {
             self.stage = Stage::Complete;
             return asgi.raise_runtime(&format!("the application {fault}"));
         }
-        Some(if more && reply.is_behind() { Said::Wait } else { Said::Done })
+        // Trailers that follow a file must not overtake it.
+        let goes_on = more || self.stage == Stage::Trailers;
+        Some(if goes_on && reply.is_behind() { Said::Wait } else { Said::Done })
     }
 
     fn end_body(&mut self, reply: &mut Reply) {

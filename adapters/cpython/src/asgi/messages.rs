@@ -60,23 +60,20 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// True when the key has a true value.
-    pub fn flag(&self, key: &Object) -> bool {
+    /// Whether the key has a true value. `None`: that can't be told (its `__bool__` fails), and an exception is set.
+    pub fn flag(&self, key: &Object) -> Option<bool> {
         let found = self.get(key);
-        // SAFETY: the object lives; a value that can't be judged (its __bool__ fails) is not true.
+        // SAFETY: the object lives.
         unsafe {
             if found.is_null() || found == ffi::Py_False() {
-                return false;
+                return Some(false);
             }
             if found == ffi::Py_True() {
-                return true;
+                return Some(true);
             }
             match ffi::PyObject_IsTrue(found) {
-                -1 => {
-                    ffi::PyErr_Clear();
-                    false
-                }
-                truth => truth == 1,
+                -1 => None,
+                truth => Some(truth == 1),
             }
         }
     }
@@ -87,7 +84,7 @@ impl<'a> Message<'a> {
         // SAFETY: the object lives, or is null, which is looked at first.
         unsafe {
             if found.is_null() || ffi::PyLong_Check(found) == 0 {
-                return self.asgi.raise_type(&format!("{name:?} is an int, not {}", type_name(found)));
+                return self.asgi.raise_type(&format!("'{name}' is an int, not {}", type_name(found)));
             }
             let mut overflow = 0;
             let number = ffi::PyLong_AsLongAndOverflow(found, &mut overflow);
@@ -110,7 +107,7 @@ impl<'a> Message<'a> {
             if ffi::PyByteArray_Check(found) != 0 || ffi::PyMemoryView_Check(found) != 0 {
                 return Object::owned(ffi::PyBytes_FromObject(found));
             }
-            self.asgi.raise_type(&format!("{name:?} is bytes, not {}", type_name(found)))
+            self.asgi.raise_type(&format!("'{name}' is bytes, not {}", type_name(found)))
         }
     }
 
@@ -123,7 +120,7 @@ impl<'a> Message<'a> {
         // SAFETY: the object lives.
         unsafe {
             if ffi::PyUnicode_Check(found) == 0 {
-                return self.asgi.raise_type(&format!("{name:?} is a str, not {}", type_name(found)));
+                return self.asgi.raise_type(&format!("'{name}' is a str, not {}", type_name(found)));
             }
             Some(Object::borrowed(found))
         }

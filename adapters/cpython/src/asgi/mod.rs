@@ -28,7 +28,7 @@ use pyo3::ffi;
 use crate::faults::{Faults, failed, log_set_exception};
 use crate::object::{Object, latin1};
 use awaitable::Awaitables;
-use exchange::{Exchange, Place, Talk};
+use exchange::{Exchange, Hands, Place, Talk};
 use http::HttpTalk;
 use names::Names;
 use native::{NativeType, call_method, held};
@@ -92,6 +92,8 @@ pub struct Face {
 pub struct AsgiThread {
     asgi: &'static Asgi,
     scopes: Scopes,
+    /// What the last request has left for the next one.
+    spare: Option<Hands>,
 }
 
 /// The engine's name for an ongoing exchange.
@@ -105,7 +107,7 @@ impl Language for Asgi {
         let names = Names::new().ok_or("no memory is left")?;
         // SAFETY: the engine asks for a `&'static` language, and this is that one: it is never freed (see host.rs).
         let asgi: &'static Asgi = unsafe { &*std::ptr::from_ref(self) };
-        Ok(AsgiThread { asgi, scopes: Scopes::new(names, templates) })
+        Ok(AsgiThread { asgi, scopes: Scopes::new(names, templates), spare: None })
     }
 
     fn spawn(&self, _name: String, _body: Box<dyn FnOnce() + Send + 'static>) -> Result<(), String> {
@@ -170,39 +172,42 @@ impl AsgiThread {
         let Some(inflow) = request.inflow.as_deref_mut() else {
             return asgi.raise_runtime("a request came without its body's flow");
         };
+        let place = Place::Lent { reply, inflow };
         let talk = match request.handshake.take() {
-            Some(handshake) => Talk::Socket(SocketTalk::new(handshake)),
+            Some(handshake) => Talk::Socket(Box::new(SocketTalk::new(handshake))),
             None => Talk::Http(HttpTalk::new()),
         };
-        let object = asgi.exchanges.make(Exchange {
-            asgi,
-            place: Place::Lent { reply, inflow },
-            talk,
-            receivers: Vec::new(),
-            senders: Vec::new(),
-            task: None,
-            first_line: Vec::new(),
-        })?;
-        let outcome = task::start(asgi, &mount.callable, &scope, &object);
-        // SAFETY: the exchange is alive, and the application's code has returned.
-        let exchange = unsafe { held::<Exchange>(object.as_ptr()) };
+        let hands = match self.spare.take() {
+            Some(spare) => {
+                spare.renew(place, talk);
+                spare
+            }
+            None => Hands::new(asgi, place, talk)?,
+        };
+        let started = task::start(asgi, &mount.callable, scope, &hands);
+        let exchange = hands.exchange();
         let place = std::mem::replace(&mut exchange.place, Place::Over);
-        let Some(task) = outcome else {
+        let Some(task) = started else {
             // The application refused the call itself, or asked the process to exit.
             exchange.lose();
             return None;
         };
         if task::is_done(asgi, &task)? {
-            return Some(task::ended_at_once(exchange, &task, place, || described(&request.meaning)));
+            let outcome = task::ended_at_once(exchange, &task, place, || described(&request.meaning));
+            drop(task);
+            if hands.is_free() {
+                self.spare = Some(hands);
+            }
+            return Some(outcome);
         }
         exchange.first_line = first_line(&request.meaning);
-        task::follow(asgi, &object, exchange, task)?;
+        task::follow(asgi, &hands.exchange, exchange, task)?;
         if exchange.talk.is_complete() {
             // What the application still does, it does for itself.
             return Some(Outcome::Finished);
         }
         exchange.place = Place::Parked(request.connection);
-        Some(Outcome::Ongoing(Ticket(object)))
+        Some(Outcome::Ongoing(Ticket(hands.exchange)))
     }
 }
 
@@ -219,10 +224,12 @@ impl Asgi {
             return;
         }
         self.turn_is_wanted.set(true);
-        // SAFETY: both live; the result is ours.
-        if unsafe { call_method(&self.names.call_soon, [self.event_loop.as_ptr(), turn.as_ptr()]) }.is_none() {
-            self.log_set_exception("the event loop");
-        }
+        keeping_exception(|| {
+            // SAFETY: both live; the result is ours.
+            if unsafe { call_method(&self.names.call_soon, [self.event_loop.as_ptr(), turn.as_ptr()]) }.is_none() {
+                self.log_set_exception("the event loop");
+            }
+        });
     }
 
     /// Tasks of the application that have not ended.
@@ -362,6 +369,18 @@ fn raise<T>(kind: *mut ffi::PyObject, text: &str) -> Option<T> {
         }
     }
     None
+}
+
+/// Calls Python while an exception may be set that is somebody else's: a message of the application may be refused, and leave
+/// the engine something to do.
+#[allow(deprecated, reason = "the calls that replace these came with 3.12, and 3.9 is supported")]
+fn keeping_exception(act: impl FnOnce()) {
+    let (mut kind, mut value, mut traceback) = (std::ptr::null_mut(), std::ptr::null_mut(), std::ptr::null_mut());
+    // SAFETY: the thread holds the interpreter. What is fetched is ours until it is given back; all three may be null.
+    unsafe { ffi::PyErr_Fetch(&mut kind, &mut value, &mut traceback) };
+    act();
+    // SAFETY: as above.
+    unsafe { ffi::PyErr_Restore(kind, value, traceback) };
 }
 
 /// `sys.hexversion`

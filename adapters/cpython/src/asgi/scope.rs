@@ -30,6 +30,10 @@ pub struct Templates {
     pub http: Vec<Object>,
     /// For each listener: the scope of a WebSocket.
     pub websocket: Vec<Object>,
+    /// What is in each scope under these names.
+    pub asgi: Object,
+    pub http_extensions: Object,
+    pub websocket_extensions: Object,
     /// For each application: what its lifespan left in `state`, if it has any.
     pub states: Vec<Option<Object>>,
 }
@@ -65,23 +69,16 @@ impl Scopes {
             Meaning::Uwsgi(uwsgi) => self.uwsgi(&template, uwsgi, mount, is_websocket, &mut request.told)?,
         };
         request.told.application = application as u32;
-        self.own_copy(&mut scope, |names| &names.extensions)?;
-        self.own_copy(&mut scope, |names| &names.asgi)?;
-        if let Some(Some(state)) = self.templates.states.get(application) {
+        // An application may write into what it is given; the next request is not to see it.
+        let extensions = if is_websocket { &self.templates.websocket_extensions } else { &self.templates.http_extensions };
+        scope.set(&self.names.extensions, &Dictionary::copy_of(extensions)?.done()?);
+        scope.set(&self.names.asgi, &Dictionary::copy_of(&self.templates.asgi)?.done()?);
+        match self.templates.states.get(application) {
             // "A shallow copy of the namespace" for each request (ASGI, "Lifespan State").
-            let state = Dictionary::copy_of(state)?.done()?;
-            scope.set(&self.names.state, &state);
+            Some(Some(state)) => scope.set(&self.names.state, &Dictionary::copy_of(state)?.done()?),
+            _ => scope.remove(&self.names.state),
         }
         scope.done()
-    }
-
-    /// An application may write into what it is given; the next request is not to see it.
-    fn own_copy(&self, scope: &mut Dictionary, name: impl Fn(&Names) -> &Object) -> Option<()> {
-        let key = name(&self.names);
-        if let Some(shared) = scope.get(key) {
-            scope.set(key, &Dictionary::copy_of(&shared)?.done()?);
-        }
-        Some(())
     }
 
     fn http(

@@ -100,10 +100,10 @@ pub fn say(exchange: &mut Exchange, act: Act) -> Option<Said> {
 /// The application has returned although nobody has closed. What that means is logged here.
 pub fn returned(exchange: &mut Exchange, described: &str) -> Outcome<super::Ticket> {
     let asgi = exchange.asgi;
-    let Talk::Socket(SocketTalk { stage: Stage::Open, .. }) = exchange.talk else {
+    if !matches!(&exchange.talk, Talk::Socket(socket) if socket.is_open()) {
         log_message(&asgi.faults, &format!("{described}: the application returned without accepting or closing the WebSocket"));
         return Outcome::Failed;
-    };
+    }
     if say(exchange, Act::Close { code: NORMAL, reason: None }).is_none() {
         // SAFETY: the thread holds the interpreter. The client has gone by itself: there is nothing to close.
         unsafe { ffi::PyErr_Clear() };
@@ -154,7 +154,11 @@ impl SocketTalk {
             let gone = inflow.body().is_some_and(|flow| flow.is_gone);
             return if gone { Some(Some(self.end_message(asgi)?)) } else { Some(None) };
         }
-        let Inflow::Messages(line) = inflow else { return Some(None) };
+        let Inflow::Messages(line) = inflow else {
+            // Refused: the application may still ask how it went on.
+            let is_over = self.is_complete() || inflow.body().is_some_and(|flow| flow.is_gone);
+            return if is_over { Some(Some(self.end_message(asgi)?)) } else { Some(None) };
+        };
         self.keep_what_is_left(line);
         if self.goodbye.is_some() {
             return Some(Some(self.last_message(asgi)?));
@@ -247,7 +251,9 @@ impl SocketTalk {
             }
             (Stage::Open, Act::Close { code, reason }) => {
                 // SAFETY: a str that lives as long as `reason`.
-                let text = reason.as_ref().and_then(|reason| unsafe { text_of(reason.as_ptr()) }).unwrap_or_default();
+                let Some(text) = reason.as_ref().map_or(Some(&b""[..]), |reason| unsafe { text_of(reason.as_ptr()) }) else {
+                    return asgi.raise_value("'reason' has lone surrogates, which UTF-8 can't say");
+                };
                 if !may_be_sent(code) {
                     return asgi.raise_value(&format!(
                         "the close code {code} can't be sent: 1000 to 1003, 1007 to 1014 and 3000 to 4999 can"
@@ -276,11 +282,8 @@ impl SocketTalk {
         reply: &mut Reply,
         inflow: &mut Inflow,
     ) -> Option<Said> {
-        let mut fields: Vec<(&[u8], &[u8])> = Vec::new();
-        // SAFETY: a str that lives through this call.
-        if let Some(chosen) = subprotocol.and_then(|name| unsafe { text_of(name.as_ptr()) }) {
-            fields.push((b"Sec-WebSocket-Protocol", chosen));
-        }
+        // SAFETY: a str that lives through this call. One that UTF-8 can't say is no token either.
+        let chosen = subprotocol.map(|name| unsafe { text_of(name.as_ptr()) }.unwrap_or_default());
         let mut kept: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
         let read = headers.each(|name, value| {
             let is = |word: &[u8]| name.eq_ignore_ascii_case(word);
@@ -293,8 +296,8 @@ impl SocketTalk {
         if let Err(name) = read {
             return asgi.raise_value(&format!("the header {name:?} is the server's to set; a subprotocol is 'subprotocol'"));
         }
-        fields.extend(kept.iter().map(|(name, value)| (name.as_slice(), value.as_slice())));
-        match self.handshake.accept(reply, &fields) {
+        let fields: Vec<(&[u8], &[u8])> = kept.iter().map(|(name, value)| (name.as_slice(), value.as_slice())).collect();
+        match self.handshake.accept(reply, chosen, &fields) {
             Ok(line) => {
                 *inflow = Inflow::Messages(Box::new(line));
                 self.stage = Stage::Open;
@@ -313,10 +316,12 @@ impl SocketTalk {
         inflow: &mut Inflow,
     ) -> Option<Said> {
         let Inflow::Messages(line) = inflow else { return asgi.raise_gone() };
-        if !line.is_open() {
+        if line.is_open() {
+            line.say(kind, payload, reply);
+        }
+        if !line.is_open() || reply.client_is_gone() {
             return asgi.raise_gone();
         }
-        line.say(kind, payload, reply);
         Some(if line.is_behind(reply) { Said::Wait } else { Said::Done })
     }
 }

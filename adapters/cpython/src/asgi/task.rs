@@ -7,13 +7,15 @@ use std::ptr::null_mut;
 
 use bolide_engine::app::Outcome;
 use bolide_engine::inflow::Inflow;
+use bolide_engine::reply::Reply;
 use pyo3::ffi;
 
 use super::Asgi;
-use super::exchange::{Exchange, Place, Talk};
+use super::exchange::{Exchange, Hands, Place, Talk};
+use super::names::set;
 use super::native::{Lasting, bound, call, call_method};
 use crate::faults::{failed, log_message};
-use crate::object::Object;
+use crate::object::{Object, new_reference};
 
 const VERSION_3_12: u64 = 0x030c_0000;
 
@@ -24,7 +26,7 @@ const INTERNAL_ERROR: u16 = 1011;
 pub struct Starter {
     /// `asyncio.Task`
     kind: Object,
-    /// Names of the keywords of its call.
+    /// The keywords of its call: `loop`, and `eager_start` where there is that.
     keywords: Object,
     way: Way,
 }
@@ -39,16 +41,15 @@ enum Way {
 
 impl Starter {
     /// `kind` is `asyncio.Task`. `None`: an exception is set.
-    pub fn new(kind: Object) -> Option<Starter> {
-        // SAFETY: all objects are new or interned ones; the tuple takes references of its own.
+    pub fn new(kind: Object, event_loop: &Object) -> Option<Starter> {
+        // SAFETY: all objects are alive; the dictionary takes references of its own.
         unsafe {
-            let name = crate::names::intern("loop")?;
+            let keywords = Object::owned(ffi::PyDict_New())?;
+            set(&keywords, &crate::names::intern("loop")?, event_loop.as_ptr())?;
             if super::hexversion()? >= VERSION_3_12 {
-                let eager = crate::names::intern("eager_start")?;
-                let keywords = Object::owned(ffi::PyTuple_Pack(2, name.as_ptr(), eager.as_ptr()))?;
+                set(&keywords, &crate::names::intern("eager_start")?, ffi::Py_True())?;
                 return Some(Starter { kind, keywords, way: Way::Eager });
             }
-            let keywords = Object::owned(ffi::PyTuple_Pack(1, name.as_ptr()))?;
             let caught = Object::owned(ffi::PyList_New(0))?;
             let catch = bound(&CATCH, &caught)?;
             Some(Starter { kind, keywords, way: Way::Caught { catch, caught } })
@@ -56,26 +57,20 @@ impl Starter {
     }
 
     /// Makes the task of a coroutine, and runs it up to where it waits. `None`: an exception is set.
-    fn start(&self, asgi: &Asgi, coroutine: &Object) -> Option<Object> {
-        // SAFETY: all objects live through the calls; results are ours.
+    fn start(&self, asgi: &Asgi, coroutine: Object) -> Option<Object> {
+        // SAFETY: all objects live through the calls; results are ours. A tuple steals the reference that is put into it.
         unsafe {
+            let arguments = Object::owned(ffi::PyTuple_New(1))?;
+            ffi::PyTuple_SetItem(arguments.as_ptr(), 0, coroutine.into_ptr());
+            let make = || Object::owned(ffi::PyObject_Call(self.kind.as_ptr(), arguments.as_ptr(), self.keywords.as_ptr()));
             match &self.way {
-                Way::Eager => {
-                    let arguments = [coroutine.as_ptr(), asgi.event_loop.as_ptr(), ffi::Py_True()];
-                    Object::owned(ffi::PyObject_Vectorcall(self.kind.as_ptr(), arguments.as_ptr(), 1, self.keywords.as_ptr()))
-                }
+                Way::Eager => make(),
                 Way::Caught { catch, caught } => {
                     let event_loop = asgi.event_loop.as_ptr();
                     if ffi::PyObject_SetAttr(event_loop, asgi.names.call_soon.as_ptr(), catch.as_ptr()) != 0 {
                         return None;
                     }
-                    let arguments = [coroutine.as_ptr(), event_loop];
-                    let task = Object::owned(ffi::PyObject_Vectorcall(
-                        self.kind.as_ptr(),
-                        arguments.as_ptr(),
-                        1,
-                        self.keywords.as_ptr(),
-                    ));
+                    let task = make();
                     // The loop's method is its class' again. Deleting can't fail: the line above has set it.
                     ffi::PyObject_SetAttr(event_loop, asgi.names.call_soon.as_ptr(), null_mut());
                     let task = task?;
@@ -135,22 +130,22 @@ unsafe extern "C" fn catch(
         }
         let context = if named == 1 { *arguments.add(1) } else { ffi::Py_None() };
         match Object::owned(ffi::PyTuple_Pack(2, *arguments, context)) {
-            Some(entry) if ffi::PyList_Append(caught, entry.as_ptr()) == 0 => ffi::Py_NewRef(ffi::Py_None()),
+            Some(entry) if ffi::PyList_Append(caught, entry.as_ptr()) == 0 => new_reference(ffi::Py_None()),
             _ => null_mut(),
         }
     }
 }
 
 /// Calls the application and runs it up to where it waits. Returns its task; `None`: an exception is set.
-pub fn start(asgi: &'static Asgi, callable: &Object, scope: &Object, exchange: &Object) -> Option<Object> {
-    let (receive, send) = Exchange::callables(exchange)?;
+pub fn start(asgi: &'static Asgi, callable: &Object, scope: Object, hands: &Hands) -> Option<Object> {
     // SAFETY: all objects live through the calls; results are ours.
     unsafe {
-        let mut coroutine = call(callable.as_ptr(), [scope.as_ptr(), receive.as_ptr(), send.as_ptr()])?;
+        let mut coroutine = call(callable.as_ptr(), [scope.as_ptr(), hands.receive.as_ptr(), hands.send.as_ptr()])?;
+        drop(scope);
         if ffi::PyCoro_CheckExact(coroutine.as_ptr()) == 0 {
             coroutine = call(asgi.face.coroutine_of.as_ptr(), [coroutine.as_ptr()])?;
         }
-        asgi.starter.start(asgi, &coroutine)
+        asgi.starter.start(asgi, coroutine)
     }
 }
 
@@ -200,6 +195,9 @@ pub fn ended_at_once(
     }
     exchange.place = place;
     let outcome = conclude(exchange, &end, &described());
+    if !matches!(outcome, Outcome::Finished) {
+        exchange.reach(|talk, reply, inflow| close_failed(talk, reply, inflow));
+    }
     exchange.lose();
     outcome
 }
@@ -232,11 +230,10 @@ pub fn ended_later(exchange: &mut Exchange, task: *mut ffi::PyObject) {
             hosted.count_exception();
         }
         exchange.reach(|talk, reply, inflow| {
-            if let (Talk::Socket(socket), Inflow::Messages(line)) = (&*talk, &mut *inflow)
-                && socket.is_open()
-            {
-                line.close(INTERNAL_ERROR, "", reply);
-            } else if reply.head_has_left() {
+            if close_failed(talk, reply, inflow) {
+                return;
+            }
+            if reply.head_has_left() {
                 reply.cut_off();
             } else {
                 reply.answer(500, "Internal Server Error", "Internal Server Error");
@@ -245,6 +242,15 @@ pub fn ended_later(exchange: &mut Exchange, task: *mut ffi::PyObject) {
         exchange.lose();
     }
     asgi.want_turn();
+}
+
+/// An open WebSocket is told that its application has failed. False: there is none.
+fn close_failed(talk: &mut Talk, reply: &mut Reply, inflow: &mut Inflow) -> bool {
+    let (Talk::Socket(socket), Inflow::Messages(line)) = (talk, inflow) else { return false };
+    if socket.is_open() {
+        line.close(INTERNAL_ERROR, "", reply);
+    }
+    socket.is_open()
 }
 
 /// What an application's end means, when it is not simply that all was said. What went wrong is logged here.

@@ -63,6 +63,8 @@ impl<A: App> Connection<A> {
             return self.end_overdue(open, kit, app);
         }
         if self.reply.advance() == Progress::Broken {
+            // What the client said before it went is the application's; a fault in it changes nothing any more.
+            let _ = self.take_in(&mut open.inflow, kit);
             self.give_up_open(*open, kit, app, house);
             return Some(After::Close);
         }
@@ -75,6 +77,8 @@ impl<A: App> Connection<A> {
         if let Some(pending) = &mut open.suspended.pending {
             app.news(pending, &mut self.reply, &mut open.inflow);
         }
+        // Nothing happens unless there is one that has not left: the application takes its time, see `holds_its_head`.
+        self.reply.send_head();
         if self.reply.client_is_gone() {
             self.give_up_open(*open, kit, app, house);
             return Some(After::Close);
@@ -89,10 +93,10 @@ impl<A: App> Connection<A> {
         let had_room = open.inflow.room() > 0;
         let result = act(&mut self.reply, &mut open.inflow);
         let resumes = !had_room && open.inflow.room() > 0;
-        let ended = self.reply.is_finished() || self.reply.client_is_gone();
+        let wants_turn = self.reply.is_finished() || self.reply.client_is_gone() || self.has_more_of_a_file();
         let Stage::Open(open) = &self.stage else { return None };
         self.deadline_ms = self.open_until_ms(open, self.timeout_ms(house));
-        Some((result, resumes || ended))
+        Some((result, resumes || wants_turn))
     }
 
     /// The application will not be told of the client any more: it has gone, or was slow for too long.
@@ -150,6 +154,13 @@ impl<A: App> Connection<A> {
         }
     }
 
+    /// The application has begun its response, and the first part of the body has not come. A head that waits for it leaves in
+    /// the same packet, and if the application fails meanwhile the answer is 500 (ASGI, "Response Start": it "need not" be sent
+    /// earlier). But clients wait for the head alone, as an EventSource does, so it waits for the next look at the clock only.
+    pub(super) fn holds_its_head(&self) -> bool {
+        matches!(self.stage, Stage::Open(_)) && self.reply.has_head() && !self.reply.head_has_left()
+    }
+
     pub(super) fn is_over_its_time(&self, now_ms: u64) -> bool {
         matches!(&self.stage, Stage::Open(open) if open.overdue_ms <= now_ms)
     }
@@ -178,7 +189,12 @@ impl<A: App> Connection<A> {
         }
         self.deadline_ms = self.open_until_ms(&open, timeout_ms);
         self.stage = Stage::Open(open);
-        Some(After::Wait)
+        // A file is sent in turns; between two of them nothing but our own queue tells that there is more to do.
+        Some(if self.has_more_of_a_file() { After::Again } else { After::Wait })
+    }
+
+    pub(super) fn has_more_of_a_file(&self) -> bool {
+        self.reply.has_file() && !self.reply.is_full()
     }
 
     fn keep_unread(&mut self, inflow: Inflow) {

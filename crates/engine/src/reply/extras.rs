@@ -5,7 +5,7 @@
 use std::os::fd::AsFd;
 
 use super::{Body, FIELD_BYTES, Framing, HeadRefusal, Reply, Stage, Style};
-use crate::fields::{is_field_value, is_token};
+use crate::fields::{Known, is_field_value, is_token, known_field};
 use crate::socket::{self, Written};
 
 impl Reply {
@@ -35,6 +35,11 @@ impl Reply {
     /// Whether all has been said, be it sent or not.
     pub fn is_finished(&self) -> bool {
         self.stage == Stage::Done
+    }
+
+    /// The application's own Content-Length, where the body must have as many bytes.
+    pub fn announced_length(&self) -> Option<u64> {
+        self.content_length.filter(|_| !self.terms.head_only && !self.is_bodiless_status())
     }
 
     /// Whether the client is slow: nothing more should be handed in before it has taken what waits.
@@ -175,7 +180,13 @@ impl Reply {
         self.status = 101;
         self.out.bytes.extend_from_slice(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n");
         for (name, value) in [(&b"Sec-WebSocket-Accept"[..], accept)].iter().chain(fields) {
-            if let Err(refusal) = self.field(name, value) {
+            let set = match known_field(name) {
+                // RFC 9110 section 8.6: "A server MUST NOT send a Content-Length header field in any response with a status
+                // code of 1xx".
+                Some(Known::ContentLength) => Err("the switch to WebSocket has no body"),
+                _ => self.field(name, value),
+            };
+            if let Err(refusal) = set {
                 self.drop_head();
                 return Err(refusal);
             }
@@ -185,8 +196,12 @@ impl Reply {
         }
         self.amend_head(Body::Nothing);
         if let Style::Http { .. } = self.terms.style {
-            self.out.bytes.extend_from_slice(&self.terms.date_line);
-            self.out.bytes.extend_from_slice(b"Server: bolide\r\n");
+            if !self.has_date {
+                self.out.bytes.extend_from_slice(&self.terms.date_line);
+            }
+            if !self.has_server {
+                self.out.bytes.extend_from_slice(b"Server: bolide\r\n");
+            }
         }
         self.out.bytes.extend_from_slice(b"\r\n");
         self.head_bytes = self.out.bytes.len() as u64;

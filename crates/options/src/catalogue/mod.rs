@@ -5,6 +5,7 @@
 mod answering;
 pub mod application;
 pub mod asynchronous;
+pub mod files;
 mod identity;
 mod language;
 mod logging;
@@ -32,6 +33,7 @@ const TABLES: &[(Theme, &[Entry])] = &[
     (Theme::Processes, processes::ENTRIES),
     (Theme::Requests, requests::ENTRIES),
     (Theme::Answering, answering::ENTRIES),
+    (Theme::Files, files::ENTRIES),
     (Theme::Logging, logging::ENTRIES),
     (Theme::Identity, identity::ENTRIES),
     (Theme::Configuration, language::ENTRIES),

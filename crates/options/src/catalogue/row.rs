@@ -88,6 +88,7 @@ pub enum Theme {
     Processes,
     Requests,
     Answering,
+    Files,
     Logging,
     Identity,
     Configuration,
@@ -97,13 +98,14 @@ pub enum Theme {
 }
 
 impl Theme {
-    pub const ALL: [Theme; 11] = [
+    pub const ALL: [Theme; 12] = [
         Theme::Sockets,
         Theme::Application,
         Theme::Asynchronous,
         Theme::Processes,
         Theme::Requests,
         Theme::Answering,
+        Theme::Files,
         Theme::Logging,
         Theme::Identity,
         Theme::Configuration,
@@ -119,6 +121,7 @@ impl Theme {
             Theme::Processes => "Processes and threads",
             Theme::Requests => "Requests",
             Theme::Answering => "Routes, header fields and compression",
+            Theme::Files => "Static files",
             Theme::Logging => "Logging",
             Theme::Identity => "Users and names",
             Theme::Configuration => "The configuration itself",

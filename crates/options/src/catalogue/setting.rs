@@ -1,6 +1,8 @@
 //! What a supported option sets: one variant for each meaning. `settle` has the one `match` over each enum
 //! here, so an option that is called supported and means nothing does not compile.
 
+use bolide_contract::files::ExpirySubject;
+
 /// A meaning that `settle` gives to a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Setting {
@@ -54,6 +56,7 @@ pub enum Setting {
     Plugin,
     Asynchronous(Asynchronous),
     Answering(Answering),
+    Files(Files),
     /// Acts while the configuration is read; `settle` never sees it.
     Language(Word),
 }
@@ -101,6 +104,32 @@ impl Setting {
         };
         plain(self) == plain(other)
     }
+}
+
+/// What concerns static files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Files {
+    Map,
+    Map2,
+    CheckStatic,
+    CheckDocumentRoot,
+    Serve,
+    Index,
+    Skip,
+    Safe,
+    DotFiles,
+    Expires { subject: ExpirySubject, from_change: bool },
+    CacheControl,
+    Immutable,
+    CompressedAll,
+    CompressedFolder,
+    CompressedSuffix,
+    CompressedPattern,
+    MimeFile,
+    Charset,
+    Mode,
+    CacheFiles,
+    CacheMemory,
 }
 
 /// The words of the configuration language itself.

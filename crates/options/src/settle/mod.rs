@@ -9,6 +9,7 @@ mod address;
 mod answering;
 mod application;
 mod asynchronous;
+mod files;
 mod values;
 
 use std::path::{Path, PathBuf};
@@ -102,6 +103,7 @@ struct Draft<'a> {
     factory: bool,
     asynchronous: Asynchronous,
     asked: answering::Asked,
+    files: files::AskedFiles,
 }
 
 /// Makes settings of what was read. All findings are in the second part, errors among them when the first is `None`.
@@ -180,6 +182,7 @@ impl<'a> Draft<'a> {
             factory: false,
             asynchronous: Asynchronous::default(),
             asked: answering::Asked::default(),
+            files: files::AskedFiles::default(),
         }
     }
 
@@ -316,6 +319,7 @@ impl<'a> Draft<'a> {
             Setting::Plugin => self.plugins(pair),
             Setting::Asynchronous(setting) => self.set_asynchronous(setting, row, pair)?,
             Setting::Answering(setting) => self.set_answering(setting, row, pair)?,
+            Setting::Files(setting) => self.set_files(setting, row, pair)?,
             // These acted while the configuration was read.
             Setting::Language(_) => {}
         }
@@ -366,6 +370,7 @@ impl<'a> Draft<'a> {
             });
         }
         self.check_something_to_serve(&applications, read);
+        let files = self.complete_files(&folder, &applications);
         let listeners = self.listeners(&folder);
         let processes_chosen = self.processes.is_some() || bare;
         self.lifecycle.reload_mercy_ms = self.worker_mercy.unwrap_or(self.lifecycle.reload_mercy_ms);
@@ -394,6 +399,7 @@ impl<'a> Draft<'a> {
             asynchronous: self.asynchronous.clone(),
             routes,
             answering,
+            files,
         })
     }
 

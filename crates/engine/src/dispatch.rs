@@ -1,0 +1,80 @@
+//! What is answered before the application is asked: requests for static files. It turns a request into the question that
+//! `bolide-files` answers, and the answer into a reply. The language is never entered here.
+
+use bolide_files::answer::{Body, FileRange};
+use bolide_files::{Answer, Ask, Conditions, Files};
+use bolide_protocol::http1::head::{Field, header_block};
+use bolide_protocol::uwsgi::Variable;
+
+use crate::access_log::complain;
+use crate::app::App;
+use crate::exchange::Place;
+use crate::reply::Reply;
+use crate::request::{HttpRequest, Meaning, Request, UwsgiRequest};
+
+/// Answers a request for a file. False: the request is the application's.
+pub fn serve_file<A: App>(place: &mut Place<'_, A>, files: &Files, request: &Request<'_, A::Memo>) -> bool {
+    // Fields that the connection remembers are not there as spans: they are found anew.
+    let mut again = Vec::new();
+    let mut ask = Ask {
+        method: b"",
+        path: b"",
+        uri: b"",
+        document_root: b"",
+        conditions: Conditions::default(),
+        now_ms: place.kit.clock.now_ms,
+        now: place.kit.clock.second(),
+    };
+    match &request.meaning {
+        Meaning::Http(http) => note_http(&mut ask, http, place, &mut again),
+        Meaning::Uwsgi(uwsgi) => note_uwsgi(&mut ask, uwsgi),
+    }
+    let worker = place.house.worker;
+    let Some(answer) = files.find(&ask, &mut |text| complain(worker, text)) else { return false };
+    say(place.reply, answer);
+    true
+}
+
+fn note_http<'a, A: App>(ask: &mut Ask<'a>, http: &'a HttpRequest<'_, A::Memo>, place: &Place<'_, A>, again: &mut Vec<Field>) {
+    (ask.method, ask.path, ask.uri) = (http.method, http.path, http.uri);
+    let mut fields = http.fields;
+    if fields.is_empty() && http.header_bytes.len() > 2 {
+        // They were understood before, so they are now.
+        let _ = header_block(http.header_bytes, http.version, &place.house.head_limits, again);
+        fields = again;
+    }
+    for field in fields {
+        ask.conditions.note(field.name.of(http.header_bytes), field.value.of(http.header_bytes));
+    }
+}
+
+fn note_uwsgi<'a>(ask: &mut Ask<'a>, uwsgi: &'a UwsgiRequest<'_>) {
+    let text = |span: Option<bolide_protocol::Span>| span.map_or(&b""[..], |span| span.of(uwsgi.bytes));
+    (ask.method, ask.uri) = (text(uwsgi.method), text(uwsgi.uri));
+    for Variable { name, value } in uwsgi.variables {
+        let (name, value) = (name.of(uwsgi.bytes), value.of(uwsgi.bytes));
+        match name {
+            b"PATH_INFO" => ask.path = value,
+            b"DOCUMENT_ROOT" => ask.document_root = value,
+            // A front server sends what its client did not say as an empty value.
+            _ if !value.is_empty() => {
+                if let Some(name) = name.strip_prefix(b"HTTP_") {
+                    ask.conditions.note(name, value);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Hands an answer to the reply. What the client does not take at once is sent when it does.
+fn say(reply: &mut Reply, answer: Answer) {
+    reply.ready_head(answer.status, &answer.head(), answer.fields(), answer.length);
+    match answer.body {
+        Body::Nothing => {}
+        Body::Text(text) => reply.push_ready(&text),
+        Body::Memory(content, range) => reply.push_ready(&content[range]),
+        Body::File(FileRange { file, bytes, stamp }) => reply.push_shared_file(file, bytes, stamp),
+        Body::Parts(parts) => reply.push_parts(parts),
+    }
+}

@@ -1,0 +1,237 @@
+//! From a file and a request's conditions to an answer: which head, which bytes. Pure but for the boundary of parts, which is
+//! a number that nobody had before. It knows no socket; the engine sends what is here.
+
+use std::fs::File;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::codings::choose;
+use crate::conditions::{Conditions, Outcome, Validators, evaluate, range_holds};
+use crate::dates;
+use crate::entry::{Content, Entry, Head, Variant};
+use crate::ranges::{Wanted, wanted};
+use crate::roots::Stamp;
+
+/// An answer, complete but for the fields of the connection.
+pub struct Answer {
+    pub status: u16,
+    head: AnswerHead,
+    /// Fields that depend on the moment.
+    extra: Head,
+    /// What Content-Length says; `None` where the answer has none.
+    pub length: Option<u64>,
+    pub body: Body,
+}
+
+enum AnswerHead {
+    Whole(Arc<Entry>, usize),
+    NotModified(Arc<Entry>, usize),
+    Made(Head),
+}
+
+/// The bytes that follow the head. A client that asked with HEAD gets none of them.
+pub enum Body {
+    Nothing,
+    Text(Vec<u8>),
+    Memory(Arc<[u8]>, Range<usize>),
+    File(FileRange),
+    Parts(Parts),
+}
+
+/// A part of an open file, and the state in which it was promised.
+pub struct FileRange {
+    pub file: Arc<File>,
+    pub bytes: Range<u64>,
+    pub stamp: Stamp,
+}
+
+/// Several parts of a file, each with the lines that go before it: multipart/byteranges.
+pub struct Parts {
+    pub parts: Vec<(Vec<u8>, FileRange)>,
+    pub end: Vec<u8>,
+}
+
+impl Answer {
+    /// The lines of the head, each with its line end, without the empty line.
+    pub fn head(&self) -> [&[u8]; 2] {
+        [&self.first().bytes, &self.extra.bytes]
+    }
+
+    /// Fields of the head.
+    pub fn fields(&self) -> u32 {
+        self.first().fields + self.extra.fields
+    }
+
+    fn first(&self) -> &Head {
+        match &self.head {
+            AnswerHead::Whole(entry, variant) => &entry.variants[*variant].whole,
+            AnswerHead::NotModified(entry, variant) => &entry.variants[*variant].not_modified,
+            AnswerHead::Made(head) => head,
+        }
+    }
+
+    /// An answer of few words and no file. `fields` are further lines of its head.
+    pub fn words(status: u16, reason: &str, fields: Head, text: &str) -> Answer {
+        let body = format!("{text}\n").into_bytes();
+        let head = Head::status(&format!("{status} {reason}"))
+            .with("Content-Type", "text/plain; charset=utf-8")
+            .and(&fields)
+            .with_number("Content-Length", body.len() as u64);
+        let length = Some(body.len() as u64);
+        Answer { status, head: AnswerHead::Made(head), extra: Head::default(), length, body: Body::Text(body) }
+    }
+
+    /// An answer without a body.
+    pub fn empty(status: u16, reason: &str, fields: Head) -> Answer {
+        let mut head = Head::status(&format!("{status} {reason}")).and(&fields);
+        // RFC 9110 section 8.6: no Content-Length in a 204.
+        let length = (status != 204).then_some(0);
+        if length.is_some() {
+            head = head.with_number("Content-Length", 0);
+        }
+        Answer { status, head: AnswerHead::Made(head), extra: Head::default(), length, body: Body::Nothing }
+    }
+
+    fn made(status: u16, head: Head, length: u64, body: Body) -> Answer {
+        Answer { status, head: AnswerHead::Made(head), extra: Head::default(), length: Some(length), body }
+    }
+}
+
+/// Answers a GET or HEAD. `expires` is the moment at which the answer does, in seconds since 1970.
+pub fn of(
+    entry: &Arc<Entry>,
+    conditions: &Conditions<'_>,
+    is_get: bool,
+    now: i64,
+    expires: impl Fn(&Variant) -> Option<i64>,
+) -> Answer {
+    let number = match entry.variants.len() {
+        1 => 0,
+        _ => {
+            let codings = entry.variants.iter().filter_map(|variant| variant.coding);
+            choose(conditions.accept_encoding.as_deref(), codings).map_or(0, |index| index + 1)
+        }
+    };
+    let variant = &entry.variants[number];
+    let validators = Validators { etag: variant.etag.as_bytes(), last_modified: variant.last_modified, now };
+    let mut answer = match evaluate(conditions, &validators) {
+        Outcome::Proceed => whole_or_parts(entry, number, conditions, is_get, &validators),
+        Outcome::NotModified => Answer {
+            status: 304,
+            head: AnswerHead::NotModified(entry.clone(), number),
+            extra: Head::default(),
+            length: None,
+            body: Body::Nothing,
+        },
+        Outcome::Failed => {
+            return Answer::words(412, "Precondition Failed", Head::default(), "The file is not the one you expect.");
+        }
+    };
+    if answer.status != 416
+        && let Some(seconds) = expires(variant)
+    {
+        answer.extra = answer.extra.with("Expires", dates::format(seconds));
+    }
+    answer
+}
+
+fn whole_or_parts(
+    entry: &Arc<Entry>,
+    number: usize,
+    conditions: &Conditions<'_>,
+    is_get: bool,
+    validators: &Validators<'_>,
+) -> Answer {
+    let variant = &entry.variants[number];
+    let size = variant.stamp.bytes;
+    let range = conditions.range.and_then(|range| range.value());
+    // RFC 9110 section 14.2: GET is the only method for which a range means something.
+    let wanted = match range {
+        Some(field) if is_get && range_holds(conditions, validators) => wanted(field, size),
+        _ => Wanted::Whole,
+    };
+    match wanted {
+        Wanted::Whole => Answer {
+            status: 200,
+            head: AnswerHead::Whole(entry.clone(), number),
+            extra: Head::default(),
+            length: Some(size),
+            body: body(variant, 0..size),
+        },
+        Wanted::Nothing => {
+            let fields = Head::default().with("Content-Range", format!("bytes */{size}")).with("Accept-Ranges", "bytes");
+            Answer::words(416, "Range Not Satisfiable", fields, "The file has no such bytes.")
+        }
+        Wanted::Parts(ranges) => match ranges.as_slice() {
+            [range] => one_part(variant, range.clone()),
+            _ => several_parts(variant, ranges),
+        },
+    }
+}
+
+fn body(variant: &Variant, bytes: Range<u64>) -> Body {
+    match &variant.content {
+        Content::Memory(content) => Body::Memory(content.clone(), bytes.start as usize..bytes.end as usize),
+        Content::File(file) => Body::File(FileRange { file: file.clone(), bytes, stamp: variant.stamp }),
+    }
+}
+
+fn content_range(range: &Range<u64>, size: u64) -> String {
+    format!("bytes {}-{}/{size}", range.start, range.end - 1)
+}
+
+fn one_part(variant: &Variant, range: Range<u64>) -> Answer {
+    let length = range.end - range.start;
+    let head = Head::status("206 Partial Content")
+        .with("Content-Type", &variant.content_type)
+        .and(&variant.common)
+        .with("Content-Range", content_range(&range, variant.stamp.bytes))
+        .with_number("Content-Length", length);
+    Answer::made(206, head, length, body(variant, range))
+}
+
+/// RFC 9110 section 14.6.
+fn several_parts(variant: &Variant, ranges: Vec<Range<u64>>) -> Answer {
+    let boundary = boundary(variant);
+    let size = variant.stamp.bytes;
+    let lines = |range: &Range<u64>| {
+        let (kind, range) = (&variant.content_type, content_range(range, size));
+        format!("\r\n--{boundary}\r\nContent-Type: {kind}\r\nContent-Range: {range}\r\n\r\n").into_bytes()
+    };
+    let end = format!("\r\n--{boundary}--\r\n").into_bytes();
+    let mut length = end.len() as u64;
+    let parts: Vec<(Vec<u8>, Range<u64>)> = ranges
+        .into_iter()
+        .map(|range| (lines(&range), range))
+        .inspect(|(lines, range)| length += lines.len() as u64 + range.end - range.start)
+        .collect();
+    let body = match &variant.content {
+        Content::Memory(content) => {
+            let mut text = Vec::with_capacity(length as usize);
+            for (lines, range) in &parts {
+                text.extend_from_slice(lines);
+                text.extend_from_slice(&content[range.start as usize..range.end as usize]);
+            }
+            text.extend_from_slice(&end);
+            Body::Text(text)
+        }
+        Content::File(file) => {
+            let of_file = |bytes| FileRange { file: file.clone(), bytes, stamp: variant.stamp };
+            Body::Parts(Parts { parts: parts.into_iter().map(|(lines, range)| (lines, of_file(range))).collect(), end })
+        }
+    };
+    let head = Head::status("206 Partial Content")
+        .with("Content-Type", format!("multipart/byteranges; boundary={boundary}"))
+        .and(&variant.common)
+        .with_number("Content-Length", length);
+    Answer::made(206, head, length, body)
+}
+
+/// RFC 2046 section 5.1.1: a line that no part contains. It differs from answer to answer, so nobody can put it into a file beforehand.
+fn boundary(variant: &Variant) -> String {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let count = COUNT.fetch_add(1, Relaxed);
+    let seconds = std::time::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_nanos());
+    format!("{:016x}{:032x}{count:016x}", variant.stamp.inode, seconds)
+}

@@ -1,0 +1,232 @@
+//! Conditional requests: RFC 9110 section 13. Pure; it knows neither files nor sockets.
+
+use std::borrow::Cow;
+
+use crate::dates;
+
+/// The fields of a request that decide what a file's answer is. Spans of the request, as they came.
+#[derive(Debug, Default, Clone)]
+pub struct Conditions<'a> {
+    pub if_match: Option<Cow<'a, [u8]>>,
+    pub if_none_match: Option<Cow<'a, [u8]>>,
+    pub if_modified_since: Option<Once<'a>>,
+    pub if_unmodified_since: Option<Once<'a>>,
+    pub if_range: Option<Once<'a>>,
+    pub range: Option<Once<'a>>,
+    pub accept_encoding: Option<Cow<'a, [u8]>>,
+}
+
+/// A field that may come once only; one that comes twice says nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Once<'a> {
+    Value(&'a [u8]),
+    Doubled,
+}
+
+impl<'a> Once<'a> {
+    pub fn value(self) -> Option<&'a [u8]> {
+        match self {
+            Once::Value(value) => Some(value),
+            Once::Doubled => None,
+        }
+    }
+}
+
+impl<'a> Conditions<'a> {
+    /// Takes a field note of, if it is one of ours. The length of its name decides first: most names cost one comparison.
+    /// `name` may be a header's or, with underscores, a variable's without its `HTTP_`.
+    pub fn note(&mut self, name: &[u8], value: &'a [u8]) {
+        match name.len() {
+            5 if is(name, b"range") => once(&mut self.range, value),
+            8 if is(name, b"if-match") => list(&mut self.if_match, value),
+            8 if is(name, b"if-range") => once(&mut self.if_range, value),
+            13 if is(name, b"if-none-match") => list(&mut self.if_none_match, value),
+            15 if is(name, b"accept-encoding") => list(&mut self.accept_encoding, value),
+            17 if is(name, b"if-modified-since") => once(&mut self.if_modified_since, value),
+            19 if is(name, b"if-unmodified-since") => once(&mut self.if_unmodified_since, value),
+            _ => {}
+        }
+    }
+}
+
+fn is(name: &[u8], word: &[u8]) -> bool {
+    name.iter().zip(word).all(|(byte, letter)| byte.to_ascii_lowercase() == *letter || (*letter == b'-' && *byte == b'_'))
+}
+
+fn once<'a>(place: &mut Option<Once<'a>>, value: &'a [u8]) {
+    *place = Some(if place.is_some() { Once::Doubled } else { Once::Value(value) });
+}
+
+/// RFC 9110 section 5.3: several lines of a list are one list.
+fn list<'a>(place: &mut Option<Cow<'a, [u8]>>, value: &'a [u8]) {
+    *place = Some(match place.take() {
+        None => Cow::Borrowed(value),
+        Some(before) => Cow::Owned([&before, &b", "[..], value].concat()),
+    });
+}
+
+/// What a file says of its present content.
+#[derive(Debug, Clone, Copy)]
+pub struct Validators<'a> {
+    /// With its quotation marks; always strong.
+    pub etag: &'a [u8],
+    /// Seconds since 1970; `None` if the file claims to come from the future.
+    pub last_modified: Option<i64>,
+    /// Seconds since 1970 at which the request is answered.
+    pub now: i64,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Proceed,
+    NotModified,
+    Failed,
+}
+
+/// RFC 9110 section 13.2.2, steps 1 to 4, for GET and HEAD.
+pub fn evaluate(conditions: &Conditions<'_>, validators: &Validators<'_>) -> Outcome {
+    if let Some(tags) = &conditions.if_match {
+        if !names(tags, validators.etag, Comparison::Strong) {
+            return Outcome::Failed;
+        }
+    } else if let Some(date) = date_of(conditions.if_unmodified_since)
+        && validators.last_modified.is_some_and(|changed| changed > date)
+    {
+        return Outcome::Failed;
+    }
+    if let Some(tags) = &conditions.if_none_match {
+        if names(tags, validators.etag, Comparison::Weak) {
+            return Outcome::NotModified;
+        }
+    } else if let Some(date) = date_of(conditions.if_modified_since)
+        && validators.last_modified.is_some_and(|changed| changed <= date)
+    {
+        return Outcome::NotModified;
+    }
+    Outcome::Proceed
+}
+
+/// RFC 9110 section 13.1.5: whether a Range counts.
+pub fn range_holds(conditions: &Conditions<'_>, validators: &Validators<'_>) -> bool {
+    match conditions.if_range {
+        None => true,
+        Some(Once::Doubled) => false,
+        Some(Once::Value(value)) if value.starts_with(b"\"") || value.starts_with(b"W/") => value == validators.etag,
+        // A date must be the very one that we gave, and strong: older than the second in which the file may change again.
+        Some(Once::Value(value)) => {
+            dates::parse(value).is_some_and(|date| validators.last_modified == Some(date) && date < validators.now)
+        }
+    }
+}
+
+fn date_of(value: Option<Once<'_>>) -> Option<i64> {
+    dates::parse(value?.value()?)
+}
+
+/// RFC 9110 section 8.8.3.2. Our own tags are strong, so only the other side can be weak.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Comparison {
+    Strong,
+    Weak,
+}
+
+/// Whether a list of entity tags, or `*`, names ours. A list that breaks off counts as far as it can be read.
+fn names(list: &[u8], etag: &[u8], comparison: Comparison) -> bool {
+    if list.trim_ascii() == b"*" {
+        return true;
+    }
+    let mut rest = list;
+    loop {
+        while let [b' ' | b'\t' | b',', after @ ..] = rest {
+            rest = after;
+        }
+        let is_weak = rest.starts_with(b"W/");
+        let quoted = if is_weak { &rest[2..] } else { rest };
+        let Some(inner) = quoted.strip_prefix(b"\"") else { return false };
+        let Some(length) = inner.iter().position(|byte| *byte == b'"') else { return false };
+        let (tag, after) = quoted.split_at(length + 2);
+        if tag == etag && (comparison == Comparison::Weak || !is_weak) {
+            return true;
+        }
+        rest = after;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TAG: &[u8] = b"\"a-b\"";
+    const CHANGED: &[u8] = b"Sun, 06 Nov 1994 08:49:37 GMT";
+    const BEFORE: &[u8] = b"Sun, 06 Nov 1994 08:49:36 GMT";
+    const AFTER: &[u8] = b"Sun, 06 Nov 1994 08:49:38 GMT";
+
+    type Fields<'a> = &'a [(&'a str, &'a [u8])];
+
+    fn asked<'a>(fields: &[(&str, &'a [u8])]) -> Conditions<'a> {
+        let mut conditions = Conditions::default();
+        for (name, value) in fields {
+            conditions.note(name.as_bytes(), value);
+        }
+        conditions
+    }
+
+    fn ours() -> Validators<'static> {
+        Validators { etag: TAG, last_modified: Some(784_111_777), now: 784_111_900 }
+    }
+
+    #[test]
+    fn the_steps_of_section_13_2_2() {
+        let cases: &[(Fields<'_>, Outcome)] = &[
+            (&[], Outcome::Proceed),
+            (&[("If-Match", TAG)], Outcome::Proceed),
+            (&[("If-Match", b"*")], Outcome::Proceed),
+            (&[("If-Match", b"\"x\"")], Outcome::Failed),
+            (&[("If-Match", b"W/\"a-b\"")], Outcome::Failed),
+            (&[("If-Match", b"\"x\", \"a-b\"")], Outcome::Proceed),
+            (&[("If-Match", b"\"x\""), ("If-Match", TAG)], Outcome::Proceed),
+            (&[("If-Match", b"nonsense")], Outcome::Failed),
+            (&[("If-Unmodified-Since", CHANGED)], Outcome::Proceed),
+            (&[("If-Unmodified-Since", BEFORE)], Outcome::Failed),
+            (&[("If-Unmodified-Since", b"nonsense")], Outcome::Proceed),
+            (&[("If-Match", TAG), ("If-Unmodified-Since", BEFORE)], Outcome::Proceed),
+            (&[("If-None-Match", TAG)], Outcome::NotModified),
+            (&[("If-None-Match", b"W/\"a-b\"")], Outcome::NotModified),
+            (&[("If-None-Match", b"*")], Outcome::NotModified),
+            (&[("If-None-Match", b"\"x\" , ,\"a-b\"")], Outcome::NotModified),
+            (&[("If-None-Match", b"\"x\"")], Outcome::Proceed),
+            (&[("If-None-Match", b"\"x")], Outcome::Proceed),
+            (&[("If-Modified-Since", CHANGED)], Outcome::NotModified),
+            (&[("If-Modified-Since", AFTER)], Outcome::NotModified),
+            (&[("If-Modified-Since", BEFORE)], Outcome::Proceed),
+            (&[("If-Modified-Since", b"nonsense")], Outcome::Proceed),
+            (&[("If-Modified-Since", CHANGED), ("If-Modified-Since", CHANGED)], Outcome::Proceed),
+            (&[("If-None-Match", b"\"x\""), ("If-Modified-Since", CHANGED)], Outcome::Proceed),
+            (&[("If-Match", b"\"x\""), ("If-None-Match", TAG)], Outcome::Failed),
+            (&[("IF_NONE_MATCH", TAG)], Outcome::NotModified),
+        ];
+        for (fields, outcome) in cases {
+            assert_eq!(evaluate(&asked(fields), &ours()), *outcome, "{fields:?}");
+        }
+    }
+
+    #[test]
+    fn if_range_wants_the_very_content() {
+        let cases: &[(&[u8], bool)] = &[
+            (TAG, true),
+            (b"W/\"a-b\"", false),
+            (b"\"x\"", false),
+            (CHANGED, true),
+            (BEFORE, false),
+            (AFTER, false),
+            (b"nonsense", false),
+        ];
+        for (value, holds) in cases {
+            assert_eq!(range_holds(&asked(&[("If-Range", value)]), &ours()), *holds, "{}", value.escape_ascii());
+        }
+        assert!(range_holds(&asked(&[]), &ours()));
+        assert!(!range_holds(&asked(&[("If-Range", TAG), ("If-Range", TAG)]), &ours()));
+        let young = Validators { now: 784_111_777, ..ours() };
+        assert!(!range_holds(&asked(&[("If-Range", CHANGED)]), &young), "a date of this very second is weak");
+    }
+}

@@ -1,0 +1,210 @@
+//! A file as it was found: its content or its descriptor, its validators, and the heads of its answers, ready-made.
+//!
+//! It knows no request. Workers keep it in their cache.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::cache::Weight;
+use crate::codings::Coding;
+use crate::dates;
+use crate::kinds::Kind;
+use crate::roots::{Opened, Refusal, Stamp, Way};
+use crate::rules::Expires;
+
+/// Files up to this many bytes are kept in memory and answered from there with one call. Beyond it, sendfile costs less than a copy.
+pub const MEMORY_BYTES: u64 = 16 * 1024;
+
+/// What an entry costs besides its content, in bytes: its heads and its place in the table, generously.
+const ENTRY_BYTES: u64 = 1536;
+
+/// A file that changes while it is read is read once more, and then sent from its descriptor.
+const READ_TRIES: u32 = 2;
+
+/// What a path named when it was looked up.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Found {
+    pub way: Way,
+    pub stamp: Stamp,
+    /// The compressed forms that lie beside it.
+    pub beside: Vec<(Coding, Way, Stamp)>,
+}
+
+pub struct Entry {
+    /// The number of the place that has it.
+    pub place: usize,
+    pub found: Found,
+    /// Monotonic milliseconds at which it was last found unchanged.
+    pub checked_ms: AtomicU64,
+    /// The original first.
+    pub variants: Vec<Variant>,
+    pub expires: Expires,
+}
+
+/// One of the forms in which the content may be sent.
+pub struct Variant {
+    pub coding: Option<Coding>,
+    pub content: Content,
+    pub stamp: Stamp,
+    pub etag: String,
+    pub last_modified: Option<i64>,
+    /// Complete but for the fields that are the connection's, and the empty line.
+    pub whole: Head,
+    pub not_modified: Head,
+    /// The fields of a part's answer that the whole has too, without Content-Type and Content-Length.
+    pub common: Head,
+    pub content_type: String,
+}
+
+#[derive(Clone)]
+pub enum Content {
+    Memory(Arc<[u8]>),
+    File(Arc<File>),
+}
+
+/// Lines of a head, and how many fields they are.
+#[derive(Debug, Default, Clone)]
+pub struct Head {
+    pub bytes: Vec<u8>,
+    pub fields: u32,
+}
+
+impl Head {
+    pub fn status(line: &str) -> Head {
+        Head { bytes: [b"HTTP/1.1 ", line.as_bytes(), b"\r\n"].concat(), fields: 0 }
+    }
+
+    pub fn with(mut self, name: &str, value: impl AsRef<[u8]>) -> Head {
+        self.bytes.extend_from_slice(name.as_bytes());
+        self.bytes.extend_from_slice(b": ");
+        self.bytes.extend_from_slice(value.as_ref());
+        self.bytes.extend_from_slice(b"\r\n");
+        self.fields += 1;
+        self
+    }
+
+    pub fn with_number(self, name: &str, number: u64) -> Head {
+        self.with(name, itoa::Buffer::new().format(number))
+    }
+
+    pub fn and(mut self, other: &Head) -> Head {
+        self.bytes.extend_from_slice(&other.bytes);
+        self.fields += other.fields;
+        self
+    }
+}
+
+/// What is said of a file whatever form it is sent in.
+pub struct Description<'a> {
+    pub kind: Kind,
+    pub cache_control: Option<&'a str>,
+    pub expires: Expires,
+}
+
+impl Entry {
+    /// Opens what was found, and reads it if it is small.
+    ///
+    /// # Errors
+    /// It is not there any more, or may not be read.
+    pub fn load(
+        root: &Opened,
+        place: usize,
+        found: Found,
+        description: &Description<'_>,
+        clock: (u64, i64),
+        keep: bool,
+    ) -> Result<Entry, Refusal> {
+        let (now_ms, now) = clock;
+        let has_variants = !found.beside.is_empty();
+        let mut variants = vec![Variant::load(root, &found.way, None, description, has_variants, now, keep)?];
+        for (coding, way, _) in &found.beside {
+            variants.push(Variant::load(root, way, Some(*coding), description, has_variants, now, keep)?);
+        }
+        Ok(Entry { place, found, checked_ms: AtomicU64::new(now_ms), variants, expires: description.expires })
+    }
+
+    pub fn weight(&self) -> Weight {
+        self.variants.iter().fold(Weight { bytes: ENTRY_BYTES, descriptors: 0 }, |sum, variant| match &variant.content {
+            Content::Memory(bytes) => Weight { bytes: sum.bytes + bytes.len() as u64, ..sum },
+            Content::File(_) => Weight { descriptors: sum.descriptors + 1, ..sum },
+        })
+    }
+
+    pub fn is_fresh(&self, now_ms: u64, most_ms: u64) -> bool {
+        now_ms.saturating_sub(self.checked_ms.load(Relaxed)) < most_ms
+    }
+}
+
+impl Variant {
+    fn load(
+        root: &Opened,
+        way: &Way,
+        coding: Option<Coding>,
+        description: &Description<'_>,
+        varies: bool,
+        now: i64,
+        keep: bool,
+    ) -> Result<Variant, Refusal> {
+        let (content, stamp) = read(root, way, keep)?;
+        let etag = etag(&stamp);
+        // RFC 9110 section 8.8.2.1: no Last-Modified that is later than the answer.
+        let last_modified = Some(stamp.changed.0).filter(|changed| *changed <= now && *changed >= 0);
+        let mut always = Head::default().with("ETag", &etag);
+        if let Some(value) = description.cache_control {
+            always = always.with("Cache-Control", value);
+        }
+        if varies {
+            always = always.with("Vary", "Accept-Encoding");
+        }
+        let mut common = Head::default();
+        if let Some(seconds) = last_modified {
+            common = common.with("Last-Modified", dates::format(seconds));
+        }
+        common = common.and(&always).with("Accept-Ranges", "bytes");
+        if let Some(coding) = coding {
+            common = common.with("Content-Encoding", coding.word());
+        }
+        let content_type = description.kind.full.clone();
+        let whole =
+            Head::status("200 OK").with("Content-Type", &content_type).and(&common).with_number("Content-Length", stamp.bytes);
+        // RFC 9110 section 15.4.5: of the metadata only what guides a cache.
+        let not_modified = Head::status("304 Not Modified").and(&always);
+        Ok(Variant { coding, content, stamp, etag, last_modified, whole, not_modified, common, content_type })
+    }
+}
+
+/// Strong, because it changes with every change that the file system notes.
+fn etag(stamp: &Stamp) -> String {
+    let (seconds, nanoseconds) = stamp.changed;
+    let changed = i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds);
+    format!("\"{:x}-{:x}-{:x}\"", stamp.inode, stamp.bytes, changed)
+}
+
+/// Opens a file, and takes it into memory if it is small and holds still meanwhile.
+fn read(root: &Opened, way: &Way, keep: bool) -> Result<(Content, Stamp), Refusal> {
+    let (mut file, mut stamp) = root.read(way)?;
+    for _ in 0..READ_TRIES {
+        if !keep || stamp.bytes > MEMORY_BYTES {
+            break;
+        }
+        if let Some(bytes) = read_whole(&mut file, stamp).map_err(broken)? {
+            return Ok((Content::Memory(bytes.into()), stamp));
+        }
+        (file, stamp) = root.read(way)?;
+    }
+    Ok((Content::File(Arc::new(file)), stamp))
+}
+
+/// `None` if it was changed while it was read.
+fn read_whole(file: &mut File, stamp: Stamp) -> io::Result<Option<Vec<u8>>> {
+    let mut bytes = Vec::with_capacity(stamp.bytes as usize + 1);
+    Read::by_ref(file).take(stamp.bytes + 1).read_to_end(&mut bytes)?;
+    Ok((bytes.len() as u64 == stamp.bytes && Stamp::now(file)? == stamp).then_some(bytes))
+}
+
+fn broken(error: io::Error) -> Refusal {
+    let errno = error.raw_os_error().map_or(nix::errno::Errno::EIO, nix::errno::Errno::from_raw);
+    Refusal::Broken(errno)
+}

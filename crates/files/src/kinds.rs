@@ -1,0 +1,140 @@
+//! What kind of content a file's name promises: its MIME type and charset. It reads `mime-file` at the start and nothing later.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+
+/// For names that say nothing. Browsers may not guess (a guess makes a page of an uploaded picture), so it is said.
+const UNKNOWN: &str = "application/octet-stream";
+
+/// Where the table's own answer is outdated or means something else on the web. RFC 9239 has one type for JavaScript.
+const CORRECTIONS: &[(&str, &str)] = &[
+    ("mjs", "text/javascript"),
+    ("cjs", "text/javascript"),
+    ("map", "application/json"),
+    ("ts", "video/mp2t"),
+    ("rst", "text/plain"),
+];
+
+/// Bytes of a `mime-file`; the system's own has 70 thousand.
+const MIME_FILE_BYTES: u64 = 4 * 1024 * 1024;
+
+pub struct Kinds {
+    own: HashMap<String, String>,
+    charset: Option<String>,
+}
+
+/// A type without and with its charset.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Kind {
+    pub bare: String,
+    pub full: String,
+}
+
+impl Kinds {
+    /// Reads the files, the later of which win. What can't be read is a sentence in `problems`.
+    pub fn read(files: &[impl AsRef<Path>], charset: Option<&str>, problems: &mut Vec<String>) -> Kinds {
+        let mut own = HashMap::new();
+        for file in files {
+            let file = file.as_ref();
+            let text = match fs::metadata(file) {
+                Ok(facts) if facts.len() > MIME_FILE_BYTES => Err(std::io::Error::other("it is larger than 4 MiB")),
+                Ok(_) => fs::read_to_string(file),
+                Err(error) => Err(error),
+            };
+            match text {
+                Ok(text) => own.extend(types_of(&text)),
+                Err(error) => problems.push(format!("the mime-file {} can't be read: {error}", file.display())),
+            }
+        }
+        Kinds { own, charset: charset.map(str::to_owned) }
+    }
+
+    pub fn of(&self, path: &Path) -> Kind {
+        let extension = path.extension().and_then(|extension| extension.to_str()).map(str::to_ascii_lowercase);
+        let bare = extension.as_deref().map_or(UNKNOWN, |extension| self.known(extension));
+        let full = match &self.charset {
+            Some(charset) if is_text(bare) => format!("{bare}; charset={charset}"),
+            _ => bare.to_owned(),
+        };
+        Kind { bare: bare.to_owned(), full }
+    }
+
+    fn known(&self, extension: &str) -> &str {
+        if let Some(own) = self.own.get(extension) {
+            return own;
+        }
+        match CORRECTIONS.iter().find(|(corrected, _)| *corrected == extension) {
+            Some((_, kind)) => kind,
+            None => mime_guess::from_ext(extension).first_raw().unwrap_or(UNKNOWN),
+        }
+    }
+}
+
+fn is_text(kind: &str) -> bool {
+    (kind.starts_with("text/") || kind == "application/javascript") && !kind.contains(';')
+}
+
+/// `type extension extension …` on each line, `#` for comments: the form of /etc/mime.types.
+fn types_of(text: &str) -> impl Iterator<Item = (String, String)> + '_ {
+    text.lines().map(|line| line.split('#').next().unwrap_or_default()).flat_map(|line| {
+        let mut words = line.split_ascii_whitespace();
+        // A type goes into a header as it is.
+        let kind = words.next().filter(|kind| kind.contains('/') && kind.bytes().all(|byte| byte.is_ascii_graphic()));
+        words.filter_map(move |extension| {
+            kind.map(|kind| (extension.trim_start_matches('.').to_ascii_lowercase(), kind.to_owned()))
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_the_web_have_their_types() {
+        let kinds = Kinds::read(&[] as &[&Path], Some("utf-8"), &mut Vec::new());
+        for (name, full) in [
+            ("index.html", "text/html; charset=utf-8"),
+            ("a.CSS", "text/css; charset=utf-8"),
+            ("app.1f2e3d4c.js", "text/javascript; charset=utf-8"),
+            ("app.mjs", "text/javascript; charset=utf-8"),
+            ("app.js.map", "application/json"),
+            ("data.json", "application/json"),
+            ("robots.txt", "text/plain; charset=utf-8"),
+            ("logo.svg", "image/svg+xml"),
+            ("a.png", "image/png"),
+            ("a.jpg", "image/jpeg"),
+            ("a.webp", "image/webp"),
+            ("a.avif", "image/avif"),
+            ("favicon.ico", "image/x-icon"),
+            ("a.woff2", "font/woff2"),
+            ("a.wasm", "application/wasm"),
+            ("a.mp4", "video/mp4"),
+            ("a.webm", "video/webm"),
+            ("a.pdf", "application/pdf"),
+            ("site.webmanifest", "application/manifest+json"),
+            ("README", "application/octet-stream"),
+            (".htaccess", "application/octet-stream"),
+            ("a.unheard-of", "application/octet-stream"),
+        ] {
+            assert_eq!(kinds.of(Path::new(name)).full, full, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_file_of_types_comes_before_the_table() {
+        let folder = std::env::temp_dir().join(format!("bolide-kinds-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        let file = folder.join("types");
+        fs::write(&file, "# comment\ntext/x-own  own .CSS # more\nbroken line\n\x01/x bad\n").expect("a file");
+        let mut problems = Vec::new();
+        let kinds = Kinds::read(&[file.clone(), folder.join("none")], None, &mut problems);
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert_eq!(kinds.of(Path::new("a.own")).full, "text/x-own");
+        assert_eq!(kinds.of(Path::new("a.css")).bare, "text/x-own");
+        assert_eq!(kinds.of(Path::new("a.bad")).bare, "application/octet-stream");
+        assert_eq!(kinds.of(Path::new("a.html")).full, "text/html");
+        fs::remove_dir_all(folder).expect("the folder was ours");
+    }
+}

@@ -1,0 +1,21 @@
+//! Static files: which path names one, how it is opened so that nothing else can be, what HTTP says of it, and what is
+//! remembered of it. [`Files::find`] is the one question; its answer is a head and the place of the bytes.
+//!
+//! It knows no socket, no application and no configuration file. Workers run it, on the thread that read the request.
+
+pub mod answer;
+mod cache;
+mod codings;
+pub mod conditions;
+mod dates;
+mod entry;
+mod kinds;
+mod lookup;
+mod paths;
+mod ranges;
+pub mod roots;
+mod rules;
+
+pub use answer::Answer;
+pub use conditions::Conditions;
+pub use lookup::{Ask, Files};

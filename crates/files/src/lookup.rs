@@ -1,0 +1,422 @@
+//! The question whether a request is one for a file, and the walk to its answer: the maps in their order, the cache, the disk.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bolide_contract::files::{Files as Settings, MapKind, Missing, Mode};
+use nix::sys::resource::{Resource, getrlimit};
+
+use crate::answer::{self, Answer};
+use crate::cache::{Bounds, Cache};
+use crate::codings::Coding;
+use crate::conditions::Conditions;
+use crate::dates;
+use crate::entry::{Content, Description, Entry, Found, Head};
+use crate::kinds::Kinds;
+use crate::paths;
+use crate::roots::{LOOK_AGAIN_MS, Opened, Refusal, Root, Stamp, Thing, Way, as_path};
+use crate::rules::Rules;
+
+/// Of the descriptors that the process may have, the cache takes one in this many at the most.
+const DESCRIPTOR_SHARE: u64 = 4;
+
+/// Folders that front servers named in DOCUMENT_ROOT and that are kept open.
+const DOCUMENT_ROOTS: usize = 16;
+
+/// A lack of descriptors is told once in this many milliseconds.
+const COMPLAINT_PAUSE_MS: u64 = 1_000;
+
+/// Methods that a file has (RFC 9110 section 9).
+const METHODS: &str = "GET, HEAD, OPTIONS";
+
+/// What a request says, as far as files are concerned.
+pub struct Ask<'a> {
+    pub method: &'a [u8],
+    /// Percent-decoded, with the slash at its start.
+    pub path: &'a [u8],
+    /// As the client wrote it, with the query.
+    pub uri: &'a [u8],
+    /// DOCUMENT_ROOT as a front server says it; else empty.
+    pub document_root: &'a [u8],
+    pub conditions: Conditions<'a>,
+    /// Monotonic milliseconds.
+    pub now_ms: u64,
+    /// Seconds since 1970.
+    pub now: i64,
+}
+
+/// All that a worker knows of static files. Shared by its threads.
+pub struct Files {
+    maps: Vec<Map>,
+    settings: Settings,
+    rules: Rules,
+    kinds: Kinds,
+    cache: Mutex<Cache<Arc<Entry>>>,
+    document_roots: Mutex<Vec<(Vec<u8>, Arc<Place>)>>,
+    complained_ms: AtomicU64,
+}
+
+struct Map {
+    prefix: Vec<u8>,
+    place: Place,
+}
+
+/// A folder in which is looked. Several may have a file for the same path.
+struct Place {
+    /// Told apart from others by this.
+    number: usize,
+    kind: MapKind,
+    root: Root,
+}
+
+/// What a path below a root came to.
+enum Lookup {
+    Entry(Arc<Entry>),
+    /// A folder with an index was asked for without the slash at its end.
+    Redirect,
+    Refused(Refusal),
+}
+
+/// What the disk says of a path.
+enum Located {
+    Found(Found),
+    Redirect,
+}
+
+impl Files {
+    /// Prepares what the settings name. Nothing of it needs to be there yet. `problems` gets a sentence for each thing that
+    /// was right when the configuration was read and is not any more.
+    pub fn new(settings: &Settings, problems: &mut Vec<String>) -> Files {
+        let maps = settings.maps.iter().enumerate().map(|(number, map)| Map {
+            prefix: map.prefix.clone().into_bytes(),
+            place: Place { number, kind: map.kind, root: Root::new(map.target.clone()) },
+        });
+        let descriptors = getrlimit(Resource::RLIMIT_NOFILE).map_or(1024, |(soft, _)| soft);
+        let bounds = Bounds {
+            entries: settings.cache.files,
+            bytes: settings.cache.memory_bytes,
+            descriptors: settings.cache.files.min(usize::try_from(descriptors / DESCRIPTOR_SHARE).unwrap_or(usize::MAX)),
+        };
+        Files {
+            maps: maps.collect(),
+            rules: Rules::new(settings, problems),
+            kinds: Kinds::read(&settings.mime_files, settings.charset.as_deref(), problems),
+            cache: Mutex::new(Cache::new(bounds)),
+            document_roots: Mutex::default(),
+            complained_ms: AtomicU64::new(0),
+            settings: settings.clone(),
+        }
+    }
+
+    /// The answer to a request for a file. `None`: it is the application's. `complain` is told what the log should know.
+    pub fn find(&self, ask: &Ask<'_>, complain: &mut dyn FnMut(&str)) -> Option<Answer> {
+        let is_get = ask.method == b"GET";
+        let is_read = is_get || ask.method == b"HEAD";
+        if !is_read && self.settings.missing == Missing::Fallback {
+            return None;
+        }
+        let path = self.without_mount(ask.path);
+        if self.skips(path) {
+            return None;
+        }
+        let mut is_ours = false;
+        for map in &self.maps {
+            let Some(below) = paths::below(path, &map.prefix) else { continue };
+            let relative = match map.place.kind {
+                MapKind::Append => path.strip_prefix(b"/").unwrap_or(path),
+                MapKind::Check | MapKind::Replace => below,
+            };
+            is_ours |= map.place.kind != MapKind::Check;
+            if is_read && let Some(answer) = self.answer_from(&map.place, path, relative, ask, complain) {
+                return Some(answer);
+            }
+        }
+        if is_ours && self.settings.missing == Missing::Only {
+            return Some(self.answer_for_nothing(ask.method));
+        }
+        if is_read && self.settings.document_root && !ask.document_root.is_empty() {
+            let place = self.document_root(ask.document_root)?;
+            let key = [ask.document_root, b"\0", path].concat();
+            let relative = path.strip_prefix(b"/").unwrap_or(path);
+            return self.answer_from(&place, &key, relative, ask, complain);
+        }
+        None
+    }
+
+    /// `static-serve = only`: what is below a prefix and is no file.
+    fn answer_for_nothing(&self, method: &[u8]) -> Answer {
+        let allowed = Head::default().with("Allow", METHODS);
+        match method {
+            b"GET" | b"HEAD" => Answer::words(404, "Not Found", Head::default(), "There is no such file."),
+            b"OPTIONS" => Answer::empty(204, "No Content", allowed),
+            _ => Answer::words(405, "Method Not Allowed", allowed, "Files can be read only."),
+        }
+    }
+
+    fn answer_from(
+        &self,
+        place: &Place,
+        key: &[u8],
+        relative: &[u8],
+        ask: &Ask<'_>,
+        complain: &mut dyn FnMut(&str),
+    ) -> Option<Answer> {
+        if !paths::is_plain(relative, self.settings.dot_files) {
+            return None;
+        }
+        match self.look_up(place, key, relative, ask, complain) {
+            Lookup::Entry(entry) => Some(self.answer_with(&entry, ask)),
+            Lookup::Redirect => redirect(ask.uri),
+            Lookup::Refused(Refusal::Missing) => None,
+            // In a folder of all paths, one that we may not see is no more ours than the application's.
+            Lookup::Refused(Refusal::Denied) if place.kind == MapKind::Check => None,
+            Lookup::Refused(Refusal::Denied) => {
+                Some(Answer::words(403, "Forbidden", Head::default(), "The server may not read this file."))
+            }
+            Lookup::Refused(Refusal::Outside) => {
+                let uri = ask.path.escape_ascii();
+                complain(&format!(
+                    "security error: {uri} is a link that leads out of its folder and not under a `static-safe` path"
+                ));
+                None
+            }
+            Lookup::Refused(Refusal::Exhausted(errno)) => {
+                if self.may_complain(ask.now_ms) {
+                    complain(&format!("a file can't be opened: {errno}; allow more descriptors, or serve fewer clients at once"));
+                }
+                let later = Head::default().with("Retry-After", "1");
+                Some(Answer::words(503, "Service Unavailable", later, "The server is busy."))
+            }
+            Lookup::Refused(Refusal::Broken(errno)) => {
+                complain(&format!("{} can't be read: {errno}", ask.path.escape_ascii()));
+                Some(Answer::words(500, "Internal Server Error", Head::default(), "The file can't be read."))
+            }
+        }
+    }
+
+    fn answer_with(&self, entry: &Arc<Entry>, ask: &Ask<'_>) -> Answer {
+        let expires = |changed| self.rules.decide(entry.expires, ask.uri).map(|rule| rule.at(ask.now, changed));
+        let is_get = ask.method == b"GET";
+        match self.settings.mode {
+            Mode::Direct => answer::of(entry, &ask.conditions, is_get, ask.now, |variant| expires(variant.stamp.changed.0)),
+            Mode::XSendfile | Mode::XAccelRedirect => self.delegated(entry, expires(entry.found.stamp.changed.0)),
+        }
+    }
+
+    /// The front server sends the bytes, and looks at the request's conditions when it does.
+    fn delegated(&self, entry: &Entry, expires: Option<i64>) -> Answer {
+        let original = &entry.variants[0];
+        let path = entry.found.way.path.as_os_str().as_bytes();
+        let mut fields = Head::default().with("Content-Type", &original.content_type);
+        fields = match self.settings.mode {
+            Mode::XAccelRedirect => fields.with("X-Accel-Redirect", percent_encoded(path)),
+            _ => fields.with("X-Sendfile", path),
+        };
+        if let Some(seconds) = original.last_modified {
+            fields = fields.with("Last-Modified", dates::format(seconds));
+        }
+        if let Some(seconds) = expires {
+            fields = fields.with("Expires", dates::format(seconds));
+        }
+        Answer::empty(200, "OK", fields)
+    }
+
+    /// From the cache, or from the disk if it does not know or has not looked for a second.
+    fn look_up(&self, place: &Place, key: &[u8], relative: &[u8], ask: &Ask<'_>, complain: &mut dyn FnMut(&str)) -> Lookup {
+        let known = self.lock_cache().get(key).cloned();
+        if let Some(entry) = &known
+            && entry.is_fresh(ask.now_ms, LOOK_AGAIN_MS)
+            && is_unchanged(entry)
+        {
+            return Lookup::Entry(entry.clone());
+        }
+        let looked = self.look_at_disk(place, key, relative, known.as_ref(), ask);
+        if !matches!(looked, Lookup::Refused(Refusal::Exhausted(_))) {
+            return looked;
+        }
+        // Descriptors that only the cache holds are better used for this request.
+        self.lock_cache().shed_descriptors();
+        let looked = self.look_at_disk(place, key, relative, None, ask);
+        if !matches!(looked, Lookup::Refused(Refusal::Exhausted(_))) && self.may_complain(ask.now_ms) {
+            complain("no descriptor was left: the cache of files has given back its own");
+        }
+        looked
+    }
+
+    fn look_at_disk(&self, place: &Place, key: &[u8], relative: &[u8], known: Option<&Arc<Entry>>, ask: &Ask<'_>) -> Lookup {
+        // What another folder has for this path is neither confirmed nor forgotten here.
+        let known = known.filter(|entry| entry.place == place.number);
+        let opened = match place.root.open(ask.now_ms) {
+            Ok(opened) => opened,
+            Err(refusal) => return self.forget(key, known, refusal),
+        };
+        let found = match self.locate(&opened, relative, ask.path.ends_with(b"/")) {
+            Ok(Located::Found(found)) => found,
+            Ok(Located::Redirect) => return Lookup::Redirect,
+            Err(refusal) => return self.forget(key, known, refusal),
+        };
+        if let Some(entry) = known
+            && entry.found == found
+            && is_unchanged(entry)
+        {
+            entry.checked_ms.store(ask.now_ms, Relaxed);
+            return Lookup::Entry(entry.clone());
+        }
+        let path = self.without_mount(ask.path);
+        let kind = self.kinds.of(&found.way.path);
+        let description = Description {
+            expires: self.rules.expires(&found.way.path, path, &kind.bare),
+            cache_control: self.rules.cache_control(path),
+            kind,
+        };
+        let keep = self.settings.cache.files > 0 && self.settings.cache.memory_bytes > 0 && self.settings.mode == Mode::Direct;
+        match Entry::load(&opened, place.number, found, &description, (ask.now_ms, ask.now), keep) {
+            Ok(entry) => {
+                let entry = Arc::new(entry);
+                self.lock_cache().put(key, entry.clone(), entry.weight());
+                Lookup::Entry(entry)
+            }
+            Err(refusal) => self.forget(key, known, refusal),
+        }
+    }
+
+    fn forget(&self, key: &[u8], known: Option<&Arc<Entry>>, refusal: Refusal) -> Lookup {
+        if known.is_some() {
+            self.lock_cache().remove(key);
+        }
+        Lookup::Refused(refusal)
+    }
+
+    fn locate(&self, root: &Opened, relative: &[u8], asks_for_folder: bool) -> Result<Located, Refusal> {
+        let safe = &self.settings.safe;
+        let trimmed = relative.strip_suffix(b"/").unwrap_or(relative);
+        let relative = match &root.file_name {
+            None => as_path(trimmed),
+            Some(name) if relative.is_empty() => name.as_path(),
+            Some(_) => return Err(Refusal::Missing),
+        };
+        match root.look(relative, safe)? {
+            (way, Thing::File(stamp)) if !asks_for_folder => self.found(root, way, stamp).map(Located::Found),
+            (_, Thing::Folder) => self.index(root, relative, asks_for_folder),
+            _ => Err(Refusal::Missing),
+        }
+    }
+
+    fn index(&self, root: &Opened, folder: &Path, has_slash: bool) -> Result<Located, Refusal> {
+        for name in &self.settings.index {
+            match root.look(&folder.join(name), &self.settings.safe) {
+                Ok((_, Thing::File(_))) if !has_slash => return Ok(Located::Redirect),
+                Ok((way, Thing::File(stamp))) => return self.found(root, way, stamp).map(Located::Found),
+                Ok(_) | Err(Refusal::Missing) => {}
+                Err(refusal) => return Err(refusal),
+            }
+        }
+        Err(Refusal::Missing)
+    }
+
+    fn found(&self, root: &Opened, way: Way, stamp: Stamp) -> Result<Found, Refusal> {
+        if self.skips(way.path.as_os_str().as_bytes()) {
+            return Err(Refusal::Missing);
+        }
+        let may_be_compressed = self.rules.may_be_compressed(&way.path);
+        let mut beside = Vec::new();
+        if may_be_compressed {
+            for coding in Coding::ALL {
+                // What is wrong with a compressed form is no fault of the original.
+                if let Ok((way, Thing::File(stamp))) = root.look(&way.beside(coding.suffix()), &self.settings.safe) {
+                    beside.push((coding, way, stamp));
+                }
+            }
+        }
+        Ok(Found { way, stamp, beside })
+    }
+
+    fn may_complain(&self, now_ms: u64) -> bool {
+        let is_due = now_ms.saturating_sub(self.complained_ms.load(Relaxed)) >= COMPLAINT_PAUSE_MS;
+        if is_due {
+            self.complained_ms.store(now_ms, Relaxed);
+        }
+        is_due
+    }
+
+    fn skips(&self, path: &[u8]) -> bool {
+        self.settings.skip.iter().any(|suffix| path.ends_with(suffix.as_bytes()))
+    }
+
+    /// With `manage-script-name`, the path below the mount is looked up, as uWSGI does.
+    fn without_mount<'a>(&self, path: &'a [u8]) -> &'a [u8] {
+        let mounted = self.settings.mounts.iter().filter_map(|mount| {
+            let rest = path.strip_prefix(mount.as_bytes())?;
+            rest.starts_with(b"/").then_some(rest)
+        });
+        mounted.min_by_key(|rest| rest.len()).unwrap_or(path)
+    }
+
+    fn document_root(&self, folder: &[u8]) -> Option<Arc<Place>> {
+        let mut roots = self.document_roots.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, place)) = roots.iter().find(|(name, _)| name == folder) {
+            return Some(place.clone());
+        }
+        let path = PathBuf::from(as_path(folder));
+        if !path.is_absolute() {
+            return None;
+        }
+        if roots.len() >= DOCUMENT_ROOTS {
+            roots.remove(0);
+        }
+        // Their keys differ by the folder, so they need no numbers of their own.
+        let place = Arc::new(Place { number: usize::MAX, kind: MapKind::Check, root: Root::new(path) });
+        roots.push((folder.to_vec(), place.clone()));
+        Some(place)
+    }
+
+    fn lock_cache(&self) -> std::sync::MutexGuard<'_, Cache<Arc<Entry>>> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What is sent from a descriptor must be what its head says; what is in memory is so by itself.
+fn is_unchanged(entry: &Entry) -> bool {
+    entry.variants.iter().all(|variant| match &variant.content {
+        Content::Memory(_) => true,
+        Content::File(file) => Stamp::now(file).is_ok_and(|stamp| stamp == variant.stamp),
+    })
+}
+
+/// 301 to the same place with a slash, so that relative links in the index mean what they say. `None` if the client's own words
+/// can't be repeated: then it is as if nothing was there.
+fn redirect(uri: &[u8]) -> Option<Answer> {
+    let end = uri.iter().position(|byte| *byte == b'?').unwrap_or(uri.len());
+    let (path, query) = uri.split_at(end);
+    // What begins with two slashes names another host (RFC 3986 section 4.2).
+    let is_harmless = matches!(path, [b'/', rest @ ..] if !rest.starts_with(b"/") && !rest.starts_with(b"\\"));
+    if !is_harmless || !uri.iter().all(u8::is_ascii_graphic) {
+        return None;
+    }
+    let location = [path, b"/", query].concat();
+    Some(Answer::words(
+        301,
+        "Moved Permanently",
+        Head::default().with("Location", location),
+        "The folder's name has a slash at its end.",
+    ))
+}
+
+/// nginx takes X-Accel-Redirect for a URI.
+fn percent_encoded(path: &[u8]) -> Vec<u8> {
+    let mut encoded = Vec::with_capacity(path.len());
+    for byte in path {
+        if byte.is_ascii_graphic() && !matches!(byte, b'%' | b'?' | b'#') {
+            encoded.push(*byte);
+        } else {
+            encoded.extend_from_slice(format!("%{byte:02X}").as_bytes());
+        }
+    }
+    encoded
+}
+
+#[cfg(test)]
+#[path = "lookup_tests.rs"]
+mod tests;

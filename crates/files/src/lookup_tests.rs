@@ -1,0 +1,213 @@
+//! The walk to an answer on a real folder, with a clock that the test turns.
+
+use std::fs::{self, OpenOptions};
+use std::sync::atomic::AtomicU32;
+
+use bolide_contract::files::{Cache as CacheSettings, Map as MapSettings, Precompressed};
+
+use super::*;
+use crate::answer::Body;
+
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+
+/// Far enough from 1970 for every file of the test to lie in the past.
+const NOW: i64 = 4_000_000_000;
+
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(files: &[(&str, &str)]) -> Scratch {
+        let path = std::env::temp_dir().join(format!("bolide-lookup-{}-{}", std::process::id(), NUMBER.fetch_add(1, Relaxed)));
+        let scratch = Scratch(path);
+        for (file, text) in files {
+            scratch.write(file, text);
+        }
+        scratch
+    }
+
+    fn write(&self, file: &str, text: &str) {
+        let path = self.0.join(file);
+        fs::create_dir_all(path.parent().expect("it has one")).expect("a folder");
+        fs::write(path, text).expect("a file");
+    }
+
+    fn settings(&self, maps: &[(&str, &str, MapKind)]) -> Settings {
+        Settings {
+            maps: maps
+                .iter()
+                .map(|(prefix, target, kind)| MapSettings {
+                    prefix: (*prefix).to_owned(),
+                    target: self.0.join(target),
+                    kind: *kind,
+                    origin: String::new(),
+                })
+                .collect(),
+            document_root: false,
+            missing: Missing::Fallback,
+            mode: Mode::Direct,
+            index: vec!["index.html".to_owned()],
+            skip: Vec::new(),
+            safe: Vec::new(),
+            dot_files: false,
+            expires: Vec::new(),
+            cache_control: None,
+            immutable: Vec::new(),
+            precompressed: Precompressed::default(),
+            mime_files: Vec::new(),
+            charset: None,
+            cache: CacheSettings::default(),
+            mounts: Vec::new(),
+        }
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What is left of a temporary folder harms nobody.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn files(settings: &Settings) -> Files {
+    let mut problems = Vec::new();
+    let files = Files::new(settings, &mut problems);
+    assert_eq!(problems, Vec::<String>::new());
+    files
+}
+
+fn find(files: &Files, path: &str, now_ms: u64) -> Option<Answer> {
+    let ask = Ask {
+        method: b"GET",
+        path: path.as_bytes(),
+        uri: path.as_bytes(),
+        document_root: b"",
+        conditions: Conditions::default(),
+        now_ms,
+        now: NOW,
+    };
+    files.find(&ask, &mut |text| panic!("{text}"))
+}
+
+/// The body's text, or the status in brackets.
+fn text(files: &Files, path: &str, now_ms: u64) -> String {
+    use std::os::unix::fs::FileExt;
+    match find(files, path, now_ms) {
+        None => "the application".to_owned(),
+        Some(answer) if answer.status != 200 => format!("[{}]", answer.status),
+        Some(answer) => match answer.body {
+            Body::Memory(content, range) => String::from_utf8_lossy(&content[range]).into_owned(),
+            Body::File(part) => {
+                let mut bytes = vec![0; (part.bytes.end - part.bytes.start) as usize];
+                part.file.read_exact_at(&mut bytes, part.bytes.start).expect("it is all there");
+                String::from_utf8_lossy(&bytes).into_owned()
+            }
+            _ => "no content".to_owned(),
+        },
+    }
+}
+
+#[test]
+fn a_change_is_seen_within_a_second_and_what_is_sent_is_always_whole() {
+    let scratch = Scratch::new(&[("root/a", "first")]);
+    let files = files(&scratch.settings(&[("/s", "root", MapKind::Replace)]));
+    assert_eq!(text(&files, "/s/a", 0), "first");
+    scratch.write("root/a", "second and longer");
+    assert_eq!(text(&files, "/s/a", LOOK_AGAIN_MS - 1), "first", "from memory, whole");
+    assert_eq!(text(&files, "/s/a", LOOK_AGAIN_MS), "second and longer");
+    fs::remove_file(scratch.0.join("root/a")).expect("it was there");
+    assert_eq!(text(&files, "/s/a", LOOK_AGAIN_MS + 1), "second and longer");
+    assert_eq!(text(&files, "/s/a", LOOK_AGAIN_MS * 2), "the application");
+    scratch.write("root/a", "again");
+    assert_eq!(text(&files, "/s/a", LOOK_AGAIN_MS * 2), "again", "what is missing is looked for each time");
+}
+
+#[test]
+fn what_is_sent_from_its_descriptor_is_never_older_than_its_head() {
+    let large = "x".repeat(200_000);
+    let scratch = Scratch::new(&[("root/a", &large)]);
+    let files = files(&scratch.settings(&[("/s", "root", MapKind::Replace)]));
+    assert_eq!(text(&files, "/s/a", 0).len(), 200_000);
+    let file = OpenOptions::new().write(true).open(scratch.0.join("root/a")).expect("it is there");
+    file.set_len(100_000).expect("ours");
+    assert_eq!(text(&files, "/s/a", 1).len(), 100_000);
+}
+
+#[test]
+fn without_a_cache_every_request_looks_at_the_disk() {
+    let scratch = Scratch::new(&[("root/a", "first")]);
+    let mut settings = scratch.settings(&[("/s", "root", MapKind::Replace)]);
+    settings.cache.files = 0;
+    let files = files(&settings);
+    assert_eq!(text(&files, "/s/a", 0), "first");
+    scratch.write("root/a", "second");
+    assert_eq!(text(&files, "/s/a", 0), "second");
+}
+
+#[test]
+fn maps_are_asked_in_their_order_and_the_first_that_has_it_answers() {
+    let scratch = Scratch::new(&[("one/a", "one"), ("two/a", "two"), ("two/b", "two"), ("three/s/c", "three")]);
+    let files = files(&scratch.settings(&[
+        ("/s", "one", MapKind::Replace),
+        ("/s/", "two", MapKind::Replace),
+        ("/s", "three", MapKind::Append),
+    ]));
+    for now_ms in [0, 1, LOOK_AGAIN_MS * 3] {
+        assert_eq!(text(&files, "/s/a", now_ms), "one");
+        assert_eq!(text(&files, "/s/b", now_ms), "two");
+        assert_eq!(text(&files, "/s/c", now_ms), "three");
+        assert_eq!(text(&files, "/s/d", now_ms), "the application");
+        assert_eq!(text(&files, "/t/a", now_ms), "the application");
+    }
+    scratch.write("one/b", "one");
+    assert_eq!(text(&files, "/s/b", LOOK_AGAIN_MS * 5), "one");
+}
+
+#[test]
+fn a_folder_has_its_index_and_its_slash() {
+    let scratch = Scratch::new(&[("root/d/index.html", "index"), ("root/e/x", "x"), ("root/index.html", "top")]);
+    let files = files(&scratch.settings(&[("/s", "root", MapKind::Replace)]));
+    for (path, is) in [
+        ("/s/d/", "index"),
+        ("/s/d", "[301]"),
+        ("/s/", "top"),
+        ("/s", "[301]"),
+        ("/s/e/", "the application"),
+        ("/s/e", "the application"),
+        ("/s/e/x/", "the application"),
+    ] {
+        assert_eq!(text(&files, path, 0), is, "{path}");
+    }
+}
+
+#[test]
+fn ten_thousand_files_go_through_a_small_cache() {
+    let scratch = Scratch::new(&[]);
+    for number in 0..10_000 {
+        let path = scratch.0.join("root").join(format!("{:02}", number % 100));
+        fs::create_dir_all(&path).expect("a folder");
+        fs::write(path.join(number.to_string()), number.to_string()).expect("a file");
+    }
+    let mut settings = scratch.settings(&[("/s", "root", MapKind::Replace)]);
+    settings.cache = CacheSettings { files: 50, memory_bytes: 1 << 20 };
+    let files = files(&settings);
+    for number in 0..10_000 {
+        assert_eq!(text(&files, &format!("/s/{:02}/{number}", number % 100), number), number.to_string());
+    }
+}
+
+#[test]
+fn a_redirect_never_leads_to_another_host() {
+    for (uri, location) in [
+        (&b"/a"[..], Some("/a/")),
+        (b"/a?b=c", Some("/a/?b=c")),
+        (b"//evil.example", None),
+        (b"/\\evil.example", None),
+        (b"/a\r\nX: y", None),
+        (b"http://evil.example/a", None),
+        (b"", None),
+    ] {
+        let found = redirect(uri).map(|answer| String::from_utf8_lossy(answer.head()[0]).into_owned());
+        let has = found.as_deref().map(|head| head.lines().find_map(|line| line.strip_prefix("Location: ")).unwrap_or_default());
+        assert_eq!(has, location, "{}", uri.escape_ascii());
+    }
+}

@@ -1,0 +1,109 @@
+//! Which paths may name a file at all. Pure; it knows no disk. What is refused here was never looked up.
+
+/// Bytes of a path below its root: Linux takes no longer one.
+const PATH_BYTES: usize = 4096;
+
+/// The one name with a dot at its start that the web has a use for (RFC 8615).
+const WELL_KNOWN: &[u8] = b".well-known";
+
+/// Whether a path, already percent-decoded and without the slash at its start, may be looked up below a root.
+///
+/// `.`, `..` and empty components are not taken away but refused, since no client that means well sends them: RFC 3986
+/// section 5.2.4 has them removed before a request is made. A backslash is a separator to some clients and a letter to us.
+pub fn is_plain(path: &[u8], dot_files: bool) -> bool {
+    if path.len() > PATH_BYTES || path.iter().any(|byte| *byte < 0x20 || *byte == 0x7f || *byte == b'\\') {
+        return false;
+    }
+    // A slash at the end asks for a folder.
+    let path = path.strip_suffix(b"/").unwrap_or(path);
+    path.is_empty() || path.split(|byte| *byte == b'/').all(|name| is_plain_name(name, dot_files))
+}
+
+fn is_plain_name(name: &[u8], dot_files: bool) -> bool {
+    match name {
+        b"" | b"." | b".." => false,
+        WELL_KNOWN => true,
+        [b'.', ..] => dot_files,
+        _ => true,
+    }
+}
+
+/// What is left of `path` after a prefix that ends where a component ends, without the slash between them.
+///
+/// uWSGI takes `/staticky` for a path below `/static`; here it is not.
+pub fn below<'a>(path: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
+    let rest = path.strip_prefix(prefix)?;
+    match rest {
+        _ if prefix.ends_with(b"/") => Some(rest),
+        [] => Some(rest),
+        [b'/', rest @ ..] => Some(rest),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_might_leave_the_root_is_not_looked_up() {
+        for path in [
+            &b"../x"[..],
+            b"a/../../x",
+            b"a/..",
+            b"..",
+            b"./a",
+            b"a/./b",
+            b".",
+            b"a//b",
+            b"/a",
+            b"a/b//",
+            b"a\\..\\b",
+            b"a\0b",
+            b"a\nb",
+            b"\x7f",
+            b".git/config",
+            b"a/.env",
+            b".well-known/.secret",
+        ] {
+            assert!(!is_plain(path, false), "{}", path.escape_ascii());
+        }
+        assert!(!is_plain(&[b'a'; PATH_BYTES + 1], false));
+    }
+
+    #[test]
+    fn ordinary_names_are_looked_up() {
+        for path in [
+            &b""[..],
+            b"a",
+            b"a/",
+            b"a/b.css",
+            b"a...b",
+            b"..a/b".get(2..).unwrap_or_default(),
+            b"x/.well-known/acme",
+            b"\xc3\xa4",
+            b"a b",
+        ] {
+            assert!(is_plain(path, false), "{}", path.escape_ascii());
+        }
+        assert!(is_plain(b".git/config", true) && is_plain(b"..a", true) && !is_plain(b"a/..", true));
+    }
+
+    #[test]
+    fn a_prefix_ends_where_a_component_ends() {
+        for (path, prefix, rest) in [
+            (&b"/static/a"[..], &b"/static"[..], Some(&b"a"[..])),
+            (b"/static", b"/static", Some(b"")),
+            (b"/static/", b"/static", Some(b"")),
+            (b"/static/a", b"/static/", Some(b"a")),
+            (b"/static//a", b"/static", Some(b"/a")),
+            (b"/staticky", b"/static", None),
+            (b"/static", b"/static/", None),
+            (b"/a", b"/", Some(b"a")),
+            (b"/a", b"", Some(b"a")),
+            (b"a", b"", None),
+        ] {
+            assert_eq!(below(path, prefix), rest, "{} below {}", path.escape_ascii(), prefix.escape_ascii());
+        }
+    }
+}

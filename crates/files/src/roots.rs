@@ -1,0 +1,293 @@
+//! The folders that files are served from, and the one way into them: a path is opened so that it can't leave its root,
+//! whatever links lie about and whoever moves them meanwhile. It knows no HTTP. Workers run it.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat, openat2};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
+
+/// A folder that was moved or replaced is noticed within this many milliseconds.
+pub const LOOK_AGAIN_MS: u64 = 1_000;
+
+/// How often a look is repeated that somebody's renaming has disturbed (openat2(2), EAGAIN).
+const DISTURBED_TRIES: u32 = 8;
+
+/// Why a path could not be opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// Nothing is there, or nothing that could be a file.
+    Missing,
+    /// EACCES: it may be there, and we may not see.
+    Denied,
+    /// A symbolic link leads out of the root, and not to a safe folder.
+    Outside,
+    /// The process or the system has no descriptor left, or no memory.
+    Exhausted(Errno),
+    /// The disk's fault.
+    Broken(Errno),
+}
+
+/// What tells one state of a file from another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stamp {
+    pub device: u64,
+    pub inode: u64,
+    pub bytes: u64,
+    /// Seconds and nanoseconds of the last change of its content, and of its inode.
+    pub changed: (i64, i64),
+    pub inode_changed: (i64, i64),
+}
+
+impl Stamp {
+    fn of(facts: &FileStat) -> Stamp {
+        Stamp {
+            device: facts.st_dev,
+            inode: facts.st_ino,
+            bytes: facts.st_size.max(0).unsigned_abs(),
+            changed: (facts.st_mtime, facts.st_mtime_nsec),
+            inode_changed: (facts.st_ctime, facts.st_ctime_nsec),
+        }
+    }
+
+    /// Whether the content is the same, though the file may have been renamed or removed meanwhile.
+    pub fn is_same_content(&self, other: &Stamp) -> bool {
+        (self.device, self.inode, self.bytes, self.changed) == (other.device, other.inode, other.bytes, other.changed)
+    }
+
+    /// The state of an open file now.
+    ///
+    /// # Errors
+    /// Those of fstat(2).
+    pub fn now(file: &impl AsFd) -> io::Result<Stamp> {
+        Ok(Stamp::of(&fstat(file)?))
+    }
+}
+
+/// What a path names.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Thing {
+    File(Stamp),
+    Folder,
+    /// A device, a pipe, a socket: nothing that is served, and nothing that was opened.
+    Other,
+}
+
+/// Where a file was found: how to open it again, and its own path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Way {
+    /// Below the root, without a slash at either end; empty for the root itself.
+    relative: PathBuf,
+    /// Set if a link led elsewhere: the path without links.
+    real: Option<PathBuf>,
+    /// The file's path, for those rules that are about it.
+    pub path: PathBuf,
+}
+
+/// A folder as it is at present, or a single file in one.
+#[derive(Debug)]
+pub struct Opened {
+    folder: OwnedFd,
+    path: PathBuf,
+    identity: (u64, u64),
+    /// The root is this one file.
+    pub file_name: Option<PathBuf>,
+}
+
+/// A configured target. It may come and go while we serve.
+pub struct Root {
+    target: PathBuf,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    opened: Option<Arc<Opened>>,
+    looked_ms: Option<u64>,
+}
+
+/// The kernel has no openat2(2), or a sandbox forbids it.
+static NO_OPENAT2: AtomicBool = AtomicBool::new(false);
+
+impl Root {
+    pub fn new(target: PathBuf) -> Root {
+        Root { target, state: Mutex::default() }
+    }
+
+    /// The root as it is now, give or take [`LOOK_AGAIN_MS`].
+    ///
+    /// # Errors
+    /// It can't be opened.
+    pub fn open(&self, now_ms: u64) -> Result<Arc<Opened>, Refusal> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_fresh = state.looked_ms.is_some_and(|looked| now_ms.saturating_sub(looked) < LOOK_AGAIN_MS);
+        if let Some(opened) = &state.opened
+            && (is_fresh || opened.is_at(&self.target))
+        {
+            let opened = opened.clone();
+            if !is_fresh {
+                state.looked_ms = Some(now_ms);
+            }
+            return Ok(opened);
+        }
+        state.opened = None;
+        let opened = Arc::new(Opened::new(&self.target)?);
+        *state = State { opened: Some(opened.clone()), looked_ms: Some(now_ms) };
+        Ok(opened)
+    }
+}
+
+impl Opened {
+    fn new(target: &Path) -> Result<Opened, Refusal> {
+        let real = target.canonicalize().map_err(|error| refusal_of(&error))?;
+        let folder_flags = OFlag::O_PATH | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW;
+        let found = openat(AT_FDCWD, &real, folder_flags, Mode::empty()).map_err(refusal)?;
+        let facts = fstat(&found).map_err(refusal)?;
+        let identity = (facts.st_dev, facts.st_ino);
+        if kind(&facts) == SFlag::S_IFDIR {
+            return Ok(Opened { folder: found, path: real, identity, file_name: None });
+        }
+        let (Some(parent), Some(name)) = (real.parent(), real.file_name()) else { return Err(Refusal::Missing) };
+        let folder = openat(AT_FDCWD, parent, folder_flags | OFlag::O_DIRECTORY, Mode::empty()).map_err(refusal)?;
+        Ok(Opened { folder, path: parent.to_owned(), identity, file_name: Some(name.into()) })
+    }
+
+    fn is_at(&self, target: &Path) -> bool {
+        nix::sys::stat::stat(target).is_ok_and(|facts| (facts.st_dev, facts.st_ino) == self.identity)
+    }
+
+    /// What `relative` names below this root. Nothing is opened but a name: no device is touched, no pipe waited for.
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    pub fn look(&self, relative: &Path, safe: &[PathBuf]) -> Result<(Way, Thing), Refusal> {
+        let (descriptor, real) = match self.open_below(relative, OFlag::O_PATH) {
+            Ok(descriptor) => (descriptor, None),
+            Err(Errno::EXDEV | Errno::ENOSYS | Errno::EPERM) => {
+                let real = self.real_path(relative, safe)?;
+                (open_without_links(&real, OFlag::O_PATH).map_err(refusal)?, Some(real))
+            }
+            Err(errno) => return Err(refusal(errno)),
+        };
+        let facts = fstat(&descriptor).map_err(refusal)?;
+        let thing = match kind(&facts) {
+            SFlag::S_IFREG => Thing::File(Stamp::of(&facts)),
+            SFlag::S_IFDIR => Thing::Folder,
+            _ => Thing::Other,
+        };
+        let path = real.clone().unwrap_or_else(|| self.path.join(relative));
+        Ok((Way { relative: relative.to_owned(), real, path }, thing))
+    }
+
+    /// Opens for reading what [`Opened::look`] has found, if it is still a file.
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    pub fn read(&self, way: &Way) -> Result<(File, Stamp), Refusal> {
+        // Between the look and now a pipe may have taken the place: O_NONBLOCK makes that harmless.
+        let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
+        let opened = match &way.real {
+            None => self.open_below(&way.relative, flags),
+            Some(real) => open_without_links(real, flags),
+        };
+        let descriptor = opened.map_err(refusal)?;
+        let facts = fstat(&descriptor).map_err(refusal)?;
+        if kind(&facts) != SFlag::S_IFREG {
+            return Err(Refusal::Missing);
+        }
+        Ok((File::from(descriptor), Stamp::of(&facts)))
+    }
+
+    fn open_below(&self, relative: &Path, flags: OFlag) -> Result<OwnedFd, Errno> {
+        if NO_OPENAT2.load(Relaxed) {
+            return Err(Errno::ENOSYS);
+        }
+        let path = if relative.as_os_str().is_empty() { Path::new(".") } else { relative };
+        let how = OpenHow::new()
+            .flags(flags | OFlag::O_CLOEXEC)
+            .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);
+        for _ in 0..DISTURBED_TRIES {
+            match openat2(&self.folder, path, how) {
+                Err(Errno::EAGAIN | Errno::EINTR) => {}
+                Err(errno @ Errno::ENOSYS) => {
+                    NO_OPENAT2.store(true, Relaxed);
+                    return Err(errno);
+                }
+                other => return other,
+            }
+        }
+        Err(Errno::EAGAIN)
+    }
+
+    /// The path without links, if it lies in the root or in a safe folder.
+    fn real_path(&self, relative: &Path, safe: &[PathBuf]) -> Result<PathBuf, Refusal> {
+        let real = self.path.join(relative).canonicalize().map_err(|error| refusal_of(&error))?;
+        let is_allowed = real.starts_with(&self.path)
+            || safe
+                .iter()
+                .any(|folder| real.starts_with(folder) || folder.canonicalize().is_ok_and(|folder| real.starts_with(folder)));
+        if is_allowed { Ok(real) } else { Err(Refusal::Outside) }
+    }
+}
+
+impl Way {
+    /// The way to a file of a similar name in the same folder.
+    pub fn beside(&self, suffix: &str) -> PathBuf {
+        let mut name = self.relative.clone().into_os_string();
+        name.push(suffix);
+        name.into()
+    }
+}
+
+/// Opens an absolute path without links, component by component, so that a link that somebody puts in its way is an error.
+fn open_without_links(path: &Path, flags: OFlag) -> Result<OwnedFd, Errno> {
+    let step = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    let mut at = openat(AT_FDCWD, "/", step, Mode::empty())?;
+    let mut names = path.components().filter_map(|component| match component {
+        Component::Normal(name) => Some(name),
+        _ => None,
+    });
+    let mut next = names.next();
+    while let Some(name) = next {
+        next = names.next();
+        let own = if next.is_some() { step } else { flags | OFlag::O_CLOEXEC };
+        at = openat(&at, name, own | OFlag::O_NOFOLLOW, Mode::empty())?;
+    }
+    Ok(at)
+}
+
+fn kind(facts: &FileStat) -> SFlag {
+    SFlag::from_bits_truncate(facts.st_mode) & SFlag::S_IFMT
+}
+
+fn refusal(errno: Errno) -> Refusal {
+    match errno {
+        Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP | Errno::ENAMETOOLONG | Errno::EINVAL | Errno::ENXIO | Errno::EAGAIN => {
+            Refusal::Missing
+        }
+        Errno::EACCES | Errno::EPERM => Refusal::Denied,
+        Errno::EXDEV => Refusal::Outside,
+        Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM => Refusal::Exhausted(errno),
+        errno => Refusal::Broken(errno),
+    }
+}
+
+fn refusal_of(error: &io::Error) -> Refusal {
+    error.raw_os_error().map_or(Refusal::Missing, |number| refusal(Errno::from_raw(number)))
+}
+
+/// A path of a request as the system takes it.
+pub fn as_path(bytes: &[u8]) -> &Path {
+    Path::new(OsStr::from_bytes(bytes))
+}
+
+#[cfg(test)]
+#[path = "roots_tests.rs"]
+mod tests;

@@ -1,0 +1,224 @@
+//! The options of static files: folders and files become absolute, patterns are tried, and what can't work is said with its line.
+
+use std::path::{Path, PathBuf};
+
+use bolide_contract::files::{Cache, Expiry, ExpirySubject, Files, Map, MapKind, Missing, Mode, Precompressed};
+use bolide_contract::settings::Application;
+
+use super::{Draft, tidy, values};
+use crate::catalogue::files::{MODES, SERVES};
+use crate::catalogue::row::Row;
+use crate::catalogue::setting::Files as Setting;
+use crate::finding::{Finding, Place};
+use crate::reader::Pair;
+
+/// What has been understood so far. Paths are as written.
+#[derive(Default)]
+pub(super) struct AskedFiles {
+    maps: Vec<(MapKind, String, String, Place)>,
+    document_root: bool,
+    missing: Missing,
+    mode: Mode,
+    index: Vec<String>,
+    skip: Vec<String>,
+    safe: Vec<String>,
+    dot_files: bool,
+    expires: Vec<Expiry>,
+    cache_control: Option<String>,
+    immutable: Vec<String>,
+    compressed: Precompressed,
+    compressed_folders: Vec<String>,
+    mime_files: Vec<(String, Place)>,
+    charset: Charset,
+    cache: Cache,
+}
+
+#[derive(Default)]
+enum Charset {
+    #[default]
+    Utf8,
+    Named(Option<String>),
+}
+
+impl Draft<'_> {
+    pub(super) fn set_files(&mut self, setting: Setting, row: &Row, pair: &Pair) -> Result<(), Finding> {
+        match setting {
+            Setting::Map => self.map(MapKind::Replace, pair)?,
+            Setting::Map2 => self.map(MapKind::Append, pair)?,
+            Setting::CheckStatic => {
+                self.files.maps.push((MapKind::Check, String::new(), values::text(pair)?, pair.place.clone()));
+            }
+            Setting::CheckDocumentRoot => self.files.document_root = self.switch(pair),
+            Setting::Serve => self.files.missing = word(pair, &SERVES)?,
+            Setting::Index => self.files.index.push(file_name(pair)?),
+            Setting::Skip => self.files.skip.push(values::text(pair)?),
+            Setting::Safe => self.files.safe.push(values::text(pair)?),
+            Setting::DotFiles => self.files.dot_files = self.switch(pair),
+            Setting::Expires { subject, from_change } => self.files.expires.push(expiry(pair, subject, from_change)?),
+            Setting::CacheControl => self.files.cache_control = Some(header_value(pair)?),
+            Setting::Immutable => self.files.immutable.push(pattern(pair, &values::text(pair)?)?),
+            Setting::CompressedAll => self.files.compressed.all = self.switch(pair),
+            Setting::CompressedFolder => self.files.compressed_folders.push(values::text(pair)?),
+            Setting::CompressedSuffix => self.files.compressed.suffixes.push(values::text(pair)?),
+            Setting::CompressedPattern => self.files.compressed.patterns.push(pattern(pair, &values::text(pair)?)?),
+            Setting::MimeFile => self.files.mime_files.push((values::text(pair)?, pair.place.clone())),
+            Setting::Charset => {
+                let name = header_value(pair)?;
+                self.files.charset = Charset::Named(Some(name).filter(|name| crate::values::switch(Some(name)).on));
+            }
+            Setting::Mode => self.files.mode = word(pair, &MODES)?,
+            Setting::CacheFiles => self.files.cache.files = self.bounded_usize(row, pair)?,
+            Setting::CacheMemory => self.files.cache.memory_bytes = self.bounded(row, pair)?.unsigned_abs(),
+        }
+        Ok(())
+    }
+
+    fn map(&mut self, kind: MapKind, pair: &Pair) -> Result<(), Finding> {
+        let text = values::text(pair)?;
+        let (prefix, target) = match text.split_once('=') {
+            Some((prefix, target)) if !target.trim().is_empty() => (prefix.trim(), target.trim()),
+            _ => {
+                let finding = Finding::error(Some(&pair.place), format!("`{} = {text}` names no folder", pair.key));
+                return Err(finding.advise(format!("write `{} = /path=FOLDER`", pair.key)));
+            }
+        };
+        if !prefix.starts_with('/') && !prefix.is_empty() {
+            self.findings.push(
+                Finding::warning(
+                    Some(&pair.place),
+                    format!("`{} = {text}` is never used: no path begins with `{prefix}`", pair.key),
+                )
+                .advise(format!("write `/{prefix}`")),
+            );
+        }
+        self.files.maps.push((kind, prefix.to_owned(), target.to_owned(), pair.place.clone()));
+        Ok(())
+    }
+
+    /// Puts together what the options said. `None`: they name no place in which a file could be.
+    pub(super) fn complete_files(&mut self, folder: &Path, applications: &[Application]) -> Option<Files> {
+        let asked = std::mem::take(&mut self.files);
+        if asked.maps.is_empty() && !asked.document_root {
+            return None;
+        }
+        let absolute = |path: &String| tidy(&folder.join(path));
+        let mut maps: Vec<Map> = asked
+            .maps
+            .iter()
+            .map(|(kind, prefix, target, place)| Map {
+                prefix: prefix.clone(),
+                target: absolute(target),
+                kind: *kind,
+                origin: place.to_string(),
+            })
+            .collect();
+        // uWSGI's order, whatever the order of the options.
+        maps.sort_by_key(|map| map.kind);
+        for (_, _, target, place) in &asked.maps {
+            let target = absolute(target);
+            if !target.exists() {
+                self.findings.push(
+                    Finding::warning(Some(place), format!("there is no `{}`: nothing is served from it yet", target.display()))
+                        .advise("it is served as soon as it is there"),
+                );
+            }
+        }
+        let mime_files = asked.mime_files.iter().map(|(path, place)| (absolute(path), place));
+        let mime_files: Vec<PathBuf> = mime_files
+            .inspect(|(path, place)| {
+                if let Err(error) = std::fs::File::open(path) {
+                    self.findings.push(Finding::error(Some(place), format!("can't read `{}`: {error}", path.display())));
+                }
+            })
+            .map(|(path, _)| path)
+            .collect();
+        // A file's own path has no links in it.
+        let own = |path: &String| {
+            let path = absolute(path);
+            path.canonicalize().unwrap_or(path)
+        };
+        let mounts = applications.iter().map(|application| application.mount.clone()).filter(|mount| !mount.is_empty());
+        Some(Files {
+            maps,
+            document_root: asked.document_root,
+            missing: asked.missing,
+            mode: asked.mode,
+            index: asked.index,
+            skip: asked.skip,
+            safe: asked.safe.iter().map(absolute).collect(),
+            dot_files: asked.dot_files,
+            expires: asked.expires,
+            cache_control: asked.cache_control,
+            immutable: asked.immutable,
+            precompressed: Precompressed { folders: asked.compressed_folders.iter().map(own).collect(), ..asked.compressed },
+            mime_files,
+            charset: match asked.charset {
+                Charset::Utf8 => Some("utf-8".to_owned()),
+                Charset::Named(name) => name,
+            },
+            cache: asked.cache,
+            mounts: if self.python.manage_script_name { mounts.collect() } else { Vec::new() },
+        })
+    }
+}
+
+fn word<T: Copy>(pair: &Pair, table: &[(&str, T)]) -> Result<T, Finding> {
+    let text = values::text(pair)?;
+    match table.iter().find(|(word, _)| text.eq_ignore_ascii_case(word)) {
+        Some((_, meaning)) => Ok(*meaning),
+        None => {
+            let words: Vec<String> = table.iter().map(|(word, _)| format!("`{word}`")).collect();
+            let finding = Finding::error(Some(&pair.place), format!("`{} = {text}` means nothing", pair.key));
+            Err(finding.advise(format!("write one of {}", words.join(", "))))
+        }
+    }
+}
+
+/// `static-index` is joined to a folder: it may not lead elsewhere.
+fn file_name(pair: &Pair) -> Result<String, Finding> {
+    let name = values::text(pair)?;
+    if name.contains(['/', '\0']) || name == ".." || name == "." {
+        let finding = Finding::error(Some(&pair.place), format!("`{} = {name}` is not the name of a file", pair.key));
+        return Err(finding.advise("write a name without a slash, such as `index.html`"));
+    }
+    Ok(name)
+}
+
+fn header_value(pair: &Pair) -> Result<String, Finding> {
+    let value = values::text(pair)?;
+    if value.bytes().any(|byte| byte < 0x20 || byte == 0x7f) {
+        return Err(Finding::error(Some(&pair.place), format!("the value of `{}` has a control character in it", pair.key)));
+    }
+    Ok(value)
+}
+
+fn expiry(pair: &Pair, subject: ExpirySubject, from_change: bool) -> Result<Expiry, Finding> {
+    let text = values::text(pair)?;
+    let (separator, form) = match subject {
+        ExpirySubject::Type => ('=', "TYPE=SECONDS"),
+        _ => (' ', "PATTERN SECONDS"),
+    };
+    let wrong = |message: String| Finding::error(Some(&pair.place), message).advise(format!("write `{} = {form}`", pair.key));
+    let (subject_text, seconds) =
+        text.split_once(separator).ok_or_else(|| wrong(format!("`{} = {text}` has no time", pair.key)))?;
+    let seconds = seconds.trim();
+    let number = seconds.parse::<u32>().map_err(|_| wrong(format!("`{seconds}` is no number of seconds")))?;
+    let pattern = match subject {
+        ExpirySubject::Type => subject_text.trim().to_owned(),
+        _ => pattern(pair, subject_text)?,
+    };
+    Ok(Expiry { subject, pattern, seconds: i64::from(number), from_change })
+}
+
+/// uWSGI's patterns are PCRE's; ours know no look-around and no references to groups.
+fn pattern(pair: &Pair, text: &str) -> Result<String, Finding> {
+    match regex::bytes::Regex::new(text) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(error) => {
+            let reason = error.to_string();
+            let reason = reason.lines().last().unwrap_or_default().trim_start_matches("error: ");
+            Err(Finding::error(Some(&pair.place), format!("`{text}` is not a pattern that can be used: {reason}"))
+                .advise("patterns are those of the regex crate: as PCRE's, without look-around and backreferences"))
+        }
+    }
+}

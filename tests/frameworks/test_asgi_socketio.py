@@ -1,0 +1,153 @@
+"""Socket.IO (python-socketio's AsyncServer) with its own client: by polling, by WebSocket, and from one to the other."""
+
+import asyncio
+import contextlib
+
+import httpx
+import pytest
+import socketio
+
+TIMEOUT_SECONDS = 20
+
+#: Ways by which the client comes: the last begins with polling and changes to a WebSocket.
+TRANSPORTS = {"polling": ["polling"], "websocket": ["websocket"], "upgrade": ["polling", "websocket"]}
+
+
+@pytest.fixture(scope="module")
+def site(serve_module):
+    return serve_module("pythonpath = {apps}\nasgi = socketio_asgi:app")
+
+
+@pytest.fixture(params=TRANSPORTS)
+def transports(request):
+    return TRANSPORTS[request.param]
+
+
+@contextlib.asynccontextmanager
+async def visitor(site, transports, **options):
+    """A connected client with a queue of what it hears."""
+    client = socketio.AsyncClient(reconnection=False)
+    client.heard = asyncio.Queue()
+
+    async def hear(event, *data):
+        await client.heard.put((event, *data))
+
+    client.on("*", hear)
+    await client.connect(site.url, transports=transports, wait_timeout=TIMEOUT_SECONDS, **options)
+    try:
+        event, told = await asyncio.wait_for(client.heard.get(), TIMEOUT_SECONDS)
+        assert (event, told["sid"]) == ("welcome", client.get_sid())
+        yield client
+    finally:
+        await client.disconnect()
+
+
+async def heard(client):
+    return await asyncio.wait_for(client.heard.get(), TIMEOUT_SECONDS)
+
+
+def test_socket_io_acknowledges_what_it_is_told(site, transports):
+    async def talk():
+        async with visitor(site, transports, headers={"X-Agent": "test"}) as client:
+            for data in ("text", {"a": [1, None]}, b"\x00\xff" * 1000, "\u20ac" * 30_000):
+                told = await client.call("echo", data, timeout=TIMEOUT_SECONDS)
+                assert told == {"data": data, "path": "/socket.io/", "agent": "test"}
+
+    asyncio.run(talk())
+
+
+def test_socket_io_changes_to_a_websocket(site):
+    async def talk():
+        async with visitor(site, TRANSPORTS["upgrade"]) as client:
+            assert client.transport() == "websocket"
+
+    asyncio.run(talk())
+
+
+def test_socket_io_sends_many_events_in_order(site, transports):
+    async def talk():
+        async with visitor(site, transports) as client:
+            await client.emit("slowly", 200)
+            assert [await heard(client) for _ in range(200)] == [("number", number) for number in range(200)]
+
+    asyncio.run(talk())
+
+
+def test_socket_io_has_rooms(site, transports):
+    async def talk():
+        async with visitor(site, transports) as ann, visitor(site, ["websocket"]) as bob, visitor(site, ["polling"]) as eve:
+            for client in (ann, bob):
+                assert await client.call("enter", "red", timeout=TIMEOUT_SECONDS) == "in"
+            assert await eve.call("enter", "blue", timeout=TIMEOUT_SECONDS) == "in"
+            await ann.emit("say", ("red", "hello"))
+            expected = ("said", {"room": "red", "text": "hello"})
+            assert (await heard(ann), await heard(bob)) == (expected, expected)
+            await ann.emit("say", ("blue", "for others"))
+            # The first that eve hears is what was said in her room.
+            assert await heard(eve) == ("said", {"room": "blue", "text": "for others"})
+
+    asyncio.run(talk())
+
+
+def test_socket_io_has_namespaces(site, transports):
+    async def talk():
+        client = socketio.AsyncClient(reconnection=False)
+        await client.connect(site.url, transports=transports, namespaces=["/loud"], wait_timeout=TIMEOUT_SECONDS)
+        told = await client.call("shout", "hello", namespace="/loud", timeout=TIMEOUT_SECONDS)
+        await client.disconnect()
+        return told
+
+    assert asyncio.run(talk()) == "HELLO"
+
+
+def test_socket_io_refuses_a_client(site, transports):
+    async def talk():
+        client = socketio.AsyncClient(reconnection=False)
+        try:
+            with pytest.raises(socketio.exceptions.ConnectionError):
+                await client.connect(site.url, auth={"ticket": "forged"}, transports=transports, wait_timeout=TIMEOUT_SECONDS)
+        finally:
+            await client.disconnect()
+
+    asyncio.run(talk())
+
+
+def test_socket_io_stays_connected_by_its_pings(site, transports):
+    """The server pings each half second; a client that were not heard would be let go."""
+
+    async def talk():
+        async with visitor(site, transports) as client:
+            pings = 0
+            handle = client.eio._send_packet
+
+            async def count(packet):
+                nonlocal pings
+                # The client's answer to a ping.
+                pings += packet.packet_type == 3
+                await handle(packet)
+
+            client.eio._send_packet = count
+            while pings < 2:
+                await asyncio.sleep(0.01)
+            assert client.connected
+
+    asyncio.run(asyncio.wait_for(talk(), TIMEOUT_SECONDS))
+
+
+def test_socket_io_hears_that_a_client_has_gone(site, transports):
+    def left():
+        return httpx.get(f"{site.url}/other", verify=False, trust_env=False).text.count("left")
+
+    async def talk():
+        async with visitor(site, transports):
+            pass
+
+    before = left()
+    asyncio.run(talk())
+    site.wait_for(lambda: left() > before, "the server knows")
+
+
+def test_the_application_beside_socket_io_is_served(site):
+    assert httpx.get(f"{site.url}/other", verify=False, trust_env=False).status_code == 200
+    assert site.log.count("the site opens") == 1
+    assert "Traceback" not in site.log
