@@ -63,6 +63,16 @@ impl Answer {
         self.first().fields + self.extra.fields
     }
 
+    /// What is sent from a descriptor must be what its head says; what is in memory is so by itself.
+    pub(crate) fn is_still_right(&self) -> bool {
+        let part = match &self.body {
+            Body::File(part) => Some(part),
+            Body::Parts(parts) => parts.parts.first().map(|(_, part)| part),
+            _ => None,
+        };
+        part.is_none_or(|part| Stamp::now(&part.file).is_ok_and(|stamp| stamp == part.stamp))
+    }
+
     fn first(&self) -> &Head {
         match &self.head {
             AnswerHead::Whole(entry, variant) => &entry.variants[*variant].whole,

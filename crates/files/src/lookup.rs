@@ -13,7 +13,7 @@ use crate::cache::{Bounds, Cache};
 use crate::codings::Coding;
 use crate::conditions::Conditions;
 use crate::dates;
-use crate::entry::{Content, Description, Entry, Found, Head};
+use crate::entry::{Description, Entry, Found, Head};
 use crate::kinds::Kinds;
 use crate::paths;
 use crate::roots::{LOOK_AGAIN_MS, Opened, Refusal, Root, Stamp, Thing, Way, as_path};
@@ -166,7 +166,17 @@ impl Files {
         if !paths::is_plain(relative, self.settings.dot_files) {
             return None;
         }
-        match self.look_up(place, key, relative, ask, complain) {
+        let mut looked = self.look_up(place, key, relative, ask, complain);
+        if let Lookup::Entry(entry) = &looked {
+            let answer = self.answer_with(entry, ask);
+            if answer.is_still_right() {
+                return Some(answer);
+            }
+            // The file has changed since it was last looked at, and this answer would send of it what is there now.
+            self.lock_cache().remove(key);
+            looked = self.look_up(place, key, relative, ask, complain);
+        }
+        match looked {
             Lookup::Entry(entry) => Some(self.answer_with(&entry, ask)),
             Lookup::Redirect => redirect(ask.uri),
             Lookup::Refused(Refusal::Missing) => None,
@@ -228,7 +238,6 @@ impl Files {
         let known = self.lock_cache().get(key).cloned();
         if let Some(entry) = &known
             && entry.is_fresh(ask.now_ms, LOOK_AGAIN_MS)
-            && is_unchanged(entry)
         {
             return Lookup::Entry(entry.clone());
         }
@@ -258,8 +267,7 @@ impl Files {
             Err(refusal) => return self.forget(key, known, refusal),
         };
         if let Some(entry) = known
-            && entry.found == found
-            && is_unchanged(entry)
+            && entry.is_of(&found)
         {
             entry.checked_ms.store(ask.now_ms, Relaxed);
             return Lookup::Entry(entry.clone());
@@ -375,14 +383,6 @@ impl Files {
     fn lock_cache(&self) -> std::sync::MutexGuard<'_, Cache<Arc<Entry>>> {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// What is sent from a descriptor must be what its head says; what is in memory is so by itself.
-fn is_unchanged(entry: &Entry) -> bool {
-    entry.variants.iter().all(|variant| match &variant.content {
-        Content::Memory(_) => true,
-        Content::File(file) => Stamp::now(file).is_ok_and(|stamp| stamp == variant.stamp),
-    })
 }
 
 /// 301 to the same place with a slash, so that relative links in the index mean what they say. `None` if the client's own words
