@@ -75,6 +75,8 @@ pub struct Amends {
     variables: Vec<(Vec<u8>, Option<Vec<u8>>)>,
     accepted: Accepted,
     worker: u64,
+    /// Of an answer 304: what it is about is nothing that would be compressed.
+    is_of_plain: bool,
     encoder: Option<Encoder>,
 }
 
@@ -119,8 +121,15 @@ impl Amends {
             variables,
             accepted,
             worker,
+            is_of_plain: false,
             encoder: None,
         })
+    }
+
+    /// What an answer 304 is about, where that is known.
+    pub fn note_unmodified(&mut self, content_type: &[u8], bytes: u64, is_compressed: bool) {
+        let compression = &self.rules.compression;
+        self.is_of_plain = is_compressed || bytes < compression.least_bytes || !is_wanted_type(compression, content_type);
     }
 
     /// Changes a head. Returns the body to send in place of the one that was given, if it was compressed whole.
@@ -181,7 +190,17 @@ impl Amends {
             && head.content_length.is_none();
         let is_forced = asked || self.is_gzip_asked;
         let offered: &[Coding] = if is_forced { &[Coding::Gzip] } else { &compression.codings };
-        if offered.is_empty() || !may_be_coded(head) || matches!(body, Body::File) {
+        if offered.is_empty() || !may_be_coded(head) {
+            return None;
+        }
+        // RFC 9110 section 15.4.5: it has the Vary and the ETag that the answer 200 would have. Of an application's we do not know the type.
+        if *head.status == 304 {
+            if !self.is_of_plain {
+                head.vary();
+                if self.accepted.best(offered).is_some() {
+                    head.weaken_tag();
+                }
+            }
             return None;
         }
         let has_body = head.content_length.is_some() || head.head_only || !matches!(body, Body::Nothing);
@@ -201,12 +220,16 @@ impl Amends {
         }
         // Without memory for the encoder the answer goes out as it is.
         let mut encoder = Encoder::new(coding, self.rules.compression.level).ok()?;
-        let Body::Part(part) = body else { return None };
-        if *head.content_length != Some(part.len() as u64) || part.len() > WHOLE_BYTES {
+        let whole = match body {
+            Body::Part(part) if *head.content_length == Some(part.len() as u64) && part.len() <= WHOLE_BYTES => Some(part),
+            Body::Part(_) | Body::File => None,
+            Body::Nothing => return None,
+        };
+        let Some(part) = whole else {
             head.coded(coding);
             self.encoder = Some(encoder);
             return None;
-        }
+        };
         let mut made = Vec::with_capacity(part.len() / 2);
         encoder.write(part, &mut made).ok()?;
         encoder.finish(&mut made).ok()?;
@@ -233,8 +256,8 @@ impl Amends {
 fn may_be_coded(head: &Head<'_>) -> bool {
     const FIXED: [&[u8]; 6] =
         [b"content-encoding", b"content-range", b"content-md5", b"digest", b"content-digest", b"repr-digest"];
-    let is_final = *head.status >= 200 && !matches!(*head.status, 204 | 205 | 206 | 304);
-    is_final
+    let has_content = *head.status >= 200 && !(204..=206).contains(head.status);
+    has_content
         && FIXED.iter().all(|name| head.value(name).is_none())
         && !head.values(b"cache-control").any(|value| has_word(value, b"no-transform"))
 }
@@ -355,6 +378,11 @@ impl Head<'_> {
     fn coded(&mut self, coding: Coding) {
         self.remove(b"content-length");
         self.remove(b"accept-ranges");
+        self.weaken_tag();
+        self.text.extend_from_slice(format!("Content-Encoding: {}\r\n", coding.name()).as_bytes());
+    }
+
+    fn weaken_tag(&mut self) {
         let tag = self.line(b"etag");
         if let Some(range) = tag
             && let Some(quote) = self.text[range.clone()].iter().position(|&byte| byte == b'"')
@@ -363,7 +391,6 @@ impl Head<'_> {
             let at = range.start + quote;
             self.text.splice(at..at, *b"W/");
         }
-        self.text.extend_from_slice(format!("Content-Encoding: {}\r\n", coding.name()).as_bytes());
     }
 }
 

@@ -57,15 +57,31 @@ fn what_must_not_be_compressed_is_left_alone() {
         ("200 OK", "Content-Type: text/css\r\nCache-Control: max-age=1, No-Transform\r\n", Body::Part(LEAST)),
         ("200 OK", "Content-Type: text/css\r\nContent-Length: 9\r\n", Body::Part(b"123456789")),
         ("200 OK", "Content-Type: text/css\r\nRepr-Digest: x\r\n", Body::Part(LEAST)),
-        ("200 OK", "Content-Type: text/css\r\n", Body::File),
+        ("200 OK", "Content-Type: image/png\r\nContent-Length: 5000\r\n", Body::File),
+        ("200 OK", "Content-Type: text/css\r\nContent-Encoding: gzip\r\n", Body::File),
         ("200 OK", "Content-Type: text/css\r\n", Body::Nothing),
         ("206 Partial Content", "Content-Type: text/css\r\n", Body::Part(LEAST)),
-        ("304 Not Modified", "Content-Type: text/css\r\nETag: \"x\"\r\n", Body::Nothing),
         ("204 No Content", "Content-Type: text/css\r\n", Body::Nothing),
     ] {
         let text = format!("HTTP/1.1 {status}\r\n{fields}");
         assert_eq!(after(rules(|_| {}), &text, body, false), (text.clone(), false), "{text}");
     }
+}
+
+#[test]
+fn a_file_goes_through_an_encoder() {
+    let text = "HTTP/1.1 200 OK\r\nContent-Type: text/css\r\nContent-Length: 5000\r\n";
+    let expected = "HTTP/1.1 200 OK\r\nContent-Type: text/css\r\nVary: Accept-Encoding\r\nContent-Encoding: gzip\r\n";
+    assert_eq!(after(rules(|_| {}), text, Body::File, false), (expected.to_owned(), true));
+}
+
+#[test]
+fn what_is_not_modified_has_the_fields_of_what_would_be_compressed() {
+    let text = "HTTP/1.1 304 Not Modified\r\nETag: \"x\"\r\n";
+    let expected = "HTTP/1.1 304 Not Modified\r\nETag: W/\"x\"\r\nVary: Accept-Encoding\r\n";
+    assert_eq!(after(rules(|_| {}), text, Body::Nothing, false), (expected.to_owned(), false));
+    let none = rules(|answering| answering.compression.codings.clear());
+    assert_eq!(after(none, text, Body::Nothing, false), (text.to_owned(), false));
 }
 
 #[test]

@@ -172,11 +172,13 @@ impl<L: Language> Shared<L> {
         let slots = scoreboard.slots(row_number);
         let rules = Rules::of(&settings)?;
         let mut problems = Vec::new();
-        let files = settings.files.as_ref().map(|files| Files::new(files, &mut problems));
+        let folders = rules.map_or(&[][..], Rules::folders);
+        let files = settings.files.as_ref().map(|files| Files::new(files, &mut problems).with_folders(folders));
         for problem in problems {
             complain(worker, &problem);
         }
         let house = House {
+            has_own_answers: files.is_some() || rules.is_some(),
             files,
             settings,
             worker,

@@ -15,7 +15,7 @@ use crate::access_log::{Line, complain};
 use crate::app::{App, Outcome};
 use crate::body::Body;
 use crate::clock::precise_us;
-use crate::dispatch::serve_file;
+use crate::dispatch::serve_directly;
 use crate::hall::Key;
 use crate::house::{House, Kit};
 use crate::inflow::Inflow;
@@ -281,13 +281,7 @@ fn call<A: App>(
     seen: &mut Seen<'_>,
     routed: &Routed,
 ) -> Outcome<A::Pending> {
-    if routed.answer(place.house.rules, place.reply) {
-        return Outcome::Finished;
-    }
-    let house = place.house;
-    if let Some(files) = &house.files
-        && serve_file(place, files, request)
-    {
+    if place.house.has_own_answers && serve_directly(place, request, routed.verdict()) {
         return Outcome::Finished;
     }
     let slot = place.kit.slot;
@@ -373,7 +367,7 @@ fn conclude<A: App>(place: &mut Place<'_, A>, outcome: Outcome<A::Pending>, meth
 /// Answers 500, with the page for it where there is one.
 fn fail(house: &House, reply: &mut Reply) {
     match house.rules.and_then(|rules| rules.error_page(500)) {
-        Some(page) => reply.answer_page(500, "Internal Server Error", "text/html", &page),
+        Some(page) => reply.answer_page(500, "text/html", &page),
         None => reply.answer(500, "Internal Server Error", "Internal Server Error"),
     }
 }

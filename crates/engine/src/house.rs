@@ -33,6 +33,8 @@ pub struct House {
     pub rules: Option<&'static Rules>,
     /// What is answered without the application; `None` where nothing is.
     pub files: Option<Files>,
+    /// Some requests are answered without the application: by routes, or with files.
+    pub has_own_answers: bool,
     /// Requests of all other workers, as of the last turn of the loop: for the log only.
     pub requests_elsewhere: AtomicU64,
     /// An order to drain came: answers say `Connection: close`.

@@ -338,11 +338,11 @@ impl Reply {
             self.close_head();
         }
         if self.stage == Stage::Body {
-            if self.amends.is_some() {
+            if self.amends.is_some() && self.out.file.is_none() {
                 self.finish_encoding();
             }
             match self.framing {
-                Framing::Chunked if self.out.file.is_none() => self.out.bytes.extend_from_slice(b"0\r\n\r\n"),
+                Framing::Chunked if self.out.file.is_none() => self.end_chunks(),
                 Framing::Length(left) if left > self.out.to_come() => {
                     self.short = true;
                     self.terms.keep_alive = false;
@@ -468,6 +468,12 @@ impl Reply {
         self.out.bytes.extend_from_slice(b"\r\n");
         self.head_bytes = self.out.bytes.len() as u64;
         self.stage = Stage::Body;
+    }
+
+    fn end_chunks(&mut self) {
+        if self.framing == Framing::Chunked {
+            self.out.bytes.extend_from_slice(b"0\r\n\r\n");
+        }
     }
 
     fn open_frame(&mut self, length: usize) {

@@ -77,6 +77,11 @@ impl Rules {
         Routed { verdict: Some(verdict).filter(|verdict| *verdict != Verdict::Serve), changes }
     }
 
+    /// Folders in which the files of routes lie, by their number.
+    pub fn folders(&self) -> &[std::path::PathBuf] {
+        &self.routes.folders
+    }
+
     /// The page for an answer of the server's own, where there is one that can be read.
     pub fn error_page(&self, status: u16) -> Option<Vec<u8>> {
         let pages = self.error_pages.iter().filter(|(of, _)| *of == status);
@@ -98,19 +103,9 @@ impl Routed {
         &self.changes.variables
     }
 
-    /// Answers where a rule has decided so. Returns false where the application is to be asked.
-    pub fn answer(&self, rules: Option<&'static Rules>, reply: &mut Reply) -> bool {
-        match &self.verdict {
-            None | Some(Verdict::Serve) => false,
-            Some(Verdict::Close) => {
-                reply.cut_off();
-                true
-            }
-            Some(Verdict::Answer(answer)) => {
-                give(answer, rules, reply);
-                true
-            }
-        }
+    /// What a rule decided, if one did.
+    pub fn verdict(&self) -> Option<&Verdict> {
+        self.verdict.as_ref()
     }
 
     /// A uwsgi packet with the variables that rules have set after its own: of several with one name the last counts.
@@ -154,7 +149,7 @@ pub fn tell_all(lines: &mut Vec<Vec<u8>>) {
 
 /// An answer of a rule's own, by the same way as an application's. What a rule filled in with a client's bytes may be no
 /// header value: then the field is left out.
-fn give(answer: &Answer, rules: Option<&'static Rules>, reply: &mut Reply) {
+pub fn give(answer: &Answer, rules: Option<&'static Rules>, reply: &mut Reply) {
     let Answer { status, reason: text, fields, body, closes, is_in_own_words } = answer;
     let page = rules.filter(|_| *is_in_own_words).and_then(|rules| rules.error_page(*status));
     if reply.status(format!("{status} {text}").as_bytes()).is_err() {

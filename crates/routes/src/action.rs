@@ -1,10 +1,12 @@
 //! What a rule does: the table of actions by name, each with how its argument is read.
 //!
-//! `static:` and its kin will be an action that ends with a verdict of its own (see [`crate::Verdict`]); until files are served, they are in
-//! [`MISSING`], with everything else that uWSGI has and Bolide has not.
+//! What uWSGI has and Bolide has not is in [`MISSING`].
+
+use std::sync::Arc;
 
 use crate::access::BasicAuth;
 use crate::compile::{Around, Mistakes, Stage};
+use crate::served::Served;
 use crate::status;
 use crate::template::{Groups, Template};
 
@@ -48,6 +50,8 @@ pub enum Action {
     DoNotLog,
     Goto(Target),
     BasicAuth(Box<BasicAuth>),
+    /// `static`, `file`: a file is the answer.
+    Serve(Arc<Served>),
     /// Milliseconds.
     Harakiri(u32),
     /// `gzip`: the answer is compressed, whatever its type and size.
@@ -75,7 +79,6 @@ pub enum Target {
 /// What uWSGI has under this name and Bolide has not. With `Some`, a rule that does nothing would let pass what it
 /// should stop, or answer with the wrong thing, so there is no start; with `None` it is a warning.
 const MISSING: &[(&[&str], Option<&str>)] = &[
-    (&["static", "file", "sendfile", "fastfile"], Some("serve the files with `static-map`, or with a front server")),
     (&["http", "proxyhttp", "uwsgi", "proxyuwsgi"], Some("pass requests on with a front server")),
     (&["cache", "cachestore", "cache-store", "cachevar", "cacheset", "cacheinc", "cachedec", "cachemul", "cachediv"], Some("")),
     (&["memcached", "memcachedstore", "memcached-store", "redis", "redisstore", "redis-store"], Some("")),
@@ -155,6 +158,13 @@ fn named(name: &str, argument: &str, groups: Groups, around: Around<'_>, mistake
         "goto" => Action::Goto(target(argument, groups, around, mistakes)?),
         "basicauth" => Action::BasicAuth(Box::new(BasicAuth::compile(argument, false, around.folder, mistakes)?)),
         "basicauth-next" => Action::BasicAuth(Box::new(BasicAuth::compile(argument, true, around.folder, mistakes)?)),
+        "static" => Action::Serve(Arc::new(Served::compile_static(argument, groups, around, mistakes)?)),
+        "file" | "sendfile" | "fastfile" => {
+            Action::Serve(Arc::new(Served::compile_page(argument, false, groups, around, mistakes)?))
+        }
+        "file-next" | "sendfile-next" | "fastfile-next" => {
+            Action::Serve(Arc::new(Served::compile_page(argument, true, groups, around, mistakes)?))
+        }
         "harakiri" => Action::Harakiri(seconds(argument, mistakes)?),
         "gzip" => Action::Gzip,
         // Answers without a length are always in chunks, and files never take a thread.
@@ -201,8 +211,8 @@ fn unknown(name: &str, stage: Stage, mistakes: &mut Mistakes<'_>) -> Option<Acti
         ),
         None => mistakes.error(
             format!("there is no action `{name}`"),
-            "actions are redirect, redirect-permanent, rewrite, return, break, continue, last, goto, basicauth, addheader, delheader, addvar, \
-             setpathinfo and the like, log, donotlog, harakiri, gzip",
+            "actions are redirect, redirect-permanent, rewrite, return, break, continue, last, goto, static, file, basicauth, addheader, \
+             delheader, addvar, setpathinfo and the like, log, donotlog, harakiri, gzip",
         ),
     }
     None
@@ -310,6 +320,7 @@ impl Action {
                 see(variable);
                 value.variables(see);
             }
+            Action::Serve(served) => served.rest.variables(see),
             _ => {}
         }
     }
@@ -327,6 +338,7 @@ impl Action {
             | Action::Send { text, .. }
             | Action::Log(text)
             | Action::Goto(Target::Label(text)) => text.needs_groups(),
+            Action::Serve(served) => served.rest.needs_groups(),
             _ => false,
         }
     }

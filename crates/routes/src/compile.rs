@@ -3,7 +3,8 @@
 //! Both the process that reads the configuration and workers run it, at their start.
 
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use bolide_contract::answering::RouteRule;
 use regex::bytes::{Regex, RegexBuilder};
@@ -54,6 +55,8 @@ pub struct Routes {
     pub requests: Table,
     /// `response-route…`: when an answer's head is complete.
     pub responses: Table,
+    /// Where the files of `static:` and its kin lie: folders, or single files. Rules name them by their number.
+    pub folders: Vec<PathBuf>,
 }
 
 /// Rules that are walked in their order.
@@ -98,7 +101,12 @@ impl Routes {
             let position = table.rules.len();
             let made = compile_rule(kind, rule, Around { stage, position, labels, folder }, &mut mistakes);
             // A rule with a mistake keeps its place, so that the positions of the others are right.
-            let (condition, action) = made.unwrap_or((Condition::Never, Action::Continue));
+            let (condition, mut action) = made.unwrap_or((Condition::Never, Action::Continue));
+            if let Action::Serve(served) = &mut action
+                && let Some(served) = Arc::get_mut(served)
+            {
+                served.folder = number_of(&mut routes.folders, &served.folder_path);
+            }
             table.rules.push(Rule { condition, action, origin: rule.origin.clone() });
         }
         let is_fatal = found.iter().any(|mistake| mistake.is_fatal);
@@ -136,6 +144,14 @@ impl Table {
             rule.action.variables(see);
         }
     }
+}
+
+/// The number of a folder among those that rules name.
+fn number_of(folders: &mut Vec<PathBuf>, folder: &Path) -> usize {
+    folders.iter().position(|known| known == folder).unwrap_or_else(|| {
+        folders.push(folder.to_owned());
+        folders.len() - 1
+    })
 }
 
 /// Labels and where they stand.

@@ -70,7 +70,7 @@ fn what_is_wrong_with_a_rule_is_named() {
         ("route-run", "addheader:x", "`addheader:x` is no header field"),
         ("route-run", "basicauth:x", "`basicauth:x` names nobody"),
         ("route-run", "harakiri:soon", "`harakiri:soon` is no time limit"),
-        ("route-run", "static:/srv", "the action `static` is known, but not supported yet"),
+        ("route-run", "cache:key=x", "the action `cache` is known, but not supported yet"),
         ("route-run", "ldapauth:x", "the action `ldapauth` is known, but not supported yet"),
         ("route-run", "log:${mime[PATH_INFO]}", "`${mime[PATH_INFO]}` is not supported yet"),
         ("route-run", "log:${uwsgi[x]}", "`${uwsgi[x]}`: `uwsgi` has no `x`"),
@@ -110,4 +110,34 @@ fn variables_that_rules_read_are_known() {
     let mut names = Vec::new();
     routes.unwrap_or_default().responses.variables(&mut |name| names.push(String::from_utf8_lossy(name).into_owned()));
     assert_eq!(names, ["A", "HTTP_COOKIE", "B", "HTTP_HOST", "C", "D"]);
+}
+
+#[test]
+fn a_file_lies_in_the_folder_that_its_rule_names() {
+    for (text, folder) in [
+        ("static:/srv/logo.png", "/srv/logo.png"),
+        ("static:/srv/media/$1", "/srv/media/"),
+        ("static:/srv/media/$1/big/$1.png", "/srv/media/"),
+        ("static:/srv/media$1", "/srv/"),
+        ("static:media/${PATH_INFO}", "/app/media/"),
+        ("file:filename=/srv/down.html,status=503 Service Unavailable,content_type=text/html", "/srv/down.html"),
+        ("sendfile:filename=/srv/$1,mime=1", "/srv/"),
+        ("file-next:filename=pages/$1.html", "/app/pages/"),
+    ] {
+        let (routes, mistakes) = Routes::compile(&[rule("route", &format!("^/(.*)$ {text}"))], Path::new("/app"));
+        assert_eq!(mistakes, [], "{text}");
+        assert_eq!(routes.map(|routes| routes.folders), Some(vec![folder.into()]), "{text}");
+    }
+    for (text, message) in [
+        ("static:$1", "does not say in which folder the file must lie"),
+        ("static:/$1", "does not say in which folder the file must lie"),
+        ("static:${DOCUMENT_ROOT}/$1", "does not say in which folder the file must lie"),
+        ("static:", "does not say in which folder the file must lie"),
+        ("file:status=503", "names no file"),
+        ("file:filename=/srv/a,status=oops", "`status=oops` is no status"),
+        ("file:/srv/a", "has no `/srv/a`"),
+    ] {
+        let (routes, mistakes) = Routes::compile(&[rule("route", &format!("^/(.*)$ {text}"))], Path::new("/app"));
+        assert!(routes.is_none() && mistakes.iter().any(|mistake| mistake.message.contains(message)), "{text}: {mistakes:?}");
+    }
 }

@@ -2,7 +2,7 @@
 //! its answer before it leaves. Compiled once, then walked for each request.
 //!
 //! It knows no socket and no protocol: a request is whatever answers [`Values`]. The only files that it looks at are those
-//! that a rule names (`exists:`, the password file of `basicauth:`). The process that reads the configuration compiles the rules to say
+//! that a rule names (`exists:`, the password file of `basicauth:`); those that a rule has served are opened by others. The process that reads the configuration compiles the rules to say
 //! what is wrong with them; workers compile them to walk them.
 
 mod access;
@@ -10,6 +10,7 @@ mod action;
 mod compile;
 mod condition;
 mod passwords;
+mod served;
 mod status;
 mod template;
 mod values;
@@ -17,6 +18,7 @@ mod walk;
 
 pub use access::{BasicAuth, Credentials};
 pub use compile::{Mistake, Routes, Table};
+pub use served::{Form, Page, Served};
 pub use status::reason;
 pub use values::{ServerValue, Values};
 pub use walk::{Answer, Changes, Verdict};

@@ -119,6 +119,21 @@ impl Template {
         }
     }
 
+    /// What comes before the first thing to be filled in.
+    pub fn beginning(&self) -> &[u8] {
+        match self.pieces.first() {
+            Some(Piece::Text(text)) => text,
+            _ => b"",
+        }
+    }
+
+    /// Takes so many bytes from its beginning, which has as many or more.
+    pub fn cut(&mut self, bytes: usize) {
+        if let Some(Piece::Text(text)) = self.pieces.first_mut() {
+            text.drain(..bytes.min(text.len()));
+        }
+    }
+
     pub fn needs_groups(&self) -> bool {
         self.pieces.iter().any(|piece| matches!(piece, Piece::Group(_)))
     }

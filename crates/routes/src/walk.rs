@@ -3,10 +3,12 @@
 //! Workers run it on the thread that read the request. Labels lead forward only, so a walk ends after as many steps as there are rules.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use crate::action::{Action, Operator, Target};
 use crate::compile::{Rule, Table};
 use crate::condition::{Condition, number};
+use crate::served::Served;
 use crate::status;
 use crate::template::Template;
 use crate::values::{ServerValue, Values};
@@ -22,6 +24,8 @@ pub enum Verdict {
     Serve,
     /// The application is not asked.
     Answer(Answer),
+    /// A file is the answer: which, and where below its folder.
+    File(Arc<Served>, Vec<u8>),
     /// `break:` without a status: the connection ends without an answer.
     Close,
 }
@@ -235,6 +239,12 @@ impl Rule {
             Action::Goto(Target::Label(label)) => {
                 let label = fill(label, changes);
                 return self.go_to(&label, table, changes);
+            }
+            Action::Serve(served) => {
+                let relative = Served::relative(fill(&served.rest, changes));
+                if !served.lets_others_try || served.is_there(&relative) {
+                    return Step::End(Verdict::File(served.clone(), relative));
+                }
             }
             Action::BasicAuth(guard) => return self.authenticate(guard, request, changes),
         }

@@ -14,6 +14,13 @@ impl Reply {
         self.amends = Some(amends);
     }
 
+    /// Says what a 304 is about.
+    pub(crate) fn amend_unmodified(&mut self, content_type: &str, bytes: u64, is_compressed: bool) {
+        if let Some(amends) = &mut self.amends {
+            amends.note_unmodified(content_type.as_bytes(), bytes, is_compressed);
+        }
+    }
+
     /// Changes the head, which is complete. Returns the body in place of `body`, if it was compressed whole.
     pub(super) fn amend_head(&mut self, body: Body<'_>) -> Option<Vec<u8>> {
         let mut amends = self.amends.take()?;
@@ -67,12 +74,17 @@ impl Reply {
     }
 
     /// An answer of the server's own with a page for its body, in place of whatever head was begun.
-    pub(crate) fn answer_page(&mut self, status: u16, reason: &str, content_type: &str, body: &[u8]) {
+    pub(crate) fn answer_page(&mut self, status: u16, content_type: &str, body: &[u8]) {
+        self.give_page(status, content_type, body);
+        self.finish();
+    }
+
+    /// The same, and its end is somebody else's to say.
+    pub(crate) fn give_page(&mut self, status: u16, content_type: &str, body: &[u8]) {
         // Digits and words of our own can't be refused.
-        let _ = self.status(format!("{status} {reason}").as_bytes());
+        let _ = self.status_code_only(status);
         let _ = self.field(b"Content-Type", content_type.as_bytes());
         self.give_whole(body);
-        self.finish();
     }
 
     /// Takes a part of the body through the encoder.
@@ -122,7 +134,7 @@ impl Reply {
     }
 
     /// Writes a piece of the body as the framing wants it.
-    fn frame(&mut self, piece: &[u8]) {
+    pub(super) fn frame(&mut self, piece: &[u8]) {
         if piece.is_empty() {
             return;
         }
@@ -137,7 +149,7 @@ impl Reply {
     }
 
     /// An encoder that writes into memory has no error but the end of memory. The body can't be ended, and the connection's end says so.
-    fn encoder_failed(&mut self) -> Pushed {
+    pub(super) fn encoder_failed(&mut self) -> Pushed {
         self.amends = None;
         self.out.is_broken = true;
         Pushed::Gone

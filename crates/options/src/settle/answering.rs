@@ -68,11 +68,13 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// Compiles the routes, so that what is wrong with them is said before anything starts.
-    pub(super) fn complete_answering(&mut self, folder: &Path) -> (Vec<RouteRule>, Answering) {
+    /// Compiles the routes, so that what is wrong with them is said before anything starts. The last part of what it returns says whether
+    /// one of them names a file to be served.
+    pub(super) fn complete_answering(&mut self, folder: &Path) -> (Vec<RouteRule>, Answering, bool) {
         let (rules, places): (Vec<RouteRule>, Vec<Place>) = std::mem::take(&mut self.asked.routes).into_iter().unzip();
         let (routes, mistakes) = Routes::compile(&rules, folder);
-        self.lifecycle.shortest_route_harakiri_ms = routes.and_then(|routes| routes.shortest_harakiri_ms());
+        let routes = routes.unwrap_or_default();
+        self.lifecycle.shortest_route_harakiri_ms = routes.shortest_harakiri_ms();
         for mistake in mistakes {
             let place = places.get(mistake.rule);
             let finding = match mistake.is_fatal {
@@ -85,7 +87,7 @@ impl Draft<'_> {
         for (_, page) in &mut answering.error_pages {
             *page = tidy(&folder.join(&page));
         }
-        (rules, answering)
+        (rules, answering, !routes.folders.is_empty())
     }
 }
 

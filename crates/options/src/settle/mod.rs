@@ -370,7 +370,8 @@ impl<'a> Draft<'a> {
             });
         }
         self.check_something_to_serve(&applications, read);
-        let files = self.complete_files(&folder, &applications);
+        let (routes, answering, names_files) = self.complete_answering(&folder);
+        let files = self.complete_files(&folder, &applications, names_files);
         let listeners = self.listeners(&folder);
         let processes_chosen = self.processes.is_some() || bare;
         self.lifecycle.reload_mercy_ms = self.worker_mercy.unwrap_or(self.lifecycle.reload_mercy_ms);
@@ -380,7 +381,6 @@ impl<'a> Draft<'a> {
         self.python.chdir_after = self.chdir_after.as_ref().map(|path| tidy(&folder.join(path)));
         self.python.virtualenv = self.virtualenv.as_ref().map(|path| tidy(&folder.join(path)));
         self.python.path = self.python_path.iter().map(|path| tidy(&folder.join(path))).collect();
-        let (routes, answering) = self.complete_answering(&folder);
         Some(Settings {
             listeners,
             applications,
