@@ -7,7 +7,7 @@ use bolide_engine::app::Language;
 use bolide_engine::request::{HeaderMemory, HttpRequest, Meaning, Request, Told, UwsgiRequest, Version};
 use pyo3::ffi;
 
-use crate::names::{KnownKeys, Names};
+use crate::names::{KnownKeys, Methods, Names};
 use crate::object::{Object, latin1};
 use crate::wsgi::{Memo, Wsgi};
 
@@ -64,14 +64,15 @@ impl Dictionary {
 /// What makes environs: one for each thread.
 pub struct Environs {
     pub names: Names,
+    methods: Methods,
     keys: KnownKeys,
     /// One for each listener.
     templates: Vec<Object>,
 }
 
 impl Environs {
-    pub fn new(names: Names, templates: Vec<Object>) -> Environs {
-        Environs { names, keys: KnownKeys::default(), templates }
+    pub fn new(names: Names, methods: Methods, templates: Vec<Object>) -> Environs {
+        Environs { names, methods, keys: KnownKeys::default(), templates }
     }
 
     /// The dictionary for a request, without `wsgi.input` and without a mount's SCRIPT_NAME. `None`: an exception is set.
@@ -118,7 +119,7 @@ impl Environs {
             }
         };
         let names = &self.names;
-        environ.set(&names.request_method, &names.method(http.method)?);
+        environ.set(&names.request_method, &self.methods.of(http.method)?);
         let uri = if http.uri == b"/" { names.slash.clone() } else { latin1(http.uri)? };
         environ.set(&names.request_uri, &uri);
         // Most paths are the target itself: then one string serves for both.

@@ -13,7 +13,7 @@ use pyo3::ffi;
 
 use crate::environ::{Dictionary, Environs};
 use crate::faults::{Faults, failed, log_message, log_set_exception};
-use crate::names::Names;
+use crate::names::{Methods, Names};
 use crate::object::{Object, bytes_of};
 use crate::start_response::StartResponse;
 use crate::threads;
@@ -79,10 +79,12 @@ impl Language for Wsgi {
     fn enter(&self, thread: u32) -> Result<WsgiThread, String> {
         let no_memory = || "no memory is left".to_owned();
         let names = Names::new().ok_or_else(no_memory)?;
+        let methods = Methods::new().ok_or_else(no_memory)?;
         let core = if thread == 0 { None } else { integer(thread) };
         // SAFETY: the engine asks for a `&'static` language, and this is that one: `Wsgi` is never freed (see worker.rs).
         let wsgi: &'static Wsgi = unsafe { &*std::ptr::from_ref(self) };
-        Ok(WsgiThread { wsgi, environs: Environs::new(names, self.templates.clone()), start: None, core, saved: null_mut() })
+        let environs = Environs::new(names, methods, self.templates.clone());
+        Ok(WsgiThread { wsgi, environs, start: None, core, saved: null_mut() })
     }
 
     fn spawn(&self, name: String, body: Box<dyn FnOnce() + Send + 'static>) -> Result<(), String> {

@@ -9,6 +9,7 @@ use pyo3::ffi;
 
 use super::names::Names;
 use crate::environ::Dictionary;
+use crate::names::Methods;
 use crate::object::{Object, bytes_of, latin1};
 
 /// Names of header fields that are kept as ready-made bytes. Clients choose names; memory must not be theirs.
@@ -41,6 +42,7 @@ pub struct Templates {
 /// What makes scopes.
 pub struct Scopes {
     pub names: Names,
+    methods: Methods,
     templates: Templates,
     kept: HashMap<Box<[u8]>, Object>,
 }
@@ -55,8 +57,8 @@ struct Line<'a> {
 }
 
 impl Scopes {
-    pub fn new(names: Names, templates: Templates) -> Scopes {
-        Scopes { names, templates, kept: HashMap::new() }
+    pub fn new(names: Names, methods: Methods, templates: Templates) -> Scopes {
+        Scopes { names, methods, templates, kept: HashMap::new() }
     }
 
     /// The scope of a request to the application of this number, which is mounted at `mount`. `None`: an exception is set.
@@ -257,7 +259,8 @@ impl Scopes {
         let names = &self.names;
         // The templates are for `GET /`.
         if !is_websocket && line.method != b"GET" {
-            scope.set(&names.method, &names.method_of(line.method)?);
+            // "Uppercased" (ASGI, "HTTP connection scope").
+            scope.set(&names.method, &self.methods.of(&line.method.to_ascii_uppercase())?);
         }
         if line.path != b"/" {
             scope.set(&names.path, &decoded(line.path)?);
