@@ -48,7 +48,9 @@ impl<A: App> Connection<A> {
             return Ok((used, self.after_answer(answered, kit, house)));
         };
         let began_ms = kit.clock.now_ms;
-        let overdue_ms = house.settings.lifecycle.harakiri_ms.map_or(NEVER_MS, |most| began_ms + most);
+        let of_route = self.reply.harakiri_ms.map(u64::from);
+        let most_ms = house.settings.lifecycle.harakiri_ms.into_iter().chain(of_route).min();
+        let overdue_ms = most_ms.map_or(NEVER_MS, |most| began_ms + most);
         let open = Box::new(Open { inflow, suspended, began_ms, overdue_ms });
         self.deadline_ms = self.open_until_ms(&open, self.timeout_ms(house));
         self.stage = Stage::Open(open);
