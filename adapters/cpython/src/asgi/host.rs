@@ -7,6 +7,7 @@ use std::os::fd::AsRawFd;
 use bolide_contract::scoreboard::now_ms;
 use bolide_engine::{Hosted, Turned};
 use pyo3::exceptions::PyRuntimeError;
+use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 
