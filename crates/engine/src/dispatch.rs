@@ -1,19 +1,39 @@
 //! What is answered before the application is asked: requests for static files. It turns a request into the question that
 //! `bolide-files` answers, and the answer into a reply. The language is never entered here.
 
-use bolide_files::answer::{Body, FileRange};
-use bolide_files::{Answer, Ask, Conditions, Files};
+use bolide_files::{Answer, Ask, By, Conditions, Files};
 use bolide_protocol::http1::head::{Field, header_block};
 use bolide_protocol::uwsgi::Variable;
 
 use crate::access_log::complain;
 use crate::app::App;
+use crate::errand::Errand;
 use crate::exchange::Place;
 use crate::reply::Reply;
 use crate::request::{HttpRequest, Meaning, Request, UwsgiRequest};
 
 /// Answers a request for a file. False: the request is the application's.
-pub fn serve_file<A: App>(place: &mut Place<'_, A>, files: &Files, request: &Request<'_, A::Memo>) -> bool {
+pub fn serve_file<A: App>(place: &mut Place<'_, A>, files: &'static Files, request: &Request<'_, A::Memo>) -> bool {
+    let answer = if files.has_maps() { ask(place, request, |ask, complain| files.find(ask, complain)) } else { None };
+    match answer {
+        Some(answer) => say(place.reply, answer),
+        None if files.hands_over(By::Path) || files.hands_over(By::Location) => {
+            let worker = place.house.worker;
+            let errand = ask(place, request, |ask, _| Errand::of(files, worker, ask));
+            place.reply.run_errand(errand);
+            return false;
+        }
+        None => return false,
+    }
+    true
+}
+
+/// Puts a request's question for a file.
+fn ask<A: App, T>(
+    place: &Place<'_, A>,
+    request: &Request<'_, A::Memo>,
+    find: impl FnOnce(&Ask<'_>, &mut dyn FnMut(&str)) -> T,
+) -> T {
     // Fields that the connection remembers are not there as spans: they are found anew.
     let mut again = Vec::new();
     let mut ask = Ask {
@@ -29,10 +49,7 @@ pub fn serve_file<A: App>(place: &mut Place<'_, A>, files: &Files, request: &Req
         Meaning::Http(http) => note_http(&mut ask, http, place, &mut again),
         Meaning::Uwsgi(uwsgi) => note_uwsgi(&mut ask, uwsgi),
     }
-    let worker = place.house.worker;
-    let Some(answer) = files.find(&ask, &mut |text| complain(worker, text)) else { return false };
-    say(place.reply, answer);
-    true
+    find(&ask, &mut |text| complain(place.house.worker, text))
 }
 
 fn note_http<'a, A: App>(ask: &mut Ask<'a>, http: &'a HttpRequest<'_, A::Memo>, place: &Place<'_, A>, again: &mut Vec<Field>) {
@@ -70,11 +87,5 @@ fn note_uwsgi<'a>(ask: &mut Ask<'a>, uwsgi: &'a UwsgiRequest<'_>) {
 /// Hands an answer to the reply. What the client does not take at once is sent when it does.
 fn say(reply: &mut Reply, answer: Answer) {
     reply.ready_head(answer.status, &answer.head(), answer.fields(), answer.length);
-    match answer.body {
-        Body::Nothing => {}
-        Body::Text(text) => reply.push_ready(&text),
-        Body::Memory(content, range) => reply.push_ready(&content[range]),
-        Body::File(FileRange { file, bytes, stamp }) => reply.push_shared_file(file, bytes, stamp),
-        Body::Parts(parts) => reply.push_parts(parts),
-    }
+    reply.give_body(answer.body);
 }

@@ -170,7 +170,8 @@ impl<L: Language> Shared<L> {
         let body_limits = BodyLimits { bytes: limits.body_bytes.unwrap_or(u64::MAX), memory_bytes: limits.body_memory_bytes };
         let slots = scoreboard.slots(row_number);
         let mut problems = Vec::new();
-        let files = settings.files.as_ref().map(|files| Files::new(files, &mut problems));
+        // They live as long as the process: replies refer to them.
+        let files = settings.files.as_ref().map(|files| &*Box::leak(Box::new(Files::new(files, &mut problems))));
         for problem in problems {
             complain(worker, &problem);
         }

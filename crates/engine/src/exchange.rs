@@ -238,7 +238,7 @@ fn serve_uwsgi<A: App>(
 
 fn call<A: App>(place: &mut Place<'_, A>, request: &mut Request<'_, A::Memo>, seen: &mut Seen<'_>) -> Outcome<A::Pending> {
     let house = place.house;
-    if let Some(files) = &house.files
+    if let Some(files) = house.files
         && serve_file(place, files, request)
     {
         return Outcome::Finished;

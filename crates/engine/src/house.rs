@@ -29,7 +29,7 @@ pub struct House {
     pub head_limits: HeadLimits,
     pub body_limits: BodyLimits,
     /// What is answered without the application; `None` where nothing is.
-    pub files: Option<Files>,
+    pub files: Option<&'static Files>,
     /// Requests of all other workers, as of the last turn of the loop: for the log only.
     pub requests_elsewhere: AtomicU64,
     /// An order to drain came: answers say `Connection: close`.

@@ -10,6 +10,7 @@ mod body;
 mod clock;
 mod connection;
 mod dispatch;
+mod errand;
 mod event_loop;
 mod exchange;
 mod fairness;

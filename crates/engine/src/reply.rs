@@ -5,6 +5,7 @@
 //! the application's iterator is suspended. It knows no language and no log; a worker's threads run it.
 
 mod extras;
+mod handed;
 mod native;
 
 use std::fs::File;
@@ -12,6 +13,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::errand::Errand;
 use crate::fields::{Known, decimal, is_field_value, is_token, known_field};
 use crate::outbox::{FilePart, Outbox};
 pub(crate) use extras::reason_phrase;
@@ -113,6 +115,8 @@ pub struct Reply {
     short: bool,
     /// The body's end is not the answer's: trailer fields follow it.
     has_trailers: bool,
+    /// Where the application may name a file in place of a body: what is needed to send it.
+    errand: Option<Box<Errand>>,
     /// For the log: fields that the application set, bytes of the head, bytes of the body.
     pub header_count: u32,
     pub head_bytes: u64,
@@ -137,6 +141,7 @@ impl Reply {
             overrun: false,
             short: false,
             has_trailers: false,
+            errand: None,
             header_count: 0,
             head_bytes: 0,
             body_bytes: 0,
@@ -157,6 +162,7 @@ impl Reply {
         self.overrun = false;
         self.short = false;
         self.has_trailers = false;
+        self.errand = None;
         self.framing = Framing::UntilClose;
         self.frame_left = 0;
         self.forget_head();
@@ -230,8 +236,9 @@ impl Reply {
             }
             Some(Known::Date) => self.has_date = true,
             Some(Known::Server) => self.has_server = true,
+            Some(Known::NamesFile(by)) if self.note_file(by, value) => return Ok(()),
             Some(Known::HopByHop) => return Err("it is hop-by-hop, and the server's business (PEP 3333)"),
-            None => {}
+            Some(Known::NamesFile(_)) | None => {}
         }
         self.out.bytes.extend_from_slice(name);
         self.out.bytes.extend_from_slice(b": ");
@@ -469,6 +476,9 @@ impl Reply {
         self.content_length = None;
         self.has_date = false;
         self.has_server = false;
+        if let Some(errand) = &mut self.errand {
+            errand.named = None;
+        }
         self.header_count = 0;
         self.head_bytes = 0;
     }
@@ -479,6 +489,9 @@ impl Reply {
 
     /// Decides the framing (RFC 9112 section 6.3) and writes the fields that are ours.
     fn close_head(&mut self) {
+        if let Some(errand) = self.errand.take().filter(|errand| errand.named.is_some()) {
+            return self.hand_over(*errand);
+        }
         self.framing = match self.content_length {
             _ if self.is_bodiless_status() || self.terms.head_only => Framing::Discard,
             Some(length) => Framing::Length(length),

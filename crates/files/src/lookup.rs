@@ -14,6 +14,7 @@ use crate::codings::Coding;
 use crate::conditions::Conditions;
 use crate::dates;
 use crate::entry::{Description, Entry, Found, Head};
+use crate::handed::Handed;
 use crate::kinds::Kinds;
 use crate::paths;
 use crate::roots::{LOOK_AGAIN_MS, Opened, Refusal, Root, Stamp, Thing, Way, as_path};
@@ -55,6 +56,7 @@ pub struct Files {
     kinds: Kinds,
     cache: Mutex<Cache<Arc<Entry>>>,
     document_roots: Mutex<Vec<(Vec<u8>, Arc<Place>)>>,
+    pub(crate) handed: Handed,
     complained_ms: AtomicU64,
 }
 
@@ -64,15 +66,15 @@ struct Map {
 }
 
 /// A folder in which is looked. Several may have a file for the same path.
-struct Place {
+pub(crate) struct Place {
     /// Told apart from others by this.
-    number: usize,
-    kind: MapKind,
-    root: Root,
+    pub number: usize,
+    pub kind: MapKind,
+    pub root: Root,
 }
 
 /// What a path below a root came to.
-enum Lookup {
+pub(crate) enum Lookup {
     Entry(Arc<Entry>),
     /// A folder with an index was asked for without the slash at its end.
     Redirect,
@@ -105,9 +107,15 @@ impl Files {
             kinds: Kinds::read(&settings.mime_files, settings.charset.as_deref(), problems),
             cache: Mutex::new(Cache::new(bounds)),
             document_roots: Mutex::default(),
+            handed: Handed::new(&settings.handed),
             complained_ms: AtomicU64::new(0),
             settings: settings.clone(),
         }
+    }
+
+    /// Whether a request may be one for a file at all.
+    pub fn has_maps(&self) -> bool {
+        !self.maps.is_empty() || self.settings.document_root
     }
 
     /// The answer to a request for a file. `None`: it is the application's. `complain` is told what the log should know.
@@ -176,6 +184,16 @@ impl Files {
             self.lock_cache().remove(key);
             looked = self.look_up(place, key, relative, ask, complain);
         }
+        self.answer_to(looked, place, ask, complain)
+    }
+
+    pub(crate) fn answer_to(
+        &self,
+        looked: Lookup,
+        place: &Place,
+        ask: &Ask<'_>,
+        complain: &mut dyn FnMut(&str),
+    ) -> Option<Answer> {
         match looked {
             Lookup::Entry(entry) => Some(self.answer_with(&entry, ask)),
             Lookup::Redirect => redirect(ask.uri),
@@ -206,7 +224,7 @@ impl Files {
         }
     }
 
-    fn answer_with(&self, entry: &Arc<Entry>, ask: &Ask<'_>) -> Answer {
+    pub(crate) fn answer_with(&self, entry: &Arc<Entry>, ask: &Ask<'_>) -> Answer {
         let expires = |changed| self.rules.decide(entry.expires, ask.uri).map(|rule| rule.at(ask.now, changed));
         let is_get = ask.method == b"GET";
         match self.settings.mode {
@@ -241,7 +259,20 @@ impl Files {
         {
             return Lookup::Entry(entry.clone());
         }
-        let looked = self.look_at_disk(place, key, relative, known.as_ref(), ask);
+        self.look_again(place, key, relative, known.as_ref(), ask, complain)
+    }
+
+    /// From the disk; what is known and still right is not read again.
+    pub(crate) fn look_again(
+        &self,
+        place: &Place,
+        key: &[u8],
+        relative: &[u8],
+        known: Option<&Arc<Entry>>,
+        ask: &Ask<'_>,
+        complain: &mut dyn FnMut(&str),
+    ) -> Lookup {
+        let looked = self.look_at_disk(place, key, relative, known, ask);
         if !matches!(looked, Lookup::Refused(Refusal::Exhausted(_))) {
             return looked;
         }
@@ -380,7 +411,7 @@ impl Files {
         Some(place)
     }
 
-    fn lock_cache(&self) -> std::sync::MutexGuard<'_, Cache<Arc<Entry>>> {
+    pub(crate) fn lock_cache(&self) -> std::sync::MutexGuard<'_, Cache<Arc<Entry>>> {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

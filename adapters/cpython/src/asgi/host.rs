@@ -220,6 +220,7 @@ fn make(
         },
         faults: Faults { log_exception: object("log_exception")?, log_message: object("log_message")? },
         templates: Cell::new(Some(templates)),
+        files: RefCell::default(),
         most_running: concurrency.map_or(usize::MAX, |most| most as usize),
         running: Cell::new(0),
         turn_is_wanted: Cell::new(false),

@@ -15,7 +15,7 @@ mod socket;
 mod task;
 mod watcher;
 
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::ops::ControlFlow;
 
 use bolide_engine::Hosted;
@@ -23,6 +23,7 @@ use bolide_engine::app::{App, Language, Outcome};
 use bolide_engine::inflow::Inflow;
 use bolide_engine::reply::Reply;
 use bolide_engine::request::{HttpRequest, Meaning, Request};
+use bolide_files::named::Named;
 use pyo3::ffi;
 
 use crate::faults::{Faults, failed, log_set_exception};
@@ -53,6 +54,8 @@ pub struct Asgi {
     pub face: Face,
     pub faults: Faults,
     templates: Cell<Option<Templates>>,
+    /// Those that `http.response.pathsend` has named lately.
+    files: RefCell<Named<Object>>,
     /// `limit-concurrency`
     most_running: usize,
     /// Tasks of the application that have not ended.

@@ -39,7 +39,7 @@ impl Reply {
 
     /// The application's own Content-Length, where the body must have as many bytes.
     pub fn announced_length(&self) -> Option<u64> {
-        self.content_length.filter(|_| !self.terms.head_only && !self.is_bodiless_status())
+        self.content_length.filter(|_| !self.terms.head_only && !self.is_bodiless_status() && !self.names_file())
     }
 
     /// Whether the client is slow: nothing more should be handed in before it has taken what waits.

@@ -108,6 +108,8 @@ pub enum Files {
     MimeFile,
     Charset,
     Mode,
+    HandedByPath,
+    HandedByLocation,
     CacheFiles,
     CacheMemory,
 }
