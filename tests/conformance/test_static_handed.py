@@ -9,7 +9,7 @@ from support.files import assert_same, fill, parts_of, pattern
 from support.waiting import wait_until
 
 LARGE = 3 << 20
-KINDS = ["empty", "part", "parts", "length"]
+KINDS = ["empty", "part", "parts", "length", "written"]
 FIELDS = {
     "path": ("X-Sendfile", "{folder}/private/"),
     "location": ("X-Accel-Redirect", "/inside/"),
@@ -65,8 +65,7 @@ def test_the_connection_goes_on(server, words):
     field, start = words
     for name in ("large.bin", "report.txt", "missing.txt", "report.txt"):
         for body in KINDS:
-            client.request("GET", "/?" + urlencode({"field": field, "name": start + name, "body": body}))
-            response = client.read_response()
+            response = client.request("GET", "/?" + urlencode({"field": field, "name": start + name, "body": body}))
             assert response.status == (404 if name == "missing.txt" else 200)
 
 
@@ -90,7 +89,9 @@ def test_what_the_application_does_not_say_is_the_files(server, words):
 
 def test_conditions_and_ranges_are_about_the_file(server, words):
     whole = ask(server, words, "large.bin", header=["Set-Cookie: a=b"])
-    again = ask(server, words, "large.bin", [("If-None-Match", whole.get("etag"))], header=["Set-Cookie: a=b", "Content-Type: a/b"])
+    again = ask(
+        server, words, "large.bin", [("If-None-Match", whole.get("etag"))], header=["Set-Cookie: a=b", "Content-Type: a/b"]
+    )
     assert (again.status, again.body, again.get("content-type"), again.get("set-cookie")) == (304, b"", None, "a=b")
     part = ask(server, words, "large.bin", [("Range", "bytes=1000000-1000009")], header=["Content-Type: a/b"])
     assert (part.status, part.body, part.get("content-type")) == (206, pattern(LARGE)[1000000:1000010], "a/b")
@@ -178,7 +179,9 @@ def test_behind_a_front_server_that_speaks_uwsgi(serve):
     assert (answer.status, answer.body) == (206, b"report")
 
 
-@pytest.mark.parametrize("line", ["x-accel-redirect = private", "x-accel-redirect = inside=private", "x-accel-redirect = /inside="])
+@pytest.mark.parametrize(
+    "line", ["x-accel-redirect = private", "x-accel-redirect = inside=private", "x-accel-redirect = /inside="]
+)
 def test_a_location_without_its_folder_is_an_error_with_its_line(serve, line):
     server = serve.prepare(f"wsgi-file = {{apps}}/handing.py\n{line}").launch()
     assert server.wait_for_exit() != 0
