@@ -1,4 +1,7 @@
-"""Applications that name a file in place of a body, as WSGI and as ASGI: the query says by which words, and what else is said."""
+"""Applications that name a file in place of a body, as WSGI and as ASGI: the query says by which words, and what else is said.
+
+As ASGI also by `http.response.pathsend`, with `path`.
+"""
 
 from urllib.parse import parse_qs
 
@@ -29,7 +32,12 @@ def application(environ, start_response):
 async def asgi(scope, receive, send):
     if scope["type"] == "lifespan":
         return
-    status, headers, kind = said(scope["query_string"].decode())
+    query = scope["query_string"].decode()
+    if "path" in parse_qs(query):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.pathsend", "path": parse_qs(query)["path"][0]})
+        return
+    status, headers, kind = said(query)
     pairs = [(name.lower().encode(), value.encode()) for name, value in headers]
     if kind == "length":
         pairs.append((b"content-length", b"%d" % len(BODY)))

@@ -1,6 +1,8 @@
 """Files that the application names in its answer: ``X-Sendfile`` and ``X-Accel-Redirect`` are answered by the server itself."""
 
+import gzip
 import os
+import time
 from urllib.parse import urlencode
 
 import pytest
@@ -9,17 +11,19 @@ from support.files import assert_same, fill, parts_of, pattern
 from support.waiting import wait_until
 
 LARGE = 3 << 20
+#: After this many seconds without a change a file is remembered; a little more than the server wants.
+SETTLED_SECONDS = 3.1
 KINDS = ["empty", "part", "parts", "length", "written"]
+LOADED = {"wsgi": "wsgi-file = {apps}/handing.py", "asgi": "pythonpath = {apps}\nasgi = handing:asgi"}
 FIELDS = {
     "path": ("X-Sendfile", "{folder}/private/"),
     "location": ("X-Accel-Redirect", "/inside/"),
 }
 
 
-@pytest.fixture(scope="module", params=["wsgi", "asgi"])
+@pytest.fixture(scope="module", params=LOADED)
 def server(request, serve_module):
-    loaded = "wsgi-file = {apps}/handing.py" if request.param == "wsgi" else "pythonpath = {apps}\nasgi = handing:asgi"
-    lines = [loaded, "x-sendfile = private", "x-accel-redirect = /inside=private", "static-gzip-ext = .css"]
+    lines = [LOADED[request.param], "x-sendfile = private", "x-accel-redirect = /inside=private", "static-gzip-ext = .css"]
     server = serve_module.prepare("\n".join(lines))
     files = {
         "private/report.txt": b"the report",
@@ -179,10 +183,52 @@ def test_behind_a_front_server_that_speaks_uwsgi(serve):
     assert (answer.status, answer.body) == (206, b"report")
 
 
-@pytest.mark.parametrize(
-    "line", ["x-accel-redirect = private", "x-accel-redirect = inside=private", "x-accel-redirect = /inside="]
-)
-def test_a_location_without_its_folder_is_an_error_with_its_line(serve, line):
-    server = serve.prepare(f"wsgi-file = {{apps}}/handing.py\n{line}").launch()
+@pytest.mark.parametrize("value", ["private", "inside=private", "/inside="])
+def test_a_location_without_its_folder_is_an_error_with_its_line(serve, value):
+    server = serve.prepare(f"wsgi-file = {{apps}}/handing.py\nx-accel-redirect = {value}").launch()
     assert server.wait_for_exit() != 0
-    assert "uwsgi.ini:4: " in server.log and "/path=FOLDER" in server.log
+    assert "uwsgi.ini:4: " in server.log
+    assert "/path=FOLDER" in server.log
+
+
+@pytest.mark.parametrize(
+    "loaded", ["wsgi-file = {apps}/handing.py", "pythonpath = {apps}\nasgi = handing:asgi"], ids=["wsgi", "asgi"]
+)
+def test_a_named_file_is_compressed_as_any_answer_is(serve, loaded):
+    server = serve.prepare(f"{loaded}\nx-sendfile = private\ncompress = gzip")
+    texts = {"small.txt": b"text " * 1000, "large.txt": b"a longer text " * 300_000}
+    fill(server.folder, {f"private/{name}": text for name, text in texts.items()})
+    client = server.start().connect()
+    for name, text in texts.items():
+        for body in KINDS:
+            query = urlencode({"field": "X-Sendfile", "name": f"{server.folder}/private/{name}", "body": body})
+            response = client.request("GET", "/?" + query, [("Accept-Encoding", "gzip")])
+            assert (response.status, response.all("content-encoding")) == (200, ["gzip"])
+            assert_same(gzip.decompress(response.body), text)
+
+
+# http.response.pathsend
+
+
+@pytest.mark.parametrize("size", [10, 16384, 16385, 1 << 20])
+def test_pathsend_sends_what_the_file_is_at_the_moment(serve, size):
+    server = serve.prepare(LOADED["asgi"])
+    client = server.start().connect()
+    path = server.folder / "file.bin"
+    for number in range(6):
+        content = pattern(size)[number:] + bytes(number)
+        if number % 2:
+            # By turns in place and in the place of another.
+            path.write_bytes(content)
+        else:
+            path.with_suffix(".new").write_bytes(content)
+            os.rename(path.with_suffix(".new"), path)
+        if number == 4:
+            # What is old enough to be remembered is asked for again below.
+            wait_until(lambda: time.time() - path.stat().st_ctime > SETTLED_SECONDS, "the file has settled")
+        for _ in range(3):
+            response = client.request("GET", "/?" + urlencode({"path": path}))
+            assert (response.status, response.get("content-length")) == (200, str(size))
+            assert_same(response.body, content)
+    path.unlink()
+    assert client.request("GET", "/?" + urlencode({"path": path})).status == 500

@@ -1,9 +1,10 @@
-//! What is answered before the application is asked: requests for static files. It turns a request into the question that
-//! `bolide-files` answers, and the answer into a reply. The language is never entered here.
+//! What is answered before the application is asked: what routes have decided, and requests for static files. It turns a request
+//! into the question that `bolide-files` answers, and the answer into a reply. The language is never entered here.
 
-use bolide_files::{Answer, Ask, By, Conditions, Files};
+use bolide_files::{Answer, Ask, Conditions, Page};
 use bolide_protocol::http1::head::{Field, header_block};
 use bolide_protocol::uwsgi::Variable;
+use bolide_routes::{Form, Served, Verdict};
 
 use crate::access_log::complain;
 use crate::app::App;
@@ -11,21 +12,50 @@ use crate::errand::Errand;
 use crate::exchange::Place;
 use crate::reply::Reply;
 use crate::request::{HttpRequest, Meaning, Request, UwsgiRequest};
+use crate::routing::{Rules, give};
 
-/// Answers a request for a file. False: the request is the application's.
-pub fn serve_file<A: App>(place: &mut Place<'_, A>, files: &'static Files, request: &Request<'_, A::Memo>) -> bool {
-    let answer = if files.has_maps() { ask(place, request, |ask, complain| files.find(ask, complain)) } else { None };
-    match answer {
-        Some(answer) => say(place.reply, answer),
-        None if files.hands_over(By::Path) || files.hands_over(By::Location) => {
-            let worker = place.house.worker;
-            let errand = ask(place, request, |ask, _| Errand::of(files, worker, ask));
-            place.reply.run_errand(errand);
-            return false;
+/// Answers a request without the application, as far as routes and files have an answer. False: the request is the application's.
+pub fn serve_directly<A: App>(place: &mut Place<'_, A>, request: &Request<'_, A::Memo>, verdict: Option<&Verdict>) -> bool {
+    let house = place.house;
+    match (verdict, house.files) {
+        (None | Some(Verdict::Serve), None) => false,
+        (None | Some(Verdict::Serve), Some(files)) => {
+            let answer = if files.has_maps() { ask(place, request, |ask, complain| files.find(ask, complain)) } else { None };
+            if answer.is_none() && files.hands_over_any() {
+                let errand = ask(place, request, |ask, _| Errand::of(files, house.worker, ask));
+                place.reply.run_errand(errand);
+            }
+            answer.map(|answer| say(place.reply, house.rules, answer)).is_some()
         }
-        None => return false,
+        (Some(Verdict::Answer(answer)), _) => {
+            give(answer, house.rules, place.reply);
+            true
+        }
+        (Some(Verdict::File(served, relative)), Some(files)) => {
+            let routed = routed(served, relative);
+            let answer = ask(place, request, |ask, complain| files.find_routed(&routed, ask, complain));
+            say(place.reply, house.rules, answer);
+            true
+        }
+        // The settings of files are there wherever a route names one.
+        (Some(Verdict::Close | Verdict::File(..)), _) => {
+            place.reply.cut_off();
+            true
+        }
     }
-    true
+}
+
+fn routed<'a>(served: &'a Served, relative: &'a [u8]) -> bolide_files::Routed<'a> {
+    let page = match &served.form {
+        Form::Static => None,
+        Form::Page(page) => Some(Page {
+            status: page.status,
+            reason: &page.reason,
+            content_type: &page.content_type,
+            type_by_name: page.type_by_name,
+        }),
+    };
+    bolide_files::Routed { folder: served.folder, relative, page }
 }
 
 /// Puts a request's question for a file.
@@ -85,7 +115,13 @@ fn note_uwsgi<'a>(ask: &mut Ask<'a>, uwsgi: &'a UwsgiRequest<'_>) {
 }
 
 /// Hands an answer to the reply. What the client does not take at once is sent when it does.
-fn say(reply: &mut Reply, answer: Answer) {
+fn say(reply: &mut Reply, rules: Option<&'static Rules>, answer: Answer) {
+    if let Some(page) = rules.filter(|_| answer.is_in_own_words()).and_then(|rules| rules.error_page(answer.status)) {
+        return reply.give_page(answer.status, "text/html", &page);
+    }
+    if let Some((content_type, bytes, is_compressed)) = answer.unmodified() {
+        reply.amend_unmodified(content_type, bytes, is_compressed);
+    }
     reply.ready_head(answer.status, &answer.head(), answer.fields(), answer.length);
     reply.give_body(answer.body);
 }

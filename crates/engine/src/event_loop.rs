@@ -27,6 +27,7 @@ use crate::holding::Holding;
 use crate::house::{House, Kit};
 use crate::leadership::Leadership;
 use crate::listener::ListeningSocket;
+use crate::routing::Rules;
 use crate::threads;
 
 /// Events that one poll fetches.
@@ -169,13 +170,17 @@ impl<L: Language> Shared<L> {
         };
         let body_limits = BodyLimits { bytes: limits.body_bytes.unwrap_or(u64::MAX), memory_bytes: limits.body_memory_bytes };
         let slots = scoreboard.slots(row_number);
+        let rules = Rules::of(&settings)?;
         let mut problems = Vec::new();
+        let folders = rules.map_or(&[][..], Rules::folders);
         // They live as long as the process: replies refer to them.
-        let files = settings.files.as_ref().map(|files| &*Box::leak(Box::new(Files::new(files, &mut problems))));
+        let files = settings.files.as_ref().map(|files| Files::new(files, &mut problems).with_folders(folders));
+        let files = files.map(|files| &*Box::leak(Box::new(files)));
         for problem in problems {
             complain(worker, &problem);
         }
         let house = House {
+            has_own_answers: files.is_some() || rules.is_some(),
             files,
             settings,
             worker,
@@ -184,6 +189,7 @@ impl<L: Language> Shared<L> {
             listeners,
             head_limits,
             body_limits,
+            rules,
             requests_elsewhere: 0.into(),
             draining: false.into(),
             leaving: false.into(),

@@ -39,7 +39,12 @@ pub(crate) struct Handed {
 
 impl Handed {
     pub fn new(settings: &Settings) -> Handed {
-        let place = |folder: &PathBuf| Place { number: usize::MAX, kind: MapKind::Replace, root: Root::new(folder.clone()) };
+        let place = |folder: &PathBuf| Place {
+            number: usize::MAX,
+            kind: MapKind::Replace,
+            root: Root::new(folder.clone()),
+            is_routed: false,
+        };
         let path = |folder: &PathBuf| folder.as_os_str().as_encoded_bytes().to_vec();
         let location = |(prefix, folder): &(String, PathBuf)| (prefix.clone().into_bytes(), place(folder));
         Handed {
@@ -60,6 +65,11 @@ impl Files {
     /// Whether the application may name a file with these words. Where it may not, they are a field like any other.
     pub fn hands_over(&self, by: By) -> bool {
         !self.handed.of(by).is_empty()
+    }
+
+    /// Whether it may name one with any words.
+    pub fn hands_over_any(&self) -> bool {
+        self.hands_over(By::Path) || self.hands_over(By::Location)
     }
 
     /// The answer with a file that the application has named; `ask` has the name for its path. What it may not name, or is not

@@ -16,9 +16,11 @@ pub mod named;
 mod paths;
 mod ranges;
 pub mod roots;
+mod routed;
 mod rules;
 
 pub use answer::Answer;
 pub use conditions::Conditions;
 pub use handed::By;
 pub use lookup::{Ask, Files};
+pub use routed::{Page, Routed};

@@ -3,7 +3,8 @@
 
 use bolide_files::{Answer, By};
 
-use super::{Framing, Reply, Stage};
+use super::{Reply, Stage};
+use crate::amends::Body;
 use crate::errand::Errand;
 
 /// Of a file, the server says these itself.
@@ -34,6 +35,9 @@ impl Reply {
             self.out.bytes = own;
             return self.close_head();
         };
+        if let Some((content_type, bytes, is_compressed)) = answer.unmodified() {
+            self.amend_unmodified(content_type, bytes, is_compressed);
+        }
         // What became of the file is said in the server's own words when it is not the file.
         if matches!(answer.status, 200 | 206 | 304) {
             let (lines, fields) = merged(&own, status, &answer);
@@ -45,9 +49,10 @@ impl Reply {
         }
         self.give_body(answer.body);
         if self.stage == Stage::Head {
+            self.amend_head(Body::Nothing);
             self.close_head();
         }
-        self.framing = Framing::Discard;
+        self.is_handed = true;
     }
 }
 

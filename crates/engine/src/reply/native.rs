@@ -5,10 +5,11 @@ use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
 
-use bolide_files::answer::{Body, FileRange, Parts};
+use bolide_files::answer::{Body as FileBody, FileRange, Parts};
 use bolide_files::roots::Stamp;
 
 use super::{COPY_BYTES, Framing, Reply, Stage};
+use crate::amends::Body;
 use crate::outbox::{FilePart, Later};
 
 impl Reply {
@@ -26,18 +27,21 @@ impl Reply {
     }
 
     /// The body of such an answer. What the client does not take at once is sent when it does.
-    pub(crate) fn give_body(&mut self, body: Body) {
+    pub(crate) fn give_body(&mut self, body: FileBody) {
         match body {
-            Body::Nothing => {}
-            Body::Text(text) => self.push_ready(&text),
-            Body::Memory(content, range) => self.push_ready(&content[range]),
-            Body::File(FileRange { file, bytes, stamp }) => self.push_shared_file(file, bytes, stamp),
-            Body::Parts(parts) => self.push_parts(parts),
+            FileBody::Nothing => {}
+            FileBody::Text(text) => self.push_ready(&text),
+            FileBody::Memory(content, range) => self.push_ready(&content[range]),
+            FileBody::File(FileRange { file, bytes, stamp }) => self.push_shared_file(file, bytes, stamp),
+            FileBody::Parts(parts) => self.push_parts(parts),
         }
     }
 
     /// The whole body. It is no larger than what a slow client may keep waiting here ([`super::OUTPUT_BYTES`]), or little more.
     pub(crate) fn push_ready(&mut self, body: &[u8]) {
+        if self.amends.is_some() {
+            return self.give_whole(body);
+        }
         self.close_head();
         if self.framing == Framing::Discard {
             return;
@@ -51,6 +55,7 @@ impl Reply {
 
     /// A part of a file as the whole body.
     pub(crate) fn push_shared_file(&mut self, file: Arc<File>, bytes: Range<u64>, stamp: Stamp) {
+        self.amend_head(Body::File);
         self.close_head();
         if self.framing != Framing::Discard {
             self.out.file = Some(FilePart::promised(file, bytes, stamp));
@@ -60,6 +65,8 @@ impl Reply {
 
     /// Parts of a file with lines before each of them.
     pub(crate) fn push_parts(&mut self, parts: Parts) {
+        // Parts of something are never compressed, so these go out as they are.
+        self.amend_head(Body::Nothing);
         self.close_head();
         if self.framing == Framing::Discard {
             return;

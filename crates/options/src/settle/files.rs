@@ -113,11 +113,11 @@ impl Draft<'_> {
         }
     }
 
-    /// Puts together what the options said. `None`: they name no place in which a file could be.
-    pub(super) fn complete_files(&mut self, folder: &Path, applications: &[Application]) -> Option<Files> {
+    /// Puts together what the options said. `None`: they name no place in which a file could be, and no route does.
+    pub(super) fn complete_files(&mut self, folder: &Path, applications: &[Application], is_routed: bool) -> Option<Files> {
         let asked = std::mem::take(&mut self.files);
         let hands_over = !asked.handed_by_path.is_empty() || !asked.handed_by_location.is_empty();
-        if asked.maps.is_empty() && !asked.document_root && !hands_over {
+        if asked.maps.is_empty() && !asked.document_root && !is_routed && !hands_over {
             return None;
         }
         let absolute = |path: &String| tidy(&folder.join(path));
