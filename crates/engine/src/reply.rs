@@ -240,7 +240,8 @@ impl Reply {
             }
             Some(Known::Date) => self.has_date = true,
             Some(Known::Server) => self.has_server = true,
-            Some(Known::HopByHop) => return Err("it is hop-by-hop, and the server's business (PEP 3333)"),
+            Some(Known::Trailer) if self.has_trailers => {}
+            Some(Known::HopByHop | Known::Trailer) => return Err("it is hop-by-hop, and the server's business (PEP 3333)"),
             None => {}
         }
         self.out.bytes.extend_from_slice(name);

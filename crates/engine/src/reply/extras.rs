@@ -52,9 +52,16 @@ impl Reply {
         self.out.file.is_some()
     }
 
-    /// Whether bytes or a file wait for the client.
+    /// Whether something waits for the client: bytes, a file, or what the application has in its hands still, because the
+    /// socket took a part of it only.
     pub fn has_unsent(&self) -> bool {
-        self.out.file.is_some() || self.out.unsent() > 0
+        self.out.file.is_some() || self.out.unsent() > 0 || self.out.is_full
+    }
+
+    /// Bytes of the body, less what of head and body waits for the client: a figure that grows when the client takes something
+    /// and stands still when it takes nothing.
+    pub(crate) fn taken_bytes(&self) -> u64 {
+        self.body_bytes.wrapping_sub(self.out.unsent() as u64)
     }
 
     pub fn client_is_gone(&self) -> bool {
