@@ -172,6 +172,7 @@ impl Condition {
         };
         let Some(shape) = shape(name) else {
             match name {
+                "incache" => mistakes.error("the condition `incache` is known, but not supported yet", "remove the rule"),
                 "lord" => mistakes.error("the condition `lord` is not supported: there are no legions", "remove the rule"),
                 _ => mistakes.error(
                     format!("there is no condition `{name}`"),
