@@ -171,6 +171,15 @@ def test_a_rule_must_say_in_which_folder_a_file_lies(serve):
         assert any(f"uwsgi.ini:{line}: error" in text and said in text for text in server.log.splitlines()), server.log
 
 
+def test_a_folder_that_is_not_there_yet_is_said_and_served_later(serve):
+    server = serve("wsgi-file = {apps}/hello.py\nroute = ^/f/(.*)$ static:{folder}/later/$1")
+    assert "uwsgi.ini:4: warning: there is no `" in server.log
+    client = server.connect()
+    assert client.request("GET", "/f/a.txt").status == 404
+    fill(server.folder / "later", {"a.txt": b"text"})
+    assert client.request("GET", "/f/a.txt").body == b"text"
+
+
 def test_asgi_applications_have_them_too(serve):
     server = serve.prepare("wsgi-file = {apps}/compressible.py\ncallable = asgi\nroute = ^/f/(.*)$ static:{folder}/files/$1")
     fill(server.folder / "files", {"a.txt": b"text"})

@@ -169,7 +169,12 @@ fn named(name: &str, argument: &str, groups: Groups, around: Around<'_>, mistake
             }
         }
         "addheader" => Action::AddHeader(header(argument, groups, mistakes)?),
-        "delheader" | "remheader" => Action::RemoveHeader(template(mistakes)),
+        "delheader" | "remheader" => {
+            if argument.eq_ignore_ascii_case("content-length") {
+                mistakes.warn(format!("`{name}:{argument}` has no effect: lengths are the server's"), "remove the rule");
+            }
+            Action::RemoveHeader(template(mistakes))
+        }
         "clearheaders" | "resetheaders" => Action::ClearHeaders(template(mistakes)),
         "send" | "send-crnl" => Action::Send { text: template(mistakes), line: name == "send-crnl" },
         "log" => Action::Log(template(mistakes)),

@@ -280,7 +280,7 @@ pub(crate) fn pattern(text: &str, mistakes: &mut Mistakes<'_>) -> Option<Regex> 
         mistakes.error(message, "leave out the second `+`: nothing is ever tried twice here");
         return None;
     }
-    match RegexBuilder::new(text).unicode(false).size_limit(PATTERN_BYTES).build() {
+    match RegexBuilder::new(&with_plain_classes(text)).unicode(false).size_limit(PATTERN_BYTES).build() {
         Ok(pattern) => Some(pattern),
         Err(error) => {
             match beyond_the_library(text) {
@@ -308,6 +308,9 @@ fn beyond_the_library(text: &str) -> Option<(String, &'static str)> {
         ("(?|", "a branch reset", "give each branch a rule of its own"),
         ("(?(", "a conditional group", "give each branch a rule of its own"),
         ("\\K", "a `\\K`", "put in parentheses what the action needs"),
+        ("(?R)", "a recursion", "match what is needed of it"),
+        ("(?P=", "a backreference", "compare with `route-if = equal:…` instead"),
+        ("\\k", "a backreference", "compare with `route-if = equal:…` instead"),
     ];
     if let Some((at, mark)) = first_of(text, MARKS) {
         return Some((format!("{} at `{}`", mark.1, &text[at..]), mark.2));
@@ -322,6 +325,44 @@ fn beyond_the_library(text: &str) -> Option<(String, &'static str)> {
         return Some((what, "compare with `route-if = equal:…` instead"));
     }
     None
+}
+
+/// To PCRE a bracket within brackets is a letter, as are `&&`, `~~` and `--`; the library would calculate with classes.
+fn with_plain_classes(text: &str) -> String {
+    let mut made = String::with_capacity(text.len());
+    // While nothing is in a class, `]` is a letter.
+    let (mut in_class, mut is_first) = (false, false);
+    let mut rest = text.chars().peekable();
+    while let Some(letter) = rest.next() {
+        let was_first = is_first;
+        is_first = was_first && letter == '^';
+        match letter {
+            '\\' => {
+                made.push(letter);
+                made.extend(rest.next());
+                continue;
+            }
+            '[' if !in_class => (in_class, is_first) = (true, true),
+            ']' if in_class && !was_first => in_class = false,
+            // A class by its name: `[:alpha:]`.
+            '[' if rest.peek() == Some(&':') => {
+                made.push(letter);
+                while let Some(part) = rest.next() {
+                    made.push(part);
+                    if part == ':' && rest.peek() == Some(&']') {
+                        made.extend(rest.next());
+                        break;
+                    }
+                }
+                continue;
+            }
+            '[' | '&' | '~' if in_class => made.push('\\'),
+            '-' if made.ends_with('-') && in_class => made.push('\\'),
+            _ => {}
+        }
+        made.push(letter);
+    }
+    made
 }
 
 /// Where a quantifier with a `+` after it stands outside brackets. PCRE then gives nothing back that was once matched; to the library it

@@ -123,6 +123,12 @@ impl Served {
             );
             return None;
         }
+        if !folder_path.exists() {
+            mistakes.warn(
+                format!("there is no `{}`: nothing is served from it yet", folder_path.display()),
+                "it is served as soon as it is there",
+            );
+        }
         Some(Served { folder: 0, folder_path, rest, form, lets_others_try })
     }
 
