@@ -1,5 +1,6 @@
 """A WebSocket application that does what its client asks for: the query is ``(name, steps)`` as a Python literal, each step
-a tuple of its verb and arguments. What happened is kept under the name, and told by plain HTTP at ``/seen/<name>``.
+a tuple of its verb and arguments. What happened is kept under the name, and told by plain HTTP at ``/seen/<name>``; without
+a name it is forgotten.
 
 ``/go/<name>`` lets a step ``("wait", name)`` go on.
 """
@@ -23,7 +24,7 @@ async def application(scope, receive, send):
     if scope["type"] == "http":
         return await answer(scope, send)
     name, steps = ast.literal_eval(unquote_to_bytes(scope["query_string"]).decode())
-    events = seen.setdefault(name, [])
+    events = seen.setdefault(name, []) if name else []
     script = Script(scope, receive, send, events)
     try:
         for verb, *arguments in steps:
