@@ -8,10 +8,14 @@ a name it is forgotten.
 import ast
 import asyncio
 import os
+import time
+from pathlib import Path
 from urllib.parse import unquote_to_bytes
 
 #: What scripts saw and did, by their names.
 seen = {}
+#: How long a step may stop the loop, in seconds.
+MOST_BLOCKED_SECONDS = 10
 #: Events by name.
 gates = {}
 
@@ -162,6 +166,13 @@ class Script:
     async def turn(self):
         """Lets the loop turn."""
         await asyncio.sleep(0)
+
+    async def block(self, path):
+        """Stops the loop until the file is there; another file says that it does."""
+        Path(path + ".waiting").touch()
+        end = time.monotonic() + MOST_BLOCKED_SECONDS
+        while not Path(path).exists() and time.monotonic() < end:
+            time.sleep(0.01)
 
     async def fail(self, text="as the test asked"):
         raise RuntimeError(text)
