@@ -200,7 +200,7 @@ impl SocketTalk {
             (_, Inflow::Messages(line)) => {
                 self.keep_what_is_left(line);
                 // After the end nobody waits for room. A client that has gone is told by an exception, which follows.
-                !reply.client_is_gone() && !(line.is_open() && line.is_behind(reply))
+                !(reply.client_is_gone() || line.is_open() && line.is_behind(reply))
             }
             _ => true,
         }
