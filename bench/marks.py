@@ -130,7 +130,8 @@ def _failed_transfers(results):
     found = results[OURS]
     failed = sum(run["failed"] for run in found.values())
     details = [
-        f"{name}: {run['failed']} of {run['wanted']} failed, at most {run['peak_mb']:.0f} MB" for name, run in found.items()
+        f"{name}: {run['failed']} of {run['wanted']} failed, memory of its own at most {run['own_mb']:.0f} MB"
+        for name, run in found.items()
     ]
     return Verdict(failed, "; ".join(details))
 

@@ -14,7 +14,7 @@ from ..processes import Program
 from ..servers import NGINX, OURS, Launch
 from ..session import NotStarted, Running
 from ..workloads import HELLO, Workload
-from .cpu import CONNECTIONS, Entry, compare, entries_of
+from .cpu import CONNECTIONS, Entry, ask_with_wrk, compare, entries_of
 
 KB, MB = 1024, 1024 * 1024
 # A file of many megabytes fills a connection for long.
@@ -70,9 +70,20 @@ def whole(size):
         workload = _file(session, name, size.bytes)
         connections = LARGE_CONNECTIONS if size.bytes >= MB else CONNECTIONS
         entries = entries_of([*_nginx(), *session.chosen("static")])
-        return compare(session, name, workload, entries, connections=connections, start=_starter(workload))
+        ask = _ask_for(size.bytes) if size.bytes >= MB else None
+        return compare(session, name, workload, entries, connections=connections, start=_starter(workload), ask=ask)
 
     return run
+
+
+def _ask_for(size):
+    """A client that counts files by their bytes: of a large one, most are under way when the time is over."""
+
+    def ask(session, running, connections, seconds):
+        counts, before, after = ask_with_wrk(session, running, connections, seconds)
+        return {**counts, "requests": counts["bytes"] / size}, before, after
+
+    return ask
 
 
 def not_modified(session, name):

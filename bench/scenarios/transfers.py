@@ -76,10 +76,14 @@ def _run(session, scenario, name, files, how):
         try:
             command = [str(word) for word in ("python3", BENCH / "transfer_client.py", launch.port, files, CLIENTS)]
             command += [str(PACE_BYTES), str(PACED_SECONDS)] if how == "paced" else ["0", "0"]
-            began = time.monotonic()
+            began, own = time.monotonic(), [0]
             try:
                 status, output, errors = run_client(
-                    command, cpus=session.cpus.client, seconds=MOST_SECONDS, folder=session.folder
+                    command,
+                    cpus=session.cpus.client,
+                    seconds=MOST_SECONDS,
+                    folder=session.folder,
+                    meanwhile=lambda: own.append(_own_bytes(group)),
                 )
             except TimeoutError as error:
                 raise load.LoadFailed(str(error)) from None
@@ -88,15 +92,22 @@ def _run(session, scenario, name, files, how):
             counts = json.loads(output)
             counts["seconds"] = time.monotonic() - began
             counts["peak_mb"] = int((group / "memory.max_usage_in_bytes").read_text()) / MB
+            counts["own_mb"] = max(own) / MB
             if program.process.poll() is not None:
                 counts["problem"] = f"the server ended with status {program.process.returncode}"
         finally:
             running.stop()
     session.say(
         f"  {scenario} {how}: {name:<10} {counts['failed']} of {counts['wanted']} failed, {counts['megabytes']:.0f} MB in"
-        f" {counts['seconds']:.0f} s, at most {counts['peak_mb']:.0f} MB"
+        f" {counts['seconds']:.0f} s, at most {counts['peak_mb']:.0f} MB, {counts['own_mb']:.0f} MB of it its own"
     )
     return counts
+
+
+def _own_bytes(group):
+    """Memory of the group's processes themselves, without the page cache."""
+    lines = (group / "memory.stat").read_text().splitlines()
+    return next((int(line.split()[1]) for line in lines if line.startswith("total_rss ")), 0)
 
 
 @contextlib.contextmanager

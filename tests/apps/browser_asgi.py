@@ -1,16 +1,12 @@
-"""A page for the browser's test: it speaks by a WebSocket, an EventSource and a fetch, and shows what came of them."""
+"""A page for the browser's tests: it speaks by WebSockets, an EventSource and fetch, and shows what came of them."""
 
 import asyncio
+import contextlib
 
 from sse_starlette.sse import EventSourceResponse
 from starlette.applications import Starlette
-from starlette.responses import JSONResponse, PlainTextResponse
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, StreamingResponse
 from starlette.routing import Route, WebSocketRoute
-
-
-async def page(request):
-    return PlainTextResponse(PAGE, headers={"Content-Type": "text/html; charset=utf-8"})
-
 
 PAGE = """<!DOCTYPE html>
 <html lang="en">
@@ -19,13 +15,17 @@ PAGE = """<!DOCTYPE html>
 <p id="large">nothing yet</p>
 <p id="bytes">nothing yet</p>
 <p id="closed">nothing yet</p>
+<p id="left">nothing yet</p>
 <p id="events">nothing yet</p>
-<p id="fetched">nothing yet</p>
+<p id="uploaded">nothing yet</p>
+<p id="streamed">nothing yet</p>
 <script>
 const show = (id, text) => { document.getElementById(id).textContent = text; };
+const place = (path) => `ws://${location.host}${path}`;
 
+// What the server closes.
 const talk = new Promise((resolve) => {
-    const socket = new WebSocket(`ws://${location.host}/socket`, ["other", "chat"]);
+    const socket = new WebSocket(place("/socket"), ["other", "chat"]);
     socket.binaryType = "arraybuffer";
     const large = "caf\\u00e9 ".repeat(40000);
     socket.onopen = () => socket.send("hello from a page");
@@ -47,14 +47,24 @@ const talk = new Promise((resolve) => {
     };
 });
 
+// What the page closes.
+const leave = new Promise((resolve) => {
+    const socket = new WebSocket(place("/socket"), ["chat"]);
+    socket.onopen = () => socket.close(4100, "the page goes");
+    socket.onclose = (event) => {
+        show("left", `${event.code} ${event.wasClean}`);
+        resolve();
+    };
+});
+
+// The stream ends after each second number, and the browser comes back for the next.
 const listen = new Promise((resolve) => {
     const told = [];
     const source = new EventSource("/numbers");
     source.addEventListener("number", (event) => {
         told.push(event.data);
         show("events", told.join(" "));
-        // The next number is sent only when this one has been read.
-        fetch(`/next?after=${event.data}`, {method: "POST"});
+        fetch(`/read?events=${event.data}`, {method: "POST"});
         if (told.length === 5) {
             source.close();
             resolve();
@@ -62,14 +72,60 @@ const listen = new Promise((resolve) => {
     });
 });
 
-const ask = fetch("/upload", {method: "POST", body: new Blob([new Uint8Array(300000)])})
+const upload = fetch("/upload", {method: "POST", body: new Blob([new Uint8Array(300000)])})
     .then((answer) => answer.json())
-    .then((answer) => show("fetched", `${answer.length} bytes were read`));
+    .then((answer) => show("uploaded", `${answer.length} bytes were read`));
 
-Promise.all([talk, listen, ask]).then(() => { document.title = "done"; });
+const stream = (async () => {
+    const answer = await fetch("/parts");
+    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+    const parts = [];
+    for (let part = await reader.read(); !part.done; part = await reader.read()) {
+        parts.push(part.value);
+        await fetch(`/read?parts=${parts.length}`, {method: "POST"});
+    }
+    show("streamed", parts.join("|"));
+})();
+
+Promise.all([talk, leave, listen, upload, stream]).then(() => { document.title = "done"; });
 </script>
 </html>
 """
+
+#: What the page has read up to now, by what it was sent: the next is sent only then.
+read = {"events": 0, "parts": 0}
+news = None
+
+#: How WebSockets ended.
+ends = []
+
+
+@contextlib.asynccontextmanager
+async def lifespan(app):
+    global news
+    news = asyncio.Condition()
+    yield
+
+
+async def has_read(name, count):
+    async with news:
+        await news.wait_for(lambda: read[name] >= count)
+
+
+async def note_read(request):
+    async with news:
+        for name, count in request.query_params.items():
+            read[name] = int(count)
+        news.notify_all()
+    return PlainTextResponse("")
+
+
+async def page(request):
+    return HTMLResponse(PAGE)
+
+
+async def empty_page(request):
+    return HTMLResponse("<!DOCTYPE html><title>empty</title>")
 
 
 async def socket(websocket):
@@ -77,37 +133,38 @@ async def socket(websocket):
     while True:
         message = await websocket.receive()
         if message["type"] == "websocket.disconnect":
+            ends.append([message["code"], message["reason"]])
             return
         if message.get("text") == "leave":
             await websocket.close(4002, "goodbye")
-            return
-        if message.get("text") is not None:
+        elif message.get("text") is not None:
             await websocket.send_text(message["text"])
         else:
             await websocket.send_bytes(message["bytes"])
 
 
-#: The last number that the page has read.
-read = asyncio.Condition()
-last_read = 0
+async def ended(request):
+    return JSONResponse(ends)
 
 
 async def numbers(request):
+    first = int(request.headers.get("last-event-id", 0)) + 1
+
     async def parts():
-        for number in range(1, 6):
-            yield {"event": "number", "data": str(number)}
-            async with read:
-                await read.wait_for(lambda number=number: last_read >= number)
+        for number in range(first, first + 2):
+            yield {"event": "number", "data": str(number), "id": str(number), "retry": 20}
+            await has_read("events", number)
 
     return EventSourceResponse(parts())
 
 
-async def next_number(request):
-    global last_read
-    async with read:
-        last_read = int(request.query_params["after"])
-        read.notify_all()
-    return PlainTextResponse("")
+async def parts(request):
+    async def parts():
+        for number, part in enumerate(["one", "two", "caf\xe9", "four"], 1):
+            yield part
+            await has_read("parts", number)
+
+    return StreamingResponse(parts(), media_type="text/plain")
 
 
 async def upload(request):
@@ -118,11 +175,15 @@ async def upload(request):
 
 
 app = Starlette(
+    lifespan=lifespan,
     routes=[
         Route("/", page),
+        Route("/empty", empty_page),
+        Route("/read", note_read, methods=["POST"]),
         Route("/numbers", numbers),
-        Route("/next", next_number, methods=["POST"]),
+        Route("/parts", parts),
         Route("/upload", upload, methods=["POST"]),
+        Route("/ended", ended),
         WebSocketRoute("/socket", socket),
-    ]
+    ],
 )

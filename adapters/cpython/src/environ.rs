@@ -141,6 +141,10 @@ impl Environs {
                 environ.remove(&key);
             }
         }
+        // Last, so that they take the place of what the request itself says.
+        for (name, value) in http.variables {
+            self.variable(&mut environ, name, value)?;
+        }
         told.variable_bytes += (http.method.len() + http.uri.len() + http.path.len() + http.query.len()) as u32;
         Some(environ)
     }
@@ -199,23 +203,28 @@ impl Environs {
     fn uwsgi(&mut self, template: &Object, uwsgi: &UwsgiRequest<'_>, told: &mut Told) -> Option<Dictionary> {
         let mut environ = Dictionary::copy_of(template)?;
         for variable in uwsgi.variables {
-            let (name, value) = (variable.name.of(uwsgi.bytes), variable.value.of(uwsgi.bytes));
-            let key = self.keys.variable(name)?;
-            let text = latin1(value)?;
-            environ.set(&key, &text);
-            match name {
-                b"HTTPS" if value == b"1" || value.eq_ignore_ascii_case(b"on") => {
-                    environ.set(&self.names.wsgi_url_scheme, &self.names.https);
-                }
-                b"UWSGI_SCHEME" | b"HTTP_X_FORWARDED_PROTO" if !value.is_empty() => {
-                    environ.set(&self.names.wsgi_url_scheme, &text);
-                }
-                _ => {}
-            }
+            self.variable(&mut environ, variable.name.of(uwsgi.bytes), variable.value.of(uwsgi.bytes))?;
         }
         told.variables = uwsgi.variables.len() as u32;
         told.variable_bytes = uwsgi.bytes.len() as u32;
         Some(environ)
+    }
+
+    /// A variable of a front server, or of a route.
+    fn variable(&mut self, environ: &mut Dictionary, name: &[u8], value: &[u8]) -> Option<()> {
+        let key = self.keys.variable(name)?;
+        let text = latin1(value)?;
+        environ.set(&key, &text);
+        match name {
+            b"HTTPS" if value == b"1" || value.eq_ignore_ascii_case(b"on") => {
+                environ.set(&self.names.wsgi_url_scheme, &self.names.https);
+            }
+            b"UWSGI_SCHEME" | b"HTTP_X_FORWARDED_PROTO" if !value.is_empty() => {
+                environ.set(&self.names.wsgi_url_scheme, &text);
+            }
+            _ => {}
+        }
+        Some(())
     }
 }
 

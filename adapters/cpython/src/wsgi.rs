@@ -22,6 +22,7 @@ use crate::threads;
 pub struct Wsgi {
     pub mounts: Vec<Mount>,
     pub manage_script_name: bool,
+    pub ignore_script_name: bool,
     /// A template of `environ` for each listener.
     pub templates: Vec<Object>,
     /// `bolide.wsgi.body_in_memory(bytes)` and `body_in_file(descriptor)`: make `wsgi.input`.
@@ -186,6 +187,11 @@ impl WsgiThread {
             && path.is_empty()
         {
             return Some(callable.as_ptr());
+        }
+        if wsgi.ignore_script_name {
+            // uWSGI then takes the application of no mount for every request.
+            let whole = wsgi.mounts.iter().find(|mount| mount.path.is_empty());
+            return whole.map_or_else(|| no_application(b"/"), |mount| Some(mount.callable.as_ptr()));
         }
         let names = &self.environs.names;
         // uWSGI looks at SCRIPT_NAME, which a front server sets, and only with manage-script-name at the path.

@@ -113,10 +113,46 @@ impl Scopes {
             }
         };
         let raw_path = http.uri.split(|byte| *byte == b'?').next().unwrap_or_default();
-        let line = Line { method: http.method, path: http.path, raw_path, query: http.query, root_path: mount };
+        // A route may have set it.
+        let script_name = http.variables.iter().rfind(|(name, _)| name == b"SCRIPT_NAME").map(|(_, value)| value.as_slice());
+        let path = script_name.map(|script_name| whole_path(script_name, http.path));
+        let line = Line {
+            method: http.method,
+            path: path.as_deref().unwrap_or(http.path),
+            raw_path,
+            query: http.query,
+            root_path: script_name.unwrap_or(mount),
+        };
         self.set_line(&mut scope, &line, is_websocket)?;
+        self.set_routed(&mut scope, http, peer, is_websocket)?;
         told.variable_bytes += (http.method.len() + http.uri.len() + http.path.len() + http.query.len()) as u32;
         Some(scope)
+    }
+
+    /// What routes have set, as far as a scope has a place for it: the client, the scheme, header fields.
+    fn set_routed(
+        &mut self,
+        scope: &mut Dictionary,
+        http: &HttpRequest<'_, Memo>,
+        peer: &bolide_engine::request::Peer,
+        is_websocket: bool,
+    ) -> Option<()> {
+        for (name, value) in http.variables {
+            match name.as_slice() {
+                b"REMOTE_ADDR" => scope.set(&self.names.client, &address(value, peer.port.parse().unwrap_or(0))?),
+                b"UWSGI_SCHEME" => self.set_scheme(scope, value, is_websocket),
+                b"HTTPS" if value == b"1" || value.eq_ignore_ascii_case(b"on") => {
+                    self.set_scheme(scope, b"https", is_websocket);
+                }
+                name => {
+                    if let Some(header) = header_of(name) {
+                        let headers = scope.get(&self.names.headers)?;
+                        self.append(&headers, &header, value)?;
+                    }
+                }
+            }
+        }
+        Some(())
     }
 
     /// A template with a connection's address and a request's header fields, and the list of those.

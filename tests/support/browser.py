@@ -1,0 +1,150 @@
+"""A real browser: Debian's Chromium without a window, steered by its driver. No process of it outlives the test.
+
+Nothing of it leaves the machine: the driver and the browser listen on 127.0.0.1, and no other host can be found by a page.
+"""
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import threading
+from pathlib import Path
+
+from selenium import webdriver
+from selenium.webdriver.chrome.remote_connection import ChromeRemoteConnection
+from selenium.webdriver.common.proxy import Proxy, ProxyType
+from selenium.webdriver.remote.client_config import ClientConfig
+from selenium.webdriver.remote.command import Command
+
+from support import processes
+from support.waiting import PATIENCE_SECONDS, wait_until
+
+#: How long a start of the browser, a page's load or a script in it may take, in seconds.
+BROWSER_SECONDS = 40
+
+#: Size of the window that the pages see, in pixels.
+WINDOW = "1000,800"
+
+#: The line by which the driver says where it listens.
+STARTED = re.compile(rb"started successfully on port (?P<port>\d+)")
+
+FLAGS = (
+    "--headless=new",
+    # CI runs as root, in a container.
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    f"--window-size={WINDOW}",
+    "--no-first-run",
+    "--disable-extensions",
+    "--disable-sync",
+    "--disable-component-update",
+    "--disable-background-networking",
+    # A window that nobody sees keeps its timers and its frames.
+    "--disable-renderer-backgrounding",
+    "--no-proxy-server",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
+    # Videos play without a click.
+    "--autoplay-policy=no-user-gesture-required",
+)
+
+
+def found(name):
+    """The path of a program of Debian's packages chromium and chromium-driver."""
+    path = shutil.which(name)
+    assert path, f"there is no {name}: install the packages chromium and chromium-driver"
+    return path
+
+
+class Driver:
+    """`chromedriver`, on a port that it finds free itself."""
+
+    def __init__(self, folder):
+        # What the browser wants to keep, it keeps in the test's folder.
+        places = {name: str(folder) for name in ("HOME", "TMPDIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR")}
+        self._mark = f"HOME={folder}".encode()
+        self.process = subprocess.Popen(
+            [found("chromedriver"), "--port=0"],
+            env={**os.environ, **places},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        self._text = b""
+        self._reader = threading.Thread(target=self._read, name="driver's log reader", daemon=True)
+        self._reader.start()
+
+    def _read(self):
+        for line in self.process.stdout:
+            self._text += line
+
+    @property
+    def url(self):
+        """Where it listens; waits until it does."""
+        wait_until(lambda: STARTED.search(self._text) or self.process.poll() is not None, lambda: f"it listens: {self._text!r}")
+        match = STARTED.search(self._text)
+        assert match, f"the driver has ended: {self._text!r}"
+        return f"http://127.0.0.1:{int(match['port'])}"
+
+    def finish(self):
+        """End it and whatever it has started."""
+        self.process.terminate()
+        try:
+            wait_until(lambda: not self._left(), "the browser has ended", seconds=PATIENCE_SECONDS)
+        finally:
+            for pid in self._left():
+                processes.kill(pid)
+            self.process.wait()
+            self._reader.join(PATIENCE_SECONDS)
+            self.process.stdout.close()
+
+    def _left(self):
+        # Some of the browser's processes have sessions of their own, but the environment of all names the folder.
+        self.process.poll()
+        return [
+            pid for pid in (int(entry) for entry in os.listdir("/proc") if entry.isdigit()) if self._mark in environment_of(pid)
+        ]
+
+
+def environment_of(pid):
+    """The environment with which a process was started; nothing of one that has ended."""
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return []
+
+
+class Browser(webdriver.Remote):
+    """What selenium gives for any browser, and what the page's console said."""
+
+    def console(self):
+        """The lines that came since the last call: what scripts wrote, their uncaught errors, failures of the network."""
+        return [f"{entry['level']} {entry['message']}" for entry in self.execute(Command.GET_LOG, {"type": "browser"})["value"]]
+
+
+@contextlib.contextmanager
+def chromium(*flags):
+    """A fresh :class:`Browser`, which ends with the block. ``flags`` are added to its command line."""
+    with tempfile.TemporaryDirectory(prefix="browser-") as name:
+        folder = Path(name)
+        options = webdriver.ChromeOptions()
+        options.binary_location = found("chromium")
+        for flag in (*FLAGS, f"--user-data-dir={folder / 'profile'}", *flags):
+            options.add_argument(flag)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+        driver = Driver(folder)
+        try:
+            url = driver.url
+            direct = Proxy({"proxyType": ProxyType.DIRECT})
+            client = ClientConfig(remote_server_addr=url, timeout=BROWSER_SECONDS, proxy=direct)
+            browser = Browser(command_executor=ChromeRemoteConnection(url, client_config=client), options=options)
+            try:
+                browser.set_page_load_timeout(BROWSER_SECONDS)
+                browser.set_script_timeout(BROWSER_SECONDS)
+                yield browser
+            finally:
+                browser.quit()
+        finally:
+            driver.finish()
