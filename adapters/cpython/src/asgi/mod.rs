@@ -63,6 +63,11 @@ pub struct Asgi {
     turn_is_wanted: Cell<bool>,
     /// `AsgiWorker.turn`, for the loop to call.
     turn: OnceCell<Object>,
+    /// The context of each turn. Without it a turn that one request asks for had that request's context variables, and so would
+    /// the requests that it gives to the application.
+    context: Object,
+    /// `("context",)`: the keyword of `call_soon` for it.
+    context_keyword: Object,
     hosted: OnceCell<Hosted<Asgi>>,
 }
 
@@ -230,8 +235,13 @@ impl Asgi {
         }
         self.turn_is_wanted.set(true);
         keeping_exception(|| {
-            // SAFETY: both live; the result is ours.
-            if unsafe { call_method(&self.names.call_soon, [self.event_loop.as_ptr(), turn.as_ptr()]) }.is_none() {
+            let arguments = [self.event_loop.as_ptr(), turn.as_ptr(), self.context.as_ptr()];
+            // SAFETY: all live; the result is ours. The last argument is the one that has a name.
+            let asked = unsafe {
+                let (name, keyword) = (self.names.call_soon.as_ptr(), self.context_keyword.as_ptr());
+                Object::owned(ffi::PyObject_VectorcallMethod(name, arguments.as_ptr(), 2, keyword))
+            };
+            if asked.is_none() {
                 self.log_set_exception("the event loop");
             }
         });
