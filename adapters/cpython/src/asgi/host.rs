@@ -8,7 +8,7 @@ use bolide_contract::scoreboard::now_ms;
 use bolide_engine::{Hosted, Turned};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList};
+use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 
 use super::awaitable::Awaitables;
 use super::names::Names;
@@ -213,7 +213,6 @@ fn make(
         starter,
         face: Face {
             plain_headers: object("plain_headers")?,
-            coroutine_of: object("coroutine_of")?,
             log_overdue: object("log_overdue")?,
             report_stall: object("report_stall")?,
             client_disconnected: object("ClientDisconnected")?,
@@ -224,6 +223,8 @@ fn make(
         running: Cell::new(0),
         turn_is_wanted: Cell::new(false),
         turn: OnceCell::new(),
+        context: object_of(py.import("contextvars")?.call_method0("copy_context")?),
+        context_keyword: object_of(PyTuple::new(py, ["context"])?.into_any()),
         hosted: OnceCell::new(),
     })
 }
