@@ -194,7 +194,7 @@ pub fn ended_at_once(
     exchange.place = place;
     let outcome = conclude(exchange, &end, &described());
     if !matches!(outcome, Outcome::Finished) {
-        exchange.reach(|talk, reply, inflow| close_failed(talk, reply, inflow));
+        exchange.reach(close_failed);
     }
     exchange.lose();
     outcome
