@@ -1,6 +1,6 @@
 # Thin verbs; what they do is in scripts/.
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-rust test-python lint format bench fuzz compat clean
+.PHONY: help run build test test-rust test-python lint format bench fuzz compat conformance clean
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +37,9 @@ fuzz: ## run every fuzz target for SECONDS (60)
 compat: ## how many of the real configurations run as they are
 	@scripts/require rust
 	@scripts/compat
+
+conformance: ## the Autobahn suite's WebSocket cases; writes docs/autobahn.md (CASES='7.*' picks)
+	@scripts/conformance
 
 clean: ## remove what was built
 	rm -rf target build dist .venv .venv-test fuzz/target

@@ -82,12 +82,14 @@ def wait_until_served(port, path, programs, seconds=START_SECONDS):
         time.sleep(POLL_SECONDS)
 
 
-def wrk(port, path, *, connections, seconds, cpus, folder, posted=b"", meanwhile=None):
+def wrk(port, path, *, connections, seconds, cpus, folder, posted=b"", meanwhile=None, fields=()):
     """wrk's counts: requests, microseconds, bytes, errors by kind, latency percentiles in microseconds.
 
-    With `posted` it posts these bytes. `meanwhile` is called again and again while wrk runs. Raises LoadFailed.
+    With `posted` it posts these bytes; `fields` are further lines of each request's head; `meanwhile` is called again
+    and again while wrk runs. Raises LoadFailed.
     """
     command = [find_program("wrk"), "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", WRK_TIMEOUT]
+    command += [word for field in fields for word in ("-H", field)]
     command += ["-s", BENCH / "wrk_summary.lua", f"http://{HOST}:{port}{path}"]
     if posted:
         body = Path(folder) / "posted.json"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from . import figures
 from .interpreters import is_eager
-from .servers import COMPETITORS, OURS, REFERENCE
+from .servers import COMPETITORS, NGINX, OURS, REFERENCE
 
 MET, NOT_MET, NOT_MEASURED = "met", "NOT MET", "not measured"
 BYTES_IN_KB = 1024
@@ -124,6 +124,18 @@ def _idle_answer(results, python=None):
     return Verdict(worst, f"{worst:.1f} ms, the slower of a new and an old connection")
 
 
+def _failed_transfers(results):
+    if OURS not in results:
+        return NOTHING
+    found = results[OURS]
+    failed = sum(run["failed"] for run in found.values())
+    details = [
+        f"{name}: {run['failed']} of {run['wanted']} failed, memory of its own at most {run['own_mb']:.0f} MB"
+        for name, run in found.items()
+    ]
+    return Verdict(failed, "; ".join(details))
+
+
 def _events_missing(results, python=None):
     found = results.get(figures.labelled(OURS, python))
     if found is None:
@@ -169,6 +181,13 @@ MARKS = [
     Mark("django", "not behind any competitor", 1.0, _behind_nobody),
     Mark("nginx-uwsgi", "at most 0.8 × uWSGI's own CPU", 0.8, _ratio_to("uwsgi")),
     Mark("threads", "four threads cost at most 10 % more than one", 1.10, _ratio_to(OURS, f"{OURS} 4 threads")),
+    Mark("static-1k", "at most 0.85 × nginx", 0.85, _ratio_to(NGINX)),
+    Mark("static-30k", "at most 0.85 × nginx", 0.85, _ratio_to(NGINX)),
+    Mark("static-100k", "at most 0.85 × nginx", 0.85, _ratio_to(NGINX)),
+    Mark("static-20m", "at most 1.05 × nginx", 1.05, _ratio_to(NGINX)),
+    Mark("static-100m", "at most 1.05 × nginx", 1.05, _ratio_to(NGINX)),
+    Mark("static-304", "at the cost of hello world", 1.05, _ratio_to(f"{OURS} hello")),
+    Mark("static-transfers", "no failed transfer, and every byte right", 0, _failed_transfers),
     Mark("ab", "no failed request", 0, _failed_requests),
     Mark("wrk-1000", "no socket error", 0, _socket_errors),
     Mark("balance", "never further apart than 60:40", 0.60, _largest_share),

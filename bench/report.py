@@ -229,9 +229,41 @@ def _startup_table(scenario):
     return _table(header, [["(the import itself, ms)", *imports], *(row for _, row in sorted(rows))]) + note
 
 
+def _transfers_table(scenario):
+    rows = [
+        [
+            name,
+            how,
+            f"{run['wanted']}",
+            run["failed"],
+            f"{run['seconds']:.1f}",
+            f"{run['megabytes']:,.0f}",
+            f"{run['peak_mb']:.0f}",
+            f"{run['own_mb']:.0f}",
+            run["problem"] or "",
+        ]
+        for name, runs in scenario["results"].items()
+        for how, run in runs.items()
+    ]
+    header = [
+        "server",
+        "readers",
+        "transfers",
+        "failed",
+        "seconds",
+        "MB sent",
+        "peak of the cgroup, MB",
+        "peak without page cache, MB",
+    ]
+    header.append("first problem")
+    note = "\nA transfer has failed when it is not whole or one byte of it is wrong. Page cache counts in the cgroup's peak.\n"
+    return _table(header, rows) + note
+
+
 TABLES = {
     "cpu": _cpu_table,
     "ab": _ab_table,
+    "transfers": _transfers_table,
     "wrk-1000": _wrk_1000_table,
     "balance": _balance_table,
     "idle": _idle_table,

@@ -17,12 +17,16 @@ BACKLOG = 2048
 MOST_CONNECTIONS = 16384
 REFERENCE = "limit"
 OURS = "bolide"
+# Not an application server: static files are compared with it.
+NGINX = "nginx"
 WSGI, ASGI, BOTH = frozenset(["wsgi"]), frozenset(["asgi"]), frozenset(["wsgi", "asgi"])
 
 
 @dataclass(frozen=True)
 class Launch:
-    """What a scenario asks of a server. With `uwsgi_socket` it speaks the uwsgi protocol there, and no HTTP."""
+    """What a scenario asks of a server. With `uwsgi_socket` it speaks the uwsgi protocol there, and no HTTP; with `static` it
+    serves the files of that folder below /static.
+    """
 
     module: str
     port: int
@@ -30,6 +34,7 @@ class Launch:
     threads: int = 1
     request_log: bool = False
     uwsgi_socket: Path | None = None
+    static: Path | None = None
     interface: str = "wsgi"
     websocket: bool = False
     interpreter: Interpreter = OWN
@@ -83,6 +88,7 @@ def _uwsgi_words(launch):
     words += ["--processes", str(launch.workers)]
     # uWSGI takes any mention of threads as a wish for the GIL's machinery, so one thread is not mentioned.
     words += ["--threads", str(launch.threads)] if launch.threads > 1 else []
+    words += ["--static-map", f"/static={launch.static}"] if launch.static else []
     return words if launch.request_log else [*words, "--disable-logging"]
 
 
@@ -104,6 +110,7 @@ def _granian(launch):
     # By default it holds as many connections as its backlog, and lets the others wait.
     words += ["--backlog", str(BACKLOG), "--backpressure", str(MOST_CONNECTIONS)]
     words += ["--access-log" if launch.request_log else "--no-access-log"]
+    words += ["--static-path-mount", launch.static, "--static-path-route", "/static"] if launch.static else []
     return [launch.program("granian"), *words, f"{launch.module}:application"]
 
 
@@ -138,19 +145,19 @@ def _abilities(words):
     return frozenset(words.split())
 
 
-# keep-alive: keeps many connections open at once. many: holds 10,000 of them. websocket: speaks it.
-# newest-python: too far behind to be measured on a second Python as well.
+# keep-alive: keeps many connections open at once. many: holds 10,000 of them. websocket: speaks it. static: serves files
+# by itself. newest-python: too far behind to be measured on a second Python as well.
 SERVERS = {
     server.name: server
     for server in [
         Server(REFERENCE, None, _limit, _abilities("keep-alive many websocket"), BOTH),
-        Server(OURS, "bolide", _bolide, _abilities("keep-alive many workers threads log uwsgi-protocol websocket"), BOTH),
+        Server(OURS, "bolide", _bolide, _abilities("keep-alive many workers threads log uwsgi-protocol websocket static"), BOTH),
         Server("fastpysgi", "fastpysgi", lambda launch: _embedded(launch, "fastpysgi"), _abilities("keep-alive many"), BOTH),
         Server("bjoern", "bjoern", lambda launch: _embedded(launch, "bjoern"), _abilities("keep-alive many")),
-        Server("granian", "granian", _granian, _abilities("keep-alive many workers threads log websocket"), BOTH),
+        Server("granian", "granian", _granian, _abilities("keep-alive many workers threads log websocket static"), BOTH),
         Server("uvicorn", "uvicorn[standard]", _uvicorn, _abilities("keep-alive many workers log websocket"), ASGI),
         Server("hypercorn", "hypercorn", _hypercorn, _abilities("keep-alive many workers log websocket newest-python"), ASGI),
-        Server("uwsgi", "uwsgi", _uwsgi("--http11-socket"), _abilities("workers threads log uwsgi-protocol")),
+        Server("uwsgi", "uwsgi", _uwsgi("--http11-socket"), _abilities("workers threads log uwsgi-protocol static")),
         Server("uwsgi-http-socket", "uwsgi", _uwsgi("--http-socket"), _abilities("closes workers threads log")),
         Server("gunicorn", "gunicorn", _gunicorn("--worker-class", "sync"), _abilities("closes workers")),
         Server(

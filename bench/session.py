@@ -52,6 +52,8 @@ class Running:
     port: int
     workload: Workload
     launch: Launch
+    # Further lines of each request's head.
+    fields: tuple = ()
 
     @property
     def path(self):
@@ -145,6 +147,7 @@ class Session:
             folder=self.folder,
             posted=running.workload.body,
             meanwhile=meanwhile,
+            fields=running.fields,
         )
 
     def leave_out(self, name, scenario, error):

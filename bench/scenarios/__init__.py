@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from .. import workloads
 from ..servers import OURS
-from . import asgi, behind_nginx, connections, resources
+from . import asgi, behind_nginx, connections, resources, static_files, transfers
 from .cpu import Entry, compare, entries_of
 
 THREADS_COMPARED = 4
@@ -68,6 +68,14 @@ SCENARIOS = {
     "nginx-uwsgi": Scenario("cpu", "nginx-uwsgi: hello behind nginx, uwsgi protocol on a UNIX socket", _behind_nginx),
     "logging": Scenario("cpu", "logging: hello with request logging on and off", _logging),
     "threads": Scenario("cpu", f"threads: hello with {THREADS_COMPARED} threads and with one", _threads),
+    **{
+        name: Scenario("cpu", f"{name}: a file of {size.words}", static_files.whole(size))
+        for name, size in static_files.SIZES.items()
+    },
+    "static-304": Scenario("cpu", "static-304: a file that has not changed", static_files.not_modified),
+    "static-transfers": Scenario(
+        "transfers", "static-transfers: 200 clients and files of 20 to 150 MB within 256 MB", transfers.transfers
+    ),
     "ab": Scenario("ab", "ab: 5,000 requests, 500 at once, a connection for each", connections.apache_bench),
     "wrk-1000": Scenario("wrk-1000", "wrk-1000: 1,000 kept-alive connections", connections.wrk_1000),
     "balance": Scenario("balance", "balance: 64 connections over two workers", connections.balance),

@@ -60,7 +60,7 @@ uwsgi_param SERVER_NAME $server_name;
 class BehindNginx(Running):
     """The program is the application server; nginx stops with it."""
 
-    nginx: Program
+    nginx: Program | None = None
 
     def stop(self):
         self.nginx.stop()
@@ -87,7 +87,7 @@ def start(session, entry):
         folder=session.folder,
         environment=dict(os.environ),
     )
-    running = BehindNginx(entry.server, server, launch.port, HELLO, launch, nginx)
+    running = BehindNginx(entry.server, server, launch.port, HELLO, launch, nginx=nginx)
     try:
         load.wait_until_served(launch.port, HELLO.path, [server, nginx])
     except (load.LoadFailed, OSError, HTTPException) as error:

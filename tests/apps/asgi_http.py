@@ -324,6 +324,23 @@ async def at_stream(scope, receive, send):
         say(f"streamed {query}")
 
 
+async def at_stream_and_look(scope, receive, send):
+    """The same, and looks for the client's end again and again meanwhile."""
+
+    async def look():
+        while True:
+            try:
+                await asyncio.wait_for(receive(), 0.1)
+            except asyncio.TimeoutError:
+                continue
+
+    looking = asyncio.ensure_future(look())
+    try:
+        await at_stream(scope, receive, send)
+    finally:
+        looking.cancel()
+
+
 async def at_small_parts(scope, receive, send):
     megabytes = int(scope["query_string"])
     told["given"] = 0

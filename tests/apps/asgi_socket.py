@@ -118,8 +118,9 @@ class Script:
 
         await asyncio.gather(*(sender(number) for number in range(tasks)))
 
-    async def say_for_ever(self, text):
+    async def say_for_ever(self, size):
         """Sends in a task of its own, as a broadcaster does, without looking at who has gone."""
+        text = "x" * size
 
         async def sender():
             try:
@@ -146,6 +147,12 @@ class Script:
             part = b"no" * (min(50_000, size - start) // 2)
             message = {"type": "websocket.http.response.body", "body": part, "more_body": start + len(part) < size}
             await self._send(message)
+
+    async def keep_notes(self, path):
+        """Writes what was noted to a file, for what happens when nobody can be asked any more."""
+        with open(path + ".new", "w") as file:
+            file.write(repr(self.events))
+        os.replace(path + ".new", path)
 
     async def wait(self, name):
         self.note("waits", name)

@@ -16,9 +16,10 @@ ROOT = Path(__file__).resolve().parents[2]
 ARROWS = {
     "bolide-contract": set(),
     "bolide-protocol": set(),
-    "bolide-options": {"bolide-contract"},
+    "bolide-routes": {"bolide-contract"},
+    "bolide-options": {"bolide-contract", "bolide-routes"},
     "bolide-files": {"bolide-contract"},
-    "bolide-engine": {"bolide-contract", "bolide-files", "bolide-protocol"},
+    "bolide-engine": {"bolide-contract", "bolide-files", "bolide-protocol", "bolide-routes"},
     "bolide-master": {"bolide-contract", "bolide-options"},
     "bolide-cpython": {"bolide-contract", "bolide-engine", "bolide-master"},
 }

@@ -195,13 +195,14 @@ def test_send_waits_for_a_client_that_does_not_read_and_memory_stays_bounded(ser
         assert_fine(client)
 
 
-def test_a_client_that_never_reads_on_is_given_up_after_socket_timeout(serve):
+@pytest.mark.parametrize("path", ["stream", "stream_and_look"])
+def test_a_client_that_never_reads_on_is_given_up_after_socket_timeout(serve, path):
     server = serve("asgi = {apps}/asgi_http.py\nsocket-timeout = 1")
     with server.connect(receive_bytes=65536) as client:
-        client.send(request("/stream?100&slow"))
+        client.send(request(f"/{path}?100&slow"))
         assert client.read_head().status == 200
         server.wait_for_log("^streamed 100&slow$")
-        server.wait_for_log(r"GET /stream\?100&slow => generated \d+ bytes")
+        server.wait_for_log(rf"GET /{path}\?100&slow => generated \d+ bytes")
         assert len(client.read_to_end()) < HELD_BYTES
     assert server.get("/fine").body == b"fine"
 

@@ -3,32 +3,16 @@
 import hashlib
 import json
 import os
-import shutil
-import socket
-import subprocess
 
 import pytest
-from support.client import Client
-from support.waiting import wait_until
+from support.nginx import Nginx
 
-CONFIGURATION = """
-daemon off;
-master_process off;
-worker_processes 1;
-pid {folder}/nginx.pid;
-error_log {folder}/error.log;
-events {{ worker_connections 256; }}
-http {{
-    access_log off;
-    client_body_temp_path {folder}/client;
-    proxy_temp_path {folder}/proxy;
-    uwsgi_temp_path {folder}/uwsgi;
-    fastcgi_temp_path {folder}/fastcgi;
-    scgi_temp_path {folder}/scgi;
+#: What is in nginx's ``http`` block.
+FRONT = """
     client_max_body_size 20m;
     upstream kept {{ server 127.0.0.1:{http}; keepalive 4; }}
     server {{
-        listen 127.0.0.1:{port};
+        listen 127.0.0.1:{{port}};
         include {parameters};
         location /tcp/ {{ uwsgi_pass 127.0.0.1:{uwsgi}; }}
         location /unix/ {{ uwsgi_pass unix:{socket}; }}
@@ -36,7 +20,6 @@ http {{
         location /http/ {{ proxy_pass http://127.0.0.1:{http}; }}
         location /kept/ {{ proxy_pass http://kept; proxy_http_version 1.1; proxy_set_header Connection ""; }}
     }}
-}}
 """
 
 #: As nginx ships it.
@@ -57,61 +40,7 @@ uwsgi_param  SERVER_PORT        $server_port;
 uwsgi_param  SERVER_NAME        $server_name;
 """
 
-#: nginx binds its port itself, so another process may take it in between: then another is tried.
-PORT_TRIES = 5
-
 ROUTES = ["tcp", "unix", "unbuffered", "http", "kept"]
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-class Nginx:
-    def __init__(self, folder, server):
-        program = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
-        assert program, "nginx is not installed: apt-get install nginx"
-        self.folder = folder
-        (folder / "uwsgi_params").write_text(PARAMETERS)
-        for _ in range(PORT_TRIES):
-            self.port = free_port()
-            (folder / "nginx.conf").write_text(
-                CONFIGURATION.format(
-                    folder=folder,
-                    port=self.port,
-                    parameters=folder / "uwsgi_params",
-                    uwsgi=server.address("uwsgi")[1],
-                    http=server.port,
-                    socket=server.folder / "app.sock",
-                )
-            )
-            command = [program, "-p", str(folder), "-e", str(folder / "error.log"), "-c", str(folder / "nginx.conf")]
-            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-            if wait_until(self.answers, lambda: f"nginx serves: {self.errors()}") is True:
-                return
-        raise AssertionError(f"nginx does not start: {self.errors()}")
-
-    def answers(self):
-        if self.process.poll() is not None:
-            return "ended"
-        try:
-            self.connect().close()
-        except OSError:
-            return False
-        return True
-
-    def errors(self):
-        log = self.folder / "error.log"
-        return log.read_text() if log.exists() else "no log"
-
-    def connect(self):
-        return Client(("127.0.0.1", self.port))
-
-    def finish(self):
-        self.process.terminate()
-        self.process.wait(timeout=20)
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +53,15 @@ def server(serve_module):
 
 @pytest.fixture(scope="module")
 def nginx(server, tmp_path_factory):
-    front = Nginx(tmp_path_factory.mktemp("nginx"), server)
+    folder = tmp_path_factory.mktemp("nginx")
+    (folder / "uwsgi_params").write_text(PARAMETERS)
+    http = FRONT.format(
+        parameters=folder / "uwsgi_params",
+        uwsgi=server.address("uwsgi")[1],
+        http=server.port,
+        socket=server.folder / "app.sock",
+    )
+    front = Nginx(folder, http)
     yield front
     front.finish()
 

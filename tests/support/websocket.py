@@ -190,8 +190,13 @@ class Scripted(WebSocket):
     def __init__(self, server, *steps, client=None, path="/", name=None, **options):
         self.server = server
         self.name = name or f"script-{next(_names)}"
-        target = f"{path}?{quote(repr((self.name, list(steps))))}"
+        target = f"{path}?{self.query(self.name, steps)}"
         super().__init__(client or server.connect(), target, **options)
+
+    @staticmethod
+    def query(name, steps):
+        """What tells the application its steps."""
+        return quote(repr((name, list(steps))))
 
     def seen(self):
         """What the application has noted up to now."""

@@ -7,7 +7,7 @@ use bolide_engine::app::Language;
 use bolide_engine::request::{HeaderMemory, HttpRequest, Meaning, Request, Told, UwsgiRequest, Version};
 use pyo3::ffi;
 
-use crate::names::{KnownKeys, Names};
+use crate::names::{KnownKeys, Methods, Names};
 use crate::object::{Object, latin1};
 use crate::wsgi::{Memo, Wsgi};
 
@@ -64,14 +64,15 @@ impl Dictionary {
 /// What makes environs: one for each thread.
 pub struct Environs {
     pub names: Names,
+    methods: Methods,
     keys: KnownKeys,
     /// One for each listener.
     templates: Vec<Object>,
 }
 
 impl Environs {
-    pub fn new(names: Names, templates: Vec<Object>) -> Environs {
-        Environs { names, keys: KnownKeys::default(), templates }
+    pub fn new(names: Names, methods: Methods, templates: Vec<Object>) -> Environs {
+        Environs { names, methods, keys: KnownKeys::default(), templates }
     }
 
     /// The dictionary for a request, without `wsgi.input` and without a mount's SCRIPT_NAME. `None`: an exception is set.
@@ -118,7 +119,7 @@ impl Environs {
             }
         };
         let names = &self.names;
-        environ.set(&names.request_method, &names.method(http.method)?);
+        environ.set(&names.request_method, &self.methods.of(http.method)?);
         let uri = if http.uri == b"/" { names.slash.clone() } else { latin1(http.uri)? };
         environ.set(&names.request_uri, &uri);
         // Most paths are the target itself: then one string serves for both.
@@ -139,6 +140,10 @@ impl Environs {
             if let Some(key) = self.keys.header(b"transfer-encoding") {
                 environ.remove(&key);
             }
+        }
+        // Last, so that they take the place of what the request itself says.
+        for (name, value) in http.variables {
+            self.variable(&mut environ, name, value)?;
         }
         told.variable_bytes += (http.method.len() + http.uri.len() + http.path.len() + http.query.len()) as u32;
         Some(environ)
@@ -198,23 +203,28 @@ impl Environs {
     fn uwsgi(&mut self, template: &Object, uwsgi: &UwsgiRequest<'_>, told: &mut Told) -> Option<Dictionary> {
         let mut environ = Dictionary::copy_of(template)?;
         for variable in uwsgi.variables {
-            let (name, value) = (variable.name.of(uwsgi.bytes), variable.value.of(uwsgi.bytes));
-            let key = self.keys.variable(name)?;
-            let text = latin1(value)?;
-            environ.set(&key, &text);
-            match name {
-                b"HTTPS" if value == b"1" || value.eq_ignore_ascii_case(b"on") => {
-                    environ.set(&self.names.wsgi_url_scheme, &self.names.https);
-                }
-                b"UWSGI_SCHEME" | b"HTTP_X_FORWARDED_PROTO" if !value.is_empty() => {
-                    environ.set(&self.names.wsgi_url_scheme, &text);
-                }
-                _ => {}
-            }
+            self.variable(&mut environ, variable.name.of(uwsgi.bytes), variable.value.of(uwsgi.bytes))?;
         }
         told.variables = uwsgi.variables.len() as u32;
         told.variable_bytes = uwsgi.bytes.len() as u32;
         Some(environ)
+    }
+
+    /// A variable of a front server, or of a route.
+    fn variable(&mut self, environ: &mut Dictionary, name: &[u8], value: &[u8]) -> Option<()> {
+        let key = self.keys.variable(name)?;
+        let text = latin1(value)?;
+        environ.set(&key, &text);
+        match name {
+            b"HTTPS" if value == b"1" || value.eq_ignore_ascii_case(b"on") => {
+                environ.set(&self.names.wsgi_url_scheme, &self.names.https);
+            }
+            b"UWSGI_SCHEME" | b"HTTP_X_FORWARDED_PROTO" if !value.is_empty() => {
+                environ.set(&self.names.wsgi_url_scheme, &text);
+            }
+            _ => {}
+        }
+        Some(())
     }
 }
 

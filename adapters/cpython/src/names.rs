@@ -14,19 +14,21 @@ const KEPT_NAME_BYTES: usize = 64;
 
 /// Makes a struct of interned strings, each named after what it says.
 macro_rules! interned {
-    ($($field:ident = $text:literal),* $(,)?) => {
-        pub struct Names { $(pub $field: Object,)* }
+    ($(#[$about:meta])* $name:ident { $($field:ident = $text:literal),* $(,)? }) => {
+        $(#[$about])*
+        pub struct $name { $(pub $field: $crate::object::Object,)* }
 
-        impl Names {
+        impl $name {
             /// `None`: out of memory, an exception is set.
-            pub fn new() -> Option<Names> {
-                Some(Names { $($field: intern($text)?,)* })
+            pub fn new() -> Option<$name> {
+                Some($name { $($field: $crate::names::intern($text)?,)* })
             }
         }
     };
 }
+pub(crate) use interned;
 
-interned! {
+interned! { Names {
     request_method = "REQUEST_METHOD",
     script_name = "SCRIPT_NAME",
     path_info = "PATH_INFO",
@@ -43,6 +45,14 @@ interned! {
     uwsgi_core = "uwsgi.core",
     https = "https",
     slash = "/",
+    http_1_0 = "HTTP/1.0",
+    http_1_1 = "HTTP/1.1",
+    close = "close",
+} }
+
+interned! {
+    /// The usual methods of requests.
+    Methods {
     get = "GET",
     post = "POST",
     put = "PUT",
@@ -50,14 +60,11 @@ interned! {
     delete = "DELETE",
     patch = "PATCH",
     options = "OPTIONS",
-    http_1_0 = "HTTP/1.0",
-    http_1_1 = "HTTP/1.1",
-    close = "close",
-}
+} }
 
-impl Names {
+impl Methods {
     /// The method as a string; the usual ones are ready-made.
-    pub fn method(&self, method: &[u8]) -> Option<Object> {
+    pub fn of(&self, method: &[u8]) -> Option<Object> {
         let known = match method {
             b"GET" => &self.get,
             b"POST" => &self.post,

@@ -42,6 +42,7 @@ pub fn serve(
             .map(|(mount, callable)| Mount { path: mount.into_bytes(), callable: object_of(callable.into_bound(py)) })
             .collect(),
         manage_script_name: settings.python.manage_script_name,
+        ignore_script_name: settings.python.ignore_script_name,
         templates,
         body_in_memory: object("body_in_memory")?,
         body_in_file: object("body_in_file")?,

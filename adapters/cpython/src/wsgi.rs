@@ -13,7 +13,7 @@ use pyo3::ffi;
 
 use crate::environ::{Dictionary, Environs};
 use crate::faults::{Faults, failed, log_message, log_set_exception};
-use crate::names::Names;
+use crate::names::{Methods, Names};
 use crate::object::{Object, bytes_of};
 use crate::start_response::StartResponse;
 use crate::threads;
@@ -22,6 +22,7 @@ use crate::threads;
 pub struct Wsgi {
     pub mounts: Vec<Mount>,
     pub manage_script_name: bool,
+    pub ignore_script_name: bool,
     /// A template of `environ` for each listener.
     pub templates: Vec<Object>,
     /// `bolide.wsgi.body_in_memory(bytes)` and `body_in_file(descriptor)`: make `wsgi.input`.
@@ -78,10 +79,12 @@ impl Language for Wsgi {
     fn enter(&self, thread: u32) -> Result<WsgiThread, String> {
         let no_memory = || "no memory is left".to_owned();
         let names = Names::new().ok_or_else(no_memory)?;
+        let methods = Methods::new().ok_or_else(no_memory)?;
         let core = if thread == 0 { None } else { integer(thread) };
         // SAFETY: the engine asks for a `&'static` language, and this is that one: `Wsgi` is never freed (see worker.rs).
         let wsgi: &'static Wsgi = unsafe { &*std::ptr::from_ref(self) };
-        Ok(WsgiThread { wsgi, environs: Environs::new(names, self.templates.clone()), start: None, core, saved: null_mut() })
+        let environs = Environs::new(names, methods, self.templates.clone());
+        Ok(WsgiThread { wsgi, environs, start: None, core, saved: null_mut() })
     }
 
     fn spawn(&self, name: String, body: Box<dyn FnOnce() + Send + 'static>) -> Result<(), String> {
@@ -184,6 +187,11 @@ impl WsgiThread {
             && path.is_empty()
         {
             return Some(callable.as_ptr());
+        }
+        if wsgi.ignore_script_name {
+            // uWSGI then takes the application of no mount for every request.
+            let whole = wsgi.mounts.iter().find(|mount| mount.path.is_empty());
+            return whole.map_or_else(|| no_application(b"/"), |mount| Some(mount.callable.as_ptr()));
         }
         let names = &self.environs.names;
         // uWSGI looks at SCRIPT_NAME, which a front server sets, and only with manage-script-name at the path.

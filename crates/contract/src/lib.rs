@@ -3,6 +3,7 @@
 //! There is no logic here, and nothing of any process: a master and a worker that are built from
 //! the same contract understand each other, whatever else they do.
 
+pub mod answering;
 pub mod boot;
 pub mod files;
 pub mod message;

@@ -56,6 +56,8 @@ pub struct Slot {
     pub thread: AtomicU32,
     text_length: AtomicU32,
     text: [AtomicU64; TEXT_BYTES / 8],
+    /// Time that this very request may take (a route's `harakiri:`), in milliseconds; 0 is that of the settings.
+    pub limit_ms: AtomicU32,
 }
 
 /// A snapshot of a request in progress.
@@ -65,6 +67,8 @@ pub struct InFlight {
     pub thread: u32,
     pub began_ms: u64,
     pub count: u64,
+    /// 0 is the limit of the settings.
+    pub limit_ms: u32,
     /// `GET /path`, cut at [`TEXT_BYTES`].
     pub text: String,
 }
@@ -176,6 +180,7 @@ impl Scoreboard {
                     thread: slot.thread.load(Relaxed),
                     began_ms,
                     count: slot.count.load(Relaxed),
+                    limit_ms: slot.limit_ms.load(Relaxed),
                     text: slot.text(),
                 })
             })
@@ -196,6 +201,7 @@ impl Scoreboard {
         }
         for slot in self.slots(row) {
             slot.began_ms.store(0, Relaxed);
+            slot.limit_ms.store(0, Relaxed);
             slot.thread.store(0, Relaxed);
         }
     }

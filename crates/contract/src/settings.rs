@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::answering::{Answering, RouteRule};
+
 /// Everything that a start of Bolide is told.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
@@ -18,6 +20,9 @@ pub struct Settings {
     pub identity: Identity,
     pub naming: Naming,
     pub asynchronous: Asynchronous,
+    /// Internal routing, in the order written.
+    pub routes: Vec<RouteRule>,
+    pub answering: Answering,
     /// What is served without the application; `None` where nothing is.
     pub files: Option<crate::files::Files>,
 }
@@ -103,6 +108,8 @@ pub struct Python {
     pub environment: Vec<(String, String)>,
     /// `manage-script-name`: the mount is taken from the start of PATH_INFO into SCRIPT_NAME.
     pub manage_script_name: bool,
+    /// `ignore-script-name`: a front server's SCRIPT_NAME does not choose the application.
+    pub ignore_script_name: bool,
     /// `lazy-apps`: every worker loads the application itself, after the fork.
     pub lazy: bool,
     /// `auto-procname` and its kin are in [`Naming`]; `enable-threads` is always on.
@@ -146,6 +153,8 @@ impl Threads {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Lifecycle {
     pub harakiri_ms: Option<u64>,
+    /// The shortest limit that a route (`harakiri:`) may give a request.
+    pub shortest_route_harakiri_ms: Option<u64>,
     pub max_requests: Option<u64>,
     pub max_worker_lifetime_ms: Option<u64>,
     /// How long requests in flight may take at a stop or a reload (`reload-mercy`, `worker-reload-mercy`).

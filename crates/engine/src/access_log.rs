@@ -125,6 +125,14 @@ pub fn complain(worker: u32, message: &str) {
     write_all(format!("bolide: worker {worker}: {message}\n").as_bytes());
 }
 
+/// A line of a route's `log:`, as it is; it may have a client's bytes in it.
+pub fn tell(line: &[u8]) {
+    let mut text = Vec::with_capacity(line.len() + 1);
+    visible(&mut text, line);
+    text.push(b'\n');
+    write_all(&text);
+}
+
 /// Bytes up to the end of the last line that fits an atomic write, or of the first line if that alone is longer.
 fn piece_length(text: &[u8]) -> usize {
     if text.len() <= ATOMIC_BYTES {

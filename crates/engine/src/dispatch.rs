@@ -1,19 +1,65 @@
-//! What is answered before the application is asked: requests for static files. It turns a request into the question that
-//! `bolide-files` answers, and the answer into a reply. The language is never entered here.
+//! What is answered before the application is asked: what routes have decided, and requests for static files. It turns a request
+//! into the question that `bolide-files` answers, and the answer into a reply. The language is never entered here.
 
 use bolide_files::answer::{Body, FileRange};
-use bolide_files::{Answer, Ask, Conditions, Files};
+use bolide_files::{Answer, Ask, Conditions, Page};
 use bolide_protocol::http1::head::{Field, header_block};
 use bolide_protocol::uwsgi::Variable;
+use bolide_routes::{Form, Served, Verdict};
 
 use crate::access_log::complain;
 use crate::app::App;
 use crate::exchange::Place;
 use crate::reply::Reply;
 use crate::request::{HttpRequest, Meaning, Request, UwsgiRequest};
+use crate::routing::{Rules, give};
 
-/// Answers a request for a file. False: the request is the application's.
-pub fn serve_file<A: App>(place: &mut Place<'_, A>, files: &Files, request: &Request<'_, A::Memo>) -> bool {
+/// Answers a request without the application, as far as routes and files have an answer. False: the request is the application's.
+pub fn serve_directly<A: App>(place: &mut Place<'_, A>, request: &Request<'_, A::Memo>, verdict: Option<&Verdict>) -> bool {
+    let house = place.house;
+    match (verdict, &house.files) {
+        (None | Some(Verdict::Serve), None) => false,
+        (None | Some(Verdict::Serve), Some(files)) => {
+            let answer = if files.has_maps() { ask(place, request, |ask, complain| files.find(ask, complain)) } else { None };
+            answer.map(|answer| say(place.reply, house.rules, answer)).is_some()
+        }
+        (Some(Verdict::Answer(answer)), _) => {
+            give(answer, house.rules, place.reply);
+            true
+        }
+        (Some(Verdict::File(served, relative)), Some(files)) => {
+            let routed = routed(served, relative);
+            let answer = ask(place, request, |ask, complain| files.find_routed(&routed, ask, complain));
+            say(place.reply, house.rules, answer);
+            true
+        }
+        // The settings of files are there wherever a route names one.
+        (Some(Verdict::Close | Verdict::File(..)), _) => {
+            place.reply.cut_off();
+            true
+        }
+    }
+}
+
+fn routed<'a>(served: &'a Served, relative: &'a [u8]) -> bolide_files::Routed<'a> {
+    let page = match &served.form {
+        Form::Static => None,
+        Form::Page(page) => Some(Page {
+            status: page.status,
+            reason: &page.reason,
+            content_type: &page.content_type,
+            type_by_name: page.type_by_name,
+        }),
+    };
+    bolide_files::Routed { folder: served.folder, relative, page }
+}
+
+/// Puts a request's question for a file.
+fn ask<A: App, T>(
+    place: &Place<'_, A>,
+    request: &Request<'_, A::Memo>,
+    find: impl FnOnce(&Ask<'_>, &mut dyn FnMut(&str)) -> T,
+) -> T {
     // Fields that the connection remembers are not there as spans: they are found anew.
     let mut again = Vec::new();
     let mut ask = Ask {
@@ -29,10 +75,7 @@ pub fn serve_file<A: App>(place: &mut Place<'_, A>, files: &Files, request: &Req
         Meaning::Http(http) => note_http(&mut ask, http, place, &mut again),
         Meaning::Uwsgi(uwsgi) => note_uwsgi(&mut ask, uwsgi),
     }
-    let worker = place.house.worker;
-    let Some(answer) = files.find(&ask, &mut |text| complain(worker, text)) else { return false };
-    say(place.reply, answer);
-    true
+    find(&ask, &mut |text| complain(place.house.worker, text))
 }
 
 fn note_http<'a, A: App>(ask: &mut Ask<'a>, http: &'a HttpRequest<'_, A::Memo>, place: &Place<'_, A>, again: &mut Vec<Field>) {
@@ -68,7 +111,13 @@ fn note_uwsgi<'a>(ask: &mut Ask<'a>, uwsgi: &'a UwsgiRequest<'_>) {
 }
 
 /// Hands an answer to the reply. What the client does not take at once is sent when it does.
-fn say(reply: &mut Reply, answer: Answer) {
+fn say(reply: &mut Reply, rules: Option<&'static Rules>, answer: Answer) {
+    if let Some(page) = rules.filter(|_| answer.is_in_own_words()).and_then(|rules| rules.error_page(answer.status)) {
+        return reply.give_page(answer.status, "text/html", &page);
+    }
+    if let Some((content_type, bytes, is_compressed)) = answer.unmodified() {
+        reply.amend_unmodified(content_type, bytes, is_compressed);
+    }
     reply.ready_head(answer.status, &answer.head(), answer.fields(), answer.length);
     match answer.body {
         Body::Nothing => {}

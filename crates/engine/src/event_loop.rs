@@ -27,6 +27,7 @@ use crate::holding::Holding;
 use crate::house::{House, Kit};
 use crate::leadership::Leadership;
 use crate::listener::ListeningSocket;
+use crate::routing::Rules;
 use crate::threads;
 
 /// Events that one poll fetches.
@@ -169,12 +170,15 @@ impl<L: Language> Shared<L> {
         };
         let body_limits = BodyLimits { bytes: limits.body_bytes.unwrap_or(u64::MAX), memory_bytes: limits.body_memory_bytes };
         let slots = scoreboard.slots(row_number);
+        let rules = Rules::of(&settings)?;
         let mut problems = Vec::new();
-        let files = settings.files.as_ref().map(|files| Files::new(files, &mut problems));
+        let folders = rules.map_or(&[][..], Rules::folders);
+        let files = settings.files.as_ref().map(|files| Files::new(files, &mut problems).with_folders(folders));
         for problem in problems {
             complain(worker, &problem);
         }
         let house = House {
+            has_own_answers: files.is_some() || rules.is_some(),
             files,
             settings,
             worker,
@@ -183,6 +187,7 @@ impl<L: Language> Shared<L> {
             listeners,
             head_limits,
             body_limits,
+            rules,
             requests_elsewhere: 0.into(),
             draining: false.into(),
             leaving: false.into(),

@@ -15,13 +15,14 @@ use crate::access_log::{Line, complain};
 use crate::app::{App, Outcome};
 use crate::body::Body;
 use crate::clock::precise_us;
-use crate::dispatch::serve_file;
+use crate::dispatch::serve_directly;
 use crate::hall::Key;
 use crate::house::{House, Kit};
 use crate::inflow::Inflow;
 use crate::listener::Peer;
 use crate::reply::{Progress, Reply, Style, Terms};
 use crate::request::{HeaderMemory, HttpRequest, Meaning, Request, Told, UwsgiRequest};
+use crate::routing::{HttpValues, Routed, UwsgiValues};
 use crate::websocket;
 
 /// A head of either protocol, parsed. Spans are relative to the head's first byte.
@@ -93,6 +94,14 @@ pub fn serve<A: App>(
 }
 
 impl<'a> Delivery<'a> {
+    /// Bytes of a body that is here; 0 for one that is still to come.
+    fn length(&self) -> u64 {
+        match self {
+            Delivery::Whole(body) => body.length(),
+            Delivery::Streamed(_) => 0,
+        }
+    }
+
     fn parts(self) -> (Body, Option<&'a mut Inflow>) {
         match self {
             Delivery::Whole(body) => (body, None),
@@ -141,8 +150,25 @@ fn serve_http<A: App>(
         std::mem::take(&mut place.kit.spare_output),
     );
     let head_start = line.length as usize;
-    let fields = std::mem::take(&mut place.kit.fields);
     let header_bytes = &bytes[head_start..head_start + facts.length as usize];
+    let mut routed = Routed::default();
+    if let Some(rules) = house.rules {
+        let values = HttpValues {
+            method,
+            uri: &uri,
+            path: if was_encoded { &decoded } else { path },
+            query: target.query.of(target_bytes),
+            authority: target.authority.of(target_bytes),
+            version: line.version,
+            header_bytes,
+            body_bytes: delivery.length(),
+            peer: place.peer,
+            listener: house.listeners.get(place.listener),
+            worker: house.worker,
+        };
+        routed = rules.walk(&values, place.reply);
+    }
+    let fields = std::mem::take(&mut place.kit.fields);
     let handshake = if A::STREAMS && facts.upgrade && method == b"GET" {
         websocket::asked_by_fields(&fields, header_bytes, &place.house.settings.asynchronous.websocket)?
     } else {
@@ -157,13 +183,14 @@ fn serve_http<A: App>(
         listener: place.listener,
         peer: place.peer,
         meaning: Meaning::Http(HttpRequest {
-            method,
-            uri: &uri,
-            path: if was_encoded { &decoded } else { path },
-            query: target.query.of(target_bytes),
+            method: routed.or(b"REQUEST_METHOD", method),
+            uri: routed.or(b"REQUEST_URI", &uri),
+            path: routed.or(b"PATH_INFO", if was_encoded { &decoded } else { path }),
+            query: routed.or(b"QUERY_STRING", target.query.of(target_bytes)),
             authority: target.authority.of(target_bytes),
             version: line.version,
             header_bytes,
+            variables: routed.variables(),
             fields: &fields,
             memo: memory,
             chunked: facts.framing == Framing::Chunked,
@@ -175,9 +202,10 @@ fn serve_http<A: App>(
         told: Told::default(),
     };
     let protocol: &[u8] = if version_1_0 { b"HTTP/1.0" } else { b"HTTP/1.1" };
-    let mut seen = Seen::new(place, method, &uri, protocol);
-    seen.address = place.peer.address.as_bytes();
-    let outcome = call(place, &mut request, &mut seen);
+    let mut seen = Seen::new(place, routed.or(b"REQUEST_METHOD", method), routed.or(b"REQUEST_URI", &uri), protocol);
+    seen.address = routed.or(b"REMOTE_ADDR", place.peer.address.as_bytes());
+    seen.user = routed.or(b"REMOTE_USER", b"");
+    let outcome = call(place, &mut request, &mut seen, &routed);
     let answered = settle(place, outcome, seen);
     place.kit.fields = fields;
     place.kit.path = decoded;
@@ -199,7 +227,18 @@ fn serve_uwsgi<A: App>(
         date_line: place.kit.clock.date_line(),
     };
     place.reply.begin(terms, std::mem::take(&mut place.kit.spare_output));
-    let variables = std::mem::take(&mut place.kit.variables);
+    let mut variables = std::mem::take(&mut place.kit.variables);
+    let (mut facts, mut bytes) = (*facts, bytes);
+    let mut routed = Routed::default();
+    let changed;
+    if let Some(rules) = place.house.rules {
+        let values = UwsgiValues { bytes, variables: &variables, worker: place.house.worker };
+        routed = rules.walk(&values, place.reply);
+        if let Some((packet, more, new)) = routed.packet(bytes, &variables, facts) {
+            changed = packet;
+            (bytes, variables, facts) = (&changed, more, new);
+        }
+    }
     let text = |span: Option<bolide_protocol::Span>| span.map_or(&b""[..], |span| span.of(bytes));
     let find = |name: &[u8]| {
         variables.iter().rfind(|variable| variable.name.of(bytes) == name).map_or(&b""[..], |found| found.value.of(bytes))
@@ -230,23 +269,32 @@ fn serve_uwsgi<A: App>(
     // The log names the client, not the front server.
     seen.user = user;
     seen.address = address;
-    let outcome = call(place, &mut request, &mut seen);
+    let outcome = call(place, &mut request, &mut seen, &routed);
     let answered = settle(place, outcome, seen);
     place.kit.variables = variables;
     Ok(answered)
 }
 
-fn call<A: App>(place: &mut Place<'_, A>, request: &mut Request<'_, A::Memo>, seen: &mut Seen<'_>) -> Outcome<A::Pending> {
-    let house = place.house;
-    if let Some(files) = &house.files
-        && serve_file(place, files, request)
-    {
+fn call<A: App>(
+    place: &mut Place<'_, A>,
+    request: &mut Request<'_, A::Memo>,
+    seen: &mut Seen<'_>,
+    routed: &Routed,
+) -> Outcome<A::Pending> {
+    if place.house.has_own_answers && serve_directly(place, request, routed.verdict()) {
         return Outcome::Finished;
     }
     let slot = place.kit.slot;
+    let limit_ms = place.reply.harakiri_ms;
+    if let Some(limit_ms) = limit_ms {
+        slot.limit_ms.store(limit_ms, Relaxed);
+    }
     slot.begin(place.kit.clock.now_ms, &[seen.method, b" ", seen.uri]);
     let outcome = place.app.call(request, place.reply);
     slot.end();
+    if limit_ms.is_some() {
+        slot.limit_ms.store(0, Relaxed);
+    }
     seen.told = request.told;
     outcome
 }
@@ -309,11 +357,19 @@ fn conclude<A: App>(place: &mut Place<'_, A>, outcome: Outcome<A::Pending>, meth
             if place.reply.head_has_left() {
                 place.reply.cut_off();
             } else {
-                place.reply.answer(500, "Internal Server Error", "Internal Server Error");
+                fail(place.house, place.reply);
             }
         }
     }
     None
+}
+
+/// Answers 500, with the page for it where there is one.
+fn fail(house: &House, reply: &mut Reply) {
+    match house.rules.and_then(|rules| rules.error_page(500)) {
+        Some(page) => reply.answer_page(500, "text/html", &page),
+        None => reply.answer(500, "Internal Server Error", "Internal Server Error"),
+    }
 }
 
 fn settle<A: App>(place: &mut Place<'_, A>, outcome: Outcome<A::Pending>, seen: Seen<'_>) -> Answered<A::Pending> {
@@ -337,7 +393,7 @@ fn settle<A: App>(place: &mut Place<'_, A>, outcome: Outcome<A::Pending>, seen: 
 fn finish_line<A: App>(place: &mut Place<'_, A>, seen: &Seen<'_>) -> Answered<A::Pending> {
     let row = place.house.row;
     let requests = row.requests.fetch_add(1, Relaxed) + 1;
-    if place.house.settings.logging.requests {
+    if place.house.settings.logging.requests && !place.reply.is_unlogged {
         let reply = &place.reply;
         place.kit.log.line(&Line {
             application: seen.told.application,

@@ -7,6 +7,8 @@ pub enum Known {
     ContentLength,
     Date,
     Server,
+    /// It names the trailer fields (RFC 9110 section 6.6.2): without any it is nobody's to set.
+    Trailer,
     HopByHop,
 }
 
@@ -18,7 +20,8 @@ pub fn known_field(name: &[u8]) -> Option<Known> {
         6 if is(b"server") => Some(Known::Server),
         14 if is(b"content-length") => Some(Known::ContentLength),
         2 if is(b"te") => Some(Known::HopByHop),
-        7 if is(b"trailer") || is(b"upgrade") => Some(Known::HopByHop),
+        7 if is(b"trailer") => Some(Known::Trailer),
+        7 if is(b"upgrade") => Some(Known::HopByHop),
         10 if is(b"connection") || is(b"keep-alive") => Some(Known::HopByHop),
         8 if is(b"trailers") => Some(Known::HopByHop),
         17 if is(b"transfer-encoding") => Some(Known::HopByHop),

@@ -12,6 +12,7 @@ use crate::access_log::AccessLog;
 use crate::body::BodyLimits;
 use crate::clock::Clock;
 use crate::listener::ListeningSocket;
+use crate::routing::Rules;
 
 /// Bytes that a thread reads at once. A head that is within its limit always fits, with what may follow it.
 const READ_BYTES: usize = 64 * 1024;
@@ -28,8 +29,12 @@ pub struct House {
     pub listeners: Vec<ListeningSocket>,
     pub head_limits: HeadLimits,
     pub body_limits: BodyLimits,
+    /// Routes, header fields, compression; `None` where nothing of them is set, so that it costs one branch.
+    pub rules: Option<&'static Rules>,
     /// What is answered without the application; `None` where nothing is.
     pub files: Option<Files>,
+    /// Some requests are answered without the application: by routes, or with files.
+    pub has_own_answers: bool,
     /// Requests of all other workers, as of the last turn of the loop: for the log only.
     pub requests_elsewhere: AtomicU64,
     /// An order to drain came: answers say `Connection: close`.

@@ -5,9 +5,11 @@
 
 mod accepting;
 mod access_log;
+mod amends;
 pub mod app;
 mod body;
 mod clock;
+mod compression;
 mod connection;
 mod dispatch;
 mod event_loop;
@@ -24,6 +26,7 @@ mod listener;
 mod outbox;
 pub mod reply;
 pub mod request;
+mod routing;
 mod socket;
 mod threads;
 pub mod websocket;

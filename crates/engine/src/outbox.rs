@@ -57,7 +57,7 @@ impl FilePart {
     }
 
     /// Whether the last byte must not leave, because those before it were of another content.
-    fn has_changed(&self) -> bool {
+    pub fn has_changed(&self) -> bool {
         self.has_begun && self.promised.is_some_and(|stamp| !Stamp::now(&self.file).is_ok_and(|now| now.is_same_content(&stamp)))
     }
 }

@@ -4,16 +4,17 @@
 //! leave in one write. A body that the client is slow to take stays here up to [`OUTPUT_BYTES`]; beyond that
 //! the application's iterator is suspended. It knows no language and no log; a worker's threads run it.
 
+mod amended;
 mod extras;
 mod native;
+mod sending;
 
-use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
 use std::time::Duration;
 
+use crate::amends::{Amends, Body};
 use crate::fields::{Known, decimal, is_field_value, is_token, known_field};
-use crate::outbox::{FilePart, Outbox};
+use crate::outbox::Outbox;
 pub(crate) use extras::reason_phrase;
 
 /// What a reply holds back for a slow client, in bytes, before its iterator is suspended.
@@ -21,9 +22,6 @@ pub const OUTPUT_BYTES: usize = 64 * 1024;
 
 /// Parts of a body up to this many bytes are copied behind the head; larger ones go out from where they are.
 const COPY_BYTES: usize = 16 * 1024;
-
-/// Bytes of a file that are sent to one client before others have their turn.
-const FILE_TURN_BYTES: u64 = 1024 * 1024;
 
 /// Bytes of a status line and of a field that an application may set.
 const FIELD_BYTES: usize = 64 * 1024;
@@ -113,6 +111,12 @@ pub struct Reply {
     short: bool,
     /// The body's end is not the answer's: trailer fields follow it.
     has_trailers: bool,
+    /// What is changed in this answer on its way; `None` for nothing.
+    amends: Option<Box<Amends>>,
+    /// A route wants no log line.
+    pub(crate) is_unlogged: bool,
+    /// A route's limit for the time of this request, in milliseconds.
+    pub(crate) harakiri_ms: Option<u32>,
     /// For the log: fields that the application set, bytes of the head, bytes of the body.
     pub header_count: u32,
     pub head_bytes: u64,
@@ -137,6 +141,9 @@ impl Reply {
             overrun: false,
             short: false,
             has_trailers: false,
+            amends: None,
+            is_unlogged: false,
+            harakiri_ms: None,
             header_count: 0,
             head_bytes: 0,
             body_bytes: 0,
@@ -159,6 +166,9 @@ impl Reply {
         self.has_trailers = false;
         self.framing = Framing::UntilClose;
         self.frame_left = 0;
+        self.amends = None;
+        self.is_unlogged = false;
+        self.harakiri_ms = None;
         self.forget_head();
     }
 
@@ -230,7 +240,8 @@ impl Reply {
             }
             Some(Known::Date) => self.has_date = true,
             Some(Known::Server) => self.has_server = true,
-            Some(Known::HopByHop) => return Err("it is hop-by-hop, and the server's business (PEP 3333)"),
+            Some(Known::Trailer) if self.has_trailers => {}
+            Some(Known::HopByHop | Known::Trailer) => return Err("it is hop-by-hop, and the server's business (PEP 3333)"),
             None => {}
         }
         self.out.bytes.extend_from_slice(name);
@@ -283,7 +294,14 @@ impl Reply {
             return Pushed::All;
         }
         if self.stage == Stage::Head {
+            if let Some(whole) = self.amend_head(Body::Part(part)) {
+                self.push_whole(&whole);
+                return if when == When::Now { self.pushed(part.len(), part.len()) } else { Pushed::All };
+            }
             self.close_head();
+        }
+        if self.amends.is_some() {
+            return self.push_encoded(part, when);
         }
         let allowed = match self.framing {
             Framing::Discard => {
@@ -304,30 +322,6 @@ impl Reply {
         if taken < allowed { Pushed::Part(taken) } else { Pushed::All }
     }
 
-    /// Sends `length` bytes of a file from `offset` as the body, or the rest of it, by sendfile.
-    pub fn push_file(&mut self, file: File, offset: i64, length: u64) {
-        self.declare_length(length);
-        self.push_file_part(file, offset, length);
-    }
-
-    /// The same for one part of several. Nothing may be handed in before it has left ([`Reply::is_behind`]).
-    pub fn push_file_part(&mut self, file: File, offset: i64, length: u64) {
-        if self.stage == Stage::Head {
-            self.close_head();
-        }
-        let left = match self.framing {
-            Framing::Discard => {
-                self.body_bytes += length;
-                return;
-            }
-            Framing::Length(left) => left.min(length),
-            Framing::Chunked | Framing::UntilClose => length,
-        };
-        self.open_frame(usize::try_from(left).unwrap_or(usize::MAX));
-        self.out.file = Some(FilePart { file: Arc::new(file), offset, left, promised: None, has_begun: false });
-        self.sent_file = true;
-    }
-
     /// Waits until the client takes more, for `write()`, which can't be suspended. The caller has released the language.
     ///
     /// Returns false when the client took nothing within the time, or is gone.
@@ -341,11 +335,15 @@ impl Reply {
             if self.content_length.is_none() {
                 self.declare_length(0);
             }
+            self.amend_head(Body::Nothing);
             self.close_head();
         }
         if self.stage == Stage::Body {
+            if self.amends.is_some() && self.out.file.is_none() {
+                self.finish_encoding();
+            }
             match self.framing {
-                Framing::Chunked if self.out.file.is_none() => self.out.bytes.extend_from_slice(b"0\r\n\r\n"),
+                Framing::Chunked if self.out.file.is_none() => self.end_chunks(),
                 Framing::Length(left) if left > self.out.to_come() => {
                     self.short = true;
                     self.terms.keep_alive = false;
@@ -382,6 +380,7 @@ impl Reply {
 
     /// Gives up an answer whose head has left: the connection's end tells the client that it is not whole.
     pub fn cut_off(&mut self) {
+        self.amends = None;
         self.terms.keep_alive = false;
         self.out.drop_files();
         self.stage = Stage::Done;
@@ -395,42 +394,6 @@ impl Reply {
     /// Whether the kernel keeps the last answer until it is pushed. Asking forgets it.
     pub(crate) fn take_held(&mut self) -> bool {
         std::mem::take(&mut self.out.is_held)
-    }
-
-    /// Sends what waits: the buffer, then the file, of which it sends so much at a time that others have their turn. `Blocked`
-    /// with [`Reply::is_full`] false says that there would be room for more.
-    pub fn advance(&mut self) -> Progress {
-        self.out.is_full = false;
-        let mut turn = FILE_TURN_BYTES;
-        if self.terms.may_hold && self.stage == Stage::Done && self.out.file.is_none() {
-            self.out.hold();
-        } else {
-            self.out.send();
-        }
-        while !self.out.is_broken && !self.out.is_full && self.out.unsent() == 0 {
-            let Some(part) = &self.out.file else { break };
-            if part.left == 0 {
-                self.end_file();
-                self.out.send();
-                continue;
-            }
-            if turn == 0 {
-                break;
-            }
-            let sent = self.out.send_file(turn);
-            turn -= sent.min(turn);
-            self.body_bytes += sent;
-            if let Framing::Length(left) = &mut self.framing {
-                *left -= sent;
-            }
-        }
-        if self.out.is_broken {
-            Progress::Broken
-        } else if self.out.unsent() > 0 || self.out.file.is_some() {
-            Progress::Blocked
-        } else {
-            Progress::Done
-        }
     }
 
     /// The last write found no room: the poll will tell when there is some.
@@ -508,6 +471,12 @@ impl Reply {
         self.stage = Stage::Body;
     }
 
+    fn end_chunks(&mut self) {
+        if self.framing == Framing::Chunked {
+            self.out.bytes.extend_from_slice(b"0\r\n\r\n");
+        }
+    }
+
     fn open_frame(&mut self, length: usize) {
         if self.framing == Framing::Chunked && self.frame_left == 0 && length > 0 {
             self.frame_left = length;
@@ -555,18 +524,6 @@ impl Reply {
             (true, _) => Pushed::Gone,
             (false, true) => Pushed::Part(taken),
             (false, false) => Pushed::All,
-        }
-    }
-
-    fn end_file(&mut self) {
-        self.out.file = None;
-        if self.begin_next_part() {
-            return;
-        }
-        if self.framing == Framing::Chunked {
-            self.frame_left = 0;
-            // The end of the body only when nothing follows the file: `finish` leaves it to us.
-            self.out.bytes.extend_from_slice(if self.stage == Stage::Done { b"\r\n0\r\n\r\n" } else { b"\r\n" });
         }
     }
 }

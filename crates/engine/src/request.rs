@@ -46,6 +46,8 @@ pub struct HttpRequest<'a, Memo> {
     pub version: Version,
     /// The header fields' bytes, up to and with the empty line; spans of `fields` are relative to it.
     pub header_bytes: &'a [u8],
+    /// Variables that routes have set, the last of a name counts; method, uri, path and query are what these say already.
+    pub variables: &'a [(Vec<u8>, Vec<u8>)],
     /// The parsed fields. Empty when `memo` says that they are the same as last time.
     pub fields: &'a [Field],
     pub memo: HeaderMemory<'a, Memo>,

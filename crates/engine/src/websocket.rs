@@ -95,6 +95,9 @@ pub struct Line {
     /// Monotonic milliseconds at which something came from the client, and at which a ping that is unanswered was sent.
     heard_ms: u64,
     pinged_ms: Option<u64>,
+    /// Monotonic milliseconds since which the client has taken nothing of what waits for it, and what it had taken by then.
+    stuck_ms: Option<u64>,
+    taken_bytes: u64,
     /// When the worker, which drains, closes it, and with which code.
     leave_ms: u64,
     leave_code: u16,
@@ -200,6 +203,8 @@ impl Handshake {
             ping_timeout_ms: self.settings.ping_timeout_ms,
             heard_ms: now_ms(),
             pinged_ms: None,
+            stuck_ms: None,
+            taken_bytes: 0,
             leave_ms: NEVER_MS,
             leave_code: SERVICE_RESTART,
         })
@@ -299,9 +304,11 @@ impl Line {
         }
     }
 
-    /// Sends what waits and looks after time: pings, the end of a client that says nothing, the wait for its last word.
-    pub(crate) fn tend(&mut self, reply: &mut Reply, now_ms: u64, is_draining: bool) {
+    /// Sends what waits and looks after time: pings, the end of a client that says nothing or takes nothing for `timeout_ms`,
+    /// the wait for its last word.
+    pub(crate) fn tend(&mut self, reply: &mut Reply, now_ms: u64, timeout_ms: u64, is_draining: bool) {
         self.send_outgoing(reply);
+        self.look_after_slowness(reply, now_ms, timeout_ms);
         if is_draining && self.leave_ms == NEVER_MS {
             self.leave_ms = now_ms;
         }
@@ -319,14 +326,21 @@ impl Line {
         }
     }
 
-    /// When it wants to be looked after again, in monotonic milliseconds; `blocked_ms` is when a slow client's time is over.
-    pub(crate) fn next_ms(&self, blocked_ms: Option<u64>) -> u64 {
+    /// When it wants to be looked after again, in monotonic milliseconds; `timeout_ms` is how long a client may take nothing.
+    pub(crate) fn next_ms(&self, reply: &Reply, timeout_ms: u64) -> u64 {
         let own = match self.stage {
             Stage::Open => self.silence_ms().min(self.leave_ms),
             Stage::Closing { until_ms } => until_ms,
             Stage::Closed => NEVER_MS,
         };
-        own.min(blocked_ms.unwrap_or(NEVER_MS))
+        if !self.has_unsent(reply) {
+            return own;
+        }
+        own.min(self.stuck_ms.unwrap_or_else(now_ms) + timeout_ms)
+    }
+
+    fn has_unsent(&self, reply: &Reply) -> bool {
+        !self.outgoing.is_empty() || reply.has_unsent()
     }
 
     /// When the client has been silent for too long. What it says while there is no room is not heard: its silence is ours then.
@@ -346,14 +360,37 @@ impl Line {
             return;
         }
         if self.pinged_ms.is_some() {
-            // The client has vanished: nobody will read a close frame.
-            self.goodbye = Some(Goodbye { code: ABNORMAL, reason: "the client did not answer a ping".to_owned() });
-            self.stage = Stage::Closed;
-            reply.cut_off();
-            return;
+            return self.vanish("the client did not answer a ping", reply);
         }
         self.pinged_ms = Some(now_ms);
         self.write_control(|out| send::encode_ping(b"", out), reply);
+    }
+
+    /// What the client says meanwhile does not count: it would keep what it is sent in our memory for ever.
+    fn look_after_slowness(&mut self, reply: &mut Reply, now_ms: u64, timeout_ms: u64) {
+        if !self.has_unsent(reply) {
+            self.stuck_ms = None;
+            return;
+        }
+        let taken_bytes = reply.taken_bytes();
+        match self.stuck_ms {
+            Some(stuck_ms) if taken_bytes == self.taken_bytes => {
+                if stuck_ms + timeout_ms <= now_ms {
+                    self.vanish("the client took nothing of what it was sent", reply);
+                }
+            }
+            _ => {
+                self.stuck_ms = Some(now_ms);
+                self.taken_bytes = taken_bytes;
+            }
+        }
+    }
+
+    /// The client is not there any more: nobody will read a close frame.
+    fn vanish(&mut self, reason: &str, reply: &mut Reply) {
+        self.goodbye.get_or_insert_with(|| Goodbye { code: ABNORMAL, reason: reason.to_owned() });
+        self.stage = Stage::Closed;
+        reply.cut_off();
     }
 
     /// Makes events of bytes; returns how many were taken. What is left waits for room.

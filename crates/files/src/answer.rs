@@ -63,6 +63,16 @@ impl Answer {
         self.first().fields + self.extra.fields
     }
 
+    /// What is sent from a descriptor must be what its head says; what is in memory is so by itself.
+    pub(crate) fn is_still_right(&self) -> bool {
+        let part = match &self.body {
+            Body::File(part) => Some(part),
+            Body::Parts(parts) => parts.parts.first().map(|(_, part)| part),
+            _ => None,
+        };
+        part.is_none_or(|part| Stamp::now(&part.file).is_ok_and(|stamp| stamp == part.stamp))
+    }
+
     fn first(&self) -> &Head {
         match &self.head {
             AnswerHead::Whole(entry, variant) => &entry.variants[*variant].whole,
@@ -91,6 +101,18 @@ impl Answer {
             head = head.with_number("Content-Length", 0);
         }
         Answer { status, head: AnswerHead::Made(head), extra: Head::default(), length, body: Body::Nothing }
+    }
+
+    /// What a 304 is about: the type, the length, and whether it is a compressed form.
+    pub fn unmodified(&self) -> Option<(&str, u64, bool)> {
+        let AnswerHead::NotModified(entry, variant) = &self.head else { return None };
+        let variant = &entry.variants[*variant];
+        Some((&variant.content_type, variant.stamp.bytes, variant.coding.is_some()))
+    }
+
+    /// Words of the server's own: another page may say the same.
+    pub fn is_in_own_words(&self) -> bool {
+        self.status >= 400 && matches!(self.body, Body::Text(_))
     }
 
     fn made(status: u16, head: Head, length: u64, body: Body) -> Answer {
@@ -134,6 +156,14 @@ pub fn of(
         answer.extra = answer.extra.with("Expires", dates::format(seconds));
     }
     answer
+}
+
+/// The whole file with a status and a type that are not its own, to whoever asks in whatever way.
+pub fn page(entry: &Entry, status: u16, reason: &str, content_type: &str) -> Answer {
+    let variant = &entry.variants[0];
+    let size = variant.stamp.bytes;
+    let head = Head::status(&format!("{status} {reason}")).with("Content-Type", content_type).with_number("Content-Length", size);
+    Answer::made(status, head, size, body(variant, 0..size))
 }
 
 fn whole_or_parts(

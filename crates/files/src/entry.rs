@@ -132,6 +132,12 @@ impl Entry {
         })
     }
 
+    /// Whether it is of the file that was found now: what was loaded then is what was found then and is found now.
+    pub fn is_of(&self, found: &Found) -> bool {
+        let stamps = std::iter::once(&found.stamp).chain(found.beside.iter().map(|(_, _, stamp)| stamp));
+        self.found == *found && self.variants.iter().map(|variant| &variant.stamp).eq(stamps)
+    }
+
     pub fn is_fresh(&self, now_ms: u64, most_ms: u64) -> bool {
         now_ms.saturating_sub(self.checked_ms.load(Relaxed)) < most_ms
     }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 /// For names that say nothing. Browsers may not guess (a guess makes a page of an uploaded picture), so it is said.
-const UNKNOWN: &str = "application/octet-stream";
+pub const UNKNOWN: &str = "application/octet-stream";
 
 /// Where the table's own answer is outdated or means something else on the web. RFC 9239 has one type for JavaScript.
 const CORRECTIONS: &[(&str, &str)] = &[

@@ -14,8 +14,10 @@ mod lookup;
 mod paths;
 mod ranges;
 pub mod roots;
+mod routed;
 mod rules;
 
 pub use answer::Answer;
 pub use conditions::Conditions;
 pub use lookup::{Ask, Files};
+pub use routed::{Page, Routed};

@@ -13,7 +13,7 @@ use crate::cache::{Bounds, Cache};
 use crate::codings::Coding;
 use crate::conditions::Conditions;
 use crate::dates;
-use crate::entry::{Content, Description, Entry, Found, Head};
+use crate::entry::{Description, Entry, Found, Head};
 use crate::kinds::Kinds;
 use crate::paths;
 use crate::roots::{LOOK_AGAIN_MS, Opened, Refusal, Root, Stamp, Thing, Way, as_path};
@@ -55,6 +55,8 @@ pub struct Files {
     kinds: Kinds,
     cache: Mutex<Cache<Arc<Entry>>>,
     document_roots: Mutex<Vec<(Vec<u8>, Arc<Place>)>>,
+    /// Those that routes name, by their number.
+    pub(crate) routed: Vec<Place>,
     complained_ms: AtomicU64,
 }
 
@@ -64,15 +66,28 @@ struct Map {
 }
 
 /// A folder in which is looked. Several may have a file for the same path.
-struct Place {
+pub(crate) struct Place {
     /// Told apart from others by this.
-    number: usize,
-    kind: MapKind,
-    root: Root,
+    pub number: usize,
+    pub kind: MapKind,
+    pub root: Root,
+    /// A route names it, and what it makes of the request's path is its own business.
+    pub is_routed: bool,
+}
+
+/// What a path says of the thing that it names by having a slash at its end, or none.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Slash {
+    /// A folder.
+    There,
+    /// A file; a folder that has an index is named anew, with the slash.
+    Missing,
+    /// Nothing.
+    OfNoMatter,
 }
 
 /// What a path below a root came to.
-enum Lookup {
+pub(crate) enum Lookup {
     Entry(Arc<Entry>),
     /// A folder with an index was asked for without the slash at its end.
     Redirect,
@@ -91,7 +106,7 @@ impl Files {
     pub fn new(settings: &Settings, problems: &mut Vec<String>) -> Files {
         let maps = settings.maps.iter().enumerate().map(|(number, map)| Map {
             prefix: map.prefix.clone().into_bytes(),
-            place: Place { number, kind: map.kind, root: Root::new(map.target.clone()) },
+            place: Place { number, kind: map.kind, root: Root::new(map.target.clone()), is_routed: false },
         });
         let descriptors = getrlimit(Resource::RLIMIT_NOFILE).map_or(1024, |(soft, _)| soft);
         let bounds = Bounds {
@@ -105,9 +120,23 @@ impl Files {
             kinds: Kinds::read(&settings.mime_files, settings.charset.as_deref(), problems),
             cache: Mutex::new(Cache::new(bounds)),
             document_roots: Mutex::default(),
+            routed: Vec::new(),
             complained_ms: AtomicU64::new(0),
             settings: settings.clone(),
         }
+    }
+
+    /// Whether some request may be for a file without a route's saying so.
+    pub fn has_maps(&self) -> bool {
+        !self.maps.is_empty() || self.settings.document_root
+    }
+
+    pub(crate) fn maps_count(&self) -> usize {
+        self.maps.len()
+    }
+
+    pub(crate) fn has_dot_files(&self) -> bool {
+        self.settings.dot_files
     }
 
     /// The answer to a request for a file. `None`: it is the application's. `complain` is told what the log should know.
@@ -146,7 +175,7 @@ impl Files {
     }
 
     /// `static-serve = only`: what is below a prefix and is no file.
-    fn answer_for_nothing(&self, method: &[u8]) -> Answer {
+    pub(crate) fn answer_for_nothing(&self, method: &[u8]) -> Answer {
         let allowed = Head::default().with("Allow", METHODS);
         match method {
             b"GET" | b"HEAD" => Answer::words(404, "Not Found", Head::default(), "There is no such file."),
@@ -155,7 +184,7 @@ impl Files {
         }
     }
 
-    fn answer_from(
+    pub(crate) fn answer_from(
         &self,
         place: &Place,
         key: &[u8],
@@ -166,7 +195,17 @@ impl Files {
         if !paths::is_plain(relative, self.settings.dot_files) {
             return None;
         }
-        match self.look_up(place, key, relative, ask, complain) {
+        let mut looked = self.look_up(place, key, relative, ask, complain);
+        if let Lookup::Entry(entry) = &looked {
+            let answer = self.answer_with(entry, ask);
+            if answer.is_still_right() {
+                return Some(answer);
+            }
+            // The file has changed since it was last looked at, and this answer would send of it what is there now.
+            self.lock_cache().remove(key);
+            looked = self.look_up(place, key, relative, ask, complain);
+        }
+        match looked {
             Lookup::Entry(entry) => Some(self.answer_with(&entry, ask)),
             Lookup::Redirect => redirect(ask.uri),
             Lookup::Refused(Refusal::Missing) => None,
@@ -224,11 +263,17 @@ impl Files {
     }
 
     /// From the cache, or from the disk if it does not know or has not looked for a second.
-    fn look_up(&self, place: &Place, key: &[u8], relative: &[u8], ask: &Ask<'_>, complain: &mut dyn FnMut(&str)) -> Lookup {
+    pub(crate) fn look_up(
+        &self,
+        place: &Place,
+        key: &[u8],
+        relative: &[u8],
+        ask: &Ask<'_>,
+        complain: &mut dyn FnMut(&str),
+    ) -> Lookup {
         let known = self.lock_cache().get(key).cloned();
         if let Some(entry) = &known
             && entry.is_fresh(ask.now_ms, LOOK_AGAIN_MS)
-            && is_unchanged(entry)
         {
             return Lookup::Entry(entry.clone());
         }
@@ -252,14 +297,19 @@ impl Files {
             Ok(opened) => opened,
             Err(refusal) => return self.forget(key, known, refusal),
         };
-        let found = match self.locate(&opened, relative, ask.path.ends_with(b"/")) {
+        let slash = match place.is_routed {
+            true if relative.ends_with(b"/") => Slash::There,
+            true => Slash::OfNoMatter,
+            false if ask.path.ends_with(b"/") => Slash::There,
+            false => Slash::Missing,
+        };
+        let found = match self.locate(&opened, relative, slash) {
             Ok(Located::Found(found)) => found,
             Ok(Located::Redirect) => return Lookup::Redirect,
             Err(refusal) => return self.forget(key, known, refusal),
         };
         if let Some(entry) = known
-            && entry.found == found
-            && is_unchanged(entry)
+            && entry.is_of(&found)
         {
             entry.checked_ms.store(ask.now_ms, Relaxed);
             return Lookup::Entry(entry.clone());
@@ -289,7 +339,7 @@ impl Files {
         Lookup::Refused(refusal)
     }
 
-    fn locate(&self, root: &Opened, relative: &[u8], asks_for_folder: bool) -> Result<Located, Refusal> {
+    fn locate(&self, root: &Opened, relative: &[u8], slash: Slash) -> Result<Located, Refusal> {
         let safe = &self.settings.safe;
         let trimmed = relative.strip_suffix(b"/").unwrap_or(relative);
         let relative = match &root.file_name {
@@ -298,16 +348,16 @@ impl Files {
             Some(_) => return Err(Refusal::Missing),
         };
         match root.look(relative, safe)? {
-            (way, Thing::File(stamp)) if !asks_for_folder => self.found(root, way, stamp).map(Located::Found),
-            (_, Thing::Folder) => self.index(root, relative, asks_for_folder),
+            (way, Thing::File(stamp)) if slash != Slash::There => self.found(root, way, stamp).map(Located::Found),
+            (_, Thing::Folder) => self.index(root, relative, slash),
             _ => Err(Refusal::Missing),
         }
     }
 
-    fn index(&self, root: &Opened, folder: &Path, has_slash: bool) -> Result<Located, Refusal> {
+    fn index(&self, root: &Opened, folder: &Path, slash: Slash) -> Result<Located, Refusal> {
         for name in &self.settings.index {
             match root.look(&folder.join(name), &self.settings.safe) {
-                Ok((_, Thing::File(_))) if !has_slash => return Ok(Located::Redirect),
+                Ok((_, Thing::File(_))) if slash == Slash::Missing => return Ok(Located::Redirect),
                 Ok((way, Thing::File(stamp))) => return self.found(root, way, stamp).map(Located::Found),
                 Ok(_) | Err(Refusal::Missing) => {}
                 Err(refusal) => return Err(refusal),
@@ -367,22 +417,14 @@ impl Files {
             roots.remove(0);
         }
         // Their keys differ by the folder, so they need no numbers of their own.
-        let place = Arc::new(Place { number: usize::MAX, kind: MapKind::Check, root: Root::new(path) });
+        let place = Arc::new(Place { number: usize::MAX, kind: MapKind::Check, root: Root::new(path), is_routed: false });
         roots.push((folder.to_vec(), place.clone()));
         Some(place)
     }
 
-    fn lock_cache(&self) -> std::sync::MutexGuard<'_, Cache<Arc<Entry>>> {
+    pub(crate) fn lock_cache(&self) -> std::sync::MutexGuard<'_, Cache<Arc<Entry>>> {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// What is sent from a descriptor must be what its head says; what is in memory is so by itself.
-fn is_unchanged(entry: &Entry) -> bool {
-    entry.variants.iter().all(|variant| match &variant.content {
-        Content::Memory(_) => true,
-        Content::File(file) => Stamp::now(file).is_ok_and(|stamp| stamp == variant.stamp),
-    })
 }
 
 /// 301 to the same place with a slash, so that relative links in the index mean what they say. `None` if the client's own words

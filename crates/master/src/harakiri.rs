@@ -26,21 +26,36 @@ pub enum Verdict {
     Kill { child: u64, request: InFlight },
 }
 
+impl Verdict {
+    pub fn request(&self) -> &InFlight {
+        match self {
+            Verdict::AskStack { request, .. } | Verdict::Kill { request, .. } => request,
+        }
+    }
+}
+
 /// The watch over all workers.
 #[derive(Debug)]
 pub struct Watch {
-    limit_ms: u64,
+    /// Of requests that no route has given a limit of their own.
+    limit_ms: Option<u64>,
+    /// The shortest limit that there is.
+    shortest_ms: u64,
     suspects: Vec<Suspect>,
     next_ms: u64,
 }
 
 impl Watch {
-    pub fn new(limit_ms: u64) -> Watch {
-        Watch { limit_ms: limit_ms.max(1), suspects: Vec::new(), next_ms: 0 }
+    /// For `harakiri`, and for the shortest limit that a route may give a request. `None`: there is nothing to watch.
+    pub fn new(limit_ms: Option<u64>, shortest_of_routes_ms: Option<u64>) -> Option<Watch> {
+        let shortest_ms = limit_ms.into_iter().chain(shortest_of_routes_ms).min()?.max(1);
+        Some(Watch { limit_ms, shortest_ms, suspects: Vec::new(), next_ms: 0 })
     }
 
-    pub fn limit_ms(&self) -> u64 {
-        self.limit_ms
+    /// The time that a request may take, in milliseconds. As in uWSGI, a route's limit does not lengthen that of `harakiri`.
+    pub fn limit_ms(&self, request: &InFlight) -> Option<u64> {
+        let own = Some(u64::from(request.limit_ms)).filter(|&limit| limit > 0);
+        self.limit_ms.into_iter().chain(own).min()
     }
 
     /// When to look again.
@@ -56,10 +71,11 @@ impl Watch {
         let mut verdicts = Vec::new();
         let mut still = Vec::new();
         // A request that begins a moment after this look is due one limit from now, and none is due earlier unless it is in flight.
-        let mut next_ms = now_ms.saturating_add(self.limit_ms);
+        let mut next_ms = now_ms.saturating_add(self.shortest_ms);
         for (child, row) in workers.iter().copied() {
             for request in scoreboard.in_flight(row) {
-                let due_ms = request.began_ms.saturating_add(self.limit_ms);
+                let Some(limit_ms) = self.limit_ms(&request) else { continue };
+                let due_ms = request.began_ms.saturating_add(limit_ms);
                 if due_ms > now_ms {
                     next_ms = next_ms.min(due_ms);
                     continue;
@@ -97,7 +113,7 @@ mod tests {
     #[test]
     fn a_request_over_time_is_asked_for_its_stack_and_then_killed() {
         let (board, _memory) = Scoreboard::create(2, 2).expect("made");
-        let mut watch = Watch::new(1000);
+        let mut watch = Watch::new(Some(1000), None).expect("watches");
         board.slots(1)[1].begin(500, &[b"GET /slow"]);
         assert_eq!(watch.look(WORKERS, &board, 600), []);
         assert_eq!(watch.wake_ms(), 1500);
@@ -112,7 +128,7 @@ mod tests {
     #[test]
     fn a_request_that_ends_after_the_question_is_let_be_and_so_is_the_next_one() {
         let (board, _memory) = Scoreboard::create(2, 2).expect("made");
-        let mut watch = Watch::new(1000);
+        let mut watch = Watch::new(Some(1000), None).expect("watches");
         board.slots(0)[0].begin(1, &[b"GET /a"]);
         assert_eq!(watch.look(WORKERS, &board, 1001).len(), 1);
         board.slots(0)[0].end();
@@ -125,7 +141,7 @@ mod tests {
     #[test]
     fn an_idle_instance_is_looked_at_once_a_limit() {
         let (board, _memory) = Scoreboard::create(2, 2).expect("made");
-        let mut watch = Watch::new(60_000);
+        let mut watch = Watch::new(Some(60_000), None).expect("watches");
         assert_eq!(watch.look(WORKERS, &board, 5), []);
         assert_eq!(watch.wake_ms(), 60_005);
     }
@@ -133,10 +149,26 @@ mod tests {
     #[test]
     fn two_requests_of_one_worker_over_time_are_one_kill() {
         let (board, _memory) = Scoreboard::create(2, 2).expect("made");
-        let mut watch = Watch::new(100);
+        let mut watch = Watch::new(Some(100), None).expect("watches");
         board.slots(0)[0].begin(1, &[b"GET /a"]);
         board.slots(0)[1].begin(2, &[b"GET /b"]);
         assert_eq!(watch.look(WORKERS, &board, 200).len(), 2);
         assert_eq!(watch.look(WORKERS, &board, 600).len(), 1);
+    }
+
+    #[test]
+    fn a_route_may_shorten_the_limit_of_a_request() {
+        let (board, _memory) = Scoreboard::create(2, 2).expect("made");
+        assert!(Watch::new(None, None).is_none());
+        for (limit, own, due) in
+            [(None, 0, None), (None, 300, Some(300)), (Some(1000), 300, Some(300)), (Some(200), 300, Some(200))]
+        {
+            let mut watch = Watch::new(limit, Some(300)).expect("watches");
+            board.slots(0)[0].begin(1, &[b"GET /a"]);
+            board.slots(0)[0].limit_ms.store(own, std::sync::atomic::Ordering::Relaxed);
+            assert_eq!(watch.look(WORKERS, &board, 100), []);
+            assert!(watch.wake_ms() <= 1 + due.unwrap_or(400));
+            assert_eq!(watch.look(WORKERS, &board, 301).len(), usize::from(due.is_some()), "{limit:?} {own}");
+        }
     }
 }

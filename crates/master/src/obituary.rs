@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     fn request(text: &str, began_ms: u64) -> InFlight {
-        InFlight { slot: 0, thread: 0, began_ms, count: 1, text: text.to_owned() }
+        InFlight { slot: 0, thread: 0, began_ms, count: 1, limit_ms: 0, text: text.to_owned() }
     }
 
     #[test]

@@ -64,7 +64,8 @@ pub struct Supervisor {
 
 impl Supervisor {
     pub fn new(fleet: Fleet, signals: Signals) -> Supervisor {
-        let watch = fleet.settings.lifecycle.harakiri_ms.map(Watch::new);
+        let lifecycle = &fleet.settings.lifecycle;
+        let watch = Watch::new(lifecycle.harakiri_ms, lifecycle.shortest_route_harakiri_ms);
         let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |time| time.subsec_nanos());
         Supervisor {
             fleet,
@@ -377,10 +378,12 @@ impl Supervisor {
 
     fn watch_requests(&mut self, now: u64) {
         let Some(watch) = &mut self.watch else { return };
-        let limit = duration(watch.limit_ms());
         let living = self.fleet.children.iter().filter(|child| child.pid.is_some() && child.state != State::Killed);
         let workers: Vec<(u64, u32)> = living.filter_map(|child| child.row().map(|row| (child.id, row))).collect();
-        for verdict in watch.look(&workers, &self.fleet.scoreboard, now) {
+        let verdicts = watch.look(&workers, &self.fleet.scoreboard, now);
+        let limits: Vec<String> =
+            verdicts.iter().map(|verdict| duration(watch.limit_ms(verdict.request()).unwrap_or(0))).collect();
+        for (verdict, limit) in verdicts.into_iter().zip(limits) {
             match verdict {
                 Verdict::AskStack { child: id, request } => {
                     let Some((child, pid)) = self.fleet.find(id).and_then(|child| child.pid.map(|pid| (child, pid))) else {

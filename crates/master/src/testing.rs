@@ -51,6 +51,7 @@ pub fn settings() -> Settings {
         workers: Workers { processes: 1, processes_chosen: true, threads: Threads::Fixed(1), cpus: 2 },
         lifecycle: Lifecycle {
             harakiri_ms: None,
+            shortest_route_harakiri_ms: None,
             max_requests: None,
             max_worker_lifetime_ms: None,
             reload_mercy_ms: 60_000,
@@ -69,6 +70,8 @@ pub fn settings() -> Settings {
         identity: Identity::default(),
         naming: Naming::default(),
         asynchronous: Asynchronous::default(),
+        routes: Vec::new(),
+        answering: bolide_contract::answering::Answering::default(),
         files: None,
     }
 }

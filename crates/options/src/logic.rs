@@ -124,7 +124,17 @@ fn host_name_matches(pattern: &str, name: &str) -> Result<bool, String> {
 /// What uWSGI keeps in plugins and Bolide has built in. `python3` and the like name one version of the interpreter; the
 /// virtualenv decides about that here.
 pub fn is_built_in(plugin: &str) -> bool {
-    const BUILT_IN: &[&str] = &["http", "corerouter", "logfile", "python"];
+    const BUILT_IN: &[&str] = &[
+        "http",
+        "corerouter",
+        "logfile",
+        "python",
+        "router_redirect",
+        "router_rewrite",
+        "router_basicauth",
+        "transformation_gzip",
+        "transformation_chunked",
+    ];
     let name = plugin.trim();
     let name = name.rsplit('/').next().unwrap_or(name).trim_end_matches("_plugin.so");
     BUILT_IN.contains(&name)

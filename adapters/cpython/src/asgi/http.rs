@@ -333,8 +333,12 @@ fn start(asgi: &'static Asgi, status: u16, headers: &Headers, trailers: bool, re
     if let Err(refusal) = reply.status_code_only(status) {
         return asgi.raise_value(&format!("the status {status} is refused: {refusal}"));
     }
+    if trailers {
+        reply.announce_trailers();
+    }
     let set = headers.each(|name, value| {
-        if name.len() == 17 && name.eq_ignore_ascii_case(b"transfer-encoding") || is_hop_by_hop(name) {
+        let is_idle_trailer = !trailers && name.len() == 7 && name.eq_ignore_ascii_case(b"trailer");
+        if name.len() == 17 && name.eq_ignore_ascii_case(b"transfer-encoding") || is_hop_by_hop(name) || is_idle_trailer {
             // ASGI, "http.response.start": the framing is the server's. A proxy's application passes such fields on.
             if name.eq_ignore_ascii_case(b"connection") && value.eq_ignore_ascii_case(b"close") {
                 reply.close_after();
@@ -346,9 +350,6 @@ fn start(asgi: &'static Asgi, status: u16, headers: &Headers, trailers: bool, re
     if let Err((refusal, name)) = set {
         reply.drop_head();
         return asgi.raise_value(&format!("the header {:?} is refused: {refusal}", String::from_utf8_lossy(&name)));
-    }
-    if trailers {
-        reply.announce_trailers();
     }
     Some(())
 }

@@ -26,6 +26,7 @@ use bolide_engine::request::{HttpRequest, Meaning, Request};
 use pyo3::ffi;
 
 use crate::faults::{Faults, failed, log_set_exception};
+use crate::names::Methods;
 use crate::object::{Object, latin1};
 use awaitable::Awaitables;
 use exchange::{Exchange, Hands, Place, Talk};
@@ -108,9 +109,10 @@ impl Language for Asgi {
     fn enter(&self, _thread: u32) -> Result<AsgiThread, String> {
         let templates = self.templates.take().ok_or("an event loop has one thread, and has it already")?;
         let names = Names::new().ok_or("no memory is left")?;
+        let methods = Methods::new().ok_or("no memory is left")?;
         // SAFETY: the engine asks for a `&'static` language, and this is that one: it is never freed (see host.rs).
         let asgi: &'static Asgi = unsafe { &*std::ptr::from_ref(self) };
-        Ok(AsgiThread { asgi, scopes: Scopes::new(names, templates), spare: None })
+        Ok(AsgiThread { asgi, scopes: Scopes::new(names, methods, templates), spare: None })
     }
 
     fn spawn(&self, _name: String, _body: Box<dyn FnOnce() + Send + 'static>) -> Result<(), String> {

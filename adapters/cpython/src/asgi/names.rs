@@ -2,23 +2,10 @@
 
 use pyo3::ffi;
 
-use crate::object::{Object, latin1};
+use crate::names::interned;
+use crate::object::Object;
 
-/// Makes a struct of interned strings, each named after what it says.
-macro_rules! interned {
-    ($($field:ident = $text:literal),* $(,)?) => {
-        pub struct Names { $(pub $field: Object,)* }
-
-        impl Names {
-            /// `None`: out of memory, an exception is set.
-            pub fn new() -> Option<Names> {
-                Some(Names { $($field: crate::names::intern($text)?,)* })
-            }
-        }
-    };
-}
-
-interned! {
+interned! { Names {
     kind = "type",
     asgi = "asgi",
     http_version = "http_version",
@@ -57,13 +44,6 @@ interned! {
     websocket_connect = "websocket.connect",
     websocket_receive = "websocket.receive",
     websocket_disconnect = "websocket.disconnect",
-    get = "GET",
-    post = "POST",
-    put = "PUT",
-    head = "HEAD",
-    delete = "DELETE",
-    patch = "PATCH",
-    options = "OPTIONS",
     call_soon = "call_soon",
     create_future = "create_future",
     set_result = "set_result",
@@ -72,24 +52,7 @@ interned! {
     cancel = "cancel",
     exception = "exception",
     add_done_callback = "add_done_callback",
-}
-
-impl Names {
-    /// The method as a string; the usual ones are ready-made. "Uppercased" (ASGI): methods are tokens, and sent as such.
-    pub fn method_of(&self, method: &[u8]) -> Option<Object> {
-        let known = match method {
-            b"GET" => &self.get,
-            b"POST" => &self.post,
-            b"PUT" => &self.put,
-            b"HEAD" => &self.head,
-            b"DELETE" => &self.delete,
-            b"PATCH" => &self.patch,
-            b"OPTIONS" => &self.options,
-            _ => return latin1(&method.to_ascii_uppercase()),
-        };
-        Some(known.clone())
-    }
-}
+} }
 
 /// Sets a key that is one of ours. `None`: an exception is set.
 pub fn set(dictionary: &Object, key: &Object, value: *mut ffi::PyObject) -> Option<()> {

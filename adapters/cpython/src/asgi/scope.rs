@@ -9,6 +9,7 @@ use pyo3::ffi;
 
 use super::names::Names;
 use crate::environ::Dictionary;
+use crate::names::Methods;
 use crate::object::{Object, bytes_of, latin1};
 
 /// Names of header fields that are kept as ready-made bytes. Clients choose names; memory must not be theirs.
@@ -41,6 +42,7 @@ pub struct Templates {
 /// What makes scopes.
 pub struct Scopes {
     pub names: Names,
+    methods: Methods,
     templates: Templates,
     kept: HashMap<Box<[u8]>, Object>,
 }
@@ -55,8 +57,8 @@ struct Line<'a> {
 }
 
 impl Scopes {
-    pub fn new(names: Names, templates: Templates) -> Scopes {
-        Scopes { names, templates, kept: HashMap::new() }
+    pub fn new(names: Names, methods: Methods, templates: Templates) -> Scopes {
+        Scopes { names, methods, templates, kept: HashMap::new() }
     }
 
     /// The scope of a request to the application of this number, which is mounted at `mount`. `None`: an exception is set.
@@ -111,10 +113,46 @@ impl Scopes {
             }
         };
         let raw_path = http.uri.split(|byte| *byte == b'?').next().unwrap_or_default();
-        let line = Line { method: http.method, path: http.path, raw_path, query: http.query, root_path: mount };
+        // A route may have set it.
+        let script_name = http.variables.iter().rfind(|(name, _)| name == b"SCRIPT_NAME").map(|(_, value)| value.as_slice());
+        let path = script_name.map(|script_name| whole_path(script_name, http.path));
+        let line = Line {
+            method: http.method,
+            path: path.as_deref().unwrap_or(http.path),
+            raw_path,
+            query: http.query,
+            root_path: script_name.unwrap_or(mount),
+        };
         self.set_line(&mut scope, &line, is_websocket)?;
+        self.set_routed(&mut scope, http, peer, is_websocket)?;
         told.variable_bytes += (http.method.len() + http.uri.len() + http.path.len() + http.query.len()) as u32;
         Some(scope)
+    }
+
+    /// What routes have set, as far as a scope has a place for it: the client, the scheme, header fields.
+    fn set_routed(
+        &mut self,
+        scope: &mut Dictionary,
+        http: &HttpRequest<'_, Memo>,
+        peer: &bolide_engine::request::Peer,
+        is_websocket: bool,
+    ) -> Option<()> {
+        for (name, value) in http.variables {
+            match name.as_slice() {
+                b"REMOTE_ADDR" => scope.set(&self.names.client, &address(value, peer.port.parse().unwrap_or(0))?),
+                b"UWSGI_SCHEME" => self.set_scheme(scope, value, is_websocket),
+                b"HTTPS" if value == b"1" || value.eq_ignore_ascii_case(b"on") => {
+                    self.set_scheme(scope, b"https", is_websocket);
+                }
+                name => {
+                    if let Some(header) = header_of(name) {
+                        let headers = scope.get(&self.names.headers)?;
+                        self.append(&headers, &header, value)?;
+                    }
+                }
+            }
+        }
+        Some(())
     }
 
     /// A template with a connection's address and a request's header fields, and the list of those.
@@ -221,7 +259,8 @@ impl Scopes {
         let names = &self.names;
         // The templates are for `GET /`.
         if !is_websocket && line.method != b"GET" {
-            scope.set(&names.method, &names.method_of(line.method)?);
+            // "Uppercased" (ASGI, "HTTP connection scope").
+            scope.set(&names.method, &self.methods.of(&line.method.to_ascii_uppercase())?);
         }
         if line.path != b"/" {
             scope.set(&names.path, &decoded(line.path)?);

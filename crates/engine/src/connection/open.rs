@@ -48,7 +48,9 @@ impl<A: App> Connection<A> {
             return Ok((used, self.after_answer(answered, kit, house)));
         };
         let began_ms = kit.clock.now_ms;
-        let overdue_ms = house.settings.lifecycle.harakiri_ms.map_or(NEVER_MS, |most| began_ms + most);
+        let of_route = self.reply.harakiri_ms.map(u64::from);
+        let most_ms = house.settings.lifecycle.harakiri_ms.into_iter().chain(of_route).min();
+        let overdue_ms = most_ms.map_or(NEVER_MS, |most| began_ms + most);
         let open = Box::new(Open { inflow, suspended, began_ms, overdue_ms });
         self.deadline_ms = self.open_until_ms(&open, self.timeout_ms(house));
         self.stage = Stage::Open(open);
@@ -69,8 +71,9 @@ impl<A: App> Connection<A> {
         if let Err(fault) = self.take_in(&mut open.inflow, kit) {
             return Some(self.end_faulty(*open, fault, kit, app, house));
         }
+        let timeout_ms = self.timeout_ms(house);
         if let Inflow::Messages(line) = &mut open.inflow {
-            line.tend(&mut self.reply, now_ms(), house.is_draining());
+            line.tend(&mut self.reply, now_ms(), timeout_ms, house.is_draining());
         }
         if let Some(pending) = &mut open.suspended.pending {
             app.news(pending, &mut self.reply, &mut open.inflow);
@@ -81,19 +84,24 @@ impl<A: App> Connection<A> {
             self.give_up_open(*open, kit, app, house);
             return Some(After::Close);
         }
-        self.settle(open, self.timeout_ms(house))
+        self.settle(open, timeout_ms)
     }
 
     /// Lets the application act on an exchange that it has in its hands. `None`: it has none here any more. The second part
     /// says whether the connection is to be attended to soon.
     pub fn visit<R>(&mut self, house: &House, act: impl FnOnce(&mut Reply, &mut Inflow) -> R) -> Option<(R, bool)> {
+        let Stage::Open(open) = &self.stage else { return None };
+        let waited_for_client = self.waits_for_client(open);
         let Stage::Open(open) = &mut self.stage else { return None };
         let had_room = open.inflow.room() > 0;
         let result = act(&mut self.reply, &mut open.inflow);
         let resumes = !had_room && open.inflow.room() > 0;
         let wants_turn = self.reply.is_finished() || self.reply.client_is_gone() || self.has_more_of_a_file();
         let Stage::Open(open) = &self.stage else { return None };
-        self.deadline_ms = self.open_until_ms(open, self.timeout_ms(house));
+        let until_ms = self.open_until_ms(open, self.timeout_ms(house));
+        // What the application does is no sign of life of a client that it waits for.
+        let goes_on_waiting = waited_for_client && self.waits_for_client(open);
+        self.deadline_ms = if goes_on_waiting { self.deadline_ms.min(until_ms) } else { until_ms };
         Some((result, resumes || wants_turn))
     }
 
@@ -207,12 +215,19 @@ impl<A: App> Connection<A> {
     /// Until when the peer may let an ongoing exchange wait. The application itself may take its time.
     fn open_until_ms(&self, open: &Open<A>, timeout_ms: u64) -> u64 {
         match &open.inflow {
-            Inflow::Messages(line) => line.next_ms(self.reply.has_unsent().then(|| now_ms() + timeout_ms)),
-            Inflow::Body(flow) => {
-                let waits = self.reply.has_unsent() || flow.is_wanted && !flow.is_complete() && !flow.is_gone;
-                if waits { now_ms() + timeout_ms } else { NEVER_MS }
-            }
+            Inflow::Messages(line) => line.next_ms(&self.reply, timeout_ms),
+            Inflow::Body(_) if self.waits_for_client(open) => now_ms() + timeout_ms,
+            Inflow::Body(_) => NEVER_MS,
         }
+    }
+
+    /// Whether it is the client's turn: to take what was sent, or to send of the body what the application waits for.
+    fn waits_for_client(&self, open: &Open<A>) -> bool {
+        let owes_body = match &open.inflow {
+            Inflow::Messages(_) => false,
+            Inflow::Body(flow) => flow.is_wanted && !flow.is_complete() && !flow.is_gone,
+        };
+        owes_body || self.reply.has_unsent()
     }
 
     /// Reads as much as the application has room for.

@@ -4,7 +4,7 @@
 
 use std::os::fd::AsFd;
 
-use super::{FIELD_BYTES, Framing, HeadRefusal, Reply, Stage, Style};
+use super::{Body, FIELD_BYTES, Framing, HeadRefusal, Reply, Stage, Style};
 use crate::fields::{Known, is_field_value, is_token, known_field};
 use crate::socket::{self, Written};
 
@@ -52,9 +52,16 @@ impl Reply {
         self.out.file.is_some()
     }
 
-    /// Whether bytes or a file wait for the client.
+    /// Whether something waits for the client: bytes, a file, or what the application has in its hands still, because the
+    /// socket took a part of it only.
     pub fn has_unsent(&self) -> bool {
-        self.out.file.is_some() || self.out.unsent() > 0
+        self.out.file.is_some() || self.out.unsent() > 0 || self.out.is_full
+    }
+
+    /// Bytes of the body, less what of head and body waits for the client: a figure that grows when the client takes something
+    /// and stands still when it takes nothing.
+    pub(crate) fn taken_bytes(&self) -> u64 {
+        self.body_bytes.wrapping_sub(self.out.unsent() as u64)
     }
 
     pub fn client_is_gone(&self) -> bool {
@@ -64,6 +71,7 @@ impl Reply {
     /// Sends the head now, before anything of the body: the client of a stream learns that it has begun.
     pub fn send_head(&mut self) {
         if self.stage == Stage::Head {
+            self.amend_head(Body::Part(b""));
             self.close_head();
             self.out.send();
         }
@@ -154,8 +162,10 @@ impl Reply {
 
     fn end_body_for_trailers(&mut self) {
         if self.stage == Stage::Head {
+            self.amend_head(Body::Nothing);
             self.close_head();
         }
+        self.finish_encoding();
         if std::mem::take(&mut self.has_trailers) && self.framing == Framing::Chunked {
             self.out.bytes.extend_from_slice(b"0\r\n");
         }
@@ -191,6 +201,7 @@ impl Reply {
         if let Some(extensions) = extensions {
             self.field(b"Sec-WebSocket-Extensions", extensions)?;
         }
+        self.amend_head(Body::Nothing);
         if let Style::Http { .. } = self.terms.style {
             if !self.has_date {
                 self.out.bytes.extend_from_slice(&self.terms.date_line);

@@ -9,6 +9,7 @@ use bolide_files::answer::{FileRange, Parts};
 use bolide_files::roots::Stamp;
 
 use super::{COPY_BYTES, Framing, Reply, Stage};
+use crate::amends::Body;
 use crate::outbox::{FilePart, Later};
 
 impl Reply {
@@ -27,6 +28,9 @@ impl Reply {
 
     /// The whole body. It is no larger than what a slow client may keep waiting here ([`super::OUTPUT_BYTES`]), or little more.
     pub(crate) fn push_ready(&mut self, body: &[u8]) {
+        if self.amends.is_some() {
+            return self.give_whole(body);
+        }
         self.close_head();
         if self.framing == Framing::Discard {
             return;
@@ -40,6 +44,7 @@ impl Reply {
 
     /// A part of a file as the whole body.
     pub(crate) fn push_shared_file(&mut self, file: Arc<File>, bytes: Range<u64>, stamp: Stamp) {
+        self.amend_head(Body::File);
         self.close_head();
         if self.framing != Framing::Discard {
             self.out.file = Some(FilePart::promised(file, bytes, stamp));
@@ -49,6 +54,8 @@ impl Reply {
 
     /// Parts of a file with lines before each of them.
     pub(crate) fn push_parts(&mut self, parts: Parts) {
+        // Parts of something are never compressed, so these go out as they are.
+        self.amend_head(Body::Nothing);
         self.close_head();
         if self.framing == Framing::Discard {
             return;

@@ -2,6 +2,7 @@
 //! reference page and all other texts about options are made from these rows. Pure data; it knows
 //! nothing of files or processes.
 
+mod answering;
 pub mod application;
 pub mod asynchronous;
 pub mod files;
@@ -31,6 +32,7 @@ const TABLES: &[(Theme, &[Entry])] = &[
     (Theme::Asynchronous, asynchronous::ENTRIES),
     (Theme::Processes, processes::ENTRIES),
     (Theme::Requests, requests::ENTRIES),
+    (Theme::Answering, answering::ENTRIES),
     (Theme::Files, files::ENTRIES),
     (Theme::Logging, logging::ENTRIES),
     (Theme::Identity, identity::ENTRIES),

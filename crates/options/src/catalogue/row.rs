@@ -87,6 +87,7 @@ pub enum Theme {
     Asynchronous,
     Processes,
     Requests,
+    Answering,
     Files,
     Logging,
     Identity,
@@ -97,12 +98,13 @@ pub enum Theme {
 }
 
 impl Theme {
-    pub const ALL: [Theme; 11] = [
+    pub const ALL: [Theme; 12] = [
         Theme::Sockets,
         Theme::Application,
         Theme::Asynchronous,
         Theme::Processes,
         Theme::Requests,
+        Theme::Answering,
         Theme::Files,
         Theme::Logging,
         Theme::Identity,
@@ -118,6 +120,7 @@ impl Theme {
             Theme::Asynchronous => "Asynchronous applications (ASGI)",
             Theme::Processes => "Processes and threads",
             Theme::Requests => "Requests",
+            Theme::Answering => "Routes, header fields and compression",
             Theme::Files => "Static files",
             Theme::Logging => "Logging",
             Theme::Identity => "Users and names",

@@ -55,6 +55,7 @@ pub enum Setting {
     ProcessNamePrefixSpaced,
     Plugin,
     Asynchronous(Asynchronous),
+    Answering(Answering),
     Files(Files),
     /// Acts while the configuration is read; `settle` never sees it.
     Language(Word),
@@ -73,6 +74,25 @@ pub enum Asynchronous {
     PingInterval,
     PingTimeout,
     Compression,
+}
+
+/// What is done to requests and answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answering {
+    /// Every rule of routing; the row's name says which.
+    Route,
+    AddHeader,
+    RemoveHeader,
+    CollectHeader,
+    PullHeader,
+    /// The page of a status.
+    ErrorPage(u16),
+    IgnoreScriptName,
+    Compress,
+    CompressTypes,
+    CompressMinSize,
+    CompressLevel,
+    HttpAutoGzip,
 }
 
 impl Setting {

@@ -111,6 +111,11 @@ impl Looked<'_> {
                 Finding::note(Some(&pair.place), "`harakiri` works here; in uWSGI it does nothing without `master = true`");
             found.push(finding.advise("set `master = true` too, if uWSGI still reads this file"));
         }
+        let tuning = ["compress-types", "compress-min-size", "compress-level"].into_iter().find_map(|name| self.last(name));
+        if let Some(pair) = tuning.filter(|_| self.last("compress").is_none()) {
+            let finding = Finding::warning(Some(&pair.place), format!("`{}` has no effect: nothing is compressed", pair.key));
+            found.push(finding.advise("write `compress = gzip,br,zstd`, or as many of them as are wanted"));
+        }
         if let (Some((cheaper, pair)), Some((processes, _))) = (self.number("cheaper"), self.number("processes"))
             && cheaper >= processes
             && processes > 0

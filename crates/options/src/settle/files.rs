@@ -95,10 +95,10 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// Puts together what the options said. `None`: they name no place in which a file could be.
-    pub(super) fn complete_files(&mut self, folder: &Path, applications: &[Application]) -> Option<Files> {
+    /// Puts together what the options said. `None`: they name no place in which a file could be, and no route does.
+    pub(super) fn complete_files(&mut self, folder: &Path, applications: &[Application], is_routed: bool) -> Option<Files> {
         let asked = std::mem::take(&mut self.files);
-        if asked.maps.is_empty() && !asked.document_root {
+        if asked.maps.is_empty() && !asked.document_root && !is_routed {
             return None;
         }
         let absolute = |path: &String| tidy(&folder.join(path));

@@ -6,6 +6,7 @@
 //! virtualenv and `pythonpath`, `chdir2`) after it. `pythonpath` patterns are matched before it.
 
 mod address;
+mod answering;
 mod application;
 mod asynchronous;
 mod files;
@@ -101,6 +102,7 @@ struct Draft<'a> {
     interface: Option<(Interface, Place)>,
     factory: bool,
     asynchronous: Asynchronous,
+    asked: answering::Asked,
     files: files::AskedFiles,
 }
 
@@ -157,6 +159,7 @@ impl<'a> Draft<'a> {
             pidfile: None,
             lifecycle: Lifecycle {
                 harakiri_ms: None,
+                shortest_route_harakiri_ms: None,
                 max_requests: None,
                 max_worker_lifetime_ms: None,
                 reload_mercy_ms: RELOAD_MERCY_SECONDS * 1000,
@@ -178,6 +181,7 @@ impl<'a> Draft<'a> {
             interface: None,
             factory: false,
             asynchronous: Asynchronous::default(),
+            asked: answering::Asked::default(),
             files: files::AskedFiles::default(),
         }
     }
@@ -314,6 +318,7 @@ impl<'a> Draft<'a> {
             }
             Setting::Plugin => self.plugins(pair),
             Setting::Asynchronous(setting) => self.set_asynchronous(setting, row, pair)?,
+            Setting::Answering(setting) => self.set_answering(setting, row, pair)?,
             Setting::Files(setting) => self.set_files(setting, row, pair)?,
             // These acted while the configuration was read.
             Setting::Language(_) => {}
@@ -365,7 +370,8 @@ impl<'a> Draft<'a> {
             });
         }
         self.check_something_to_serve(&applications, read);
-        let files = self.complete_files(&folder, &applications);
+        let (routes, answering, names_files) = self.complete_answering(&folder);
+        let files = self.complete_files(&folder, &applications, names_files);
         let listeners = self.listeners(&folder);
         let processes_chosen = self.processes.is_some() || bare;
         self.lifecycle.reload_mercy_ms = self.worker_mercy.unwrap_or(self.lifecycle.reload_mercy_ms);
@@ -391,6 +397,8 @@ impl<'a> Draft<'a> {
             identity: self.identity.clone(),
             naming: self.naming.clone(),
             asynchronous: self.asynchronous.clone(),
+            routes,
+            answering,
             files,
         })
     }

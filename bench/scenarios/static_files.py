@@ -1,0 +1,179 @@
+"""Static files: CPU per request against nginx and against the servers that serve files themselves; the same for 304.
+
+Runs in the suite's own process.
+"""
+
+import hashlib
+import http.client
+import os
+from dataclasses import dataclass
+
+from .. import load
+from ..machine import find_program
+from ..processes import Program
+from ..servers import NGINX, OURS, Launch
+from ..session import NotStarted, Running
+from ..workloads import HELLO, Workload
+from .cpu import CONNECTIONS, Entry, ask_with_wrk, compare, entries_of
+
+KB, MB = 1024, 1024 * 1024
+# A file of many megabytes fills a connection for long.
+LARGE_CONNECTIONS = 8
+
+CONFIGURATION = """
+daemon off;
+master_process off;
+worker_processes 1;
+pid {folder}/static-nginx.pid;
+error_log {folder}/static-nginx-error.log warn;
+events {{ worker_connections 4096; }}
+http {{
+    access_log off;
+    types {{ application/octet-stream bin; }}
+    client_body_temp_path {folder}/nginx-body;
+    proxy_temp_path {folder}/nginx-proxy;
+    fastcgi_temp_path {folder}/nginx-fastcgi;
+    scgi_temp_path {folder}/nginx-scgi;
+    uwsgi_temp_path {folder}/nginx-uwsgi;
+    keepalive_requests 1000000000;
+    sendfile on;
+    tcp_nopush on;
+    open_file_cache max=1024 inactive=60s;
+    open_file_cache_valid 1s;
+    server {{
+        listen 127.0.0.1:{port} backlog=2048;
+        location /static/ {{ alias {files}/; }}
+    }}
+}}
+"""
+
+
+@dataclass(frozen=True)
+class Size:
+    words: str
+    bytes: int
+
+
+SIZES = {
+    "static-1k": Size("1 KB", KB),
+    "static-30k": Size("30 KB", 30 * KB),
+    "static-100k": Size("100 KB", 100 * KB),
+    "static-20m": Size("20 MB", 20 * MB),
+    "static-100m": Size("100 MB", 100 * MB),
+}
+
+
+def whole(size):
+    """The scenario of one size."""
+
+    def run(session, name):
+        workload = _file(session, name, size.bytes)
+        connections = LARGE_CONNECTIONS if size.bytes >= MB else CONNECTIONS
+        entries = entries_of([*_nginx(), *session.chosen("static")])
+        ask = _ask_for(size.bytes) if size.bytes >= MB else None
+        return compare(session, name, workload, entries, connections=connections, start=_starter(workload), ask=ask)
+
+    return run
+
+
+def _ask_for(size):
+    """A client that counts files by their bytes: of a large one, most are under way when the time is over."""
+
+    def ask(session, running, connections, seconds):
+        counts, before, after = ask_with_wrk(session, running, connections, seconds)
+        return {**counts, "requests": counts["bytes"] / size}, before, after
+
+    return ask
+
+
+def not_modified(session, name):
+    """A client that has the file already, beside hello world: neither has a body worth speaking of."""
+    workload = _file(session, name, 30 * KB)
+    names = session.chosen("static", "keep-alive")
+    entries = entries_of([*_nginx(), *names])
+    entries += [Entry(f"{OURS} hello", OURS)] if OURS in names else []
+    start_file = _starter(workload)
+
+    def start(session, entry):
+        if entry.label != entry.server:
+            return session.start(entry.server, HELLO)
+        running = start_file(session, entry)
+        running.fields = (f"If-Modified-Since: {_last_modified(running)}",)
+        return running
+
+    # wrk takes every status below 400 for a good one.
+    return compare(session, name, workload, entries, start=start)
+
+
+def serve_folder(session, server, files, *, cpus=None):
+    """A server with a folder below /static: (program, port). Raises NotStarted. It has not answered yet."""
+    launch = Launch(HELLO.module, load.free_port(), static=files)
+    if server != NGINX:
+        return session.spawn(server, launch, cpus=cpus), launch
+    program = find_program("nginx")
+    if program is None:
+        raise NotStarted("there is no nginx on this system")
+    configuration = session.folder / f"static-nginx-{launch.port}.conf"
+    configuration.write_text(CONFIGURATION.format(folder=session.folder, files=files, port=launch.port))
+    command = [program, "-p", session.folder, "-c", configuration, "-e", "stderr"]
+    log = session.folder / f"static-nginx-{launch.port}.log"
+    made = Program(NGINX, command, cpus=cpus or session.cpus.server, log=log, folder=session.folder, environment=dict(os.environ))
+    return made, launch
+
+
+def _nginx():
+    return [NGINX] if find_program("nginx") else []
+
+
+def _starter(workload):
+    def start(session, entry):
+        program, launch = serve_folder(session, entry.server, session.folder / "files")
+        running = Running(entry.server, program, launch.port, workload, launch)
+        session.check(running)
+        return running
+
+    return start
+
+
+def _file(session, name, size):
+    """Makes the file, and what is asked for it."""
+    folder = session.folder / "files"
+    folder.mkdir(exist_ok=True)
+    # Others read it, as whoever they run as.
+    session.folder.chmod(0o755)
+    path = folder / f"{name}.bin"
+    digest = hashlib.sha256()
+    with open(path, "wb") as file:
+        left = size
+        while left:
+            piece = os.urandom(min(left, MB))
+            digest.update(piece)
+            file.write(piece)
+            left -= len(piece)
+    expected = digest.digest()
+
+    def check(body):
+        return None if hashlib.sha256(body).digest() == expected else f"{len(body)} bytes that are not those of the file"
+
+    return Workload(HELLO.module, f"/static/{path.name}", check)
+
+
+def _last_modified(running):
+    connection = http.client.HTTPConnection(load.HOST, running.port, timeout=load.FETCH_SECONDS)
+    try:
+        connection.request("GET", running.path)
+        answer = connection.getresponse()
+        answer.read()
+        changed = answer.getheader("Last-Modified")
+        if changed is None:
+            raise NotStarted("it says no Last-Modified")
+        connection.request("GET", running.path, headers={"If-Modified-Since": changed})
+        answer = connection.getresponse()
+        answer.read()
+        if answer.status != http.client.NOT_MODIFIED:
+            raise NotStarted(f"it answers {answer.status} to If-Modified-Since")
+        return changed
+    except (OSError, http.client.HTTPException) as error:
+        raise NotStarted(str(error)) from None
+    finally:
+        connection.close()

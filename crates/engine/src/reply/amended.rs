@@ -1,0 +1,157 @@
+//! The part of [`Reply`] for answers that are changed on their way: its head handed to [`Amends`], its body through an encoder.
+//!
+//! Only replies with amends come here.
+
+use crate::amends::{Amends, Body, Head};
+use crate::reply::{Framing, OUTPUT_BYTES, Pushed, Reply, When};
+
+/// Bytes of a body that go through the encoder between two looks at how much waits for the client.
+const SLICE_BYTES: usize = 16 * 1024;
+
+impl Reply {
+    /// What is to be changed in this answer. Between its beginning and its first part.
+    pub(crate) fn amend(&mut self, amends: Box<Amends>) {
+        self.amends = Some(amends);
+    }
+
+    /// Says what a 304 is about.
+    pub(crate) fn amend_unmodified(&mut self, content_type: &str, bytes: u64, is_compressed: bool) {
+        if let Some(amends) = &mut self.amends {
+            amends.note_unmodified(content_type.as_bytes(), bytes, is_compressed);
+        }
+    }
+
+    /// Changes the head, which is complete. Returns the body in place of `body`, if it was compressed whole.
+    pub(super) fn amend_head(&mut self, body: Body<'_>) -> Option<Vec<u8>> {
+        let mut amends = self.amends.take()?;
+        let mut head = Head {
+            text: &mut self.out.bytes,
+            status: &mut self.status,
+            content_length: &mut self.content_length,
+            has_date: &mut self.has_date,
+            has_server: &mut self.has_server,
+            count: &mut self.header_count,
+            is_unlogged: &mut self.is_unlogged,
+            head_only: self.terms.head_only,
+        };
+        let made = amends.head(&mut head, body);
+        // An encoder is all that the body still needs.
+        self.amends = amends.encoder().is_some().then_some(amends);
+        made
+    }
+
+    /// Sends a body that is complete and of our own making: what the client does not take at once waits here, whatever its size.
+    pub(super) fn push_whole(&mut self, body: &[u8]) {
+        self.close_head();
+        if self.framing != Framing::Discard {
+            self.out.bytes.extend_from_slice(body);
+        }
+        self.framing = match self.framing {
+            Framing::Length(left) => Framing::Length(left.saturating_sub(body.len() as u64)),
+            other => other,
+        };
+        self.body_bytes += body.len() as u64;
+    }
+
+    /// Gives a body that is complete, after its head.
+    pub(crate) fn give_whole(&mut self, body: &[u8]) {
+        self.declare_length(body.len() as u64);
+        match self.amend_head(Body::Part(body)) {
+            Some(whole) => self.push_whole(&whole),
+            // A body of any size that is worth an encoder of its own goes through it in `push_encoded`; this one is here already.
+            None => match self.amends.take() {
+                Some(mut amends) => {
+                    let mut made = Vec::new();
+                    self.close_head();
+                    let ended = amends.take_encoder().is_some_and(|mut encoder| {
+                        encoder.write(body, &mut made).and_then(|()| encoder.finish(&mut made)).is_ok()
+                    });
+                    if ended { self.frame(&made) } else { _ = self.encoder_failed() }
+                }
+                None => self.push_whole(body),
+            },
+        }
+    }
+
+    /// An answer of the server's own with a page for its body, in place of whatever head was begun.
+    pub(crate) fn answer_page(&mut self, status: u16, content_type: &str, body: &[u8]) {
+        self.give_page(status, content_type, body);
+        self.finish();
+    }
+
+    /// The same, and its end is somebody else's to say.
+    pub(crate) fn give_page(&mut self, status: u16, content_type: &str, body: &[u8]) {
+        // Digits and words of our own can't be refused.
+        let _ = self.status_code_only(status);
+        let _ = self.field(b"Content-Type", content_type.as_bytes());
+        self.give_whole(body);
+    }
+
+    /// Takes a part of the body through the encoder.
+    pub(super) fn push_encoded(&mut self, part: &[u8], when: When) -> Pushed {
+        let mut taken = 0;
+        for slice in part.chunks(SLICE_BYTES) {
+            if self.out.unsent() >= OUTPUT_BYTES {
+                self.out.send();
+                if self.out.is_broken {
+                    return Pushed::Gone;
+                }
+                if self.out.unsent() >= OUTPUT_BYTES {
+                    return Pushed::Part(taken);
+                }
+            }
+            let mut made = Vec::new();
+            let encoder = self.amends.as_mut().and_then(|amends| amends.encoder());
+            if encoder.is_none_or(|encoder| encoder.write(slice, &mut made).is_err()) {
+                return self.encoder_failed();
+            }
+            self.frame(&made);
+            taken += slice.len();
+        }
+        if when == When::Now {
+            let mut made = Vec::new();
+            let encoder = self.amends.as_mut().and_then(|amends| amends.encoder());
+            if encoder.is_none_or(|encoder| encoder.flush(&mut made).is_err()) {
+                return self.encoder_failed();
+            }
+            self.frame(&made);
+            self.out.send();
+        }
+        if self.out.is_broken { Pushed::Gone } else { Pushed::All }
+    }
+
+    /// Ends a body that goes through an encoder.
+    pub(super) fn finish_encoding(&mut self) {
+        let encoder = self.amends.take().and_then(|mut amends| amends.take_encoder());
+        let mut made = Vec::new();
+        match encoder.map(|encoder| encoder.finish(&mut made)) {
+            Some(Ok(())) => self.frame(&made),
+            Some(Err(_)) => {
+                self.encoder_failed();
+            }
+            None => {}
+        }
+    }
+
+    /// Writes a piece of the body as the framing wants it.
+    pub(super) fn frame(&mut self, piece: &[u8]) {
+        if piece.is_empty() {
+            return;
+        }
+        self.body_bytes += piece.len() as u64;
+        if self.framing == Framing::Chunked {
+            self.out.bytes.extend_from_slice(format!("{:x}\r\n", piece.len()).as_bytes());
+            self.out.bytes.extend_from_slice(piece);
+            self.out.bytes.extend_from_slice(b"\r\n");
+        } else {
+            self.out.bytes.extend_from_slice(piece);
+        }
+    }
+
+    /// An encoder that writes into memory has no error but the end of memory. The body can't be ended, and the connection's end says so.
+    pub(super) fn encoder_failed(&mut self) -> Pushed {
+        self.amends = None;
+        self.out.is_broken = true;
+        Pushed::Gone
+    }
+}

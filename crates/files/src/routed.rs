@@ -1,0 +1,104 @@
+//! Files that a route names: their folders are known at the start, and what is looked for in them is what the route says.
+//!
+//! They take the way of all files, through the same cache and with the same care. Workers run it.
+
+use std::path::PathBuf;
+
+use bolide_contract::files::MapKind;
+
+use crate::answer::{self, Answer};
+use crate::entry::{Head, Variant};
+use crate::kinds::UNKNOWN;
+use crate::lookup::{Ask, Files, Lookup, Place};
+use crate::paths;
+use crate::roots::{Refusal, Root};
+
+/// What a route says of a request.
+pub struct Routed<'a> {
+    /// The number of its folder.
+    pub folder: usize,
+    /// What is looked for in it; empty for the folder itself, which may be a single file.
+    pub relative: &'a [u8],
+    /// The file is a page for something else, with a status of its own.
+    pub page: Option<Page<'a>>,
+}
+
+#[derive(Clone, Copy)]
+pub struct Page<'a> {
+    pub status: u16,
+    pub reason: &'a str,
+    pub content_type: &'a str,
+    /// The type is that of the file's name, where that says one.
+    pub type_by_name: bool,
+}
+
+impl Page<'_> {
+    fn type_of<'a>(&'a self, variant: &'a Variant) -> &'a str {
+        if self.type_by_name && variant.content_type != UNKNOWN { &variant.content_type } else { self.content_type }
+    }
+}
+
+impl Files {
+    /// The folders that routes name, by their number.
+    #[must_use]
+    pub fn with_folders(mut self, folders: &[PathBuf]) -> Files {
+        let first = self.maps_count();
+        let place = |(number, folder): (usize, &PathBuf)| Place {
+            number: first + number,
+            kind: MapKind::Replace,
+            root: Root::new(folder.clone()),
+            is_routed: true,
+        };
+        self.routed = folders.iter().enumerate().map(place).collect();
+        self
+    }
+
+    /// The answer to a request for which a route has named a file.
+    pub fn find_routed(&self, routed: &Routed<'_>, ask: &Ask<'_>, complain: &mut dyn FnMut(&str)) -> Answer {
+        let Some(place) = self.routed.get(routed.folder) else { return self.answer_for_nothing(b"GET") };
+        // No path has a NUL in it, so this is no other's key.
+        let key = [routed.folder.to_string().as_bytes(), b"\0\0", routed.relative].concat();
+        match &routed.page {
+            Some(page) => self.page(place, &key, routed.relative, *page, ask, complain),
+            None if !matches!(ask.method, b"GET" | b"HEAD") => self.answer_for_nothing(ask.method),
+            None => self
+                .answer_from(place, &key, routed.relative, ask, complain)
+                .unwrap_or_else(|| self.answer_for_nothing(ask.method)),
+        }
+    }
+
+    /// The whole file, whatever the request's method and conditions. Where it is not, its status is said in words.
+    fn page(
+        &self,
+        place: &Place,
+        key: &[u8],
+        relative: &[u8],
+        page: Page<'_>,
+        ask: &Ask<'_>,
+        complain: &mut dyn FnMut(&str),
+    ) -> Answer {
+        if paths::is_plain(relative, self.has_dot_files()) {
+            // What has changed since it was last looked at is looked for once more.
+            for _ in 0..2 {
+                match self.look_up(place, key, relative, ask, complain) {
+                    Lookup::Entry(entry) => {
+                        let answer = answer::page(&entry, page.status, page.reason, page.type_of(&entry.variants[0]));
+                        if answer.is_still_right() {
+                            return answer;
+                        }
+                        self.lock_cache().remove(key);
+                    }
+                    Lookup::Refused(Refusal::Missing) | Lookup::Redirect => break,
+                    Lookup::Refused(refusal) => {
+                        complain(&format!("the page for {} can't be had: {refusal:?}", ask.path.escape_ascii()));
+                        break;
+                    }
+                }
+            }
+        }
+        match page.status {
+            400.. => Answer::words(page.status, page.reason, Head::default(), page.reason),
+            _ => self.answer_for_nothing(b"GET"),
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Rows of routes, header fields, error pages and compression: what is done to requests before the application sees them, and to
+//! answers before they leave.
+
+use crate::catalogue::row::{Entry, Value};
+use crate::catalogue::setting::{Answering as Means, Setting};
+
+const fn route(name: &'static str, help: &'static str) -> Entry {
+    Entry::supported(name, Setting::Answering(Means::Route), Value::List, "", help)
+}
+
+pub const ENTRIES: &[Entry] = &[
+    route("route", "Runs an action for requests whose path (PATH_INFO) a regular expression matches: `EXPRESSION ACTION:TEXT`. Rules are walked in their order until one answers; see the page about routes.")
+        .uwsgi("In uWSGI it needs a build with PCRE. Expressions here are matched in linear time, so lookaround and backreferences are refused, with what to write instead.")
+        .example("route = ^/healthz$ donotlog:\nroute = ^/old/(.*)$ redirect-permanent:/new/$1"),
+    route("route-uri", "As `route`, with REQUEST_URI: path and query as the client wrote them.").example("route-uri = ^/search\\?old= return:410"),
+    route("route-host", "As `route`, with the Host header.").example("route-host = ^shop\\.example$ redirect-permanent:https://www.shop.example${REQUEST_URI}"),
+    route("route-qs", "As `route`, with QUERY_STRING.").example("route-qs = (^|&)debug=1 return:403"),
+    route("route-remote-addr", "As `route`, with the client's address (REMOTE_ADDR).").example("route-remote-addr = ^10\\. donotlog:"),
+    route("route-user-agent", "As `route`, with the User-Agent header.").example("route-user-agent = (?i)badbot return:403"),
+    route("route-referer", "As `route`, with the Referer header.").example("route-referer = spam\\.example return:403"),
+    route("route-remote-user", "As `route`, with the user (REMOTE_USER).").example("route-remote-user = ^guest$ return:403"),
+    route("route-if", "Runs an action where a condition holds: `CONDITION:TEXT ACTION:TEXT`.")
+        .example("route-if = equal:${HTTP_X_FORWARDED_PROTO};http redirect-permanent:https://${HTTP_HOST}${REQUEST_URI}"),
+    route("route-if-not", "The opposite of `route-if`.").example("route-if-not = ipv4in:${REMOTE_ADDR};10.0.0.0/8 return:403"),
+    route("route-run", "Runs an action for every request.").example("route-run = basicauth:Staff only,ann:secret"),
+    route("route-label", "A place for `goto:`.").example("route-if = startswith:${PATH_INFO};/open/ goto:open\nroute-run = basicauth:Staff,ann:secret\nroute-label = open"),
+    route("response-route", "Runs an action when the application has answered, for paths that a regular expression matches: header fields, status, log.").example("response-route = ^/static/ addheader:Cache-Control: max-age=3600")
+        .uwsgi("`delheader` in uWSGI comes too late for the fields that the application set; here it takes them out."),
+    route("response-route-status", "As `response-route`, for answers with this status.").example("response-route-status = 404 addheader:Cache-Control: max-age=60"),
+    route("response-route-uri", "As `response-route`, with REQUEST_URI.").example("response-route-uri = \\?v= addheader:Cache-Control: immutable"),
+    route("response-route-host", "As `response-route`, with the Host header.").example("response-route-host = ^test\\. addheader:X-Robots-Tag: noindex"),
+    route("response-route-qs", "As `response-route`, with QUERY_STRING.").example("response-route-qs = debug=1 addheader:Cache-Control: no-store"),
+    route("response-route-remote-addr", "As `response-route`, with the client's address (REMOTE_ADDR).").example("response-route-remote-addr = ^10\\. delheader:X-Debug"),
+    route("response-route-user-agent", "As `response-route`, with the User-Agent header.").example("response-route-user-agent = bot addheader:X-Robots-Tag: nosnippet"),
+    route("response-route-referer", "As `response-route`, with the Referer header.").example("response-route-referer = . addheader:Vary: Referer"),
+    route("response-route-remote-user", "As `response-route`, with the user (REMOTE_USER).").example("response-route-remote-user = . addheader:Cache-Control: private"),
+    route("response-route-if", "As `route-if`, when the application has answered. Fields of the answer are variables with `collect-header`.")
+        .example("collect-header = Content-Security-Policy CSP\nresponse-route-if = empty:${CSP} addheader:Content-Security-Policy: default-src 'self'"),
+    route("response-route-if-not", "The opposite of `response-route-if`.").example("response-route-if-not = empty:${HTTP_COOKIE} addheader:Vary: Cookie"),
+    route("response-route-run", "Runs an action for every answer of the application.").example("response-route-run = addheader:X-Worker: ${uwsgi[wid]}"),
+    route("response-route-label", "A place for `goto:` in response routes.").example("response-route-if = startswith:${PATH_INFO};/api/ goto:end\nresponse-route-run = addheader:X-Frame-Options: DENY\nresponse-route-label = end"),
+    Entry::supported("add-header", Setting::Answering(Means::AddHeader), Value::List, "", "Adds a field to every answer: `Name: value`.")
+        .example("add-header = X-Content-Type-Options: nosniff"),
+    Entry::supported("del-header", Setting::Answering(Means::RemoveHeader), Value::List, "", "Takes a field out of every answer of the application, and `Server` and `Date` out of those of the server.")
+        .example("del-header = X-Powered-By"),
+    Entry::supported("collect-header", Setting::Answering(Means::CollectHeader), Value::List, "", "Makes a field of the answer a variable for response routes: `NAME VARIABLE`.")
+        .example("collect-header = Content-Type TYPE"),
+    Entry::supported("pull-header", Setting::Answering(Means::PullHeader), Value::List, "", "As `collect-header`, and takes the field out of the answer.").example("pull-header = X-Internal-User APP_USER"),
+    Entry::supported("error-page-403", Setting::Answering(Means::ErrorPage(403)), Value::List, "", "An HTML page for the server's own 403 answers, such as those of `return:403`. Of several the first that can be read is sent.").example("error-page-403 = /srv/shop/403.html"),
+    Entry::supported("error-page-404", Setting::Answering(Means::ErrorPage(404)), Value::List, "", "An HTML page for the server's own 404 answers, such as those of `return:404`. Of several the first that can be read is sent.").example("error-page-404 = /srv/shop/404.html"),
+    Entry::supported("error-page-500", Setting::Answering(Means::ErrorPage(500)), Value::List, "", "An HTML page for failures of the application. Of several the first that can be read is sent.")
+        .example("error-page-500 = /srv/shop/500.html"),
+    Entry::supported("ignore-script-name", Setting::Answering(Means::IgnoreScriptName), Value::Switch, "off", "The SCRIPT_NAME that a front server sends does not choose the application.").example("ignore-script-name = true"),
+    Entry::supported("compress", Setting::Answering(Means::Compress), Value::List, "off", "Compresses answers for clients that take it, with the first of these that they like best: `gzip`, `br`, `zstd`. Whole answers and streams; not event streams, not what is compressed already.")
+        .example("compress = br,zstd,gzip"),
+    Entry::supported("compress-types", Setting::Answering(Means::CompressTypes), Value::List, "text, JSON, XML, JavaScript, fonts", "Media types that `compress` compresses, in place of the usual ones; `text/*` and `*+json` are patterns.")
+        .example("compress = gzip\ncompress-types = text/html,application/json"),
+    Entry::supported("compress-min-size", Setting::Answering(Means::CompressMinSize), Value::Number { least: 0, most: 1_073_741_824, unit: "bytes" }, "1024", "Answers that are shorter stay as they are. Streams have no length, and are always compressed.").example("compress = gzip\ncompress-min-size = 4096"),
+    Entry::supported("compress-level", Setting::Answering(Means::CompressLevel), Value::Number { least: 1, most: 9, unit: "(1 is quick, 9 is small)" }, "5", "How hard `compress` tries.").example("compress = gzip\ncompress-level = 3"),
+    Entry::supported("http-auto-gzip", Setting::Answering(Means::HttpAutoGzip), Value::Switch, "off", "Compresses with gzip the answers that have the field `uWSGI-Encoding: gzip` (which is taken out), and no Content-Length and Content-Encoding.")
+        .example("http-auto-gzip = true")
+        .uwsgi("Set `compress` to have answers compressed without asking the application."),
+];

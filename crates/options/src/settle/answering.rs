@@ -1,0 +1,169 @@
+//! Routes, header fields, error pages and compression: from their options to their settings.
+
+use std::path::Path;
+
+use bolide_contract::answering::{Answering, Coding, Collected, RouteRule};
+use bolide_routes::Routes;
+
+use super::{Draft, tidy, values};
+use crate::catalogue::row::Row;
+use crate::catalogue::setting::Answering as Means;
+use crate::finding::{Finding, Place};
+use crate::reader::Pair;
+
+/// What the options of this file have said so far.
+#[derive(Default)]
+pub struct Asked {
+    routes: Vec<(RouteRule, Place)>,
+    answering: Answering,
+    /// The types of `compress-types` take the place of the usual ones.
+    has_types: bool,
+}
+
+impl Draft<'_> {
+    pub(super) fn set_answering(&mut self, setting: Means, row: &Row, pair: &Pair) -> Result<(), Finding> {
+        let asked = &mut self.asked;
+        match setting {
+            Means::Route => {
+                let rule = RouteRule { option: row.name().to_owned(), text: values::text(pair)?, origin: pair.place.to_string() };
+                asked.routes.push((rule, pair.place.clone()));
+            }
+            Means::AddHeader => self.add_header(pair)?,
+            Means::RemoveHeader => asked.answering.removed.push(name(&values::text(pair)?, pair)?),
+            Means::CollectHeader => asked.answering.collected.push(collected(pair, false)?),
+            Means::PullHeader => asked.answering.collected.push(collected(pair, true)?),
+            Means::ErrorPage(status) => asked.answering.error_pages.push((status, values::text(pair)?.into())),
+            Means::IgnoreScriptName => self.python.ignore_script_name = self.switch(pair),
+            Means::Compress => asked.answering.compression.codings = codings(pair)?,
+            Means::HttpAutoGzip => self.asked.answering.compression.on_demand = self.switch(pair),
+            Means::CompressTypes => {
+                if !std::mem::replace(&mut asked.has_types, true) {
+                    asked.answering.compression.types.clear();
+                }
+                asked.answering.compression.types.extend(types(pair)?);
+            }
+            Means::CompressMinSize => {
+                self.asked.answering.compression.least_bytes = self.bounded_usize(row, pair)? as u64;
+            }
+            Means::CompressLevel => {
+                self.asked.answering.compression.level = self.bounded_u32(row, pair)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn add_header(&mut self, pair: &Pair) -> Result<(), Finding> {
+        let (name, value) = field(pair)?;
+        // Configurations in use have `Connection: keep-alive`, which uWSGI sends and does not keep.
+        match name.eq_ignore_ascii_case("connection") || name.eq_ignore_ascii_case("keep-alive") {
+            true => self.findings.push(
+                Finding::warning(
+                    Some(&pair.place),
+                    format!("`add-header = {name}: …` has no effect: connections are the server's"),
+                )
+                .advise("remove the line, and see `http-keepalive`"),
+            ),
+            false => self.asked.answering.added.push((name, value)),
+        }
+        Ok(())
+    }
+
+    /// Compiles the routes, so that what is wrong with them is said before anything starts. The last part of what it returns says whether
+    /// one of them names a file to be served.
+    pub(super) fn complete_answering(&mut self, folder: &Path) -> (Vec<RouteRule>, Answering, bool) {
+        let (rules, places): (Vec<RouteRule>, Vec<Place>) = std::mem::take(&mut self.asked.routes).into_iter().unzip();
+        let (routes, mistakes) = Routes::compile(&rules, folder);
+        let routes = routes.unwrap_or_default();
+        self.lifecycle.shortest_route_harakiri_ms = routes.shortest_harakiri_ms();
+        for mistake in mistakes {
+            let place = places.get(mistake.rule);
+            let finding = match mistake.is_fatal {
+                true => Finding::error(place, mistake.message),
+                false => Finding::warning(place, mistake.message),
+            };
+            self.findings.push(if mistake.advice.is_empty() { finding } else { finding.advise(mistake.advice) });
+        }
+        let mut answering = std::mem::take(&mut self.asked.answering);
+        for (_, page) in &mut answering.error_pages {
+            *page = tidy(&folder.join(&page));
+        }
+        (rules, answering, !routes.folders.is_empty())
+    }
+}
+
+/// `Name: value`.
+fn field(pair: &Pair) -> Result<(String, String), Finding> {
+    let text = values::text(pair)?;
+    let wrong = |message: String| Finding::error(Some(&pair.place), message);
+    let Some((name_text, value)) = text.split_once(':') else {
+        return Err(wrong(format!("`{} = {text}` has no colon", pair.key)).advise("write `Name: value`"));
+    };
+    let name = name(name_text, pair)?;
+    let value = value.trim().to_owned();
+    if value.bytes().any(|byte| byte.is_ascii_control() && byte != b'\t') {
+        return Err(wrong(format!("the value of `{name}` has a control character")));
+    }
+    // RFC 9110 section 7.6.1, RFC 9112 section 6: these say how this very connection carries this very answer.
+    const OWN: &[&str] = &["content-length", "transfer-encoding", "te", "trailer", "upgrade", "proxy-connection"];
+    if OWN.iter().any(|own| name.eq_ignore_ascii_case(own)) {
+        return Err(wrong(format!("`{name}` is the server's to set: it differs from answer to answer")).advise("remove the line"));
+    }
+    Ok((name, value))
+}
+
+fn name(text: &str, pair: &Pair) -> Result<String, Finding> {
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    match !text.is_empty() && text.bytes().all(is_token) {
+        true => Ok(text.to_owned()),
+        false => Err(Finding::error(Some(&pair.place), format!("`{text}` is no name of a header field"))
+            .advise("names have letters, digits and dashes")),
+    }
+}
+
+/// `NAME VARIABLE`.
+fn collected(pair: &Pair, pulled: bool) -> Result<Collected, Finding> {
+    let text = values::text(pair)?;
+    match text.split_once(' ').map(|(field, variable)| (field, variable.trim())) {
+        Some((field, variable)) if !variable.is_empty() && !variable.contains(' ') => {
+            Ok(Collected { field: name(field, pair)?, variable: variable.to_owned(), pulled })
+        }
+        _ => Err(Finding::error(Some(&pair.place), format!("`{} = {text}` names no variable", pair.key))
+            .advise("write the field's name, a space, and the variable's name, such as `Content-Type TYPE`")),
+    }
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split([',', ' ']).filter(|word| !word.is_empty())
+}
+
+fn codings(pair: &Pair) -> Result<Vec<Coding>, Finding> {
+    let text = values::text(pair)?;
+    if matches!(text.as_str(), "false" | "off" | "no" | "0") {
+        return Ok(Vec::new());
+    }
+    let mut made = Vec::new();
+    for word in words(&text) {
+        let coding = match word {
+            "gzip" => Coding::Gzip,
+            "br" | "brotli" => Coding::Brotli,
+            "zstd" => Coding::Zstd,
+            _ => {
+                return Err(Finding::error(Some(&pair.place), format!("`{word}` is no way to compress"))
+                    .advise("write one or more of gzip, br and zstd, the most wanted first"));
+            }
+        };
+        if !made.contains(&coding) {
+            made.push(coding);
+        }
+    }
+    Ok(made)
+}
+
+fn types(pair: &Pair) -> Result<Vec<String>, Finding> {
+    let text = values::text(pair)?.to_ascii_lowercase();
+    match words(&text).find(|word| !(word.contains('/') || word.starts_with("*+"))) {
+        Some(word) => Err(Finding::error(Some(&pair.place), format!("`{word}` is no media type"))
+            .advise("write types such as `text/html`, `text/*` and `*+json`")),
+        None => Ok(words(&text).map(str::to_owned).collect()),
+    }
+}

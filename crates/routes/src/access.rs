@@ -1,0 +1,105 @@
+//! `basicauth`: who may pass (RFC 7617). Either one user with a password, or the entries of a file as Apache's `htpasswd` writes it.
+//!
+//! Workers run it. Passwords are compared in a time that does not tell how much of them was right.
+
+use std::path::Path;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::compile::Mistakes;
+use crate::passwords::PasswordFile;
+
+/// A guard of one rule.
+#[derive(Debug)]
+pub struct BasicAuth {
+    /// The value of WWW-Authenticate.
+    pub challenge: Vec<u8>,
+    pub credentials: Credentials,
+    /// `basicauth-next`: wrong credentials are left to the rules that follow.
+    pub lets_others_try: bool,
+}
+
+#[derive(Debug)]
+pub enum Credentials {
+    One { user: Vec<u8>, password: Vec<u8> },
+    File(PasswordFile),
+}
+
+impl BasicAuth {
+    /// `realm,user:password` or `realm,FILE`. `None`: what is wrong has been said.
+    pub fn compile(argument: &str, lets_others_try: bool, folder: &Path, mistakes: &mut Mistakes<'_>) -> Option<BasicAuth> {
+        let Some((realm, who)) = argument.split_once(',').filter(|(_, who)| !who.is_empty()) else {
+            mistakes.error(
+                format!("`basicauth:{argument}` names nobody"),
+                "write `basicauth:Realm,user:password` or `basicauth:Realm,/path/to/htpasswd`",
+            );
+            return None;
+        };
+        if realm.bytes().any(|byte| byte.is_ascii_control()) {
+            mistakes.error("the realm of `basicauth` has a control character", "");
+            return None;
+        }
+        let realm = realm.replace('\\', "\\\\").replace('"', "\\\"");
+        let credentials = match who.split_once(':') {
+            Some((user, password)) => Credentials::One { user: user.as_bytes().to_vec(), password: password.as_bytes().to_vec() },
+            None => {
+                let file = folder.join(who);
+                if !file.is_file() {
+                    mistakes.warn(
+                        format!("`basicauth`: there is no file `{who}` yet: nobody can pass"),
+                        "make one with `htpasswd -cB FILE USER`; relative names are looked for in the folder of `chdir`",
+                    );
+                }
+                Credentials::File(PasswordFile::new(file))
+            }
+        };
+        Some(BasicAuth { challenge: format!("Basic realm=\"{realm}\"").into_bytes(), credentials, lets_others_try })
+    }
+
+    /// The user, if the value of an Authorization field is that of somebody who may pass.
+    ///
+    /// # Errors
+    /// The password file can't be read or used: one sentence.
+    pub fn check(&self, authorization: &[u8]) -> Result<Option<Vec<u8>>, String> {
+        let Some((user, password)) = credentials(authorization) else { return Ok(None) };
+        let passes = match &self.credentials {
+            Credentials::One { user: wanted, password: right } => same(&user, wanted) & same(&password, right),
+            Credentials::File(file) => file.allows(&user, &password)?,
+        };
+        Ok(passes.then_some(user))
+    }
+}
+
+/// User and password of `Basic …`.
+fn credentials(authorization: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
+    let (scheme, encoded) = authorization.split_at_checked(6)?;
+    if !scheme.eq_ignore_ascii_case(b"basic ") {
+        return None;
+    }
+    let decoded = STANDARD.decode(encoded.trim_ascii()).ok()?;
+    let colon = decoded.iter().position(|&byte| byte == b':')?;
+    let (user, rest) = decoded.split_at(colon);
+    Some((user.to_vec(), rest[1..].to_vec()))
+}
+
+/// Whether two texts are the same, in a time that depends on their lengths only.
+pub fn same(left: &[u8], right: &[u8]) -> bool {
+    left.len() == right.len() && left.iter().zip(right).fold(0, |differs, (one, other)| differs | (one ^ other)) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_are_read_as_rfc_7617_has_them() {
+        let read = |text: &str| credentials(text.as_bytes());
+        let both = |user: &str, password: &str| Some((user.as_bytes().to_vec(), password.as_bytes().to_vec()));
+        assert_eq!(read("Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="), both("Aladdin", "open sesame"));
+        assert_eq!(read("basic  QTpiOmM="), both("A", "b:c"));
+        for wrong in ["", "Basic", "Basic ", "Basic QQ==", "Bearer QTpi", "Basic %%%", "Basic"] {
+            assert_eq!(read(wrong), None, "{wrong}");
+        }
+    }
+}

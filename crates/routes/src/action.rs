@@ -1,0 +1,345 @@
+//! What a rule does: the table of actions by name, each with how its argument is read.
+//!
+//! What uWSGI has and Bolide has not is in [`MISSING`].
+
+use std::sync::Arc;
+
+use crate::access::BasicAuth;
+use crate::compile::{Around, Mistakes, Stage};
+use crate::served::Served;
+use crate::status;
+use crate::template::{Groups, Template};
+
+#[derive(Debug)]
+pub enum Action {
+    /// `continue`, `last`: the application is next.
+    Continue,
+    /// `break`: an answer with this status, or with none the end of the connection.
+    Break(Option<(u16, String)>),
+    /// `return`, `break-with-status`: an answer that has the status as its text.
+    Return(u16),
+    Redirect {
+        permanent: bool,
+        to: Template,
+    },
+    Rewrite {
+        to: Template,
+        is_last: bool,
+    },
+    /// `addvar` and all `set…`.
+    Set {
+        variable: Vec<u8>,
+        value: Template,
+        /// `setuser`: up to the first colon.
+        is_user: bool,
+    },
+    FixPathInfo,
+    Calculate {
+        variable: Vec<u8>,
+        operator: Operator,
+        value: Template,
+    },
+    AddHeader(Template),
+    RemoveHeader(Template),
+    ClearHeaders(Template),
+    Send {
+        text: Template,
+        line: bool,
+    },
+    Log(Template),
+    DoNotLog,
+    Goto(Target),
+    BasicAuth(Box<BasicAuth>),
+    /// `static`, `file`: a file is the answer.
+    Serve(Arc<Served>),
+    /// Milliseconds.
+    Harakiri(u32),
+    /// `gzip`: the answer is compressed, whatever its type and size.
+    Gzip,
+    /// What always happens, and what has no effect and was warned about.
+    Nothing,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operator {
+    Plus,
+    Minus,
+    Times,
+    Divide,
+}
+
+/// Where `goto` leads.
+#[derive(Debug)]
+pub enum Target {
+    Position(usize),
+    /// A label with variables in it: looked for when it is needed.
+    Label(Template),
+}
+
+/// What uWSGI has under this name and Bolide has not. With `Some`, a rule that does nothing would let pass what it
+/// should stop, or answer with the wrong thing, so there is no start; with `None` it is a warning.
+const MISSING: &[(&[&str], Option<&str>)] = &[
+    (&["http", "proxyhttp", "uwsgi", "proxyuwsgi"], Some("pass requests on with a front server")),
+    (&["cache", "cachestore", "cache-store", "cachevar", "cacheset", "cacheinc", "cachedec", "cachemul", "cachediv"], Some("")),
+    (&["memcached", "memcachedstore", "memcached-store", "redis", "redisstore", "redis-store"], Some("")),
+    (&["ldapauth", "ldapauth-next", "radius", "spnego", "access"], Some("use `basicauth`, or authenticate in a front server")),
+    (
+        &["rpc", "call", "rpcnext", "rpcret", "rpcblob", "rpcvar", "rpcraw", "lua", "ssi", "cgi", "xslt", "toxslt", "xmldir"],
+        Some(""),
+    ),
+    (&["setapp", "setfile", "sethome"], Some("mount the applications with `mount`")),
+    (&["chdir"], Some("all requests of a worker share one folder; use `chdir`")),
+    (&["setmodifier1", "setmodifier2"], Some("there are no modifiers: a path chooses an application with `mount`")),
+    (&["sse", "websocket", "offload", "spool", "hash", "geoip", "expires", "tofile", "disableheaders"], Some("")),
+    (&["logvar", "signal", "alarm", "setprocname", "flush", "fixcl", "forcecl", "metricinc", "metricdec", "metricmul"], None),
+    (&["metricdiv", "metricset"], None),
+];
+
+/// `None`: what is wrong has been said.
+pub fn compile(text: &str, groups: Groups, around: Around<'_>, mistakes: &mut Mistakes<'_>) -> Option<Action> {
+    let Some((name, argument)) = text.split_once(':') else {
+        mistakes.error(format!("the action `{text}` has no colon"), format!("write `{text}:`"));
+        return None;
+    };
+    if around.stage == Stage::Response && !is_for_responses(name) {
+        unknown(name, around.stage, mistakes)
+    } else {
+        named(name, argument, groups, around, mistakes)
+    }
+}
+
+fn named(name: &str, argument: &str, groups: Groups, around: Around<'_>, mistakes: &mut Mistakes<'_>) -> Option<Action> {
+    let template = |mistakes: &mut Mistakes<'_>| Template::compile(argument, groups, mistakes);
+    let set = |variable: &str, mistakes: &mut Mistakes<'_>| Action::Set {
+        variable: variable.as_bytes().to_vec(),
+        value: template(mistakes),
+        is_user: variable == "REMOTE_USER",
+    };
+    Some(match name {
+        "continue" | "last" => Action::Continue,
+        "break" => Action::Break(break_status(argument, mistakes)?),
+        "return" | "break-with-status" => Action::Return(return_status(argument, mistakes)?),
+        "redirect" | "redirect-302" => Action::Redirect { permanent: false, to: template(mistakes) },
+        "redirect-permanent" | "redirect-301" => Action::Redirect { permanent: true, to: template(mistakes) },
+        "rewrite" | "rewrite-last" => Action::Rewrite { to: template(mistakes), is_last: name == "rewrite-last" },
+        "setmethod" => set("REQUEST_METHOD", mistakes),
+        "seturi" => set("REQUEST_URI", mistakes),
+        "setpathinfo" => set("PATH_INFO", mistakes),
+        "setscriptname" => set("SCRIPT_NAME", mistakes),
+        "setremoteaddr" => set("REMOTE_ADDR", mistakes),
+        "setdocroot" => set("DOCUMENT_ROOT", mistakes),
+        "setscheme" => set("UWSGI_SCHEME", mistakes),
+        "setuser" => set("REMOTE_USER", mistakes),
+        "fixpathinfo" => Action::FixPathInfo,
+        "addvar" => {
+            let (variable, value) = assignment(argument, mistakes)?;
+            Action::Set { variable, value: Template::compile(value, groups, mistakes), is_user: false }
+        }
+        "+" | "-" | "*" | "/" => {
+            let operator = match name {
+                "+" => Operator::Plus,
+                "-" => Operator::Minus,
+                "*" => Operator::Times,
+                _ => Operator::Divide,
+            };
+            let (variable, value) = argument.split_once(',').unwrap_or((argument, "1"));
+            Action::Calculate {
+                variable: variable.as_bytes().to_vec(),
+                operator,
+                value: Template::compile(value, groups, mistakes),
+            }
+        }
+        "addheader" => Action::AddHeader(header(argument, groups, mistakes)?),
+        "delheader" | "remheader" => Action::RemoveHeader(template(mistakes)),
+        "clearheaders" | "resetheaders" => Action::ClearHeaders(template(mistakes)),
+        "send" | "send-crnl" => Action::Send { text: template(mistakes), line: name == "send-crnl" },
+        "log" => Action::Log(template(mistakes)),
+        "donotlog" => Action::DoNotLog,
+        "goto" => Action::Goto(target(argument, groups, around, mistakes)?),
+        "basicauth" => Action::BasicAuth(Box::new(BasicAuth::compile(argument, false, around.folder, mistakes)?)),
+        "basicauth-next" => Action::BasicAuth(Box::new(BasicAuth::compile(argument, true, around.folder, mistakes)?)),
+        "static" => Action::Serve(Arc::new(Served::compile_static(argument, groups, around, mistakes)?)),
+        "file" | "sendfile" | "fastfile" => {
+            Action::Serve(Arc::new(Served::compile_page(argument, false, groups, around, mistakes)?))
+        }
+        "file-next" | "sendfile-next" | "fastfile-next" => {
+            Action::Serve(Arc::new(Served::compile_page(argument, true, groups, around, mistakes)?))
+        }
+        "harakiri" => Action::Harakiri(seconds(argument, mistakes)?),
+        "gzip" => Action::Gzip,
+        // Answers without a length are always in chunks, and files never take a thread.
+        "chunked" | "donotoffload" => Action::Nothing,
+        _ => return unknown(name, around.stage, mistakes),
+    })
+}
+
+/// Actions that make sense when an answer's head is complete.
+fn is_for_responses(name: &str) -> bool {
+    matches!(
+        name,
+        "continue"
+            | "last"
+            | "addheader"
+            | "delheader"
+            | "remheader"
+            | "clearheaders"
+            | "resetheaders"
+            | "addvar"
+            | "+"
+            | "-"
+            | "*"
+            | "/"
+            | "log"
+            | "donotlog"
+            | "goto"
+            | "gzip"
+            | "chunked"
+    )
+}
+
+fn unknown(name: &str, stage: Stage, mistakes: &mut Mistakes<'_>) -> Option<Action> {
+    let missing = MISSING.iter().find(|(names, _)| names.contains(&name));
+    match missing {
+        Some((_, Some(advice))) => mistakes.error(format!("the action `{name}` is known, but not supported yet"), *advice),
+        Some((_, None)) => {
+            mistakes.warn(format!("the action `{name}` is known, but not supported yet: it has no effect"), "");
+            return Some(Action::Nothing);
+        }
+        None if stage == Stage::Response && !is_for_responses(name) => mistakes.error(
+            format!("the action `{name}` can't be used in a response-route: the application has answered already"),
+            "actions on answers are addheader, delheader, clearheaders, addvar, gzip, log, donotlog, goto, continue and last",
+        ),
+        None => mistakes.error(
+            format!("there is no action `{name}`"),
+            "actions are redirect, redirect-permanent, rewrite, return, break, continue, last, goto, static, file, basicauth, addheader, \
+             delheader, addvar, setpathinfo and the like, log, donotlog, harakiri, gzip",
+        ),
+    }
+    None
+}
+
+fn break_status(argument: &str, mistakes: &mut Mistakes<'_>) -> Option<Option<(u16, String)>> {
+    if argument.is_empty() {
+        return Some(None);
+    }
+    let Some((code, text)) = status::split(argument) else {
+        mistakes.error(
+            format!("`break:{argument}` has no status"),
+            "write `break:403 Forbidden`, or `break:` to close the connection",
+        );
+        return None;
+    };
+    let text = match text {
+        "" => status::reason(code).unwrap_or("Unknown"),
+        text => text,
+    };
+    if text.bytes().any(|byte| byte.is_ascii_control()) {
+        mistakes.error("a status has no control characters", "");
+        return None;
+    }
+    Some(Some((code, text.to_owned())))
+}
+
+fn return_status(argument: &str, mistakes: &mut Mistakes<'_>) -> Option<u16> {
+    let code = status::split(argument).filter(|(code, rest)| rest.is_empty() && status::reason(*code).is_some());
+    if code.is_none() {
+        mistakes.error(
+            format!("`return:{argument}` has no status that a standard names"),
+            "write `return:404`, or `break:499 Own Words`",
+        );
+    }
+    code.map(|(code, _)| code)
+}
+
+fn assignment<'a>(argument: &'a str, mistakes: &mut Mistakes<'_>) -> Option<(Vec<u8>, &'a str)> {
+    match argument.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Some((name.as_bytes().to_vec(), value)),
+        _ => {
+            mistakes.error(format!("`addvar:{argument}` sets no variable"), "write `addvar:NAME=VALUE`");
+            None
+        }
+    }
+}
+
+/// A field's name can be checked now unless it has variables in it.
+fn header(argument: &str, groups: Groups, mistakes: &mut Mistakes<'_>) -> Option<Template> {
+    let (name, _) = argument.split_once(':').unwrap_or(("", argument));
+    if name.is_empty() || name.contains([' ', '\t']) {
+        mistakes.error(format!("`addheader:{argument}` is no header field"), "write `addheader:Name: value`");
+        return None;
+    }
+    Some(Template::compile(argument, groups, mistakes))
+}
+
+/// Labels without variables are found now: one that is not there, or leads back, is an error of the configuration and not of a request.
+fn target(argument: &str, groups: Groups, around: Around<'_>, mistakes: &mut Mistakes<'_>) -> Option<Target> {
+    let label = Template::compile(argument, groups, mistakes);
+    let Some(text) = label.constant() else { return Some(Target::Label(label)) };
+    let found = around.labels.iter().find(|(name, _)| name.as_bytes() == text).map(|(_, position)| *position);
+    match found.or_else(|| argument.parse().ok()) {
+        Some(position) if position > around.position => Some(Target::Position(position)),
+        Some(_) => {
+            mistakes.error(format!("`goto:{argument}` leads back"), "a label must stand after the rules that go to it");
+            None
+        }
+        None => {
+            mistakes.error(
+                format!("there is no label `{argument}`"),
+                format!("write `route-label = {argument}` where it should go on"),
+            );
+            None
+        }
+    }
+}
+
+fn seconds(argument: &str, mistakes: &mut Mistakes<'_>) -> Option<u32> {
+    /// A day: a limit beyond it is none.
+    const MOST_SECONDS: u32 = 86_400;
+    match argument.trim().parse::<u32>() {
+        Ok(seconds) if (1..=MOST_SECONDS).contains(&seconds) => Some(seconds * 1000),
+        _ => {
+            mistakes.error(format!("`harakiri:{argument}` is no time limit"), "write seconds, 1 to 86400");
+            None
+        }
+    }
+}
+
+impl Action {
+    pub fn variables(&self, see: &mut dyn FnMut(&[u8])) {
+        match self {
+            Action::Redirect { to: text, .. }
+            | Action::Rewrite { to: text, .. }
+            | Action::Set { value: text, .. }
+            | Action::AddHeader(text)
+            | Action::RemoveHeader(text)
+            | Action::ClearHeaders(text)
+            | Action::Send { text, .. }
+            | Action::Log(text)
+            | Action::Goto(Target::Label(text)) => text.variables(see),
+            Action::Calculate { variable, value, .. } => {
+                see(variable);
+                value.variables(see);
+            }
+            Action::Serve(served) => served.rest.variables(see),
+            _ => {}
+        }
+    }
+
+    /// Whether it fills in parts of what a regular expression matched.
+    pub fn needs_groups(&self) -> bool {
+        match self {
+            Action::Redirect { to: text, .. }
+            | Action::Rewrite { to: text, .. }
+            | Action::Set { value: text, .. }
+            | Action::Calculate { value: text, .. }
+            | Action::AddHeader(text)
+            | Action::RemoveHeader(text)
+            | Action::ClearHeaders(text)
+            | Action::Send { text, .. }
+            | Action::Log(text)
+            | Action::Goto(Target::Label(text)) => text.needs_groups(),
+            Action::Serve(served) => served.rest.needs_groups(),
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! `static:`, `file:` and their kin: which file a rule names, and how it is to be answered.
+//!
+//! A rule's path begins with a folder, and what a client says fills in what follows: the folder is where the file must lie, whatever was
+//! filled in. The room knows no disk but for the `-next` forms, which must know whether the file is there.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+use crate::compile::{Around, Mistakes};
+use crate::status;
+use crate::template::{Groups, Template};
+
+/// A file as a rule names it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Served {
+    /// The number of its folder among [`crate::Routes::folders`].
+    pub folder: usize,
+    pub(crate) folder_path: PathBuf,
+    /// What follows the folder; empty where the rule names it wholly.
+    pub(crate) rest: Template,
+    pub form: Form,
+    /// `file-next`: where the file is not, the next rule has its turn.
+    pub(crate) lets_others_try: bool,
+}
+
+/// How a file is answered.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Form {
+    /// `static:`: as those of `static-map`.
+    Static,
+    /// `file:`: always the whole file, with this status, for every method.
+    Page(Page),
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub struct Page {
+    pub status: u16,
+    pub reason: String,
+    pub content_type: String,
+    /// The type is that of the file's name, where it has one that is known.
+    pub type_by_name: bool,
+}
+
+impl Served {
+    /// `static:PATH`. `None`: what is wrong has been said.
+    pub(crate) fn compile_static(
+        argument: &str,
+        groups: Groups,
+        around: Around<'_>,
+        mistakes: &mut Mistakes<'_>,
+    ) -> Option<Served> {
+        Served::compile(argument, Form::Static, false, (groups, around), mistakes)
+    }
+
+    /// `filename=PATH,status=503 Service Unavailable,content_type=text/html,mime=1`. `None`: what is wrong has been said.
+    pub(crate) fn compile_page(
+        argument: &str,
+        lets_others_try: bool,
+        groups: Groups,
+        around: Around<'_>,
+        mistakes: &mut Mistakes<'_>,
+    ) -> Option<Served> {
+        let mut path = None;
+        let mut page = Page { status: 200, reason: "OK".to_owned(), content_type: "text/html".to_owned(), type_by_name: false };
+        for pair in argument.split(',').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            match name.trim() {
+                "filename" if !value.is_empty() => path = Some(value),
+                "status" => {
+                    let Some((code, reason)) = status::split(value) else {
+                        mistakes.error(format!("`status={value}` is no status"), "write `status=503 Service Unavailable`");
+                        return None;
+                    };
+                    let reason = if reason.is_empty() { status::reason(code).unwrap_or("Unknown") } else { reason };
+                    (page.status, page.reason) = (code, reason.to_owned());
+                }
+                "content_type" => page.content_type = value.to_owned(),
+                "mime" => page.type_by_name = true,
+                // An answer whose length we know has it in its head.
+                "nocl" | "no_cl" | "no_content_length" => {}
+                other => {
+                    mistakes.error(
+                        format!("`file:` has no `{other}`"),
+                        "write `file:filename=PATH,status=503 Service Unavailable,content_type=text/html`",
+                    );
+                    return None;
+                }
+            }
+        }
+        if [&page.reason, &page.content_type].iter().any(|text| text.bytes().any(|byte| byte.is_ascii_control())) {
+            mistakes.error("a status and a type have no control characters", "");
+            return None;
+        }
+        let Some(path) = path else {
+            mistakes.error(format!("`file:{argument}` names no file"), "write `file:filename=PATH`");
+            return None;
+        };
+        Served::compile(path, Form::Page(page), lets_others_try, (groups, around), mistakes)
+    }
+
+    fn compile(
+        path: &str,
+        form: Form,
+        lets_others_try: bool,
+        (groups, around): (Groups, Around<'_>),
+        mistakes: &mut Mistakes<'_>,
+    ) -> Option<Served> {
+        let mut rest = Template::compile(path, groups, mistakes);
+        let end = match rest.constant() {
+            Some(text) => text.len(),
+            None => rest.beginning().iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1),
+        };
+        rest.cut(end);
+        // Up to its first variable a text is as it was written.
+        let folder = &path[..end];
+        let folder_path = around.folder.join(folder);
+        if folder.is_empty() || folder_path == Path::new("/") {
+            mistakes.error(
+                format!("`{path}` does not say in which folder the file must lie: a client could have any file"),
+                "write the folder first, as in `static:/srv/shop/media/$1`; `check-static-docroot` is for DOCUMENT_ROOT",
+            );
+            return None;
+        }
+        Some(Served { folder: 0, folder_path, rest, form, lets_others_try })
+    }
+
+    /// Whether there is such a file, for rules that leave it to others where there is none. Whether it may be had is seen when it is opened.
+    pub(crate) fn is_there(&self, relative: &[u8]) -> bool {
+        let relative = Path::new(OsStr::from_bytes(relative));
+        let leads_on = relative.components().all(|part| matches!(part, Component::Normal(_)));
+        leads_on
+            && if relative.as_os_str().is_empty() {
+                self.folder_path.is_file()
+            } else {
+                self.folder_path.join(relative).is_file()
+            }
+    }
+
+    /// What follows the folder, as filled in. A slash at its start is that of the folder, twice.
+    pub(crate) fn relative(filled: Vec<u8>) -> Vec<u8> {
+        match filled.strip_prefix(b"/") {
+            Some(rest) => rest.to_vec(),
+            None => filled,
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Reason phrases (RFC 9110 section 15, and the statuses of other standards that servers answer with).
+//!
+//! Workers run it, once for an answer of a rule's own.
+
+/// The reason phrase of a status; `None` for one that no standard names.
+pub fn reason(status: u16) -> Option<&'static str> {
+    Some(match status {
+        200 => "OK",
+        201 => "Created",
+        202 => "Accepted",
+        203 => "Non-Authoritative Information",
+        204 => "No Content",
+        205 => "Reset Content",
+        206 => "Partial Content",
+        207 => "Multi-Status",
+        208 => "Already Reported",
+        226 => "IM Used",
+        300 => "Multiple Choices",
+        301 => "Moved Permanently",
+        302 => "Found",
+        303 => "See Other",
+        304 => "Not Modified",
+        305 => "Use Proxy",
+        307 => "Temporary Redirect",
+        308 => "Permanent Redirect",
+        400 => "Bad Request",
+        401 => "Unauthorized",
+        402 => "Payment Required",
+        403 => "Forbidden",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        406 => "Not Acceptable",
+        407 => "Proxy Authentication Required",
+        408 => "Request Timeout",
+        409 => "Conflict",
+        410 => "Gone",
+        411 => "Length Required",
+        412 => "Precondition Failed",
+        413 => "Content Too Large",
+        414 => "URI Too Long",
+        415 => "Unsupported Media Type",
+        416 => "Range Not Satisfiable",
+        417 => "Expectation Failed",
+        418 => "I'm a teapot",
+        421 => "Misdirected Request",
+        422 => "Unprocessable Content",
+        423 => "Locked",
+        424 => "Failed Dependency",
+        425 => "Too Early",
+        426 => "Upgrade Required",
+        428 => "Precondition Required",
+        429 => "Too Many Requests",
+        431 => "Request Header Fields Too Large",
+        451 => "Unavailable For Legal Reasons",
+        500 => "Internal Server Error",
+        501 => "Not Implemented",
+        502 => "Bad Gateway",
+        503 => "Service Unavailable",
+        504 => "Gateway Timeout",
+        505 => "HTTP Version Not Supported",
+        507 => "Insufficient Storage",
+        508 => "Loop Detected",
+        511 => "Network Authentication Required",
+        _ => return None,
+    })
+}
+
+/// The three digits at the start of `404` or `404 Nothing here`, and what follows them.
+pub fn split(text: &str) -> Option<(u16, &str)> {
+    let (code, rest) = text.split_at_checked(3)?;
+    let number = code.parse().ok().filter(|number| (200..=599).contains(number) && !code.starts_with('+'))?;
+    let rest = if rest.is_empty() { rest } else { rest.strip_prefix(' ')? };
+    Some((number, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_may_have_a_reason_of_its_own() {
+        assert_eq!(split("404"), Some((404, "")));
+        assert_eq!(split("410 Not any more"), Some((410, "Not any more")));
+        for wrong in ["", "40", "abc", "+40", "4040", "100", "600", "é4", "404x"] {
+            assert_eq!(split(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Texts with `$1` and `${VARIABLE}` in them, compiled once and filled in for each request.
+//!
+//! uWSGI fills in the groups first and looks for `${…}` in the outcome, so that a client can have any variable filled in by writing
+//! `${…}` into its path. Here a text is taken apart before there is a client, and what a client sends is never read as a template.
+
+use regex::bytes::Captures;
+
+use crate::compile::Mistakes;
+use crate::values::{Function, NoFunction, Values};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Piece {
+    Text(Vec<u8>),
+    /// `$0` to `$9`
+    Group(usize),
+    Variable(Vec<u8>),
+    Function(Function),
+}
+
+/// A compiled text.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Template {
+    pieces: Vec<Piece>,
+}
+
+/// What `$1` means where a text stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Groups {
+    /// The parts of what this many pairs of parentheses matched.
+    Upto(usize),
+    /// There is no regular expression: nothing can be filled in.
+    None,
+    /// It is not looked for: the text itself.
+    Literal,
+}
+
+impl Template {
+    pub fn compile(text: &str, groups: Groups, mistakes: &mut Mistakes<'_>) -> Template {
+        let mut made = Template::default();
+        let mut rest = text;
+        while let Some(at) = rest.find('$') {
+            made.text(&rest[..at]);
+            let after = &rest[at + 1..];
+            rest = match after.as_bytes().first() {
+                Some(b'{') => match after.find('}') {
+                    Some(end) => {
+                        made.variable(&after[1..end], mistakes);
+                        &after[end + 1..]
+                    }
+                    None => {
+                        made.text("${");
+                        &after[1..]
+                    }
+                },
+                Some(digit) if digit.is_ascii_digit() && groups != Groups::Literal => {
+                    made.group(usize::from(digit - b'0'), groups, mistakes);
+                    &after[1..]
+                }
+                // `$$` is two dollars, and the second begins nothing.
+                Some(b'$') => {
+                    made.text("$$");
+                    &after[1..]
+                }
+                _ => {
+                    made.text("$");
+                    after
+                }
+            };
+        }
+        made.text(rest);
+        made
+    }
+
+    fn text(&mut self, text: &str) {
+        match self.pieces.last_mut() {
+            _ if text.is_empty() => {}
+            Some(Piece::Text(before)) => before.extend_from_slice(text.as_bytes()),
+            _ => self.pieces.push(Piece::Text(text.as_bytes().to_vec())),
+        }
+    }
+
+    fn group(&mut self, number: usize, groups: Groups, mistakes: &mut Mistakes<'_>) {
+        match groups {
+            Groups::Upto(count) if number <= count => self.pieces.push(Piece::Group(number)),
+            Groups::Upto(count) => mistakes.warn(
+                format!("`${number}` is always empty: the regular expression has {count} groups"),
+                "put what it should stand for in parentheses",
+            ),
+            Groups::None | Groups::Literal => mistakes.warn(
+                format!("`${number}` is always empty: this rule has no regular expression"),
+                "match with `route` or `route-if = regexp:${VARIABLE};EXPRESSION`",
+            ),
+        }
+    }
+
+    fn variable(&mut self, text: &str, mistakes: &mut Mistakes<'_>) {
+        let function = text.strip_suffix(']').and_then(|inner| inner.split_once('['));
+        let Some((name, key)) = function else {
+            self.pieces.push(Piece::Variable(text.as_bytes().to_vec()));
+            return;
+        };
+        match Function::named(name, key) {
+            Ok(function) => self.pieces.push(Piece::Function(function)),
+            Err(NoFunction::NotYet) => mistakes.error(format!("`${{{text}}}` is not supported yet"), ""),
+            Err(NoFunction::UnknownKey) => mistakes.error(format!("`${{{text}}}`: `{name}` has no `{key}`"), ""),
+            Err(NoFunction::Unknown) => mistakes.error(
+                format!("`${{{text}}}`: there is no function `{name}`"),
+                "functions are cookie, qs, base64, hex, time, httptime and uwsgi",
+            ),
+        }
+    }
+
+    /// The text, if it is the same for every request.
+    pub fn constant(&self) -> Option<&[u8]> {
+        match self.pieces.as_slice() {
+            [] => Some(b""),
+            [Piece::Text(text)] => Some(text),
+            _ => None,
+        }
+    }
+
+    /// What comes before the first thing to be filled in.
+    pub fn beginning(&self) -> &[u8] {
+        match self.pieces.first() {
+            Some(Piece::Text(text)) => text,
+            _ => b"",
+        }
+    }
+
+    /// Takes so many bytes from its beginning, which has as many or more.
+    pub fn cut(&mut self, bytes: usize) {
+        if let Some(Piece::Text(text)) = self.pieces.first_mut() {
+            text.drain(..bytes.min(text.len()));
+        }
+    }
+
+    pub fn needs_groups(&self) -> bool {
+        self.pieces.iter().any(|piece| matches!(piece, Piece::Group(_)))
+    }
+
+    /// Names the variables that it reads.
+    pub fn variables(&self, see: &mut dyn FnMut(&[u8])) {
+        for piece in &self.pieces {
+            match piece {
+                Piece::Variable(name) => see(name),
+                Piece::Function(function) => function.variable().into_iter().for_each(&mut *see),
+                Piece::Text(_) | Piece::Group(_) => {}
+            }
+        }
+    }
+
+    pub fn write(&self, values: &dyn Values, groups: Option<&Captures<'_>>, out: &mut Vec<u8>) {
+        for piece in &self.pieces {
+            match piece {
+                Piece::Text(text) => out.extend_from_slice(text),
+                Piece::Group(number) => {
+                    let group = groups.and_then(|groups| groups.get(*number));
+                    out.extend_from_slice(group.map_or(b"", |group| group.as_bytes()));
+                }
+                Piece::Variable(name) => out.extend_from_slice(&values.value(name).unwrap_or_default()),
+                Piece::Function(function) => function.write(values, out),
+            }
+        }
+    }
+
+    pub fn filled(&self, values: &dyn Values, groups: Option<&Captures<'_>>) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.write(values, groups, &mut out);
+        out
+    }
+}

@@ -1,0 +1,152 @@
+//! What rules may ask of a request: its variables by their CGI names, and `${function[key]}`.
+//!
+//! Workers run it, for each variable that a rule names.
+
+use std::borrow::Cow;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+/// A request, or an answer with its request, as rules see it.
+pub trait Values {
+    /// A variable by its CGI name: `PATH_INFO`, `HTTP_HOST`. `None`: there is none of that name.
+    fn value(&self, name: &[u8]) -> Option<Cow<'_, [u8]>>;
+
+    /// Something that only the server knows.
+    fn server(&self, what: ServerValue) -> u64;
+}
+
+/// Keys of `${uwsgi[…]}` that are numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServerValue {
+    /// `wid`: the worker's number.
+    Worker,
+    /// `pid`
+    Process,
+    /// `status` of the answer; 0 while there is none.
+    Status,
+}
+
+/// `${function[key]}`, resolved when its rule is compiled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Function {
+    /// `cookie[name]`
+    Cookie(Vec<u8>),
+    /// `qs[name]`: a parameter of the query, as the client wrote it.
+    Query(Vec<u8>),
+    /// `base64[VARIABLE]`
+    Base64(Vec<u8>),
+    /// `hex[VARIABLE]`
+    Hex(Vec<u8>),
+    /// `time[unix]`, `time[micros]`
+    Seconds,
+    Microseconds,
+    /// `httptime[seconds from now]`
+    HttpTime(u64),
+    /// `uwsgi[uuid]`: a new one each time.
+    Uuid,
+    Server(ServerValue),
+}
+
+/// Why a `${function[key]}` can't be had.
+#[derive(Debug, PartialEq, Eq)]
+pub enum NoFunction {
+    /// uWSGI has it, Bolide does not yet.
+    NotYet,
+    UnknownKey,
+    /// Not a function of uWSGI's.
+    Unknown,
+}
+
+impl Function {
+    pub fn named(name: &str, key: &str) -> Result<Function, NoFunction> {
+        let bytes = || key.as_bytes().to_vec();
+        match (name, key) {
+            ("cookie", _) => Ok(Function::Cookie(bytes())),
+            ("qs", _) => Ok(Function::Query(bytes())),
+            ("base64", _) => Ok(Function::Base64(bytes())),
+            ("hex", _) => Ok(Function::Hex(bytes())),
+            ("time", "unix") => Ok(Function::Seconds),
+            ("time", "micros") => Ok(Function::Microseconds),
+            ("httptime", _) => key.parse().map(Function::HttpTime).map_err(|_| NoFunction::UnknownKey),
+            ("uwsgi", "uuid") => Ok(Function::Uuid),
+            ("uwsgi", "wid") => Ok(Function::Server(ServerValue::Worker)),
+            ("uwsgi", "pid") => Ok(Function::Server(ServerValue::Process)),
+            ("uwsgi", "status") => Ok(Function::Server(ServerValue::Status)),
+            ("uwsgi", "rtime" | "lq" | "rsize" | "sor") | ("mime" | "metric" | "cache", _) => Err(NoFunction::NotYet),
+            ("time" | "uwsgi", _) => Err(NoFunction::UnknownKey),
+            _ => Err(NoFunction::Unknown),
+        }
+    }
+
+    /// The variable that it reads.
+    pub fn variable(&self) -> Option<&[u8]> {
+        match self {
+            Function::Cookie(_) => Some(b"HTTP_COOKIE"),
+            Function::Query(_) => Some(b"QUERY_STRING"),
+            Function::Base64(name) | Function::Hex(name) => Some(name),
+            Function::Seconds | Function::Microseconds | Function::HttpTime(_) | Function::Uuid | Function::Server(_) => None,
+        }
+    }
+
+    pub fn write(&self, values: &dyn Values, out: &mut Vec<u8>) {
+        let since_epoch = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let text = match self {
+            Function::Cookie(name) => {
+                let cookies = values.value(b"HTTP_COOKIE").unwrap_or_default();
+                out.extend_from_slice(pair(&cookies, b';', name).unwrap_or_default());
+                return;
+            }
+            Function::Query(name) => {
+                let query = values.value(b"QUERY_STRING").unwrap_or_default();
+                out.extend_from_slice(pair(&query, b'&', name).unwrap_or_default());
+                return;
+            }
+            Function::Base64(name) => STANDARD.encode(values.value(name).unwrap_or_default()),
+            Function::Hex(name) => values.value(name).unwrap_or_default().iter().map(|byte| format!("{byte:02X}")).collect(),
+            Function::Seconds => since_epoch().as_secs().to_string(),
+            Function::Microseconds => since_epoch().as_micros().to_string(),
+            Function::HttpTime(seconds) => {
+                let then = SystemTime::now().checked_add(Duration::from_secs(*seconds)).unwrap_or(UNIX_EPOCH);
+                httpdate::fmt_http_date(then)
+            }
+            Function::Uuid => uuid(),
+            Function::Server(what) => values.server(*what).to_string(),
+        };
+        out.extend_from_slice(text.as_bytes());
+    }
+}
+
+/// A random UUID (RFC 9562 section 5.4).
+fn uuid() -> String {
+    let mut bytes = [0u8; 16];
+    // Linux' getrandom(2) can't fail once the system is up; a UUID of zeroes would say so.
+    if getrandom::fill(&mut bytes).is_err() {
+        bytes = [0; 16];
+    }
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+}
+
+/// The value of `name` in `a=1;b=2`.
+fn pair<'a>(text: &'a [u8], separator: u8, name: &[u8]) -> Option<&'a [u8]> {
+    text.split(|&byte| byte == separator).find_map(|one| {
+        let one = one.trim_ascii_start();
+        one.strip_prefix(name)?.strip_prefix(b"=")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_are_found_by_their_whole_name() {
+        assert_eq!(pair(b"sessionid=1; id=2", b';', b"id"), Some(&b"2"[..]));
+        assert_eq!(pair(b"a=1&b=&c", b'&', b"b"), Some(&b""[..]));
+        assert_eq!(pair(b"a=1&b=&c", b'&', b"c"), None);
+    }
+}

@@ -1,0 +1,417 @@
+//! A table walked for one request: the rules in their order, what they change, and how it ends.
+//!
+//! Workers run it on the thread that read the request. Labels lead forward only, so a walk ends after as many steps as there are rules.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use crate::action::{Action, Operator, Target};
+use crate::compile::{Rule, Table};
+use crate::condition::{Condition, number};
+use crate::served::Served;
+use crate::status;
+use crate::template::Template;
+use crate::values::{ServerValue, Values};
+use regex::bytes::Captures;
+
+/// Bytes that `send:` may collect for one answer.
+const SENT_BYTES: usize = 1024 * 1024;
+
+/// How a walk ended.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The application is asked, or its answer goes on.
+    Serve,
+    /// The application is not asked.
+    Answer(Answer),
+    /// A file is the answer: which, and where below its folder.
+    File(Arc<Served>, Vec<u8>),
+    /// `break:` without a status: the connection ends without an answer.
+    Close,
+}
+
+/// An answer of a rule's own.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Answer {
+    pub status: u16,
+    pub reason: Cow<'static, str>,
+    pub fields: Vec<(&'static str, Vec<u8>)>,
+    pub body: Vec<u8>,
+    /// The connection ends after it.
+    pub closes: bool,
+    /// Its body is the server's own words, which a page may replace.
+    pub is_in_own_words: bool,
+}
+
+/// What the rules of a walk changed, whatever its verdict.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// In the order set; the last of a name counts.
+    pub variables: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Fields for the answer, as `Name: value`.
+    pub added: Vec<Vec<u8>>,
+    /// Names of fields that the answer must not have.
+    pub removed: Vec<Vec<u8>>,
+    /// `clearheaders`: the answer's fields are dropped, and this is its status.
+    pub cleared: Option<(u16, String)>,
+    /// `donotlog`
+    pub is_unlogged: bool,
+    /// `gzip`
+    pub is_compressed: bool,
+    /// `harakiri`, in milliseconds.
+    pub harakiri_ms: Option<u32>,
+    /// `log`, and what went wrong in rules: lines for the log.
+    pub lines: Vec<Vec<u8>>,
+    /// `send`
+    pub sent: Option<Vec<u8>>,
+}
+
+impl Changes {
+    /// The value that a rule gave a variable.
+    pub fn value(&self, name: &[u8]) -> Option<&[u8]> {
+        self.variables.iter().rfind(|(set, _)| set == name).map(|(_, value)| value.as_slice())
+    }
+
+    fn set(&mut self, name: &[u8], value: Vec<u8>) {
+        self.variables.push((name.to_vec(), value));
+    }
+}
+
+/// The request with what the rules have changed so far.
+struct Changed<'a> {
+    request: &'a dyn Values,
+    changes: &'a Changes,
+}
+
+impl Values for Changed<'_> {
+    fn value(&self, name: &[u8]) -> Option<Cow<'_, [u8]>> {
+        match self.changes.value(name) {
+            Some(value) => Some(value.into()),
+            None => self.request.value(name),
+        }
+    }
+
+    fn server(&self, what: ServerValue) -> u64 {
+        self.request.server(what)
+    }
+}
+
+/// What an action leads to.
+enum Step {
+    Next,
+    Goto(usize),
+    End(Verdict),
+}
+
+impl Table {
+    /// Walks the rules. `changes` are added to, and are seen by the rules that follow.
+    pub fn walk(&self, request: &dyn Values, changes: &mut Changes) -> Verdict {
+        let mut position = 0;
+        while let Some(rule) = self.rules.get(position) {
+            position += 1;
+            match rule.apply(request, changes, self) {
+                Step::Next => {}
+                Step::Goto(target) => position = target.max(position),
+                Step::End(verdict) => return verdict,
+            }
+        }
+        match changes.sent.take() {
+            // What was sent is an answer, and there can't be a second one.
+            Some(body) => own_answer(changes, body),
+            None => Verdict::Serve,
+        }
+    }
+}
+
+impl Rule {
+    fn apply(&self, request: &dyn Values, changes: &mut Changes, table: &Table) -> Step {
+        let text;
+        let groups = {
+            let values = Changed { request, changes };
+            match &self.condition {
+                Condition::Never => return Step::Next,
+                Condition::Always => None,
+                Condition::Status(status) if values.server(ServerValue::Status) == u64::from(*status) => None,
+                Condition::Status(_) => return Step::Next,
+                Condition::If { test, wanted } => match test.holds(&values) == *wanted {
+                    true => None,
+                    false => return Step::Next,
+                },
+                Condition::Match { subject, pattern } => {
+                    let subject = values.value(subject.variable()).unwrap_or_default();
+                    if !self.action.needs_groups() {
+                        match pattern.is_match(&subject) {
+                            true => None,
+                            false => return Step::Next,
+                        }
+                    } else if pattern.is_match(&subject) {
+                        // The action may change the subject while it reads the groups.
+                        text = subject.into_owned();
+                        pattern.captures(&text)
+                    } else {
+                        return Step::Next;
+                    }
+                }
+                Condition::Regexp { text: template, pattern, wanted } => {
+                    text = template.filled(&values, None);
+                    let found = pattern.captures(&text);
+                    if found.is_some() != *wanted {
+                        return Step::Next;
+                    }
+                    found
+                }
+            }
+        };
+        self.run(request, changes, table, groups.as_ref())
+    }
+
+    fn run(&self, request: &dyn Values, changes: &mut Changes, table: &Table, groups: Option<&Captures<'_>>) -> Step {
+        let fill = |template: &Template, changes: &Changes| template.filled(&Changed { request, changes }, groups);
+        match &self.action {
+            Action::Nothing => {}
+            Action::Continue => return Step::End(Verdict::Serve),
+            Action::Break(status) => return Step::End(broken_off(status.as_ref(), changes)),
+            Action::Return(code) => {
+                let reason = status::reason(*code).unwrap_or_default();
+                return Step::End(Verdict::Answer(Answer { is_in_own_words: true, ..plain(*code, reason, reason) }));
+            }
+            Action::Redirect { permanent, to } => {
+                let location = fill(to, changes);
+                return Step::End(Verdict::Answer(redirect(*permanent, &location)));
+            }
+            Action::Rewrite { to, is_last } => {
+                let target = fill(to, changes);
+                rewrite(&target, request, changes);
+                if *is_last {
+                    return Step::End(Verdict::Serve);
+                }
+            }
+            Action::Set { variable, value, is_user } => {
+                let mut value = fill(value, changes);
+                if let Some(colon) = value.iter().position(|&byte| byte == b':')
+                    && *is_user
+                {
+                    value.truncate(colon);
+                }
+                changes.set(variable, value);
+            }
+            Action::FixPathInfo => fix_path_info(request, changes),
+            Action::Calculate { variable, operator, value } => {
+                let right = number(&fill(value, changes));
+                let left = Changed { request, changes }.value(variable).map_or(0, |text| number(&text));
+                changes.set(variable, operator.apply(left, right).to_string().into_bytes());
+            }
+            Action::AddHeader(text) => {
+                let line = fill(text, changes);
+                changes.added.push(line);
+            }
+            Action::RemoveHeader(text) => {
+                let name = fill(text, changes);
+                changes.removed.push(name);
+            }
+            Action::ClearHeaders(text) => {
+                let text = fill(text, changes);
+                let text = String::from_utf8_lossy(&text);
+                match status::split(&text) {
+                    Some((code, "")) => {
+                        changes.cleared = Some((code, status::reason(code).unwrap_or("Unknown").to_owned()));
+                    }
+                    Some((code, reason)) => changes.cleared = Some((code, reason.to_owned())),
+                    None => self.complain(changes, &format!("`clearheaders:{text}` has no status")),
+                }
+            }
+            Action::Send { text, line } => {
+                let text = fill(text, changes);
+                let sent = changes.sent.get_or_insert_default();
+                sent.extend_from_slice(&text[..text.len().min(SENT_BYTES.saturating_sub(sent.len()))]);
+                if *line {
+                    sent.extend_from_slice(b"\r\n");
+                }
+            }
+            Action::Log(text) => {
+                let line = fill(text, changes);
+                changes.lines.push(line);
+            }
+            Action::DoNotLog => changes.is_unlogged = true,
+            Action::Harakiri(milliseconds) => changes.harakiri_ms = Some(*milliseconds),
+            Action::Gzip => changes.is_compressed = true,
+            Action::Goto(Target::Position(position)) => return Step::Goto(*position),
+            Action::Goto(Target::Label(label)) => {
+                let label = fill(label, changes);
+                return self.go_to(&label, table, changes);
+            }
+            Action::Serve(served) => {
+                let relative = Served::relative(fill(&served.rest, changes));
+                if !served.lets_others_try || served.is_there(&relative) {
+                    return Step::End(Verdict::File(served.clone(), relative));
+                }
+            }
+            Action::BasicAuth(guard) => return self.authenticate(guard, request, changes),
+        }
+        Step::Next
+    }
+
+    fn go_to(&self, label: &[u8], table: &Table, changes: &mut Changes) -> Step {
+        let here = table.rules.iter().position(|rule| std::ptr::eq(rule, self)).unwrap_or_default();
+        match table.label(label) {
+            Some(position) if position > here => Step::Goto(position),
+            _ => {
+                let label = String::from_utf8_lossy(label);
+                self.complain(changes, &format!("there is no label `{label}` after this rule; answered with 500"));
+                let reason = "Internal Server Error";
+                Step::End(Verdict::Answer(plain(500, reason, reason)))
+            }
+        }
+    }
+
+    fn authenticate(&self, guard: &crate::access::BasicAuth, request: &dyn Values, changes: &mut Changes) -> Step {
+        let values = Changed { request, changes };
+        if values.value(b"REMOTE_USER").is_some_and(|user| !user.is_empty()) {
+            return Step::Next;
+        }
+        let authorization = values.value(b"HTTP_AUTHORIZATION").unwrap_or_default();
+        let checked = guard.check(&authorization);
+        match checked {
+            Ok(Some(user)) => changes.set(b"REMOTE_USER", user),
+            Ok(None) if guard.lets_others_try && !authorization.is_empty() => {}
+            Ok(None) => {
+                return Step::End(Verdict::Answer(Answer {
+                    fields: vec![("WWW-Authenticate", guard.challenge.clone()), ("Content-Type", b"text/plain".to_vec())],
+                    ..plain(401, "Authorization Required", "Unauthorized")
+                }));
+            }
+            Err(fault) => {
+                self.complain(changes, &fault);
+                let reason = "Internal Server Error";
+                return Step::End(Verdict::Answer(plain(500, reason, reason)));
+            }
+        }
+        Step::Next
+    }
+
+    fn complain(&self, changes: &mut Changes, message: &str) {
+        changes.lines.push(format!("bolide: {}: {message}", self.origin).into_bytes());
+    }
+}
+
+impl Operator {
+    fn apply(self, left: i64, right: i64) -> i64 {
+        match self {
+            Operator::Plus => left.saturating_add(right),
+            Operator::Minus => left.saturating_sub(right),
+            Operator::Times => left.saturating_mul(right),
+            Operator::Divide => left.checked_div(right).unwrap_or(0),
+        }
+    }
+}
+
+fn plain(status: u16, reason: &'static str, text: &str) -> Answer {
+    let fields = vec![("Content-Type", b"text/plain".to_vec())];
+    Answer { status, reason: reason.into(), fields, body: text.as_bytes().to_vec(), closes: false, is_in_own_words: false }
+}
+
+fn redirect(permanent: bool, location: &[u8]) -> Answer {
+    let (status, reason, text) =
+        if permanent { (301, "Moved Permanently", "Moved Permanently") } else { (302, "Found", "Moved") };
+    let fields = vec![("Location", as_uri(location)), ("Content-Type", b"text/plain".to_vec())];
+    Answer { fields, ..plain(status, reason, text) }
+}
+
+fn broken_off(status: Option<&(u16, String)>, changes: &mut Changes) -> Verdict {
+    match (status, changes.sent.take()) {
+        (Some((code, reason)), _) => {
+            Verdict::Answer(Answer { reason: reason.clone().into(), closes: true, ..plain(*code, "", "") })
+        }
+        (None, Some(body)) => own_answer(changes, body),
+        (None, None) => match changes.cleared {
+            Some(_) => own_answer(changes, Vec::new()),
+            None => Verdict::Close,
+        },
+    }
+}
+
+/// The answer that `clearheaders`, `addheader` and `send` have put together.
+fn own_answer(changes: &mut Changes, body: Vec<u8>) -> Verdict {
+    let (status, reason) = changes.cleared.take().unwrap_or((200, "OK".to_owned()));
+    let has_type =
+        changes.added.iter().any(|line| line.get(..13).is_some_and(|name| name.eq_ignore_ascii_case(b"content-type:")));
+    let fields = if has_type { Vec::new() } else { vec![("Content-Type", b"text/plain".to_vec())] };
+    Verdict::Answer(Answer { status, reason: reason.into(), fields, body, closes: false, is_in_own_words: false })
+}
+
+/// `PATH?QUERY`: the path is decoded, and the request's own query follows the new one.
+fn rewrite(target: &[u8], request: &dyn Values, changes: &mut Changes) {
+    let (path, query) = match target.iter().position(|&byte| byte == b'?') {
+        Some(at) => (&target[..at], Some(&target[at + 1..])),
+        None => (target, None),
+    };
+    let path = decoded(path);
+    if let Some(query) = query {
+        let mut query = query.to_vec();
+        let before = Changed { request, changes }.value(b"QUERY_STRING").unwrap_or_default().into_owned();
+        if !before.is_empty() {
+            query.push(b'&');
+            query.extend_from_slice(&before);
+        }
+        changes.set(b"QUERY_STRING", query);
+    }
+    changes.set(b"PATH_INFO", path);
+}
+
+/// PATH_INFO without the SCRIPT_NAME that a front server left in it.
+fn fix_path_info(request: &dyn Values, changes: &mut Changes) {
+    let values = Changed { request, changes };
+    let script = values.value(b"SCRIPT_NAME").unwrap_or_default();
+    if script.is_empty() {
+        return;
+    }
+    let path = values.value(b"PATH_INFO").unwrap_or_default();
+    let rest = path.strip_prefix(&*script).map(<[u8]>::to_vec);
+    if let Some(rest) = rest {
+        changes.set(b"PATH_INFO", rest);
+    }
+}
+
+/// Percent-decoded once; what is no escape stays as it is.
+fn decoded(text: &[u8]) -> Vec<u8> {
+    let digit = |byte: u8| (byte as char).to_digit(16);
+    let mut made = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((&first, after)) = rest.split_first() {
+        rest = match (first, after) {
+            (b'%', [high, low, after @ ..]) => match (digit(*high), digit(*low)) {
+                (Some(high), Some(low)) => {
+                    made.push((high * 16 + low) as u8);
+                    after
+                }
+                _ => {
+                    made.push(first);
+                    &rest[1..]
+                }
+            },
+            _ => {
+                made.push(first);
+                after
+            }
+        };
+    }
+    made
+}
+
+/// A Location that a client can't break out of: PATH_INFO is decoded, and may have anything in it. What a URI can't have
+/// (RFC 3986 section 2) is escaped; a `%` stays, because REQUEST_URI has its own.
+fn as_uri(text: &[u8]) -> Vec<u8> {
+    let mut made = Vec::with_capacity(text.len());
+    for &byte in text {
+        if byte <= b' ' || byte >= 0x7f || b"\"<>\\^`{|}".contains(&byte) {
+            made.extend_from_slice(format!("%{byte:02X}").as_bytes());
+        } else {
+            made.push(byte);
+        }
+    }
+    made
+}
+
+#[cfg(test)]
+#[path = "walk_tests.rs"]
+mod tests;

@@ -1,0 +1,1 @@
+"""The Autobahn suite against Bolide: ``make conformance``."""

@@ -1,0 +1,154 @@
+"""Runs the Autobahn suite's fuzzing client against real workers, and keeps what it found as a table.
+
+``scripts/conformance`` makes the environments and calls this; no test of ``make test`` does. The suite is a program of
+Python 2.7, so it is a process of its own and tells what it found by files.
+"""
+
+import argparse
+import concurrent.futures
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from autobahn.table import Agent, Suite, judge, table
+from support.server import Server
+
+#: Each of them serves once, and so does each interpreter.
+LOOPS = ("asyncio", "uvloop")
+
+#: How long one run over all cases may take, in seconds. Each case has a limit of its own, which the suite keeps.
+RUN_SECONDS = 3600
+
+#: How long a short question to an interpreter may take, in seconds.
+ASK_SECONDS = 60
+
+CONFIGURATION = """
+asgi = {apps}/asgi_socket_echo.py
+lifespan = off
+loop = %s
+disable-logging = true
+"""
+
+CASES_PROGRAM = """
+import json, platform, sys
+import autobahn, autobahntestsuite
+from autobahntestsuite.case import Cases, CaseBasename, CaseCategories, CaseSetname, CaseSubCategories
+from autobahntestsuite.caseset import CaseSet
+found = CaseSet(CaseSetname, CaseBasename, Cases, CaseCategories, CaseSubCategories)
+print(json.dumps({
+    "versions": {
+        "autobahntestsuite": autobahntestsuite.version,
+        "autobahn": autobahn.version,
+        "Python": platform.python_version(),
+    },
+    "cases": found.parseSpecCases({"cases": sys.argv[1:]}),
+    "categories": CaseCategories,
+    "subcategories": CaseSubCategories,
+}))
+"""
+
+CLIENT_PROGRAM = "from autobahntestsuite.wstest import run; run()"
+
+VERSIONS_PROGRAM = """
+import json, platform
+from importlib.metadata import version
+print(json.dumps({"Python": platform.python_version(), "bolide": version("bolide"), "uvloop": version("uvloop")}))
+"""
+
+
+def main():
+    arguments = parsed()
+    environment = {**os.environ, "PYTHONPATH": str(arguments.suite), "PYTHONDONTWRITEBYTECODE": "1"}
+    client = [str(arguments.python2), "-W", "ignore", "-u", "-c"]
+    suite = Suite(**json.loads(ask([*client, CASES_PROGRAM, *arguments.cases], environment)))
+    agents = [
+        (Agent(loop, json.loads(ask([str(python), "-c", VERSIONS_PROGRAM]))), python) for python, loop in pairs(arguments.python)
+    ]
+    print(f"{len(suite.cases)} cases against {len(agents)} workers; this takes some minutes", flush=True)
+    with tempfile.TemporaryDirectory(prefix="autobahn-") as folder:
+        # Client and worker wait for each other, so a run keeps one CPU busy.
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+            runs = [
+                pool.submit(run, client, environment, Path(folder) / str(number), agent, python, suite)
+                for number, (agent, python) in enumerate(agents)
+            ]
+            for run_of_agent in runs:
+                run_of_agent.result()
+    agents = [agent for agent, _ in agents]
+    problems = judge(suite, agents, everything=not arguments.only)
+    for problem in problems:
+        print(f"bolide: {problem}", file=sys.stderr)
+    if arguments.only:
+        print("Some of the cases only: the table stays as it is.")
+    elif problems:
+        print(f"bolide: {arguments.table} stays as it is", file=sys.stderr)
+    else:
+        arguments.table.write_text(table(suite, agents))
+        print(f"Written: {arguments.table}")
+    print(f"{len(suite.cases) * len(agents)} results, {len(problems)} of them wrong")
+    return 1 if problems else 0
+
+
+def parsed():
+    parser = argparse.ArgumentParser(prog="tests/autobahn", description=__doc__.splitlines()[0])
+    parser.add_argument("--python2", type=absolute, required=True, help="an interpreter of Python 2.7")
+    parser.add_argument("--suite", type=absolute, required=True, help="the folder with the suite and what it needs")
+    parser.add_argument("--table", type=absolute, required=True, help="the file that is written when all is well")
+    parser.add_argument("--cases", nargs="+", default=["*"], help="patterns of cases, such as 7.*; the table is not written then")
+    parser.add_argument("python", type=absolute, nargs="+", help="interpreters that have Bolide and uvloop")
+    arguments = parser.parse_args()
+    arguments.only = arguments.cases != ["*"]
+    return arguments
+
+
+def absolute(text):
+    """Links stay: an interpreter of a virtualenv is one."""
+    return Path(text).absolute()
+
+
+def pairs(pythons):
+    """``[(interpreter, loop)]`` with each of both at least once."""
+    return [(pythons[number % len(pythons)], LOOPS[number % len(LOOPS)]) for number in range(max(len(pythons), len(LOOPS)))]
+
+
+def ask(command, environment=None):
+    return subprocess.run(command, env=environment, check=True, capture_output=True, text=True, timeout=ASK_SECONDS).stdout
+
+
+def run(client, environment, folder, agent, python, suite):
+    """One run of the client against one worker. What it found is in ``agent.results``."""
+    server = Server(folder, CONFIGURATION % agent.loop, command=[str(python.parent / "bolide")])
+    try:
+        server.start()
+        specification = {
+            "outdir": str(folder / "reports"),
+            "servers": [{"agent": agent.name, "url": f"ws://127.0.0.1:{server.port}"}],
+            "cases": suite.cases,
+            "exclude-cases": [],
+            "exclude-agent-cases": {},
+        }
+        (folder / "specification.json").write_text(json.dumps(specification))
+        command = [*client, CLIENT_PROGRAM, "--mode", "fuzzingclient", "--spec", str(folder / "specification.json")]
+        with (folder / "client.log").open("w") as log:
+            subprocess.run(command, env=environment, cwd=folder, stdout=log, stderr=log, timeout=RUN_SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        print(f"bolide: {agent.name}: the client has not ended within {RUN_SECONDS} s", file=sys.stderr)
+    finally:
+        # A worker that died on the way is an error here.
+        server.finish()
+    index = folder / "reports" / "index.json"
+    if index.exists():
+        agent.results = json.loads(index.read_text()).get(agent.name, {})
+    else:
+        last = re.findall(r"Running test case ID (\S+)", (folder / "client.log").read_text())[-1:]
+        print(f"bolide: {agent.name}: there is no report; the last case was {last}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,135 @@
+"""What the Autobahn suite found, judged and as a table. It runs nothing."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+#: Numbers of the suite's groups. (8 and 11 have never had cases.)
+GROUPS = ("1", "2", "3", "4", "5", "6", "7", "9", "10", "12", "13")
+
+#: How a case may end, in the suite's words, and what the table calls it. All else has failed.
+GOOD = {"OK": "OK", "NON-STRICT": "non-strict", "INFORMATIONAL": "informational"}
+
+MISSING = "MISSING"
+
+#: What the name of a subgroup may have at most, in characters: the suite's own are longer than a line.
+NAME_CHARACTERS = 90
+
+
+@dataclass
+class Suite:
+    """The suite's cases, in its order."""
+
+    versions: dict
+    cases: list
+    categories: dict
+    subcategories: dict
+
+
+@dataclass
+class Agent:
+    """A worker and what was found about it: the suite's ``index.json``."""
+
+    loop: str
+    versions: dict
+    results: dict = field(default_factory=dict)
+
+    @property
+    def name(self):
+        return f"Python {'.'.join(self.versions['Python'].split('.')[:2])}, {self.loop}"
+
+    def behaviour(self, case):
+        """The worse of how the messages and how the end of a case went."""
+        result = self.results.get(case)
+        if result is None:
+            return MISSING
+        found = (result["behavior"], result["behaviorClose"])
+        bad = [word for word in found if word not in GOOD]
+        return bad[0] if bad else max(found, key=list(GOOD).index)
+
+
+def judge(suite, agents, everything):
+    """What is wrong, a line each: cases that failed or are missing, and groups that the suite should have and has not."""
+    problems = [f"the suite has no case of group {group}" for group in missing_groups(suite)] if everything else []
+    for agent in agents:
+        for case in suite.cases:
+            behaviour = agent.behaviour(case)
+            if behaviour not in GOOD:
+                problems.append(f"case {case} ({agent.name}): {behaviour}")
+    return problems
+
+
+def missing_groups(suite):
+    present = {case.split(".")[0] for case in suite.cases}
+    return [group for group in GROUPS if group not in present]
+
+
+def table(suite, agents):
+    """The page of ``docs``."""
+    lines = ["# WebSocket: the Autobahn suite", "", *introduction(suite, agents), "", "## Groups", ""]
+    lines += rows(
+        ["Group", "", "Cases", *(agent.name for agent in agents)],
+        [
+            [group, group_name(suite, group), str(len(cases)), *(summary(agent, cases) for agent in agents)]
+            for group, cases in grouped(suite.cases).items()
+        ],
+        numbers=(2,),
+    )
+    lines += ["", "## Cases that are not simply OK", "", *remarks(suite, agents)]
+    return "\n".join(lines) + "\n"
+
+
+def introduction(suite, agents):
+    bolide = ", ".join(sorted({agent.versions["bolide"] for agent in agents}))
+    servers = sorted({agent.versions["Python"] for agent in agents}, key=lambda text: [int(part) for part in text.split(".")])
+    uvloops = ", ".join(sorted({agent.versions["uvloop"] for agent in agents}))
+    tools = suite.versions
+    counts = Counter(agent.behaviour(case) for agent in agents for case in suite.cases)
+    total = ", ".join(f"{counts[word]} {name}" for word, name in GOOD.items() if counts[word])
+    failed = sum(count for word, count in counts.items() if word not in GOOD)
+    return [
+        "`make conformance` writes this page. The fuzzing client of the suite speaks to a worker of Bolide that runs an",
+        "application which echoes what it gets (`tests/apps/asgi_socket_echo.py`), with compression.",
+        "",
+        f"* Bolide {bolide} on Python {' and '.join(servers)}; loops: asyncio, and uvloop {uvloops}",
+        f"* autobahntestsuite {tools['autobahntestsuite']} with autobahn {tools['autobahn']} on Python {tools['Python']}",
+        f"* {len(suite.cases)} cases against {len(agents)} workers: {total}, {failed} failed",
+        "",
+        "A case counts as what was worse, its messages or the way its connection ended. *Informational* cases have no right or",
+        "wrong answer; the suite notes what the server did. *Non-strict* is what the specification allows although it",
+        "recommends something stricter.",
+    ]
+
+
+def grouped(cases):
+    """``{subgroup or group: cases}``: ``1.1.3`` belongs to ``1.1``, ``2.3`` to ``2``."""
+    groups = {}
+    for case in cases:
+        groups.setdefault(case.rpartition(".")[0], []).append(case)
+    return groups
+
+
+def group_name(suite, group):
+    outer = suite.categories.get(group.split(".")[0], "")
+    inner = suite.subcategories.get(group, "") if "." in group else ""
+    name = f"{outer}: {inner}" if inner else outer
+    return name if len(name) <= NAME_CHARACTERS else name[: NAME_CHARACTERS - 1].rstrip() + "…"
+
+
+def summary(agent, cases):
+    counts = Counter(agent.behaviour(case) for case in cases)
+    return ", ".join(f"{counts[word]} {GOOD.get(word, word)}" for word in [*GOOD, *counts.keys() - GOOD.keys()] if counts[word])
+
+
+def remarks(suite, agents):
+    found = [
+        [case, *(GOOD.get(agent.behaviour(case), agent.behaviour(case)) for agent in agents)]
+        for case in suite.cases
+        if any(agent.behaviour(case) != "OK" for agent in agents)
+    ]
+    return rows(["Case", *(agent.name for agent in agents)], found) if found else ["None."]
+
+
+def rows(heads, lines, numbers=()):
+    """A table of Markdown; columns whose places are in ``numbers`` stand to the right."""
+    rule = ["---:" if place in numbers else "---" for place in range(len(heads))]
+    return [f"| {' | '.join(cells)} |" for cells in (heads, rule, *lines)]

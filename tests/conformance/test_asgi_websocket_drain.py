@@ -1,0 +1,132 @@
+"""WebSockets when their worker ends: at a reload, at a stop, and by itself. Each is closed with the code for it, in its time."""
+
+import ast
+import select
+import signal
+import time
+
+import pytest
+from support.waiting import wait_until
+from support.websocket import CLOSE, TEXT, Scripted, close_payload, received
+
+#: RFC 6455 section 7.4.1 and the IANA registry: "going away", "service restart".
+GOING_AWAY, SERVICE_RESTART = 1001, 1012
+
+#: How far the closes of many are from each other at a reload, in seconds: as the engine's constants have it.
+EACH_SECONDS = 0.01
+
+#: What a stop may take when a client does not answer its close frame, in seconds: far more than the engine waits.
+STOP_SECONDS = 20
+
+CONFIGURATION = "asgi = {apps}/asgi_socket.py\nlifespan = off\nloop = %s"
+
+
+@pytest.fixture(params=["asyncio", "uvloop"])
+def server(serve, request):
+    return serve(CONFIGURATION % request.param)
+
+
+def reload(server, generation=2):
+    server.send_signal(signal.SIGHUP)
+    server.wait_for_log(rf"^bolide: ready: .* of generation {generation} in")
+
+
+def test_a_reload_closes_with_1012_and_the_client_is_welcome_again(server, tmp_path):
+    notes = tmp_path / "notes"
+    socket = Scripted(server, ("accept",), ("echo", 1), ("receive_all",), ("keep_notes", str(notes))).open()
+    socket.send_text("before")
+    assert socket.read_message() == "before"
+    reload(server)
+    code, reason = socket.answer_close()
+    assert (code, reason) == (SERVICE_RESTART, "the server restarts")
+    wait_until(notes.exists, "the application has ended")
+    assert received(ast.literal_eval(notes.read_text()))[-1] == {
+        "type": "websocket.disconnect",
+        "code": SERVICE_RESTART,
+        "reason": "the server restarts",
+    }
+    again = Scripted(server, ("accept",), ("echo", 1)).open()
+    again.send_text("after")
+    assert again.read_message() == "after"
+
+
+def test_a_stop_closes_with_1001_at_once_and_ends_with_status_0(server, tmp_path):
+    notes = tmp_path / "notes"
+    sockets = [Scripted(server, ("accept",), ("receive_all",)).open() for _ in range(50)]
+    sockets.append(Scripted(server, ("accept",), ("receive_all",), ("keep_notes", str(notes))).open())
+    server.send_signal(signal.SIGTERM)
+    for socket in sockets:
+        assert socket.answer_close() == (GOING_AWAY, "the server stops")
+    assert server.wait_for_exit() == 0
+    assert received(ast.literal_eval(notes.read_text()))[-1]["code"] == GOING_AWAY
+
+
+def test_a_stop_does_not_wait_for_ever_for_a_client_that_does_not_answer_the_close_frame(server):
+    deaf = Scripted(server, ("accept",), ("receive_all",)).open()
+    assert server.stop(seconds=STOP_SECONDS) == 0
+    assert deaf.read_close()[0] == GOING_AWAY
+    assert deaf.client.is_closed()
+
+
+def test_a_stop_does_not_wait_for_ever_for_a_client_that_takes_nothing(server):
+    slow = Scripted(server, ("accept",), ("say_for_ever", 100_000), ("receive_all",), client=server.connect(receive_bytes=4096))
+    slow.open()
+    slow.wait_for(lambda events: len(events) == 2, "it says")
+    assert server.stop(seconds=STOP_SECONDS) == 0
+
+
+def test_at_a_reload_many_are_closed_one_after_the_other_and_serve_meanwhile(server):
+    count = 300
+    sockets = [Scripted(server, ("accept",), ("echo", 1000)).open() for _ in range(count)]
+    server.send_signal(signal.SIGHUP)
+    # Each says something all the time, until it is closed.
+    by_number = {socket.client.socket.fileno(): socket for socket in sockets}
+    poll = select.poll()
+    for number, socket in by_number.items():
+        socket.send_text("x")
+        poll.register(number, select.POLLIN)
+    closed, echoed_after_the_first = [], 0
+    while by_number:
+        for number, _ in poll.poll(20_000):
+            answer = by_number[number].read()
+            if answer.opcode == TEXT:
+                echoed_after_the_first += bool(closed)
+                by_number[number].send_text("x")
+                continue
+            assert (answer.opcode, answer.payload[:2]) == (CLOSE, close_payload(SERVICE_RESTART))
+            closed.append(time.monotonic())
+            by_number[number].send(CLOSE, answer.payload[:2])
+            poll.unregister(number)
+            del by_number[number]
+    assert len(closed) == count
+    assert echoed_after_the_first > 0
+    # A slow machine makes it longer. What is due within the same look at the clock leaves together.
+    assert closed[-1] - closed[0] > count * EACH_SECONDS / 2
+    server.wait_for_log(r"^bolide: ready: .* of generation 2 in")
+
+
+def test_a_handshake_that_is_accepted_while_the_worker_drains_is_a_socket_that_closes(server):
+    gate = "wait-for-the-drain"
+    socket = Scripted(server, ("receive",), ("receive_with_timeout", 2), ("send", {"type": "websocket.accept"}), ("receive_all",))
+    socket.wait_for(lambda events: ("received", {"type": "websocket.connect"}) in events, gate)
+    reload(server)
+    assert socket.open().answer_close()[0] == SERVICE_RESTART
+
+
+def test_messages_that_were_said_before_the_drain_are_delivered_before_the_close(server):
+    socket = Scripted(server, ("accept",), ("say_zeros", 100_000, 20), ("receive_all",), client=server.connect(receive_bytes=4096))
+    socket.open()
+    socket.wait_for(lambda events: len([event for event in events if event[0] == "sent"]) == 21, "all is said")
+    reload(server)
+    for _ in range(20):
+        assert len(socket.read_message()) == 100_000
+    assert socket.answer_close()[0] == SERVICE_RESTART
+
+
+def test_a_worker_that_has_served_its_requests_closes_its_sockets_with_1012(serve):
+    server = serve("asgi = {apps}/asgi_socket.py\nlifespan = off\nmax-requests = 5")
+    socket = Scripted(server, ("accept",), ("receive_all",)).open()
+    for _ in range(5):
+        server.get("/seen/nobody")
+    assert socket.answer_close()[0] == SERVICE_RESTART
+    assert server.get("/seen/nobody").status == 200
