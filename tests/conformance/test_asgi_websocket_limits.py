@@ -84,7 +84,10 @@ def test_a_message_of_the_largest_size_is_received(small, compression):
         (frame(BINARY, b"only announced", length=MOST_BYTES + 1), False),
         (frame(BINARY, b"only announced", length=(1 << 63) - 1), False),
         (frame(TEXT, "x" * 9000, final=False) + frame(CONTINUATION, "x" * 1001), False),
-        (frame(BINARY, bytes(MOST_BYTES), final=False) + frame(CONTINUATION, b"", final=False) + frame(CONTINUATION, b"x"), False),
+        (
+            frame(BINARY, bytes(MOST_BYTES), final=False) + frame(CONTINUATION, b"", final=False) + frame(CONTINUATION, b"x"),
+            False,
+        ),
         (frame(BINARY, deflated(bytes(MOST_BYTES + 1)), rsv=4), True),
         (frame(BINARY, bytes(MOST_BYTES + 1)), True),
     ],
@@ -153,9 +156,7 @@ def peak_bytes(pid):
 
 @pytest.fixture(scope="module")
 def pinging(serve_module):
-    return serve_module(
-        "asgi = {apps}/asgi_socket.py\nlifespan = off\nwebsocket-ping-interval = 0.2\nwebsocket-ping-timeout = 1"
-    )
+    return serve_module("asgi = {apps}/asgi_socket.py\nlifespan = off\nwebsocket-ping-interval = 0.2\nwebsocket-ping-timeout = 1")
 
 
 def test_a_silent_client_is_asked_by_a_ping_and_lives_on_while_it_answers(pinging):
