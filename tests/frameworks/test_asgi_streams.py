@@ -177,7 +177,7 @@ def test_an_upload_waits_when_the_application_does_not_read(bodies):
         client.socket.settimeout(0.5)
         sent = 0
         # Python 3.9 has a timeout of its own for sockets.
-        with contextlib.suppress(TimeoutError, socket.timeout):  # noqa: UP041
+        with contextlib.suppress(TimeoutError, socket.timeout):
             while sent < UPLOAD_BYTES:
                 sent += client.socket.send(PART)
         client.socket.settimeout(TIMEOUT_SECONDS)
