@@ -16,8 +16,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from autobahn.table import Agent, Suite, judge, table
 from support.server import Server
+
+from autobahn.table import Agent, Suite, judge, table
 
 #: Each of them serves once, and so does each interpreter.
 LOOPS = ("asyncio", "uvloop")

@@ -306,7 +306,7 @@ impl Head<'_> {
             Some(Known::Date) => *self.has_date = true,
             Some(Known::Server) => *self.has_server = true,
             Some(Known::ContentLength) => *self.content_length = None,
-            Some(Known::HopByHop) | None => {}
+            Some(Known::HopByHop | Known::Trailer) | None => {}
         }
         let first = self.value(name)?.to_vec();
         while let Some(range) = self.line(name) {
@@ -322,7 +322,7 @@ impl Head<'_> {
         match known_field(name) {
             Some(Known::Date) => *self.has_date = true,
             Some(Known::Server) => *self.has_server = true,
-            Some(Known::ContentLength | Known::HopByHop) | None => {}
+            Some(Known::ContentLength | Known::HopByHop | Known::Trailer) | None => {}
         }
         self.text.extend_from_slice(line);
         *self.count += 1;
@@ -337,7 +337,7 @@ impl Head<'_> {
         if !is_field_value(value) {
             return Err("its value has a control character in it");
         }
-        if matches!(known_field(name), Some(Known::ContentLength | Known::HopByHop)) {
+        if matches!(known_field(name), Some(Known::ContentLength | Known::HopByHop | Known::Trailer)) {
             return Err("it is the server's to set");
         }
         self.add(&[name, b": ", value, b"\r\n"].concat());
