@@ -217,7 +217,6 @@ fn make(
         starter,
         face: Face {
             plain_headers: object("plain_headers")?,
-            coroutine_of: object("coroutine_of")?,
             log_overdue: object("log_overdue")?,
             report_stall: object("report_stall")?,
             client_disconnected: object("ClientDisconnected")?,

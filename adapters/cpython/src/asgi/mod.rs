@@ -33,7 +33,7 @@ use awaitable::Awaitables;
 use exchange::{Exchange, Hands, Place, Talk};
 use http::HttpTalk;
 use names::Names;
-use native::{NativeType, call_method, held};
+use native::{NativeType, call_method, call_method_with, held};
 use scope::{Memo, Scopes, Templates};
 use socket::SocketTalk;
 
@@ -87,8 +87,6 @@ pub struct Mount {
 pub struct Face {
     /// `plain_headers(headers)`: a list of pairs of bytes, or a TypeError.
     pub plain_headers: Object,
-    /// `coroutine_of(awaitable)`: for applications that return something else than a coroutine.
-    pub coroutine_of: Object,
     /// `log_overdue(task, seconds, place)`: the stack of a task that is over its time.
     pub log_overdue: Object,
     /// `report_stall(loop, seconds)`: the tasks that wait behind what blocks the loop.
@@ -236,11 +234,8 @@ impl Asgi {
         self.turn_is_wanted.set(true);
         keeping_exception(|| {
             let arguments = [self.event_loop.as_ptr(), turn.as_ptr(), self.context.as_ptr()];
-            // SAFETY: all live; the result is ours. The last argument is the one that has a name.
-            let asked = unsafe {
-                let (name, keyword) = (self.names.call_soon.as_ptr(), self.context_keyword.as_ptr());
-                Object::owned(ffi::PyObject_VectorcallMethod(name, arguments.as_ptr(), 2, keyword))
-            };
+            // SAFETY: all live; the result is ours. The last argument is the one that the tuple names.
+            let asked = unsafe { call_method_with(&self.names.call_soon, arguments, &self.context_keyword) };
             if asked.is_none() {
                 self.log_set_exception("the event loop");
             }

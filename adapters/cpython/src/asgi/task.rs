@@ -140,11 +140,9 @@ unsafe extern "C" fn catch(
 pub fn start(asgi: &'static Asgi, callable: &Object, scope: Object, hands: &Hands) -> Option<Object> {
     // SAFETY: all objects live through the calls; results are ours.
     unsafe {
-        let mut coroutine = call(callable.as_ptr(), [scope.as_ptr(), hands.receive.as_ptr(), hands.send.as_ptr()])?;
+        // None of the application's code runs in this call: `bolide.asgi` hands over async functions only.
+        let coroutine = call(callable.as_ptr(), [scope.as_ptr(), hands.receive.as_ptr(), hands.send.as_ptr()])?;
         drop(scope);
-        if ffi::PyCoro_CheckExact(coroutine.as_ptr()) == 0 {
-            coroutine = call(asgi.face.coroutine_of.as_ptr(), [coroutine.as_ptr()])?;
-        }
         asgi.starter.start(asgi, coroutine)
     }
 }
