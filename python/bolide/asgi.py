@@ -5,12 +5,14 @@ applications that give their headers in an unusual shape.
 """
 
 import asyncio
+import functools
 import inspect
 import io
 import os
 import signal
 import sys
 import traceback
+import types
 
 from bolide.lifespan import Lifespan, LifespanError
 from bolide.log import log_exception, log_message, write_lines
@@ -18,7 +20,6 @@ from bolide.loops import event_loop_factory
 
 __all__ = [
     "ClientDisconnected",
-    "coroutine_of",
     "log_exception",
     "log_message",
     "log_overdue",
@@ -108,7 +109,7 @@ class Service:
 
     def asynchronous(self, callable, interface):
         if interface == "asgi":
-            return callable
+            return callable if only_makes_a_coroutine(callable) else within_a_task(callable)
         from bolide.bridge import WsgiApplication
 
         return WsgiApplication(callable, self.settings, self.loop)
@@ -147,15 +148,28 @@ def close(loop):
         loop.close()
 
 
-async def awaited(awaitable):
-    return await awaitable
+def only_makes_a_coroutine(application):
+    """Whether calling it runs none of its code: an async function, a method or partial of one, or an object with such a call."""
+    while isinstance(application, (functools.partial, types.MethodType)):
+        application = application.func if isinstance(application, functools.partial) else application.__func__
+    if not inspect.isfunction(application):
+        application = type(application).__call__
+    return inspect.isfunction(application) and bool(application.__code__.co_flags & inspect.CO_COROUTINE)
 
 
-def coroutine_of(awaitable):
-    """Return a coroutine for what an application returned instead of one."""
-    if inspect.isawaitable(awaitable):
-        return awaited(awaitable)
-    raise TypeError(f"an ASGI application returns an awaitable, not {type(awaitable).__name__}; is it a WSGI application?")
+def within_a_task(application):
+    """Return an application whose call is a coroutine's too: what a plain function does before it returns its awaitable belongs
+    to its request's task, with the context variables that it sets.
+    """
+
+    async def application_in_task(scope, receive, send):
+        awaitable = application(scope, receive, send)
+        if not inspect.isawaitable(awaitable):
+            kind = type(awaitable).__name__
+            raise TypeError(f"an ASGI application returns an awaitable, not {kind}; is it a WSGI application?")
+        await awaitable
+
+    return application_in_task
 
 
 def plain_headers(headers):

@@ -15,7 +15,7 @@ mod socket;
 mod task;
 mod watcher;
 
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::ops::ControlFlow;
 
 use bolide_engine::Hosted;
@@ -23,6 +23,7 @@ use bolide_engine::app::{App, Language, Outcome};
 use bolide_engine::inflow::Inflow;
 use bolide_engine::reply::Reply;
 use bolide_engine::request::{HttpRequest, Meaning, Request};
+use bolide_files::named::Named;
 use pyo3::ffi;
 
 use crate::faults::{Faults, failed, log_set_exception};
@@ -32,7 +33,7 @@ use awaitable::Awaitables;
 use exchange::{Exchange, Hands, Place, Talk};
 use http::HttpTalk;
 use names::Names;
-use native::{NativeType, call_method, held};
+use native::{NativeType, call_method, call_method_with, held};
 use scope::{Memo, Scopes, Templates};
 use socket::SocketTalk;
 
@@ -53,6 +54,8 @@ pub struct Asgi {
     pub face: Face,
     pub faults: Faults,
     templates: Cell<Option<Templates>>,
+    /// Those that `http.response.pathsend` has named lately.
+    files: RefCell<Named<Object>>,
     /// `limit-concurrency`
     most_running: usize,
     /// Tasks of the application that have not ended.
@@ -84,8 +87,6 @@ pub struct Mount {
 pub struct Face {
     /// `plain_headers(headers)`: a list of pairs of bytes, or a TypeError.
     pub plain_headers: Object,
-    /// `coroutine_of(awaitable)`: for applications that return something else than a coroutine.
-    pub coroutine_of: Object,
     /// `log_overdue(task, seconds, place)`: the stack of a task that is over its time.
     pub log_overdue: Object,
     /// `report_stall(loop, seconds)`: the tasks that wait behind what blocks the loop.
@@ -233,11 +234,8 @@ impl Asgi {
         self.turn_is_wanted.set(true);
         keeping_exception(|| {
             let arguments = [self.event_loop.as_ptr(), turn.as_ptr(), self.context.as_ptr()];
-            // SAFETY: all live; the result is ours. The last argument is the one that has a name.
-            let asked = unsafe {
-                let (name, keyword) = (self.names.call_soon.as_ptr(), self.context_keyword.as_ptr());
-                Object::owned(ffi::PyObject_VectorcallMethod(name, arguments.as_ptr(), 2, keyword))
-            };
+            // SAFETY: all live; the result is ours. The last argument is the one that the tuple names.
+            let asked = unsafe { call_method_with(&self.names.call_soon, arguments, &self.context_keyword) };
             if asked.is_none() {
                 self.log_set_exception("the event loop");
             }
