@@ -210,7 +210,8 @@ def flooding(server):
             pass
 
     def receive():
-        while not over.is_set() and client.socket.recv(1 << 20):
+        while not over.is_set() and client.receive():
+            client.buffer = b""
             answers.release()
 
     threads = [threading.Thread(target=act) for act in (send, receive)]
