@@ -4,7 +4,7 @@ import asyncio
 
 import socketio
 
-server = socketio.AsyncServer(async_mode="asgi", cors_allowed_origins="*", ping_interval=0.5, ping_timeout=10)
+server = socketio.AsyncServer(async_mode="asgi", cors_allowed_origins="*", ping_interval=0.5, ping_timeout=5)
 
 #: Who connected and left, for later requests.
 notes = []

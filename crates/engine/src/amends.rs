@@ -135,7 +135,7 @@ impl Amends {
     /// Changes a head. Returns the body to send in place of the one that was given, if it was compressed whole.
     pub fn head(&mut self, head: &mut Head<'_>, body: Body<'_>) -> Option<Vec<u8>> {
         for name in self.rules.removed.iter().chain(&self.removed) {
-            head.remove(name);
+            head.remove_for_rule(name);
         }
         self.collect(head);
         if self.rules.has_routes {
@@ -158,7 +158,7 @@ impl Amends {
             let Some(value) = head.value(field.as_bytes()).map(<[u8]>::to_vec) else { continue };
             self.variables.push((variable.as_bytes().to_vec(), Some(value)));
             if *pulled {
-                head.remove(field.as_bytes());
+                head.remove_for_rule(field.as_bytes());
             }
         }
     }
@@ -177,7 +177,7 @@ impl Amends {
             head.clear(*status, reason);
         }
         for name in &changes.removed {
-            head.remove(name);
+            head.remove_for_rule(name);
         }
         self.added.append(&mut changes.added);
     }
@@ -297,6 +297,13 @@ impl Head<'_> {
 
     fn value(&self, name: &[u8]) -> Option<&[u8]> {
         self.values(name).next()
+    }
+
+    /// Takes all fields of this name out, but for those that say how the bytes that follow are to be read.
+    fn remove_for_rule(&mut self, name: &[u8]) {
+        if !matches!(known_field(name), Some(Known::ContentLength | Known::HopByHop)) {
+            self.remove(name);
+        }
     }
 
     /// Takes all fields of this name out; returns the value of the first.

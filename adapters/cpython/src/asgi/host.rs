@@ -7,8 +7,9 @@ use std::os::fd::AsRawFd;
 use bolide_contract::scoreboard::now_ms;
 use bolide_engine::{Hosted, Turned};
 use pyo3::exceptions::PyRuntimeError;
+use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList};
+use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 
 use super::awaitable::Awaitables;
 use super::names::Names;
@@ -152,7 +153,10 @@ impl AsgiWorker {
             earlier.call_method0(py, "cancel")?;
         }
         let Some(tick) = self.tick.get() else { return Ok(()) };
-        let handle = event_loop(py, self.asgi).call_method1("call_later", (milliseconds as f64 / 1000.0, tick))?;
+        let named = PyDict::new(py);
+        named.set_item("context", bound(py, &self.asgi.context))?;
+        let arguments = (milliseconds as f64 / 1000.0, tick);
+        let handle = event_loop(py, self.asgi).call_method("call_later", arguments, Some(&named))?;
         *timer = Some((due_ms, handle.unbind()));
         Ok(())
     }
@@ -213,7 +217,6 @@ fn make(
         starter,
         face: Face {
             plain_headers: object("plain_headers")?,
-            coroutine_of: object("coroutine_of")?,
             log_overdue: object("log_overdue")?,
             report_stall: object("report_stall")?,
             client_disconnected: object("ClientDisconnected")?,
@@ -225,6 +228,9 @@ fn make(
         running: Cell::new(0),
         turn_is_wanted: Cell::new(false),
         turn: OnceCell::new(),
+        // SAFETY: the thread holds the interpreter; the copy is new.
+        context: unsafe { Object::owned(ffi::PyContext_CopyCurrent()) }.ok_or_else(|| no_memory(py))?,
+        context_keyword: object_of(PyTuple::new(py, ["context"])?.into_any()),
         hosted: OnceCell::new(),
     })
 }

@@ -33,7 +33,7 @@ use awaitable::Awaitables;
 use exchange::{Exchange, Hands, Place, Talk};
 use http::HttpTalk;
 use names::Names;
-use native::{NativeType, call_method, held};
+use native::{NativeType, call_method, call_method_with, held};
 use scope::{Memo, Scopes, Templates};
 use socket::SocketTalk;
 
@@ -63,6 +63,11 @@ pub struct Asgi {
     turn_is_wanted: Cell<bool>,
     /// `AsgiWorker.turn`, for the loop to call.
     turn: OnceCell<Object>,
+    /// The context of each turn. Without it a turn that one request asks for had that request's context variables, and so would
+    /// the requests that it gives to the application.
+    context: Object,
+    /// `("context",)`: the keyword of `call_soon` for it.
+    context_keyword: Object,
     hosted: OnceCell<Hosted<Asgi>>,
 }
 
@@ -82,8 +87,6 @@ pub struct Mount {
 pub struct Face {
     /// `plain_headers(headers)`: a list of pairs of bytes, or a TypeError.
     pub plain_headers: Object,
-    /// `coroutine_of(awaitable)`: for applications that return something else than a coroutine.
-    pub coroutine_of: Object,
     /// `log_overdue(task, seconds, place)`: the stack of a task that is over its time.
     pub log_overdue: Object,
     /// `report_stall(loop, seconds)`: the tasks that wait behind what blocks the loop.
@@ -230,8 +233,10 @@ impl Asgi {
         }
         self.turn_is_wanted.set(true);
         keeping_exception(|| {
-            // SAFETY: both live; the result is ours.
-            if unsafe { call_method(&self.names.call_soon, [self.event_loop.as_ptr(), turn.as_ptr()]) }.is_none() {
+            let arguments = [self.event_loop.as_ptr(), turn.as_ptr(), self.context.as_ptr()];
+            // SAFETY: all live; the result is ours. The last argument is the one that the tuple names.
+            let asked = unsafe { call_method_with(&self.names.call_soon, arguments, &self.context_keyword) };
+            if asked.is_none() {
                 self.log_set_exception("the event loop");
             }
         });

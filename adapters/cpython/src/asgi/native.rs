@@ -106,3 +106,16 @@ pub unsafe fn call_method<const COUNT: usize>(name: &Object, arguments: [*mut ff
     // SAFETY: as above.
     unsafe { Object::owned(ffi::PyObject_VectorcallMethod(name.as_ptr(), arguments.as_ptr(), COUNT, null_mut())) }
 }
+
+/// The same, where the last argument has the one name of the tuple `keyword`.
+///
+/// # Safety
+/// As above.
+pub unsafe fn call_method_with<const COUNT: usize>(
+    name: &Object,
+    arguments: [*mut ffi::PyObject; COUNT],
+    keyword: &Object,
+) -> Option<Object> {
+    // SAFETY: as above.
+    unsafe { Object::owned(ffi::PyObject_VectorcallMethod(name.as_ptr(), arguments.as_ptr(), COUNT - 1, keyword.as_ptr())) }
+}

@@ -68,6 +68,11 @@ impl Reply {
         self.out.is_broken
     }
 
+    /// The client is taken for one that has gone: what waits for it is not sent any more.
+    pub(crate) fn give_client_up(&mut self) {
+        self.out.is_broken = true;
+    }
+
     /// Sends the head now, before anything of the body: the client of a stream learns that it has begun.
     pub fn send_head(&mut self) {
         if self.stage == Stage::Head {
