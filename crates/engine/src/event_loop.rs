@@ -398,6 +398,7 @@ impl<L: Language> Shared<L> {
         let sweep = (room.hall.count() > 0).then_some(SWEEP_MS);
         // Where connections are swept, files are tidied with them.
         let tidy = self.house.files.filter(|_| sweep.is_none()).and_then(|files| files.tidy_within_ms(now));
+        let tidy = tidy.map(|milliseconds| milliseconds.max(SWEEP_MS));
         [pause, sweep, tidy].into_iter().flatten().min()
     }
 

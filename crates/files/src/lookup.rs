@@ -159,7 +159,7 @@ impl Files {
     /// Milliseconds until [`Files::tidy`] has something to do, if it ever has.
     pub fn tidy_within_ms(&self, now_ms: u64) -> Option<u64> {
         let next = self.tidied_ms.load(Relaxed) + IDLE_MS;
-        self.lock_cache().holds_descriptors().then(|| next.saturating_sub(now_ms).max(1))
+        self.lock_cache().holds_descriptors().then(|| next.saturating_sub(now_ms))
     }
 
     /// The answer to a request for a file. `None`: it is the application's. `complain` is told what the log should know.
