@@ -22,7 +22,15 @@ MOST_GROWTH_BYTES = 8 << 20
 FEW = 3
 
 #: What the log must not have, whatever clients do. The applications themselves fail, as they are told to.
-SIGNS = ("SystemError", "InvalidStateError", "never retrieved", "never awaited", "AssertionError", "StopIteration", "does not turn")
+SIGNS = (
+    "SystemError",
+    "InvalidStateError",
+    "never retrieved",
+    "never awaited",
+    "AssertionError",
+    "StopIteration",
+    "does not turn",
+)
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
