@@ -8,6 +8,7 @@ import asyncio
 import functools
 import inspect
 import io
+import os
 import signal
 import sys
 import traceback
@@ -15,7 +16,7 @@ import types
 
 from bolide.lifespan import Lifespan, LifespanError
 from bolide.log import log_exception, log_message, write_lines
-from bolide.loops import new_event_loop
+from bolide.loops import event_loop_factory
 
 __all__ = [
     "ClientDisconnected",
@@ -40,7 +41,7 @@ class ClientDisconnected(OSError):
 
 def serve(native, prototype, assignment, applications, settings):
     """Serve until the order to end has been carried out. Returns the exit status of this process."""
-    loop = new_event_loop(settings["asynchronous"]["event_loop"], log_message)
+    loop = event_loop_factory(settings["asynchronous"]["event_loop"])()
     asyncio.set_event_loop(loop)
     global current_loop
     current_loop = loop
@@ -85,6 +86,8 @@ class Service:
             for lifespan in lifespans:
                 await lifespan.startup()
         except LifespanError as error:
+            # At a start the master tells it too; a worker may be refused its start long after that.
+            log_message(f"bolide: {error}")
             self.prototype.note_failure(str(error))
             return self.native.EXIT_LOAD_FAILED
         self.drained = self.loop.create_future()
@@ -200,8 +203,7 @@ def report_stall(seconds):
     lines = [f"{len(tasks)} tasks wait for the event loop, which has not turned for {seconds:.1f} s"]
     for task in tasks[:TASKS_TOLD]:
         name = task.get_name()
-        frames = stack_of(task, 1)
-        lines.append(f"  {name}: {frames[0].strip() if frames else 'not begun'}")
+        lines.append(f"  {name}: {place_of(task)}")
     if len(tasks) > TASKS_TOLD:
         lines.append(f"  and {len(tasks) - TASKS_TOLD} more")
     write_lines(lines)
@@ -211,8 +213,31 @@ def report_stall(seconds):
 current_loop = None
 
 
+def place_of(task):
+    """Return where a task waits, in one line: the innermost frame that is not asyncio's own."""
+    frames = frames_of(task)
+    if not frames:
+        return "not begun"
+    own = [frame for frame in frames if not frame.f_code.co_filename.startswith(ASYNCIO)]
+    place = traceback.extract_stack((own or frames)[-1], limit=1)[0]
+    return f'File "{place.filename}", line {place.lineno}, in {place.name}'
+
+
+#: Below this folder are the files of asyncio itself.
+ASYNCIO = os.path.dirname(asyncio.__file__) + os.sep
+
+
 def stack_of(task, limit):
     """Return the lines of a task's stack, the innermost frames only."""
+    text = io.StringIO()
+    for frame in frames_of(task)[-limit:]:
+        summary = traceback.extract_stack(frame, limit=1)
+        text.writelines(traceback.format_list(summary))
+    return text.getvalue().splitlines()
+
+
+def frames_of(task):
+    """Return the frames of what a task awaits, the outermost first."""
     frames = []
     coroutine = task.get_coro()
     while coroutine is not None:
@@ -221,8 +246,4 @@ def stack_of(task, limit):
             break
         frames.append(frame)
         coroutine = getattr(coroutine, "cr_await", None) or getattr(coroutine, "gi_yieldfrom", None)
-    text = io.StringIO()
-    for frame in frames[-limit:]:
-        summary = traceback.extract_stack(frame, limit=1)
-        text.writelines(traceback.format_list(summary))
-    return text.getvalue().splitlines()
+    return frames

@@ -5,7 +5,7 @@ Must not know requests. Runs in workers, in the event loop.
 
 import asyncio
 
-from bolide.log import log_exception, log_message
+from bolide.log import log_exception, log_message, write_lines
 
 #: What the scope says of the specification.
 ASGI_VERSIONS = {"version": "3.0", "spec_version": "2.0"}
@@ -42,7 +42,7 @@ class Lifespan:
         self.task = loop.create_task(self.live(scope), name="bolide lifespan")
         await asyncio.wait([self.task, self.started], return_when=asyncio.FIRST_COMPLETED)
         if self.failure is not None:
-            raise LifespanError(self.failure)
+            raise LifespanError(self.failed())
         if self.started.done():
             return
         # The application has ended its lifespan without a word.
@@ -78,10 +78,7 @@ class Lifespan:
         if kind == "lifespan.startup.complete" and not self.started.done():
             self.started.set_result(None)
         elif kind == "lifespan.startup.failed" and not self.started.done():
-            self.failure = "the application's lifespan startup failed"
-            if message.get("message"):
-                self.failure += f": {message['message']}"
-                log_message(self.failure)
+            self.failure = str(message.get("message") or "").strip()
             self.started.set_result(None)
         elif kind == "lifespan.shutdown.complete" and not self.stopped.done():
             self.stopped.set_result(None)
@@ -90,6 +87,15 @@ class Lifespan:
             self.stopped.set_result(None)
         else:
             raise RuntimeError(f"{kind!r} is no message of a lifespan at this point")
+
+    def failed(self):
+        """Log what the application said of its failed start, and return it in one line."""
+        lines = self.failure.splitlines()
+        # Frameworks say the traceback and then raise the exception, which has been logged by now.
+        if len(lines) > 1 and not (self.task.done() and self.task.result()):
+            write_lines(lines)
+        # The last line of a traceback is the exception.
+        return f"the application's lifespan startup failed: {lines[-1]}" if lines else "the application's lifespan startup failed"
 
     def explained(self, error):
         if error is None:

@@ -108,6 +108,9 @@ def load(settings, prototype):
         if any(interface == "asgi" for _, _, interface in applications):
             # Workers share what is imported before they are forked.
             import bolide.asgi  # noqa: F401
+            from bolide.loops import event_loop_factory
+
+            event_loop_factory(settings["asynchronous"]["event_loop"])
         return applications
     except LoadError as error:
         reason = str(error)

@@ -1,5 +1,6 @@
 """A WebSocket application that does what its client asks for: the query is ``(name, steps)`` as a Python literal, each step
-a tuple of its verb and arguments. What happened is kept under the name, and told by plain HTTP at ``/seen/<name>``.
+a tuple of its verb and arguments. What happened is kept under the name, and told by plain HTTP at ``/seen/<name>``; without
+a name it is forgotten.
 
 ``/go/<name>`` lets a step ``("wait", name)`` go on.
 """
@@ -7,10 +8,14 @@ a tuple of its verb and arguments. What happened is kept under the name, and tol
 import ast
 import asyncio
 import os
+import time
+from pathlib import Path
 from urllib.parse import unquote_to_bytes
 
 #: What scripts saw and did, by their names.
 seen = {}
+#: How long a step may stop the loop, in seconds.
+MOST_BLOCKED_SECONDS = 10
 #: Events by name.
 gates = {}
 
@@ -23,7 +28,7 @@ async def application(scope, receive, send):
     if scope["type"] == "http":
         return await answer(scope, send)
     name, steps = ast.literal_eval(unquote_to_bytes(scope["query_string"]).decode())
-    events = seen.setdefault(name, [])
+    events = seen.setdefault(name, []) if name else []
     script = Script(scope, receive, send, events)
     try:
         for verb, *arguments in steps:
@@ -161,6 +166,13 @@ class Script:
     async def turn(self):
         """Lets the loop turn."""
         await asyncio.sleep(0)
+
+    async def block(self, path):
+        """Stops the loop until the file is there; another file says that it does."""
+        Path(path + ".waiting").touch()
+        end = time.monotonic() + MOST_BLOCKED_SECONDS
+        while not Path(path).exists() and time.monotonic() < end:
+            time.sleep(0.01)
 
     async def fail(self, text="as the test asked"):
         raise RuntimeError(text)

@@ -21,7 +21,7 @@ ARROWS = {
     "bolide-files": {"bolide-contract"},
     "bolide-engine": {"bolide-contract", "bolide-files", "bolide-protocol", "bolide-routes"},
     "bolide-master": {"bolide-contract", "bolide-options"},
-    "bolide-cpython": {"bolide-contract", "bolide-engine", "bolide-master"},
+    "bolide-cpython": {"bolide-contract", "bolide-engine", "bolide-files", "bolide-master"},
 }
 
 #: Rooms in which `unsafe` may stand, each block with its SAFETY line.

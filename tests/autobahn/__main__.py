@@ -72,15 +72,15 @@ def main():
         (Agent(loop, json.loads(ask([str(python), "-c", VERSIONS_PROGRAM]))), python) for python, loop in pairs(arguments.python)
     ]
     print(f"{len(suite.cases)} cases against {len(agents)} workers; this takes some minutes", flush=True)
-    with tempfile.TemporaryDirectory(prefix="autobahn-") as folder:
-        # Client and worker wait for each other, so a run keeps one CPU busy.
-        with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-            runs = [
-                pool.submit(run, client, environment, Path(folder) / str(number), agent, python, suite)
-                for number, (agent, python) in enumerate(agents)
-            ]
-            for run_of_agent in runs:
-                run_of_agent.result()
+    # Client and worker wait for each other, so a run keeps one CPU busy.
+    pool = concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1)
+    with tempfile.TemporaryDirectory(prefix="autobahn-") as folder, pool:
+        runs = [
+            pool.submit(run, client, environment, Path(folder) / str(number), agent, python, suite)
+            for number, (agent, python) in enumerate(agents)
+        ]
+        for run_of_agent in runs:
+            run_of_agent.result()
     agents = [agent for agent, _ in agents]
     problems = judge(suite, agents, everything=not arguments.only)
     for problem in problems:

@@ -1,5 +1,6 @@
 """Messages of a WebSocket both ways (RFC 6455 sections 5 and 6, ASGI 3 "WebSocket"), and permessage-deflate (RFC 7692)."""
 
+import itertools
 import os
 import random
 import signal
@@ -23,6 +24,8 @@ from support.websocket import (
 )
 
 ACCEPT = {"type": "websocket.accept"}
+
+_questions = itertools.count()
 
 
 @pytest.fixture(scope="module")
@@ -471,14 +474,42 @@ def test_a_send_before_the_application_knows_that_the_client_has_left_raises_an_
     assert failures(events) == [(["ClientDisconnected"], "the client has gone")]
 
 
+def tracebacks(server):
+    """How many the log has. The last one is of this question: what was on its way to the log before it is there."""
+    text = f"question {next(_questions)}"
+    assert Scripted(server, ("accept",), ("fail", text)).open().answer_close()[0] == 1011
+    server.wait_for_log(f"RuntimeError: {text}$")
+    return server.log.count("Traceback")
+
+
 def test_a_disconnection_that_the_application_does_not_catch_is_no_failure_in_the_log(server):
-    count = server.log.count("Traceback")
+    count = tracebacks(server)
     socket = Scripted(server, ("accept",), ("receive",), ("say", "to nobody")).open()
     socket.client.close()
     assert socket.ended()[1] == "ClientDisconnected"
-    # A request that is answered later shows that nothing of it is still on its way to the log.
-    server.get("/seen/nobody")
-    assert server.log.count("Traceback") == count
+    assert tracebacks(server) == count + 1
+
+
+@pytest.mark.parametrize("turns", [[], [("turn",)]])
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ([("accept",)], ("say", "to nobody")),
+        (
+            [("receive",), ("send", {"type": "websocket.http.response.start", "status": 404, "headers": []})],
+            ("refuse_with", 200_000),
+        ),
+    ],
+)
+def test_nor_is_one_that_the_send_itself_finds_out(server, tmp_path, before, after, turns):
+    gate = tmp_path / "gate"
+    count = tracebacks(server)
+    socket = Scripted(server, *before, *turns, ("block", str(gate)), after)
+    wait_until(gate.with_suffix(".waiting").exists, "the loop does not turn")
+    socket.client.reset()
+    gate.touch()
+    assert socket.ended()[1] == "ClientDisconnected"
+    assert tracebacks(server) == count + 1
 
 
 def test_the_disconnect_is_told_again_and_again(server):

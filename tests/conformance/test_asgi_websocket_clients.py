@@ -141,15 +141,15 @@ def test_the_client_of_aiohttp_converses(port, compress):
     messages = list(conversation())
 
     async def converse():
-        async with aiohttp.ClientSession() as session:
-            address = url(port, ("accept",), ("echo", len(messages) - 1), ("receive_all",), name=f"aiohttp-{port}-{compress}")
-            async with session.ws_connect(address, compress=compress, max_msg_size=0) as line:
-                assert bool(line.compress) == bool(compress)
-                for message in messages[:-1]:
-                    await (line.send_str if isinstance(message, str) else line.send_bytes)(message)
-                    assert (await line.receive()).data == message
-                await line.close(code=4002, message=b"bye")
-                assert line.close_code == 4002
+        address = url(port, ("accept",), ("echo", len(messages)), ("receive_all",))
+        options = {"compress": compress, "max_msg_size": 0}
+        async with aiohttp.ClientSession() as session, session.ws_connect(address, **options) as line:
+            assert bool(line.compress) == bool(compress)
+            for message in messages:
+                await (line.send_str if isinstance(message, str) else line.send_bytes)(message)
+                assert (await line.receive()).data == message
+            await line.close(code=4002, message=b"bye")
+            assert line.close_code == 4002
 
     asyncio.run(converse())
 
@@ -158,9 +158,9 @@ def test_the_application_is_told_why_the_client_of_aiohttp_leaves(server, port):
     name = f"aiohttp-leaves-{port}"
 
     async def leave():
-        async with aiohttp.ClientSession() as session:
-            async with session.ws_connect(url(port, ("accept",), ("receive_all",), name=name)) as line:
-                await line.close(code=4003, message="b\u00fce".encode())
+        address = url(port, ("accept",), ("receive_all",), name=name)
+        async with aiohttp.ClientSession() as session, session.ws_connect(address) as line:
+            await line.close(code=4003, message="b\u00fce".encode())
 
     asyncio.run(leave())
     wait_until(lambda: "'code': 4003, 'reason': 'b\u00fce'" in server.get(f"/seen/{name}").text, "the application is told")

@@ -35,12 +35,6 @@ MOST_BYTES = 10_000
 KERNEL_BYTES = 16 * MEGABYTE
 
 
-def worker_of(server):
-    """The process id of the only worker."""
-    (worker,) = [process.pid for process in server.processes() if process.parent == server.process.pid]
-    return worker
-
-
 @functools.lru_cache
 def bomb(size):
     """``size`` zero bytes, compressed without ever having them."""
@@ -129,7 +123,7 @@ def test_uwsgi_counts_the_largest_size_in_kilobytes(serve):
 def test_a_compression_bomb_is_1009_and_costs_no_more_than_a_message_may(usual, split):
     data = bomb(256 * MEGABYTE)
     assert len(data) < MEGABYTE
-    worker = worker_of(usual)
+    worker = usual.worker()
     before = resident_bytes(worker)
     socket = Scripted(usual, ("accept",), ("receive_all",), compression=True).open()
     if split:
@@ -237,7 +231,7 @@ def test_send_waits_for_a_client_that_does_not_read_and_goes_on_when_it_does(usu
 
 def test_what_an_application_does_not_receive_stays_with_the_client(usual):
     # The kernel's buffers are full, then the client can't send: nothing piles up in the worker.
-    worker = worker_of(usual)
+    worker = usual.worker()
     socket = Scripted(usual, ("accept",), ("wait", "hungry"), ("receive_all",)).open()
     socket.wait_for(lambda events: ("waits", "hungry") in events, "it waits")
     before = resident_bytes(worker)
@@ -256,7 +250,7 @@ def test_what_an_application_does_not_receive_stays_with_the_client(usual):
 
 
 def test_tiny_messages_that_nobody_receives_cost_bounded_memory_too(usual):
-    worker = worker_of(usual)
+    worker = usual.worker()
     socket = Scripted(usual, ("accept",), ("wait", "tiny")).open()
     socket.wait_for(lambda events: ("waits", "tiny") in events, "it waits")
     before = resident_bytes(worker)
@@ -269,7 +263,7 @@ def test_tiny_messages_that_nobody_receives_cost_bounded_memory_too(usual):
 
 
 def test_pings_of_a_client_that_does_not_read_pile_up_nowhere(usual):
-    worker = worker_of(usual)
+    worker = usual.worker()
     socket = Scripted(usual, ("accept",), ("wait", "pings"), client=usual.connect(receive_bytes=4096)).open()
     before = resident_bytes(worker)
     wire = frame(PING, bytes(125)) * 1000
@@ -343,7 +337,7 @@ def test_a_client_that_is_silent_after_the_close_frame_is_cut_off(usual):
 
 
 def test_a_frozen_worker_loses_no_message_of_clients_that_wait(usual):
-    worker = worker_of(usual)
+    worker = usual.worker()
     sockets = [Scripted(usual, ("accept",), ("echo", 3)).open() for _ in range(20)]
     os.kill(worker, signal.SIGSTOP)
     try:
@@ -376,7 +370,7 @@ def many_descriptors():
 @pytest.mark.parametrize("compression", [False, True])
 def test_an_idle_socket_costs_a_few_kilobytes(serve, many_descriptors, compression):
     server = serve("asgi = {apps}/asgi_socket_echo.py\nlifespan = off\nlisten = 100\ndisable-logging = true")
-    worker = worker_of(server)
+    worker = server.worker()
 
     def opened(count):
         sockets = [WebSocket(server.connect(), compression=compression).open() for _ in range(count)]

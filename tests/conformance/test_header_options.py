@@ -56,6 +56,24 @@ def test_what_add_header_can_not_do_is_said(serve):
         assert said in refused.log
 
 
+def test_lengths_are_the_servers(serve):
+    """Bytes follow the head as it announces them, whatever a rule takes out of it."""
+    server = serve.prepare(
+        "wsgi-file = {apps}/compressible.py\ndel-header = Content-Length\nroute-run = delheader:Content-Length\n"
+        "response-route-run = delheader:${NAME}\nroute-run = addvar:NAME=content-length\nstatic-map = /s={folder}/files\n"
+        "pull-header = Content-Length LENGTH\nroute = ^/own$ return:404"
+    )
+    (server.folder / "files").mkdir()
+    for name, size in (("small.txt", 10), ("large.txt", 100_000)):
+        (server.folder / "files" / name).write_bytes(b"x" * size)
+    client = server.start().connect()
+    for target, length in (("/short", 5), ("/s/small.txt", 10), ("/s/large.txt", 100_000), ("/own", 9), ("/short", 5)):
+        response = client.request("GET", target)
+        assert (response.get("content-length"), len(response.body)) == (str(length), length), target
+    for said in ("`del-header = Content-Length` has no effect", "`delheader:Content-Length` has no effect"):
+        assert said in server.log
+
+
 def test_server_and_date_can_be_taken_out(serve):
     response = serve("wsgi-file = {apps}/hello.py\ndel-header = Server\ndel-header = Date").connect().request("GET", "/")
     assert (response.status, response.get("server"), response.get("date")) == (200, None, None)

@@ -28,6 +28,7 @@ RULES = r"""
     route = ^/typed sendfile:filename={folder}/files/data.json,mime=1
     route = ^/plain fastfile:filename={folder}/files/data.json,content_type=text/x-own
     route = ^/gone file:filename={folder}/files/missing.html,status=410
+    route = ^/first/(.*)$ static-next:{folder}/files/media/$1
     route = ^/next/(.*)$ file-next:filename={folder}/files/media/$1
     route = ^/rewritten$ setpathinfo:/media/a.txt
     route = ^/media/a.txt$ static:{folder}/files/media/a.txt
@@ -131,8 +132,9 @@ def test_a_page_has_the_status_and_the_type_that_its_rule_says(server):
 
 def test_the_next_rule_has_its_turn_where_the_file_is_not(server):
     client = server.connect()
-    assert client.request("GET", "/next/a.txt").body == FILES["media/a.txt"]
-    for missing in ("/next/b.txt", "/next/../secret.txt", "/next/sub"):
+    for there in ("/next/a.txt", "/first/a.txt"):
+        assert client.request("GET", there).body == FILES["media/a.txt"]
+    for missing in ("/next/b.txt", "/next/../secret.txt", "/next/sub", "/first/b.txt", "/first/../secret.txt"):
         with server.connect() as other:
             other.send(f"GET {missing} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
             assert other.read_response().text == "hello", missing
@@ -167,6 +169,15 @@ def test_a_rule_must_say_in_which_folder_a_file_lies(serve):
         (7, "names no file"),
     ):
         assert any(f"uwsgi.ini:{line}: error" in text and said in text for text in server.log.splitlines()), server.log
+
+
+def test_a_folder_that_is_not_there_yet_is_said_and_served_later(serve):
+    server = serve("wsgi-file = {apps}/hello.py\nroute = ^/f/(.*)$ static:{folder}/later/$1")
+    assert "uwsgi.ini:4: warning: there is no `" in server.log
+    client = server.connect()
+    assert client.request("GET", "/f/a.txt").status == 404
+    fill(server.folder / "later", {"a.txt": b"text"})
+    assert client.request("GET", "/f/a.txt").body == b"text"
 
 
 def test_asgi_applications_have_them_too(serve):

@@ -380,6 +380,7 @@ def test_routes_hold_for_asgi(serve):
         route = ^/set setscheme:https
         route = ^/set addvar:HTTP_X_ROUTED=yes
         route = ^/gone return:410
+        route = ^/drop break:
         route = ^/quiet donotlog:
         response-route-run = addheader:X-Status: ${uwsgi[status]}
         """
@@ -403,6 +404,30 @@ def test_routes_hold_for_asgi(serve):
     client.request("GET", "/loud")
     server.wait_for_log(r"GET /loud => ")
     assert "/quiet" not in server.log
+    with pytest.raises(Closed) as closed:
+        client.request("GET", "/drop")
+    assert closed.value.data == b""
+
+
+def test_harakiri_of_a_route_cancels_an_asynchronous_request(serve):
+    server = serve.prepare("wsgi-file = {folder}/slow.py\nroute = ^/short harakiri:1\nharakiri = 300")
+    (server.folder / "slow.py").write_text(
+        "import asyncio\n"
+        "async def application(scope, receive, send):\n"
+        "    if scope['type'] != 'http': raise NotImplementedError\n"
+        "    try:\n"
+        "        if scope['path'] == '/short': await asyncio.sleep(60)\n"
+        "    except asyncio.CancelledError:\n"
+        "        print('cancelled', flush=True)\n"
+        "        raise\n"
+        "    await send({'type': 'http.response.start', 'status': 200, 'headers': []})\n"
+        "    await send({'type': 'http.response.body', 'body': b'fine'})\n"
+    )
+    client = server.start().connect()
+    assert client.request("GET", "/short").status == 504
+    server.wait_for_log("^cancelled$")
+    # The worker lives on.
+    assert server.connect().request("GET", "/long").body == b"fine"
 
 
 # Answers.

@@ -44,9 +44,10 @@ def decoded(coding, body):
     return brotli.decompress(body) if coding == "br" else zstandard.ZstdDecompressor().decompressobj().decompress(body)
 
 
-@pytest.fixture(scope="module")
-def server(serve_module):
-    server = serve_module("wsgi-file = {apps}/hello.py\n" + OPTIONS, listen=LISTEN)
+@pytest.fixture(scope="module", params=["application", "asgi"])
+def server(serve_module, request):
+    application = f"wsgi-file = {{apps}}/compressible.py\ncallable = {request.param}\n"
+    server = serve_module(application + OPTIONS, listen=LISTEN)
     fill(server.folder / "files", FILES)
     (server.folder / "404.html").write_text("<h1>Not here</h1>")
     return server

@@ -152,6 +152,13 @@ class Server:
         """Everything of the server that lives, the master first."""
         return sorted(processes.of_session(self.process.pid), key=lambda process: (process.pid != self.process.pid, process.pid))
 
+    def worker(self):
+        """The process id of the only worker: a child of the prototype, which is the master's."""
+        all_of_them = self.processes()
+        prototypes = [process.pid for process in all_of_them if process.parent == self.process.pid]
+        (worker,) = [process.pid for process in all_of_them if process.parent in prototypes]
+        return worker
+
     # The log.
 
     @property

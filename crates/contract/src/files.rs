@@ -13,6 +13,8 @@ pub struct Files {
     pub document_root: bool,
     pub missing: Missing,
     pub mode: Mode,
+    /// Files that the application may name in its answers.
+    pub handed: Handed,
     /// `static-index`: names that stand for a folder, the first that is there.
     pub index: Vec<String>,
     /// `static-skip-ext`: paths with such an end are the application's.
@@ -77,6 +79,15 @@ pub enum Mode {
     XSendfile,
     /// The front server, told by `X-Accel-Redirect`.
     XAccelRedirect,
+}
+
+/// From where the application may have files sent in place of a body of its own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+pub struct Handed {
+    /// `x-sendfile`: folders with what it may name by path in `X-Sendfile`.
+    pub by_path: Vec<PathBuf>,
+    /// `x-accel-redirect`: paths that it may name in `X-Accel-Redirect`, and the folders they stand for.
+    pub by_location: Vec<(String, PathBuf)>,
 }
 
 /// A rule for `Expires`.

@@ -135,7 +135,7 @@ impl Amends {
     /// Changes a head. Returns the body to send in place of the one that was given, if it was compressed whole.
     pub fn head(&mut self, head: &mut Head<'_>, body: Body<'_>) -> Option<Vec<u8>> {
         for name in self.rules.removed.iter().chain(&self.removed) {
-            head.remove(name);
+            head.remove_for_rule(name);
         }
         self.collect(head);
         if self.rules.has_routes {
@@ -158,7 +158,7 @@ impl Amends {
             let Some(value) = head.value(field.as_bytes()).map(<[u8]>::to_vec) else { continue };
             self.variables.push((variable.as_bytes().to_vec(), Some(value)));
             if *pulled {
-                head.remove(field.as_bytes());
+                head.remove_for_rule(field.as_bytes());
             }
         }
     }
@@ -177,7 +177,7 @@ impl Amends {
             head.clear(*status, reason);
         }
         for name in &changes.removed {
-            head.remove(name);
+            head.remove_for_rule(name);
         }
         self.added.append(&mut changes.added);
     }
@@ -299,6 +299,13 @@ impl Head<'_> {
         self.values(name).next()
     }
 
+    /// Takes all fields of this name out, but for those that say how the bytes that follow are to be read.
+    fn remove_for_rule(&mut self, name: &[u8]) {
+        if !matches!(known_field(name), Some(Known::ContentLength | Known::HopByHop)) {
+            self.remove(name);
+        }
+    }
+
     /// Takes all fields of this name out; returns the value of the first.
     fn remove(&mut self, name: &[u8]) -> Option<Vec<u8>> {
         // Without this the reply would set its own.
@@ -306,7 +313,7 @@ impl Head<'_> {
             Some(Known::Date) => *self.has_date = true,
             Some(Known::Server) => *self.has_server = true,
             Some(Known::ContentLength) => *self.content_length = None,
-            Some(Known::HopByHop | Known::Trailer) | None => {}
+            Some(Known::HopByHop | Known::Trailer | Known::NamesFile(_)) | None => {}
         }
         let first = self.value(name)?.to_vec();
         while let Some(range) = self.line(name) {
@@ -322,7 +329,7 @@ impl Head<'_> {
         match known_field(name) {
             Some(Known::Date) => *self.has_date = true,
             Some(Known::Server) => *self.has_server = true,
-            Some(Known::ContentLength | Known::HopByHop | Known::Trailer) | None => {}
+            Some(Known::ContentLength | Known::HopByHop | Known::Trailer | Known::NamesFile(_)) | None => {}
         }
         self.text.extend_from_slice(line);
         *self.count += 1;

@@ -1,7 +1,6 @@
 //! What is answered before the application is asked: what routes have decided, and requests for static files. It turns a request
 //! into the question that `bolide-files` answers, and the answer into a reply. The language is never entered here.
 
-use bolide_files::answer::{Body, FileRange};
 use bolide_files::{Answer, Ask, Conditions, Page};
 use bolide_protocol::http1::head::{Field, header_block};
 use bolide_protocol::uwsgi::Variable;
@@ -9,6 +8,7 @@ use bolide_routes::{Form, Served, Verdict};
 
 use crate::access_log::complain;
 use crate::app::App;
+use crate::errand::Errand;
 use crate::exchange::Place;
 use crate::reply::Reply;
 use crate::request::{HttpRequest, Meaning, Request, UwsgiRequest};
@@ -17,10 +17,14 @@ use crate::routing::{Rules, give};
 /// Answers a request without the application, as far as routes and files have an answer. False: the request is the application's.
 pub fn serve_directly<A: App>(place: &mut Place<'_, A>, request: &Request<'_, A::Memo>, verdict: Option<&Verdict>) -> bool {
     let house = place.house;
-    match (verdict, &house.files) {
+    match (verdict, house.files) {
         (None | Some(Verdict::Serve), None) => false,
         (None | Some(Verdict::Serve), Some(files)) => {
             let answer = if files.has_maps() { ask(place, request, |ask, complain| files.find(ask, complain)) } else { None };
+            if answer.is_none() && files.hands_over_any() {
+                let errand = ask(place, request, |ask, _| Errand::of(files, house.worker, ask));
+                place.reply.run_errand(errand);
+            }
             answer.map(|answer| say(place.reply, house.rules, answer)).is_some()
         }
         (Some(Verdict::Answer(answer)), _) => {
@@ -119,11 +123,5 @@ fn say(reply: &mut Reply, rules: Option<&'static Rules>, answer: Answer) {
         reply.amend_unmodified(content_type, bytes, is_compressed);
     }
     reply.ready_head(answer.status, &answer.head(), answer.fields(), answer.length);
-    match answer.body {
-        Body::Nothing => {}
-        Body::Text(text) => reply.push_ready(&text),
-        Body::Memory(content, range) => reply.push_ready(&content[range]),
-        Body::File(FileRange { file, bytes, stamp }) => reply.push_shared_file(file, bytes, stamp),
-        Body::Parts(parts) => reply.push_parts(parts),
-    }
+    reply.give_body(answer.body);
 }

@@ -173,7 +173,9 @@ impl<L: Language> Shared<L> {
         let rules = Rules::of(&settings)?;
         let mut problems = Vec::new();
         let folders = rules.map_or(&[][..], Rules::folders);
+        // They live as long as the process: replies refer to them.
         let files = settings.files.as_ref().map(|files| Files::new(files, &mut problems).with_folders(folders));
+        let files = files.map(|files| &*Box::leak(Box::new(files)));
         for problem in problems {
             complain(worker, &problem);
         }

@@ -151,8 +151,7 @@ fn serve_http<A: App>(
     );
     let head_start = line.length as usize;
     let header_bytes = &bytes[head_start..head_start + facts.length as usize];
-    let mut routed = Routed::default();
-    if let Some(rules) = house.rules {
+    let routed = house.rules.map(|rules| {
         let values = HttpValues {
             method,
             uri: &uri,
@@ -166,8 +165,10 @@ fn serve_http<A: App>(
             listener: house.listeners.get(place.listener),
             worker: house.worker,
         };
-        routed = rules.walk(&values, place.reply);
-    }
+        rules.walk(&values, place.reply)
+    });
+    let routed = routed.as_ref();
+    let or = |name: &[u8], before| routed.map_or(before, |routed| routed.or(name, before));
     let fields = std::mem::take(&mut place.kit.fields);
     let handshake = if A::STREAMS && facts.upgrade && method == b"GET" {
         websocket::asked_by_fields(&fields, header_bytes, &place.house.settings.asynchronous.websocket)?
@@ -183,14 +184,14 @@ fn serve_http<A: App>(
         listener: place.listener,
         peer: place.peer,
         meaning: Meaning::Http(HttpRequest {
-            method: routed.or(b"REQUEST_METHOD", method),
-            uri: routed.or(b"REQUEST_URI", &uri),
-            path: routed.or(b"PATH_INFO", if was_encoded { &decoded } else { path }),
-            query: routed.or(b"QUERY_STRING", target.query.of(target_bytes)),
+            method: or(b"REQUEST_METHOD", method),
+            uri: or(b"REQUEST_URI", &uri),
+            path: or(b"PATH_INFO", if was_encoded { &decoded } else { path }),
+            query: or(b"QUERY_STRING", target.query.of(target_bytes)),
             authority: target.authority.of(target_bytes),
             version: line.version,
             header_bytes,
-            variables: routed.variables(),
+            variables: routed.map_or(&[], Routed::variables),
             fields: &fields,
             memo: memory,
             chunked: facts.framing == Framing::Chunked,
@@ -202,10 +203,10 @@ fn serve_http<A: App>(
         told: Told::default(),
     };
     let protocol: &[u8] = if version_1_0 { b"HTTP/1.0" } else { b"HTTP/1.1" };
-    let mut seen = Seen::new(place, routed.or(b"REQUEST_METHOD", method), routed.or(b"REQUEST_URI", &uri), protocol);
-    seen.address = routed.or(b"REMOTE_ADDR", place.peer.address.as_bytes());
-    seen.user = routed.or(b"REMOTE_USER", b"");
-    let outcome = call(place, &mut request, &mut seen, &routed);
+    let mut seen = Seen::new(place, or(b"REQUEST_METHOD", method), or(b"REQUEST_URI", &uri), protocol);
+    seen.address = or(b"REMOTE_ADDR", place.peer.address.as_bytes());
+    seen.user = or(b"REMOTE_USER", b"");
+    let outcome = call(place, &mut request, &mut seen, routed);
     let answered = settle(place, outcome, seen);
     place.kit.fields = fields;
     place.kit.path = decoded;
@@ -229,15 +230,14 @@ fn serve_uwsgi<A: App>(
     place.reply.begin(terms, std::mem::take(&mut place.kit.spare_output));
     let mut variables = std::mem::take(&mut place.kit.variables);
     let (mut facts, mut bytes) = (*facts, bytes);
-    let mut routed = Routed::default();
-    let changed;
-    if let Some(rules) = place.house.rules {
+    let routed = place.house.rules.map(|rules| {
         let values = UwsgiValues { bytes, variables: &variables, worker: place.house.worker };
-        routed = rules.walk(&values, place.reply);
-        if let Some((packet, more, new)) = routed.packet(bytes, &variables, facts) {
-            changed = packet;
-            (bytes, variables, facts) = (&changed, more, new);
-        }
+        rules.walk(&values, place.reply)
+    });
+    let changed;
+    if let Some((packet, more, new)) = routed.as_ref().and_then(|routed| routed.packet(bytes, &variables, facts)) {
+        changed = packet;
+        (bytes, variables, facts) = (&changed, more, new);
     }
     let text = |span: Option<bolide_protocol::Span>| span.map_or(&b""[..], |span| span.of(bytes));
     let find = |name: &[u8]| {
@@ -269,7 +269,7 @@ fn serve_uwsgi<A: App>(
     // The log names the client, not the front server.
     seen.user = user;
     seen.address = address;
-    let outcome = call(place, &mut request, &mut seen, &routed);
+    let outcome = call(place, &mut request, &mut seen, routed.as_ref());
     let answered = settle(place, outcome, seen);
     place.kit.variables = variables;
     Ok(answered)
@@ -279,9 +279,9 @@ fn call<A: App>(
     place: &mut Place<'_, A>,
     request: &mut Request<'_, A::Memo>,
     seen: &mut Seen<'_>,
-    routed: &Routed,
+    routed: Option<&Routed>,
 ) -> Outcome<A::Pending> {
-    if place.house.has_own_answers && serve_directly(place, request, routed.verdict()) {
+    if place.house.has_own_answers && serve_directly(place, request, routed.and_then(Routed::verdict)) {
         return Outcome::Finished;
     }
     let slot = place.kit.slot;

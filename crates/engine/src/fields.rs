@@ -2,6 +2,8 @@
 //!
 //! It knows no reply. Workers run it, once for each field of an answer.
 
+use bolide_files::By;
+
 /// Fields of an answer that concern the server.
 pub enum Known {
     ContentLength,
@@ -10,6 +12,8 @@ pub enum Known {
     /// It names the trailer fields (RFC 9110 section 6.6.2): without any it is nobody's to set.
     Trailer,
     HopByHop,
+    /// The application names a file in place of a body.
+    NamesFile(By),
 }
 
 /// The fields that the server must know. The length decides first, so that most names cost one comparison.
@@ -25,6 +29,8 @@ pub fn known_field(name: &[u8]) -> Option<Known> {
         10 if is(b"connection") || is(b"keep-alive") => Some(Known::HopByHop),
         8 if is(b"trailers") => Some(Known::HopByHop),
         17 if is(b"transfer-encoding") => Some(Known::HopByHop),
+        10 if is(b"x-sendfile") => Some(Known::NamesFile(By::Path)),
+        16 if is(b"x-accel-redirect") => Some(Known::NamesFile(By::Location)),
         16 if is(b"proxy-connection") => Some(Known::HopByHop),
         18 if is(b"proxy-authenticate") => None,
         19 if is(b"proxy-authorization") => Some(Known::HopByHop),

@@ -32,7 +32,7 @@ pub struct House {
     /// Routes, header fields, compression; `None` where nothing of them is set, so that it costs one branch.
     pub rules: Option<&'static Rules>,
     /// What is answered without the application; `None` where nothing is.
-    pub files: Option<Files>,
+    pub files: Option<&'static Files>,
     /// Some requests are answered without the application: by routes, or with files.
     pub has_own_answers: bool,
     /// Requests of all other workers, as of the last turn of the loop: for the log only.

@@ -12,6 +12,7 @@ mod clock;
 mod compression;
 mod connection;
 mod dispatch;
+mod errand;
 mod event_loop;
 mod exchange;
 mod fairness;

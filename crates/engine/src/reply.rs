@@ -6,6 +6,7 @@
 
 mod amended;
 mod extras;
+mod handed;
 mod native;
 mod sending;
 
@@ -13,6 +14,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use crate::amends::{Amends, Body};
+use crate::errand::Errand;
 use crate::fields::{Known, decimal, is_field_value, is_token, known_field};
 use crate::outbox::Outbox;
 pub(crate) use extras::reason_phrase;
@@ -111,6 +113,10 @@ pub struct Reply {
     short: bool,
     /// The body's end is not the answer's: trailer fields follow it.
     has_trailers: bool,
+    /// Where the application may name a file in place of a body: what is needed to send it.
+    errand: Option<Box<Errand>>,
+    /// The body is a file that the application has named: what it says itself as a body is not sent.
+    is_handed: bool,
     /// What is changed in this answer on its way; `None` for nothing.
     amends: Option<Box<Amends>>,
     /// A route wants no log line.
@@ -141,6 +147,8 @@ impl Reply {
             overrun: false,
             short: false,
             has_trailers: false,
+            errand: None,
+            is_handed: false,
             amends: None,
             is_unlogged: false,
             harakiri_ms: None,
@@ -164,6 +172,8 @@ impl Reply {
         self.overrun = false;
         self.short = false;
         self.has_trailers = false;
+        self.errand = None;
+        self.is_handed = false;
         self.framing = Framing::UntilClose;
         self.frame_left = 0;
         self.amends = None;
@@ -240,9 +250,10 @@ impl Reply {
             }
             Some(Known::Date) => self.has_date = true,
             Some(Known::Server) => self.has_server = true,
+            Some(Known::NamesFile(by)) if self.note_file(by, value) => return Ok(()),
             Some(Known::Trailer) if self.has_trailers => {}
             Some(Known::HopByHop | Known::Trailer) => return Err("it is hop-by-hop, and the server's business (PEP 3333)"),
-            None => {}
+            Some(Known::NamesFile(_)) | None => {}
         }
         self.out.bytes.extend_from_slice(name);
         self.out.bytes.extend_from_slice(b": ");
@@ -299,6 +310,9 @@ impl Reply {
                 return if when == When::Now { self.pushed(part.len(), part.len()) } else { Pushed::All };
             }
             self.close_head();
+        }
+        if self.is_handed {
+            return if when == When::Now { self.pushed(part.len(), part.len()) } else { Pushed::All };
         }
         if self.amends.is_some() {
             return self.push_encoded(part, when);
@@ -432,6 +446,9 @@ impl Reply {
         self.content_length = None;
         self.has_date = false;
         self.has_server = false;
+        if let Some(errand) = &mut self.errand {
+            errand.named = None;
+        }
         self.header_count = 0;
         self.head_bytes = 0;
     }
@@ -442,6 +459,9 @@ impl Reply {
 
     /// Decides the framing (RFC 9112 section 6.3) and writes the fields that are ours.
     fn close_head(&mut self) {
+        if let Some(errand) = self.errand.take().filter(|errand| errand.named.is_some()) {
+            return self.hand_over(*errand);
+        }
         self.framing = match self.content_length {
             _ if self.is_bodiless_status() || self.terms.head_only => Framing::Discard,
             Some(length) => Framing::Length(length),

@@ -30,7 +30,6 @@ pub struct Rules {
 }
 
 /// What the rules made of a request.
-#[derive(Default)]
 pub struct Routed {
     /// `None`: the application is asked.
     verdict: Option<Verdict>,

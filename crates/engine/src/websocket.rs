@@ -390,7 +390,7 @@ impl Line {
     fn vanish(&mut self, reason: &str, reply: &mut Reply) {
         self.goodbye.get_or_insert_with(|| Goodbye { code: ABNORMAL, reason: reason.to_owned() });
         self.stage = Stage::Closed;
-        reply.cut_off();
+        reply.give_client_up();
     }
 
     /// Makes events of bytes; returns how many were taken. What is left waits for room.

@@ -49,6 +49,33 @@ impl<'a> Conditions<'a> {
     }
 }
 
+impl Conditions<'_> {
+    /// The fields that were taken note of, for whoever must keep them longer than the request's bytes live.
+    pub fn fields(&self) -> Vec<(&'static [u8], Vec<u8>)> {
+        let lists = [
+            (&b"if-match"[..], &self.if_match),
+            (b"if-none-match", &self.if_none_match),
+            (b"accept-encoding", &self.accept_encoding),
+        ];
+        let onces = [
+            (&b"if-modified-since"[..], self.if_modified_since),
+            (b"if-unmodified-since", self.if_unmodified_since),
+            (b"if-range", self.if_range),
+            (b"range", self.range),
+        ];
+        let said = |(name, list): (&'static [u8], &Option<Cow<'_, [u8]>>)| list.as_ref().map(|value| (name, value.to_vec()));
+        let mut fields: Vec<_> = lists.into_iter().filter_map(said).collect();
+        for (name, once) in onces {
+            match once {
+                None => {}
+                Some(Once::Value(value)) => fields.push((name, value.to_vec())),
+                Some(Once::Doubled) => fields.extend([(name, Vec::new()), (name, Vec::new())]),
+            }
+        }
+        fields
+    }
+}
+
 fn is(name: &[u8], word: &[u8]) -> bool {
     name.iter().zip(word).all(|(byte, letter)| byte.to_ascii_lowercase() == *letter || (*letter == b'-' && *byte == b'_'))
 }

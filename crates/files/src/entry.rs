@@ -204,7 +204,7 @@ fn read(root: &Opened, way: &Way, keep: bool) -> Result<(Content, Stamp), Refusa
 }
 
 /// `None` if it was changed while it was read.
-fn read_whole(file: &mut File, stamp: Stamp) -> io::Result<Option<Vec<u8>>> {
+pub(crate) fn read_whole(file: &mut File, stamp: Stamp) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::with_capacity(stamp.bytes as usize + 1);
     Read::by_ref(file).take(stamp.bytes + 1).read_to_end(&mut bytes)?;
     Ok((bytes.len() as u64 == stamp.bytes && Stamp::now(file)? == stamp).then_some(bytes))

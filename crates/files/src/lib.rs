@@ -9,8 +9,10 @@ mod codings;
 pub mod conditions;
 mod dates;
 mod entry;
+pub mod handed;
 mod kinds;
 mod lookup;
+pub mod named;
 mod paths;
 mod ranges;
 pub mod roots;
@@ -19,5 +21,6 @@ mod rules;
 
 pub use answer::Answer;
 pub use conditions::Conditions;
+pub use handed::By;
 pub use lookup::{Ask, Files};
 pub use routed::{Page, Routed};

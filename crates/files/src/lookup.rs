@@ -14,6 +14,7 @@ use crate::codings::Coding;
 use crate::conditions::Conditions;
 use crate::dates;
 use crate::entry::{Description, Entry, Found, Head};
+use crate::handed::Handed;
 use crate::kinds::Kinds;
 use crate::paths;
 use crate::roots::{LOOK_AGAIN_MS, Opened, Refusal, Root, Stamp, Thing, Way, as_path};
@@ -55,6 +56,7 @@ pub struct Files {
     kinds: Kinds,
     cache: Mutex<Cache<Arc<Entry>>>,
     document_roots: Mutex<Vec<(Vec<u8>, Arc<Place>)>>,
+    pub(crate) handed: Handed,
     /// Those that routes name, by their number.
     pub(crate) routed: Vec<Place>,
     complained_ms: AtomicU64,
@@ -120,6 +122,7 @@ impl Files {
             kinds: Kinds::read(&settings.mime_files, settings.charset.as_deref(), problems),
             cache: Mutex::new(Cache::new(bounds)),
             document_roots: Mutex::default(),
+            handed: Handed::new(&settings.handed),
             routed: Vec::new(),
             complained_ms: AtomicU64::new(0),
             settings: settings.clone(),
@@ -205,6 +208,16 @@ impl Files {
             self.lock_cache().remove(key);
             looked = self.look_up(place, key, relative, ask, complain);
         }
+        self.answer_to(looked, place, ask, complain)
+    }
+
+    pub(crate) fn answer_to(
+        &self,
+        looked: Lookup,
+        place: &Place,
+        ask: &Ask<'_>,
+        complain: &mut dyn FnMut(&str),
+    ) -> Option<Answer> {
         match looked {
             Lookup::Entry(entry) => Some(self.answer_with(&entry, ask)),
             Lookup::Redirect => redirect(ask.uri),
@@ -235,7 +248,7 @@ impl Files {
         }
     }
 
-    fn answer_with(&self, entry: &Arc<Entry>, ask: &Ask<'_>) -> Answer {
+    pub(crate) fn answer_with(&self, entry: &Arc<Entry>, ask: &Ask<'_>) -> Answer {
         let expires = |changed| self.rules.decide(entry.expires, ask.uri).map(|rule| rule.at(ask.now, changed));
         let is_get = ask.method == b"GET";
         match self.settings.mode {
@@ -277,7 +290,20 @@ impl Files {
         {
             return Lookup::Entry(entry.clone());
         }
-        let looked = self.look_at_disk(place, key, relative, known.as_ref(), ask);
+        self.look_again(place, key, relative, known.as_ref(), ask, complain)
+    }
+
+    /// From the disk; what is known and still right is not read again.
+    pub(crate) fn look_again(
+        &self,
+        place: &Place,
+        key: &[u8],
+        relative: &[u8],
+        known: Option<&Arc<Entry>>,
+        ask: &Ask<'_>,
+        complain: &mut dyn FnMut(&str),
+    ) -> Lookup {
+        let looked = self.look_at_disk(place, key, relative, known, ask);
         if !matches!(looked, Lookup::Refused(Refusal::Exhausted(_))) {
             return looked;
         }

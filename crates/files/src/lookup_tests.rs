@@ -45,6 +45,7 @@ impl Scratch {
             document_root: false,
             missing: Missing::Fallback,
             mode: Mode::Direct,
+            handed: bolide_contract::files::Handed::default(),
             index: vec!["index.html".to_owned()],
             skip: Vec::new(),
             safe: Vec::new(),

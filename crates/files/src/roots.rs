@@ -62,6 +62,34 @@ impl Stamp {
         (self.device, self.inode, self.bytes, self.changed) == (other.device, other.inode, other.bytes, other.changed)
     }
 
+    /// The state of the regular file that a path names, links followed.
+    ///
+    /// # Errors
+    /// Those of stat(2), and that it is no regular file.
+    pub fn of_file(path: &Path) -> io::Result<Stamp> {
+        Stamp::of_regular(&nix::sys::stat::stat(path)?)
+    }
+
+    /// The same of an open file.
+    ///
+    /// # Errors
+    /// Those of fstat(2), and that it is no regular file.
+    pub fn of_open_file(file: &impl AsFd) -> io::Result<Stamp> {
+        Stamp::of_regular(&fstat(file)?)
+    }
+
+    fn of_regular(facts: &FileStat) -> io::Result<Stamp> {
+        match kind(facts) {
+            SFlag::S_IFREG => Ok(Stamp::of(facts)),
+            _ => Err(io::Error::other("it is no regular file")),
+        }
+    }
+
+    /// Whether the last change is so long ago that a further one is sure to show. `now` is in seconds since 1970.
+    pub fn is_settled(&self, now: i64, seconds: i64) -> bool {
+        now - self.inode_changed.0 >= seconds
+    }
+
     /// The state of an open file now.
     ///
     /// # Errors

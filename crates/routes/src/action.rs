@@ -79,18 +79,37 @@ pub enum Target {
 /// What uWSGI has under this name and Bolide has not. With `Some`, a rule that does nothing would let pass what it
 /// should stop, or answer with the wrong thing, so there is no start; with `None` it is a warning.
 const MISSING: &[(&[&str], Option<&str>)] = &[
-    (&["http", "proxyhttp", "uwsgi", "proxyuwsgi"], Some("pass requests on with a front server")),
-    (&["cache", "cachestore", "cache-store", "cachevar", "cacheset", "cacheinc", "cachedec", "cachemul", "cachediv"], Some("")),
-    (&["memcached", "memcachedstore", "memcached-store", "redis", "redisstore", "redis-store"], Some("")),
-    (&["ldapauth", "ldapauth-next", "radius", "spnego", "access"], Some("use `basicauth`, or authenticate in a front server")),
     (
-        &["rpc", "call", "rpcnext", "rpcret", "rpcblob", "rpcvar", "rpcraw", "lua", "ssi", "cgi", "xslt", "toxslt", "xmldir"],
+        &["http", "httpdumb", "httpconnect", "proxyhttp", "proxyhttpconnect", "uwsgi", "proxyuwsgi"],
+        Some("pass requests on with a front server"),
+    ),
+    (
+        &[
+            "cache",
+            "cache-continue",
+            "cachestore",
+            "cache-store",
+            "cachevar",
+            "cacheset",
+            "cacheinc",
+            "cachedec",
+            "cachemul",
+            "cachediv",
+        ],
         Some(""),
     ),
+    (&["memcached", "memcached-continue", "memcachedstore", "memcached-store"], Some("")),
+    (&["redis", "redis-continue", "redisstore", "redis-store", "gridfs"], Some("")),
+    (
+        &["ldapauth", "ldapauth-next", "radius", "radius-next", "spnego", "spnego-next", "access"],
+        Some("use `basicauth`, or authenticate in a front server"),
+    ),
+    (&["rpc", "call", "rpcnext", "rpcret", "rpcblob", "rpcvar", "rpcraw", "symcall", "symcall-next", "lua"], Some("")),
+    (&["ssi", "cgi", "cgihelper", "xslt", "toxslt", "xmldir", "template", "toupper"], Some("")),
     (&["setapp", "setfile", "sethome"], Some("mount the applications with `mount`")),
     (&["chdir"], Some("all requests of a worker share one folder; use `chdir`")),
     (&["setmodifier1", "setmodifier2"], Some("there are no modifiers: a path chooses an application with `mount`")),
-    (&["sse", "websocket", "offload", "spool", "hash", "geoip", "expires", "tofile", "disableheaders"], Some("")),
+    (&["sse", "websocket", "offload", "spool", "hash", "geoip", "expires", "tofile", "to-file", "disableheaders"], Some("")),
     (&["logvar", "signal", "alarm", "setprocname", "flush", "fixcl", "forcecl", "metricinc", "metricdec", "metricmul"], None),
     (&["metricdiv", "metricset"], None),
 ];
@@ -150,7 +169,12 @@ fn named(name: &str, argument: &str, groups: Groups, around: Around<'_>, mistake
             }
         }
         "addheader" => Action::AddHeader(header(argument, groups, mistakes)?),
-        "delheader" | "remheader" => Action::RemoveHeader(template(mistakes)),
+        "delheader" | "remheader" => {
+            if argument.eq_ignore_ascii_case("content-length") {
+                mistakes.warn(format!("`{name}:{argument}` has no effect: lengths are the server's"), "remove the rule");
+            }
+            Action::RemoveHeader(template(mistakes))
+        }
         "clearheaders" | "resetheaders" => Action::ClearHeaders(template(mistakes)),
         "send" | "send-crnl" => Action::Send { text: template(mistakes), line: name == "send-crnl" },
         "log" => Action::Log(template(mistakes)),
@@ -158,7 +182,9 @@ fn named(name: &str, argument: &str, groups: Groups, around: Around<'_>, mistake
         "goto" => Action::Goto(target(argument, groups, around, mistakes)?),
         "basicauth" => Action::BasicAuth(Box::new(BasicAuth::compile(argument, false, around.folder, mistakes)?)),
         "basicauth-next" => Action::BasicAuth(Box::new(BasicAuth::compile(argument, true, around.folder, mistakes)?)),
-        "static" => Action::Serve(Arc::new(Served::compile_static(argument, groups, around, mistakes)?)),
+        "static" | "static-next" => {
+            Action::Serve(Arc::new(Served::compile_static(argument, name == "static-next", groups, around, mistakes)?))
+        }
         "file" | "sendfile" | "fastfile" => {
             Action::Serve(Arc::new(Served::compile_page(argument, false, groups, around, mistakes)?))
         }

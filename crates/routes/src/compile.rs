@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bolide_contract::answering::RouteRule;
-use regex::bytes::{Regex, RegexBuilder};
+use regex::bytes::{Regex, RegexBuilder, RegexSet, RegexSetBuilder};
 
 use crate::action::{self, Action};
 use crate::condition::{Condition, Subject};
@@ -15,6 +15,12 @@ use crate::template::Groups;
 
 /// Bytes that one compiled regular expression may take.
 const PATTERN_BYTES: usize = 2 * 1024 * 1024;
+
+/// Bytes that a set of them may take.
+const SET_BYTES: usize = 16 * 1024 * 1024;
+
+/// Expressions that are worth a set: `examples/walk_speed` has the figures.
+const LEAST_OF_A_SET: usize = 3;
 
 /// Something wrong with a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +37,7 @@ pub struct Mistake {
 /// Collects what is wrong with the rule at hand.
 pub struct Mistakes<'a> {
     rule: usize,
+    pub(crate) stage: Stage,
     found: &'a mut Vec<Mistake>,
 }
 
@@ -64,6 +71,8 @@ pub struct Routes {
 pub struct Table {
     pub(crate) rules: Vec<Rule>,
     labels: Vec<(Vec<u8>, usize)>,
+    /// For subjects that several expressions look at: all of them, so that one look tells which match.
+    pub(crate) sets: [Option<RegexSet>; Subject::COUNT],
 }
 
 /// One rule. Labels are rules too, so that positions are those of the configuration.
@@ -92,8 +101,8 @@ impl Routes {
         routes.requests.labels = owned(&positions.requests);
         routes.responses.labels = owned(&positions.responses);
         for (number, rule) in rules.iter().enumerate() {
-            let mut mistakes = Mistakes { rule: number, found: &mut found };
             let (stage, kind) = stage_and_kind(&rule.option);
+            let mut mistakes = Mistakes { rule: number, stage, found: &mut found };
             let (table, labels) = match stage {
                 Stage::Request => (&mut routes.requests, &positions.requests),
                 Stage::Response => (&mut routes.responses, &positions.responses),
@@ -109,6 +118,8 @@ impl Routes {
             }
             table.rules.push(Rule { condition, action, origin: rule.origin.clone() });
         }
+        routes.requests.unite();
+        routes.responses.unite();
         let is_fatal = found.iter().any(|mistake| mistake.is_fatal);
         ((!is_fatal).then_some(routes), found)
     }
@@ -130,6 +141,30 @@ impl Routes {
 impl Table {
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
+    }
+
+    /// Makes a set of the expressions that look at the same subject.
+    fn unite(&mut self) {
+        for (subject, set) in self.sets.iter_mut().enumerate() {
+            let mut texts = Vec::new();
+            let mut members = Vec::new();
+            for rule in &mut self.rules {
+                if let Condition::Match { subject: own, pattern, in_set } = &mut rule.condition
+                    && *own as usize == subject
+                {
+                    texts.push(pattern.as_str().to_owned());
+                    members.push(in_set);
+                }
+            }
+            if texts.len() < LEAST_OF_A_SET {
+                continue;
+            }
+            // Each compiled alone; a set that is too large is done without.
+            *set = RegexSetBuilder::new(&texts).unicode(false).size_limit(SET_BYTES).build().ok();
+            if set.is_some() {
+                members.into_iter().enumerate().for_each(|(number, in_set)| *in_set = Some(number));
+            }
+        }
     }
 
     /// Where a label stands.
@@ -222,7 +257,7 @@ fn compile_rule(kind: &str, rule: &RouteRule, around: Around<'_>, mistakes: &mut
         _ => {
             let pattern = pattern(left, mistakes)?;
             let groups = Groups::Upto(pattern.captures_len() - 1);
-            (Condition::Match { subject: Subject::of_kind(kind), pattern }, groups)
+            (Condition::Match { subject: Subject::of_kind(kind), pattern, in_set: None }, groups)
         }
     };
     let action = action::compile(command, groups, around, mistakes)?;
@@ -245,7 +280,7 @@ pub(crate) fn pattern(text: &str, mistakes: &mut Mistakes<'_>) -> Option<Regex> 
         mistakes.error(message, "leave out the second `+`: nothing is ever tried twice here");
         return None;
     }
-    match RegexBuilder::new(text).unicode(false).size_limit(PATTERN_BYTES).build() {
+    match RegexBuilder::new(&with_plain_classes(text)).unicode(false).size_limit(PATTERN_BYTES).build() {
         Ok(pattern) => Some(pattern),
         Err(error) => {
             match beyond_the_library(text) {
@@ -273,6 +308,9 @@ fn beyond_the_library(text: &str) -> Option<(String, &'static str)> {
         ("(?|", "a branch reset", "give each branch a rule of its own"),
         ("(?(", "a conditional group", "give each branch a rule of its own"),
         ("\\K", "a `\\K`", "put in parentheses what the action needs"),
+        ("(?R)", "a recursion", "match what is needed of it"),
+        ("(?P=", "a backreference", "compare with `route-if = equal:…` instead"),
+        ("\\k", "a backreference", "compare with `route-if = equal:…` instead"),
     ];
     if let Some((at, mark)) = first_of(text, MARKS) {
         return Some((format!("{} at `{}`", mark.1, &text[at..]), mark.2));
@@ -287,6 +325,44 @@ fn beyond_the_library(text: &str) -> Option<(String, &'static str)> {
         return Some((what, "compare with `route-if = equal:…` instead"));
     }
     None
+}
+
+/// To PCRE a bracket within brackets is a letter, as are `&&`, `~~` and `--`; the library would calculate with classes.
+fn with_plain_classes(text: &str) -> String {
+    let mut made = String::with_capacity(text.len());
+    // While nothing is in a class, `]` is a letter.
+    let (mut in_class, mut is_first) = (false, false);
+    let mut rest = text.chars().peekable();
+    while let Some(letter) = rest.next() {
+        let was_first = is_first;
+        is_first = was_first && letter == '^';
+        match letter {
+            '\\' => {
+                made.push(letter);
+                made.extend(rest.next());
+                continue;
+            }
+            '[' if !in_class => (in_class, is_first) = (true, true),
+            ']' if in_class && !was_first => in_class = false,
+            // A class by its name: `[:alpha:]`.
+            '[' if rest.peek() == Some(&':') => {
+                made.push(letter);
+                while let Some(part) = rest.next() {
+                    made.push(part);
+                    if part == ':' && rest.peek() == Some(&']') {
+                        made.extend(rest.next());
+                        break;
+                    }
+                }
+                continue;
+            }
+            '[' | '&' | '~' if in_class => made.push('\\'),
+            '-' if made.ends_with('-') && in_class => made.push('\\'),
+            _ => {}
+        }
+        made.push(letter);
+    }
+    made
 }
 
 /// Where a quantifier with a `+` after it stands outside brackets. PCRE then gives nothing back that was once matched; to the library it

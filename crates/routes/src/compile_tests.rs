@@ -125,7 +125,7 @@ fn a_file_lies_in_the_folder_that_its_rule_names() {
         ("file-next:filename=pages/$1.html", "/app/pages/"),
     ] {
         let (routes, mistakes) = Routes::compile(&[rule("route", &format!("^/(.*)$ {text}"))], Path::new("/app"));
-        assert_eq!(mistakes, [], "{text}");
+        assert!(mistakes.iter().all(|mistake| mistake.message.contains("nothing is served from it yet")), "{text}: {mistakes:?}");
         assert_eq!(routes.map(|routes| routes.folders), Some(vec![folder.into()]), "{text}");
     }
     for (text, message) in [
@@ -140,4 +140,32 @@ fn a_file_lies_in_the_folder_that_its_rule_names() {
         let (routes, mistakes) = Routes::compile(&[rule("route", &format!("^/(.*)$ {text}"))], Path::new("/app"));
         assert!(routes.is_none() && mistakes.iter().any(|mistake| mistake.message.contains(message)), "{text}: {mistakes:?}");
     }
+}
+
+#[test]
+fn classes_are_those_of_pcre() {
+    let mut found = Vec::new();
+    let mut mistakes = super::Mistakes { rule: 0, stage: super::Stage::Request, found: &mut found };
+    for (text, matching, others) in [
+        ("^[a[b]+$", &["a[b", "["][..], &["c", "]"][..]),
+        ("^[a&&b]$", &["a", "b", "&"], &["c"]),
+        ("^[a~~b]$", &["~"], &["c"]),
+        ("^[+--]$", &["+", ",", "-"], &["."]),
+        ("^[]x]$", &["]", "x"], &["["]),
+        ("^[^]x]$", &["["], &["]", "x"]),
+        ("^[[:digit:]x]$", &["1", "x"], &[":", "d"]),
+        ("^[^[:digit:][]$", &["x"], &["1", "["]),
+        ("^\\[a[b]$", &["[ab"], &["[a["]),
+        ("^[\\]&]$", &["]", "&"], &["\\"]),
+        ("^&&--~~$", &["&&--~~"], &["&"]),
+    ] {
+        let pattern = super::pattern(text, &mut mistakes).unwrap_or_else(|| panic!("{text}"));
+        for subject in matching {
+            assert!(pattern.is_match(subject.as_bytes()), "{text} and {subject}");
+        }
+        for subject in others {
+            assert!(!pattern.is_match(subject.as_bytes()), "{text} and {subject}");
+        }
+    }
+    assert_eq!(found, []);
 }

@@ -28,6 +28,8 @@ pub enum Condition {
     Match {
         subject: Subject,
         pattern: Regex,
+        /// Its number in the set of its subject.
+        in_set: Option<usize>,
     },
     /// `route-if = regexp:TEXT;EXPRESSION`; the action may use its groups where `wanted`.
     Regexp {
@@ -57,6 +59,18 @@ pub enum Subject {
 }
 
 impl Subject {
+    pub const ALL: [Subject; 8] = [
+        Subject::Path,
+        Subject::Host,
+        Subject::Uri,
+        Subject::Query,
+        Subject::Address,
+        Subject::UserAgent,
+        Subject::Referer,
+        Subject::User,
+    ];
+    pub const COUNT: usize = Subject::ALL.len();
+
     pub fn of_kind(kind: &str) -> Subject {
         match kind {
             "host" => Subject::Host,
@@ -158,6 +172,7 @@ impl Condition {
         };
         let Some(shape) = shape(name) else {
             match name {
+                "incache" => mistakes.error("the condition `incache` is known, but not supported yet", "remove the rule"),
                 "lord" => mistakes.error("the condition `lord` is not supported: there are no legions", "remove the rule"),
                 _ => mistakes.error(
                     format!("there is no condition `{name}`"),

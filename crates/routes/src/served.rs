@@ -20,7 +20,7 @@ pub struct Served {
     /// What follows the folder; empty where the rule names it wholly.
     pub(crate) rest: Template,
     pub form: Form,
-    /// `file-next`: where the file is not, the next rule has its turn.
+    /// `static-next`, `file-next`: where the file is not, the next rule has its turn.
     pub(crate) lets_others_try: bool,
 }
 
@@ -46,11 +46,12 @@ impl Served {
     /// `static:PATH`. `None`: what is wrong has been said.
     pub(crate) fn compile_static(
         argument: &str,
+        lets_others_try: bool,
         groups: Groups,
         around: Around<'_>,
         mistakes: &mut Mistakes<'_>,
     ) -> Option<Served> {
-        Served::compile(argument, Form::Static, false, (groups, around), mistakes)
+        Served::compile(argument, Form::Static, lets_others_try, (groups, around), mistakes)
     }
 
     /// `filename=PATH,status=503 Service Unavailable,content_type=text/html,mime=1`. `None`: what is wrong has been said.
@@ -121,6 +122,12 @@ impl Served {
                 "write the folder first, as in `static:/srv/shop/media/$1`; `check-static-docroot` is for DOCUMENT_ROOT",
             );
             return None;
+        }
+        if !folder_path.exists() {
+            mistakes.warn(
+                format!("there is no `{}`: nothing is served from it yet", folder_path.display()),
+                "it is served as soon as it is there",
+            );
         }
         Some(Served { folder: 0, folder_path, rest, form, lets_others_try })
     }

@@ -5,7 +5,7 @@
 
 use regex::bytes::Captures;
 
-use crate::compile::Mistakes;
+use crate::compile::{Mistakes, Stage};
 use crate::values::{Function, NoFunction, Values};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,6 +15,8 @@ enum Piece {
     Group(usize),
     Variable(Vec<u8>),
     Function(Function),
+    /// `${HTTP_$1}`, `${cookie[${NAME}]}`: what is between the braces is put together first.
+    Computed(Template),
 }
 
 /// A compiled text.
@@ -42,10 +44,10 @@ impl Template {
             made.text(&rest[..at]);
             let after = &rest[at + 1..];
             rest = match after.as_bytes().first() {
-                Some(b'{') => match after.find('}') {
+                Some(b'{') => match closing_brace(&after[1..]) {
                     Some(end) => {
-                        made.variable(&after[1..end], mistakes);
-                        &after[end + 1..]
+                        made.variable(&after[1..=end], groups, mistakes);
+                        &after[end + 2..]
                     }
                     None => {
                         made.text("${");
@@ -93,7 +95,17 @@ impl Template {
         }
     }
 
-    fn variable(&mut self, text: &str, mistakes: &mut Mistakes<'_>) {
+    fn variable(&mut self, text: &str, groups: Groups, mistakes: &mut Mistakes<'_>) {
+        let has_group = groups != Groups::Literal
+            && text.split('$').skip(1).any(|after| after.starts_with(|first: char| first.is_ascii_digit()));
+        if has_group || text.contains("${") {
+            if mistakes.stage == Stage::Response {
+                let message = format!("`${{{text}}}`: what is remembered of a request for its answer must have a fixed name");
+                mistakes.error(message, "set a variable in a `route`, and read that one");
+            }
+            self.pieces.push(Piece::Computed(Template::compile(text, groups, mistakes)));
+            return;
+        }
         let function = text.strip_suffix(']').and_then(|inner| inner.split_once('['));
         let Some((name, key)) = function else {
             self.pieces.push(Piece::Variable(text.as_bytes().to_vec()));
@@ -135,7 +147,11 @@ impl Template {
     }
 
     pub fn needs_groups(&self) -> bool {
-        self.pieces.iter().any(|piece| matches!(piece, Piece::Group(_)))
+        self.pieces.iter().any(|piece| match piece {
+            Piece::Group(_) => true,
+            Piece::Computed(name) => name.needs_groups(),
+            Piece::Text(_) | Piece::Variable(_) | Piece::Function(_) => false,
+        })
     }
 
     /// Names the variables that it reads.
@@ -144,6 +160,7 @@ impl Template {
             match piece {
                 Piece::Variable(name) => see(name),
                 Piece::Function(function) => function.variable().into_iter().for_each(&mut *see),
+                Piece::Computed(name) => name.variables(see),
                 Piece::Text(_) | Piece::Group(_) => {}
             }
         }
@@ -159,6 +176,7 @@ impl Template {
                 }
                 Piece::Variable(name) => out.extend_from_slice(&values.value(name).unwrap_or_default()),
                 Piece::Function(function) => function.write(values, out),
+                Piece::Computed(name) => write_named(&name.filled(values, groups), values, out),
             }
         }
     }
@@ -167,5 +185,36 @@ impl Template {
         let mut out = Vec::new();
         self.write(values, groups, &mut out);
         out
+    }
+}
+
+/// Where the brace stands that closes what has been opened before `text`.
+fn closing_brace(text: &str) -> Option<usize> {
+    let mut open = 1;
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            b'{' if text[..at].ends_with('$') => open += 1,
+            b'}' => {
+                open -= 1;
+                if open == 0 {
+                    return Some(at);
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// A variable or function whose name was put together for this request; nothing where there is none of that name.
+fn write_named(name: &[u8], values: &dyn Values, out: &mut Vec<u8>) {
+    let function = std::str::from_utf8(name).ok().and_then(|text| text.strip_suffix(']')?.split_once('['));
+    match function {
+        Some((name, key)) => {
+            if let Ok(function) = Function::named(name, key) {
+                function.write(values, out);
+            }
+        }
+        None => out.extend_from_slice(&values.value(name).unwrap_or_default()),
     }
 }

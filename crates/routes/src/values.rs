@@ -74,7 +74,9 @@ impl Function {
             ("uwsgi", "wid") => Ok(Function::Server(ServerValue::Worker)),
             ("uwsgi", "pid") => Ok(Function::Server(ServerValue::Process)),
             ("uwsgi", "status") => Ok(Function::Server(ServerValue::Status)),
-            ("uwsgi", "rtime" | "lq" | "rsize" | "sor") | ("mime" | "metric" | "cache", _) => Err(NoFunction::NotYet),
+            ("uwsgi", "rtime" | "lq" | "rsize" | "sor") | ("mime" | "metric" | "math" | "geoip" | "xattr" | "xattr2", _) => {
+                Err(NoFunction::NotYet)
+            }
             ("time" | "uwsgi", _) => Err(NoFunction::UnknownKey),
             _ => Err(NoFunction::Unknown),
         }

@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use crate::action::{Action, Operator, Target};
 use crate::compile::{Rule, Table};
-use crate::condition::{Condition, number};
+use crate::condition::{Condition, Subject, number};
 use crate::served::Served;
 use crate::status;
 use crate::template::Template;
 use crate::values::{ServerValue, Values};
-use regex::bytes::Captures;
+use regex::bytes::{Captures, SetMatches};
 
 /// Bytes that `send:` may collect for one answer.
 const SENT_BYTES: usize = 1024 * 1024;
@@ -96,6 +96,35 @@ impl Values for Changed<'_> {
     }
 }
 
+/// What the sets of a table have told of this request, subject by subject, as long as it holds.
+#[derive(Default)]
+struct Matched {
+    of: [Option<SetMatches>; Subject::COUNT],
+    /// So many variables were set when it was last looked at.
+    variables: usize,
+}
+
+impl Matched {
+    /// Forgets what is said of a subject that a rule has set since.
+    fn follow(&mut self, changes: &Changes) {
+        for (name, _) in &changes.variables[self.variables..] {
+            if let Some(subject) = Subject::ALL.iter().find(|subject| subject.variable() == name) {
+                self.of[*subject as usize] = None;
+            }
+        }
+        self.variables = changes.variables.len();
+    }
+
+    fn tells(&mut self, table: &Table, subject: Subject, number: usize, values: &dyn Values) -> bool {
+        let of = &mut self.of[subject as usize];
+        if of.is_none() {
+            let text = values.value(subject.variable()).unwrap_or_default();
+            *of = table.sets[subject as usize].as_ref().map(|set| set.matches(&text));
+        }
+        of.as_ref().is_some_and(|matches| matches.matched(number))
+    }
+}
+
 /// What an action leads to.
 enum Step {
     Next,
@@ -107,9 +136,10 @@ impl Table {
     /// Walks the rules. `changes` are added to, and are seen by the rules that follow.
     pub fn walk(&self, request: &dyn Values, changes: &mut Changes) -> Verdict {
         let mut position = 0;
+        let mut matched = Matched { variables: changes.variables.len(), ..Matched::default() };
         while let Some(rule) = self.rules.get(position) {
             position += 1;
-            match rule.apply(request, changes, self) {
+            match rule.apply(request, changes, self, &mut matched) {
                 Step::Next => {}
                 Step::Goto(target) => position = target.max(position),
                 Step::End(verdict) => return verdict,
@@ -124,7 +154,7 @@ impl Table {
 }
 
 impl Rule {
-    fn apply(&self, request: &dyn Values, changes: &mut Changes, table: &Table) -> Step {
+    fn apply(&self, request: &dyn Values, changes: &mut Changes, table: &Table, matched: &mut Matched) -> Step {
         let text;
         let groups = {
             let values = Changed { request, changes };
@@ -137,19 +167,22 @@ impl Rule {
                     true => None,
                     false => return Step::Next,
                 },
-                Condition::Match { subject, pattern } => {
-                    let subject = values.value(subject.variable()).unwrap_or_default();
-                    if !self.action.needs_groups() {
-                        match pattern.is_match(&subject) {
-                            true => None,
-                            false => return Step::Next,
-                        }
-                    } else if pattern.is_match(&subject) {
+                Condition::Match { subject, pattern, in_set } => {
+                    matched.follow(changes);
+                    let found = || values.value(subject.variable()).unwrap_or_default();
+                    let is_match = match in_set {
+                        Some(number) => matched.tells(table, *subject, *number, &values),
+                        None => pattern.is_match(&found()),
+                    };
+                    if !is_match {
+                        return Step::Next;
+                    }
+                    if self.action.needs_groups() {
                         // The action may change the subject while it reads the groups.
-                        text = subject.into_owned();
+                        text = found().into_owned();
                         pattern.captures(&text)
                     } else {
-                        return Step::Next;
+                        None
                     }
                 }
                 Condition::Regexp { text: template, pattern, wanted } => {

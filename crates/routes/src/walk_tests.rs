@@ -123,6 +123,62 @@ fn rules_see_what_rules_before_them_changed() {
 }
 
 #[test]
+fn expressions_in_a_set_see_what_rules_before_them_changed() {
+    for (changing, variable, before, after) in [
+        ("setpathinfo:/b", "route", "^/shop", "^/b$"),
+        ("rewrite:/b", "route", "^/shop", "^/b$"),
+        ("seturi:/b", "route-uri", "^/shop", "^/b$"),
+        ("addvar:HTTP_HOST=b", "route-host", "^shop", "^b$"),
+        ("addvar:QUERY_STRING=b", "route-qs", "^a=1", "^b$"),
+        ("setremoteaddr:10.9.9.9", "route-remote-addr", "^10\\.1", "^10\\.9"),
+        ("setuser:b", "route-remote-user", "^$", "^b$"),
+        ("addvar:HTTP_USER_AGENT=b", "route-user-agent", "^$", "^b$"),
+        ("addvar:HTTP_REFERER=b", "route-referer", "^$", "^b$"),
+    ] {
+        let rule = |pattern: &str, value: &str| format!("{pattern} addvar:X=${{X}}{value}");
+        let (first, second) = (rule(before, "1"), rule(after, "2"));
+        let rules = [(variable, first.as_str()), ("route-run", changing), (variable, &first), (variable, &second)];
+        assert_eq!(x(&rules).as_deref(), Some("12"), "{variable}");
+    }
+}
+
+#[test]
+fn one_by_one_and_as_a_set_expressions_say_the_same() {
+    let expressions = ["^/shop", "caf", "^/SHOP", "(?i)^/SHOP", "\\s1$", "^$", "[^a]", "(x)?", "\\xc3\\xa9", "^/shop/(.)"];
+    let rules: Vec<String> =
+        expressions.iter().enumerate().map(|(number, text)| format!("{text} addvar:X=${{X}}{number}")).collect();
+    let together: Vec<(&str, &str)> = rules.iter().map(|rule| ("route", rule.as_str())).collect();
+    let one_by_one: String = together.iter().filter_map(|rule| x(&[*rule])).collect();
+    assert_eq!(x(&together), Some(one_by_one.clone()));
+    assert!(one_by_one.len() > 3 && one_by_one.len() < expressions.len());
+}
+
+#[test]
+fn names_can_be_put_together() {
+    for (text, filled) in [
+        ("${HTTP_$1}", "shop.example"),
+        ("${HTTP_${PART}}", "shop.example"),
+        ("${cookie[$2]}", "dark"),
+        ("${cookie[${KEY}]}-${${FULL}}", "dark-shop.example"),
+        ("${HTTP_$1", "${HTTP_HOST"),
+        ("${NONE_$1}${qs[$2]}${oops[$1]}", ""),
+    ] {
+        let rule = format!("^(HOST).(theme)$ addvar:X={text}");
+        let rules = [
+            ("route-run", "addvar:PART=HOST"),
+            ("route-run", "addvar:KEY=theme"),
+            ("route-run", "addvar:FULL=HTTP_${PART}"),
+            ("route-run", "setpathinfo:HOST theme"),
+            ("route", rule.as_str()),
+        ];
+        assert_eq!(x(&rules).as_deref(), Some(filled), "{text}");
+    }
+    // In a condition, too.
+    let rules = [("route-run", "addvar:PART=HOST"), ("route-if", "equal:${HTTP_${PART}};shop.example addvar:X=1")];
+    assert_eq!(x(&rules).as_deref(), Some("1"));
+}
+
+#[test]
 fn goto_leads_forward() {
     let rules = [
         ("route", "^/shop goto:end"),

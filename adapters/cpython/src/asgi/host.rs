@@ -7,6 +7,7 @@ use std::os::fd::AsRawFd;
 use bolide_contract::scoreboard::now_ms;
 use bolide_engine::{Hosted, Turned};
 use pyo3::exceptions::PyRuntimeError;
+use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 
@@ -152,7 +153,10 @@ impl AsgiWorker {
             earlier.call_method0(py, "cancel")?;
         }
         let Some(tick) = self.tick.get() else { return Ok(()) };
-        let handle = event_loop(py, self.asgi).call_method1("call_later", (milliseconds as f64 / 1000.0, tick))?;
+        let named = PyDict::new(py);
+        named.set_item("context", bound(py, &self.asgi.context))?;
+        let arguments = (milliseconds as f64 / 1000.0, tick);
+        let handle = event_loop(py, self.asgi).call_method("call_later", arguments, Some(&named))?;
         *timer = Some((due_ms, handle.unbind()));
         Ok(())
     }
@@ -219,11 +223,13 @@ fn make(
         },
         faults: Faults { log_exception: object("log_exception")?, log_message: object("log_message")? },
         templates: Cell::new(Some(templates)),
+        files: RefCell::default(),
         most_running: concurrency.map_or(usize::MAX, |most| most as usize),
         running: Cell::new(0),
         turn_is_wanted: Cell::new(false),
         turn: OnceCell::new(),
-        context: object_of(py.import("contextvars")?.call_method0("copy_context")?),
+        // SAFETY: the thread holds the interpreter; the copy is new.
+        context: unsafe { Object::owned(ffi::PyContext_CopyCurrent()) }.ok_or_else(|| no_memory(py))?,
         context_keyword: object_of(PyTuple::new(py, ["context"])?.into_any()),
         hosted: OnceCell::new(),
     })

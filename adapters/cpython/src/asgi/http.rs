@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 
 use bolide_engine::inflow::Inflow;
 use bolide_engine::reply::{Pushed, Reply, When};
+use bolide_files::named::Content;
 
 use super::Asgi;
 use super::exchange::{Exchange, Said, Talk};
@@ -77,10 +78,10 @@ pub fn read(asgi: &'static Asgi, message: &Message<'_>) -> Option<Act> {
     match message.kind() {
         b"http.response.start" => read_start(asgi, message),
         b"http.response.body" => read_body(asgi, message),
-        b"http.response.pathsend" => {
-            let (file, length) = path_file(message)?;
-            Some(Act::File { file, offset: 0, length, more: false })
-        }
+        b"http.response.pathsend" => Some(match path_file(message)? {
+            Content::Small(part) => Act::Body { part, more: false },
+            Content::Large(file, length) => Act::File { file, offset: 0, length, more: false },
+        }),
         b"http.response.zerocopysend" => {
             let (file, offset, length) = file_part(message)?;
             Some(Act::File { file, offset, length, more: message.flag(&names.more_body)? })

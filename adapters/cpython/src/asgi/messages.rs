@@ -2,8 +2,10 @@
 //! names the key, at the line that made it.
 
 use std::fs::File;
+use std::io;
 use std::os::fd::BorrowedFd;
 
+use bolide_files::named::Content;
 use pyo3::ffi;
 
 use super::Asgi;
@@ -221,8 +223,8 @@ unsafe fn item(object: *mut ffi::PyObject, index: isize) -> *mut ffi::PyObject {
     }
 }
 
-/// `http.response.pathsend`: the file and its length. `None`: an exception is set.
-pub fn path_file(message: &Message<'_>) -> Option<(File, u64)> {
+/// What a path of `http.response.pathsend` names, opened. `None`: an exception is set.
+pub fn path_file(message: &Message<'_>) -> Option<Content<Object>> {
     let asgi = message.asgi;
     let Some(path) = message.text(&asgi.names.path, "path")? else {
         return asgi.raise_type("'path' is a str, and must be there");
@@ -230,14 +232,14 @@ pub fn path_file(message: &Message<'_>) -> Option<(File, u64)> {
     // SAFETY: the str lives.
     let Some(text) = (unsafe { text_of(path.as_ptr()) }) else { return asgi.raise_type("'path' is no text") };
     let path = std::path::Path::new(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(text));
-    let opened = File::open(path).and_then(|file| {
-        let facts = file.metadata()?;
-        Ok((file, facts))
-    });
-    match opened {
-        Ok((file, facts)) if facts.is_file() => Some((file, facts.len())),
-        Ok(_) => asgi.raise_os(None, &format!("{} is no regular file", path.display())),
-        Err(error) => asgi.raise_os(error.raw_os_error(), &format!("{}: {error}", path.display())),
+    let make = |bytes: Vec<u8>| super::scope::bytes(&bytes).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory));
+    match asgi.files.borrow_mut().open(path, make) {
+        Ok(content) => Some(content),
+        Err(error) => {
+            // SAFETY: the interpreter is held; what failed in it is told as the system's reason.
+            unsafe { ffi::PyErr_Clear() };
+            asgi.raise_os(error.raw_os_error(), &format!("{}: {error}", path.display()))
+        }
     }
 }
 

@@ -15,7 +15,7 @@ mod socket;
 mod task;
 mod watcher;
 
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::ops::ControlFlow;
 
 use bolide_engine::Hosted;
@@ -23,6 +23,7 @@ use bolide_engine::app::{App, Language, Outcome};
 use bolide_engine::inflow::Inflow;
 use bolide_engine::reply::Reply;
 use bolide_engine::request::{HttpRequest, Meaning, Request};
+use bolide_files::named::Named;
 use pyo3::ffi;
 
 use crate::faults::{Faults, failed, log_set_exception};
@@ -53,6 +54,8 @@ pub struct Asgi {
     pub face: Face,
     pub faults: Faults,
     templates: Cell<Option<Templates>>,
+    /// Those that `http.response.pathsend` has named lately.
+    files: RefCell<Named<Object>>,
     /// `limit-concurrency`
     most_running: usize,
     /// Tasks of the application that have not ended.
@@ -60,10 +63,10 @@ pub struct Asgi {
     turn_is_wanted: Cell<bool>,
     /// `AsgiWorker.turn`, for the loop to call.
     turn: OnceCell<Object>,
-    /// The context variables with which the worker began: turns run in it, whoever asks for them. A turn in the context of the
-    /// task that asked would hand that request's variables on to the next one.
+    /// The context of each turn. Without it a turn that one request asks for had that request's context variables, and so would
+    /// the requests that it gives to the application.
     context: Object,
-    /// `("context",)`
+    /// `("context",)`: the keyword of `call_soon` for it.
     context_keyword: Object,
     hosted: OnceCell<Hosted<Asgi>>,
 }
@@ -232,7 +235,8 @@ impl Asgi {
         keeping_exception(|| {
             let arguments = [self.event_loop.as_ptr(), turn.as_ptr(), self.context.as_ptr()];
             // SAFETY: all live; the result is ours. The last argument is the one that the tuple names.
-            if unsafe { call_method_with(&self.names.call_soon, arguments, &self.context_keyword) }.is_none() {
+            let asked = unsafe { call_method_with(&self.names.call_soon, arguments, &self.context_keyword) };
+            if asked.is_none() {
                 self.log_set_exception("the event loop");
             }
         });

@@ -199,7 +199,8 @@ impl SocketTalk {
             (Stage::Refusing(http), _) => http.go_on(reply),
             (_, Inflow::Messages(line)) => {
                 self.keep_what_is_left(line);
-                !line.is_behind(reply)
+                // After the end nobody waits for room. A client that has gone is told by an exception, which follows.
+                !(reply.client_is_gone() || line.is_open() && line.is_behind(reply))
             }
             _ => true,
         }

@@ -157,6 +157,8 @@ pub fn is_done(asgi: &Asgi, task: &Object) -> Option<bool> {
 enum End {
     Well,
     Cancelled,
+    /// By the exception that a `send()` to nobody raises. That is how applications end whose client has left, and no failure.
+    Gone,
     /// The exception is set.
     Badly,
 }
@@ -166,6 +168,11 @@ fn end_of(asgi: &Asgi, task: *mut ffi::PyObject) -> End {
     unsafe {
         match call_method(&asgi.names.exception, [task]) {
             Some(exception) if exception.as_ptr() == ffi::Py_None() => End::Well,
+            Some(exception)
+                if ffi::PyErr_GivenExceptionMatches(exception.as_ptr(), asgi.face.client_disconnected.as_ptr()) != 0 =>
+            {
+                End::Gone
+            }
             Some(exception) => {
                 ffi::PyErr_SetObject(ffi::Py_TYPE(exception.as_ptr()).cast(), exception.as_ptr());
                 End::Badly
@@ -224,7 +231,9 @@ pub fn ended_later(exchange: &mut Exchange, task: *mut ffi::PyObject) {
     let is_over = exchange.talk.is_complete() || exchange.talk.is_lost();
     let outcome = conclude(exchange, &end, &described);
     if !matches!(outcome, Outcome::Finished) && !is_over {
-        if let Some(hosted) = asgi.hosted() {
+        if let Some(hosted) = asgi.hosted()
+            && !matches!(end, End::Gone)
+        {
             hosted.count_exception();
         }
         exchange.reach(|talk, reply, inflow| {
@@ -256,11 +265,8 @@ fn conclude(exchange: &mut Exchange, end: &End, described: &str) -> Outcome<supe
     let asgi = exchange.asgi;
     let (complete, lost) = (exchange.talk.is_complete(), exchange.talk.is_lost());
     match end {
-        End::Badly if lost && is_disconnection(asgi) => {
-            // SAFETY: the thread holds the interpreter.
-            unsafe { ffi::PyErr_Clear() };
-            Outcome::Failed
-        }
+        End::Gone if complete => Outcome::Finished,
+        End::Gone => Outcome::Failed,
         End::Badly if complete => {
             asgi.log_set_exception(&format!("{described}, after its response"));
             Outcome::Finished
@@ -283,12 +289,6 @@ fn conclude(exchange: &mut Exchange, end: &End, described: &str) -> Outcome<supe
             }
         },
     }
-}
-
-/// Whether the exception that is set is the one that a `send()` to nobody raises.
-fn is_disconnection(asgi: &Asgi) -> bool {
-    // SAFETY: an exception is set, and the type lives.
-    unsafe { ffi::PyErr_ExceptionMatches(asgi.face.client_disconnected.as_ptr()) != 0 }
 }
 
 /// `harakiri`: the task's stack goes to the log, and the task is cancelled. The engine answers.

@@ -23,6 +23,10 @@ impl Reply {
 
     /// Changes the head, which is complete. Returns the body in place of `body`, if it was compressed whole.
     pub(super) fn amend_head(&mut self, body: Body<'_>) -> Option<Vec<u8>> {
+        if self.names_file() {
+            // The head is not this one: it is changed when it has become the file's.
+            return None;
+        }
         let mut amends = self.amends.take()?;
         let mut head = Head {
             text: &mut self.out.bytes,

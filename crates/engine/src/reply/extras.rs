@@ -39,7 +39,7 @@ impl Reply {
 
     /// The application's own Content-Length, where the body must have as many bytes.
     pub fn announced_length(&self) -> Option<u64> {
-        self.content_length.filter(|_| !self.terms.head_only && !self.is_bodiless_status())
+        self.content_length.filter(|_| !self.terms.head_only && !self.is_bodiless_status() && !self.names_file())
     }
 
     /// Whether the client is slow: nothing more should be handed in before it has taken what waits.
@@ -66,6 +66,11 @@ impl Reply {
 
     pub fn client_is_gone(&self) -> bool {
         self.out.is_broken
+    }
+
+    /// The client is taken for one that has gone: what waits for it is not sent any more.
+    pub(crate) fn give_client_up(&mut self) {
+        self.out.is_broken = true;
     }
 
     /// Sends the head now, before anything of the body: the client of a stream learns that it has begun.
@@ -141,7 +146,7 @@ impl Reply {
             return Err("a trailer's name is no token, or its value has a control character, or it is too long");
         }
         self.end_body_for_trailers();
-        if self.framing == Framing::Chunked {
+        if self.framing == Framing::Chunked && !self.is_handed {
             for part in [name, b": ", value, b"\r\n"] {
                 self.out.bytes.extend_from_slice(part);
             }
@@ -152,7 +157,7 @@ impl Reply {
     /// Ends the answer after its trailer fields.
     pub fn finish_trailers(&mut self) {
         self.end_body_for_trailers();
-        if self.framing == Framing::Chunked {
+        if self.framing == Framing::Chunked && !self.is_handed {
             self.out.bytes.extend_from_slice(b"\r\n");
             self.stage = Stage::Done;
         } else {
@@ -164,6 +169,9 @@ impl Reply {
         if self.stage == Stage::Head {
             self.amend_head(Body::Nothing);
             self.close_head();
+        }
+        if self.is_handed {
+            return;
         }
         self.finish_encoding();
         if std::mem::take(&mut self.has_trailers) && self.framing == Framing::Chunked {

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
 
-use bolide_files::answer::{FileRange, Parts};
+use bolide_files::answer::{Body as FileBody, FileRange, Parts};
 use bolide_files::roots::Stamp;
 
 use super::{COPY_BYTES, Framing, Reply, Stage};
@@ -23,6 +23,17 @@ impl Reply {
         self.header_count = fields;
         for part in lines {
             self.out.bytes.extend_from_slice(part);
+        }
+    }
+
+    /// The body of such an answer. What the client does not take at once is sent when it does.
+    pub(crate) fn give_body(&mut self, body: FileBody) {
+        match body {
+            FileBody::Nothing => {}
+            FileBody::Text(text) => self.push_ready(&text),
+            FileBody::Memory(content, range) => self.push_ready(&content[range]),
+            FileBody::File(FileRange { file, bytes, stamp }) => self.push_shared_file(file, bytes, stamp),
+            FileBody::Parts(parts) => self.push_parts(parts),
         }
     }
 

@@ -28,6 +28,9 @@ impl Reply {
             self.amend_head(Body::File);
             self.close_head();
         }
+        if self.is_handed {
+            return;
+        }
         let left = match self.framing {
             Framing::Discard => {
                 self.body_bytes += length;

@@ -128,6 +128,8 @@ pub enum Files {
     MimeFile,
     Charset,
     Mode,
+    HandedByPath,
+    HandedByLocation,
     CacheFiles,
     CacheMemory,
 }

@@ -29,7 +29,15 @@ impl Draft<'_> {
                 asked.routes.push((rule, pair.place.clone()));
             }
             Means::AddHeader => self.add_header(pair)?,
-            Means::RemoveHeader => asked.answering.removed.push(name(&values::text(pair)?, pair)?),
+            Means::RemoveHeader => {
+                let name = name(&values::text(pair)?, pair)?;
+                if name.eq_ignore_ascii_case("content-length") {
+                    let message = format!("`{} = {name}` has no effect: lengths are the server's", pair.key);
+                    self.findings.push(Finding::warning(Some(&pair.place), message).advise("remove the line"));
+                } else {
+                    self.asked.answering.removed.push(name);
+                }
+            }
             Means::CollectHeader => asked.answering.collected.push(collected(pair, false)?),
             Means::PullHeader => asked.answering.collected.push(collected(pair, true)?),
             Means::ErrorPage(status) => asked.answering.error_pages.push((status, values::text(pair)?.into())),

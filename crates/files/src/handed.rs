@@ -1,0 +1,111 @@
+//! Files that the application names in its answer: `X-Sendfile` with a path, `X-Accel-Redirect` with a location. They take the way of all
+//! files, through the same cache and with the same care, but only from folders that the configuration gives free for it.
+//!
+//! It knows no answer of an application. Workers run it.
+
+use std::path::PathBuf;
+
+use bolide_contract::files::{Handed as Settings, MapKind};
+
+use crate::answer::Answer;
+use crate::entry::Head;
+use crate::lookup::{Ask, Files, Lookup, Place};
+use crate::paths;
+use crate::roots::Root;
+
+/// The words by which an application names a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// `X-Sendfile`: the file's own path.
+    Path,
+    /// `X-Accel-Redirect`: a path that stands for a folder. Already percent-decoded, without a query.
+    Location,
+}
+
+impl By {
+    pub fn field(self) -> &'static str {
+        match self {
+            By::Path => "X-Sendfile",
+            By::Location => "X-Accel-Redirect",
+        }
+    }
+}
+
+/// The folders, each with what a name begins with that leads into it.
+pub(crate) struct Handed {
+    by_path: Vec<(Vec<u8>, Place)>,
+    by_location: Vec<(Vec<u8>, Place)>,
+}
+
+impl Handed {
+    pub fn new(settings: &Settings) -> Handed {
+        let place = |folder: &PathBuf| Place {
+            number: usize::MAX,
+            kind: MapKind::Replace,
+            root: Root::new(folder.clone()),
+            is_routed: false,
+        };
+        let path = |folder: &PathBuf| folder.as_os_str().as_encoded_bytes().to_vec();
+        let location = |(prefix, folder): &(String, PathBuf)| (prefix.clone().into_bytes(), place(folder));
+        Handed {
+            by_path: settings.by_path.iter().map(|folder| (path(folder), place(folder))).collect(),
+            by_location: settings.by_location.iter().map(location).collect(),
+        }
+    }
+
+    fn of(&self, by: By) -> &[(Vec<u8>, Place)] {
+        match by {
+            By::Path => &self.by_path,
+            By::Location => &self.by_location,
+        }
+    }
+}
+
+impl Files {
+    /// Whether the application may name a file with these words. Where it may not, they are a field like any other.
+    pub fn hands_over(&self, by: By) -> bool {
+        !self.handed.of(by).is_empty()
+    }
+
+    /// Whether it may name one with any words.
+    pub fn hands_over_any(&self) -> bool {
+        self.hands_over(By::Path) || self.hands_over(By::Location)
+    }
+
+    /// The answer with a file that the application has named; `ask` has the name for its path. What it may not name, or is not
+    /// there, is 404, and the log says which. The disk is looked at each time: the application may have written the file just now.
+    pub fn hand_over(&self, by: By, ask: &Ask<'_>, complain: &mut dyn FnMut(&str)) -> Answer {
+        let missing = || Answer::words(404, "Not Found", Head::default(), "There is no such file.");
+        let named = self.handed.of(by).iter().find_map(|(prefix, place)| Some((prefix, place, paths::below(ask.path, prefix)?)));
+        let Some((prefix, place, relative)) = named.filter(|(_, _, relative)| paths::is_plain(relative, true)) else {
+            let (field, name) = (by.field(), ask.path.escape_ascii());
+            complain(&format!(
+                "the application's {field} names {name}, which is in no folder that the configuration allows for it"
+            ));
+            return missing();
+        };
+        // No path of a request begins with a NUL, so this is no other's key.
+        let key = [&b"\0"[..], by.field().as_bytes(), prefix, b"\0", relative].concat();
+        let mut looked = Lookup::Redirect;
+        // What has changed since it was looked at is looked at once more.
+        for _ in 0..2 {
+            let known = self.lock_cache().get(&key).cloned();
+            looked = self.look_again(place, &key, relative, known.as_ref(), ask, complain);
+            let Lookup::Entry(entry) = &looked else { break };
+            let answer = self.answer_with(entry, ask);
+            if answer.is_still_right() {
+                return answer;
+            }
+            self.lock_cache().remove(&key);
+        }
+        let found = match looked {
+            // A folder is no file, with or without an index.
+            Lookup::Redirect => None,
+            looked => self.answer_to(looked, place, ask, complain),
+        };
+        found.unwrap_or_else(|| {
+            complain(&format!("the application's {} names {}, which is not there", by.field(), ask.path.escape_ascii()));
+            missing()
+        })
+    }
+}

@@ -1,0 +1,146 @@
+//! Files that an application names by their whole path, to have them sent as they are. Small ones stay in memory for the next time; of
+//! large ones nothing is kept, because a descriptor that stays open keeps the disk's room of a file that the application has removed.
+//!
+//! It knows no application and no answer. The thread that runs the application runs it.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use nix::fcntl::OFlag;
+
+use crate::cache::{Bounds, Cache, Weight};
+use crate::entry::{MEMORY_BYTES, read_whole};
+use crate::roots::Stamp;
+
+/// Files that are remembered.
+const FILES: usize = 512;
+
+/// Bytes of them, in all.
+const BYTES: u64 = 4 * 1024 * 1024;
+
+/// A file that has changed within these seconds is not remembered: a further change in the same tick of the file system's clock
+/// could not be told from it.
+const SETTLED_SECONDS: i64 = 2;
+
+/// What was remembered, with the state of the file in which it was read. `T` is what the language makes of the bytes.
+pub struct Named<T> {
+    cache: Cache<(Stamp, T)>,
+}
+
+/// A file to be sent.
+pub enum Content<T> {
+    Small(T),
+    /// The file, and how many bytes it has.
+    Large(File, u64),
+}
+
+impl<T: Clone> Default for Named<T> {
+    fn default() -> Named<T> {
+        Named { cache: Cache::new(Bounds { entries: FILES, bytes: BYTES, descriptors: 0 }) }
+    }
+}
+
+impl<T: Clone> Named<T> {
+    /// Opens what a path names at this moment. `make` turns the bytes of a small file into what is sent.
+    ///
+    /// # Errors
+    /// Those of the system, of `make`, and that it is no regular file.
+    pub fn open(&mut self, path: &Path, make: impl FnOnce(Vec<u8>) -> io::Result<T>) -> io::Result<Content<T>> {
+        let key = path.as_os_str().as_bytes();
+        // Before it is opened, since opening a pipe may wait for its writer, and opening a device may do something.
+        let stamp = Stamp::of_file(path)?;
+        if let Some((known, content)) = self.cache.get(key)
+            && *known == stamp
+        {
+            return Ok(Content::Small(content.clone()));
+        }
+        let flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
+        let mut file = OpenOptions::new().read(true).custom_flags(flags.bits()).open(path)?;
+        let stamp = Stamp::of_open_file(&file)?;
+        if stamp.bytes > MEMORY_BYTES {
+            return Ok(Content::Large(file, stamp.bytes));
+        }
+        let Some(bytes) = read_whole(&mut file, stamp)? else {
+            // It is being written: it is sent as far as it was there when its length was told.
+            return Ok(Content::Large(file, stamp.bytes));
+        };
+        let content = make(bytes)?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().cast_signed());
+        if stamp.is_settled(now, SETTLED_SECONDS) {
+            let weight = Weight { bytes: stamp.bytes + key.len() as u64, descriptors: 0 };
+            self.cache.put(key, (stamp, content.clone()), weight);
+        }
+        Ok(Content::Small(content))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::PathBuf;
+    use std::rc::Rc;
+
+    use super::*;
+
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str) -> Scratch {
+            let folder = std::env::temp_dir().join(format!("bolide-named-{}-{name}", std::process::id()));
+            fs::create_dir_all(&folder).expect("a folder");
+            Scratch(folder)
+        }
+
+        fn write(&self, name: &str, bytes: &[u8]) -> PathBuf {
+            let path = self.0.join(name);
+            fs::write(&path, bytes).expect("a file");
+            path
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn small(named: &mut Named<Rc<Vec<u8>>>, path: &Path) -> Rc<Vec<u8>> {
+        match named.open(path, |bytes| Ok(Rc::new(bytes))) {
+            Ok(Content::Small(bytes)) => bytes,
+            _ => panic!("{} is not small", path.display()),
+        }
+    }
+
+    #[test]
+    fn a_file_is_what_it_is_at_the_moment() {
+        let scratch = Scratch::new("moment");
+        let mut named = Named::default();
+        let path = scratch.write("a", b"one");
+        assert_eq!(*small(&mut named, &path), b"one");
+        // The same length, and perhaps within the same tick.
+        fs::write(&path, b"two").expect("a file");
+        assert_eq!(*small(&mut named, &path), b"two");
+        fs::rename(scratch.write("b", b"six"), &path).expect("a rename");
+        assert_eq!(*small(&mut named, &path), b"six");
+        fs::remove_file(&path).expect("it was there");
+        assert_eq!(named.open(&path, |_| Ok(Rc::default())).map(|_| ()).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn large_files_are_opened_anew_and_others_than_files_are_refused() {
+        let scratch = Scratch::new("kinds");
+        let mut named: Named<Rc<Vec<u8>>> = Named::default();
+        let path = scratch.write("large", &[b'x'; MEMORY_BYTES as usize + 1]);
+        for _ in 0..2 {
+            let opened = named.open(&path, |_| Ok(Rc::default())).expect("it is there");
+            assert!(matches!(opened, Content::Large(_, bytes) if bytes == MEMORY_BYTES + 1));
+        }
+        for other in [scratch.0.as_path(), Path::new("/dev/null")] {
+            assert!(named.open(other, |_| Ok(Rc::default())).is_err(), "{}", other.display());
+        }
+    }
+}

@@ -1,0 +1,70 @@
+"""Random frames, random cuts and random ends at every stage: the worker lives, and nothing of them is left in it."""
+
+import os
+
+import pytest
+from support.hostile import Hostile
+from support.processes import resident_bytes
+from support.waiting import wait_until
+from support.websocket import Scripted
+
+#: What one client does, and how many do it one after the other.
+ACTIONS = 3000
+ROUNDS = 3
+
+#: Rounds after which the allocator has what it needs.
+FIRST_ROUNDS = 1
+
+#: What the worker may have more after the other rounds than after the first: nothing is meant to be left of any.
+MOST_GROWTH_BYTES = 8 << 20
+
+#: Descriptors of our own questions.
+FEW = 3
+
+#: What the log must not have, whatever clients do. The applications themselves fail, as they are told to.
+SIGNS = (
+    "SystemError",
+    "InvalidStateError",
+    "never retrieved",
+    "never awaited",
+    "AssertionError",
+    "StopIteration",
+    "does not turn",
+)
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_hostile_clients_leave_nothing_behind(serve, loop):
+    server = serve(
+        f"""
+        asgi = {{apps}}/asgi_socket.py
+        lifespan = off
+        loop = {loop}
+        disable-logging = true
+        socket-timeout = 2
+        websocket-ping-interval = 1
+        websocket-ping-timeout = 1
+        websocket-max-message-size = 1000000
+        """
+    )
+    worker = server.worker()
+    descriptors = f"/proc/{worker}/fd"
+    at_rest = len(os.listdir(descriptors))
+    resident = []
+    for seed in range(ROUNDS):
+        client = Hostile(server.address(), seed)
+        for _ in range(ACTIONS):
+            client.act()
+        client.leave()
+        wait_until(
+            lambda: len(os.listdir(descriptors)) <= at_rest + FEW,
+            lambda: f"its connections are closed: {len(os.listdir(descriptors))}, at rest {at_rest}",
+        )
+        resident.append(resident_bytes(worker))
+    assert resident[-1] - resident[FIRST_ROUNDS - 1] < MOST_GROWTH_BYTES, resident
+    socket = Scripted(server, ("accept",), ("echo", 1)).open()
+    socket.send_text("still here")
+    assert socket.read_message() == "still here"
+    found = [line for line in server.lines if any(sign in line for sign in SIGNS)]
+    assert not found, "\n".join(found)
+    assert server.worker() == worker
