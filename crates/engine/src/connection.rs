@@ -40,7 +40,7 @@ const MEMORY_MISSES: u8 = 4;
 pub enum After {
     /// It waits for news of its socket.
     Wait,
-    /// The same, but there is room to send more: its next turn comes after those of others.
+    /// The same, but there is more to do, be it to send or to serve: its next turn comes after those of others.
     Again,
     Close,
 }
@@ -105,10 +105,16 @@ pub struct Connection<A: App> {
     pub peer_has_ended: bool,
 }
 
+/// Pipelined requests of a connection that are served before it is the others' turn: a client that sends them without an end
+/// would have the thread for itself.
+const PIPELINED_MOST: usize = 32;
+
 /// What serving the bytes at hand came to.
 enum Step {
     /// More bytes are needed.
     More,
+    /// It has had its turn; there is more to serve.
+    Yield,
     /// A request was answered; the next may follow.
     Next,
     Blocked,
@@ -275,13 +281,19 @@ impl<A: App> Connection<A> {
         let full = held == buffer.len();
         let read = if full { Read::Nothing } else { socket::read(self.reply.socket(), &mut buffer[held..]) };
         let filled = held + if let Read::Bytes(count) = read { count } else { 0 };
-        let mut position = 0;
+        let (mut position, mut served) = (0, 0);
         let step = loop {
             if position == filled {
                 break Step::More;
             }
+            if served == PIPELINED_MOST {
+                break Step::Yield;
+            }
             match self.serve_next(&buffer[position..filled], kit, app, house) {
-                (used, Step::Next) => position += used,
+                (used, Step::Next) => {
+                    position += used;
+                    served += 1;
+                }
                 (used, step) => {
                     position += used;
                     break step;
@@ -302,6 +314,7 @@ impl<A: App> Connection<A> {
             Step::Close => Some(After::Close),
             Step::Linger => Some(self.begin_linger(kit)),
             Step::Blocked => Some(self.wait_for_client()),
+            Step::Yield => Some(After::Again),
             Step::More | Step::Next | Step::Parked => match read {
                 // A read that filled the buffer may have left something behind, and an edge-triggered poll won't tell.
                 Read::Bytes(_) if was_full || self.peer_has_ended => None,
@@ -320,7 +333,9 @@ impl<A: App> Connection<A> {
         let now = kit.clock.now_ms;
         match (step, &self.stage) {
             (_, Stage::Open(_)) => {}
-            (Step::Blocked, _) | (_, Stage::Body(_) | Stage::Swallow { .. }) => self.deadline_ms = now + self.timeout_ms(house),
+            (Step::Blocked | Step::Yield, _) | (_, Stage::Body(_) | Stage::Swallow { .. }) => {
+                self.deadline_ms = now + self.timeout_ms(house)
+            }
             // A head has its time as a whole: a byte a second must not keep a connection for ever.
             (Step::More, _) if !self.input.is_empty() && held == 0 => self.deadline_ms = now + self.timeout_ms(house),
             (Step::More, _) if !self.input.is_empty() => {}

@@ -94,6 +94,10 @@ impl<A: App> Connection<A> {
         let waited_for_client = self.waits_for_client(open);
         let Stage::Open(open) = &mut self.stage else { return None };
         let had_room = open.inflow.room() > 0;
+        if house.is_draining() && !self.reply.head_has_left() {
+            // RFC 9112 section 9.6: the request was taken before the drain began, and the answer is the last one all the same.
+            self.reply.close_after();
+        }
         let result = act(&mut self.reply, &mut open.inflow);
         let resumes = !had_room && open.inflow.room() > 0;
         let wants_turn = self.reply.is_finished() || self.reply.client_is_gone() || self.has_more_of_a_file();
