@@ -62,3 +62,38 @@ def test_environ_is_that_of_a_worker_of_wsgi_applications(bridged, plain, reques
     ignored = ("wsgi.input",)
     kinds = [{key: kind for key, kind in told_by["types"].items() if key not in ignored} for told_by in (found, expected)]
     assert kinds[0] == kinds[1]
+
+
+BESIDE = """
+pythonpath = {apps}
+mount = /async=asgi_http:application
+mount = /wsgi=blocking:application
+manage-script-name = true
+threads = 3
+"""
+
+
+@pytest.fixture(scope="module", params=["asyncio", "uvloop"])
+def beside(request, serve_module):
+    return serve_module(BESIDE + f"loop = {request.param}")
+
+
+def test_wsgi_requests_that_block_do_not_hold_up_asgi_ones(beside):
+    waiting = [beside.connect() for _ in range(3)]
+    for client in waiting:
+        client.send(b"GET /wsgi/meet?4 HTTP/1.1\r\nHost: a\r\n\r\n")
+    # Three threads wait for a fourth, which there is not; the event loop is not theirs.
+    with beside.connect() as client:
+        for _ in range(20):
+            assert client.request(target="/async/fine").body == b"fine"
+    for client in waiting:
+        client.reset()
+
+
+def test_a_worker_of_both_interfaces_stops_and_is_logged_as_one(serve):
+    server = serve(BESIDE)
+    assert server.get("/async/fine").body == b"fine"
+    assert server.get("/wsgi/fine").body == b"fine"
+    server.wait_for_log("GET /wsgi/fine => generated 4 bytes")
+    server.wait_for_log("GET /async/fine => generated 4 bytes")
+    assert server.stop() == 0

@@ -5,40 +5,7 @@ import json
 import os
 
 import pytest
-from support.nginx import Nginx
-
-#: What is in nginx's ``http`` block.
-FRONT = """
-    client_max_body_size 20m;
-    upstream kept {{ server 127.0.0.1:{http}; keepalive 4; }}
-    server {{
-        listen 127.0.0.1:{{port}};
-        include {parameters};
-        location /tcp/ {{ uwsgi_pass 127.0.0.1:{uwsgi}; }}
-        location /unix/ {{ uwsgi_pass unix:{socket}; }}
-        location /unbuffered/ {{ uwsgi_pass unix:{socket}; uwsgi_request_buffering off; uwsgi_buffering off; }}
-        location /http/ {{ proxy_pass http://127.0.0.1:{http}; }}
-        location /kept/ {{ proxy_pass http://kept; proxy_http_version 1.1; proxy_set_header Connection ""; }}
-    }}
-"""
-
-#: As nginx ships it.
-PARAMETERS = """
-uwsgi_param  QUERY_STRING       $query_string;
-uwsgi_param  REQUEST_METHOD     $request_method;
-uwsgi_param  CONTENT_TYPE       $content_type;
-uwsgi_param  CONTENT_LENGTH     $content_length;
-uwsgi_param  REQUEST_URI        $request_uri;
-uwsgi_param  PATH_INFO          $document_uri;
-uwsgi_param  DOCUMENT_ROOT      $document_root;
-uwsgi_param  SERVER_PROTOCOL    $server_protocol;
-uwsgi_param  REQUEST_SCHEME     $scheme;
-uwsgi_param  HTTPS              $https if_not_empty;
-uwsgi_param  REMOTE_ADDR        $remote_addr;
-uwsgi_param  REMOTE_PORT        $remote_port;
-uwsgi_param  SERVER_PORT        $server_port;
-uwsgi_param  SERVER_NAME        $server_name;
-"""
+from support.nginx import in_front_of
 
 ROUTES = ["tcp", "unix", "unbuffered", "http", "kept"]
 
@@ -53,15 +20,7 @@ def server(serve_module):
 
 @pytest.fixture(scope="module")
 def nginx(server, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("nginx")
-    (folder / "uwsgi_params").write_text(PARAMETERS)
-    http = FRONT.format(
-        parameters=folder / "uwsgi_params",
-        uwsgi=server.address("uwsgi")[1],
-        http=server.port,
-        socket=server.folder / "app.sock",
-    )
-    front = Nginx(folder, http)
+    front = in_front_of(server, tmp_path_factory.mktemp("nginx"))
     yield front
     front.finish()
 

@@ -67,10 +67,13 @@ def test_an_application_that_does_not_load_leaves_the_old_generation_serving(sho
 def test_a_request_in_flight_is_finished(shop, tmp_path, number):
     instance = shop()
     gate = tmp_path / "gate"
+    idle = instance.connect()
+    assert not idle.request().says_close
     client = ask(instance, f"/file?{gate}")
     instance.wait_for_log("^waits for")
     instance.send_signal(number)
-    instance.wait_for_log("^bolide: (stop: |ready: .* of generation 2 in)")
+    # By that the worker shows that it has the order.
+    assert idle.is_closed()
     assert "shutdown of" not in instance.log
     gate.touch()
     answer = client.read_response()

@@ -27,6 +27,39 @@ http {{
 }}
 """
 
+#: Every way in which nginx reaches an application, each below a path of its own.
+FRONT = """
+    client_max_body_size 20m;
+    upstream kept {{ server 127.0.0.1:{http}; keepalive 4; }}
+    server {{
+        listen 127.0.0.1:{{port}};
+        include {parameters};
+        location /tcp/ {{ uwsgi_pass 127.0.0.1:{uwsgi}; }}
+        location /unix/ {{ uwsgi_pass unix:{socket}; }}
+        location /unbuffered/ {{ uwsgi_pass unix:{socket}; uwsgi_request_buffering off; uwsgi_buffering off; }}
+        location /http/ {{ proxy_pass http://127.0.0.1:{http}; }}
+        location /kept/ {{ proxy_pass http://kept; proxy_http_version 1.1; proxy_set_header Connection ""; }}
+    }}
+"""
+
+#: As nginx ships it.
+PARAMETERS = """
+uwsgi_param  QUERY_STRING       $query_string;
+uwsgi_param  REQUEST_METHOD     $request_method;
+uwsgi_param  CONTENT_TYPE       $content_type;
+uwsgi_param  CONTENT_LENGTH     $content_length;
+uwsgi_param  REQUEST_URI        $request_uri;
+uwsgi_param  PATH_INFO          $document_uri;
+uwsgi_param  DOCUMENT_ROOT      $document_root;
+uwsgi_param  SERVER_PROTOCOL    $server_protocol;
+uwsgi_param  REQUEST_SCHEME     $scheme;
+uwsgi_param  HTTPS              $https if_not_empty;
+uwsgi_param  REMOTE_ADDR        $remote_addr;
+uwsgi_param  REMOTE_PORT        $remote_port;
+uwsgi_param  SERVER_PORT        $server_port;
+uwsgi_param  SERVER_NAME        $server_name;
+"""
+
 #: nginx binds its port itself, so another process may take it in between: then another is tried.
 PORT_TRIES = 5
 
@@ -73,3 +106,10 @@ class Nginx:
     def finish(self):
         self.process.terminate()
         self.process.wait(timeout=20)
+
+
+def in_front_of(server, folder):
+    """An nginx before a server that has an HTTP socket, a uwsgi socket, and another one at ``app.sock`` in its folder."""
+    (folder / "uwsgi_params").write_text(PARAMETERS)
+    places = {"uwsgi": server.address("uwsgi")[1], "http": server.port, "socket": server.folder / "app.sock"}
+    return Nginx(folder, FRONT.format(parameters=folder / "uwsgi_params", **places))
