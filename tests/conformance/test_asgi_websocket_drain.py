@@ -119,9 +119,7 @@ def test_a_handshake_that_is_accepted_while_the_worker_drains_is_a_socket_that_c
 
 
 def test_messages_that_were_said_before_the_drain_are_delivered_before_the_close(usual):
-    socket = Scripted(
-        usual, ("accept",), ("say_zeros", 100_000, 20), ("receive_all",), client=usual.connect(receive_bytes=4096)
-    )
+    socket = Scripted(usual, ("accept",), ("say_zeros", 100_000, 20), ("receive_all",), client=usual.connect(receive_bytes=4096))
     socket.open()
     socket.wait_for(lambda events: len([event for event in events if event[0] == "sent"]) == 21, "all is said")
     reload(usual)
