@@ -16,6 +16,7 @@ pub mod http1_chunked;
 pub mod http1_head;
 pub mod mutate;
 pub mod options_parsers;
+pub mod routes;
 pub mod target_decode;
 pub mod uwsgi_packet;
 pub mod websocket;
@@ -28,6 +29,7 @@ pub const TARGETS: &[Target] = &[
     uwsgi_packet::TARGET,
     target_decode::TARGET,
     options_parsers::TARGET,
+    routes::TARGET,
     websocket::TARGET,
     websocket_offer::TARGET,
 ];

@@ -11,9 +11,6 @@ GOOD = {"OK": "OK", "NON-STRICT": "non-strict", "INFORMATIONAL": "informational"
 
 MISSING = "MISSING"
 
-#: What the name of a subgroup may have at most, in characters: the suite's own are longer than a line.
-NAME_CHARACTERS = 90
-
 
 @dataclass
 class Suite:
@@ -81,7 +78,8 @@ def table(suite, agents):
 def introduction(suite, agents):
     bolide = ", ".join(sorted({agent.versions["bolide"] for agent in agents}))
     servers = sorted({agent.versions["Python"] for agent in agents}, key=lambda text: [int(part) for part in text.split(".")])
-    uvloops = ", ".join(sorted({agent.versions["uvloop"] for agent in agents}))
+    uvloops = ", ".join(sorted({agent.versions["uvloop"] for agent in agents if agent.loop == "uvloop"}))
+    loops = " and ".join(f"uvloop {uvloops}" if loop == "uvloop" else loop for loop in sorted({agent.loop for agent in agents}))
     tools = suite.versions
     counts = Counter(agent.behaviour(case) for agent in agents for case in suite.cases)
     total = ", ".join(f"{counts[word]} {name}" for word, name in GOOD.items() if counts[word])
@@ -90,9 +88,9 @@ def introduction(suite, agents):
         "`make conformance` writes this page. The fuzzing client of the suite speaks to a worker of Bolide that runs an",
         "application which echoes what it gets (`tests/apps/asgi_socket_echo.py`), with compression.",
         "",
-        f"* Bolide {bolide} on Python {' and '.join(servers)}; loops: asyncio, and uvloop {uvloops}",
+        f"* Bolide {bolide} on Python {' and '.join(servers)}; loops: {loops}",
         f"* autobahntestsuite {tools['autobahntestsuite']} with autobahn {tools['autobahn']} on Python {tools['Python']}",
-        f"* {len(suite.cases)} cases against {len(agents)} workers: {total}, {failed} failed",
+        f"* {len(suite.cases)} cases against {len(agents)} worker{'s' if len(agents) > 1 else ''}: {total}, {failed} failed",
         "",
         "A case counts as what was worse, its messages or the way its connection ended. *Informational* cases have no right or",
         "wrong answer; the suite notes what the server did. *Non-strict* is what the specification allows although it",
@@ -109,10 +107,11 @@ def grouped(cases):
 
 
 def group_name(suite, group):
+    """The suite's own words. What a server of its own would accept is left out: the client alone takes part."""
     outer = suite.categories.get(group.split(".")[0], "")
     inner = suite.subcategories.get(group, "") if "." in group else ""
-    name = f"{outer}: {inner}" if inner else outer
-    return name if len(name) <= NAME_CHARACTERS else name[: NAME_CHARACTERS - 1].rstrip() + "…"
+    inner = inner.partition(" / server accept")[0].rpartition(" - ")[2]
+    return f"{outer}: {inner}" if inner else outer
 
 
 def summary(agent, cases):

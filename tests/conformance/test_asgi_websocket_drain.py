@@ -26,6 +26,11 @@ def server(serve, request):
     return serve(CONFIGURATION % request.param)
 
 
+@pytest.fixture
+def usual(serve):
+    return serve(CONFIGURATION % "auto")
+
+
 def reload(server, generation=2):
     server.send_signal(signal.SIGHUP)
     server.wait_for_log(rf"^bolide: ready: .* of generation {generation} in")
@@ -61,24 +66,24 @@ def test_a_stop_closes_with_1001_at_once_and_ends_with_status_0(server, tmp_path
     assert received(ast.literal_eval(notes.read_text()))[-1]["code"] == GOING_AWAY
 
 
-def test_a_stop_does_not_wait_for_ever_for_a_client_that_does_not_answer_the_close_frame(server):
-    deaf = Scripted(server, ("accept",), ("receive_all",)).open()
-    assert server.stop(seconds=STOP_SECONDS) == 0
+def test_a_stop_does_not_wait_for_ever_for_a_client_that_does_not_answer_the_close_frame(usual):
+    deaf = Scripted(usual, ("accept",), ("receive_all",)).open()
+    assert usual.stop(seconds=STOP_SECONDS) == 0
     assert deaf.read_close()[0] == GOING_AWAY
     assert deaf.client.is_closed()
 
 
-def test_a_stop_does_not_wait_for_ever_for_a_client_that_takes_nothing(server):
-    slow = Scripted(server, ("accept",), ("say_for_ever", 100_000), ("receive_all",), client=server.connect(receive_bytes=4096))
+def test_a_stop_does_not_wait_for_ever_for_a_client_that_takes_nothing(usual):
+    slow = Scripted(usual, ("accept",), ("say_for_ever", 100_000), ("receive_all",), client=usual.connect(receive_bytes=4096))
     slow.open()
     slow.wait_for(lambda events: len(events) == 2, "it says")
-    assert server.stop(seconds=STOP_SECONDS) == 0
+    assert usual.stop(seconds=STOP_SECONDS) == 0
 
 
-def test_at_a_reload_many_are_closed_one_after_the_other_and_serve_meanwhile(server):
+def test_at_a_reload_many_are_closed_one_after_the_other_and_serve_meanwhile(usual):
     count = 300
-    sockets = [Scripted(server, ("accept",), ("echo", 1000)).open() for _ in range(count)]
-    server.send_signal(signal.SIGHUP)
+    sockets = [Scripted(usual, ("accept",), ("echo", 1000)).open() for _ in range(count)]
+    usual.send_signal(signal.SIGHUP)
     # Each says something all the time, until it is closed.
     by_number = {socket.client.socket.fileno(): socket for socket in sockets}
     poll = select.poll()
@@ -102,24 +107,22 @@ def test_at_a_reload_many_are_closed_one_after_the_other_and_serve_meanwhile(ser
     assert echoed_after_the_first > 0
     # A slow machine makes it longer. What is due within the same look at the clock leaves together.
     assert closed[-1] - closed[0] > count * EACH_SECONDS / 2
-    server.wait_for_log(r"^bolide: ready: .* of generation 2 in")
+    usual.wait_for_log(r"^bolide: ready: .* of generation 2 in")
 
 
-def test_a_handshake_that_is_accepted_while_the_worker_drains_is_a_socket_that_closes(server):
+def test_a_handshake_that_is_accepted_while_the_worker_drains_is_a_socket_that_closes(usual):
     gate = "wait-for-the-drain"
-    socket = Scripted(server, ("receive",), ("receive_with_timeout", 2), ("send", {"type": "websocket.accept"}), ("receive_all",))
+    socket = Scripted(usual, ("receive",), ("receive_with_timeout", 2), ("send", {"type": "websocket.accept"}), ("receive_all",))
     socket.wait_for(lambda events: ("received", {"type": "websocket.connect"}) in events, gate)
-    reload(server)
+    reload(usual)
     assert socket.open().answer_close()[0] == SERVICE_RESTART
 
 
-def test_messages_that_were_said_before_the_drain_are_delivered_before_the_close(server):
-    socket = Scripted(
-        server, ("accept",), ("say_zeros", 100_000, 20), ("receive_all",), client=server.connect(receive_bytes=4096)
-    )
+def test_messages_that_were_said_before_the_drain_are_delivered_before_the_close(usual):
+    socket = Scripted(usual, ("accept",), ("say_zeros", 100_000, 20), ("receive_all",), client=usual.connect(receive_bytes=4096))
     socket.open()
     socket.wait_for(lambda events: len([event for event in events if event[0] == "sent"]) == 21, "all is said")
-    reload(server)
+    reload(usual)
     for _ in range(20):
         assert len(socket.read_message()) == 100_000
     assert socket.answer_close()[0] == SERVICE_RESTART

@@ -9,7 +9,7 @@ from support.waiting import wait_until
 from support.websocket import Scripted
 
 #: What one client does, and how many do it one after the other.
-ACTIONS = 3000
+ACTIONS = 2000
 ROUNDS = 3
 
 #: Rounds after which the allocator has what it needs.

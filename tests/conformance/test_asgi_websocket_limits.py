@@ -121,7 +121,7 @@ def test_uwsgi_counts_the_largest_size_in_kilobytes(serve):
 
 @pytest.mark.parametrize("split", [False, True])
 def test_a_compression_bomb_is_1009_and_costs_no_more_than_a_message_may(usual, split):
-    data = bomb(256 * MEGABYTE)
+    data = bomb(128 * MEGABYTE)
     assert len(data) < MEGABYTE
     worker = usual.worker()
     before = resident_bytes(worker)
@@ -367,13 +367,12 @@ def many_descriptors():
     resource.setrlimit(resource.RLIMIT_NOFILE, (before, most))
 
 
-@pytest.mark.parametrize("compression", [False, True])
-def test_an_idle_socket_costs_a_few_kilobytes(serve, many_descriptors, compression):
+def test_an_idle_socket_costs_a_few_kilobytes(serve, many_descriptors):
     server = serve("asgi = {apps}/asgi_socket_echo.py\nlifespan = off\nlisten = 100\ndisable-logging = true")
     worker = server.worker()
 
     def opened(count):
-        sockets = [WebSocket(server.connect(), compression=compression).open() for _ in range(count)]
+        sockets = [WebSocket(server.connect(), compression=True).open() for _ in range(count)]
         for number, socket in enumerate(sockets):
             socket.send_text(f"{number} " * 20)
         for number, socket in enumerate(sockets):

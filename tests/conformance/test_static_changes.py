@@ -1,5 +1,6 @@
 """Static files that change while they are served, many files, and readers that are slow or vanish."""
 
+import contextlib
 import hashlib
 import os
 
@@ -12,6 +13,8 @@ from support.waiting import wait_until
 MEGABYTE = 1 << 20
 #: More than the kernel's buffers of a connection hold.
 LARGE = 24 * MEGABYTE
+#: A worker closes the descriptor of a file that nobody asks for after this long, or twice as long.
+IDLE_SECONDS = 5
 #: What a worker's memory may grow by, whatever is served: far less than one large file.
 GROWTH_BYTES = 16 * MEGABYTE
 
@@ -84,6 +87,27 @@ def test_a_file_that_vanishes_is_sent_to_its_end_and_then_the_applications(serve
     file_of(server).unlink()
     assert_same(client.read_exactly(LARGE), pattern(LARGE))
     server.wait_for(lambda: server.get("/s/large.bin").get("x-from") == "application", "it is gone")
+
+
+def test_a_file_that_was_removed_gives_its_room_back(server):
+    file = file_of(server, "removed.bin")
+    file.write_bytes(pattern(100_000))
+    client = server.connect()
+    assert_same(client.request("GET", "/s/removed.bin").body, pattern(100_000))
+    client.close()
+    file.unlink()
+
+    def held():
+        found = []
+        for one in server.processes():
+            folder = f"/proc/{one.pid}/fd"
+            for name in os.listdir(folder):
+                with contextlib.suppress(FileNotFoundError):
+                    found.append(os.readlink(f"{folder}/{name}"))
+        return [path for path in found if "removed.bin" in path]
+
+    # Nobody asks for anything meanwhile.
+    wait_until(lambda: not held(), lambda: f"the descriptor is closed: {held()}", seconds=3 * IDLE_SECONDS)
 
 
 @pytest.mark.parametrize("size", [5, 100_000], ids=["memory", "descriptor"])

@@ -243,18 +243,18 @@ def test_an_asynchronous_framework_closes_with_a_code_and_a_reason(socket_url):
 def test_an_asynchronous_framework_takes_a_client_that_says_goodbye_and_one_that_vanishes(site, socket_url):
     before = len(site.log)
     for _ in range(3):
-        with connect(socket_url) as polite:
+        with connect(f"{socket_url}?farewell") as polite:
             polite.send("kept")
             assert polite.recv(TIMEOUT_SECONDS) == "kept"
             polite.close(1000, "thanks")
             with pytest.raises(ConnectionClosedOK):
                 polite.recv(TIMEOUT_SECONDS)
-        with connect(socket_url) as vanishing:
+        with connect(f"{socket_url}?farewell") as vanishing:
             vanishing.send("lost")
             assert vanishing.recv(TIMEOUT_SECONDS) == "lost"
             vanishing.socket.shutdown(socket.SHUT_RDWR)
     # Each is logged when it has ended.
-    site.wait_for(lambda: site.log.count("GET /echo", before) == 6, "the six are over")
+    site.wait_for(lambda: site.log.count("GET /echo?farewell") == 6, "the six are over")
     assert "Traceback" not in site.log[before:]
 
 

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
+import time
 from pathlib import Path
 
 from selenium import webdriver
@@ -19,13 +20,16 @@ from selenium.webdriver.remote.client_config import ClientConfig
 from selenium.webdriver.remote.command import Command
 
 from support import processes
-from support.waiting import PATIENCE_SECONDS, wait_until
+from support.waiting import LOOK_SECONDS, PATIENCE_SECONDS, wait_until
 
 #: How long a start of the browser, a page's load or a script in it may take, in seconds.
 BROWSER_SECONDS = 40
 
 #: Size of the window that the pages see, in pixels.
 WINDOW = "1000,800"
+
+#: It takes a port that is free for IPv6, and ends if somebody else has the same one for IPv4: then it is started again.
+PORT_TRIES = 5
 
 #: The line by which the driver says where it listens.
 STARTED = re.compile(rb"started successfully on port (?P<port>\d+)")
@@ -63,30 +67,39 @@ class Driver:
 
     def __init__(self, folder):
         # What the browser wants to keep, it keeps in the test's folder.
-        places = {name: str(folder) for name in ("HOME", "TMPDIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR")}
+        self._places = {name: str(folder) for name in ("HOME", "TMPDIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR")}
         self._mark = f"HOME={folder}".encode()
+        self.url = None
+        for _ in range(PORT_TRIES):
+            self._start()
+            if self.url is not None:
+                return
+            assert b"Address already in use" in self._text, f"the driver does not start: {self._text!r}"
+        raise AssertionError(f"the driver has found no port: {self._text!r}")
+
+    def _start(self):
+        self._text = b""
         self.process = subprocess.Popen(
             [found("chromedriver"), "--port=0"],
-            env={**os.environ, **places},
+            env={**os.environ, **self._places},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
         )
-        self._text = b""
         self._reader = threading.Thread(target=self._read, name="driver's log reader", daemon=True)
         self._reader.start()
+        end = time.monotonic() + BROWSER_SECONDS
+        while self.process.poll() is None and time.monotonic() < end:
+            match = STARTED.search(self._text)
+            if match:
+                self.url = f"http://127.0.0.1:{int(match['port'])}"
+                return
+            self._reader.join(LOOK_SECONDS)
+        self.finish()
 
     def _read(self):
         for line in self.process.stdout:
             self._text += line
-
-    @property
-    def url(self):
-        """Where it listens; waits until it does."""
-        wait_until(lambda: STARTED.search(self._text) or self.process.poll() is not None, lambda: f"it listens: {self._text!r}")
-        match = STARTED.search(self._text)
-        assert match, f"the driver has ended: {self._text!r}"
-        return f"http://127.0.0.1:{int(match['port'])}"
 
     def finish(self):
         """End it and whatever it has started."""

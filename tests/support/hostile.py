@@ -118,7 +118,8 @@ class Hostile:
             peer.socket.shutdown(socket.SHUT_WR)
 
     def request(self):
-        steps = [("accept",), *self.random.choice(MANNERS)] if self.random.random() < 0.85 else self.random.choice(REFUSALS)
+        accepts = self.random.random() < 0.85
+        steps = [("accept",), *self.random.choice(MANNERS)] if accepts else self.random.choice(REFUSALS)
         headers = []
         if self.random.random() < 0.5:
             headers.append(("Sec-WebSocket-Extensions", "permessage-deflate; client_max_window_bits"))

@@ -396,7 +396,10 @@ impl<L: Language> Shared<L> {
     pub(crate) fn longest_wait_ms(&self, room: &Room<L::App>, now: u64) -> Option<u64> {
         let pause = room.duties.pauses.iter().map(|pause| pause.until_ms.saturating_sub(now).max(1)).min();
         let sweep = (room.hall.count() > 0).then_some(SWEEP_MS);
-        [pause, sweep].into_iter().flatten().min()
+        // Where connections are swept, files are tidied with them.
+        let tidy = self.house.files.filter(|_| sweep.is_none()).and_then(|files| files.tidy_within_ms(now));
+        let tidy = tidy.map(|milliseconds| milliseconds.max(SWEEP_MS));
+        [pause, sweep, tidy].into_iter().flatten().min()
     }
 
     /// Time limits, `max-requests`, and the end that the application may have asked for. True: there is something to do at once.
@@ -417,6 +420,9 @@ impl<L: Language> Shared<L> {
         let now = kit.clock.now_ms;
         if now.saturating_sub(duties.swept_ms) >= SWEEP_MS {
             duties.swept_ms = now;
+            if let Some(files) = self.house.files {
+                files.tidy(now);
+            }
             for key in hall.keys(|connection| connection.is_due(now)) {
                 hall.news(key);
             }

@@ -320,6 +320,8 @@ impl Line {
             self.look_after_silence(reply, now_ms);
         }
         match self.stage {
+            // What it has not taken by now would only make its end wait for the time limit of a slow client, too.
+            Stage::Closing { until_ms } if until_ms <= now_ms && self.has_unsent(reply) => reply.give_client_up(),
             Stage::Closing { until_ms } if until_ms <= now_ms => reply.cut_off(),
             Stage::Closed if self.outgoing.is_empty() || reply.client_is_gone() => reply.finish(),
             _ => {}

@@ -32,6 +32,8 @@ struct Slot<T> {
     weight: Weight,
     /// Asked for since the hand came by.
     used: bool,
+    /// Not asked for since idle ones were last looked for.
+    is_idle: bool,
 }
 
 impl<T> Cache<T> {
@@ -42,6 +44,7 @@ impl<T> Cache<T> {
     pub fn get(&mut self, key: &[u8]) -> Option<&T> {
         let slot = self.slots.get_mut(*self.index.get(key)?)?;
         slot.used = true;
+        slot.is_idle = false;
         Some(&slot.content)
     }
 
@@ -60,7 +63,7 @@ impl<T> Cache<T> {
         self.held.bytes += weight.bytes;
         self.held.descriptors += weight.descriptors;
         self.index.insert(key.into(), self.slots.len());
-        self.slots.push(Slot { key: key.into(), content, weight, used: false });
+        self.slots.push(Slot { key: key.into(), content, weight, used: false, is_idle: false });
     }
 
     pub fn remove(&mut self, key: &[u8]) {
@@ -75,6 +78,23 @@ impl<T> Cache<T> {
         while let Some(slot) = self.slots.get(place) {
             if slot.weight.descriptors > 0 { self.remove_at(place) } else { place += 1 }
         }
+    }
+
+    /// Lets go what holds a descriptor and was not asked for since the last call. Returns whether some that hold one are left.
+    pub fn shed_idle_descriptors(&mut self) -> bool {
+        let mut place = 0;
+        while let Some(slot) = self.slots.get_mut(place) {
+            if slot.weight.descriptors > 0 && std::mem::replace(&mut slot.is_idle, true) {
+                self.remove_at(place);
+            } else {
+                place += 1;
+            }
+        }
+        self.held.descriptors > 0
+    }
+
+    pub fn holds_descriptors(&self) -> bool {
+        self.held.descriptors > 0
     }
 
     /// Takes out the next one that was not asked for since the hand last came by. Ends, because a round clears every mark.
@@ -147,6 +167,19 @@ mod tests {
         cache.shed_descriptors();
         assert_eq!(cache.held, bytes(2));
         assert_eq!([0, 1, 2, 3].map(|key| cache.get(&[key]).copied()), [Some(0), None, None, Some(3)]);
+    }
+
+    #[test]
+    fn descriptors_that_nobody_asks_for_are_let_go_in_the_second_round() {
+        let mut cache = Cache::new(BOUNDS);
+        for (number, descriptors) in [0, 1, 1].into_iter().enumerate() {
+            cache.put(&[number as u8], number, Weight { bytes: 1, descriptors });
+        }
+        assert!(cache.shed_idle_descriptors());
+        assert_eq!(cache.get(&[1]), Some(&1));
+        assert!(cache.shed_idle_descriptors());
+        assert_eq!([0, 1, 2].map(|key| cache.index.contains_key(&[key][..])), [true, true, false]);
+        assert!(!cache.shed_idle_descriptors() && !cache.holds_descriptors());
     }
 
     proptest! {

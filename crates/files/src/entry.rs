@@ -23,6 +23,10 @@ const ENTRY_BYTES: u64 = 1536;
 /// A file that changes while it is read is read once more, and then sent from its descriptor.
 const READ_TRIES: u32 = 2;
 
+/// A change in the same tick of the file system's clock as the one before leaves no trace in a stamp: content that was read within this many
+/// seconds of a change is read again.
+pub const SETTLED_SECONDS: i64 = 2;
+
 /// What a path named when it was looked up.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Found {
@@ -41,6 +45,8 @@ pub struct Entry {
     /// The original first.
     pub variants: Vec<Variant>,
     pub expires: Expires,
+    /// What is in memory was read so long after its last change that a further one is sure to show.
+    is_settled: bool,
 }
 
 /// One of the forms in which the content may be sent.
@@ -122,7 +128,10 @@ impl Entry {
         for (coding, way, _) in &found.beside {
             variants.push(Variant::load(root, way, Some(*coding), description, has_variants, now, keep)?);
         }
-        Ok(Entry { place, found, checked_ms: AtomicU64::new(now_ms), variants, expires: description.expires })
+        let is_settled = variants
+            .iter()
+            .all(|variant| matches!(variant.content, Content::File(_)) || variant.stamp.is_settled(now, SETTLED_SECONDS));
+        Ok(Entry { place, found, checked_ms: AtomicU64::new(now_ms), variants, expires: description.expires, is_settled })
     }
 
     pub fn weight(&self) -> Weight {
@@ -132,10 +141,10 @@ impl Entry {
         })
     }
 
-    /// Whether it is of the file that was found now: what was loaded then is what was found then and is found now.
+    /// Whether it is sure to be of the file that was found now: what was loaded then is what was found then and is found now.
     pub fn is_of(&self, found: &Found) -> bool {
         let stamps = std::iter::once(&found.stamp).chain(found.beside.iter().map(|(_, _, stamp)| stamp));
-        self.found == *found && self.variants.iter().map(|variant| &variant.stamp).eq(stamps)
+        self.is_settled && self.found == *found && self.variants.iter().map(|variant| &variant.stamp).eq(stamps)
     }
 
     pub fn is_fresh(&self, now_ms: u64, most_ms: u64) -> bool {

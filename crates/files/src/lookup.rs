@@ -26,6 +26,9 @@ const DESCRIPTOR_SHARE: u64 = 4;
 /// Folders that front servers named in DOCUMENT_ROOT and that are kept open.
 const DOCUMENT_ROOTS: usize = 16;
 
+/// A descriptor that was not used for so many milliseconds, or up to twice as many, is closed.
+const IDLE_MS: u64 = 5_000;
+
 /// A lack of descriptors is told once in this many milliseconds.
 const COMPLAINT_PAUSE_MS: u64 = 1_000;
 
@@ -60,6 +63,7 @@ pub struct Files {
     /// Those that routes name, by their number.
     pub(crate) routed: Vec<Place>,
     complained_ms: AtomicU64,
+    tidied_ms: AtomicU64,
 }
 
 struct Map {
@@ -125,6 +129,7 @@ impl Files {
             handed: Handed::new(&settings.handed),
             routed: Vec::new(),
             complained_ms: AtomicU64::new(0),
+            tidied_ms: AtomicU64::new(0),
             settings: settings.clone(),
         }
     }
@@ -140,6 +145,21 @@ impl Files {
 
     pub(crate) fn has_dot_files(&self) -> bool {
         self.settings.dot_files
+    }
+
+    /// Lets go the descriptors that nobody has asked for lately: the room on the disk of a file that was removed is free only then. `now_ms` are
+    /// monotonic milliseconds.
+    pub fn tidy(&self, now_ms: u64) {
+        if now_ms.saturating_sub(self.tidied_ms.load(Relaxed)) >= IDLE_MS {
+            self.tidied_ms.store(now_ms, Relaxed);
+            self.lock_cache().shed_idle_descriptors();
+        }
+    }
+
+    /// Milliseconds until [`Files::tidy`] has something to do, if it ever has.
+    pub fn tidy_within_ms(&self, now_ms: u64) -> Option<u64> {
+        let next = self.tidied_ms.load(Relaxed) + IDLE_MS;
+        self.lock_cache().holds_descriptors().then(|| next.saturating_sub(now_ms))
     }
 
     /// The answer to a request for a file. `None`: it is the application's. `complain` is told what the log should know.

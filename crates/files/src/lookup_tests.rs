@@ -77,6 +77,10 @@ fn files(settings: &Settings) -> Files {
 }
 
 fn find(files: &Files, path: &str, now_ms: u64) -> Option<Answer> {
+    find_at(files, path, now_ms, NOW)
+}
+
+fn find_at(files: &Files, path: &str, now_ms: u64, now: i64) -> Option<Answer> {
     let ask = Ask {
         method: b"GET",
         path: path.as_bytes(),
@@ -84,7 +88,7 @@ fn find(files: &Files, path: &str, now_ms: u64) -> Option<Answer> {
         document_root: b"",
         conditions: Conditions::default(),
         now_ms,
-        now: NOW,
+        now,
     };
     files.find(&ask, &mut |text| panic!("{text}"))
 }
@@ -131,6 +135,26 @@ fn what_is_sent_from_its_descriptor_is_never_older_than_its_head() {
     let file = OpenOptions::new().write(true).open(scratch.0.join("root/a")).expect("it is there");
     file.set_len(100_000).expect("ours");
     assert_eq!(text(&files, "/s/a", 1).len(), 100_000);
+}
+
+#[test]
+fn two_changes_in_one_tick_of_the_clock_are_told_apart() {
+    let scratch = Scratch::new(&[]);
+    let files = files(&scratch.settings(&[("/s", "", MapKind::Replace)]));
+    let content = |answer: Option<Answer>| match answer.map(|answer| answer.body) {
+        Some(Body::Memory(content, range)) => content[range].to_vec(),
+        _ => Vec::new(),
+    };
+    // Most of these pairs are written within one tick, which is some milliseconds.
+    for number in 0..30 {
+        let (name, path) = (format!("{number}.txt"), format!("/s/{number}.txt"));
+        let now =
+            std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs().cast_signed());
+        scratch.write(&name, "one");
+        assert_eq!(content(find_at(&files, &path, 0, now)), b"one");
+        scratch.write(&name, "two");
+        assert_eq!(content(find_at(&files, &path, LOOK_AGAIN_MS, now)), b"two");
+    }
 }
 
 #[test]

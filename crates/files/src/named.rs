@@ -13,7 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use nix::fcntl::OFlag;
 
 use crate::cache::{Bounds, Cache, Weight};
-use crate::entry::{MEMORY_BYTES, read_whole};
+use crate::entry::{MEMORY_BYTES, SETTLED_SECONDS, read_whole};
 use crate::roots::Stamp;
 
 /// Files that are remembered.
@@ -21,10 +21,6 @@ const FILES: usize = 512;
 
 /// Bytes of them, in all.
 const BYTES: u64 = 4 * 1024 * 1024;
-
-/// A file that has changed within these seconds is not remembered: a further change in the same tick of the file system's clock
-/// could not be told from it.
-const SETTLED_SECONDS: i64 = 2;
 
 /// What was remembered, with the state of the file in which it was read. `T` is what the language makes of the bytes.
 pub struct Named<T> {
@@ -70,6 +66,7 @@ impl<T: Clone> Named<T> {
         };
         let content = make(bytes)?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().cast_signed());
+        // What has changed a moment ago is not remembered.
         if stamp.is_settled(now, SETTLED_SECONDS) {
             let weight = Weight { bytes: stamp.bytes + key.len() as u64, descriptors: 0 };
             self.cache.put(key, (stamp, content.clone()), weight);

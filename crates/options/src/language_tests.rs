@@ -131,7 +131,7 @@ const WITHOUT_A_SETTING: &[Setting] = &[Setting::Plugin];
 #[test]
 fn test_the_example_of_every_supported_row_changes_the_settings() {
     let folder = Folder::new("examples");
-    for name in ["static", "public"] {
+    for name in ["static", "public", "private"] {
         std::fs::create_dir_all(folder.path().join(name)).expect("a folder of the test can be made");
     }
     folder.write("static/favicon.ico", "");

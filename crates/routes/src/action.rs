@@ -233,7 +233,11 @@ fn unknown(name: &str, stage: Stage, mistakes: &mut Mistakes<'_>) -> Option<Acti
         }
         None if stage == Stage::Response && !is_for_responses(name) => mistakes.error(
             format!("the action `{name}` can't be used in a response-route: the application has answered already"),
-            "actions on answers are addheader, delheader, clearheaders, addvar, gzip, log, donotlog, goto, continue and last",
+            match name {
+                // uWSGI's recipe for X-Sendfile.
+                "static" | "file" => "for files that the application names in X-Sendfile, write `x-sendfile = FOLDER` instead",
+                _ => "actions on answers are addheader, delheader, clearheaders, addvar, gzip, log, donotlog, goto, continue and last",
+            },
         ),
         None => mistakes.error(
             format!("there is no action `{name}`"),

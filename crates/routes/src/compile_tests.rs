@@ -143,6 +143,13 @@ fn a_file_lies_in_the_folder_that_its_rule_names() {
 }
 
 #[test]
+fn a_file_whose_name_lacks_its_groups_is_what_is_left_of_it() {
+    let (routes, mistakes) = Routes::compile(&[rule("route", "^/x static:/srv/$1é")], Path::new("/app"));
+    assert_eq!(routes.map(|routes| routes.folders), Some(vec!["/srv/é".into()]));
+    assert!(mistakes.iter().any(|mistake| mistake.message.contains("`$1` is always empty")), "{mistakes:?}");
+}
+
+#[test]
 fn classes_are_those_of_pcre() {
     let mut found = Vec::new();
     let mut mistakes = super::Mistakes { rule: 0, stage: super::Stage::Request, found: &mut found };

@@ -112,10 +112,8 @@ impl Served {
             Some(text) => text.len(),
             None => rest.beginning().iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1),
         };
-        rest.cut(end);
-        // Up to its first variable a text is as it was written.
-        let folder = &path[..end];
-        let folder_path = around.folder.join(folder);
+        let folder = rest.cut(end);
+        let folder_path = around.folder.join(OsStr::from_bytes(&folder));
         if folder.is_empty() || folder_path == Path::new("/") {
             mistakes.error(
                 format!("`{path}` does not say in which folder the file must lie: a client could have any file"),

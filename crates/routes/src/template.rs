@@ -139,10 +139,11 @@ impl Template {
         }
     }
 
-    /// Takes so many bytes from its beginning, which has as many or more.
-    pub fn cut(&mut self, bytes: usize) {
-        if let Some(Piece::Text(text)) = self.pieces.first_mut() {
-            text.drain(..bytes.min(text.len()));
+    /// Takes so many bytes from its beginning, or as many as that has.
+    pub fn cut(&mut self, bytes: usize) -> Vec<u8> {
+        match self.pieces.first_mut() {
+            Some(Piece::Text(text)) => text.drain(..bytes.min(text.len())).collect(),
+            _ => Vec::new(),
         }
     }
 

@@ -83,9 +83,9 @@ pub const ENTRIES: &[Entry] = &[
     Entry::supported("file-serve-mode", files(Files::Mode), Value::Special, "", "Names the file to the front server, which then sends it: `x-sendfile`, or `nginx` (`x-accel-redirect`).")
         .example("file-serve-mode = nginx"),
     Entry::supported("x-sendfile", files(Files::HandedByPath), Value::List, "", "The application may name a file of this folder in the header `X-Sendfile`; it is sent in place of a body, with its validators and ranges.")
-        .example("x-sendfile = /srv/private"),
+        .example("x-sendfile = /srv/shop/private"),
     Entry::supported("x-accel-redirect", files(Files::HandedByLocation), Value::List, "", "`/PATH=FOLDER`: the application may name a file of the folder by a path that begins so, in the header `X-Accel-Redirect`.")
-        .example("x-accel-redirect = /protected=/srv/private"),
+        .example("x-accel-redirect = /protected=/srv/shop/private"),
     Entry::supported("static-cache-files", files(Files::CacheFiles), Value::Number { least: 0, most: 1_000_000, unit: "files" }, "1024", "How many files a worker remembers. They are looked at again after a second; 0 looks at the disk for each request.")
         .example("static-cache-files = 5000"),
     Entry::supported("static-cache-memory", files(Files::CacheMemory), Value::Number { least: 0, most: 4_294_967_296, unit: "bytes" }, "16777216", "Bytes of small files (16 KiB each at the most) that a worker keeps in memory; 0 keeps none.")
