@@ -42,12 +42,25 @@ async def application(scope, receive, send):
         await answer(send, str(os.getpid()))
     elif path == "/events":
         await events(scope["query_string"].decode(), receive, send)
+    elif path == "/deaf":
+        await deaf(send)
     elif path == "/file":
         name = scope["query_string"].decode()
         say(f"waits for {name}")
         while not os.path.exists(name):
             await asyncio.sleep(0.01)
         await answer(send, "waited")
+
+
+async def deaf(send):
+    """A stream that takes no notice of its client's end."""
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
+    while True:
+        try:
+            await send({"type": "http.response.body", "body": b"data: tick\n\n", "more_body": True})
+        except OSError:
+            pass
+        await asyncio.sleep(0.05)
 
 
 async def events(name, receive, send):

@@ -94,25 +94,49 @@ def test_a_stop_closes_idle_kept_alive_connections_at_once(shop):
     assert instance.wait_for_exit() == 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=["stop", "reload"])
-def test_an_event_stream_goes_on_at_a_drain_and_ends_after_reload_mercy(shop, number):
-    instance = shop("--reload-mercy", "1")
-    old = int(instance.body("/pid"))
-    client = ask(instance, "/events?one")
-    assert client.read_head().get("content-type") == "text/event-stream"
-    chunks = client.read_chunks()
-    assert next(chunks) == b"data: tick\n\n"
+def drain(instance, number):
     instance.send_signal(number)
     instance.wait_for_log("^bolide: (stop: |ready: .* of generation 2 in)")
-    assert next(chunks) == b"data: tick\n\n"
-    # No last chunk: the client sees that this was cut off, and connects anew.
-    assert b"\r\n0\r\n" not in client.read_to_end()
-    instance.wait_for_log(rf"^bolide: worker 1 \(pid {old}\) has not finished within 1 s \(reload-mercy\), and is killed")
+
+
+def see_the_end(instance, number):
     if number == signal.SIGHUP:
         instance.wait_for_generation(2)
         assert instance.body() == "version-1"
     else:
         assert instance.wait_for_exit() == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=["stop", "reload"])
+def test_an_event_stream_goes_on_at_a_drain_and_its_worker_ends_in_order_before_the_mercy_does(shop, number):
+    instance = shop("--reload-mercy", "4")
+    old = int(instance.body("/pid"))
+    client = ask(instance, "/events?one")
+    assert client.read_head().get("content-type") == "text/event-stream"
+    chunks = client.read_chunks()
+    assert next(chunks) == b"data: tick\n\n"
+    drain(instance, number)
+    assert next(chunks) == b"data: tick\n\n"
+    # No last chunk: the client sees that this was cut off, and connects anew.
+    assert b"\r\n0\r\n" not in client.read_to_end()
+    instance.wait_for_log(r"^bolide: worker 1: the mercy of 4 s \(reload-mercy\) is nearly over; requests that are cut off: 1$")
+    instance.wait_for_log("^events of one end$")
+    instance.wait_for_log(f"^shutdown of {old}$")
+    see_the_end(instance, number)
+    assert "is killed" not in instance.log
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=["stop", "reload"])
+def test_an_application_that_takes_no_notice_of_its_clients_end_is_killed_after_reload_mercy(shop, number):
+    instance = shop("--reload-mercy", "1")
+    old = int(instance.body("/pid"))
+    client = ask(instance, "/deaf")
+    client.read_head()
+    assert next(client.read_chunks()) == b"data: tick\n\n"
+    drain(instance, number)
+    assert b"\r\n0\r\n" not in client.read_to_end()
+    instance.wait_for_log(rf"^bolide: worker 1 \(pid {old}\) has not finished within 1 s \(reload-mercy\), and is killed")
+    see_the_end(instance, number)
 
 
 def test_an_event_stream_whose_client_leaves_does_not_hold_up_a_reload(shop):

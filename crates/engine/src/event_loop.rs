@@ -36,6 +36,11 @@ const EVENTS: usize = 256;
 /// How often time limits are looked at, in milliseconds.
 const SWEEP_MS: u64 = 500;
 
+/// The last part of `reload-mercy`, in milliseconds, belongs to applications alone, but at most a quarter of it: streams that
+/// would never end learn that their clients have gone, so that they can end by themselves, and after them the lifespan. What has
+/// not ended when all of the mercy is over is killed.
+const LAST_PART_MS: u64 = 5_000;
+
 /// How long a draining worker waits for a next request on a connection that was answered before it could be told
 /// `Connection: close`, in milliseconds after its last answer. Closing at once would lose the request that is on its way.
 const DRAIN_IDLE_MS: u64 = 2_000;
@@ -84,6 +89,7 @@ pub(crate) struct Duties {
     swept_ms: u64,
     holding: Holding,
     stopping_at_once: bool,
+    mercy_is_over: bool,
     worn_reported: bool,
     /// Listeners that are left alone at present.
     pub(crate) pauses: Vec<Pause>,
@@ -192,6 +198,7 @@ impl<L: Language> Shared<L> {
             rules,
             requests_elsewhere: 0.into(),
             draining: false.into(),
+            mercy_ends_ms: u64::MAX.into(),
             leaving: false.into(),
         };
         Ok(Shared {
@@ -399,7 +406,9 @@ impl<L: Language> Shared<L> {
         // Where connections are swept, files are tidied with them.
         let tidy = self.house.files.filter(|_| sweep.is_none()).and_then(|files| files.tidy_within_ms(now));
         let tidy = tidy.map(|milliseconds| milliseconds.max(SWEEP_MS));
-        [pause, sweep, tidy].into_iter().flatten().min()
+        let mercy_ends_ms = self.house.mercy_ends_ms.load(Relaxed);
+        let mercy = (mercy_ends_ms != u64::MAX && !room.duties.mercy_is_over).then(|| mercy_ends_ms.saturating_sub(now).max(1));
+        [pause, sweep, tidy, mercy].into_iter().flatten().min()
     }
 
     /// Time limits, `max-requests`, and the end that the application may have asked for. True: there is something to do at once.
@@ -418,6 +427,11 @@ impl<L: Language> Shared<L> {
             self.report(|row, pid| Report::Worn { row, pid });
         }
         let now = kit.clock.now_ms;
+        if !duties.mercy_is_over && self.house.mercy_ends_ms.load(Relaxed) <= now {
+            duties.mercy_is_over = true;
+            duties.swept_ms = 0;
+            self.tell_of_mercy(hall);
+        }
         if now.saturating_sub(duties.swept_ms) >= SWEEP_MS {
             duties.swept_ms = now;
             if let Some(files) = self.house.files {
@@ -428,6 +442,16 @@ impl<L: Language> Shared<L> {
             }
         }
         hall.has_ready()
+    }
+
+    fn tell_of_mercy(&self, hall: &mut Hall<Connection<L::App>>) {
+        let mut count = 0;
+        hall.for_each(|connection| count += u32::from(connection.is_streaming()));
+        if count > 0 {
+            let mercy_s = self.house.settings.lifecycle.reload_mercy_ms / 1000;
+            let problem = format!("the mercy of {mercy_s} s (reload-mercy) is nearly over; requests that are cut off: {count}");
+            complain(self.house.worker, &problem);
+        }
     }
 
     pub(crate) fn take_orders(&self, hall: &mut Hall<Connection<L::App>>, duties: &mut Duties) {
@@ -451,6 +475,10 @@ impl<L: Language> Shared<L> {
     fn begin_to_drain(&self, hall: &mut Hall<Connection<L::App>>, duties: &mut Duties, at_once: bool) {
         if !self.house.draining.swap(true, Relaxed) {
             self.house.row.accepting.store(0, Relaxed);
+            let mercy_ms = self.house.settings.lifecycle.reload_mercy_ms;
+            let ends_ms = now_ms() + mercy_ms - LAST_PART_MS.min(mercy_ms / 4);
+            self.house.mercy_ends_ms.store(ends_ms, Relaxed);
+            hall.for_each(|connection| connection.give_up_at(ends_ms));
             for listener in &self.house.listeners {
                 let _may_be_paused = self.poll.delete(&listener.descriptor);
             }

@@ -39,6 +39,9 @@ pub struct House {
     pub requests_elsewhere: AtomicU64,
     /// An order to drain came: answers say `Connection: close`.
     pub draining: AtomicBool,
+    /// When a draining worker gives up what applications have in their hands still, in monotonic milliseconds; [`u64::MAX`]
+    /// before that.
+    pub mercy_ends_ms: AtomicU64,
     /// The application asked the process to exit.
     pub leaving: AtomicBool,
 }

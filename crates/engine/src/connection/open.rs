@@ -3,6 +3,8 @@
 //!
 //! Only asynchronous applications have such connections; the thread that runs the worker's loop attends to them.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use bolide_contract::scoreboard::now_ms;
 use bolide_protocol::Fault;
 
@@ -24,6 +26,8 @@ pub struct Open<A: App> {
     began_ms: u64,
     /// Monotonic milliseconds at which `harakiri` strikes.
     overdue_ms: u64,
+    /// Monotonic milliseconds at which the draining worker gives it up.
+    mercy_ends_ms: u64,
 }
 
 impl<A: App> Connection<A> {
@@ -51,7 +55,8 @@ impl<A: App> Connection<A> {
         let of_route = self.reply.harakiri_ms.map(u64::from);
         let most_ms = house.settings.lifecycle.harakiri_ms.into_iter().chain(of_route).min();
         let overdue_ms = most_ms.map_or(NEVER_MS, |most| began_ms + most);
-        let open = Box::new(Open { inflow, suspended, began_ms, overdue_ms });
+        let mercy_ends_ms = house.mercy_ends_ms.load(Relaxed);
+        let open = Box::new(Open { inflow, suspended, began_ms, overdue_ms, mercy_ends_ms });
         self.deadline_ms = self.open_until_ms(&open, self.timeout_ms(house));
         self.stage = Stage::Open(open);
         Ok((used, Step::Parked))
@@ -62,7 +67,7 @@ impl<A: App> Connection<A> {
         if open.overdue_ms <= kit.clock.now_ms && matches!(open.inflow, Inflow::Body(_)) {
             return self.end_overdue(open, kit, app);
         }
-        if self.reply.advance() == Progress::Broken {
+        if self.reply.advance() == Progress::Broken || open.mercy_ends_ms <= kit.clock.now_ms {
             // What the client said before it went is the application's; a fault in it changes nothing any more.
             let _ = self.take_in(&mut open.inflow, kit);
             self.give_up_open(*open, kit, app, house);
@@ -172,7 +177,7 @@ impl<A: App> Connection<A> {
     }
 
     pub(super) fn is_over_its_time(&self, now_ms: u64) -> bool {
-        matches!(&self.stage, Stage::Open(open) if open.overdue_ms <= now_ms)
+        matches!(&self.stage, Stage::Open(open) if open.overdue_ms.min(open.mercy_ends_ms) <= now_ms)
     }
 
     /// A WebSocket, which will not end by itself when the worker drains: it is closed at this time, in monotonic milliseconds.
@@ -183,6 +188,19 @@ impl<A: App> Connection<A> {
             line.leave_at(when_ms, for_good);
             self.deadline_ms = self.deadline_ms.min(when_ms);
         }
+    }
+
+    /// A request that the application still has in its hands then is cut off: the worker drains. A WebSocket has a close of its
+    /// own, see [`Connection::leave_at`].
+    pub fn give_up_at(&mut self, when_ms: u64) {
+        if let Stage::Open(open) = &mut self.stage {
+            open.mercy_ends_ms = when_ms;
+        }
+    }
+
+    /// A request that the application has in its hands.
+    pub fn is_streaming(&self) -> bool {
+        matches!(&self.stage, Stage::Open(open) if matches!(open.inflow, Inflow::Body(_)))
     }
 
     pub fn is_websocket(&self) -> bool {
