@@ -1,6 +1,7 @@
 """What the tests about reloads and stops of ASGI applications ask for; a test appends ``VERSION``."""
 
 import asyncio
+import contextlib
 import os
 import sys
 
@@ -56,10 +57,8 @@ async def deaf(send):
     """A stream that takes no notice of its client's end."""
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
     while True:
-        try:
+        with contextlib.suppress(OSError):
             await send({"type": "http.response.body", "body": b"data: tick\n\n", "more_body": True})
-        except OSError:
-            pass
         await asyncio.sleep(0.05)
 
 
