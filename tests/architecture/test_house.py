@@ -101,3 +101,10 @@ def test_no_file_names_a_machine():
         if re.search(r"(^|[^A-Za-z0-9_.])/(work|root)/", text, re.MULTILINE):
             named.append(path)
     assert not named, "paths of one machine in:\n" + "\n".join(named)
+
+
+def test_no_two_test_files_have_one_name():
+    """pytest imports them by their names alone; the second would end the whole run."""
+    names = [path.rsplit("/", 1)[-1] for path in tracked("tests/**/test_*.py")]
+    assert len(names) > 20
+    assert sorted({name for name in names if names.count(name) > 1}) == []
