@@ -82,7 +82,7 @@ def test_a_stop_does_not_wait_for_ever_for_a_client_that_takes_nothing(usual):
 
 def test_at_a_reload_many_are_closed_one_after_the_other_and_serve_meanwhile(usual):
     count = 300
-    sockets = [Scripted(usual, ("accept",), ("echo", 1000)).open() for _ in range(count)]
+    sockets = [Scripted(usual, ("accept",), ("echo", 1_000_000_000)).open() for _ in range(count)]
     usual.send_signal(signal.SIGHUP)
     # Each says something all the time, until it is closed.
     by_number = {socket.client.socket.fileno(): socket for socket in sockets}
