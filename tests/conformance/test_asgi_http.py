@@ -16,8 +16,6 @@ HELD_BYTES = 32 << 20
 
 @pytest.fixture(scope="module", params=["asyncio", "uvloop"])
 def server(request, serve_module):
-    if request.param == "uvloop":
-        pytest.importorskip("uvloop")
     return serve_module(f"asgi = {{apps}}/asgi_http.py\nloop = {request.param}")
 
 

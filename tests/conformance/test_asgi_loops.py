@@ -17,8 +17,6 @@ LOAD_FAILED = 22
 
 @pytest.fixture(scope="module", params=CLASSES)
 def loop(request):
-    if request.param != "asyncio":
-        pytest.importorskip(request.param)
     return request.param
 
 
@@ -42,7 +40,6 @@ def test_the_loop_is_the_one_that_was_asked_for(server, loop):
 
 
 def test_auto_takes_uvloop_where_it_is_installed(serve):
-    pytest.importorskip("uvloop")
     assert told(serve("asgi = {apps}/asgi_loops.py"), "/loop")["loop"] == CLASSES["uvloop"]
 
 
@@ -227,9 +224,8 @@ def test_threads_may_work_and_call_back(server):
     assert told(server, "/threads") == [20, "called"]
 
 
-def test_subprocesses_work(server, loop):
-    if loop == "rloop":
-        pytest.skip("rloop has no subprocesses")
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"], indirect=True)
+def test_subprocesses_work_with_the_loops_that_have_them(server):
     assert told(server, "/subprocess") == ["from a child", 0]
 
 

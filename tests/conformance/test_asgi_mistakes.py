@@ -155,8 +155,6 @@ def test_a_value_whose_truth_can_not_be_told_is_an_exception(server):
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 @pytest.mark.parametrize("path", ["system_exit", "system_exit_later"])
 def test_system_exit_loses_only_its_own_request(serve, path, loop):
-    if loop == "uvloop":
-        pytest.importorskip("uvloop")
     server = serve(f"asgi = {{apps}}/asgi_mistakes.py\nloop = {loop}")
     server.expects_alarms = True
     pid = server.get("/pid").body
