@@ -330,7 +330,8 @@ async def at_stream_and_look(scope, receive, send):
     async def look():
         while True:
             try:
-                await asyncio.wait_for(receive(), 0.1)
+                if (await asyncio.wait_for(receive(), 0.1))["type"] == "http.disconnect":
+                    return
             except asyncio.TimeoutError:
                 continue
 

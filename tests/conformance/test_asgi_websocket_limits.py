@@ -7,6 +7,7 @@ import signal
 import zlib
 
 import pytest
+from support.client import TIMEOUTS
 from support.processes import resident_bytes
 from support.waiting import wait_until
 from support.websocket import (
@@ -196,7 +197,7 @@ def test_an_application_that_does_not_receive_is_not_taken_for_a_client_that_is_
     try:
         while socket.read().opcode == PING:
             pings += 1
-    except TimeoutError:
+    except TIMEOUTS:
         pass
     assert pings <= 1
     socket.go("busy")
@@ -209,7 +210,7 @@ def test_no_ping_is_sent_when_the_interval_is_0(serve):
     server = serve(f"asgi = {{apps}}/asgi_socket.py\nlifespan = off\n{options}")
     silent = Scripted(server, ("accept",), ("receive_all",)).open()
     silent.client.socket.settimeout(1)
-    with pytest.raises(TimeoutError):
+    with pytest.raises(TIMEOUTS):
         silent.read()
     silent.client.socket.settimeout(20)
     assert silent.close() == (1000, "")
@@ -296,7 +297,7 @@ def blocked_after(socket, wire):
     try:
         while sent < 4 * KERNEL_BYTES:
             sent += connection.send(wire[sent % len(wire) :])
-    except TimeoutError:
+    except TIMEOUTS:
         pass
     return sent
 

@@ -3,12 +3,12 @@
 import contextlib
 import json
 import signal
-import socket
 import threading
 
 import httpx
 import pytest
 from support import processes
+from support.client import TIMEOUTS
 from support.waiting import wait_until
 
 TIMEOUT_SECONDS = 20
@@ -176,8 +176,7 @@ def test_an_upload_waits_when_the_application_does_not_read(bodies):
         client.send(f"POST /hold HTTP/1.1\r\nHost: localhost\r\nContent-Length: {UPLOAD_BYTES}\r\n\r\n".encode())
         client.socket.settimeout(0.5)
         sent = 0
-        # Python 3.9 has a timeout of its own for sockets.
-        with contextlib.suppress(TimeoutError, socket.timeout):
+        with contextlib.suppress(*TIMEOUTS):
             while sent < UPLOAD_BYTES:
                 sent += client.socket.send(PART)
         client.socket.settimeout(TIMEOUT_SECONDS)

@@ -6,6 +6,9 @@ import socket
 #: How long a client waits for a byte, in seconds, before the test fails.
 PATIENCE_SECONDS = 20
 
+#: What a socket raises that waits for too long. Python 3.9 has an exception of its own for that.
+TIMEOUTS = (TimeoutError, socket.timeout)
+
 #: Bytes of an answer that a failure shows.
 SHOWN_BYTES = 400
 
