@@ -1,6 +1,6 @@
 //! Reason phrases (RFC 9110 section 15, and the statuses of other standards that servers answer with).
 //!
-//! Workers run it, once for an answer of a rule's own.
+//! Workers run it: for answers of rules, for the server's own, and for those of ASGI applications, which name no reason.
 
 /// The reason phrase of a status; `None` for one that no standard names.
 pub fn reason(status: u16) -> Option<&'static str> {
@@ -41,7 +41,7 @@ pub fn reason(status: u16) -> Option<&'static str> {
         415 => "Unsupported Media Type",
         416 => "Range Not Satisfiable",
         417 => "Expectation Failed",
-        418 => "I'm a teapot",
+        418 => "I'm a Teapot",
         421 => "Misdirected Request",
         422 => "Unprocessable Content",
         423 => "Locked",
@@ -58,8 +58,10 @@ pub fn reason(status: u16) -> Option<&'static str> {
         503 => "Service Unavailable",
         504 => "Gateway Timeout",
         505 => "HTTP Version Not Supported",
+        506 => "Variant Also Negotiates",
         507 => "Insufficient Storage",
         508 => "Loop Detected",
+        510 => "Not Extended",
         511 => "Network Authentication Required",
         _ => return None,
     })
