@@ -1,16 +1,16 @@
 """What a worker says in the log: ``wsgi.errors``, and applications' exceptions.
 
-Everything is written as whole lines in one write, so that the lines of several workers don't mix.
+Everything is written as whole lines, by the one writer of the log that Rust has too: the lines of several workers don't mix,
+and nobody waits for a reader of the log.
 """
 
-import os
 import threading
 import traceback
 
+from bolide import _native
+
 #: The number of this worker; set once, after the fork.
 worker = 0
-
-STANDARD_ERROR = 2
 
 #: A line without an end is written when it has this many characters.
 LONGEST_LINE = 8192
@@ -24,13 +24,7 @@ def write_lines(lines):
     """Write complete lines to the log, each with the worker's number."""
     start = prefix()
     text = "".join(f"{start}{line}\n" for line in lines)
-    data = text.encode("utf-8", "backslashreplace")
-    while data:
-        try:
-            data = data[os.write(STANDARD_ERROR, data) :]
-        except OSError:
-            # A log that can't be written must not take the request with it, and there is no other place to say so.
-            return
+    _native.write_log(text.encode("utf-8", "backslashreplace"))
 
 
 class Errors:

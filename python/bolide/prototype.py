@@ -13,12 +13,15 @@ def main(descriptor):
     """Load, report, fork on order. Returns the exit status of this process, be it prototype or worker."""
     native = import_native()
     # What workers need is imported before they are forked, so that they share it.
+    import atexit
     import faulthandler
     import threading  # noqa: F401
 
     from bolide import log, wsgi
 
     prototype = native.Prototype(descriptor)
+    # Registered first, so that it runs last: functions of the application may write to the log at their end.
+    atexit.register(native.finish_log)
     boot = prototype.settings
     settings = boot["settings"]
     prepare(settings["python"])
@@ -36,7 +39,7 @@ def main(descriptor):
     if assignment is None:
         return 0
     # The master asks for the stack of a thread that is over its time before it kills the worker.
-    faulthandler.register(native.STACK_SIGNAL, file=log.STANDARD_ERROR, all_threads=False, chain=False)
+    faulthandler.register(native.STACK_SIGNAL, file=native.log_descriptor(), all_threads=False, chain=False)
     return work(native, prototype, assignment, settings, applications, log, wsgi)
 
 

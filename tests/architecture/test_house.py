@@ -15,17 +15,22 @@ ROOT = Path(__file__).resolve().parents[2]
 #: Room -> the rooms it may know. "never: engine <-> master, engine -> options, protocol -> anything".
 ARROWS = {
     "bolide-contract": set(),
+    "bolide-log": set(),
     "bolide-protocol": set(),
     "bolide-routes": {"bolide-contract"},
     "bolide-options": {"bolide-contract", "bolide-routes"},
     "bolide-files": {"bolide-contract"},
-    "bolide-engine": {"bolide-contract", "bolide-files", "bolide-protocol", "bolide-routes"},
-    "bolide-master": {"bolide-contract", "bolide-options"},
-    "bolide-cpython": {"bolide-contract", "bolide-engine", "bolide-files", "bolide-master"},
+    "bolide-engine": {"bolide-contract", "bolide-files", "bolide-log", "bolide-protocol", "bolide-routes"},
+    "bolide-master": {"bolide-contract", "bolide-log", "bolide-options"},
+    "bolide-cpython": {"bolide-contract", "bolide-engine", "bolide-files", "bolide-log", "bolide-master"},
 }
 
 #: Rooms in which `unsafe` may stand, each block with its SAFETY line.
-UNSAFE_ROOMS = ("crates/contract/", "crates/engine/", "crates/master/", "adapters/cpython/")
+UNSAFE_ROOMS = ("crates/contract/", "crates/engine/", "crates/log/", "crates/master/", "adapters/cpython/")
+
+#: Rooms whose code runs in master, prototype or worker: what they say goes through the room `log`. `println!` and its kin wait for a
+#: reader, and panic when it has gone.
+LOGGING_ROOMS = ("contract", "protocol", "routes", "files", "engine", "log", "master")
 
 LONGEST_FILE_LINES = 600
 
@@ -86,6 +91,15 @@ def test_unsafe_stands_only_in_its_rooms_and_says_why():
                 unexplained.append(f"{path}:{number + 1}")
     assert not misplaced, "unsafe outside its rooms:\n" + "\n".join(misplaced)
     assert not unexplained, "unsafe without a SAFETY line:\n" + "\n".join(unexplained)
+
+
+def test_only_the_writer_of_the_log_writes_to_it():
+    printing = []
+    for path in tracked(*(f"crates/{room}/src/*.rs" for room in LOGGING_ROOMS), "adapters/*/src/*.rs"):
+        lines = (ROOT / path).read_text(encoding="utf-8").splitlines()
+        places = (number for number, line in enumerate(lines, 1) if re.search(r"\b(e?print(ln)?|dbg)!", line.split("//")[0]))
+        printing.extend(f"{path}:{number}" for number in places)
+    assert not printing, "say it with bolide_log:\n" + "\n".join(printing)
 
 
 def test_no_file_names_a_machine():

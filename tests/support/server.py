@@ -65,6 +65,9 @@ class Server:
         self._text = ""
         self._news = threading.Condition()
         self._reader = None
+        #: Cleared while nobody is to read the log.
+        self._is_read = threading.Event()
+        self._is_read.set()
         self._clients = []
         self._kept = tuple(kept)
         #: What is executed in place of the console script.
@@ -129,6 +132,7 @@ class Server:
         """The end of the test: nothing is left of the server, and its log has no alarm."""
         for client in self._clients:
             client.close()
+        self.read_log()
         if self.process is None:
             return
         try:
@@ -176,8 +180,16 @@ class Server:
         file = self.folder / "log"
         return self.log + (file.read_text(errors="replace") if file.is_file() else "")
 
+    def leave_log(self):
+        """Read nothing more of the log until :meth:`read_log`."""
+        self._is_read.clear()
+
+    def read_log(self):
+        self._is_read.set()
+
     def _read(self):
         while True:
+            self._is_read.wait()
             data = os.read(self.process.stdout.fileno(), 65536)
             with self._news:
                 self._text += data.decode("utf-8", "replace")

@@ -7,6 +7,7 @@
 mod asgi;
 mod environ;
 mod faults;
+mod log;
 mod names;
 mod object;
 mod procname;
@@ -59,6 +60,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<asgi::host::AsgiWorker>()?;
     module.add_class::<threads::ThreadBody>()?;
     module.add_function(wrap_pyfunction!(main, module)?)?;
+    module.add_function(wrap_pyfunction!(log::write_log, module)?)?;
+    module.add_function(wrap_pyfunction!(log::finish_log, module)?)?;
+    module.add_function(wrap_pyfunction!(log::log_descriptor, module)?)?;
     module.add_function(wrap_pyfunction!(worker::serve, module)?)?;
     module.add_function(wrap_pyfunction!(procname::set_process_name, module)?)?;
     Ok(())

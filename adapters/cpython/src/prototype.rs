@@ -60,6 +60,9 @@ impl Prototype {
         let boot: Boot = serde_json::from_str(&text).map_err(|error| {
             PyRuntimeError::new_err(format!("the master's settings can't be read: {error}; are two builds of Bolide mixed?"))
         })?;
+        if let Some(log) = boot.log {
+            bolide_log::inherit(inherited(log)?)?;
+        }
         let control = inherited(boot.control)?;
         // Orders are looked for also when it was a child's end that woke us: that must not block.
         set_non_blocking(&control)?;
@@ -142,7 +145,9 @@ impl Prototype {
             match message::receive::<Order>(control.as_fd())? {
                 Received::Message(Order::Fork { row, worker }, Some(control)) => return Ok(Turn::Fork { row, worker, control }),
                 Received::Message(Order::Retire, _) => retiring = true,
-                Received::Message(order, _) => eprintln!("bolide: a prototype got the order {order:?}, which it can't carry out"),
+                Received::Message(order, _) => {
+                    bolide_log::line(&format!("a prototype got the order {order:?}, which it can't carry out"));
+                }
                 Received::Nothing => {}
                 Received::End => return Ok(Turn::Orphaned),
             }
@@ -208,7 +213,7 @@ impl Prototype {
 
     /// The master is gone: workers know it too and drain; whoever has not ended in time is killed.
     fn end_orphaned(&self) {
-        eprintln!("bolide: the master is gone; its workers have {ORPHAN_MERCY_MS} ms to finish");
+        bolide_log::line(&format!("the master is gone; its workers have {ORPHAN_MERCY_MS} ms to finish"));
         let end = Instant::now() + Duration::from_millis(ORPHAN_MERCY_MS);
         loop {
             self.children().retain(|child| wait_status(child.pid).is_none());

@@ -1,17 +1,12 @@
 //! uWSGI's request line, formatted into a buffer and written once a turn of the loop.
 //!
-//! The format is that of uWSGI 2.0 without `log-format`, byte for byte. Lines are written whole: a write to a
-//! pipe is atomic up to PIPE_BUF (pipe(7)), one to a file opened with O_APPEND always (write(2)).
+//! The format is that of uWSGI 2.0 without `log-format`, byte for byte. How it is written, and that nobody waits for it, is the
+//! business of the room `log`.
 
-use std::io::{self, Write};
-
-use nix::unistd::write;
+use std::io::Write;
 
 /// The buffer is written before its turn when it holds this many bytes.
 const BUFFER_BYTES: usize = 64 * 1024;
-
-/// Linux' PIPE_BUF in bytes: longer writes to a pipe may be torn apart by those of other workers.
-const ATOMIC_BYTES: usize = 4096;
 
 /// Bytes of a URI that a line shows.
 const URI_BYTES: usize = 2048;
@@ -92,14 +87,12 @@ impl AccessLog {
         }
     }
 
-    /// Writes what there is, in pieces that are whole lines.
+    /// Writes what there is, and what waited.
     pub fn flush(&mut self) {
-        let mut rest = self.buffer.as_slice();
-        while !rest.is_empty() {
-            let (piece, after) = rest.split_at(piece_length(rest));
-            write_all(piece);
-            rest = after;
+        if self.buffer.is_empty() {
+            return bolide_log::flush();
         }
+        bolide_log::write(&self.buffer);
         self.buffer.clear();
     }
 
@@ -120,9 +113,9 @@ impl AccessLog {
     }
 }
 
-/// A message that is no request line: to standard error at once, with the worker's number.
+/// A message that is no request line: to the log at once, with the worker's number.
 pub fn complain(worker: u32, message: &str) {
-    write_all(format!("bolide: worker {worker}: {message}\n").as_bytes());
+    bolide_log::line(&format!("worker {worker}: {message}"));
 }
 
 /// A line of a route's `log:`, as it is; it may have a client's bytes in it.
@@ -130,18 +123,7 @@ pub fn tell(line: &[u8]) {
     let mut text = Vec::with_capacity(line.len() + 1);
     visible(&mut text, line);
     text.push(b'\n');
-    write_all(&text);
-}
-
-/// Bytes up to the end of the last line that fits an atomic write, or of the first line if that alone is longer.
-fn piece_length(text: &[u8]) -> usize {
-    if text.len() <= ATOMIC_BYTES {
-        return text.len();
-    }
-    match memchr::memrchr(b'\n', &text[..ATOMIC_BYTES]) {
-        Some(end) => end + 1,
-        None => memchr::memchr(b'\n', text).map_or(text.len(), |end| end + 1),
-    }
+    bolide_log::write(&text);
 }
 
 /// What a client sent is shown without its control characters: a log line is one line.
@@ -151,17 +133,6 @@ fn visible(buffer: &mut Vec<u8>, text: &[u8]) {
     for byte in &mut buffer[start..] {
         if *byte < 0x20 || *byte == 0x7f {
             *byte = b'?';
-        }
-    }
-}
-
-fn write_all(mut bytes: &[u8]) {
-    while !bytes.is_empty() {
-        match write(io::stderr(), bytes) {
-            Ok(count) => bytes = &bytes[count..],
-            Err(nix::errno::Errno::EINTR) => {}
-            // A log that can't be written must not take requests with it; there is no other place to say so.
-            Err(_) => return,
         }
     }
 }
@@ -207,16 +178,6 @@ mod tests {
             std::process::id()
         );
         assert_eq!(String::from_utf8_lossy(&log.buffer), expected);
-    }
-
-    #[test]
-    fn a_long_buffer_is_written_in_pieces_that_are_whole_lines() {
-        let line = format!("{}\n", "x".repeat(1500));
-        let text = line.repeat(10).into_bytes();
-        let length = piece_length(&text);
-        assert!(length <= ATOMIC_BYTES && length.is_multiple_of(line.len()) && length > 0);
-        let monster = format!("{}\n{line}", "y".repeat(9000)).into_bytes();
-        assert_eq!(piece_length(&monster), 9001);
     }
 
     #[test]

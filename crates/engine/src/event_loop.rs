@@ -408,7 +408,8 @@ impl<L: Language> Shared<L> {
         let tidy = tidy.map(|milliseconds| milliseconds.max(SWEEP_MS));
         let mercy_ends_ms = self.house.mercy_ends_ms.load(Relaxed);
         let mercy = (mercy_ends_ms != u64::MAX && !room.duties.mercy_is_over).then(|| mercy_ends_ms.saturating_sub(now).max(1));
-        [pause, sweep, tidy, mercy].into_iter().flatten().min()
+        let log = bolide_log::is_waiting().then_some(bolide_log::RETRY_MS);
+        [pause, sweep, tidy, mercy, log].into_iter().flatten().min()
     }
 
     /// Time limits, `max-requests`, and the end that the application may have asked for. True: there is something to do at once.

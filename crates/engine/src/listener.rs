@@ -44,7 +44,10 @@ impl ListeningSocket {
         loop {
             match accept4(self.descriptor.as_raw_fd(), SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC) {
                 Ok(descriptor) => {
-                    let socket = crate::socket::own(descriptor);
+                    let socket = match above_standard(crate::socket::own(descriptor)) {
+                        Ok(socket) => socket,
+                        Err(error) => return Accepted::Exhausted(error),
+                    };
                     let peer = if self.is_tcp { peer_of(&socket) } else { Peer::default() };
                     return Accepted::Connection(socket, peer);
                 }
@@ -58,6 +61,13 @@ impl ListeningSocket {
             }
         }
     }
+}
+
+/// A socket never has the number of a standard stream, even where the application has closed that: what a library prints would go
+/// to a client.
+fn above_standard(socket: OwnedFd) -> io::Result<OwnedFd> {
+    // The copy's number is above 2 by the library's word (F_DUPFD_CLOEXEC from 3 on).
+    if socket.as_raw_fd() > 2 { Ok(socket) } else { socket.try_clone() }
 }
 
 fn peer_of(socket: &OwnedFd) -> Peer {

@@ -43,6 +43,7 @@ pub fn main(invocation: Invocation) -> i32 {
             for finding in &failure.findings {
                 log_sink::line(&finding.to_string());
             }
+            bolide_log::finish();
             EXIT_START_FAILED
         }
     }

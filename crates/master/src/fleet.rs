@@ -75,7 +75,8 @@ impl Fleet {
         let note = FailureNote::new()?;
         let descriptors = self.listeners.descriptors();
         let mut inherited: Vec<i32> = descriptors.iter().map(|listener| listener.descriptor).collect();
-        inherited.extend([far.as_raw_fd(), self.memory.as_raw_fd(), note.descriptor()]);
+        let log = bolide_log::descriptor().map(|descriptor| descriptor.as_raw_fd());
+        inherited.extend([far.as_raw_fd(), self.memory.as_raw_fd(), note.descriptor()].into_iter().chain(log));
         let boot = Boot {
             settings: self.settings.clone(),
             generation,
@@ -84,6 +85,7 @@ impl Fleet {
             scoreboard: self.memory.as_raw_fd(),
             scoreboard_rows: rows(&self.settings),
             scoreboard_slots: self.settings.workers.threads.most(),
+            log,
             reason: note.descriptor(),
             listeners: descriptors,
             package_folder: self.program.package_folder.as_ref().map(|folder| folder.to_string_lossy().into_owned()),

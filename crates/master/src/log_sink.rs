@@ -1,4 +1,4 @@
-//! Where the master's own lines go: standard error, which `logto` makes a file. It knows nothing of
+//! Where the master's own lines go: the log, which is standard error or the file of `logto`. It knows nothing of
 //! requests, whose lines the workers write. The master runs it, before and inside its loop.
 
 use std::fs::{File, OpenOptions};
@@ -6,25 +6,20 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::start::StartError;
 
-/// How long a line waits for a reader of standard error that does not read, in milliseconds. Then it is lost:
-/// a log that nobody takes must not stop the supervision of workers.
+/// How long the last words of a start that failed wait for a reader of the terminal, in milliseconds.
 const WRITE_WAIT_MS: u16 = 1000;
 /// Mode of a log file that did not exist, as uWSGI makes it.
 const FILE_MODE: u32 = 0o640;
 
-/// Lines that nobody took.
-static LOST: AtomicU64 = AtomicU64::new(0);
-
-/// Writes `bolide: text` as one line, in one write. Any process that runs the master's code.
+/// Writes `bolide: text` as one line, and never waits for a reader. Any process that runs the master's code.
 pub fn line(text: &str) {
-    write_line(&io::stderr(), text);
+    bolide_log::line(text);
 }
 
 /// Opens the file of `logto`, before anything is started. The master's call.
@@ -51,12 +46,17 @@ pub fn redirect(file: &File) -> io::Result<File> {
     let before = adopt_number(before)?;
     nix::unistd::dup2_stdout(file)?;
     nix::unistd::dup2_stderr(file)?;
+    bolide_log::take_standard_error()?;
     Ok(before)
 }
 
-/// Writes one line to a place other than standard error.
+/// Writes one line to a place other than the log: the last of a start that failed, which is worth a moment's wait.
 pub fn line_to(place: &File, text: &str) {
-    write_line(place, text);
+    let mut places = [PollFd::new(place.as_fd(), PollFlags::POLLOUT)];
+    if matches!(poll(&mut places, PollTimeout::from(WRITE_WAIT_MS)), Ok(count) if count > 0) {
+        // The log has the same line.
+        let _ = (&mut &*place).write_all(format!("bolide: {text}\n").as_bytes());
+    }
 }
 
 /// Makes sure that descriptors 0, 1 and 2 are open: else the next socket would get such a number, and a child's standard
@@ -79,27 +79,6 @@ fn adopt_number(number: i32) -> io::Result<File> {
     crate::spawn::adopt(number).map(|descriptor: OwnedFd| File::from(descriptor))
 }
 
-fn write_line<Place: AsFd>(place: &Place, text: &str)
-where
-    for<'a> &'a Place: Write,
-{
-    let mut places = [PollFd::new(place.as_fd(), PollFlags::POLLOUT)];
-    if !matches!(poll(&mut places, PollTimeout::from(WRITE_WAIT_MS)), Ok(count) if count > 0) {
-        LOST.fetch_add(1, Relaxed);
-        return;
-    }
-    let lost = LOST.swap(0, Relaxed);
-    let bytes = match lost {
-        0 => format!("bolide: {text}\n"),
-        _ => format!("bolide: {lost} lines of the master were lost, nobody took them\nbolide: {text}\n"),
-    };
-    let mut writer = place;
-    // When standard error itself fails there is no place left to say so: the line counts as lost.
-    if writer.write_all(bytes.as_bytes()).is_err() {
-        LOST.fetch_add(lost + 1, Relaxed);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -119,22 +98,5 @@ mod tests {
     fn an_unwritable_log_is_an_error_that_names_the_file_and_the_option() {
         let error = open(Path::new("/nonexistent/folder/app.log")).expect_err("refused").to_string();
         assert!(error.contains("/nonexistent/folder/app.log") && error.contains("logto"), "{error}");
-    }
-
-    #[test]
-    fn a_reader_that_reads_nothing_loses_lines_and_does_not_stop_the_master() {
-        let (reader, writer) = nix::unistd::pipe().expect("a pipe");
-        let place = File::from(writer);
-        fcntl(&place, FcntlArg::F_SETPIPE_SZ(4096)).expect("a small pipe");
-        // Fill it to the last page, so that poll says no.
-        line_to(&place, &"x".repeat(4096 - 9));
-        line_to(&place, "nobody takes this");
-        assert_eq!(LOST.load(Relaxed), 1);
-        let mut taken = [0u8; 4096];
-        nix::unistd::read(&reader, &mut taken).expect("read");
-        line_to(&place, "again");
-        let length = nix::unistd::read(&reader, &mut taken).expect("read");
-        let text = String::from_utf8_lossy(&taken[..length]).into_owned();
-        assert!(text.starts_with("bolide: 1 lines") && text.ends_with("bolide: again\n"), "{text}");
     }
 }

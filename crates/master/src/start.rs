@@ -57,6 +57,7 @@ pub fn supervise(settings: Settings, choose: &ChooseProgram<'_>, warnings: &[Str
         }
         log_sink::line(&words);
     }
+    bolide_log::finish();
     status
 }
 

@@ -105,6 +105,7 @@ impl Supervisor {
             self.take_ends(now_ms());
             self.take_timers(now_ms());
             self.put_right(now_ms());
+            bolide_log::flush();
             if let Some(status) = self.finished() {
                 for child in &self.fleet.children {
                     log_sink::line(&format!("{child} can't be killed: it is left behind"));
@@ -420,7 +421,8 @@ impl Supervisor {
     fn turn_ms(&self, now: u64) -> u64 {
         let children = self.fleet.children.iter().flat_map(|child| [child.deadline_ms, child.worn_out_ms]);
         let watch = self.watch.as_ref().map(Watch::wake_ms);
-        let wakes = children.chain([watch, self.wake_for_generations(now)]).flatten();
+        let log = bolide_log::is_waiting().then_some(now + bolide_log::RETRY_MS);
+        let wakes = children.chain([watch, log, self.wake_for_generations(now)]).flatten();
         wakes.min().map_or(TURN_MOST_MS, |wake| wake.saturating_sub(now).saturating_add(CLOCK_LAG_MS).min(TURN_MOST_MS))
     }
 

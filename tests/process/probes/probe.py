@@ -105,6 +105,12 @@ def do_subprocess(_argument, _environ):
     return done.stdout.decode()
 
 
+def do_close(number, _environ):
+    """Closes a descriptor, as programs do that make daemons of themselves."""
+    os.close(int(number))
+    return "closed"
+
+
 def do_script(_argument, environ):
     return environ["SCRIPT_NAME"]
 

@@ -50,7 +50,7 @@ fn look(pulse: &Pulse, stall_ms: u64, worker: u32, report: &Py<PyAny>) -> ! {
         }
         if told_ms.is_some() {
             let seconds = pulse.beaten_ms().saturating_sub(asked_ms) as f64 / 1000.0;
-            eprintln!("worker {worker}: the event loop turns again, after {seconds:.1} s");
+            bolide_log::write(format!("worker {worker}: the event loop turns again, after {seconds:.1} s\n").as_bytes());
         }
     }
 }
@@ -58,7 +58,8 @@ fn look(pulse: &Pulse, stall_ms: u64, worker: u32, report: &Py<PyAny>) -> ! {
 fn tell(pulse: &Pulse, since_ms: u64, stuck_ms: u64, worker: u32, report: &Py<PyAny>) {
     pulse.tell_stuck(since_ms);
     let seconds = stuck_ms as f64 / 1000.0;
-    eprintln!("worker {worker}: the event loop has not turned for {seconds:.1} s; what blocks it:");
+    let line = format!("worker {worker}: the event loop has not turned for {seconds:.1} s; what blocks it:\n");
+    bolide_log::write(line.as_bytes());
     // SAFETY: the call takes numbers; the signal's handler was registered before the loop began.
     unsafe {
         nix::libc::syscall(nix::libc::SYS_tgkill, nix::libc::getpid(), pulse.thread(), stack_signal());

@@ -1,0 +1,100 @@
+//! Where the log goes, and how a write to it is made that does not wait. It knows no lines.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{MsgFlags, send};
+use nix::sys::stat::{Mode, SFlag, fstat};
+use nix::unistd::write;
+
+/// Linux' PIPE_BUF in bytes: longer writes to a pipe may be torn apart by those of other processes (pipe(7)).
+pub const ATOMIC_BYTES: usize = 4096;
+
+/// The log's descriptor.
+#[derive(Debug)]
+pub struct Place {
+    descriptor: OwnedFd,
+    way: Way,
+}
+
+/// How a write is made that does not wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// A file, which always takes what it is given, or a description that is non-blocking.
+    Write,
+    /// A socket: non-blocking by the call, as its description is shared with whoever started us.
+    Send,
+    /// A pipe or terminal that we may not open anew, since another user made it: asked first, and given what fits one page.
+    /// Only here another process that writes in between can still make a write wait.
+    Ask,
+}
+
+impl Place {
+    /// What descriptor 2 is now.
+    ///
+    /// # Errors
+    /// It is not open, or no descriptor is left.
+    pub fn of_standard_error() -> io::Result<Place> {
+        let standard = io::stderr();
+        let kind = kind_of(standard.as_fd())?;
+        if matches!(kind, SFlag::S_IFIFO | SFlag::S_IFCHR) {
+            let flags = OFlag::O_WRONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+            let path = format!("/proc/self/fd/{}", standard.as_raw_fd());
+            if let Ok(own) = open(path.as_str(), flags, Mode::empty()) {
+                return Place::of(above_standard(own)?);
+            }
+        }
+        // The copy is above 2 by the library's word (F_DUPFD_CLOEXEC from 3 on).
+        Place::of(standard.as_fd().try_clone_to_owned()?)
+    }
+
+    /// What this descriptor is.
+    ///
+    /// # Errors
+    /// It is not open.
+    pub fn of(descriptor: OwnedFd) -> io::Result<Place> {
+        let flags = OFlag::from_bits_retain(fcntl(&descriptor, FcntlArg::F_GETFL)?);
+        let way = match kind_of(descriptor.as_fd())? {
+            SFlag::S_IFSOCK => Way::Send,
+            SFlag::S_IFIFO | SFlag::S_IFCHR if !flags.contains(OFlag::O_NONBLOCK) => Way::Ask,
+            _ => Way::Write,
+        };
+        Ok(Place { descriptor, way })
+    }
+
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+
+    /// Writes the beginning of these bytes, as much as is taken at once. Never waits.
+    pub fn write(&self, bytes: &[u8]) -> Result<usize, Errno> {
+        match self.way {
+            Way::Write => write(&self.descriptor, bytes),
+            Way::Send => send(self.descriptor.as_raw_fd(), bytes, MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL),
+            Way::Ask if self.has_room(PollTimeout::ZERO) => write(&self.descriptor, &bytes[..bytes.len().min(ATOMIC_BYTES)]),
+            Way::Ask => Err(Errno::EAGAIN),
+        }
+    }
+
+    /// Waits until something may be written, or the time is over.
+    pub fn wait_for_room(&self, most: Duration) {
+        self.has_room(PollTimeout::try_from(most).unwrap_or(PollTimeout::MAX));
+    }
+
+    fn has_room(&self, timeout: PollTimeout) -> bool {
+        let mut places = [PollFd::new(self.descriptor.as_fd(), PollFlags::POLLOUT)];
+        matches!(poll(&mut places, timeout), Ok(count) if count > 0)
+    }
+}
+
+fn kind_of(descriptor: BorrowedFd<'_>) -> io::Result<SFlag> {
+    Ok(SFlag::from_bits_truncate(fstat(descriptor)?.st_mode) & SFlag::S_IFMT)
+}
+
+fn above_standard(descriptor: OwnedFd) -> io::Result<OwnedFd> {
+    if descriptor.as_raw_fd() > 2 { Ok(descriptor) } else { descriptor.try_clone() }
+}

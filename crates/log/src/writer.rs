@@ -1,0 +1,211 @@
+//! Lines on their way to a place that may not take them: written in atomic pieces, kept up to a bound, dropped and counted beyond it.
+
+use nix::errno::Errno;
+
+use crate::place::{ATOMIC_BYTES, Place};
+
+/// Bytes of lines that wait for a reader, in each process; further lines are dropped.
+pub const WAITING_MOST_BYTES: usize = 1024 * 1024;
+
+/// The lines of one process.
+#[derive(Debug)]
+pub struct Writer {
+    place: &'static Place,
+    /// Lines that were not taken yet. The first may have been written in part.
+    waiting: Vec<u8>,
+    /// Lines that were dropped and of which the log does not know yet.
+    lost: u64,
+}
+
+impl Writer {
+    pub fn new(place: &'static Place) -> Writer {
+        Writer { place, waiting: Vec::new(), lost: 0 }
+    }
+
+    pub fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Writes whole lines, or keeps what is not taken.
+    pub fn write(&mut self, lines: &[u8]) {
+        self.flush();
+        let begun = if self.is_waiting() || self.lost > 0 { 0 } else { self.send(lines) };
+        let rest = &lines[begun..];
+        if rest.is_empty() {
+            return;
+        }
+        // A line that was begun is finished, whatever room there is: nobody else's may come into its middle for longer than needed.
+        let is_torn = begun > 0 && lines[begun - 1] != b'\n';
+        let torn = if is_torn { end_of_line(rest) } else { 0 };
+        self.waiting.extend_from_slice(&rest[..torn]);
+        self.keep(&rest[torn..]);
+    }
+
+    /// Writes what waits, as far as it is taken.
+    pub fn flush(&mut self) {
+        if !self.waiting.is_empty() {
+            let waiting = std::mem::take(&mut self.waiting);
+            let sent = self.send(&waiting);
+            self.waiting = waiting;
+            self.waiting.drain(..sent);
+        }
+        let lost = self.lost;
+        if self.waiting.is_empty() && lost > 0 {
+            let notice = notice(lost);
+            let sent = self.send(notice.as_bytes());
+            self.waiting.extend_from_slice(&notice.as_bytes()[sent..]);
+            // A place that is still broken has refused the notice as well, which is no line that anybody misses.
+            self.lost = if self.lost > lost { lost } else { 0 };
+        }
+        if self.waiting.is_empty() && self.waiting.capacity() > ATOMIC_BYTES {
+            self.waiting = Vec::new();
+        }
+    }
+
+    /// Writes pieces until one is not taken; gives how many bytes are done with. What a broken place refuses counts as lost.
+    fn send(&mut self, lines: &[u8]) -> usize {
+        let mut done = 0;
+        while done < lines.len() {
+            let rest = &lines[done..];
+            match self.place.write(&rest[..piece_length(rest)]) {
+                Ok(0) | Err(Errno::EAGAIN) => break,
+                Ok(count) => done += count,
+                Err(Errno::EINTR) => {}
+                // The reader has gone, or the disk is full. There is no other place to say so.
+                Err(_) => {
+                    self.lost += count_lines(rest);
+                    return lines.len();
+                }
+            }
+        }
+        done
+    }
+
+    fn keep(&mut self, lines: &[u8]) {
+        let mut rest = lines;
+        while !rest.is_empty() {
+            let (line, after) = rest.split_at(end_of_line(rest));
+            let notice = if self.lost > 0 { notice(self.lost) } else { String::new() };
+            if self.waiting.len() + notice.len() + line.len() > WAITING_MOST_BYTES {
+                self.lost += count_lines(rest);
+                return;
+            }
+            self.lost = 0;
+            self.waiting.extend_from_slice(notice.as_bytes());
+            self.waiting.extend_from_slice(line);
+            rest = after;
+        }
+    }
+}
+
+fn notice(lost: u64) -> String {
+    let lines = if lost == 1 { "1 line".to_owned() } else { format!("{lost} lines") };
+    format!("bolide: {lines} of process {} are lost here: nobody took them\n", std::process::id())
+}
+
+fn count_lines(text: &[u8]) -> u64 {
+    memchr::memchr_iter(b'\n', text).count() as u64
+}
+
+fn end_of_line(text: &[u8]) -> usize {
+    memchr::memchr(b'\n', text).map_or(text.len(), |end| end + 1)
+}
+
+/// Bytes up to the end of the last line that fits an atomic write, or of the first line if that alone is longer.
+fn piece_length(text: &[u8]) -> usize {
+    if text.len() <= ATOMIC_BYTES {
+        return text.len();
+    }
+    memchr::memrchr(b'\n', &text[..ATOMIC_BYTES]).map_or_else(|| end_of_line(text), |end| end + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::fcntl::{FcntlArg, OFlag, fcntl};
+    use std::fs::File;
+    use std::io::Read;
+
+    const PIPE_BYTES: usize = 4096;
+
+    /// A writer whose place is a small pipe, and the pipe's other end.
+    fn small_pipe() -> (Writer, File) {
+        let (reader, writer) = nix::unistd::pipe().expect("a pipe");
+        fcntl(&writer, FcntlArg::F_SETPIPE_SZ(PIPE_BYTES as i32)).expect("a small pipe");
+        for end in [&reader, &writer] {
+            fcntl(end, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).expect("non-blocking");
+        }
+        let place = Box::leak(Box::new(Place::of(writer).expect("a place")));
+        (Writer::new(place), reader.into())
+    }
+
+    fn read_all(writer: &mut Writer, reader: &mut File) -> String {
+        let mut text = String::new();
+        loop {
+            let mut taken = [0; PIPE_BYTES];
+            match reader.read(&mut taken) {
+                Ok(count) => text += &String::from_utf8_lossy(&taken[..count]),
+                Err(_) if !writer.is_waiting() => return text,
+                Err(_) => writer.flush(),
+            }
+        }
+    }
+
+    #[test]
+    fn lines_that_nobody_reads_wait_and_come_whole_and_in_order() {
+        let (mut writer, mut reader) = small_pipe();
+        let lines: Vec<String> = (0..1000).map(|number| format!("{number} {}\n", "x".repeat(number % 90))).collect();
+        for line in &lines {
+            writer.write(line.as_bytes());
+        }
+        assert!(writer.is_waiting());
+        assert_eq!(read_all(&mut writer, &mut reader), lines.concat());
+    }
+
+    #[test]
+    fn beyond_the_bound_lines_are_dropped_and_told_where_they_are_missing() {
+        let (mut writer, mut reader) = small_pipe();
+        let line = format!("{}\n", "x".repeat(999));
+        for _ in 0..5 {
+            writer.write(line.repeat(1000).as_bytes());
+        }
+        assert!(writer.waiting.len() <= WAITING_MOST_BYTES);
+        let mut first = [0; PIPE_BYTES];
+        let taken = reader.read(&mut first).expect("read");
+        writer.write(b"after the gap\n");
+        let text = String::from_utf8_lossy(&first[..taken]).into_owned() + &read_all(&mut writer, &mut reader);
+        let (before, after) = text.split_once("bolide: ").expect("the gap is told");
+        let lost = 5000 - before.len() / line.len();
+        assert_eq!(before.len() % line.len(), 0);
+        let told = format!("{lost} lines of process {} are lost here: nobody took them\nafter the gap\n", std::process::id());
+        assert_eq!(after, told);
+    }
+
+    #[test]
+    fn a_line_longer_than_the_pipe_is_finished_before_the_next() {
+        let (mut writer, mut reader) = small_pipe();
+        let monster = format!("{}\n", "y".repeat(3 * PIPE_BYTES));
+        writer.write(monster.as_bytes());
+        writer.write(b"next\n");
+        assert_eq!(read_all(&mut writer, &mut reader), monster + "next\n");
+    }
+
+    #[test]
+    fn a_reader_that_has_gone_costs_lines_and_nothing_else() {
+        let (mut writer, reader) = small_pipe();
+        drop(reader);
+        writer.write(b"one\ntwo\n");
+        writer.flush();
+        assert_eq!((writer.is_waiting(), writer.lost), (false, 2));
+    }
+
+    #[test]
+    fn a_long_text_is_written_in_pieces_that_are_whole_lines() {
+        let line = format!("{}\n", "x".repeat(1500));
+        let text = line.repeat(10).into_bytes();
+        let length = piece_length(&text);
+        assert!(length <= ATOMIC_BYTES && length.is_multiple_of(line.len()) && length > 0);
+        let monster = format!("{}\n{line}", "y".repeat(9000)).into_bytes();
+        assert_eq!(piece_length(&monster), 9001);
+    }
+}
