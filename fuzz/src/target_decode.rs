@@ -1,6 +1,6 @@
 //! Targets and the decoding of their paths. An input is a method, a space and a target; without a space it is a target of GET.
 
-use bolide_protocol::http1::target::{TargetForm, percent_decode, split_target};
+use bolide_protocol::http1::target::{TargetForm, decode_path, percent_decode, split_target};
 
 use crate::{Kind, Target, cases, ensure};
 
@@ -27,6 +27,10 @@ pub const TARGET: Target = Target {
         b"CONNECT ",
         b"\\",
         b"\xff",
+        b"/../",
+        b"/./",
+        b"/..",
+        b"%2e",
     ],
 };
 
@@ -62,7 +66,39 @@ fn check(input: &[u8]) -> Result<Kind, String> {
         TargetForm::Authority => return Err("the authority form names no resource of ours".to_owned()),
     }
     let decoding = check_decoding(path)?;
-    Ok(Kind::of((std::mem::discriminant(&found.form), found.has_query, decoding)))
+    let dots = check_dot_segments(path)?;
+    Ok(Kind::of((std::mem::discriminant(&found.form), found.has_query, decoding, dots)))
+}
+
+/// What the application sees is what a plain decoder makes of the path, but for literal dot segments: of these none is left.
+fn check_dot_segments(path: &[u8]) -> Result<&'static str, String> {
+    let is_dot = |segment: &[u8]| matches!(segment, b"." | b"..");
+    let slash = |&byte: &u8| byte == b'/';
+    let mut seen = b"before".to_vec();
+    let changed = match decode_path(path, &mut seen) {
+        Ok(changed) => changed,
+        Err(fault) => {
+            ensure!(
+                plain_decode(path).is_none() && fault.status == 400,
+                "refused, but a plain decoder takes it: {}",
+                fault.reason
+            );
+            return Ok("refused");
+        }
+    };
+    ensure!(changed || seen == b"before", "nothing was changed, but something was written");
+    let seen = if changed { seen.as_slice() } else { path };
+    ensure!(
+        seen.starts_with(b"/") == path.starts_with(b"/") && seen.len() <= path.len(),
+        "another kind of path, or a longer one"
+    );
+    if path.split(slash).any(is_dot) {
+        let encoded = path.contains(&b'%');
+        ensure!(encoded || !seen.split(slash).any(is_dot), "a dot segment is left");
+        return Ok("dots");
+    }
+    ensure!(plain_decode(path).as_deref() == Some(seen), "without dot segments it is not what was decoded");
+    Ok("no dots")
 }
 
 fn check_decoding(path: &[u8]) -> Result<&'static str, String> {
@@ -106,5 +142,6 @@ fn plain_decode(path: &[u8]) -> Option<Vec<u8>> {
 fn seeds() -> Vec<Vec<u8>> {
     let targets = cases::target::CASES.iter().map(|case| [case.method, b" ", case.target].concat());
     let paths = cases::target::ESCAPES.iter().map(|case| [b"/".as_slice(), case.path].concat());
-    targets.chain(paths).collect()
+    let dots = cases::target::DOT_SEGMENTS.iter().map(|case| case.path.to_vec());
+    targets.chain(paths).chain(dots).collect()
 }

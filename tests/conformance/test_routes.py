@@ -152,6 +152,7 @@ VARIABLES = [
     ("/dollar", {}, {"DOLLAR": "a$$b"}),
     ("/method", {}, {"REQUEST_METHOD": "PUT"}),
     ("/path", {}, {"PATH_INFO": "/other", "REQUEST_URI": "/path"}),
+    ("/starts/../x", {}, {"PATH_INFO": "/x", "REQUEST_URI": "/starts/../x", "STARTS": None}),
     ("/uri", {}, {"REQUEST_URI": "/other?y", "PATH_INFO": "/uri"}),
     ("/script", {}, {"SCRIPT_NAME": "/mounted", "PATH_INFO": "/script"}),
     ("/address", {}, {"REMOTE_ADDR": "10.9.8.7"}),
@@ -179,6 +180,10 @@ ANSWERS = [
     ("/moved/a?x=1", {}, 301, "https://shop.example/new/a?x=1", b"Moved Permanently"),
     ("/gone", {}, 410, None, b"Gone"),
     ("/forbidden", {}, 403, None, b""),
+    # Rules hold for the path that the application would take it for.
+    ("/x/../forbidden", {}, 403, None, b""),
+    ("/./forbidden", {}, 403, None, b""),
+    ("/../a/.././forbidden?x", {}, 403, None, b""),
     ("/with-status", {}, 404, None, b"Not Found"),
     ("/x", {"User-Agent": "a BadBot/1.0"}, 403, None, b"Forbidden"),
     ("/x?y=1", {"X-Forwarded-Proto": "http"}, 301, "https://shop.example/x?y=1", b"Moved Permanently"),
@@ -400,6 +405,7 @@ def test_routes_hold_for_asgi(serve):
     assert (told["method"], told["scheme"], told["client"][0]) == ("GET", "http", "127.0.0.1")
     assert ["x-routed", "yes"] not in told["headers"]
     assert client.request("POST", "/gone", body=b"x" * 300_000).status == 410
+    assert client.request("GET", "/x/../gone").status == 410
     assert client.request("GET", "/quiet").status == 200
     client.request("GET", "/loud")
     server.wait_for_log(r"GET /loud => ")

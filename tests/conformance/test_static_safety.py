@@ -103,7 +103,7 @@ def test_no_front_server_can_lead_out_of_the_folder(server, path):
 
 
 def test_a_neighbour_with_a_longer_name_is_not_below_the_folder(server):
-    for path in ("/sother/x", "/s/../rootother/x", "/s../rootother/x"):
+    for path in ("/sother/x", "/s/../rootother/x", "/s/%2e%2e/rootother/x", "/s../rootother/x"):
         assert server.get(path).get("x-from") == "application"
 
 

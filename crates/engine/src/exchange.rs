@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_protocol::Fault;
 use bolide_protocol::http1::head::{HeaderFacts, RequestLine, Version};
-use bolide_protocol::http1::target::{Target, percent_decode, split_target};
+use bolide_protocol::http1::target::{Target, decode_path, split_target};
 use bolide_protocol::http1::{Framing, target::TargetForm};
 use bolide_protocol::uwsgi::UwsgiFacts;
 
@@ -133,8 +133,10 @@ fn serve_http<A: App>(
     let target_bytes = line.target.of(bytes);
     let target = split_target(target_bytes, method)?;
     let path = target.path.of(target_bytes);
-    let was_encoded = percent_decode(path, &mut place.kit.path)?;
+    let was_changed = decode_path(path, &mut place.kit.path)?;
     let decoded = std::mem::take(&mut place.kit.path);
+    // Routes, mounts, files and the application see one path.
+    let path = if was_changed { &decoded } else { path };
     let uri = request_uri(&target, target_bytes);
     let version_1_0 = line.version == Version::Http10;
     let house = place.house;
@@ -155,7 +157,7 @@ fn serve_http<A: App>(
         let values = HttpValues {
             method,
             uri: &uri,
-            path: if was_encoded { &decoded } else { path },
+            path,
             query: target.query.of(target_bytes),
             authority: target.authority.of(target_bytes),
             version: line.version,
@@ -186,7 +188,7 @@ fn serve_http<A: App>(
         meaning: Meaning::Http(HttpRequest {
             method: or(b"REQUEST_METHOD", method),
             uri: or(b"REQUEST_URI", &uri),
-            path: or(b"PATH_INFO", if was_encoded { &decoded } else { path }),
+            path: or(b"PATH_INFO", path),
             query: or(b"QUERY_STRING", target.query.of(target_bytes)),
             authority: target.authority.of(target_bytes),
             version: line.version,

@@ -2,8 +2,9 @@
 
 mod cases;
 
-use bolide_protocol::http1::target::{TargetForm, percent_decode, split_target};
-use cases::target::{CASES, ESCAPES};
+use bolide_protocol::Fault;
+use bolide_protocol::http1::target::{TargetForm, decode_path, percent_decode, split_target};
+use cases::target::{CASES, DOT_SEGMENTS, ESCAPES, EscapeCase};
 use proptest::prelude::*;
 
 #[test]
@@ -41,20 +42,36 @@ fn test_each_target_cut_short_or_prolonged_never_panics_and_keeps_its_parts_insi
     }
 }
 
+type Decode = fn(&[u8], &mut Vec<u8>) -> Result<bool, Fault>;
+
+fn check_decoding(case: &EscapeCase, decode: Decode) {
+    let text = case.path.escape_ascii();
+    let mut decoded = b"before".to_vec();
+    match (decode(case.path, &mut decoded), case.outcome) {
+        (Ok(true), Ok(Some(expected))) => {
+            assert_eq!(decoded.escape_ascii().to_string(), expected.escape_ascii().to_string(), "{text}")
+        }
+        (Ok(false), Ok(None)) => assert_eq!(decoded, b"before", "{text}"),
+        (Err(fault), Err((status, words))) => {
+            assert_eq!(fault.status, status, "{text}: {}", fault.reason);
+            assert!(fault.reason.contains(words), "{text}: {}", fault.reason);
+        }
+        (found, _) => panic!("{text}: {found:?}"),
+    }
+}
+
 #[test]
 fn test_each_path_is_decoded_or_refused_as_listed() {
     for case in ESCAPES {
-        let text = case.path.escape_ascii();
-        let mut decoded = b"before".to_vec();
-        match (percent_decode(case.path, &mut decoded), case.outcome) {
-            (Ok(true), Ok(Some(expected))) => assert_eq!(decoded, expected, "{text}"),
-            (Ok(false), Ok(None)) => assert_eq!(decoded, b"before", "{text}"),
-            (Err(fault), Err((status, words))) => {
-                assert_eq!(fault.status, status, "{text}: {}", fault.reason);
-                assert!(fault.reason.contains(words), "{text}: {}", fault.reason);
-            }
-            (found, _) => panic!("{text}: {found:?}"),
-        }
+        check_decoding(case, percent_decode);
+        check_decoding(case, decode_path);
+    }
+}
+
+#[test]
+fn test_each_dot_segment_is_taken_out_as_listed() {
+    for case in DOT_SEGMENTS {
+        check_decoding(case, decode_path);
     }
 }
 
@@ -95,6 +112,18 @@ proptest! {
         let changed = percent_decode(&encoded, &mut decoded).expect("a good path");
         prop_assert_eq!(changed, encoded.contains(&b'%'));
         prop_assert_eq!(if changed { decoded } else { encoded }, plain);
+    }
+
+    #[test]
+    fn test_no_path_keeps_a_dot_segment_that_was_not_encoded(
+        segments in proptest::collection::vec(proptest::sample::select(vec!["", ".", "..", "...", "a", ".a", "b%2fc"]), 0..12),
+    ) {
+        let path = format!("/{}", segments.join("/"));
+        let mut decoded = Vec::new();
+        let changed = decode_path(path.as_bytes(), &mut decoded).expect("a good path");
+        let found = if changed { decoded } else { path.into_bytes() };
+        prop_assert!(found.starts_with(b"/"));
+        prop_assert!(!found.split(|&byte| byte == b'/').any(|segment| matches!(segment, b"." | b"..")));
     }
 
     #[test]

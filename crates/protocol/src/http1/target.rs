@@ -60,6 +60,52 @@ pub fn split_target(target: &[u8], method: &[u8]) -> Result<Target, Fault> {
     }
 }
 
+/// Makes of a target's path what routes, files and applications see (PATH_INFO): literal `.` and `..` segments are taken out, as uWSGI's
+/// HTTP parser does, and percent escapes decoded. Returns false, and leaves `out` alone, when there is nothing to do.
+///
+/// With dot segments left in, a rule about `/admin` would not hold for `/x/../admin`, which the application takes for the same.
+/// An encoded dot (`%2e`) is no dot of a segment, nor is an empty segment removed. A `..` takes out the last segment
+/// of what has been *decoded* so far, and stays at the root when there is none (RFC 3986 section 5.2.4).
+///
+/// # Errors
+/// Those of [`percent_decode`].
+#[inline]
+pub fn decode_path(path: &[u8], out: &mut Vec<u8>) -> Result<bool, Fault> {
+    let Some(first) = memchr::memchr2(b'%', b'.', path) else { return Ok(false) };
+    if !has_dot_segment(&path[first.saturating_sub(1)..]) {
+        return percent_decode(path, out);
+    }
+    out.clear();
+    out.reserve(path.len());
+    let mut segments = path.strip_prefix(b"/").unwrap_or(path).split(|&byte| byte == b'/').peekable();
+    while let Some(segment) = segments.next() {
+        let is_last = segments.peek().is_none();
+        let parent = if segment == b".." { memchr::memrchr(b'/', out).unwrap_or(0) } else { out.len() };
+        match segment {
+            // The slash after the last segment that stays is the only thing that a last dot segment leaves.
+            b"." | b".." => {
+                out.truncate(parent);
+                if is_last {
+                    out.push(b'/');
+                }
+            }
+            _ => {
+                out.push(b'/');
+                append_decoded(segment, out)?;
+            }
+        }
+    }
+    Ok(true)
+}
+
+/// Whether a path has a segment `.` or `..`.
+fn has_dot_segment(path: &[u8]) -> bool {
+    memchr::memchr_iter(b'.', path).any(|dot| {
+        let begins_segment = dot.checked_sub(1).is_some_and(|before| path[before] == b'/');
+        begins_segment && matches!(path[dot + 1..], [] | [b'/', ..] | [b'.'] | [b'.', b'/', ..])
+    })
+}
+
 /// Decodes the percent escapes of a path into `out`, which is cleared first. `+` stands for itself: it means a space in
 /// forms only. Returns false, and leaves `out` alone, when there is nothing to decode, so that the caller uses the bytes as they are.
 ///
@@ -67,10 +113,17 @@ pub fn split_target(target: &[u8], method: &[u8]) -> Result<Target, Fault> {
 /// 400 for a `%` without two hexadecimal digits, which readers decode in different ways; and for `%00`, because a NUL ends
 /// a string for much of what lies behind a path (file systems above all), so that a check and a use would see different paths.
 pub fn percent_decode(path: &[u8], out: &mut Vec<u8>) -> Result<bool, Fault> {
-    let Some(first) = memchr::memchr(b'%', path) else { return Ok(false) };
+    if memchr::memchr(b'%', path).is_none() {
+        return Ok(false);
+    }
     out.clear();
     out.reserve(path.len());
-    let (plain, mut rest) = path.split_at(first);
+    append_decoded(path, out)?;
+    Ok(true)
+}
+
+fn append_decoded(text: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
+    let (plain, mut rest) = text.split_at(memchr::memchr(b'%', text).unwrap_or(text.len()));
     out.extend_from_slice(plain);
     while let [byte, after @ ..] = rest {
         if *byte != b'%' {
@@ -86,7 +139,7 @@ pub fn percent_decode(path: &[u8], out: &mut Vec<u8>) -> Result<bool, Fault> {
         out.push(high << 4 | low);
         rest = after;
     }
-    Ok(true)
+    Ok(())
 }
 
 const BAD_ESCAPE: Fault = Fault::bad_request("The request's path has a percent sign without two hexadecimal digits.");
@@ -102,8 +155,8 @@ pub(super) fn hexadecimal(digit: u8) -> Option<u8> {
     }
 }
 
-/// Whether the text is a host with an optional port (RFC 9110 section 7.2, RFC 3986 section 3.2). An empty text is: a client whose
-/// target has no authority sends an empty Host.
+/// Whether the text is a host with an optional port (RFC 9110 section 7.2, RFC 3986 section 3.2). The host may be empty, as in
+/// RFC 3986; whether that has a meaning is for the caller to say.
 ///
 /// Of the bracketed forms only IPv6 addresses are taken: there is no other yet that RFC 3986 provides for.
 pub(crate) fn is_authority(text: &[u8]) -> bool {

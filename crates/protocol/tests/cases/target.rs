@@ -139,3 +139,41 @@ pub const ESCAPES: &[EscapeCase] = &[
     bad(b"/a%00b", "encoded NUL"),
     bad(b"/%41%00", "encoded NUL"),
 ];
+
+/// Paths with dot segments, and near misses, as uWSGI's `http_url_decode` has them; but a path that climbs to the root by its
+/// last segment is `/` here, as in RFC 3986 section 5.2.4, and empty there.
+pub const DOT_SEGMENTS: &[EscapeCase] = &[
+    decoded(b"/.", b"/"),
+    decoded(b"/./", b"/"),
+    decoded(b"/..", b"/"),
+    decoded(b"/../", b"/"),
+    decoded(b"/../../a", b"/a"),
+    decoded(b"/a/.", b"/a/"),
+    decoded(b"/a/./b", b"/a/b"),
+    decoded(b"/a/..", b"/"),
+    decoded(b"/a/../", b"/"),
+    decoded(b"/a/../b", b"/b"),
+    decoded(b"/a/../..", b"/"),
+    decoded(b"/a/b/..", b"/a/"),
+    decoded(b"/a/b/../../c/./d", b"/c/d"),
+    decoded(b"/x/../admin/x", b"/admin/x"),
+    decoded(b"/a/../b//c/.", b"/b//c/"),
+    decoded(b"//../a", b"/a"),
+    decoded(b"/a//..", b"/a/"),
+    decoded(b"/a//../b", b"/a/b"),
+    decoded(b"/.a/..b/.../a./b../../c", b"/.a/..b/.../a./c"),
+    decoded(b"/a%20b/./%41", b"/a b/A"),
+    // What is decoded is not looked at again, but a decoded slash ends a segment that `..` takes out.
+    decoded(b"/a/%2e%2e/./b", b"/a/../b"),
+    decoded(b"/a/.%2e/./b", b"/a/../b"),
+    decoded(b"/a%2fb/../c", b"/a/c"),
+    as_it_is(b"*"),
+    as_it_is(b"/.well-known/a"),
+    as_it_is(b"/a.b/..c/...?"),
+    as_it_is(b"/a./b../"),
+    decoded(b"/a/%2e%2e/b", b"/a/../b"),
+    decoded(b"/a/.%2e/b", b"/a/../b"),
+    bad(b"/a/../%", DIGITS),
+    bad(b"/a%2/../b", DIGITS),
+    bad(b"/%00/..", "encoded NUL"),
+];
