@@ -43,6 +43,9 @@ def test_the_last_of_doubled_variables_counts(address):
 def test_the_front_server_tells_the_scheme(address, scheme):
     assert json.loads(uwsgi.ask(address, extra=[(scheme, "https")]).body)["environ"]["wsgi.url_scheme"] == "https"
     assert json.loads(uwsgi.ask(address).body)["environ"]["wsgi.url_scheme"] == "http"
+    for strange in ("javascript", "https, http", ""):
+        told = json.loads(uwsgi.ask(address, extra=[(scheme, strange)]).body)["environ"]
+        assert (told["wsgi.url_scheme"], told[scheme]) == ("http", strange)
 
 
 @pytest.mark.parametrize("size", [1, 1000, 65536, 100_000, 100_001, 1_000_000])

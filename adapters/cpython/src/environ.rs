@@ -194,8 +194,8 @@ impl Environs {
             environ.set(&key, &text);
         }
         // uWSGI takes the scheme from here, and applications behind a balancer rely on it.
-        if name.eq_ignore_ascii_case(b"x-forwarded-proto") && !value.is_empty() {
-            environ.set(&self.names.wsgi_url_scheme, &text);
+        if name.eq_ignore_ascii_case(b"x-forwarded-proto") {
+            self.set_scheme(environ, value);
         }
         Some(())
     }
@@ -216,15 +216,21 @@ impl Environs {
         let text = latin1(value)?;
         environ.set(&key, &text);
         match name {
-            b"HTTPS" if value == b"1" || value.eq_ignore_ascii_case(b"on") => {
-                environ.set(&self.names.wsgi_url_scheme, &self.names.https);
-            }
-            b"UWSGI_SCHEME" | b"HTTP_X_FORWARDED_PROTO" if !value.is_empty() => {
-                environ.set(&self.names.wsgi_url_scheme, &text);
-            }
+            b"HTTPS" if value == b"1" || value.eq_ignore_ascii_case(b"on") => self.set_scheme(environ, b"https"),
+            b"UWSGI_SCHEME" | b"HTTP_X_FORWARDED_PROTO" => self.set_scheme(environ, value),
             _ => {}
         }
         Some(())
+    }
+
+    /// The scheme that a front server names; anything but the two is ignored, since applications put it into links.
+    fn set_scheme(&self, environ: &mut Dictionary, value: &[u8]) {
+        let names = &self.names;
+        if value.eq_ignore_ascii_case(b"https") {
+            environ.set(&names.wsgi_url_scheme, &names.https);
+        } else if value.eq_ignore_ascii_case(b"http") {
+            environ.set(&names.wsgi_url_scheme, &names.http);
+        }
     }
 }
 

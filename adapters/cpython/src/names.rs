@@ -43,6 +43,7 @@ interned! { Names {
     wsgi_input = "wsgi.input",
     wsgi_url_scheme = "wsgi.url_scheme",
     uwsgi_core = "uwsgi.core",
+    http = "http",
     https = "https",
     slash = "/",
     http_1_0 = "HTTP/1.0",
