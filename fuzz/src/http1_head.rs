@@ -39,7 +39,7 @@ pub const TARGET: Target = Target {
 };
 
 /// Low enough for small inputs to reach them, in bytes and fields.
-const LIMITS: HeadLimits = HeadLimits { request_line_bytes: 300, head_bytes: 600, header_count: 20 };
+const LIMITS: HeadLimits = HeadLimits { request_line_bytes: 300, head_bytes: 600, header_count: 20, lenient_targets: false };
 
 /// Inputs up to this many bytes are tried with each of their prefixes, longer ones with some.
 const EVERY_PREFIX_BYTES: usize = 256;
@@ -118,8 +118,8 @@ fn check_line(input: &[u8], head: &Head) -> Result<(), String> {
     let (method, target) = (head.line.method.of(line), head.line.target.of(line));
     ensure!(!method.is_empty() && !target.is_empty(), "an empty method or target");
     ensure!(
-        method.iter().chain(target).all(|&byte| byte > b' ' && byte != 0x7f),
-        "a blank or a control byte in method or target"
+        method.iter().chain(target).all(|&byte| byte.is_ascii_graphic() && byte != b'\\'),
+        "a byte in method or target that is none of a URI's"
     );
     let again = [method, b" ", target, b" HTTP/1."].concat();
     ensure!(

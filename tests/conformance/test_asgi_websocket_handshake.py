@@ -41,6 +41,8 @@ def test_another_version_is_426_and_learns_ours(server, version):
     assert (response.status, response.get("sec-websocket-version")) == (426, "13")
     # RFC 9110 section 15.5.22: the response has an Upgrade field.
     assert response.get("upgrade").lower() == "websocket"
+    # Section 7.8: Connection names it, for proxies on the way.
+    assert "upgrade" in response.all("connection")
 
 
 def test_a_missing_version_is_426(server):

@@ -35,6 +35,8 @@ REFUSED = {
     "blank in length": (post(b"Content-Length: 1 0\r\n", b"abc"), 400, "not one number"),
     "underscore in length": (post(b"Content-Length: 1_0\r\n"), 400, "not one number"),
     "empty length": (post(b"Content-Length:\r\n"), 400, "not one number"),
+    "length with zeros": (post(b"Content-Length: 003\r\n", b"abc"), 400, "begins with a zero"),
+    "no length with zeros": (post(b"Content-Length: 00\r\n"), 400, "begins with a zero"),
     "huge length": (post(b"Content-Length: 99999999999999999999\r\n"), 400, "not one number"),
     "unknown coding": (post(b"Transfer-Encoding: gzip\r\n"), 501, "transfer coding"),
     "identity coding": (post(b"Transfer-Encoding: identity\r\n"), 501, "transfer coding"),
@@ -65,6 +67,9 @@ REFUSED = {
     # Host (section 3.2).
     "no Host": (b"GET / HTTP/1.1\r\n\r\n", 400, "no Host"),
     "two Hosts": (headers(HOST), 400, "more than one Host"),
+    "empty Host": (b"GET / HTTP/1.1\r\nHost:\r\n\r\n", 400, "names no host"),
+    "port for a Host": (b"GET / HTTP/1.1\r\nHost: :80\r\n\r\n", 400, "names no host"),
+    "empty Host, absolute form": (b"GET http://a/ HTTP/1.1\r\nHost:\r\n\r\n", 400, "names no host"),
     "user in Host": (b"GET / HTTP/1.1\r\nHost: a@b\r\n\r\n", 400, "not a host"),
     "path in Host": (b"GET / HTTP/1.1\r\nHost: a/b\r\n\r\n", 400, "not a host"),
     "blank in Host": (b"GET / HTTP/1.1\r\nHost: a b\r\n\r\n", 400, "not a host"),
@@ -81,12 +86,17 @@ REFUSED = {
     "space after the version": (line(b"GET / HTTP/1.1 "), 400, "follows the HTTP version"),
     "NUL in the target": (line(b"GET /a\0b HTTP/1.1"), 400, "control character"),
     "method with a colon": (line(b"GET: / HTTP/1.1"), 400, "no method may have"),
-    "very long method": (line(b"A" * 33 + b" / HTTP/1.1"), 501, "longer than any known"),
+    "very long method": (line(b"A" * 33 + b" / HTTP/1.1"), 400, "longer than any known"),
     "TLS": (b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03" + bytes(32), 400, "no method may have"),
     # Targets (section 3.2).
     "target without a slash": (line(b"GET index.html HTTP/1.1"), 400, "neither a path"),
     "asterisk of GET": (line(b"GET * HTTP/1.1"), 400, "for OPTIONS only"),
     "CONNECT": (line(b"CONNECT example.com:443 HTTP/1.1"), 501, "not a proxy"),
+    "raw UTF-8": (line("GET /caf\xe9 HTTP/1.1".encode()), 400, "beyond ASCII"),
+    "raw byte in the query": (line(b"GET /?a=\xe4 HTTP/1.1"), 400, "beyond ASCII"),
+    "backslash": (line(b"GET /a\\..\\b HTTP/1.1"), 400, "backslash"),
+    "backslash in the query": (line(b"GET /?\\ HTTP/1.1"), 400, "backslash"),
+    "raw UTF-8, absolute form": (line("GET http://a/\xe9 HTTP/1.1".encode()), 400, "beyond ASCII"),
     "fragment": (line(b"GET /a#b HTTP/1.1"), 400, "fragment"),
     "bad escape": (line(b"GET /a%zz HTTP/1.1"), 400, "percent sign"),
     "cut escape": (line(b"GET /a%2 HTTP/1.1"), 400, "percent sign"),
@@ -103,6 +113,15 @@ REFUSED = {
     "huge chunk size": (post(b"Transfer-Encoding: chunked\r\n", b"fffffffffffffffff\r\nabc"), 400, "chunk"),
     "chunk longer than its size": (post(b"Transfer-Encoding: chunked\r\n", b"2\r\nabc\r\n0\r\n\r\n"), 400, "chunk"),
     "chunk with bare LF": (post(b"Transfer-Encoding: chunked\r\n", b"3\nabc\n0\n\n"), 400, "chunk"),
+    "extension without a name": (post(b"Transfer-Encoding: chunked\r\n", b"3;\r\nabc\r\n0\r\n\r\n"), 400, "extension"),
+    "extension with a bracket": (
+        post(b"Transfer-Encoding: chunked\r\n", b"3;bad[=x\r\nabc\r\n0\r\n\r\n"),
+        400,
+        "extension",
+    ),
+    "extensions of nothing": (post(b"Transfer-Encoding: chunked\r\n", b"3;;;===\r\nabc\r\n0\r\n\r\n"), 400, "extension"),
+    "raw byte in an extension": (post(b"Transfer-Encoding: chunked\r\n", b"3;\xff\r\nabc\r\n0\r\n\r\n"), 400, "extension"),
+    "extension's open quote": (post(b"Transfer-Encoding: chunked\r\n", b'3;a="b\r\nabc\r\n0\r\n\r\n'), 400, "extension"),
     "malformed trailer": (post(b"Transfer-Encoding: chunked\r\n", b"0\r\nX : y\r\n\r\n"), 400, "trailer"),
 }
 
@@ -126,7 +145,6 @@ SERVED = {
     "latin-1 value": (headers(b"X-A: caf\xe9\r\n"), True, {"HTTP_X_A": "caf\xe9"}),
     "underscore dropped": (headers(b"X_A: forged\r\nX-A: true\r\n"), True, {"HTTP_X_A": "true"}),
     "httpoxy": (headers(b"Proxy: http://evil/\r\nX-A: 1\r\n"), True, {"HTTP_X_A": "1"}),
-    "empty Host": (b"GET / HTTP/1.1\r\nHost:\r\n\r\n", True, {"HTTP_HOST": ""}),
     "IPv6 Host": (b"GET / HTTP/1.1\r\nHost: [::1]:8080\r\n\r\n", True, {"HTTP_HOST": "[::1]:8080"}),
     "query": (line(b"GET /a/b?c=d?e&f=%20 HTTP/1.1"), True, {"PATH_INFO": "/a/b", "QUERY_STRING": "c=d?e&f=%20"}),
     "escapes": (
@@ -138,8 +156,20 @@ SERVED = {
             "QUERY_STRING": "%41",
         },
     ),
-    "raw UTF-8": (line("GET /caf\xe9?\xe9 HTTP/1.1".encode()), True, {"PATH_INFO": "/caf\xc3\xa9"}),
-    "dots stay": (line(b"GET /a/../b//c/. HTTP/1.1"), True, {"PATH_INFO": "/a/../b//c/."}),
+    "dot segments": (
+        line(b"GET /a/../b//c/./.d/. HTTP/1.1"),
+        True,
+        {"PATH_INFO": "/b//c/.d/", "REQUEST_URI": "/a/../b//c/./.d/."},
+    ),
+    "dot segments above the root": (line(b"GET /../../a HTTP/1.1"), True, {"PATH_INFO": "/a", "REQUEST_URI": "/../../a"}),
+    "dot segments to the root": (line(b"GET /a/b/../.. HTTP/1.1"), True, {"PATH_INFO": "/"}),
+    "encoded dots": (line(b"GET /a/%2e%2e/b HTTP/1.1"), True, {"PATH_INFO": "/a/../b"}),
+    "dots in the query": (line(b"GET /a?b/../c HTTP/1.1"), True, {"PATH_INFO": "/a", "QUERY_STRING": "b/../c"}),
+    "dot segments, absolute form": (
+        line(b"GET http://a/b/../c HTTP/1.1"),
+        True,
+        {"PATH_INFO": "/c", "REQUEST_URI": "/b/../c"},
+    ),
     "absolute form": (
         line(b"GET http://example.com:81/a?b HTTP/1.1"),
         True,
@@ -154,10 +184,10 @@ SERVED = {
     "unknown method": (line(b"FROBNICATE / HTTP/1.1"), True, {"REQUEST_METHOD": "FROBNICATE"}),
     "lower case method": (line(b"get / HTTP/1.1"), True, {"REQUEST_METHOD": "get"}),
     "body": (post(b"Content-Length: 3\r\n", b"abc"), True, {"CONTENT_LENGTH": "3", "body": "abc"}),
-    "length with zeroes": (post(b"Content-Length: 003\r\n", b"abc"), True, {"body": "abc"}),
+    "length of zero": (post(b"Content-Length: 0\r\n"), True, {"body": ""}),
     "body of GET": (headers(b"Content-Length: 3\r\n") + b"abc", True, {"body": "abc"}),
     "chunked body": (
-        post(b"Transfer-Encoding: chunked\r\n", b"1\r\na\r\n2;x=y\r\nbc\r\n000\r\n\r\n"),
+        post(b"Transfer-Encoding: chunked\r\n", b'1\r\na\r\n2;x=y ; z="\xff\\""\r\nbc\r\n000\r\n\r\n'),
         True,
         {"body": "abc", "CONTENT_LENGTH": "3"},
     ),
@@ -253,3 +283,16 @@ def test_a_refusal_names_the_fault_and_never_shows_a_header(server):
     server.wait_for_log("GET /after-the-secrets")
     assert "hush" not in server.log
     assert "c2VjcmV0" not in server.log
+
+
+@pytest.mark.parametrize("interface", ["wsgi-file = {apps}/echo.py", "asgi = {apps}/asgi_scope.py"])
+def test_lenient_targets_take_raw_bytes_and_backslashes(serve, interface):
+    server = serve(f"{interface}\nlenient-targets = true")
+    with server.connect() as client:
+        client.send(line(b"GET /caf\xc3\xa9\\x?\xe9\\ HTTP/1.1"))
+        told = json.loads(client.read_response().body)
+    if "environ" in told:
+        seen = [told["environ"][key] for key in ("PATH_INFO", "QUERY_STRING")]
+    else:
+        seen = [told["path"].encode().decode("latin-1"), told["query_string"]["bytes"]]
+    assert seen == ["/caf\xc3\xa9\\x", "\xe9\\"]

@@ -98,6 +98,17 @@ def test_x_forwarded_proto_tells_the_scheme_and_only_for_its_own_request(server)
         assert seen["wsgi.url_scheme"] == (proto or "http")
 
 
+@pytest.mark.parametrize("proto", ["javascript", "http, https", "ftp", "https:", "h", "", "wss"])
+def test_the_scheme_is_http_or_https_whatever_a_client_writes(server, proto):
+    seen = json.loads(server.get(headers=[("X-Forwarded-Proto", proto)]).body)["environ"]
+    assert (seen["wsgi.url_scheme"], seen["HTTP_X_FORWARDED_PROTO"]) == ("http", proto)
+
+
+def test_the_scheme_is_written_small(server):
+    seen = json.loads(server.get(headers=[("X-Forwarded-Proto", "HTTPS")]).body)["environ"]
+    assert (seen["wsgi.url_scheme"], seen["HTTP_X_FORWARDED_PROTO"]) == ("https", "HTTPS")
+
+
 @pytest.mark.parametrize(
     ("configuration", "multithread", "multiprocess"),
     [
@@ -161,6 +172,26 @@ def test_a_mount_takes_its_path_into_script_name(mounts, target, name, script, p
     extra = [("SCRIPT_NAME", "")]
     answer = uwsgi.ask(mounts.address("uwsgi"), target=target.replace("%6F", "o"), extra=extra)
     assert json.loads(answer.body)[:3] == [name, script, path]
+
+
+@pytest.mark.parametrize(
+    ("target", "name", "script", "path"),
+    [
+        ("/one/../two/x", "two", "/two", "/x"),
+        ("/x/../one/./deep/y", "deep", "/one/deep", "/y"),
+        ("/one/deep/..", "one", "/one", "/"),
+        ("/one/..", "root", "", "/"),
+        ("/one/%2e%2e/two", "one", "/one", "/../two"),
+    ],
+)
+def test_a_mount_is_chosen_without_dot_segments(mounts, target, name, script, path):
+    assert json.loads(mounts.get(target).body) == [name, script, path, target]
+
+
+def test_a_front_server_s_path_stays_as_it_is(mounts):
+    """It has done with dots what it does; uWSGI's protocol has no other path than the one that it sends."""
+    answer = uwsgi.ask(mounts.address("uwsgi"), target="/x", extra=[("SCRIPT_NAME", ""), ("PATH_INFO", "/one/../two")])
+    assert json.loads(answer.body)[:3] == ["one", "/one", "/../two"]
 
 
 def test_the_front_server_may_choose_the_mount_by_script_name(serve):

@@ -179,6 +179,23 @@ pub struct Limits {
     pub body_memory_bytes: usize,
     /// Idle time of a kept-alive connection in milliseconds; 0 closes after every answer.
     pub keepalive_ms: u64,
+    /// `lenient-targets`: bytes of 0x80 and above and backslashes in a target are not refused.
+    pub lenient_targets: bool,
+}
+
+/// What a start has that says nothing of it.
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            request_line_bytes: 16_384,
+            head_bytes: 65_536,
+            header_count: 128,
+            body_bytes: None,
+            body_memory_bytes: 1024 * 1024,
+            keepalive_ms: 65_000,
+            lenient_targets: false,
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

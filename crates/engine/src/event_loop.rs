@@ -173,6 +173,7 @@ impl<L: Language> Shared<L> {
             request_line_bytes: limits.request_line_bytes,
             head_bytes: limits.head_bytes,
             header_count: limits.header_count,
+            lenient_targets: limits.lenient_targets,
         };
         let body_limits = BodyLimits { bytes: limits.body_bytes.unwrap_or(u64::MAX), memory_bytes: limits.body_memory_bytes };
         let slots = scoreboard.slots(row_number);

@@ -65,6 +65,7 @@ pub fn settings() -> Settings {
             body_bytes: None,
             body_memory_bytes: 4096,
             keepalive_ms: 1000,
+            ..Limits::default()
         },
         logging: Logging { requests: true, file: None, memory_report: false, write_errors: true },
         identity: Identity::default(),

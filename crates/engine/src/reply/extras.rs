@@ -233,9 +233,15 @@ impl Reply {
         self.answer_with(503, reason_phrase(503), text, "Retry-After: 1\r\n");
     }
 
-    /// RFC 6455 section 4.2.2: a client that speaks another version of WebSocket learns ours.
+    /// RFC 6455 section 4.2.2: a client that speaks another version of WebSocket learns ours. RFC 9110 section 7.8: who sends Upgrade
+    /// names it in Connection, so that no proxy hands it on.
     pub(crate) fn answer_upgrade_required(&mut self, text: &str) {
-        self.answer_with(426, reason_phrase(426), text, "Sec-WebSocket-Version: 13\r\nUpgrade: websocket\r\n");
+        self.answer_with(
+            426,
+            reason_phrase(426),
+            text,
+            "Sec-WebSocket-Version: 13\r\nConnection: upgrade\r\nUpgrade: websocket\r\n",
+        );
     }
 }
 

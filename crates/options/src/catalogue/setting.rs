@@ -41,9 +41,6 @@ pub enum Setting {
     WorkerReloadMercy,
     PidFile,
     Vacuum,
-    BufferSize,
-    PostBuffering,
-    LimitPost,
     DisableLogging,
     LogTo,
     MemoryReport,
@@ -54,11 +51,21 @@ pub enum Setting {
     ProcessNamePrefix,
     ProcessNamePrefixSpaced,
     Plugin,
+    Requests(Requests),
     Asynchronous(Asynchronous),
     Answering(Answering),
     Files(Files),
     /// Acts while the configuration is read; `settle` never sees it.
     Language(Word),
+}
+
+/// What a request may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Requests {
+    BufferSize,
+    PostBuffering,
+    LimitPost,
+    LenientTargets,
 }
 
 /// What concerns asynchronous applications only.

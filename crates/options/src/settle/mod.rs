@@ -10,6 +10,7 @@ mod answering;
 mod application;
 mod asynchronous;
 mod files;
+mod requests;
 mod values;
 
 use std::path::{Path, PathBuf};
@@ -32,14 +33,7 @@ use crate::surroundings::Surroundings;
 /// uWSGI waits 4 seconds for a peer of its own sockets, which cuts off slow clients.
 const SOCKET_TIMEOUT_SECONDS: u64 = 30;
 const HTTP_TIMEOUT_SECONDS: u64 = 60;
-const KEEPALIVE_SECONDS: u64 = 65;
 const RELOAD_MERCY_SECONDS: u64 = 60;
-const REQUEST_LINE_BYTES: usize = 16_384;
-const HEAD_BYTES: usize = 65_536;
-/// A request of any browser needs more.
-const LEAST_HEAD_BYTES: usize = 1024;
-const HEADER_COUNT: usize = 128;
-const BODY_MEMORY_BYTES: usize = 1024 * 1024;
 /// `chmod-socket` without a value.
 const OPEN_SOCKET_MODE: u32 = 0o666;
 
@@ -166,14 +160,7 @@ impl<'a> Draft<'a> {
                 pidfile: None,
                 vacuum: false,
             },
-            limits: Limits {
-                request_line_bytes: REQUEST_LINE_BYTES,
-                head_bytes: HEAD_BYTES,
-                header_count: HEADER_COUNT,
-                body_bytes: None,
-                body_memory_bytes: BODY_MEMORY_BYTES,
-                keepalive_ms: KEEPALIVE_SECONDS * 1000,
-            },
+            limits: Limits::default(),
             logging: Logging { requests: true, file: None, memory_report: false, write_errors: true },
             log_file: None,
             identity: Identity::default(),
@@ -292,18 +279,6 @@ impl<'a> Draft<'a> {
             Setting::WorkerReloadMercy => self.worker_mercy = Some(self.positive_or(row, pair, RELOAD_MERCY_SECONDS)? * 1000),
             Setting::PidFile => self.pidfile = Some(values::text(pair)?),
             Setting::Vacuum => self.lifecycle.vacuum = self.switch(pair),
-            Setting::BufferSize => {
-                self.limits.head_bytes = match self.bounded_usize(row, pair)? {
-                    0 => HEAD_BYTES,
-                    bytes => bytes.max(LEAST_HEAD_BYTES),
-                };
-                self.limits.request_line_bytes = REQUEST_LINE_BYTES.min(self.limits.head_bytes);
-            }
-            Setting::PostBuffering => {
-                let bytes = self.bounded_usize(row, pair)?;
-                self.limits.body_memory_bytes = if bytes == 0 { BODY_MEMORY_BYTES } else { bytes };
-            }
-            Setting::LimitPost => self.limits.body_bytes = self.positive(row, pair)?,
             Setting::DisableLogging => self.logging.requests = !self.switch(pair),
             Setting::LogTo => self.log_file = Some(values::log_file(pair)?),
             Setting::MemoryReport => self.logging.memory_report = self.switch(pair),
@@ -317,6 +292,7 @@ impl<'a> Draft<'a> {
                 self.naming.auto = true;
             }
             Setting::Plugin => self.plugins(pair),
+            Setting::Requests(setting) => self.set_requests(setting, row, pair)?,
             Setting::Asynchronous(setting) => self.set_asynchronous(setting, row, pair)?,
             Setting::Answering(setting) => self.set_answering(setting, row, pair)?,
             Setting::Files(setting) => self.set_files(setting, row, pair)?,

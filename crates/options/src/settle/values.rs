@@ -1,9 +1,9 @@
 //! Single values: numbers with their bounds, switches, words, names. What uWSGI would misread in
 //! silence is understood as uWSGI does and reported.
 
-use bolide_contract::settings::Protocol;
+use bolide_contract::settings::{Limits, Protocol};
 
-use super::{Draft, KEEPALIVE_SECONDS};
+use super::Draft;
 use crate::catalogue::row::{Row, Value};
 use crate::finding::Finding;
 use crate::manual::words::listed;
@@ -93,15 +93,15 @@ impl Draft<'_> {
     pub(super) fn keepalive_ms(&mut self, row: &Row, pair: &Pair) -> Result<u64, Finding> {
         let text = pair.value.as_deref();
         let switch = crate::values::switch(text);
-        let seconds = match (switch.plain, switch.on) {
-            (true, true) => KEEPALIVE_SECONDS,
+        let default_ms = Limits::default().keepalive_ms;
+        Ok(match (switch.plain, switch.on) {
+            (true, true) => default_ms,
             (true, false) => 0,
             (false, _) => match self.positive(row, pair)? {
-                Some(1) => KEEPALIVE_SECONDS,
-                seconds => seconds.unwrap_or(0),
+                Some(1) => default_ms,
+                seconds => seconds.unwrap_or(0) * 1000,
             },
-        };
-        Ok(seconds * 1000)
+        })
     }
 }
 

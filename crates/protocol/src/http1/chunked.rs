@@ -63,9 +63,7 @@ enum State {
     SizeStart,
     /// Another digit, or the end of the size.
     Size,
-    /// After a blank behind the size: RFC 9112 section 7.1.1 lets blanks stand before an extension, and nowhere else.
-    SizeBlank,
-    Extension,
+    Extension(Extension),
     SizeLineFeed,
     Data,
     DataReturn,
@@ -79,6 +77,54 @@ enum State {
     Done,
     /// A fault was found: nothing after it can be trusted, so it is all that is ever said again.
     Failed(Fault),
+}
+
+/// What the last byte of a chunk extension was (RFC 9112 section 7.1.1): `*( BWS ";" BWS name [ BWS "=" BWS value ] )`, where a
+/// value is a token or a quoted string.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Extension {
+    /// The semicolon, or a blank after it.
+    Semicolon,
+    Name,
+    /// A blank behind a name: blanks stand before a semicolon or an equals sign, and at no line's end.
+    NameBlank,
+    /// The equals sign, or a blank after it.
+    Equals,
+    Value,
+    /// The opening quote, or a byte behind it.
+    Quoted,
+    /// A backslash in quotes.
+    Escape,
+    ClosingQuote,
+    /// A blank behind a value, or behind the size itself.
+    Blank,
+}
+
+impl Extension {
+    /// The state after one more byte; `None` for a byte that may not stand here.
+    fn after(self, byte: u8) -> Option<Extension> {
+        use Extension::{Blank, ClosingQuote, Equals, Escape, Name, NameBlank, Quoted, Semicolon, Value};
+        Some(match (self, byte) {
+            // RFC 9110 section 5.6.4.
+            (Quoted, b'"') => ClosingQuote,
+            (Quoted, b'\\') => Escape,
+            (Quoted | Escape, b'\t' | b' '..=b'~' | 0x80..) => Quoted,
+            (Semicolon, b' ' | b'\t') => Semicolon,
+            (Semicolon | Name, _) if is_token_byte(byte) => Name,
+            (Name | NameBlank, b' ' | b'\t') => NameBlank,
+            (Name | NameBlank, b'=') => Equals,
+            (Equals, b' ' | b'\t') => Equals,
+            (Equals, b'"') => Quoted,
+            (Equals | Value, _) if is_token_byte(byte) => Value,
+            (Value | ClosingQuote | Blank, b' ' | b'\t') => Blank,
+            (Name | NameBlank | Value | ClosingQuote | Blank, b';') => Semicolon,
+            _ => return None,
+        })
+    }
+
+    fn may_end(self) -> bool {
+        matches!(self, Extension::Name | Extension::Value | Extension::ClosingQuote)
+    }
 }
 
 impl Default for ChunkedDecoder {
@@ -139,7 +185,7 @@ impl ChunkedDecoder {
     /// The state after one byte that is not data.
     fn after(&mut self, byte: u8) -> Result<State, Fault> {
         match self.state {
-            State::SizeStart | State::Size | State::SizeBlank | State::Extension => self.after_size_line_byte(byte),
+            State::SizeStart | State::Size | State::Extension(_) => self.after_size_line_byte(byte),
             State::SizeLineFeed => {
                 line_feed(byte)?;
                 self.size_line_bytes = 0;
@@ -156,8 +202,10 @@ impl ChunkedDecoder {
     }
 
     fn after_size_line_byte(&mut self, byte: u8) -> Result<State, Fault> {
-        if byte == b'\r' && matches!(self.state, State::Size | State::Extension) {
-            return Ok(State::SizeLineFeed);
+        match self.state {
+            State::Size if byte == b'\r' => return Ok(State::SizeLineFeed),
+            State::Extension(extension) if byte == b'\r' && extension.may_end() => return Ok(State::SizeLineFeed),
+            _ => {}
         }
         self.size_line_bytes += 1;
         if self.size_line_bytes > self.limits.size_line_bytes {
@@ -172,22 +220,23 @@ impl ChunkedDecoder {
                 self.remaining = self.remaining << 4 | u64::from(digit);
                 Ok(State::Size)
             }
-            (State::Size | State::SizeBlank, b' ' | b'\t') => self.count_extension_byte(State::SizeBlank),
-            (State::Size | State::SizeBlank, b';') => self.count_extension_byte(State::Extension),
-            // Bytes of 0x80 and above may stand in a quoted value. What an extension means is nobody's business here; that
-            // it ends at the first CRLF, and holds no lone CR or LF, is all that readers must agree about.
-            (State::Extension, b'\t' | b' '..=b'~' | 0x80..) => self.count_extension_byte(State::Extension),
-            (State::Extension, _) => Err(Fault::bad_request("A chunk extension has a control character.")),
+            (State::Size, b' ' | b'\t') => self.count_extension_byte(Extension::Blank),
+            (State::Size, b';') => self.count_extension_byte(Extension::Semicolon),
+            // What an extension means is nobody's business here; where it ends, readers must agree about.
+            (State::Extension(extension), _) => match extension.after(byte) {
+                Some(next) => self.count_extension_byte(next),
+                None => Err(Fault::bad_request("A chunk extension is malformed.")),
+            },
             _ => Err(Fault::bad_request("A chunk's size is not a hexadecimal number.")),
         }
     }
 
-    fn count_extension_byte(&mut self, next: State) -> Result<State, Fault> {
+    fn count_extension_byte(&mut self, next: Extension) -> Result<State, Fault> {
         self.extension_bytes += 1;
         if self.extension_bytes > self.limits.extension_bytes {
             return Err(Fault::bad_request("The body's chunk extensions are longer than the limit."));
         }
-        Ok(next)
+        Ok(State::Extension(next))
     }
 
     /// Trailer fields are held to the same grammar as header fields, and dropped.

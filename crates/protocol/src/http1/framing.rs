@@ -28,7 +28,7 @@ pub struct HeaderFacts {
     /// The client waits for `100 Continue` before it sends the body. False when there is no body to wait for, and
     /// in HTTP/1.0, where RFC 9110 section 10.1.1 has the expectation ignored.
     pub expect_continue: bool,
-    /// Value of the one Host header. It may be empty. `None` in HTTP/1.0 only.
+    /// Value of the one Host header. `None` in HTTP/1.0 only.
     pub host: Option<Span>,
     /// The client asks for another protocol: an Upgrade header, and `upgrade` among the Connection options, in HTTP/1.1.
     pub upgrade: bool,
@@ -131,6 +131,10 @@ impl FieldFacts {
         if !is_authority(text) {
             return Err(Fault::bad_request("The Host header is not a host with an optional port."));
         }
+        // An empty one belongs to URIs without a host (RFC 9112 section 3.2), and those of http have one (RFC 9110 section 4.2.1).
+        if matches!(text, [] | [b':', ..]) {
+            return Err(Fault::bad_request("The Host header names no host."));
+        }
         self.host = Some(value);
         Ok(())
     }
@@ -170,6 +174,10 @@ impl FieldFacts {
         let Some(length) = decimal(text) else {
             return Err(Fault::bad_request("The Content-Length header is not one number of bytes."));
         };
+        // The grammar allows zeros in front (RFC 9110 section 8.6), but some readers take such a number for an octal one.
+        if let [b'0', _, ..] = text {
+            return Err(Fault::bad_request("The Content-Length header's number begins with a zero."));
+        }
         self.content_length = Some(length);
         Ok(())
     }

@@ -45,6 +45,8 @@ pub struct HeadLimits {
     pub head_bytes: usize,
     /// Header fields. Beyond it: 431.
     pub header_count: usize,
+    /// Takes bytes of 0x80 and above and backslashes in targets (`lenient-targets`). Without it: 400.
+    pub lenient_targets: bool,
 }
 
 /// One header field: spans relative to the bytes of the header block. The value has no blanks at its ends.
@@ -65,16 +67,17 @@ pub fn leading_blank(bytes: &[u8]) -> usize {
 
 /// Reads the request line: a method, one space, a target, one space, a version, CRLF.
 ///
-/// The target may have bytes of 0x80 and above: RFC 3986 does not allow them, but browsers and scripts do send raw UTF-8 in
-/// queries, uWSGI and nginx serve them, and no reader takes such a byte for the end of anything. All else must be visible ASCII.
+/// The target is visible ASCII. Bytes of 0x80 and above and backslashes stand in no URI (RFC 3986), and RFC 9112 section 3.2 has such a
+/// target refused: many an application takes a target for ASCII and fails, and some readers take `\` for `/`. Old clients that
+/// send raw UTF-8 are served with [`HeadLimits::lenient_targets`].
 ///
 /// # Errors
-/// 414 for a line beyond the limit; 501 for a method beyond [`METHOD_BYTES_MOST`] (RFC 9112 section 3); 505 for a major version
-/// other than 1; 400 for everything else that is not as above.
+/// 414 for a line beyond the limit; 505 for a major version other than 1; 400 for a method beyond [`METHOD_BYTES_MOST`] and for
+/// everything else that is not as above.
 pub fn request_line(bytes: &[u8], limits: &HeadLimits) -> Result<Progress<RequestLine>, Fault> {
     let limit = limits.request_line_bytes.min(Span::REACH_BYTES);
     let line = &bytes[..bytes.len().min(limit)];
-    match read_request_line(line)? {
+    match read_request_line(line, limits.lenient_targets)? {
         Progress::Partial if line.len() == limit => Err(Fault::new(414, "The request line is longer than the limit.")),
         progress => Ok(progress),
     }
@@ -123,11 +126,11 @@ pub fn header_block(
     }
 }
 
-fn read_request_line(line: &[u8]) -> Result<Progress<RequestLine>, Fault> {
+fn read_request_line(line: &[u8], lenient_targets: bool) -> Result<Progress<RequestLine>, Fault> {
     let method_end = match line.iter().take(METHOD_BYTES_MOST + 1).position(|&byte| !is_token_byte(byte)) {
         Some(end) => end,
         None if line.len() > METHOD_BYTES_MOST => {
-            return Err(Fault::new(501, "The request's method is longer than any known one."));
+            return Err(Fault::bad_request("The request's method is longer than any known one."));
         }
         None => return Ok(Progress::Partial),
     };
@@ -142,6 +145,12 @@ fn read_request_line(line: &[u8]) -> Result<Progress<RequestLine>, Fault> {
     match line[target_end] {
         b' ' if target_end > target_start => {}
         byte => return Err(target_fault(byte, target_end == target_start)),
+    }
+    let target = &line[target_start..target_end];
+    if !lenient_targets && (!target.is_ascii() || memchr::memchr(b'\\', target).is_some()) {
+        return Err(Fault::bad_request(
+            "The request's target has a byte beyond ASCII or a backslash, which clients must escape.",
+        ));
     }
     let version_start = target_end + 1;
     let version = match &line[version_start..] {

@@ -103,7 +103,11 @@ pub const CASES: &[BlockCase] = &[
     refused(b"Host: a\r\n\r\r\n", 400, "begins with a CR"),
     refused(b"Host: a\r\n\rX: b\r\n\r\n", 400, "begins with a CR"),
     // Host.
-    read(b"Host:\r\n\r\n", host(b"")),
+    refused(b"Host:\r\n\r\n", 400, "names no host"),
+    refused(b"Host: \t \r\n\r\n", 400, "names no host"),
+    refused(b"Host: :80\r\n\r\n", 400, "names no host"),
+    refused(b"Host: :\r\n\r\n", 400, "names no host"),
+    refused_10(b"Host:\r\n\r\n", 400, "names no host"),
     read(b"Host: example.org\r\n\r\n", host(b"example.org")),
     read(b"Host: example.org:8080\r\n\r\n", host(b"example.org:8080")),
     read(b"Host: example.org:\r\n\r\n", host(b"example.org:")),
@@ -139,7 +143,8 @@ pub const CASES: &[BlockCase] = &[
     // Content-Length.
     read(b"Host: a\r\nContent-Length: 0\r\n\r\n", Expected { framing: Length(0), ..PLAIN }),
     read(b"Host: a\r\ncontent-length:\t42 \r\n\r\n", Expected { framing: Length(42), ..PLAIN }),
-    read(b"Host: a\r\nContent-Length: 0042\r\n\r\n", Expected { framing: Length(42), ..PLAIN }),
+    refused(b"Host: a\r\nContent-Length: 0042\r\n\r\n", 400, "begins with a zero"),
+    refused(b"Host: a\r\nContent-Length: 00\r\n\r\n", 400, "begins with a zero"),
     read(b"Host: a\r\nContent-Length: 18446744073709551615\r\n\r\n", Expected { framing: Length(u64::MAX), ..PLAIN }),
     read_10(b"Content-Length: 7\r\n\r\n", Expected { framing: Length(7), ..PLAIN_10 }),
     refused(b"Host: a\r\nContent-Length: 18446744073709551616\r\n\r\n", 400, ONE_NUMBER),

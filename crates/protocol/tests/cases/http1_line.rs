@@ -18,6 +18,8 @@ const fn refused(bytes: &'static [u8], status: u16, words: &'static str) -> Line
     LineCase { bytes, outcome: Err((status, words)) }
 }
 
+const STRANGE_TARGET: &str = "beyond ASCII or a backslash";
+
 pub const CASES: &[LineCase] = &[
     read(b"GET / HTTP/1.1\r\n", b"GET", b"/", Http11),
     read(b"GET / HTTP/1.0\r\n", b"GET", b"/", Http10),
@@ -32,10 +34,13 @@ pub const CASES: &[LineCase] = &[
     read(b"get / HTTP/1.1\r\n", b"get", b"/", Http11),
     read(b"X-!#$%&'*+.^_`|~ / HTTP/1.1\r\n", b"X-!#$%&'*+.^_`|~", b"/", Http11),
     read(b"ABCDEFGHIJKLMNOPQRSTUVWXYZABCDEF / HTTP/1.1\r\n", b"ABCDEFGHIJKLMNOPQRSTUVWXYZABCDEF", b"/", Http11),
-    // Raw UTF-8 is sent by browsers and scripts.
-    read(b"GET /caf\xc3\xa9?\xff\x80 HTTP/1.1\r\n", b"GET", b"/caf\xc3\xa9?\xff\x80", Http11),
-    read(b"GET /\"<>[]^`{|}\\~ HTTP/1.1\r\n", b"GET", b"/\"<>[]^`{|}\\~", Http11),
-    refused(b"ABCDEFGHIJKLMNOPQRSTUVWXYZABCDEFG / HTTP/1.1\r\n", 501, "longer than any known"),
+    read(b"GET /\"<>[]^`{|}~ HTTP/1.1\r\n", b"GET", b"/\"<>[]^`{|}~", Http11),
+    refused(b"GET /caf\xc3\xa9 HTTP/1.1\r\n", 400, STRANGE_TARGET),
+    refused(b"GET /?\xff HTTP/1.1\r\n", 400, STRANGE_TARGET),
+    refused(b"GET /?\x80 HTTP/2.0\r\n", 400, STRANGE_TARGET),
+    refused(b"GET /a\\b HTTP/1.1\r\n", 400, STRANGE_TARGET),
+    refused(b"GET \\ HTTP/1.1\r\n", 400, STRANGE_TARGET),
+    refused(b"ABCDEFGHIJKLMNOPQRSTUVWXYZABCDEFG / HTTP/1.1\r\n", 400, "longer than any known"),
     refused(b"GET / HTTP/2.0\r\n", 505, "not spoken here"),
     refused(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505, "not spoken here"),
     refused(b"GET / HTTP/0.9\r\n", 505, "not spoken here"),
