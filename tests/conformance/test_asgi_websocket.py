@@ -162,6 +162,37 @@ def test_a_client_that_breaks_the_protocol_is_closed_with_the_code_for_it(server
     assert messages[1:] == [{"type": "websocket.disconnect", "code": code, "reason": reason}]
 
 
+BROKEN = frame(3, "x")
+
+
+def test_messages_that_came_whole_before_a_mistake_are_answered(server):
+    socket = Scripted(server, ("accept",), ("echo", 3), ("receive_all",)).open()
+    socket.client.send(b"".join(frame(TEXT, text) for text in "abc") + BROKEN + frame(TEXT, "after"))
+    assert [socket.read_message() for _ in range(3)] == ["a", "b", "c"]
+    assert socket.read_close()[0] == 1002
+    assert socket.client.is_closed()
+    assert [message.get("code") for message in received(socket.ended()[0])] == [1002]
+
+
+def test_an_answer_that_takes_a_while_still_leaves_before_the_close(server):
+    socket = Scripted(server, ("accept",), ("receive",), ("wait", "late"), ("say", "the answer"), ("receive_all",)).open()
+    socket.client.send(frame(TEXT, "question") + BROKEN)
+    socket.wait_for(lambda events: ("waits", "late") in events, "it has the message")
+    socket.go("late")
+    assert socket.read_message() == "the answer"
+    assert socket.read_close()[0] == 1002
+    assert [message.get("code") for message in received(socket.ended()[0])] == [None, 1002]
+
+
+def test_an_application_that_does_not_answer_is_not_waited_for_without_end(server):
+    socket = Scripted(server, ("accept",), ("receive",), ("wait", "never"), ("receive_all",)).open()
+    socket.client.send(frame(TEXT, "question") + BROKEN)
+    assert socket.read_close()[0] == 1002
+    assert socket.client.is_closed()
+    socket.go("never")
+    assert [message.get("code") for message in received(socket.ended()[0])] == [None, 1002]
+
+
 # What applications say.
 
 

@@ -24,6 +24,9 @@ use crate::socket::{self, Read};
 const WAITING_MESSAGES: usize = 1024;
 const WAITING_BYTES: usize = 64 * 1024;
 
+/// How long the application may take, in milliseconds, to answer the messages that came whole before a client's mistake.
+const ANSWER_MS: u64 = 5_000;
+
 /// How long a client may take to answer our close frame, in milliseconds.
 const CLOSE_MS: u64 = 5_000;
 
@@ -87,6 +90,11 @@ pub struct Line {
     goodbye: Option<Goodbye>,
     waiting: VecDeque<Message>,
     waiting_bytes: usize,
+    /// The application has taken all and has asked for more.
+    is_wanted: bool,
+    /// A mistake of the client's behind messages that the application has not answered, and the time, in monotonic milliseconds, at
+    /// which it ends the connection whether they are or not.
+    mistake: Option<(Violation, u64)>,
     /// Frames that the client was slow to take, and how much of them has left.
     outgoing: Vec<u8>,
     sent: usize,
@@ -197,6 +205,8 @@ impl Handshake {
             goodbye: None,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
+            is_wanted: false,
+            mistake: None,
             outgoing: Vec::new(),
             sent: 0,
             ping_interval_ms: self.settings.ping_interval_ms,
@@ -214,7 +224,9 @@ impl Handshake {
 impl Line {
     /// The next message for the application.
     pub fn take(&mut self) -> Option<Message> {
-        let message = self.waiting.pop_front()?;
+        let message = self.waiting.pop_front();
+        self.is_wanted = message.is_none();
+        let message = message?;
         self.waiting_bytes -= message.payload.len();
         Some(message)
     }
@@ -263,7 +275,11 @@ impl Line {
 
     /// How many bytes may be read now; what matters is whether it is 0.
     pub fn room(&self) -> usize {
-        let is_full = self.waiting.len() >= WAITING_MESSAGES || self.waiting_bytes >= WAITING_BYTES;
+        let is_full = match self.mistake {
+            // What was read behind it is looked at again, and found to be the same mistake, when its time has come.
+            Some(_) => !self.is_wanted,
+            None => self.waiting.len() >= WAITING_MESSAGES || self.waiting_bytes >= WAITING_BYTES,
+        };
         if self.stage == Stage::Closed || is_full && self.stage == Stage::Open { 0 } else { WAITING_BYTES }
     }
 
@@ -312,6 +328,11 @@ impl Line {
         if is_draining && self.leave_ms == NEVER_MS {
             self.leave_ms = now_ms;
         }
+        if let Some((violation, until_ms)) = self.mistake
+            && until_ms <= now_ms
+        {
+            self.fail(violation, reply);
+        }
         if self.stage == Stage::Open && self.leave_ms <= now_ms {
             let reason = if self.leave_code == GOING_AWAY { "the server stops" } else { "the server restarts" };
             self.close(self.leave_code, reason, reply);
@@ -331,7 +352,7 @@ impl Line {
     /// When it wants to be looked after again, in monotonic milliseconds; `timeout_ms` is how long a client may take nothing.
     pub(crate) fn next_ms(&self, reply: &Reply, timeout_ms: u64) -> u64 {
         let own = match self.stage {
-            Stage::Open => self.silence_ms().min(self.leave_ms),
+            Stage::Open => self.silence_ms().min(self.leave_ms).min(self.mistake.map_or(NEVER_MS, |(_, until_ms)| until_ms)),
             Stage::Closing { until_ms } => until_ms,
             Stage::Closed => NEVER_MS,
         };
@@ -405,6 +426,12 @@ impl Line {
                         used += count;
                         self.note(event, reply);
                     }
+                    // What came whole before it is the application's, and its answers leave before we close.
+                    Err(violation) if self.stage == Stage::Open && !self.waiting.is_empty() => {
+                        self.is_wanted = false;
+                        self.mistake = Some((violation, now_ms() + ANSWER_MS));
+                        return used;
+                    }
                     Err(violation) => {
                         self.fail(violation, reply);
                         return bytes.len();
@@ -447,6 +474,7 @@ impl Line {
             self.write_close(Some(violation.code), violation.reason, reply);
         }
         self.stage = Stage::Closed;
+        self.mistake = None;
     }
 
     fn write_close(&mut self, code: Option<u16>, reason: &str, reply: &mut Reply) {
