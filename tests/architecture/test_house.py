@@ -28,8 +28,8 @@ ARROWS = {
 #: Rooms in which `unsafe` may stand, each block with its SAFETY line.
 UNSAFE_ROOMS = ("crates/contract/", "crates/engine/", "crates/log/", "crates/master/", "adapters/cpython/")
 
-#: Rooms whose code runs in master, prototype or worker: what they say goes through the room `log`. `println!` and its kin wait for a
-#: reader, and panic when it has gone.
+#: Rooms whose code runs in master, prototype or worker: what they say goes through the room `log`. `println!` and its kin wait
+#: for a reader, and panic when it has gone.
 LOGGING_ROOMS = ("contract", "protocol", "routes", "files", "engine", "log", "master")
 
 LONGEST_FILE_LINES = 600
