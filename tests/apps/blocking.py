@@ -58,6 +58,11 @@ def at_release(query):
     return "fine"
 
 
+def at_release_later(query):
+    threading.Timer(0.2, released.set).start()
+    return "fine"
+
+
 def at_forget(query):
     global most
     released.clear()
@@ -94,7 +99,27 @@ def at_echo(query):
     return query
 
 
+class Closing:
+    """An answer whose ``close()`` blocks, as one that gives a database connection back: the client has the body already."""
+
+    def __init__(self, body):
+        self.body = body
+
+    def __iter__(self):
+        return iter([self.body])
+
+    def close(self):
+        time.sleep(0.05)
+
+
+def at_closing(query):
+    return Closing(query.encode())
+
+
 def application(environ, start_response):
     answer = globals()["at_" + environ["PATH_INFO"].strip("/")](environ["QUERY_STRING"])
+    if isinstance(answer, Closing):
+        start_response("200 OK", [*PLAIN, ("Content-Length", str(len(answer.body)))])
+        return answer
     start_response("200 OK", PLAIN)
     return [answer.encode()]

@@ -1,6 +1,8 @@
 """Threads: requests really overlap, a blocked application holds up nobody, and the application's own threads run."""
 
+import statistics
 import threading
+import time
 
 import pytest
 from support.waiting import wait_until
@@ -48,6 +50,35 @@ def test_a_blocked_application_holds_up_nobody(serve, how, threads):
     assert server.get("/release").text == "fine"
     assert blocked.read_response().text == "released"
     assert blocked.request(target="/fine").text == "fine"
+
+
+#: The loop of a worker looks at the clock this often, in seconds. A request that waits for that was not told of.
+LOOK_AT_CLOCK_SECONDS = 0.5
+
+
+@pytest.mark.parametrize("threads", ["2", "4", "auto"])
+def test_a_next_request_that_comes_while_close_blocks_waits_for_it_alone(serve, threads):
+    server = serve(f"wsgi-file = {{apps}}/blocking.py\nthreads = {threads}")
+    client = server.connect()
+    times = []
+    for number in range(10):
+        began = time.monotonic()
+        assert client.request(target=f"/closing?{number}").text == str(number)
+        times.append(time.monotonic() - began)
+    # A call waits for the close() before it, of 50 ms.
+    assert statistics.median(times) < LOOK_AT_CLOCK_SECONDS / 2, times
+
+
+@pytest.mark.parametrize("threads", ["2", "auto"])
+def test_a_worker_that_drains_ends_with_its_last_request_whichever_thread_serves_it(serve, threads):
+    server = serve(f"wsgi-file = {{apps}}/blocking.py\nthreads = {threads}")
+    client = server.connect()
+    client.send(b"GET /wait HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    # Another thread serves these, and leads from then on. A loop that was not told of the end says so in the log.
+    assert server.get("/fine").text == "fine"
+    assert server.get("/release_later").text == "fine"
+    assert server.stop() == 0
+    assert client.read_response().text == "released"
 
 
 def test_pipelined_requests_behind_a_blocked_one_wait_for_it_alone(serve):

@@ -16,16 +16,21 @@ pub enum Subject {
     Listener(usize),
     /// Somebody asks whether the loop still turns.
     Pulse,
+    /// A thread that does not lead has left something for the one that does.
+    Bell,
     Connection(Key),
 }
 
-/// Keys from here on are not connections: the pulse, and from the other end the control socket, then listeners counted downwards.
+/// Keys from here on are not connections: the pulse, the bell, and from the other end the control socket, then listeners counted
+/// downwards.
 const FIRST_SPECIAL: u64 = 0xffff_ffff_0000_0000;
+const BELL: u64 = FIRST_SPECIAL + 1;
 const CONTROL: u64 = u64::MAX;
 
 impl Key {
     pub const CONTROL: Key = Key(CONTROL);
     pub const PULSE: Key = Key(FIRST_SPECIAL);
+    pub const BELL: Key = Key(BELL);
 
     pub fn listener(number: usize) -> Key {
         Key(CONTROL - 1 - number as u64)
@@ -35,6 +40,7 @@ impl Key {
         match self.0 {
             CONTROL => Subject::Control,
             FIRST_SPECIAL => Subject::Pulse,
+            BELL => Subject::Bell,
             special if special >= FIRST_SPECIAL => Subject::Listener((CONTROL - 1 - special) as usize),
             _ => Subject::Connection(self),
         }
@@ -253,6 +259,7 @@ mod tests {
     fn special_keys_are_told_apart() {
         assert_eq!(Key::CONTROL.subject(), Subject::Control);
         assert_eq!(Key::PULSE.subject(), Subject::Pulse);
+        assert_eq!(Key::BELL.subject(), Subject::Bell);
         assert_eq!(Key::listener(3).subject(), Subject::Listener(3));
         assert_eq!(Key::new(7, 9).subject(), Subject::Connection(Key::new(7, 9)));
         assert_eq!(Key::new(7, u32::MAX - 2).subject(), Subject::Connection(Key::new(7, u32::MAX - 2)));

@@ -144,6 +144,13 @@ impl<L: Language> Hosted<L> {
         &self.shared.house
     }
 
+    /// The timer of [`Turned::Wait`] is over, and no turn was asked for. A visit that leaves something to do must not wait for this.
+    pub fn note_timer(&self) {
+        if self.wants_turn() {
+            self.shared.complain_of_lost_news();
+        }
+    }
+
     /// For a thread that watches the loop.
     pub fn pulse(&self) -> Arc<Pulse> {
         self.pulse.clone()
@@ -176,6 +183,7 @@ impl<L: Language> Hosted<L> {
                 Subject::Control => self.shared.take_orders(hall, duties),
                 Subject::Listener(number) => self.shared.accept(number, hall, duties, kit),
                 Subject::Pulse => self.pulse.answer(),
+                Subject::Bell => {}
                 Subject::Connection(key) => {
                     let Some(mut connection) = hall.take(key) else { continue };
                     connection.peer_has_ended = hall.has_ended(key);

@@ -114,6 +114,9 @@ impl AsgiWorker {
     /// The loop's timer is over.
     fn tick(&self, py: Python<'_>) -> PyResult<()> {
         self.timer.borrow_mut().take();
+        if !self.asgi.turn_is_wanted.get() {
+            hosted(self.asgi)?.note_timer();
+        }
         self.turn(py)
     }
 
