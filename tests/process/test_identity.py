@@ -137,7 +137,7 @@ def test_logto_takes_everything_that_is_written(start, tmp_path):
     instance = start("--logto", "log", module="shop", logging=True)
     instance.body("/pid")
     text = wait_until(lambda: "GET /pid" in instance.everything() and (tmp_path / "log").read_text(), "the line of the request")
-    assert text.splitlines()[0].startswith("bolide: open http://")
+    assert text.splitlines()[0].startswith("bolide: version ")
     assert "printed while loading" in text
     assert "from a program" in text
     assert instance.log == ""

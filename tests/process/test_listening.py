@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import re
 import signal
 import socket
 import stat
@@ -36,7 +35,7 @@ def test_ipv6(start, fail):
         assert "[::1]:0" in lines[-1] or "::1" in lines[-1]
         return
     instance = start(socket="[::1]:0")
-    assert re.fullmatch(r"bolide: open http://\[::1\]:\d+", instance.lines[0])
+    instance.wait_for_log(r"^bolide: open http://\[::1\]:\d+$")
     assert instance.body() == str(instance.worker())
 
 
@@ -74,11 +73,9 @@ def test_a_port_without_a_host_is_at_every_address(start):
     # In a network of its own, so that nothing outside this machine could ever connect.
     isolated = ["unshare", "--map-root-user", "--net", *program()]
     instance = start(socket=":0", command=isolated)
-    said = re.fullmatch(
-        r"bolide: open http://127\.0\.0\.1:(\d+) \(at every address of this machine: 0\.0\.0\.0:(\d+)\)",
-        instance.lines[0],
+    said = instance.wait_for_log(
+        r"^bolide: open http://127\.0\.0\.1:(\d+) \(at every address of this machine: 0\.0\.0\.0:(\d+)\)$"
     )
-    assert said, instance.log
     assert said[1] == said[2]
     table = Path(f"/proc/{instance.worker()}/net/tcp").read_text()
     assert f" 00000000:{int(said[1]):04X} " in table

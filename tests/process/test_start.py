@@ -14,20 +14,30 @@ from support_instance import LOAD_FAILED, START_FAILED, port_is_free
 SERVE = ("--http-socket", "127.0.0.1:0")
 
 
-def test_the_first_line_says_what_to_open(start):
-    instance = start()
-    assert re.fullmatch(r"bolide: open http://127\.0\.0\.1:\d+", instance.lines[0])
+def test_the_last_line_of_a_start_says_what_to_open_when_it_is_served(start, tmp_path):
+    gate = tmp_path / "gate"
+    (tmp_path / "shop.py").write_text(
+        "import os, time\nprint('loading', flush=True)\n"
+        f"while not os.path.exists({str(gate)!r}): time.sleep(0.01)\nfrom probe import application\n"
+    )
+    instance = start(module="shop", ready=False)
+    instance.wait_for_log("^loading$")
+    assert "open http" not in instance.log
+    gate.touch()
+    instance.wait_for_log(rf"^bolide: ready: .*\nbolide: open http://127\.0\.0\.1:{instance.port}\n\Z")
     assert instance.body() in map(str, instance.workers())
 
 
 def test_start_up_lines_come_in_order(start):
     instance = start("--uwsgi-socket", "127.0.0.1:0", "--processes", "2", "--threads", "3")
+    instance.wait_for_log("^bolide: open http")
     kinds = [
-        r"open http://127\.0\.0\.1:\d+",
         rf"version \S+, master pid {instance.pid}",
+        r"listening at http://127\.0\.0\.1:\d+",
         r"listening at uwsgi://127\.0\.0\.1:\d+",
         r"2 workers \S 3 threads",
         r"ready: 2 workers in \d+ ms \(the application was loaded in \d+ ms\)",
+        r"open http://127\.0\.0\.1:\d+",
     ]
     lines = instance.log
     places = [re.search(f"^bolide: {kind}$", lines, re.MULTILINE) for kind in kinds]
@@ -35,27 +45,48 @@ def test_start_up_lines_come_in_order(start):
     assert [place.start() for place in places] == sorted(place.start() for place in places)
 
 
-def test_a_configuration_without_processes_gets_one_worker_and_the_log_counts_idle_cpus(start):
+def test_a_start_without_a_number_has_one_worker_and_says_how_to_have_one_for_each_cpu(start):
     instance = start()
-    idle = len(os.sched_getaffinity(0)) - 1
-    said = re.search(r"1 worker on \d+ CPUs: (\d+) stays? idle; set processes = auto", instance.log)
+    cpus = len(os.sched_getaffinity(0))
+    said = re.search(r"ready: 1 worker .*`--workers auto`\) starts one for each of the (\d+) CPUs", instance.log)
     assert len(instance.workers()) == 1
-    assert (said and int(said[1])) == (idle or None)
+    assert (said and int(said[1])) == (cpus if cpus > 1 else None)
+    assert "workers auto" not in start("--processes", "1").log
+
+
+def test_web_concurrency_counts_for_an_application_on_the_command_line(start, fail, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    bare = ("probe:application", "--http", f"127.0.0.1:{port}")
+    three = start(*bare, socket=None, module=None, environment={"WEB_CONCURRENCY": "3"})
+    assert len(three.workers()) == 3
+    three.stop()
+    chosen = start(*bare, "--workers", "2", socket=None, module=None, environment={"WEB_CONCURRENCY": "3"})
+    assert len(chosen.workers()) == 2
+    chosen.stop()
+    (tmp_path / "app.ini").write_text("[uwsgi]\nmodule = probe\nhttp-socket = 127.0.0.1:0\n")
+    file = start("app.ini", socket=None, module=None, environment={"WEB_CONCURRENCY": "3"})
+    assert len(file.workers()) == 1
+    status, lines = fail(*bare, env={**os.environ, "WEB_CONCURRENCY": "many"})
+    assert status == START_FAILED
+    assert "WEB_CONCURRENCY = many" in lines[-1]
 
 
 def test_processes_auto_takes_the_cpus_that_the_process_may_use(start):
     cpu = min(os.sched_getaffinity(0))
     pinned = start("--processes", "auto", command=["taskset", "-c", str(cpu), *program()])
     assert len(pinned.workers()) == 1
-    assert "stay idle" not in pinned.log
+    every = start("--workers", "auto")
+    assert len(every.workers()) == len(os.sched_getaffinity(0))
+    assert "workers auto" not in pinned.log + every.log
 
 
-def test_no_configuration_serves_at_port_8000_with_a_worker_a_cpu(start):
+def test_no_configuration_serves_at_port_8000_with_one_worker(start):
     is_ours = port_is_free(8000)
     instance = start("probe:application", socket=None, module=None, ready=is_ours)
     if is_ours:
-        assert instance.lines[0] == "bolide: open http://127.0.0.1:8000"
-        assert len(instance.workers()) == len(os.sched_getaffinity(0))
+        instance.wait_for_log("^bolide: open http://127.0.0.1:8000$")
+        assert len(instance.workers()) == 1
     else:
         # Somebody else has the port: that it is asked for is seen from the complaint.
         assert instance.wait_for_exit() == START_FAILED

@@ -114,7 +114,7 @@ fn name_and_port(listener: &Listener, bound: &str) -> (String, String) {
     let name = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_else(|| "localhost".to_owned());
     let port = match listener.address {
         Address::Unix(_) | Address::Abstract(_) => String::new(),
-        Address::Tcp { .. } | Address::Descriptor(_) => {
+        Address::Tcp { .. } | Address::Descriptor(_) | Address::Passed(_) => {
             bound.rsplit_once(':').map_or_else(String::new, |(_, port)| port.to_owned())
         }
     };

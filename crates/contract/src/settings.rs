@@ -56,6 +56,8 @@ pub enum Address {
     Abstract(String),
     /// `fd://N`: a listening socket that somebody else opened.
     Descriptor(i32),
+    /// A listening socket that whoever started us has opened, and told by `LISTEN_FDS`.
+    Passed(i32),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -100,7 +102,8 @@ pub struct Python {
     pub virtualenv: Option<PathBuf>,
     /// `pythonpath`, in the order given; they come before everything else in `sys.path`.
     pub path: Vec<PathBuf>,
-    /// `chdir`: made before sockets, files and the application are opened.
+    /// `chdir`, or the folder of the start where it can be entered by its path: before sockets and files are opened, and again
+    /// before each generation loads the application.
     pub chdir: Option<PathBuf>,
     /// `chdir2`: made after the application has been loaded.
     pub chdir_after: Option<PathBuf>,

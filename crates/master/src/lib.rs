@@ -4,6 +4,7 @@
 //! The way in is [`main`], for the program `bolide` and for the Python package's console script alike.
 //! [`supervise`] runs settings that are already made, with a program of the caller's choice as prototype.
 
+mod announce;
 mod backoff;
 pub mod child;
 mod door;
@@ -13,7 +14,9 @@ mod interpreter;
 mod listeners;
 mod log_sink;
 pub mod manual;
+mod notify;
 mod obituary;
+mod passed;
 mod privileges;
 mod reason;
 mod reload;

@@ -146,6 +146,9 @@ fn bind_one(listener: &Listener, all: &[Listener], owner: Option<&Privileges>) -
         Address::Unix(path) => bind_path(path, listener, owner).map(|(socket, file)| (socket, Some(file)))?,
         Address::Abstract(name) => (bind_abstract(name, listener)?, None),
         Address::Descriptor(number) => (take_descriptor(*number)?, None),
+        Address::Passed(number) => {
+            (take_descriptor(*number).map_err(|message| message.replace("fd://", "LISTEN_FDS: descriptor "))?, None)
+        }
     };
     let name =
         getsockname::<SockaddrStorage>(descriptor.as_raw_fd()).map_err(|error| format!("the socket has no name: {error}"))?;
@@ -182,7 +185,7 @@ fn is_every_ipv4(address: &Address, wanted: u16) -> bool {
 }
 
 /// A name with several addresses is bound at one, IPv4 first, as uWSGI does.
-fn resolve(host: &str, port: u16) -> Result<SocketAddr, String> {
+pub fn resolve(host: &str, port: u16) -> Result<SocketAddr, String> {
     let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
     if bare.is_empty() || bare == "*" {
         return Ok(SocketAddr::from(([0, 0, 0, 0], port)));
@@ -347,7 +350,7 @@ pub fn backlog_limit() -> Option<u32> {
     text.trim().parse().ok()
 }
 
-fn to_std(name: &SockaddrStorage) -> Option<SocketAddr> {
+pub fn to_std(name: &SockaddrStorage) -> Option<SocketAddr> {
     let four = name.as_sockaddr_in().map(|address| SocketAddr::from((address.ip(), address.port())));
     four.or_else(|| name.as_sockaddr_in6().map(|address| SocketAddr::from((address.ip(), address.port()))))
 }

@@ -7,12 +7,14 @@
 
 use bolide_contract::message::{EXIT_LOAD_FAILED, Order};
 
+use crate::announce;
 use crate::backoff::Backoff;
 use crate::child::{Doom, State};
 use crate::fleet::NoFork;
 use crate::log_sink;
 use crate::obituary::{Cause, duration};
 use crate::reason::FailureNote;
+use crate::start::{self, StartError};
 use crate::supervisor::{GRACE_MS, Supervisor};
 
 /// A new generation is given up when this many of its workers have died at birth.
@@ -58,10 +60,12 @@ impl Supervisor {
     /// Starts the prototype of a new generation.
     ///
     /// # Errors
-    /// It can't be executed. Nothing has changed then.
-    pub(crate) fn begin_generation(&mut self, reason: Reason, now_ms: u64) -> std::io::Result<()> {
+    /// Its folder can't be entered, or its program not executed. Nothing has changed then.
+    pub(crate) fn begin_generation(&mut self, reason: Reason, now_ms: u64) -> Result<(), StartError> {
         let number = self.last_generation + 1;
-        let note = self.fleet.start_prototype(number)?;
+        start::enter_folder(&self.fleet.settings)?;
+        let started = self.fleet.start_prototype(number);
+        let note = started.map_err(|error| start::not_executed(self.fleet.program(), &error))?;
         self.last_generation = number;
         let seats = vec![Backoff::default(); self.fleet.settings.workers.processes as usize];
         self.forming = Some(Forming {
@@ -93,14 +97,12 @@ impl Supervisor {
             Ok(()) => {
                 let number = self.last_generation;
                 log_sink::line(&format!("reload: generation {number} is started, generation {serving} goes on serving"));
+                self.notifier.reloading(&format!("generation {number} is started, generation {serving} serves"));
             }
             Err(error) => {
                 let pause = self.prototype_backoff.died_at_birth(now_ms);
-                let program = self.fleet.program().executable.display();
                 let again = if orphaned { format!("; the next try is in {}", duration(pause)) } else { String::new() };
-                log_sink::line(&format!(
-                    "reload: {program} can't be executed: {error}: generation {serving} goes on serving{again}"
-                ));
+                log_sink::line(&format!("reload: {error}: generation {serving} goes on serving{again}"));
             }
         }
     }
@@ -171,18 +173,19 @@ impl Supervisor {
 
     fn take_over(&mut self, forming: Forming, now_ms: u64) {
         let number = forming.generation.number;
-        let workers = crate::start::workers_in_words(self.fleet.settings.workers.processes);
+        let workers = announce::workers_in_words(self.fleet.settings.workers.processes);
         let took = now_ms.saturating_sub(forming.began_ms);
         match self.serving.replace(forming.generation) {
             None => {
                 let load =
                     forming.loaded_in_ms.map(|time| format!(" (the application was loaded in {time} ms)")).unwrap_or_default();
-                log_sink::line(&format!("ready: {workers} in {took} ms{load}"));
+                announce::ready(&self.fleet.settings, self.fleet.listeners.places(), &format!(" in {took} ms{load}"));
             }
             Some(old) => {
                 log_sink::line(&format!("ready: {workers} of generation {number} in {took} ms; generation {} ends", old.number));
             }
         }
+        self.notifier.ready(&format!("{workers} of generation {number}"));
         self.retiring = None;
         self.worn.clear();
         self.dismiss(|generation| generation != number, now_ms);
@@ -204,6 +207,7 @@ impl Supervisor {
         let orphaned = self.fleet.prototype(serving).is_none();
         let again = if orphaned { format!("; the next try is in {}", duration(pause)) } else { String::new() };
         log_sink::line(&format!("generation {number} could not be loaded ({why}): generation {serving} goes on serving{again}"));
+        self.notifier.ready(&format!("generation {number} could not be loaded, generation {serving} serves"));
         self.dismiss(|generation| generation == number, now_ms);
     }
 

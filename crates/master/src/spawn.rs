@@ -13,6 +13,8 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::unistd::Pid;
 
 use crate::interpreter::Program;
+use crate::notify;
+use crate::passed;
 use crate::privileges::Privileges;
 
 /// The highest signal number of Linux.
@@ -44,6 +46,9 @@ pub fn prototype(launch: &Launch<'_>) -> io::Result<Pid> {
     command.args(&launch.program.arguments).arg(boot.as_raw_fd().to_string());
     // `env` is set here and not only inside Python: PYTHONHASHSEED and its kin are read when an interpreter starts.
     let environment = &launch.boot.settings.python.environment;
+    for variable in passed::VARIABLES.into_iter().chain([notify::VARIABLE]) {
+        command.env_remove(variable);
+    }
     command.envs(environment.iter().map(|(name, value)| (name, value))).stdin(Stdio::null());
     // SAFETY: the closure makes async-signal-safe calls only, and touches nothing but the vectors that were filled before the fork.
     unsafe {

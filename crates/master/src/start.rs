@@ -1,18 +1,20 @@
 //! From settings to a running supervisor: everything that can fail is tried in order, before a process is started, and each
-//! failure is one error that says what to do. Also the lines that a start writes. The master runs it.
+//! failure is one error that says what to do. The master runs it.
 
 use std::fmt;
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
-use bolide_contract::settings::{Settings, Threads};
+use bolide_contract::settings::Settings;
 use nix::unistd::Pid;
 
+use crate::announce;
 use crate::fleet::Fleet;
 use crate::interpreter::Program;
-use crate::listeners::{self, Listeners, Place};
+use crate::listeners::Listeners;
 use crate::log_sink;
+use crate::passed;
 use crate::privileges::{self, Privileges};
 use crate::signals::Signals;
 use crate::supervisor::Supervisor;
@@ -61,35 +63,54 @@ pub fn supervise(settings: Settings, choose: &ChooseProgram<'_>, warnings: &[Str
     status
 }
 
-/// `1 worker`, `4 workers`.
-pub fn workers_in_words(count: u32) -> String {
-    if count == 1 { "1 worker".to_owned() } else { format!("{count} workers") }
-}
-
 /// Everything that can fail before a process is started.
 fn prepare(
-    settings: Settings,
+    mut settings: Settings,
     choose: &ChooseProgram<'_>,
     warnings: &[String],
     console: &mut Option<File>,
 ) -> Result<Supervisor, StartError> {
+    settings.listeners = passed::unite(settings.listeners);
     let prepared = prepare_files(&settings, choose);
     if prepared.is_err() {
-        write_all(warnings);
+        announce::write_all(warnings);
     }
     let Prepared { program, privileges, log, listeners } = prepared?;
     let ready = take_process(&settings, log.as_ref()).map(|(signals, terminal)| {
         *console = terminal;
-        greet(&settings, listeners.places(), privileges.as_ref(), warnings);
+        announce::start(&settings, listeners.places(), privileges.as_ref(), warnings);
         signals
     });
     let signals = ready.inspect_err(|_| {
-        write_all(warnings);
+        announce::write_all(warnings);
         listeners.remove_files();
     })?;
     let fleet = Fleet::new(settings, listeners, program, privileges)
         .map_err(|error| StartError::new(format!("there is no memory for the scoreboard: {error}")))?;
     Ok(Supervisor::new(fleet, signals))
+}
+
+/// Enters the folder of `chdir`, or that of the start, by its path: once more for each generation, because a path may lead elsewhere by
+/// then (`current -> releases/2`).
+///
+/// # Errors
+/// It can't be entered.
+pub fn enter_folder(settings: &Settings) -> Result<(), StartError> {
+    let Some(folder) = &settings.python.chdir else { return Ok(()) };
+    std::env::set_current_dir(folder).map_err(|error| {
+        StartError::new(format!("chdir = {}: {error}; make that folder, or correct the option", folder.display()))
+    })
+}
+
+/// Why a prototype's program could not be executed, with what may be the matter.
+pub fn not_executed(program: &Program, error: &std::io::Error) -> StartError {
+    let hint = match error.raw_os_error() {
+        Some(libc::EPERM) => "its user or group can't be changed; start Bolide as root, or leave uid and gid out",
+        Some(libc::ENOENT) => "there is no such program, or the interpreter of its first line is missing",
+        Some(libc::EACCES) => "it, or a folder above it, may not be used by the user of uid",
+        _ => "try it by hand",
+    };
+    StartError::new(format!("{} can't be executed: {error} ({hint})", program.executable.display()))
 }
 
 /// What a start opens and looks up.
@@ -101,11 +122,7 @@ struct Prepared {
 }
 
 fn prepare_files(settings: &Settings, choose: &ChooseProgram<'_>) -> Result<Prepared, StartError> {
-    if let Some(folder) = &settings.python.chdir {
-        std::env::set_current_dir(folder).map_err(|error| {
-            StartError::new(format!("chdir = {}: {error}; make that folder, or correct the option", folder.display()))
-        })?;
-    }
+    enter_folder(settings)?;
     let privileges = privileges::resolve(&settings.identity)?;
     let program = choose(settings)?;
     let log = settings.logging.file.as_deref().map(log_sink::open).transpose()?;
@@ -133,15 +150,8 @@ fn take_process(settings: &Settings, log: Option<&File>) -> Result<(Signals, Opt
 
 fn start(mut supervisor: Supervisor) -> Result<Supervisor, StartError> {
     if let Err(error) = supervisor.start() {
-        let program = supervisor.fleet.program().executable.display().to_string();
         clean_up(&supervisor.fleet);
-        let hint = match error.raw_os_error() {
-            Some(libc::EPERM) => "its user or group can't be changed; start Bolide as root, or leave uid and gid out",
-            Some(libc::ENOENT) => "there is no such program, or the interpreter of its first line is missing",
-            Some(libc::EACCES) => "it, or a folder above it, may not be used by the user of uid",
-            _ => "try it by hand",
-        };
-        return Err(StartError::new(format!("{program} can't be executed: {error} ({hint})")));
+        return Err(error);
     }
     Ok(supervisor)
 }
@@ -183,70 +193,9 @@ fn name_process(prefix: &str) {
     }
 }
 
-/// What a start says, the address to open first.
-fn greet(settings: &Settings, places: &[Place], privileges: Option<&Privileges>, warnings: &[String]) {
-    write_all(&greeting(settings, places));
-    write_all(warnings);
-    if let Some(warning) = privileges::warning(privileges) {
-        log_sink::line(warning);
-    }
-    let asked = settings.listeners.iter().map(|listener| listener.backlog).max().unwrap_or(0);
-    if let Some(limit) = listeners::backlog_limit().filter(|limit| *limit < asked) {
-        log_sink::line(&format!("listen = {asked} is cut to {limit} by the kernel: raise net.core.somaxconn for more"));
-    }
-}
-
-fn greeting(settings: &Settings, places: &[Place]) -> Vec<String> {
-    let mut lines = Vec::new();
-    let first = places.iter().position(Place::is_web);
-    if let Some(place) = first.and_then(|first| places.get(first)) {
-        lines.push(format!("open {}{}", place.to_open(), bound_in_words(place)));
-    }
-    lines.push(format!("version {}, master pid {}", env!("CARGO_PKG_VERSION"), Pid::this()));
-    let others = places.iter().enumerate().filter(|(number, _)| Some(*number) != first);
-    lines.extend(others.map(|(_, place)| format!("listening at {}{}", place.to_open(), bound_in_words(place))));
-    let workers = &settings.workers;
-    let threads = match workers.threads {
-        Threads::Fixed(1) => "1 thread".to_owned(),
-        Threads::Fixed(count) => format!("{count} threads"),
-        Threads::Auto => format!("1 to {} threads", workers.threads.most()),
-    };
-    lines.push(format!("{} × {threads}", workers_in_words(workers.processes)));
-    if !workers.processes_chosen && workers.cpus > workers.processes {
-        let idle = workers.cpus - workers.processes;
-        let stay = if idle == 1 { "stays" } else { "stay" };
-        let worker_count = workers_in_words(workers.processes);
-        lines.push(format!("{worker_count} on {} CPUs: {idle} {stay} idle; set processes = auto to use them", workers.cpus));
-    }
-    lines
-}
-
-fn bound_in_words(place: &Place) -> String {
-    if place.is_everywhere() { format!(" (at every address of this machine: {})", place.bound) } else { String::new() }
-}
-
-fn write_all(lines: &[String]) {
-    for line in lines {
-        log_sink::line(line);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bolide_contract::settings::Workers;
-
-    fn lines(processes: u32, processes_chosen: bool, cpus: u32, threads: Threads) -> Vec<String> {
-        let mut settings = crate::testing::settings();
-        settings.workers = Workers { processes, processes_chosen, cpus, threads };
-        let listeners = Listeners::bind(&settings.listeners, None).expect("bound");
-        greeting(&settings, listeners.places())
-    }
-
-    #[test]
-    fn the_first_line_says_what_to_open() {
-        assert!(lines(1, true, 1, Threads::Fixed(1))[0].starts_with("open http://127.0.0.1:"));
-    }
 
     #[test]
     fn a_folder_that_can_not_be_entered_is_an_error_before_anything_is_bound() {
@@ -255,15 +204,5 @@ mod tests {
         let choose = |_: &Settings| -> Result<Program, StartError> { Err(StartError::new("too far")) };
         let error = prepare_files(&settings, &choose).err().map(|error| error.to_string());
         assert!(error.is_some_and(|error| error.starts_with("chdir = /nonexistent/folder: ")));
-    }
-
-    #[test]
-    fn idle_cpus_are_told_unless_the_number_of_workers_was_chosen() {
-        let last = |processes, chosen, cpus, threads| lines(processes, chosen, cpus, threads).pop().unwrap_or_default();
-        assert_eq!(last(1, false, 4, Threads::Fixed(2)), "1 worker on 4 CPUs: 3 stay idle; set processes = auto to use them");
-        assert_eq!(last(1, false, 2, Threads::Fixed(2)), "1 worker on 2 CPUs: 1 stays idle; set processes = auto to use them");
-        assert_eq!(last(1, true, 4, Threads::Fixed(2)), "1 worker × 2 threads");
-        assert_eq!(last(2, false, 2, Threads::Fixed(1)), "2 workers × 1 thread");
-        assert_eq!(last(4, true, 2, Threads::Auto), "4 workers × 1 to 64 threads");
     }
 }

@@ -95,6 +95,7 @@ impl Supervisor {
         // The first reason to end is the one that the status tells.
         if !self.is_stopping() {
             self.phase = Phase::Stopping { status };
+            self.notifier.stopping();
         }
         self.fleet.listeners.close();
         self.forming = None;

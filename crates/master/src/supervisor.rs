@@ -17,11 +17,13 @@ use crate::child::{Child, Doom, Event, Role, State};
 use crate::fleet::{Fleet, is_zombie};
 use crate::harakiri::{Verdict, Watch};
 use crate::log_sink;
+use crate::notify::{self, Notifier};
 use crate::obituary::{self, Cause, duration};
 use crate::reload::{Forming, Generation, Reason};
 use crate::retirement::Jitter;
 use crate::signals::{self, Request, Signals};
 use crate::spawn;
+use crate::start::StartError;
 
 /// The longest turn, in milliseconds: a net under a timer that was forgotten.
 const TURN_MOST_MS: u64 = 10_000;
@@ -57,6 +59,7 @@ pub struct Supervisor {
     pub(crate) retiring: Option<u64>,
     pub(crate) worn: VecDeque<u64>,
     pub(crate) last_words: Option<String>,
+    pub(crate) notifier: Notifier,
     signals: Signals,
     watch: Option<Watch>,
     jitter: Jitter,
@@ -78,6 +81,7 @@ impl Supervisor {
             retiring: None,
             worn: VecDeque::new(),
             last_words: None,
+            notifier: Notifier::new(std::env::var_os(notify::VARIABLE)),
             signals,
             watch,
             jitter: Jitter::new(u64::from(time) << 32 | Pid::this().as_raw() as u64),
@@ -87,8 +91,8 @@ impl Supervisor {
     /// Starts the first generation.
     ///
     /// # Errors
-    /// Its prototype can't be executed.
-    pub fn start(&mut self) -> std::io::Result<()> {
+    /// Its prototype can't be started.
+    pub fn start(&mut self) -> Result<(), StartError> {
         self.begin_generation(Reason::First, now_ms())
     }
 

@@ -131,11 +131,12 @@ const WITHOUT_A_SETTING: &[Setting] = &[Setting::Plugin];
 #[test]
 fn test_the_example_of_every_supported_row_changes_the_settings() {
     let folder = Folder::new("examples");
+    let shop = folder.path().join("shop");
     for name in ["static", "public", "private"] {
-        std::fs::create_dir_all(folder.path().join(name)).expect("a folder of the test can be made");
+        std::fs::create_dir_all(shop.join(name)).expect("a folder of the test can be made");
     }
-    folder.write("static/favicon.ico", "");
-    folder.write("mime.types", "");
+    folder.write("shop/static/favicon.ico", "");
+    folder.write("shop/mime.types", "");
     // Options about files say something only where there are files.
     let with_files = format!("module = shop\nstatic-map2 = /other={}\n", folder.path().display());
     let settings = |text: &str| {
@@ -162,7 +163,7 @@ fn test_the_example_of_every_supported_row_changes_the_settings() {
         };
         for name in &row.names {
             for line in row.example.lines().filter(|line| line.starts_with(&format!("{} =", row.name()))) {
-                let line = line.replacen(row.name(), name, 1).replace("/srv/shop", &folder.path().display().to_string());
+                let line = line.replacen(row.name(), name, 1).replace("/srv/shop", &shop.display().to_string());
                 let with = if is_application { settings(&line) } else { settings(&format!("{base}{line}")) };
                 let differs = with != settings(base);
                 assert!(differs || WITHOUT_A_SETTING.contains(&setting), "`{line}` changes nothing");

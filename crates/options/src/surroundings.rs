@@ -2,7 +2,8 @@
 //! Gathered once, so that the reading itself is a function of its inputs and tests can lie to it.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, PathBuf};
 
 use nix::sched::{CpuSet, sched_getaffinity};
 use nix::unistd::Pid;
@@ -12,11 +13,17 @@ const CGROUP_V2_QUOTA: &str = "/sys/fs/cgroup/cpu.max";
 const CGROUP_V1_QUOTA: &str = "/sys/fs/cgroup/cpu/cpu.cfs_quota_us";
 const CGROUP_V1_PERIOD: &str = "/sys/fs/cgroup/cpu/cpu.cfs_period_us";
 
+/// More sockets than this are handed over to nobody.
+const PASSED_SOCKETS_MOST: i32 = 1024;
+
 #[derive(Debug, Clone)]
 pub struct Surroundings {
     /// In the order given; what is not UTF-8 is left out, since no option could use it.
     pub environment: Vec<(String, String)>,
+    /// As `PWD` has it, where that names the same folder: it may lead there by a link, which may lead elsewhere at a reload.
     pub folder: PathBuf,
+    /// Listening sockets that were handed over to this very process (`LISTEN_FDS`), from descriptor 3 on.
+    pub passed_sockets: i32,
     pub host_name: String,
     /// Path of this program, for `%b`.
     pub program: String,
@@ -38,12 +45,14 @@ impl Surroundings {
         let user_name = nix::unistd::User::from_uid(user).ok().flatten().map_or_else(|| user.to_string(), |found| found.name);
         let group_name = nix::unistd::Group::from_gid(group).ok().flatten().map_or_else(|| group.to_string(), |found| found.name);
         let online = online_cpus();
+        let variable = |name: &str| environment.iter().find(|(key, _)| key == name).and_then(|(_, value)| value.to_str());
         Surroundings {
             environment: environment
                 .iter()
                 .filter_map(|(key, value)| Some((key.to_str()?.to_owned(), value.to_str()?.to_owned())))
                 .collect(),
-            folder: std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/")),
+            folder: start_folder(),
+            passed_sockets: passed_sockets(variable("LISTEN_PID"), variable("LISTEN_FDS")),
             host_name: nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_default(),
             program: std::env::current_exe()
                 .ok()
@@ -61,6 +70,24 @@ impl Surroundings {
     pub fn variable(&self, name: &str) -> Option<&str> {
         self.environment.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
+}
+
+/// POSIX' `pwd -L`: the shell's idea of the folder, if it is true, else the kernel's.
+fn start_folder() -> PathBuf {
+    let is_plain = |path: &PathBuf| path.is_absolute() && path.components().all(|part| !matches!(part, Component::ParentDir));
+    let is_same = |path: &PathBuf| {
+        let found = std::fs::metadata(path).ok().zip(std::fs::metadata(".").ok());
+        found.is_some_and(|(named, own)| (named.dev(), named.ino()) == (own.dev(), own.ino()))
+    };
+    let told = std::env::var_os("PWD").map(PathBuf::from).filter(is_plain).filter(is_same);
+    told.or_else(|| std::env::current_dir().ok()).unwrap_or_else(|| PathBuf::from("/"))
+}
+
+/// How many sockets `LISTEN_FDS` hands over, if `LISTEN_PID` says that they are for us (sd_listen_fds(3)).
+fn passed_sockets(pid: Option<&str>, count: Option<&str>) -> i32 {
+    let is_ours = pid.and_then(|pid| pid.parse::<u32>().ok()) == Some(std::process::id());
+    let count = count.and_then(|count| count.parse::<i32>().ok()).filter(|count| is_ours && *count > 0);
+    count.map_or(0, |count| count.min(PASSED_SOCKETS_MOST))
 }
 
 fn online_cpus() -> u32 {
@@ -103,6 +130,17 @@ fn quota_v1(quota: &str, period: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn test_sockets_are_taken_by_the_process_that_they_are_for() {
+        let own = std::process::id().to_string();
+        assert_eq!(passed_sockets(Some(&own), Some("2")), 2);
+        for (pid, count) in
+            [(Some("1"), Some("2")), (None, Some("2")), (Some(own.as_str()), None), (Some(own.as_str()), Some("-1"))]
+        {
+            assert_eq!(passed_sockets(pid, count), 0);
+        }
+    }
 
     #[test]
     fn test_cgroup_quota_is_counted_and_rounded_up() {

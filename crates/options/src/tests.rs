@@ -39,6 +39,7 @@ pub(crate) fn around(folder: &Path, environment: &[(&str, &str)]) -> Surrounding
         folder: folder.to_owned(),
         host_name: "box".to_owned(),
         program: "/bin/bolide".to_owned(),
+        passed_sockets: 0,
         cpus_online: 4,
         cpus: 3,
         seconds: 1,
@@ -86,12 +87,12 @@ fn ini_fails(name: &str, text: &str) -> Vec<String> {
 const SERVES: &str = "http = :8080\nmodule = app\n";
 
 #[test]
-fn test_an_application_alone_serves_on_port_8000_with_all_cpus() {
+fn test_an_application_alone_serves_on_port_8000_with_one_worker() {
     let folder = Folder::new("bare");
     let (settings, findings) = run(&folder, "shop.wsgi:app", &[]);
     assert_eq!(settings.listeners.len(), 1);
     assert_eq!(settings.listeners[0].address, Address::Tcp { host: "127.0.0.1".to_owned(), port: 8000 });
-    assert_eq!((settings.workers.processes, settings.workers.processes_chosen, settings.workers.cpus), (3, true, 3));
+    assert_eq!((settings.workers.processes, settings.workers.processes_chosen, settings.workers.cpus), (1, false, 3));
     assert_eq!(settings.applications[0].source, ApplicationSource::Module("shop.wsgi".to_owned()));
     assert_eq!(settings.applications[0].callable.as_deref(), Some("app"));
     assert!(findings.is_empty());

@@ -13,7 +13,7 @@ fn test_start_says_first_what_to_open_and_then_when_it_is_ready() {
     let instance = Instance::start(SERVE, &["--processes", "2"]);
     instance.wait_log("ready: 2 workers in ");
     let log = instance.log();
-    assert!(log.starts_with("bolide: open http://127.0.0.1:"), "{log}");
+    assert!(log.contains("\nbolide: listening at http://127.0.0.1:"), "{log}");
     assert!(log.contains(&format!("master pid {}", instance.pid())), "{log}");
     assert!(log.contains("2 workers × 1 thread\n"), "{log}");
     let answers = [instance.ask_worker(1), instance.ask_worker(2)];
@@ -283,9 +283,13 @@ fn test_logto_takes_all_lines_and_a_start_that_fails_still_tells_the_terminal() 
     let mut instance = Instance::start(r#"{"all": {"load": "fail"}}"#, &["--logto", "{folder}/app.log"]);
     assert_eq!(instance.end().code(), Some(22));
     let file = std::fs::read_to_string(instance.folder().join("app.log")).expect("a log file");
-    assert!(file.starts_with("bolide: open http://") && file.contains("Traceback: no such application"), "{file}");
+    assert!(file.starts_with("bolide: version ") && file.contains("Traceback: no such application"), "{file}");
     assert!(file.trim_end().ends_with("nothing is served"), "{file}");
-    assert!(instance.log().contains("could not be loaded") && !instance.log().contains("open http"), "{}", instance.log());
+    assert!(
+        instance.log().contains("could not be loaded") && !instance.log().contains("listening at http"),
+        "{}",
+        instance.log()
+    );
 }
 
 #[test]

@@ -121,11 +121,11 @@ impl Instance {
         }
     }
 
-    /// The address that the first line of the log says to open.
+    /// The first address that the log says to listen at.
     pub fn address(&self) -> String {
         self.wait("an address to open", || {
             let log = self.log();
-            let (_, rest) = log.split_once("open http://")?;
+            let (_, rest) = log.split_once("listening at http://")?;
             rest.contains('\n').then(|| rest.lines().next().unwrap_or_default().to_owned())
         })
     }

@@ -19,6 +19,7 @@ mod sockets;
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
+pub use processes::MOST_PROCESSES;
 use row::{Argument, Entry, Row, Status, Theme, Value};
 use setting::Setting;
 

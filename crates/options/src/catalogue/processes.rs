@@ -13,9 +13,11 @@ pub const ENTRIES: &[Entry] = &[
     Entry::accepted("offload-threads", Value::Special, "Threads that send what clients are slow to take.", "the event loop sends it, without a thread"),
     Entry::accepted("master", Value::Switch, "Runs a master process.", "there is always a master")
         .uwsgi("Without it, uWSGI does not replace workers that die, and `harakiri` and reloads do nothing."),
-    Entry::supported("processes", Setting::Processes, Value::NumberOrAuto { least: 1, most: MOST_PROCESSES, unit: "processes" }, "1", "How many workers serve; `auto` is the number of CPUs that this process may use, the quota of its cgroup counted.")
+    Entry::supported("processes", Setting::Processes, Value::NumberOrAuto { least: 1, most: MOST_PROCESSES, unit: "processes" }, "1", "How many workers serve; `auto` is the number of CPUs that this process may use, the quota of its cgroup counted. For an application on the command line `WEB_CONCURRENCY` counts where this is not set.")
         .uwsgi("uWSGI has no `auto`; `%k` counts the machine's CPUs, also where a container may use fewer.")
         .example("processes = 4\nprocesses = auto"),
+    Entry::planned("cheaper", Value::Number { least: 0, most: MOST_PROCESSES, unit: "processes" }, "How many workers stay when there is little to do. So far this many start (or as many as `cheaper-initial` says), and no more are added.", ""),
+    Entry::planned("cheaper-initial", Value::Number { least: 0, most: MOST_PROCESSES, unit: "processes" }, "How many workers start where `cheaper` is set.", ""),
     Entry::supported("threads", Setting::Threads, Value::NumberOrAuto { least: 0, most: 1024, unit: "threads" }, "1", "How many threads a worker has, 0 being one; `auto` starts with one and adds more while requests wait and the running ones are blocked.")
         .uwsgi("uWSGI has no `auto`.")
         .example("threads = 8\nthreads = auto"),

@@ -88,14 +88,15 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// The absolute path of a file as uWSGI's `%p` has it: links in the folders resolved, the file itself not if it is a link.
+    /// The absolute path of a file, for `%p` and `%d`. uWSGI resolves links in the folders, and does so anew at each reload; here the
+    /// path stays as it was named, so that a reload follows a link that has moved meanwhile.
     fn full_path(&self, name: &str, asked: &str, place: &Place) -> Result<Option<PathBuf>, Halt> {
         if name == "-" {
             return Ok(None);
         }
         let path = self.around.folder.join(name);
-        if path.is_symlink() {
-            return Ok(Some(path));
+        if path.is_symlink() || path.exists() && path.components().all(|part| part != std::path::Component::ParentDir) {
+            return Ok(Some(path.components().collect()));
         }
         match path.canonicalize() {
             Ok(path) => Ok(Some(path)),

@@ -10,6 +10,7 @@ mod answering;
 mod application;
 mod asynchronous;
 mod files;
+mod processes;
 mod requests;
 mod values;
 
@@ -19,7 +20,7 @@ pub use application::{asgi_file, source as application_of};
 
 use bolide_contract::settings::{
     Application, ApplicationSource, Asynchronous, Identity, Interface, Lifecycle, Limits, Listener, Logging, Naming, Protocol,
-    Python, Settings, Threads, Workers,
+    Python, Settings, Threads,
 };
 
 use crate::catalogue::application::INTERFACES;
@@ -84,6 +85,7 @@ struct Draft<'a> {
     chdir: Option<(String, Place)>,
     chdir_after: Option<String>,
     processes: Option<u32>,
+    cheaper: processes::Cheaper,
     threads: Threads,
     worker_mercy: Option<u64>,
     pidfile: Option<String>,
@@ -148,6 +150,7 @@ impl<'a> Draft<'a> {
             chdir: None,
             chdir_after: None,
             processes: None,
+            cheaper: processes::Cheaper::default(),
             threads: Threads::Fixed(1),
             worker_mercy: None,
             pidfile: None,
@@ -192,6 +195,7 @@ impl<'a> Draft<'a> {
                     self.findings.push(Finding::note(Some(place), format!("`{}` can't be switched off: {why}", pair.key)));
                 }
             }
+            Status::Planned(_) if self.take_cheaper(row.name(), pair) => {}
             Status::Planned(meanwhile) => self.planned(place, &pair.key, meanwhile),
             Status::Refused(instead) => {
                 self.findings.push(Finding::error(Some(place), format!("`{}` is not supported", pair.key)).advise(instead));
@@ -309,6 +313,20 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
+    /// The sockets of `LISTEN_FDS` are served beside the configuration's own, with the protocol of `socket`, as in uWSGI. For an application
+    /// on the command line they stand in the place of its own, which would speak HTTP.
+    fn add_passed_sockets(&mut self, bare: bool) {
+        /// The first descriptor that is handed over (sd_listen_fds(3), SD_LISTEN_FDS_START).
+        const FIRST: i32 = 3;
+        let kind = if bare { SocketKind::HttpRouter } else { SocketKind::Default };
+        let place = Place::environment("LISTEN_FDS");
+        self.sockets.extend((FIRST..FIRST + self.around.passed_sockets).map(|descriptor| AskedSocket {
+            kind,
+            address: bolide_contract::settings::Address::Passed(descriptor),
+            place: place.clone(),
+        }));
+    }
+
     fn plugins(&mut self, pair: &Pair) {
         for name in pair.value.as_deref().unwrap_or_default().split(',').map(str::trim).filter(|name| !name.is_empty()) {
             if !crate::logic::is_built_in(name) {
@@ -338,22 +356,25 @@ impl<'a> Draft<'a> {
         let applications = self.applications(&folder, positional, read);
         // Without a configuration file, an application on the command line is enough to serve.
         let bare = read.files.is_empty() && positional.is_some();
-        if bare && self.sockets.is_empty() {
+        if bare && self.sockets.is_empty() && self.around.passed_sockets == 0 {
             self.sockets.push(AskedSocket {
                 kind: SocketKind::HttpRouter,
                 address: address::default(),
                 place: Place::command_line(),
             });
         }
+        self.add_passed_sockets(bare);
         self.check_something_to_serve(&applications, read);
         let (routes, answering, names_files) = self.complete_answering(&folder);
         let files = self.complete_files(&folder, &applications, names_files);
         let listeners = self.listeners(&folder);
-        let processes_chosen = self.processes.is_some() || bare;
+        let workers = self.workers(bare);
         self.lifecycle.reload_mercy_ms = self.worker_mercy.unwrap_or(self.lifecycle.reload_mercy_ms);
         self.lifecycle.pidfile = self.pidfile.as_ref().map(|path| tidy(&self.around.folder.join(path)));
         self.logging.file = self.log_file.as_ref().map(|path| tidy(&self.around.folder.join(path)));
-        self.python.chdir = self.chdir.as_ref().map(|_| tidy(&folder));
+        // A folder that can't be entered by its path (others may not look into one above it) is only stayed in.
+        let enterable = self.chdir.is_some() || folder.join(".").exists();
+        self.python.chdir = enterable.then(|| tidy(&folder));
         self.python.chdir_after = self.chdir_after.as_ref().map(|path| tidy(&folder.join(path)));
         self.python.virtualenv = self.virtualenv.as_ref().map(|path| tidy(&folder.join(path)));
         self.python.path = self.python_path.iter().map(|path| tidy(&folder.join(path))).collect();
@@ -361,12 +382,7 @@ impl<'a> Draft<'a> {
             listeners,
             applications,
             python: self.python.clone(),
-            workers: Workers {
-                processes: self.processes.unwrap_or(if bare { self.around.cpus } else { 1 }),
-                processes_chosen,
-                threads: self.threads,
-                cpus: self.around.cpus,
-            },
+            workers,
             lifecycle: self.lifecycle.clone(),
             limits: self.limits.clone(),
             logging: self.logging.clone(),

@@ -1,0 +1,98 @@
+//! What an instance says of itself: what it is about to serve at its start, and what to open once workers serve.
+//! It decides nothing and opens nothing. The master runs it.
+
+use bolide_contract::settings::{Settings, Threads, Workers};
+use nix::unistd::Pid;
+
+use crate::listeners::{self, Place};
+use crate::log_sink;
+use crate::privileges::{self, Privileges};
+
+/// `1 worker`, `4 workers`.
+pub fn workers_in_words(count: u32) -> String {
+    if count == 1 { "1 worker".to_owned() } else { format!("{count} workers") }
+}
+
+/// What a start says before it loads anything.
+pub fn start(settings: &Settings, places: &[Place], privileges: Option<&Privileges>, warnings: &[String]) {
+    write_all(&start_lines(settings, places));
+    write_all(warnings);
+    if let Some(warning) = privileges::warning(privileges) {
+        log_sink::line(warning);
+    }
+    let asked = settings.listeners.iter().map(|listener| listener.backlog).max().unwrap_or(0);
+    if let Some(limit) = listeners::backlog_limit().filter(|limit| *limit < asked) {
+        log_sink::line(&format!("listen = {asked} is cut to {limit} by the kernel: raise net.core.somaxconn for more"));
+    }
+}
+
+/// What is said when the first generation serves: `how_long` tells how long that took. The address to open comes last, where the eye is.
+pub fn ready(settings: &Settings, places: &[Place], how_long: &str) {
+    let workers = &settings.workers;
+    log_sink::line(&format!("ready: {}{how_long}{}", workers_in_words(workers.processes), idle_cpus_in_words(workers)));
+    if let Some(place) = places.iter().find(|place| place.is_web()) {
+        log_sink::line(&format!("open {}{}", place.to_open(), bound_in_words(place)));
+    }
+}
+
+pub fn write_all(lines: &[String]) {
+    for line in lines {
+        log_sink::line(line);
+    }
+}
+
+fn start_lines(settings: &Settings, places: &[Place]) -> Vec<String> {
+    let mut lines = vec![format!("version {}, master pid {}", env!("CARGO_PKG_VERSION"), Pid::this())];
+    lines.extend(places.iter().map(|place| format!("listening at {}{}", place.to_open(), bound_in_words(place))));
+    let workers = &settings.workers;
+    let threads = match workers.threads {
+        Threads::Fixed(1) => "1 thread".to_owned(),
+        Threads::Fixed(count) => format!("{count} threads"),
+        Threads::Auto => format!("1 to {} threads", workers.threads.most()),
+    };
+    lines.push(format!("{} × {threads}", workers_in_words(workers.processes)));
+    lines
+}
+
+/// How to have more workers, for whoever has not chosen their number.
+fn idle_cpus_in_words(workers: &Workers) -> String {
+    if workers.processes_chosen || workers.cpus <= workers.processes {
+        return String::new();
+    }
+    format!("; `workers = auto` (or `--workers auto`) starts one for each of the {} CPUs", workers.cpus)
+}
+
+fn bound_in_words(place: &Place) -> String {
+    if place.is_everywhere() { format!(" (at every address of this machine: {})", place.bound) } else { String::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::listeners::Listeners;
+
+    #[test]
+    fn a_start_says_where_it_listens_and_with_what() {
+        let mut settings = crate::testing::settings();
+        let listeners = Listeners::bind(&settings.listeners, None).expect("bound");
+        assert!(start_lines(&settings, listeners.places())[1].starts_with("listening at http://127.0.0.1:"));
+        for (processes, threads, said) in [
+            (1, Threads::Fixed(2), "1 worker × 2 threads"),
+            (2, Threads::Fixed(1), "2 workers × 1 thread"),
+            (4, Threads::Auto, "4 workers × 1 to 64 threads"),
+        ] {
+            settings.workers = Workers { processes, processes_chosen: true, cpus: 2, threads };
+            assert_eq!(start_lines(&settings, listeners.places()).last().map(String::as_str), Some(said));
+        }
+    }
+
+    #[test]
+    fn idle_cpus_are_told_unless_the_number_of_workers_was_chosen() {
+        let said = |processes, processes_chosen, cpus| {
+            idle_cpus_in_words(&Workers { processes, processes_chosen, cpus, threads: Threads::Fixed(1) })
+        };
+        assert_eq!(said(1, false, 4), "; `workers = auto` (or `--workers auto`) starts one for each of the 4 CPUs");
+        assert_eq!(said(1, true, 4), "");
+        assert_eq!(said(1, false, 1), "");
+    }
+}

@@ -1,0 +1,107 @@
+//! Telling the service manager how the instance does, by datagrams to the socket that `NOTIFY_SOCKET` names, as sd_notify(3) has
+//! it: READY=1 when workers serve, RELOADING=1 while a new generation forms, STOPPING=1 at the end.
+//! Without that variable nothing is opened and nothing sent. Prototypes and workers do not have it: the master alone speaks for the
+//! service. The master runs it.
+
+use std::ffi::OsString;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::time::Duration;
+
+use nix::time::{ClockId, clock_gettime};
+
+use crate::log_sink;
+
+/// The variable with the manager's socket.
+pub const VARIABLE: &str = "NOTIFY_SOCKET";
+/// How long a manager that does not read may hold the master up for one message, in milliseconds.
+const SEND_MS: u64 = 500;
+
+/// The way to the service manager, if there is one.
+#[derive(Debug)]
+pub struct Notifier(Option<(UnixDatagram, SocketAddr)>);
+
+impl Notifier {
+    /// The notifier of a value of `NOTIFY_SOCKET`. One that can't be used is told, and does not stop a start.
+    pub fn new(place: Option<OsString>) -> Notifier {
+        let Some(place) = place.filter(|place| !place.is_empty()) else { return Notifier(None) };
+        match open(&place) {
+            Ok(way) => Notifier(Some(way)),
+            Err(error) => {
+                log_sink::line(&format!("{VARIABLE} = {}: {error}; the service manager is told nothing", place.display()));
+                Notifier(None)
+            }
+        }
+    }
+
+    /// Workers serve: after the start, and after a reload, however it went.
+    pub fn ready(&self, status: &str) {
+        self.send(|| format!("READY=1\nSTATUS={status}\n"));
+    }
+
+    /// A new generation forms. The time is that of the manager's own clock, for `Type=notify-reload` (systemd.service(5)).
+    pub fn reloading(&self, status: &str) {
+        self.send(|| {
+            let microseconds = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(0, |now| Duration::from(now).as_micros());
+            format!("RELOADING=1\nMONOTONIC_USEC={microseconds}\nSTATUS={status}\n")
+        });
+    }
+
+    /// The instance ends.
+    pub fn stopping(&self) {
+        self.send(|| "STOPPING=1\nSTATUS=stopping\n".to_owned());
+    }
+
+    fn send(&self, message: impl Fn() -> String) {
+        let Some((socket, address)) = &self.0 else { return };
+        if let Err(error) = socket.send_to_addr(message().as_bytes(), address) {
+            log_sink::line(&format!("the service manager ({VARIABLE}) can't be told: {error}"));
+        }
+    }
+}
+
+fn open(place: &OsString) -> std::io::Result<(UnixDatagram, SocketAddr)> {
+    let bytes = place.as_bytes();
+    let address = match bytes.strip_prefix(b"@") {
+        Some(name) => SocketAddr::from_abstract_name(name)?,
+        None if bytes.starts_with(b"/") => SocketAddr::from_pathname(place)?,
+        None => return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is neither a path nor an @name")),
+    };
+    let socket = UnixDatagram::unbound()?;
+    socket.set_write_timeout(Some(Duration::from_millis(SEND_MS)))?;
+    Ok((socket, address))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn received(place: &SocketAddr, name: OsString, say: impl Fn(&Notifier)) -> String {
+        let manager = UnixDatagram::bind_addr(place).expect("bound");
+        say(&Notifier::new(Some(name)));
+        let mut bytes = [0; 512];
+        let length = manager.recv(&mut bytes).expect("received");
+        String::from_utf8_lossy(&bytes[..length]).into_owned()
+    }
+
+    #[test]
+    fn a_manager_at_a_path_or_an_abstract_name_is_told() {
+        let folder = crate::testing::Folder::new("notify");
+        let path = folder.path().join("notify");
+        let place = SocketAddr::from_pathname(&path).expect("a path");
+        assert_eq!(received(&place, path.into(), |notifier| notifier.ready("all is well")), "READY=1\nSTATUS=all is well\n");
+        let name = format!("bolide-notify-{}", std::process::id());
+        let place = SocketAddr::from_abstract_name(&name).expect("a name");
+        let said = received(&place, format!("@{name}").into(), |notifier| notifier.reloading("loading"));
+        let microseconds = said.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").and_then(|rest| rest.split('\n').next());
+        assert!(microseconds.is_some_and(|text| text.parse::<u64>().is_ok_and(|number| number > 0)), "{said}");
+    }
+
+    #[test]
+    fn without_a_manager_nothing_is_opened() {
+        for place in [None, Some(OsString::new()), Some("vsock:2:1234".into())] {
+            assert!(Notifier::new(place).0.is_none());
+        }
+    }
+}

@@ -1,0 +1,25 @@
+"""Hands listening sockets over as a service manager does: descriptors from 3 on, and variables that tell how many and to whom.
+
+Run as a program, with the numbers of the descriptors, and then the command to become.
+"""
+
+import fcntl
+import os
+import sys
+
+FIRST = 3
+#: Copies are made above this number first, so that none is overwritten before it has its place.
+ABOVE = 100
+
+
+def main(numbers, command):
+    copies = [fcntl.fcntl(int(number), fcntl.F_DUPFD, ABOVE) for number in numbers.split(",")]
+    for place, copy in enumerate(copies, FIRST):
+        os.dup2(copy, place, inheritable=True)
+        os.close(copy)
+    os.environ.update(LISTEN_FDS=str(len(copies)), LISTEN_PID=str(os.getpid()), LISTEN_FDNAMES=":".join("app" for _ in copies))
+    os.execv(command[0], command)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])

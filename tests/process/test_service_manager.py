@@ -1,0 +1,173 @@
+"""A service manager such as systemd: it is told how the service does, and hands over sockets that it has opened."""
+
+import json
+import signal
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+from support import uwsgi
+from support.client import Client
+from support.server import program
+from support_instance import LOAD_FAILED
+
+ACTIVATE = Path(__file__).with_name("support_activate.py")
+#: How long a message of the service may take, in seconds.
+PATIENCE_SECONDS = 20
+
+
+class Manager:
+    """The socket of a service manager."""
+
+    def __init__(self, place):
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.bind(place)
+        self.socket.settimeout(PATIENCE_SECONDS)
+        self.environment = {"NOTIFY_SOCKET": place.replace("\0", "@", 1)}
+
+    def hears(self):
+        """The next message, as a dictionary."""
+        return dict(line.split("=", 1) for line in self.socket.recv(4096).decode().splitlines())
+
+    def hears_nothing(self):
+        self.socket.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            self.socket.recv(4096)
+
+
+@pytest.fixture(params=["path", "abstract"])
+def manager(request, tmp_path):
+    manager = Manager(str(tmp_path / "notify") if request.param == "path" else f"\0bolide-notify-{tmp_path}")
+    yield manager
+    manager.socket.close()
+
+
+def test_the_manager_hears_of_readiness_reload_and_stop(manager, start):
+    instance = start("--master", environment=manager.environment)
+    assert manager.hears() == {"READY": "1", "STATUS": "1 worker of generation 1"}
+    instance.reload(2)
+    reloading = manager.hears()
+    assert reloading["RELOADING"] == "1"
+    assert int(reloading["MONOTONIC_USEC"]) > 0
+    assert manager.hears() == {"READY": "1", "STATUS": "1 worker of generation 2"}
+    assert instance.stop() == 0
+    assert manager.hears()["STOPPING"] == "1"
+
+
+def test_readiness_is_told_when_workers_serve_and_not_before(manager, start, tmp_path):
+    gate = tmp_path / "gate"
+    (tmp_path / "shop.py").write_text(
+        "import os, time\nprint('loading', flush=True)\n"
+        f"while not os.path.exists({str(gate)!r}): time.sleep(0.01)\nfrom probe import application\n"
+    )
+    instance = start("--master", module="shop", ready=False, environment=manager.environment)
+    instance.wait_for_log("^loading$")
+    manager.hears_nothing()
+    gate.touch()
+    manager.socket.settimeout(PATIENCE_SECONDS)
+    assert manager.hears()["READY"] == "1"
+    assert instance.body() == str(instance.worker())
+
+
+def test_a_reload_that_fails_is_over_for_the_manager_too(manager, start, tmp_path):
+    (tmp_path / "shop.py").write_text("from probe import application\n")
+    instance = start("--master", module="shop", environment=manager.environment)
+    assert manager.hears()["READY"] == "1"
+    (tmp_path / "shop.py").write_text("def (:\n")
+    instance.send_signal(signal.SIGHUP)
+    assert manager.hears()["RELOADING"] == "1"
+    assert manager.hears() == {"READY": "1", "STATUS": "generation 2 could not be loaded, generation 1 serves"}
+
+
+def test_a_start_that_fails_is_never_ready(manager, start):
+    instance = start(module="no_such_module", ready=False, environment=manager.environment)
+    assert instance.wait_for_exit() == LOAD_FAILED
+    assert "READY" not in manager.hears()
+    manager.hears_nothing()
+
+
+def test_a_manager_that_is_not_there_does_not_stop_a_start(start, tmp_path):
+    instance = start(environment={"NOTIFY_SOCKET": str(tmp_path / "nobody")})
+    assert instance.body() == str(instance.worker())
+    assert "the service manager (NOTIFY_SOCKET) can't be told" in instance.log
+
+
+def activated(*sockets):
+    """The options of a start that is handed these sockets."""
+    numbers = ",".join(str(one.fileno()) for one in sockets)
+    return {
+        "command": [sys.executable, str(ACTIVATE), numbers, *program()],
+        "kept": [one.fileno() for one in sockets],
+    }
+
+
+def test_sockets_that_are_handed_over_speak_the_protocol_of_socket(start, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as tcp, socket.socket(socket.AF_UNIX) as local:
+        local.bind(str(tmp_path / "app.sock"))
+        local.listen()
+        instance = start("--ini", ini(tmp_path, "module = probe"), socket=None, module=None, **activated(tcp, local))
+        worker = str(instance.worker())
+        assert uwsgi.ask(tcp.getsockname()).body.decode() == worker
+        assert uwsgi.ask(str(tmp_path / "app.sock")).body.decode() == worker
+        instance.reload(2)
+        assert uwsgi.ask(tcp.getsockname()).body.decode() == str(instance.worker())
+        assert instance.stop() == 0
+        assert (tmp_path / "app.sock").exists(), "the file is the manager's"
+
+
+def test_protocol_decides_what_a_socket_speaks_that_is_handed_over(start, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as tcp:
+        text = "module = probe\nprotocol = http"
+        instance = start("--ini", ini(tmp_path, text), socket=None, module=None, **activated(tcp))
+        assert Client(tcp.getsockname()).request().text == str(instance.worker())
+
+
+def test_a_socket_that_is_handed_over_is_taken_for_the_address_that_names_it(start, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as tcp, socket.socket(socket.AF_UNIX) as local:
+        local.bind(str(tmp_path / "app.sock"))
+        local.listen()
+        host, port = tcp.getsockname()
+        instance = start("--http-socket", tmp_path / "app.sock", socket=f"{host}:{port}", **activated(tcp, local))
+        assert len(instance.places()) == 2
+        worker = str(instance.worker())
+        assert Client((host, port)).request().text == worker
+        assert Client(str(tmp_path / "app.sock")).request().text == worker
+
+
+def test_an_application_alone_serves_http_at_the_socket_that_it_is_handed(start):
+    with socket.create_server(("127.0.0.1", 0)) as tcp:
+        instance = start("probe:application", socket=None, module=None, **activated(tcp))
+        assert instance.places() == [("http", *tcp.getsockname())]
+        assert Client(tcp.getsockname()).request().text == str(instance.worker())
+
+
+def test_sockets_for_another_process_are_left_alone(start):
+    with socket.create_server(("127.0.0.1", 0)) as tcp:
+        instance = start(environment={"LISTEN_FDS": "1", "LISTEN_PID": "1"}, kept=[tcp.fileno()])
+        assert len(instance.places()) == 1
+
+
+def test_what_is_handed_over_that_is_no_listening_socket_ends_the_start(start):
+    with socket.socket() as plain:
+        instance = start(ready=False, **activated(plain))
+        assert instance.wait_for_exit() == 1
+        assert "LISTEN_FDS" in instance.lines[-1]
+        assert "is not a listening socket" in instance.lines[-1]
+
+
+def test_the_variables_of_the_manager_do_not_reach_the_application(manager, start, tmp_path):
+    (tmp_path / "shop.py").write_text(
+        "import json, os\ndef application(environ, start_response):\n"
+        "    start_response('200 OK', [])\n    return [json.dumps(sorted(os.environ)).encode()]\n"
+    )
+    with socket.create_server(("127.0.0.1", 0)) as tcp:
+        instance = start(module="shop", environment=manager.environment, **activated(tcp))
+        seen = json.loads(instance.get().text)
+    assert not {"NOTIFY_SOCKET", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"} & set(seen)
+
+
+def ini(folder, text):
+    path = folder / "app.ini"
+    path.write_text(f"[uwsgi]\n{text}\n")
+    return path
