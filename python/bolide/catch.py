@@ -20,7 +20,7 @@ def show_exceptions(application):
             result = application(environ, start_response)
         except Exception as error:
             return [explain(error, environ, start_response)]
-        if isinstance(result, (list, tuple, wsgi.FileWrapper)):
+        if isinstance(result, (list, tuple, bytes, wsgi.FileWrapper)):
             return result
         return iterate(result, environ, start_response)
 

@@ -17,6 +17,7 @@ __all__ = [
     "errors",
     "log_exception",
     "log_message",
+    "read_and_go_on",
     "sendable",
 ]
 
@@ -104,3 +105,13 @@ def sendable(wrapper):
     if not stat.S_ISREG(status.st_mode) or isinstance(filelike, io.TextIOBase):
         return None
     return descriptor, offset, max(0, status.st_size - offset)
+
+
+def read_and_go_on(wrapper, rest):
+    """Give the parts of a wrapper that was itself a part of an answer and is no real file, and then the rest of the answer."""
+    try:
+        yield from wrapper
+    finally:
+        if hasattr(wrapper, "close"):
+            wrapper.close()
+    yield from rest

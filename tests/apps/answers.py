@@ -108,9 +108,13 @@ def at_subclasses(environ, start_response):
 
 
 def at_bytes(environ, start_response):
-    # Allowed, if slow: bytes are an iterable, but of integers, which no body is made of.
     start_response("200 OK", PLAIN)
     return b"one two three"
+
+
+def at_bytes_of_a_subclass(environ, start_response):
+    start_response("200 OK", PLAIN)
+    return MyBytes(b"one two three")
 
 
 def at_write(environ, start_response):
@@ -292,6 +296,22 @@ def at_file_after_write(environ, start_response):
     write(b"before ")
     file = temporary(16)
     return environ["wsgi.file_wrapper"](file)
+
+
+def in_parts(wrapper, kind):
+    yield b"before "
+    if kind != "memory":
+        yield wrapper(ToldFile(temporary(len(LARGE))))
+    if kind != "file":
+        yield wrapper(ToldFile(io.BytesIO(LARGE)))
+    yield b" after"
+
+
+def at_file_in_parts(environ, start_response):
+    start_response("200 OK", PLAIN)
+    kind = environ["QUERY_STRING"]
+    parts = in_parts(environ["wsgi.file_wrapper"], "file" if kind == "list" else kind)
+    return list(parts) if kind == "list" else parts
 
 
 def at_file_iterated(environ, start_response):

@@ -185,13 +185,19 @@ def test_over_a_unix_socket_server_is_its_path_and_none_and_client_is_none(serve
     assert scope["path"] == "/a"
 
 
-def test_extensions_name_what_the_server_offers(server):
-    assert scope_of(server)["extensions"] == {
-        "http.response.pathsend": {},
-        "http.response.zerocopysend": {},
-        "http.response.early_hint": {},
-        "http.response.trailers": {},
-    }
+#: What every application can use, whatever middleware is around it.
+HARMLESS = {"http.response.early_hint": {}, "http.response.trailers": {}}
+
+
+def test_extensions_that_middleware_may_not_know_are_not_offered_unasked(server):
+    assert scope_of(server)["extensions"] == HARMLESS
+
+
+@pytest.mark.parametrize("words", ["pathsend", "zerocopysend", "pathsend, zerocopysend", "none"])
+def test_extensions_are_offered_where_they_are_asked_for(serve, words):
+    server = serve(f"asgi = {{apps}}/asgi_scope.py\nasgi-extensions = {words}")
+    asked_for = {f"http.response.{word.strip()}": {} for word in words.split(",") if word != "none"}
+    assert scope_of(server)["extensions"] == {**HARMLESS, **asked_for}
 
 
 def test_each_request_has_a_scope_of_its_own(server):

@@ -70,9 +70,38 @@ def test_wsgirefs_validator_finds_no_fault_with_environ(validated, path):
         assert client.request(target=path).body == TEXT
 
 
-def test_bytes_as_a_body_are_refused_as_integers(server):
+@pytest.mark.parametrize("path", ["bytes", "bytes_of_a_subclass"])
+def test_bytes_are_an_answer_of_one_part(server, path):
+    # As uWSGI serves them. By PEP 3333 they are an iterable, but of integers.
+    response = server.get(f"/{path}")
+    assert (response.status, response.body, response.get("content-length")) == (200, TEXT, str(len(TEXT)))
+
+
+def test_wsgi_strict_refuses_bytes_as_integers(serve):
+    server = serve("wsgi-file = {apps}/answers.py\nwsgi-strict = true")
     assert server.get("/bytes").status == 500
     server.wait_for_log(r"worker 1: TypeError: the application's answer must be of bytes, not int \(PEP 3333\)")
+    assert server.get("/list").body == TEXT
+
+
+@pytest.mark.parametrize("kind", ["file", "memory", "both", "list"])
+def test_a_file_wrapper_that_an_answer_gives_as_a_part_is_sent(server, kind):
+    before = server.log.count("closed told_file")
+    client = server.connect()
+    files = 2 if kind == "both" else 1
+    assert client.request(target=f"/file_in_parts?{kind}").body == b"before " + LARGE * files + b" after"
+    server.wait_for_log("^closed told_file", count=before + 1)
+    # The file ends with its length, and the connection goes on.
+    assert client.request(target="/list").body == TEXT
+
+
+def test_a_slow_client_of_a_file_that_is_a_part_holds_up_nobody(server):
+    slow = server.connect(receive_bytes=4096)
+    slow.send(b"GET /file_in_parts?file HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert slow.read_head().status == 200
+    for _ in range(3):
+        assert server.get("/list").body == TEXT
+    assert b"".join(slow.read_chunks()) == b"before " + LARGE + b" after"
 
 
 def test_each_part_leaves_at_once(server):

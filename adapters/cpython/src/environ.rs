@@ -71,8 +71,8 @@ pub struct Environs {
 }
 
 impl Environs {
-    pub fn new(names: Names, methods: Methods, templates: Vec<Object>) -> Environs {
-        Environs { names, methods, keys: KnownKeys::default(), templates }
+    pub fn new(names: Names, methods: Methods, keys: KnownKeys, templates: Vec<Object>) -> Environs {
+        Environs { names, methods, keys, templates }
     }
 
     /// The dictionary for a request, without `wsgi.input` and without a mount's SCRIPT_NAME. `None`: an exception is set.

@@ -37,7 +37,7 @@ pub fn log_set_exception(faults: &Faults, place: &str) {
         }
         let (_kind, value, _traceback) = (Object::owned(kind), Object::owned(value), Object::owned(traceback));
         let Some(value) = value else { return };
-        let place = crate::object::latin1(place.as_bytes());
+        let place = crate::object::shown(place.as_bytes());
         let arguments = [value.as_ptr(), place.as_ref().map_or(ffi::Py_None(), Object::as_ptr)];
         let logged = ffi::PyObject_Vectorcall(faults.log_exception.as_ptr(), arguments.as_ptr(), 2, std::ptr::null_mut());
         if Object::owned(logged).is_none() {
@@ -51,7 +51,7 @@ pub fn log_set_exception(faults: &Faults, place: &str) {
 pub fn log_message(faults: &Faults, message: &str) {
     // SAFETY: the thread holds the interpreter; the argument is owned until the call has returned.
     unsafe {
-        let Some(text) = crate::object::latin1(message.as_bytes()) else {
+        let Some(text) = crate::object::shown(message.as_bytes()) else {
             return ffi::PyErr_Clear();
         };
         let arguments = [text.as_ptr()];

@@ -4,6 +4,7 @@
 //! It knows CPython and the engine's seam, nothing of protocols or of the master's inside. Every process of
 //! Bolide that was started by Python loads it.
 
+mod answer;
 mod asgi;
 mod environ;
 mod faults;
@@ -50,7 +51,8 @@ extern "C" fn run_master() {
     }
 }
 
-#[pymodule]
+// What is shared between threads rests on the interpreter's lock. A free-threaded Python takes it back for a module that says so.
+#[pymodule(gil_used = true)]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("EXIT_LOAD_FAILED", bolide_contract::message::EXIT_LOAD_FAILED)?;

@@ -1,4 +1,4 @@
-//! The strings that every `environ` has: made once, interned, with the names of header fields that were seen.
+//! The strings that every `environ` has: made once, interned; and those of names that peers chose.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use pyo3::ffi;
 
 use crate::object::{Object, latin1};
 
-/// Names of header fields (or uwsgi variables) that are kept as ready-made keys. Clients choose names; memory must not be theirs.
+/// Names of header fields (or uwsgi variables) of which a thread keeps the objects. Clients choose names; memory must not be theirs.
 const KEPT_NAMES: usize = 1024;
 
 /// Longest name that is kept, in bytes.
@@ -80,34 +80,161 @@ impl Methods {
     }
 }
 
+/// Header fields that browsers, programs and front servers send. Their keys are interned, as those in an application's code are.
+const USUAL_HEADERS: [&str; 60] = [
+    "Accept",
+    "Accept-Charset",
+    "Accept-Encoding",
+    "Accept-Language",
+    "Access-Control-Request-Headers",
+    "Access-Control-Request-Method",
+    "Authorization",
+    "Cache-Control",
+    "CF-Connecting-IP",
+    "CF-IPCountry",
+    "CF-RAY",
+    "CF-Visitor",
+    "Connection",
+    "Content-Encoding",
+    "Content-Length",
+    "Content-Type",
+    "Cookie",
+    "DNT",
+    "Expect",
+    "Forwarded",
+    "From",
+    "Host",
+    "If-Match",
+    "If-Modified-Since",
+    "If-None-Match",
+    "If-Range",
+    "If-Unmodified-Since",
+    "Keep-Alive",
+    "Origin",
+    "Pragma",
+    "Priority",
+    "Range",
+    "Referer",
+    "Sec-CH-UA",
+    "Sec-CH-UA-Mobile",
+    "Sec-CH-UA-Platform",
+    "Sec-Fetch-Dest",
+    "Sec-Fetch-Mode",
+    "Sec-Fetch-Site",
+    "Sec-Fetch-User",
+    "Sec-GPC",
+    "Sec-WebSocket-Extensions",
+    "Sec-WebSocket-Key",
+    "Sec-WebSocket-Protocol",
+    "Sec-WebSocket-Version",
+    "TE",
+    "Transfer-Encoding",
+    "Upgrade",
+    "Upgrade-Insecure-Requests",
+    "User-Agent",
+    "Via",
+    "X-Amzn-Trace-Id",
+    "X-CSRFToken",
+    "X-Forwarded-For",
+    "X-Forwarded-Host",
+    "X-Forwarded-Port",
+    "X-Forwarded-Proto",
+    "X-Real-IP",
+    "X-Request-ID",
+    "X-Requested-With",
+];
+
+/// Variables that nginx' `uwsgi_params` and its like send.
+const USUAL_VARIABLES: [&str; 18] = [
+    "CONTENT_LENGTH",
+    "CONTENT_TYPE",
+    "DOCUMENT_ROOT",
+    "HTTPS",
+    "PATH_INFO",
+    "QUERY_STRING",
+    "REMOTE_ADDR",
+    "REMOTE_PORT",
+    "REMOTE_USER",
+    "REQUEST_METHOD",
+    "REQUEST_SCHEME",
+    "REQUEST_URI",
+    "SCRIPT_NAME",
+    "SERVER_NAME",
+    "SERVER_PORT",
+    "SERVER_PROTOCOL",
+    "UWSGI_SCHEME",
+    "UWSGI_SCRIPT",
+];
+
+/// Objects that were made of names which peers chose. Those of usual names stay; the others are few, and when there are too many
+/// they are forgotten, so that junk takes no place for long.
+pub struct Kept {
+    known: HashMap<Box<[u8]>, (Object, IsUsual)>,
+}
+
+type IsUsual = bool;
+
+impl Kept {
+    pub fn new() -> Kept {
+        Kept { known: HashMap::new() }
+    }
+
+    /// Adds a name that stays.
+    pub fn add_usual(&mut self, name: &[u8], object: Object) {
+        self.known.insert(name.into(), (object, true));
+    }
+
+    /// What was made of a name, or is made now. `None`: an exception is set.
+    pub fn get_or_make(&mut self, name: &[u8], make: impl FnOnce(&[u8]) -> Option<Object>) -> Option<Object> {
+        if let Some((object, _)) = self.known.get(name) {
+            return Some(object.clone());
+        }
+        let object = make(name)?;
+        if name.len() <= KEPT_NAME_BYTES {
+            if self.known.len() >= KEPT_NAMES {
+                self.known.retain(|_, (_, is_usual)| *is_usual);
+            }
+            self.known.insert(name.into(), (object.clone(), false));
+        }
+        Some(object)
+    }
+}
+
 /// Names that clients and front servers use, as keys of `environ`. A thread has its own.
-#[derive(Default)]
+///
+/// Nothing that a peer chose is interned: some Pythons (3.12.0 to 3.12.6, and free-threaded ones) never let an interned string go.
 pub struct KnownKeys {
-    header_keys: HashMap<Box<[u8]>, Object>,
-    variable_keys: HashMap<Box<[u8]>, Object>,
+    header_keys: Kept,
+    variable_keys: Kept,
 }
 
 impl KnownKeys {
+    /// `None`: out of memory, an exception is set.
+    pub fn new() -> Option<KnownKeys> {
+        let mut known = KnownKeys { header_keys: Kept::new(), variable_keys: Kept::new() };
+        for name in USUAL_HEADERS {
+            let key = header_key(name.as_bytes());
+            let object = intern_bytes(&key)?;
+            // As programs write it, and as HTTP/2 has it, which front servers hand on.
+            known.header_keys.add_usual(name.as_bytes(), object.clone());
+            known.header_keys.add_usual(name.to_ascii_lowercase().as_bytes(), object.clone());
+            known.variable_keys.add_usual(&key, object);
+        }
+        for name in USUAL_VARIABLES {
+            known.variable_keys.add_usual(name.as_bytes(), intern(name)?);
+        }
+        Some(known)
+    }
+
     /// `Accept-Encoding` -> `HTTP_ACCEPT_ENCODING`; Content-Type and Content-Length have no `HTTP_` (RFC 3875 section 4.1).
     pub fn header(&mut self, name: &[u8]) -> Option<Object> {
-        keep(&mut self.header_keys, name, |name| intern_bytes(&header_key(name)))
+        self.header_keys.get_or_make(name, |name| latin1(&header_key(name)))
     }
 
     /// The name of a uwsgi variable as it is.
     pub fn variable(&mut self, name: &[u8]) -> Option<Object> {
-        keep(&mut self.variable_keys, name, intern_bytes)
+        self.variable_keys.get_or_make(name, latin1)
     }
-}
-
-fn keep(keys: &mut HashMap<Box<[u8]>, Object>, name: &[u8], make: impl Fn(&[u8]) -> Option<Object>) -> Option<Object> {
-    if let Some(key) = keys.get(name) {
-        return Some(key.clone());
-    }
-    let key = make(name)?;
-    if keys.len() < KEPT_NAMES && name.len() <= KEPT_NAME_BYTES {
-        keys.insert(name.into(), key.clone());
-    }
-    Some(key)
 }
 
 fn header_key(name: &[u8]) -> Vec<u8> {

@@ -2,11 +2,14 @@
 //! of the request that is being served. An application that keeps one beyond its request gets an error, not another
 //! client's connection.
 
+use std::cell::Cell;
 use std::ffi::CStr;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::null_mut;
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use bolide_engine::reply::{Pushed, Reply, When};
+use bolide_engine::reply::{Pushed, Reply, When, wait_for_room};
 use pyo3::ffi;
 
 use crate::object::{Object, bytes_of};
@@ -17,14 +20,29 @@ const CAPSULE_NAME: &CStr = c"bolide.start_response";
 pub struct StartResponse {
     pub callable: Object,
     write: Object,
-    capsule: Object,
+    /// The owner of `state`.
+    _capsule: Object,
+    state: *const State,
 }
 
+// SAFETY: the pointer is to what `capsule` owns, and is followed by threads that hold the interpreter only, as all of it is used.
+unsafe impl Send for StartResponse {}
+
+/// Looked at and changed by threads that hold the interpreter only, and by none of them through an exclusive reference: while one
+/// waits in `write` without the interpreter, others may call in.
 struct State {
     /// The reply that is being written; null between requests.
-    reply: *mut Reply,
+    reply: Cell<*mut Reply>,
     /// Borrowed from the [`StartResponse`], and used only while that has armed us.
-    write: *mut ffi::PyObject,
+    write: Cell<*mut ffi::PyObject>,
+    /// A `write` waits for its client. Until it has ended the reply is its own, and stays where it is.
+    is_writing: Cell<bool>,
+    /// The engine's thread that has armed us (pthread_self).
+    thread: Cell<libc::pthread_t>,
+    /// The application's call has returned: what it returned is being sent, by that thread.
+    has_returned: Cell<bool>,
+    /// For the engine's thread, to wait for the end of such a `write`.
+    quiet: (Mutex<()>, Condvar),
     /// Whether a client that left is the application's business (`ignore-write-errors`, `disable-write-exception`).
     write_errors: bool,
     write_timeout: Duration,
@@ -33,8 +51,16 @@ struct State {
 impl StartResponse {
     /// `None`: out of memory, an exception is set.
     pub fn new(write_errors: bool, write_timeout: Duration) -> Option<StartResponse> {
-        let state = Box::new(State { reply: null_mut(), write: null_mut(), write_errors, write_timeout });
-        let state = Box::into_raw(state);
+        let state = Box::into_raw(Box::new(State {
+            reply: Cell::new(null_mut()),
+            write: Cell::new(null_mut()),
+            is_writing: Cell::new(false),
+            thread: Cell::new(0),
+            has_returned: Cell::new(false),
+            quiet: (Mutex::new(()), Condvar::new()),
+            write_errors,
+            write_timeout,
+        }));
         // SAFETY: the state was just made; from here on the capsule owns it and frees it in `free_state`.
         let capsule = unsafe { Object::owned(ffi::PyCapsule_New(state.cast(), CAPSULE_NAME.as_ptr(), Some(free_state))) };
         let Some(capsule) = capsule else {
@@ -44,24 +70,50 @@ impl StartResponse {
         };
         let callable = function(&START_RESPONSE, &capsule)?;
         let write = function(&WRITE, &capsule)?;
-        state_of(capsule.as_ptr())?.write = write.as_ptr();
-        Some(StartResponse { callable, write, capsule })
+        let made = StartResponse { callable, write, _capsule: capsule, state };
+        made.state().write.set(made.write.as_ptr());
+        Some(made)
+    }
+
+    fn state(&self) -> &State {
+        // SAFETY: the capsule owns the state, and lives as long as we do.
+        unsafe { &*self.state }
     }
 
     /// Points the callables at a reply, until [`StartResponse::disarm`].
     ///
     /// # Safety
-    /// `reply` lives, and is not used by anybody else while the application runs, until it is disarmed.
-    pub unsafe fn arm(&self, reply: *mut Reply) {
-        if let Some(state) = state_of(self.capsule.as_ptr()) {
-            state.reply = reply;
+    /// `reply` lives until it is disarmed, and the caller uses it only while no code of the application runs and, once the
+    /// application's call has returned, only after [`StartResponse::call_has_returned`].
+    pub unsafe fn arm(&self, reply: *mut Reply, has_returned: bool) {
+        let state = self.state();
+        state.reply.set(reply);
+        state.has_returned.set(has_returned);
+        // SAFETY: the call has no conditions.
+        state.thread.set(unsafe { libc::pthread_self() });
+    }
+
+    /// The application's call has returned. A thread of it that is still in `write` has its part sent first: the reply is its own
+    /// till then.
+    pub fn call_has_returned(&self) {
+        let state = self.state();
+        state.has_returned.set(true);
+        while state.is_writing.get() {
+            let (lock, ended) = &state.quiet;
+            let guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
+            // SAFETY: this thread holds the interpreter, and takes it again before it looks at anything of Python's. The
+            // guard is let go before that: who holds the interpreter waits for the lock, never the other way round.
+            unsafe {
+                let thread = ffi::PyEval_SaveThread();
+                drop(ended.wait(guard));
+                ffi::PyEval_RestoreThread(thread);
+            }
         }
     }
 
     pub fn disarm(&self) {
-        if let Some(state) = state_of(self.capsule.as_ptr()) {
-            state.reply = null_mut();
-        }
+        debug_assert!(!self.state().is_writing.get(), "a reply is taken away from a thread that writes");
+        self.state().reply.set(null_mut());
     }
 
     /// Nobody but us refers to it: it may serve the next request.
@@ -96,10 +148,26 @@ fn function(definition: &'static Definition, capsule: &Object) -> Option<Object>
     unsafe { Object::owned(ffi::PyCFunction_NewEx(definition, capsule.as_ptr(), null_mut())) }
 }
 
-fn state_of<'a>(capsule: *mut ffi::PyObject) -> Option<&'a mut State> {
-    // SAFETY: only capsules of this name reach here, and their pointer is the state until the capsule is freed.
-    // One thread at a time uses it: the one that runs the application with the interpreter in hand.
-    unsafe { ffi::PyCapsule_GetPointer(capsule, CAPSULE_NAME.as_ptr()).cast::<State>().as_mut() }
+fn state_of<'a>(capsule: *mut ffi::PyObject) -> Option<&'a State> {
+    // SAFETY: only capsules of this name reach here, and their pointer is the state until the capsule is freed, which the
+    // callable that Python is calling refers to. The reference is a shared one: several threads may be in `write`.
+    unsafe { ffi::PyCapsule_GetPointer(capsule, CAPSULE_NAME.as_ptr()).cast::<State>().as_ref() }
+}
+
+impl State {
+    /// The reply, for as long as the interpreter is held and no code of the application runs.
+    #[expect(clippy::mut_from_ref, reason = "the reply is the engine's, lent to whoever holds the interpreter")]
+    fn reply(&self) -> Option<&mut Reply> {
+        // SAFETY: null, or the reply that the thread armed us with, which is not using it while the application runs. Whoever
+        // asks holds the interpreter, so nobody else has it, but for a `write` that waits and has let it go meanwhile.
+        unsafe { self.reply.get().as_mut() }
+    }
+
+    /// The calling thread is the engine's, which has armed us.
+    fn is_of_this_thread(&self) -> bool {
+        // SAFETY: the calls have no conditions.
+        unsafe { libc::pthread_equal(self.thread.get(), libc::pthread_self()) != 0 }
+    }
 }
 
 /// # Safety
@@ -172,8 +240,7 @@ impl Arguments {
 /// `None`: an exception is set.
 fn start(capsule: *mut ffi::PyObject, arguments: &Arguments) -> Option<*mut ffi::PyObject> {
     let state = state_of(capsule)?;
-    // SAFETY: null, or the reply that the thread armed us with and is not using while the application runs.
-    let Some(reply) = (unsafe { state.reply.as_mut() }) else {
+    let Some(reply) = state.reply() else {
         return raise(runtime_error(), "start_response was called when its request had ended");
     };
     if !arguments.exc_info.is_null() {
@@ -188,8 +255,8 @@ fn start(capsule: *mut ffi::PyObject, arguments: &Arguments) -> Option<*mut ffi:
         return None;
     }
     // SAFETY: we are armed, so the StartResponse that owns `write` lives; the caller gets a reference of its own.
-    unsafe { ffi::Py_INCREF(state.write) };
-    Some(state.write)
+    unsafe { ffi::Py_INCREF(state.write.get()) };
+    Some(state.write.get())
 }
 
 fn write_head(reply: &mut Reply, status: *mut ffi::PyObject, headers: *mut ffi::PyObject) -> Option<()> {
@@ -293,34 +360,61 @@ unsafe extern "C" fn write(capsule: *mut ffi::PyObject, data: *mut ffi::PyObject
 
 fn write_part(capsule: *mut ffi::PyObject, data: *mut ffi::PyObject) -> Option<()> {
     let state = state_of(capsule)?;
-    // SAFETY: as in `start`.
-    let Some(reply) = (unsafe { state.reply.as_mut() }) else {
+    let Some(reply) = state.reply() else {
         return raise(runtime_error(), "write was called when its request had ended");
     };
     // SAFETY: `data` lives through the call.
     if unsafe { ffi::PyBytes_Check(data) } == 0 {
         return raise(type_error(), "write takes bytes");
     }
+    if state.is_writing.get() {
+        return raise(runtime_error(), "write was called while it runs in another thread: it takes one part at a time");
+    }
+    if state.has_returned.get() && !state.is_of_this_thread() {
+        // What the application returned is being sent, and a part of another thread would get between its halves.
+        return raise(runtime_error(), "write was called by another thread when the application had returned (PEP 3333)");
+    }
     // SAFETY: checked above; the caller holds a reference, also while the interpreter is released below.
     let part = unsafe { bytes_of(data) };
-    let mut taken = 0;
-    loop {
-        match reply.push(&part[taken..], When::Now) {
-            Pushed::All => return Some(()),
-            Pushed::Gone => return client_is_gone(state.write_errors),
-            Pushed::Part(count) => taken += count,
-        }
-        // SAFETY: this thread holds the interpreter; it is given back before Python is used again.
-        let drained = unsafe {
-            let thread = ffi::PyEval_SaveThread();
-            let drained = reply.wait_until_drained(state.write_timeout);
-            ffi::PyEval_RestoreThread(thread);
-            drained
-        };
-        if !drained {
-            return client_is_gone(state.write_errors);
-        }
+    match reply.push(part, When::Now) {
+        Pushed::All => Some(()),
+        Pushed::Gone => client_is_gone(state.write_errors),
+        Pushed::Part(taken) => write_rest(state, &part[taken..]),
     }
+}
+
+/// Waits for a slow client, as often as the rest of a part needs it.
+fn write_rest(state: &State, mut rest: &[u8]) -> Option<()> {
+    state.is_writing.set(true);
+    let sent = loop {
+        // It is there: the engine's thread takes no reply away while somebody writes.
+        let Some(reply) = state.reply() else { break false };
+        if reply.wants_room() {
+            let socket = reply.socket().as_raw_fd();
+            // SAFETY: this thread holds the interpreter, and takes it again before it looks at the state or the reply, to which
+            // no reference of ours is used in between. The socket stays open: see above.
+            let has_room = unsafe {
+                let thread = ffi::PyEval_SaveThread();
+                let has_room = wait_for_room(BorrowedFd::borrow_raw(socket), state.write_timeout);
+                ffi::PyEval_RestoreThread(thread);
+                has_room
+            };
+            if let Some(reply) = state.reply() {
+                reply.room_came(has_room);
+            }
+            continue;
+        }
+        match reply.push(rest, When::Now) {
+            Pushed::All => break true,
+            Pushed::Gone => break false,
+            Pushed::Part(taken) => rest = &rest[taken..],
+        }
+    };
+    state.is_writing.set(false);
+    let (lock, ended) = &state.quiet;
+    drop(lock.lock());
+    ended.notify_all();
+    if sent { Some(()) } else { client_is_gone(state.write_errors) }
 }
 
 fn client_is_gone(write_errors: bool) -> Option<()> {

@@ -48,6 +48,8 @@ pub fn serve(
         body_in_file: object("body_in_file")?,
         file_wrapper: object("FileWrapper")?,
         sendable: object("sendable")?,
+        read_and_go_on: object("read_and_go_on")?,
+        is_strict: settings.python.wsgi_strict,
         faults: Faults { log_exception: object("log_exception")?, log_message: object("log_message")? },
         write_errors: settings.logging.write_errors,
         write_timeout: std::time::Duration::from_millis(

@@ -3,7 +3,9 @@
 //! [`Wsgi`] is one for the worker, [`WsgiThread`] one for each of its threads. All of it runs with the interpreter
 //! in hand, on the thread that read the request.
 
+use std::fs::File;
 use std::ops::ControlFlow;
+use std::os::fd::BorrowedFd;
 use std::ptr::null_mut;
 
 use bolide_engine::app::{App, Language, Outcome};
@@ -11,9 +13,10 @@ use bolide_engine::reply::{Pushed, Reply, When};
 use bolide_engine::request::{Body, Meaning, Request, Span, Told};
 use pyo3::ffi;
 
+use crate::answer::{Answer, Part, not_bytes};
 use crate::environ::{Dictionary, Environs};
 use crate::faults::{Faults, failed, log_message, log_set_exception};
-use crate::names::{Methods, Names};
+use crate::names::{KnownKeys, Methods, Names};
 use crate::object::{Object, bytes_of};
 use crate::start_response::StartResponse;
 use crate::threads;
@@ -31,6 +34,10 @@ pub struct Wsgi {
     /// `bolide.wsgi.FileWrapper`, and `sendable(wrapper)`: `(descriptor, offset, length)` or None.
     pub file_wrapper: Object,
     pub sendable: Object,
+    /// `bolide.wsgi.read_and_go_on(wrapper, rest)`: an iterator over a wrapper's parts, and then over the rest of the answer.
+    pub read_and_go_on: Object,
+    /// `wsgi-strict`
+    pub is_strict: bool,
     pub faults: Faults,
     pub write_errors: bool,
     pub write_timeout: std::time::Duration,
@@ -57,14 +64,6 @@ pub struct Pending {
     start: StartResponse,
 }
 
-/// What the application returned, and the iterator over it.
-struct Answer {
-    result: Object,
-    /// `None` for a list or tuple, whose next index this is.
-    iterator: Option<Object>,
-    next: isize,
-}
-
 pub struct WsgiThread {
     wsgi: &'static Wsgi,
     environs: Environs,
@@ -83,7 +82,8 @@ impl Language for Wsgi {
         let core = if thread == 0 { None } else { integer(thread) };
         // SAFETY: the engine asks for a `&'static` language, and this is that one: `Wsgi` is never freed (see worker.rs).
         let wsgi: &'static Wsgi = unsafe { &*std::ptr::from_ref(self) };
-        let environs = Environs::new(names, methods, self.templates.clone());
+        let keys = KnownKeys::new().ok_or_else(no_memory)?;
+        let environs = Environs::new(names, methods, keys, self.templates.clone());
         Ok(WsgiThread { wsgi, environs, start: None, core, saved: null_mut() })
     }
 
@@ -109,7 +109,7 @@ impl App for WsgiThread {
     fn resume(&mut self, pending: Pending, reply: &mut Reply) -> Outcome<Pending> {
         let Pending { mut answer, chunk, start } = pending;
         // SAFETY: the engine lends us the reply for this call, and it is disarmed below.
-        unsafe { start.arm(reply) };
+        unsafe { start.arm(reply, true) };
         let sent = self.send(&mut answer, chunk, reply);
         start.disarm();
         self.conclude(sent, answer, start, reply, &|| "an answer that was being streamed".to_owned())
@@ -165,16 +165,17 @@ impl WsgiThread {
             None => StartResponse::new(self.wsgi.write_errors, self.wsgi.write_timeout)?,
         };
         // SAFETY: the engine lends us the reply for this call; it is disarmed before the call returns.
-        unsafe { start.arm(reply) };
+        unsafe { start.arm(reply, false) };
         let arguments = [environ.as_ptr(), start.callable.as_ptr()];
         // SAFETY: the callable and both arguments live through the call.
         let result = unsafe { Object::owned(ffi::PyObject_Vectorcall(callable, arguments.as_ptr(), 2, null_mut())) };
+        start.call_has_returned();
         drop(environ);
         let Some(result) = result else {
             self.keep(start);
             return None;
         };
-        let mut answer = Answer { result, iterator: None, next: 0 };
+        let mut answer = Answer::new(result);
         let sent = self.send(&mut answer, None, reply);
         start.disarm();
         Some(self.conclude(sent, answer, start, reply, &|| described(&request.meaning)))
@@ -251,7 +252,7 @@ impl WsgiThread {
 
     /// Sends the answer as far as the client takes it. `None`: an exception is set.
     fn send(&mut self, answer: &mut Answer, chunk: Option<(Object, usize)>, reply: &mut Reply) -> Option<Sent> {
-        let first_time = chunk.is_none() && answer.iterator.is_none() && answer.next == 0;
+        let first_time = chunk.is_none() && answer.is_fresh();
         if let Some((bytes, taken)) = chunk {
             // SAFETY: a bytes object that lives as long as `bytes`.
             match reply.push(unsafe { &bytes_of(bytes.as_ptr())[taken..] }, When::Now) {
@@ -262,16 +263,35 @@ impl WsgiThread {
         }
         if first_time {
             if answer.is_sequence() {
-                declare_sequence(answer, reply)?;
-            } else if answer.result.is_exactly(self.wsgi.file_wrapper.as_ptr().cast()) && self.send_file(answer, reply)? {
+                self.declare_sequence(answer, reply)?;
+            } else if self.is_wrapper(&answer.result)
+                && reply.has_head()
+                && let Some((file, offset, length)) = self.sendable(&answer.result)?
+            {
+                reply.push_file(file, offset, length);
                 return Some(Sent::All);
+            } else if !self.wsgi.is_strict {
+                answer.put_bytes_in_a_tuple()?;
+                if answer.is_sequence() {
+                    self.declare_sequence(answer, reply)?;
+                }
             }
         }
         loop {
-            let Some(bytes) = answer.next()? else { return Some(Sent::All) };
+            let bytes = match self.next_part(answer)? {
+                Part::Bytes(bytes) => bytes,
+                Part::File(wrapper) if reply.has_head() => {
+                    if self.send_file_part(answer, &wrapper, reply)? {
+                        return Some(Sent::Slow(None));
+                    }
+                    continue;
+                }
+                Part::File(wrapper) => wrapper,
+                Part::End => return Some(Sent::All),
+            };
             if !reply.has_head() {
-                // SAFETY: a bytes object that lives as long as `bytes`.
-                if unsafe { bytes_of(bytes.as_ptr()) }.is_empty() {
+                // SAFETY: a bytes object that lives as long as `bytes`, if it is one.
+                if unsafe { ffi::PyBytes_Check(bytes.as_ptr()) != 0 && bytes_of(bytes.as_ptr()).is_empty() } {
                     // PEP 3333 asks for the head before the first part; an empty one is none, and uWSGI takes it.
                     continue;
                 }
@@ -284,7 +304,7 @@ impl WsgiThread {
                 }
                 return None;
             }
-            // SAFETY: `next` gives bytes objects only; it lives as long as `bytes`.
+            // SAFETY: a bytes object, as a file is none of those that come here; it lives as long as `bytes`.
             match reply.push(unsafe { bytes_of(bytes.as_ptr()) }, answer.when()) {
                 Pushed::All => {}
                 Pushed::Gone => return Some(Sent::Gone),
@@ -328,13 +348,15 @@ impl WsgiThread {
 
     /// PEP 3333: `close()` is called in any case, whether the answer went well or not.
     fn close(&mut self, answer: &Answer) {
-        if answer.is_sequence() {
-            return;
+        if !answer.is_sequence() {
+            self.close_object(&answer.result);
         }
-        // SAFETY: the object lives as long as `answer`; results are owned, and errors are taken and logged.
+    }
+
+    fn close_object(&self, object: &Object) {
+        // SAFETY: the object lives through the call; results are owned, and errors are taken and logged.
         unsafe {
-            let Some(close) = Object::owned(ffi::PyObject_GetAttr(answer.result.as_ptr(), self.environs.names.close.as_ptr()))
-            else {
+            let Some(close) = Object::owned(ffi::PyObject_GetAttr(object.as_ptr(), self.environs.names.close.as_ptr())) else {
                 if ffi::PyErr_ExceptionMatches(ffi::PyExc_AttributeError) != 0 {
                     ffi::PyErr_Clear();
                 } else {
@@ -356,102 +378,78 @@ impl WsgiThread {
         }
     }
 
-    /// `wsgi.file_wrapper` around a real file: by sendfile. False: it is none, and is read like any iterable.
-    fn send_file(&mut self, answer: &Answer, reply: &mut Reply) -> Option<bool> {
-        if !reply.has_head() {
-            return Some(false);
-        }
-        let arguments = [answer.result.as_ptr()];
+    fn is_wrapper(&self, object: &Object) -> bool {
+        object.is_exactly(self.wsgi.file_wrapper.as_ptr().cast())
+    }
+
+    /// A `wsgi.file_wrapper` around a real file: the file, where to begin and how much of it. `Some(None)`: it is none, and is read like
+    /// any iterable. `None`: an exception is set.
+    fn sendable(&self, wrapper: &Object) -> Option<Option<(File, i64, u64)>> {
+        let arguments = [wrapper.as_ptr()];
         // SAFETY: the callable and its argument live; the result is ours, and a tuple of three ints or None.
         unsafe {
             let found = Object::owned(ffi::PyObject_Vectorcall(self.wsgi.sendable.as_ptr(), arguments.as_ptr(), 1, null_mut()))?;
             if found.as_ptr() == ffi::Py_None() {
-                return Some(false);
+                return Some(None);
             }
             let number = |place| ffi::PyLong_AsLongLong(ffi::PyTuple_GetItem(found.as_ptr(), place));
             let (descriptor, offset, length) = (number(0), number(1), number(2));
-            let borrowed = std::os::fd::BorrowedFd::borrow_raw(descriptor as i32);
+            let borrowed = BorrowedFd::borrow_raw(descriptor as i32);
             // Of our own, so that the application's close() can't end it under us.
-            let Ok(own) = borrowed.try_clone_to_owned() else { return Some(false) };
-            reply.push_file(std::fs::File::from(own), offset, length as u64);
-            Some(true)
+            Some(borrowed.try_clone_to_owned().ok().map(|own| (File::from(own), offset, length as u64)))
         }
     }
-}
 
-impl Answer {
-    fn is_sequence(&self) -> bool {
-        self.is_list() || self.result.is_exactly(&raw mut ffi::PyTuple_Type)
-    }
-
-    fn is_list(&self) -> bool {
-        self.result.is_exactly(&raw mut ffi::PyList_Type)
-    }
-
-    /// Parts of a list come without the application's doing, so they may leave together.
-    fn when(&self) -> When {
-        if self.iterator.is_none() { When::WithTheNext } else { When::Now }
-    }
-
-    /// The next part: a bytes object. `Some(None)` at the end; `None`: an exception is set.
-    fn next(&mut self) -> Option<Option<Object>> {
-        let part = if self.is_sequence() {
-            if self.next >= self.length() {
-                return Some(None);
+    /// A `wsgi.file_wrapper` that the answer gives as one of its parts. True: it leaves first, and the answer goes on after it.
+    fn send_file_part(&mut self, answer: &mut Answer, wrapper: &Object, reply: &mut Reply) -> Option<bool> {
+        if let Some((file, offset, length)) = self.sendable(wrapper)? {
+            if length > 0 {
+                reply.push_file_part(file, offset, length);
             }
-            self.next += 1;
-            // SAFETY: the index is within the length that was just asked for; the item is borrowed, and we take a reference.
-            unsafe { self.item(self.next - 1)? }
-        } else {
-            match self.iterate()? {
-                Some(part) => part,
-                None => return Some(None),
-            }
-        };
+            self.close_object(wrapper);
+            return Some(length > 0);
+        }
+        let arguments = [wrapper.as_ptr(), answer.rest()?.as_ptr()];
+        // SAFETY: the callable and its arguments live through the call; the result is ours.
+        let both = unsafe { ffi::PyObject_Vectorcall(self.wsgi.read_and_go_on.as_ptr(), arguments.as_ptr(), 2, null_mut()) };
+        // SAFETY: as above.
+        answer.go_on_with(unsafe { Object::owned(both)? });
+        Some(false)
+    }
+
+    /// The next part of an answer. `None`: an exception is set.
+    fn next_part(&self, answer: &mut Answer) -> Option<Part> {
+        let Some(part) = answer.next()? else { return Some(Part::End) };
         // SAFETY: the part lives.
-        if unsafe { ffi::PyBytes_Check(part.as_ptr()) } == 0 {
-            not_bytes(&part);
-            return None;
+        if unsafe { ffi::PyBytes_Check(part.as_ptr()) } != 0 {
+            return Some(Part::Bytes(part));
         }
-        Some(Some(part))
+        if self.is_wrapper(&part) {
+            return Some(Part::File(part));
+        }
+        not_bytes(&part);
+        None
     }
 
-    fn iterate(&mut self) -> Option<Option<Object>> {
-        let iterator = match &self.iterator {
-            Some(iterator) => iterator,
-            None => {
-                // SAFETY: the result lives; the iterator is ours.
-                let iterator = unsafe { Object::owned(ffi::PyObject_GetIter(self.result.as_ptr()))? };
-                self.iterator.insert(iterator)
+    /// All parts of a list are known: so is the length of the body, unless there are files among them. `None`: an exception is set.
+    fn declare_sequence(&self, answer: &Answer, reply: &mut Reply) -> Option<()> {
+        let mut total = 0u64;
+        for index in 0..answer.length() {
+            // SAFETY: the index is within the length; the part lives while it is looked at.
+            unsafe {
+                let part = answer.item(index)?;
+                if ffi::PyBytes_Check(part.as_ptr()) == 0 {
+                    if self.is_wrapper(&part) {
+                        return Some(());
+                    }
+                    not_bytes(&part);
+                    return None;
+                }
+                total += ffi::PyBytes_Size(part.as_ptr()) as u64;
             }
-        };
-        // SAFETY: the iterator lives; what it gives is ours, or null at its end or on an exception.
-        unsafe {
-            match Object::owned(ffi::PyIter_Next(iterator.as_ptr())) {
-                Some(part) => Some(Some(part)),
-                None if ffi::PyErr_Occurred().is_null() => Some(None),
-                None => None,
-            }
         }
-    }
-
-    fn length(&self) -> isize {
-        // SAFETY: the object is exactly a list or a tuple.
-        unsafe { if self.is_list() { ffi::PyList_Size(self.result.as_ptr()) } else { ffi::PyTuple_Size(self.result.as_ptr()) } }
-    }
-
-    /// # Safety
-    /// `index` is within the length.
-    unsafe fn item(&self, index: isize) -> Option<Object> {
-        // SAFETY: the caller vouches for the index; the item is borrowed from the sequence.
-        unsafe {
-            let item = if self.is_list() {
-                ffi::PyList_GetItem(self.result.as_ptr(), index)
-            } else {
-                ffi::PyTuple_GetItem(self.result.as_ptr(), index)
-            };
-            Object::borrowed(item)
-        }
+        reply.declare_length(total);
+        Some(())
     }
 }
 
@@ -464,36 +462,6 @@ fn described(meaning: &Meaning<'_, Memo>) -> String {
             let found = |span: Option<Span>| span.map_or_else(String::new, |span| text(span.of(uwsgi.bytes)));
             format!("{} {}", found(uwsgi.method), found(uwsgi.uri))
         }
-    }
-}
-
-/// All parts of a list are known: so is the length of the body. `None`: an exception is set.
-fn declare_sequence(answer: &Answer, reply: &mut Reply) -> Option<()> {
-    let mut total = 0u64;
-    for index in 0..answer.length() {
-        // SAFETY: the index is within the length; the part lives while it is looked at.
-        unsafe {
-            let part = answer.item(index)?;
-            if ffi::PyBytes_Check(part.as_ptr()) == 0 {
-                not_bytes(&part);
-                return None;
-            }
-            total += ffi::PyBytes_Size(part.as_ptr()) as u64;
-        }
-    }
-    reply.declare_length(total);
-    Some(())
-}
-
-fn not_bytes(part: &Object) {
-    // SAFETY: the part and the format live through the call; %.200s takes a C string, which a type's name is.
-    unsafe {
-        let kind = (*ffi::Py_TYPE(part.as_ptr())).tp_name;
-        ffi::PyErr_Format(
-            ffi::PyExc_TypeError,
-            c"the application's answer must be of bytes, not %.200s (PEP 3333)".as_ptr(),
-            kind,
-        );
     }
 }
 

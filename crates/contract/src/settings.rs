@@ -113,6 +113,8 @@ pub struct Python {
     pub manage_script_name: bool,
     /// `ignore-script-name`: a front server's SCRIPT_NAME does not choose the application.
     pub ignore_script_name: bool,
+    /// `wsgi-strict`: bytes that an application returns are an iterable of integers, and an error.
+    pub wsgi_strict: bool,
     /// `lazy-apps`: every worker loads the application itself, after the fork.
     pub lazy: bool,
     /// `auto-procname` and its kin are in [`Naming`]; `enable-threads` is always on.
@@ -237,6 +239,17 @@ pub struct Asynchronous {
     /// `limit-concurrency`: requests and WebSockets that a worker has open at the same time; beyond it 503.
     pub concurrency: Option<u32>,
     pub websocket: WebSocket,
+    /// `asgi-extensions`: what `extensions` of a scope offers beyond what every application can do without harm.
+    pub extensions: Vec<Extension>,
+}
+
+/// A message that frameworks send where the scope offers it, and that middleware between them and us may not know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Extension {
+    /// `http.response.pathsend`
+    PathSend,
+    /// `http.response.zerocopysend`
+    ZeroCopySend,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -283,6 +296,7 @@ impl Default for Asynchronous {
                 ping_timeout_ms: 20_000,
                 compression: true,
             },
+            extensions: Vec::new(),
         }
     }
 }

@@ -152,6 +152,11 @@ impl<C> Hall<C> {
         }
     }
 
+    /// It is attended to at present.
+    pub fn is_away(&mut self, key: Key) -> bool {
+        matches!(self.find(key), Some(Place { content: Content::Away { .. }, .. }))
+    }
+
     /// A look at a connection that is here.
     pub fn look(&mut self, key: Key) -> Option<&C> {
         match &self.find(key)?.content {

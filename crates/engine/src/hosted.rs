@@ -55,6 +55,16 @@ pub enum Turned {
     Drained,
 }
 
+/// How a visit of the application went.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Visited<R> {
+    Done(R),
+    /// The connection is attended to at present, further up the stack.
+    Away,
+    /// The connection is gone, or serves another request by now.
+    Gone,
+}
+
 /// Tells from another thread whether the loop still turns.
 pub struct Pulse {
     descriptor: EventFd,
@@ -121,18 +131,21 @@ impl<L: Language> Hosted<L> {
         turned
     }
 
-    /// Lets the application act on an exchange that it has in its hands. `None`: the connection is gone, or attended to at
-    /// present, or serves another request by now.
-    pub fn visit<R>(&self, key: Key, act: impl FnOnce(&mut Reply, &mut Inflow) -> R) -> Option<R> {
-        let mut connection = self.shared.lock_room().hall.take(key)?;
+    /// Lets the application act on an exchange that it has in its hands.
+    pub fn visit<R>(&self, key: Key, act: impl FnOnce(&mut Reply, &mut Inflow) -> R) -> Visited<R> {
+        let mut guard = self.shared.lock_room();
+        let Some(mut connection) = guard.hall.take(key) else {
+            return if guard.hall.is_away(key) { Visited::Away } else { Visited::Gone };
+        };
+        drop(guard);
         let visited = connection.visit(&self.shared.house, act);
         let mut guard = self.shared.lock_room();
         guard.hall.bring_back(key, connection);
-        let (result, has_news) = visited?;
+        let Some((result, has_news)) = visited else { return Visited::Gone };
         if has_news {
             guard.hall.news(key);
         }
-        Some(result)
+        Visited::Done(result)
     }
 
     /// Whether a turn is wanted that the descriptor will not ask for: a visit left something to do.

@@ -34,5 +34,5 @@ pub mod websocket;
 
 pub use event_loop::{Assignment, serve};
 pub use hall::Key;
-pub use hosted::{Hosted, Pulse, Turned};
+pub use hosted::{Hosted, Pulse, Turned, Visited};
 pub use listener::ListeningSocket;

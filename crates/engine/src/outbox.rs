@@ -7,10 +7,8 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Duration;
 
 use bolide_files::roots::Stamp;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::socket::{self, Written};
 
@@ -165,25 +163,16 @@ impl Outbox {
         0
     }
 
-    /// Waits until the buffer is empty and the socket has room. Returns false when the client took nothing within the time, or is gone.
-    pub fn wait_until_drained(&mut self, most: Duration) -> bool {
-        let timeout = PollTimeout::try_from(most).unwrap_or(PollTimeout::MAX);
-        // A large part is sent from where it is: then the socket may be full while the buffer is empty.
-        while (self.unsent() > 0 || self.is_full) && !self.is_broken {
-            let mut waits = [PollFd::new(self.socket.as_fd(), PollFlags::POLLOUT)];
-            match poll(&mut waits, timeout) {
-                Err(nix::errno::Errno::EINTR) => {}
-                Ok(0) | Err(_) => {
-                    self.is_broken = true;
-                    return false;
-                }
-                Ok(_) => {
-                    self.is_full = false;
-                    self.send();
-                }
-            }
-        }
-        !self.is_broken
+    /// Something waits for the client. A large part is sent from where it is: then the socket may be full while the buffer is empty.
+    pub fn wants_room(&self) -> bool {
+        (self.unsent() > 0 || self.is_full) && !self.is_broken
+    }
+
+    /// Goes on after a wait for the socket. `has_room` is false where the client took nothing within the time.
+    pub fn room_came(&mut self, has_room: bool) {
+        self.is_full = false;
+        self.is_broken |= !has_room;
+        self.send();
     }
 
     /// What has left is forgotten.

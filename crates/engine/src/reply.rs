@@ -11,12 +11,12 @@ mod native;
 mod sending;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::Duration;
 
 use crate::amends::{Amends, Body};
 use crate::errand::Errand;
 use crate::fields::{Known, decimal, is_field_value, is_token, known_field};
 use crate::outbox::Outbox;
+pub use crate::socket::wait_for_room;
 pub(crate) use extras::reason_phrase;
 
 /// What a reply holds back for a slow client, in bytes, before its iterator is suspended.
@@ -187,7 +187,7 @@ impl Reply {
         std::mem::take(&mut self.out.bytes)
     }
 
-    pub(crate) fn socket(&self) -> BorrowedFd<'_> {
+    pub fn socket(&self) -> BorrowedFd<'_> {
         self.out.socket.as_fd()
     }
 
@@ -336,11 +336,15 @@ impl Reply {
         if taken < allowed { Pushed::Part(taken) } else { Pushed::All }
     }
 
-    /// Waits until the client takes more, for `write()`, which can't be suspended. The caller has released the language.
-    ///
-    /// Returns false when the client took nothing within the time, or is gone.
-    pub fn wait_until_drained(&mut self, most: Duration) -> bool {
-        self.out.wait_until_drained(most)
+    /// Whether something waits for the client: `write()`, which can't be suspended, then waits for the socket by itself
+    /// ([`wait_for_room`]) and goes on with [`Reply::room_came`].
+    pub fn wants_room(&self) -> bool {
+        self.out.wants_room()
+    }
+
+    /// Goes on after such a wait.
+    pub fn room_came(&mut self, has_room: bool) {
+        self.out.room_came(has_room);
     }
 
     /// Ends the answer: what is left of the framing is written.

@@ -3,8 +3,10 @@
 use std::fs::File;
 use std::io::IoSlice;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::time::Duration;
 
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::sockopt::TcpNoDelay;
 use nix::sys::socket::{MsgFlags, Shutdown, recv, send, sendmsg, setsockopt, shutdown};
 
@@ -88,6 +90,18 @@ pub fn send_file(socket: BorrowedFd<'_>, file: &File, offset: &mut i64, count: u
             Err(Errno::EAGAIN) => Written::Full,
             Err(_) => Written::Broken,
         };
+    }
+}
+
+/// Waits until the socket takes something again. False: it did not within the time.
+pub fn wait_for_room(socket: BorrowedFd<'_>, most: Duration) -> bool {
+    let timeout = PollTimeout::try_from(most).unwrap_or(PollTimeout::MAX);
+    loop {
+        match poll(&mut [PollFd::new(socket, PollFlags::POLLOUT)], timeout) {
+            Err(Errno::EINTR) => {}
+            Ok(0) | Err(_) => return false,
+            Ok(_) => return true,
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The options of asynchronous applications, from a file or a command line to settings. Tests only.
 
-use bolide_contract::settings::{Application, ApplicationSource, Asynchronous, EventLoop, Lifespan, Settings};
+use bolide_contract::settings::{Application, ApplicationSource, Asynchronous, EventLoop, Extension, Lifespan, Settings};
 
 use crate::catalogue::catalogue;
 use crate::catalogue::row::{Status, Theme};
@@ -121,6 +121,11 @@ fn test_every_option_of_asynchronous_applications_reaches_its_setting() {
         ("loop-stall = 2", |made| made.stall_ms = Some(2000)),
         ("loop-stall = 0.25", |made| made.stall_ms = Some(250)),
         ("loop-stall = 3600", |made| made.stall_ms = Some(3_600_000)),
+        ("asgi-extensions = none", |_| {}),
+        ("asgi-extensions = pathsend", |made| made.extensions = vec![Extension::PathSend]),
+        ("asgi-extensions = zerocopysend, pathsend", |made| {
+            made.extensions = vec![Extension::ZeroCopySend, Extension::PathSend];
+        }),
         ("limit-concurrency = 0", |_| {}),
         ("limit-concurrency = 500", |made| made.concurrency = Some(500)),
         ("websocket-max-message-size = 65536", |made| made.websocket.message_bytes = 65_536),
@@ -229,6 +234,7 @@ fn test_values_that_mean_nothing_are_errors_with_file_and_line() {
         ("lifespan = maybe", "`lifespan = maybe` is not known (write `auto`, `on` or `off`)"),
         ("interface = asgi3", "`interface = asgi3` is not known (did you mean `asgi`?)"),
         ("interface = rsgi", "uwsgi.ini:4: error: `interface = rsgi` is not known"),
+        ("asgi-extensions = pathsend,push", "`asgi-extensions = push` is not known (write `pathsend` or `zerocopysend`)"),
         ("loop-stall = -1", "`loop-stall = -1` is out of bounds (0 to 3600 seconds)"),
         ("loop-stall = 3600.5", "`loop-stall = 3600.5` is out of bounds"),
         ("limit-concurrency = -5", "`limit-concurrency = -5` is out of bounds (0 to 1000000 requests)"),

@@ -2,10 +2,17 @@
 //! is at present, and who waits for what.
 //!
 //! It knows no sockets and no protocol's bytes: those are the engine's. The event loop's thread runs all of it.
+//!
+//! Python's code may come back here whenever it runs, and it runs in more places than one sees: a loop's `call_soon`, an object's
+//! `__del__`. So an exchange is borrowed for moments in which none of it runs ([`Exchange::with`]), and what those find is turned
+//! into Python's objects, exceptions and wake-ups afterwards.
 
-use bolide_engine::Key;
-use bolide_engine::inflow::Inflow;
+use std::borrow::Cow;
+
+use bolide_engine::inflow::{Inflow, Part};
 use bolide_engine::reply::Reply;
+use bolide_engine::websocket::{Goodbye, Message as SocketMessage};
+use bolide_engine::{Key, Visited};
 use pyo3::ffi;
 
 use super::Asgi;
@@ -59,11 +66,95 @@ pub enum Received {
     Wait(Object),
 }
 
+/// What there is for a `receive()`, before Python's objects are made of it.
+pub enum Found {
+    Nothing,
+    /// Of a request's body.
+    Part(Part),
+    /// The client of a request has gone, or all was said to it.
+    Disconnect,
+    /// A WebSocket asks to be accepted.
+    Connect,
+    Message(SocketMessage),
+    /// A WebSocket's end.
+    End(Goodbye),
+}
+
 /// What an application's message came to.
 pub enum Said {
     Done,
     /// The client is slow: the application is to wait.
     Wait,
+}
+
+/// Why an application's message was not said: the exception that it gets.
+pub enum Refusal {
+    /// It does not fit what was said before.
+    Mistake(Cow<'static, str>),
+    Value(String),
+    Gone,
+    /// The connection is not ours any more, which was not known.
+    Lost,
+}
+
+impl Refusal {
+    pub fn mistake<T>(text: impl Into<Cow<'static, str>>) -> Result<T, Refusal> {
+        Err(Refusal::Mistake(text.into()))
+    }
+
+    /// Sets the exception.
+    fn raise<T>(&self, asgi: &Asgi) -> Option<T> {
+        match self {
+            Refusal::Mistake(text) => asgi.raise_runtime(text),
+            Refusal::Value(text) => asgi.raise_value(text),
+            Refusal::Gone | Refusal::Lost => asgi.raise_gone(),
+        }
+    }
+}
+
+impl Found {
+    /// The message for the application; `Some(None)`: there is none. `None`: an exception is set.
+    fn make(self, asgi: &Asgi) -> Option<Option<Object>> {
+        let message = match self {
+            Found::Nothing => return Some(None),
+            Found::Part(part) => asgi.request_message(&part.bytes, part.more),
+            Found::Disconnect => asgi.disconnect_message(),
+            Found::Connect => super::socket::connect_message(asgi),
+            Found::Message(message) => super::socket::received_message(asgi, message.kind, &message.payload),
+            Found::End(goodbye) => super::socket::end_message(asgi, &goodbye),
+        };
+        message.map(Some)
+    }
+}
+
+/// Futures that calls of `receive()` and `send()` await, taken out of their exchange: to be told when nothing of it is borrowed.
+#[must_use]
+#[derive(Default)]
+pub struct Waiters {
+    /// They go on.
+    ready: Vec<Object>,
+    /// Calls of `send()` whose client has gone.
+    gone: Vec<Object>,
+}
+
+impl Waiters {
+    pub fn tell(self, asgi: &Asgi) {
+        for sender in self.gone {
+            asgi.reject_gone(&sender);
+        }
+        for waiter in self.ready {
+            asgi.wake(&waiter);
+        }
+    }
+}
+
+/// What became of acting on a connection.
+pub enum Reached<R> {
+    Done(R),
+    /// The server itself is attending to it at this moment, further up the stack.
+    Away,
+    /// It is not ours any more.
+    Gone,
 }
 
 /// An exchange and the callables for the application.
@@ -93,140 +184,169 @@ impl Hands {
 
     /// Begins anew with what has become free.
     pub fn renew(&self, place: Place, talk: Talk) {
-        let exchange = self.exchange();
-        exchange.place = place;
-        exchange.talk = talk;
-        exchange.receivers.clear();
-        exchange.senders.clear();
-    }
-
-    #[expect(clippy::mut_from_ref, reason = "the exchange is Python's, and held by one thread")]
-    pub fn exchange(&self) -> &mut Exchange {
-        // SAFETY: the object is an exchange; the loop's thread asks while no code of the application runs.
-        unsafe { held::<Exchange>(self.exchange.as_ptr()) }
+        let old = Exchange::with(&self.exchange, |exchange| {
+            exchange.place = place;
+            let (receivers, senders) = (std::mem::take(&mut exchange.receivers), std::mem::take(&mut exchange.senders));
+            (std::mem::replace(&mut exchange.talk, talk), receivers, senders)
+        });
+        drop(old);
     }
 }
 
 impl Exchange {
+    /// A moment with the exchange that an object holds: none of Python's code may run in `act`.
+    pub fn with<R>(object: &Object, act: impl FnOnce(&mut Exchange) -> R) -> R {
+        // SAFETY: the object is an exchange, and the loop's thread alone has such; as no code of Python's runs meanwhile, nobody
+        // else has its value.
+        act(unsafe { held::<Exchange>(object.as_ptr()) })
+    }
+
     /// For the application's task: its end.
     pub fn end_callback(object: &Object) -> Option<Object> {
         bound(&TASK_DONE, object)
     }
 
-    /// Acts on the connection, wherever it is. `None`: it is not ours any more.
-    pub fn reach<R>(&mut self, act: impl FnOnce(&mut Talk, &mut Reply, &mut Inflow) -> R) -> Option<R> {
+    /// Acts on the connection, wherever it is, in which none of Python's code may run. What a visit leaves to do is asked for with
+    /// [`Asgi::want_turn`].
+    pub fn reach<R>(&mut self, act: impl FnOnce(&mut Talk, &mut Reply, &mut Inflow) -> R) -> Reached<R> {
         match self.place {
             // SAFETY: the engine lent us both for the call that is on the stack below us; that call is not touching them
-            // while the application runs, and takes them back (`Parked` or `Over`) before it returns.
-            Place::Lent { reply, inflow } => Some(act(&mut self.talk, unsafe { &mut *reply }, unsafe { &mut *inflow })),
+            // while the application runs, and takes them back (`Parked` or `Over`) before it returns. `act` comes not back here.
+            Place::Lent { reply, inflow } => Reached::Done(act(&mut self.talk, unsafe { &mut *reply }, unsafe { &mut *inflow })),
             Place::Parked(key) => {
-                let (asgi, talk) = (self.asgi, &mut self.talk);
-                let result = asgi.hosted()?.visit(key, |reply, inflow| act(talk, reply, inflow));
-                asgi.want_turn();
-                result
+                let Some(hosted) = self.asgi.hosted() else { return Reached::Gone };
+                let talk = &mut self.talk;
+                match hosted.visit(key, |reply, inflow| act(talk, reply, inflow)) {
+                    Visited::Done(result) => Reached::Done(result),
+                    Visited::Away => Reached::Away,
+                    Visited::Gone => Reached::Gone,
+                }
             }
-            Place::Over => None,
+            Place::Over => Reached::Gone,
         }
     }
 
-    /// The connection has news: whoever waits for them is told.
-    pub fn news(&mut self, reply: &mut Reply, inflow: &mut Inflow) {
+    /// The connection has news: who waits for them is returned.
+    pub fn news(&mut self, reply: &mut Reply, inflow: &mut Inflow) -> Waiters {
         let can_send = match &mut self.talk {
             Talk::Http(http) => http.go_on(reply),
             Talk::Socket(socket) => socket.go_on(reply, inflow),
         };
+        let mut waiters = Waiters::default();
         if can_send {
-            self.wake_senders();
+            waiters.ready.append(&mut self.senders);
         }
         let can_receive = match &self.talk {
             Talk::Http(http) => http.has_message(inflow),
             Talk::Socket(socket) => socket.has_message(inflow),
         };
         if can_receive {
-            self.wake_receivers();
+            waiters.ready.append(&mut self.receivers);
         }
         if self.talk.is_complete() {
             self.place = Place::Over;
         }
+        waiters
     }
 
-    /// The client has gone, or the engine has given the exchange up. `inflow` is what the client has said last.
-    pub fn lose(&mut self) {
+    /// The client has gone, or the engine has given the exchange up. Who waits for it is returned.
+    pub fn lose(&mut self) -> Waiters {
         self.place = Place::Over;
         match &mut self.talk {
             Talk::Http(http) => http.lose(),
             Talk::Socket(socket) => socket.lose(),
         }
-        for sender in std::mem::take(&mut self.senders) {
-            self.asgi.reject_gone(&sender);
-        }
-        self.wake_receivers();
+        Waiters { ready: std::mem::take(&mut self.receivers), gone: std::mem::take(&mut self.senders) }
     }
 
     /// The next message, or a future that is done when there may be one. `None`: an exception is set.
     pub fn take_or_wait(object: &Object) -> Option<Received> {
-        // SAFETY: the object is an exchange; what follows runs no code of the application.
-        unsafe { held::<Exchange>(object.as_ptr()) }.take()
+        let (asgi, found) = Exchange::with(object, |exchange| (exchange.asgi, exchange.find()));
+        asgi.want_turn();
+        if let Some(message) = found.make(asgi)? {
+            return Some(Received::Message(message));
+        }
+        let future = asgi.future()?;
+        // A receive() with a time limit leaves a cancelled future behind: a stream that looks for its client's end once a second
+        // must not gather one each second.
+        let mut waiting = Exchange::with(object, |exchange| std::mem::take(&mut exchange.receivers));
+        waiting.retain(|receiver| !matches!(super::task::is_done(asgi, receiver), Some(true)));
+        waiting.push(future.clone());
+        Exchange::with(object, |exchange| exchange.receivers.append(&mut waiting));
+        Some(Received::Wait(future))
     }
 
-    fn take(&mut self) -> Option<Received> {
-        let asgi = self.asgi;
+    fn find(&mut self) -> Found {
         let found = self.reach(|talk, reply, inflow| match talk {
-            Talk::Http(http) => http.receive(asgi, reply, inflow),
-            Talk::Socket(socket) => socket.receive(asgi, inflow),
+            Talk::Http(http) => http.receive(reply, inflow),
+            Talk::Socket(socket) => socket.receive(inflow),
         });
-        let message = match found {
-            Some(message) => message?,
-            None => Some(self.talk.last_message(asgi)?),
-        };
-        match message {
-            Some(message) => Some(Received::Message(message)),
-            None => {
-                let future = asgi.future()?;
-                // A receive() with a time limit leaves a cancelled future behind: a stream that looks for its client's end
-                // once a second must not gather one each second.
-                self.receivers.retain(|receiver| !matches!(super::task::is_done(asgi, receiver), Some(true)));
-                self.receivers.push(future.clone());
-                Some(Received::Wait(future))
-            }
+        match found {
+            Reached::Done(found) => found,
+            Reached::Away => Found::Nothing,
+            Reached::Gone => self.talk.last_message(),
         }
     }
 
     /// `send(message)`: says it, and returns a finished awaitable, or one that waits. `None`: an exception is set.
-    fn send(&mut self, act: Act) -> Option<Object> {
-        let asgi = self.asgi;
-        let said = match act {
-            Act::Http(act) => super::http::say(self, act)?,
-            Act::Socket(act) => super::socket::say(self, act)?,
-        };
-        if self.talk.is_complete() {
-            if let Place::Parked(_) = self.place {
-                self.place = Place::Over;
-            }
-            // Nothing more will come; whoever waits for the client is told so.
-            self.wake_receivers();
-        }
+    pub fn send(object: &Object, mut act: Act) -> Option<Object> {
+        let (asgi, said, waiters) = Exchange::with(object, |exchange| {
+            let said = exchange.say(&mut act);
+            let waiters = exchange.after_saying(&said);
+            (exchange.asgi, said, waiters)
+        });
+        waiters.tell(asgi);
+        asgi.want_turn();
         match said {
-            Said::Done => Some(asgi.awaitables.done()),
-            Said::Wait => {
+            Ok(Said::Done) => Some(asgi.awaitables.done()),
+            Ok(Said::Wait) => {
                 let future = asgi.future()?;
                 let waiting = asgi.awaitables.waiting(&future)?;
-                self.senders.push(future);
+                Exchange::with(object, |exchange| exchange.senders.push(future));
                 Some(waiting)
             }
+            Err(refusal) => refusal.raise(asgi),
         }
     }
 
-    fn wake_senders(&mut self) {
-        for sender in std::mem::take(&mut self.senders) {
-            self.asgi.wake(&sender);
+    /// Says a message to the client. None of Python's objects in it is let go here.
+    pub fn say(&mut self, act: &mut Act) -> Result<Said, Refusal> {
+        let said = match (&self.talk, &act) {
+            (Talk::Http(http), Act::Http(act)) => http.may_say(act),
+            (Talk::Socket(socket), Act::Socket(_)) if socket.is_lost() => Err(Refusal::Gone),
+            _ => Ok(()),
+        };
+        said?;
+        let reached = self.reach(|talk, reply, inflow| match (talk, act) {
+            (Talk::Http(http), Act::Http(act)) => http.act(act, reply),
+            (Talk::Socket(socket), Act::Socket(act)) => socket.act(act, reply, inflow),
+            _ => Refusal::mistake("a message of HTTP was sent to a WebSocket, or the other way round"),
+        });
+        match reached {
+            Reached::Done(said) => said,
+            Reached::Away => Refusal::mistake(
+                "send() was called while the server attends to this connection, as from a `__del__`; nothing was sent",
+            ),
+            Reached::Gone => match &self.talk {
+                Talk::Socket(socket) if socket.is_complete() => Refusal::mistake("the WebSocket is closed: nothing may follow"),
+                _ => Err(Refusal::Lost),
+            },
         }
     }
 
-    fn wake_receivers(&mut self) {
-        for receiver in std::mem::take(&mut self.receivers) {
-            self.asgi.wake(&receiver);
+    /// Who is to be told after something was said, or could not be.
+    fn after_saying(&mut self, said: &Result<Said, Refusal>) -> Waiters {
+        if matches!(said, Err(Refusal::Lost)) {
+            return self.lose();
         }
+        if said.is_err() || !self.talk.is_complete() {
+            return Waiters::default();
+        }
+        if let Place::Parked(_) = self.place {
+            self.place = Place::Over;
+        }
+        // Nothing more will come; whoever waits for the client is told so.
+        Waiters { ready: std::mem::take(&mut self.receivers), gone: Vec::new() }
     }
 }
 
@@ -247,11 +367,11 @@ impl Talk {
         }
     }
 
-    /// What `receive` finds when the connection is not ours any more. `None`: an exception is set.
-    fn last_message(&mut self, asgi: &Asgi) -> Option<Object> {
+    /// What `receive` finds when the connection is not ours any more.
+    fn last_message(&mut self) -> Found {
         match self {
-            Talk::Http(_) => asgi.disconnect_message(),
-            Talk::Socket(socket) => socket.last_message(asgi),
+            Talk::Http(_) => Found::Disconnect,
+            Talk::Socket(socket) => socket.last_message(),
         }
     }
 }
@@ -282,8 +402,7 @@ static TASK_DONE: Lasting<ffi::PyMethodDef> = Lasting(ffi::PyMethodDef {
 unsafe extern "C" fn receive(exchange: *mut ffi::PyObject, _nothing: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: the callable was bound to an exchange, which lives through the call.
     let Some(object) = (unsafe { Object::borrowed(exchange) }) else { return std::ptr::null_mut() };
-    // SAFETY: as above; only its constant part is looked at.
-    let asgi = unsafe { held::<Exchange>(exchange) }.asgi;
+    let asgi = Exchange::with(&object, |exchange| exchange.asgi);
     given(Exchange::take_or_wait(&object).and_then(|received| match received {
         Received::Message(message) => asgi.awaitables.ready(message),
         Received::Wait(future) => asgi.awaitables.receiving(&future, object),
@@ -293,9 +412,10 @@ unsafe extern "C" fn receive(exchange: *mut ffi::PyObject, _nothing: *mut ffi::P
 /// # Safety
 /// Called by Python only, with our exchange and a living object.
 unsafe extern "C" fn send(exchange: *mut ffi::PyObject, message: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: as above. Reading a message may run code of the application (a `__bool__`, say): the exchange is let go before.
-    let looked_at = unsafe { held::<Exchange>(exchange) };
-    let (asgi, is_http) = (looked_at.asgi, matches!(looked_at.talk, Talk::Http(_)));
+    // SAFETY: as above.
+    let Some(object) = (unsafe { Object::borrowed(exchange) }) else { return std::ptr::null_mut() };
+    let (asgi, is_http) = Exchange::with(&object, |exchange| (exchange.asgi, matches!(exchange.talk, Talk::Http(_))));
+    // Reading a message may run code of the application (a `__bool__`, say).
     let act = Message::new(asgi, message).and_then(|message| {
         Some(if is_http {
             Act::Http(super::http::read(asgi, &message)?)
@@ -303,8 +423,7 @@ unsafe extern "C" fn send(exchange: *mut ffi::PyObject, message: *mut ffi::PyObj
             Act::Socket(super::socket::read(asgi, &message)?)
         })
     });
-    // SAFETY: as above; what follows runs no code of the application.
-    given(act.and_then(|act| unsafe { held::<Exchange>(exchange) }.send(act)))
+    given(act.and_then(|act| Exchange::send(&object, act)))
 }
 
 /// # Safety
@@ -312,7 +431,9 @@ unsafe extern "C" fn send(exchange: *mut ffi::PyObject, message: *mut ffi::PyObj
 unsafe extern "C" fn task_done(exchange: *mut ffi::PyObject, task: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: as above.
     unsafe {
-        super::task::ended_later(held::<Exchange>(exchange), task);
+        if let Some(object) = Object::borrowed(exchange) {
+            super::task::ended_later(&object, task);
+        }
         new_reference(ffi::Py_None())
     }
 }

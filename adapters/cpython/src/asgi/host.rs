@@ -5,6 +5,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::os::fd::AsRawFd;
 
 use bolide_contract::scoreboard::now_ms;
+use bolide_contract::settings::Extension;
 use bolide_engine::{Hosted, Turned};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
@@ -242,13 +243,17 @@ fn templates(py: Python<'_>, engine: &bolide_engine::Assignment, applications: &
     let asgi = PyDict::new(py);
     asgi.set_item("version", "3.0")?;
     asgi.set_item("spec_version", SPEC_VERSION)?;
+    let asked_for = engine.settings.asynchronous.extensions.iter().map(|extension| match extension {
+        Extension::PathSend => "http.response.pathsend",
+        Extension::ZeroCopySend => "http.response.zerocopysend",
+    });
     let mut templates = Templates {
         http: Vec::new(),
         websocket: Vec::new(),
         states: Vec::new(),
         asgi: object_of(asgi.into_any()),
-        http_extensions: extensions(py, &HTTP_EXTENSIONS)?,
-        websocket_extensions: extensions(py, &WEBSOCKET_EXTENSIONS)?,
+        http_extensions: extensions(py, HTTP_EXTENSIONS.into_iter().chain(asked_for))?,
+        websocket_extensions: extensions(py, WEBSOCKET_EXTENSIONS)?,
     };
     for listener in &engine.listeners {
         let server = match (listener.bound.rsplit_once(':'), listener.is_tcp) {
@@ -272,11 +277,10 @@ fn templates(py: Python<'_>, engine: &bolide_engine::Assignment, applications: &
 }
 
 /// What the server offers beyond the specification's core (ASGI, "Extensions").
-const HTTP_EXTENSIONS: [&str; 4] =
-    ["http.response.pathsend", "http.response.zerocopysend", "http.response.early_hint", "http.response.trailers"];
+const HTTP_EXTENSIONS: [&str; 2] = ["http.response.early_hint", "http.response.trailers"];
 const WEBSOCKET_EXTENSIONS: [&str; 1] = ["websocket.http.response"];
 
-fn extensions(py: Python<'_>, names: &[&str]) -> PyResult<Object> {
+fn extensions(py: Python<'_>, names: impl IntoIterator<Item = &'static str>) -> PyResult<Object> {
     let extensions = PyDict::new(py);
     for name in names {
         extensions.set_item(name, PyDict::new(py))?;

@@ -10,7 +10,7 @@ use bolide_engine::reply::{Pushed, Reply, When};
 use bolide_files::named::Content;
 
 use super::Asgi;
-use super::exchange::{Exchange, Said, Talk};
+use super::exchange::{Found, Refusal, Said};
 use super::messages::{Headers, Message, file_part, path_file};
 use crate::object::{Object, bytes_of};
 
@@ -42,34 +42,29 @@ struct Unsent {
 
 /// What a message is to do to the reply, once it has been read from Python.
 pub enum Act {
-    Start { status: u16, headers: Headers, trailers: bool },
-    Body { part: Object, more: bool },
-    File { file: std::fs::File, offset: i64, length: u64, more: bool },
-    Trailers { headers: Headers, more: bool },
-    EarlyHints { links: Vec<Object> },
-}
-
-/// Says a message. `None`: an exception is set.
-pub fn say(exchange: &mut Exchange, act: Act) -> Option<Said> {
-    let asgi = exchange.asgi;
-    let Talk::Http(http) = &exchange.talk else { return None };
-    if let Some(mistake) = http.mistake(&act) {
-        return asgi.raise_runtime(mistake);
-    }
-    if http.is_lost {
-        return asgi.raise_gone();
-    }
-    let said = exchange.reach(|talk, reply, _| match talk {
-        Talk::Http(http) => http.act(asgi, act, reply),
-        Talk::Socket(_) => None,
-    });
-    match said {
-        Some(said) => said,
-        None => {
-            exchange.lose();
-            asgi.raise_gone()
-        }
-    }
+    Start {
+        status: u16,
+        headers: Headers,
+        trailers: bool,
+    },
+    Body {
+        part: Object,
+        more: bool,
+    },
+    /// The file is taken out when it is handed on.
+    File {
+        file: Option<std::fs::File>,
+        offset: i64,
+        length: u64,
+        more: bool,
+    },
+    Trailers {
+        headers: Headers,
+        more: bool,
+    },
+    EarlyHints {
+        links: Vec<Object>,
+    },
 }
 
 /// Reads a message. `None`: an exception is set.
@@ -80,16 +75,25 @@ pub fn read(asgi: &'static Asgi, message: &Message<'_>) -> Option<Act> {
         b"http.response.body" => read_body(asgi, message),
         b"http.response.pathsend" => Some(match path_file(message)? {
             Content::Small(part) => Act::Body { part, more: false },
-            Content::Large(file, length) => Act::File { file, offset: 0, length, more: false },
+            Content::Large(_, 0) => Act::Body { part: asgi.empty.clone(), more: false },
+            Content::Large(file, length) => Act::File { file: Some(file), offset: 0, length, more: false },
         }),
         b"http.response.zerocopysend" => {
             let (file, offset, length) = file_part(message)?;
-            Some(Act::File { file, offset, length, more: message.flag(&names.more_body)? })
+            let more = message.flag(&names.more_body)?;
+            // A part of nothing has no frame.
+            let is_empty = length == 0;
+            Some(if is_empty {
+                Act::Body { part: asgi.empty.clone(), more }
+            } else {
+                Act::File { file: Some(file), offset, length, more }
+            })
         }
-        b"http.response.trailers" => Some(Act::Trailers {
-            headers: Headers::read(asgi, message.get(&names.headers))?,
-            more: message.flag(&names.more_trailers)?,
-        }),
+        b"http.response.trailers" => {
+            // A flag may run code of the application, which must not change a list that was looked at before.
+            let more = message.flag(&names.more_trailers)?;
+            Some(Act::Trailers { headers: Headers::read(asgi, message.get(&names.headers))?, more })
+        }
         b"http.response.early_hint" => Some(Act::EarlyHints { links: message.links()? }),
         _ => message.unknown("of an HTTP request"),
     }
@@ -98,11 +102,10 @@ pub fn read(asgi: &'static Asgi, message: &Message<'_>) -> Option<Act> {
 /// `http.response.start`, and of a WebSocket that is refused `websocket.http.response.start`.
 pub fn read_start(asgi: &'static Asgi, message: &Message<'_>) -> Option<Act> {
     let names = &asgi.names;
-    Some(Act::Start {
-        status: message.number(&names.status, "status")?,
-        headers: Headers::read(asgi, message.get(&names.headers))?,
-        trailers: message.flag(&names.trailers)?,
-    })
+    // Before the headers, as it may run code of the application.
+    let trailers = message.flag(&names.trailers)?;
+    let status = message.number(&names.status, "status")?;
+    Some(Act::Start { status, headers: Headers::read(asgi, message.get(&names.headers))?, trailers })
 }
 
 /// `http.response.body`, and of a WebSocket that is refused `websocket.http.response.body`.
@@ -129,18 +132,18 @@ impl HttpTalk {
         self.unsent.clear();
     }
 
-    /// `http.request` or `http.disconnect`, if there is one to tell. The outer `None`: an exception is set.
-    pub fn receive(&mut self, asgi: &Asgi, reply: &mut Reply, inflow: &mut Inflow) -> Option<Option<Object>> {
-        let Some(flow) = inflow.body() else { return Some(None) };
+    /// `http.request` or `http.disconnect`, if there is one to tell.
+    pub fn receive(&mut self, reply: &mut Reply, inflow: &mut Inflow) -> Found {
+        let Some(flow) = inflow.body() else { return Found::Nothing };
         if self.is_complete() || self.is_lost {
-            return Some(Some(asgi.disconnect_message()?));
+            return Found::Disconnect;
         }
         flow.is_wanted = false;
         if let Some(part) = flow.take() {
-            return Some(Some(asgi.request_message(&part.bytes, part.more)?));
+            return Found::Part(part);
         }
         if flow.is_gone {
-            return Some(Some(asgi.disconnect_message()?));
+            return Found::Disconnect;
         }
         flow.is_wanted = true;
         if flow.owes_continue && !reply.head_has_left() {
@@ -148,7 +151,7 @@ impl HttpTalk {
             flow.owes_continue = false;
             reply.say_continue();
         }
-        Some(None)
+        Found::Nothing
     }
 
     /// Whether `receive` would find something.
@@ -195,90 +198,97 @@ impl HttpTalk {
         }
     }
 
-    /// Says a message if it may come now. `None`: an exception is set.
-    pub fn say_act(&mut self, asgi: &'static Asgi, act: Act, reply: &mut Reply) -> Option<Said> {
-        match self.mistake(&act) {
-            Some(mistake) => asgi.raise_runtime(mistake),
-            None => self.act(asgi, act, reply),
+    /// Whether a message may come now.
+    pub fn may_say(&self, act: &Act) -> Result<(), Refusal> {
+        match self.mistake(act) {
+            Some(mistake) => Refusal::mistake(mistake),
+            None if self.is_lost => Err(Refusal::Gone),
+            None => Ok(()),
         }
     }
 
-    /// `None`: an exception is set.
-    fn act(&mut self, asgi: &'static Asgi, act: Act, reply: &mut Reply) -> Option<Said> {
+    /// Says a message that may come now.
+    pub fn act(&mut self, act: &mut Act, reply: &mut Reply) -> Result<Said, Refusal> {
         match act {
             Act::Start { status, headers, trailers } => {
-                start(asgi, status, &headers, trailers, reply)?;
+                start(*status, headers, *trailers, reply)?;
                 self.stage = Stage::Started;
-                Some(Said::Done)
+                Ok(Said::Done)
             }
-            Act::Body { part, more } => self.body(asgi, part, more, reply),
-            Act::File { file, offset, length, more } => {
-                if length == 0 {
-                    // A part of nothing has no frame.
-                    return if more { Some(Said::Done) } else { self.body(asgi, asgi.empty.clone(), false, reply) };
-                }
-                if !self.unsent.is_empty() || reply.has_file() {
-                    return asgi.raise_runtime("a file can't be sent while another send() still waits for a slow client");
-                }
-                if more || reply.wants_trailers() {
-                    reply.push_file_part(file, offset, length);
-                } else {
-                    reply.push_file(file, offset, length);
-                }
-                if !more {
-                    self.end_body(reply);
-                }
-                reply.advance();
-                self.after_part(asgi, more, reply)
-            }
+            Act::Body { part, more } => self.body(part, *more, reply),
+            Act::File { file, offset, length, more } => self.file((file, *offset, *length), *more, reply),
             Act::Trailers { headers, more } => {
                 if reply.has_file() {
-                    return asgi.raise_runtime("trailers can't be sent while the send() of a file still waits for a slow client");
+                    return Refusal::mistake("trailers can't be sent while the send() of a file still waits for a slow client");
                 }
-                headers.each(|name, value| reply.trailer(name, value).map_err(|refusal| (refusal, name.to_vec()))).map_or_else(
-                    |(refusal, name)| {
-                        asgi.raise_value(&format!("the trailer {:?} is refused: {refusal}", String::from_utf8_lossy(&name)))
-                    },
-                    Some,
-                )?;
-                if !more {
+                headers
+                    .each(|name, value| reply.trailer(name, value))
+                    .map_err(|refusal| Refusal::Value(format!("the trailer {refusal}")))?;
+                if !*more {
                     reply.finish_trailers();
                     self.stage = Stage::Complete;
                     reply.advance();
                 }
-                Some(Said::Done)
+                Ok(Said::Done)
             }
             Act::EarlyHints { links } => {
                 // SAFETY: `links` are bytes objects, which live as long as the vector.
                 let links: Vec<&[u8]> = links.iter().map(|link| unsafe { bytes_of(link.as_ptr()) }).collect();
                 match reply.early_hints(&links) {
-                    Ok(()) => Some(Said::Done),
-                    Err(refusal) => asgi.raise_value(&format!("the early hint is refused: {refusal}")),
+                    Ok(()) => Ok(Said::Done),
+                    Err(refusal) => Err(Refusal::Value(format!("the early hint is refused: {refusal}"))),
                 }
             }
         }
     }
 
-    fn body(&mut self, asgi: &'static Asgi, part: Object, more: bool, reply: &mut Reply) -> Option<Said> {
+    /// Files are sent in turns by the engine.
+    fn file(
+        &mut self,
+        (file, offset, length): (&mut Option<std::fs::File>, i64, u64),
+        more: bool,
+        reply: &mut Reply,
+    ) -> Result<Said, Refusal> {
+        if !self.unsent.is_empty() || reply.has_file() {
+            return Refusal::mistake("a file can't be sent while another send() still waits for a slow client");
+        }
+        let Some(file) = file.take() else { return Ok(Said::Done) };
+        if more || reply.wants_trailers() {
+            reply.push_file_part(file, offset, length);
+        } else {
+            reply.push_file(file, offset, length);
+        }
+        if !more {
+            self.end_body(reply);
+        }
+        reply.advance();
+        self.after_part(more, reply)
+    }
+
+    /// Nothing has left yet: the client can still be told of a failure.
+    fn check_length(&self, length: usize, more: bool, reply: &Reply) -> Result<(), Refusal> {
+        match reply.announced_length().filter(|_| !reply.head_has_left()) {
+            Some(announced) if length as u64 > announced || !more && (length as u64) < announced => {
+                Refusal::mistake(format!("the body has {length} bytes, and its Content-Length is {announced}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn body(&mut self, part: &Object, more: bool, reply: &mut Reply) -> Result<Said, Refusal> {
         // SAFETY: a bytes object that lives as long as `part`.
         let bytes = unsafe { bytes_of(part.as_ptr()) };
-        if let Some(announced) = reply.announced_length().filter(|_| !reply.head_has_left())
-            && (bytes.len() as u64 > announced || !more && (bytes.len() as u64) < announced)
-        {
-            // Nothing has left: the client can still be told of the failure.
-            let length = bytes.len();
-            return asgi.raise_runtime(&format!("the body has {length} bytes, and its Content-Length is {announced}"));
-        }
+        self.check_length(bytes.len(), more, reply)?;
         if !more && !reply.head_has_left() && !reply.wants_trailers() {
             reply.declare_length(bytes.len() as u64);
         }
         if !self.unsent.is_empty() || reply.has_file() {
             // Another task of the application is sending too: first come, first served.
-            self.unsent.push_back(Unsent { part, taken: 0, more });
+            self.unsent.push_back(Unsent { part: part.clone(), taken: 0, more });
             if !more {
                 self.stage = Stage::Complete;
             }
-            return Some(Said::Wait);
+            return Ok(Said::Wait);
         }
         if more && bytes.is_empty() {
             // The client of a stream learns that it has begun.
@@ -287,14 +297,14 @@ impl HttpTalk {
         match reply.push(bytes, if more { When::Now } else { When::WithTheNext }) {
             Pushed::Gone => {
                 self.lose();
-                return asgi.raise_gone();
+                return Err(Refusal::Gone);
             }
             Pushed::Part(taken) => {
-                self.unsent.push_back(Unsent { part, taken, more });
+                self.unsent.push_back(Unsent { part: part.clone(), taken, more });
                 if !more {
                     self.stage = Stage::Complete;
                 }
-                return Some(Said::Wait);
+                return Ok(Said::Wait);
             }
             Pushed::All => {}
         }
@@ -303,20 +313,20 @@ impl HttpTalk {
             // The application may go on with other work; its answer is not to wait for that.
             reply.advance();
         }
-        self.after_part(asgi, more, reply)
+        self.after_part(more, reply)
     }
 
-    fn after_part(&mut self, asgi: &'static Asgi, more: bool, reply: &mut Reply) -> Option<Said> {
+    fn after_part(&mut self, more: bool, reply: &mut Reply) -> Result<Said, Refusal> {
         if let Some(fault) = reply.length_fault() {
             if !reply.is_finished() {
                 reply.cut_off();
             }
             self.stage = Stage::Complete;
-            return asgi.raise_runtime(&format!("the application {fault}"));
+            return Refusal::mistake(format!("the application {fault}"));
         }
         // Trailers that follow a file must not overtake it.
         let goes_on = more || self.stage == Stage::Trailers;
-        Some(if goes_on && reply.is_behind() { Said::Wait } else { Said::Done })
+        Ok(if goes_on && reply.is_behind() { Said::Wait } else { Said::Done })
     }
 
     fn end_body(&mut self, reply: &mut Reply) {
@@ -329,10 +339,10 @@ impl HttpTalk {
     }
 }
 
-/// `http.response.start`. `None`: an exception is set, and nothing was begun.
-fn start(asgi: &'static Asgi, status: u16, headers: &Headers, trailers: bool, reply: &mut Reply) -> Option<()> {
+/// `http.response.start`. With a refusal nothing was begun.
+fn start(status: u16, headers: &Headers, trailers: bool, reply: &mut Reply) -> Result<(), Refusal> {
     if let Err(refusal) = reply.status_code_only(status) {
-        return asgi.raise_value(&format!("the status {status} is refused: {refusal}"));
+        return Err(Refusal::Value(format!("the status {status} is refused: {refusal}")));
     }
     if trailers {
         reply.announce_trailers();
@@ -346,13 +356,12 @@ fn start(asgi: &'static Asgi, status: u16, headers: &Headers, trailers: bool, re
             }
             return Ok(());
         }
-        reply.field(name, value).map_err(|refusal| (refusal, name.to_vec()))
+        reply.field(name, value)
     });
-    if let Err((refusal, name)) = set {
+    set.map_err(|refusal| {
         reply.drop_head();
-        return asgi.raise_value(&format!("the header {:?} is refused: {refusal}", String::from_utf8_lossy(&name)));
-    }
-    Some(())
+        Refusal::Value(format!("the header {refusal}"))
+    })
 }
 
 /// RFC 9110 section 7.6.1. The length decides first, so that most names cost one comparison.

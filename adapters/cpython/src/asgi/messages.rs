@@ -73,7 +73,9 @@ impl<'a> Message<'a> {
             if found == ffi::Py_True() {
                 return Some(true);
             }
-            match ffi::PyObject_IsTrue(found) {
+            // Of our own: what runs now may take it out of the message.
+            let found = Object::borrowed(found)?;
+            match ffi::PyObject_IsTrue(found.as_ptr()) {
                 -1 => None,
                 truth => Some(truth == 1),
             }
@@ -137,7 +139,8 @@ impl<'a> Message<'a> {
         let mut links = Vec::new();
         // SAFETY: the sequence lives while its items are looked at; a bytes object in it is referred to by us.
         unsafe {
-            let sequence = Object::owned(ffi::PySequence_Fast(found, c"'links' is a list of bytes".as_ptr()))?;
+            let found = Object::borrowed(found)?;
+            let sequence = Object::owned(ffi::PySequence_Fast(found.as_ptr(), c"'links' is a list of bytes".as_ptr()))?;
             for index in 0..ffi::PySequence_Size(sequence.as_ptr()) {
                 let link = Object::owned(ffi::PySequence_GetItem(sequence.as_ptr(), index))?;
                 if ffi::PyBytes_Check(link.as_ptr()) == 0 {
@@ -167,18 +170,34 @@ impl Headers {
         }
     }
 
-    /// Hands each field to `act`, up to its first error.
-    pub fn each<E>(&self, mut act: impl FnMut(&[u8], &[u8]) -> Result<(), E>) -> Result<(), E> {
+    /// Hands each field to `act`, up to the first that it refuses.
+    pub fn each(&self, mut act: impl FnMut(&[u8], &[u8]) -> Result<(), &'static str>) -> Result<(), FieldRefusal> {
         let Some(pairs) = &self.pairs else { return Ok(()) };
         for index in 0..size(pairs.as_ptr()) {
-            // SAFETY: `read` has seen to it that these are lists or tuples of two bytes objects, and nothing that runs
-            // in between belongs to the application.
+            // SAFETY: the list lives, and none of the application's code runs here or in `act`. What it holds was looked at when it
+            // was read; a list is not ours, so it is looked at again.
             unsafe {
                 let pair = item(pairs.as_ptr(), index);
-                act(bytes_of(item(pair, 0)), bytes_of(item(pair, 1)))?;
+                if !is_plain_pair(pair) {
+                    return Err(FieldRefusal { name: Vec::new(), reason: "the list was changed while it was read" });
+                }
+                let (name, value) = (bytes_of(item(pair, 0)), bytes_of(item(pair, 1)));
+                act(name, value).map_err(|reason| FieldRefusal { name: name.to_vec(), reason })?;
             }
         }
         Ok(())
+    }
+}
+
+/// Why a field is not taken.
+pub struct FieldRefusal {
+    name: Vec<u8>,
+    reason: &'static str,
+}
+
+impl std::fmt::Display for FieldRefusal {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{:?} is refused: {}", String::from_utf8_lossy(&self.name), self.reason)
     }
 }
 
@@ -192,13 +211,20 @@ unsafe fn are_plain_pairs(object: &Object) -> bool {
         if !is_list_or_tuple(object.as_ptr()) {
             return false;
         }
-        (0..size(object.as_ptr())).all(|index| {
-            let pair = item(object.as_ptr(), index);
-            is_list_or_tuple(pair)
-                && size(pair) == 2
-                && ffi::PyBytes_Check(item(pair, 0)) != 0
-                && ffi::PyBytes_Check(item(pair, 1)) != 0
-        })
+        (0..size(object.as_ptr())).all(|index| is_plain_pair(item(object.as_ptr(), index)))
+    }
+}
+
+/// # Safety
+/// The object lives, or is null.
+unsafe fn is_plain_pair(pair: *mut ffi::PyObject) -> bool {
+    // SAFETY: as above.
+    unsafe {
+        !pair.is_null()
+            && is_list_or_tuple(pair)
+            && size(pair) == 2
+            && ffi::PyBytes_Check(item(pair, 0)) != 0
+            && ffi::PyBytes_Check(item(pair, 1)) != 0
     }
 }
 
@@ -253,7 +279,9 @@ pub fn file_part(message: &Message<'_>) -> Option<(File, i64, u64)> {
     }
     // SAFETY: the object lives; the descriptor is borrowed for the moment in which it is doubled.
     let file = unsafe {
-        let number = ffi::PyObject_AsFileDescriptor(found);
+        // Of our own: its `fileno` is the application's, and may take it out of the message.
+        let found = Object::borrowed(found)?;
+        let number = ffi::PyObject_AsFileDescriptor(found.as_ptr());
         if number < 0 {
             return None;
         }
@@ -281,7 +309,8 @@ fn long(message: &Message<'_>, key: &Object) -> Option<Option<i64>> {
     }
     // SAFETY: the object lives.
     unsafe {
-        let number = ffi::PyLong_AsLongLong(found);
+        let found = Object::borrowed(found)?;
+        let number = ffi::PyLong_AsLongLong(found.as_ptr());
         if number == -1 && !ffi::PyErr_Occurred().is_null() { None } else { Some(Some(number)) }
     }
 }

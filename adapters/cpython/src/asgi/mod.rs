@@ -33,7 +33,7 @@ use awaitable::Awaitables;
 use exchange::{Exchange, Hands, Place, Talk};
 use http::HttpTalk;
 use names::Names;
-use native::{NativeType, call_method, call_method_with, held};
+use native::{NativeType, call_method, call_method_with};
 use scope::{Memo, Scopes, Templates};
 use socket::SocketTalk;
 
@@ -142,16 +142,16 @@ impl App for AsgiThread {
         Outcome::Ongoing(pending)
     }
 
-    fn abandon(&mut self, mut pending: Ticket) {
-        pending.exchange().lose();
+    fn abandon(&mut self, pending: Ticket) {
+        Exchange::with(&pending.0, Exchange::lose).tell(self.asgi);
     }
 
     fn news(&mut self, pending: &mut Ticket, reply: &mut Reply, inflow: &mut Inflow) {
-        pending.exchange().news(reply, inflow);
+        Exchange::with(&pending.0, |exchange| exchange.news(reply, inflow)).tell(self.asgi);
     }
 
-    fn overdue(&mut self, mut pending: Ticket, milliseconds: u64) {
-        task::give_up(pending.exchange(), milliseconds);
+    fn overdue(&mut self, pending: Ticket, milliseconds: u64) {
+        task::give_up(&pending.0, milliseconds);
     }
 
     fn release(&mut self) {}
@@ -161,13 +161,6 @@ impl App for AsgiThread {
     fn interrupted(&mut self) -> ControlFlow<()> {
         // The loop's own code sees to signals.
         ControlFlow::Continue(())
-    }
-}
-
-impl Ticket {
-    fn exchange(&mut self) -> &mut Exchange {
-        // SAFETY: a ticket refers to an exchange, and only the loop's thread has it; nobody further up the stack looks at it.
-        unsafe { held::<Exchange>(self.0.as_ptr()) }
     }
 }
 
@@ -193,29 +186,32 @@ impl AsgiThread {
             None => Hands::new(asgi, place, talk)?,
         };
         let started = task::start(asgi, &mount.callable, scope, &hands);
-        let exchange = hands.exchange();
-        let place = std::mem::replace(&mut exchange.place, Place::Over);
+        let place = Exchange::with(&hands.exchange, |exchange| std::mem::replace(&mut exchange.place, Place::Over));
         let Some(task) = started else {
             // The application refused the call itself, or asked the process to exit.
-            exchange.lose();
+            let waiters = Exchange::with(&hands.exchange, Exchange::lose);
+            keeping_exception(|| waiters.tell(asgi));
             return None;
         };
         if task::is_done(asgi, &task)? {
-            let outcome = task::ended_at_once(exchange, &task, place, || described(&request.meaning));
+            let outcome = task::ended_at_once(asgi, &hands.exchange, &task, place, || described(&request.meaning));
             drop(task);
             if hands.is_free() {
                 self.spare = Some(hands);
             }
             return Some(outcome);
         }
-        exchange.first_line = first_line(&request.meaning);
-        task::follow(asgi, &hands.exchange, exchange, task)?;
-        if exchange.talk.is_complete() {
-            // What the application still does, it does for itself.
-            return Some(Outcome::Finished);
-        }
-        exchange.place = Place::Parked(request.connection);
-        Some(Outcome::Ongoing(Ticket(hands.exchange)))
+        task::follow(asgi, &hands.exchange, task)?;
+        let is_complete = Exchange::with(&hands.exchange, |exchange| {
+            exchange.first_line = first_line(&request.meaning);
+            let is_complete = exchange.talk.is_complete();
+            if !is_complete {
+                exchange.place = Place::Parked(request.connection);
+            }
+            is_complete
+        });
+        // What the application still does after its answer, it does for itself.
+        Some(if is_complete { Outcome::Finished } else { Outcome::Ongoing(Ticket(hands.exchange)) })
     }
 }
 

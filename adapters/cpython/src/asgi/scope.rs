@@ -2,21 +2,13 @@
 //! changes, then the few keys that differ. The same bytes of a kept-alive connection's header block are not turned into
 //! Python objects twice. It knows nothing of the call that follows.
 
-use std::collections::HashMap;
-
 use bolide_engine::request::{HeaderMemory, HttpRequest, Meaning, Request, Told, UwsgiRequest, Version};
 use pyo3::ffi;
 
 use super::names::Names;
 use crate::environ::Dictionary;
-use crate::names::Methods;
+use crate::names::{Kept, Methods};
 use crate::object::{Object, bytes_of, latin1};
-
-/// Names of header fields that are kept as ready-made bytes. Clients choose names; memory must not be theirs.
-const KEPT_NAMES: usize = 1024;
-
-/// Longest name that is kept, in bytes.
-const KEPT_NAME_BYTES: usize = 64;
 
 /// A header block of a connection, as a template for its next request.
 pub struct Memo {
@@ -44,7 +36,8 @@ pub struct Scopes {
     pub names: Names,
     methods: Methods,
     templates: Templates,
-    kept: HashMap<Box<[u8]>, Object>,
+    /// Names of header fields as bytes, in lower case.
+    kept: Kept,
 }
 
 /// What a request says, whatever protocol it came by.
@@ -58,7 +51,7 @@ struct Line<'a> {
 
 impl Scopes {
     pub fn new(names: Names, methods: Methods, templates: Templates) -> Scopes {
-        Scopes { names, methods, templates, kept: HashMap::new() }
+        Scopes { names, methods, templates, kept: Kept::new() }
     }
 
     /// The scope of a request to the application of this number, which is mounted at `mount`. `None`: an exception is set.
@@ -288,24 +281,13 @@ impl Scopes {
 
     /// Appends `(name, value)`, the name in lower case.
     fn append(&mut self, headers: &Object, name: &[u8], value: &[u8]) -> Option<()> {
-        let name = self.kept_name(name)?;
+        let name = self.kept.get_or_make(name, |name| bytes(&name.to_ascii_lowercase()))?;
         let value = bytes(value)?;
         // SAFETY: both live; the tuple and the list take references of their own.
         unsafe {
             let pair = Object::owned(ffi::PyTuple_Pack(2, name.as_ptr(), value.as_ptr()))?;
             (ffi::PyList_Append(headers.as_ptr(), pair.as_ptr()) == 0).then_some(())
         }
-    }
-
-    fn kept_name(&mut self, name: &[u8]) -> Option<Object> {
-        if let Some(kept) = self.kept.get(name) {
-            return Some(kept.clone());
-        }
-        let made = bytes(&name.to_ascii_lowercase())?;
-        if self.kept.len() < KEPT_NAMES && name.len() <= KEPT_NAME_BYTES {
-            self.kept.insert(name.into(), made.clone());
-        }
-        Some(made)
     }
 }
 

@@ -11,7 +11,7 @@ use bolide_engine::reply::Reply;
 use bolide_engine::websocket::{Goodbye, Handshake, Line, Message as Received, MessageKind, may_be_sent};
 use pyo3::ffi;
 
-use super::exchange::{Exchange, Said, Talk};
+use super::exchange::{Exchange, Found, Refusal, Said, Talk};
 use super::http::{self, HttpTalk};
 use super::messages::{Headers, Message, text_of};
 use super::{Asgi, names};
@@ -47,10 +47,18 @@ pub struct SocketTalk {
 
 /// What a message is to do, once it has been read from Python.
 pub enum Act {
-    Accept { subprotocol: Option<Object>, headers: Headers },
+    /// A subprotocol that UTF-8 can't say is empty: that is no token either.
+    Accept {
+        subprotocol: Option<Vec<u8>>,
+        headers: Headers,
+    },
+    /// A str that UTF-8 can say.
     Text(Object),
     Binary(Object),
-    Close { code: u16, reason: Option<Object> },
+    Close {
+        code: u16,
+        reason: String,
+    },
     Response(http::Act),
 }
 
@@ -58,18 +66,29 @@ pub enum Act {
 pub fn read(asgi: &'static Asgi, message: &Message<'_>) -> Option<Act> {
     let names = &asgi.names;
     match message.kind() {
-        b"websocket.accept" => Some(Act::Accept {
-            subprotocol: message.text(&names.subprotocol, "subprotocol")?,
-            headers: Headers::read(asgi, message.get(&names.headers))?,
-        }),
+        b"websocket.accept" => {
+            let subprotocol = message.text(&names.subprotocol, "subprotocol")?;
+            // SAFETY: a str that lives through this call.
+            let subprotocol = subprotocol.map(|name| unsafe { text_of(name.as_ptr()) }.unwrap_or_default().to_vec());
+            Some(Act::Accept { subprotocol, headers: Headers::read(asgi, message.get(&names.headers))? })
+        }
         b"websocket.send" => match (message.text(&names.text, "text")?, message.get(&names.bytes).is_null()) {
-            (Some(text), true) => Some(Act::Text(text)),
+            // SAFETY: a str that lives through this call.
+            (Some(text), true) => match unsafe { text_of(text.as_ptr()) } {
+                Some(_) => Some(Act::Text(text)),
+                None => asgi.raise_value("'text' has lone surrogates, which UTF-8 can't say"),
+            },
             (None, false) => Some(Act::Binary(message.bytes(&names.bytes, "bytes")?)),
             _ => asgi.raise_value("'websocket.send' has either 'text' or 'bytes', and the other is None"),
         },
         b"websocket.close" => {
             let code = if message.get(&names.code).is_null() { NORMAL } else { message.number(&names.code, "code")? };
-            Some(Act::Close { code, reason: message.text(&names.reason, "reason")? })
+            let reason = message.text(&names.reason, "reason")?;
+            // SAFETY: a str that lives through this call.
+            let Some(text) = reason.as_ref().map_or(Some(&b""[..]), |reason| unsafe { text_of(reason.as_ptr()) }) else {
+                return asgi.raise_value("'reason' has lone surrogates, which UTF-8 can't say");
+            };
+            Some(Act::Close { code, reason: String::from_utf8_lossy(text).into_owned() })
         }
         b"websocket.http.response.start" => Some(Act::Response(http::read_start(asgi, message)?)),
         b"websocket.http.response.body" => Some(Act::Response(http::read_body(asgi, message)?)),
@@ -77,37 +96,16 @@ pub fn read(asgi: &'static Asgi, message: &Message<'_>) -> Option<Act> {
     }
 }
 
-/// Says a message. `None`: an exception is set.
-pub fn say(exchange: &mut Exchange, act: Act) -> Option<Said> {
-    let asgi = exchange.asgi;
-    if exchange.talk.is_lost() {
-        return asgi.raise_gone();
-    }
-    let said = exchange.reach(|talk, reply, inflow| match talk {
-        Talk::Socket(socket) => socket.act(asgi, act, reply, inflow),
-        Talk::Http(_) => None,
-    });
-    match said {
-        Some(said) => said,
-        None if exchange.talk.is_complete() => asgi.raise_runtime("the WebSocket is closed: nothing may follow"),
-        None => {
-            exchange.lose();
-            asgi.raise_gone()
-        }
-    }
-}
-
 /// The application has returned although nobody has closed. What that means is logged here.
-pub fn returned(exchange: &mut Exchange, described: &str) -> Outcome<super::Ticket> {
-    let asgi = exchange.asgi;
-    if !matches!(&exchange.talk, Talk::Socket(socket) if socket.is_open()) {
+pub fn returned(asgi: &'static Asgi, object: &Object, described: &str) -> Outcome<super::Ticket> {
+    let is_open = Exchange::with(object, |exchange| matches!(&exchange.talk, Talk::Socket(socket) if socket.is_open()));
+    if !is_open {
         log_message(&asgi.faults, &format!("{described}: the application returned without accepting or closing the WebSocket"));
         return Outcome::Failed;
     }
-    if say(exchange, Act::Close { code: NORMAL, reason: None }).is_none() {
-        // SAFETY: the thread holds the interpreter. The client has gone by itself: there is nothing to close.
-        unsafe { ffi::PyErr_Clear() };
-    }
+    let mut close = super::exchange::Act::Socket(Act::Close { code: NORMAL, reason: String::new() });
+    // One that can't be said is said to nobody: the client has gone by itself.
+    let _is_gone = Exchange::with(object, |exchange| exchange.say(&mut close)).is_err();
     Outcome::Finished
 }
 
@@ -145,36 +143,35 @@ impl SocketTalk {
         self.goodbye.get_or_insert(Goodbye { code: ABNORMAL, reason: String::new() });
     }
 
-    /// The next message, if there is one. The outer `None`: an exception is set.
-    pub fn receive(&mut self, asgi: &Asgi, inflow: &mut Inflow) -> Option<Option<Object>> {
+    /// The next message, if there is one.
+    pub fn receive(&mut self, inflow: &mut Inflow) -> Found {
         if let Stage::Connecting { connect_was_told } = &mut self.stage {
             if !std::mem::replace(connect_was_told, true) {
-                return Some(Some(message(asgi, &asgi.names.websocket_connect)?));
+                return Found::Connect;
             }
             let gone = inflow.body().is_some_and(|flow| flow.is_gone);
-            return if gone { Some(Some(self.end_message(asgi)?)) } else { Some(None) };
+            return if gone { self.end() } else { Found::Nothing };
         }
         let Inflow::Messages(line) = inflow else {
             // Refused: the application may still ask how it went on.
             let is_over = self.is_complete() || inflow.body().is_some_and(|flow| flow.is_gone);
-            return if is_over { Some(Some(self.end_message(asgi)?)) } else { Some(None) };
+            return if is_over { self.end() } else { Found::Nothing };
         };
         self.keep_what_is_left(line);
         if self.goodbye.is_some() {
-            return Some(Some(self.last_message(asgi)?));
+            return self.last_message();
         }
-        match line.take() {
-            Some(received) => Some(Some(received_message(asgi, received.kind, &received.payload)?)),
-            None => Some(None),
-        }
+        line.take().map_or(Found::Nothing, Found::Message)
     }
 
-    /// The next of the messages that are left, and when there is none the end. `None`: an exception is set.
-    pub fn last_message(&mut self, asgi: &Asgi) -> Option<Object> {
-        match self.left.pop_front() {
-            Some(received) => received_message(asgi, received.kind, &received.payload),
-            None => self.end_message(asgi),
-        }
+    /// The next of the messages that are left, and when there is none the end.
+    pub fn last_message(&mut self) -> Found {
+        self.left.pop_front().map_or_else(|| self.end(), Found::Message)
+    }
+
+    /// `websocket.disconnect`
+    fn end(&self) -> Found {
+        Found::End(self.goodbye.clone().unwrap_or(Goodbye { code: ABNORMAL, reason: String::new() }))
     }
 
     /// The connection ends before the application has taken all: what it has not yet is ours from then on.
@@ -206,125 +203,115 @@ impl SocketTalk {
         }
     }
 
-    /// `websocket.disconnect`. `None`: an exception is set.
-    fn end_message(&self, asgi: &Asgi) -> Option<Object> {
-        let (code, reason) = self.goodbye.as_ref().map_or((ABNORMAL, ""), |goodbye| (goodbye.code, goodbye.reason.as_str()));
-        let message = message(asgi, &asgi.names.websocket_disconnect)?;
-        // SAFETY: the results are new; the dictionary takes references of its own.
-        unsafe {
-            let code = Object::owned(ffi::PyLong_FromLong(code.into()))?;
-            names::set(&message, &asgi.names.code, code.as_ptr())?;
-            names::set(&message, &asgi.names.reason, text(reason.as_bytes())?.as_ptr())?;
-        }
-        Some(message)
-    }
-
-    /// `None`: an exception is set.
-    fn act(&mut self, asgi: &'static Asgi, act: Act, reply: &mut Reply, inflow: &mut Inflow) -> Option<Said> {
+    /// Says a message, if it may come now.
+    pub fn act(&mut self, act: &mut Act, reply: &mut Reply, inflow: &mut Inflow) -> Result<Said, Refusal> {
         match (&mut self.stage, act) {
             (Stage::Connecting { .. }, Act::Accept { subprotocol, headers }) => {
-                self.accept(asgi, subprotocol.as_ref(), &headers, reply, inflow)
+                self.accept(subprotocol.as_deref(), headers, reply, inflow)
             }
             (Stage::Connecting { .. }, Act::Close { .. }) => {
                 // ASGI, "Close": before the handshake is accepted, the server answers 403.
                 reply.answer(403, "Forbidden", "Forbidden");
                 reply.advance();
                 self.stage = Stage::Closed;
-                Some(Said::Done)
+                Ok(Said::Done)
             }
             (Stage::Connecting { .. }, Act::Response(act)) => {
                 let mut http = HttpTalk::new();
-                let said = http.say_act(asgi, act, reply)?;
+                http.may_say(act)?;
+                let said = http.act(act, reply)?;
                 self.stage = Stage::Refusing(http);
-                Some(said)
+                Ok(said)
             }
-            (Stage::Refusing(http), Act::Response(act)) => http.say_act(asgi, act, reply),
+            (Stage::Refusing(http), Act::Response(act)) => {
+                http.may_say(act)?;
+                http.act(act, reply)
+            }
             (Stage::Open, Act::Text(payload)) => {
-                // SAFETY: a str that lives as long as `payload`.
-                match unsafe { text_of(payload.as_ptr()) } {
-                    Some(text) => self.send(MessageKind::Text, text, asgi, reply, inflow),
-                    None => asgi.raise_value("'text' has lone surrogates, which UTF-8 can't say"),
-                }
+                // SAFETY: a str that lives as long as `payload`, whose UTF-8 Python keeps since it was read.
+                let text = unsafe { text_of(payload.as_ptr()) }.unwrap_or_default();
+                Self::send(MessageKind::Text, text, reply, inflow)
             }
             (Stage::Open, Act::Binary(payload)) => {
                 // SAFETY: a bytes object that lives as long as `payload`.
-                self.send(MessageKind::Binary, unsafe { bytes_of(payload.as_ptr()) }, asgi, reply, inflow)
+                Self::send(MessageKind::Binary, unsafe { bytes_of(payload.as_ptr()) }, reply, inflow)
             }
             (Stage::Open, Act::Close { code, reason }) => {
-                // SAFETY: a str that lives as long as `reason`.
-                let Some(text) = reason.as_ref().map_or(Some(&b""[..]), |reason| unsafe { text_of(reason.as_ptr()) }) else {
-                    return asgi.raise_value("'reason' has lone surrogates, which UTF-8 can't say");
-                };
-                if !may_be_sent(code) {
-                    return asgi.raise_value(&format!(
+                if !may_be_sent(*code) {
+                    return Err(Refusal::Value(format!(
                         "the close code {code} can't be sent: 1000 to 1003, 1007 to 1014 and 3000 to 4999 can"
-                    ));
+                    )));
                 }
                 if let Inflow::Messages(line) = inflow {
-                    line.close(code, &String::from_utf8_lossy(text), reply);
-                    self.goodbye =
-                        line.goodbye().cloned().or(Some(Goodbye { code, reason: String::from_utf8_lossy(text).into_owned() }));
+                    line.close(*code, reason, reply);
+                    self.goodbye = line.goodbye().cloned().or(Some(Goodbye { code: *code, reason: std::mem::take(reason) }));
                 }
                 self.stage = Stage::Closed;
-                Some(Said::Done)
+                Ok(Said::Done)
             }
-            (Stage::Connecting { .. }, _) => asgi.raise_runtime("the WebSocket is neither accepted nor refused yet"),
-            (Stage::Open, _) => asgi.raise_runtime("the WebSocket was accepted before"),
-            (Stage::Refusing(_), _) => asgi.raise_runtime("the WebSocket was refused with a response; only its body may follow"),
-            (Stage::Closed, _) => asgi.raise_runtime("the WebSocket is closed: nothing may follow"),
+            (Stage::Connecting { .. }, _) => Refusal::mistake("the WebSocket is neither accepted nor refused yet"),
+            (Stage::Open, _) => Refusal::mistake("the WebSocket was accepted before"),
+            (Stage::Refusing(_), _) => Refusal::mistake("the WebSocket was refused with a response; only its body may follow"),
+            (Stage::Closed, _) => Refusal::mistake("the WebSocket is closed: nothing may follow"),
         }
     }
 
     fn accept(
         &mut self,
-        asgi: &'static Asgi,
-        subprotocol: Option<&Object>,
+        chosen: Option<&[u8]>,
         headers: &Headers,
         reply: &mut Reply,
         inflow: &mut Inflow,
-    ) -> Option<Said> {
-        // SAFETY: a str that lives through this call. One that UTF-8 can't say is no token either.
-        let chosen = subprotocol.map(|name| unsafe { text_of(name.as_ptr()) }.unwrap_or_default());
+    ) -> Result<Said, Refusal> {
         let mut kept: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
-        let read = headers.each(|name, value| {
-            let is = |word: &[u8]| name.eq_ignore_ascii_case(word);
-            if is(b"sec-websocket-protocol") || is(b"sec-websocket-accept") || is(b"sec-websocket-extensions") {
-                return Err(String::from_utf8_lossy(name).into_owned());
-            }
-            kept.push((name.to_vec(), value.to_vec()));
-            Ok(())
-        });
-        if let Err(name) = read {
-            return asgi.raise_value(&format!("the header {name:?} is the server's to set; a subprotocol is 'subprotocol'"));
-        }
+        headers
+            .each(|name, value| {
+                let is = |word: &[u8]| name.eq_ignore_ascii_case(word);
+                if is(b"sec-websocket-protocol") || is(b"sec-websocket-accept") || is(b"sec-websocket-extensions") {
+                    return Err("it is the server's to set; a subprotocol is 'subprotocol'");
+                }
+                kept.push((name.to_vec(), value.to_vec()));
+                Ok(())
+            })
+            .map_err(|refusal| Refusal::Value(format!("the header {refusal}")))?;
         let fields: Vec<(&[u8], &[u8])> = kept.iter().map(|(name, value)| (name.as_slice(), value.as_slice())).collect();
         match self.handshake.accept(reply, chosen, &fields) {
             Ok(line) => {
                 *inflow = Inflow::Messages(Box::new(line));
                 self.stage = Stage::Open;
-                Some(Said::Done)
+                Ok(Said::Done)
             }
-            Err(refusal) => asgi.raise_value(&format!("a header or the subprotocol is refused: {refusal}")),
+            Err(refusal) => Err(Refusal::Value(format!("a header or the subprotocol is refused: {refusal}"))),
         }
     }
 
-    fn send(
-        &mut self,
-        kind: MessageKind,
-        payload: &[u8],
-        asgi: &'static Asgi,
-        reply: &mut Reply,
-        inflow: &mut Inflow,
-    ) -> Option<Said> {
-        let Inflow::Messages(line) = inflow else { return asgi.raise_gone() };
+    fn send(kind: MessageKind, payload: &[u8], reply: &mut Reply, inflow: &mut Inflow) -> Result<Said, Refusal> {
+        let Inflow::Messages(line) = inflow else { return Err(Refusal::Gone) };
         if line.is_open() {
             line.say(kind, payload, reply);
         }
         if !line.is_open() || reply.client_is_gone() {
-            return asgi.raise_gone();
+            return Err(Refusal::Gone);
         }
-        Some(if line.is_behind(reply) { Said::Wait } else { Said::Done })
+        Ok(if line.is_behind(reply) { Said::Wait } else { Said::Done })
     }
+}
+
+/// `websocket.connect`. `None`: an exception is set.
+pub fn connect_message(asgi: &Asgi) -> Option<Object> {
+    message(asgi, &asgi.names.websocket_connect)
+}
+
+/// `websocket.disconnect`. `None`: an exception is set.
+pub fn end_message(asgi: &Asgi, goodbye: &Goodbye) -> Option<Object> {
+    let message = message(asgi, &asgi.names.websocket_disconnect)?;
+    // SAFETY: the results are new; the dictionary takes references of its own.
+    unsafe {
+        let code = Object::owned(ffi::PyLong_FromLong(goodbye.code.into()))?;
+        names::set(&message, &asgi.names.code, code.as_ptr())?;
+        names::set(&message, &asgi.names.reason, text(goodbye.reason.as_bytes())?.as_ptr())?;
+    }
+    Some(message)
 }
 
 fn message(asgi: &Asgi, kind: &Object) -> Option<Object> {
@@ -335,21 +322,13 @@ fn message(asgi: &Asgi, kind: &Object) -> Option<Object> {
 }
 
 /// `websocket.receive`. `None`: an exception is set.
-fn received_message(asgi: &Asgi, kind: MessageKind, payload: &[u8]) -> Option<Object> {
+pub fn received_message(asgi: &Asgi, kind: MessageKind, payload: &[u8]) -> Option<Object> {
     let names = &asgi.names;
     let message = message(asgi, &names.websocket_receive)?;
-    // Frameworks look for either key, and expect None in the other.
-    // SAFETY: None is immortal.
-    let none = unsafe { ffi::Py_None() };
+    // Only the key that has something: applications ask `"bytes" in message`.
     match kind {
-        MessageKind::Text => {
-            names::set(&message, &names.text, text(payload)?.as_ptr())?;
-            names::set(&message, &names.bytes, none)?;
-        }
-        MessageKind::Binary => {
-            names::set(&message, &names.bytes, super::scope::bytes(payload)?.as_ptr())?;
-            names::set(&message, &names.text, none)?;
-        }
+        MessageKind::Text => names::set(&message, &names.text, text(payload)?.as_ptr())?,
+        MessageKind::Binary => names::set(&message, &names.bytes, super::scope::bytes(payload)?.as_ptr())?,
     }
     Some(message)
 }

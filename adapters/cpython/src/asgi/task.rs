@@ -188,65 +188,73 @@ fn end_of(asgi: &Asgi, task: *mut ffi::PyObject) -> End {
 
 /// The application has ended within its first step. `place` is where its connection was.
 pub fn ended_at_once(
-    exchange: &mut Exchange,
+    asgi: &'static Asgi,
+    object: &Object,
     task: &Object,
     place: Place,
     described: impl Fn() -> String,
 ) -> Outcome<super::Ticket> {
-    let asgi = exchange.asgi;
     let end = end_of(asgi, task.as_ptr());
-    if matches!(end, End::Well) && exchange.talk.is_complete() {
+    if matches!(end, End::Well) && Exchange::with(object, |exchange| exchange.talk.is_complete()) {
         return Outcome::Finished;
     }
-    exchange.place = place;
-    let outcome = conclude(exchange, &end, &described());
-    if !matches!(outcome, Outcome::Finished) {
-        exchange.reach(close_failed);
-    }
-    exchange.lose();
+    Exchange::with(object, |exchange| exchange.place = place);
+    let outcome = conclude(asgi, object, &end, &described());
+    let waiters = Exchange::with(object, |exchange| {
+        if !matches!(outcome, Outcome::Finished) {
+            exchange.reach(close_failed);
+        }
+        exchange.lose()
+    });
+    waiters.tell(asgi);
     outcome
 }
 
 /// Looks after a task that goes on by itself. `None`: an exception is set.
-pub fn follow(asgi: &'static Asgi, object: &Object, exchange: &mut Exchange, task: Object) -> Option<()> {
+pub fn follow(asgi: &'static Asgi, object: &Object, task: Object) -> Option<()> {
     let callback = Exchange::end_callback(object)?;
     // SAFETY: all live; the result is ours.
     unsafe { call_method(&asgi.names.add_done_callback, [task.as_ptr(), callback.as_ptr()])? };
     // The task refers to the exchange by its callback, and the exchange to the task: so neither goes before its end.
-    exchange.task = Some(task);
+    let before = Exchange::with(object, |exchange| exchange.task.replace(task));
+    drop(before);
     asgi.running.set(asgi.running.get() + 1);
     Some(())
 }
 
 /// A task that was followed has ended.
-pub fn ended_later(exchange: &mut Exchange, task: *mut ffi::PyObject) {
-    let asgi = exchange.asgi;
-    exchange.task = None;
+pub fn ended_later(object: &Object, task: *mut ffi::PyObject) {
+    let (asgi, own) = Exchange::with(object, |exchange| (exchange.asgi, exchange.task.take()));
+    drop(own);
     asgi.running.set(asgi.running.get() - 1);
     let end = end_of(asgi, task);
-    if matches!(end, End::Well) && exchange.talk.is_complete() {
+    if matches!(end, End::Well) && Exchange::with(object, |exchange| exchange.talk.is_complete()) {
         return;
     }
-    let described = String::from_utf8_lossy(&std::mem::take(&mut exchange.first_line)).into_owned();
-    let is_over = exchange.talk.is_complete() || exchange.talk.is_lost();
-    let outcome = conclude(exchange, &end, &described);
+    let (first_line, is_over) = Exchange::with(object, |exchange| {
+        (std::mem::take(&mut exchange.first_line), exchange.talk.is_complete() || exchange.talk.is_lost())
+    });
+    let outcome = conclude(asgi, object, &end, &String::from_utf8_lossy(&first_line));
     if !matches!(outcome, Outcome::Finished) && !is_over {
         if let Some(hosted) = asgi.hosted()
             && !matches!(end, End::Gone)
         {
             hosted.count_exception();
         }
-        exchange.reach(|talk, reply, inflow| {
-            if close_failed(talk, reply, inflow) {
-                return;
-            }
-            if reply.head_has_left() {
-                reply.cut_off();
-            } else {
-                reply.answer(500, "Internal Server Error", "Internal Server Error");
-            }
+        let waiters = Exchange::with(object, |exchange| {
+            exchange.reach(|talk, reply, inflow| {
+                if close_failed(talk, reply, inflow) {
+                    return;
+                }
+                if reply.head_has_left() {
+                    reply.cut_off();
+                } else {
+                    reply.answer(500, "Internal Server Error", "Internal Server Error");
+                }
+            });
+            exchange.lose()
         });
-        exchange.lose();
+        waiters.tell(asgi);
     }
     asgi.want_turn();
 }
@@ -261,9 +269,8 @@ fn close_failed(talk: &mut Talk, reply: &mut Reply, inflow: &mut Inflow) -> bool
 }
 
 /// What an application's end means, when it is not simply that all was said. What went wrong is logged here.
-fn conclude(exchange: &mut Exchange, end: &End, described: &str) -> Outcome<super::Ticket> {
-    let asgi = exchange.asgi;
-    let (complete, lost) = (exchange.talk.is_complete(), exchange.talk.is_lost());
+fn conclude(asgi: &'static Asgi, object: &Object, end: &End, described: &str) -> Outcome<super::Ticket> {
+    let (complete, lost) = Exchange::with(object, |exchange| (exchange.talk.is_complete(), exchange.talk.is_lost()));
     match end {
         End::Gone if complete => Outcome::Finished,
         End::Gone => Outcome::Failed,
@@ -281,26 +288,26 @@ fn conclude(exchange: &mut Exchange, end: &End, described: &str) -> Outcome<supe
             Outcome::Failed
         }
         End::Well if lost => Outcome::Finished,
-        End::Well => match &exchange.talk {
-            Talk::Socket(_) => super::socket::returned(exchange, described),
-            Talk::Http(_) => {
-                log_message(&asgi.faults, &format!("{described}: the application returned without completing its response"));
-                Outcome::Failed
-            }
-        },
+        End::Well if Exchange::with(object, |exchange| matches!(exchange.talk, Talk::Socket(_))) => {
+            super::socket::returned(asgi, object, described)
+        }
+        End::Well => {
+            log_message(&asgi.faults, &format!("{described}: the application returned without completing its response"));
+            Outcome::Failed
+        }
     }
 }
 
 /// `harakiri`: the task's stack goes to the log, and the task is cancelled. The engine answers.
-pub fn give_up(exchange: &mut Exchange, milliseconds: u64) {
-    let asgi = exchange.asgi;
-    let task = exchange.task.clone();
-    exchange.lose();
+pub fn give_up(object: &Object, milliseconds: u64) {
+    let (asgi, task, first_line, waiters) =
+        Exchange::with(object, |exchange| (exchange.asgi, exchange.task.clone(), exchange.first_line.clone(), exchange.lose()));
+    waiters.tell(asgi);
     let Some(task) = task else { return };
     // SAFETY: all live; results are ours. Cancelling only schedules what the task then does.
     unsafe {
         let seconds = Object::owned(ffi::PyFloat_FromDouble(milliseconds as f64 / 1000.0));
-        let place = crate::object::latin1(&exchange.first_line);
+        let place = crate::object::shown(&first_line);
         let told = seconds.zip(place).and_then(|(seconds, place)| {
             call(asgi.face.log_overdue.as_ptr(), [task.as_ptr(), seconds.as_ptr(), place.as_ptr()])?;
             call_method(&asgi.names.cancel, [task.as_ptr()])

@@ -1,7 +1,7 @@
 //! Rows of asynchronous applications: their loop, their life, their WebSockets, and uWSGI's own ways
 //! of serving several requests in one thread.
 
-use bolide_contract::settings::{EventLoop, Lifespan};
+use bolide_contract::settings::{EventLoop, Extension, Lifespan};
 
 use crate::catalogue::row::{Entry, Value, words};
 use crate::catalogue::setting::{Asynchronous, Setting};
@@ -14,6 +14,9 @@ const LOOP_WORDS: [&str; 4] = words(&LOOPS);
 /// What `lifespan` can be.
 pub const LIFESPANS: [(&str, Lifespan); 3] = [("auto", Lifespan::Auto), ("on", Lifespan::On), ("off", Lifespan::Off)];
 const LIFESPAN_WORDS: [&str; 3] = words(&LIFESPANS);
+
+/// What `asgi-extensions` can name.
+pub const EXTENSIONS: [(&str, Extension); 2] = [("pathsend", Extension::PathSend), ("zerocopysend", Extension::ZeroCopySend)];
 
 /// What serves many requests at once here.
 const CONCURRENCY: &str =
@@ -88,6 +91,14 @@ pub const ENTRIES: &[Entry] = &[
         "How many requests and WebSockets of ASGI applications a worker has open at the same time; beyond it the answer is 503. 0 is no limit.",
     )
     .example("limit-concurrency = 1000"),
+    asynchronous(
+        "asgi-extensions",
+        Asynchronous::Extensions,
+        Value::Text,
+        "none",
+        "Further messages that ASGI applications may send, separated by commas: `pathsend` (`http.response.pathsend`: a file by its name) and `zerocopysend` (`http.response.zerocopysend`: an open file). Frameworks use what is offered, and middleware that knows only `http.response.body` then loses the answer: ask for them where your middleware knows them.",
+    )
+    .example("asgi-extensions = pathsend\nasgi-extensions = pathsend,zerocopysend"),
     asynchronous(
         "websocket-max-message-size",
         Asynchronous::MessageBytes,

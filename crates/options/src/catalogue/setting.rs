@@ -81,6 +81,8 @@ pub enum Asynchronous {
     PingInterval,
     PingTimeout,
     Compression,
+    /// What is offered in `extensions` only where it is asked for.
+    Extensions,
 }
 
 /// What is done to requests and answers.
@@ -95,6 +97,7 @@ pub enum Answering {
     /// The page of a status.
     ErrorPage(u16),
     IgnoreScriptName,
+    WsgiStrict,
     Compress,
     CompressTypes,
     CompressMinSize,

@@ -42,6 +42,7 @@ impl Draft<'_> {
             Means::PullHeader => asked.answering.collected.push(collected(pair, true)?),
             Means::ErrorPage(status) => asked.answering.error_pages.push((status, values::text(pair)?.into())),
             Means::IgnoreScriptName => self.python.ignore_script_name = self.switch(pair),
+            Means::WsgiStrict => self.python.wsgi_strict = self.switch(pair),
             Means::Compress => asked.answering.compression.codings = codings(pair)?,
             Means::HttpAutoGzip => self.asked.answering.compression.on_demand = self.switch(pair),
             Means::CompressTypes => {

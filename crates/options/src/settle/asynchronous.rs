@@ -1,10 +1,10 @@
 //! What the options of asynchronous applications mean. Knows nothing of loops or WebSockets; runs in
 //! the process that reads the configuration.
 
-use bolide_contract::settings::{Asynchronous as Defaults, EventLoop, Lifespan};
+use bolide_contract::settings::{Asynchronous as Defaults, EventLoop, Extension, Lifespan};
 
 use super::{Draft, values};
-use crate::catalogue::asynchronous::{ENGINES, LIFESPANS, LOOPS};
+use crate::catalogue::asynchronous::{ENGINES, EXTENSIONS, LIFESPANS, LOOPS};
 use crate::catalogue::row::Row;
 use crate::catalogue::setting::Asynchronous;
 use crate::finding::Finding;
@@ -33,6 +33,7 @@ impl Draft<'_> {
                 let default = Defaults::default().websocket.ping_timeout_ms;
                 self.asynchronous.websocket.ping_timeout_ms = self.milliseconds(row, pair)?.unwrap_or(default);
             }
+            Asynchronous::Extensions => self.asynchronous.extensions = extensions(pair)?,
             Asynchronous::Compression => self.asynchronous.websocket.compression = self.switch(pair),
         }
         Ok(())
@@ -67,4 +68,18 @@ fn lifespan(pair: &Pair) -> Result<Lifespan, Finding> {
         (true, false) => Ok(Lifespan::Off),
         (false, _) => values::one_of(pair, &LIFESPANS),
     }
+}
+
+/// Words with commas between them, or `none`.
+fn extensions(pair: &Pair) -> Result<Vec<Extension>, Finding> {
+    let text = pair.value.as_deref().unwrap_or_default().trim();
+    if text.eq_ignore_ascii_case("none") {
+        return Ok(Vec::new());
+    }
+    text.split(',')
+        .map(|word| {
+            let word = Pair { value: Some(word.trim().to_owned()), ..pair.clone() };
+            values::one_of(&word, &EXTENSIONS)
+        })
+        .collect()
 }
