@@ -10,8 +10,9 @@ import importlib.machinery
 import importlib.util
 import inspect
 import os
-import re
 import sys
+
+from bolide import log
 
 #: uWSGI's name for the callable when none is given.
 DEFAULT_CALLABLE = "application"
@@ -24,16 +25,52 @@ class LoadError(Exception):
     """An application that is not there; the message is for people."""
 
 
+class MissingCallable(LoadError):
+    """The module is there, and has no such callable."""
+
+
 def load_applications(applications):
     """Return ``[(mount, callable, interface)]`` for the applications of the settings; the interface is "wsgi" or "asgi"."""
     loaded = {}
     result = []
     for application in applications:
-        callable = load_application(application, loaded)
+        callable = load_first(application, loaded)
         if application["factory"]:
             callable = made_by(callable, application)
         result.append((application["mount"], *with_interface(callable, application["interface"])))
     return result
+
+
+def load_first(application, loaded):
+    """Return the callable of an application, or of the first substitute that can be loaded where it can't be.
+
+    As in uWSGI, whose ``wsgi-file`` is loaded where its ``module`` can't be.
+    """
+    failures = []
+    for way in [application, *application["substitutes"]]:
+        # Another callable helps only where the module itself could be loaded.
+        if any(source == way["source"] and not isinstance(error, MissingCallable) for source, error in failures):
+            continue
+        try:
+            callable = load_application(way, loaded)
+        except Exception as error:
+            failures.append((way["source"], error))
+            continue
+        for _, error in failures:
+            tell_failure(error)
+        if failures:
+            log.log_message(f"bolide: {way['origin']}: warning: {way['reason']}")
+        return callable
+    for _, error in failures[1:]:
+        tell_failure(error)
+    raise failures[0][1]
+
+
+def tell_failure(error):
+    if isinstance(error, LoadError):
+        log.log_message(f"bolide: {error}")
+    else:
+        log.log_exception(error, "loading the application")
 
 
 def made_by(factory, application):
@@ -91,7 +128,7 @@ def load_application(application, loaded):
         loaded[name] = module
     else:
         name = source["File"]
-        module = loaded.get(name) or import_file(name, origin)
+        module = loaded.get(name) or import_file(name, application["module_name"], origin)
         loaded[name] = module
     return find_callable(module, name, application["callable"], origin)
 
@@ -109,11 +146,10 @@ def import_application(name, origin):
         ) from None
 
 
-def import_file(path, origin):
-    """Load a file as a module, as uWSGI does: under a name made from its path, whatever its extension."""
+def import_file(path, name, origin):
+    """Load a file as a module, as uWSGI does: under a name made from its path as written, whatever its extension."""
     if not os.path.isfile(path):
         raise LoadError(f"{origin}: there is no file {path!r} (the working folder is {os.getcwd()!r})")
-    name = "uwsgi_file_" + re.sub(r"\W", "_", path)
     loader = importlib.machinery.SourceFileLoader(name, path)
     spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     module = importlib.util.module_from_spec(spec)
@@ -135,7 +171,7 @@ def find_callable(module, name, wanted, origin):
         try:
             value = getattr(value, part)
         except AttributeError:
-            raise LoadError(missing_callable(module, name, expression, origin)) from None
+            raise MissingCallable(missing_callable(module, name, expression, origin)) from None
     if call:
         if arguments.strip() != ")":
             raise LoadError(f"{origin}: {expression!r} is a call with arguments; only calls without any are supported")

@@ -87,17 +87,19 @@ def prepare(python):
     sys.path[:0] = [*python["path"], "."]
     for key, value in python["environment"]:
         os.environ[key] = value
-    # uWSGI's applications find the server's name here.
-    sys.argv = ["uwsgi"]
+    # uWSGI's applications find the server's name here, whatever program it is.
+    sys.argv = ["uwsgi", *python["arguments"]]
 
 
 def load(settings, prototype):
     """Load the applications, or tell why they can't be and return None."""
     from bolide import log
     from bolide.load import LoadError, load_applications
+    from bolide.wsgi import nothing_there
 
     try:
-        applications = load_applications(settings["applications"])
+        # Static files and routes may be all that there is.
+        applications = load_applications(settings["applications"]) or [("", nothing_there, "wsgi")]
         after = settings["python"]["chdir_after"]
         if after:
             os.chdir(after)

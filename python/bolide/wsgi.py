@@ -66,6 +66,12 @@ def body_in_file(descriptor):
     return os.fdopen(descriptor, "rb")
 
 
+def nothing_there(environ, start_response):
+    """The application where none was asked for: what files and routes don't take is not found."""
+    start_response("404 Not Found", [("Content-Type", "text/plain")])
+    return [b"Not Found"]
+
+
 class FileWrapper:
     """``wsgi.file_wrapper`` (PEP 3333, "Optional Platform-Specific File Handling").
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -101,13 +102,13 @@ def test_chdir2_comes_after_the_application_is_loaded(serve):
     assert server.get().text == f"{server.folder} {server.folder / 'after'}"
 
 
-def test_pythonpath_folders_come_first_in_their_order(serve):
+def test_the_last_pythonpath_comes_first(serve):
     server = started(
         serve,
         "pythonpath = one\npythonpath = two\nmodule = shop",
         {"one/shop.py": says("one"), "two/shop.py": says("two"), "shop.py": says("here")},
     )
-    assert server.get().text == "one"
+    assert server.get().text == "two"
 
 
 @pytest.mark.parametrize("option", ["virtualenv", "home", "venv", "pyhome"])
@@ -159,9 +160,74 @@ def test_catch_exceptions_shows_what_is_raised_while_the_answer_is_made(serve):
         server.get("/late")
 
 
-def test_two_applications_for_one_mount_are_an_error_that_quotes_both_lines(serve):
-    server = prepared(serve, "mount = /shop=one.py\nmount = /shop=two.py", {"one.py": says("one"), "two.py": says("two")})
+def test_of_two_applications_for_one_mount_the_first_serves_and_a_warning_quotes_both_lines(serve):
+    server = started(serve, "mount = /shop=one.py\nmount = /shop=two.py", {"one.py": says("one"), "two.py": says("two")})
+    assert server.get("/shop").text == "one"
+    warning = server.wait_for_log("warning: `mount = /shop=two.py` has no effect.*").group()
+    assert "uwsgi.ini:3" in warning
+    assert any("uwsgi.ini:4" in line for line in server.lines if "has no effect" in line)
+
+
+@pytest.mark.parametrize(
+    ("module", "reason"),
+    [("nowhere", "there is no module 'nowhere'"), ("shop:app", "'shop' has no 'app'"), ("broken", "RuntimeError: no settings")],
+)
+def test_a_module_that_cant_be_loaded_gives_way_to_the_file(module, reason, serve):
+    files = {"shop.py": says("module"), "broken.py": "raise RuntimeError('no settings')\n", "site.wsgi": says("file")}
+    server = started(serve, f"module = {module}\nwsgi-file = site.wsgi", files)
+    assert server.get().text == "file"
+    assert reason in server.log
+    assert re.search(r"uwsgi\.ini:4: warning: `wsgi-file` at .*uwsgi\.ini:4 is loaded in its place", server.log)
+
+
+def test_a_module_and_a_file_that_both_fail_end_the_start_with_the_modules_reason(serve):
+    server = prepared(serve, "module = nowhere\nwsgi-file = gone.wsgi", {})
+    server.launch()
+    assert server.wait_for_exit() != 0
+    assert "there is no module 'nowhere'" in server.lines[-1]
+    assert "there is no file" in server.log
+
+
+def test_a_callable_after_a_colon_counts_where_nothing_else_is_there(serve):
+    server = started(serve, "wsgi-file = shop.py\ncallable: app", {"shop.py": says("app", "app")})
+    assert server.get().text == "app"
+    assert re.search(r"uwsgi\.ini:4: warning: `callable: app` at .* is read as `callable = app`", server.log)
+    both = {"shop.py": says("app", "app") + says("application")}
+    assert started(serve, "wsgi-file = shop.py\ncallable: app", both).get().text == "application"
+
+
+def test_pyargv_is_what_the_application_finds_in_sys_argv(serve):
+    tells = "import sys\n" + TELLS.format(answer="repr(sys.argv)")
+    assert started(serve, "module = shop", {"shop.py": tells}).get().text == "['uwsgi']"
+    server = started(serve, "module = shop\npyargv = -c  'x y.conf'\t--all", {"shop.py": tells})
+    assert server.get().text == repr(["uwsgi", "-c", "'x", "y.conf'", "--all"])
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("site.py", "uwsgi_file_site"),
+        ("{folder}/site.py", None),
+        ("shop.wsgi", "uwsgi_file_shop_wsgi"),
+        ("a/with-dash.py", "uwsgi_file_a_with-dash"),
+    ],
+)
+def test_the_module_of_a_file_has_the_name_that_uwsgi_gives_it(file, name, serve):
+    tells = TELLS.format(answer="__name__")
+    server = started(serve, f"wsgi-file = {file}", {"site.py": tells, "shop.wsgi": tells, "a/with-dash.py": tells})
+    absolute = "uwsgi_file_" + str(server.folder / "site").replace("/", "_").replace(".", "_")
+    assert server.get().text == (name or absolute)
+
+
+@pytest.mark.parametrize("what", ["static-map = /s=static", "check-static = static", "route = ^/s/a break:200 OK"])
+def test_files_and_routes_need_no_application_and_leave_404(what, serve):
+    server = started(serve, f"{what}\nneed-app = false", {"static/a": "A", "static/s/a": "A"})
+    assert server.get("/s/a").status == 200
+    assert server.get("/elsewhere").status == 404
+
+
+def test_need_app_asks_for_an_application_beside_files(serve):
+    server = prepared(serve, "static-map = /s=static\nneed-app = true", {"static/a": "A"})
     server.launch()
     assert server.wait_for_exit() == 1
-    assert "uwsgi.ini:3" in server.lines[-1]
-    assert "uwsgi.ini:4" in server.lines[-1]
+    assert "there is no application to serve" in server.lines[-1]

@@ -156,6 +156,8 @@ def test_mounts_of_both_interfaces_answer_on_one_connection_in_order(mounted):
 
 
 def test_where_nothing_is_mounted_the_answer_is_an_error_and_the_worker_serves_on(serve):
-    server = serve("pythonpath = {apps}\nmount = /api=asgi_scope:async_function")
+    server = serve(
+        "pythonpath = {apps}\nmount = /api=asgi_scope:async_function\nmanage-script-name = true\nno-default-app = true"
+    )
     assert server.get("/elsewhere").status >= 400
     assert get(server, "/api/a")["path"] == "/api/a"

@@ -346,7 +346,7 @@ def test_harakiri_of_a_route_limits_its_requests_only(serve):
 
 def test_what_is_wrong_with_a_rule_is_said_at_the_start(serve):
     server = serve.prepare(
-        "wsgi-file = {apps}/echo.py\nroute = ^/(?!a) log:x\nroute-run = cache:key=x\n"
+        "wsgi-file = {apps}/echo.py\nroute = ^/.*(?!a) log:x\nroute-run = cache:key=x\n"
         "route-run = goto:nowhere\nroute-run = logvar:a=b"
     ).launch()
     assert server.wait_for_exit() != 0

@@ -210,8 +210,8 @@ def test_the_front_server_may_choose_the_mount_by_script_name(serve):
         ]
 
 
-def test_a_path_without_a_mount_is_a_500_that_says_so(serve):
-    server = serve("pythonpath = {apps}\nmount = /one=mounted:one\nmanage-script-name = true")
+def test_with_no_default_app_a_path_without_a_mount_is_a_500_that_says_so(serve):
+    server = serve("pythonpath = {apps}\nmount = /one=mounted:one\nmanage-script-name = true\nno-default-app = true")
     assert server.get("/one").status == 200
     assert server.get("/elsewhere").status == 500
     server.wait_for_log("no application is mounted at /elsewhere")

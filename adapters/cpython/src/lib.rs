@@ -9,6 +9,7 @@ mod asgi;
 mod environ;
 mod faults;
 mod log;
+mod mounts;
 mod names;
 mod object;
 mod procname;

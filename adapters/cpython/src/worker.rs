@@ -11,9 +11,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
 use crate::faults::Faults;
+use crate::mounts::Mounts;
 use crate::object::Object;
 use crate::prototype::{Assignment, Prototype, close_on_exec, set_non_blocking};
-use crate::wsgi::{Mount, Wsgi};
+use crate::wsgi::Wsgi;
 
 /// `max-requests` is reached up to this share earlier, differently in each worker, so that they don't all leave at once.
 const JITTER_PERCENT: u64 = 10;
@@ -37,12 +38,8 @@ pub fn serve(
         .collect::<PyResult<Vec<_>>>()?;
     let object = |name: &str| face.getattr(name).map(object_of);
     let wsgi = Wsgi {
-        mounts: applications
-            .into_iter()
-            .map(|(mount, callable)| Mount { path: mount.into_bytes(), callable: object_of(callable.into_bound(py)) })
-            .collect(),
-        manage_script_name: settings.python.manage_script_name,
-        ignore_script_name: settings.python.ignore_script_name,
+        mounts: Mounts::new(applications.iter().map(|(mount, _)| mount.clone().into_bytes()).collect(), &settings.python),
+        callables: applications.into_iter().map(|(_, callable)| object_of(callable.into_bound(py))).collect(),
         templates,
         body_in_memory: object("body_in_memory")?,
         body_in_file: object("body_in_file")?,

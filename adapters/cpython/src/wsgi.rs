@@ -16,6 +16,7 @@ use pyo3::ffi;
 use crate::answer::{Answer, Part, not_bytes};
 use crate::environ::{Dictionary, Environs};
 use crate::faults::{Faults, failed, log_message, log_set_exception};
+use crate::mounts::Mounts;
 use crate::names::{KnownKeys, Methods, Names};
 use crate::object::{Object, bytes_of};
 use crate::start_response::StartResponse;
@@ -23,9 +24,9 @@ use crate::threads;
 
 /// The applications of a worker and what its threads need to call them.
 pub struct Wsgi {
-    pub mounts: Vec<Mount>,
-    pub manage_script_name: bool,
-    pub ignore_script_name: bool,
+    pub mounts: Mounts,
+    /// The application of each mount.
+    pub callables: Vec<Object>,
     /// A template of `environ` for each listener.
     pub templates: Vec<Object>,
     /// `bolide.wsgi.body_in_memory(bytes)` and `body_in_file(descriptor)`: make `wsgi.input`.
@@ -41,12 +42,6 @@ pub struct Wsgi {
     pub faults: Faults,
     pub write_errors: bool,
     pub write_timeout: std::time::Duration,
-}
-
-pub struct Mount {
-    /// `/path`, or empty for all that no other mount takes.
-    pub path: Vec<u8>,
-    pub callable: Object,
 }
 
 /// A header block of a connection, as a template for its next request.
@@ -181,48 +176,24 @@ impl WsgiThread {
         Some(self.conclude(sent, answer, start, reply, &|| described(&request.meaning)))
     }
 
-    /// The application for a path, with SCRIPT_NAME and PATH_INFO set for its mount.
+    /// The application of a request, with SCRIPT_NAME and PATH_INFO set for its mount.
     fn choose(&mut self, environ: &mut Dictionary, request: &mut Request<'_, Memo>) -> Option<*mut ffi::PyObject> {
         let wsgi = self.wsgi;
-        if let [Mount { path, callable }] = wsgi.mounts.as_slice()
-            && path.is_empty()
-        {
-            return Some(callable.as_ptr());
-        }
-        if wsgi.ignore_script_name {
-            // uWSGI then takes the application of no mount for every request.
-            let whole = wsgi.mounts.iter().find(|mount| mount.path.is_empty());
-            return whole.map_or_else(|| no_application(b"/"), |mount| Some(mount.callable.as_ptr()));
+        if wsgi.mounts.is_plain() {
+            return wsgi.callables.first().map(Object::as_ptr);
         }
         let names = &self.environs.names;
-        // uWSGI looks at SCRIPT_NAME, which a front server sets, and only with manage-script-name at the path.
-        let key = if wsgi.manage_script_name { &names.path_info } else { &names.script_name };
-        let text = environ.get(key).and_then(|text| {
-            // SAFETY: the object is a str of ours; the result is new.
-            unsafe { Object::owned(ffi::PyUnicode_AsLatin1String(text.as_ptr())) }
-        });
-        // SAFETY: a bytes object that lives as long as `text`.
-        let path = text.as_ref().map_or(&b""[..], |text| unsafe { bytes_of(text.as_ptr()) });
-        // Without either, as on a plain HTTP socket, the path decides too: the configuration says that it is mounted there.
-        let by_path = wsgi.manage_script_name || matches!(request.meaning, Meaning::Http(_));
-        let (whole, path) = match (&request.meaning, by_path) {
-            (Meaning::Http(http), true) => (http.path, http.path),
-            _ => (path, path),
-        };
-        let found = (0u32..)
-            .zip(&wsgi.mounts)
-            .filter(|(_, mount)| is_below(path, &mount.path))
-            .max_by_key(|(_, mount)| mount.path.len())
-            .or_else(|| (0u32..).zip(&wsgi.mounts).find(|(_, mount)| mount.path.is_empty()));
-        let Some((number, mount)) = found else {
-            return no_application(whole);
-        };
-        request.told.application = number;
-        if by_path && !mount.path.is_empty() {
-            environ.set_text(&names.script_name, &mount.path);
-            environ.set_text(&names.path_info, &whole[mount.path.len()..]);
+        let text = latin1_of(environ.get(&names.path_info));
+        if let Some((mount, rest)) = wsgi.mounts.below(text.as_ref().map_or(b"", bytes_object)) {
+            environ.set_text(&names.script_name, mount);
+            environ.set_text(&names.path_info, rest);
         }
-        Some(mount.callable.as_ptr())
+        let script_name = latin1_of(environ.get(&names.script_name));
+        let Some(number) = wsgi.mounts.named(script_name.as_ref().map_or(b"", bytes_object)) else {
+            return no_application(text.as_ref().map_or(b"", bytes_object));
+        };
+        request.told.application = number as u32;
+        wsgi.callables.get(number).map(Object::as_ptr)
     }
 
     fn give_body(&mut self, environ: &mut Dictionary, body: Body) -> Option<()> {
@@ -465,6 +436,17 @@ fn described(meaning: &Meaning<'_, Memo>) -> String {
     }
 }
 
+/// The bytes behind a text of `environ`.
+fn latin1_of(text: Option<Object>) -> Option<Object> {
+    // SAFETY: the object is alive, and is a str of ours; the result is new.
+    text.and_then(|text| unsafe { Object::owned(ffi::PyUnicode_AsLatin1String(text.as_ptr())) })
+}
+
+fn bytes_object(object: &Object) -> &[u8] {
+    // SAFETY: a bytes object, which lives as long as the reference to it.
+    unsafe { bytes_of(object.as_ptr()) }
+}
+
 fn no_application<T>(path: &[u8]) -> Option<T> {
     let message = format!("no application is mounted at {}", String::from_utf8_lossy(path)).replace('\0', "?");
     if let Ok(message) = std::ffi::CString::new(message) {
@@ -472,27 +454,4 @@ fn no_application<T>(path: &[u8]) -> Option<T> {
         unsafe { ffi::PyErr_SetString(ffi::PyExc_LookupError, message.as_ptr()) };
     }
     None
-}
-
-/// `/app` is at or below `/app` and above `/app/x`, but not above `/apple`.
-pub fn is_below(path: &[u8], mount: &[u8]) -> bool {
-    path.starts_with(mount) && matches!(path.get(mount.len()), None | Some(b'/'))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_below;
-
-    #[test]
-    fn a_mount_takes_whole_segments_only() {
-        for (path, mount, below) in [
-            (&b"/app"[..], &b"/app"[..], true),
-            (b"/app/x", b"/app", true),
-            (b"/apple", b"/app", false),
-            (b"/", b"/app", false),
-            (b"/x", b"", true),
-        ] {
-            assert_eq!(is_below(path, mount), below);
-        }
-    }
 }

@@ -69,15 +69,30 @@ pub enum Protocol {
 /// An application and where it is mounted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Application {
-    /// `/path` without a slash at its end; empty for the application that takes all other requests.
+    /// The path of `mount`, as written; empty for an application that is mounted nowhere.
     pub mount: String,
     pub source: ApplicationSource,
+    /// `__name__` of a file's module.
+    pub module_name: Option<String>,
     /// Name of the callable; uWSGI's default is `application`. May be dotted, or a call such as `create_app()`.
     pub callable: Option<String>,
     pub interface: Interface,
     /// `factory`: what is named is called without arguments when it is loaded, and returns the application.
     pub factory: bool,
     pub origin: String,
+    /// What is loaded in its place if it can't be, in this order.
+    pub substitutes: Vec<Substitute>,
+}
+
+/// Another way to an application whose first way leads nowhere.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Substitute {
+    pub source: ApplicationSource,
+    pub module_name: Option<String>,
+    pub callable: Option<String>,
+    pub origin: String,
+    /// What the log says when it is taken.
+    pub reason: String,
 }
 
 /// Which of Python's two interfaces an application has.
@@ -100,13 +115,15 @@ pub enum ApplicationSource {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 pub struct Python {
     pub virtualenv: Option<PathBuf>,
-    /// `pythonpath`, in the order given; they come before everything else in `sys.path`.
+    /// `pythonpath`, the last one first; they come before everything else in `sys.path`.
     pub path: Vec<PathBuf>,
     /// `chdir`, or the folder of the start where it can be entered by its path: before sockets and files are opened, and again
     /// before each generation loads the application.
     pub chdir: Option<PathBuf>,
     /// `chdir2`: made after the application has been loaded.
     pub chdir_after: Option<PathBuf>,
+    /// `pyargv`: what follows the server's name in `sys.argv`.
+    pub arguments: Vec<String>,
     /// `env = KEY=VALUE`, in order.
     pub environment: Vec<(String, String)>,
     /// `manage-script-name`: the mount is taken from the start of PATH_INFO into SCRIPT_NAME.
@@ -115,6 +132,8 @@ pub struct Python {
     pub ignore_script_name: bool,
     /// `wsgi-strict`: bytes that an application returns are an iterable of integers, and an error.
     pub wsgi_strict: bool,
+    /// `no-default-app`: what no mount takes is an error, in place of the first application's.
+    pub no_default_app: bool,
     /// `lazy-apps`: every worker loads the application itself, after the fork.
     pub lazy: bool,
     /// `auto-procname` and its kin are in [`Naming`]; `enable-threads` is always on.

@@ -37,12 +37,15 @@ pub struct Place {
 }
 
 impl Place {
+    /// How the place of a variable is named, before the variable's own name.
+    pub const VARIABLE: &'static str = "environment variable ";
+
     pub fn command_line() -> Place {
         Place { file: "command line".into(), line: 0, text: None }
     }
 
     pub fn environment(variable: &str) -> Place {
-        Place { file: format!("environment variable {variable}").into(), line: 0, text: None }
+        Place { file: format!("{}{variable}", Place::VARIABLE).into(), line: 0, text: None }
     }
 
     pub fn file(name: &str, line: u32) -> Place {

@@ -125,8 +125,8 @@ fn test_exit_ends_with_its_status_and_what_was_printed() {
     assert!(matches!(outcome(&folder, "--exit", &[]), Ok(Reading::Print { status: 1, .. })));
 }
 
-/// Settings that no example can change: what they do is a warning, or there in other ways.
-const WITHOUT_A_SETTING: &[Setting] = &[Setting::Plugin];
+/// Settings that no example can change: what they do is a warning, an error, or there in other ways.
+const WITHOUT_A_SETTING: &[Setting] = &[Setting::Plugin, Setting::NeedApp];
 
 #[test]
 fn test_the_example_of_every_supported_row_changes_the_settings() {

@@ -9,11 +9,17 @@ const LEAST_LENGTH: usize = 4;
 /// A known name that begins with the unknown one is likely if the unknown one is at least this long.
 const LEAST_BEGINNING: usize = 5;
 
+/// Slips that are too far from what was meant, or nearer to another name.
+const KNOWN_SLIPS: &[(&str, &str)] = &[("guid", "gid"), ("pythonhome", "home"), ("master-log", "log-master")];
+
 /// The likeliest known name, if any is likely.
 pub fn nearest(unknown: &str) -> Option<&'static str> {
     let wanted = unknown.to_ascii_lowercase().replace('_', "-");
     // Among equals, the one that more projects use.
     let mut best: Option<(usize, std::cmp::Reverse<u32>, &'static str)> = None;
+    if let Some(&(_, meant)) = KNOWN_SLIPS.iter().find(|(slip, _)| *slip == wanted) {
+        return Some(meant);
+    }
     for row in catalogue().rows() {
         for &name in &row.names {
             let Some(distance) = distance(&wanted, name) else { continue };
@@ -65,7 +71,9 @@ mod tests {
             ("project", None),
             ("base", None),
             ("app", None),
-            ("guid", Some("uid")),
+            ("guid", Some("gid")),
+            ("pythonhome", Some("home")),
+            ("master-log", Some("log-master")),
             ("my-own-thing", None),
         ];
         for (unknown, wanted) in cases {

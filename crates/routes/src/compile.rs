@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bolide_contract::answering::RouteRule;
-use regex::bytes::{Regex, RegexBuilder, RegexSet, RegexSetBuilder};
+use regex::bytes::{RegexBuilder, RegexSet, RegexSetBuilder};
 
 use crate::action::{self, Action};
 use crate::condition::{Condition, Subject};
+use crate::pattern::Pattern;
 use crate::template::Groups;
 
 /// Bytes that one compiled regular expression may take.
@@ -256,7 +257,7 @@ fn compile_rule(kind: &str, rule: &RouteRule, around: Around<'_>, mistakes: &mut
         "status" => (Condition::status(left, mistakes)?, Groups::None),
         _ => {
             let pattern = pattern(left, mistakes)?;
-            let groups = Groups::Upto(pattern.captures_len() - 1);
+            let groups = Groups::Upto(pattern.groups());
             (Condition::Match { subject: Subject::of_kind(kind), pattern, in_set: None }, groups)
         }
     };
@@ -273,14 +274,15 @@ fn example(kind: &str) -> &'static str {
 }
 
 /// Compiles a regular expression as uWSGI does: it looks anywhere in the bytes, and knows no Unicode.
-pub(crate) fn pattern(text: &str, mistakes: &mut Mistakes<'_>) -> Option<Regex> {
+pub(crate) fn pattern(text: &str, mistakes: &mut Mistakes<'_>) -> Option<Pattern> {
     if let Some(at) = possessive(text) {
         let message =
             format!("the regular expression `{text}` has a possessive quantifier at `{}`, which is not supported", &text[at..]);
         mistakes.error(message, "leave out the second `+`: nothing is ever tried twice here");
         return None;
     }
-    match RegexBuilder::new(&with_plain_classes(text)).unicode(false).size_limit(PATTERN_BYTES).build() {
+    let compile = |text: &str| RegexBuilder::new(&with_plain_classes(text)).unicode(false).size_limit(PATTERN_BYTES).build();
+    match Pattern::new(text, compile) {
         Ok(pattern) => Some(pattern),
         Err(error) => {
             match beyond_the_library(text) {

@@ -11,9 +11,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use regex::bytes::Regex;
-
 use crate::compile::{Mistakes, pattern};
+use crate::pattern::Pattern;
 use crate::status;
 use crate::template::{Groups, Template};
 use crate::values::Values;
@@ -27,14 +26,14 @@ pub enum Condition {
     /// `route`, `route-uri` and their like.
     Match {
         subject: Subject,
-        pattern: Regex,
+        pattern: Pattern,
         /// Its number in the set of its subject.
         in_set: Option<usize>,
     },
     /// `route-if = regexp:TEXT;EXPRESSION`; the action may use its groups where `wanted`.
     Regexp {
         text: Template,
-        pattern: Regex,
+        pattern: Pattern,
         wanted: bool,
     },
     If {
@@ -197,7 +196,7 @@ impl Condition {
             Shape::Regexp => {
                 let (text, right) = two(mistakes)?;
                 let pattern = pattern(right, mistakes)?;
-                let groups = if wanted { Groups::Upto(pattern.captures_len() - 1) } else { Groups::None };
+                let groups = if wanted { Groups::Upto(pattern.groups()) } else { Groups::None };
                 return Some((Condition::Regexp { text, pattern, wanted }, groups));
             }
             Shape::Empty => Test::Empty(template(text, mistakes)),

@@ -10,6 +10,7 @@ mod action;
 mod compile;
 mod condition;
 mod passwords;
+mod pattern;
 mod served;
 mod status;
 mod template;

@@ -171,7 +171,7 @@ impl Rule {
                     matched.follow(changes);
                     let found = || values.value(subject.variable()).unwrap_or_default();
                     let is_match = match in_set {
-                        Some(number) => matched.tells(table, *subject, *number, &values),
+                        Some(number) => matched.tells(table, *subject, *number, &values) && !pattern.excepts(&found()),
                         None => pattern.is_match(&found()),
                     };
                     if !is_match {

@@ -5,7 +5,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::os::fd::AsRawFd;
 
 use bolide_contract::scoreboard::now_ms;
-use bolide_contract::settings::Extension;
+use bolide_contract::settings::{Extension, Settings};
 use bolide_engine::{Hosted, Turned};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
@@ -17,8 +17,9 @@ use super::names::Names;
 use super::native::NativeType;
 use super::scope::Templates;
 use super::task::Starter;
-use super::{Asgi, Face, Mount, watcher};
+use super::{Asgi, Face, watcher};
 use crate::faults::Faults;
+use crate::mounts::Mounts;
 use crate::object::Object;
 use crate::prototype::{Assignment, Prototype};
 use crate::worker::{engine_assignment, object_of};
@@ -60,7 +61,7 @@ impl AsgiWorker {
         let settings = engine.settings.clone();
         let worker = engine.worker;
         let templates = templates(py, &engine, &applications)?;
-        let asgi = make(py, applications, event_loop, face, templates, settings.asynchronous.concurrency)?;
+        let asgi = make(py, applications, event_loop, face, templates, &settings)?;
         // The worker serves for the rest of the process' life: nothing ever frees this.
         let asgi: &'static Asgi = Box::leak(Box::new(asgi));
         let hosted = Hosted::new(asgi, engine)?;
@@ -189,9 +190,10 @@ fn make(
     event_loop: Bound<'_, PyAny>,
     face: &Bound<'_, PyAny>,
     templates: Templates,
-    concurrency: Option<u32>,
+    settings: &Settings,
 ) -> PyResult<Asgi> {
     let object = |name: &str| face.getattr(name).map(object_of);
+    let paths = applications.iter().map(|(mount, ..)| mount.clone().into_bytes()).collect();
     let names = Names::new().ok_or_else(|| no_memory(py))?;
     let event_loop = object_of(event_loop);
     let task = object_of(py.import("asyncio")?.getattr("Task")?);
@@ -207,10 +209,8 @@ fn make(
     // SAFETY: the type has no slots but the one for its objects' end.
     let exchanges = unsafe { NativeType::new(c"bolide._native.Exchange", &[]) }.ok_or_else(|| no_memory(py))?;
     Ok(Asgi {
-        mounts: applications
-            .into_iter()
-            .map(|(mount, callable, _)| Mount { path: mount.into_bytes(), callable: object_of(callable.into_bound(py)) })
-            .collect(),
+        mounts: Mounts::new(paths, &settings.python),
+        callables: applications.into_iter().map(|(_, callable, _)| object_of(callable.into_bound(py))).collect(),
         names,
         awaitables: Awaitables::new().ok_or_else(|| no_memory(py))?,
         exchanges,
@@ -228,7 +228,7 @@ fn make(
         faults: Faults { log_exception: object("log_exception")?, log_message: object("log_message")? },
         templates: Cell::new(Some(templates)),
         files: RefCell::default(),
-        most_running: concurrency.map_or(usize::MAX, |most| most as usize),
+        most_running: settings.asynchronous.concurrency.map_or(usize::MAX, |most| most as usize),
         running: Cell::new(0),
         turn_is_wanted: Cell::new(false),
         turn: OnceCell::new(),

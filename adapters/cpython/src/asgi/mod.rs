@@ -27,6 +27,7 @@ use bolide_files::named::Named;
 use pyo3::ffi;
 
 use crate::faults::{Faults, failed, log_set_exception};
+use crate::mounts::Mounts;
 use crate::names::Methods;
 use crate::object::{Object, latin1};
 use awaitable::Awaitables;
@@ -39,7 +40,9 @@ use socket::SocketTalk;
 
 /// What a worker has of its asynchronous applications.
 pub struct Asgi {
-    pub mounts: Vec<Mount>,
+    pub mounts: Mounts,
+    /// The application of each mount.
+    pub callables: Vec<Object>,
     pub names: Names,
     pub awaitables: Awaitables,
     exchanges: NativeType<Exchange>,
@@ -75,13 +78,6 @@ pub struct Asgi {
 // thread of its own, the watcher knows the engine's pulse only, and Python's other threads have no way to it but
 // through objects that say "not from this thread" (asyncio's own rule).
 unsafe impl Sync for Asgi {}
-
-/// An application and where it is.
-pub struct Mount {
-    /// `/path`, or empty for all that no other mount takes.
-    pub path: Vec<u8>,
-    pub callable: Object,
-}
 
 /// Functions of `bolide.asgi` for what is easier said in Python.
 pub struct Face {
@@ -169,7 +165,7 @@ impl AsgiThread {
     fn begin(&mut self, request: &mut Request<'_, Memo>, reply: &mut Reply) -> Option<Outcome<Ticket>> {
         let asgi = self.asgi;
         let (number, mount) = asgi.choose(request)?;
-        let scope = self.scopes.make(request, number, &mount.path)?;
+        let scope = self.scopes.make(request, number, mount)?;
         let Some(inflow) = request.inflow.as_deref_mut() else {
             return asgi.raise_runtime("a request came without its body's flow");
         };
@@ -185,7 +181,7 @@ impl AsgiThread {
             }
             None => Hands::new(asgi, place, talk)?,
         };
-        let started = task::start(asgi, &mount.callable, scope, &hands);
+        let started = task::start(asgi, asgi.callables.get(number)?, scope, &hands);
         let place = Exchange::with(&hands.exchange, |exchange| std::mem::replace(&mut exchange.place, Place::Over));
         let Some(task) = started else {
             // The application refused the call itself, or asked the process to exit.
@@ -334,34 +330,35 @@ impl Asgi {
         None
     }
 
-    /// The application for a path. `None`: an exception is set.
-    fn choose(&self, request: &Request<'_, Memo>) -> Option<(usize, &Mount)> {
-        if let [mount] = self.mounts.as_slice()
-            && mount.path.is_empty()
-        {
-            return Some((0, mount));
+    /// The number of a request's application, and the mount that its path is below. `None`: an exception is set.
+    fn choose(&self, request: &Request<'_, Memo>) -> Option<(usize, &[u8])> {
+        if self.mounts.is_plain() {
+            return Some((0, b""));
         }
-        let path = match &request.meaning {
-            Meaning::Http(http) => http.path.to_vec(),
+        let (script_name, path) = match &request.meaning {
+            Meaning::Http(http) => {
+                // A route may have set it.
+                let set = http.variables.iter().rfind(|(name, _)| name == b"SCRIPT_NAME");
+                (set.map_or(&b""[..], |(_, value)| value.as_slice()), http.path)
+            }
             Meaning::Uwsgi(uwsgi) => {
                 let find = |name: &[u8]| {
                     let found = uwsgi.variables.iter().rfind(|variable| variable.name.of(uwsgi.bytes) == name);
                     found.map_or(&b""[..], |variable| variable.value.of(uwsgi.bytes))
                 };
-                [find(b"SCRIPT_NAME"), find(b"PATH_INFO")].concat()
+                (find(b"SCRIPT_NAME"), find(b"PATH_INFO"))
             }
         };
-        let mounts = || self.mounts.iter().enumerate();
-        let found = mounts()
-            .filter(|(_, mount)| crate::wsgi::is_below(&path, &mount.path))
-            .max_by_key(|(_, mount)| mount.path.len())
-            .or_else(|| mounts().find(|(_, mount)| mount.path.is_empty()));
-        if found.is_none() {
-            let message = format!("no application is mounted at {}", String::from_utf8_lossy(&path));
-            // SAFETY: the exception type lives as long as the interpreter.
-            return raise(unsafe { ffi::PyExc_LookupError }, &message);
+        let below = self.mounts.below(path).map(|(mount, _)| mount);
+        match self.mounts.named(below.unwrap_or(script_name)) {
+            // In ASGI no root path ends with a slash.
+            Some(number) => Some((number, below.map_or(b"", |mount| mount.strip_suffix(b"/").unwrap_or(mount)))),
+            None => {
+                let message = format!("no application is mounted at {}", String::from_utf8_lossy(path));
+                // SAFETY: the exception type lives as long as the interpreter.
+                raise(unsafe { ffi::PyExc_LookupError }, &message)
+            }
         }
-        found
     }
 }
 

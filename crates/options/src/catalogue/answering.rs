@@ -10,7 +10,7 @@ const fn route(name: &'static str, help: &'static str) -> Entry {
 
 pub const ENTRIES: &[Entry] = &[
     route("route", "Runs an action for requests whose path (PATH_INFO) a regular expression matches: `EXPRESSION ACTION:TEXT`. Rules are walked in their order until one answers; see the page about routes.")
-        .uwsgi("In uWSGI it needs a build with PCRE. Expressions here are matched in linear time, so lookaround and backreferences are refused, with what to write instead.")
+        .uwsgi("In uWSGI it needs a build with PCRE. Expressions here are matched in linear time, so lookaround and backreferences are refused, with what to write instead; but a negative lookahead at the start, as in `^(?!/api).*$`, is understood.")
         .example("route = ^/healthz$ donotlog:\nroute = ^/old/(.*)$ redirect-permanent:/new/$1"),
     route("route-uri", "As `route`, with REQUEST_URI: path and query as the client wrote them.").example("route-uri = ^/search\\?old= return:410"),
     route("route-host", "As `route`, with the Host header.").example("route-host = ^shop\\.example$ redirect-permanent:https://www.shop.example${REQUEST_URI}"),

@@ -21,7 +21,7 @@ pub const ENTRIES: &[Entry] = &[
         Setting::Module,
         Value::Text,
         "",
-        "The module that holds the application, with its callable after a colon if that is not `application`.",
+        "The module that holds the application, with its callable after a colon if that is not `application`. If it can't be loaded and there is a `wsgi-file`, that is.",
     )
     .example("module = shop.wsgi\nmodule = shop.wsgi:application\nmodule = shop:create_app()"),
     Entry::supported("wsgi-file", Setting::WsgiFile, Value::Path, "", "The file that holds the application.")
@@ -33,9 +33,9 @@ pub const ENTRIES: &[Entry] = &[
         Setting::Mount,
         Value::List,
         "",
-        "An application for all paths below a prefix: `/prefix=module:callable` or `/prefix=file.py`.",
+        "An application for a prefix: `/prefix=module:callable` or `/prefix=file.py`. It takes the requests whose SCRIPT_NAME a front server has set to the prefix, and with `manage-script-name` those whose path is below it. What no mount takes goes to the application of `module` or `wsgi-file`, or else to that of the first mount.",
     )
-    .example("mount = /shop=shop.wsgi:application\nmount = /blog=blog.py"),
+    .example("mount = /shop=shop.wsgi:application\nmount = /blog=blog.py\nmanage-script-name = true"),
     Entry::supported(
         "interface",
         Setting::Interface,
@@ -57,9 +57,17 @@ pub const ENTRIES: &[Entry] = &[
         Setting::ManageScriptName,
         Value::Switch,
         "off",
-        "Takes the mount from the start of PATH_INFO and puts it into SCRIPT_NAME.",
+        "The path of a request chooses its `mount`, which goes from the start of PATH_INFO into SCRIPT_NAME.",
     )
     .example("manage-script-name = true"),
+    Entry::supported(
+        "no-default-app",
+        Setting::NoDefaultApp,
+        Value::Switch,
+        "off",
+        "What no `mount` takes is answered with an error, and not by the first application.",
+    )
+    .example("no-default-app = true"),
     Entry::supported(
         "chdir",
         Setting::Chdir,
@@ -75,7 +83,7 @@ pub const ENTRIES: &[Entry] = &[
         Setting::PythonPath,
         Value::List,
         "",
-        "A folder for the start of `sys.path`; a pattern such as `lib/*` gives all that match.",
+        "A folder for the start of `sys.path`, so of several the last comes first; a pattern such as `lib/*` gives all that match.",
     )
     .example("pythonpath = /srv/shop/lib"),
     Entry::supported(
@@ -112,6 +120,14 @@ pub const ENTRIES: &[Entry] = &[
         "off",
         "Shows the traceback of a failed request to the client, not only to the log. Not for production.",
     ).example("catch-exceptions = true"),
+    Entry::supported(
+        "pyargv",
+        Setting::PyArgv,
+        Value::Text,
+        "",
+        "The arguments that the application finds in `sys.argv`, after the name `uwsgi`; separated by blanks, and without quotes.",
+    )
+    .example("pyargv = --settings production.cfg"),
     Entry::accepted("enable-threads", Value::Switch, "Lets threads of the application run.", "threads always run"),
     Entry::accepted(
         "single-interpreter",
@@ -119,13 +135,15 @@ pub const ENTRIES: &[Entry] = &[
         "Loads all applications in one interpreter.",
         "there is one interpreter a process in any case",
     ),
-    Entry::accepted(
+    Entry::supported(
         "need-app",
+        Setting::NeedApp,
         Value::Switch,
-        "Does not start without an application.",
-        "a start whose application can't be loaded always fails",
+        "off",
+        "Does not start without an application, even if there are static files or routes to serve. A start whose application can't be loaded fails in any case.",
     )
-    .uwsgi("uWSGI goes on without an application and answers 500; here the start fails and says why."),
+    .uwsgi("Without it, uWSGI goes on without the application and answers 500; here the start fails and says why. Where only files and routes are asked for, what they don't take is 404 here.")
+    .example("need-app = true"),
     Entry::supported(
         "plugins",
         Setting::Plugin,

@@ -30,8 +30,7 @@ pub const ENTRIES: &[Entry] = &[
     word("include", Word::Include, Value::Path, "Read this file here and now, in the format that its name tells.")
         .example("include = /etc/shop/common.ini"),
     word("inherit", Word::Inherit, Value::Path, "Read this file after everything else; what it sets comes last."),
-    word("strict", Word::Strict, Value::Switch, "Unknown options are errors, and so are those that Bolide does not support yet.")
-        .uwsgi("In uWSGI it is about unknown options only. In both, placeholders must then be set with `set-placeholder`."),
+    word("strict", Word::Strict, Value::Switch, "Unknown options are errors. Placeholders must then be set with `set-placeholder`."),
     word("set", Word::Set, Value::Text, "Sets an option or a placeholder: `KEY=VALUE`."),
     word("set-placeholder", Word::SetPlaceholder, Value::Text, "Sets a placeholder: `KEY=VALUE`, used as `%(KEY)`.")
         .example("set-placeholder = base=/srv/shop\nchdir = %(base)"),

@@ -201,10 +201,19 @@ mod tests {
     fn test_every_name_of_uwsgi_is_a_row() {
         let names: Vec<&str> =
             KNOWN.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split('\t').next()).collect();
-        assert_eq!(names.len(), 1250);
+        assert_eq!(names.len(), 1254);
         for name in names {
             assert!(catalogue().get(name).is_some(), "{name} has no row");
         }
+    }
+
+    #[test]
+    fn test_every_name_of_uwsgis_help_is_a_row() {
+        const HELP: &str = include_str!("../../fixtures/uwsgi-2.0.31-help.txt");
+        let names: Vec<&str> = HELP.lines().filter(|line| !line.starts_with('#')).collect();
+        assert!(names.len() > 900, "{} names are too few", names.len());
+        let missing: Vec<&&str> = names.iter().filter(|name| catalogue().get(name).is_none()).collect();
+        assert!(missing.is_empty(), "no rows: {missing:?}");
     }
 
     #[test]

@@ -62,7 +62,7 @@ pub enum Status {
     Supported(Setting),
     /// There is nothing to do here, and this is why.
     Accepted(&'static str),
-    /// Known and not there yet: a warning, an error with `strict`. What to use meanwhile; empty where there is nothing to say.
+    /// Known and not there yet: a warning. What to use meanwhile; empty where there is nothing to say.
     Planned(&'static str),
     /// An error that names what to use instead.
     Refused(&'static str),

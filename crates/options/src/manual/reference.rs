@@ -14,7 +14,7 @@ An option can stand in a file (`option = value`), on the command line (`--option
 (`UWSGI_OPTION=value` or `BOLIDE_OPTION=value`, in capitals and with `_` for `-`). `bolide explain OPTION` says the same as this page.
 
 Each has one of four verdicts: *supported* (it does what uWSGI's manual says), *accepted* (there is nothing to do here, and it says why),
-*planned* (known, without effect so far: a warning, an error with `strict`), *refused* (an error that names what to use instead).
+*planned* (known, without effect so far: a warning), *refused* (an error that names what to use instead).
 ";
 
 /// The whole page.

@@ -32,7 +32,7 @@ pub fn verdict(row: &Row) -> String {
         Status::Supported(_) => "supported".to_owned(),
         Status::Accepted(why) => format!("accepted, and there is nothing to do: {why}"),
         Status::Planned(meanwhile) => {
-            let verdict = format!("planned: known from uWSGI ({}), without effect so far; an error with `strict`", home(row));
+            let verdict = format!("planned: known from uWSGI ({}), without effect so far", home(row));
             if meanwhile.is_empty() { verdict } else { format!("{verdict}. Meanwhile: {meanwhile}") }
         }
         Status::Refused(instead) => format!("refused: {instead}"),

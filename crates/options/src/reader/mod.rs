@@ -76,8 +76,18 @@ pub struct Configuration {
     pub show_config: Option<Place>,
     /// Names that a placeholder or a condition asked for.
     pub used: HashSet<String>,
+    /// Environment variables that `$(…)` asked for.
+    pub used_variables: HashSet<String>,
     /// Names that `declare-option` made.
     pub declared: HashSet<String>,
+}
+
+impl Configuration {
+    /// Whether a placeholder, a condition or, for a key that came from the environment, `$(VARIABLE)` asks for this key.
+    pub fn uses(&self, pair: &Pair) -> bool {
+        let variable = pair.place.file.strip_prefix(Place::VARIABLE);
+        self.used.contains(&pair.key) || variable.is_some_and(|variable| self.used_variables.contains(variable))
+    }
 }
 
 pub struct Reader<'a> {
@@ -332,7 +342,9 @@ impl<'a> Reader<'a> {
     pub fn finish(mut self) -> Result<Configuration, Halt> {
         let around = self.around;
         let mut unset = Vec::new();
+        let mut used_variables = HashSet::new();
         self.pass(b'$', |name, place| {
+            used_variables.insert(name.to_owned());
             let value = around.variable(name);
             if value.is_none() {
                 unset.push(Finding::note(
@@ -344,6 +356,7 @@ impl<'a> Reader<'a> {
         })?;
         unset.dedup();
         self.made.findings.extend(unset);
+        self.made.used_variables = used_variables;
         self.pass(b'@', |name, place| {
             let mut bytes = read_bounded(&around.folder.join(name), place)?;
             if matches!(bytes.last(), Some(b'\n' | b'\r')) {

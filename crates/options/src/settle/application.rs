@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use bolide_contract::settings::{Application, ApplicationSource, Interface};
+use bolide_contract::settings::{Application, ApplicationSource, Interface, Substitute};
 
 use super::{Draft, PositionalApplication, tidy};
 use crate::finding::{Finding, Place};
@@ -37,40 +37,79 @@ struct Named {
     place: Place,
 }
 
+impl Named {
+    /// What is loaded in its place when something earlier can't be.
+    fn substitute(self, folder: &Path, reason: String) -> Substitute {
+        let module_name = module_name(&self.source);
+        let source = absolute(self.source, folder);
+        Substitute { source, module_name, callable: self.callable, origin: self.place.to_string(), reason }
+    }
+}
+
+/// A relative file is against the folder that `chdir` names.
+fn absolute(source: ApplicationSource, folder: &Path) -> ApplicationSource {
+    match source {
+        ApplicationSource::File(path) => ApplicationSource::File(tidy(&folder.join(path))),
+        module => module,
+    }
+}
+
+/// uWSGI's name for the module of a file: its path as written with underscores for dots and slashes, without `.py` at its end.
+fn module_name(source: &ApplicationSource) -> Option<String> {
+    let ApplicationSource::File(path) = source else { return None };
+    let name = path.to_string_lossy().replace(['.', '/'], "_");
+    Some(format!("uwsgi_file_{}", name.strip_suffix("_py").unwrap_or(&name)))
+}
+
 impl Draft<'_> {
-    /// All of them; relative files are against `folder`.
+    /// All of them, in the order in which uWSGI loads them: the first is the default one. Relative files are against `folder`.
     pub(super) fn applications(
         &mut self,
         folder: &Path,
         positional: Option<&PositionalApplication>,
         read: &Configuration,
     ) -> Vec<Application> {
-        let mut named = Vec::new();
-        for (text, place) in std::mem::take(&mut self.mounts) {
+        let (main, second) = match positional {
+            Some(found) => {
+                let named = Named {
+                    mount: String::new(),
+                    source: found.source.clone(),
+                    callable: found.callable.clone(),
+                    interface: None,
+                    place: Place::command_line(),
+                };
+                (Some(named), None)
+            }
+            None => self.main(read),
+        };
+        let mounts = std::mem::take(&mut self.mounts);
+        self.check_interface(main.as_ref(), mounts.is_empty());
+        let mut made: Vec<Application> = main.map(|named| self.application(named, folder)).into_iter().collect();
+        if let (Some(first), Some(second)) = (made.first_mut(), second) {
+            let reason = format!("`{}` at {} is loaded in its place", Way::File.name(), second.place);
+            let second = Named { callable: self.callable.clone(), ..second };
+            first.substitutes.push(second.substitute(folder, reason));
+        }
+        for (text, place) in mounts {
             match mount(&text, place) {
-                Ok(mounted) => named.push(mounted),
+                Ok(named) => match made.iter().find(|earlier| earlier.mount == named.mount) {
+                    // As in uWSGI: "mountpoint already configured. skip."
+                    Some(earlier) => self.findings.push(Finding::warning(
+                        Some(&named.place),
+                        format!("`mount = {text}` has no effect: {} has its application from {}", named.mount, earlier.origin),
+                    )),
+                    None => made.push(self.application(named, folder)),
+                },
                 Err(finding) => self.findings.push(finding),
             }
         }
-        let main = match positional {
-            Some(found) => Some(Named {
-                mount: String::new(),
-                source: found.source.clone(),
-                callable: found.callable.clone(),
-                interface: None,
-                place: Place::command_line(),
-            }),
-            None => self.main(read),
-        };
-        self.check_interface(main.as_ref(), named.is_empty());
-        named.extend(main);
-        let made: Vec<Application> = named.into_iter().map(|one| self.application(one, folder)).collect();
-        self.check_mounts(&made);
+        self.take_colon(&mut made);
         made
     }
 
-    /// The application of `asgi`, `module` or `wsgi-file`; the first of them counts, the others get a warning.
-    fn main(&mut self, read: &Configuration) -> Option<Named> {
+    /// The application of `asgi`, `module` or `wsgi-file`: the first of them counts. The second is a `wsgi-file` that is loaded if
+    /// the `module` can't be; whatever else there is gets a warning.
+    fn main(&mut self, read: &Configuration) -> (Option<Named>, Option<Named>) {
         // `asgi` is not uWSGI's, so a file of uWSGI may use the name for a placeholder: `module = %(asgi)`.
         let other_given = self.module.is_some() || self.wsgi_file.is_some();
         if other_given && !self.strict && read.used.contains(Way::Asgi.name()) {
@@ -78,27 +117,40 @@ impl Draft<'_> {
         }
         let asked = [(Way::Asgi, self.asgi.take()), (Way::Module, self.module.take()), (Way::File, self.wsgi_file.take())];
         let mut given = asked.into_iter().filter_map(|(way, what)| what.map(|(text, place)| (way, text, place)));
-        let (way, text, place) = given.next()?;
-        for (other, _, second) in given {
-            let message = format!("`{}` has no effect: `{}` at {place} comes first", other.name(), way.name());
-            self.findings.push(Finding::warning(Some(&second), message));
-        }
-        let (source, callable) = match way {
-            Way::Asgi => module_or_file(&text),
-            Way::Module => {
-                let (module, callable) = module(&text);
-                (ApplicationSource::Module(module), callable)
+        let Some((way, text, place)) = given.next() else { return (None, None) };
+        let mut second = None;
+        for (other, text, second_place) in given {
+            let first = format!("`{}` at {place}", way.name());
+            if way == Way::Module {
+                let message = format!("`{}` is loaded only if {first} can't be", other.name());
+                self.findings.push(Finding::note(Some(&second_place), message));
+                second = Some(Self::named(other, &text, second_place));
+            } else {
+                let message = format!("`{}` has no effect: {first} comes first", other.name());
+                self.findings.push(Finding::warning(Some(&second_place), message));
             }
-            Way::File => (ApplicationSource::File(PathBuf::from(&text)), None),
-        };
-        if way == Way::Asgi && source == ApplicationSource::Module(String::new()) {
+        }
+        let named = Self::named(way, &text, place);
+        if way == Way::Asgi && named.source == ApplicationSource::Module(String::new()) {
             self.findings.push(
-                Finding::error(Some(&place), format!("`asgi = {text}` names no module"))
+                Finding::error(Some(&named.place), format!("`asgi = {text}` names no module"))
                     .advise("write `asgi = package.module:callable` or `asgi = file.py:callable`"),
             );
         }
+        (Some(named), second)
+    }
+
+    fn named(way: Way, text: &str, place: Place) -> Named {
+        let (source, callable) = match way {
+            Way::Asgi => module_or_file(text),
+            Way::Module => {
+                let (module, callable) = module(text);
+                (ApplicationSource::Module(module), callable)
+            }
+            Way::File => (ApplicationSource::File(PathBuf::from(text)), None),
+        };
         let interface = (way == Way::Asgi).then_some(Interface::Asgi);
-        Some(Named { mount: String::new(), source, callable, interface, place })
+        Named { mount: String::new(), source, callable, interface, place }
     }
 
     fn application(&self, named: Named, folder: &Path) -> Application {
@@ -107,14 +159,35 @@ impl Draft<'_> {
         let factory = self.factory && !callable.as_deref().is_some_and(|text| text.ends_with(')'));
         Application {
             mount: named.mount,
-            source: match named.source {
-                ApplicationSource::File(path) => ApplicationSource::File(tidy(&folder.join(path))),
-                module => module,
-            },
+            module_name: module_name(&named.source),
+            source: absolute(named.source, folder),
             callable,
             interface: named.interface.or(self.interface.as_ref().map(|&(interface, _)| interface)).unwrap_or_default(),
             factory,
             origin: named.place.to_string(),
+            substitutes: Vec::new(),
+        }
+    }
+
+    /// A line `callable: app` is no option. What names no callable of its own is tried with it when nothing else could be served.
+    fn take_colon(&mut self, applications: &mut [Application]) {
+        let Some((callable, place)) = self.colon_callable.take().filter(|_| self.callable.is_none()) else { return };
+        for application in applications.iter_mut().filter(|application| application.callable.is_none()) {
+            let same = Substitute {
+                source: application.source.clone(),
+                module_name: application.module_name.clone(),
+                callable: Some(callable.clone()),
+                origin: place.to_string(),
+                reason: format!("`callable: {callable}` at {place} is read as `callable = {callable}`"),
+            };
+            let others: Vec<Substitute> = application
+                .substitutes
+                .iter()
+                .filter(|other| other.callable.is_none())
+                .map(|other| Substitute { callable: same.callable.clone(), reason: same.reason.clone(), ..other.clone() })
+                .collect();
+            application.substitutes.push(same);
+            application.substitutes.extend(others);
         }
     }
 
@@ -126,18 +199,6 @@ impl Draft<'_> {
                 Finding::warning(Some(place), format!("`interface` has no effect: `asgi` at {} tells it already", main.place))
                     .advise("write `module` instead of `asgi` for a WSGI application"),
             );
-        }
-    }
-
-    fn check_mounts(&mut self, applications: &[Application]) {
-        for (index, one) in applications.iter().enumerate() {
-            if let Some(earlier) = applications[..index].iter().find(|other| other.mount == one.mount) {
-                let shown = if one.mount.is_empty() { "/" } else { &one.mount };
-                self.findings.push(Finding::error(
-                    None,
-                    format!("two applications for `{shown}`: at {} and at {}", earlier.origin, one.origin),
-                ));
-            }
         }
     }
 }
@@ -191,6 +252,5 @@ fn mount(text: &str, place: Place) -> Result<Named, Finding> {
         return Err(wrong(format!("`{path}`: applications for one host name only are not supported yet")));
     }
     let (source, callable) = source(what.trim()).ok_or_else(|| wrong(format!("`{what}` is no application")))?;
-    let mount = path.trim_end_matches('/').to_owned();
-    Ok(Named { mount, source, callable, interface: None, place })
+    Ok(Named { mount: path.to_owned(), source, callable, interface: None, place })
 }

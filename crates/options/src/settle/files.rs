@@ -158,7 +158,8 @@ impl Draft<'_> {
             let path = absolute(path);
             path.canonicalize().unwrap_or(path)
         };
-        let mounts = applications.iter().map(|application| application.mount.clone()).filter(|mount| !mount.is_empty());
+        let mounts = applications.iter().map(|application| application.mount.trim_end_matches('/').to_owned());
+        let mounts = mounts.filter(|mount| !mount.is_empty());
         Some(Files {
             maps,
             document_root: asked.document_root,

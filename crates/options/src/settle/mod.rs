@@ -12,6 +12,7 @@ mod asynchronous;
 mod files;
 mod processes;
 mod requests;
+mod unknown;
 mod values;
 
 use std::path::{Path, PathBuf};
@@ -19,8 +20,8 @@ use std::path::{Path, PathBuf};
 pub use application::{asgi_file, source as application_of};
 
 use bolide_contract::settings::{
-    Application, ApplicationSource, Asynchronous, Identity, Interface, Lifecycle, Limits, Listener, Logging, Naming, Protocol,
-    Python, Settings, Threads,
+    ApplicationSource, Asynchronous, Identity, Interface, Lifecycle, Limits, Listener, Logging, Naming, Protocol, Python,
+    Settings, Threads,
 };
 
 use crate::catalogue::application::INTERFACES;
@@ -78,6 +79,8 @@ struct Draft<'a> {
     module: Option<(String, Place)>,
     wsgi_file: Option<(String, Place)>,
     callable: Option<String>,
+    /// From a line `callable: NAME`, which is no option.
+    colon_callable: Option<(String, Place)>,
     mounts: Vec<(String, Place)>,
     python: Python,
     virtualenv: Option<String>,
@@ -97,6 +100,7 @@ struct Draft<'a> {
     naming: Naming,
     interface: Option<(Interface, Place)>,
     factory: bool,
+    needs_application: bool,
     asynchronous: Asynchronous,
     asked: answering::Asked,
     files: files::AskedFiles,
@@ -143,6 +147,7 @@ impl<'a> Draft<'a> {
             module: None,
             wsgi_file: None,
             callable: None,
+            colon_callable: None,
             mounts: Vec::new(),
             python: Python::default(),
             virtualenv: None,
@@ -170,6 +175,7 @@ impl<'a> Draft<'a> {
             naming: Naming::default(),
             interface: None,
             factory: false,
+            needs_application: false,
             asynchronous: Asynchronous::default(),
             asked: answering::Asked::default(),
             files: files::AskedFiles::default(),
@@ -205,10 +211,7 @@ impl<'a> Draft<'a> {
 
     /// What is known and not there yet; the advice may be empty.
     fn planned(&mut self, place: &Place, what: &str, meanwhile: &str) {
-        let finding = match self.strict {
-            true => Finding::error(Some(place), format!("`{what}` is known, but not supported yet, and `strict` is set")),
-            false => Finding::warning(Some(place), format!("`{what}` is known, but not supported yet: it has no effect")),
-        };
+        let finding = Finding::warning(Some(place), format!("`{what}` is known, but not supported yet: it has no effect"));
         self.findings.push(if meanwhile.is_empty() { finding } else { finding.advise(meanwhile) });
     }
 
@@ -216,22 +219,6 @@ impl<'a> Draft<'a> {
     /// `interface = eth0`, and `%(interface)` elsewhere.
     fn is_placeholder(&self, row: &Row, pair: &Pair, read: &Configuration) -> bool {
         !self.strict && row.home == "bolide" && read.used.contains(&pair.key) && !values::fits(row, pair)
-    }
-
-    fn unknown(&mut self, pair: &Pair, read: &Configuration) {
-        let is_placeholder = pair.placeholder || read.used.contains(&pair.key);
-        let nearest = crate::suggest::nearest(&pair.key);
-        let finding = match (&read.strict, is_placeholder) {
-            (None, true) => return,
-            (Some(_), true) => Finding::error(Some(&pair.place), format!("`{}` is not an option, and `strict` is set", pair.key))
-                .advise(format!("write `set-placeholder = {}=…` for a placeholder", pair.key)),
-            (Some(_), false) => Finding::error(Some(&pair.place), format!("unknown option `{}`", pair.key)),
-            (None, false) => Finding::warning(Some(&pair.place), format!("unknown option `{}`: it has no effect", pair.key)),
-        };
-        self.findings.push(match nearest {
-            Some(nearest) if !is_placeholder => finding.advise(format!("did you mean `{nearest}`?")),
-            _ => finding,
-        });
     }
 
     /// What each supported option means.
@@ -255,17 +242,26 @@ impl<'a> Draft<'a> {
             Setting::Mount => self.mounts.push((values::text(pair)?, pair.place.clone())),
             Setting::Interface => self.interface = Some((values::one_of(pair, &INTERFACES)?, pair.place.clone())),
             Setting::Factory => self.factory = self.switch(pair),
+            Setting::NeedApp => self.needs_application = self.switch(pair),
+            Setting::NoDefaultApp => self.python.no_default_app = self.switch(pair),
             Setting::ManageScriptName => self.python.manage_script_name = self.switch(pair),
             Setting::Chdir => self.chdir = Some((values::text(pair)?, pair.place.clone())),
             Setting::Chdir2 => self.chdir_after = Some(values::text(pair)?),
             Setting::PythonPath => {
                 let found = crate::logic::matches(&values::text(pair)?, &self.around.folder);
-                self.python_path.extend(found.map_err(|message| Finding::error(Some(&pair.place), message))?);
+                // uWSGI puts each at the start of `sys.path`, so the last comes first.
+                for path in found.map_err(|message| Finding::error(Some(&pair.place), message))? {
+                    self.python_path.insert(0, path);
+                }
             }
             Setting::VirtualEnvironment => self.virtualenv = Some(values::text(pair)?),
             Setting::Environment => self.python.environment.push(values::variable(pair)?),
             Setting::LazyApps => self.python.lazy = self.switch(pair),
             Setting::CatchExceptions => self.python.catch_exceptions = self.switch(pair),
+            Setting::PyArgv => {
+                self.python.arguments =
+                    values::text(pair)?.split([' ', '\t']).filter(|word| !word.is_empty()).map(str::to_owned).collect();
+            }
             Setting::Processes => {
                 let cpus = self.around.cpus;
                 self.processes = Some(self.number_or_auto(row, pair)?.unwrap_or(cpus));
@@ -364,9 +360,10 @@ impl<'a> Draft<'a> {
             });
         }
         self.add_passed_sockets(bare);
-        self.check_something_to_serve(&applications, read);
         let (routes, answering, names_files) = self.complete_answering(&folder);
         let files = self.complete_files(&folder, &applications, names_files);
+        let serves_itself = files.is_some() || !routes.is_empty();
+        self.check_something_to_serve(!applications.is_empty() || serves_itself && !self.needs_application, read);
         let listeners = self.listeners(&folder);
         let workers = self.workers(bare);
         self.lifecycle.reload_mercy_ms = self.worker_mercy.unwrap_or(self.lifecycle.reload_mercy_ms);
@@ -395,12 +392,12 @@ impl<'a> Draft<'a> {
         })
     }
 
-    fn check_something_to_serve(&mut self, applications: &[Application], read: &Configuration) {
+    fn check_something_to_serve(&mut self, serves: bool, read: &Configuration) {
         let end = match read.files.last() {
             Some(file) => Place::file(file, 0),
             None => Place::command_line(),
         };
-        if applications.is_empty() {
+        if !serves {
             self.findings.push(
                 Finding::error(Some(&end), "there is no application to serve")
                     .advise("write `module = package.module:callable`, `asgi = package.module:callable` or `wsgi-file = app.py`, or name one on the command line: `bolide package.module:callable`"),

@@ -1,0 +1,95 @@
+//! Which application takes a request, by uWSGI's rules: the path counts with `manage-script-name`, else SCRIPT_NAME as
+//! a front server gives it; whatever neither names goes to the default application. It knows nothing of either interface.
+
+use bolide_contract::settings::Python;
+
+/// The mounts of a worker's applications, in the order in which they were loaded.
+pub struct Mounts {
+    paths: Vec<Vec<u8>>,
+    /// The application of what no mount takes; `None` with `no-default-app`.
+    default: Option<usize>,
+    manages_path: bool,
+    ignores_script_name: bool,
+}
+
+impl Mounts {
+    pub fn new(paths: Vec<Vec<u8>>, python: &Python) -> Mounts {
+        // uWSGI: the first application that is mounted nowhere or at a path.
+        let default = paths.iter().position(|path| path.is_empty() || path.starts_with(b"/"));
+        Mounts {
+            default: default.filter(|_| !python.no_default_app),
+            paths,
+            manages_path: python.manage_script_name,
+            ignores_script_name: python.ignore_script_name,
+        }
+    }
+
+    /// Whether there is nothing to choose: one application, which is mounted nowhere.
+    pub fn is_plain(&self) -> bool {
+        matches!(self.paths.as_slice(), [path] if path.is_empty())
+    }
+
+    /// With `manage-script-name`: the mount that is the longest beginning of a path, and what follows it. A slash at a mount's
+    /// end belongs to SCRIPT_NAME, but not to what is compared.
+    pub fn below<'p>(&self, path: &'p [u8]) -> Option<(&[u8], &'p [u8])> {
+        if !self.manages_path {
+            return None;
+        }
+        let bare = |mount: &[u8]| mount.len() - usize::from(mount.ends_with(b"/"));
+        let mounts =
+            self.paths.iter().map(Vec::as_slice).filter(|mount| bare(mount) > 0 && is_below(path, &mount[..bare(mount)]));
+        // The first of the longest.
+        let found = mounts.reduce(|best, mount| if bare(mount) > bare(best) { mount } else { best })?;
+        Some((found, path.get(found.len()..).unwrap_or_default()))
+    }
+
+    /// The application that a SCRIPT_NAME names, else the default one.
+    pub fn named(&self, script_name: &[u8]) -> Option<usize> {
+        let name = if self.ignores_script_name { b"" } else { script_name };
+        self.paths.iter().position(|path| path == name).or(self.default)
+    }
+}
+
+/// `/app` is at or below `/app` and above `/app/x`, but not above `/apple`.
+fn is_below(path: &[u8], mount: &[u8]) -> bool {
+    path.starts_with(mount) && matches!(path.get(mount.len()), None | Some(b'/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mounts(paths: &[&str], change: impl Fn(&mut Python)) -> Mounts {
+        let mut python = Python { manage_script_name: true, ..Python::default() };
+        change(&mut python);
+        Mounts::new(paths.iter().map(|path| path.as_bytes().to_vec()).collect(), &python)
+    }
+
+    #[test]
+    fn test_a_managed_mount_takes_whole_segments_and_the_longest_wins() {
+        let made = mounts(&["", "/app", "/app/deep", "/end/"], |_| {});
+        for (path, wanted) in [
+            ("/app", Some(("/app", ""))),
+            ("/app/x", Some(("/app", "/x"))),
+            ("/app/deep/x", Some(("/app/deep", "/x"))),
+            ("/apple", None),
+            ("/", None),
+            ("/end", Some(("/end/", ""))),
+            ("/end/x", Some(("/end/", "x"))),
+        ] {
+            let wanted = wanted.map(|(mount, rest): (&str, &str)| (mount.as_bytes(), rest.as_bytes()));
+            assert_eq!(made.below(path.as_bytes()), wanted, "{path}");
+        }
+        assert_eq!(mounts(&["", "/app"], |python| python.manage_script_name = false).below(b"/app"), None);
+    }
+
+    #[test]
+    fn test_the_first_application_is_the_default_one() {
+        assert_eq!(mounts(&["/one", "/two"], |_| {}).named(b""), Some(0));
+        assert_eq!(mounts(&["/one", "/two"], |_| {}).named(b"/two"), Some(1));
+        assert_eq!(mounts(&["/one", ""], |_| {}).named(b"/else"), Some(0));
+        assert_eq!(mounts(&["/one", ""], |_| {}).named(b""), Some(1));
+        assert_eq!(mounts(&["/one"], |python| python.no_default_app = true).named(b"/else"), None);
+        assert_eq!(mounts(&["/one", "/two"], |python| python.ignore_script_name = true).named(b"/two"), Some(0));
+    }
+}
