@@ -31,6 +31,7 @@ class WsgiApplication:
         self.loop = loop
         self.body_memory_bytes = settings["limits"]["body_memory_bytes"] or DEFAULT_BODY_MEMORY_BYTES
         self.multiprocess = settings["workers"]["processes"] > 1
+        self.has_file_wrapper = not settings["python"]["no_file_wrapper"]
         threads = settings["workers"]["threads"]
         self.threads = threads["Fixed"] if isinstance(threads, dict) else AUTO_THREADS
         self.node = socket.gethostname()
@@ -84,11 +85,12 @@ class WsgiApplication:
             "wsgi.multithread": self.threads > 1,
             "wsgi.multiprocess": self.multiprocess,
             "wsgi.run_once": False,
-            "wsgi.file_wrapper": wsgi.FileWrapper,
             "uwsgi.version": __version__.encode(),
             "uwsgi.node": self.node.encode(),
             "uwsgi.core": 0,
         }
+        if self.has_file_wrapper:
+            environ["wsgi.file_wrapper"] = wsgi.FileWrapper
         for name, value in scope["headers"]:
             key = name.decode("latin-1").upper().replace("-", "_")
             # httpoxy: a client's Proxy header is not the machine's setting (CVE-2016-5385).

@@ -17,6 +17,9 @@ from bolide import log
 #: uWSGI's name for the callable when none is given.
 DEFAULT_CALLABLE = "application"
 
+#: Where an application was named that stands in no file.
+COMMAND_LINE = "command line"
+
 #: Names that applications often have instead: a hint, never a guess.
 USUAL_CALLABLES = ("app", "application", "api", "wsgi", "create_app", "make_app")
 
@@ -56,13 +59,15 @@ def load_first(application, loaded):
         except Exception as error:
             failures.append((way["source"], error))
             continue
-        for _, error in failures:
-            tell_failure(error)
         if failures:
-            log.log_message(f"bolide: {way['origin']}: warning: {way['reason']}")
+            for _, error in failures if not way["is_guess"] else ():
+                tell_failure(error)
+            log.log_message(f"bolide: {way['reason']}")
         return callable
     for _, error in failures[1:]:
-        tell_failure(error)
+        # That a guess is wrong is no news.
+        if not isinstance(error, MissingCallable):
+            tell_failure(error)
     raise failures[0][1]
 
 
@@ -183,5 +188,12 @@ def find_callable(module, name, wanted, origin):
 
 def missing_callable(module, name, expression, origin):
     usual = [known for known in USUAL_CALLABLES if callable(getattr(module, known, None))]
-    hint = f"; it has {usual[0]!r}: write callable = {usual[0]}" if usual else ""
+    write = (
+        f"did you mean {name}:{usual[0]}?"
+        if usual and origin == COMMAND_LINE
+        else f"write callable = {usual[0]}"
+        if usual
+        else ""
+    )
+    hint = f"; it has {usual[0]!r}: {write}" if usual else ""
     return f"{origin}: {name!r} has no {expression!r}{hint}"

@@ -65,11 +65,15 @@ def work(native, prototype, assignment, settings, applications, log, wsgi):
 
 def import_native():
     """Import the native module, from beside this file if this interpreter does not know the package."""
+    home, is_strange = None, False
     if __package__ in (None, ""):
         # Run as a file: Python has put this file's folder first in sys.path, where it does not belong.
         folder = os.path.dirname(os.path.abspath(__file__))
         sys.path[:] = [path for path in sys.path if os.path.abspath(path or ".") != folder]
-        sys.path.append(os.path.dirname(folder))
+        home = os.path.dirname(folder)
+        is_strange = home not in sys.path
+        if is_strange:
+            sys.path.append(home)
     try:
         from bolide import _native
     except ImportError as error:
@@ -78,6 +82,9 @@ def import_native():
             f"bolide: the Python of this application ({sys.executable}, version {version}) can't load Bolide: {error}. "
             "Install Bolide into it: pip install bolide"
         )
+    if is_strange:
+        # The package is known from now on. What lies beside it is the server's, not the application's.
+        sys.path.remove(home)
     return _native
 
 

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import sysconfig
 
 import pytest
 from support.client import Closed
@@ -177,7 +178,7 @@ def test_a_module_that_cant_be_loaded_gives_way_to_the_file(module, reason, serv
     server = started(serve, f"module = {module}\nwsgi-file = site.wsgi", files)
     assert server.get().text == "file"
     assert reason in server.log
-    assert re.search(r"uwsgi\.ini:4: warning: `wsgi-file` at .*uwsgi\.ini:4 is loaded in its place", server.log)
+    assert re.search(r"uwsgi\.ini:4: warning: `wsgi-file` is loaded in its place", server.log)
 
 
 def test_a_module_and_a_file_that_both_fail_end_the_start_with_the_modules_reason(serve):
@@ -191,9 +192,47 @@ def test_a_module_and_a_file_that_both_fail_end_the_start_with_the_modules_reaso
 def test_a_callable_after_a_colon_counts_where_nothing_else_is_there(serve):
     server = started(serve, "wsgi-file = shop.py\ncallable: app", {"shop.py": says("app", "app")})
     assert server.get().text == "app"
-    assert re.search(r"uwsgi\.ini:4: warning: `callable: app` at .* is read as `callable = app`", server.log)
+    assert re.search(r"uwsgi\.ini:4: warning: `callable: app` is read as `callable = app`", server.log)
     both = {"shop.py": says("app", "app") + says("application")}
     assert started(serve, "wsgi-file = shop.py\ncallable: app", both).get().text == "application"
+
+
+@pytest.mark.parametrize("other", ["", "mount = /async=other:application"])
+def test_wsgi_disable_file_wrapper_leaves_it_out_of_environ(other, serve):
+    tells = TELLS.format(answer="repr('wsgi.file_wrapper' in environ)")
+    files = {"shop.py": tells, "other.py": "async def application(scope, receive, send):\n    raise RuntimeError\n"}
+    if other:
+        other += "\nlifespan = off"
+    assert started(serve, f"module = shop\n{other}", files).get().text == "True"
+    assert started(serve, f"module = shop\n{other}\nwsgi-disable-file-wrapper = true", files).get().text == "False"
+
+
+def test_the_servers_own_packages_are_not_on_the_path_of_a_virtualenv(serve):
+    tells = "import sys\n" + TELLS.format(answer="' '.join(sys.path)")
+    server = prepared(serve, "module = shop\nvirtualenv = own", {"shop.py": tells})
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(server.folder / "own")], check=True)
+    path = server.start().get().text.split()
+    site = sysconfig.get_path("purelib")
+    assert site not in path
+    assert str(server.folder / "own") in " ".join(path)
+
+
+@pytest.mark.parametrize("named", ["app", "app.py", "site.wsgi", "package.wsgi"])
+def test_what_is_named_alone_is_served_by_its_usual_name(named, serve):
+    factory = says("made", "made") + "def create_app():\n    return made\n"
+    files = {"app.py": says("app", "app"), "site.wsgi": says("site"), "package/__init__.py": "", "package/wsgi.py": factory}
+    server = started(serve, "", files, arguments=[named, "--http", "127.0.0.1:0"])
+    assert server.get().text == {"site.wsgi": "site", "package.wsgi": "made"}.get(named, "app")
+    if named != "site.wsgi":
+        assert re.search("it has no `application`: `(app|create_app\\(\\))` is served", server.log), server.log
+    assert "Traceback" not in server.log
+
+
+def test_a_callable_that_is_not_there_is_answered_with_the_one_to_name(serve):
+    server = prepared(serve, "", {"shop.py": says("app", "app")}, arguments=["shop:aap", "--http", "127.0.0.1:0"])
+    server.launch()
+    assert server.wait_for_exit() != 0
+    assert "did you mean shop:app?" in server.lines[-1]
 
 
 def test_pyargv_is_what_the_application_finds_in_sys_argv(serve):

@@ -150,7 +150,7 @@ def folder(tmp_path_factory):
 def ours(serve_module, folder):
     return serve_module(
         f"wsgi-file = {{apps}}/static_front.py\nstatic-map = /s={folder}\nstatic-index = index.html\nstatic-gzip-all = true\n"
-        "static-serve = only\n"
+        "static-charset = utf-8\nstatic-serve = only\n"
         + "\n".join(f"static-expires-type = {kind}=60" for kind in ("text/plain", "text/html", "text/css"))
     )
 

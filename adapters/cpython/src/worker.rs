@@ -141,7 +141,9 @@ fn template(py: Python<'_>, settings: &Settings, listener: &ListeningSocket, fac
     environ.set_item("wsgi.multithread", settings.workers.threads.most() > 1)?;
     environ.set_item("wsgi.multiprocess", settings.workers.processes > 1)?;
     environ.set_item("wsgi.run_once", false)?;
-    environ.set_item("wsgi.file_wrapper", face.getattr("FileWrapper")?)?;
+    if !settings.python.no_file_wrapper {
+        environ.set_item("wsgi.file_wrapper", face.getattr("FileWrapper")?)?;
+    }
     environ.set_item("uwsgi.version", PyBytes::new(py, env!("CARGO_PKG_VERSION").as_bytes()))?;
     environ.set_item("uwsgi.node", PyBytes::new(py, listener.server_name.as_bytes()))?;
     environ.set_item("uwsgi.core", 0)?;

@@ -91,8 +91,10 @@ pub struct Substitute {
     pub module_name: Option<String>,
     pub callable: Option<String>,
     pub origin: String,
-    /// What the log says when it is taken.
+    /// The line of the log when it is taken.
     pub reason: String,
+    /// What comes before it was a guess, whose failure is no news.
+    pub is_guess: bool,
 }
 
 /// Which of Python's two interfaces an application has.
@@ -132,6 +134,8 @@ pub struct Python {
     pub ignore_script_name: bool,
     /// `wsgi-strict`: bytes that an application returns are an iterable of integers, and an error.
     pub wsgi_strict: bool,
+    /// `wsgi-disable-file-wrapper`: `environ` has no `wsgi.file_wrapper`.
+    pub no_file_wrapper: bool,
     /// `no-default-app`: what no mount takes is an error, in place of the first application's.
     pub no_default_app: bool,
     /// `lazy-apps`: every worker loads the application itself, after the fork.

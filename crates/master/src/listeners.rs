@@ -184,11 +184,25 @@ fn is_every_ipv4(address: &Address, wanted: u16) -> bool {
     matches!(address, Address::Tcp { host, port } if *port == wanted && (host.is_empty() || host == "0.0.0.0" || host == "*"))
 }
 
+/// `172.*` is the address of the first interface whose address begins so, as in uWSGI.
+fn address_beginning(beginning: &str) -> Option<IpAddr> {
+    nix::ifaddrs::getifaddrs()
+        .ok()?
+        .filter_map(|interface| to_std(&interface.address?))
+        .map(|address| address.ip())
+        .find(|address| address.is_ipv4() && address.to_string().starts_with(beginning))
+}
+
 /// A name with several addresses is bound at one, IPv4 first, as uWSGI does.
 pub fn resolve(host: &str, port: u16) -> Result<SocketAddr, String> {
     let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
     if bare.is_empty() || bare == "*" {
         return Ok(SocketAddr::from(([0, 0, 0, 0], port)));
+    }
+    if let Some((beginning, _)) = bare.split_once('*') {
+        return address_beginning(beginning)
+            .map(|address| SocketAddr::new(address, port))
+            .ok_or_else(|| format!("`{host}`: no interface of this machine has an address that begins with `{beginning}`"));
     }
     if let Ok(address) = bare.parse::<IpAddr>() {
         return Ok(SocketAddr::new(address, port));

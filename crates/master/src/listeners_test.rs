@@ -52,6 +52,8 @@ fn a_host_is_an_address_a_name_or_nothing() {
     assert_eq!(resolve("", 80), Ok("0.0.0.0:80".parse().expect("address")));
     assert_eq!(resolve("[::1]", 80), Ok("[::1]:80".parse().expect("address")));
     assert_eq!(resolve("::1", 80), Ok("[::1]:80".parse().expect("address")));
+    assert_eq!(resolve("127.*", 80), Ok("127.0.0.1:80".parse().expect("address")));
+    assert!(resolve("999.*", 80).expect_err("refused").contains("begins with `999.`"));
     assert!(resolve("localhost", 80).is_ok_and(|address| address.ip().is_loopback()));
     assert!(resolve("no such host!", 80).expect_err("refused").contains("can't be resolved"));
 }

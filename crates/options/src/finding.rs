@@ -69,11 +69,13 @@ pub struct Finding {
     pub place: Option<Place>,
     pub message: String,
     pub advice: Option<String>,
+    /// It is about a path or a user of this machine, which the machine that will serve may have.
+    pub is_local: bool,
 }
 
 impl Finding {
     pub fn error(place: Option<&Place>, message: impl Into<String>) -> Finding {
-        Finding { severity: Severity::Error, place: place.cloned(), message: message.into(), advice: None }
+        Finding { severity: Severity::Error, place: place.cloned(), message: message.into(), advice: None, is_local: false }
     }
 
     pub fn warning(place: Option<&Place>, message: impl Into<String>) -> Finding {
@@ -82,6 +84,12 @@ impl Finding {
 
     pub fn note(place: Option<&Place>, message: impl Into<String>) -> Finding {
         Finding { severity: Severity::Note, ..Finding::error(place, message) }
+    }
+
+    /// Says that another machine may see it otherwise.
+    pub fn local(mut self) -> Finding {
+        self.is_local = true;
+        self
     }
 
     /// Adds what to do about it.

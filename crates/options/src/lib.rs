@@ -10,6 +10,7 @@ mod commands;
 pub mod compatibility;
 pub mod expand;
 mod finding;
+mod foreign;
 mod logic;
 mod manual;
 mod reader;
@@ -20,6 +21,7 @@ mod surroundings;
 mod values;
 
 use std::ffi::OsString;
+use std::path::Path;
 
 use bolide_contract::settings::Settings;
 
@@ -106,19 +108,28 @@ fn collect(arguments: &[String], around: &Surroundings) -> Result<(Configuration
     loop {
         let word = words.next_option(|name| reader.declared(name)).map_err(|mistake| {
             let finding = Finding::error(Some(&place), mistake.message);
-            match mistake.unknown.as_deref().and_then(suggest::nearest) {
+            let unknown = mistake.unknown.as_deref();
+            if let Some(instead) = unknown.and_then(foreign::instead) {
+                return finding.advise(instead);
+            }
+            match unknown.and_then(suggest::nearest) {
                 Some(nearest) => finding.advise(format!("did you mean `--{nearest}`?")),
                 None => finding.advise("`bolide --help` lists the options"),
             }
         })?;
         match word {
-            Some(given) => reader.add(&given.name, given.value.as_deref(), &place)?,
+            Some(given) => {
+                if let Some((message, advice)) = foreign::misunderstood(&given.name, given.value.as_deref().unwrap_or_default()) {
+                    return Err(Finding::error(Some(&place), message).advise(advice).into());
+                }
+                reader.add(&given.name, given.value.as_deref(), &place)?;
+            }
             None => break,
         }
     }
     let mut application = None;
     for text in words.into_positional() {
-        take_positional(&text, &mut reader, &mut application, &place)?;
+        take_positional(&text, &mut reader, &mut application, &around.folder)?;
     }
     Ok((reader.finish()?, application))
 }
@@ -128,8 +139,9 @@ fn take_positional(
     text: &str,
     reader: &mut Reader<'_>,
     application: &mut Option<PositionalApplication>,
-    place: &Place,
+    folder: &Path,
 ) -> Result<(), Halt> {
+    let place = &Place::command_line();
     // uWSGI passes over these: a process can so be given a label in `ps`.
     if text.starts_with('[') {
         return Ok(());
@@ -138,17 +150,21 @@ fn take_positional(
     if reader::format_of(text).is_some() || reader::format_of(name).is_some() {
         return reader.load(text, None, place, false);
     }
-    let Some((source, callable)) = settle::application_of(text) else {
-        return Err(Finding::error(Some(place), format!("`{text}` is neither a configuration nor an application"))
-            .advise("a configuration ends with .ini, an application is package.module:callable or file.py")
-            .into());
+    let Some(found) = settle::positional(text, folder) else {
+        let finding = Finding::error(Some(place), format!("`{text}` is neither a configuration nor an application"));
+        let commands: Vec<&'static str> = commands::COMMANDS.iter().map(|command| command.name).collect();
+        return Err(match suggest::nearest_of(text, &commands) {
+            Some(command) => finding.advise(format!("did you mean `bolide {command}`?")),
+            None => finding.advise("a configuration ends with .ini, an application is package.module:callable or file.py"),
+        }
+        .into());
     };
     match application {
         Some(_) => Err(Finding::error(Some(place), format!("`{text}`: there is already an application on the command line"))
             .advise("use `mount` for several")
             .into()),
         None => {
-            *application = Some(PositionalApplication { source, callable });
+            *application = Some(found);
             Ok(())
         }
     }

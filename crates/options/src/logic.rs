@@ -132,6 +132,7 @@ pub fn is_built_in(plugin: &str) -> bool {
         "router_redirect",
         "router_rewrite",
         "router_basicauth",
+        "router_static",
         "transformation_gzip",
         "transformation_chunked",
     ];

@@ -201,6 +201,10 @@ fn test_values_that_uwsgi_misreads_are_read_as_it_does_and_reported() {
             "mount = /a=x.py\nmount = /a=y.py",
             "uwsgi.ini:5: warning: `mount = /a=y.py` has no effect: /a has its application from uwsgi.ini:4",
         ),
+        ("file-serve-mode = offloading", "uwsgi.ini:4: warning: `file-serve-mode = offloading` means nothing"),
+        ("socket = localhost:8080;", "uwsgi.ini:4: warning: `socket = localhost:8080;` is read as port 8080"),
+        ("exit-on-reload = true", "uwsgi.ini:4: warning: `exit-on-reload` is known, but not supported yet"),
+        ("hook-master-start = exec:true", "uwsgi.ini:4: warning: `hook-master-start` is known, but not supported yet"),
         ("callable: app", "uwsgi.ini:4: warning: `callable: app` has no `=`: it has no effect (write `callable = app`)"),
         ("processes 4", "uwsgi.ini:4: warning: `processes 4` has no `=`: it has no effect (write `processes = 4`)"),
         ("socket = 8001", "is taken for the path of a UNIX socket"),
@@ -212,6 +216,15 @@ fn test_values_that_uwsgi_misreads_are_read_as_it_does_and_reported() {
         assert!(line != "harakiri = 60 ; seconds" || settings.lifecycle.harakiri_ms == Some(60_000));
         assert!(!line.starts_with("lazy") || settings.python.lazy);
     }
+}
+
+#[test]
+fn test_what_is_always_done_may_be_asked_for() {
+    let (_, findings) = ini(
+        "always-done",
+        &format!("{SERVES}hook-master-start = unix_signal:15 gracefully_kill_them_all\nexit-on-reload = false\nmaster = true\n"),
+    );
+    assert!(findings.is_empty(), "{findings:?}");
 }
 
 #[test]
@@ -240,7 +253,7 @@ fn test_errors_name_file_and_line_and_what_to_write() {
         ("a = -%(b)\nb = -%(a)", "never come to an end"),
         ("strict = true\nvaccum = true", "unknown option `vaccum` (did you mean `vacuum`?)"),
         ("strict = true\nbase = x\nenv = A=%(base)", "write `set-placeholder = base=…`"),
-        ("listen = 65536", "is out of bounds"),
+        ("listen = 2147483648", "is out of bounds"),
         ("blacklist = uid gid\nuid = 0", "the option `uid` is not allowed here: it is in the blacklist"),
         ("set-placeholder = http=x", "`http` can't be a placeholder"),
     ];
@@ -262,6 +275,44 @@ fn test_nothing_to_serve_says_what_to_write() {
     assert!(fails(&folder, "nonsense")[0].contains("neither a configuration nor an application"));
     assert!(fails(&folder, "gone.ini")[0].contains("can't read `gone.ini`"));
     assert!(fails(&folder, "--vaccum")[0].contains("did you mean `--vacuum`?"));
+    assert!(fails(&folder, "chekc")[0].contains("did you mean `bolide check`?"));
+}
+
+#[test]
+fn test_what_other_servers_would_understand_is_told_what_to_write() {
+    let folder = Folder::new("foreign");
+    for (line, wanted) in [
+        ("-w 4 app:app", "(write `-p 4`)"),
+        ("-b 0.0.0.0:8000 app:app", "(write `--http 0.0.0.0:8000`)"),
+        ("--host 0.0.0.0 app:app", "(write `--http HOST:PORT`, such as `--http 0.0.0.0:8000`)"),
+        ("--timeout 30 app:app", "write `--harakiri SECONDS`"),
+    ] {
+        let errors = fails(&folder, line);
+        assert!(errors.len() == 1 && errors[0].contains(wanted), "{line}: {errors:?}");
+    }
+}
+
+#[test]
+fn test_an_application_may_be_named_by_its_file_or_its_module_alone() {
+    let folder = Folder::new("named-alone");
+    std::fs::create_dir_all(folder.path().join("shop")).expect("a folder of the test can be made");
+    folder.write("app.py", "").write("old.wsgi", "");
+    let module = |name: &str| ApplicationSource::Module(name.to_owned());
+    for (line, wanted) in [
+        ("app", module("app")),
+        ("app.py", ApplicationSource::File(folder.path().join("app.py"))),
+        ("old.wsgi", ApplicationSource::File(folder.path().join("old.wsgi"))),
+        ("mysite.wsgi", module("mysite.wsgi")),
+        ("mysite.asgi", module("mysite.asgi")),
+        ("shop", module("shop")),
+    ] {
+        let (settings, _) = run(&folder, line, &[]);
+        assert_eq!(settings.applications[0].source, wanted, "{line}");
+        let callables: Vec<_> =
+            settings.applications[0].substitutes.iter().filter_map(|other| other.callable.as_deref()).collect();
+        assert_eq!(callables, ["app", "create_app()", "make_app()"], "{line}");
+    }
+    assert!(run(&folder, "app:site", &[]).0.applications[0].substitutes.is_empty());
 }
 
 #[test]

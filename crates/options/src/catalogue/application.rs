@@ -121,6 +121,14 @@ pub const ENTRIES: &[Entry] = &[
         "Shows the traceback of a failed request to the client, not only to the log. Not for production.",
     ).example("catch-exceptions = true"),
     Entry::supported(
+        "wsgi-disable-file-wrapper",
+        Setting::NoFileWrapper,
+        Value::Switch,
+        "off",
+        "The application finds no `wsgi.file_wrapper` in `environ`, and reads files itself.",
+    )
+    .example("wsgi-disable-file-wrapper = true"),
+    Entry::supported(
         "pyargv",
         Setting::PyArgv,
         Value::Text,

@@ -79,7 +79,7 @@ pub const ENTRIES: &[Entry] = &[
     Entry::supported("mime-file", files(Files::MimeFile), Value::Path, "", "A file of MIME types in the form of /etc/mime.types; they come before those that are built in.")
         .uwsgi("uWSGI has no built-in types and reads /etc/mime.types where it is.")
         .example("mime-file = /srv/shop/mime.types"),
-    Entry::supported("static-charset", files(Files::Charset), Value::Text, "utf-8", "The charset that text files are said to have; `off` says nothing, as uWSGI does.").example("static-charset = iso-8859-1"),
+    Entry::supported("static-charset", files(Files::Charset), Value::Text, "", "The charset that text files are said to have. Without it nothing is said, since only their author knows.").example("static-charset = utf-8"),
     Entry::supported("file-serve-mode", files(Files::Mode), Value::Special, "", "Names the file to the front server, which then sends it: `x-sendfile`, or `nginx` (`x-accel-redirect`).")
         .example("file-serve-mode = nginx"),
     Entry::supported("x-sendfile", files(Files::HandedByPath), Value::List, "", "The application may name a file of this folder in the header `X-Sendfile`; it is sent in place of a body, with its validators and ranges.")

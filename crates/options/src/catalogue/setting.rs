@@ -27,6 +27,7 @@ pub enum Setting {
     ManageScriptName,
     NeedApp,
     NoDefaultApp,
+    NoFileWrapper,
     Chdir,
     Chdir2,
     PythonPath,

@@ -23,7 +23,7 @@ pub const ENTRIES: &[Entry] = &[
     Entry::supported(
         "listen",
         Setting::Listen,
-        Value::Number { least: 0, most: 65_535, unit: "connections" },
+        Value::Number { least: 0, most: i32::MAX as i64, unit: "connections" },
         "the kernel's own limit",
         "How many new connections the kernel keeps waiting for a socket; 0 is the kernel's own limit.",
     )

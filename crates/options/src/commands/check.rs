@@ -25,13 +25,21 @@ enum Form {
 
 pub fn run(arguments: &[String], around: &Surroundings) -> Reading {
     let mut form = Form::Text;
-    let mut strict = false;
+    let (mut strict, mut paths, mut environment) = (false, true, false);
     let mut rest = Vec::new();
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
         let format = match word.as_str() {
             "--strict" => {
                 strict = true;
+                continue;
+            }
+            "--no-paths" => {
+                paths = false;
+                continue;
+            }
+            "--env" => {
+                environment = true;
                 continue;
             }
             "--format" => words.next().map(String::as_str),
@@ -50,11 +58,17 @@ pub fn run(arguments: &[String], around: &Surroundings) -> Reading {
             _ => return misused("check", "the format is one of text, json and lines"),
         };
     }
-    if rest.is_empty() {
-        return misused("check", "no file is named");
+    if rest.is_empty() && !environment {
+        return misused("check", "no file is named; --env checks what variables such as UWSGI_MODULE say");
     }
-    let findings: Vec<Finding> = readings(&rest).iter().flat_map(|reading| findings(reading, around)).collect();
-    let status = match findings.iter().map(|finding| finding.severity).max() {
+    let mut findings: Vec<Finding> = readings(&rest).iter().flat_map(|reading| findings(reading, around)).collect();
+    if !paths {
+        for finding in findings.iter_mut().filter(|finding| finding.is_local) {
+            finding.severity = finding.severity.min(Severity::Warning);
+        }
+    }
+    let counted = findings.iter().filter(|finding| paths || !finding.is_local);
+    let status = match counted.map(|finding| finding.severity).max() {
         Some(Severity::Error) => FAILED,
         Some(Severity::Warning) if strict => WARNED,
         _ => 0,

@@ -2,12 +2,16 @@
 
 use std::fmt::Write;
 
+use bolide_contract::settings::{Address, ApplicationSource, Listener, Settings};
+
 use super::misused;
 use crate::Reading;
 use crate::catalogue::catalogue;
 use crate::catalogue::row::{Row, Status, Theme, Value};
 use crate::catalogue::setting::Setting;
-use crate::reader::{Halt, Pair};
+use crate::finding::Place;
+use crate::reader::{Configuration, Halt, Pair};
+use crate::settle::PositionalApplication;
 use crate::surroundings::Surroundings;
 
 /// Column at which the places begin.
@@ -15,14 +19,17 @@ const COLUMN: usize = 60;
 
 pub fn run(arguments: &[String], around: &Surroundings) -> Reading {
     if arguments.is_empty() {
-        return misused("config", "no file is named");
+        return misused("config", "neither a file nor an application is named");
     }
-    let (configuration, application) = match crate::collect(arguments, around) {
+    let (mut configuration, application) = match crate::collect(arguments, around) {
         Ok(read) => read,
         Err(Halt::Failed(finding)) => return Reading::Print { text: format!("{finding}\n"), status: super::FAILED },
         Err(Halt::Print { text, status }) => return Reading::Print { text, status },
     };
     let (settings, findings) = crate::settle::settle(&configuration, application.as_ref(), around);
+    if let Some(settings) = &settings {
+        configuration.effects.extend(named(&configuration, application.as_ref(), settings));
+    }
     let mut text = String::new();
     // Writing to a String can't fail.
     for theme in Theme::ALL {
@@ -40,6 +47,37 @@ pub fn run(arguments: &[String], around: &Surroundings) -> Reading {
         let _ = writeln!(text, "# {finding}");
     }
     Reading::Print { text, status: if settings.is_some() { 0 } else { super::FAILED } }
+}
+
+/// What the command line says without an option: the application, and where it is served if nothing else was asked for.
+fn named(read: &Configuration, application: Option<&PositionalApplication>, settings: &Settings) -> Vec<Pair> {
+    let Some(application) = application else { return Vec::new() };
+    let pair = |key: &str, value: String, place: Place| Pair {
+        key: key.to_owned(),
+        value: Some(value),
+        place,
+        acted: false,
+        placeholder: false,
+    };
+    let callable = application.callable.as_deref();
+    let place = Place::command_line();
+    let mut made = match &application.source {
+        ApplicationSource::Module(module) => {
+            let callable = callable.map(|callable| format!(":{callable}")).unwrap_or_default();
+            vec![pair("module", format!("{module}{callable}"), place)]
+        }
+        ApplicationSource::File(path) => {
+            let file = pair("wsgi-file", path.display().to_string(), place.clone());
+            std::iter::once(file).chain(callable.map(|callable| pair("callable", callable.to_owned(), place))).collect()
+        }
+    };
+    let is_socket = |pair: &Pair| catalogue().get(&pair.key).is_some_and(|row| row.value == Value::Address);
+    if let ([Listener { address: Address::Tcp { host, port }, .. }], false) =
+        (settings.listeners.as_slice(), read.effects.iter().any(is_socket))
+    {
+        made.push(pair("http", format!("{host}:{port}"), Place::file("default without a configuration", 0)));
+    }
+    made
 }
 
 /// What is in effect of one option: every value of a list, the last of a single one, else its default.

@@ -31,6 +31,7 @@ pub fn all(read: &Configuration, settings: Option<&Settings>, around: &Surroundi
     looked.overridden();
     looked.combinations();
     looked.missing_files();
+    looked.identities();
     if let Some(settings) = settings {
         looked.sockets(settings);
         looked.processes(settings);
@@ -54,6 +55,16 @@ impl Looked<'_> {
         self.last(name).is_some_and(|pair| crate::values::switch(pair.value.as_deref()).on)
     }
 
+    /// Whether the file says something that uWSGI does not understand, so that it is not meant for it.
+    fn is_ours(&self) -> bool {
+        self.read.effects.iter().any(|pair| {
+            catalogue().get(&pair.key).is_some_and(|row| {
+                let is_auto = pair.value.as_deref() == Some("auto") && matches!(row.value, Value::NumberOrAuto { .. });
+                row.home == "bolide" || is_auto
+            })
+        })
+    }
+
     /// Quotes and comments that are part of the value.
     fn odd_values(&mut self) {
         let mut found = Vec::new();
@@ -62,7 +73,11 @@ impl Looked<'_> {
             if !matches!(row.status, Status::Supported(_)) || !matches!(row.value, Value::Text | Value::Path | Value::List) {
                 continue;
             }
-            let quoted = |quote: char| text.len() > 1 && text.starts_with(quote) && text.ends_with(quote);
+            // Of `KEY=VALUE` the value alone may have them.
+            let bare = text.split_once('=').filter(|_| row.name() == "env").map_or(text.as_str(), |(_, value)| value);
+            let quoted = |quote: char| {
+                [text.as_str(), bare].iter().any(|text| text.len() > 1 && text.starts_with(quote) && text.ends_with(quote))
+            };
             if quoted('"') || quoted('\'') {
                 found.push(
                     Finding::warning(Some(&pair.place), format!("`{text}`: the quotes are part of the value"))
@@ -106,7 +121,7 @@ impl Looked<'_> {
                 format!("`threads = {threads}` works here; in uWSGI it does nothing beside `gevent` at {}", gevent.place);
             found.push(Finding::note(Some(&pair.place), message));
         }
-        if let Some(pair) = self.last("harakiri").filter(|_| !self.is_on("master")) {
+        if let Some(pair) = self.last("harakiri").filter(|_| !self.is_on("master") && !self.is_ours()) {
             let finding =
                 Finding::note(Some(&pair.place), "`harakiri` works here; in uWSGI it does nothing without `master = true`");
             found.push(finding.advise("set `master = true` too, if uWSGI still reads this file"));
@@ -165,14 +180,37 @@ impl Looked<'_> {
                     None => continue,
                 },
                 "virtualenv" => (chdir.join(text), "folder"),
-                "logto" => (start.join(text).parent().map(std::path::Path::to_owned).unwrap_or_default(), "folder"),
+                // Both are opened before uWSGI changes to `chdir`.
+                "logto" | "pidfile" => (start.join(text).parent().map(std::path::Path::to_owned).unwrap_or_default(), "folder"),
+                "pythonpath" if text.contains(':') && !chdir.join(text).exists() => {
+                    let finding = Finding::warning(Some(&pair.place), format!("`{text}` is one folder with a colon in its name"));
+                    found.push(finding.advise(format!("write a line `{} = …` for each folder", pair.key)));
+                    continue;
+                }
                 _ => continue,
             };
             if !text.is_empty() && !path.exists() {
-                found.push(Finding::warning(Some(&pair.place), format!("`{text}`: there is no {what} {}", path.display())));
+                let message = format!("`{text}`: there is no {what} {}", path.display());
+                found.push(Finding::warning(Some(&pair.place), message).local());
             }
         }
         self.findings.extend(found);
+    }
+
+    /// Users and groups that this machine does not have.
+    fn identities(&mut self) {
+        type Known = fn(&str) -> bool;
+        let user: Known = |name| nix::unistd::User::from_name(name).is_ok_and(|found| found.is_some());
+        let group: Known = |name| nix::unistd::Group::from_name(name).is_ok_and(|found| found.is_some());
+        for (option, what, is_known) in [("uid", "user", user), ("gid", "group", group)] {
+            let Some(pair) = self.last(option) else { continue };
+            let text = pair.value.as_deref().unwrap_or_default();
+            if !text.is_empty() && text.parse::<u32>().is_err() && !is_known(text) {
+                let finding =
+                    Finding::warning(Some(&pair.place), format!("`{} = {text}`: there is no {what} `{text}` here", pair.key));
+                self.findings.push(finding.advise("with it the start fails; create it, or write a number").local());
+            }
+        }
     }
 
     fn sockets(&mut self, settings: &Settings) {

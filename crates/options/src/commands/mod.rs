@@ -26,13 +26,13 @@ pub struct Command {
 pub const COMMANDS: &[Command] = &[
     Command {
         name: "check",
-        usage: "[--strict] [--format text|json|lines] FILE…",
+        usage: "[--strict] [--no-paths] [--env] [--format text|json|lines] FILE…",
         help: "read configurations without starting, and report all that is odd",
         run: check::run,
     },
     Command {
         name: "config",
-        usage: "FILE…",
+        usage: "FILE… | APPLICATION",
         help: "print the effective configuration, and where each value comes from",
         run: config::run,
     },

@@ -98,11 +98,85 @@ fn test_check_finds_combinations_that_do_nothing_or_hurt() {
         ("logto = /nonexistent/a.log", "there is no folder /nonexistent"),
         ("stats = :1", "`stats` is known, but not supported yet"),
         ("exec-pre = x", "did you mean `exec-pre-app`?"),
+        ("guid = www-data", "did you mean `gid`?"),
+        ("pythonhome = /srv", "did you mean `home`?"),
+        ("master-log = x", "did you mean `log-master`?"),
+        (
+            "module app:app",
+            "`module app:app` has no `=`: it has no effect\n    module app:app\n    ^\n    write `module = app:app`",
+        ),
+        ("static-map /static /srv", "write `static-map = /static /srv`"),
+        ("callable: app", "write `callable = app`"),
+        ("env = LANG='C.UTF-8'", "`LANG='C.UTF-8'`: the quotes are part of the value"),
+        ("pythonpath = /srv/a:/srv/b", "`/srv/a:/srv/b` is one folder with a colon in its name\n"),
+        ("pidfile = /nowhere/x", "there is no folder /nowhere"),
+        ("uid = nosuchuser", "`uid = nosuchuser`: there is no user `nosuchuser` here"),
+        ("gid = nosuchgroup", "there is no group `nosuchgroup` here"),
+        ("[uwsgi\nprocesses = 3", "`[uwsgi` does not end with `]`"),
+        ("wsgi-file = uwsgi.ini", "note: `wsgi-file` is loaded only if `module` at uwsgi.ini:4 can't be"),
     ];
     for (index, (lines, wanted)) in cases.into_iter().enumerate() {
         let (text, _) = checked(&format!("check-combination-{index}"), lines);
         assert!(text.contains(wanted), "{lines}:\n{text}");
     }
+}
+
+#[test]
+fn test_check_keeps_quiet_about_what_is_right() {
+    for (index, lines) in
+        ["plugins = router_static", "deb-confname = x", "start-time = %t", "harakiri = 5\nmaster = true"].iter().enumerate()
+    {
+        assert_eq!(checked(&format!("check-quiet-{index}"), lines).0, "nothing to report\n", "{lines}");
+    }
+    let folder = Folder::new("check-quiet-ours");
+    folder.write("bolide.ini", "[uwsgi]\nhttp = :1\nmodule = app\nprocesses = auto\nharakiri = 60\n");
+    assert_eq!(printed(&folder, "check bolide.ini").0, "nothing to report\n");
+    folder.write("uwsgi.xml", "<uwsgi><http>:1</http><app mountpoint=\"/x\"> <script>shop:app</script> </app></uwsgi>");
+    assert_eq!(printed(&folder, "check uwsgi.xml").0, "nothing to report\n");
+    // A variable that is read as `$(UWSGI_BIND)` is no misspelt option.
+    folder.write("uwsgi.ini", "[uwsgi]\nhttp = $(UWSGI_BIND)\nmodule = app\n");
+    let Ok(Reading::Print { text, .. }) = outcome(&folder, "check uwsgi.ini", &[("UWSGI_BIND", ":1")]) else {
+        panic!("it prints")
+    };
+    assert_eq!(text, "nothing to report\n");
+}
+
+#[test]
+fn test_check_without_paths_leaves_the_targets_folders_to_the_target() {
+    let folder = Folder::new("check-paths");
+    folder.write("uwsgi.ini", "[uwsgi]\nhttp = :1\nmodule = app\nchdir = /srv/nowhere\nuid = nosuchuser\nlogto = /nowhere/x\n");
+    assert_eq!(printed(&folder, "check uwsgi.ini").1, 2);
+    let (text, status) = printed(&folder, "check --strict --no-paths uwsgi.ini");
+    assert!(text.contains("warning: can't change to `/srv/nowhere`") && status == 0, "{text}");
+}
+
+#[test]
+fn test_check_of_the_environment_alone() {
+    let folder = Folder::new("check-environment");
+    for (module, wanted, status) in [("app", "nothing to report\n", 0), ("", "`module` has no value", 2)] {
+        let environment = [("UWSGI_HTTP", ":1"), ("UWSGI_MODULE", module)];
+        let Ok(Reading::Print { text, status: told }) = outcome(&folder, "check --env", &environment) else {
+            panic!("it prints")
+        };
+        assert!(text.contains(wanted) && told == status, "{text}");
+    }
+    assert!(printed(&folder, "check").0.contains("--env"));
+}
+
+#[test]
+fn test_config_of_an_application_shows_what_a_start_would_do() {
+    let folder = Folder::new("config-application");
+    let (text, status) = printed(&folder, "config shop.wsgi:app");
+    let lines: Vec<String> = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    for wanted in [
+        "module = shop.wsgi:app # command line",
+        "http = 127.0.0.1:8000 # default without a configuration",
+        "; processes = 1 # default",
+    ] {
+        assert!(lines.iter().any(|line| line == wanted), "{wanted}:\n{text}");
+    }
+    assert_eq!(status, 0);
+    assert!(printed(&folder, "config app.py --http :9000").0.contains("wsgi-file = app.py"));
 }
 
 #[test]

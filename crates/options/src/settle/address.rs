@@ -43,22 +43,25 @@ pub fn read(pair: &Pair) -> Result<(Address, Option<Finding>), Finding> {
         return Err(error(format!("`{text}`: shared sockets are not supported yet")).advise("name the address itself"));
     }
     match text.rsplit_once(':') {
-        Some((host, port)) => tcp(host, port, text, pair).map(|address| (address, None)),
+        Some((host, port)) => tcp(host, port, text, pair),
         None => Ok(unix(text, pair)),
     }
 }
 
-fn tcp(host: &str, port: &str, text: &str, pair: &Pair) -> Result<Address, Finding> {
+fn tcp(host: &str, written: &str, text: &str, pair: &Pair) -> Result<(Address, Option<Finding>), Finding> {
     let error = |message: String| Finding::error(Some(&pair.place), message);
-    let port = port
-        .trim()
-        .parse::<u16>()
-        .map_err(|_| error(format!("`{text}`: `{port}` is no port")).advise("a port is a number up to 65535"))?;
+    // As uWSGI, by `atoi`: what follows the digits does not count.
+    let number = crate::values::number(written);
+    let has_digits = written.trim_start().starts_with(|first: char| first.is_ascii_digit());
+    let port = u16::try_from(number.value)
+        .ok()
+        .filter(|_| has_digits)
+        .ok_or_else(|| error(format!("`{text}`: `{written}` is no port")).advise("a port is a number up to 65535"))?;
+    let doubt = (!number.whole).then(|| {
+        Finding::warning(Some(&pair.place), format!("`{} = {text}` is read as port {port}", pair.key))
+            .advise("write the number alone; there are no comments after a value")
+    });
     let host = host.trim();
-    if host.contains('*') && host != "*" {
-        return Err(error(format!("`{text}`: a pattern of addresses is not supported"))
-            .advise("write the address itself, or 0.0.0.0 for all of them"));
-    }
     let bare = match host.strip_prefix('[') {
         Some(rest) => rest
             .strip_suffix(']')
@@ -69,7 +72,7 @@ fn tcp(host: &str, port: &str, text: &str, pair: &Pair) -> Result<Address, Findi
         return Err(error(format!("`{text}` is no address"))
             .advise("there are no comments after a value; write host:port, :port or a path"));
     }
-    Ok(Address::Tcp { host: if bare == "*" { String::new() } else { bare.to_owned() }, port })
+    Ok((Address::Tcp { host: if bare == "*" { String::new() } else { bare.to_owned() }, port }, doubt))
 }
 
 fn unix(text: &str, pair: &Pair) -> (Address, Option<Finding>) {
@@ -116,6 +119,9 @@ mod tests {
             ("127.0.0.1:8000", tcp("127.0.0.1", 8000)),
             (":8000", tcp("", 8000)),
             ("*:8000", tcp("", 8000)),
+            ("172.*:80", tcp("172.*", 80)),
+            ("localhost:8080;", tcp("localhost", 8080)),
+            (":6000 #", tcp("", 6000)),
             ("[::1]:80", tcp("::1", 80)),
             ("::1:80", tcp("::1", 80)),
             ("localhost:0", tcp("localhost", 0)),
@@ -132,14 +138,18 @@ mod tests {
 
     #[test]
     fn test_addresses_that_are_none_say_what_to_write() {
-        for text in ["", "127.0.0.1:http", ":99999", "@", "fd://x", "192.168.*:80", "[::1:80", ":8000 # public", "=0"] {
+        for text in ["", "127.0.0.1:http", ":99999", "@", "fd://x", "[::1:80", ": 8000x:y", "a b:80", "=0"] {
             let finding = address(text).expect_err(text);
             assert!(finding.advice.is_some() && finding.place.is_some(), "{text}: {finding}");
         }
     }
 
     #[test]
-    fn test_a_bare_number_is_a_doubtful_path() {
+    fn test_a_bare_number_is_a_doubtful_path_and_more_than_a_port_a_doubtful_port() {
+        for text in ["localhost:8080;", ":6000 #", ":8000 # public"] {
+            let (_, doubt) = address(text).expect(text);
+            assert!(doubt.is_some_and(|doubt| doubt.to_string().contains("is read as port")), "{text}");
+        }
         assert!(address("8000").is_ok_and(|(_, doubt)| doubt.is_some_and(|doubt| doubt.to_string().contains("`:8000`"))));
     }
 }

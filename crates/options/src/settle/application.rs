@@ -9,6 +9,9 @@ use super::{Draft, PositionalApplication, tidy};
 use crate::finding::{Finding, Place};
 use crate::reader::Configuration;
 
+/// Names that applications have if not `application`, likeliest first.
+const USUAL_CALLABLES: [&str; 3] = ["app", "create_app()", "make_app()"];
+
 /// The options that name the application for all paths without a mount, in the order in which they count.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
@@ -42,7 +45,7 @@ impl Named {
     fn substitute(self, folder: &Path, reason: String) -> Substitute {
         let module_name = module_name(&self.source);
         let source = absolute(self.source, folder);
-        Substitute { source, module_name, callable: self.callable, origin: self.place.to_string(), reason }
+        Substitute { source, module_name, callable: self.callable, origin: self.place.to_string(), reason, is_guess: false }
     }
 }
 
@@ -85,8 +88,11 @@ impl Draft<'_> {
         let mounts = std::mem::take(&mut self.mounts);
         self.check_interface(main.as_ref(), mounts.is_empty());
         let mut made: Vec<Application> = main.map(|named| self.application(named, folder)).into_iter().collect();
+        if positional.is_some() {
+            made.iter_mut().for_each(guess_callable);
+        }
         if let (Some(first), Some(second)) = (made.first_mut(), second) {
-            let reason = format!("`{}` at {} is loaded in its place", Way::File.name(), second.place);
+            let reason = format!("{}: warning: `{}` is loaded in its place", second.place, Way::File.name());
             let second = Named { callable: self.callable.clone(), ..second };
             first.substitutes.push(second.substitute(folder, reason));
         }
@@ -178,7 +184,8 @@ impl Draft<'_> {
                 module_name: application.module_name.clone(),
                 callable: Some(callable.clone()),
                 origin: place.to_string(),
-                reason: format!("`callable: {callable}` at {place} is read as `callable = {callable}`"),
+                reason: format!("{place}: warning: `callable: {callable}` is read as `callable = {callable}`"),
+                is_guess: false,
             };
             let others: Vec<Substitute> = application
                 .substitutes
@@ -200,6 +207,23 @@ impl Draft<'_> {
                     .advise("write `module` instead of `asgi` for a WSGI application"),
             );
         }
+    }
+}
+
+/// What is named on the command line without a callable has one of the usual names, `application` first.
+fn guess_callable(application: &mut Application) {
+    if application.callable.is_some() {
+        return;
+    }
+    for callable in USUAL_CALLABLES {
+        application.substitutes.push(Substitute {
+            source: application.source.clone(),
+            module_name: application.module_name.clone(),
+            callable: Some(callable.to_owned()),
+            origin: application.origin.clone(),
+            reason: format!("it has no `application`: `{callable}` is served"),
+            is_guess: true,
+        });
     }
 }
 
@@ -226,6 +250,22 @@ pub fn asgi_file(text: &str) -> Option<PathBuf> {
         ApplicationSource::File(path) => Some(path),
         ApplicationSource::Module(_) => None,
     }
+}
+
+/// What a positional argument names: as [`source`], or a module alone. `mysite.wsgi` and `mysite.asgi` are modules where there is no
+/// such file; another name without a colon must be that of a file or folder beside us, so that a misspelt command is none.
+pub fn positional(text: &str, folder: &Path) -> Option<PositionalApplication> {
+    let is_module =
+        || text.split('.').all(|part| !part.is_empty() && part.chars().all(|letter| letter.is_alphanumeric() || letter == '_'));
+    let lies_there = || {
+        let path = folder.join(text.replace('.', "/"));
+        path.with_extension("py").is_file() || path.is_dir()
+    };
+    let is_named = |end: &str| text.ends_with(end) && !folder.join(text).exists();
+    if is_module() && !text.ends_with(".py") && (is_named(".wsgi") || is_named(".asgi") || lies_there()) {
+        return Some(PositionalApplication { source: ApplicationSource::Module(text.to_owned()), callable: None });
+    }
+    source(text).map(|(source, callable)| PositionalApplication { source, callable })
 }
 
 /// What a positional argument or the right side of a mount names: a file, or a module with a callable.

@@ -9,7 +9,7 @@ use super::{Draft, tidy, values};
 use crate::catalogue::files::{MODES, SERVES};
 use crate::catalogue::row::Row;
 use crate::catalogue::setting::Files as Setting;
-use crate::finding::{Finding, Place};
+use crate::finding::{Finding, Place, Severity};
 use crate::reader::Pair;
 
 /// What has been understood so far. Paths are as written.
@@ -31,15 +31,8 @@ pub(super) struct AskedFiles {
     compressed: Precompressed,
     compressed_folders: Vec<String>,
     mime_files: Vec<(String, Place)>,
-    charset: Charset,
+    charset: Option<String>,
     cache: Cache,
-}
-
-#[derive(Default)]
-enum Charset {
-    #[default]
-    Utf8,
-    Named(Option<String>),
 }
 
 impl Draft<'_> {
@@ -66,9 +59,13 @@ impl Draft<'_> {
             Setting::MimeFile => self.files.mime_files.push((values::text(pair)?, pair.place.clone())),
             Setting::Charset => {
                 let name = header_value(pair)?;
-                self.files.charset = Charset::Named(Some(name).filter(|name| crate::values::switch(Some(name)).on));
+                self.files.charset = Some(name).filter(|name| crate::values::switch(Some(name)).on);
             }
-            Setting::Mode => self.files.mode = word(pair, &MODES)?,
+            // As in uWSGI, an unknown way is none.
+            Setting::Mode => match word(pair, &MODES) {
+                Ok(mode) => self.files.mode = mode,
+                Err(finding) => self.findings.push(Finding { severity: Severity::Warning, ..finding }),
+            },
             Setting::HandedByPath => self.files.handed_by_path.push((values::text(pair)?, pair.place.clone())),
             Setting::HandedByLocation => self.location(pair)?,
             Setting::CacheFiles => self.files.cache.files = self.bounded_usize(row, pair)?,
@@ -140,7 +137,8 @@ impl Draft<'_> {
             if !target.exists() {
                 self.findings.push(
                     Finding::warning(Some(place), format!("there is no `{}`: nothing is served from it yet", target.display()))
-                        .advise("it is served as soon as it is there"),
+                        .advise("it is served as soon as it is there")
+                        .local(),
                 );
             }
         }
@@ -148,7 +146,7 @@ impl Draft<'_> {
         let mime_files: Vec<PathBuf> = mime_files
             .inspect(|(path, place)| {
                 if let Err(error) = std::fs::File::open(path) {
-                    self.findings.push(Finding::error(Some(place), format!("can't read `{}`: {error}", path.display())));
+                    self.findings.push(Finding::error(Some(place), format!("can't read `{}`: {error}", path.display())).local());
                 }
             })
             .map(|(path, _)| path)
@@ -182,10 +180,7 @@ impl Draft<'_> {
             immutable: asked.immutable,
             precompressed: Precompressed { folders: asked.compressed_folders.iter().map(own).collect(), ..asked.compressed },
             mime_files,
-            charset: match asked.charset {
-                Charset::Utf8 => Some("utf-8".to_owned()),
-                Charset::Named(name) => name,
-            },
+            charset: asked.charset,
             cache: asked.cache,
             mounts: if self.python.manage_script_name { mounts.collect() } else { Vec::new() },
         })

@@ -17,7 +17,7 @@ mod values;
 
 use std::path::{Path, PathBuf};
 
-pub use application::{asgi_file, source as application_of};
+pub use application::{asgi_file, positional};
 
 use bolide_contract::settings::{
     ApplicationSource, Asynchronous, Identity, Interface, Lifecycle, Limits, Listener, Logging, Naming, Protocol, Python,
@@ -130,6 +130,16 @@ fn tidy(path: &Path) -> PathBuf {
     path.components().collect()
 }
 
+/// Whether a planned option asks for what is always done here.
+fn is_done_already(name: &str, pair: &Pair) -> bool {
+    match name {
+        // SIGTERM stops gracefully, and SIGHUP reloads without an end.
+        "hook-master-start" => pair.value.as_deref() == Some("unix_signal:15 gracefully_kill_them_all"),
+        "exit-on-reload" => !crate::values::switch(pair.value.as_deref()).on,
+        _ => false,
+    }
+}
+
 impl<'a> Draft<'a> {
     fn new(around: &'a Surroundings, strict: bool) -> Draft<'a> {
         Draft {
@@ -201,7 +211,7 @@ impl<'a> Draft<'a> {
                     self.findings.push(Finding::note(Some(place), format!("`{}` can't be switched off: {why}", pair.key)));
                 }
             }
-            Status::Planned(_) if self.take_cheaper(row.name(), pair) => {}
+            Status::Planned(_) if self.take_cheaper(row.name(), pair) || is_done_already(row.name(), pair) => {}
             Status::Planned(meanwhile) => self.planned(place, &pair.key, meanwhile),
             Status::Refused(instead) => {
                 self.findings.push(Finding::error(Some(place), format!("`{}` is not supported", pair.key)).advise(instead));
@@ -243,6 +253,7 @@ impl<'a> Draft<'a> {
             Setting::Interface => self.interface = Some((values::one_of(pair, &INTERFACES)?, pair.place.clone())),
             Setting::Factory => self.factory = self.switch(pair),
             Setting::NeedApp => self.needs_application = self.switch(pair),
+            Setting::NoFileWrapper => self.python.no_file_wrapper = self.switch(pair),
             Setting::NoDefaultApp => self.python.no_default_app = self.switch(pair),
             Setting::ManageScriptName => self.python.manage_script_name = self.switch(pair),
             Setting::Chdir => self.chdir = Some((values::text(pair)?, pair.place.clone())),
@@ -340,10 +351,10 @@ impl<'a> Draft<'a> {
             Some((chdir, place)) => {
                 let folder = self.around.folder.join(chdir);
                 if !folder.is_dir() {
-                    self.findings.push(Finding::error(
-                        Some(place),
-                        format!("can't change to `{}`: there is no such folder", folder.display()),
-                    ));
+                    self.findings.push(
+                        Finding::error(Some(place), format!("can't change to `{}`: there is no such folder", folder.display()))
+                            .local(),
+                    );
                 }
                 folder
             }

@@ -28,6 +28,15 @@ pub fn parse(text: &[u8], section: &str) -> Result<Section, Malformed> {
             None | Some(b';' | b'#') => {}
             Some(b'[') => {
                 // Whatever the last character is, it is taken for the bracket.
+                if !bytes.ends_with(b"]") {
+                    let text = String::from_utf8_lossy(bytes);
+                    made.remarks.push((
+                        line,
+                        format!(
+                            "`{text}` does not end with `]`: the last character is lost, and what follows is of another section"
+                        ),
+                    ));
+                }
                 let name = String::from_utf8_lossy(&bytes[1..]);
                 let mut name = name.chars();
                 name.next_back();
