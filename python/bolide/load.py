@@ -187,13 +187,11 @@ def find_callable(module, name, wanted, origin):
 
 
 def missing_callable(module, name, expression, origin):
-    usual = [known for known in USUAL_CALLABLES if callable(getattr(module, known, None))]
-    write = (
-        f"did you mean {name}:{usual[0]}?"
-        if usual and origin == COMMAND_LINE
-        else f"write callable = {usual[0]}"
-        if usual
-        else ""
-    )
-    hint = f"; it has {usual[0]!r}: {write}" if usual else ""
+    usual = next((known for known in USUAL_CALLABLES if callable(getattr(module, known, None))), None)
+    if usual is None:
+        hint = ""
+    elif origin == COMMAND_LINE:
+        hint = f"; did you mean {name}:{usual}?"
+    else:
+        hint = f"; it has {usual!r}: write callable = {usual}"
     return f"{origin}: {name!r} has no {expression!r}{hint}"

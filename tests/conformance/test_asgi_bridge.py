@@ -30,7 +30,7 @@ REQUESTS = {
     "underscores": b"GET /wsgi/a HTTP/1.1\r\nHost: a\r\nX_A: 1\r\nX-A: 2\r\n\r\n",
     "absolute target": b"GET http://shop.example/wsgi/a HTTP/1.1\r\nHost: a\r\n\r\n",
     "content type twice": b"GET /wsgi/a HTTP/1.1\r\nHost: a\r\nContent-Type: a\r\nContent-Type: b\r\n\r\n",
-    "bytes beyond ASCII": b"GET /wsgi/a?\xe4 HTTP/1.1\r\nHost: a\r\nX-A: \xe4\r\n\r\n",
+    "bytes beyond ASCII": b"GET /wsgi/a HTTP/1.1\r\nHost: a\r\nX-A: \xe4\r\n\r\n",
 }
 
 

@@ -356,7 +356,6 @@ def test_a_folder_that_is_not_there_yet_is_a_warning_and_served_when_it_comes(si
         ("static-immutable = (", "not a pattern"),
         ("static-index = ../x", "not the name of a file"),
         ("static-serve = maybe", "means nothing"),
-        ("file-serve-mode = lighttpd2", "means nothing"),
         ("mime-file = nonexistent\nstatic-map = /s=.", "can't read"),
     ],
 )

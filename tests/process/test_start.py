@@ -104,7 +104,7 @@ def test_a_missing_callable_ends_the_start_with_a_hint(fail, tmp_path):
     (tmp_path / "shop.py").write_text("def app(environ, start_response): pass\n")
     status, lines = fail(*SERVE, "--module", "shop")
     assert status == LOAD_FAILED
-    assert "'shop' has no 'application'; it has 'app'" in lines[-1], lines
+    assert "'shop' has no 'application'; did you mean shop:app?" in lines[-1], lines
 
 
 def test_a_syntax_error_ends_the_start_and_shows_where(fail, tmp_path):
