@@ -8,7 +8,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("port", "write `--http HOST:PORT`, such as `--http 127.0.0.1:8000`"),
     ("uds", "write `--http-socket /run/app.sock`"),
     ("app-dir", "write `--pythonpath FOLDER`"),
-    ("root-path", "write `--mount /PATH=module:callable --manage-script-name`"),
+    ("root-path", "write `--route-run setscriptname:/PATH` where the front server takes the prefix away"),
     ("worker-class", "leave it out: WSGI and ASGI are told apart; for requests that wait write `--threads 16`"),
     ("preload", "leave it out: the application is loaded once before workers start, unless `--lazy-apps` is given"),
     ("timeout", "write `--harakiri SECONDS`"),

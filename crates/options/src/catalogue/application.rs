@@ -9,6 +9,9 @@ use crate::catalogue::setting::Setting;
 pub const INTERFACES: [(&str, Interface); 3] = [("auto", Interface::Auto), ("wsgi", Interface::Wsgi), ("asgi", Interface::Asgi)];
 const INTERFACE_WORDS: [&str; 3] = words(&INTERFACES);
 
+const PASTE: &str = "write a file with `from paste.deploy import loadapp` and `application = loadapp('config:/srv/shop.ini')`, and name it with `wsgi-file`";
+const PYPY: &str = "applications run on CPython: write `module` or `wsgi-file`, and `virtualenv` for its packages";
+
 pub const ENTRIES: &[Entry] = &[
     Entry::accepted(
         "autoload",
@@ -136,6 +139,17 @@ pub const ENTRIES: &[Entry] = &[
         "The arguments that the application finds in `sys.argv`, after the name `uwsgi`; separated by blanks, and without quotes.",
     )
     .example("pyargv = --settings production.cfg"),
+    Entry::planned("paste", Value::Text, "An application from a configuration of PasteDeploy.", PASTE),
+    Entry::planned("ini-paste", Value::Path, "A configuration, and an application of PasteDeploy in the same file.", PASTE),
+    Entry::planned("ini-paste-logged", Value::Path, "As `ini-paste`, with the loggers of the file.", PASTE),
+    Entry::planned(
+        "eval",
+        Value::Text,
+        "An application as a text of Python.",
+        "put the code into a file, and name that with `wsgi-file`",
+    ),
+    Entry::planned("pypy-wsgi", Value::Text, "The module of an application for PyPy.", PYPY),
+    Entry::planned("pypy-wsgi-file", Value::Path, "The file of an application for PyPy.", PYPY),
     Entry::accepted("enable-threads", Value::Switch, "Lets threads of the application run.", "threads always run"),
     Entry::accepted(
         "single-interpreter",
