@@ -4,9 +4,14 @@ The master execs it, as ``python …/bolide/prototype.py N`` or ``python -m boli
 of the descriptor that holds its settings. It must not know sockets or protocols: those are the native module's.
 """
 
+import errno
 import os
+import re
 import sys
 import time
+
+#: Causes of an exception that are looked at, at the most.
+CAUSES_MOST = 20
 
 
 def main(descriptor):
@@ -17,7 +22,7 @@ def main(descriptor):
     import faulthandler
     import threading  # noqa: F401
 
-    from bolide import log, wsgi
+    from bolide import log, unshared, wsgi
 
     prototype = native.Prototype(descriptor)
     # Registered first, so that it runs last: functions of the application may write to the log at their end.
@@ -29,10 +34,14 @@ def main(descriptor):
     began = time.monotonic()
     applications = None
     if not settings["python"]["lazy"]:
-        applications = load(settings, prototype)
+        before = unshared.Before()
+        applications = load(boot, prototype)
         if applications is None:
             prototype.report_load_failed()
             return native.EXIT_LOAD_FAILED
+        warning = before.warning()
+        if warning:
+            log.log_message(warning)
     share_memory()
     prototype.report_loaded(int((time.monotonic() - began) * 1000))
     assignment = prototype.wait_for_assignment()
@@ -40,17 +49,19 @@ def main(descriptor):
         return 0
     # The master asks for the stack of a thread that is over its time before it kills the worker.
     faulthandler.register(native.STACK_SIGNAL, file=native.log_descriptor(), all_threads=False, chain=False)
-    return work(native, prototype, assignment, settings, applications, log, wsgi)
+    return work(native, prototype, assignment, boot, applications, log, wsgi)
 
 
-def work(native, prototype, assignment, settings, applications, log, wsgi):
+def work(native, prototype, assignment, boot, applications, log, wsgi):
     """What a worker does with its life. Runs after the fork."""
+    settings = boot["settings"]
     log.worker = assignment.worker
     name_process(native, settings["naming"], f"worker {assignment.worker}")
     if applications is None:
-        applications = load(settings, prototype)
+        applications = load(boot, prototype)
         if applications is None:
             return native.EXIT_LOAD_FAILED
+        share_memory()
     try:
         if any(interface == "asgi" for _, _, interface in applications):
             from bolide import asgi
@@ -98,12 +109,14 @@ def prepare(python):
     sys.argv = ["uwsgi", *python["arguments"]]
 
 
-def load(settings, prototype):
+def load(boot, prototype):
     """Load the applications, or tell why they can't be and return None."""
-    from bolide import log
+    from bolide import absent, log
     from bolide.load import LoadError, load_applications
     from bolide.wsgi import nothing_there
 
+    settings = boot["settings"]
+    sys.meta_path.append(absent.AbsentUwsgi())
     try:
         # Static files and routes may be all that there is.
         applications = load_applications(settings["applications"]) or [("", nothing_there, "wsgi")]
@@ -133,8 +146,23 @@ def load(settings, prototype):
         # SystemExit too: a module that exits while it is imported is no application.
         log.log_exception(error, "loading the application")
         reason = f"{type(error).__name__}: {error}"
+        if boot["generation"] > 1 and holds_exclusively(error):
+            reason += "; if the generation that serves holds it: `reload-order = stop-first` ends that one first"
     prototype.note_failure(reason)
     return None
+
+
+def holds_exclusively(error):
+    """Whether loading failed for something that one process at a time can have: an address, or a lock."""
+    for _ in range(CAUSES_MOST):
+        if getattr(error, "errno", None) in (errno.EADDRINUSE, errno.EWOULDBLOCK):
+            return True
+        if re.search(r"(?i)\bf?lock", f"{type(error).__name__} {error}"):
+            return True
+        error = error.__cause__ or error.__context__
+        if error is None:
+            break
+    return False
 
 
 def share_memory():
@@ -146,8 +174,8 @@ def share_memory():
 
 
 def name_process(native, naming, what):
-    if naming["auto"] or naming["prefix"]:
-        native.set_process_name(f"{naming['prefix']}bolide {what}")
+    if naming["auto"]:
+        native.set_process_name(f"{naming['prefix']}{naming['name'] or f'bolide {what}'}{naming['suffix']}")
 
 
 if __name__ == "__main__":

@@ -89,7 +89,7 @@ def test_threads_auto_adds_threads_while_the_running_ones_are_blocked(serve):
 
 
 def test_threads_of_the_application_run_without_enable_threads(serve):
-    server = serve.prepare("module = shop\npythonpath = {folder}\npythonpath = {apps}/../process/probes")
+    server = serve.prepare("master = true\nmodule = shop\npythonpath = {folder}\npythonpath = {apps}/../process/probes")
     (server.folder / "shop.py").write_text(
         "import os, threading\nfrom probe import application as probe\n"
         "ticks = []\n"
@@ -115,7 +115,7 @@ def test_options_come_from_the_environment(prefix, serve):
 def test_lazy_apps_loads_the_application_in_each_worker(option, serve):
     facts = json.loads(serve(f"{PROBE}\n{option} = true").get("/facts").text)
     assert facts["loaded_in"] == facts["pid"]
-    facts = json.loads(serve(PROBE).get("/facts").text)
+    facts = json.loads(serve(f"{PROBE}\nmaster = true").get("/facts").text)
     assert facts["loaded_in"] != facts["pid"]
 
 

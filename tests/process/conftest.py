@@ -20,8 +20,10 @@ def start(tmp_path):
     """Starts Bolide with the probe application on a free port; further arguments are those of the command line."""
     instances = []
 
-    def start(*arguments, module="probe", socket="127.0.0.1:0", ready=True, alarms=False, logging=False, **options):
+    def start(*arguments, module="probe", socket="127.0.0.1:0", ready=True, alarms=False, logging=False, master=True, **options):
         chosen = ["--pythonpath", str(APPLICATIONS)]
+        # Without it a single worker would load the application itself.
+        chosen += ["--master"] if master else []
         chosen += [] if logging else ["--disable-logging"]
         chosen += ["--http-socket", socket] if socket else []
         chosen += ["--module", module] if module else []

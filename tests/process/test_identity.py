@@ -3,6 +3,7 @@
 import json
 import os
 import pwd
+import re
 import shutil
 import subprocess
 import sys
@@ -119,8 +120,64 @@ def test_processes_say_in_ps_what_they_are(options, prefix, start):
     instance = start("--processes", "2", *options)
     assert command_line_of(instance.prototype()) == f"{prefix}bolide prototype"
     assert {command_line_of(worker) for worker in instance.workers()} == {f"{prefix}bolide worker {n}" for n in (1, 2)}
+    assert command_line_of(instance.pid) == f"{prefix}bolide master"
     assert status_field(instance.pid, "Name") == f"{prefix}bolide master"[:15]
     assert status_field(instance.prototype(), "Name") == f"{prefix}bolide prototype"[:15]
+
+
+@pytest.mark.parametrize(
+    ("options", "master", "worker"),
+    [
+        (("--procname", "shop"), "shop", "shop"),
+        (("--procname-master", "boss"), "boss", "bolide worker 1"),
+        (("--procname", "shop", "--procname-master", "boss"), "boss", "shop"),
+        (("--procname-prefix", "a-", "--procname-append", "-z"), "a-bolide master-z", "a-bolide worker 1-z"),
+    ],
+    ids=["procname", "master", "both", "append"],
+)
+def test_processes_have_the_names_that_are_chosen(options, master, worker, start):
+    instance = start(*options)
+    assert command_line_of(instance.pid) == master
+    assert command_line_of(instance.worker()) == worker
+
+
+@pytest.mark.parametrize(
+    ("mask", "file_mode", "socket_mode"), [("027", 0o640, 0o750), ("0077", 0o600, 0o700), ("000", 0o666, 0o777)]
+)
+def test_umask_is_that_of_everything_that_is_made(mask, file_mode, socket_mode, start, tmp_path):
+    (tmp_path / "shop.py").write_text("open('loaded', 'w').close()\nfrom probe import application\n")
+    start("--umask", mask, "--socket", "app.sock", "--pidfile", "shop.pid", "--logto", "log", module="shop")
+    for name in ("loaded", "shop.pid"):
+        assert (tmp_path / name).stat().st_mode & 0o777 == file_mode, name
+    # A log is for its owner and group at the most, as in uWSGI.
+    assert (tmp_path / "log").stat().st_mode & 0o777 == file_mode & 0o640
+    assert (tmp_path / "app.sock").stat().st_mode & 0o777 == socket_mode
+
+
+@pytest.mark.parametrize("mask", ["22", "rwx", "0999", "7777"])
+def test_a_umask_that_is_none_ends_the_start(mask, fail):
+    status, lines = fail(*SERVE, "--umask", mask)
+    assert status == START_FAILED
+    assert f"`umask = {mask}` is no mask of a mode" in lines[-1]
+
+
+def test_daemonize_says_that_its_sockets_are_not_open_to_everybody(start, tmp_path):
+    (tmp_path / "app.ini").write_text("[uwsgi]\nmodule = probe\nsocket = app.sock\ndaemonize = app.log\n")
+    instance = start("app.ini", socket=None, module=None)
+    assert re.search(r"app\.ini:4: .*`daemonize` in uWSGI empties the umask.*chmod-socket = 660", instance.log)
+    (tmp_path / "app.ini").write_text("[uwsgi]\nmodule = probe\nsocket = two.sock\ndaemonize = app.log\nchmod-socket = 666\n")
+    assert "empties the umask" not in start("app.ini", socket=None, module=None).log
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can take on a group")
+def test_no_initgroups_leaves_the_further_groups_out(start, open_folder):
+    python = python_for_everybody(open_folder)
+    if python is None:
+        pytest.skip("no Python here may be run by another user")
+    shutil.copy(APPLICATIONS / "probe.py", open_folder)
+    options = ("--uid", "nobody", "--gid", "12345", "--no-initgroups", "--chdir", open_folder)
+    instance = start(*options, command=[python, "-m", "bolide"])
+    assert json.loads(instance.body("/facts"))["groups"] == [12345]
 
 
 def test_without_auto_procname_processes_keep_their_command_line(start):

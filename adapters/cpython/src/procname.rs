@@ -1,42 +1,9 @@
-//! The name that `ps` and `top` show for a process: `auto-procname`, `procname-prefix`.
-
-use std::ffi::CString;
+//! The name that `ps` and `top` show for a prototype or a worker: `auto-procname`, `procname` and their kin.
 
 use pyo3::prelude::*;
 
-/// Names this process: the short name, and the command line where it is long enough to hold the text.
-///
-/// A name that can't be set is no reason to fail: it is for people only, so the errors are dropped.
+/// Names this process.
 #[pyfunction]
 pub fn set_process_name(name: &str) {
-    let Ok(text) = CString::new(name) else { return };
-    let _ = nix::sys::prctl::set_name(&text);
-    write_command_line(name.as_bytes());
-}
-
-/// Writes over the memory of the command line, which the kernel shows in /proc/PID/cmdline.
-fn write_command_line(name: &[u8]) {
-    let Some((start, end)) = command_line_memory() else { return };
-    let room = end.saturating_sub(start);
-    if room < 2 {
-        return;
-    }
-    let shown = &name[..name.len().min(room - 1)];
-    // SAFETY: the kernel says that the command line of this process lies there (proc(5), arg_start and arg_end); it is our
-    // stack's upper end, writable, and nobody reads it as code or as Rust data.
-    unsafe {
-        let place = start as *mut u8;
-        std::ptr::copy_nonoverlapping(shown.as_ptr(), place, shown.len());
-        std::ptr::write_bytes(place.add(shown.len()), 0, room - shown.len());
-    }
-}
-
-/// Fields 48 and 49 of /proc/self/stat. The second field, the name, may have spaces: counting starts behind its bracket.
-fn command_line_memory() -> Option<(usize, usize)> {
-    let text = std::fs::read_to_string("/proc/self/stat").ok()?;
-    let (_, after) = text.rsplit_once(')')?;
-    let mut fields = after.split_ascii_whitespace();
-    let start = fields.nth(48 - 3)?.parse().ok()?;
-    let end = fields.next()?.parse().ok()?;
-    (start != 0).then_some((start, end))
+    bolide_master::process_name::set(name);
 }

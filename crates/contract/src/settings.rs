@@ -138,8 +138,10 @@ pub struct Python {
     pub no_file_wrapper: bool,
     /// `no-default-app`: what no mount takes is an error, in place of the first application's.
     pub no_default_app: bool,
-    /// `lazy-apps`: every worker loads the application itself, after the fork.
+    /// `lazy-apps`, or one worker without `master`: every worker loads the application itself, after the fork.
     pub lazy: bool,
+    /// `honour-stdin`: prototype and workers have our standard input.
+    pub honour_stdin: bool,
     /// `auto-procname` and its kin are in [`Naming`]; `enable-threads` is always on.
     pub catch_exceptions: bool,
 }
@@ -188,8 +190,19 @@ pub struct Lifecycle {
     /// How long requests in flight may take at a stop or a reload (`reload-mercy`, `worker-reload-mercy`).
     pub reload_mercy_ms: u64,
     pub pidfile: Option<PathBuf>,
+    pub reload_order: ReloadOrder,
     /// Remove UNIX sockets and the pidfile at the end.
     pub vacuum: bool,
+}
+
+/// Which generation goes first at a reload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+pub enum ReloadOrder {
+    /// The new one serves before the old one ends.
+    #[default]
+    StartFirst,
+    /// The old one ends before the new one is loaded; clients wait.
+    StopFirst,
 }
 
 /// What a request may be at the most.
@@ -243,13 +256,24 @@ pub struct Logging {
 pub struct Identity {
     pub user: Option<String>,
     pub group: Option<String>,
+    /// `no-initgroups`: not the further groups of the user.
+    pub no_further_groups: bool,
+    /// `umask`, of all processes; `None` leaves that of whoever starts us.
+    pub umask: Option<u32>,
 }
 
 /// What the processes are called in `ps`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 pub struct Naming {
+    /// `auto-procname`, or any of its kin.
     pub auto: bool,
     pub prefix: String,
+    /// `procname-append`.
+    pub suffix: String,
+    /// `procname`: all processes are called this.
+    pub name: Option<String>,
+    /// `procname-master`.
+    pub master: Option<String>,
 }
 
 /// What concerns ASGI applications. Times are in milliseconds; `None` is never.

@@ -10,6 +10,7 @@ use bolide_options::{Reading, read};
 use crate::interpreter::Program;
 use crate::log_sink;
 use crate::start::{EXIT_START_FAILED, supervise};
+use crate::tell::tell;
 
 /// How Bolide was called.
 #[derive(Debug, Clone, Default)]
@@ -39,6 +40,7 @@ pub fn main(invocation: Invocation) -> i32 {
             };
             supervise(*settings, &choose, &warnings)
         }
+        Ok(Reading::Tell { order, pidfile }) => tell(order, &pidfile),
         Err(failure) => {
             for finding in &failure.findings {
                 log_sink::line(&finding.to_string());

@@ -90,7 +90,9 @@ impl Fleet {
             listeners: descriptors,
             package_folder: self.program.package_folder.as_ref().map(|folder| folder.to_string_lossy().into_owned()),
         };
-        let launch = Launch { program: &self.program, boot: &boot, inherited, privileges: self.privileges.as_ref() };
+        let at_terminal = self.settings.python.honour_stdin
+            || self.settings.workers.processes == 1 && std::io::IsTerminal::is_terminal(&std::io::stdin());
+        let launch = Launch { program: &self.program, boot: &boot, inherited, privileges: self.privileges.as_ref(), at_terminal };
         let pid = spawn::prototype(&launch)?;
         self.add(Role::Prototype, generation, Some(pid), near, State::Starting);
         Ok(note)

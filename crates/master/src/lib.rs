@@ -8,6 +8,7 @@ mod announce;
 mod backoff;
 pub mod child;
 mod door;
+mod exchange;
 mod fleet;
 mod harakiri;
 mod interpreter;
@@ -18,6 +19,7 @@ mod notify;
 mod obituary;
 mod passed;
 mod privileges;
+pub mod process_name;
 mod reason;
 mod reload;
 mod retirement;
@@ -26,6 +28,7 @@ mod spawn;
 mod start;
 mod stop;
 mod supervisor;
+mod tell;
 #[cfg(test)]
 mod testing;
 

@@ -41,8 +41,8 @@ pub fn resolve(identity: &Identity) -> Result<Option<Privileges>, StartError> {
         }
     };
     let groups = match &record {
-        Some(record) => groups_of(&record.name, gid)?,
-        None => vec![gid],
+        Some(record) if !identity.no_further_groups => groups_of(&record.name, gid)?,
+        _ => vec![gid],
     };
     Ok(Some(Privileges { uid, gid, groups }))
 }
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     fn identity(user: Option<&str>, group: Option<&str>) -> Identity {
-        Identity { user: user.map(str::to_owned), group: group.map(str::to_owned) }
+        Identity { user: user.map(str::to_owned), group: group.map(str::to_owned), ..Identity::default() }
     }
 
     #[test]

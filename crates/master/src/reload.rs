@@ -6,6 +6,7 @@
 //! needs a restart.
 
 use bolide_contract::message::{EXIT_LOAD_FAILED, Order};
+use bolide_contract::settings::ReloadOrder;
 
 use crate::announce;
 use crate::backoff::Backoff;
@@ -82,6 +83,9 @@ impl Supervisor {
 
     /// Begins a reload if one is asked for, or needed, and none goes on.
     pub(crate) fn begin_reload_if_due(&mut self, now_ms: u64) {
+        if self.fleet.settings.lifecycle.reload_order == ReloadOrder::StopFirst {
+            return self.exchange_if_due(now_ms);
+        }
         let Some(serving) = self.serving.as_ref().map(|generation| generation.number) else { return };
         if self.forming.is_some() || !(self.reload_wanted || self.prototype_backoff.over(now_ms)) {
             return;
@@ -175,14 +179,19 @@ impl Supervisor {
         let number = forming.generation.number;
         let workers = announce::workers_in_words(self.fleet.settings.workers.processes);
         let took = now_ms.saturating_sub(forming.began_ms);
-        match self.serving.replace(forming.generation) {
-            None => {
-                let load =
-                    forming.loaded_in_ms.map(|time| format!(" (the application was loaded in {time} ms)")).unwrap_or_default();
+        let old = self.serving.replace(forming.generation).map(|old| old.number);
+        match (old, self.vacated_by.take()) {
+            (None, None) => {
+                // Where workers load the application themselves, the prototype's time says nothing.
+                let load_ms = forming.loaded_in_ms.filter(|_| !self.fleet.settings.python.lazy);
+                let load = load_ms.map(|time| format!(" (the application was loaded in {time} ms)")).unwrap_or_default();
                 announce::ready(&self.fleet.settings, self.fleet.listeners.places(), &format!(" in {took} ms{load}"));
             }
-            Some(old) => {
-                log_sink::line(&format!("ready: {workers} of generation {number} in {took} ms; generation {} ends", old.number));
+            (Some(old), _) => {
+                log_sink::line(&format!("ready: {workers} of generation {number} in {took} ms; generation {old} ends"));
+            }
+            (None, Some(_)) => {
+                log_sink::line(&format!("ready: {workers} of generation {number} in {took} ms"));
             }
         }
         self.notifier.ready(&format!("{workers} of generation {number}"));
@@ -206,8 +215,11 @@ impl Supervisor {
         let pause = self.prototype_backoff.died_at_birth(now_ms);
         let orphaned = self.fleet.prototype(serving).is_none();
         let again = if orphaned { format!("; the next try is in {}", duration(pause)) } else { String::new() };
-        log_sink::line(&format!("generation {number} could not be loaded ({why}): generation {serving} goes on serving{again}"));
-        self.notifier.ready(&format!("generation {number} could not be loaded, generation {serving} serves"));
+        let who = self.who_serves();
+        log_sink::line(&format!("generation {number} could not be loaded ({why}): {who}{again}"));
+        if self.serving.is_some() {
+            self.notifier.ready(&format!("generation {number} could not be loaded, generation {serving} serves"));
+        }
         self.dismiss(|generation| generation == number, now_ms);
     }
 
@@ -215,8 +227,13 @@ impl Supervisor {
     pub(crate) fn note_death_while_forming(&mut self, cause: &Cause, now_ms: u64) {
         let Some(forming) = &mut self.forming else { return };
         forming.deaths_at_birth += 1;
+        // What kills the one worker that is to load the application at the start is taken for the application, as in a prototype.
+        let settings = &self.fleet.settings;
+        let alone = forming.reason == Reason::First && settings.python.lazy && settings.workers.processes == 1;
         if *cause == Cause::Exited(EXIT_LOAD_FAILED) && !forming.generation.served {
             self.give_up_forming("a worker could not, see above", now_ms);
+        } else if alone && !forming.generation.served && matches!(cause, Cause::Signalled { .. }) {
+            self.give_up_forming(&format!("its worker {}", cause.words()), now_ms);
         } else if forming.reason != Reason::First && forming.deaths_at_birth >= DEATHS_MOST {
             self.give_up_forming("its workers die at birth", now_ms);
         }
@@ -230,7 +247,7 @@ impl Supervisor {
     }
 
     /// Ends generations: workers that serve finish what they have, the others are killed.
-    fn dismiss(&mut self, which: impl Fn(u32) -> bool, now_ms: u64) {
+    pub(crate) fn dismiss(&mut self, which: impl Fn(u32) -> bool, now_ms: u64) {
         let mercy_ms = now_ms.saturating_add(self.fleet.settings.lifecycle.reload_mercy_ms);
         for id in self.fleet.ids(|child| which(child.generation) && child.state.is_active()) {
             let Some((is_prototype, state)) = self.fleet.find(id).map(|child| (child.is_prototype(), child.state)) else {

@@ -28,6 +28,8 @@ pub struct Launch<'a> {
     /// Descriptors that the prototype inherits under their own numbers: those that `boot` names.
     pub inherited: Vec<RawFd>,
     pub privileges: Option<&'a Privileges>,
+    /// It stays in our process group and has our standard input: somebody at a terminal debugs it.
+    pub at_terminal: bool,
 }
 
 /// Executes a prototype. The master's call.
@@ -42,6 +44,7 @@ pub fn prototype(launch: &Launch<'_>) -> io::Result<Pid> {
         launch.privileges.map(|privileges| privileges.groups.iter().map(|group| group.as_raw()).collect()).unwrap_or_default();
     let identity = launch.privileges.map(|privileges| (privileges.uid.as_raw(), privileges.gid.as_raw(), groups));
     let master = Pid::this().as_raw();
+    let at_terminal = launch.at_terminal;
     let mut command = Command::new(&launch.program.executable);
     command.args(&launch.program.arguments).arg(boot.as_raw_fd().to_string());
     // `env` is set here and not only inside Python: PYTHONHASHSEED and its kin are read when an interpreter starts.
@@ -49,10 +52,14 @@ pub fn prototype(launch: &Launch<'_>) -> io::Result<Pid> {
     for variable in passed::VARIABLES.into_iter().chain([notify::VARIABLE]) {
         command.env_remove(variable);
     }
-    command.envs(environment.iter().map(|(name, value)| (name, value))).stdin(Stdio::null());
+    command.envs(environment.iter().map(|(name, value)| (name, value))).stdin(if at_terminal {
+        Stdio::inherit()
+    } else {
+        Stdio::null()
+    });
     // SAFETY: the closure makes async-signal-safe calls only, and touches nothing but the vectors that were filled before the fork.
     unsafe {
-        command.pre_exec(move || become_prototype(&inherited, identity.as_ref(), master));
+        command.pre_exec(move || become_prototype(&inherited, identity.as_ref(), master, at_terminal));
     }
     let child = command.spawn()?;
     // The child is waited for by the supervisor's own reaping: dropping the handle neither waits nor kills.
@@ -116,18 +123,32 @@ fn sealed_memory(bytes: &[u8]) -> io::Result<OwnedFd> {
 }
 
 /// Runs in the child, between fork and exec: async-signal-safe calls only, no allocation, no lock.
-fn become_prototype(inherited: &[RawFd], identity: Option<&(u32, u32, Vec<libc::gid_t>)>, master: i32) -> io::Result<()> {
+fn become_prototype(
+    inherited: &[RawFd],
+    identity: Option<&(u32, u32, Vec<libc::gid_t>)>,
+    master: i32,
+    at_terminal: bool,
+) -> io::Result<()> {
     // SAFETY: plain system calls, all async-signal-safe (signal-safety(7)), on numbers and on memory filled before the fork.
     unsafe {
         // A group of its own: a terminal's ^C reaches the master only, which stops its children in order.
-        check(libc::setpgid(0, 0))?;
+        // Only one in the terminal's own group may read from it, so one that is debugged there stays.
+        if !at_terminal {
+            check(libc::setpgid(0, 0))?;
+        }
         for signal in 1..=SIGNAL_MOST {
             // The C library keeps some numbers for itself and refuses them, as the kernel does SIGKILL: nothing to undo there.
             libc::signal(signal, libc::SIG_DFL);
         }
-        let mut none: libc::sigset_t = std::mem::zeroed();
-        check(libc::sigemptyset(&raw mut none))?;
-        check(libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut()))?;
+        let mut blocked: libc::sigset_t = std::mem::zeroed();
+        check(libc::sigemptyset(&raw mut blocked))?;
+        if at_terminal {
+            // ^C is the master's business here too. It is blocked, and not only ignored, because pdb sets a handler of its own.
+            for signal in [libc::SIGINT, libc::SIGHUP] {
+                check(libc::sigaddset(&raw mut blocked, signal))?;
+            }
+        }
+        check(libc::sigprocmask(libc::SIG_SETMASK, &raw const blocked, std::ptr::null_mut()))?;
         if let Some((uid, gid, groups)) = identity {
             check(libc::setgroups(groups.len(), groups.as_ptr()))?;
             check(libc::setgid(*gid))?;

@@ -16,6 +16,7 @@ use crate::listeners::Listeners;
 use crate::log_sink;
 use crate::passed;
 use crate::privileges::{self, Privileges};
+use crate::process_name;
 use crate::signals::Signals;
 use crate::supervisor::Supervisor;
 
@@ -123,6 +124,10 @@ struct Prepared {
 
 fn prepare_files(settings: &Settings, choose: &ChooseProgram<'_>) -> Result<Prepared, StartError> {
     enter_folder(settings)?;
+    if let Some(mask) = settings.identity.umask {
+        // Everything that is made from here on has it, and so have prototypes and workers.
+        nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(mask));
+    }
     let privileges = privileges::resolve(&settings.identity)?;
     let program = choose(settings)?;
     let log = settings.logging.file.as_deref().map(log_sink::open).transpose()?;
@@ -139,8 +144,8 @@ fn take_process(settings: &Settings, log: Option<&File>) -> Result<(Signals, Opt
     if let Some(pidfile) = &settings.lifecycle.pidfile {
         write_pidfile(pidfile)?;
     }
-    if settings.naming.auto {
-        name_process(&settings.naming.prefix);
+    if let Some(name) = process_name::of_master(&settings.naming) {
+        process_name::set(&name);
     }
     let redirected = log.map(log_sink::redirect).transpose();
     let console =
@@ -182,15 +187,6 @@ fn write_pidfile(path: &Path) -> Result<(), StartError> {
         let shown = path.display();
         StartError::new(format!("the pidfile {shown} can't be written: {error}; make its folder, or choose another file"))
     })
-}
-
-fn name_process(prefix: &str) {
-    // The kernel keeps 15 bytes of it (prctl(2), PR_SET_NAME).
-    if let Ok(name) = std::ffi::CString::new(format!("{prefix}bolide master"))
-        && let Err(error) = nix::sys::prctl::set_name(&name)
-    {
-        log_sink::line(&format!("the master can't name itself (auto-procname): {error}"));
-    }
 }
 
 #[cfg(test)]

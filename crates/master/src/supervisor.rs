@@ -51,6 +51,8 @@ pub struct Supervisor {
     /// The generation in service; none before the first is.
     pub(crate) serving: Option<Generation>,
     pub(crate) forming: Option<Forming>,
+    /// With `reload-order = stop-first`: the generation that has ended, or is ending, for one that does not serve yet.
+    pub(crate) vacated_by: Option<u32>,
     pub(crate) last_generation: u32,
     /// SIGHUP came while a generation formed: once is remembered, however often it came.
     pub(crate) reload_wanted: bool,
@@ -75,6 +77,7 @@ impl Supervisor {
             phase: Phase::Running,
             serving: None,
             forming: None,
+            vacated_by: None,
             last_generation: 0,
             reload_wanted: false,
             prototype_backoff: Backoff::default(),

@@ -56,6 +56,7 @@ pub fn settings() -> Settings {
             max_worker_lifetime_ms: None,
             reload_mercy_ms: 60_000,
             pidfile: None,
+            reload_order: Default::default(),
             vacuum: false,
         },
         limits: Limits {

@@ -19,6 +19,10 @@ fn main() -> ExitCode {
             println!("{settings:#?}");
             ExitCode::SUCCESS
         }
+        Ok(Reading::Tell { order, pidfile }) => {
+            println!("{order:?} {}", pidfile.display());
+            ExitCode::SUCCESS
+        }
         Err(failure) => {
             failure.findings.iter().for_each(|finding| eprintln!("{finding}"));
             ExitCode::FAILURE

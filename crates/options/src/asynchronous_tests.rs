@@ -13,6 +13,7 @@ fn run(folder: &Folder, line: &str) -> (Settings, Vec<String>) {
     match outcome(folder, line, &[]) {
         Ok(Reading::Run { settings, findings }) => (*settings, findings.iter().map(ToString::to_string).collect()),
         Ok(Reading::Print { text, .. }) => panic!("{line}: prints {text}"),
+        Ok(Reading::Tell { order, pidfile }) => panic!("{line}: tells {} to {order:?}", pidfile.display()),
         Err(Failure { findings }) => panic!("{line}: {:?}", findings.iter().map(ToString::to_string).collect::<Vec<_>>()),
     }
 }

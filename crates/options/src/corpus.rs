@@ -104,6 +104,7 @@ fn shown(folder: &Path, file: &str) -> String {
         Ok(made) => crate::manual::show::as_uwsgi(&made.pairs),
         Err(Halt::Failed(finding)) => finding.to_string(),
         Err(Halt::Print { text, .. }) => text,
+        Err(Halt::Tell { pidfile, .. }) => pidfile.display().to_string(),
     };
     let made = made.replace("\n;uWSGI instance configuration\n", "").replace(";end of configuration\n\n", "");
     made.replace(&*folder.to_string_lossy(), "{DIR}").lines().map(|line| format!("{}\n", line.trim_end())).collect()

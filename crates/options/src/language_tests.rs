@@ -60,7 +60,7 @@ const CASES: &[(&[&str], &str, &str)] = &[
 ];
 
 /// Words that end the reading have tests of their own.
-const ELSEWHERE: &[&str] = &["exit", "help", "version"];
+const ELSEWHERE: &[&str] = &["exit", "help", "version", "stop", "reload"];
 
 fn folder(name: &str) -> Folder {
     let folder = Folder::new(name);
@@ -113,6 +113,17 @@ fn test_no_word_of_the_language_is_without_a_case() {
 }
 
 #[test]
+fn test_what_a_running_instance_is_told_starts_nothing() {
+    let folder = folder("tell");
+    folder.write("uwsgi.ini", "[uwsgi]\nhttp = :1\nmodule = app\n");
+    for (name, wanted) in [("stop", crate::InstanceOrder::Stop), ("reload", crate::InstanceOrder::Reload)] {
+        let told = outcome(&folder, &format!("--ini uwsgi.ini --{name} x.pid"), &[]);
+        let is_wanted = |order, pidfile: &std::path::Path| order == wanted && pidfile == folder.path().join("x.pid");
+        assert!(matches!(told, Ok(Reading::Tell { order, pidfile }) if is_wanted(order, &pidfile)), "{name}");
+    }
+}
+
+#[test]
 fn test_exit_ends_with_its_status_and_what_was_printed() {
     let folder = folder("exit");
     for (text, wanted) in [("iprint = so far\nexit = 3", ("so far\n", 3)), ("exit = 0", ("", 0))] {
@@ -126,7 +137,7 @@ fn test_exit_ends_with_its_status_and_what_was_printed() {
 }
 
 /// Settings that no example can change: what they do is a warning, an error, or there in other ways.
-const WITHOUT_A_SETTING: &[Setting] = &[Setting::Plugin, Setting::NeedApp];
+const WITHOUT_A_SETTING: &[Setting] = &[Setting::AllowMissing, Setting::Plugin, Setting::NeedApp];
 
 #[test]
 fn test_the_example_of_every_supported_row_changes_the_settings() {
@@ -159,6 +170,8 @@ fn test_the_example_of_every_supported_row_changes_the_settings() {
         let base = match setting {
             _ if is_application => "module = other\n",
             Setting::Files(_) => &with_files,
+            // A single worker without a master is lazy anyway.
+            Setting::LazyApps => "master = true\nmodule = shop\n",
             _ => "module = shop\n",
         };
         for name in &row.names {

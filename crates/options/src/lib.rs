@@ -21,10 +21,11 @@ mod surroundings;
 mod values;
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use bolide_contract::settings::Settings;
 
+pub use catalogue::setting::InstanceOrder;
 pub use finding::{Finding, Place, Severity};
 
 use reader::{Configuration, Halt, Reader};
@@ -39,6 +40,8 @@ pub enum Reading {
     Run { settings: Box<Settings>, findings: Vec<Finding> },
     /// Print this on standard output and exit with this status.
     Print { text: String, status: i32 },
+    /// Tell the instance whose pid is in a file to do something, and exit.
+    Tell { order: InstanceOrder, pidfile: PathBuf },
 }
 
 /// Bolide can't start: the errors, with the warnings that came before them. Exit status 1.
@@ -63,6 +66,7 @@ fn read_in(arguments: &[OsString], around: &Surroundings) -> Result<Reading, Fai
     let (configuration, application) = match collect(&arguments, around) {
         Ok(read) => read,
         Err(Halt::Print { text, status }) => return Ok(Reading::Print { text, status }),
+        Err(Halt::Tell { order, pidfile }) => return Ok(Reading::Tell { order, pidfile }),
         Err(Halt::Failed(finding)) => return Err(Failure { findings: vec![*finding] }),
     };
     // In a file, `show-config` prints and goes on, as in uWSGI; asked for on the command line, it is all that is wanted.

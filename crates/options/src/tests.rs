@@ -58,6 +58,7 @@ fn run(folder: &Folder, line: &str, environment: &[(&str, &str)]) -> (Settings, 
     match outcome(folder, line, environment) {
         Ok(Reading::Run { settings, findings }) => (*settings, findings.iter().map(ToString::to_string).collect()),
         Ok(Reading::Print { text, .. }) => panic!("{line}: prints {text}"),
+        Ok(Reading::Tell { order, pidfile }) => panic!("{line}: tells {} to {order:?}", pidfile.display()),
         Err(failure) => panic!("{line}: {:?}", failure.findings.iter().map(ToString::to_string).collect::<Vec<_>>()),
     }
 }
@@ -186,6 +187,33 @@ fn test_defaults_are_those_of_the_manual() {
 }
 
 #[test]
+fn test_cheaper_starts_as_many_workers_as_it_has_at_first() {
+    for (index, (text, processes, said)) in [
+        ("processes = 16\ncheaper = 2", 2, "2 of 16 processes start, and no more are added"),
+        ("cheaper-initial = 4\ncheaper = 2\nprocesses = 16", 4, "4 of 16 processes start"),
+        ("processes = 4\ncheaper = 4", 4, "`cheaper = 4` is not below the number of processes"),
+        ("processes = 8\ncheaper-initial = 4", 8, "`cheaper-initial` is known, but not supported yet"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let (settings, findings) = ini(&format!("cheaper-{index}"), &format!("{SERVES}{text}\n"));
+        assert_eq!(settings.workers.processes, processes, "{text}");
+        assert!(findings.len() == 1 && findings[0].contains(said), "{text}: {findings:?}");
+    }
+}
+
+#[test]
+fn test_a_single_worker_loads_the_application_itself_where_uwsgi_has_no_master() {
+    let cases =
+        [("", true), ("master = true", false), ("processes = 2", false), ("touch-reload = x", false), ("threads = 4", true)];
+    for (index, (text, lazy)) in cases.into_iter().enumerate() {
+        let (settings, _) = ini(&format!("master-{index}"), &format!("{SERVES}{text}\n"));
+        assert_eq!(settings.python.lazy, lazy, "{text}");
+    }
+}
+
+#[test]
 fn test_values_that_uwsgi_misreads_are_read_as_it_does_and_reported() {
     let cases = [
         ("harakiri = 60 ; seconds", "uwsgi.ini:4: warning: `harakiri = 60 ; seconds` is read as 60"),
@@ -195,7 +223,7 @@ fn test_values_that_uwsgi_misreads_are_read_as_it_does_and_reported() {
         ("stats = :9191", "uwsgi.ini:4: warning: `stats` is known, but not supported yet: it has no effect"),
         ("strict = true\nstats = :9191", "uwsgi.ini:5: warning: `stats` is known, but not supported yet: it has no effect"),
         ("plugins = psgi,python3", "uwsgi.ini:4: warning: the plugin `psgi` is not built in"),
-        ("master = false", "uwsgi.ini:4: note: `master` can't be switched off: there is always a master"),
+        ("enable-threads = false", "uwsgi.ini:4: note: `enable-threads` can't be switched off: threads always run"),
         ("wsgi-file = x.py", "uwsgi.ini:4: note: `wsgi-file` is loaded only if `module` at uwsgi.ini:3 can't be"),
         (
             "mount = /a=x.py\nmount = /a=y.py",

@@ -11,6 +11,7 @@ mod language;
 mod logging;
 mod processes;
 mod program;
+mod protection;
 mod requests;
 pub mod row;
 pub mod setting;
@@ -19,7 +20,7 @@ mod sockets;
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
-pub use processes::MOST_PROCESSES;
+pub use processes::{MOST_PROCESSES, RELOAD_ORDERS};
 use row::{Argument, Entry, Row, Status, Theme, Value};
 use setting::Setting;
 
@@ -37,6 +38,7 @@ const TABLES: &[(Theme, &[Entry])] = &[
     (Theme::Files, files::ENTRIES),
     (Theme::Logging, logging::ENTRIES),
     (Theme::Identity, identity::ENTRIES),
+    (Theme::Identity, protection::ENTRIES),
     (Theme::Configuration, language::ENTRIES),
     (Theme::Program, program::ENTRIES),
 ];

@@ -1,18 +1,29 @@
 //! Rows of processes and threads: how many there are, and when they come and go.
 
-use crate::catalogue::row::{Entry, Value};
+use bolide_contract::settings::ReloadOrder;
+
+use crate::catalogue::row::{Entry, Value, words};
 use crate::catalogue::setting::Setting;
 
 /// A thousand processes is beyond any machine that runs an interpreter in each.
 pub const MOST_PROCESSES: i64 = 1024;
+/// What `reload-order` can be.
+pub const RELOAD_ORDERS: [(&str, ReloadOrder); 2] =
+    [("start-first", ReloadOrder::StartFirst), ("stop-first", ReloadOrder::StopFirst)];
+const RELOAD_ORDER_WORDS: [&str; 2] = words(&RELOAD_ORDERS);
 const SECONDS: Value = Value::Number { least: 0, most: 31_536_000, unit: "seconds" };
 
 pub const ENTRIES: &[Entry] = &[
     Entry::accepted("harakiri-verbose", Value::Switch, "Shows where a request was stuck.", "the log always shows the Python stack of a request that harakiri ends"),
     Entry::accepted("http-processes", Value::Special, "How many router processes there are.", "the workers speak HTTP themselves, there is no router process"),
     Entry::accepted("offload-threads", Value::Special, "Threads that send what clients are slow to take.", "the event loop sends it, without a thread"),
-    Entry::accepted("master", Value::Switch, "Runs a master process.", "there is always a master")
-        .uwsgi("Without it, uWSGI does not replace workers that die, and `harakiri` and reloads do nothing."),
+    Entry::supported("master", Setting::Master, Value::Switch, "off", "Loads the application once, before workers are forked: they share its memory, and one that dies is replaced at once. Without it a single worker loads the application itself, so that threads which the application starts meanwhile live on; several workers are forked in any case.")
+        .uwsgi("The process itself is always there: without `master` uWSGI does not replace workers that die, and `harakiri` and reloads do nothing.")
+        .example("master = true"),
+    Entry::supported("reload-order", Setting::ReloadOrder, Value::OneOf(&RELOAD_ORDER_WORDS), "start-first", "Which generation goes first at a reload: with `start-first` the new one serves before the old one ends; with `stop-first` the old one ends before the new one is loaded, for applications that hold what only one process can hold (a database file with a lock, a port of their own). The sockets stay open, and clients wait.")
+        .example("reload-order = stop-first"),
+    Entry::supported("honour-stdin", Setting::HonourStdin, Value::Switch, "off, but on with one worker at a terminal", "Workers have the standard input of whoever starts Bolide, in place of /dev/null: for `breakpoint()`.")
+        .example("honour-stdin = true"),
     Entry::supported("processes", Setting::Processes, Value::NumberOrAuto { least: 1, most: MOST_PROCESSES, unit: "processes" }, "1", "How many workers serve; `auto` is the number of CPUs that this process may use, the quota of its cgroup counted. For an application on the command line `WEB_CONCURRENCY` counts where this is not set.")
         .uwsgi("uWSGI has no `auto`; `%k` counts the machine's CPUs, also where a container may use fewer.")
         .example("processes = 4\nprocesses = auto"),

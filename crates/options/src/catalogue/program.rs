@@ -1,11 +1,59 @@
 //! Rows of the program itself.
 
 use crate::catalogue::row::{Entry, Value};
-use crate::catalogue::setting::{Setting, Word};
+use crate::catalogue::setting::{InstanceOrder, Setting, Word};
 
 pub const ENTRIES: &[Entry] = &[
     Entry::supported("help", Setting::Language(Word::Help), Value::Switch, "", "Prints a summary and ends."),
     Entry::supported("version", Setting::Language(Word::Version), Value::Switch, "", "Prints the version and ends."),
+    Entry::supported(
+        "stop",
+        Setting::Language(Word::Tell(InstanceOrder::Stop)),
+        Value::Path,
+        "",
+        "Tells the instance whose pid is in this file (`pidfile`) to stop gracefully, and ends. Nothing is started.",
+    ),
+    Entry::supported(
+        "reload",
+        Setting::Language(Word::Tell(InstanceOrder::Reload)),
+        Value::Path,
+        "",
+        "Tells the instance whose pid is in this file (`pidfile`) to reload, and ends. Nothing is started.",
+    ),
+    Entry::refused(
+        "pause",
+        Value::Path,
+        "Pauses an instance.",
+        "there is no pause; `kill -STOP` and `kill -CONT` on its workers come near",
+    ),
+    Entry::refused(
+        "suspend",
+        Value::Path,
+        "Pauses an instance.",
+        "there is no pause; `kill -STOP` and `kill -CONT` on its workers come near",
+    ),
+    Entry::refused("resume", Value::Path, "Lets a paused instance go on.", "there is no pause"),
+    Entry::refused(
+        "signal",
+        Value::Text,
+        "Sends a signal of uWSGI's own to an instance.",
+        "there are no such signals; `kill` sends those of the system",
+    ),
+    Entry::refused(
+        "connect-and-read",
+        Value::Address,
+        "Prints what comes from a socket.",
+        "use `socat - UNIX-CONNECT:/path` or `nc HOST PORT`",
+    ),
+    Entry::refused("extract", Value::Text, "Prints a file, or what is at an address.", "use `cat` or `curl`"),
+    Entry::refused("print-sym", Value::Text, "Prints a symbol of uWSGI's program.", "there are none"),
+    Entry::refused("ping", Value::Address, "Asks a uWSGI server whether it lives.", "use `curl` with an HTTP address"),
+    Entry::refused(
+        "nagios",
+        Value::Switch,
+        "Asks a uWSGI server how it is, for Nagios.",
+        "use `check_http` with an HTTP address",
+    ),
     Entry::refused(
         "build-plugin",
         Value::Path,

@@ -55,7 +55,7 @@ pub const fn words<T, const COUNT: usize>(table: &[(&'static str, T); COUNT]) ->
     words
 }
 
-/// The verdict on an option. There is no fifth: nothing is ignored in silence.
+/// The verdict on an option. There is no other: nothing is ignored in silence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
     /// It does what uWSGI's manual says; the setting is what `settle` makes of it.
@@ -64,6 +64,9 @@ pub enum Status {
     Accepted(&'static str),
     /// Known and not there yet: a warning. What to use meanwhile; empty where there is nothing to say.
     Planned(&'static str),
+    /// Known and not there yet, and an instance without it would be less safe than was asked for: an error that names what to use
+    /// instead, unless `allow-missing` names the option.
+    Protective(&'static str),
     /// An error that names what to use instead.
     Refused(&'static str),
 }
@@ -74,6 +77,7 @@ impl Status {
             Status::Supported(_) => "supported",
             Status::Accepted(_) => "accepted",
             Status::Planned(_) => "planned",
+            Status::Protective(_) => "missing",
             Status::Refused(_) => "refused",
         }
     }
@@ -164,6 +168,10 @@ impl Entry {
 
     pub const fn planned(name: &'static str, value: Value, help: &'static str, meanwhile: &'static str) -> Entry {
         Entry { name, status: Status::Planned(meanwhile), value, default: "", help, uwsgi: "", example: "", also: &[] }
+    }
+
+    pub const fn protective(name: &'static str, value: Value, help: &'static str, instead: &'static str) -> Entry {
+        Entry { name, status: Status::Protective(instead), value, default: "", help, uwsgi: "", example: "", also: &[] }
     }
 
     pub const fn refused(name: &'static str, value: Value, help: &'static str, instead: &'static str) -> Entry {

@@ -44,6 +44,9 @@ pub enum Setting {
     ReloadMercy,
     WorkerReloadMercy,
     PidFile,
+    ReloadOrder,
+    Master,
+    HonourStdin,
     Vacuum,
     DisableLogging,
     LogTo,
@@ -51,7 +54,13 @@ pub enum Setting {
     QuietWriteErrors,
     User,
     Group,
+    NoInitGroups,
+    Umask,
+    AllowMissing,
     AutoProcessName,
+    ProcessName,
+    ProcessNameMaster,
+    ProcessNameSuffix,
     ProcessNamePrefix,
     ProcessNamePrefixSpaced,
     Plugin,
@@ -174,8 +183,17 @@ pub enum Word {
     PrintAtOnce,
     Exit,
     ShowConfig,
+    /// A signal to the instance of a pidfile.
+    Tell(InstanceOrder),
     Help,
     Version,
+}
+
+/// What a running instance is told from the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InstanceOrder {
+    Stop,
+    Reload,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -103,6 +103,10 @@ fn findings(arguments: &[String], around: &Surroundings) -> Vec<Finding> {
     let (configuration, application) = match crate::collect(arguments, around) {
         Ok(read) => read,
         Err(Halt::Failed(finding)) => return vec![*finding],
+        Err(Halt::Tell { .. }) => {
+            let message = "this tells a running instance something and ends: it does not serve";
+            return vec![Finding::note(Some(&Place::command_line()), message)];
+        }
         Err(Halt::Print { .. }) => {
             return vec![Finding::note(Some(&Place::command_line()), "this prints something and ends: it does not serve")];
         }

@@ -24,6 +24,9 @@ pub fn run(arguments: &[String], around: &Surroundings) -> Reading {
     let (mut configuration, application) = match crate::collect(arguments, around) {
         Ok(read) => read,
         Err(Halt::Failed(finding)) => return Reading::Print { text: format!("{finding}\n"), status: super::FAILED },
+        Err(Halt::Tell { .. }) => {
+            return misused("config", "this tells a running instance something and ends: there is nothing in effect");
+        }
         Err(Halt::Print { text, status }) => return Reading::Print { text, status },
     };
     let (settings, findings) = crate::settle::settle(&configuration, application.as_ref(), around);

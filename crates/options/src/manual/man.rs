@@ -43,6 +43,7 @@ fn entry(text: &mut String, row: &Row) {
         Status::Supported(_) => String::new(),
         Status::Accepted(why) => format!(" Accepted: {why}."),
         Status::Planned(_) => " Planned.".to_owned(),
+        Status::Protective(instead) => format!(" Not there yet, and an error unless `allow-missing` names it: {instead}."),
         Status::Refused(instead) => format!(" Refused: {instead}."),
     };
     let _ = writeln!(

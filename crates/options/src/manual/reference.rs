@@ -46,7 +46,7 @@ fn section(text: &mut String, row: &Row) {
     let also = if also.is_empty() { String::new() } else { format!(" (also {})", also.join(", ")) };
     let _ = writeln!(text, "### `{}`{also}\n\n{}\n", row.name(), row.help);
     let _ = writeln!(text, "* verdict: {}", verdict(row));
-    if !matches!(row.status, Status::Accepted(_) | Status::Refused(_)) {
+    if !matches!(row.status, Status::Accepted(_) | Status::Protective(_) | Status::Refused(_)) {
         let _ = writeln!(text, "* value: {}", value(row));
     }
     if !row.default.is_empty() {

@@ -35,6 +35,9 @@ pub fn verdict(row: &Row) -> String {
             let verdict = format!("planned: known from uWSGI ({}), without effect so far", home(row));
             if meanwhile.is_empty() { verdict } else { format!("{verdict}. Meanwhile: {meanwhile}") }
         }
+        Status::Protective(instead) => {
+            format!("missing, and an error because it protects: {instead}; `allow-missing = {}` starts without it", row.name())
+        }
         Status::Refused(instead) => format!("refused: {instead}"),
     }
 }

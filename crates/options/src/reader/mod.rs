@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use crate::catalogue::catalogue;
 use crate::catalogue::row::{Argument, Row, Status};
-use crate::catalogue::setting::{Setting, Word};
+use crate::catalogue::setting::{InstanceOrder, Setting, Word};
 use crate::expand::{self, Endless, Magic};
 use crate::finding::{Finding, Place};
 use crate::logic::Open;
@@ -43,6 +43,11 @@ pub enum Halt {
     Print {
         text: String,
         status: i32,
+    },
+    /// A running instance is to be told something, and nothing started.
+    Tell {
+        order: InstanceOrder,
+        pidfile: PathBuf,
     },
 }
 
@@ -272,6 +277,7 @@ impl<'a> Reader<'a> {
                 self.made.show_config = Some(place.clone());
                 Ok(())
             }
+            Word::Tell(order) => Err(Halt::Tell { order, pidfile: self.around.folder.join(text) }),
             Word::Help => Err(Halt::Print { text: crate::manual::help::summary(), status: 0 }),
             Word::Version => Err(Halt::Print { text: format!("bolide {}\n", env!("CARGO_PKG_VERSION")), status: 0 }),
             Word::End => Ok(()),

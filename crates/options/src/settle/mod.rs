@@ -11,6 +11,7 @@ mod application;
 mod asynchronous;
 mod files;
 mod processes;
+mod protection;
 mod requests;
 mod unknown;
 mod values;
@@ -24,6 +25,7 @@ use bolide_contract::settings::{
     Settings, Threads,
 };
 
+use crate::catalogue::RELOAD_ORDERS;
 use crate::catalogue::application::INTERFACES;
 use crate::catalogue::catalogue;
 use crate::catalogue::row::{Row, Status};
@@ -87,6 +89,7 @@ struct Draft<'a> {
     python_path: Vec<String>,
     chdir: Option<(String, Place)>,
     chdir_after: Option<String>,
+    master: bool,
     processes: Option<u32>,
     cheaper: processes::Cheaper,
     threads: Threads,
@@ -98,6 +101,7 @@ struct Draft<'a> {
     log_file: Option<String>,
     identity: Identity,
     naming: Naming,
+    allowed_missing: Vec<&'static str>,
     interface: Option<(Interface, Place)>,
     factory: bool,
     needs_application: bool,
@@ -114,6 +118,7 @@ pub fn settle(
 ) -> (Option<Settings>, Vec<Finding>) {
     let mut draft = Draft::new(around, read.strict.is_some());
     draft.findings.extend(read.findings.iter().cloned());
+    draft.note_allowed(read);
     for pair in &read.effects {
         match catalogue().get(&pair.key) {
             Some(row) => draft.take(row, pair, read),
@@ -164,6 +169,7 @@ impl<'a> Draft<'a> {
             python_path: Vec::new(),
             chdir: None,
             chdir_after: None,
+            master: false,
             processes: None,
             cheaper: processes::Cheaper::default(),
             threads: Threads::Fixed(1),
@@ -176,6 +182,7 @@ impl<'a> Draft<'a> {
                 max_worker_lifetime_ms: None,
                 reload_mercy_ms: RELOAD_MERCY_SECONDS * 1000,
                 pidfile: None,
+                reload_order: Default::default(),
                 vacuum: false,
             },
             limits: Limits::default(),
@@ -183,6 +190,7 @@ impl<'a> Draft<'a> {
             log_file: None,
             identity: Identity::default(),
             naming: Naming::default(),
+            allowed_missing: Vec::new(),
             interface: None,
             factory: false,
             needs_application: false,
@@ -213,6 +221,7 @@ impl<'a> Draft<'a> {
             }
             Status::Planned(_) if self.take_cheaper(row.name(), pair) || is_done_already(row.name(), pair) => {}
             Status::Planned(meanwhile) => self.planned(place, &pair.key, meanwhile),
+            Status::Protective(instead) => self.protective(place, row, &pair.key, instead),
             Status::Refused(instead) => {
                 self.findings.push(Finding::error(Some(place), format!("`{}` is not supported", pair.key)).advise(instead));
             }
@@ -289,6 +298,9 @@ impl<'a> Draft<'a> {
             Setting::ReloadMercy => self.lifecycle.reload_mercy_ms = self.positive_or(row, pair, RELOAD_MERCY_SECONDS)? * 1000,
             Setting::WorkerReloadMercy => self.worker_mercy = Some(self.positive_or(row, pair, RELOAD_MERCY_SECONDS)? * 1000),
             Setting::PidFile => self.pidfile = Some(values::text(pair)?),
+            Setting::ReloadOrder => self.lifecycle.reload_order = values::one_of(pair, &RELOAD_ORDERS)?,
+            Setting::Master => self.master = self.switch(pair),
+            Setting::HonourStdin => self.python.honour_stdin = self.switch(pair),
             Setting::Vacuum => self.lifecycle.vacuum = self.switch(pair),
             Setting::DisableLogging => self.logging.requests = !self.switch(pair),
             Setting::LogTo => self.log_file = Some(values::log_file(pair)?),
@@ -302,6 +314,19 @@ impl<'a> Draft<'a> {
                 self.naming.prefix = pair.value.clone().unwrap_or_default() + space;
                 self.naming.auto = true;
             }
+            Setting::ProcessName | Setting::ProcessNameMaster | Setting::ProcessNameSuffix => {
+                let text = values::text(pair)?;
+                match setting {
+                    Setting::ProcessName => self.naming.name = Some(text),
+                    Setting::ProcessNameMaster => self.naming.master = Some(text),
+                    _ => self.naming.suffix = text,
+                }
+                self.naming.auto = true;
+            }
+            Setting::NoInitGroups => self.identity.no_further_groups = self.switch(pair),
+            Setting::Umask => self.identity.umask = Some(values::umask(pair)?),
+            // It was looked for before all others.
+            Setting::AllowMissing => {}
             Setting::Plugin => self.plugins(pair),
             Setting::Requests(setting) => self.set_requests(setting, row, pair)?,
             Setting::Asynchronous(setting) => self.set_asynchronous(setting, row, pair)?,
@@ -376,7 +401,10 @@ impl<'a> Draft<'a> {
         let serves_itself = files.is_some() || !routes.is_empty();
         self.check_something_to_serve(!applications.is_empty() || serves_itself && !self.needs_application, read);
         let listeners = self.listeners(&folder);
+        self.check_daemonized_sockets(read, &listeners);
         let workers = self.workers(bare);
+        // Without a master uWSGI loads the application where it serves: threads that it starts meanwhile live on there.
+        self.python.lazy |= workers.processes == 1 && !self.master && !processes::implies_master(read);
         self.lifecycle.reload_mercy_ms = self.worker_mercy.unwrap_or(self.lifecycle.reload_mercy_ms);
         self.lifecycle.pidfile = self.pidfile.as_ref().map(|path| tidy(&self.around.folder.join(path)));
         self.logging.file = self.log_file.as_ref().map(|path| tidy(&self.around.folder.join(path)));

@@ -5,7 +5,38 @@ use bolide_contract::settings::Workers;
 
 use super::Draft;
 use crate::finding::{Finding, Place};
-use crate::reader::Pair;
+use crate::reader::{Configuration, Pair};
+
+/// How the names of those options begin for which uWSGI starts a master unasked (its flag UWSGI_OPT_MASTER).
+const WITH_MASTER: &[&str] = &[
+    "alarm",
+    "attach-daemon",
+    "cheap",
+    "cron",
+    "idle",
+    "legion",
+    "log-alarm",
+    "log-encoder",
+    "log-master",
+    "log-route",
+    "logger",
+    "master-fifo",
+    "mule",
+    "py-auto",
+    "python-auto",
+    "smart-attach-daemon",
+    "spooler",
+    "stats",
+    "subscribe",
+    "timer",
+    "touch-",
+    "unique-cron",
+];
+
+/// Whether a configuration has a master in uWSGI though it does not ask for one.
+pub(super) fn implies_master(read: &Configuration) -> bool {
+    read.effects.iter().any(|pair| WITH_MASTER.iter().any(|start| pair.key.starts_with(start)))
+}
 
 /// How many workers an application has that was named on the command line, as with other Python servers and on hosting platforms.
 const WEB_CONCURRENCY: &str = "WEB_CONCURRENCY";

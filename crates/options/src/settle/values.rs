@@ -163,6 +163,16 @@ pub fn mode(pair: &Pair) -> Result<Option<u32>, Finding> {
     }
 }
 
+/// `umask`: three or four octal digits.
+pub fn umask(pair: &Pair) -> Result<u32, Finding> {
+    let text = text(pair)?;
+    let is_octal = (3..=4).contains(&text.len()) && text.bytes().all(|byte| (b'0'..=b'7').contains(&byte));
+    u32::from_str_radix(&text, 8).ok().filter(|mask| is_octal && *mask <= 0o777).ok_or_else(|| {
+        Finding::error(Some(&pair.place), format!("`{} = {text}` is no mask of a mode", pair.key))
+            .advise("write three octal digits, such as 027")
+    })
+}
+
 pub fn protocol(pair: &Pair) -> Result<Protocol, Finding> {
     match text(pair)?.as_str() {
         "uwsgi" => Ok(Protocol::Uwsgi),

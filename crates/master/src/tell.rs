@@ -1,0 +1,77 @@
+//! `--stop FILE` and `--reload FILE`: the instance whose pid stands in a file is sent a signal, and nothing is started. Whoever is called
+//! so on the command line runs it; it becomes no master.
+
+use std::path::Path;
+
+use bolide_options::InstanceOrder;
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::log_sink;
+
+/// Exit status where the file can't be read, as uWSGI's.
+const EXIT_NO_FILE: i32 = 1;
+/// Exit status where no signal was sent, as uWSGI's.
+const EXIT_NOT_SENT: i32 = 255;
+/// Names by which a server of ours, or uWSGI, which may be what runs still, is known.
+const OURS: [&str; 2] = ["bolide", "uwsgi"];
+
+/// Sends what the order asks for. Gives the exit status.
+pub fn tell(order: InstanceOrder, pidfile: &Path) -> i32 {
+    let (signal, done) = match order {
+        InstanceOrder::Stop => (Signal::SIGINT, "is told to stop"),
+        InstanceOrder::Reload => (Signal::SIGHUP, "is told to reload"),
+    };
+    let shown = pidfile.display();
+    match send(signal, pidfile) {
+        Ok(pid) => {
+            log_sink::line(&format!("{shown}: the instance with pid {pid} {done} ({})", signal.as_str()));
+            0
+        }
+        Err((status, why)) => {
+            log_sink::line(&format!("{shown}: {why}; nothing was sent, and nothing is started"));
+            status
+        }
+    }
+}
+
+fn send(signal: Signal, pidfile: &Path) -> Result<Pid, (i32, String)> {
+    let text = std::fs::read_to_string(pidfile)
+        .map_err(|error| (EXIT_NO_FILE, format!("the pidfile can't be read: {error}; name the file of the option `pidfile`")))?;
+    let not_sent = |why: String| (EXIT_NOT_SENT, why);
+    let number = text.trim().parse::<i32>().ok().filter(|number| *number > 1);
+    let pid = number.map(Pid::from_raw).ok_or_else(|| not_sent("there is no pid in it".to_owned()))?;
+    let name = name_of(pid).ok_or_else(|| not_sent(format!("there is no process {pid}: the instance has ended")))?;
+    if !is_ours(pid, &name) {
+        return Err(not_sent(format!(
+            "process {pid} is `{name}`, not Bolide: the file was left behind by an instance that has ended"
+        )));
+    }
+    match kill(pid, signal) {
+        Ok(()) => Ok(pid),
+        Err(Errno::ESRCH) => Err(not_sent(format!("process {pid} has ended"))),
+        Err(Errno::EPERM) => Err(not_sent(format!("process {pid} belongs to another user; try it as that user, or as root"))),
+        Err(error) => Err(not_sent(format!("process {pid}: {error}"))),
+    }
+}
+
+/// What a process calls itself; `None` if there is none, or it has ended and waits to be reaped.
+fn name_of(pid: Pid) -> Option<String> {
+    if crate::fleet::is_zombie(pid) {
+        return None;
+    }
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+    Some(name.trim().to_owned())
+}
+
+/// A master may be called anything (`procname-master`): its name, its command line, its program and the libraries that it has loaded are
+/// looked at.
+fn is_ours(pid: Pid, name: &str) -> bool {
+    let place = |file: &str| format!("/proc/{pid}/{file}");
+    let has = |text: &str| OURS.iter().any(|ours| text.to_ascii_lowercase().contains(ours));
+    let read =
+        |file: &str| std::fs::read(place(file)).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
+    let program = std::fs::read_link(place("exe")).map(|path| path.to_string_lossy().into_owned()).unwrap_or_default();
+    has(name) || has(&program) || has(&read("cmdline")) || has(&read("maps"))
+}

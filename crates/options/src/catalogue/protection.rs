@@ -1,0 +1,60 @@
+//! Rows of what makes an instance safer and is not there yet. Each is an error, because whoever wrote it would be served with less
+//! protection than was asked for.
+
+use crate::catalogue::row::{Entry, Value};
+use crate::catalogue::setting::Setting;
+
+pub const ENTRIES: &[Entry] = &[
+    Entry::supported(
+        "allow-missing",
+        Setting::AllowMissing,
+        Value::List,
+        "",
+        "Start without these options that protect and are not there yet; names, separated by commas. Without it each of them is an error.",
+    )
+    .example("chroot = /srv/jail\nallow-missing = chroot,cap"),
+    Entry::protective(
+        "chroot",
+        Value::Path,
+        "Locks the processes into a folder.",
+        "use `RootDirectory=` of systemd, or a container",
+    ),
+    Entry::protective("pivot-root", Value::Text, "Locks the processes into another root.", "use a container"),
+    Entry::protective(
+        "immediate-uid",
+        Value::Text,
+        "Gives up root before anything else is done.",
+        "start Bolide as that user, with `User=` of systemd; or write `uid`, which counts for the application, not for the master",
+    ),
+    Entry::protective(
+        "immediate-gid",
+        Value::Text,
+        "Gives up root's group before anything else is done.",
+        "start Bolide with that group, with `Group=` of systemd; or write `gid`, which counts for the application, not for the master",
+    ),
+    Entry::protective(
+        "cap",
+        Value::List,
+        "Keeps these capabilities of root, and no others.",
+        "use `AmbientCapabilities=` and `CapabilityBoundingSet=` of systemd",
+    ),
+    Entry::protective(
+        "unshare",
+        Value::List,
+        "Gives the processes name spaces of their own.",
+        "use `PrivateNetwork=`, `PrivateTmp=` and their kin of systemd, or a container",
+    ),
+    Entry::protective("unshare2", Value::List, "As `unshare`, later.", "use systemd or a container, as for `unshare`"),
+    Entry::protective("ns", Value::Text, "Runs the processes in a name space with a root of its own.", "use a container"),
+    Entry::protective("ns-net", Value::Text, "Runs the processes in a network name space.", "use `NetworkNamespacePath=` of systemd, or a container"),
+    Entry::protective("setns", Value::Text, "Joins name spaces.", "use `nsenter`, or a container"),
+    Entry::protective("jail", Value::Path, "Locks the processes into a jail of FreeBSD.", "Bolide runs on Linux only; use a container"),
+    Entry::protective("jail2", Value::List, "Locks the processes into a jail of FreeBSD.", "Bolide runs on Linux only; use a container"),
+    Entry::protective("jail-attach", Value::Text, "Enters a jail of FreeBSD.", "Bolide runs on Linux only; use a container"),
+    Entry::protective(
+        "http-to-https",
+        Value::Address,
+        "Sends the clients of an HTTP address to HTTPS.",
+        "let the front server do it; or write `http = ADDRESS` and `route-if = equal:${HTTP_X_FORWARDED_PROTO};http redirect-permanent:https://${HTTP_HOST}${REQUEST_URI}`",
+    ),
+];

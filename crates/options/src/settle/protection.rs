@@ -1,0 +1,69 @@
+//! Options that protect and are not there yet, and how a start goes on without them; the modes of files that uWSGI would make. It
+//! changes nothing itself; runs in the process that reads the configuration.
+
+use bolide_contract::settings::{Address, Listener};
+
+use super::Draft;
+use crate::catalogue::catalogue;
+use crate::catalogue::row::{Row, Status};
+use crate::catalogue::setting::Setting;
+use crate::finding::{Finding, Place};
+use crate::reader::{Configuration, Pair};
+
+impl Draft<'_> {
+    /// `allow-missing` counts wherever it is written: it is looked for before the options that it is about.
+    pub(super) fn note_allowed(&mut self, read: &Configuration) {
+        let is_that = |pair: &&Pair| {
+            catalogue().get(&pair.key).is_some_and(|row| matches!(row.status, Status::Supported(Setting::AllowMissing)))
+        };
+        for pair in read.effects.iter().filter(is_that) {
+            let names = pair.value.as_deref().unwrap_or_default().split(',').map(str::trim).filter(|name| !name.is_empty());
+            for name in names {
+                match catalogue().get(name) {
+                    Some(row) if matches!(row.status, Status::Protective(_)) => self.allowed_missing.push(row.name()),
+                    Some(_) => self.findings.push(Finding::note(
+                        Some(&pair.place),
+                        format!("`{}`: `{name}` needs no leave, it is no option that protects and is missing", pair.key),
+                    )),
+                    None => {
+                        let finding = Finding::error(Some(&pair.place), format!("`{}`: there is no option `{name}`", pair.key));
+                        self.findings.push(match crate::suggest::nearest(name) {
+                            Some(nearest) => finding.advise(format!("did you mean `{nearest}`?")),
+                            None => finding,
+                        });
+                    }
+                }
+            }
+        }
+    }
+
+    /// An option that protects and is not there.
+    pub(super) fn protective(&mut self, place: &Place, row: &Row, key: &str, instead: &str) {
+        let finding = match self.allowed_missing.contains(&row.name()) {
+            true => Finding::warning(
+                Some(place),
+                format!("`{key}` is not there yet, and `allow-missing` allows it: it protects nothing"),
+            ),
+            false => Finding::error(Some(place), format!("`{key}` is not there yet: what it protects would be unprotected"))
+                .advise(format!("{instead}; `allow-missing = {}` starts without it", row.name())),
+        };
+        self.findings.push(finding);
+    }
+
+    /// A process that uWSGI daemonizes makes its sockets with an empty umask, so that every user may connect.
+    pub(super) fn check_daemonized_sockets(&mut self, read: &Configuration, listeners: &[Listener]) {
+        let daemonized = read.effects.iter().find(|pair| matches!(pair.key.as_str(), "daemonize" | "daemonize2"));
+        let (Some(pair), None) = (daemonized, self.identity.umask) else { return };
+        let narrow = listeners.iter().any(|one| matches!(one.address, Address::Unix(_)) && one.mode.is_none());
+        if narrow {
+            let message = format!(
+                "`{}` in uWSGI empties the umask, so that every user may connect to its UNIX sockets; here the umask stays",
+                pair.key
+            );
+            self.findings.push(
+                Finding::warning(Some(&pair.place), message)
+                    .advise("write `chmod-socket = 660` and `chown-socket = USER:GROUP` for the front server, or `chmod-socket = 666` for everybody"),
+            );
+        }
+    }
+}
