@@ -30,6 +30,9 @@ class WsgiApplication:
         self.application = application
         self.loop = loop
         self.body_memory_bytes = settings["limits"]["body_memory_bytes"] or DEFAULT_BODY_MEMORY_BYTES
+        self.body_disk_bytes = settings["limits"]["body_disk_bytes"]
+        #: What the bodies of all requests have on the disk at present. The loop's thread counts.
+        self.on_disk = 0
         self.multiprocess = settings["workers"]["processes"] > 1
         self.has_file_wrapper = not settings["python"]["no_file_wrapper"]
         threads = settings["workers"]["threads"]
@@ -42,20 +45,29 @@ class WsgiApplication:
             # A WSGI application has no WebSockets.
             await send({"type": "websocket.close"})
             return
-        with tempfile.SpooledTemporaryFile(self.body_memory_bytes) as body:
-            length = 0
-            more = True
-            while more:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    return
-                body.write(message["body"])
-                length += len(message["body"])
-                more = message["more_body"]
-            body.seek(0)
-            environ = self.environ(scope, body, length)
-            answer = Answer(self.loop, send)
-            await self.loop.run_in_executor(self.pool, answer.run, self.application, environ)
+        length = on_disk = 0
+        try:
+            with tempfile.SpooledTemporaryFile(self.body_memory_bytes) as body:
+                more = True
+                while more:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        return
+                    length += len(message["body"])
+                    more = message["more_body"]
+                    if length > self.body_memory_bytes:
+                        self.on_disk += length - on_disk
+                        on_disk = length
+                        if self.on_disk > self.body_disk_bytes:
+                            await refuse(send)
+                            return
+                    body.write(message["body"])
+                body.seek(0)
+                environ = self.environ(scope, body, length)
+                answer = Answer(self.loop, send)
+                await self.loop.run_in_executor(self.pool, answer.run, self.application, environ)
+        finally:
+            self.on_disk -= on_disk
 
     def environ(self, scope, body, length):
         """Return the environ of a request (PEP 3333), with the keys that a worker of WSGI applications gives."""
@@ -105,6 +117,14 @@ class WsgiApplication:
         if length:
             environ["CONTENT_LENGTH"] = str(length)
         return environ
+
+
+async def refuse(send):
+    """Answer a request whose body is more than the disk may hold (``limit-post-disk``), as a worker of WSGI applications does."""
+    text = b"the bodies that this worker keeps in temporary files have as many bytes as limit-post-disk allows"
+    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(text)).encode())]
+    await send({"type": "http.response.start", "status": 507, "headers": headers})
+    await send({"type": "http.response.body", "body": text})
 
 
 def path_of(scope):

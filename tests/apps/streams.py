@@ -4,6 +4,7 @@ import os
 import sys
 import tempfile
 import threading
+import time
 
 PLAIN = [("Content-Type", "application/octet-stream")]
 MEGABYTE = bytes(range(256)) * 4096
@@ -56,6 +57,40 @@ def at_small_parts(total, query):
 
 def at_one_part(total, query):
     return [MEGABYTE * (total // len(MEGABYTE))]
+
+
+def at_sleep_seconds(total, query):
+    print(f"sleeps {query}", file=sys.stderr, flush=True)
+    time.sleep(int(query))
+    return [b"slept"]
+
+
+counts = {"closed": 0}
+
+
+class Counting:
+    """Counts the parts that it gives, by the name of its client."""
+
+    def __init__(self, total, name):
+        self.total = total
+        self.name = name
+        counts[name] = 0
+
+    def __iter__(self):
+        for part in parts(self.total, 1024):
+            counts[self.name] += 1
+            yield part
+
+    def close(self):
+        counts["closed"] += 1
+
+
+def at_counting(total, query):
+    return Counting(total, query.partition("&")[2])
+
+
+def at_counted(total, query):
+    return [str(counts.get(query.partition("&")[2], 0)).encode()]
 
 
 blocked = threading.Event()

@@ -97,3 +97,10 @@ def test_a_worker_of_both_interfaces_stops_and_is_logged_as_one(serve):
     server.wait_for_log("GET /wsgi/fine => generated 4 bytes")
     server.wait_for_log("GET /async/fine => generated 4 bytes")
     assert server.stop() == 0
+
+
+def test_bodies_have_a_bound_on_the_disk_here_too(serve):
+    server = serve(MOUNTS + "mount = /async=asgi_scope:application\npost-buffering = 1000\nlimit-post-disk = 50000")
+    for _ in range(3):
+        assert server.get("/streams/fine", method="POST", body=b"x" * 50_000).status == 200
+        assert server.get("/streams/fine", method="POST", body=b"x" * 50_001).status == 507

@@ -158,7 +158,7 @@ def test_a_uwsgi_packet_that_does_not_come_to_its_end_is_closed_in_silence(hasty
 
 
 def test_a_body_may_take_longer_than_the_limit_as_long_as_it_keeps_coming(serve):
-    server = serve("wsgi-file = {apps}/echo.py\nsocket-timeout = 1\nhttp-timeout = 1")
+    server = serve("wsgi-file = {apps}/echo.py\nsocket-timeout = 1\nhttp-timeout = 1\nbody-min-rate = 1")
     client = server.connect(patience=0.25)
     client.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 8\r\n\r\n")
     # Eight bytes with a pause of a quarter of a second before each: two limits long in all.
@@ -168,3 +168,110 @@ def test_a_body_may_take_longer_than_the_limit_as_long_as_it_keeps_coming(serve)
         client.send(bytes([byte]))
     client.socket.settimeout(20)
     assert json.loads(client.read_response().body)["body"] == "12345678"
+
+
+def drip(client, most=200):
+    """Send a byte four times a second until there is an answer; the bytes that were sent, and the answer."""
+    sent = 0
+    while sent < most and b"\r\n\r\n" not in client.buffer:
+        try:
+            if not client.receive():
+                break
+        except socket.timeout:
+            if not client.send(b"x"):
+                break
+            sent += 1
+    client.socket.settimeout(20)
+    return sent, client.read_response()
+
+
+@pytest.mark.parametrize("target", ["wsgi-file = {apps}/echo.py", "asgi = {apps}/asgi_http.py"], ids=["wsgi", "asgi"])
+@pytest.mark.parametrize("framing", ["Content-Length: 1000", "Transfer-Encoding: chunked"])
+def test_a_body_that_drips_is_ended_with_408(serve, target, framing):
+    server = serve(f"{target}\nsocket-timeout = 1")
+    client = server.connect(patience=0.25)
+    client.send(f"POST /digest HTTP/1.1\r\nHost: a\r\n{framing}\r\n\r\n".encode())
+    if "chunked" in framing:
+        client.send(b"fff\r\n")
+    sent, response = drip(client)
+    assert (response.status, response.says_close) == (408, True)
+    assert sent < 100
+
+
+def test_with_a_rate_of_nothing_a_drip_goes_on(serve):
+    server = serve("wsgi-file = {apps}/echo.py\nsocket-timeout = 1\nbody-min-rate = 0")
+    client = server.connect(patience=0.25)
+    client.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 12\r\n\r\n")
+    _, response = drip(client)
+    assert (response.status, json.loads(response.body)["body"]) == (200, 12 * "x")
+
+
+def test_the_time_that_an_asgi_application_takes_is_not_the_client_s(serve):
+    server = serve("asgi = {apps}/asgi_http.py\nsocket-timeout = 1")
+    client = server.connect()
+    client.send(b"POST /slow_reader?later HTTP/1.1\r\nHost: a\r\nContent-Length: 8\r\n\r\nhalf")
+    # Longer than the time limit of a client: a request of another one counts the time.
+    other = server.connect()
+    other.send(b"POST /digest HTTP/1.1\r\nHost: a\r\nContent-Length: 8\r\n\r\n")
+    assert other.read_response().status == 408
+    server.get("/open?later")
+    client.send(b"half")
+    assert json.loads(client.read_response().body)["bytes"] == 8
+
+
+def test_what_came_while_the_worker_was_busy_came_in_time(serve):
+    server = serve("wsgi-file = {apps}/streams.py\nsocket-timeout = 1")
+    client = server.connect()
+    client.send(b"POST /fine HTTP/1.1\r\nHost: a\r\nContent-Length: 8\r\n\r\nhalf")
+    server.get("/fine")
+    busy = server.connect()
+    busy.send(b"GET /sleep_seconds?2 HTTP/1.1\r\nHost: a\r\n\r\n")
+    server.wait_for_log("^sleeps 2$")
+    client.send(b"half")
+    assert client.read_response().body == b"fine"
+    assert busy.read_response().body == b"slept"
+
+
+# What bodies may take of the disk.
+
+
+@pytest.fixture(scope="module")
+def small_disk(serve_module):
+    return serve_module("wsgi-file = {apps}/streams.py\npost-buffering = 10000\nlimit-post-disk = 200000")
+
+
+def upload(size, path="fine"):
+    return f"POST /{path} HTTP/1.1\r\nHost: a\r\nContent-Length: {size}\r\n\r\n".encode()
+
+
+def test_a_body_that_could_never_fit_is_413_before_it_comes(small_disk):
+    client = small_disk.connect()
+    client.send(upload(200_001))
+    assert client.read_response().status == 413
+    assert small_disk.get("/fine", method="POST", body=b"x" * 200_000).status == 200
+
+
+def test_bodies_beyond_what_a_worker_may_keep_are_507_and_served_again_later(small_disk):
+    holders = [small_disk.connect() for _ in range(2)]
+    for holder in holders:
+        holder.send(upload(90_000) + b"x" * 89_999)
+    for _ in range(3):
+        response = small_disk.get("/fine", method="POST", body=b"x" * 80_000)
+        assert (response.status, response.says_close) == (507, True)
+        chunked = small_disk.connect()
+        chunked.send(b"POST /fine HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n13880\r\n" + b"x" * 80_000)
+        assert chunked.read_response().status == 507
+        # What fits into memory needs no disk.
+        assert small_disk.get("/fine", method="POST", body=b"x" * 5_000).status == 200
+    small_disk.wait_for_log("refused a request of 127.0.0.1 with 507: .*limit-post-disk")
+    holders[0].send(b"x")
+    assert holders[0].read_response().body == b"fine"
+    assert small_disk.get("/fine", method="POST", body=b"x" * 80_000).status == 200
+    holders[1].close()
+    for _ in range(10):
+        assert small_disk.get("/fine", method="POST", body=b"x" * 100_000).status == 200
+
+
+def test_asgi_applications_are_not_bound_by_the_disk(serve):
+    server = serve("asgi = {apps}/asgi_http.py\nlimit-post-disk = 1000")
+    assert server.get("/digest", method="POST", body=b"x" * 3_000_000).status == 200

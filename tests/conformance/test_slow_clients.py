@@ -171,3 +171,49 @@ def test_a_client_that_vanishes_while_the_application_works_loses_only_its_answe
     assert server.get("/unblock").body == b"fine"
     assert_others_are_served(server)
     server.wait_for_log(r"GET /block => ", count=3)
+
+
+def begin_counting(server, name):
+    """A client that reads nothing; how many parts its application had given when it was suspended."""
+    client = server.connect(str(server.folder / "s.sock"))
+    client.send(f"GET /counting?10&{name} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+    # One thread asks for parts until the client is slow: who sees one of them sees all.
+    given = wait_until(lambda: int(server.get(f"/counted?0&{name}").body), f"client {name} is served")
+    return client, given
+
+
+def test_what_waits_for_slow_readers_has_a_bound_together(serve):
+    """With many of them each gets less room, and its application is suspended earlier."""
+    # A UNIX socket has a buffer of a fixed size: how far an application gets depends on our own room only.
+    server = serve("wsgi-file = {apps}/streams.py", listen=("http-socket = 127.0.0.1:0", "http-socket = {folder}/s.sock"))
+    readers = [begin_counting(server, number) for number in range(400)]
+    first, last = readers[0][1], readers[-1][1]
+    # Parts have a kilobyte.
+    assert first - last > 32
+    assert_others_are_served(server)
+    for reader, _ in readers[1:]:
+        reader.close()
+    wait_until(lambda: server.get("/counted?0&closed").body == b"399", "the others are given up")
+    assert abs(begin_counting(server, "again")[1] - first) < 8
+
+
+#: What an idle connection may keep, in bytes: far less than the head below.
+IDLE_BYTES = 20_000
+
+
+def test_an_idle_connection_does_not_keep_a_large_head(serve):
+    server = serve("wsgi-file = {apps}/streams.py")
+    worker = worker_of(server)
+    head = b"GET /fine HTTP/1.1\r\nHost: a\r\nX-Large: " + b"x" * 60_000 + b"\r\n\r\n"
+
+    def visit():
+        client = server.connect()
+        for _ in range(2):
+            client.send(head)
+            assert client.read_response().status == 200
+
+    visit()
+    before = processes.resident_bytes(worker)
+    for _ in range(300):
+        visit()
+    assert processes.resident_bytes(worker) - before < 300 * IDLE_BYTES

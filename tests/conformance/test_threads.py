@@ -21,6 +21,36 @@ def test_eight_threads_run_eight_requests_at_once(serve):
     assert ask_at_once(server, ["/meet?8"] * 8) == ["met 8"] * 8
 
 
+ARENAS = """
+import ctypes, ctypes.util, os, re, threading
+
+libc = ctypes.CDLL(None)
+libc.open_memstream.restype = ctypes.c_void_p
+libc.malloc_info.argtypes = [ctypes.c_int, ctypes.c_void_p]
+libc.fclose.argtypes = [ctypes.c_void_p]
+all_are_here = threading.Barrier(8, timeout=20)
+kept = []
+
+def application(environ, start_response):
+    kept.append(bytes(100_000))
+    all_are_here.wait()
+    text, length = ctypes.c_char_p(), ctypes.c_size_t()
+    stream = libc.open_memstream(ctypes.byref(text), ctypes.byref(length))
+    libc.malloc_info(0, stream)
+    libc.fclose(stream)
+    start_response("200 OK", [])
+    return [str(text.value.count(b"<heap nr=")).encode()]
+"""
+
+
+def test_threads_share_few_arenas_of_the_allocator(serve):
+    """Each arena keeps for itself what was once in use in it."""
+    server = serve.prepare("wsgi-file = {folder}/arenas.py\nthreads = 8")
+    (server.folder / "arenas.py").write_text(ARENAS)
+    server.start()
+    assert max(int(text) for text in ask_at_once(server, ["/"] * 8)) <= 2
+
+
 def test_an_application_that_sleeps_overlaps_in_eight_threads(serve):
     server = serve("wsgi-file = {apps}/blocking.py\nthreads = 8")
     # 80 sleeps of 100 ms take a second in eight threads, and eight in one: the counter tells which it was.

@@ -220,6 +220,10 @@ pub struct Limits {
     pub body_memory_bytes: usize,
     /// Idle time of a kept-alive connection in milliseconds; 0 closes after every answer.
     pub keepalive_ms: u64,
+    /// `limit-post-disk`: bytes of bodies that a worker keeps in temporary files, of all requests together: beyond it 507.
+    pub body_disk_bytes: u64,
+    /// `body-min-rate`: bytes a second at which a body comes at least: beyond it 408. 0 is any.
+    pub body_bytes_per_second: u64,
     /// `lenient-targets`: bytes of 0x80 and above and backslashes in a target are not refused.
     pub lenient_targets: bool,
 }
@@ -234,6 +238,8 @@ impl Default for Limits {
             body_bytes: None,
             body_memory_bytes: 1024 * 1024,
             keepalive_ms: 65_000,
+            body_disk_bytes: 1024 * 1024 * 1024,
+            body_bytes_per_second: 500,
             lenient_targets: false,
         }
     }

@@ -59,6 +59,15 @@ pub trait App: Sized {
     /// Takes the language again after [`App::release`].
     fn acquire(&mut self);
 
+    /// Does native work that may take long (a disk's, a hash's, an encoder's): other threads may run the language meanwhile. Nothing of
+    /// the language may be touched in it.
+    fn aside<R>(&mut self, work: impl FnOnce() -> R) -> R {
+        self.release();
+        let result = work();
+        self.acquire();
+        result
+    }
+
     /// A signal interrupted the wait: the language may have handlers to run. `Break` asks for an ordered end of the worker.
     fn interrupted(&mut self) -> ControlFlow<()>;
 }

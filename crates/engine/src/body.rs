@@ -1,8 +1,10 @@
 //! A request's body: collected by the event loop before the application is called, in memory up to
-//! `post-buffering` bytes and beyond that in an unlinked temporary file. Slow clients cost memory, never a thread.
+//! `post-buffering` bytes and beyond that in an unlinked temporary file. Slow clients cost memory, never a thread; what the
+//! bodies of a worker take together has bounds, see [`BodyStore`].
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bolide_protocol::Fault;
 use bolide_protocol::http1::Framing;
@@ -10,6 +12,10 @@ use bolide_protocol::http1::chunked::{ChunkedDecoder, ChunkedStep};
 
 /// Bytes that a body announced by Content-Length may claim from memory before any of it has come.
 const FIRST_CLAIM_BYTES: u64 = 64 * 1024;
+
+/// Bytes of unfinished bodies that a worker keeps in memory, all connections together. Beyond it a body goes to a file from its first
+/// byte on, as if `post-buffering` were nothing.
+const MEMORY_MOST_BYTES: u64 = 64 * 1024 * 1024;
 
 /// A whole body.
 #[derive(Debug, Default)]
@@ -48,6 +54,55 @@ pub enum Refusal {
 pub struct BodyLimits {
     pub bytes: u64,
     pub memory_bytes: usize,
+    pub store: &'static BodyStore,
+}
+
+/// What the bodies of a worker take together, while they come and while they are served.
+#[derive(Debug)]
+pub struct BodyStore {
+    /// `limit-post-disk`
+    disk_most_bytes: u64,
+    disk_bytes: AtomicU64,
+    memory_bytes: AtomicU64,
+}
+
+impl BodyStore {
+    /// It lives as long as the process: bodies refer to it.
+    pub fn lasting(disk_most_bytes: u64) -> &'static BodyStore {
+        Box::leak(Box::new(BodyStore { disk_most_bytes, disk_bytes: AtomicU64::new(0), memory_bytes: AtomicU64::new(0) }))
+    }
+}
+
+/// One body's share of a [`BodyStore`], given back at its end.
+#[derive(Debug)]
+pub struct Share {
+    store: &'static BodyStore,
+    disk_bytes: u64,
+    memory_bytes: u64,
+}
+
+impl Share {
+    /// Takes room for more bytes on the disk. False: there is none.
+    fn grow_on_disk(&mut self, bytes: u64) -> bool {
+        let before = self.store.disk_bytes.fetch_add(bytes, Relaxed);
+        self.disk_bytes += bytes;
+        before + bytes <= self.store.disk_most_bytes
+    }
+
+    /// Makes the share of memory as large as this. False: there is no room for it.
+    fn set_memory(&mut self, bytes: u64) -> bool {
+        self.store.memory_bytes.fetch_add(bytes, Relaxed);
+        let sum = self.store.memory_bytes.fetch_sub(self.memory_bytes, Relaxed) - self.memory_bytes;
+        self.memory_bytes = bytes;
+        sum <= MEMORY_MOST_BYTES
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.store.disk_bytes.fetch_sub(self.disk_bytes, Relaxed);
+        self.store.memory_bytes.fetch_sub(self.memory_bytes, Relaxed);
+    }
 }
 
 /// A body that is still coming.
@@ -57,6 +112,7 @@ pub struct Collector {
     memory: Vec<u8>,
     file: Option<File>,
     received: u64,
+    share: Share,
 }
 
 enum Incoming {
@@ -65,6 +121,13 @@ enum Incoming {
 }
 
 const TOO_LARGE: Fault = Fault { status: 413, reason: "the body is larger than limit-post allows" };
+const TOO_LARGE_FOR_DISK: Fault = Fault { status: 413, reason: "the body is larger than limit-post-disk allows" };
+
+/// RFC 4918 section 11.5: a state that is taken for temporary.
+const NO_ROOM: Fault = Fault {
+    status: 507,
+    reason: "the bodies that this worker keeps in temporary files have as many bytes as limit-post-disk allows",
+};
 
 impl Collector {
     /// Begins to collect; `None` when there is no body.
@@ -75,6 +138,9 @@ impl Collector {
         let incoming = match framing {
             Framing::None | Framing::Length(0) => return Ok(None),
             Framing::Length(length) if length > limits.bytes => return Err(TOO_LARGE),
+            Framing::Length(length) if length > limits.store.disk_most_bytes.max(limits.memory_bytes as u64) => {
+                return Err(TOO_LARGE_FOR_DISK);
+            }
             Framing::Length(length) => Incoming::Length(length),
             Framing::Chunked => Incoming::Chunked(ChunkedDecoder::default()),
         };
@@ -82,7 +148,8 @@ impl Collector {
             Incoming::Length(length) => length.min(FIRST_CLAIM_BYTES).min(limits.memory_bytes as u64) as usize,
             Incoming::Chunked(_) => 0,
         };
-        Ok(Some(Collector { framing: incoming, limits, memory: Vec::with_capacity(claim), file: None, received: 0 }))
+        let share = Share { store: limits.store, disk_bytes: 0, memory_bytes: 0 };
+        Ok(Some(Collector { framing: incoming, limits, memory: Vec::with_capacity(claim), file: None, received: 0, share }))
     }
 
     /// Takes what belongs to the body from the start of `input`. Returns the bytes used, and whether the body is complete.
@@ -90,6 +157,27 @@ impl Collector {
     /// # Errors
     /// A malformed chunk, a body beyond its limit, or a disk that can't hold it.
     pub fn feed(&mut self, input: &[u8]) -> Result<(usize, bool), Refusal> {
+        let (used, is_complete) = self.take_in(input)?;
+        // A body that came at once has been served before anybody could count it.
+        if !is_complete && !self.share.set_memory(self.memory.capacity() as u64) {
+            self.spill(b"")?;
+            self.memory = Vec::new();
+            self.share.set_memory(0);
+        }
+        Ok((used, is_complete))
+    }
+
+    /// Whether as many more bytes go to the disk, as far as can be told: that takes a moment.
+    pub fn will_spill(&self, bytes: usize) -> bool {
+        self.memory.len() + bytes > self.limits.memory_bytes
+    }
+
+    /// Some of it is on the disk.
+    pub fn has_file(&self) -> bool {
+        self.file.is_some()
+    }
+
+    fn take_in(&mut self, input: &[u8]) -> Result<(usize, bool), Refusal> {
         if let Incoming::Length(length) = self.framing {
             let wanted = length - self.received;
             let taken = wanted.min(input.len() as u64) as usize;
@@ -115,35 +203,50 @@ impl Collector {
         Ok((used, false))
     }
 
-    /// The body, once `feed` has said that it is complete.
+    /// The body, once `feed` has said that it is complete, and its share of the worker's room: to be kept until it was served.
     ///
     /// # Errors
-    /// The temporary file can't be rewound.
-    pub fn finish(self) -> io::Result<Body> {
-        match self.file {
-            Some(mut file) => {
-                file.write_all(&self.memory)?;
-                file.seek(SeekFrom::Start(0))?;
-                Ok(Body::File { file, length: self.received })
-            }
-            None if self.memory.is_empty() => Ok(Body::Empty),
-            None => Ok(Body::Memory(self.memory)),
+    /// The disk can't hold its end, or the temporary file can't be rewound.
+    pub fn finish(mut self) -> Result<(Body, Share), Refusal> {
+        if self.file.is_some() {
+            self.spill(b"")?;
         }
+        let body = match self.file {
+            Some(mut file) => {
+                file.seek(SeekFrom::Start(0)).map_err(Refusal::Spill)?;
+                Body::File { file, length: self.received }
+            }
+            None if self.memory.is_empty() => Body::Empty,
+            None => Body::Memory(self.memory),
+        };
+        Ok((body, self.share))
     }
 
     fn keep(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
         self.received += bytes.len() as u64;
-        if self.memory.len() + bytes.len() > self.limits.memory_bytes {
-            let file = match &mut self.file {
-                Some(file) => file,
-                place => place.insert(temporary_file().map_err(Refusal::Spill)?),
-            };
-            file.write_all(&self.memory).map_err(Refusal::Spill)?;
-            file.write_all(bytes).map_err(Refusal::Spill)?;
-            self.memory.clear();
-            return Ok(());
+        if self.will_spill(bytes.len()) {
+            return self.spill(bytes);
         }
         self.memory.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    /// Writes what is in memory, and then `bytes`, to the file.
+    fn spill(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
+        let count = self.memory.len() + bytes.len();
+        if count == 0 {
+            return Ok(());
+        }
+        if !self.share.grow_on_disk(count as u64) {
+            return Err(Refusal::Fault(NO_ROOM));
+        }
+        let file = match &mut self.file {
+            Some(file) => file,
+            place => place.insert(temporary_file().map_err(Refusal::Spill)?),
+        };
+        file.write_all(&self.memory).map_err(Refusal::Spill)?;
+        file.write_all(bytes).map_err(Refusal::Spill)?;
+        self.memory.clear();
         Ok(())
     }
 }
@@ -181,10 +284,27 @@ mod tests {
             position += used;
             complete = done;
         }
-        (collector.finish().expect("finished"), position)
+        (collector.finish().expect("finished").0, position)
     }
 
-    const ROOMY: BodyLimits = BodyLimits { bytes: 1 << 20, memory_bytes: 1 << 16 };
+    fn limits(bytes: u64, memory_bytes: usize, disk_bytes: u64) -> BodyLimits {
+        BodyLimits { bytes, memory_bytes, store: BodyStore::lasting(disk_bytes) }
+    }
+
+    fn roomy() -> BodyLimits {
+        limits(1 << 20, 1 << 16, 1 << 20)
+    }
+
+    fn begun(length: u64, limits: BodyLimits) -> Collector {
+        Collector::new(Framing::Length(length), limits).expect("within limits").expect("a body")
+    }
+
+    fn status(refused: Result<(usize, bool), Refusal>) -> u16 {
+        match refused {
+            Err(Refusal::Fault(fault)) => fault.status,
+            other => panic!("{other:?}"),
+        }
+    }
 
     #[test]
     fn a_body_is_the_same_whole_byte_by_byte_and_with_a_request_behind_it() {
@@ -196,7 +316,7 @@ mod tests {
             for step in [1, 2, wire.len(), wire.len() + 100] {
                 let mut input = wire.to_vec();
                 input.extend_from_slice(b"GET / HTTP/1.1\r\n");
-                let (body, used) = collect(framing, ROOMY, &input, step);
+                let (body, used) = collect(framing, roomy(), &input, step);
                 assert_eq!(used, wire.len(), "step {step}");
                 let Body::Memory(bytes) = body else { panic!("kept in memory") };
                 assert_eq!(bytes, meaning);
@@ -207,7 +327,7 @@ mod tests {
     #[test]
     fn a_body_beyond_post_buffering_goes_to_a_file_and_comes_back_whole() {
         let wire: Vec<u8> = (0..100_000u32).map(|number| number as u8).collect();
-        let limits = BodyLimits { bytes: 1 << 20, memory_bytes: 1000 };
+        let limits = limits(1 << 20, 1000, 1 << 20);
         let (body, _) = collect(Framing::Length(wire.len() as u64), limits, &wire, 777);
         let Body::File { mut file, length } = body else { panic!("spilled to a file") };
         let mut back = Vec::new();
@@ -217,9 +337,51 @@ mod tests {
 
     #[test]
     fn a_body_beyond_its_limit_is_refused_by_its_announcement_or_as_it_comes() {
-        let limits = BodyLimits { bytes: 4, memory_bytes: 1000 };
+        let limits = limits(4, 1000, 1000);
         assert_eq!(Collector::new(Framing::Length(5), limits).err().map(|fault| fault.status), Some(413));
         let mut chunked = Collector::new(Framing::Chunked, limits).expect("begun").expect("a body");
-        assert!(matches!(chunked.feed(b"5\r\nhello\r\n"), Err(Refusal::Fault(fault)) if fault.status == 413));
+        assert_eq!(status(chunked.feed(b"5\r\nhello\r\n")), 413);
+    }
+
+    #[test]
+    fn a_body_that_the_disk_may_never_hold_is_refused_by_its_announcement() {
+        let limits = limits(u64::MAX, 100, 1000);
+        assert_eq!(Collector::new(Framing::Length(1001), limits).err().map(|fault| fault.status), Some(413));
+        assert!(Collector::new(Framing::Length(1000), limits).is_ok());
+        assert!(Collector::new(Framing::Length(1000), self::limits(u64::MAX, 2000, 0)).is_ok(), "in memory there is room");
+    }
+
+    #[test]
+    fn bodies_on_the_disk_have_a_bound_together_and_give_their_room_back() {
+        let limits = limits(u64::MAX, 100, 1000);
+        let mut first = begun(600, limits);
+        assert_eq!(first.feed(&[0; 600]).expect("room"), (600, true));
+        let (_, share) = first.finish().expect("room");
+        let mut second = begun(600, limits);
+        assert_eq!(status(second.feed(&[0; 600])), 507);
+        drop(second);
+        drop(share);
+        assert_eq!(begun(600, limits).feed(&[0; 600]).expect("room again"), (600, true));
+        assert_eq!((limits.store.disk_bytes.load(Relaxed), limits.store.memory_bytes.load(Relaxed)), (0, 0));
+    }
+
+    #[test]
+    fn unfinished_bodies_go_to_the_disk_where_memory_is_full_of_them() {
+        let limits = limits(u64::MAX, 1 << 20, 1 << 30);
+        let mut waiting = Vec::new();
+        for _ in 0..70 {
+            let mut body = begun(1 << 20, limits);
+            assert_eq!(body.feed(&[7; 1_000_000]).expect("room"), (1_000_000, false));
+            waiting.push(body);
+            assert!(limits.store.memory_bytes.load(Relaxed) <= MEMORY_MOST_BYTES);
+        }
+        assert!(limits.store.disk_bytes.load(Relaxed) > 0);
+        let last = waiting.last_mut().expect("one");
+        assert_eq!(last.feed(&[7; 48_576]).expect("room"), (48_576, true));
+        let (body, _share) = waiting.pop().expect("one").finish().expect("finished");
+        let Body::File { mut file, length } = body else { panic!("spilled to a file") };
+        let mut back = Vec::new();
+        file.read_to_end(&mut back).expect("read");
+        assert_eq!((length, back), (1 << 20, vec![7; 1 << 20]));
     }
 }

@@ -3,26 +3,28 @@
 //! Its life is the table [`Stage`]. It is attended to by one thread at a time, whenever its socket has news;
 //! it knows no poll and no other connection.
 
+mod header_cache;
 mod open;
 
 use std::os::fd::OwnedFd;
 
 use bolide_contract::settings::Protocol;
-use bolide_protocol::http1::head::{Field, HeaderFacts, Version, header_block, leading_blank, request_line};
+use bolide_protocol::http1::head::{Field, header_block, leading_blank, request_line};
 use bolide_protocol::uwsgi::{PACKET_HEAD_BYTES, Variable, packet_head, variables};
 use bolide_protocol::{Fault, Progress as Parsed};
 
 use crate::access_log::complain;
 use crate::app::App;
-use crate::body::{Body, Collector, Refusal};
+use crate::body::{Body, Collector, Refusal, Share};
 use crate::exchange::{Answered, Delivery, Head, Place, Suspended, give_up, go_on, serve};
 use crate::hall::Key;
 use crate::house::{House, Kit};
 use crate::inflow::BodyFlow;
 use crate::listener::Peer;
+use crate::patience::Patience;
 use crate::reply::{Progress, Reply, Style, Terms, reason_phrase};
-use crate::request::HeaderMemory;
 use crate::socket::{self, Read};
+use header_cache::HeaderCache;
 use open::Open;
 
 /// A connection that is ended by us with unread input lingers this long, in milliseconds, so that the peer
@@ -31,9 +33,6 @@ const LINGER_MS: u64 = 2_000;
 
 /// Bytes that a lingering connection swallows at the most.
 const LINGER_BYTES: usize = 1024 * 1024;
-
-/// After this many header blocks that were not the same as the one before, a connection stops to remember them.
-const MEMORY_MISSES: u8 = 4;
 
 /// What a connection does next.
 #[derive(Debug, PartialEq, Eq)]
@@ -70,15 +69,7 @@ struct Incoming {
     /// The head's fields are those that the connection remembers.
     same: bool,
     collector: Collector,
-}
-
-/// The header block that came last, and what was made of it.
-struct HeaderCache<Memo> {
-    block: Vec<u8>,
-    version: Version,
-    facts: Option<HeaderFacts>,
-    memo: Option<Memo>,
-    misses: u8,
+    patience: Patience,
 }
 
 pub struct Connection<A: App> {
@@ -93,6 +84,8 @@ pub struct Connection<A: App> {
     cache: HeaderCache<A::Memo>,
     /// What was answered before all of it had come.
     unread: Option<Box<BodyFlow>>,
+    /// The room that the body of the request in work has of the worker's.
+    share: Option<Share>,
     served: u32,
     /// Its name in the hall.
     pub key: Key,
@@ -134,8 +127,9 @@ impl<A: App> Connection<A> {
             stage: Stage::Head,
             input: Vec::new(),
             searched: 0,
-            cache: HeaderCache { block: Vec::new(), version: Version::Http11, facts: None, memo: None, misses: 0 },
+            cache: HeaderCache::new(),
             unread: None,
+            share: None,
             served: 0,
             key: Key::CONTROL,
             deadline_ms: now_ms + timeout_ms,
@@ -176,10 +170,13 @@ impl<A: App> Connection<A> {
     /// Does all that can be done without waiting: reads, serves, sends. After `Close` nothing of it is left with the application.
     pub fn attend(&mut self, kit: &mut Kit, app: &mut A, house: &House) -> After {
         let is_over = std::mem::take(&mut self.is_overdue) && self.deadline_ms <= kit.clock.now_ms;
-        let after = if is_over && !self.has_news() && !self.keeps_its_own_time() {
-            self.expire(kit, house)
-        } else {
+        let after = if !is_over || self.keeps_its_own_time() {
             self.turn(kit, app, house)
+        } else if self.has_news() {
+            let after = self.turn(kit, app, house);
+            if self.is_too_slow(kit.clock.now_ms) { self.expire(kit, house) } else { after }
+        } else {
+            self.expire(kit, house)
         };
         if after == After::Close {
             self.give_up(kit, app, house);
@@ -211,7 +208,7 @@ impl<A: App> Connection<A> {
                     }
                 }
                 Stage::Swallow { flow, swallowed } => {
-                    if let Some(after) = self.swallow(flow, swallowed, kit, house) {
+                    if let Some(after) = self.swallow(flow, swallowed, kit) {
                         return after;
                     }
                 }
@@ -230,9 +227,15 @@ impl<A: App> Connection<A> {
         if self.reply.is_full() { After::Wait } else { After::Again }
     }
 
-    /// An idle connection whose next request is already here is not closed under it.
+    /// An idle connection whose next request is already here is not closed under it, and what has come of a body while the worker was
+    /// busy elsewhere came in time.
     fn has_news(&self) -> bool {
-        self.is_idle() && socket::has_input(self.reply.socket())
+        (self.is_idle() || matches!(self.stage, Stage::Body(_))) && socket::has_input(self.reply.socket())
+    }
+
+    /// What has come of a body does not buy it more time.
+    fn is_too_slow(&self, now_ms: u64) -> bool {
+        matches!(self.stage, Stage::Body(_)) && self.deadline_ms <= now_ms
     }
 
     /// The answer, where there is one to give, is 408.
@@ -260,6 +263,10 @@ impl<A: App> Connection<A> {
 
     fn is_http(&self, house: &House) -> bool {
         house.listeners.get(self.listener).is_some_and(|listener| listener.protocol == Protocol::Http)
+    }
+
+    fn patience(&self, house: &House) -> Patience {
+        Patience::new(self.timeout_ms(house), house.settings.limits.body_bytes_per_second)
     }
 
     fn timeout_ms(&self, house: &House) -> u64 {
@@ -333,9 +340,8 @@ impl<A: App> Connection<A> {
         let now = kit.clock.now_ms;
         match (step, &self.stage) {
             (_, Stage::Open(_)) => {}
-            (Step::Blocked | Step::Yield, _) | (_, Stage::Body(_) | Stage::Swallow { .. }) => {
-                self.deadline_ms = now + self.timeout_ms(house)
-            }
+            (_, Stage::Body(incoming)) => self.deadline_ms = incoming.patience.until_ms(),
+            (Step::Blocked | Step::Yield, _) | (_, Stage::Swallow { .. }) => self.deadline_ms = now + self.timeout_ms(house),
             // A head has its time as a whole: a byte a second must not keep a connection for ever.
             (Step::More, _) if !self.input.is_empty() && held == 0 => self.deadline_ms = now + self.timeout_ms(house),
             (Step::More, _) if !self.input.is_empty() => {}
@@ -383,7 +389,7 @@ impl<A: App> Connection<A> {
         }
         let head = Head::Http { line, facts };
         if A::STREAMS {
-            let flow = BodyFlow::new(facts.framing, house.body_limits.bytes, facts.expect_continue)?;
+            let flow = BodyFlow::new(facts.framing, house.body_limits.bytes, facts.expect_continue, self.patience(house))?;
             let (used, step) = self.open((&head, &bytes[..length], same), flow, &bytes[length..], kit, app, house)?;
             return Ok((blank + length + used, step));
         }
@@ -398,6 +404,7 @@ impl<A: App> Connection<A> {
                     variables: Vec::new(),
                     same,
                     collector,
+                    patience: self.patience(house),
                 };
                 if facts.expect_continue && bytes.len() == length {
                     self.reply.send_continue();
@@ -424,7 +431,7 @@ impl<A: App> Connection<A> {
         let framing = bolide_protocol::http1::head::Framing::Length(facts.content_length);
         let whole = PACKET_HEAD_BYTES + length;
         if A::STREAMS {
-            let flow = BodyFlow::new(framing, house.body_limits.bytes, false)?;
+            let flow = BodyFlow::new(framing, house.body_limits.bytes, false, self.patience(house))?;
             let (used, step) = self.open((&head, block, false), flow, &bytes[whole..], kit, app, house)?;
             return Ok((whole + used, step));
         }
@@ -432,7 +439,9 @@ impl<A: App> Connection<A> {
             None => Ok((whole, self.answer(&head, block, false, Body::Empty, kit, app, house)?)),
             Some(collector) => {
                 let variables = kit.variables.clone();
-                let incoming = Incoming { head, bytes: block.to_vec(), fields: Vec::new(), variables, same: false, collector };
+                let patience = self.patience(house);
+                let (bytes_of_head, fields) = (block.to_vec(), Vec::new());
+                let incoming = Incoming { head, bytes: bytes_of_head, fields, variables, same: false, collector, patience };
                 let (used, step) = self.feed(Box::new(incoming), &bytes[whole..], kit, app, house)?;
                 Ok((whole + used, step))
             }
@@ -448,20 +457,30 @@ impl<A: App> Connection<A> {
         app: &mut A,
         house: &House,
     ) -> Result<(usize, Step), Fault> {
-        let disk = |error: std::io::Error| {
-            complain(house.worker, &format!("a request's body can't be kept in a temporary file: {error}; is the disk full?"));
-            Fault::new(507, "The body could not be stored.")
-        };
-        let (used, complete) = incoming.collector.feed(bytes).map_err(|refusal| match refusal {
+        let fault = |refusal| match refusal {
             Refusal::Fault(fault) => fault,
-            Refusal::Spill(error) => disk(error),
-        })?;
+            Refusal::Spill(error) => {
+                let problem = format!("a request's body can't be kept in a temporary file: {error}; is the disk full?");
+                complain(house.worker, &problem);
+                Fault::new(507, "The body could not be stored.")
+            }
+        };
+        let is_long = incoming.collector.will_spill(bytes.len());
+        let fed = if is_long { app.aside(|| incoming.collector.feed(bytes)) } else { incoming.collector.feed(bytes) };
+        let (used, complete) = fed.map_err(fault)?;
         if !complete {
+            if incoming.patience.is_waiting() {
+                incoming.patience.note(used, kit.clock.now_ms);
+            } else {
+                incoming.patience.wait(true, kit.clock.now_ms);
+            }
             self.stage = Stage::Body(incoming);
             return Ok((used, Step::More));
         }
-        let Incoming { head, bytes, fields, variables, same, collector } = *incoming;
-        let body = collector.finish().map_err(disk)?;
+        let Incoming { head, bytes, fields, variables, same, collector, .. } = *incoming;
+        let finished = if collector.has_file() { app.aside(|| collector.finish()) } else { collector.finish() };
+        let (body, share) = finished.map_err(fault)?;
+        self.share = Some(share);
         kit.fields = fields;
         kit.variables = variables;
         Ok((used, self.answer(&head, &bytes, same, body, kit, app, house)?))
@@ -499,6 +518,7 @@ impl<A: App> Connection<A> {
             }
             Answered::Done { keep } => {
                 self.served = self.served.saturating_add(1);
+                self.share = None;
                 match self.unread.take() {
                     Some(flow) => self.after_unread(flow, keep),
                     None if keep => Step::Next,
@@ -553,37 +573,6 @@ impl<A: App> Connection<A> {
             }
         }
         After::Close
-    }
-}
-
-impl<Memo> HeaderCache<Memo> {
-    fn memory(&mut self, same: bool) -> HeaderMemory<'_, Memo> {
-        match (self, same) {
-            (HeaderCache { memo: Some(memo), .. }, true) => HeaderMemory::Same(memo),
-            (HeaderCache { facts: Some(_), memo, .. }, false) => HeaderMemory::Fill(memo),
-            _ => HeaderMemory::Off,
-        }
-    }
-
-    fn is_same(&self, block: &[u8], version: Version) -> bool {
-        self.facts.is_some() && self.memo.is_some() && self.version == version && block.starts_with(&self.block)
-    }
-
-    /// Remembers a block whose connection goes on, unless this client never sends the same twice.
-    fn remember(&mut self, block: &[u8], version: Version, facts: HeaderFacts) {
-        let (facts_before, memo_before) = (self.facts.take(), self.memo.take());
-        if facts_before.is_some() || memo_before.is_some() {
-            self.misses = self.misses.saturating_add(1);
-        }
-        // A request to switch protocols is looked at field by field, and comes once.
-        if facts.keep_alive && !facts.upgrade && self.misses < MEMORY_MISSES {
-            self.block.clear();
-            self.block.extend_from_slice(block);
-            self.version = version;
-            self.facts = Some(facts);
-        } else {
-            self.block = Vec::new();
-        }
     }
 }
 

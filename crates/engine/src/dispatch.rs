@@ -1,8 +1,10 @@
 //! What is answered before the application is asked: what routes have decided, and requests for static files. It turns a request
 //! into the question that `bolide-files` answers, and the answer into a reply. The language is never entered here.
 
+use std::cell::RefCell;
+
 use bolide_files::{Answer, Ask, Conditions, Page};
-use bolide_protocol::http1::head::{Field, header_block};
+use bolide_protocol::http1::head::{Field, HeadLimits, header_block};
 use bolide_protocol::uwsgi::Variable;
 use bolide_routes::{Form, Served, Verdict};
 
@@ -60,10 +62,12 @@ fn routed<'a>(served: &'a Served, relative: &'a [u8]) -> bolide_files::Routed<'a
 
 /// Puts a request's question for a file.
 fn ask<A: App, T>(
-    place: &Place<'_, A>,
+    place: &mut Place<'_, A>,
     request: &Request<'_, A::Memo>,
     find: impl FnOnce(&Ask<'_>, &mut dyn FnMut(&str)) -> T,
 ) -> T {
+    let app = RefCell::new(&mut *place.app);
+    let (house, kit) = (place.house, &*place.kit);
     // Fields that the connection remembers are not there as spans: they are found anew.
     let mut again = Vec::new();
     let mut ask = Ask {
@@ -72,22 +76,23 @@ fn ask<A: App, T>(
         uri: b"",
         document_root: b"",
         conditions: Conditions::default(),
-        now_ms: place.kit.clock.now_ms,
-        now: place.kit.clock.second(),
+        now_ms: kit.clock.now_ms,
+        now: kit.clock.second(),
+        aside: &|work| app.borrow_mut().aside(work),
     };
     match &request.meaning {
-        Meaning::Http(http) => note_http(&mut ask, http, place, &mut again),
+        Meaning::Http(http) => note_http(&mut ask, http, &house.head_limits, &mut again),
         Meaning::Uwsgi(uwsgi) => note_uwsgi(&mut ask, uwsgi),
     }
-    find(&ask, &mut |text| complain(place.house.worker, text))
+    find(&ask, &mut |text| complain(house.worker, text))
 }
 
-fn note_http<'a, A: App>(ask: &mut Ask<'a>, http: &'a HttpRequest<'_, A::Memo>, place: &Place<'_, A>, again: &mut Vec<Field>) {
+fn note_http<'a, Memo>(ask: &mut Ask<'a>, http: &'a HttpRequest<'_, Memo>, limits: &HeadLimits, again: &mut Vec<Field>) {
     (ask.method, ask.path, ask.uri) = (http.method, http.path, http.uri);
     let mut fields = http.fields;
     if fields.is_empty() && http.header_bytes.len() > 2 {
         // They were understood before, so they are now.
-        let _ = header_block(http.header_bytes, http.version, &place.house.head_limits, again);
+        let _ = header_block(http.header_bytes, http.version, limits, again);
         fields = again;
     }
     for field in fields {

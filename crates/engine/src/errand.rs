@@ -65,6 +65,8 @@ impl Errand {
             document_root: b"",
             conditions,
             now_ms: now_ms(),
+            // It is the application's own thread that has named the file, in the midst of its answer.
+            aside: &|work| work(),
             now: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().cast_signed()),
         };
         Some(self.files.hand_over(*by, &ask, &mut |text| complain(self.worker, text)))

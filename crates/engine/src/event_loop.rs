@@ -21,7 +21,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use crate::accepting::Pause;
 use crate::access_log::complain;
 use crate::app::{App, Language};
-use crate::body::BodyLimits;
+use crate::body::{BodyLimits, BodyStore};
 use crate::connection::{After, Connection};
 use crate::hall::{Hall, Key, Subject};
 use crate::holding::Holding;
@@ -182,7 +182,11 @@ impl<L: Language> Shared<L> {
             header_count: limits.header_count,
             lenient_targets: limits.lenient_targets,
         };
-        let body_limits = BodyLimits { bytes: limits.body_bytes.unwrap_or(u64::MAX), memory_bytes: limits.body_memory_bytes };
+        let body_limits = BodyLimits {
+            bytes: limits.body_bytes.unwrap_or(u64::MAX),
+            memory_bytes: limits.body_memory_bytes,
+            store: BodyStore::lasting(limits.body_disk_bytes),
+        };
         let slots = scoreboard.slots(row_number);
         let has_bell = settings.workers.threads != Threads::Fixed(1);
         let rules = Rules::of(&settings)?;

@@ -3,6 +3,7 @@
 //! thread that read the request.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_protocol::Fault;
@@ -154,6 +155,7 @@ fn serve_http<A: App>(
     let head_start = line.length as usize;
     let header_bytes = &bytes[head_start..head_start + facts.length as usize];
     let routed = house.rules.map(|rules| {
+        let app = RefCell::new(&mut *place.app);
         let values = HttpValues {
             method,
             uri: &uri,
@@ -166,6 +168,7 @@ fn serve_http<A: App>(
             peer: place.peer,
             listener: house.listeners.get(place.listener),
             worker: house.worker,
+            aside: &|work| app.borrow_mut().aside(work),
         };
         rules.walk(&values, place.reply)
     });
@@ -233,7 +236,9 @@ fn serve_uwsgi<A: App>(
     let mut variables = std::mem::take(&mut place.kit.variables);
     let (mut facts, mut bytes) = (*facts, bytes);
     let routed = place.house.rules.map(|rules| {
-        let values = UwsgiValues { bytes, variables: &variables, worker: place.house.worker };
+        let app = RefCell::new(&mut *place.app);
+        let aside = |work: &mut dyn FnMut()| app.borrow_mut().aside(work);
+        let values = UwsgiValues { bytes, variables: &variables, worker: place.house.worker, aside: &aside };
         rules.walk(&values, place.reply)
     });
     let changed;
@@ -304,7 +309,7 @@ fn call<A: App>(
 /// Goes on with a reply whose client has taken something.
 pub fn go_on<A: App>(place: &mut Place<'_, A>, mut suspended: Box<Suspended<A::Pending>>) -> Answered<A::Pending> {
     loop {
-        match place.reply.advance() {
+        match advance(place) {
             Progress::Blocked => return Answered::Blocked(suspended),
             Progress::Broken => {
                 if let Some(pending) = suspended.pending.take() {
@@ -326,6 +331,11 @@ pub fn go_on<A: App>(place: &mut Place<'_, A>, mut suspended: Box<Suspended<A::P
             return Answered::Blocked(suspended);
         }
     }
+}
+
+/// Sends what waits. A file is read and perhaps encoded for it, which may take a while.
+fn advance<A: App>(place: &mut Place<'_, A>) -> Progress {
+    if place.reply.has_file() { place.app.aside(|| place.reply.advance()) } else { place.reply.advance() }
 }
 
 /// Ends a reply that its client has not taken in time: the application's `close()` runs, and the log has its line.
@@ -380,7 +390,7 @@ fn settle<A: App>(place: &mut Place<'_, A>, outcome: Outcome<A::Pending>, seen: 
     }
     let pending = conclude(place, outcome, seen.method, seen.uri);
     if pending.is_none() {
-        match place.reply.advance() {
+        match advance(place) {
             Progress::Done | Progress::Broken => return finish_line(place, &seen),
             Progress::Blocked => {}
         }

@@ -2,10 +2,12 @@
 //!
 //! It knows no sockets: the connection feeds it, the application takes from it, and it says whether there is room for more.
 
+use bolide_contract::scoreboard::now_ms;
 use bolide_protocol::Fault;
 use bolide_protocol::http1::Framing;
 use bolide_protocol::http1::chunked::{ChunkedDecoder, ChunkedStep};
 
+use crate::patience::Patience;
 use crate::websocket::Line;
 
 /// Bytes of a body that wait for the application. With as many, the client is not read from.
@@ -32,6 +34,8 @@ pub struct BodyFlow {
     pub is_wanted: bool,
     /// The client has ended its side, or is gone.
     pub is_gone: bool,
+    /// How long the client may still be waited for.
+    pub(crate) patience: Patience,
 }
 
 enum Incoming {
@@ -51,7 +55,7 @@ const TOO_LARGE: Fault = Fault { status: 413, reason: "the body is larger than l
 impl BodyFlow {
     /// # Errors
     /// 413 when the announced length is already too much.
-    pub fn new(framing: Framing, most_bytes: u64, owes_continue: bool) -> Result<BodyFlow, Fault> {
+    pub(crate) fn new(framing: Framing, most_bytes: u64, owes_continue: bool, patience: Patience) -> Result<BodyFlow, Fault> {
         let (framing, is_complete) = match framing {
             Framing::None => (Incoming::Length(0), true),
             Framing::Length(length) if length > most_bytes => return Err(TOO_LARGE),
@@ -68,6 +72,7 @@ impl BodyFlow {
             owes_continue: owes_continue && !is_complete,
             is_wanted: false,
             is_gone: false,
+            patience,
         })
     }
 
@@ -134,6 +139,11 @@ impl BodyFlow {
         self.end_was_told
     }
 
+    /// Whether it is the client's turn: the application waits for more.
+    pub(crate) fn is_owed(&self) -> bool {
+        self.is_wanted && !self.is_complete && !self.is_gone
+    }
+
     /// How many bytes may be read now.
     pub fn room(&self) -> usize {
         if self.is_complete || self.is_gone { 0 } else { WAITING_BYTES.saturating_sub(self.waiting.len()) }
@@ -151,6 +161,15 @@ impl Inflow {
         match self {
             Inflow::Body(body) => body.room(),
             Inflow::Messages(line) => line.room(),
+        }
+    }
+
+    /// Counts the client's time from where it is its turn, and no further than where it is not any more.
+    pub(crate) fn keep_time(&mut self) {
+        if let Inflow::Body(flow) = self
+            && flow.is_owed() != flow.patience.is_waiting()
+        {
+            flow.patience.wait(flow.is_owed(), now_ms());
         }
     }
 
@@ -175,8 +194,12 @@ impl Inflow {
 mod tests {
     use super::*;
 
+    fn flow(framing: Framing, most_bytes: u64, owes_continue: bool) -> Result<BodyFlow, Fault> {
+        BodyFlow::new(framing, most_bytes, owes_continue, Patience::new(1000, 500))
+    }
+
     fn collected(framing: Framing, input: &[u8], step: usize) -> (Vec<u8>, usize, bool) {
-        let mut flow = BodyFlow::new(framing, 1 << 20, false).expect("within limits");
+        let mut flow = flow(framing, 1 << 20, false).expect("within limits");
         let (mut bytes, mut used) = (Vec::new(), 0);
         while !flow.is_complete() {
             let end = (used + step).min(input.len());
@@ -206,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_request_without_a_body_has_one_empty_part() {
-        let mut flow = BodyFlow::new(Framing::None, 10, true).expect("no body");
+        let mut flow = flow(Framing::None, 10, true).expect("no body");
         assert_eq!(flow.take(), Some(Part { bytes: Vec::new(), more: false }));
         assert_eq!(flow.take(), None);
         assert!(!flow.owes_continue, "nothing to continue with");
@@ -214,14 +237,14 @@ mod tests {
 
     #[test]
     fn a_body_beyond_its_limit_is_refused_by_its_announcement_or_as_it_comes() {
-        assert_eq!(BodyFlow::new(Framing::Length(5), 4, false).err().map(|fault| fault.status), Some(413));
-        let mut chunked = BodyFlow::new(Framing::Chunked, 4, false).expect("begun");
+        assert_eq!(flow(Framing::Length(5), 4, false).err().map(|fault| fault.status), Some(413));
+        let mut chunked = flow(Framing::Chunked, 4, false).expect("begun");
         assert_eq!(chunked.feed(b"5\r\nhello\r\n").err().map(|fault| fault.status), Some(413));
     }
 
     #[test]
     fn a_client_is_not_read_from_while_the_application_takes_nothing() {
-        let mut flow = BodyFlow::new(Framing::Length(1 << 20), 1 << 20, false).expect("within limits");
+        let mut flow = flow(Framing::Length(1 << 20), 1 << 20, false).expect("within limits");
         while flow.room() > 0 {
             let piece = vec![0; flow.room().min(10_000)];
             assert_eq!(flow.feed(&piece), Ok(piece.len()));

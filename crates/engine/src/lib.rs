@@ -5,6 +5,7 @@
 
 mod accepting;
 mod access_log;
+mod allocator;
 mod amends;
 pub mod app;
 mod body;
@@ -25,6 +26,7 @@ pub mod inflow;
 mod leadership;
 mod listener;
 mod outbox;
+mod patience;
 pub mod reply;
 pub mod request;
 mod routing;

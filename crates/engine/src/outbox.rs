@@ -7,6 +7,7 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use bolide_files::roots::Stamp;
 
@@ -14,6 +15,13 @@ use crate::socket::{self, Written};
 
 /// Outputs up to this many bytes may be held by the kernel, to leave together with others.
 const HELD_BYTES: usize = 16 * 1024;
+
+/// Bytes that may wait for slow clients, all connections of a worker together. Beyond it nothing more is kept for a client whose socket
+/// is full: its application is suspended at once.
+const WAITING_MOST_BYTES: usize = 16 * 1024 * 1024;
+
+/// Bytes that wait for slow clients in this process, which is one worker.
+static WAITING_BYTES: AtomicUsize = AtomicUsize::new(0);
 
 pub struct Outbox {
     pub socket: OwnedFd,
@@ -30,6 +38,8 @@ pub struct Outbox {
     pub is_broken: bool,
     /// The kernel keeps the last bytes until they are pushed.
     pub is_held: bool,
+    /// What [`WAITING_BYTES`] has of ours.
+    counted: usize,
 }
 
 pub struct FilePart {
@@ -60,6 +70,12 @@ impl FilePart {
     }
 }
 
+impl Drop for Outbox {
+    fn drop(&mut self) {
+        WAITING_BYTES.fetch_sub(self.counted, Relaxed);
+    }
+}
+
 impl Outbox {
     pub fn new(socket: OwnedFd) -> Outbox {
         Outbox {
@@ -71,6 +87,23 @@ impl Outbox {
             is_full: false,
             is_broken: false,
             is_held: false,
+            counted: 0,
+        }
+    }
+
+    /// Whether so many bytes more may be kept here, beside those that wait, for `most_bytes` at the most.
+    pub fn has_room(&self, bytes: usize, most_bytes: usize) -> bool {
+        let worker_has_room = || WAITING_BYTES.load(Relaxed) <= WAITING_MOST_BYTES;
+        self.unsent() + bytes <= most_bytes && (!self.is_full || worker_has_room())
+    }
+
+    /// Counts what waits among what waits in the worker.
+    pub fn count_waiting(&mut self) {
+        let waiting = self.unsent();
+        if waiting != self.counted {
+            WAITING_BYTES.fetch_add(waiting, Relaxed);
+            WAITING_BYTES.fetch_sub(self.counted, Relaxed);
+            self.counted = waiting;
         }
     }
 

@@ -510,12 +510,14 @@ impl Reply {
 
     /// Copies or sends as much of a part as there is room for; returns the bytes taken.
     fn take(&mut self, part: &[u8], when: When) -> usize {
-        if part.len() <= COPY_BYTES && self.out.unsent() + part.len() <= OUTPUT_BYTES {
+        if part.len() <= COPY_BYTES && self.out.has_room(part.len(), OUTPUT_BYTES) {
             self.out.bytes.extend_from_slice(part);
             if self.framing == Framing::Chunked && self.frame_left == part.len() {
                 self.out.bytes.extend_from_slice(b"\r\n");
             }
-            if when == When::Now && !self.out.is_full {
+            if self.out.is_full {
+                self.out.count_waiting();
+            } else if when == When::Now {
                 // The last part may wait a moment in the kernel for the answers of other requests; the others may not.
                 if self.terms.may_hold && self.framing == Framing::Length(part.len() as u64) {
                     self.out.hold();

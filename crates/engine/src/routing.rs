@@ -182,6 +182,10 @@ impl Values for WithChanges<'_> {
     fn server(&self, what: ServerValue) -> u64 {
         self.request.server(what)
     }
+
+    fn aside(&self, work: &mut dyn FnMut()) {
+        self.request.aside(work);
+    }
 }
 
 /// An HTTP request by the names of CGI, as `environ` would have it.
@@ -199,6 +203,7 @@ pub struct HttpValues<'a> {
     pub peer: &'a Peer,
     pub listener: Option<&'a ListeningSocket>,
     pub worker: u32,
+    pub aside: &'a dyn Fn(&mut dyn FnMut()),
 }
 
 impl Values for HttpValues<'_> {
@@ -227,6 +232,10 @@ impl Values for HttpValues<'_> {
 
     fn server(&self, what: ServerValue) -> u64 {
         server_value(self.worker, what)
+    }
+
+    fn aside(&self, work: &mut dyn FnMut()) {
+        (self.aside)(work);
     }
 }
 
@@ -267,6 +276,7 @@ pub struct UwsgiValues<'a> {
     pub bytes: &'a [u8],
     pub variables: &'a [Variable],
     pub worker: u32,
+    pub aside: &'a dyn Fn(&mut dyn FnMut()),
 }
 
 impl Values for UwsgiValues<'_> {
@@ -277,6 +287,10 @@ impl Values for UwsgiValues<'_> {
 
     fn server(&self, what: ServerValue) -> u64 {
         server_value(self.worker, what)
+    }
+
+    fn aside(&self, work: &mut dyn FnMut()) {
+        (self.aside)(work);
     }
 }
 

@@ -29,6 +29,7 @@ pub fn run<L: Language>(shared: &Arc<Shared<L>>) -> io::Result<()> {
         shared.lead(&mut kit, &mut app, true);
         return Ok(());
     }
+    crate::allocator::share_arenas();
     for core in 1..first_threads(threads) {
         spawn(shared, core)?;
     }

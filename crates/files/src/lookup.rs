@@ -49,6 +49,8 @@ pub struct Ask<'a> {
     pub now_ms: u64,
     /// Seconds since 1970.
     pub now: i64,
+    /// Does work that may wait for the disk so that it keeps nobody else waiting.
+    pub aside: &'a dyn Fn(&mut dyn FnMut()),
 }
 
 /// All that a worker knows of static files. Shared by its threads.
@@ -368,7 +370,12 @@ impl Files {
             kind,
         };
         let keep = self.settings.cache.files > 0 && self.settings.cache.memory_bytes > 0 && self.settings.mode == Mode::Direct;
-        match Entry::load(&opened, place.number, found, &description, (ask.now_ms, ask.now), keep) {
+        let (mut found, mut loaded) = (Some(found), None);
+        (ask.aside)(&mut || {
+            let times = (ask.now_ms, ask.now);
+            loaded = found.take().map(|found| Entry::load(&opened, place.number, found, &description, times, keep));
+        });
+        match loaded.unwrap_or(Err(Refusal::Missing)) {
             Ok(entry) => {
                 let entry = Arc::new(entry);
                 self.lock_cache().put(key, entry.clone(), entry.weight());

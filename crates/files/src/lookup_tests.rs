@@ -89,6 +89,7 @@ fn find_at(files: &Files, path: &str, now_ms: u64, now: i64) -> Option<Answer> {
         conditions: Conditions::default(),
         now_ms,
         now,
+        aside: &|work| work(),
     };
     files.find(&ask, &mut |text| panic!("{text}"))
 }
@@ -235,4 +236,32 @@ fn a_redirect_never_leads_to_another_host() {
         let has = found.as_deref().map(|head| head.lines().find_map(|line| line.strip_prefix("Location: ")).unwrap_or_default());
         assert_eq!(has, location, "{}", uri.escape_ascii());
     }
+}
+
+#[test]
+fn a_file_is_read_aside_and_only_when_it_is_not_known() {
+    let scratch = Scratch::new(&[("files/a.txt", "a")]);
+    let files = files(&scratch.settings(&[("/s", "files", MapKind::Replace)]));
+    let read_aside = std::cell::Cell::new(0);
+    let look = |path: &str, now_ms| {
+        let ask = Ask {
+            method: b"GET",
+            path: path.as_bytes(),
+            uri: path.as_bytes(),
+            document_root: b"",
+            conditions: Conditions::default(),
+            now_ms,
+            now: NOW,
+            aside: &|work| {
+                read_aside.set(read_aside.get() + 1);
+                work();
+            },
+        };
+        files.find(&ask, &mut |text| panic!("{text}")).is_some()
+    };
+    assert!(look("/s/a.txt", 0));
+    assert_eq!(read_aside.get(), 1);
+    assert!(look("/s/a.txt", 1) && look("/s/a.txt", 100_000));
+    assert!(!look("/s/none.txt", 2));
+    assert_eq!(read_aside.get(), 1, "what is remembered and what is not there need no reading");
 }

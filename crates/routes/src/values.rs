@@ -15,6 +15,11 @@ pub trait Values {
 
     /// Something that only the server knows.
     fn server(&self, what: ServerValue) -> u64;
+
+    /// Does work that takes long so that it keeps nobody else waiting: a password's hash.
+    fn aside(&self, work: &mut dyn FnMut()) {
+        work();
+    }
 }
 
 /// Keys of `${uwsgi[…]}` that are numbers.

@@ -5,6 +5,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use crate::access::Credentials;
 use crate::action::{Action, Operator, Target};
 use crate::compile::{Rule, Table};
 use crate::condition::{Condition, Subject, number};
@@ -303,7 +304,11 @@ impl Rule {
             return Step::Next;
         }
         let authorization = values.value(b"HTTP_AUTHORIZATION").unwrap_or_default();
-        let checked = guard.check(&authorization);
+        let mut checked = Ok(None);
+        match guard.credentials {
+            Credentials::File(_) => request.aside(&mut || checked = guard.check(&authorization)),
+            Credentials::One { .. } => checked = guard.check(&authorization),
+        }
         match checked {
             Ok(Some(user)) => changes.set(b"REMOTE_USER", user),
             Ok(None) if guard.lets_others_try && !authorization.is_empty() => {}

@@ -51,6 +51,7 @@ impl<A: App> Connection<A> {
             self.keep_unread(inflow);
             return Ok((used, self.after_answer(answered, kit, house)));
         };
+        inflow.keep_time();
         let began_ms = kit.clock.now_ms;
         let of_route = self.reply.harakiri_ms.map(u64::from);
         let most_ms = house.settings.lifecycle.harakiri_ms.into_iter().chain(of_route).min();
@@ -67,7 +68,8 @@ impl<A: App> Connection<A> {
         if open.overdue_ms <= kit.clock.now_ms && matches!(open.inflow, Inflow::Body(_)) {
             return self.end_overdue(open, kit, app);
         }
-        if self.reply.advance() == Progress::Broken || open.mercy_ends_ms <= kit.clock.now_ms {
+        let progress = if self.reply.has_file() { app.aside(|| self.reply.advance()) } else { self.reply.advance() };
+        if progress == Progress::Broken || open.mercy_ends_ms <= kit.clock.now_ms {
             // What the client said before it went is the application's; a fault in it changes nothing any more.
             let _ = self.take_in(&mut open.inflow, kit);
             self.give_up_open(*open, kit, app, house);
@@ -104,6 +106,7 @@ impl<A: App> Connection<A> {
             self.reply.close_after();
         }
         let result = act(&mut self.reply, &mut open.inflow);
+        open.inflow.keep_time();
         let resumes = !had_room && open.inflow.room() > 0;
         let wants_turn = self.reply.is_finished() || self.reply.client_is_gone() || self.has_more_of_a_file();
         let Stage::Open(open) = &self.stage else { return None };
@@ -125,13 +128,8 @@ impl<A: App> Connection<A> {
     }
 
     /// Reads what is left of a body that nobody wants, up to [`LINGER_BYTES`]. `None`: it is done, go on.
-    pub(super) fn swallow(
-        &mut self,
-        mut flow: Box<BodyFlow>,
-        mut swallowed: usize,
-        kit: &mut Kit,
-        house: &House,
-    ) -> Option<After> {
+    pub(super) fn swallow(&mut self, mut flow: Box<BodyFlow>, mut swallowed: usize, kit: &mut Kit) -> Option<After> {
+        flow.patience.wait(true, kit.clock.now_ms);
         while swallowed < LINGER_BYTES {
             swallowed += flow.drop_waiting();
             let Ok(read) = self.take_in_body(&mut flow, kit) else { break };
@@ -141,8 +139,8 @@ impl<A: App> Connection<A> {
             match read {
                 Read::Bytes(_) => {}
                 Read::Nothing => {
+                    self.deadline_ms = flow.patience.until_ms();
                     self.stage = Stage::Swallow { flow, swallowed };
-                    self.deadline_ms = kit.clock.now_ms + self.timeout_ms(house);
                     return Some(After::Wait);
                 }
                 Read::End | Read::Broken => return Some(After::Close),
@@ -207,7 +205,7 @@ impl<A: App> Connection<A> {
         matches!(&self.stage, Stage::Open(open) if matches!(open.inflow, Inflow::Messages(_)))
     }
 
-    fn settle(&mut self, open: Box<Open<A>>, timeout_ms: u64) -> Option<After> {
+    fn settle(&mut self, mut open: Box<Open<A>>, timeout_ms: u64) -> Option<After> {
         if self.reply.is_finished() {
             let Open { inflow, mut suspended, .. } = *open;
             suspended.pending = None;
@@ -215,6 +213,7 @@ impl<A: App> Connection<A> {
             self.stage = Stage::Reply(suspended);
             return None;
         }
+        open.inflow.keep_time();
         self.deadline_ms = self.open_until_ms(&open, timeout_ms);
         self.stage = Stage::Open(open);
         // A file is sent in turns; between two of them nothing but our own queue tells that there is more to do.
@@ -238,8 +237,8 @@ impl<A: App> Connection<A> {
     fn open_until_ms(&self, open: &Open<A>, timeout_ms: u64) -> u64 {
         match &open.inflow {
             Inflow::Messages(line) => line.next_ms(&self.reply, timeout_ms),
-            Inflow::Body(_) if self.waits_for_client(open) => now_ms() + timeout_ms,
-            Inflow::Body(_) => NEVER_MS,
+            Inflow::Body(flow) if self.reply.has_unsent() => (now_ms() + timeout_ms).min(flow.patience.until_ms()),
+            Inflow::Body(flow) => flow.patience.until_ms(),
         }
     }
 
@@ -247,7 +246,7 @@ impl<A: App> Connection<A> {
     fn waits_for_client(&self, open: &Open<A>) -> bool {
         let owes_body = match &open.inflow {
             Inflow::Messages(_) => false,
-            Inflow::Body(flow) => flow.is_wanted && !flow.is_complete() && !flow.is_gone,
+            Inflow::Body(flow) => flow.is_owed(),
         };
         owes_body || self.reply.has_unsent()
     }
@@ -276,6 +275,7 @@ impl<A: App> Connection<A> {
         let buffer = &mut kit.read;
         let read = socket::read(self.reply.socket(), buffer);
         if let Read::Bytes(count) = read {
+            flow.patience.note(count, kit.clock.now_ms);
             let used = flow.feed(&buffer[..count])?;
             self.input.extend_from_slice(&buffer[used..count]);
         }

@@ -44,7 +44,7 @@ impl Reply {
 
     /// Whether the client is slow: nothing more should be handed in before it has taken what waits.
     pub fn is_behind(&self) -> bool {
-        self.out.file.is_some() || self.out.unsent() > super::OUTPUT_BYTES / 2
+        self.out.file.is_some() || !self.out.has_room(super::OUTPUT_BYTES / 2, super::OUTPUT_BYTES)
     }
 
     /// Whether a part of a file waits for the client.

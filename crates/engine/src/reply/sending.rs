@@ -80,6 +80,7 @@ impl Reply {
                 *left -= sent;
             }
         }
+        self.out.count_waiting();
         if self.out.is_broken {
             Progress::Broken
         } else if self.out.unsent() > 0 || self.out.file.is_some() {

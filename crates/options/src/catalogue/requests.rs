@@ -16,6 +16,11 @@ pub const ENTRIES: &[Entry] = &[
         .uwsgi("uWSGI hands the body to the application while it comes unless this is set; here it is always collected first, so that a slow client costs no thread. 0 is the default.")
         .example("post-buffering = 65536"),
     Entry::supported("limit-post", Setting::Requests(Requests::LimitPost), Value::Number { least: 0, most: i64::MAX, unit: "bytes" }, "no limit", "Bytes that a request's body may have; beyond it the answer is 413.").example("limit-post = 10485760"),
+    Entry::supported("limit-post-disk", Setting::Requests(Requests::LimitPostDisk), Value::Number { least: 0, most: i64::MAX, unit: "bytes" }, "1073741824", "Bytes of bodies that a worker keeps in temporary files, those of all its requests together. A body that could never fit is 413, one for which there is no room at present 507. 0 is the default. ASGI applications get bodies as they come, without files.")
+        .uwsgi("uWSGI has no such limit; it keeps bodies in files only beyond `post-buffering`, and at once one for each thread at the most.")
+        .example("limit-post-disk = 10737418240"),
+    Entry::supported("body-min-rate", Setting::Requests(Requests::BodyMinRate), Value::Number { least: 0, most: 1_073_741_824, unit: "bytes a second" }, "500", "The rate at which a request's body has to come. A client that stays below it for as long as `socket-timeout` (or `http-timeout`) gets 408; time in which an ASGI application does not wait for the body does not count. 0 is any rate: a byte now and then holds the connection for ever.")
+        .example("body-min-rate = 50"),
     Entry::supported("lenient-targets", Setting::Requests(Requests::LenientTargets), Value::Switch, "off", "Takes bytes beyond ASCII and backslashes in the path and the query of a request, which old scripts and scanners send as they are; without it the answer is 400.")
         .uwsgi("uWSGI hands such bytes on. Browsers escape them; they stand in no URI (RFC 3986), and many applications fail at them.")
         .example("lenient-targets = true"),

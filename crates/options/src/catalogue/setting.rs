@@ -78,6 +78,8 @@ pub enum Requests {
     BufferSize,
     PostBuffering,
     LimitPost,
+    LimitPostDisk,
+    BodyMinRate,
     LenientTargets,
 }
 
