@@ -229,6 +229,12 @@ fn test_values_that_uwsgi_misreads_are_read_as_it_does_and_reported() {
             "mount = /a=x.py\nmount = /a=y.py",
             "uwsgi.ini:5: warning: `mount = /a=y.py` has no effect: /a has its application from uwsgi.ini:4",
         ),
+        ("pythonpath =", "uwsgi.ini:4: warning: `pythonpath` has no value: it has no effect"),
+        ("virtualenv =", "uwsgi.ini:4: warning: `virtualenv` has no value: it has no effect"),
+        (
+            "mount = /=django_uwsgi",
+            "uwsgi.ini:4: warning: `django_uwsgi` is no application: the mount has no effect (write `mount = ",
+        ),
         ("file-serve-mode = offloading", "uwsgi.ini:4: warning: `file-serve-mode = offloading` means nothing"),
         ("socket = localhost:8080;", "uwsgi.ini:4: warning: `socket = localhost:8080;` is read as port 8080"),
         ("exit-on-reload = true", "uwsgi.ini:4: warning: `exit-on-reload` is known, but not supported yet"),

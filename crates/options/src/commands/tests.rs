@@ -153,7 +153,7 @@ fn test_check_without_paths_leaves_the_targets_folders_to_the_target() {
 #[test]
 fn test_check_of_the_environment_alone() {
     let folder = Folder::new("check-environment");
-    for (module, wanted, status) in [("app", "nothing to report\n", 0), ("", "`module` has no value", 2)] {
+    for (module, wanted, status) in [("app", "nothing to report\n", 0), ("", "there is no application to serve", 2)] {
         let environment = [("UWSGI_HTTP", ":1"), ("UWSGI_MODULE", module)];
         let Ok(Reading::Print { text, status: told }) = outcome(&folder, "check --env", &environment) else {
             panic!("it prints")

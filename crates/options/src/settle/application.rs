@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use bolide_contract::settings::{Application, ApplicationSource, Interface, Substitute};
 
 use super::{Draft, PositionalApplication, tidy};
-use crate::finding::{Finding, Place};
+use crate::finding::{Finding, Place, Severity};
 use crate::reader::Configuration;
 
 /// Names that applications have if not `application`, likeliest first.
@@ -291,6 +291,10 @@ fn mount(text: &str, place: Place) -> Result<Named, Finding> {
     if path.contains('|') || !path.starts_with('/') && !path.is_empty() {
         return Err(wrong(format!("`{path}`: applications for one host name only are not supported yet")));
     }
-    let (source, callable) = source(what.trim()).ok_or_else(|| wrong(format!("`{what}` is no application")))?;
+    // uWSGI finds nobody to mount it either, says nothing, and goes on.
+    let (source, callable) = source(what.trim()).ok_or_else(|| Finding {
+        severity: Severity::Warning,
+        ..wrong(format!("`{what}` is no application: the mount has no effect"))
+    })?;
     Ok(Named { mount: path.to_owned(), source, callable, interface: None, place })
 }

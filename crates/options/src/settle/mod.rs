@@ -208,6 +208,12 @@ impl<'a> Draft<'a> {
                 let message = format!("`{}` is a placeholder here: its value is none of the option of this name", pair.key);
                 self.findings.push(Finding::note(Some(place), message).advise("give the placeholder another name"));
             }
+            // uWSGI goes on without it; where all depends on it, that is said in the end.
+            Status::Supported(Setting::Module | Setting::PythonPath | Setting::VirtualEnvironment)
+                if pair.value.as_deref() == Some("") =>
+            {
+                self.findings.push(Finding::warning(Some(place), format!("`{}` has no value: it has no effect", pair.key)));
+            }
             Status::Supported(setting) => {
                 if let Err(finding) = self.set(setting, row, pair) {
                     self.findings.push(finding);
