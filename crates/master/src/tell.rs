@@ -37,8 +37,11 @@ pub fn tell(order: InstanceOrder, pidfile: &Path) -> i32 {
 }
 
 fn send(signal: Signal, pidfile: &Path) -> Result<Pid, (i32, String)> {
-    let text = std::fs::read_to_string(pidfile)
-        .map_err(|error| (EXIT_NO_FILE, format!("the pidfile can't be read: {error}; name the file of the option `pidfile`")))?;
+    let text = std::fs::read_to_string(pidfile).map_err(|error| {
+        // What other servers call `--reload` takes no file, so the application is taken for one.
+        let other = if signal == Signal::SIGHUP { "; to reload when code changes, `py-autoreload` is planned" } else { "" };
+        (EXIT_NO_FILE, format!("the pidfile can't be read: {error}; name the file of the option `pidfile`{other}"))
+    })?;
     let not_sent = |why: String| (EXIT_NOT_SENT, why);
     let number = text.trim().parse::<i32>().ok().filter(|number| *number > 1);
     let pid = number.map(Pid::from_raw).ok_or_else(|| not_sent("there is no pid in it".to_owned()))?;

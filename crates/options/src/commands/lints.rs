@@ -131,16 +131,6 @@ impl Looked<'_> {
             let finding = Finding::warning(Some(&pair.place), format!("`{}` has no effect: nothing is compressed", pair.key));
             found.push(finding.advise("write `compress = gzip,br,zstd`, or as many of them as are wanted"));
         }
-        if let (Some((cheaper, pair)), Some((processes, _))) = (self.number("cheaper"), self.number("processes"))
-            && cheaper >= processes
-            && processes > 0
-        {
-            let finding = Finding::warning(
-                Some(&pair.place),
-                format!("`cheaper = {cheaper}` is not below the number of processes, which is {processes}"),
-            );
-            found.push(finding.advise("it is how many workers stay when there is nothing to do"));
-        }
         if let Some((bytes, pair)) = self.number("buffer-size").filter(|&(bytes, _)| bytes < COMMON_HEAD_BYTES) {
             let finding = Finding::warning(
                 Some(&pair.place),

@@ -101,7 +101,8 @@ impl Draft<'_> {
         };
         if least >= most {
             let message = format!("`cheaper = {least}` is not below the number of processes, which is {most}: all of them start");
-            self.findings.push(Finding::warning(Some(&place), message));
+            let finding = Finding::warning(Some(&place), message);
+            self.findings.push(finding.advise("it is how many workers stay when there is nothing to do"));
             return most;
         }
         let start = first.map_or(least, |(first, _)| first.clamp(least, most));
