@@ -14,12 +14,14 @@ import sys
 import traceback
 import types
 
+from bolide import farewell
 from bolide.lifespan import Lifespan, LifespanError
 from bolide.log import log_exception, log_message, write_lines
 from bolide.loops import event_loop_factory
 
 __all__ = [
     "ClientDisconnected",
+    "is_departure",
     "log_exception",
     "log_message",
     "log_overdue",
@@ -37,6 +39,26 @@ FRAMES_TOLD = 12
 
 class ClientDisconnected(OSError):
     """``send()`` was called and the client has gone (ASGI 2.4: "a server-specific subclass of OSError")."""
+
+
+#: Exceptions of a chain that are looked at.
+CHAIN_MOST = 100
+
+
+def is_departure(error):
+    """Whether an application ended because its client had left: all that frameworks raise in the place of our exception, or put
+    around it. One that was raised by something else beside it is not.
+    """
+    for _ in range(CHAIN_MOST):
+        if error is None:
+            return False
+        if isinstance(error, ClientDisconnected):
+            return True
+        parts = getattr(error, "exceptions", None)
+        if isinstance(error, Exception) and isinstance(parts, (tuple, list)) and parts:
+            return all(is_departure(part) for part in parts)
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def serve(native, prototype, assignment, applications, settings):
@@ -141,6 +163,8 @@ def close(loop):
         if tasks:
             loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
         loop.run_until_complete(loop.shutdown_asyncgens())
+        # From here on only threads of the application are waited for, and not for ever.
+        farewell.begin(0)
         loop.run_until_complete(loop.shutdown_default_executor())
     except BaseException as error:
         log_exception(error, "the event loop's end")

@@ -5,6 +5,7 @@ of the descriptor that holds its settings. It must not know sockets or protocols
 """
 
 import errno
+import importlib
 import os
 import re
 import sys
@@ -15,14 +16,23 @@ CAUSES_MOST = 20
 
 
 def main(descriptor):
-    """Load, report, fork on order. Returns the exit status of this process, be it prototype or worker."""
+    """Live, and begin the end. Returns the exit status of this process, be it prototype or worker."""
     native = import_native()
+    from bolide import farewell
+
+    status = live(native, descriptor)
+    farewell.begin(status)
+    return status
+
+
+def live(native, descriptor):
+    """Load, report, fork on order. Returns the exit status."""
     # What workers need is imported before they are forked, so that they share it.
     import atexit
     import faulthandler
-    import threading  # noqa: F401
 
-    from bolide import log, unshared, wsgi
+    # Threads are known before the application can replace them.
+    from bolide import log, threads, unshared, wsgi  # noqa: F401
 
     prototype = native.Prototype(descriptor)
     # Registered first, so that it runs last: functions of the application may write to the log at their end.
@@ -57,6 +67,8 @@ def work(native, prototype, assignment, boot, applications, log, wsgi):
     settings = boot["settings"]
     log.worker = assignment.worker
     name_process(native, settings["naming"], f"worker {assignment.worker}")
+    # A child that a view forks shares the worker's sockets: one that comes back from the view must not serve on.
+    os.register_at_fork(after_in_child=native.note_child, after_in_parent=native.note_fork)
     if applications is None:
         applications = load(boot, prototype)
         if applications is None:
@@ -144,7 +156,7 @@ def load(boot, prototype):
             log.log_message(f"bolide: {reason}")
     except BaseException as error:
         # SystemExit too: a module that exits while it is imported is no application.
-        log.log_exception(error, "loading the application")
+        log.log_exception(from_the_application(error), "loading the application")
         reason = f"{type(error).__name__}: {error}"
         if boot["generation"] > 1 and holds_exclusively(error):
             reason += "; if the generation that serves holds it: `reload-order = stop-first` ends that one first"
@@ -163,6 +175,15 @@ def holds_exclusively(error):
         if error is None:
             break
     return False
+
+
+def from_the_application(error):
+    """Return the exception with a traceback that begins in the application: the way there is ours and importlib's."""
+    own = (os.path.dirname(os.path.abspath(__file__)) + os.sep, "<frozen importlib", os.path.dirname(importlib.__file__) + os.sep)
+    traceback = error.__traceback__
+    while traceback is not None and traceback.tb_frame.f_code.co_filename.startswith(own):
+        traceback = traceback.tb_next
+    return error.with_traceback(traceback)
 
 
 def share_memory():

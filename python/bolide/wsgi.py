@@ -11,6 +11,7 @@ from bolide.log import errors, log_exception, log_message
 
 __all__ = [
     "EMPTY_INPUT",
+    "ConnectionSocket",
     "FileWrapper",
     "body_in_file",
     "body_in_memory",
@@ -121,3 +122,30 @@ def read_and_go_on(wrapper, rest):
         if hasattr(wrapper, "close"):
             wrapper.close()
     yield from rest
+
+
+class ConnectionSocket:
+    """``gunicorn.socket`` and ``werkzeug.socket`` of a request that asks for another protocol: its connection, for libraries
+    that speak WebSocket on it.
+
+    It becomes a socket when it is first used for anything. From then on the connection is the application's: the server reads and
+    sends nothing on it, and forgets it when the application returns.
+    """
+
+    def __init__(self, take):
+        self._take = take
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self._open(), name)
+
+    def _open(self):
+        made = self.__dict__.get("_socket")
+        if made is None:
+            import socket
+
+            made = self._socket = socket.socket(fileno=self._take())
+            # The server's own descriptor does not block, and that is a state of the connection, not of the descriptor.
+            made.setblocking(True)
+        return made

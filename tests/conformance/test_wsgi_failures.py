@@ -114,6 +114,14 @@ def test_an_exception_mid_stream_closes_the_connection_without_a_last_chunk(serv
         server.wait_for_log(f"^closed {path[len('exception_') :]}$")
 
 
+def test_the_path_of_an_exception_is_told_as_the_client_wrote_it(serve):
+    server = serve("wsgi-file = {apps}/failures.py\nlenient-targets = true")
+    client = server.connect()
+    client.send("GET /exception?\u00e9\u20ac HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+    assert client.read_response().status == 500
+    server.wait_for_log("^worker 1: an exception in GET /exception\\?\u00e9\u20ac$")
+
+
 def test_close_is_called_after_an_exception(server):
     server.get("/exception_before_first_part")
     server.wait_for_log("^closed before_first_part$")

@@ -94,3 +94,16 @@ def test_an_application_that_does_not_load_ends_the_start_and_the_last_line_says
     last = server.lines[-1]
     assert last.startswith("bolide: the application could not be loaded: ")
     assert words in last
+
+
+@pytest.mark.parametrize("lazy", ["", "lazy-apps = true"])
+@pytest.mark.parametrize("form", ["module = broken", "wsgi-file = {folder}/broken.py"])
+def test_a_failed_load_is_told_from_the_applications_first_line_on(serve, form, lazy):
+    server = serve.prepare(f"{form}\npythonpath = {{folder}}\n{lazy}")
+    (server.folder / "broken.py").write_text("def begin():\n    raise KeyError('colour')\nbegin()\n")
+    server.launch()
+    assert server.wait_for_exit() == LOAD_FAILED
+    told = server.log[server.log.index("Traceback") :].splitlines()
+    assert 'broken.py", line 3, in <module>' in told[1], server.log
+    assert not [name for name in ("importlib", "load.py") if name in server.log]
+    assert any("KeyError: 'colour'" in line for line in told)

@@ -2,6 +2,7 @@
 //!
 //! It knows no reply. Worker threads run it, with the interpreter in hand.
 
+use bolide_engine::forks::leave_if_child;
 use bolide_engine::reply::When;
 use pyo3::ffi;
 
@@ -79,7 +80,9 @@ impl Answer {
         };
         // SAFETY: the iterator lives; what it gives is ours, or null at its end or on an exception.
         unsafe {
-            match Object::owned(ffi::PyIter_Next(iterator.as_ptr())) {
+            let given = Object::owned(ffi::PyIter_Next(iterator.as_ptr()));
+            leave_if_child();
+            match given {
                 Some(part) => Some(Some(part)),
                 None if ffi::PyErr_Occurred().is_null() => Some(None),
                 None => None,

@@ -43,6 +43,18 @@ fn main(arguments: Vec<OsString>, interpreter: Option<PathBuf>, package_folder: 
     }
 }
 
+/// This process was forked by the application, from a worker.
+#[pyfunction]
+fn note_child() {
+    bolide_engine::forks::note_child();
+}
+
+/// The application has forked a child of this worker.
+#[pyfunction]
+fn note_fork() {
+    bolide_engine::forks::note_fork();
+}
+
 extern "C" fn run_master() {
     let invocation = INVOCATION.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some(invocation) = invocation {
@@ -68,5 +80,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(log::log_descriptor, module)?)?;
     module.add_function(wrap_pyfunction!(worker::serve, module)?)?;
     module.add_function(wrap_pyfunction!(procname::set_process_name, module)?)?;
+    module.add_function(wrap_pyfunction!(note_child, module)?)?;
+    module.add_function(wrap_pyfunction!(note_fork, module)?)?;
     Ok(())
 }

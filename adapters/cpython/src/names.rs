@@ -49,6 +49,8 @@ interned! { Names {
     http_1_0 = "HTTP/1.0",
     http_1_1 = "HTTP/1.1",
     close = "close",
+    gunicorn_socket = "gunicorn.socket",
+    werkzeug_socket = "werkzeug.socket",
 } }
 
 interned! {

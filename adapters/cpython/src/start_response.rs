@@ -4,11 +4,13 @@
 
 use std::cell::Cell;
 use std::ffi::CStr;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd};
 use std::ptr::null_mut;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use bolide_contract::scoreboard::Slot;
 use bolide_engine::reply::{Pushed, Reply, When, wait_for_room};
 use pyo3::ffi;
 
@@ -21,8 +23,10 @@ pub struct StartResponse {
     pub callable: Object,
     write: Object,
     /// The owner of `state`.
-    _capsule: Object,
+    capsule: Object,
     state: *const State,
+    /// The application has a further callable of the state's: it serves no other request.
+    is_spent: Cell<bool>,
 }
 
 // SAFETY: the pointer is to what `capsule` owns, and is followed by threads that hold the interpreter only, as all of it is used.
@@ -41,6 +45,8 @@ struct State {
     thread: Cell<libc::pthread_t>,
     /// The application's call has returned: what it returned is being sent, by that thread.
     has_returned: Cell<bool>,
+    /// Where the scoreboard shows the request, if it may take the connection.
+    slot: Cell<Option<&'static Slot>>,
     /// For the engine's thread, to wait for the end of such a `write`.
     quiet: (Mutex<()>, Condvar),
     /// Whether a client that left is the application's business (`ignore-write-errors`, `disable-write-exception`).
@@ -57,6 +63,7 @@ impl StartResponse {
             is_writing: Cell::new(false),
             thread: Cell::new(0),
             has_returned: Cell::new(false),
+            slot: Cell::new(None),
             quiet: (Mutex::new(()), Condvar::new()),
             write_errors,
             write_timeout,
@@ -70,7 +77,7 @@ impl StartResponse {
         };
         let callable = function(&START_RESPONSE, &capsule)?;
         let write = function(&WRITE, &capsule)?;
-        let made = StartResponse { callable, write, _capsule: capsule, state };
+        let made = StartResponse { callable, write, capsule, state, is_spent: Cell::new(false) };
         made.state().write.set(made.write.as_ptr());
         Some(made)
     }
@@ -91,6 +98,23 @@ impl StartResponse {
         state.has_returned.set(has_returned);
         // SAFETY: the call has no conditions.
         state.thread.set(unsafe { libc::pthread_self() });
+    }
+
+    /// A callable that gives the application the number of a descriptor of its own for the connection, which the server then
+    /// forgets. `None`: out of memory, an exception is set.
+    pub fn taker(&self, slot: &'static Slot) -> Option<Object> {
+        self.is_spent.set(true);
+        self.state().slot.set(Some(slot));
+        function(&TAKE_SOCKET, &self.capsule)
+    }
+
+    /// The request has ended, whatever the application does with its connection.
+    pub fn end_offer(&self) {
+        if let Some(slot) = self.state().slot.take()
+            && slot.limit_ms.load(Relaxed) == Slot::UNLIMITED_MS
+        {
+            slot.limit_ms.store(0, Relaxed);
+        }
     }
 
     /// The application's call has returned. A thread of it that is still in `write` has its part sent first: the reply is its own
@@ -118,7 +142,7 @@ impl StartResponse {
 
     /// Nobody but us refers to it: it may serve the next request.
     pub fn is_unshared(&self) -> bool {
-        self.callable.is_unshared() && self.write.is_unshared()
+        !self.is_spent.get() && self.callable.is_unshared() && self.write.is_unshared()
     }
 }
 
@@ -140,6 +164,13 @@ static WRITE: Definition = Definition(ffi::PyMethodDef {
     ml_meth: ffi::PyMethodDefPointer { PyCFunction: write },
     ml_flags: ffi::METH_O,
     ml_doc: c"write(body_data): sends a part of the body (PEP 3333)".as_ptr(),
+});
+
+static TAKE_SOCKET: Definition = Definition(ffi::PyMethodDef {
+    ml_name: c"take_socket".as_ptr(),
+    ml_meth: ffi::PyMethodDefPointer { PyCFunction: take_socket },
+    ml_flags: ffi::METH_NOARGS,
+    ml_doc: c"take_socket(): the number of a descriptor for the connection, which is the caller's from now on".as_ptr(),
 });
 
 fn function(definition: &'static Definition, capsule: &Object) -> Option<Object> {
@@ -415,6 +446,30 @@ fn write_rest(state: &State, mut rest: &[u8]) -> Option<()> {
     drop(lock.lock());
     ended.notify_all();
     if sent { Some(()) } else { client_is_gone(state.write_errors) }
+}
+
+/// # Safety
+/// Called by Python only, with our capsule.
+unsafe extern "C" fn take_socket(capsule: *mut ffi::PyObject, _nothing: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: the result is new, or an exception is set.
+    taken_socket(capsule).map_or(null_mut(), |number| unsafe { ffi::PyLong_FromLong(number.into()) })
+}
+
+fn taken_socket(capsule: *mut ffi::PyObject) -> Option<i32> {
+    let state = state_of(capsule)?;
+    let Some(reply) = state.reply() else {
+        return raise(runtime_error(), "the connection's socket was used when its request had ended");
+    };
+    match reply.give_away() {
+        Ok(own) => {
+            // What the application does with it takes as long as it takes: `harakiri` is about requests.
+            if let Some(slot) = state.slot.get() {
+                slot.limit_ms.store(Slot::UNLIMITED_MS, Relaxed);
+            }
+            Some(own.into_raw_fd())
+        }
+        Err(error) => raise(runtime_error(), &format!("the connection's socket can't be had: {error}")),
+    }
 }
 
 fn client_is_gone(write_errors: bool) -> Option<()> {

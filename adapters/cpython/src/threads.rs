@@ -1,13 +1,11 @@
-//! The further threads of a worker. They are Python's own (`threading.Thread`), so that names, `threading.enumerate()`,
-//! thread-local data and debuggers are as an application expects.
+//! The further threads of a worker: what they run. Python's half (`bolide/threads.py`) makes them.
 
 use std::sync::Mutex;
 use std::sync::PoisonError;
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
 
-/// What a thread runs: a callable for `threading.Thread`, good for one call.
+/// What a thread runs: a callable, good for one call.
 #[pyclass(frozen, module = "bolide._native")]
 pub struct ThreadBody {
     body: Mutex<Option<Box<dyn FnOnce() + Send + 'static>>>,
@@ -23,16 +21,11 @@ impl ThreadBody {
     }
 }
 
-/// Starts a thread; the caller holds the interpreter.
+/// Starts a thread; the caller holds the interpreter. How is said in `bolide/threads.py`.
 pub fn spawn(name: String, body: Box<dyn FnOnce() + Send + 'static>) -> Result<(), String> {
     Python::attach(|py| {
-        let target = Bound::new(py, ThreadBody { body: Mutex::new(Some(body)) })?;
-        let arguments = PyDict::new(py);
-        arguments.set_item("name", name)?;
-        arguments.set_item("target", target)?;
-        // The interpreter's end does not wait for it: the worker has waited already, for as long as it will.
-        arguments.set_item("daemon", true)?;
-        py.import("threading")?.getattr("Thread")?.call(PyTuple::empty(py), Some(&arguments))?.call_method0("start")?;
+        let body = Bound::new(py, ThreadBody { body: Mutex::new(Some(body)) })?;
+        py.import("bolide.threads")?.call_method1("start", (name, body))?;
         Ok(())
     })
     .map_err(|error: PyErr| error.to_string())

@@ -46,6 +46,7 @@ pub fn serve(
         file_wrapper: object("FileWrapper")?,
         sendable: object("sendable")?,
         read_and_go_on: object("read_and_go_on")?,
+        connection_socket: object("ConnectionSocket")?,
         is_strict: settings.python.wsgi_strict,
         faults: Faults { log_exception: object("log_exception")?, log_message: object("log_message")? },
         write_errors: settings.logging.write_errors,

@@ -8,7 +8,9 @@ use std::ops::ControlFlow;
 use std::os::fd::BorrowedFd;
 use std::ptr::null_mut;
 
+use bolide_contract::scoreboard::Slot;
 use bolide_engine::app::{App, Language, Outcome};
+use bolide_engine::forks::leave_if_child;
 use bolide_engine::reply::{Pushed, Reply, When};
 use bolide_engine::request::{Body, Meaning, Request, Span, Told};
 use pyo3::ffi;
@@ -37,6 +39,8 @@ pub struct Wsgi {
     pub sendable: Object,
     /// `bolide.wsgi.read_and_go_on(wrapper, rest)`: an iterator over a wrapper's parts, and then over the rest of the answer.
     pub read_and_go_on: Object,
+    /// `bolide.wsgi.ConnectionSocket(take_socket)`
+    pub connection_socket: Object,
     /// `wsgi-strict`
     pub is_strict: bool,
     pub faults: Faults,
@@ -154,26 +158,60 @@ impl WsgiThread {
         if let Some(core) = &self.core {
             environ.set(&self.environs.names.uwsgi_core, core);
         }
-        let environ = environ.done()?;
         let start = match self.start.take() {
             Some(start) => start,
             None => StartResponse::new(self.wsgi.write_errors, self.wsgi.write_timeout)?,
         };
+        let asks_for_upgrade = matches!(&request.meaning, Meaning::Http(http) if http.upgrade);
+        if asks_for_upgrade {
+            self.offer_socket(&mut environ, &start, request.slot)?;
+        }
+        let environ = environ.done()?;
         // SAFETY: the engine lends us the reply for this call; it is disarmed before the call returns.
         unsafe { start.arm(reply, false) };
         let arguments = [environ.as_ptr(), start.callable.as_ptr()];
         // SAFETY: the callable and both arguments live through the call.
         let result = unsafe { Object::owned(ffi::PyObject_Vectorcall(callable, arguments.as_ptr(), 2, null_mut())) };
+        leave_if_child();
         start.call_has_returned();
         drop(environ);
         let Some(result) = result else {
             self.keep(start);
-            return None;
+            return self.forgive(reply).then_some(Outcome::Finished);
         };
         let mut answer = Answer::new(result);
         let sent = self.send(&mut answer, None, reply);
         start.disarm();
         Some(self.conclude(sent, answer, start, reply, &|| described(&request.meaning)))
+    }
+
+    /// For libraries that speak WebSocket on the connection itself: they look for it under these names.
+    fn offer_socket(&self, environ: &mut Dictionary, start: &StartResponse, slot: &'static Slot) -> Option<()> {
+        let arguments = [start.taker(slot)?];
+        let pointers = [arguments[0].as_ptr()];
+        // SAFETY: the callable and its argument live through the call; the result is ours.
+        let socket = unsafe {
+            let made = ffi::PyObject_Vectorcall(self.wsgi.connection_socket.as_ptr(), pointers.as_ptr(), 1, null_mut());
+            Object::owned(made)?
+        };
+        environ.set(&self.environs.names.gunicorn_socket, &socket);
+        environ.set(&self.environs.names.werkzeug_socket, &socket);
+        Some(())
+    }
+
+    /// An application that has taken its connection ends with an exception, by which other servers know that they are to answer
+    /// nothing (gunicorn: StopIteration, Werkzeug: ConnectionError). True: the exception was that, and is cleared.
+    fn forgive(&self, reply: &Reply) -> bool {
+        // SAFETY: the thread holds the interpreter, and an exception is set; the types live as long as it does.
+        unsafe {
+            let is_usual = ffi::PyErr_ExceptionMatches(ffi::PyExc_StopIteration) != 0
+                || ffi::PyErr_ExceptionMatches(ffi::PyExc_ConnectionError) != 0;
+            if !is_usual || !reply.is_given_away() {
+                return false;
+            }
+            ffi::PyErr_Clear();
+        }
+        true
     }
 
     /// The application of a request, with SCRIPT_NAME and PATH_INFO set for its mount.
@@ -301,13 +339,13 @@ impl WsgiThread {
             }
             None => {
                 // The exception that is set is taken first: close() may raise one of its own.
-                let outcome = failed(&self.wsgi.faults, &place());
+                let outcome = if self.forgive(reply) { Outcome::Finished } else { failed(&self.wsgi.faults, &place()) };
                 self.close(&answer);
                 self.keep(start);
                 return outcome;
             }
         }
-        if !reply.has_head() {
+        if !reply.has_head() && !reply.is_given_away() {
             log_message(
                 &self.wsgi.faults,
                 &format!("{}: the application did not call start_response; answered with 500", place()),
@@ -346,6 +384,8 @@ impl WsgiThread {
         start.disarm();
         if start.is_unshared() {
             self.start = Some(start);
+        } else {
+            start.end_offer();
         }
     }
 

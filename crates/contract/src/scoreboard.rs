@@ -82,6 +82,9 @@ pub struct Scoreboard {
 }
 
 impl Slot {
+    /// A `limit_ms` of what is no request any more: a connection that the application has taken.
+    pub const UNLIMITED_MS: u32 = u32::MAX;
+
     /// Says that a request began. `text` is given in pieces, as `GET`, ` `, `/path`.
     pub fn begin(&self, now_ms: u64, pieces: &[&[u8]]) {
         let mut words = [0u64; TEXT_BYTES / 8];

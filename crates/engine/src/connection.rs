@@ -147,6 +147,11 @@ impl<A: App> Connection<A> {
         self.reply.socket()
     }
 
+    /// The application has taken the socket: what becomes of the connection is its business.
+    pub fn is_given_away(&self) -> bool {
+        self.reply.is_given_away()
+    }
+
     /// Whether its answer waits in the kernel. Asking forgets it.
     pub fn take_held(&mut self) -> bool {
         self.reply.take_held()
@@ -395,8 +400,14 @@ impl<A: App> Connection<A> {
         }
         let collector = Collector::new(facts.framing, house.body_limits)?;
         let (used, step) = match collector {
-            None => (length, self.answer(&head, &bytes[..length], same, Body::Empty, kit, app, house)?),
+            None => {
+                // What the client sent behind a request for another protocol would be lost to an application that takes the socket.
+                let facts = HeaderFacts { upgrade: facts.upgrade && bytes.len() == length, ..facts };
+                let head = Head::Http { line, facts };
+                (length, self.answer(&head, &bytes[..length], same, Body::Empty, kit, app, house)?)
+            }
             Some(collector) => {
+                let head = Head::Http { line, facts: HeaderFacts { upgrade: false, ..facts } };
                 let incoming = Incoming {
                     head,
                     bytes: bytes[..length].to_vec(),
@@ -522,6 +533,8 @@ impl<A: App> Connection<A> {
                 match self.unread.take() {
                     Some(flow) => self.after_unread(flow, keep),
                     None if keep => Step::Next,
+                    // What the client sends is not for us to read.
+                    None if self.is_given_away() => Step::Close,
                     // RFC 6455 section 7.1.1: the client is to read our last frame, whatever it still sends.
                     None if self.reply.status_code() == 101 => Step::Linger,
                     None => Step::Close,

@@ -23,12 +23,14 @@ use crate::access_log::complain;
 use crate::app::{App, Language};
 use crate::body::{BodyLimits, BodyStore};
 use crate::connection::{After, Connection};
+use crate::forks;
 use crate::hall::{Hall, Key, Subject};
 use crate::holding::Holding;
 use crate::house::{House, Kit};
 use crate::leadership::Leadership;
 use crate::listener::ListeningSocket;
 use crate::routing::Rules;
+use crate::socket;
 use crate::threads;
 
 /// Events that one poll fetches.
@@ -41,6 +43,10 @@ const SWEEP_MS: u64 = 500;
 /// would never end learn that their clients have gone, so that they can end by themselves, and after them the lifespan. What has
 /// not ended when all of the mercy is over is killed.
 const LAST_PART_MS: u64 = 5_000;
+
+/// How long a stream may go on after the order to stop, in milliseconds: an answer whose length nobody has told, as events are. Its
+/// client is then taken for one that has left. At a reload it has all of the mercy.
+const STREAM_STOP_MS: u64 = 3_000;
 
 /// How long a draining worker waits for a next request on a connection that was answered before it could be told
 /// `Connection: close`, in milliseconds after its last answer. Closing at once would lose the request that is on its way.
@@ -93,6 +99,7 @@ pub(crate) struct Duties {
     holding: Holding,
     stopping_at_once: bool,
     mercy_is_over: bool,
+    streams_have_ended: bool,
     worn_reported: bool,
     /// Listeners that are left alone at present.
     pub(crate) pauses: Vec<Pause>,
@@ -212,6 +219,7 @@ impl<L: Language> Shared<L> {
             requests_elsewhere: 0.into(),
             draining: false.into(),
             mercy_ends_ms: u64::MAX.into(),
+            streams_end_ms: u64::MAX.into(),
             leaving: false.into(),
         };
         Ok(Shared {
@@ -348,8 +356,19 @@ impl<L: Language> Shared<L> {
             }
             hall.bring_back(key, connection);
         } else {
+            self.end_for_others(&connection);
             hall.leave(key);
             self.house.row.connections.store(hall.count() as u32, Relaxed);
+        }
+    }
+
+    /// What others have open too does not end by our closing it.
+    fn end_for_others(&self, connection: &Connection<L::App>) {
+        if connection.is_given_away() {
+            // The poll would go on to tell of it, as long as its new owner has it open.
+            let _known_to_the_poll = self.poll.delete(connection.socket());
+        } else if forks::has_forked() {
+            socket::end_sending(connection.socket());
         }
     }
 
@@ -459,7 +478,10 @@ impl<L: Language> Shared<L> {
         let mercy_ends_ms = self.house.mercy_ends_ms.load(Relaxed);
         let mercy = (mercy_ends_ms != u64::MAX && !room.duties.mercy_is_over).then(|| mercy_ends_ms.saturating_sub(now).max(1));
         let log = bolide_log::is_waiting().then_some(bolide_log::RETRY_MS);
-        [pause, sweep, tidy, mercy, log].into_iter().flatten().min()
+        let streams_end_ms = self.house.streams_end_ms.load(Relaxed);
+        let streams =
+            (streams_end_ms != u64::MAX && !room.duties.streams_have_ended).then(|| streams_end_ms.saturating_sub(now).max(1));
+        [pause, sweep, tidy, mercy, streams, log].into_iter().flatten().min()
     }
 
     /// Time limits, `max-requests`, and the end that the application may have asked for. True: there is something to do at once.
@@ -482,6 +504,11 @@ impl<L: Language> Shared<L> {
             duties.swept_ms = 0;
             self.tell_of_mercy(hall);
         }
+        if !duties.streams_have_ended && self.house.streams_end_ms.load(Relaxed) <= now {
+            duties.streams_have_ended = true;
+            duties.swept_ms = 0;
+            self.tell_of_streams(hall);
+        }
         if now.saturating_sub(duties.swept_ms) >= SWEEP_MS {
             duties.swept_ms = now;
             if let Some(files) = self.house.files {
@@ -496,6 +523,18 @@ impl<L: Language> Shared<L> {
 
     fn is_worn(&self) -> bool {
         self.worn_after.is_some_and(|most| self.house.row.requests.load(Relaxed) >= most)
+    }
+
+    fn tell_of_streams(&self, hall: &mut Hall<Connection<L::App>>) {
+        let mut count = 0;
+        hall.for_each(|connection| count += u32::from(connection.is_endless()));
+        if count > 0 {
+            let seconds = STREAM_STOP_MS / 1000;
+            complain(
+                self.house.worker,
+                &format!("streams that go on {seconds} s after the order to stop, and are cut off: {count}"),
+            );
+        }
     }
 
     fn tell_of_mercy(&self, hall: &mut Hall<Connection<L::App>>) {
@@ -538,7 +577,11 @@ impl<L: Language> Shared<L> {
             }
             duties.pauses.clear();
         }
-        duties.stopping_at_once |= at_once;
+        if at_once && !std::mem::replace(&mut duties.stopping_at_once, true) {
+            let ends_ms = now_ms() + STREAM_STOP_MS;
+            self.house.streams_end_ms.store(ends_ms, Relaxed);
+            hall.for_each(|connection| connection.end_stream_at(ends_ms));
+        }
         duties.swept_ms = 0;
         let mut leaving = Leaving::new(hall, at_once);
         hall.for_each(|connection| {

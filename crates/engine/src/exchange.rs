@@ -199,12 +199,14 @@ fn serve_http<A: App>(
             variables: routed.map_or(&[], Routed::variables),
             fields: &fields,
             memo: memory,
+            upgrade: facts.upgrade,
             chunked: facts.framing == Framing::Chunked,
         }),
         body,
         inflow,
         handshake,
         connection: place.connection,
+        slot: place.kit.slot,
         told: Told::default(),
     };
     let protocol: &[u8] = if version_1_0 { b"HTTP/1.0" } else { b"HTTP/1.1" };
@@ -270,6 +272,7 @@ fn serve_uwsgi<A: App>(
         inflow,
         handshake,
         connection: place.connection,
+        slot: place.kit.slot,
         told: Told::default(),
     };
     let mut seen = Seen::new(place, text(facts.method), text(facts.uri), text(facts.protocol));

@@ -8,7 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use bolide_contract::scoreboard::{Slot, now_ms};
 use nix::sys::epoll::{EpollEvent, EpollFlags, EpollTimeout};
@@ -70,6 +70,7 @@ pub struct Pulse {
     descriptor: EventFd,
     /// Monotonic milliseconds of the last answer.
     beaten_ms: AtomicU64,
+    has_ended: AtomicBool,
     slot: &'static Slot,
 }
 
@@ -214,7 +215,7 @@ impl<L: Language> Hosted<L> {
 impl Pulse {
     fn new(slot: &'static Slot) -> io::Result<Pulse> {
         let descriptor = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
-        Ok(Pulse { descriptor, beaten_ms: AtomicU64::new(now_ms()), slot })
+        Ok(Pulse { descriptor, beaten_ms: AtomicU64::new(now_ms()), has_ended: AtomicBool::new(false), slot })
     }
 
     /// Asks the loop for a turn; [`Pulse::beaten_ms`] tells when it had one.
@@ -231,9 +232,19 @@ impl Pulse {
     /// The loop has been stuck since then, in monotonic milliseconds: the scoreboard says so, and the master's `harakiri` counts
     /// from there.
     pub fn tell_stuck(&self, since_ms: u64) {
-        if self.slot.began_ms.load(Relaxed) == 0 {
+        if self.slot.began_ms.load(Relaxed) == 0 && !self.has_ended() {
             self.slot.begin(since_ms, &[b"the event loop, which does not turn"]);
         }
+    }
+
+    /// The loop serves no more: whether it turns is nobody's business from now on.
+    pub fn end(&self) {
+        self.has_ended.store(true, Relaxed);
+        self.slot.end();
+    }
+
+    pub fn has_ended(&self) -> bool {
+        self.has_ended.load(Relaxed)
     }
 
     /// Kernel's id of the thread that turns the loop.

@@ -42,6 +42,8 @@ pub struct House {
     /// When a draining worker gives up what applications have in their hands still, in monotonic milliseconds; [`u64::MAX`]
     /// before that.
     pub mercy_ends_ms: AtomicU64,
+    /// When a stopping worker gives up streams, the same way.
+    pub streams_end_ms: AtomicU64,
     /// The application asked the process to exit.
     pub leaving: AtomicBool,
 }

@@ -18,6 +18,7 @@ mod event_loop;
 mod exchange;
 mod fairness;
 mod fields;
+pub mod forks;
 mod hall;
 mod holding;
 mod hosted;

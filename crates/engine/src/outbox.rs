@@ -36,6 +36,8 @@ pub struct Outbox {
     pub is_full: bool,
     /// The client is gone.
     pub is_broken: bool,
+    /// The application has taken the socket: nothing more is sent or read here.
+    pub is_given_away: bool,
     /// The kernel keeps the last bytes until they are pushed.
     pub is_held: bool,
     /// What [`WAITING_BYTES`] has of ours.
@@ -86,6 +88,7 @@ impl Outbox {
             later: VecDeque::new(),
             is_full: false,
             is_broken: false,
+            is_given_away: false,
             is_held: false,
             counted: 0,
         }

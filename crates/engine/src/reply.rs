@@ -424,7 +424,8 @@ impl Reply {
     }
 
     pub(crate) fn status_code(&self) -> u16 {
-        self.status
+        // What an application says that has taken the connection goes to nobody: the log has what the connection was taken for.
+        if self.out.is_given_away { 101 } else { self.status }
     }
 
     pub(crate) fn is_broken(&self) -> bool {
@@ -437,7 +438,7 @@ impl Reply {
             None
         } else if self.overrun {
             Some("sent more than its Content-Length; the rest was cut")
-        } else if self.short {
+        } else if self.short && !self.out.is_given_away {
             Some("sent less than its Content-Length; the connection is closed")
         } else {
             None

@@ -1,5 +1,6 @@
 //! A request as the application's adapter sees it: spans of the read buffer, the body, and where it came from.
 
+use bolide_contract::scoreboard::Slot;
 pub use bolide_protocol::Span;
 use bolide_protocol::http1::head::Field;
 pub use bolide_protocol::http1::head::Version;
@@ -24,6 +25,8 @@ pub struct Request<'a, Memo> {
     pub handshake: Option<Handshake>,
     /// Names the connection for [`crate::Hosted::visit`].
     pub connection: Key,
+    /// Where the scoreboard shows the request.
+    pub slot: &'static Slot,
     /// What the log needs and only the adapter knows; it fills this in.
     pub told: Told,
 }
@@ -51,6 +54,9 @@ pub struct HttpRequest<'a, Memo> {
     /// The parsed fields. Empty when `memo` says that they are the same as last time.
     pub fields: &'a [Field],
     pub memo: HeaderMemory<'a, Memo>,
+    /// The client asks for another protocol, and has sent nothing behind its head. An application that does not stream may take the
+    /// connection for it ([`crate::reply::Reply::give_away`]).
+    pub upgrade: bool,
     /// The body came in chunks: its length is `body.length()`, and no header tells it.
     pub chunked: bool,
 }

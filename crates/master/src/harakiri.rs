@@ -1,7 +1,7 @@
 //! Requests that take too long: found in the scoreboard, asked for their Python stack, looked at a second time, ended with
 //! their worker. It decides, and sends nothing itself. The master runs it.
 
-use bolide_contract::scoreboard::{InFlight, Scoreboard};
+use bolide_contract::scoreboard::{InFlight, Scoreboard, Slot};
 
 /// Time between the signal that asks for the Python stack and the kill, in milliseconds.
 pub const STACK_MS: u64 = 300;
@@ -54,6 +54,9 @@ impl Watch {
 
     /// The time that a request may take, in milliseconds. As in uWSGI, a route's limit does not lengthen that of `harakiri`.
     pub fn limit_ms(&self, request: &InFlight) -> Option<u64> {
+        if request.limit_ms == Slot::UNLIMITED_MS {
+            return None;
+        }
         let own = Some(u64::from(request.limit_ms)).filter(|&limit| limit > 0);
         self.limit_ms.into_iter().chain(own).min()
     }

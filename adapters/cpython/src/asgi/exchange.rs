@@ -9,6 +9,7 @@
 
 use std::borrow::Cow;
 
+use bolide_engine::forks::leave_if_child;
 use bolide_engine::inflow::{Inflow, Part};
 use bolide_engine::reply::Reply;
 use bolide_engine::websocket::{Goodbye, Message as SocketMessage};
@@ -34,6 +35,8 @@ pub struct Exchange {
     pub task: Option<Object>,
     /// The request's method and target, for the log; from then on.
     pub first_line: Vec<u8>,
+    /// When the application got the request, in monotonic milliseconds; from then on.
+    pub began_ms: u64,
 }
 
 /// Where the connection is.
@@ -168,7 +171,8 @@ impl Hands {
     /// `None`: an exception is set.
     pub fn new(asgi: &'static Asgi, place: Place, talk: Talk) -> Option<Hands> {
         let (receivers, senders, first_line) = (Vec::new(), Vec::new(), Vec::new());
-        let exchange = asgi.exchanges.make(Exchange { asgi, place, talk, receivers, senders, task: None, first_line })?;
+        let exchange =
+            asgi.exchanges.make(Exchange { asgi, place, talk, receivers, senders, task: None, first_line, began_ms: 0 })?;
         let (receive, send) = (bound(&RECEIVE, &exchange)?, bound(&SEND, &exchange)?);
         Some(Hands { exchange, receive, send })
     }
@@ -290,6 +294,7 @@ impl Exchange {
 
     /// `send(message)`: says it, and returns a finished awaitable, or one that waits. `None`: an exception is set.
     pub fn send(object: &Object, mut act: Act) -> Option<Object> {
+        leave_if_child();
         let (asgi, said, waiters) = Exchange::with(object, |exchange| {
             let said = exchange.say(&mut act);
             let waiters = exchange.after_saying(&said);

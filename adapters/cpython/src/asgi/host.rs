@@ -100,6 +100,7 @@ impl AsgiWorker {
 
     /// Does what there is to do, and has the loop call again in time.
     fn turn(&self, py: Python<'_>) -> PyResult<()> {
+        bolide_engine::forks::leave_if_child();
         self.asgi.turn_is_wanted.set(false);
         match hosted(self.asgi)?.turn() {
             Turned::Wait(Some(milliseconds)) => self.set_timer(py, milliseconds),
@@ -122,8 +123,9 @@ impl AsgiWorker {
         self.turn(py)
     }
 
-    /// Serves no more: the loop forgets the descriptor.
+    /// Serves no more: the loop forgets the descriptor, and nobody watches it any longer. What it does now may take its time.
     fn stop(&self, py: Python<'_>) -> PyResult<()> {
+        hosted(self.asgi)?.pulse().end();
         event_loop(py, self.asgi).call_method1("remove_reader", (hosted(self.asgi)?.descriptor().as_raw_fd(),))?;
         if let Some((_, timer)) = self.timer.borrow_mut().take() {
             timer.call_method0(py, "cancel")?;
@@ -224,10 +226,12 @@ fn make(
             log_overdue: object("log_overdue")?,
             report_stall: object("report_stall")?,
             client_disconnected: object("ClientDisconnected")?,
+            is_departure: object("is_departure")?,
         },
         faults: Faults { log_exception: object("log_exception")?, log_message: object("log_message")? },
         templates: Cell::new(Some(templates)),
         files: RefCell::default(),
+        is_quiet_of_clients: !settings.logging.write_errors,
         most_running: settings.asynchronous.concurrency.map_or(usize::MAX, |most| most as usize),
         running: Cell::new(0),
         turn_is_wanted: Cell::new(false),

@@ -18,6 +18,7 @@ mod watcher;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::ops::ControlFlow;
 
+use bolide_contract::scoreboard::now_ms;
 use bolide_engine::Hosted;
 use bolide_engine::app::{App, Language, Outcome};
 use bolide_engine::inflow::Inflow;
@@ -59,6 +60,8 @@ pub struct Asgi {
     templates: Cell<Option<Templates>>,
     /// Those that `http.response.pathsend` has named lately.
     files: RefCell<Named<Object>>,
+    /// A client that leaves is worth no line (`ignore-write-errors`, `disable-write-exception`).
+    is_quiet_of_clients: bool,
     /// `limit-concurrency`
     most_running: usize,
     /// Tasks of the application that have not ended.
@@ -89,6 +92,8 @@ pub struct Face {
     pub report_stall: Object,
     /// The exception of a `send()` whose client has gone.
     pub client_disconnected: Object,
+    /// `is_departure(exception)`: whether that exception is behind another one.
+    pub is_departure: Object,
 }
 
 /// The application as the engine sees it.
@@ -200,6 +205,7 @@ impl AsgiThread {
         task::follow(asgi, &hands.exchange, task)?;
         let is_complete = Exchange::with(&hands.exchange, |exchange| {
             exchange.first_line = first_line(&request.meaning);
+            exchange.began_ms = now_ms();
             let is_complete = exchange.talk.is_complete();
             if !is_complete {
                 exchange.place = Place::Parked(request.connection);

@@ -5,13 +5,14 @@
 
 use std::ptr::null_mut;
 
+use bolide_contract::scoreboard::now_ms;
 use bolide_engine::app::Outcome;
 use bolide_engine::inflow::Inflow;
 use bolide_engine::reply::Reply;
 use pyo3::ffi;
 
 use super::Asgi;
-use super::exchange::{Exchange, Hands, Place, Talk};
+use super::exchange::{Exchange, Hands, Place, Reached, Talk};
 use super::names::set;
 use super::native::{Lasting, bound, call, call_method};
 use crate::faults::{failed, log_message};
@@ -159,6 +160,8 @@ enum End {
     Cancelled,
     /// By the exception that a `send()` to nobody raises. That is how applications end whose client has left, and no failure.
     Gone,
+    /// The same, by an exception that the application or its framework raised in the place of that one.
+    Left,
     /// The exception is set.
     Badly,
 }
@@ -173,6 +176,7 @@ fn end_of(asgi: &Asgi, task: *mut ffi::PyObject) -> End {
             {
                 End::Gone
             }
+            Some(exception) if is_departure(asgi, &exception) => End::Left,
             Some(exception) => {
                 ffi::PyErr_SetObject(ffi::Py_TYPE(exception.as_ptr()).cast(), exception.as_ptr());
                 End::Badly
@@ -183,6 +187,17 @@ fn end_of(asgi: &Asgi, task: *mut ffi::PyObject) -> End {
                 End::Cancelled
             }
         }
+    }
+}
+
+fn is_departure(asgi: &Asgi, exception: &Object) -> bool {
+    // SAFETY: both live; the result is ours. An exception that can't even be looked at is told as it is.
+    unsafe {
+        let found = call(asgi.face.is_departure.as_ptr(), [exception.as_ptr()]);
+        if found.is_none() {
+            ffi::PyErr_Clear();
+        }
+        found.is_some_and(|found| found.as_ptr() == ffi::Py_True())
     }
 }
 
@@ -237,7 +252,7 @@ pub fn ended_later(object: &Object, task: *mut ffi::PyObject) {
     let outcome = conclude(asgi, object, &end, &String::from_utf8_lossy(&first_line));
     if !matches!(outcome, Outcome::Finished) && !is_over {
         if let Some(hosted) = asgi.hosted()
-            && !matches!(end, End::Gone)
+            && !matches!(end, End::Gone | End::Left)
         {
             hosted.count_exception();
         }
@@ -272,8 +287,12 @@ fn close_failed(talk: &mut Talk, reply: &mut Reply, inflow: &mut Inflow) -> bool
 fn conclude(asgi: &'static Asgi, object: &Object, end: &End, described: &str) -> Outcome<super::Ticket> {
     let (complete, lost) = Exchange::with(object, |exchange| (exchange.talk.is_complete(), exchange.talk.is_lost()));
     match end {
-        End::Gone if complete => Outcome::Finished,
+        End::Gone | End::Left if complete => Outcome::Finished,
         End::Gone => Outcome::Failed,
+        End::Left => {
+            tell_of_departure(asgi, object, described);
+            Outcome::Failed
+        }
         End::Badly if complete => {
             asgi.log_set_exception(&format!("{described}, after its response"));
             Outcome::Finished
@@ -291,10 +310,29 @@ fn conclude(asgi: &'static Asgi, object: &Object, end: &End, described: &str) ->
         End::Well if Exchange::with(object, |exchange| matches!(exchange.talk, Talk::Socket(_))) => {
             super::socket::returned(asgi, object, described)
         }
+        End::Well if Exchange::with(object, client_has_gone) => {
+            tell_of_departure(asgi, object, described);
+            Outcome::Failed
+        }
         End::Well => {
             log_message(&asgi.faults, &format!("{described}: the application returned without completing its response"));
             Outcome::Failed
         }
+    }
+}
+
+/// The client of a request has gone; the application may have been told so, and returned.
+fn client_has_gone(exchange: &mut Exchange) -> bool {
+    let gone = exchange.reach(|_, reply, inflow| reply.client_is_gone() || inflow.body().is_some_and(|flow| flow.is_gone));
+    !matches!(gone, Reached::Done(false))
+}
+
+/// One line for a client that did not wait for the end of its answer.
+fn tell_of_departure(asgi: &'static Asgi, object: &Object, described: &str) {
+    let began_ms = Exchange::with(object, |exchange| exchange.began_ms);
+    if began_ms > 0 && !asgi.is_quiet_of_clients {
+        let seconds = now_ms().saturating_sub(began_ms) as f64 / 1000.0;
+        log_message(&asgi.faults, &format!("{described}: the client left after {seconds:.1} s"));
     }
 }
 

@@ -30,7 +30,8 @@ pub fn watch(pulse: Arc<Pulse>, stall_ms: u64, worker: u32, report: Py<PyAny>) -
     Ok(())
 }
 
-fn look(pulse: &Pulse, stall_ms: u64, worker: u32, report: &Py<PyAny>) -> ! {
+/// Looks until the loop serves no more.
+fn look(pulse: &Pulse, stall_ms: u64, worker: u32, report: &Py<PyAny>) {
     let pause = Duration::from_millis((stall_ms / LOOKS).max(LEAST_PAUSE_MS));
     loop {
         let asked_ms = now_ms();
@@ -38,6 +39,9 @@ fn look(pulse: &Pulse, stall_ms: u64, worker: u32, report: &Py<PyAny>) -> ! {
         let mut told_ms = None;
         loop {
             std::thread::sleep(pause);
+            if pulse.has_ended() {
+                return;
+            }
             if pulse.beaten_ms() >= asked_ms {
                 break;
             }
@@ -64,9 +68,11 @@ fn tell(pulse: &Pulse, since_ms: u64, stuck_ms: u64, worker: u32, report: &Py<Py
     unsafe {
         nix::libc::syscall(nix::libc::SYS_tgkill, nix::libc::getpid(), pulse.thread(), stack_signal());
     }
-    Python::attach(|py| {
+    // An interpreter that has ended has no tasks either.
+    let told = Python::try_attach(|py| {
         if let Err(error) = report.call1(py, (seconds,)) {
             error.write_unraisable(py, None);
         }
     });
+    let _has_ended = told.is_none();
 }

@@ -28,6 +28,8 @@ pub struct Open<A: App> {
     overdue_ms: u64,
     /// Monotonic milliseconds at which the draining worker gives it up.
     mercy_ends_ms: u64,
+    /// The same where the answer is a stream.
+    stream_ends_ms: u64,
 }
 
 impl<A: App> Connection<A> {
@@ -57,7 +59,8 @@ impl<A: App> Connection<A> {
         let most_ms = house.settings.lifecycle.harakiri_ms.into_iter().chain(of_route).min();
         let overdue_ms = most_ms.map_or(NEVER_MS, |most| began_ms + most);
         let mercy_ends_ms = house.mercy_ends_ms.load(Relaxed);
-        let open = Box::new(Open { inflow, suspended, began_ms, overdue_ms, mercy_ends_ms });
+        let stream_ends_ms = house.streams_end_ms.load(Relaxed);
+        let open = Box::new(Open { inflow, suspended, began_ms, overdue_ms, mercy_ends_ms, stream_ends_ms });
         self.deadline_ms = self.open_until_ms(&open, self.timeout_ms(house));
         self.stage = Stage::Open(open);
         Ok((used, Step::Parked))
@@ -69,7 +72,7 @@ impl<A: App> Connection<A> {
             return self.end_overdue(open, kit, app);
         }
         let progress = if self.reply.has_file() { app.aside(|| self.reply.advance()) } else { self.reply.advance() };
-        if progress == Progress::Broken || open.mercy_ends_ms <= kit.clock.now_ms {
+        if progress == Progress::Broken || self.given_up_ms(&open) <= kit.clock.now_ms {
             // What the client said before it went is the application's; a fault in it changes nothing any more.
             let _ = self.take_in(&mut open.inflow, kit);
             self.give_up_open(*open, kit, app, house);
@@ -175,7 +178,20 @@ impl<A: App> Connection<A> {
     }
 
     pub(super) fn is_over_its_time(&self, now_ms: u64) -> bool {
-        matches!(&self.stage, Stage::Open(open) if open.overdue_ms.min(open.mercy_ends_ms) <= now_ms)
+        matches!(&self.stage, Stage::Open(open) if open.overdue_ms.min(self.given_up_ms(open)) <= now_ms)
+    }
+
+    /// When a worker that ends gives it up, in monotonic milliseconds.
+    fn given_up_ms(&self, open: &Open<A>) -> u64 {
+        let is_stream = matches!(open.inflow, Inflow::Body(_)) && self.reply.is_stream();
+        if is_stream { open.mercy_ends_ms.min(open.stream_ends_ms) } else { open.mercy_ends_ms }
+    }
+
+    /// A stream is cut off then, and what becomes one: the worker stops.
+    pub fn end_stream_at(&mut self, when_ms: u64) {
+        if let Stage::Open(open) = &mut self.stage {
+            open.stream_ends_ms = when_ms;
+        }
     }
 
     /// A WebSocket, which will not end by itself when the worker drains: it is closed at this time, in monotonic milliseconds.
@@ -194,6 +210,11 @@ impl<A: App> Connection<A> {
         if let Stage::Open(open) = &mut self.stage {
             open.mercy_ends_ms = when_ms;
         }
+    }
+
+    /// One whose answer's end nobody can tell.
+    pub fn is_endless(&self) -> bool {
+        self.is_streaming() && self.reply.is_stream()
     }
 
     /// A request that the application has in its hands.

@@ -2,7 +2,8 @@
 //!
 //! Only asynchronous applications ask for it. It knows no language; the thread that runs the worker's loop runs it.
 
-use std::os::fd::AsFd;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 
 use super::{Body, FIELD_BYTES, Framing, HeadRefusal, Reply, Stage, Style};
 use crate::fields::{Known, is_field_value, is_token, known_field};
@@ -35,6 +36,11 @@ impl Reply {
     /// Whether all has been said, be it sent or not.
     pub fn is_finished(&self) -> bool {
         self.stage == Stage::Done
+    }
+
+    /// The head has left, nobody knows how long the body will be, and it has not ended.
+    pub fn is_stream(&self) -> bool {
+        self.stage == Stage::Body && matches!(self.framing, Framing::Chunked | Framing::UntilClose)
     }
 
     /// The application's own Content-Length, where the body must have as many bytes.
@@ -225,6 +231,26 @@ impl Reply {
         self.stage = Stage::Body;
         self.out.send();
         Ok(())
+    }
+
+    /// Hands the connection to the application: a descriptor of its own. Nothing more is read or sent here from now on, and closing
+    /// our descriptor does not end the connection.
+    ///
+    /// # Errors
+    /// Something of an answer has left already, or there is no further descriptor.
+    pub fn give_away(&mut self) -> io::Result<OwnedFd> {
+        if self.head_has_left() || self.out.is_given_away {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the response has begun, or the socket was taken before"));
+        }
+        let own = self.out.socket.try_clone()?;
+        self.out.is_broken = true;
+        self.out.is_given_away = true;
+        Ok(own)
+    }
+
+    /// The application has taken the connection.
+    pub fn is_given_away(&self) -> bool {
+        self.out.is_given_away
     }
 
     /// RFC 9110 section 15.6.4: too much is going on already.

@@ -1,0 +1,67 @@
+"""The end of a process: what the application has left running in it gets a few seconds, by name, and then the process leaves.
+
+An interpreter that ends waits for its threads, for those of executors, and for ``atexit`` functions, however long they take.
+Must not know applications. Runs in prototypes and workers.
+"""
+
+import _thread
+import contextlib
+import os
+import sys
+import threading
+import time
+
+from bolide import _native, log
+
+#: How long a process that has nothing more to serve waits for what its application has left running, in seconds.
+FAREWELL_SECONDS = 5
+
+#: It says who it waits for when it has waited for so long, in seconds.
+TOLD_AFTER_SECONDS = 0.5
+
+#: Threads that the log names.
+NAMES_MOST = 10
+
+# Those of the interpreter itself: the application may put its own in their place (gevent does).
+start_thread = _thread.start_new_thread
+sleep = time.sleep
+
+#: With which the process leaves; None as long as it has something to do.
+exit_status = None
+
+
+def begin(status):
+    """Begin the process' end: the caller returns, and so does whoever called it, while the time runs."""
+    global exit_status
+    has_begun = exit_status is not None
+    exit_status = status
+    if not has_begun:
+        start_thread(watch, ())
+
+
+def watch():
+    """Look at the clock, in a thread for which nobody waits."""
+    sleep(TOLD_AFTER_SECONDS)
+    names = waited_for()
+    if names:
+        log.write_lines([f"{subject()} has nothing more to serve, and waits {FAREWELL_SECONDS} s for {names}"])
+    sleep(FAREWELL_SECONDS - TOLD_AFTER_SECONDS)
+    left = waited_for() or "what the application does at the interpreter's end"
+    log.write_lines([f"{subject()} does not wait any longer, and leaves {left} behind"])
+    # Closed, or taken away by the application: then there is nothing to flush.
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        sys.stdout.flush()
+    _native.finish_log()
+    os._exit(exit_status)
+
+
+def subject():
+    return "the process" if log.worker else "bolide: the prototype"
+
+
+def waited_for():
+    """Return who the interpreter waits for, in words; nothing if there is nobody."""
+    threads = [thread for thread in threading.enumerate() if not thread.daemon and thread is not threading.main_thread()]
+    names = ", ".join(repr(thread.name) for thread in threads[:NAMES_MOST])
+    more = f" and {len(threads) - NAMES_MOST} more" if len(threads) > NAMES_MOST else ""
+    return f"the application's threads: {names}{more}" if threads else ""

@@ -1,0 +1,36 @@
+"""The further threads of a worker: Python's own, so that names, ``threading.enumerate()``, thread-local data and debuggers are as
+an application expects.
+
+Must not know what they run. Imported before the application, which may put something else in the place of threads.
+"""
+
+import _thread
+import threading
+
+
+def starters():
+    """Return the functions that ``threading`` starts threads with, whatever their names are in this Python."""
+    return [getattr(threading, name, None) for name in ("_start_new_thread", "_start_joinable_thread")]
+
+
+#: Those of the interpreter itself.
+NATIVE = starters()
+start_native = _thread.start_new_thread
+
+
+def start(name, body):
+    """Start a thread that calls ``body``."""
+    if starters() == NATIVE:
+        # The interpreter's end does not wait for it: the worker has waited already, for as long as it will.
+        threading.Thread(name=name, target=run, args=(name, body), daemon=True).start()
+    else:
+        # A library has replaced threads (gevent.monkey does): one of its own would only run when this one waits in it.
+        start_native(run, (name, body))
+
+
+def run(name, body):
+    thread = threading.current_thread()
+    thread.name = name
+    # What the application starts here inherits this. It is waited for at the end, as what is started in the first thread.
+    thread._daemonic = False
+    body()

@@ -1,0 +1,105 @@
+"""Clients that leave a stream: whatever a framework makes of that, it is one line in the log and no traceback."""
+
+import re
+
+import pytest
+
+APPLICATION = """
+import asyncio
+from fastapi import FastAPI
+from starlette.applications import Starlette
+from starlette.middleware.base import BaseHTTPMiddleware
+from starlette.responses import StreamingResponse
+from starlette.routing import Route
+from sse_starlette.sse import EventSourceResponse
+
+async def ticks():
+    while True:
+        yield "data: tick\\n\\n"
+        await asyncio.sleep(0.01)
+
+async def stream(request):
+    return StreamingResponse(ticks(), media_type="text/event-stream")
+
+async def events(request):
+    return EventSourceResponse(ticks())
+
+async def mistake(request):
+    async def body():
+        yield "begun"
+        raise ValueError("a mistake of the application")
+    return StreamingResponse(body())
+
+async def passed_on(request, call_next):
+    return await call_next(request)
+
+routes = [Route("/stream", stream), Route("/events", events), Route("/mistake", mistake)]
+plain = Starlette(routes=routes)
+wrapped = Starlette(routes=routes)
+wrapped.add_middleware(BaseHTTPMiddleware, dispatch=passed_on)
+fast = FastAPI()
+fast.router.routes.extend(routes)
+
+class Group(Exception):
+    def __init__(self, *exceptions):
+        super().__init__("several")
+        self.exceptions = exceptions
+
+async def group(scope, receive, send):
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    try:
+        while True:
+            await send({"type": "http.response.body", "body": b"tick", "more_body": True})
+            await asyncio.sleep(0.01)
+    except OSError as error:
+        both = (error, ValueError("a mistake of the application")) if scope["path"] == "/mistake" else (error, Group(error))
+        raise Group(*both)
+"""
+
+
+@pytest.fixture
+def shop(serve):
+    def shop(name, more=""):
+        server = serve.prepare(f"asgi = shop:{name}\npythonpath = {{folder}}\nlifespan = off\n{more}")
+        (server.folder / "shop.py").write_text(APPLICATION)
+        return server.start()
+
+    return shop
+
+
+def leave(server, path, way="reset"):
+    client = server.connect()
+    client.send(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    assert client.read_head().status == 200
+    next(client.read_chunks())
+    getattr(client, way)()
+    # The request's own line comes when all of it is over.
+    server.wait_for_log(f"GET {path} => generated")
+
+
+@pytest.mark.parametrize("way", ["reset", "close"])
+@pytest.mark.parametrize("path", ["/stream", "/events"])
+@pytest.mark.parametrize("name", ["plain", "wrapped", "fast", "group"])
+def test_a_client_that_leaves_a_stream_is_no_traceback(shop, name, path, way):
+    server = shop(name)
+    leave(server, path, way)
+    lines = [line for line in server.lines if line.startswith("worker 1: ")]
+    assert len(lines) <= 1, server.log
+    assert all(re.fullmatch(rf"worker 1: GET {path}: the client left after \d+\.\d s", line) for line in lines), lines
+
+
+def test_a_client_that_leaves_is_no_line_where_write_errors_are_ignored(shop):
+    server = shop("group", "ignore-write-errors = true")
+    leave(server, "/stream")
+    assert "worker 1: " not in server.log
+
+
+@pytest.mark.parametrize(("name", "how"), [("plain", "whole"), ("group", "left")])
+def test_a_mistake_of_the_application_is_told_all_the_same(shop, name, how):
+    server = shop(name)
+    if how == "left":
+        leave(server, "/mistake")
+    else:
+        server.connect().send(b"GET /mistake HTTP/1.1\r\nHost: a\r\n\r\n")
+    server.wait_for_log("^worker 1: .*ValueError: a mistake of the application|^worker 1: .*Group: several")
+    assert "Traceback" in server.log
