@@ -7,17 +7,15 @@ applications that give their headers in an unusual shape.
 import asyncio
 import functools
 import inspect
-import io
-import os
 import signal
 import sys
-import traceback
 import types
 
 from bolide import farewell
 from bolide.lifespan import Lifespan, LifespanError
 from bolide.log import log_exception, log_message, write_lines
 from bolide.loops import event_loop_factory
+from bolide.stacks import place_of, stack_of
 
 __all__ = [
     "ClientDisconnected",
@@ -32,9 +30,6 @@ __all__ = [
 
 #: Tasks that the report of a stuck loop names.
 TASKS_TOLD = 20
-
-#: Frames of a task's stack that the log shows.
-FRAMES_TOLD = 12
 
 
 class ClientDisconnected(OSError):
@@ -214,7 +209,7 @@ def plain_headers(headers):
 def log_overdue(task, seconds, place):
     """Log that a task is over its time, with its stack."""
     lines = [f"harakiri: {place} took {seconds:.1f} s; its task is cancelled; it waits here:"]
-    write_lines(lines + stack_of(task, FRAMES_TOLD))
+    write_lines(lines + stack_of(task))
 
 
 def report_stall(seconds):
@@ -235,39 +230,3 @@ def report_stall(seconds):
 
 #: The loop of this worker, for the watcher.
 current_loop = None
-
-
-def place_of(task):
-    """Return where a task waits, in one line: the innermost frame that is not asyncio's own."""
-    frames = frames_of(task)
-    if not frames:
-        return "not begun"
-    own = [frame for frame in frames if not frame.f_code.co_filename.startswith(ASYNCIO)]
-    place = traceback.extract_stack((own or frames)[-1], limit=1)[0]
-    return f'File "{place.filename}", line {place.lineno}, in {place.name}'
-
-
-#: Below this folder are the files of asyncio itself.
-ASYNCIO = os.path.dirname(asyncio.__file__) + os.sep
-
-
-def stack_of(task, limit):
-    """Return the lines of a task's stack, the innermost frames only."""
-    text = io.StringIO()
-    for frame in frames_of(task)[-limit:]:
-        summary = traceback.extract_stack(frame, limit=1)
-        text.writelines(traceback.format_list(summary))
-    return text.getvalue().splitlines()
-
-
-def frames_of(task):
-    """Return the frames of what a task awaits, the outermost first."""
-    frames = []
-    coroutine = task.get_coro()
-    while coroutine is not None:
-        frame = getattr(coroutine, "cr_frame", None) or getattr(coroutine, "gi_frame", None)
-        if frame is None:
-            break
-        frames.append(frame)
-        coroutine = getattr(coroutine, "cr_await", None) or getattr(coroutine, "gi_yieldfrom", None)
-    return frames

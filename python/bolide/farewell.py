@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 
-from bolide import _native, log
+from bolide import _native, log, threads
 
 #: How long a process that has nothing more to serve waits for what its application has left running, in seconds.
 FAREWELL_SECONDS = 5
@@ -61,7 +61,8 @@ def subject():
 
 def waited_for():
     """Return who the interpreter waits for, in words; nothing if there is nobody."""
-    threads = [thread for thread in threading.enumerate() if not thread.daemon and thread is not threading.main_thread()]
-    names = ", ".join(repr(thread.name) for thread in threads[:NAMES_MOST])
-    more = f" and {len(threads) - NAMES_MOST} more" if len(threads) > NAMES_MOST else ""
-    return f"the application's threads: {names}{more}" if threads else ""
+    own = {threading.main_thread(), *threads.OWN}
+    left = [thread for thread in threading.enumerate() if not thread.daemon and thread not in own]
+    names = ", ".join(repr(thread.name) for thread in left[:NAMES_MOST])
+    more = f" and {len(left) - NAMES_MOST} more" if len(left) > NAMES_MOST else ""
+    return f"the application's threads: {names}{more}" if left else ""

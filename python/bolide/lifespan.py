@@ -4,8 +4,10 @@ Must not know requests. Runs in workers, in the event loop.
 """
 
 import asyncio
+import os
 
 from bolide.log import log_exception, log_message, write_lines
+from bolide.stacks import stack_of
 
 #: What the scope says of the specification.
 ASGI_VERSIONS = {"version": "3.0", "spec_version": "2.0"}
@@ -40,7 +42,13 @@ class Lifespan:
         scope = {"type": "lifespan", "asgi": dict(ASGI_VERSIONS), "state": self.state}
         self.messages.put_nowait({"type": "lifespan.startup"})
         self.task = loop.create_task(self.live(scope), name="bolide lifespan")
-        await asyncio.wait([self.task, self.started], return_when=asyncio.FIRST_COMPLETED)
+        done = ()
+        while not done:
+            waits = asyncio.wait([self.task, self.started], timeout=STARTUP_TOLD_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await waits
+            if not done:
+                say = f"the application's lifespan has not said for {STARTUP_TOLD_SECONDS:g} s that its startup is complete"
+                write_lines([f"{say}; it waits here:", *stack_of(self.task)])
         if self.failure is not None:
             raise LifespanError(self.failed())
         if self.started.done():
@@ -102,6 +110,9 @@ class Lifespan:
             return "the application's lifespan returned before 'lifespan.startup.complete', and lifespan = on"
         return f"the application's lifespan startup failed: {type(error).__name__}: {error}"
 
+
+#: How often the log shows where an application waits in its startup, in seconds. Tests shorten it.
+STARTUP_TOLD_SECONDS = int(os.environ.get("BOLIDE_TEST_NOTICE_MS", "30000")) / 1000
 
 #: How long an application's lifespan may go on after it has said that its shutdown is complete.
 AFTER_ANSWER_SECONDS = 5

@@ -6,6 +6,7 @@ Must not know what they run. Imported before the application, which may put some
 
 import _thread
 import threading
+import weakref
 
 
 def starters():
@@ -16,6 +17,10 @@ def starters():
 #: Those of the interpreter itself.
 NATIVE = starters()
 start_native = _thread.start_new_thread
+
+
+#: The worker's own further threads, for which the interpreter does not wait.
+OWN = weakref.WeakSet()
 
 
 def start(name, body):
@@ -31,6 +36,7 @@ def start(name, body):
 def run(name, body):
     thread = threading.current_thread()
     thread.name = name
+    OWN.add(thread)
     # What the application starts here inherits this. It is waited for at the end, as what is started in the first thread.
     thread._daemonic = False
     body()
