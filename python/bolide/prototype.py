@@ -54,11 +54,12 @@ def live(native, descriptor):
             log.log_message(warning)
     share_memory()
     prototype.report_loaded(int((time.monotonic() - began) * 1000))
+    # The master asks for the stack of a thread that is over its time before it kills the worker, and of a worker that does not
+    # come to serve. Workers have this from their first moment on: the signal's default is to end the process.
+    faulthandler.register(native.STACK_SIGNAL, file=native.log_descriptor(), all_threads=False, chain=False)
     assignment = prototype.wait_for_assignment()
     if assignment is None:
         return 0
-    # The master asks for the stack of a thread that is over its time before it kills the worker.
-    faulthandler.register(native.STACK_SIGNAL, file=native.log_descriptor(), all_threads=False, chain=False)
     return work(native, prototype, assignment, boot, applications, log, wsgi)
 
 

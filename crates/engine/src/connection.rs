@@ -9,7 +9,7 @@ mod open;
 use std::os::fd::OwnedFd;
 
 use bolide_contract::settings::Protocol;
-use bolide_protocol::http1::head::{Field, header_block, leading_blank, request_line};
+use bolide_protocol::http1::head::{Field, HeaderFacts, header_block, leading_blank, request_line};
 use bolide_protocol::uwsgi::{PACKET_HEAD_BYTES, Variable, packet_head, variables};
 use bolide_protocol::{Fault, Progress as Parsed};
 

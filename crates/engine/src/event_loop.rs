@@ -39,23 +39,9 @@ const EVENTS: usize = 256;
 /// How often time limits are looked at, in milliseconds.
 const SWEEP_MS: u64 = 500;
 
-/// The last part of `reload-mercy`, in milliseconds, belongs to applications alone, but at most a quarter of it: streams that
-/// would never end learn that their clients have gone, so that they can end by themselves, and after them the lifespan. What has
-/// not ended when all of the mercy is over is killed.
-const LAST_PART_MS: u64 = 5_000;
-
-/// How long a stream may go on after the order to stop, in milliseconds: an answer whose length nobody has told, as events are. Its
-/// client is then taken for one that has left. At a reload it has all of the mercy.
-const STREAM_STOP_MS: u64 = 3_000;
-
 /// How long a draining worker waits for a next request on a connection that was answered before it could be told
 /// `Connection: close`, in milliseconds after its last answer. Closing at once would lose the request that is on its way.
 const DRAIN_IDLE_MS: u64 = 2_000;
-
-/// A draining worker closes its WebSockets within this many milliseconds, and few ones faster: each takes at most as long as
-/// the second figure says.
-const WEBSOCKET_LEAVE_MS: u64 = 5_000;
-const WEBSOCKET_LEAVE_EACH_MS: u64 = 10;
 
 /// A peer that sends no more, or is gone. An edge-triggered poll tells it once, perhaps in one event with the last bytes.
 const PEER_HAS_ENDED: EpollFlags = EpollFlags::EPOLLRDHUP.union(EpollFlags::EPOLLHUP).union(EpollFlags::EPOLLERR);
@@ -95,9 +81,9 @@ pub(crate) struct Room<A: App> {
 
 #[derive(Default)]
 pub(crate) struct Duties {
-    swept_ms: u64,
+    pub(crate) swept_ms: u64,
     holding: Holding,
-    stopping_at_once: bool,
+    pub(crate) stopping_at_once: bool,
     mercy_is_over: bool,
     streams_have_ended: bool,
     worn_reported: bool,
@@ -109,34 +95,13 @@ pub(crate) struct Duties {
 impl Duties {
     /// Until when a draining worker keeps a connection that has become idle, in monotonic milliseconds. At an ordered stop one
     /// that was answered is closed at once; one that never asked anything has a request on its way.
-    fn idle_until_ms(&mut self, has_served: bool) -> u64 {
+    pub(crate) fn idle_until_ms(&mut self, has_served: bool) -> u64 {
         if self.stopping_at_once && has_served {
             // The sweep that closes it is not to wait for its time.
             self.swept_ms = 0;
             return 0;
         }
         now_ms() + DRAIN_IDLE_MS
-    }
-}
-
-/// When each WebSocket of a draining worker is closed: one after the other, so that not all clients come back at the same moment.
-struct Leaving {
-    next_ms: u64,
-    step_us: u64,
-    number: u64,
-}
-
-impl Leaving {
-    fn new<A: App>(hall: &mut Hall<Connection<A>>, at_once: bool) -> Leaving {
-        let mut count = 0;
-        hall.for_each(|connection| count += u64::from(connection.is_websocket()));
-        let spread_ms = if at_once { 0 } else { WEBSOCKET_LEAVE_MS.min(count * WEBSOCKET_LEAVE_EACH_MS) };
-        Leaving { next_ms: now_ms(), step_us: (spread_ms * 1000).checked_div(count).unwrap_or(0), number: 0 }
-    }
-
-    fn next_ms(&mut self) -> u64 {
-        self.number += 1;
-        self.next_ms + self.number * self.step_us / 1000
     }
 }
 
@@ -525,28 +490,6 @@ impl<L: Language> Shared<L> {
         self.worn_after.is_some_and(|most| self.house.row.requests.load(Relaxed) >= most)
     }
 
-    fn tell_of_streams(&self, hall: &mut Hall<Connection<L::App>>) {
-        let mut count = 0;
-        hall.for_each(|connection| count += u32::from(connection.is_endless()));
-        if count > 0 {
-            let seconds = STREAM_STOP_MS / 1000;
-            complain(
-                self.house.worker,
-                &format!("streams that go on {seconds} s after the order to stop, and are cut off: {count}"),
-            );
-        }
-    }
-
-    fn tell_of_mercy(&self, hall: &mut Hall<Connection<L::App>>) {
-        let mut count = 0;
-        hall.for_each(|connection| count += u32::from(connection.is_streaming()));
-        if count > 0 {
-            let mercy_s = self.house.settings.lifecycle.reload_mercy_ms / 1000;
-            let problem = format!("the mercy of {mercy_s} s (reload-mercy) is nearly over; requests that are cut off: {count}");
-            complain(self.house.worker, &problem);
-        }
-    }
-
     pub(crate) fn take_orders(&self, hall: &mut Hall<Connection<L::App>>, duties: &mut Duties) {
         loop {
             match message::receive::<Order>(self.control.as_fd()) {
@@ -563,34 +506,6 @@ impl<L: Language> Shared<L> {
                 }
             }
         }
-    }
-
-    fn begin_to_drain(&self, hall: &mut Hall<Connection<L::App>>, duties: &mut Duties, at_once: bool) {
-        if !self.house.draining.swap(true, Relaxed) {
-            self.house.row.accepting.store(0, Relaxed);
-            let mercy_ms = self.house.settings.lifecycle.reload_mercy_ms;
-            let ends_ms = now_ms() + mercy_ms - LAST_PART_MS.min(mercy_ms / 4);
-            self.house.mercy_ends_ms.store(ends_ms, Relaxed);
-            hall.for_each(|connection| connection.give_up_at(ends_ms));
-            for listener in &self.house.listeners {
-                let _may_be_paused = self.poll.delete(&listener.descriptor);
-            }
-            duties.pauses.clear();
-        }
-        if at_once && !std::mem::replace(&mut duties.stopping_at_once, true) {
-            let ends_ms = now_ms() + STREAM_STOP_MS;
-            self.house.streams_end_ms.store(ends_ms, Relaxed);
-            hall.for_each(|connection| connection.end_stream_at(ends_ms));
-        }
-        duties.swept_ms = 0;
-        let mut leaving = Leaving::new(hall, at_once);
-        hall.for_each(|connection| {
-            if connection.is_idle() {
-                connection.deadline_ms = connection.deadline_ms.min(duties.idle_until_ms(connection.has_served()));
-            } else if connection.is_websocket() {
-                connection.leave_at(leaving.next_ms(), at_once);
-            }
-        });
     }
 
     fn count_elsewhere(&self) {

@@ -13,6 +13,7 @@ mod clock;
 mod compression;
 mod connection;
 mod dispatch;
+mod draining;
 mod errand;
 mod event_loop;
 mod exchange;

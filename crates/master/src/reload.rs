@@ -17,6 +17,7 @@ use crate::obituary::{Cause, duration};
 use crate::reason::FailureNote;
 use crate::start::{self, StartError};
 use crate::supervisor::{GRACE_MS, Supervisor};
+use crate::{signals, spawn};
 
 /// A new generation is given up when this many of its workers have died at birth.
 const DEATHS_MOST: u32 = 5;
@@ -57,6 +58,12 @@ pub struct Forming {
     notice_ms: u64,
 }
 
+/// [`NOTICE_MS`]; tests can't wait for that long.
+fn notice_ms() -> u64 {
+    let shortened = std::env::var("BOLIDE_TEST_NOTICE_MS").ok().and_then(|text| text.parse().ok());
+    shortened.unwrap_or(NOTICE_MS)
+}
+
 impl Supervisor {
     /// Starts the prototype of a new generation.
     ///
@@ -76,7 +83,7 @@ impl Supervisor {
             loaded_in_ms: None,
             note,
             deaths_at_birth: 0,
-            notice_ms: now_ms + NOTICE_MS,
+            notice_ms: now_ms + notice_ms(),
         });
         Ok(())
     }
@@ -160,19 +167,30 @@ impl Supervisor {
         }
         if !serving.iter().all(|serves| *serves) {
             if now_ms >= forming.notice_ms {
-                forming.notice_ms = now_ms + NOTICE_MS;
+                forming.notice_ms = now_ms + notice_ms();
                 let what = if forming.loaded_in_ms.is_some() {
                     "its workers do not all serve yet"
                 } else {
                     "it still loads the application"
                 };
                 log_sink::line(&format!("generation {number} was started {} ago, {what}", duration(now_ms - forming.began_ms)));
+                self.tell_who_does_not_serve(number);
             }
             return;
         }
         let Some(forming) = self.forming.take() else { return };
         self.prototype_backoff.lived();
         self.take_over(forming, now_ms);
+    }
+
+    /// Workers of a generation that were forked and do not serve yet, with the stacks that say what they wait for.
+    fn tell_who_does_not_serve(&self, number: u32) {
+        for worker in self.fleet.active_workers(number).filter(|worker| !worker.state.is_serving()) {
+            let Some(pid) = worker.pid else { continue };
+            log_sink::line(&format!("{worker} does not serve yet; its Python stack:"));
+            // A worker that ends at this moment has none.
+            let _ = spawn::signal_thread(pid, pid.as_raw().cast_unsigned(), signals::stack_signal());
+        }
     }
 
     fn take_over(&mut self, forming: Forming, now_ms: u64) {

@@ -1,0 +1,100 @@
+//! The end of a worker: what becomes of its connections when it is told to drain, or to stop.
+//!
+//! A drain (a reload) finishes what is under way; a stop does too, but holds nothing open that would never end. The loop calls it.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use bolide_contract::scoreboard::now_ms;
+
+use crate::access_log::complain;
+use crate::app::{App, Language};
+use crate::connection::Connection;
+use crate::event_loop::{Duties, Shared};
+use crate::hall::Hall;
+
+/// The last part of `reload-mercy`, in milliseconds, belongs to applications alone, but at most a quarter of it: streams that
+/// would never end learn that their clients have gone, so that they can end by themselves, and after them the lifespan. What has
+/// not ended when all of the mercy is over is killed.
+const LAST_PART_MS: u64 = 5_000;
+
+/// How long a stream may go on after the order to stop, in milliseconds: an answer whose length nobody has told, as events are. Its
+/// client is then taken for one that has left. At a reload it has all of the mercy.
+const STREAM_STOP_MS: u64 = 3_000;
+
+/// A draining worker closes its WebSockets within this many milliseconds, and few ones faster: each takes at most as long as
+/// the second figure says.
+const WEBSOCKET_LEAVE_MS: u64 = 5_000;
+const WEBSOCKET_LEAVE_EACH_MS: u64 = 10;
+
+/// When each WebSocket of a draining worker is closed: one after the other, so that not all clients come back at the same moment.
+struct Leaving {
+    next_ms: u64,
+    step_us: u64,
+    number: u64,
+}
+
+impl Leaving {
+    fn new<A: App>(hall: &mut Hall<Connection<A>>, at_once: bool) -> Leaving {
+        let mut count = 0;
+        hall.for_each(|connection| count += u64::from(connection.is_websocket()));
+        let spread_ms = if at_once { 0 } else { WEBSOCKET_LEAVE_MS.min(count * WEBSOCKET_LEAVE_EACH_MS) };
+        Leaving { next_ms: now_ms(), step_us: (spread_ms * 1000).checked_div(count).unwrap_or(0), number: 0 }
+    }
+
+    fn next_ms(&mut self) -> u64 {
+        self.number += 1;
+        self.next_ms + self.number * self.step_us / 1000
+    }
+}
+
+impl<L: Language> Shared<L> {
+    pub(crate) fn begin_to_drain(&self, hall: &mut Hall<Connection<L::App>>, duties: &mut Duties, at_once: bool) {
+        if !self.house.draining.swap(true, Relaxed) {
+            self.house.row.accepting.store(0, Relaxed);
+            let mercy_ms = self.house.settings.lifecycle.reload_mercy_ms;
+            let ends_ms = now_ms() + mercy_ms - LAST_PART_MS.min(mercy_ms / 4);
+            self.house.mercy_ends_ms.store(ends_ms, Relaxed);
+            hall.for_each(|connection| connection.give_up_at(ends_ms));
+            for listener in &self.house.listeners {
+                let _may_be_paused = self.poll.delete(&listener.descriptor);
+            }
+            duties.pauses.clear();
+        }
+        if at_once && !std::mem::replace(&mut duties.stopping_at_once, true) {
+            let ends_ms = now_ms() + STREAM_STOP_MS;
+            self.house.streams_end_ms.store(ends_ms, Relaxed);
+            hall.for_each(|connection| connection.end_stream_at(ends_ms));
+        }
+        duties.swept_ms = 0;
+        let mut leaving = Leaving::new(hall, at_once);
+        hall.for_each(|connection| {
+            if connection.is_idle() {
+                connection.deadline_ms = connection.deadline_ms.min(duties.idle_until_ms(connection.has_served()));
+            } else if connection.is_websocket() {
+                connection.leave_at(leaving.next_ms(), at_once);
+            }
+        });
+    }
+
+    pub(crate) fn tell_of_streams(&self, hall: &mut Hall<Connection<L::App>>) {
+        let mut count = 0;
+        hall.for_each(|connection| count += u32::from(connection.is_endless()));
+        if count > 0 {
+            let seconds = STREAM_STOP_MS / 1000;
+            complain(
+                self.house.worker,
+                &format!("streams that go on {seconds} s after the order to stop, and are cut off: {count}"),
+            );
+        }
+    }
+
+    pub(crate) fn tell_of_mercy(&self, hall: &mut Hall<Connection<L::App>>) {
+        let mut count = 0;
+        hall.for_each(|connection| count += u32::from(connection.is_streaming()));
+        if count > 0 {
+            let mercy_s = self.house.settings.lifecycle.reload_mercy_ms / 1000;
+            let problem = format!("the mercy of {mercy_s} s (reload-mercy) is nearly over; requests that are cut off: {count}");
+            complain(self.house.worker, &problem);
+        }
+    }
+}
