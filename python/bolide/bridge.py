@@ -46,6 +46,13 @@ class WsgiApplication:
             await send({"type": "websocket.close"})
             return
         length = on_disk = 0
+
+        def give_back():
+            # Before the client has the end of its answer: its next request may come at once.
+            nonlocal on_disk
+            self.on_disk -= on_disk
+            on_disk = 0
+
         try:
             with tempfile.SpooledTemporaryFile(self.body_memory_bytes) as body:
                 more = True
@@ -59,15 +66,16 @@ class WsgiApplication:
                         self.on_disk += length - on_disk
                         on_disk = length
                         if self.on_disk > self.body_disk_bytes:
+                            give_back()
                             await refuse(send)
                             return
                     body.write(message["body"])
                 body.seek(0)
                 environ = self.environ(scope, body, length)
-                answer = Answer(self.loop, send)
+                answer = Answer(self.loop, send, give_back)
                 await self.loop.run_in_executor(self.pool, answer.run, self.application, environ)
         finally:
-            self.on_disk -= on_disk
+            give_back()
 
     def environ(self, scope, body, length):
         """Return the environ of a request (PEP 3333), with the keys that a worker of WSGI applications gives."""
@@ -152,9 +160,11 @@ AUTO_THREADS = 8
 class Answer:
     """A WSGI application's answer on its way to the loop. Runs in a thread of the pool."""
 
-    def __init__(self, loop, send):
+    def __init__(self, loop, send, on_end):
         self.loop = loop
         self.send = send
+        #: Called in the loop's thread, before the last message.
+        self.on_end = on_end
         self.head = None
         self.has_begun = False
 
@@ -222,10 +232,13 @@ class Answer:
         messages = [message] if self.has_begun else [self.head, message]
         self.has_begun = True
         try:
-            asyncio.run_coroutine_threadsafe(self.say(messages), self.loop).result()
+            is_last = not message.get("more_body", False)
+            asyncio.run_coroutine_threadsafe(self.say(messages, is_last), self.loop).result()
         except OSError as error:
             raise ClientLeft(*error.args) from None
 
-    async def say(self, messages):
+    async def say(self, messages, is_last):
+        if is_last:
+            self.on_end()
         for message in messages:
             await self.send(message)
