@@ -122,6 +122,7 @@ class Service:
         await self.background_work()
         for lifespan in reversed(lifespans):
             await lifespan.shutdown()
+        self.worker.report_leaving()
         return 0
 
     def asynchronous(self, callable, interface):

@@ -68,11 +68,22 @@ def test_deaths_at_birth_pause_growingly(start, tmp_path):
     instance = start(module="shop", ready=False, alarms=True)
     for pause in ["100 ms", "200 ms", "400 ms"]:
         instance.wait_for_log(
-            rf"^bolide: worker 1 \(pid \d+\) exited with status 9 before it had lived for 1 s; .* tried in {pause}"
+            rf"^bolide: worker 1 \(pid \d+\) exited with status 9 before its first request; .* tried in {pause}"
         )
     (tmp_path / "sound").touch()
     instance.wait_for_log("^bolide: ready: 1 worker")
     assert instance.body() == str(instance.worker())
+
+
+def test_a_request_that_crashes_its_worker_again_and_again_does_not_delay_the_next_worker(start):
+    instance = start("--processes", "1", alarms=True)
+    for _ in range(6):
+        with pytest.raises(Closed):
+            instance.connect().request("GET", "/exit/7")
+        # Whoever waits at the port meanwhile is answered by the next worker.
+        assert instance.body().isdigit()
+    instance.wait_for_log(r"exited with status 7 while it served GET /exit/7 \(for .*\); it is replaced$", count=6)
+    assert "the next is tried in" not in instance.log
 
 
 def test_a_stop_during_the_pause_after_deaths_at_birth_ends_at_once(start, tmp_path):
@@ -137,6 +148,35 @@ def test_a_worker_that_closes_its_descriptors_is_replaced_and_not_kept(start, tm
     wait_until(lambda: instance.workers() and before not in instance.workers(), "another worker")
     wait_until(lambda: f"(pid {before})" in instance.log, "a word about its end")
     assert instance.body().isdigit()
+
+
+def test_a_prototype_that_was_stopped_is_replaced_and_so_are_its_workers(start):
+    instance = start("--processes", "2", alarms=True)
+    old = instance.prototype()
+    os.kill(old, signal.SIGSTOP)
+    instance.wait_for_log(rf"^bolide: the prototype of generation 1 \(pid {old}\) was stopped by SIGSTOP: it is killed unless")
+    dead = instance.workers()[0]
+    os.kill(dead, signal.SIGKILL)
+    with Load(instance.address()) as load:
+        instance.wait_for_log(rf"^bolide: the prototype of generation 1 \(pid {old}\) is still stopped, and is killed$")
+        instance.wait_for_generation(2)
+        load.wait_for_more()
+    assert load.losses == []
+    wait_until(lambda: len(instance.workers()) == 2 and len(instance.processes()) == 4, "a prototype and two workers")
+
+
+def test_a_prototype_that_was_stopped_and_goes_on_is_let_be(start):
+    instance = start("--processes", "1", alarms=True)
+    old = instance.prototype()
+    os.kill(old, signal.SIGSTOP)
+    instance.wait_for_log("was stopped by SIGSTOP: it is killed unless")
+    os.kill(old, signal.SIGCONT)
+    before = instance.worker()
+    os.kill(before, signal.SIGKILL)
+    wait_until(lambda: [pid for pid in instance.workers() if pid != before], "the replacement")
+    assert instance.prototype() == old
+    instance.send_signal(signal.SIGUSR1)
+    instance.wait_for_log("^bolide: status: the prototype of generation 1 .*: Serving")
 
 
 @pytest.mark.parametrize("seed", range(3))

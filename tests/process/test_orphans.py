@@ -3,6 +3,7 @@
 import signal
 
 import pytest
+from support import processes
 from support.waiting import wait_until
 from support_instance import ORPHANS_SECONDS, port_is_free
 from support_load import Load
@@ -75,3 +76,60 @@ def test_a_killed_master_can_be_started_again_on_its_port_at_once(start):
     kill_master(instance, port)
     again = start(socket=f"127.0.0.1:{port}")
     assert again.body() == str(again.worker())
+
+
+STUCK = """\
+import ctypes
+from probe import application as probe
+def application(environ, start_response):
+    if environ["PATH_INFO"] == "/gil":
+        open(environ["QUERY_STRING"], "w").close()
+        # A function of a library that keeps the interpreter: no other thread of the process runs Python meanwhile.
+        ctypes.PyDLL(None).sleep(300)
+    return probe(environ, start_response)
+"""
+
+
+@pytest.mark.parametrize("first", ["master", "prototype"])
+@pytest.mark.parametrize("threads", ["1", "4"])
+def test_kill_9_of_master_and_prototype_leaves_no_process_though_a_worker_is_stuck_with_the_gil(threads, first, start, tmp_path):
+    (tmp_path / "shop.py").write_text(STUCK)
+    instance = start("--processes", "2", "--threads", threads, module="shop")
+    client = instance.connect()
+    client.send(f"GET /gil?{tmp_path / 'stuck'} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    wait_until((tmp_path / "stuck").exists, "the application to be stuck")
+    pids = [instance.pid, instance.prototype()]
+    port = instance.port
+    for pid in pids if first == "master" else reversed(pids):
+        processes.kill(pid)
+    instance.wait_until_gone(ORPHANS_SECONDS)
+    assert port_is_free(port)
+
+
+def test_kill_9_of_a_master_whose_prototype_is_stopped_leaves_no_process(start, tmp_path):
+    instance = start("--processes", "2")
+    client = instance.connect()
+    client.send(f"GET /wait?{tmp_path / 'never'} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    wait_until((tmp_path / "never.waiting").exists, "the application to have the request")
+    processes.kill(instance.prototype(), signal.SIGSTOP)
+    kill_master(instance, instance.port)
+
+
+def test_nobody_is_left_though_the_reader_of_the_log_has_gone_before_the_master(start, tmp_path):
+    instance = start("--processes", "2")
+    client = instance.connect()
+    client.send(f"GET /wait?{tmp_path / 'never'} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    wait_until((tmp_path / "never.waiting").exists, "the application to have the request")
+    instance.close_log()
+    kill_master(instance, instance.port)
+
+
+def test_a_start_right_after_kill_9_of_the_master_waits_for_the_port(start, tmp_path):
+    instance = start()
+    client = instance.connect()
+    client.send(f"GET /wait?{tmp_path / 'never'} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    wait_until((tmp_path / "never.waiting").exists, "the application to have the request")
+    port = instance.port
+    instance.send_signal(signal.SIGKILL)
+    again = start(socket=f"127.0.0.1:{port}")
+    assert again.get("/pid").status == 200

@@ -3,7 +3,9 @@
 import signal
 
 import pytest
+from support import processes
 from support.waiting import wait_until
+from support_instance import LOAD_FAILED
 from support_load import Load
 
 #: An application that says which version of it answers.
@@ -118,7 +120,7 @@ def test_a_reload_whose_workers_die_at_birth_is_given_up(start, tmp_path):
     assert set(load.bodies) == {"sound"}
 
 
-def test_sighups_during_a_reload_are_one_reload_after_it(start, tmp_path):
+def test_a_sighup_during_a_reload_begins_it_anew(start, tmp_path):
     gate = tmp_path / "gate"
     gate.touch()
     write(
@@ -128,16 +130,134 @@ def test_sighups_during_a_reload_are_one_reload_after_it(start, tmp_path):
     )
     instance = start(module="shop")
     gate.unlink()
-    instance.send_signal(signal.SIGHUP)
-    instance.wait_for_log("^loading$", count=2)
-    for number in range(1, 4):
+    for number in range(2, 5):
         instance.send_signal(signal.SIGHUP)
-        instance.wait_for_log("a generation is being started; another follows it", count=number)
+        instance.wait_for_log("^loading$", count=number)
     gate.touch()
-    instance.wait_for_generation(3)
+    instance.wait_for_generation(4)
+    given_up = r"^bolide: reload: generation {}, which is still being started, is given up for a new one that SIGHUP asks for$"
+    for number in (2, 3):
+        instance.wait_for_log(given_up.format(number))
     instance.send_signal(signal.SIGUSR1)
-    instance.wait_for_log("^bolide: status: generation in service: 3, children: ")
-    assert "generation 4" not in instance.log
+    instance.wait_for_log("^bolide: status: generation in service: 4, children: ")
+    assert "generation 5" not in instance.log
+
+
+#: What a new version may hang in, and how the log tells that it does. The second is in the worker, after the load.
+HANGS = {
+    "load": ("import time\nprint('hanging', flush=True)\ntime.sleep(300)\n", ()),
+    "fork": ("import os, time\nos.register_at_fork(after_in_child=lambda: print('hanging', flush=True) or time.sleep(300))\n", ()),
+    "lazy": ("import time\nprint('hanging', flush=True)\ntime.sleep(300)\n", ("--lazy-apps",)),
+    "helper": (
+        "import os, time\nos.fork() or time.sleep(300)\nprint('hanging', flush=True)\ntime.sleep(300)\n",
+        (),
+    ),
+}
+
+
+@pytest.mark.parametrize("hang", HANGS)
+def test_code_that_hangs_while_it_loads_does_not_keep_mended_code_out(hang, start, tmp_path):
+    before, options = HANGS[hang]
+    write(tmp_path, "sound")
+    instance = start("--processes", "2", *options, module="shop")
+    with Load(instance.address()) as load:
+        write(tmp_path, "hanging", before=before)
+        instance.send_signal(signal.SIGHUP)
+        instance.wait_for_log("^hanging$")
+        write(tmp_path, "mended-at-last")
+        instance.reload(3)
+        load.wait(lambda: load.bodies["mended-at-last"] > 0, "the mended version")
+        wait_until(lambda: len(instance.processes()) == 4, "the end of all that hung")
+    assert load.losses == []
+    assert set(load.bodies) == {"sound", "mended-at-last"}
+
+
+def test_a_first_start_that_hangs_begins_anew_at_sighup(start, tmp_path):
+    write(tmp_path, "hanging", before=HANGS["load"][0])
+    instance = start(module="shop", ready=False)
+    instance.wait_for_log("^hanging$")
+    write(tmp_path, "mended-at-last")
+    instance.send_signal(signal.SIGHUP)
+    instance.wait_for_log("^bolide: ready: 1 worker")
+    assert instance.body() == "mended-at-last"
+
+
+@pytest.mark.parametrize("hang", HANGS)
+def test_load_timeout_gives_a_generation_up_that_does_not_serve_in_time(hang, start, tmp_path):
+    before, options = HANGS[hang]
+    write(tmp_path, "sound")
+    instance = start("--load-timeout", "2", *options, module="shop")
+    write(tmp_path, "hanging", before=before)
+    instance.send_signal(signal.SIGHUP)
+    instance.wait_for_log(
+        r"^bolide: generation 2 could not be loaded \(it did not serve within 2 s \(load-timeout\)\): generation 1 goes on"
+    )
+    wait_until(lambda: len(instance.processes()) == 3, "the end of all that hung")
+    assert instance.body() == "sound"
+
+
+def test_load_timeout_ends_a_start_that_hangs(fail, tmp_path):
+    (tmp_path / "shop.py").write_text("import time\ntime.sleep(300)\n")
+    status, lines = fail("--http-socket", "127.0.0.1:0", "--module", "shop", "--load-timeout", "1")
+    assert status == LOAD_FAILED
+    reason = "it did not serve within 1 s (load-timeout)"
+    assert lines[-1] == f"bolide: the application could not be loaded: {reason}; nothing is served"
+
+
+def test_load_timeout_replaces_a_worker_that_is_stopped_before_it_serves(start, tmp_path):
+    (tmp_path / "shop.py").write_text(
+        "import os, signal\nfrom probe import application\n"
+        "def stop():\n"
+        "    if os.path.exists('stop'):\n"
+        "        os.unlink('stop')\n"
+        "        os.kill(os.getpid(), signal.SIGSTOP)\n"
+        "os.register_at_fork(after_in_child=stop)\n"
+    )
+    instance = start("--load-timeout", "1", module="shop", alarms=True)
+    before = instance.worker()
+    (tmp_path / "stop").touch()
+    processes.kill(before)
+    instance.wait_for_log(r"^bolide: worker 1 \(.*\) does not serve yet \(load-timeout\), and is killed")
+    assert instance.body().isdigit()
+    assert before not in instance.workers()
+
+
+def test_a_second_reload_does_not_wait_for_the_requests_of_the_first(start, tmp_path):
+    instance = start("--processes", "2", "--reload-mercy", "300")
+    held = [hold(instance, tmp_path, f"first-{number}") for number in range(2)]
+    for number in (2, 3):
+        instance.send_signal(signal.SIGHUP)
+        instance.wait_for_log(rf"^bolide: ready: 2 workers of generation {number} in")
+        held += [hold(instance, tmp_path, f"{number}-{place}") for place in range(2)]
+    assert "must end within" not in instance.log
+    for client, gate in held:
+        gate.touch()
+        assert client.read_response().text == "waited"
+
+
+def test_reloads_beyond_the_rows_of_the_scoreboard_hurry_the_oldest_generation_and_say_so(start, tmp_path):
+    instance = start("--processes", "1", "--reload-mercy", "300")
+    held = []
+    for number in range(2, 7):
+        held.append(hold(instance, tmp_path, f"before-{number}"))
+        instance.send_signal(signal.SIGHUP)
+        instance.wait_for_log(rf"^bolide: ready: 1 worker of generation {number} in")
+    instance.wait_for_log(
+        r"^bolide: reload: generation \d has no place left: 1 worker of generation 1, still finishing, must end within 2 s$"
+    )
+    instance.wait_for_log(r"has not made room for a newer generation, and is killed while it serves GET /wait")
+    # The newest of those that were held is not the one that had to go.
+    client, gate = held[-1]
+    gate.touch()
+    assert client.read_response().text == "waited"
+
+
+def hold(instance, tmp_path, name):
+    gate = tmp_path / name
+    client = instance.connect()
+    client.send(f"GET /wait?{gate} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    wait_until(gate.with_suffix(".waiting").exists, "the application to have the request")
+    return client, gate
 
 
 def test_a_reload_starts_a_fresh_interpreter(start, tmp_path):

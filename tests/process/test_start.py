@@ -239,3 +239,28 @@ def test_a_virtualenv_that_lacks_bolide_serves_with_its_own_packages(start, tmp_
     (packages / "only_here.py").write_text("from probe import application\n")
     instance = start("-H", tmp_path / "bare", module="only_here")
     assert json.loads(instance.body("/facts"))["prefix"] == str(tmp_path / "bare")
+
+
+def test_the_pidfile_of_a_living_instance_is_not_overwritten(start, fail, tmp_path):
+    instance = start("--pidfile", tmp_path / "pid")
+    status, lines = fail("--http-socket", "127.0.0.1:0", "--wsgi-file", "none.py", "--pidfile", tmp_path / "pid")
+    assert status == START_FAILED
+    assert f"the pidfile {tmp_path / 'pid'} is that of an instance that runs (pid {instance.pid}); stop it first" in lines[-1]
+    assert (tmp_path / "pid").read_text().strip() == str(instance.pid)
+
+
+def test_a_pidfile_that_was_left_behind_is_taken_over_whoever_has_its_number_now(start, tmp_path):
+    (tmp_path / "pid").write_text(f"{os.getpid()} and more\n")
+    instance = start("--pidfile", tmp_path / "pid")
+    assert (tmp_path / "pid").read_text() == f"{instance.pid}\n"
+
+
+@pytest.mark.parametrize("end", ["raise RuntimeError('no database')", "os._exit(3)"], ids=["raises", "exits"])
+def test_what_an_import_has_started_does_not_outlive_a_failed_start(end, start, tmp_path):
+    (tmp_path / "shop.py").write_text(
+        "import os, subprocess, time\nsubprocess.Popen(['sleep', '300'])\n"
+        f"if os.fork() == 0:\n    time.sleep(300)\n{end}\n"
+    )
+    instance = start(module="shop", ready=False, alarms=True)
+    assert instance.wait_for_exit() == LOAD_FAILED
+    assert instance.processes() == []

@@ -1,9 +1,11 @@
 """How an instance ends when it is told to: gracefully, at once, and always with status 0 and nothing left."""
 
 import signal
+import socket
 import time
 
 import pytest
+from support.client import Client
 from support.waiting import wait_until
 from support_instance import port_is_free
 
@@ -11,10 +13,10 @@ from support_instance import port_is_free
 DRAIN_SECONDS = 2
 
 
-def hold(instance, tmp_path, name="gate"):
+def hold(instance, tmp_path, name="gate", address=None):
     """A request that is in the application until the file is made that this returns with its connection."""
     gate = tmp_path / name
-    client = instance.connect()
+    client = instance.connect(address)
     client.send(f"GET /wait?{gate} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
     wait_until(gate.with_suffix(".waiting").exists, "the application to have the request")
     return client, gate
@@ -135,3 +137,106 @@ def test_sigusr1_writes_the_state_of_each_process(start, tmp_path):
     instance.send_signal(signal.SIGUSR1)
     instance.wait_for_log(r"^bolide: status: worker \d \(pid \d+\): Serving, generation 1, \d+ requests, GET /wait\?")
     instance.wait_for_log(r"^bolide: status: worker \d \(pid \d+\): Serving, generation 1, \d+ requests, idle")
+
+
+#: The way in of each kind of socket that the master binds.
+PLACES = {"TCP": "127.0.0.1:0", "UNIX": "app.sock"}
+
+
+@pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
+@pytest.mark.parametrize("threads", ["1", "4"])
+def test_during_a_stop_new_clients_are_refused_at_once(threads, place, start, tmp_path):
+    instance = start("--threads", threads, socket=place)
+    address = instance.address() if place.endswith(":0") else str(tmp_path / "app.sock")
+    client, gate = hold(instance, tmp_path, address=address)
+    instance.send_signal(signal.SIGTERM)
+    instance.wait_for_log("^bolide: stop: ")
+    # The request in flight still goes on: whoever comes now is told to go elsewhere.
+    wait_until(lambda: is_refused(address), "a refusal")
+    gate.touch()
+    assert client.read_response().text == "waited"
+    assert instance.wait_for_exit() == 0
+
+
+def is_refused(address):
+    try:
+        Client(address).close()
+    except (ConnectionRefusedError, FileNotFoundError):
+        return True
+    return False
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_a_stop_answers_those_who_wait_to_be_accepted(processes, start, tmp_path):
+    instance = start("--processes", processes)
+    held = [hold(instance, tmp_path, f"gate-{number}") for number in range(int(processes))]
+    # Every worker is busy: these are in the kernel's queue, with their requests.
+    waiting = [instance.connect() for _ in range(20)]
+    for client in waiting:
+        client.send(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    instance.send_signal(signal.SIGTERM)
+    instance.wait_for_log("^bolide: stop: ")
+    for client, gate in held:
+        gate.touch()
+        assert client.read_response().text == "waited"
+    assert all(client.read_response().status == 200 for client in waiting)
+    assert instance.wait_for_exit() == 0
+
+
+def test_a_stop_under_a_burst_of_new_clients_resets_nobody_who_was_let_in(start):
+    instance = start("--processes", "2")
+    clients = [instance.connect() for _ in range(100)]
+    for client in clients:
+        client.send(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    instance.send_signal(signal.SIGTERM)
+    assert all(client.read_response().status == 200 for client in clients)
+    assert instance.wait_for_exit() == 0
+
+
+def test_a_socket_that_was_handed_down_is_not_shut_with_the_instance(start):
+    with socket.create_server(("127.0.0.1", 0)) as handed:
+        number = handed.fileno()
+        instance = start(socket=f"fd://{number}", kept=[number])
+        assert instance.stop() == 0
+        # Its owner goes on with it, and with those who came meanwhile.
+        with Client(handed.getsockname()):
+            handed.settimeout(20)
+            handed.accept()[0].close()
+
+
+#: How long a worker waits at a stop for the rest of a request, in seconds; `reload-mercy` is far longer here.
+ARRIVAL_SECONDS = 5
+MERCY_SECONDS = 300
+
+
+@pytest.mark.parametrize("part", [b"GET / HTTP/1.1\r\nX: ", b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n"], ids=["head", "body"])
+def test_a_request_that_drips_in_does_not_cost_the_whole_mercy(part, start):
+    instance = start("--reload-mercy", str(MERCY_SECONDS))
+    client = instance.connect()
+    client.send(part)
+    assert instance.body() == str(instance.worker())
+    instance.send_signal(signal.SIGTERM)
+    # A byte more every moment, for as long as somebody takes it.
+    while instance.process.poll() is None and client.send(b"x"):
+        client.socket.settimeout(0.2)
+        try:
+            if not client.receive():
+                break
+        except TimeoutError:
+            pass
+    assert instance.wait_for_exit() == 0
+    assert "reload-mercy), and is killed" not in instance.log
+
+
+@pytest.mark.parametrize("processes", ["1"])
+def test_an_interpreter_that_does_not_end_has_a_few_seconds_and_not_the_whole_mercy(processes, start, tmp_path):
+    (tmp_path / "shop.py").write_text(
+        "import threading, time\nfrom probe import application as probe\n"
+        "def application(environ, start_response):\n"
+        "    threading.Thread(target=time.sleep, args=(300,)).start()\n"
+        "    return probe(environ, start_response)\n"
+    )
+    instance = start("--reload-mercy", str(MERCY_SECONDS), "--processes", processes, module="shop")
+    instance.body()
+    assert instance.stop() == 0
+    assert "reload-mercy), and is killed" not in instance.log

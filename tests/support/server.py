@@ -68,6 +68,7 @@ class Server:
         #: Cleared while nobody is to read the log.
         self._is_read = threading.Event()
         self._is_read.set()
+        self._is_left = threading.Event()
         self._clients = []
         self._kept = tuple(kept)
         #: What is executed in place of the console script.
@@ -187,9 +188,22 @@ class Server:
     def read_log(self):
         self._is_read.set()
 
+    def close_log(self):
+        """Close the reader's end of the log while the server writes it."""
+        self.leave_log()
+        # The reader, which waits for a line, gets one more and then leaves.
+        self.send_signal(signal.SIGUSR1)
+        assert self._is_left.wait(PATIENCE_SECONDS)
+        self.process.stdout.close()
+        self.read_log()
+
     def _read(self):
         while True:
-            self._is_read.wait()
+            if not self._is_read.is_set():
+                self._is_left.set()
+                self._is_read.wait()
+            if self.process.stdout.closed:
+                return
             data = os.read(self.process.stdout.fileno(), 65536)
             with self._news:
                 self._text += data.decode("utf-8", "replace")

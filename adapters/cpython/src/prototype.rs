@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use bolide_contract::boot::Boot;
 use bolide_contract::message::{self, Order, Received, Report};
+use bolide_engine::signals;
 use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
@@ -76,6 +77,7 @@ impl Prototype {
         if nix::unistd::getppid().as_raw() as u32 != boot.master_pid {
             return Err(PyRuntimeError::new_err("the master has ended before its prototype began"));
         }
+        signals::in_prototype(boot.master_pid as i32, boot.at_terminal)?;
         Ok(Prototype { boot, scoreboard, reason, control: Mutex::new(Some(control)), children: Mutex::new(Vec::new()) })
     }
 
@@ -88,8 +90,9 @@ impl Prototype {
 
     /// Tells the master that workers may be ordered.
     fn report_loaded(&self, milliseconds: u32) -> PyResult<()> {
-        // From here on the end of file on the control socket is looked after, so that workers get their time to finish.
-        nix::sys::prctl::set_pdeathsig(None).map_err(io::Error::from)?;
+        // From here on the end of file on the control socket is looked after, so that workers get their time to finish. A prototype
+        // that was stopped meanwhile (SIGSTOP) is woken for it.
+        nix::sys::prctl::set_pdeathsig(Signal::SIGCONT).map_err(io::Error::from)?;
         self.report(Report::Loaded { milliseconds })
     }
 
@@ -187,7 +190,14 @@ impl Prototype {
 
     /// Forks as `os.fork` does, so that `os.register_at_fork` hooks run and the generators of random numbers are seeded anew.
     fn fork(&self, py: Python<'_>, row: u32, worker: u32, control: OwnedFd) -> PyResult<Option<Assignment>> {
-        let pid: i32 = match py.import("os")?.call_method0("fork").and_then(|pid| pid.extract()) {
+        let prototype = nix::unistd::getpid().as_raw();
+        // A signal to the whole group that comes before the child has set its own is kept for it.
+        signals::block_group(true)?;
+        let forked = py.import("os")?.call_method0("fork").and_then(|pid| pid.extract::<i32>());
+        if !matches!(forked, Ok(0)) {
+            signals::block_group(false)?;
+        }
+        let pid = match forked {
             Ok(pid) => pid,
             Err(error) => {
                 let errno =
@@ -200,6 +210,7 @@ impl Prototype {
             // A worker has nothing to do with its siblings, nor with the prototype's line to the master.
             self.children().clear();
             *self.control() = None;
+            signals::in_worker(control.as_fd(), row, prototype)?;
             return Ok(Some(Assignment { row, worker, control: Mutex::new(Some(control)) }));
         }
         drop(control);

@@ -103,6 +103,7 @@ fn listening_sockets(prototype: &Prototype) -> PyResult<Vec<ListeningSocket>> {
                 server_port,
                 bound: handed.bound.clone(),
                 timeout_ms: listener.timeout_ms,
+                is_ours: handed.is_ours,
                 is_tcp: !matches!(listener.address, Address::Unix(_) | Address::Abstract(_)),
             })
         })

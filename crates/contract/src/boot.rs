@@ -13,6 +13,8 @@ pub struct Boot {
     pub generation: u32,
     /// Pid of the master: a prototype whose parent is another one was orphaned before it woke.
     pub master_pid: u32,
+    /// Somebody at the terminal may debug the application: ^C and the terminal's end stay blocked, since a debugger sets handlers of its own.
+    pub at_terminal: bool,
     /// The prototype's end of its order socket.
     pub control: i32,
     /// The scoreboard's memory file and its rows.
@@ -34,4 +36,6 @@ pub struct ListenerDescriptor {
     pub descriptor: i32,
     /// The address as bound, for the log and for SERVER_NAME/SERVER_PORT: `127.0.0.1:8080`, `/run/app.sock`.
     pub bound: String,
+    /// The master has bound it itself; it was not handed down by whoever started the master.
+    pub is_ours: bool,
 }

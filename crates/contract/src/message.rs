@@ -2,7 +2,7 @@
 //! SOCK_SEQPACKET pair. End of file on the pair means that the other side is gone.
 //!
 //! A packet is [`PACKET_BYTES`] long: a kind (u32) and five u32 of content, little-endian.
-//! A `Fork` order carries one descriptor: the worker's end of its own pair with the master.
+//! A `Fork` order carries one descriptor: the worker's end of its own pair with the master; a `Serve` order a connection.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -25,6 +25,9 @@ pub enum Order {
     Drain,
     /// To a worker at an ordered stop: as `Drain`, but connections with no request in flight are closed at once.
     Stop,
+    /// To a worker, just before `Stop`: a connection comes with it, which waited at the listening socket of this number when that
+    /// was closed. Its request is answered like those that the worker has accepted itself.
+    Serve { listener: u32 },
 }
 
 /// From a prototype or a worker to the master.
@@ -42,12 +45,29 @@ pub enum Report {
     Ended { row: u32, pid: u32, status: u32 },
     /// Worker: it accepts connections.
     Serving { row: u32, pid: u32 },
-    /// Worker: it has served `max-requests` and asks for its replacement; it serves on until told to drain.
+    /// Worker: it has served `max-requests`, or was sent SIGTERM, and asks for its replacement; it serves on until told to drain.
     Worn { row: u32, pid: u32 },
+    /// Worker: it was told to drain and every connection is closed. What follows is the application's own end (a lifespan's
+    /// shutdown, background tasks), which has the rest of the mercy; no request is in flight any more.
+    Drained { row: u32, pid: u32 },
+    /// Worker: the application has ended too; the interpreter ends now, within [`INTERPRETER_END_MS`].
+    Leaving { row: u32, pid: u32 },
 }
 
 /// Exit status of a worker or prototype whose application could not be loaded.
 pub const EXIT_LOAD_FAILED: i32 = 22;
+
+/// How long a worker's interpreter may take to end, in milliseconds: for threads that are no daemons and for exit handlers.
+pub const INTERPRETER_END_MS: u64 = 5_000;
+
+/// Signals that a service manager or an operator sends to every process of an instance at once. The master alone acts on them;
+/// a prototype and its workers are told by it what to do.
+pub const GROUP_SIGNALS: [i32; 6] = [libc::SIGTERM, libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2];
+
+/// The signal by which the kernel tells a worker that its parent has died.
+pub fn orphan_signal() -> i32 {
+    libc::SIGRTMIN() + 11
+}
 
 /// The signal by which the master asks a thread for its Python stack before it kills the thread's worker.
 /// A real-time signal, far from those that applications use.
@@ -80,6 +100,7 @@ impl Packet for Order {
             Order::Retire => [2, 0, 0, 0, 0, 0],
             Order::Drain => [3, 0, 0, 0, 0, 0],
             Order::Stop => [4, 0, 0, 0, 0, 0],
+            Order::Serve { listener } => [5, listener, 0, 0, 0, 0],
         }
     }
 
@@ -89,6 +110,7 @@ impl Packet for Order {
             [2, ..] => Ok(Order::Retire),
             [3, ..] => Ok(Order::Drain),
             [4, ..] => Ok(Order::Stop),
+            [5, listener, ..] => Ok(Order::Serve { listener }),
             _ => Err(unknown_packet(fields[0])),
         }
     }
@@ -104,6 +126,8 @@ impl Packet for Report {
             Report::Ended { row, pid, status } => [105, row, pid, status, 0, 0],
             Report::Serving { row, pid } => [106, row, pid, 0, 0, 0],
             Report::Worn { row, pid } => [107, row, pid, 0, 0, 0],
+            Report::Drained { row, pid } => [108, row, pid, 0, 0, 0],
+            Report::Leaving { row, pid } => [109, row, pid, 0, 0, 0],
         }
     }
 
@@ -116,9 +140,20 @@ impl Packet for Report {
             [105, row, pid, status, ..] => Ok(Report::Ended { row, pid, status }),
             [106, row, pid, ..] => Ok(Report::Serving { row, pid }),
             [107, row, pid, ..] => Ok(Report::Worn { row, pid }),
+            [108, row, pid, ..] => Ok(Report::Drained { row, pid }),
+            [109, row, pid, ..] => Ok(Report::Leaving { row, pid }),
             _ => Err(unknown_packet(fields[0])),
         }
     }
+}
+
+/// A message as it is sent. Allocates nothing: a signal's handler may call it.
+pub fn packet<Message: Packet>(message: &Message) -> [u8; PACKET_BYTES] {
+    let mut packet = [0u8; PACKET_BYTES];
+    for (place, field) in packet.chunks_exact_mut(4).zip(message.fields()) {
+        place.copy_from_slice(&field.to_le_bytes());
+    }
+    packet
 }
 
 /// Sends one message, with a descriptor if there is one. Never raises SIGPIPE.
@@ -126,10 +161,7 @@ impl Packet for Report {
 /// # Errors
 /// What `sendmsg` says; `BrokenPipe` or `ConnectionReset` when the other side is gone.
 pub fn send<Message: Packet>(socket: BorrowedFd<'_>, message: &Message, descriptor: Option<RawFd>) -> io::Result<()> {
-    let mut packet = [0u8; PACKET_BYTES];
-    for (place, field) in packet.chunks_exact_mut(4).zip(message.fields()) {
-        place.copy_from_slice(&field.to_le_bytes());
-    }
+    let packet = packet(message);
     let descriptors: Vec<RawFd> = descriptor.into_iter().collect();
     let rights = [ControlMessage::ScmRights(&descriptors)];
     let control = if descriptors.is_empty() { &rights[..0] } else { &rights[..] };
@@ -201,7 +233,8 @@ mod tests {
     #[test]
     fn every_message_comes_out_as_it_went_in() {
         let (left, right) = pair();
-        for order in [Order::Fork { row: 7, worker: 3 }, Order::Retire, Order::Drain, Order::Stop] {
+        let serve = Order::Serve { listener: 1 };
+        for order in [Order::Fork { row: 7, worker: 3 }, Order::Retire, Order::Drain, Order::Stop, serve] {
             send(left.as_fd(), &order, None).expect("sent");
             assert!(matches!(receive::<Order>(right.as_fd()), Ok(Received::Message(got, None)) if got == order));
         }
@@ -213,6 +246,8 @@ mod tests {
             Report::Ended { row: 1, pid: 2, status: 9 },
             Report::Serving { row: 1, pid: 2 },
             Report::Worn { row: 1, pid: 2 },
+            Report::Drained { row: 1, pid: 2 },
+            Report::Leaving { row: 1, pid: 2 },
         ] {
             send(left.as_fd(), &report, None).expect("sent");
             assert!(matches!(receive::<Report>(right.as_fd()), Ok(Received::Message(got, None)) if got == report));

@@ -192,6 +192,12 @@ impl Scoreboard {
         found
     }
 
+    /// Whether the worker of this row has had a request, answered or not.
+    pub fn has_begun_requests(&self, row: u32) -> bool {
+        self.row(row).is_some_and(|row| row.requests.load(Relaxed) > 0)
+            || self.slots(row).iter().any(|slot| slot.began_ms.load(Relaxed) > 0)
+    }
+
     /// Empties a row for its next worker: the master's call, when the last one has ended.
     pub fn clear(&self, row: u32) {
         let Some(place) = self.row(row) else { return };
@@ -238,7 +244,10 @@ mod tests {
         let seen = master.in_flight(1);
         assert_eq!(seen.len(), 1);
         assert_eq!((seen[0].slot, seen[0].thread, seen[0].began_ms, seen[0].text.as_str()), (2, 42, 1234, "GET /a/path"));
+        assert!(master.has_begun_requests(1) && !master.has_begun_requests(0));
         worker.slots(1)[2].end();
+        worker.row(0).expect("a row").requests.store(1, Relaxed);
+        assert!(master.has_begun_requests(0));
         assert!(master.in_flight(1).is_empty());
         assert!(master.in_flight(0).is_empty());
     }

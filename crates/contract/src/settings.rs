@@ -189,6 +189,8 @@ pub struct Lifecycle {
     pub max_worker_lifetime_ms: Option<u64>,
     /// How long requests in flight may take at a stop or a reload (`reload-mercy`, `worker-reload-mercy`).
     pub reload_mercy_ms: u64,
+    /// How long a generation may take until it serves (`load-timeout`).
+    pub load_timeout_ms: Option<u64>,
     pub pidfile: Option<PathBuf>,
     pub reload_order: ReloadOrder,
     /// Remove UNIX sockets and the pidfile at the end.

@@ -4,8 +4,10 @@
 //! has the least to do; so a worker that is ahead of the others takes its hands off the socket until it no longer is.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::Relaxed;
 
+use bolide_contract::scoreboard::now_ms;
 use nix::sys::epoll::{EpollEvent, EpollFlags};
 
 use crate::access_log::complain;
@@ -32,6 +34,9 @@ const EXHAUSTED_MS: u64 = 100;
 
 /// A complaint about missing descriptors comes at most this often, in milliseconds.
 const EXHAUSTED_REPORT_MS: u64 = 1_000;
+
+/// Connections that are taken from one listening socket before it is shut for want of a master.
+const LAST_ACCEPTS_MOST: usize = 4096;
 
 /// A listening socket that the poll does not know at present: otherwise it would tell of waiting connections without end.
 pub(crate) struct Pause {
@@ -103,18 +108,46 @@ impl<L: Language> Shared<L> {
         }
     }
 
+    /// The master has accepted a connection before it closed its sockets, and hands it over.
+    pub(crate) fn let_in_handed(&self, number: u32, socket: OwnedFd, hall: &mut Hall<Connection<L::App>>, duties: &mut Duties) {
+        if let Some(listener) = self.house.listeners.get(number as usize) {
+            self.enter(listener.take(socket), number as usize, hall, duties, now_ms());
+        }
+    }
+
+    /// The master is gone, and nobody takes over: who waits is let in, whoever comes later is refused at once, and the address is free.
+    pub(crate) fn shut_listeners(&self, hall: &mut Hall<Connection<L::App>>, duties: &mut Duties) {
+        for (number, listener) in self.house.listeners.iter().enumerate().filter(|(_, listener)| listener.is_ours) {
+            let waiting = (0..LAST_ACCEPTS_MOST)
+                .take_while(|_| matches!(self.enter(listener.accept(), number, hall, duties, now_ms()), Entered::One));
+            waiting.count();
+            listener.shut();
+        }
+    }
+
     fn let_in(&self, number: usize, hall: &mut Hall<Connection<L::App>>, duties: &mut Duties, kit: &Kit) -> Entered {
         let Some(listener) = self.house.listeners.get(number) else { return Entered::Nobody };
-        match listener.accept() {
+        self.enter(listener.accept(), number, hall, duties, kit.clock.now_ms)
+    }
+
+    fn enter(
+        &self,
+        accepted: Accepted,
+        number: usize,
+        hall: &mut Hall<Connection<L::App>>,
+        duties: &mut Duties,
+        now_ms: u64,
+    ) -> Entered {
+        match accepted {
             Accepted::Connection(socket, peer) => {
-                hall.enter(Box::new(Connection::new(socket, peer, number, &self.house, kit.clock.now_ms)));
+                hall.enter(Box::new(Connection::new(socket, peer, number, &self.house, now_ms)));
                 self.house.row.connections.store(hall.count() as u32, Relaxed);
                 Entered::One
             }
             Accepted::Nobody => Entered::Nobody,
             Accepted::Exhausted(error) => {
-                if kit.clock.now_ms.saturating_sub(duties.exhausted_reported_ms) > EXHAUSTED_REPORT_MS {
-                    duties.exhausted_reported_ms = kit.clock.now_ms;
+                if now_ms.saturating_sub(duties.exhausted_reported_ms) > EXHAUSTED_REPORT_MS {
+                    duties.exhausted_reported_ms = now_ms;
                     let open = hall.count();
                     let advice = "raise the limit of open files (ulimit -n, LimitNOFILE)";
                     complain(self.house.worker, &format!("can't accept a connection, {open} are open: {error}; {advice}"));

@@ -17,6 +17,10 @@ use crate::hall::Hall;
 /// not ended when all of the mercy is over is killed.
 const LAST_PART_MS: u64 = 5_000;
 
+/// A request whose head or body is still on its way to a draining worker has this many milliseconds to come whole: one that drips in
+/// must not cost all of the mercy.
+const DRAIN_ARRIVAL_MS: u64 = 5_000;
+
 /// How long a stream may go on after the order to stop, in milliseconds: an answer whose length nobody has told, as events are. Its
 /// client is then taken for one that has left. At a reload it has all of the mercy.
 const STREAM_STOP_MS: u64 = 3_000;
@@ -54,6 +58,7 @@ impl<L: Language> Shared<L> {
             let mercy_ms = self.house.settings.lifecycle.reload_mercy_ms;
             let ends_ms = now_ms() + mercy_ms - LAST_PART_MS.min(mercy_ms / 4);
             self.house.mercy_ends_ms.store(ends_ms, Relaxed);
+            duties.arrivals_end_ms = now_ms() + DRAIN_ARRIVAL_MS;
             hall.for_each(|connection| connection.give_up_at(ends_ms));
             for listener in &self.house.listeners {
                 let _may_be_paused = self.poll.delete(&listener.descriptor);
@@ -72,6 +77,8 @@ impl<L: Language> Shared<L> {
                 connection.deadline_ms = connection.deadline_ms.min(duties.idle_until_ms(connection.has_served()));
             } else if connection.is_websocket() {
                 connection.leave_at(leaving.next_ms(), at_once);
+            } else {
+                connection.arrive_by(duties.arrivals_end_ms);
             }
         });
     }

@@ -84,6 +84,8 @@ pub(crate) struct Duties {
     pub(crate) swept_ms: u64,
     holding: Holding,
     pub(crate) stopping_at_once: bool,
+    /// Until when a draining worker waits for requests that have begun to come, in monotonic milliseconds.
+    pub(crate) arrivals_end_ms: u64,
     mercy_is_over: bool,
     streams_have_ended: bool,
     worn_reported: bool,
@@ -122,7 +124,10 @@ pub(crate) type Guard<'a, L> = MutexGuard<'a, Room<<L as Language>::App>>;
 /// # Errors
 /// The poll can't be made, or a further thread; or the language refuses the calling thread.
 pub fn serve<L: Language>(language: &'static L, assignment: Assignment) -> io::Result<()> {
-    threads::run(&prepare(language, assignment)?)
+    let shared = prepare(language, assignment)?;
+    threads::run(&shared)?;
+    shared.report(|row, pid| Report::Leaving { row, pid });
+    Ok(())
 }
 
 /// Makes what the threads share, and a poll that knows the sockets.
@@ -318,6 +323,8 @@ impl<L: Language> Shared<L> {
         if stays {
             if self.house.is_draining() && connection.is_idle() {
                 connection.deadline_ms = connection.deadline_ms.min(duties.idle_until_ms(connection.has_served()));
+            } else if self.house.is_draining() {
+                connection.arrive_by(duties.arrivals_end_ms);
             }
             hall.bring_back(key, connection);
         } else {
@@ -495,13 +502,17 @@ impl<L: Language> Shared<L> {
             match message::receive::<Order>(self.control.as_fd()) {
                 Ok(Received::Message(Order::Drain, _)) => self.begin_to_drain(hall, duties, false),
                 Ok(Received::Message(Order::Stop, _)) => self.begin_to_drain(hall, duties, true),
-                Ok(Received::Message(Order::Fork { .. } | Order::Retire, _)) => {
-                    complain(self.house.worker, "got an order that is for prototypes, and ignores it");
+                Ok(Received::Message(Order::Serve { listener }, Some(socket))) => {
+                    self.let_in_handed(listener, socket, hall, duties);
+                }
+                Ok(Received::Message(order, _)) => {
+                    complain(self.house.worker, &format!("got the order {order:?}, which it can't carry out, and ignores it"));
                 }
                 Ok(Received::Nothing) => return,
                 // The master is gone. Whoever is left finishes what is in flight and ends.
                 Ok(Received::End) | Err(_) => {
                     let _known_to_be_there = self.poll.delete(&self.control);
+                    self.shut_listeners(hall, duties);
                     return self.begin_to_drain(hall, duties, true);
                 }
             }
@@ -515,7 +526,7 @@ impl<L: Language> Shared<L> {
         self.house.requests_elsewhere.store(elsewhere, Relaxed);
     }
 
-    fn report(&self, make: impl FnOnce(u32, u32) -> Report) {
+    pub(crate) fn report(&self, make: impl FnOnce(u32, u32) -> Report) {
         let report = make(self.row_number, std::process::id());
         // A master that is gone can't be told; its end of file says what to do.
         let _ = message::send(self.control.as_fd(), &report, None);

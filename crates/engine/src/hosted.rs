@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
+use bolide_contract::message::Report;
 use bolide_contract::scoreboard::{Slot, now_ms};
 use nix::sys::epoll::{EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -168,6 +169,16 @@ impl<L: Language> Hosted<L> {
     /// For a thread that watches the loop.
     pub fn pulse(&self) -> Arc<Pulse> {
         self.pulse.clone()
+    }
+
+    /// Tells the master that every connection is closed: what follows is the application's own end.
+    pub fn tell_drained(&self) {
+        self.shared.report(|row, pid| Report::Drained { row, pid });
+    }
+
+    /// Tells the master that the application has ended as well, and that the interpreter follows.
+    pub fn tell_leaving(&self) {
+        self.shared.report(|row, pid| Report::Leaving { row, pid });
     }
 
     /// The application asks for the process' end: what is in flight is finished, and a replacement starts meanwhile.

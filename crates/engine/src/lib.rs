@@ -32,6 +32,7 @@ mod patience;
 pub mod reply;
 pub mod request;
 mod routing;
+pub mod signals;
 mod socket;
 mod threads;
 pub mod websocket;

@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use bolide_contract::settings::Protocol;
 use nix::errno::Errno;
-use nix::sys::socket::{SockFlag, SockaddrLike, SockaddrStorage, accept4, getpeername};
+use nix::sys::socket::{Shutdown, SockFlag, SockaddrLike, SockaddrStorage, accept4, getpeername, shutdown};
 
 /// One of the sockets that the master handed down.
 #[derive(Debug)]
@@ -21,6 +21,8 @@ pub struct ListeningSocket {
     pub timeout_ms: u64,
     /// True for TCP: its connections have an address worth asking for.
     pub is_tcp: bool,
+    /// The master has bound it: it may be shut down for all processes. One that was handed to the master is others' too.
+    pub is_ours: bool,
 }
 
 /// Who is on the other side. Empty strings for UNIX sockets.
@@ -44,12 +46,7 @@ impl ListeningSocket {
         loop {
             match accept4(self.descriptor.as_raw_fd(), SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC) {
                 Ok(descriptor) => {
-                    let socket = match above_standard(crate::socket::own(descriptor)) {
-                        Ok(socket) => socket,
-                        Err(error) => return Accepted::Exhausted(error),
-                    };
-                    let peer = if self.is_tcp { peer_of(&socket) } else { Peer::default() };
-                    return Accepted::Connection(socket, peer);
+                    return self.take(crate::socket::own(descriptor));
                 }
                 Err(Errno::EAGAIN) => return Accepted::Nobody,
                 Err(errno @ (Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM | Errno::ENOBUFS)) => {
@@ -59,6 +56,27 @@ impl ListeningSocket {
                 Err(Errno::EINTR | Errno::ECONNABORTED | Errno::EPROTO | Errno::EPERM) => {}
                 Err(_) => return Accepted::Nobody,
             }
+        }
+    }
+}
+
+impl ListeningSocket {
+    /// Takes a connection that came through this socket, whoever accepted it.
+    pub fn take(&self, socket: OwnedFd) -> Accepted {
+        match above_standard(socket) {
+            Ok(socket) => {
+                let peer = if self.is_tcp { peer_of(&socket) } else { Peer::default() };
+                Accepted::Connection(socket, peer)
+            }
+            Err(error) => Accepted::Exhausted(error),
+        }
+    }
+
+    /// Has new clients refused at once, in all processes that share the socket, and frees its address. Those that wait are reset.
+    pub fn shut(&self) {
+        if self.is_ours {
+            // One that another process has shut before is shut.
+            let _ = shutdown(self.descriptor.as_raw_fd(), Shutdown::Both);
         }
     }
 }

@@ -5,7 +5,8 @@
 pub const PAUSE_FIRST_MS: u64 = 100;
 /// The longest.
 pub const PAUSE_MOST_MS: u64 = 10_000;
-/// A worker that ends before it serves, or within this time of it, died at birth.
+/// A worker that ends before its first request, and before it has served for this time, died at birth. One that was killed by what
+/// it served did not: a request that crashes workers must not take their place from all others.
 pub const BIRTH_MS: u64 = 1000;
 
 /// The pauses of one worker number, or of prototypes.

@@ -120,6 +120,24 @@ pub enum Doom {
     StopNow,
     /// Its generation is given up.
     GivenUp,
+    /// It did not serve within `load-timeout`.
+    Late,
+    /// It was in the way of a newer generation, which had no row of the scoreboard left.
+    InTheWay,
+    /// It has answered everything, and its interpreter does not end.
+    InterpreterStays,
+    /// A prototype that was stopped by a signal and did not go on: nobody could replace its workers.
+    Stopped,
+}
+
+/// How far a worker that ends has come, by its own word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    AtWork,
+    /// No request is in flight any more.
+    Drained,
+    /// The application has ended, and the interpreter follows.
+    Leaving,
 }
 
 /// What the master knows of a child.
@@ -131,15 +149,24 @@ pub struct Child {
     pub generation: u32,
     /// Known once it was forked.
     pub pid: Option<Pid>,
+    /// Names the process, also when its number is another's.
+    pub handle: Option<OwnedFd>,
     /// The master's end of its order socket; `None` when the other end is gone.
     pub channel: Option<OwnedFd>,
     pub state: State,
+    pub progress: Progress,
+    /// When it was ordered or executed.
+    pub born_ms: u64,
     /// When it became ready.
     pub ready_ms: Option<u64>,
     /// When a worker is past its lifetime.
     pub worn_out_ms: Option<u64>,
     /// When patience with it ends: what follows depends on the state.
     pub deadline_ms: Option<u64>,
+    /// What a child that ends is killed for when its deadline is over.
+    pub deadline_doom: Doom,
+    /// When a prototype that was stopped by a signal is killed.
+    pub stopped_until_ms: Option<u64>,
     pub doom: Option<Doom>,
 }
 
@@ -166,9 +193,19 @@ impl Child {
         self.role == Role::Prototype
     }
 
-    /// Brings the end of patience nearer, never further away.
-    pub fn hurry(&mut self, deadline_ms: u64) {
-        self.deadline_ms = Some(self.deadline_ms.map_or(deadline_ms, |before| before.min(deadline_ms)));
+    /// Brings the end of patience nearer, never further away. Gives whether it did.
+    pub fn hurry(&mut self, deadline_ms: u64, doom: Doom) -> bool {
+        let nearer = self.deadline_ms.is_none_or(|before| deadline_ms < before);
+        if nearer {
+            (self.deadline_ms, self.deadline_doom) = (Some(deadline_ms), doom);
+        }
+        nearer
+    }
+
+    /// When it is late, if it has to be ready within so many milliseconds.
+    pub fn late_ms(&self, load_timeout_ms: Option<u64>) -> Option<u64> {
+        let waits = matches!(self.state, State::Ordered | State::Starting);
+        load_timeout_ms.filter(|_| waits).map(|timeout| self.born_ms.saturating_add(timeout))
     }
 }
 

@@ -6,16 +6,16 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use bolide_contract::boot::Boot;
 use bolide_contract::message::{self, Order};
-use bolide_contract::scoreboard::Scoreboard;
+use bolide_contract::scoreboard::{Scoreboard, now_ms};
 use bolide_contract::settings::Settings;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use nix::unistd::Pid;
 
-use crate::child::{Child, Doom, Event, Role, State};
+use crate::child::{Child, Doom, Event, Progress, Role, State};
 use crate::interpreter::Program;
 use crate::listeners::Listeners;
 use crate::log_sink;
@@ -77,10 +77,13 @@ impl Fleet {
         let mut inherited: Vec<i32> = descriptors.iter().map(|listener| listener.descriptor).collect();
         let log = bolide_log::descriptor().map(|descriptor| descriptor.as_raw_fd());
         inherited.extend([far.as_raw_fd(), self.memory.as_raw_fd(), note.descriptor()].into_iter().chain(log));
+        let at_terminal = self.settings.python.honour_stdin
+            || self.settings.workers.processes == 1 && std::io::IsTerminal::is_terminal(&std::io::stdin());
         let boot = Boot {
             settings: self.settings.clone(),
             generation,
             master_pid: Pid::this().as_raw() as u32,
+            at_terminal,
             control: far.as_raw_fd(),
             scoreboard: self.memory.as_raw_fd(),
             scoreboard_rows: rows(&self.settings),
@@ -90,8 +93,6 @@ impl Fleet {
             listeners: descriptors,
             package_folder: self.program.package_folder.as_ref().map(|folder| folder.to_string_lossy().into_owned()),
         };
-        let at_terminal = self.settings.python.honour_stdin
-            || self.settings.workers.processes == 1 && std::io::IsTerminal::is_terminal(&std::io::stdin());
         let launch = Launch { program: &self.program, boot: &boot, inherited, privileges: self.privileges.as_ref(), at_terminal };
         let pid = spawn::prototype(&launch)?;
         self.add(Role::Prototype, generation, Some(pid), near, State::Starting);
@@ -156,7 +157,7 @@ impl Fleet {
     pub fn tell_to_end(&mut self, id: u64, order: Order, deadline_ms: u64) {
         let Some(child) = self.find_mut(id) else { return };
         child.apply(Event::ToldToEnd);
-        child.hurry(deadline_ms);
+        child.hurry(deadline_ms, Doom::Mercy);
         let Some(channel) = &child.channel else { return };
         if let Err(error) = message::send(channel.as_fd(), &order, None)
             && !matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
@@ -177,10 +178,11 @@ impl Fleet {
         send_signal(child, Signal::SIGKILL);
     }
 
-    /// Asks a child by signal to end.
-    pub fn terminate(&self, id: u64) {
-        if let Some(child) = self.find(id) {
-            send_signal(child, Signal::SIGTERM);
+    /// Kills a prototype and all that it has started: its workers, and what the application has forked while it was loaded.
+    pub fn kill_group(&mut self, id: u64, doom: Doom, now_ms: u64) {
+        self.kill(id, doom, now_ms);
+        if let Some(child) = self.find(id).filter(|child| child.is_prototype()) {
+            end_group(child);
         }
     }
 
@@ -192,11 +194,14 @@ impl Fleet {
             return known.as_raw() as u32 == pid;
         }
         let Ok(number) = i32::try_from(pid) else { return false };
+        // The descriptor first: what is true of the number then is true of the process that the descriptor names.
+        let handle = spawn::process_descriptor(Pid::from_raw(number)).ok();
         if !self.is_forked_by(number, child.generation) {
             return false;
         }
         let Some(child) = self.find_mut(id) else { return false };
         child.pid = Some(Pid::from_raw(number));
+        child.handle = handle;
         child.apply(Event::Born);
         if child.state == State::Killed {
             send_signal(child, Signal::SIGKILL);
@@ -212,7 +217,11 @@ impl Fleet {
     /// Whether a worker is surely gone although nobody reported it: its socket is closed, its prototype has ended, and its pid
     /// is nobody's.
     pub fn is_gone_unseen(&self, child: &Child) -> bool {
-        let nobody = child.pid.is_none_or(|pid| kill(pid, None) == Err(Errno::ESRCH));
+        let nobody = match (&child.handle, child.pid) {
+            (Some(handle), _) => spawn::signal_process(handle, 0) == Err(Errno::ESRCH),
+            (None, Some(pid)) => kill(pid, None) == Err(Errno::ESRCH),
+            (None, None) => true,
+        };
         !child.is_prototype() && child.channel.is_none() && self.prototype(child.generation).is_none() && nobody
     }
 
@@ -257,19 +266,25 @@ impl Fleet {
             role,
             generation,
             pid,
+            handle: pid.and_then(|pid| spawn::process_descriptor(pid).ok()),
             channel: Some(channel),
             state,
+            progress: Progress::AtWork,
+            born_ms: now_ms(),
             ready_ms: None,
             worn_out_ms: None,
             deadline_ms: None,
+            deadline_doom: Doom::Mercy,
+            stopped_until_ms: None,
             doom: None,
         });
     }
 }
 
-/// Rows of the scoreboard: two generations side by side, a replacement, and one to spare.
+/// Rows of the scoreboard: three generations side by side (one that serves, one that forms, and one whose streams have not ended
+/// when the deploy that mends a deploy comes), a replacement, and one to spare.
 fn rows(settings: &Settings) -> u32 {
-    settings.workers.processes.saturating_mul(2).saturating_add(2)
+    settings.workers.processes.saturating_mul(3).saturating_add(2)
 }
 
 /// A pair for orders and reports. Our end never makes us wait; neither end is inherited by what is executed, unless
@@ -280,9 +295,20 @@ fn order_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((near, far))
 }
 
+/// Kills what is left in the process group of a prototype. The group is its own as long as nobody has taken note of its end.
+pub fn end_group(prototype: &Child) {
+    // Nothing may be left in it, and then there is no such group.
+    let _ = prototype.pid.map(|pid| killpg(pid, Signal::SIGKILL));
+}
+
 fn send_signal(child: &Child, signal: Signal) {
     let Some(pid) = child.pid else { return };
-    match kill(pid, signal) {
+    let sent = match &child.handle {
+        Some(handle) => spawn::signal_process(handle, signal as i32),
+        // No descriptor was left for one.
+        None => kill(pid, signal),
+    };
+    match sent {
         // Gone already: its end is on the way to us.
         Ok(()) | Err(Errno::ESRCH) => {}
         Err(error) => log_sink::line(&format!("{child} can't be sent {}: {error}", signal.as_str())),

@@ -11,6 +11,7 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use bolide_contract::boot::ListenerDescriptor;
 use bolide_contract::settings::{Address, Listener, Protocol};
@@ -18,8 +19,8 @@ use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, FcntlArg, OFlag, fcntl};
 use nix::sys::socket::sockopt::{AcceptConn, Ipv6V6Only, ReuseAddr, SockType as SocketType, TcpNoDelay};
 use nix::sys::socket::{
-    AddressFamily, Backlog, SockFlag, SockType, SockaddrLike, SockaddrStorage, UnixAddr, bind, connect, getsockname, getsockopt,
-    listen, setsockopt, socket,
+    AddressFamily, Backlog, Shutdown, SockFlag, SockType, SockaddrLike, SockaddrStorage, UnixAddr, accept4, bind, connect,
+    getsockname, getsockopt, listen, setsockopt, shutdown, socket,
 };
 use nix::unistd::{Gid, Uid};
 
@@ -28,6 +29,15 @@ use crate::start::StartError;
 
 /// Bytes that a UNIX socket's path may have: `sun_path` holds 108 with the closing NUL (unix(7)).
 const PATH_BYTES_MOST: usize = 107;
+
+/// Connections that the end of listening takes from the kernel's queues at the most; the rest is reset.
+const WAITING_MOST: usize = 4096;
+
+/// How long a start waits for an address that is in use, in milliseconds: what is left of an instance whose master was killed has gone
+/// by then. A supervisor that starts the next one at once need not try twice.
+const ADDRESS_WAIT_MS: u64 = 2_500;
+/// How often it looks meanwhile, in milliseconds.
+const ADDRESS_LOOK_MS: u64 = 50;
 
 /// The listening sockets of an instance, in the order of its settings.
 #[derive(Debug, Default)]
@@ -44,6 +54,8 @@ pub struct Place {
     pub bound: String,
     address: Bound,
     file: Option<SocketFile>,
+    /// Bound by us, not handed down.
+    is_ours: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,8 +79,9 @@ impl Listeners {
     /// An address that can't be had. The message says where it was asked for and what to do.
     pub fn bind(wanted: &[Listener], owner: Option<&Privileges>) -> Result<Listeners, StartError> {
         let mut listeners = Listeners::default();
+        let until = Instant::now() + Duration::from_millis(ADDRESS_WAIT_MS);
         for listener in wanted {
-            match bind_one(listener, wanted, owner) {
+            match bind_when_free(listener, wanted, owner, until) {
                 Ok((descriptor, place)) => {
                     listeners.sockets.push(descriptor);
                     listeners.places.push(place);
@@ -85,16 +98,36 @@ impl Listeners {
     /// What a prototype is told of them.
     pub fn descriptors(&self) -> Vec<ListenerDescriptor> {
         let pairs = self.sockets.iter().zip(&self.places);
-        pairs.map(|(socket, place)| ListenerDescriptor { descriptor: socket.as_raw_fd(), bound: place.bound.clone() }).collect()
+        let descriptor = |(socket, place): (&OwnedFd, &Place)| ListenerDescriptor {
+            descriptor: socket.as_raw_fd(),
+            bound: place.bound.clone(),
+            is_ours: place.is_ours,
+        };
+        pairs.map(descriptor).collect()
     }
 
     pub fn places(&self) -> &[Place] {
         &self.places
     }
 
-    /// Closes the master's copies.
-    pub fn close(&mut self) {
-        self.sockets.clear();
+    /// Ends listening, for all processes that share the sockets: new clients are refused at once, and the addresses are free. Gives
+    /// the connections that waited to be accepted, each with the number of its socket, so that nobody is lost who came before.
+    /// A socket that was handed to us is its owner's, who may go on with it: only our copy is closed.
+    pub fn end(&mut self) -> Vec<(u32, OwnedFd)> {
+        let mut waiting = Vec::new();
+        for (number, (socket, _)) in
+            (0u32..).zip(self.sockets.drain(..).zip(&self.places)).filter(|(_, (_, place))| place.is_ours)
+        {
+            while waiting.len() < WAITING_MOST
+                && let Ok(connection) = accept4(socket.as_raw_fd(), SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC)
+                && let Ok(connection) = crate::spawn::adopt(connection)
+            {
+                waiting.push((number, connection));
+            }
+            // A worker that was orphaned may have shut it before.
+            let _ = shutdown(socket.as_raw_fd(), Shutdown::Both);
+        }
+        waiting
     }
 
     /// Removes the files of UNIX sockets, where they are still the ones that were bound.
@@ -140,7 +173,43 @@ impl Place {
     }
 }
 
-fn bind_one(listener: &Listener, all: &[Listener], owner: Option<&Privileges>) -> Result<(OwnedFd, Place), String> {
+/// Why an address can't be had, for people.
+#[derive(Debug)]
+enum Refusal {
+    /// Somebody has it, who may be about to leave.
+    InUse(String),
+    Other(String),
+}
+
+impl From<String> for Refusal {
+    fn from(message: String) -> Refusal {
+        Refusal::Other(message)
+    }
+}
+
+fn bind_when_free(
+    listener: &Listener,
+    all: &[Listener],
+    owner: Option<&Privileges>,
+    until: Instant,
+) -> Result<(OwnedFd, Place), String> {
+    let mut is_told = false;
+    loop {
+        match bind_one(listener, all, owner) {
+            Ok(bound) => return Ok(bound),
+            Err(Refusal::InUse(message)) if Instant::now() < until => {
+                if !std::mem::replace(&mut is_told, true) {
+                    let most = crate::obituary::duration(ADDRESS_WAIT_MS);
+                    crate::log_sink::line(&format!("waiting up to {most} for an address that is in use: {message}"));
+                }
+                std::thread::sleep(Duration::from_millis(ADDRESS_LOOK_MS));
+            }
+            Err(Refusal::InUse(message) | Refusal::Other(message)) => return Err(message),
+        }
+    }
+}
+
+fn bind_one(listener: &Listener, all: &[Listener], owner: Option<&Privileges>) -> Result<(OwnedFd, Place), Refusal> {
     let (descriptor, file) = match &listener.address {
         Address::Tcp { host, port } => (bind_tcp(host, *port, listener, all)?, None),
         Address::Unix(path) => bind_path(path, listener, owner).map(|(socket, file)| (socket, Some(file)))?,
@@ -158,10 +227,11 @@ fn bind_one(listener: &Listener, all: &[Listener], owner: Option<&Privileges>) -
         (_, Bound::Tcp(address)) => address.to_string(),
         (_, Bound::Local) => local_name(&name),
     };
-    Ok((descriptor, Place { protocol: listener.protocol, bound, address, file }))
+    let is_ours = !matches!(listener.address, Address::Descriptor(_) | Address::Passed(_));
+    Ok((descriptor, Place { protocol: listener.protocol, bound, address, file, is_ours }))
 }
 
-fn bind_tcp(host: &str, port: u16, listener: &Listener, all: &[Listener]) -> Result<OwnedFd, String> {
+fn bind_tcp(host: &str, port: u16, listener: &Listener, all: &[Listener]) -> Result<OwnedFd, Refusal> {
     let address = resolve(host, port)?;
     let storage = SockaddrStorage::from(address);
     let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
@@ -215,14 +285,14 @@ pub fn resolve(host: &str, port: u16) -> Result<SocketAddr, String> {
     first.copied().ok_or_else(|| format!("`{host}` is no address of this machine: the name has no address"))
 }
 
-fn bind_trouble(error: Errno, address: SocketAddr) -> String {
+fn bind_trouble(error: Errno, address: SocketAddr) -> Refusal {
     let port = address.port();
-    match error {
+    Refusal::Other(match error {
         Errno::EADDRINUSE => {
-            format!(
+            return Refusal::InUse(format!(
                 "port {port} of {} is in use, by another program or another Bolide; choose another port, or stop it: `ss -ltnp` lists who listens",
                 address.ip()
-            )
+            ));
         }
         Errno::EACCES => format!(
             "port {port} may not be opened by an ordinary user; choose one above 1023, or start Bolide as root (with uid set)"
@@ -230,14 +300,14 @@ fn bind_trouble(error: Errno, address: SocketAddr) -> String {
         Errno::EADDRNOTAVAIL => format!("{} is no address of this machine: `ip address` lists them", address.ip()),
         Errno::EAFNOSUPPORT => format!("{address}: this system has no IPv6"),
         other => format!("{address} can't be bound: {other}"),
-    }
+    })
 }
 
-fn bind_path(path: &Path, listener: &Listener, owner: Option<&Privileges>) -> Result<(OwnedFd, SocketFile), String> {
+fn bind_path(path: &Path, listener: &Listener, owner: Option<&Privileges>) -> Result<(OwnedFd, SocketFile), Refusal> {
     let shown = path.display();
     let length = path.as_os_str().len();
     if length > PATH_BYTES_MOST {
-        return Err(format!("{shown}: the path of a socket may have {PATH_BYTES_MOST} bytes, and this one has {length}"));
+        return Err(format!("{shown}: the path of a socket may have {PATH_BYTES_MOST} bytes, and this one has {length}").into());
     }
     let address = UnixAddr::new(path).map_err(|error| format!("{shown} is no path for a socket: {error}"))?;
     remove_stale(path, &address)?;
@@ -278,42 +348,42 @@ fn dress(path: &Path, listener: &Listener, identity: Option<&Privileges>) -> Res
 }
 
 /// A socket file is in the way: it is removed if nobody listens at it, and only then.
-fn remove_stale(path: &Path, address: &UnixAddr) -> Result<(), String> {
+fn remove_stale(path: &Path, address: &UnixAddr) -> Result<(), Refusal> {
     let shown = path.display();
     let found = match std::fs::symlink_metadata(path) {
         Ok(found) => found,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(format!("{shown}: {error}")),
+        Err(error) => return Err(format!("{shown}: {error}").into()),
     };
     if !found.file_type().is_socket() {
-        return Err(format!("{shown} exists and is not a socket; it is left alone: choose another path, or remove it"));
+        return Err(format!("{shown} exists and is not a socket; it is left alone: choose another path, or remove it").into());
     }
     let probe = new_socket(AddressFamily::Unix)?;
     match connect(probe.as_raw_fd(), address) {
         Err(Errno::ECONNREFUSED) => {
-            std::fs::remove_file(path).map_err(|error| format!("{shown} is left over and can't be removed: {error}"))
+            std::fs::remove_file(path).map_err(|error| format!("{shown} is left over and can't be removed: {error}").into())
         }
         Err(Errno::ENOENT) => Ok(()),
         // EAGAIN: somebody listens, with a full queue.
-        Ok(()) | Err(Errno::EAGAIN) => {
-            Err(format!("{shown} is in use by another program; choose another path, or stop it: `ss -lxp` lists who listens"))
-        }
-        Err(error) => Err(format!(
+        Ok(()) | Err(Errno::EAGAIN) => Err(Refusal::InUse(format!(
+            "{shown} is in use by another program; choose another path, or stop it: `ss -lxp` lists who listens"
+        ))),
+        Err(error) => Err(Refusal::Other(format!(
             "{shown} exists, and whether somebody listens at it can't be found out ({error}); remove it if nobody does"
-        )),
+        ))),
     }
 }
 
 /// The name is taken as it is, without the NUL that uWSGI adds at its end: so `socat`, Python and other servers' clients find it.
-fn bind_abstract(name: &str, listener: &Listener) -> Result<OwnedFd, String> {
+fn bind_abstract(name: &str, listener: &Listener) -> Result<OwnedFd, Refusal> {
     let address = UnixAddr::new_abstract(name.as_bytes())
         .map_err(|_| format!("@{name}: the name of a socket may have {PATH_BYTES_MOST} bytes"))?;
     let descriptor = new_socket(AddressFamily::Unix)?;
     let trouble = |error| match error {
-        Errno::EADDRINUSE => {
-            format!("@{name} is in use by another program; choose another name, or stop it: `ss -lxp` lists who listens")
-        }
-        other => format!("@{name} can't be bound: {other}"),
+        Errno::EADDRINUSE => Refusal::InUse(format!(
+            "@{name} is in use by another program; choose another name, or stop it: `ss -lxp` lists who listens"
+        )),
+        other => Refusal::Other(format!("@{name} can't be bound: {other}")),
     };
     bind(descriptor.as_raw_fd(), &address).map_err(trouble)?;
     start_listening(&descriptor, listener.backlog).map_err(trouble)?;

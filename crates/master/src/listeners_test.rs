@@ -65,6 +65,7 @@ fn every_address_is_shown_as_one_that_opens() {
         bound: text.to_owned(),
         address: text.parse().map_or(Bound::Local, Bound::Tcp),
         file: None,
+        is_ours: true,
     };
     let shown = |text, protocol| place(text, protocol).to_open();
     assert_eq!(shown("0.0.0.0:8080", Protocol::Http), "http://127.0.0.1:8080");

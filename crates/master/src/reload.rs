@@ -10,7 +10,7 @@ use bolide_contract::settings::ReloadOrder;
 
 use crate::announce;
 use crate::backoff::Backoff;
-use crate::child::{Doom, State};
+use crate::child::{Child, Doom, State};
 use crate::fleet::NoFork;
 use crate::log_sink;
 use crate::obituary::{Cause, duration};
@@ -25,6 +25,8 @@ const DEATHS_MOST: u32 = 5;
 const FORK_RETRY_MS: u64 = 20;
 /// How often the log says that a generation still forms, in milliseconds.
 const NOTICE_MS: u64 = 30_000;
+/// What is left of the mercy of an old generation's workers when a new one needs their rows of the scoreboard, in milliseconds.
+const HURRY_MS: u64 = 2_000;
 
 /// A generation that serves, or will.
 #[derive(Debug)]
@@ -88,6 +90,65 @@ impl Supervisor {
         Ok(())
     }
 
+    /// SIGHUP: another generation is wanted. One that still forms has begun with older code, and may hang in it: it is given up.
+    pub(crate) fn reload(&mut self, now_ms: u64) {
+        if self.is_stopping() {
+            return;
+        }
+        self.reload_wanted = true;
+        let Some(reason) = self.forming.as_ref().map(|forming| forming.reason) else { return };
+        self.abandon_forming("for a new one that SIGHUP asks for", now_ms);
+        if reason == Reason::First {
+            // There is nothing that it could take over from.
+            self.reload_wanted = false;
+            if let Err(error) = self.begin_generation(Reason::First, now_ms) {
+                let program = self.fleet.program().executable.display().to_string();
+                self.end_with(EXIT_LOAD_FAILED, format!("{program} can't be executed: {error}; nothing is served"), now_ms);
+            }
+        }
+    }
+
+    /// `load-timeout`: gives up a generation that does not serve in time, and single workers that don't.
+    pub(crate) fn give_up_the_late(&mut self, now_ms: u64) {
+        let Some(timeout_ms) = self.fleet.settings.lifecycle.load_timeout_ms else { return };
+        let most = duration(timeout_ms);
+        if let Some(forming) = &self.forming
+            && now_ms >= forming.began_ms.saturating_add(timeout_ms)
+        {
+            let (is_first, why) = (forming.reason == Reason::First, format!("it did not serve within {most} (load-timeout)"));
+            if is_first {
+                let words = format!("the application could not be loaded: {why}; nothing is served");
+                self.abandon_forming("because of load-timeout", now_ms);
+                return self.end_with(EXIT_LOAD_FAILED, words, now_ms);
+            }
+            self.kill_loading_prototype(now_ms);
+            self.give_up_forming(&why, now_ms);
+        }
+        for id in
+            self.fleet.ids(|child| !child.is_prototype() && child.late_ms(Some(timeout_ms)).is_some_and(|time| now_ms >= time))
+        {
+            self.kill_and_say(id, Doom::Late, now_ms);
+        }
+    }
+
+    /// Ends the forming generation, of which nobody says that it failed.
+    fn abandon_forming(&mut self, why: &str, now_ms: u64) {
+        self.kill_loading_prototype(now_ms);
+        let Some(forming) = self.forming.take() else { return };
+        let number = forming.generation.number;
+        log_sink::line(&format!("reload: generation {number}, which is still being started, is given up {why}"));
+        self.dismiss(|generation| generation == number, now_ms);
+    }
+
+    /// A prototype that still loads takes no order: it is killed, and what it has started with it.
+    fn kill_loading_prototype(&mut self, now_ms: u64) {
+        let Some(number) = self.forming.as_ref().map(|forming| forming.generation.number) else { return };
+        let loading = self.fleet.prototype(number).filter(|prototype| prototype.state == State::Starting);
+        if let Some(id) = loading.map(|prototype| prototype.id) {
+            self.fleet.kill_group(id, Doom::GivenUp, now_ms);
+        }
+    }
+
     /// Begins a reload if one is asked for, or needed, and none goes on.
     pub(crate) fn begin_reload_if_due(&mut self, now_ms: u64) {
         if self.fleet.settings.lifecycle.reload_order == ReloadOrder::StopFirst {
@@ -139,8 +200,9 @@ impl Supervisor {
             }
             match self.fleet.fork_worker(generation, number) {
                 Ok(()) => {}
-                // Both pass: a prototype is started for a generation that lacks one, and an ending worker frees its row.
-                Err(NoFork::NoPrototype | NoFork::NoRow) => return,
+                // It passes: a prototype is started for a generation that lacks one.
+                Err(NoFork::NoPrototype) => return,
+                Err(NoFork::NoRow) => return self.hurry_the_oldest(generation, now_ms),
                 Err(NoFork::Failed(error)) => {
                     // A full socket is the ordinary end of a burst of orders.
                     if error.kind() != std::io::ErrorKind::WouldBlock {
@@ -152,6 +214,24 @@ impl Supervisor {
                     return;
                 }
             }
+        }
+    }
+
+    /// Every row of the scoreboard is taken by workers that still end: the oldest generation among them makes room.
+    fn hurry_the_oldest(&mut self, newer: u32, now_ms: u64) {
+        let ending = |child: &Child| !child.is_prototype() && child.state == State::Ending && child.generation < newer;
+        let Some(oldest) = self.fleet.children.iter().filter(|child| ending(child)).map(|child| child.generation).min() else {
+            return;
+        };
+        let mut hurried = 0;
+        for worker in self.fleet.children.iter_mut().filter(|child| ending(child) && child.generation == oldest) {
+            hurried += u32::from(worker.hurry(now_ms + HURRY_MS, Doom::InTheWay));
+        }
+        if hurried > 0 {
+            let (workers, most) = (crate::announce::workers_in_words(hurried), duration(HURRY_MS));
+            log_sink::line(&format!(
+                "reload: generation {newer} has no place left: {workers} of generation {oldest}, still finishing, must end within {most}"
+            ));
         }
     }
 
@@ -292,6 +372,8 @@ impl Supervisor {
         let forming = self.forming.as_ref().map(|forming| &forming.generation);
         let seats = self.serving.iter().chain(forming).flat_map(|generation| &generation.seats);
         let pauses = seats.chain([&self.prototype_backoff]).filter_map(|backoff| backoff.wake_ms(now_ms));
-        pauses.chain(self.forming.as_ref().map(|forming| forming.notice_ms)).min()
+        let timeout_ms = self.fleet.settings.lifecycle.load_timeout_ms;
+        let formed = self.forming.as_ref().and_then(|forming| Some(forming.began_ms.saturating_add(timeout_ms?)));
+        pauses.chain(self.forming.as_ref().map(|forming| forming.notice_ms)).chain(formed).min()
     }
 }

@@ -24,6 +24,8 @@ pub enum Request {
     Reap,
     /// Nothing: it is in the table so that it does not end the master.
     Ignore,
+    /// Nothing, and the log says that this signal came.
+    Refuse(i32),
 }
 
 /// The table: signal, what it asks, what the manual says of it.
@@ -46,17 +48,38 @@ pub const TABLE: &[(Signal, Request, &str)] = &[
     (Signal::SIGPIPE, Request::Ignore, "Nothing: a reader of the log that has left is not a reason to stop."),
 ];
 
+/// Signals that are left as they are: those of a fault of the master's own, which can't go on, and those that do nothing to a process
+/// unless it asks for them.
+const LEFT_ALONE: &[Signal] = &[
+    Signal::SIGSEGV,
+    Signal::SIGBUS,
+    Signal::SIGFPE,
+    Signal::SIGILL,
+    Signal::SIGTRAP,
+    Signal::SIGABRT,
+    Signal::SIGSYS,
+    Signal::SIGCONT,
+    Signal::SIGWINCH,
+    Signal::SIGURG,
+];
+
+/// What the manual says of the signals that are not in the table.
+const OTHERS: &str = "Nothing, and the log says that it came: no signal stops or ends the master in silence. So Ctrl-Z (SIGTSTP) does not \
+    suspend a server, whose workers would serve on without supervision.";
+
 /// The table as Markdown, for the manual.
 pub fn as_markdown() -> String {
     let rows = TABLE.iter().filter(|(_, request, _)| *request != Request::Reap);
-    rows.fold("| signal | what the master does |\n|---|---|\n".to_owned(), |page, (signal, _, help)| {
+    let page = rows.fold("| signal | what the master does |\n|---|---|\n".to_owned(), |page, (signal, _, help)| {
         page + &format!("| {} | {help} |\n", signal.as_str())
-    })
+    });
+    page + &format!("| any other | {OTHERS} |\n")
 }
 
-/// What this signal asks; `None` for one that is not in the table.
-pub fn request(number: u32) -> Option<Request> {
-    TABLE.iter().find(|(signal, _, _)| *signal as u32 == number).map(|(_, request, _)| *request)
+/// What this signal asks.
+pub fn request(number: u32) -> Request {
+    let row = TABLE.iter().find(|(signal, _, _)| *signal as u32 == number);
+    row.map_or(Request::Refuse(number as i32), |(_, request, _)| *request)
 }
 
 /// The name of a signal number, for the log: `SIGSEGV`, `SIGRTMIN+10`, `signal 99`.
@@ -73,15 +96,15 @@ pub fn name(number: i32) -> String {
 pub struct Signals(SignalFd);
 
 impl Signals {
-    /// Blocks the table's signals and opens the descriptor. The master's call, before it starts anything:
+    /// Blocks all signals that can be, but for those that are left alone, and opens the descriptor. The master's call, before it starts anything:
     /// no signal is lost from then on.
     ///
     /// # Errors
     /// No descriptor left.
     pub fn take() -> Result<Signals, StartError> {
-        let mut set = SigSet::empty();
-        for (signal, _, _) in TABLE {
-            set.add(*signal);
+        let mut set = SigSet::all();
+        for signal in LEFT_ALONE {
+            set.remove(*signal);
         }
         let trouble = |error: nix::errno::Errno| StartError::new(format!("the signals can't be taken: {error}"));
         crate::spawn::default_child_signal().map_err(|error| StartError::new(format!("SIGCHLD can't be set: {error}")))?;
@@ -93,11 +116,7 @@ impl Signals {
     pub fn next(&self) -> Option<Request> {
         loop {
             match self.0.read_signal() {
-                Ok(Some(information)) => {
-                    if let Some(request) = request(information.ssi_signo) {
-                        return Some(request);
-                    }
-                }
+                Ok(Some(information)) => return Some(request(information.ssi_signo)),
                 Ok(None) => return None,
                 Err(nix::errno::Errno::EINTR) => {}
                 Err(error) => {
@@ -123,11 +142,13 @@ mod tests {
     fn every_signal_is_in_the_table_once_and_in_the_manual() {
         for (place, (signal, request_of_row, help)) in TABLE.iter().enumerate() {
             assert!(TABLE[place + 1..].iter().all(|(other, _, _)| other != signal), "{signal} twice");
-            assert_eq!(request(*signal as u32), Some(*request_of_row));
+            assert_eq!(request(*signal as u32), *request_of_row);
+            assert!(!LEFT_ALONE.contains(signal));
             assert!(help.ends_with('.'));
         }
         assert!(as_markdown().contains("| SIGHUP | Reload"));
         assert!(!as_markdown().contains("SIGCHLD"));
+        assert_eq!(request(libc::SIGTTIN as u32), Request::Refuse(libc::SIGTTIN));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 use bolide_contract::boot::Boot;
+use bolide_contract::message::GROUP_SIGNALS;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::unistd::Pid;
@@ -91,13 +92,68 @@ pub fn signal_thread(process: Pid, thread: u32, signal: i32) -> io::Result<()> {
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The next child that has ended, with its raw wait status, if there is one; never waits. Raw, because the safe interface
-/// loses the status of a child that a real-time signal ended. The master's call.
-pub fn reap() -> Option<(Pid, i32)> {
+/// What the kernel has to tell of a child.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum News {
+    Ended,
+    /// By this signal; it goes on at SIGCONT.
+    Stopped(i32),
+    Continued,
+}
+
+/// The next child of which there is news, if there is one; never waits. A child that has ended keeps its pid, and its process
+/// group's number, until [`take_status`]. The master's call.
+pub fn next_news() -> Option<(Pid, News)> {
+    // SAFETY: all zeroes is a valid place for the answer.
+    let mut found: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    let which = libc::WEXITED | libc::WSTOPPED | libc::WCONTINUED | libc::WNOHANG | libc::WNOWAIT;
+    // SAFETY: `found` is ours and lives through the call.
+    if unsafe { libc::waitid(libc::P_ALL, 0, &raw mut found, which) } != 0 {
+        return None;
+    }
+    // SAFETY: waitid fills these fields of the answer, or leaves zeroes where no child has news.
+    let (pid, status) = unsafe { (found.si_pid(), found.si_status()) };
+    let news = match found.si_code {
+        libc::CLD_STOPPED | libc::CLD_TRAPPED => News::Stopped(status),
+        libc::CLD_CONTINUED => News::Continued,
+        _ => News::Ended,
+    };
+    (pid > 0).then(|| (Pid::from_raw(pid), news))
+}
+
+/// Takes the news of a child, as a raw wait status: the safe interface loses the status of a child that a real-time signal ended.
+/// The master's call.
+pub fn take_status(child: Pid) -> i32 {
     let mut status = 0;
     // SAFETY: `status` is ours and lives through the call.
-    let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG) };
-    (pid > 0).then(|| (Pid::from_raw(pid), status))
+    unsafe { libc::waitpid(child.as_raw(), &raw mut status, libc::WNOHANG | libc::WUNTRACED | libc::WCONTINUED) };
+    status
+}
+
+/// A descriptor of a process, which names it still when its number is another's. The master's call.
+///
+/// # Errors
+/// There is no such process, or no descriptor is left.
+pub fn process_descriptor(process: Pid) -> io::Result<OwnedFd> {
+    // SAFETY: the call takes a number and flags, and makes a new descriptor, closed on exec.
+    let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, process.as_raw(), 0) };
+    if descriptor < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just made it, for us alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor as RawFd) })
+}
+
+/// Sends a signal to the process of a descriptor; 0 asks whether there is one. The master's call.
+///
+/// # Errors
+/// `ESRCH` when it is gone; others as `kill` has them.
+pub fn signal_process(process: &OwnedFd, signal: i32) -> nix::Result<()> {
+    // SAFETY: numbers only, and no information beyond the signal itself.
+    let answer = unsafe {
+        libc::syscall(libc::SYS_pidfd_send_signal, process.as_raw_fd(), signal, std::ptr::null::<libc::siginfo_t>(), 0)
+    };
+    nix::errno::Errno::result(answer).map(drop)
 }
 
 /// Gives SIGCHLD its default meaning: where it is ignored (a parent may hand that down), the kernel throws wait statuses away.
@@ -142,11 +198,9 @@ fn become_prototype(
         }
         let mut blocked: libc::sigset_t = std::mem::zeroed();
         check(libc::sigemptyset(&raw mut blocked))?;
-        if at_terminal {
-            // ^C is the master's business here too. It is blocked, and not only ignored, because pdb sets a handler of its own.
-            for signal in [libc::SIGINT, libc::SIGHUP] {
-                check(libc::sigaddset(&raw mut blocked, signal))?;
-            }
+        // A signal to the whole instance waits until the prototype has its handlers.
+        for signal in GROUP_SIGNALS {
+            check(libc::sigaddset(&raw mut blocked, signal))?;
         }
         check(libc::sigprocmask(libc::SIG_SETMASK, &raw const blocked, std::ptr::null_mut()))?;
         if let Some((uid, gid, groups)) = identity {

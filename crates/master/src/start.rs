@@ -2,11 +2,13 @@
 //! failure is one error that says what to do. The master runs it.
 
 use std::fmt;
-use std::fs::File;
-use std::io::Write;
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
 use std::path::Path;
 
 use bolide_contract::settings::Settings;
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
 use nix::unistd::Pid;
 
 use crate::announce;
@@ -181,12 +183,31 @@ fn clean_up(fleet: &Fleet) {
     }
 }
 
+/// Writes the pidfile and keeps it locked for the life of this process: a lock tells a living owner from a number that is left over
+/// and may be another program's by now.
 fn write_pidfile(path: &Path) -> Result<(), StartError> {
-    let write = || File::create(path).and_then(|mut file| writeln!(file, "{}", Pid::this()));
-    write().map_err(|error| {
-        let shown = path.display();
+    let shown = path.display();
+    let trouble = |error: std::io::Error| {
         StartError::new(format!("the pidfile {shown} can't be written: {error}; make its folder, or choose another file"))
-    })
+    };
+    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).map_err(trouble)?;
+    let mut file = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+        Ok(file) => file,
+        Err((mut file, Errno::EWOULDBLOCK)) => {
+            let mut owner = String::new();
+            // A pidfile whose owner has not written it yet names nobody.
+            let _ = file.read_to_string(&mut owner);
+            return Err(StartError::new(format!(
+                "the pidfile {shown} is that of an instance that runs (pid {}); stop it first, or choose another file",
+                owner.trim()
+            )));
+        }
+        Err((_, error)) => return Err(trouble(error.into())),
+    };
+    file.set_len(0).and_then(|()| writeln!(file, "{}", Pid::this())).map_err(trouble)?;
+    // The lock ends with the process.
+    std::mem::forget(file);
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,8 +1,10 @@
 //! How an instance ends: gracefully, at once, or because it could not start. The master runs it.
 
-use bolide_contract::message::Order;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-use crate::child::{Doom, State};
+use bolide_contract::message::{self, INTERPRETER_END_MS, Order};
+
+use crate::child::{Child, Doom, State};
 use crate::log_sink;
 use crate::obituary;
 use crate::supervisor::{GRACE_MS, Phase, Supervisor};
@@ -15,7 +17,8 @@ impl Supervisor {
         }
         let mercy = self.fleet.settings.lifecycle.reload_mercy_ms;
         log_sink::line(&format!("stop: requests in flight are finished, for {} at the most", obituary::duration(mercy)));
-        self.begin_end(0);
+        let waiting = self.begin_end(0);
+        self.deal_out(waiting);
         let mercy_ms = now_ms.saturating_add(mercy);
         for id in self.fleet.ids(|child| child.state != State::Killed) {
             let Some((is_prototype, state)) = self.fleet.find(id).map(|child| (child.is_prototype(), child.state)) else {
@@ -23,9 +26,8 @@ impl Supervisor {
             };
             match (is_prototype, state) {
                 (true, State::Ordered | State::Starting) => {
-                    // It loads the application and would read no order before it has: nothing is lost by a signal.
-                    self.fleet.tell_to_end(id, Order::Retire, now_ms + GRACE_MS);
-                    self.fleet.terminate(id);
+                    // It loads the application and would read no order before it has: nothing is lost by a kill.
+                    self.fleet.kill_group(id, Doom::StopNow, now_ms);
                 }
                 (true, _) => self.fleet.tell_to_end(id, Order::Retire, mercy_ms.saturating_add(GRACE_MS)),
                 // A worker that does not serve yet has nothing to finish, but may be about to begin.
@@ -40,7 +42,7 @@ impl Supervisor {
     /// SIGQUIT, or a second SIGTERM: every child is killed.
     pub(crate) fn stop_now(&mut self, why: &str, now_ms: u64) {
         log_sink::line(&format!("stop at once ({why})"));
-        self.begin_end(0);
+        drop(self.begin_end(0));
         for id in self.fleet.ids(|child| child.state != State::Killed) {
             self.kill_and_say(id, Doom::StopNow, now_ms);
         }
@@ -49,7 +51,7 @@ impl Supervisor {
     /// The instance could not start: it ends with this status, and these are its last words.
     pub(crate) fn end_with(&mut self, status: i32, words: String, now_ms: u64) {
         self.last_words = Some(words);
-        self.begin_end(status);
+        drop(self.begin_end(status));
         for id in self.fleet.ids(|child| !child.is_prototype()) {
             self.fleet.kill(id, Doom::GivenUp, now_ms);
         }
@@ -83,6 +85,16 @@ impl Supervisor {
             Doom::OutOfReach => format!("{child} can't be told anything any more, and is killed{served}"),
             Doom::StopNow => format!("{child} is killed{served}"),
             Doom::GivenUp => format!("{child} is killed: its generation is given up"),
+            Doom::Late => format!("{child} does not serve yet (load-timeout), and is killed"),
+            Doom::InTheWay => format!("{child} has not made room for a newer generation, and is killed{served}"),
+            Doom::InterpreterStays => {
+                let most = obituary::duration(INTERPRETER_END_MS);
+                format!(
+                    "{child} has answered everything, but its interpreter has not ended within {most}, and is killed: \
+                     a thread that is no daemon, or an exit handler, keeps it"
+                )
+            }
+            Doom::Stopped => format!("{child} is still stopped, and is killed"),
         };
         // An idle child that a stop at once kills is no news.
         if doom != Doom::StopNow || !in_flight.is_empty() {
@@ -91,13 +103,36 @@ impl Supervisor {
         self.fleet.kill(id, doom, now_ms);
     }
 
-    fn begin_end(&mut self, status: i32) {
+    /// Hands the connections that nobody had accepted yet to workers that serve, those without a request in flight first.
+    fn deal_out(&mut self, waiting: Vec<(u32, OwnedFd)>) {
+        let serving: Vec<&Child> =
+            self.fleet.children.iter().filter(|child| child.row().is_some() && child.state.is_serving()).collect();
+        let is_free = |worker: &&&Child| worker.row().is_some_and(|row| self.fleet.scoreboard.in_flight(row).is_empty());
+        let free: Vec<&Child> = serving.iter().filter(is_free).copied().collect();
+        let takers = if free.is_empty() { serving } else { free };
+        let channels: Vec<&OwnedFd> = takers.iter().filter_map(|worker| worker.channel.as_ref()).collect();
+        let mut lost = 0;
+        for (number, (listener, connection)) in waiting.into_iter().enumerate() {
+            let order = Order::Serve { listener };
+            let taken = (0..channels.len()).any(|further| {
+                let channel = channels[(number + further) % channels.len()];
+                message::send(channel.as_fd(), &order, Some(connection.as_raw_fd())).is_ok()
+            });
+            lost += u32::from(!taken);
+        }
+        if lost > 0 {
+            log_sink::line(&format!("stop: {lost} waiting connections are closed, no worker could take them"));
+        }
+    }
+
+    /// Gives the connections that nobody has accepted yet.
+    fn begin_end(&mut self, status: i32) -> Vec<(u32, OwnedFd)> {
         // The first reason to end is the one that the status tells.
         if !self.is_stopping() {
             self.phase = Phase::Stopping { status };
             self.notifier.stopping();
         }
-        self.fleet.listeners.close();
+        let waiting = self.fleet.listeners.end();
         self.forming = None;
         self.reload_wanted = false;
         self.worn.clear();
@@ -105,5 +140,6 @@ impl Supervisor {
         for child in &mut self.fleet.children {
             child.worn_out_ms = None;
         }
+        waiting
     }
 }

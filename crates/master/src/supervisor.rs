@@ -13,8 +13,8 @@ use bolide_contract::scoreboard::now_ms;
 use nix::unistd::Pid;
 
 use crate::backoff::{BIRTH_MS, Backoff};
-use crate::child::{Child, Doom, Event, Role, State};
-use crate::fleet::{Fleet, is_zombie};
+use crate::child::{Child, Doom, Event, Progress, Role, State};
+use crate::fleet::{self, Fleet, is_zombie};
 use crate::harakiri::{Verdict, Watch};
 use crate::log_sink;
 use crate::notify::{self, Notifier};
@@ -22,7 +22,7 @@ use crate::obituary::{self, Cause, duration};
 use crate::reload::{Forming, Generation, Reason};
 use crate::retirement::Jitter;
 use crate::signals::{self, Request, Signals};
-use crate::spawn;
+use crate::spawn::{self, News};
 use crate::start::StartError;
 
 /// The longest turn, in milliseconds: a net under a timer that was forgotten.
@@ -35,6 +35,8 @@ const REPORTS_A_TURN: usize = 64;
 const LOST_MS: u64 = 2000;
 /// How long a prototype may take to end when it has nothing left to do, in milliseconds.
 pub const GRACE_MS: u64 = 2000;
+/// How long a prototype that was stopped by a signal may take to go on, in milliseconds: while it is stopped nobody is replaced.
+const STOPPED_MS: u64 = 5000;
 
 /// Whether the instance serves or ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +56,7 @@ pub struct Supervisor {
     /// With `reload-order = stop-first`: the generation that has ended, or is ending, for one that does not serve yet.
     pub(crate) vacated_by: Option<u32>,
     pub(crate) last_generation: u32,
-    /// SIGHUP came while a generation formed: once is remembered, however often it came.
+    /// SIGHUP came: once is remembered, however often it came.
     pub(crate) reload_wanted: bool,
     pub(crate) prototype_backoff: Backoff,
     /// The worker that is being replaced, and those that wait for their turn.
@@ -128,16 +130,14 @@ impl Supervisor {
             match request {
                 Request::Stop => self.stop(now),
                 Request::StopNow => self.stop_now("SIGQUIT", now),
-                Request::Reload if self.is_stopping() => {}
-                Request::Reload => {
-                    if self.forming.is_some() {
-                        log_sink::line("reload: a generation is being started; another follows it");
-                    }
-                    self.reload_wanted = true;
-                }
+                Request::Reload => self.reload(now),
                 Request::Status => self.write_status(now),
                 // Ends are looked for in every turn.
                 Request::Reap | Request::Ignore => {}
+                Request::Refuse(number) => {
+                    let name = signals::name(number);
+                    log_sink::line(&format!("{name} came, which asks nothing of the master: it goes on"));
+                }
             }
         }
     }
@@ -195,6 +195,12 @@ impl Supervisor {
                 }
             }
             (Role::Worker { row, .. }, Report::Worn { row: told, .. }) if row == told => self.wear_out(id),
+            (Role::Worker { row, .. }, Report::Drained { row: told, .. }) if row == told => {
+                self.advance_end(id, Progress::Drained, now)
+            }
+            (Role::Worker { row, .. }, Report::Leaving { row: told, .. }) if row == told => {
+                self.advance_end(id, Progress::Leaving, now)
+            }
             (_, report) => {
                 log_sink::line(&format!("{child} sent a report that is not its to send: {report:?}"));
                 self.kill_and_say(id, Doom::OutOfReach, now);
@@ -225,6 +231,15 @@ impl Supervisor {
         }
     }
 
+    /// A worker that ends tells how far it is. Its interpreter's end has a time of its own: what was in flight is answered.
+    fn advance_end(&mut self, id: u64, progress: Progress, now: u64) {
+        let Some(worker) = self.fleet.find_mut(id) else { return };
+        worker.progress = progress;
+        if progress == Progress::Leaving && worker.state == State::Ending {
+            worker.hurry(now + message::INTERPRETER_END_MS, Doom::InterpreterStays);
+        }
+    }
+
     fn end_of_row(&mut self, generation: u32, row: u32, pid: Option<u32>, cause: Cause, now: u64) {
         let Some(worker) = self.fleet.with_row(generation, row) else { return };
         // The row may have its next worker already, where an end was taken note of in another way first.
@@ -244,16 +259,27 @@ impl Supervisor {
         child.channel = None;
         // One that ends anyway has closed it in good order and has its own deadline.
         if child.state.is_active() {
-            child.hurry(now + LOST_MS);
+            child.hurry(now + LOST_MS, Doom::OutOfReach);
         }
     }
 
     /// Takes note of ends: children of the master's own (prototypes, and workers whose prototype has ended), and
     /// workers that nobody can report any more.
     fn take_ends(&mut self, now: u64) {
-        while let Some((pid, status)) = spawn::reap() {
+        while let Some((pid, news)) = spawn::next_news() {
+            let child = self.fleet.with_pid(pid);
+            if let Some(child) = child.filter(|child| news == News::Ended && child.is_prototype() && child.ready_ms.is_none()) {
+                // What the application has started while it was loaded goes with it, as long as the group's number is surely its.
+                fleet::end_group(child);
+            }
+            let child = child.map(|child| child.id);
+            let status = spawn::take_status(pid);
             // Others are what applications left behind: as their nearest living ancestor we only let them go.
-            let Some(id) = self.fleet.with_pid(pid).map(|child| child.id) else { continue };
+            let Some(id) = child else { continue };
+            if news != News::Ended {
+                self.note_stop(id, news, now);
+                continue;
+            }
             // What it said before it ended comes first: the ends of its workers.
             for _ in 0..=self.fleet.children.len().div_ceil(REPORTS_A_TURN) {
                 self.take_reports(id, now);
@@ -263,6 +289,19 @@ impl Supervisor {
         for id in self.fleet.ids(|child| self.fleet.is_gone_unseen(child)) {
             self.bury(id, Cause::Unknown, now);
         }
+    }
+
+    /// A prototype that is stopped replaces nobody: it gets a moment to go on.
+    fn note_stop(&mut self, id: u64, news: News, now: u64) {
+        let Some(child) = self.fleet.find_mut(id).filter(|child| child.is_prototype()) else { return };
+        child.stopped_until_ms = match news {
+            News::Stopped(signal) => {
+                let (name, most) = (signals::name(signal), duration(STOPPED_MS));
+                log_sink::line(&format!("{child} was stopped by {name}: it is killed unless it goes on (SIGCONT) within {most}"));
+                Some(now + STOPPED_MS)
+            }
+            News::Continued | News::Ended => None,
+        };
     }
 
     /// Strikes a child off and lets its end have its consequences.
@@ -277,15 +316,15 @@ impl Supervisor {
 
     fn worker_ended(&mut self, worker: &Child, row: u32, number: u32, cause: &Cause, now: u64) {
         let in_flight = self.fleet.scoreboard.in_flight(row);
+        let has_worked = worker.doom == Some(Doom::Harakiri) || self.fleet.scoreboard.has_begun_requests(row);
         self.fleet.scoreboard.clear(row);
         let asked = !worker.state.is_active();
-        let lived =
-            worker.doom == Some(Doom::Harakiri) || worker.ready_ms.is_some_and(|ready| now.saturating_sub(ready) >= BIRTH_MS);
+        let lived = has_worked || worker.ready_ms.is_some_and(|ready| now.saturating_sub(ready) >= BIRTH_MS);
         let never_was = worker.pid.is_none() && *cause == Cause::Unknown;
         let mut follows = String::new();
         let stopping = self.is_stopping();
         if let Some(generation) = self.generation_mut(worker.generation)
-            && (!asked || worker.doom == Some(Doom::Harakiri) || worker.doom == Some(Doom::OutOfReach))
+            && (!asked || matches!(worker.doom, Some(Doom::Harakiri | Doom::OutOfReach | Doom::Late)))
             && !stopping
             && !never_was
         {
@@ -294,11 +333,7 @@ impl Supervisor {
                 seat.lived();
                 "; it is replaced".to_owned()
             } else {
-                format!(
-                    " before it had lived for {}; the next is tried in {}",
-                    duration(BIRTH_MS),
-                    duration(seat.died_at_birth(now))
-                )
+                format!(" before its first request; the next is tried in {}", duration(seat.died_at_birth(now)))
             };
         }
         // One that was killed by us was spoken of then, and one that ended as it was told to is no news.
@@ -354,11 +389,18 @@ impl Supervisor {
 
     /// Does what is due: ends patience with children, looks for requests over time, retires the old.
     fn take_timers(&mut self, now: u64) {
+        for id in self.fleet.ids(|child| child.stopped_until_ms.is_some_and(|time| now >= time)) {
+            if let Some(child) = self.fleet.find_mut(id) {
+                child.stopped_until_ms = None;
+            }
+            self.kill_and_say(id, Doom::Stopped, now);
+        }
         for id in self.fleet.ids(|child| child.deadline_ms.is_some_and(|time| now >= time)) {
             self.end_patience(id, now);
         }
         if !self.is_stopping() {
             self.wear_out_the_old(now);
+            self.give_up_the_late(now);
         }
         self.watch_requests(now);
     }
@@ -371,7 +413,10 @@ impl Supervisor {
                 child.deadline_ms = None;
                 log_sink::line(&format!("{child} was killed and has not ended yet"));
             }
-            State::Ending => self.kill_and_say(id, Doom::Mercy, now),
+            State::Ending => {
+                let doom = child.deadline_doom;
+                self.kill_and_say(id, doom, now);
+            }
             State::Ordered | State::Starting | State::Serving | State::Worn => {
                 child.deadline_ms = None;
                 if child.pid.is_some_and(is_zombie) {
@@ -386,7 +431,9 @@ impl Supervisor {
 
     fn watch_requests(&mut self, now: u64) {
         let Some(watch) = &mut self.watch else { return };
-        let living = self.fleet.children.iter().filter(|child| child.pid.is_some() && child.state != State::Killed);
+        // One that has answered all has no request that could take too long, whatever its loop does at its end.
+        let at_work = |child: &&Child| child.pid.is_some() && child.state != State::Killed && child.progress == Progress::AtWork;
+        let living = self.fleet.children.iter().filter(at_work);
         let workers: Vec<(u64, u32)> = living.filter_map(|child| child.row().map(|row| (child.id, row))).collect();
         let verdicts = watch.look(&workers, &self.fleet.scoreboard, now);
         let limits: Vec<String> =
@@ -400,7 +447,9 @@ impl Supervisor {
                     let told = obituary::requests(std::slice::from_ref(&request), now);
                     log_sink::line(&format!("harakiri: {child} serves {told}, the limit is {limit}; its Python stack:"));
                     // A thread that is gone has no stack to tell; the second look finds that out.
-                    if let Err(error) = spawn::signal_thread(pid, request.thread, signals::stack_signal()) {
+                    if child.handle.as_ref().is_none_or(|handle| spawn::signal_process(handle, 0).is_ok())
+                        && let Err(error) = spawn::signal_thread(pid, request.thread, signals::stack_signal())
+                    {
                         log_sink::line(&format!("harakiri: {child} can't be asked for its stack: {error}"));
                     }
                 }
@@ -426,7 +475,10 @@ impl Supervisor {
 
     /// How long the next turn may wait.
     fn turn_ms(&self, now: u64) -> u64 {
-        let children = self.fleet.children.iter().flat_map(|child| [child.deadline_ms, child.worn_out_ms]);
+        let load_timeout_ms = self.fleet.settings.lifecycle.load_timeout_ms.filter(|_| !self.is_stopping());
+        let times =
+            |child: &Child| [child.deadline_ms, child.worn_out_ms, child.stopped_until_ms, child.late_ms(load_timeout_ms)];
+        let children = self.fleet.children.iter().flat_map(times);
         let watch = self.watch.as_ref().map(Watch::wake_ms);
         let log = bolide_log::is_waiting().then_some(now + bolide_log::RETRY_MS);
         let wakes = children.chain([watch, log, self.wake_for_generations(now)]).flatten();

@@ -55,6 +55,7 @@ pub fn settings() -> Settings {
             max_requests: None,
             max_worker_lifetime_ms: None,
             reload_mercy_ms: 60_000,
+            load_timeout_ms: None,
             pidfile: None,
             reload_order: Default::default(),
             vacuum: false,

@@ -107,6 +107,7 @@ impl AsgiWorker {
             Turned::Wait(None) => Ok(()),
             Turned::Drained => {
                 if !self.has_drained.replace(true) {
+                    hosted(self.asgi)?.tell_drained();
                     self.on_drained.call0(py)?;
                 }
                 Ok(())
@@ -130,6 +131,12 @@ impl AsgiWorker {
         if let Some((_, timer)) = self.timer.borrow_mut().take() {
             timer.call_method0(py, "cancel")?;
         }
+        Ok(())
+    }
+
+    /// The applications' lifespans have ended: the master gives the interpreter's end a time of its own.
+    fn report_leaving(&self) -> PyResult<()> {
+        hosted(self.asgi)?.tell_leaving();
         Ok(())
     }
 

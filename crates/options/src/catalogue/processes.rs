@@ -37,6 +37,7 @@ pub const ENTRIES: &[Entry] = &[
     Entry::supported("max-worker-lifetime", Setting::MaxWorkerLifetime, SECONDS, "off", "Retires a worker after this time, when its replacement serves.").example("max-worker-lifetime = 3600"),
     Entry::supported("reload-mercy", Setting::ReloadMercy, SECONDS, "60", "How long requests in flight may take at a stop or a reload. Of ASGI applications they are cut off in its last quarter, at most 5 s before its end, so that the lifespan can shut down.").example("reload-mercy = 30"),
     Entry::supported("worker-reload-mercy", Setting::WorkerReloadMercy, SECONDS, "60", "As `reload-mercy`, for workers; it wins where both are set.").example("worker-reload-mercy = 30"),
+    Entry::supported("load-timeout", Setting::LoadTimeout, SECONDS, "off", "Gives up a new generation whose workers do not all serve within this time: the old one goes on, and a start fails. SIGHUP gives it up too, at any time, and starts another.").example("load-timeout = 120"),
     Entry::supported("pidfile", Setting::PidFile, Value::Path, "", "Write the master's pid to this file.").example("pidfile = /run/shop.pid"),
     Entry::supported("vacuum", Setting::Vacuum, Value::Switch, "off", "Remove the files of UNIX sockets and the pidfile at the end.").example("vacuum = true"),
     Entry::accepted("die-on-term", Value::Switch, "SIGTERM stops the instance.", "SIGTERM always stops").uwsgi("uWSGI reloads at SIGTERM unless this is set."),

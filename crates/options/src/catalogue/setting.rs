@@ -43,6 +43,7 @@ pub enum Setting {
     MaxWorkerLifetime,
     ReloadMercy,
     WorkerReloadMercy,
+    LoadTimeout,
     PidFile,
     ReloadOrder,
     Master,

@@ -181,6 +181,7 @@ impl<'a> Draft<'a> {
                 max_requests: None,
                 max_worker_lifetime_ms: None,
                 reload_mercy_ms: RELOAD_MERCY_SECONDS * 1000,
+                load_timeout_ms: None,
                 pidfile: None,
                 reload_order: Default::default(),
                 vacuum: false,
@@ -303,6 +304,7 @@ impl<'a> Draft<'a> {
             }
             Setting::ReloadMercy => self.lifecycle.reload_mercy_ms = self.positive_or(row, pair, RELOAD_MERCY_SECONDS)? * 1000,
             Setting::WorkerReloadMercy => self.worker_mercy = Some(self.positive_or(row, pair, RELOAD_MERCY_SECONDS)? * 1000),
+            Setting::LoadTimeout => self.lifecycle.load_timeout_ms = self.positive(row, pair)?.map(|seconds| seconds * 1000),
             Setting::PidFile => self.pidfile = Some(values::text(pair)?),
             Setting::ReloadOrder => self.lifecycle.reload_order = values::one_of(pair, &RELOAD_ORDERS)?,
             Setting::Master => self.master = self.switch(pair),
