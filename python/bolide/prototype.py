@@ -36,7 +36,7 @@ def live(native, descriptor):
 
     prototype = native.Prototype(descriptor)
     # Registered first, so that it runs last: functions of the application may write to the log at their end.
-    atexit.register(native.finish_log)
+    atexit.register(finish, native)
     boot = prototype.settings
     settings = boot["settings"]
     prepare(settings["python"])
@@ -61,6 +61,15 @@ def live(native, descriptor):
     if assignment is None:
         return 0
     return work(native, prototype, assignment, boot, applications, log, wsgi)
+
+
+def finish(native):
+    """The last step before the interpreter ends: it gives signals their default effect back, and would be killed by one."""
+    import signal
+
+    for number in native.GROUP_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    native.finish_log()
 
 
 def work(native, prototype, assignment, boot, applications, log, wsgi):

@@ -1,4 +1,4 @@
-"""A signal to every process of an instance, as systemd sends it (KillMode=control-group), does what it does to the master alone."""
+"""A signal to every process of an instance, as systemd sends it (KillMode=control-group), does what the master makes of it."""
 
 import os
 import signal

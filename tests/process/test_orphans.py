@@ -85,7 +85,8 @@ def application(environ, start_response):
     if environ["PATH_INFO"] == "/gil":
         open(environ["QUERY_STRING"], "w").close()
         # A function of a library that keeps the interpreter: no other thread of the process runs Python meanwhile.
-        ctypes.PyDLL(None).sleep(300)
+        while True:
+            ctypes.PyDLL(None).sleep(300)
     return probe(environ, start_response)
 """
 
@@ -94,7 +95,7 @@ def application(environ, start_response):
 @pytest.mark.parametrize("threads", ["1", "4"])
 def test_kill_9_of_master_and_prototype_leaves_no_process_though_a_worker_is_stuck_with_the_gil(threads, first, start, tmp_path):
     (tmp_path / "shop.py").write_text(STUCK)
-    instance = start("--processes", "2", "--threads", threads, module="shop")
+    instance = start("--processes", "2", "--threads", threads, module="shop", alarms=True)
     client = instance.connect()
     client.send(f"GET /gil?{tmp_path / 'stuck'} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
     wait_until((tmp_path / "stuck").exists, "the application to be stuck")

@@ -146,7 +146,10 @@ def test_a_sighup_during_a_reload_begins_it_anew(start, tmp_path):
 #: What a new version may hang in, and how the log tells that it does. The second is in the worker, after the load.
 HANGS = {
     "load": ("import time\nprint('hanging', flush=True)\ntime.sleep(300)\n", ()),
-    "fork": ("import os, time\nos.register_at_fork(after_in_child=lambda: print('hanging', flush=True) or time.sleep(300))\n", ()),
+    "fork": (
+        "import os, time\nos.register_at_fork(after_in_child=lambda: print('hanging', flush=True) or time.sleep(300))\n",
+        (),
+    ),
     "lazy": ("import time\nprint('hanging', flush=True)\ntime.sleep(300)\n", ("--lazy-apps",)),
     "helper": (
         "import os, time\nos.fork() or time.sleep(300)\nprint('hanging', flush=True)\ntime.sleep(300)\n",

@@ -258,8 +258,7 @@ def test_a_pidfile_that_was_left_behind_is_taken_over_whoever_has_its_number_now
 @pytest.mark.parametrize("end", ["raise RuntimeError('no database')", "os._exit(3)"], ids=["raises", "exits"])
 def test_what_an_import_has_started_does_not_outlive_a_failed_start(end, start, tmp_path):
     (tmp_path / "shop.py").write_text(
-        "import os, subprocess, time\nsubprocess.Popen(['sleep', '300'])\n"
-        f"if os.fork() == 0:\n    time.sleep(300)\n{end}\n"
+        f"import os, subprocess, time\nsubprocess.Popen(['sleep', '300'])\nif os.fork() == 0:\n    time.sleep(300)\n{end}\n"
     )
     instance = start(module="shop", ready=False, alarms=True)
     assert instance.wait_for_exit() == LOAD_FAILED

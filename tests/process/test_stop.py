@@ -209,7 +209,14 @@ ARRIVAL_SECONDS = 5
 MERCY_SECONDS = 300
 
 
-@pytest.mark.parametrize("part", [b"GET / HTTP/1.1\r\nX: ", b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n"], ids=["head", "body"])
+#: The beginnings of a head and of a body, which never come to their end.
+PARTS = {
+    "head": b"GET / HTTP/1.1\r\nX: ",
+    "body": b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("part", PARTS.values(), ids=PARTS)
 def test_a_request_that_drips_in_does_not_cost_the_whole_mercy(part, start):
     instance = start("--reload-mercy", str(MERCY_SECONDS))
     client = instance.connect()

@@ -69,6 +69,7 @@ extern "C" fn run_master() {
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("EXIT_LOAD_FAILED", bolide_contract::message::EXIT_LOAD_FAILED)?;
+    module.add("GROUP_SIGNALS", bolide_contract::message::GROUP_SIGNALS)?;
     module.add("STACK_SIGNAL", bolide_contract::message::stack_signal())?;
     module.add_class::<prototype::Prototype>()?;
     module.add_class::<prototype::Assignment>()?;

@@ -165,6 +165,8 @@ pub struct Child {
     pub deadline_ms: Option<u64>,
     /// What a child that ends is killed for when its deadline is over.
     pub deadline_doom: Doom,
+    /// Of a prototype: a worker of it has served.
+    pub has_served: bool,
     /// When a prototype that was stopped by a signal is killed.
     pub stopped_until_ms: Option<u64>,
     pub doom: Option<Doom>,

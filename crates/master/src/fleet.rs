@@ -275,6 +275,7 @@ impl Fleet {
             worn_out_ms: None,
             deadline_ms: None,
             deadline_doom: Doom::Mercy,
+            has_served: false,
             stopped_until_ms: None,
             doom: None,
         });

@@ -121,7 +121,7 @@ impl Supervisor {
                 self.abandon_forming("because of load-timeout", now_ms);
                 return self.end_with(EXIT_LOAD_FAILED, words, now_ms);
             }
-            self.kill_loading_prototype(now_ms);
+            self.kill_before_it_served(now_ms);
             self.give_up_forming(&why, now_ms);
         }
         for id in
@@ -133,18 +133,19 @@ impl Supervisor {
 
     /// Ends the forming generation, of which nobody says that it failed.
     fn abandon_forming(&mut self, why: &str, now_ms: u64) {
-        self.kill_loading_prototype(now_ms);
+        self.kill_before_it_served(now_ms);
         let Some(forming) = self.forming.take() else { return };
         let number = forming.generation.number;
         log_sink::line(&format!("reload: generation {number}, which is still being started, is given up {why}"));
         self.dismiss(|generation| generation == number, now_ms);
     }
 
-    /// A prototype that still loads takes no order: it is killed, and what it has started with it.
-    fn kill_loading_prototype(&mut self, now_ms: u64) {
+    /// A generation of which nothing has served has nothing to finish, and may take no order: it is killed, and what its application
+    /// has started with it.
+    fn kill_before_it_served(&mut self, now_ms: u64) {
         let Some(number) = self.forming.as_ref().map(|forming| forming.generation.number) else { return };
-        let loading = self.fleet.prototype(number).filter(|prototype| prototype.state == State::Starting);
-        if let Some(id) = loading.map(|prototype| prototype.id) {
+        let unproven = self.fleet.prototype(number).filter(|prototype| !prototype.has_served);
+        if let Some(id) = unproven.map(|prototype| prototype.id) {
             self.fleet.kill_group(id, Doom::GivenUp, now_ms);
         }
     }

@@ -229,6 +229,11 @@ impl Supervisor {
         if let Some(found) = self.generation_mut(generation) {
             found.served = true;
         }
+        if let Some(prototype) =
+            self.fleet.children.iter_mut().find(|child| child.is_prototype() && child.generation == generation)
+        {
+            prototype.has_served = true;
+        }
     }
 
     /// A worker that ends tells how far it is. Its interpreter's end has a time of its own: what was in flight is answered.
@@ -268,7 +273,7 @@ impl Supervisor {
     fn take_ends(&mut self, now: u64) {
         while let Some((pid, news)) = spawn::next_news() {
             let child = self.fleet.with_pid(pid);
-            if let Some(child) = child.filter(|child| news == News::Ended && child.is_prototype() && child.ready_ms.is_none()) {
+            if let Some(child) = child.filter(|child| news == News::Ended && child.is_prototype() && !child.has_served) {
                 // What the application has started while it was loaded goes with it, as long as the group's number is surely its.
                 fleet::end_group(child);
             }

@@ -42,7 +42,7 @@ fn test_worker_that_dies_is_replaced_and_the_log_says_pid_cause_and_request() {
 fn test_deaths_at_birth_pause_longer_each_time_and_end_when_a_worker_lives() {
     let instance = Instance::start(r#"{"all": {"worker": "die"}}"#, &[]);
     for pause in ["100 ms", "200 ms", "400 ms", "800 ms"] {
-        instance.wait_log(&format!("exited with status 3 before it had lived for 1 s; the next is tried in {pause}"));
+        instance.wait_log(&format!("exited with status 3 before its first request; the next is tried in {pause}"));
     }
     instance.order(SERVE);
     instance.wait_log("ready: 1 worker");

@@ -101,7 +101,8 @@ def work(boot, row, number, channel):
             else:
                 try:
                     connection, _ = place.accept()
-                except BlockingIOError:
+                except OSError:
+                    # Nobody waits any more, or the master has shut the socket.
                     continue
                 if answer(connection, boot, row, number, channel, slot):
                     held.append(connection)
