@@ -18,7 +18,6 @@ def starters():
 NATIVE = starters()
 start_native = _thread.start_new_thread
 
-
 #: The worker's own further threads, for which the interpreter does not wait.
 OWN = weakref.WeakSet()
 
@@ -27,16 +26,21 @@ def start(name, body):
     """Start a thread that calls ``body``."""
     if starters() == NATIVE:
         # The interpreter's end does not wait for it: the worker has waited already, for as long as it will.
-        threading.Thread(name=name, target=run, args=(name, body), daemon=True).start()
+        threading.Thread(name=name, target=run_as_parent, args=(name, body), daemon=True).start()
     else:
         # A library has replaced threads (gevent.monkey does): one of its own would only run when this one waits in it.
         start_native(run, (name, body))
 
 
 def run(name, body):
+    """What a thread does that a library takes for one of its own."""
     thread = threading.current_thread()
     thread.name = name
     OWN.add(thread)
-    # What the application starts here inherits this. It is waited for at the end, as what is started in the first thread.
-    thread._daemonic = False
     body()
+
+
+def run_as_parent(name, body):
+    # What the application starts here inherits this. It is waited for at the end, as what is started in the first thread.
+    threading.current_thread()._daemonic = False
+    run(name, body)
