@@ -87,7 +87,8 @@ REFUSED = {
     "NUL in the target": (line(b"GET /a\0b HTTP/1.1"), 400, "control character"),
     "method with a colon": (line(b"GET: / HTTP/1.1"), 400, "no method may have"),
     "very long method": (line(b"A" * 33 + b" / HTTP/1.1"), 400, "longer than any known"),
-    "TLS": (b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03" + bytes(32), 400, "no method may have"),
+    "TLS": (b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03" + bytes(32), 400, "speaks TLS"),
+    "uwsgi": (b"\0\x1d\0\0\x0e\0REQUEST_METHOD\x03\0GET", 400, "uwsgi protocol came to an HTTP socket"),
     # Targets (section 3.2).
     "target without a slash": (line(b"GET index.html HTTP/1.1"), 400, "neither a path"),
     "asterisk of GET": (line(b"GET * HTTP/1.1"), 400, "for OPTIONS only"),

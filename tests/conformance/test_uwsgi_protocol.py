@@ -163,3 +163,22 @@ def test_every_kind_of_socket_serves_at_once(serve):
             assert seen["SERVER_PORT"] == str(address[1])
             assert seen["REMOTE_ADDR"] == address[0]
             assert seen["REMOTE_PORT"].isdigit()
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP came to a socket of the uwsgi protocol: write `http-socket`"),
+        (b"POST /x HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP came to a socket of the uwsgi protocol: write `http-socket`"),
+        (b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03" + bytes(32), "The client speaks TLS"),
+        (b"\x05\x00\x00\x00", "modifier1 is not 0"),
+    ],
+)
+def test_another_protocol_is_told_from_this_one(server, data, words):
+    before = len(server.lines)
+    with Client(server.address("uwsgi")) as client:
+        client.send(data)
+        assert client.read_to_end().startswith(b"HTTP/1.1 400 ")
+    found = server.wait_for(lambda: [line for line in server.lines[before:] if "refused a request" in line], "the refusal")
+    assert len(found) == 1
+    assert words in found[0]

@@ -194,10 +194,12 @@ impl State {
         unsafe { self.reply.get().as_mut() }
     }
 
-    /// The calling thread is the engine's, which has armed us.
-    fn is_of_this_thread(&self) -> bool {
+    /// The application has returned, and what it returned is being sent by the engine's thread, which has armed us and is not the
+    /// calling one. It may have let the interpreter go meanwhile: the reply must not be touched.
+    fn is_of_another_thread(&self) -> bool {
         // SAFETY: the calls have no conditions.
-        unsafe { libc::pthread_equal(self.thread.get(), libc::pthread_self()) != 0 }
+        let is_ours = || unsafe { libc::pthread_equal(self.thread.get(), libc::pthread_self()) != 0 };
+        !self.reply.get().is_null() && self.has_returned.get() && !is_ours()
     }
 }
 
@@ -271,6 +273,12 @@ impl Arguments {
 /// `None`: an exception is set.
 fn start(capsule: *mut ffi::PyObject, arguments: &Arguments) -> Option<*mut ffi::PyObject> {
     let state = state_of(capsule)?;
+    if state.is_of_another_thread() {
+        return raise(
+            runtime_error(),
+            "start_response was called by another thread when the application had returned (PEP 3333)",
+        );
+    }
     let Some(reply) = state.reply() else {
         return raise(runtime_error(), "start_response was called when its request had ended");
     };
@@ -391,9 +399,6 @@ unsafe extern "C" fn write(capsule: *mut ffi::PyObject, data: *mut ffi::PyObject
 
 fn write_part(capsule: *mut ffi::PyObject, data: *mut ffi::PyObject) -> Option<()> {
     let state = state_of(capsule)?;
-    let Some(reply) = state.reply() else {
-        return raise(runtime_error(), "write was called when its request had ended");
-    };
     // SAFETY: `data` lives through the call.
     if unsafe { ffi::PyBytes_Check(data) } == 0 {
         return raise(type_error(), "write takes bytes");
@@ -401,10 +406,13 @@ fn write_part(capsule: *mut ffi::PyObject, data: *mut ffi::PyObject) -> Option<(
     if state.is_writing.get() {
         return raise(runtime_error(), "write was called while it runs in another thread: it takes one part at a time");
     }
-    if state.has_returned.get() && !state.is_of_this_thread() {
+    if state.is_of_another_thread() {
         // What the application returned is being sent, and a part of another thread would get between its halves.
         return raise(runtime_error(), "write was called by another thread when the application had returned (PEP 3333)");
     }
+    let Some(reply) = state.reply() else {
+        return raise(runtime_error(), "write was called when its request had ended");
+    };
     // SAFETY: checked above; the caller holds a reference, also while the interpreter is released below.
     let part = unsafe { bytes_of(data) };
     match reply.push(part, When::Now) {

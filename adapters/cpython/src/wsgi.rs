@@ -24,6 +24,10 @@ use crate::object::{Object, bytes_of};
 use crate::start_response::StartResponse;
 use crate::threads;
 
+/// Bytes of a part of the body from which on its compression takes long enough to let other threads run Python meanwhile: a
+/// millisecond or so.
+const LONG_CODING_BYTES: usize = 32 * 1024;
+
 /// The applications of a worker and what its threads need to call them.
 pub struct Wsgi {
     pub mounts: Mounts,
@@ -259,12 +263,21 @@ impl WsgiThread {
         Some(())
     }
 
+    /// Hands a part to the reply. One that is compressed on its way takes a while, and needs nothing of Python's meanwhile: the caller holds
+    /// the object that the bytes are of, and the application's callables leave the reply to this thread.
+    fn push(&mut self, part: &[u8], when: When, reply: &mut Reply) -> Pushed {
+        if part.len() > LONG_CODING_BYTES && reply.is_amended() {
+            return self.aside(|| reply.push(part, when));
+        }
+        reply.push(part, when)
+    }
+
     /// Sends the answer as far as the client takes it. `None`: an exception is set.
     fn send(&mut self, answer: &mut Answer, chunk: Option<(Object, usize)>, reply: &mut Reply) -> Option<Sent> {
         let first_time = chunk.is_none() && answer.is_fresh();
         if let Some((bytes, taken)) = chunk {
             // SAFETY: a bytes object that lives as long as `bytes`.
-            match reply.push(unsafe { &bytes_of(bytes.as_ptr())[taken..] }, When::Now) {
+            match self.push(unsafe { &bytes_of(bytes.as_ptr())[taken..] }, When::Now, reply) {
                 Pushed::All => {}
                 Pushed::Gone => return Some(Sent::Gone),
                 Pushed::Part(more) => return Some(Sent::Slow(Some((bytes, taken + more)))),
@@ -314,7 +327,7 @@ impl WsgiThread {
                 return None;
             }
             // SAFETY: a bytes object, as a file is none of those that come here; it lives as long as `bytes`.
-            match reply.push(unsafe { bytes_of(bytes.as_ptr()) }, answer.when()) {
+            match self.push(unsafe { bytes_of(bytes.as_ptr()) }, answer.when(), reply) {
                 Pushed::All => {}
                 Pushed::Gone => return Some(Sent::Gone),
                 Pushed::Part(taken) => return Some(Sent::Slow(Some((bytes, taken)))),

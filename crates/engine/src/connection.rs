@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 
 use bolide_contract::settings::Protocol;
 use bolide_protocol::http1::head::{Field, HeaderFacts, header_block, leading_blank, request_line};
-use bolide_protocol::uwsgi::{PACKET_HEAD_BYTES, Variable, packet_head, variables};
+use bolide_protocol::uwsgi::{PACKET_HEAD_BYTES, Variable, not_a_request, packet_head, variables};
 use bolide_protocol::{Fault, Progress as Parsed};
 
 use crate::access_log::complain;
@@ -419,7 +419,7 @@ impl<A: App> Connection<A> {
     fn uwsgi_head(&mut self, bytes: &[u8], kit: &mut Kit, app: &mut A, house: &House) -> Result<(usize, Step), Fault> {
         let Parsed::Complete(packet) = packet_head(bytes) else { return Ok((0, Step::More)) };
         if packet.modifier1 != 0 {
-            return Err(Fault::bad_request("The uwsgi packet's modifier1 is not 0: only requests are served here."));
+            return Err(not_a_request(bytes));
         }
         let length = usize::from(packet.vars_bytes);
         if length > house.head_limits.head_bytes {

@@ -14,6 +14,11 @@ impl Reply {
         self.amends = Some(amends);
     }
 
+    /// Something may be changed in what is left of this answer: its body may be compressed.
+    pub fn is_amended(&self) -> bool {
+        self.amends.is_some()
+    }
+
     /// Says what a 304 is about.
     pub(crate) fn amend_unmodified(&mut self, content_type: &str, bytes: u64, is_compressed: bool) {
         if let Some(amends) = &mut self.amends {

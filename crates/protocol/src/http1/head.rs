@@ -174,6 +174,12 @@ fn method_fault(byte: u8, method_end: usize) -> Fault {
         (b' ', _) => "The request line begins with a space.",
         (b'\r' | b'\n', 0) => "More than one empty line, or one without CRLF, precedes the request line.",
         (b'\r' | b'\n', _) => "The request line has no target.",
+        // RFC 8446 section 5.1: the type of the record that a client begins with.
+        (0x16, 0) => "The client speaks TLS (https://), and this socket speaks plain HTTP.",
+        // A uwsgi packet that is a request begins so.
+        (0, 0) => {
+            "The uwsgi protocol came to an HTTP socket: nginx is to use `proxy_pass` for it, or `socket` is to be in place of `http-socket` here."
+        }
         _ => "The request's method has a character that no method may have.",
     })
 }

@@ -52,7 +52,8 @@ pub const CASES: &[LineCase] = &[
     refused(b"GET: / HTTP/1.1\r\n", 400, "method has a character"),
     refused(b"G\xc3\x89T / HTTP/1.1\r\n", 400, "method has a character"),
     // A TLS handshake, sent to a port that speaks plain HTTP.
-    refused(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400, "method has a character"),
+    refused(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400, "speaks TLS"),
+    refused(b"\0\x20\x01\0\x0e\0REQUEST_METHOD\x03\0GET", 400, "uwsgi protocol came"),
     refused(b"\r\nGET / HTTP/1.1\r\n", 400, "empty line"),
     refused(b"\nGET / HTTP/1.1\r\n", 400, "empty line"),
     refused(b"\rGET / HTTP/1.1\r\n", 400, "empty line"),
