@@ -57,8 +57,9 @@ pub enum Report {
 /// Exit status of a worker or prototype whose application could not be loaded.
 pub const EXIT_LOAD_FAILED: i32 = 22;
 
-/// How long a worker's interpreter may take to end, in milliseconds: for threads that are no daemons and for exit handlers.
-pub const INTERPRETER_END_MS: u64 = 5_000;
+/// How long a worker's interpreter may take to end, in milliseconds: for threads that are no daemons and for exit handlers. A worker
+/// of CPython gives up waiting by itself before that, and says for whom it waited (`bolide/farewell.py`).
+pub const INTERPRETER_END_MS: u64 = 7_000;
 
 /// Signals that a service manager or an operator sends to every process of an instance at once. The master alone acts on them;
 /// a prototype and its workers are told by it what to do.
