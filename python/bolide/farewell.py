@@ -13,8 +13,9 @@ import time
 
 from bolide import _native, log, threads
 
-#: How long a process that has nothing more to serve waits for what its application has left running, in seconds.
-FAREWELL_SECONDS = 5
+#: How long a process that has nothing more to serve waits for what its application has left running, in seconds. Less than the
+#: time after which the master kills it (INTERPRETER_END_MS).
+FAREWELL_SECONDS = 4
 
 #: It says who it waits for when it has waited for so long, in seconds.
 TOLD_AFTER_SECONDS = 0.5

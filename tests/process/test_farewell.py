@@ -76,7 +76,7 @@ def test_a_thread_that_does_not_end_keeps_its_worker_for_seconds_and_is_named(sh
     instance = shop(text, *options)
     assert instance.get("/forever").status == 200
     instance.send_signal(number)
-    instance.wait_for_log("^worker 1: the process has nothing more to serve, and waits 5 s for .* threads: 'kernel 7'$")
+    instance.wait_for_log("^worker 1: the process has nothing more to serve, and waits 4 s for .* threads: 'kernel 7'$")
     if number == signal.SIGTERM:
         assert instance.wait_for_exit() == 0
     else:
