@@ -7,6 +7,7 @@ import resource
 import time
 
 import pytest
+from support import processes
 
 WHOLE = b"first second third"
 IMF_DATE = re.compile(r"(Mon|Tue|Wed|Thu|Fri|Sat|Sun), \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT")
@@ -319,3 +320,29 @@ def test_kept_alive_answers_are_not_held_back_by_nagle(framing):
     for _ in range(400):
         assert client.request(target="/generator").body == WHOLE
     assert time.monotonic() - began < 10
+
+
+def test_an_idle_connection_keeps_no_large_head(serve):
+    """What a connection remembers of its last head is bounded, so that idle ones cost little whatever they have sent."""
+    server = serve("wsgi-file = {apps}/framing.py")
+
+    def head_of(client):
+        return b"".join(b"X-%d: %b\r\n" % (number, b"%d-%d" % (client, number) * 150) for number in range(20))
+
+    heads = [head_of(client) for client in range(200)]
+    size = len(heads[-1])
+    assert size > 15_000
+
+    def ask(client, head):
+        client.send(get(b"/list", head))
+        assert client.read_response().status == 200
+
+    with server.connect() as warm:
+        for _ in range(3):
+            ask(warm, heads[0])
+    before = processes.resident_bytes(server.worker())
+    for head in heads:
+        client = server.connect()
+        for _ in range(2):
+            ask(client, head)
+    assert processes.resident_bytes(server.worker()) - before < len(heads) * size / 2

@@ -332,3 +332,14 @@ def test_files_are_served_over_the_uwsgi_protocol(server, target):
     assert (answer.status, answer.body) == (206, content(target)[5:10])
     answer = ask(address, method="HEAD", target=target)
     assert (answer.status, answer.body) == (200, b"")
+
+
+def test_conditions_are_those_of_the_connections_own_request_among_others(server):
+    """A connection sends the same header block for the application and for a file, and another one comes in between."""
+    tag = server.get("/s/small.txt").get("etag")
+    first, other = server.connect(), server.connect()
+    own = [("Accept", "*/*"), ("If-None-Match", tag)]
+    for _ in range(2):
+        assert first.request(target="/", headers=own).status == 200
+        assert other.request(target="/", headers=[("X-A", "1"), ("User-Agent", "another"), ("X-B", "2" * 50)]).status == 200
+    assert first.request(target="/s/small.txt", headers=own).status == 304

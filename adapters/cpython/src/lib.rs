@@ -6,6 +6,7 @@
 
 mod answer;
 mod asgi;
+mod contexts;
 mod environ;
 mod faults;
 mod log;

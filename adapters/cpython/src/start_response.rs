@@ -415,6 +415,8 @@ fn write_part(capsule: *mut ffi::PyObject, data: *mut ffi::PyObject) -> Option<(
     };
     // SAFETY: checked above; the caller holds a reference, also while the interpreter is released below.
     let part = unsafe { bytes_of(data) };
+    // What can't be suspended can't wait for its turn either.
+    reply.begin_turn();
     match reply.push(part, When::Now) {
         Pushed::All => Some(()),
         Pushed::Gone => client_is_gone(state.write_errors),
@@ -443,6 +445,7 @@ fn write_rest(state: &State, mut rest: &[u8]) -> Option<()> {
             }
             continue;
         }
+        reply.begin_turn();
         match reply.push(rest, When::Now) {
             Pushed::All => break true,
             Pushed::Gone => break false,

@@ -16,6 +16,7 @@ use bolide_engine::request::{Body, Meaning, Request, Span, Told};
 use pyo3::ffi;
 
 use crate::answer::{Answer, Part, not_bytes};
+use crate::contexts::Contexts;
 use crate::environ::{Dictionary, Environs};
 use crate::faults::{Faults, failed, log_message, log_set_exception};
 use crate::mounts::Mounts;
@@ -65,6 +66,8 @@ pub struct Pending {
     chunk: Option<(Object, usize)>,
     /// The application may still call it, from its generator: it stays with this answer.
     start: StartResponse,
+    /// Its context variables.
+    context: Option<Object>,
 }
 
 pub struct WsgiThread {
@@ -72,6 +75,7 @@ pub struct WsgiThread {
     environs: Environs,
     start: Option<StartResponse>,
     core: Option<Object>,
+    contexts: Contexts,
     saved: *mut ffi::PyThreadState,
 }
 
@@ -87,7 +91,8 @@ impl Language for Wsgi {
         let wsgi: &'static Wsgi = unsafe { &*std::ptr::from_ref(self) };
         let keys = KnownKeys::new().ok_or_else(no_memory)?;
         let environs = Environs::new(names, methods, keys, self.templates.clone());
-        Ok(WsgiThread { wsgi, environs, start: None, core, saved: null_mut() })
+        let contexts = Contexts::enter().ok_or_else(no_memory)?;
+        Ok(WsgiThread { wsgi, environs, start: None, core, contexts, saved: null_mut() })
     }
 
     fn spawn(&self, name: String, body: Box<dyn FnOnce() + Send + 'static>) -> Result<(), String> {
@@ -110,16 +115,21 @@ impl App for WsgiThread {
     }
 
     fn resume(&mut self, pending: Pending, reply: &mut Reply) -> Outcome<Pending> {
-        let Pending { mut answer, chunk, start } = pending;
+        let Pending { mut answer, chunk, start, context } = pending;
+        self.contexts.resume(context);
         // SAFETY: the engine lends us the reply for this call, and it is disarmed below.
         unsafe { start.arm(reply, true) };
         let sent = self.send(&mut answer, chunk, reply);
         start.disarm();
-        self.conclude(sent, answer, start, reply, &|| "an answer that was being streamed".to_owned())
+        let outcome = self.conclude(sent, answer, start, reply, &|| "an answer that was being streamed".to_owned());
+        self.contexts.rest();
+        outcome
     }
 
     fn abandon(&mut self, pending: Pending) {
+        self.contexts.resume(pending.context);
         self.close(&pending.answer);
+        self.contexts.rest();
     }
 
     fn release(&mut self) {
@@ -149,7 +159,7 @@ impl App for WsgiThread {
 enum Sent {
     All,
     Gone,
-    /// The client is slow: this chunk was not taken whole.
+    /// The client is slow, or it is the others' turn; this chunk was not taken whole.
     Slow(Option<(Object, usize)>),
 }
 
@@ -328,6 +338,7 @@ impl WsgiThread {
             }
             // SAFETY: a bytes object, as a file is none of those that come here; it lives as long as `bytes`.
             match self.push(unsafe { bytes_of(bytes.as_ptr()) }, answer.when(), reply) {
+                Pushed::All if reply.turn_is_over() => return Some(Sent::Slow(None)),
                 Pushed::All => {}
                 Pushed::Gone => return Some(Sent::Gone),
                 Pushed::Part(taken) => return Some(Sent::Slow(Some((bytes, taken)))),
@@ -345,7 +356,10 @@ impl WsgiThread {
         place: &dyn Fn() -> String,
     ) -> Outcome<Pending> {
         match sent {
-            Some(Sent::Slow(chunk)) => return Outcome::Suspended(Pending { answer, chunk, start }),
+            Some(Sent::Slow(chunk)) => {
+                let context = self.contexts.suspend();
+                return Outcome::Suspended(Pending { answer, chunk, start, context });
+            }
             Some(Sent::All | Sent::Gone) => {
                 self.close(&answer);
                 self.keep(start);

@@ -7,20 +7,22 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::Relaxed;
 
-use bolide_contract::scoreboard::now_ms;
+use bolide_contract::scoreboard::{Slot, now_ms};
 use nix::sys::epoll::{EpollEvent, EpollFlags};
 
 use crate::access_log::complain;
 use crate::app::Language;
 use crate::connection::Connection;
 use crate::event_loop::{Duties, Shared};
-use crate::fairness::is_ahead;
+use crate::fairness::{another_waits, is_ahead};
 use crate::hall::{Hall, Key};
 use crate::house::Kit;
 use crate::listener::Accepted;
 
-/// Connections that one turn accepts from one socket, so that those that are open have their turn too.
-const ACCEPTS_A_TURN: usize = 64;
+/// Connections that one turn accepts from one socket, so that those that are open have their turn too. While another worker
+/// sleeps, only as many as free threads of this one can begin to serve: what waits here behind a call that is stuck can't be
+/// served by others, and is lost if the worker is killed for that call.
+const ACCEPTED_TURN_MOST: usize = 64;
 
 /// A worker that is ahead looks after this time, in milliseconds, whether a connection was left waiting: the kernel may
 /// have told nobody but us of it.
@@ -59,9 +61,14 @@ impl<L: Language> Shared<L> {
         if self.house.is_draining() || duties.pauses.iter().any(|pause| pause.listener == number) {
             return;
         }
-        for _ in 0..ACCEPTS_A_TURN {
+        for accepted in 0..ACCEPTED_TURN_MOST {
             if self.is_ahead(kit) {
                 return self.pause(number, STAND_BACK_MS, duties, kit);
+            }
+            // The first is taken in any case: the kernel may have told nobody else of it.
+            if accepted > 0 && another_waits(self.house.row, self.scoreboard.rows()) && hall.ready_count() >= self.free_threads()
+            {
+                return;
             }
             match self.let_in(number, hall, duties, kit) {
                 Entered::One => {}
@@ -95,6 +102,12 @@ impl<L: Language> Shared<L> {
                 self.house.leaving.store(true, Relaxed);
             }
         }
+    }
+
+    /// Threads that could begin a request, the calling one included.
+    fn free_threads(&self) -> usize {
+        let is_free = |slot: &&Slot| slot.thread.load(Relaxed) != 0 && slot.began_ms.load(Relaxed) == 0;
+        self.house.slots.iter().filter(is_free).count().max(1)
     }
 
     fn is_ahead(&self, kit: &Kit) -> bool {

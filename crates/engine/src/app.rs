@@ -77,7 +77,7 @@ pub trait App: Sized {
 pub enum Outcome<Pending> {
     /// All that the application has to say is said (and possibly still in the reply's buffer).
     Finished,
-    /// The client is slow and the buffer is full: call `resume` when it has drained.
+    /// The client is slow and the buffer is full, or it has had its turn: call `resume` when there is room again.
     Suspended(Pending),
     /// The application has the exchange in its hands and goes on by itself. Only where it streams.
     Ongoing(Pending),

@@ -5,6 +5,7 @@
 
 mod header_cache;
 mod late;
+mod linger;
 mod open;
 
 use std::os::fd::OwnedFd;
@@ -25,15 +26,9 @@ use crate::listener::Peer;
 use crate::patience::Patience;
 use crate::reply::{Progress, Reply, Style, Terms, reason_phrase};
 use crate::socket::{self, Read};
+use crate::turn::Turn;
 use header_cache::HeaderCache;
 use open::Open;
-
-/// A connection that is ended by us with unread input lingers this long, in milliseconds, so that the peer
-/// can read the answer before a reset destroys it (RFC 9112 section 9.6).
-const LINGER_MS: u64 = 2_000;
-
-/// Bytes that a lingering connection swallows at the most.
-const LINGER_BYTES: usize = 1024 * 1024;
 
 /// What a connection does next.
 #[derive(Debug, PartialEq, Eq)]
@@ -98,10 +93,6 @@ pub struct Connection<A: App> {
     /// The poll has told that the peer sends no more: what is left to read ends with the end itself.
     pub peer_has_ended: bool,
 }
-
-/// Pipelined requests of a connection that are served before it is the others' turn: a client that sends them without an end
-/// would have the thread for itself.
-const PIPELINED_MOST: usize = 32;
 
 /// What serving the bytes at hand came to.
 enum Step {
@@ -175,6 +166,8 @@ impl<A: App> Connection<A> {
 
     /// Does all that can be done without waiting: reads, serves, sends. After `Close` nothing of it is left with the application.
     pub fn attend(&mut self, kit: &mut Kit, app: &mut A, house: &House) -> After {
+        kit.turn = Turn::default();
+        self.reply.begin_turn();
         let is_over = std::mem::take(&mut self.is_overdue) && self.deadline_ms <= kit.clock.now_ms;
         // What drips into a worker that ends has always a byte more.
         let is_late = house.is_draining() && self.is_arriving();
@@ -282,18 +275,19 @@ impl<A: App> Connection<A> {
         let full = held == buffer.len();
         let read = if full { Read::Nothing } else { socket::read(self.reply.socket(), &mut buffer[held..]) };
         let filled = held + if let Read::Bytes(count) = read { count } else { 0 };
-        let (mut position, mut served) = (0, 0);
+        kit.turn.note_read(filled - held);
+        let mut position = 0;
         let step = loop {
             if position == filled {
                 break Step::More;
             }
-            if served == PIPELINED_MOST {
+            if !kit.turn.may_serve() {
                 break Step::Yield;
             }
             match self.serve_next(&buffer[position..filled], kit, app, house) {
                 (used, Step::Next) => {
                     position += used;
-                    served += 1;
+                    kit.turn.note_request();
                 }
                 (used, step) => {
                     position += used;
@@ -318,15 +312,20 @@ impl<A: App> Connection<A> {
             Step::Yield => Some(After::Again),
             Step::More | Step::Next | Step::Parked => match read {
                 // A read that filled the buffer may have left something behind, and an edge-triggered poll won't tell.
-                Read::Bytes(_) if was_full || self.peer_has_ended => None,
-                Read::Nothing if was_full && position > 0 => None,
-                _ if matches!(self.stage, Stage::Open(_)) && self.has_more_of_a_file() => Some(After::Again),
+                Read::Bytes(_) if was_full || self.peer_has_ended => Self::go_on_reading(kit),
+                Read::Nothing if was_full && position > 0 => Self::go_on_reading(kit),
+                _ if matches!(self.stage, Stage::Open(_)) && self.may_go_on_sending() => Some(After::Again),
                 // A WebSocket's first frames may have come with its handshake.
                 _ if has_rest && matches!(self.stage, Stage::Open(_)) => None,
                 Read::Bytes(_) | Read::Nothing => Some(After::Wait),
                 Read::End | Read::Broken => Some(After::Close),
             },
         }
+    }
+
+    /// `None`: at once; but a turn has an end.
+    fn go_on_reading(kit: &Kit) -> Option<After> {
+        if kit.turn.may_read() { None } else { Some(After::Again) }
     }
 
     /// How long the connection may now keep us waiting.
@@ -367,6 +366,10 @@ impl<A: App> Connection<A> {
         let Parsed::Complete(line) = request_line(bytes, &house.head_limits)? else { return Ok((0, Step::More)) };
         let block = &bytes[line.length as usize..];
         let same = self.cache.is_same(block, line.version);
+        if same {
+            // What is left there are the spans of another connection's block.
+            kit.fields.clear();
+        }
         let facts = match self.cache.facts.filter(|_| same) {
             Some(facts) => facts,
             None => match header_block(block, line.version, &house.head_limits, &mut kit.fields)? {
@@ -545,36 +548,13 @@ impl<A: App> Connection<A> {
         } else {
             self.reply.answer(fault.status, reason_phrase(fault.status), fault.reason);
         }
+        // Few bytes, and the last ones: they leave whatever was sent before them.
+        self.reply.begin_turn();
         if self.reply.advance() != Progress::Done {
             return;
         }
         let buffer = self.reply.buffer_back();
         kit.keep_output(buffer);
-    }
-
-    fn close_or_linger(&mut self, kit: &mut Kit) -> After {
-        if self.input.is_empty() { After::Close } else { self.begin_linger(kit) }
-    }
-
-    fn begin_linger(&mut self, kit: &mut Kit) -> After {
-        socket::end_sending(self.reply.socket());
-        self.input = Vec::new();
-        self.deadline_ms = kit.clock.now_ms + LINGER_MS;
-        self.linger(kit, 0)
-    }
-
-    fn linger(&mut self, kit: &mut Kit, mut swallowed: usize) -> After {
-        while swallowed < LINGER_BYTES {
-            match socket::read(self.reply.socket(), &mut kit.read) {
-                Read::Bytes(count) => swallowed += count,
-                Read::Nothing => {
-                    self.stage = Stage::Linger { swallowed };
-                    return After::Wait;
-                }
-                Read::End | Read::Broken => break,
-            }
-        }
-        After::Close
     }
 }
 

@@ -29,6 +29,7 @@ use crate::holding::Holding;
 use crate::house::{House, Kit};
 use crate::leadership::Leadership;
 use crate::listener::ListeningSocket;
+use crate::panics::end_worker_at_a_panic;
 use crate::routing::Rules;
 use crate::socket;
 use crate::threads;
@@ -132,6 +133,7 @@ pub fn serve<L: Language>(language: &'static L, assignment: Assignment) -> io::R
 
 /// Makes what the threads share, and a poll that knows the sockets.
 pub(crate) fn prepare<L: Language>(language: &'static L, assignment: Assignment) -> io::Result<Arc<Shared<L>>> {
+    end_worker_at_a_panic(assignment.worker);
     let shared = Arc::new(Shared::new(language, assignment)?);
     for (number, listener) in shared.house.listeners.iter().enumerate() {
         shared.poll.add(

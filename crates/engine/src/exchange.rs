@@ -312,6 +312,9 @@ fn call<A: App>(
 /// Goes on with a reply whose client has taken something.
 pub fn go_on<A: App>(place: &mut Place<'_, A>, mut suspended: Box<Suspended<A::Pending>>) -> Answered<A::Pending> {
     loop {
+        if suspended.pending.is_some() && place.reply.turn_is_over() {
+            return Answered::Blocked(suspended);
+        }
         match advance(place) {
             Progress::Blocked => return Answered::Blocked(suspended),
             Progress::Broken => {

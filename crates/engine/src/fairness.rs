@@ -23,6 +23,11 @@ pub fn is_ahead(own: &Row, rows: &[Row], now_ms: u64) -> bool {
         })
 }
 
+/// Whether another worker sleeps and would take a connection at once.
+pub fn another_waits(own: &Row, rows: &[Row]) -> bool {
+    rows.iter().any(|row| !std::ptr::eq(row, own) && row.accepting.load(Relaxed) == 1 && row.waiting.load(Relaxed) == 1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -48,6 +53,14 @@ mod tests {
         ] {
             let rows = [row(5, 1, 0, now_ms), other];
             assert_eq!(is_ahead(&rows[0], &rows, now_ms), ahead);
+        }
+    }
+
+    #[test]
+    fn a_worker_that_sleeps_and_one_that_accepts_nothing_are_told_apart() {
+        for (other, waits) in [(row(7, 1, 1, 0), true), (row(0, 1, 0, 0), false), (row(0, 0, 1, 0), false)] {
+            let rows = [row(0, 1, 1, 0), other];
+            assert_eq!(another_waits(&rows[0], &rows), waits);
         }
     }
 

@@ -79,12 +79,14 @@ pub struct Hall<C> {
     places: Vec<Place<C>>,
     free: Vec<u32>,
     ready: VecDeque<Key>,
+    /// Listening sockets with news: theirs is the end of the turn, when this thread is free to serve whom they let in.
+    ready_listeners: VecDeque<Key>,
     count: usize,
 }
 
 impl<C> Hall<C> {
     pub fn new() -> Hall<C> {
-        Hall { places: Vec::new(), free: Vec::new(), ready: VecDeque::new(), count: 0 }
+        Hall { places: Vec::new(), free: Vec::new(), ready: VecDeque::new(), ready_listeners: VecDeque::new(), count: 0 }
     }
 
     /// Connections, those that are away included.
@@ -119,7 +121,10 @@ impl<C> Hall<C> {
                 Some(_) => {}
             }
         }
-        self.ready.push_back(key);
+        match key.subject() {
+            Subject::Listener(_) => self.ready_listeners.push_back(key),
+            Subject::Connection(_) | Subject::Control | Subject::Pulse | Subject::Bell => self.ready.push_back(key),
+        }
     }
 
     /// The peer says no more. That is told only once, perhaps together with the last bytes.
@@ -137,7 +142,12 @@ impl<C> Hall<C> {
     }
 
     pub fn next_ready(&mut self) -> Option<Key> {
-        self.ready.pop_front()
+        self.ready.pop_front().or_else(|| self.ready_listeners.pop_front())
+    }
+
+    /// Connections that wait for a thread.
+    pub fn ready_count(&self) -> usize {
+        self.ready.len()
     }
 
     /// Takes a connection out to attend to it. `None` if it is away or gone.
@@ -187,7 +197,7 @@ impl<C> Hall<C> {
     }
 
     pub fn has_ready(&self) -> bool {
-        !self.ready.is_empty()
+        !self.ready.is_empty() || !self.ready_listeners.is_empty()
     }
 
     /// Keys of those that are here and for which `wanted` holds.
@@ -245,6 +255,17 @@ mod tests {
         assert!(hall.take(key).is_none());
         hall.bring_back(key, connection);
         assert_eq!(hall.next_ready(), Some(key));
+    }
+
+    #[test]
+    fn listening_sockets_have_their_turn_after_connections() {
+        let mut hall: Hall<&str> = Hall::new();
+        let key = hall.enter(Box::new("one"));
+        assert_eq!(hall.next_ready(), Some(key));
+        hall.news(Key::listener(0));
+        hall.news(key);
+        assert!(hall.has_ready());
+        assert_eq!([hall.next_ready(), hall.next_ready(), hall.next_ready()], [Some(key), Some(Key::listener(0)), None]);
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::body::BodyLimits;
 use crate::clock::Clock;
 use crate::listener::ListeningSocket;
 use crate::routing::Rules;
+use crate::turn::Turn;
 
 /// Bytes that a thread reads at once. A head that is within its limit always fits, with what may follow it.
 const READ_BYTES: usize = 64 * 1024;
@@ -72,6 +73,8 @@ pub struct Kit {
     pub slot: &'static Slot,
     /// Others wait to be served: an answer may leave a little later, together with theirs.
     pub may_hold: bool,
+    /// Of the connection that is attended to.
+    pub turn: Turn,
 }
 
 impl Kit {
@@ -89,6 +92,7 @@ impl Kit {
             core,
             slot,
             may_hold: false,
+            turn: Turn::default(),
         }
     }
 

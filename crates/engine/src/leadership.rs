@@ -162,14 +162,15 @@ impl Leadership {
         self.stopping.load(SeqCst)
     }
 
-    /// Waits until only `left` threads are there, for `most` at the longest.
-    pub fn wait_for_the_others(&self, left: u32, most: Duration) {
+    /// Waits until only `left` threads are there, for `most` at the longest. False: there are more.
+    pub fn wait_for_the_others(&self, left: u32, most: Duration) -> bool {
         let end = Instant::now() + most;
         let mut roles = self.roles();
         while roles.threads > left {
-            let Some(rest) = end.checked_duration_since(Instant::now()) else { return };
+            let Some(rest) = end.checked_duration_since(Instant::now()) else { return false };
             roles = self.all_gone.wait_timeout(roles, rest).unwrap_or_else(PoisonError::into_inner).0;
         }
+        true
     }
 
     /// The standby's watch.
@@ -296,6 +297,16 @@ mod tests {
         // This thread waits, so its CPU clock stands still: that is what "blocked" means.
         assert_eq!(standby.join().ok(), Some(Turn::Lead));
         assert!(!leadership.leave_call(inside));
+    }
+
+    #[test]
+    fn the_last_thread_knows_whether_the_others_are_back() {
+        let leadership = Leadership::new();
+        leadership.join();
+        leadership.join();
+        assert!(!leadership.wait_for_the_others(1, Duration::ZERO), "one is still away");
+        leadership.part();
+        assert!(leadership.wait_for_the_others(1, Duration::ZERO));
     }
 
     #[test]

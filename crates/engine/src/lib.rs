@@ -28,6 +28,7 @@ pub mod inflow;
 mod leadership;
 mod listener;
 mod outbox;
+mod panics;
 mod patience;
 pub mod reply;
 pub mod request;
@@ -35,6 +36,7 @@ mod routing;
 pub mod signals;
 mod socket;
 mod threads;
+mod turn;
 pub mod websocket;
 
 pub use event_loop::{Assignment, serve};

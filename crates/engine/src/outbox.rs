@@ -13,6 +13,9 @@ use bolide_files::roots::Stamp;
 
 use crate::socket::{self, Written};
 
+/// Bytes that are sent to one client before others have their turn; those of files have a measure of their own.
+pub const SEND_TURN_BYTES: usize = 256 * 1024;
+
 /// Outputs up to this many bytes may be held by the kernel, to leave together with others.
 const HELD_BYTES: usize = 16 * 1024;
 
@@ -42,6 +45,8 @@ pub struct Outbox {
     pub is_held: bool,
     /// What [`WAITING_BYTES`] has of ours.
     counted: usize,
+    /// Bytes that may leave in this turn.
+    turn_left: usize,
 }
 
 pub struct FilePart {
@@ -90,6 +95,7 @@ impl Outbox {
             is_broken: false,
             is_given_away: false,
             is_held: false,
+            turn_left: SEND_TURN_BYTES,
             counted: 0,
         }
     }
@@ -126,7 +132,25 @@ impl Outbox {
         self.later.clear();
     }
 
-    /// Sends what the socket takes.
+    /// The others have had theirs.
+    pub fn begin_turn(&mut self) {
+        self.turn_left = SEND_TURN_BYTES;
+    }
+
+    /// Nothing more is sent before the next [`Outbox::begin_turn`], whatever room the socket has.
+    pub fn turn_is_over(&self) -> bool {
+        self.turn_left == 0
+    }
+
+    fn may_send(&self) -> bool {
+        !self.is_full && !self.is_broken && !self.turn_is_over()
+    }
+
+    fn note_sent(&mut self, count: usize) {
+        self.turn_left = self.turn_left.saturating_sub(count);
+    }
+
+    /// Sends what the socket takes, as far as the turn goes.
     pub fn send(&mut self) {
         // A head leaves in one packet with the start of the file that follows.
         if self.unsent() > 0
@@ -134,10 +158,15 @@ impl Outbox {
             && let Written::Bytes(count) = socket::write_held(self.socket.as_fd(), &self.bytes[self.sent..])
         {
             self.sent += count;
+            self.note_sent(count);
         }
-        while self.unsent() > 0 && !self.is_full && !self.is_broken {
-            match socket::write(self.socket.as_fd(), &self.bytes[self.sent..], &[]) {
-                Written::Bytes(count) => self.sent += count,
+        while self.unsent() > 0 && self.may_send() {
+            let piece = self.unsent().min(self.turn_left);
+            match socket::write(self.socket.as_fd(), &self.bytes[self.sent..self.sent + piece], &[]) {
+                Written::Bytes(count) => {
+                    self.sent += count;
+                    self.note_sent(count);
+                }
                 Written::Full => self.is_full = true,
                 Written::Broken => self.is_broken = true,
             }
@@ -151,6 +180,7 @@ impl Outbox {
             match socket::write_held(self.socket.as_fd(), &self.bytes[self.sent..]) {
                 Written::Bytes(count) => {
                     self.sent += count;
+                    self.note_sent(count);
                     self.is_held = true;
                 }
                 Written::Full => {}
@@ -160,12 +190,14 @@ impl Outbox {
         self.send();
     }
 
-    /// Sends what waits and then `part`, from where they are. Returns the bytes of `part` that were taken.
+    /// Sends what waits and then `part`, from where they are, as far as the turn goes. Returns the bytes of `part` that were taken.
     pub fn send_through(&mut self, part: &[u8]) -> usize {
         let mut taken = 0;
-        while taken < part.len() && !self.is_full && !self.is_broken {
-            match socket::write(self.socket.as_fd(), &self.bytes[self.sent..], &part[taken..]) {
+        while taken < part.len() && self.may_send() {
+            let piece = &part[taken..part.len().min(taken + self.turn_left)];
+            match socket::write(self.socket.as_fd(), &self.bytes[self.sent..], piece) {
                 Written::Bytes(count) => {
+                    self.note_sent(count);
                     let of_buffer = count.min(self.unsent());
                     self.sent += of_buffer;
                     taken += count - of_buffer;
@@ -208,6 +240,7 @@ impl Outbox {
     pub fn room_came(&mut self, has_room: bool) {
         self.is_full = false;
         self.is_broken |= !has_room;
+        self.begin_turn();
         self.send();
     }
 

@@ -72,7 +72,7 @@ enum Framing {
 #[derive(Debug, PartialEq, Eq)]
 pub enum Pushed {
     All,
-    /// The client is slow; only this many bytes were taken. Offer the rest after a resume.
+    /// The client is slow, or has had its turn; only this many bytes were taken. Offer the rest after a resume.
     Part(usize),
     /// The client has gone.
     Gone,
@@ -345,6 +345,16 @@ impl Reply {
     /// Goes on after such a wait.
     pub fn room_came(&mut self, has_room: bool) {
         self.out.room_came(has_room);
+    }
+
+    /// The client may be sent another turn's bytes.
+    pub fn begin_turn(&mut self) {
+        self.out.begin_turn();
+    }
+
+    /// The client has been sent a turn's bytes: what produces more stops until the others have had their turn.
+    pub fn turn_is_over(&self) -> bool {
+        self.out.turn_is_over()
     }
 
     /// Ends the answer: what is left of the framing is written.

@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use super::*;
+use crate::outbox::SEND_TURN_BYTES;
 
 const DATE: &[u8; 37] = b"Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
 
@@ -164,7 +165,8 @@ fn a_client_that_reads_nothing_costs_a_bounded_buffer() {
         assert!(whole_parts < 10_000, "the buffer has no bound");
     }
     assert!(reply.out.unsent() <= OUTPUT_BYTES + 64, "{} bytes are held", reply.out.unsent());
-    drop(client);
+    client.shutdown(std::net::Shutdown::Both).expect("its end");
+    reply.begin_turn();
     assert_eq!(reply.advance(), Progress::Broken);
     assert_eq!(reply.push(b"more", When::Now), Pushed::Gone);
 }
@@ -181,6 +183,7 @@ fn a_large_part_goes_on_where_it_stopped() {
     });
     let mut taken = 0;
     loop {
+        reply.begin_turn();
         match reply.push(&part[taken..], When::Now) {
             Pushed::All => break,
             Pushed::Part(count) => taken += count,
@@ -194,6 +197,40 @@ fn a_large_part_goes_on_where_it_stopped() {
     drop(reply);
     let all = reader.join().expect("joined").expect("read");
     assert_eq!(all[all.len() - part.len()..], part[..]);
+}
+
+#[test]
+fn a_client_that_takes_all_is_sent_a_turns_bytes_and_then_the_next_turns() {
+    let (mut reply, mut client) = reply(terms());
+    let part = vec![b'x'; 3 * SEND_TURN_BYTES];
+    reply.status(b"200 OK").expect("a status");
+    reply.declare_length(part.len() as u64);
+    let reader = std::thread::spawn(move || {
+        let mut all = Vec::new();
+        client.read_to_end(&mut all).map(|_| all.len())
+    });
+    let (mut taken, mut turns) = (0, 0);
+    while taken < part.len() {
+        reply.begin_turn();
+        turns += 1;
+        match reply.push(&part[taken..], When::Now) {
+            Pushed::All => taken = part.len(),
+            Pushed::Part(count) => {
+                assert!(count <= SEND_TURN_BYTES, "{count} bytes in a turn");
+                taken += count;
+            }
+            Pushed::Gone => panic!("the client is there"),
+        }
+        assert!(reply.turn_is_over() || reply.is_full() || taken == part.len());
+        assert!(drained(&mut reply, Duration::from_secs(20)));
+    }
+    assert!(turns >= 3);
+    reply.finish();
+    while reply.advance() == Progress::Blocked {
+        reply.begin_turn();
+    }
+    drop(reply);
+    assert!(reader.join().expect("joined").expect("read") > part.len());
 }
 
 #[test]
@@ -212,9 +249,12 @@ fn write_waits_for_room_also_when_its_own_buffer_is_empty() {
         waits += 1;
         assert!(waits <= part.len(), "it waits in vain");
         assert!(drained(&mut reply, Duration::from_secs(20)));
+        reply.begin_turn();
     }
     reply.finish();
-    while reply.advance() == Progress::Blocked {}
+    while reply.advance() == Progress::Blocked {
+        reply.begin_turn();
+    }
     drop(reply);
     let received = reader.join().expect("joined").expect("read");
     assert!(received > part.len());

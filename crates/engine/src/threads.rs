@@ -14,7 +14,7 @@ use crate::event_loop::{LeadEnd, Shared};
 use crate::house::Kit;
 use crate::leadership::Turn;
 
-/// How long the first thread waits for the others at the end.
+/// How long the first thread waits for the others at the end before it says so.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Runs the worker on the calling thread, and on as many more as the settings say.
@@ -35,10 +35,28 @@ pub fn run<L: Language>(shared: &Arc<Shared<L>>) -> io::Result<()> {
     }
     shared.announce();
     work(shared, &mut kit, &mut app, true);
-    app.release();
-    shared.leadership.wait_for_the_others(1, FAREWELL);
-    app.acquire();
+    wait_for_the_others(shared, &mut app);
     Ok(())
+}
+
+/// The interpreter does not end under threads that wait for it: CPython before 3.14 would tear them out of our frames, which aborts
+/// the process. They wait for nothing else, and this thread has let go of it; what keeps it from them for ever keeps it from
+/// this thread too. So the bound is the master's: `reload-mercy`.
+fn wait_for_the_others<L: Language>(shared: &Shared<L>, app: &mut L::App) {
+    let mut was_told = false;
+    loop {
+        app.release();
+        let are_back = shared.leadership.wait_for_the_others(1, FAREWELL);
+        app.acquire();
+        // One more look, with the interpreter in hand: those that come now are gone before it ends.
+        if are_back || shared.leadership.wait_for_the_others(1, Duration::ZERO) {
+            return;
+        }
+        if !was_told {
+            complain(shared.house.worker, "drained; its threads wait for the interpreter, which the application keeps from them");
+            was_told = true;
+        }
+    }
 }
 
 /// A thread's life with others: lead, lose the lead, follow, lead again.

@@ -19,6 +19,7 @@ use crate::fields::is_token;
 use crate::house::Kit;
 use crate::reply::{HeadRefusal, Pushed, Reply, When};
 use crate::socket::{self, Read};
+use crate::turn::Turn;
 
 /// Messages, and bytes of them, that wait for the application. With as many, the client is not read from.
 const WAITING_MESSAGES: usize = 1024;
@@ -299,15 +300,16 @@ impl Line {
     pub(crate) fn take_in(&mut self, reply: &mut Reply, input: &mut Vec<u8>, kit: &mut Kit, peer_has_ended: bool) {
         if !input.is_empty() && self.room() > 0 {
             let mut before = std::mem::take(input);
-            let used = self.feed(&mut before, reply);
+            let used = self.feed(&mut before, reply, &mut kit.turn);
             input.extend_from_slice(&before[used..]);
         }
-        while self.room() > 0 && input.is_empty() {
+        while self.room() > 0 && input.is_empty() && kit.turn.may_read() {
             match socket::read(reply.socket(), &mut kit.read) {
                 Read::Bytes(count) => {
                     self.heard_ms = kit.clock.now_ms;
                     self.pinged_ms = None;
-                    let used = self.feed(&mut kit.read[..count], reply);
+                    kit.turn.note_read(count);
+                    let used = self.feed(&mut kit.read[..count], reply, &mut kit.turn);
                     input.extend_from_slice(&kit.read[used..count]);
                     // An edge-triggered poll tells of what comes after a read that did not fill the buffer.
                     if count < kit.read.len() && !peer_has_ended {
@@ -417,14 +419,14 @@ impl Line {
     }
 
     /// Makes events of bytes; returns how many were taken. What is left waits for room.
-    fn feed(&mut self, bytes: &mut [u8], reply: &mut Reply) -> usize {
+    fn feed(&mut self, bytes: &mut [u8], reply: &mut Reply, turn: &mut Turn) -> usize {
         WORKBENCH.with_borrow_mut(|bench| {
             let mut used = 0;
-            while used < bytes.len() && self.room() > 0 {
+            while used < bytes.len() && self.room() > 0 && turn.may_read() {
                 match self.receiver.feed(&mut bytes[used..], &mut bench.inflation) {
                     Ok((count, event)) => {
                         used += count;
-                        self.note(event, reply);
+                        self.note(event, reply, turn);
                     }
                     // What came whole before it is the application's, and its answers leave before we close.
                     Err(violation) if self.stage == Stage::Open && !self.waiting.is_empty() => {
@@ -442,7 +444,7 @@ impl Line {
         })
     }
 
-    fn note(&mut self, event: Event<'_>, reply: &mut Reply) {
+    fn note(&mut self, event: Event<'_>, reply: &mut Reply, turn: &mut Turn) {
         match event {
             Event::More | Event::Pong(_) => {}
             Event::Message { kind, payload } if self.stage == Stage::Open => {
@@ -453,6 +455,7 @@ impl Line {
             Event::Message { .. } => {}
             // Section 5.5.3: a pong for the latest ping is enough; a client that takes nothing gets none.
             Event::Ping(payload) => {
+                turn.note_ping();
                 if self.stage == Stage::Open && !self.is_behind(reply) {
                     self.write_control(|out| send::encode_pong(&payload, out), reply);
                 }

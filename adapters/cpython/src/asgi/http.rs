@@ -178,7 +178,7 @@ impl HttpTalk {
                 Pushed::Gone => return false,
             }
         }
-        self.unsent.is_empty() && (self.stage == Stage::Complete || !reply.is_behind())
+        self.unsent.is_empty() && (self.stage == Stage::Complete || !must_wait(reply))
     }
 
     /// What is wrong with the order of things, in a sentence.
@@ -326,7 +326,7 @@ impl HttpTalk {
         }
         // Trailers that follow a file must not overtake it.
         let goes_on = more || self.stage == Stage::Trailers;
-        Ok(if goes_on && reply.is_behind() { Said::Wait } else { Said::Done })
+        Ok(if goes_on && must_wait(reply) { Said::Wait } else { Said::Done })
     }
 
     fn end_body(&mut self, reply: &mut Reply) {
@@ -337,6 +337,11 @@ impl HttpTalk {
             self.stage = Stage::Complete;
         }
     }
+}
+
+/// The client is slow, or has been sent a turn's bytes and others wait for theirs.
+fn must_wait(reply: &Reply) -> bool {
+    reply.is_behind() || reply.turn_is_over()
 }
 
 /// `http.response.start`. With a refusal nothing was begun.

@@ -293,7 +293,7 @@ impl SocketTalk {
         if !line.is_open() || reply.client_is_gone() {
             return Err(Refusal::Gone);
         }
-        Ok(if line.is_behind(reply) { Said::Wait } else { Said::Done })
+        Ok(if line.is_behind(reply) || reply.turn_is_over() { Said::Wait } else { Said::Done })
     }
 }
 

@@ -55,3 +55,38 @@ impl<Memo> HeaderCache<Memo> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use bolide_protocol::Progress;
+    use bolide_protocol::http1::head::{HeadLimits, header_block};
+
+    fn remember(cache: &mut HeaderCache<()>, block: &[u8]) {
+        let limits = HeadLimits { request_line_bytes: 1 << 16, head_bytes: 1 << 16, header_count: 100, lenient_targets: false };
+        let facts = header_block(block, Version::Http11, &limits, &mut Vec::new());
+        let Ok(Progress::Complete(facts)) = facts else { panic!("a whole block") };
+        cache.remember(block, Version::Http11, facts);
+        if let HeaderMemory::Fill(memo) = cache.memory(false) {
+            *memo = Some(());
+        }
+    }
+
+    fn block(bytes: usize) -> Vec<u8> {
+        let fields = "Host: localhost\r\nX: ";
+        [fields.as_bytes(), &vec![b'x'; bytes - fields.len() - 4], b"\r\n\r\n"].concat()
+    }
+
+    #[test]
+    fn a_block_is_known_again_up_to_its_bound() {
+        for (bytes, known) in [(100, true), (REMEMBERED_BYTES, true), (REMEMBERED_BYTES + 1, false), (60_000, false)] {
+            let mut cache = HeaderCache::new();
+            let block = block(bytes);
+            remember(&mut cache, &block);
+            assert_eq!(cache.is_same(&block, Version::Http11), known, "{bytes} bytes");
+            assert!(cache.block.capacity() <= REMEMBERED_BYTES && cache.memo.is_some() == known);
+            assert!(!cache.is_same(&block, Version::Http10));
+        }
+    }
+}

@@ -8,7 +8,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use bolide_contract::scoreboard::now_ms;
 use bolide_protocol::Fault;
 
-use super::{After, Connection, LINGER_BYTES, Place, Stage, Step};
+use super::linger::LINGER_BYTES;
+use super::{After, Connection, Place, Stage, Step};
 use crate::app::App;
 use crate::exchange::{Answered, Delivery, Head, Suspended, give_up, serve};
 use crate::house::{House, Kit};
@@ -94,7 +95,9 @@ impl<A: App> Connection<A> {
             self.give_up_open(*open, kit, app, house);
             return Some(After::Close);
         }
-        self.settle(open, timeout_ms)
+        let after = self.settle(open, timeout_ms);
+        let is_cut_short = after == Some(After::Wait) && !kit.turn.may_read();
+        if is_cut_short { Some(After::Again) } else { after }
     }
 
     /// Lets the application act on an exchange that it has in its hands. `None`: it has none here any more. The second part
@@ -111,7 +114,7 @@ impl<A: App> Connection<A> {
         let result = act(&mut self.reply, &mut open.inflow);
         open.inflow.keep_time();
         let resumes = !had_room && open.inflow.room() > 0;
-        let wants_turn = self.reply.is_finished() || self.reply.client_is_gone() || self.has_more_of_a_file();
+        let wants_turn = self.reply.is_finished() || self.reply.client_is_gone() || self.may_go_on_sending();
         let Stage::Open(open) = &self.stage else { return None };
         let until_ms = self.open_until_ms(open, self.timeout_ms(house));
         // What the application does is no sign of life of a client that it waits for.
@@ -237,12 +240,13 @@ impl<A: App> Connection<A> {
         open.inflow.keep_time();
         self.deadline_ms = self.open_until_ms(&open, timeout_ms);
         self.stage = Stage::Open(open);
-        // A file is sent in turns; between two of them nothing but our own queue tells that there is more to do.
-        Some(if self.has_more_of_a_file() { After::Again } else { After::Wait })
+        // What is sent in turns has nothing but our own queue to tell, between two of them, that there is more to do.
+        Some(if self.may_go_on_sending() { After::Again } else { After::Wait })
     }
 
-    pub(super) fn has_more_of_a_file(&self) -> bool {
-        self.reply.has_file() && !self.reply.is_full()
+    /// There is more to send, which waits for nothing but its turn.
+    pub(super) fn may_go_on_sending(&self) -> bool {
+        (self.reply.has_file() || self.reply.turn_is_over()) && !self.reply.is_full()
     }
 
     fn keep_unread(&mut self, inflow: Inflow) {

@@ -1,0 +1,97 @@
+//! What one connection may take in before it is the others' turn: a client that sends without an end would have the thread for
+//! itself. What it may be sent in a turn is the outbox's to count.
+//!
+//! It knows no sockets: the connection counts here what it does, and asks whether it may go on.
+
+use crate::clock::precise_us;
+
+/// Requests of one connection that are served in a turn.
+const REQUESTS_TURN_MOST: u32 = 32;
+
+/// When requests that follow one another have taken this many microseconds in sum, the turn is over.
+const REQUESTS_TURN_US: u64 = 1_000;
+
+/// The clock is looked at once in this many requests, after the first two.
+const REQUESTS_A_LOOK: u32 = 4;
+
+/// Bytes that are read of one connection in a turn, over all rounds: heads, bodies and frames.
+const READ_TURN_BYTES: usize = 256 * 1024;
+
+/// Pings of a WebSocket that are answered in a turn.
+const PINGS_TURN_MOST: u32 = 64;
+
+/// How far the turn of a connection has come.
+#[derive(Debug, Default)]
+pub struct Turn {
+    requests: u32,
+    read_bytes: usize,
+    pings: u32,
+    /// When the first request had been served, in microseconds; only where a second one was there already.
+    began_us: u64,
+}
+
+impl Turn {
+    /// Whether a request that is here already may be served now. Costs a look at the clock where requests follow one another.
+    pub fn may_serve(&mut self) -> bool {
+        match self.requests {
+            0 => true,
+            REQUESTS_TURN_MOST.. => false,
+            1 => {
+                self.began_us = precise_us();
+                true
+            }
+            more if more % REQUESTS_A_LOOK == 2 => precise_us().saturating_sub(self.began_us) < REQUESTS_TURN_US,
+            _ => true,
+        }
+    }
+
+    pub fn note_request(&mut self) {
+        self.requests += 1;
+    }
+
+    pub fn note_read(&mut self, bytes: usize) {
+        self.read_bytes += bytes;
+    }
+
+    pub fn note_ping(&mut self) {
+        self.pings += 1;
+    }
+
+    /// Whether more may be read, or made of what was read.
+    pub fn may_read(&self) -> bool {
+        self.read_bytes < READ_TURN_BYTES && self.pings < PINGS_TURN_MOST
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_has_so_many_requests_and_bytes_and_pings() {
+        let mut turn = Turn::default();
+        turn.note_read(READ_TURN_BYTES - 1);
+        assert!(turn.may_read());
+        turn.note_read(1);
+        assert!(!turn.may_read());
+
+        let mut turn = Turn { pings: PINGS_TURN_MOST - 1, ..Turn::default() };
+        assert!(turn.may_read());
+        turn.note_ping();
+        assert!(!turn.may_read());
+
+        let mut turn = Turn { requests: REQUESTS_TURN_MOST, ..Turn::default() };
+        assert!(!turn.may_serve());
+    }
+
+    #[test]
+    fn slow_requests_end_a_turn_after_two() {
+        let mut turn = Turn::default();
+        assert!(turn.may_serve());
+        turn.note_request();
+        assert!(turn.may_serve(), "the first may have been slow; who knows");
+        turn.began_us -= REQUESTS_TURN_US;
+        turn.note_request();
+        assert!(!turn.may_serve());
+    }
+}

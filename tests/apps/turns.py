@@ -1,0 +1,85 @@
+"""What one client could have for itself: slow views, answers without an end; and counters of what was done meanwhile."""
+
+import contextvars
+import os
+import sys
+import threading
+import time
+
+PLAIN = [("Content-Type", "application/octet-stream")]
+PART = bytes(100_000)
+#: Longer than any client waits.
+PATIENCE_SECONDS = 100
+
+calls = 0
+given = 0
+released = threading.Event()
+variable = contextvars.ContextVar("variable")
+
+
+def at_fine(query):
+    return b"fine"
+
+
+def at_view(query):
+    """A view that takes 5 ms."""
+    global calls
+    calls += 1
+    time.sleep(0.005)
+    return b"seen"
+
+
+def at_calls(query):
+    return str(calls).encode()
+
+
+def at_given(query):
+    """Bytes that iterators have given so far."""
+    return str(given).encode()
+
+
+def at_wait(query):
+    print(f"waits in {os.getpid()}", file=sys.stderr, flush=True)
+    return b"released" if released.wait(PATIENCE_SECONDS) else b"waited in vain"
+
+
+def at_release(query):
+    released.set()
+    return b"fine"
+
+
+def at_quick_parts(query):
+    global given
+    for _ in range(int(query)):
+        given += len(PART)
+        yield PART
+
+
+def at_steady_parts(query):
+    """Not as quick as any client takes them: its socket never fills up."""
+    for _ in range(int(query)):
+        time.sleep(0.001)
+        yield PART
+
+
+def at_context(query):
+    """Parts that say what the context variable of this request is, while its generator runs."""
+    token = variable.set(query)
+    for _ in range(50):
+        yield variable.get().encode() * len(PART)
+    variable.reset(token)
+
+
+def at_variable(query):
+    return variable.get("none").encode()
+
+
+def at_one_part(query):
+    return PART * int(query)
+
+
+def application(environ, start_response):
+    answer = globals()["at_" + environ["PATH_INFO"].strip("/")](environ["QUERY_STRING"])
+    environ["wsgi.input"].read()
+    start_response("200 OK", PLAIN)
+    return [answer] if isinstance(answer, bytes) else answer
