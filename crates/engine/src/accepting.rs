@@ -128,12 +128,30 @@ impl<L: Language> Shared<L> {
         }
     }
 
+    /// Listens no more. Who waits for us is let in first: the kernel wakes one worker for a connection, and if that was this one, no
+    /// other knows of it.
+    pub(crate) fn leave_listeners(&self, hall: &mut Hall<Connection<L::App>>, duties: &mut Duties) {
+        duties.pauses.clear();
+        for (number, listener) in self.house.listeners.iter().enumerate() {
+            // From here on the kernel wakes others.
+            let _may_be_paused = self.poll.delete(&listener.descriptor);
+            self.let_in_waiting(ACCEPTED_TURN_MOST, number, hall, duties);
+        }
+    }
+
+    fn let_in_waiting(&self, most: usize, number: usize, hall: &mut Hall<Connection<L::App>>, duties: &mut Duties) {
+        let Some(listener) = self.house.listeners.get(number) else { return };
+        for _ in 0..most {
+            if !matches!(self.enter(listener.accept(), number, hall, duties, now_ms()), Entered::One) {
+                return;
+            }
+        }
+    }
+
     /// The master is gone, and nobody takes over: who waits is let in, whoever comes later is refused at once, and the address is free.
     pub(crate) fn shut_listeners(&self, hall: &mut Hall<Connection<L::App>>, duties: &mut Duties) {
         for (number, listener) in self.house.listeners.iter().enumerate().filter(|(_, listener)| listener.is_ours) {
-            let waiting = (0..LAST_ACCEPTS_MOST)
-                .take_while(|_| matches!(self.enter(listener.accept(), number, hall, duties, now_ms()), Entered::One));
-            waiting.count();
+            self.let_in_waiting(LAST_ACCEPTS_MOST, number, hall, duties);
             listener.shut();
         }
     }

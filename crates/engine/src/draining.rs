@@ -59,11 +59,8 @@ impl<L: Language> Shared<L> {
             let ends_ms = now_ms() + mercy_ms - LAST_PART_MS.min(mercy_ms / 4);
             self.house.mercy_ends_ms.store(ends_ms, Relaxed);
             duties.arrivals_end_ms = now_ms() + DRAIN_ARRIVAL_MS;
+            self.leave_listeners(hall, duties);
             hall.for_each(|connection| connection.give_up_at(ends_ms));
-            for listener in &self.house.listeners {
-                let _may_be_paused = self.poll.delete(&listener.descriptor);
-            }
-            duties.pauses.clear();
         }
         if at_once && !std::mem::replace(&mut duties.stopping_at_once, true) {
             let ends_ms = now_ms() + STREAM_STOP_MS;
