@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
 
-use bolide_options::{Reading, read};
+use bolide_options::{Reading, Severity, read};
 
 use crate::interpreter::Program;
 use crate::log_sink;
@@ -41,7 +41,9 @@ pub fn main(invocation: Invocation) -> i32 {
             supervise(*settings, &choose, &warnings)
         }
         Ok(Reading::Tell { order, pidfile }) => tell(order, &pidfile),
-        Err(failure) => {
+        Err(mut failure) => {
+            // The last line says why: warnings come before errors.
+            failure.findings.sort_by_key(|finding| finding.severity == Severity::Error);
             for finding in &failure.findings {
                 log_sink::line(&finding.to_string());
             }
