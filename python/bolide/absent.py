@@ -8,7 +8,7 @@ from bolide import log
 
 #: What is told. An application that does not catch the exception has its traceback in the log besides.
 MESSAGE = (
-    "bolide: the `uwsgi` module is not there yet: an application that looks for it goes on without, "
+    "the `uwsgi` module is not there yet: an application that looks for it goes on without, "
     "and what it does with it (cache, spooler, locks, timers, options) is missing"
 )
 
@@ -22,5 +22,5 @@ class AbsentUwsgi:
     def find_spec(self, name, path=None, target=None):
         if name == "uwsgi" and not self._told:
             self._told = True
-            log.log_message(MESSAGE)
+            log.tell(MESSAGE)
         return None

@@ -13,7 +13,7 @@ import types
 
 from bolide import farewell
 from bolide.lifespan import Lifespan, LifespanError
-from bolide.log import log_exception, log_message, write_lines
+from bolide.log import log_exception, log_message, tell, write_lines
 from bolide.loops import event_loop_factory
 from bolide.stacks import place_of, stack_of
 
@@ -104,7 +104,7 @@ class Service:
                 await lifespan.startup()
         except LifespanError as error:
             # At a start the master tells it too; a worker may be refused its start long after that.
-            log_message(f"bolide: {error}")
+            tell(str(error))
             self.prototype.note_failure(str(error))
             return self.native.EXIT_LOAD_FAILED
         self.drained = self.loop.create_future()

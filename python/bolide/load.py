@@ -62,7 +62,7 @@ def load_first(application, loaded):
         if failures:
             for _, error in failures if not way["is_guess"] else ():
                 tell_failure(error)
-            log.log_message(f"bolide: {way['reason']}")
+            log.tell(way["reason"])
         return callable
     for _, error in failures[1:]:
         # That a guess is wrong is no news.
@@ -73,7 +73,7 @@ def load_first(application, loaded):
 
 def tell_failure(error):
     if isinstance(error, LoadError):
-        log.log_message(f"bolide: {error}")
+        log.tell(str(error))
     else:
         log.log_exception(error, "loading the application")
 

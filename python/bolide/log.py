@@ -82,3 +82,8 @@ def log_exception(exception, place):
 def log_message(message):
     """Log one line."""
     write_lines([message])
+
+
+def tell(message):
+    """Log one line of the server's own, in the form that such lines have wherever they come from: ``bolide: worker 1: …``."""
+    _native.write_log(f"bolide: {prefix()}{message}\n".encode("utf-8", "backslashreplace"))

@@ -51,7 +51,7 @@ def live(native, descriptor):
             return native.EXIT_LOAD_FAILED
         warning = before.warning()
         if warning:
-            log.log_message(warning)
+            log.tell(warning)
     share_memory()
     prototype.report_loaded(int((time.monotonic() - began) * 1000))
     # The master asks for the stack of a thread that is over its time before it kills the worker, and of a worker that does not
@@ -163,7 +163,7 @@ def load(boot, prototype):
         reason = str(error)
         if log.worker:
             # A prototype's reason is the master's to tell. A worker may lack its application long after the start.
-            log.log_message(f"bolide: {reason}")
+            log.tell(reason)
     except BaseException as error:
         # SystemExit too: a module that exits while it is imported is no application.
         log.log_exception(from_the_application(error), "loading the application")

@@ -30,7 +30,7 @@ class Before:
         if not did:
             return None
         return (
-            f"bolide: WARNING: while it was loaded, the application {' and '.join(did)}; "
+            f"WARNING: while it was loaded, the application {' and '.join(did)}; "
             f"workers are forked later: they {' and '.join(hurts)}. Set `lazy-apps = true`, which loads it in each worker"
         )
 

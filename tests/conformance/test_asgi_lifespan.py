@@ -164,7 +164,7 @@ def test_a_worker_whose_startup_fails_later_is_tried_again_and_the_others_serve_
     broken = server.folder / "broken"
     broken.touch()
     os.kill(int(server.get("/").text), signal.SIGKILL)
-    server.wait_for_log("^worker .: bolide: the application's lifespan startup failed: the database is away$")
+    server.wait_for_log("^bolide: worker .: the application's lifespan startup failed: the database is away$")
     assert all(server.get("/").status == 200 for _ in range(5))
     broken.unlink()
     wait_until(lambda: len(server.processes()) == 4, "a replacement")
