@@ -10,7 +10,7 @@ async def application(scope, receive, send):
         message = await receive()
         if message["type"] == "websocket.disconnect":
             return
-        if message["text"] is not None:
+        if message.get("text") is not None:
             await send({"type": "websocket.send", "text": message["text"]})
         else:
             await send({"type": "websocket.send", "bytes": message["bytes"]})

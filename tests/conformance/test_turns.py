@@ -167,8 +167,9 @@ def processes_of(server):
 def test_new_connections_do_not_wait_behind_a_stuck_request_while_another_worker_is_idle(serve, first):
     server = serve("wsgi-file = {apps}/turns.py\nprocesses = 2")
     workers = processes_of(server)
-    # Both are stopped while the connections come; the one that goes on first is stuck in the request of the first of them.
+    # Both are stopped while they wait, and the connections come. The one that goes on first is stuck in the first request.
     for worker in workers:
+        wait_until(lambda: processes.look(worker).state == "S", f"{worker} waits")  # noqa: B023
         processes.kill(worker, signal.SIGSTOP)
     clients = [server.connect() for _ in range(5)]
     clients[0].send(get("/wait"))
