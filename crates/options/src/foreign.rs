@@ -10,6 +10,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("app-dir", "write `--pythonpath FOLDER`"),
     ("root-path", "write `--route-run setscriptname:/PATH` where the front server takes the prefix away"),
     ("worker-class", "leave it out: WSGI and ASGI are told apart; for requests that wait write `--threads 16`"),
+    ("name", "write `--procname-prefix NAME`"),
     ("preload", "leave it out: the application is loaded once before workers start, unless `--lazy-apps` is given"),
     ("timeout", "write `--harakiri SECONDS`"),
     ("graceful-timeout", "write `--reload-mercy SECONDS`"),
@@ -21,7 +22,34 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("access-logfile", "write `--logto FILE`; the lines of requests go where all others go"),
     ("env-file", "set the variables before the start, or write `--env KEY=VALUE` for each"),
     ("proxy-headers", "leave it out: X-Forwarded-Proto counts; for the client's address see `route-run = setremoteaddr:`"),
+    ("fd", "write `--http-socket fd://NUMBER`"),
+    ("backlog", "write `--listen NUMBER`"),
+    ("pid", "write `--pidfile FILE`"),
+    ("daemon", "leave it out: leave it to systemd or the container, or write `--daemonize FILE`"),
+    ("max-requests-jitter", "leave it out: workers never retire together"),
+    ("error-logfile", "write `--logto FILE`"),
+    ("limit-request-line", "write `--buffer-size BYTES`: one bound for the whole head"),
+    ("limit-request-field_size", "write `--buffer-size BYTES`: one bound for the whole head"),
+    ("h11-max-incomplete-event-size", "write `--buffer-size BYTES`: one bound for the whole head"),
+    ("check-config", "write `bolide check FILE`"),
+    ("print-config", "write `bolide config FILE`"),
+    ("certfile", "leave TLS to a front server: `https` is planned"),
+    ("keyfile", "leave TLS to a front server: `https` is planned"),
+    ("ssl-certfile", "leave TLS to a front server: `https` is planned"),
+    ("ssl-keyfile", "leave TLS to a front server: `https` is planned"),
+    ("statsd-host", "leave it out: `stats` and its kin are planned"),
+    ("forwarded-allow-ips", "leave it out, and let only your front server reach the socket"),
+    ("header", "write `--add-header 'NAME: VALUE'`"),
+    ("no-server-header", "leave it out: there is no such option here"),
+    ("no-date-header", "leave it out: there is no such option here"),
+    ("log-level", "leave it out: what is logged has one level; `--disable-logging` is about requests"),
+    ("log-config", "leave it out: what is logged has one level; `--disable-logging` is about requests"),
+    ("ws", "leave it out: there is one implementation"),
     ("ws-max-size", "write `--websocket-max-message-size BYTES`"),
+    ("ws-max-queue", "leave it out: what waits is bounded in bytes"),
+    ("ws-ping-interval", "write `--websocket-ping-interval SECONDS`"),
+    ("ws-ping-timeout", "write `--websocket-ping-timeout SECONDS`"),
+    ("ws-per-message-deflate", "write `websocket-compression = false` in the configuration"),
 ];
 
 /// What to write in place of another server's option.
@@ -49,6 +77,26 @@ pub fn misunderstood(name: &str, value: &str) -> Option<(String, String)> {
 mod tests {
     use super::*;
     use crate::catalogue::catalogue;
+
+    /// Long options in the first column of the guide's tables.
+    fn of_the_guide() -> Vec<&'static str> {
+        let guide = include_str!("../../../docs/migrate-from-gunicorn.md");
+        let rows = guide.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
+        let written = rows.flat_map(|cell| cell.split('`').skip(1).step_by(2));
+        written.flat_map(|code| code.split(' ')).filter_map(|word| word.strip_prefix("--")).collect()
+    }
+
+    #[test]
+    fn test_the_guide_and_the_command_line_know_the_same_options() {
+        let guide = of_the_guide();
+        assert!(guide.contains(&"bind"), "{guide:?}");
+        for name in &guide {
+            assert!(catalogue().get(name).is_some() || instead(name).is_some(), "the guide's --{name} gets no advice");
+        }
+        for (name, _) in ELSEWHERE {
+            assert!(guide.contains(name), "--{name} is not in the guide");
+        }
+    }
 
     #[test]
     fn test_what_is_advised_are_options_and_what_is_foreign_is_none() {
