@@ -287,32 +287,13 @@ def test_the_log_has_what_routes_say(serve):
     server.wait_for_log(r"\] 10\.1\.1\.1 \(ann\) \{.*GET /x => ")
 
 
-TICKING = """
-import threading, time
-
-ticks = 0
-
-def tick():
-    global ticks
-    while True:
-        time.sleep(0.001)
-        ticks += 1
-
-def application(environ, start_response):
-    if environ["PATH_INFO"] == "/begin":
-        threading.Thread(target=tick, daemon=True).start()
-    start_response("200 OK", [])
-    return [str(ticks).encode()]
-"""
-
 #: A hash of bcrypt that takes two seconds or so, on purpose, and what its thread does meanwhile at the least.
 SLOW_HASH = "$2b$15$" + "abcdefghijklmnopqrstuu" + "A" * 31
 TICKS_LEAST = 100
 
 
 def test_a_hash_keeps_no_thread_of_the_application_waiting(serve):
-    server = serve.prepare("wsgi-file = {folder}/ticking.py\nroute = ^/staff basicauth:R,{folder}/htpasswd")
-    (server.folder / "ticking.py").write_text(TICKING)
+    server = serve.prepare("wsgi-file = {apps}/ticking.py\nroute = ^/staff basicauth:R,{folder}/htpasswd")
     (server.folder / "htpasswd").write_text(f"ann:{SLOW_HASH}\n")
     client = server.start().connect()
     client.request("GET", "/begin")

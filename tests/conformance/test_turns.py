@@ -17,7 +17,7 @@ TURN_BYTES = 256 * 1024
 
 @pytest.fixture(params=["wsgi", "asgi"])
 def server(request, serve):
-    return serve("wsgi-file = {apps}/turns.py" if request.param == "wsgi" else "asgi = {apps}/turns_asgi.py")
+    return serve("wsgi-file = {apps}/turns.py" if request.param == "wsgi" else "pythonpath = {apps}\nasgi = {apps}/turns_asgi.py")
 
 
 class Flood:

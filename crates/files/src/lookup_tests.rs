@@ -81,6 +81,10 @@ fn find(files: &Files, path: &str, now_ms: u64) -> Option<Answer> {
 }
 
 fn find_at(files: &Files, path: &str, now_ms: u64, now: i64) -> Option<Answer> {
+    find_aside(files, path, now_ms, now, &|work| work())
+}
+
+fn find_aside(files: &Files, path: &str, now_ms: u64, now: i64, aside: &dyn Fn(&mut dyn FnMut())) -> Option<Answer> {
     let ask = Ask {
         method: b"GET",
         path: path.as_bytes(),
@@ -89,7 +93,7 @@ fn find_at(files: &Files, path: &str, now_ms: u64, now: i64) -> Option<Answer> {
         conditions: Conditions::default(),
         now_ms,
         now,
-        aside: &|work| work(),
+        aside,
     };
     files.find(&ask, &mut |text| panic!("{text}"))
 }
@@ -244,20 +248,11 @@ fn a_file_is_read_aside_and_only_when_it_is_not_known() {
     let files = files(&scratch.settings(&[("/s", "files", MapKind::Replace)]));
     let read_aside = std::cell::Cell::new(0);
     let look = |path: &str, now_ms| {
-        let ask = Ask {
-            method: b"GET",
-            path: path.as_bytes(),
-            uri: path.as_bytes(),
-            document_root: b"",
-            conditions: Conditions::default(),
-            now_ms,
-            now: NOW,
-            aside: &|work| {
-                read_aside.set(read_aside.get() + 1);
-                work();
-            },
+        let aside = |work: &mut dyn FnMut()| {
+            read_aside.set(read_aside.get() + 1);
+            work();
         };
-        files.find(&ask, &mut |text| panic!("{text}")).is_some()
+        find_aside(&files, path, now_ms, NOW, &aside).is_some()
     };
     assert!(look("/s/a.txt", 0));
     assert_eq!(read_aside.get(), 1);
