@@ -67,6 +67,16 @@ def test_a_question_to_the_whole_group_costs_nobody(number, start):
     assert [process.pid for process in instance.processes()] == [process.pid for process in before]
 
 
+def test_ctrl_z_suspends_no_process(start):
+    instance = start("--processes", "2")
+    before = instance.processes()
+    send_to_all(instance, signal.SIGTSTP, master_last=True)
+    instance.wait_for_log("^bolide: SIGTSTP came")
+    assert instance.body().isdigit()
+    assert "was stopped by" not in instance.log
+    assert [process.pid for process in instance.processes()] == [process.pid for process in before]
+
+
 def test_a_signal_that_comes_while_the_application_is_loaded_reaches_the_master_alone(start, tmp_path):
     (tmp_path / "shop.py").write_text(
         "import os, time\nfrom probe import application\n"

@@ -61,9 +61,10 @@ pub const EXIT_LOAD_FAILED: i32 = 22;
 /// of CPython gives up waiting by itself before that, and says for whom it waited (`bolide/farewell.py`).
 pub const INTERPRETER_END_MS: u64 = 7_000;
 
-/// Signals that a service manager or an operator sends to every process of an instance at once. The master alone acts on them;
-/// a prototype and its workers are told by it what to do.
-pub const GROUP_SIGNALS: [i32; 6] = [libc::SIGTERM, libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2];
+/// Signals that a service manager, an operator or a terminal sends to every process of an instance at once. The master alone acts on
+/// them; a prototype and its workers are told by it what to do.
+pub const GROUP_SIGNALS: [i32; 7] =
+    [libc::SIGTERM, libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2, libc::SIGTSTP];
 
 /// The signal by which the kernel tells a worker that its parent has died.
 pub fn orphan_signal() -> i32 {
