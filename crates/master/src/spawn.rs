@@ -92,41 +92,46 @@ pub fn signal_thread(process: Pid, thread: u32, signal: i32) -> io::Result<()> {
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// What the kernel has to tell of a child.
+/// What a signal has done to a child that lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum News {
-    Ended,
+pub enum Pause {
     /// By this signal; it goes on at SIGCONT.
     Stopped(i32),
     Continued,
 }
 
-/// The next child of which there is news, if there is one; never waits. A child that has ended keeps its pid, and its process
-/// group's number, until [`take_status`]. The master's call.
-pub fn next_news() -> Option<(Pid, News)> {
+/// The next child that was stopped or goes on, if there is one; never waits. Looked for and taken in one call: what
+/// happens in between can't be taken for it. The master's call.
+pub fn next_pause() -> Option<(Pid, Pause)> {
+    let (pid, code, status) = wait_for_any(libc::WSTOPPED | libc::WCONTINUED)?;
+    Some((pid, if code == libc::CLD_CONTINUED { Pause::Continued } else { Pause::Stopped(status) }))
+}
+
+/// The next child that has ended, if there is one; never waits. It keeps its pid, and its process group's number, until
+/// [`take_status`]. The master's call.
+pub fn next_end() -> Option<Pid> {
+    wait_for_any(libc::WEXITED | libc::WNOWAIT).map(|(pid, _, _)| pid)
+}
+
+/// The pid of a child with news of this kind, and what the kernel says of it: a code and a status.
+fn wait_for_any(which: i32) -> Option<(Pid, i32, i32)> {
     // SAFETY: all zeroes is a valid place for the answer.
     let mut found: libc::siginfo_t = unsafe { std::mem::zeroed() };
-    let which = libc::WEXITED | libc::WSTOPPED | libc::WCONTINUED | libc::WNOHANG | libc::WNOWAIT;
     // SAFETY: `found` is ours and lives through the call.
-    if unsafe { libc::waitid(libc::P_ALL, 0, &raw mut found, which) } != 0 {
+    if unsafe { libc::waitid(libc::P_ALL, 0, &raw mut found, which | libc::WNOHANG) } != 0 {
         return None;
     }
     // SAFETY: waitid fills these fields of the answer, or leaves zeroes where no child has news.
     let (pid, status) = unsafe { (found.si_pid(), found.si_status()) };
-    let news = match found.si_code {
-        libc::CLD_STOPPED | libc::CLD_TRAPPED => News::Stopped(status),
-        libc::CLD_CONTINUED => News::Continued,
-        _ => News::Ended,
-    };
-    (pid > 0).then(|| (Pid::from_raw(pid), news))
+    (pid > 0).then(|| (Pid::from_raw(pid), found.si_code, status))
 }
 
-/// Takes the news of a child, as a raw wait status: the safe interface loses the status of a child that a real-time signal ended.
+/// Takes the end of a child, as a raw wait status: the safe interface loses the status of a child that a real-time signal ended.
 /// The master's call.
 pub fn take_status(child: Pid) -> i32 {
     let mut status = 0;
     // SAFETY: `status` is ours and lives through the call.
-    unsafe { libc::waitpid(child.as_raw(), &raw mut status, libc::WNOHANG | libc::WUNTRACED | libc::WCONTINUED) };
+    unsafe { libc::waitpid(child.as_raw(), &raw mut status, libc::WNOHANG) };
     status
 }
 

@@ -22,7 +22,7 @@ use crate::obituary::{self, Cause, duration};
 use crate::reload::{Forming, Generation, Reason};
 use crate::retirement::Jitter;
 use crate::signals::{self, Request, Signals};
-use crate::spawn::{self, News};
+use crate::spawn::{self, Pause};
 use crate::start::StartError;
 
 /// The longest turn, in milliseconds: a net under a timer that was forgotten.
@@ -271,9 +271,12 @@ impl Supervisor {
     /// Takes note of ends: children of the master's own (prototypes, and workers whose prototype has ended), and
     /// workers that nobody can report any more.
     fn take_ends(&mut self, now: u64) {
-        while let Some((pid, news)) = spawn::next_news() {
+        while let Some((pid, pause)) = spawn::next_pause() {
+            self.note_pause(pid, pause, now);
+        }
+        while let Some(pid) = spawn::next_end() {
             let child = self.fleet.with_pid(pid);
-            if let Some(child) = child.filter(|child| news == News::Ended && child.is_prototype() && !child.has_served) {
+            if let Some(child) = child.filter(|child| child.is_prototype() && !child.has_served) {
                 // What the application has started while it was loaded goes with it, as long as the group's number is surely its.
                 fleet::end_group(child);
             }
@@ -281,10 +284,6 @@ impl Supervisor {
             let status = spawn::take_status(pid);
             // Others are what applications left behind: as their nearest living ancestor we only let them go.
             let Some(id) = child else { continue };
-            if news != News::Ended {
-                self.note_stop(id, news, now);
-                continue;
-            }
             // What it said before it ended comes first: the ends of its workers.
             for _ in 0..=self.fleet.children.len().div_ceil(REPORTS_A_TURN) {
                 self.take_reports(id, now);
@@ -297,15 +296,16 @@ impl Supervisor {
     }
 
     /// A prototype that is stopped replaces nobody: it gets a moment to go on.
-    fn note_stop(&mut self, id: u64, news: News, now: u64) {
-        let Some(child) = self.fleet.find_mut(id).filter(|child| child.is_prototype()) else { return };
-        child.stopped_until_ms = match news {
-            News::Stopped(signal) => {
+    fn note_pause(&mut self, pid: Pid, pause: Pause, now: u64) {
+        let Some(id) = self.fleet.with_pid(pid).filter(|child| child.is_prototype()).map(|child| child.id) else { return };
+        let Some(child) = self.fleet.find_mut(id) else { return };
+        child.stopped_until_ms = match pause {
+            Pause::Stopped(signal) => {
                 let (name, most) = (signals::name(signal), duration(STOPPED_MS));
                 log_sink::line(&format!("{child} was stopped by {name}: it is killed unless it goes on (SIGCONT) within {most}"));
                 Some(now + STOPPED_MS)
             }
-            News::Continued | News::Ended => None,
+            Pause::Continued => None,
         };
     }
 
