@@ -249,6 +249,11 @@ def test_the_pidfile_of_a_living_instance_is_not_overwritten(start, fail, tmp_pa
     assert (tmp_path / "pid").read_text().strip() == str(instance.pid)
 
 
+def test_a_pidfile_that_is_a_device_holds_up_no_instance(start):
+    for instance in (start("--pidfile", "/dev/null"), start("--pidfile", "/dev/null")):
+        assert instance.body() == str(instance.worker())
+
+
 def test_a_pidfile_that_was_left_behind_is_taken_over_whoever_has_its_number_now(start, tmp_path):
     (tmp_path / "pid").write_text(f"{os.getpid()} and more\n")
     instance = start("--pidfile", tmp_path / "pid")

@@ -190,24 +190,27 @@ fn write_pidfile(path: &Path) -> Result<(), StartError> {
     let trouble = |error: std::io::Error| {
         StartError::new(format!("the pidfile {shown} can't be written: {error}; make its folder, or choose another file"))
     };
-    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).map_err(trouble)?;
-    let mut file = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-        Ok(file) => file,
-        Err((mut file, Errno::EWOULDBLOCK)) => {
-            let mut owner = String::new();
-            // A pidfile whose owner has not written it yet names nobody.
-            let _ = file.read_to_string(&mut owner);
-            return Err(StartError::new(format!(
-                "the pidfile {shown} is that of an instance that runs (pid {}); stop it first, or choose another file",
-                owner.trim()
-            )));
+    let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).map_err(trouble)?;
+    // /dev/null and its like are everybody's, and can't be cut.
+    if file.metadata().map_err(trouble)?.is_file() {
+        match Flock::lock(file.try_clone().map_err(trouble)?, FlockArg::LockExclusiveNonblock) {
+            // The lock ends with the process.
+            Ok(lock) => std::mem::forget(lock),
+            Err((mut file, Errno::EWOULDBLOCK)) => {
+                let mut owner = String::new();
+                // A pidfile whose owner has not written it yet names nobody.
+                let _ = file.read_to_string(&mut owner);
+                return Err(StartError::new(format!(
+                    "the pidfile {shown} is that of an instance that runs (pid {}); stop it first, or choose another file",
+                    owner.trim()
+                )));
+            }
+            // A file system without locks: it is written all the same.
+            Err(_) => {}
         }
-        Err((_, error)) => return Err(trouble(error.into())),
-    };
-    file.set_len(0).and_then(|()| writeln!(file, "{}", Pid::this())).map_err(trouble)?;
-    // The lock ends with the process.
-    std::mem::forget(file);
-    Ok(())
+        file.set_len(0).map_err(trouble)?;
+    }
+    writeln!(file, "{}", Pid::this()).map_err(trouble)
 }
 
 #[cfg(test)]
