@@ -5,7 +5,7 @@ use std::ffi::CString;
 
 use bolide_contract::settings::Naming;
 
-/// What a process is called that is `what` to us (`master`, `worker 1`), or `None` where it keeps the name it was started with.
+/// What the master is called, or `None` where it keeps the name it was started with.
 pub fn of_master(naming: &Naming) -> Option<String> {
     naming.auto.then(|| {
         let name = naming.master.as_deref().or(naming.name.as_deref()).unwrap_or("bolide master");
@@ -22,6 +22,7 @@ pub fn set(name: &str) {
     nix::sys::prctl::set_name(&text).unwrap_or_default();
     write_command_line(name.as_bytes());
 }
+
 /// Writes over the memory of the command line, which the kernel shows in /proc/PID/cmdline.
 fn write_command_line(name: &[u8]) {
     let Some((start, end)) = command_line_memory() else { return };

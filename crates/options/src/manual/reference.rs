@@ -13,8 +13,9 @@ All options, made from the catalogue by `bolide manual markdown`; a test fails w
 An option can stand in a file (`option = value`), on the command line (`--option value`) and in the environment
 (`UWSGI_OPTION=value` or `BOLIDE_OPTION=value`, in capitals and with `_` for `-`). `bolide explain OPTION` says the same as this page.
 
-Each has one of four verdicts: *supported* (it does what uWSGI's manual says), *accepted* (there is nothing to do here, and it says why),
-*planned* (known, without effect so far: a warning), *refused* (an error that names what to use instead).
+Each has one of five verdicts: *supported* (it does what uWSGI's manual says), *accepted* (there is nothing to do here, and it says why),
+*planned* (known, without effect so far: a warning), *missing* (the same for what protects: an error, unless `allow-missing` names it),
+*refused* (an error that names what to use instead).
 ";
 
 /// The whole page.
