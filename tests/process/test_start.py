@@ -130,11 +130,17 @@ def test_a_module_that_exits_while_it_is_imported_is_no_application(fail, tmp_pa
     assert "SystemExit" in lines[-1], lines
 
 
-def test_an_application_that_kills_its_process_while_loading_ends_the_start(fail, tmp_path):
-    (tmp_path / "shop.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n")
-    status, lines = fail(*SERVE, "--module", "shop")
+@pytest.mark.parametrize("processes", ["1", "2"])
+@pytest.mark.parametrize(
+    ("end", "told"),
+    [("os.kill(os.getpid(), signal.SIGSEGV)", "was killed by SIGSEGV"), ("os._exit(3)", "exited with status 3")],
+    ids=["killed", "exited"],
+)
+def test_an_application_that_ends_its_process_while_loading_ends_the_start(end, told, processes, fail, tmp_path):
+    (tmp_path / "shop.py").write_text(f"import os, signal\n{end}\n")
+    status, lines = fail(*SERVE, "--module", "shop", "--processes", processes)
     assert status == LOAD_FAILED
-    assert "SIGSEGV" in lines[-1], lines
+    assert told in lines[-1], lines
 
 
 def test_a_port_in_use_ends_the_start_and_names_the_port(fail):

@@ -326,12 +326,12 @@ impl Supervisor {
     pub(crate) fn note_death_while_forming(&mut self, cause: &Cause, now_ms: u64) {
         let Some(forming) = &mut self.forming else { return };
         forming.deaths_at_birth += 1;
-        // What kills the one worker that is to load the application at the start is taken for the application, as in a prototype.
+        // What ends the one worker that is to load the application at the start is taken for the application, as in a prototype.
         let settings = &self.fleet.settings;
         let alone = forming.reason == Reason::First && settings.python.lazy && settings.workers.processes == 1;
         if *cause == Cause::Exited(EXIT_LOAD_FAILED) && !forming.generation.served {
             self.give_up_forming("a worker could not, see above", now_ms);
-        } else if alone && !forming.generation.served && matches!(cause, Cause::Signalled { .. }) {
+        } else if alone && !forming.generation.served && matches!(cause, Cause::Signalled { .. } | Cause::Exited(_)) {
             self.give_up_forming(&format!("its worker {}", cause.words()), now_ms);
         } else if forming.reason != Reason::First && forming.deaths_at_birth >= DEATHS_MOST {
             self.give_up_forming("its workers die at birth", now_ms);
