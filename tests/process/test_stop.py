@@ -102,11 +102,14 @@ def test_reload_mercy_bounds_the_wait_for_a_request_that_does_not_end(option, st
     )
 
 
-def test_a_stop_while_the_application_is_loaded_ends_it(start, tmp_path):
+@pytest.mark.parametrize("master", [True, False], ids=["prototype", "worker"])
+def test_a_stop_while_the_application_is_loaded_ends_it(master, start, tmp_path):
     (tmp_path / "slow.py").write_text("import time\nprint('loading', flush=True)\ntime.sleep(300)\n")
-    instance = start(module="slow", ready=False)
+    instance = start(module="slow", ready=False, master=master)
     instance.wait_for_log("^loading$")
     assert instance.stop() == 0
+    # Nobody has waited for so long.
+    assert "reload-mercy" not in instance.log
 
 
 def test_a_stop_while_a_reload_goes_on_ends_both_generations(start, tmp_path):

@@ -80,6 +80,7 @@ impl Supervisor {
         let mercy = obituary::duration(self.fleet.settings.lifecycle.reload_mercy_ms);
         let line = match doom {
             Doom::Mercy if child.is_prototype() => format!("{child} has not ended when it should have, and is killed"),
+            Doom::Mercy if child.ready_ms.is_none() => format!("{child} does not serve yet, takes no order, and is killed"),
             Doom::Mercy => format!("{child} has not finished within {mercy} (reload-mercy), and is killed{served}"),
             Doom::Harakiri => format!("harakiri: {child} is killed{served}"),
             Doom::OutOfReach => format!("{child} can't be told anything any more, and is killed{served}"),
