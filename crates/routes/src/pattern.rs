@@ -50,26 +50,27 @@ impl Pattern {
     }
 }
 
-/// `^LITERAL(?!NOT)REST` as `^LITERAL` `REST` and `^LITERAL(?:NOT)`. The literal matches in one way only, so the two together say the
-/// same.
+/// `^LITERAL(?!NOT)REST` as `^LITERAL` `REST` and `^LITERAL(?:NOT)`. The literal matches in one way only, and there is no other
+/// alternative, so the two together say the same.
 fn split(text: &str) -> Option<(String, String)> {
     let after = text.strip_prefix('^')?;
     let end = after.find(|letter: char| !letter.is_ascii_alphanumeric() && !"/_-".contains(letter))?;
     let (literal, mut rest) = after.split_at(end);
     let mut unwanted = Vec::new();
     while let Some(inner) = rest.strip_prefix("(?!") {
-        let end = closing(inner)?;
+        let end = outside_groups(inner, b')')?;
         unwanted.push(format!("(?:{})", &inner[..end]));
         rest = &inner[end + 1..];
     }
-    if unwanted.is_empty() || rest.starts_with(['*', '+', '?', '{']) {
+    // Another alternative of the whole has no exception.
+    if unwanted.is_empty() || rest.starts_with(['*', '+', '?', '{']) || outside_groups(rest, b'|').is_some() {
         return None;
     }
     Some((format!("^{literal}{rest}"), format!("^{literal}(?:{})", unwanted.join("|"))))
 }
 
-/// Where the parenthesis closes that is open before the text.
-fn closing(text: &str) -> Option<usize> {
+/// Where a text has this byte first, outside of the groups and classes that begin in it.
+fn outside_groups(text: &str, wanted: u8) -> Option<usize> {
     let (mut depth, mut in_class, mut escaped) = (0usize, false, false);
     for (at, byte) in text.bytes().enumerate() {
         if std::mem::take(&mut escaped) {
@@ -79,9 +80,9 @@ fn closing(text: &str) -> Option<usize> {
             b'\\' => escaped = true,
             b'[' if !in_class => in_class = true,
             b']' if in_class => in_class = false,
+            _ if byte == wanted && !in_class && depth == 0 => return Some(at),
             b'(' if !in_class => depth += 1,
-            b')' if !in_class && depth == 0 => return Some(at),
-            b')' if !in_class => depth -= 1,
+            b')' if !in_class => depth = depth.saturating_sub(1),
             _ => {}
         }
     }
@@ -100,6 +101,7 @@ mod tests {
             ("^(?!/a$)(?!/b)/.", &["/ab", "/c"], &["/a", "/b", "/bc", "/"]),
             ("^(?!/(a|[)]))/(b|c)?", &["/b", "/", "/x"], &[]),
             ("^(?!\\)|/a)", &["", "/b"], &[")", "/a"]),
+            ("^(?!/a)(?:/b|[|]|\\|)", &["/b", "|"], &["/a|", "x"]),
         ] {
             let Ok(pattern) = Pattern::new(text, Regex::new) else {
                 assert_eq!(text, "^(?!/(a|[)]))/(b|c)?", "groups on both sides are the only reason");
@@ -118,7 +120,8 @@ mod tests {
                 );
             }
         }
-        for text in ["^a+(?!b)", "^(?!a)?b", "(?!a)b", "^(?!a", "^(?=a)b"] {
+        // In "^/(?!a)x|/b" the second alternative has no exception.
+        for text in ["^a+(?!b)", "^(?!a)?b", "(?!a)b", "^(?!a", "^(?=a)b", "^/(?!a)x|/b", "^(?!a)|b"] {
             assert!(Pattern::new(text, Regex::new).is_err(), "{text}");
         }
     }
