@@ -7,7 +7,7 @@ use std::panic::PanicHookInfo;
 /// From here on a panic ends this process. The worker's call, when it begins.
 pub fn end_worker_at_a_panic(worker: u32) {
     std::panic::set_hook(Box::new(move |panic| {
-        write_unlocked(&described(worker, panic));
+        bolide_log::write_last(described(worker, panic).as_bytes());
         std::process::abort();
     }));
 }
@@ -23,19 +23,16 @@ fn text_of(payload: &dyn Any) -> &str {
     text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no more is known")
 }
 
-/// Past the log's writer: this thread may have locked it. A log that takes nothing now must not keep the process.
-fn write_unlocked(line: &str) {
-    if let Some(log) = bolide_log::descriptor() {
-        let _ = nix::unistd::write(log, line.as_bytes());
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    use std::io::Write;
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
     use std::os::unix::process::ExitStatusExt;
-    use std::process::Command;
+    use std::process::{Command, Stdio};
+    use std::time::{Duration, Instant};
 
     /// Not a test by itself: what the process does that the test below starts.
     #[test]
@@ -46,13 +43,35 @@ mod tests {
         unreachable!("it went on with {caught:?}");
     }
 
+    fn panicking() -> Command {
+        let mut command = Command::new(std::env::current_exe().expect("the test's own program"));
+        command.args(["--exact", "panics::tests::a_worker_that_panics", "--ignored", "--nocapture"]);
+        command
+    }
+
+    #[test]
+    fn a_log_that_nobody_reads_does_not_keep_a_worker_that_panics() {
+        // As systemd's journal is: a socket that blocks, and that others have too.
+        let (mut log, _nobody_reads) = UnixStream::pair().expect("a pair");
+        log.set_nonblocking(true).expect("set");
+        while log.write(&[b'x'; 1000]).is_ok() {}
+        log.set_nonblocking(false).expect("set");
+        let mut worker = panicking().stdout(Stdio::null()).stderr(Stdio::from(OwnedFd::from(log))).spawn().expect("it runs");
+        let end = Instant::now() + Duration::from_secs(20);
+        let status = loop {
+            match worker.try_wait().expect("a child") {
+                Some(status) => break status.signal(),
+                None if Instant::now() > end => break None,
+                None => std::thread::sleep(Duration::from_millis(10)),
+            }
+        };
+        let _is_over = worker.kill();
+        assert_eq!(status, Some(libc::SIGABRT));
+    }
+
     #[test]
     fn a_panic_is_one_line_and_the_end_even_where_it_would_be_caught() {
-        let program = std::env::current_exe().expect("the test's own program");
-        let output = Command::new(program)
-            .args(["--exact", "panics::tests::a_worker_that_panics", "--ignored", "--nocapture"])
-            .output()
-            .expect("it runs");
+        let output = panicking().output().expect("it runs");
         assert_eq!(output.status.signal(), Some(libc::SIGABRT));
         let log = String::from_utf8_lossy(&output.stderr);
         let lines: Vec<&str> = log.lines().collect();

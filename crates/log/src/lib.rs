@@ -66,6 +66,14 @@ pub fn write(lines: &[u8]) {
     WAITING.store(writer.is_waiting(), Relaxed);
 }
 
+/// Writes the last line of a process that is about to abort, past its writer, which the calling thread may have locked. What is not
+/// taken at once is lost.
+pub fn write_last(line: &[u8]) {
+    if let Some(place) = place() {
+        let _ = place.write(line);
+    }
+}
+
 /// Writes `bolide: text` as one line.
 pub fn line(text: &str) {
     write(format!("bolide: {text}\n").as_bytes());
