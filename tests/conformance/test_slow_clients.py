@@ -176,16 +176,21 @@ def test_a_client_that_vanishes_while_the_application_works_loses_only_its_answe
 def begin_counting(server, name):
     """A client that reads nothing; how many parts its application had given when it was suspended."""
     client = server.connect(str(server.folder / "s.sock"))
-    client.send(f"GET /counting?10&{name} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+    client.send(f"GET /counting?10&{name} HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n".encode())
     # One thread asks for parts until the client is slow: who sees one of them sees all.
     given = wait_until(lambda: int(server.get(f"/counted?0&{name}").body), f"client {name} is served")
     return client, given
 
 
-def test_what_waits_for_slow_readers_has_a_bound_together(serve):
+COMPRESSED = "\ncompress = gzip\ncompress-types = application/octet-stream"
+
+
+@pytest.mark.parametrize("more", ["", COMPRESSED], ids=["plain", "compressed"])
+def test_what_waits_for_slow_readers_has_a_bound_together(serve, more):
     """With many of them each gets less room, and its application is suspended earlier."""
     # A UNIX socket has a buffer of a fixed size: how far an application gets depends on our own room only.
-    server = serve("wsgi-file = {apps}/streams.py", listen=("http-socket = 127.0.0.1:0", "http-socket = {folder}/s.sock"))
+    listen = ("http-socket = 127.0.0.1:0", "http-socket = {folder}/s.sock")
+    server = serve("wsgi-file = {apps}/streams.py" + more, listen=listen)
     readers = [begin_counting(server, number) for number in range(400)]
     first, last = readers[0][1], readers[-1][1]
     # Parts have a kilobyte.

@@ -100,12 +100,13 @@ impl Reply {
     pub(super) fn push_encoded(&mut self, part: &[u8], when: When) -> Pushed {
         let mut taken = 0;
         for slice in part.chunks(SLICE_BYTES) {
-            if self.out.unsent() >= OUTPUT_BYTES {
+            if !self.out.has_room(1, OUTPUT_BYTES) {
                 self.out.send();
                 if self.out.is_broken {
                     return Pushed::Gone;
                 }
-                if self.out.unsent() >= OUTPUT_BYTES {
+                if !self.out.has_room(1, OUTPUT_BYTES) {
+                    self.out.count_waiting();
                     return Pushed::Part(taken);
                 }
             }
