@@ -156,6 +156,17 @@ def test_a_second_client_is_served_while_one_floods_with_pings(serve):
     flood.end()
 
 
+def test_an_unwanted_body_of_which_most_is_no_body_is_swallowed_up_to_the_bound(serve):
+    # A megabyte is swallowed, whatever it is made of: here 258 bytes come for one of the body. 64 MB are far beyond that, and
+    # beyond what sockets hold.
+    server = serve("asgi = {apps}/turns_asgi.py")
+    chunk = b"1".rjust(255, b"0") + b"\r\nx\r\n"
+    client = server.connect()
+    client.send(b"POST /fine HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
+    assert client.read_response().body == b"fine"
+    assert not all(client.send(chunk * 4000) for _ in range(64))
+
+
 def processes_of(server):
     """Its workers: the prototype's children."""
     everybody = server.processes()

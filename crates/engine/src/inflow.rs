@@ -149,9 +149,9 @@ impl BodyFlow {
         if self.is_complete || self.is_gone { 0 } else { WAITING_BYTES.saturating_sub(self.waiting.len()) }
     }
 
-    /// Nobody wants what comes any more; returns the bytes that were dropped.
-    pub fn drop_waiting(&mut self) -> usize {
-        std::mem::take(&mut self.waiting).len()
+    /// Nobody wants what comes any more.
+    pub fn drop_waiting(&mut self) {
+        self.waiting = Vec::new();
     }
 }
 

@@ -137,13 +137,19 @@ impl<A: App> Connection<A> {
     pub(super) fn swallow(&mut self, mut flow: Box<BodyFlow>, mut swallowed: usize, kit: &mut Kit) -> Option<After> {
         flow.patience.wait(true, kit.clock.now_ms);
         while swallowed < LINGER_BYTES {
-            swallowed += flow.drop_waiting();
+            if !kit.turn.may_read() {
+                self.deadline_ms = flow.patience.until_ms();
+                self.stage = Stage::Swallow { flow, swallowed };
+                return Some(After::Again);
+            }
+            flow.drop_waiting();
             let Ok(read) = self.take_in_body(&mut flow, kit) else { break };
             if flow.is_complete() {
                 return None;
             }
             match read {
-                Read::Bytes(_) => {}
+                // All that came: chunks may be more frame than body.
+                Read::Bytes(count) => swallowed += count,
                 Read::Nothing => {
                     self.deadline_ms = flow.patience.until_ms();
                     self.stage = Stage::Swallow { flow, swallowed };
@@ -281,7 +287,7 @@ impl<A: App> Connection<A> {
         match inflow {
             Inflow::Body(flow) => {
                 let mut read = Read::Nothing;
-                while flow.room() > 0 {
+                while flow.room() > 0 && kit.turn.may_read() {
                     read = self.take_in_body(flow, kit)?;
                     if !matches!(read, Read::Bytes(_)) {
                         break;
@@ -300,6 +306,7 @@ impl<A: App> Connection<A> {
         let buffer = &mut kit.read;
         let read = socket::read(self.reply.socket(), buffer);
         if let Read::Bytes(count) = read {
+            kit.turn.note_read(count);
             flow.patience.note(count, kit.clock.now_ms);
             let used = flow.feed(&buffer[..count])?;
             self.input.extend_from_slice(&buffer[used..count]);
