@@ -468,6 +468,9 @@ unsafe extern "C" fn take_socket(capsule: *mut ffi::PyObject, _nothing: *mut ffi
 
 fn taken_socket(capsule: *mut ffi::PyObject) -> Option<i32> {
     let state = state_of(capsule)?;
+    if state.is_of_another_thread() {
+        return raise(runtime_error(), "the connection's socket was used by another thread when the application had returned");
+    }
     let Some(reply) = state.reply() else {
         return raise(runtime_error(), "the connection's socket was used when its request had ended");
     };
