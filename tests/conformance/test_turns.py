@@ -159,7 +159,7 @@ def test_a_second_client_is_served_while_one_floods_with_pings(serve):
 def test_an_unwanted_body_of_which_most_is_no_body_is_swallowed_up_to_the_bound(serve):
     # A megabyte is swallowed, whatever it is made of: here 258 bytes come for one of the body. 64 MB are far beyond that, and
     # beyond what sockets hold.
-    server = serve("asgi = {apps}/turns_asgi.py")
+    server = serve("asgi = {apps}/turns_asgi.py\npythonpath = {apps}")
     chunk = b"1".rjust(255, b"0") + b"\r\nx\r\n"
     client = server.connect()
     client.send(b"POST /fine HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
