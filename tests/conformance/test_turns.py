@@ -94,6 +94,15 @@ def test_a_second_client_is_served_while_one_takes_an_endless_answer_as_fast_as_
     flood.end()
 
 
+def test_a_second_client_is_served_while_one_asks_for_the_head_of_an_endless_answer(server):
+    second = server.connect()
+    assert second.request(target="/fine").body == b"fine"
+    client = server.connect()
+    client.send(get("/quick_parts?200000").replace(b"GET", b"HEAD"))
+    assert client.read_head().status == 200
+    assert int(second.request(target="/given").body) < 200_000 * 100_000 / 2, "it was served after the answer's end"
+
+
 def test_many_new_readers_get_a_turn_each_before_the_others(server):
     second = server.connect()
     assert second.request(target="/fine").body == b"fine"

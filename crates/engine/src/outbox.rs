@@ -146,7 +146,8 @@ impl Outbox {
         !self.is_full && !self.is_broken && !self.turn_is_over()
     }
 
-    fn note_sent(&mut self, count: usize) {
+    /// So many bytes of the turn are used up.
+    pub fn note_sent(&mut self, count: usize) {
         self.turn_left = self.turn_left.saturating_sub(count);
     }
 

@@ -554,9 +554,11 @@ impl Reply {
         }
     }
 
-    /// For a part that is not sent: the head still must leave now.
+    /// For a part that is not sent: the head still must leave now. It counts in the turn's bytes as if it were: an application that goes on
+    /// for long takes as much time for a HEAD as for a GET.
     fn pushed(&mut self, taken: usize, offered: usize) -> Pushed {
         self.out.send();
+        self.out.note_sent(taken);
         match (self.out.is_broken, taken < offered) {
             (true, _) => Pushed::Gone,
             (false, true) => Pushed::Part(taken),
