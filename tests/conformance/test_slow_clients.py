@@ -173,6 +173,16 @@ def test_a_client_that_vanishes_while_the_application_works_loses_only_its_answe
     server.wait_for_log(r"GET /block => ", count=3)
 
 
+def test_an_endless_answer_to_head_ends_when_its_client_leaves(serve):
+    # Nothing of it is written that would fail.
+    server = serve("wsgi-file = {apps}/streams.py")
+    client = server.connect()
+    client.send(b"HEAD /counting?100000&head HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert client.read_head().status == 200
+    client.close()
+    wait_until(lambda: server.get("/counted?0&closed").body == b"1", "the answer has ended")
+
+
 def begin_counting(server, name):
     """A client that reads nothing; how many parts its application had given when it was suspended."""
     client = server.connect(str(server.folder / "s.sock"))

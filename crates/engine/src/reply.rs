@@ -16,6 +16,7 @@ use crate::amends::{Amends, Body};
 use crate::errand::Errand;
 use crate::fields::{Known, decimal, is_field_value, is_token, known_field};
 use crate::outbox::Outbox;
+use crate::socket;
 pub use crate::socket::wait_for_room;
 pub(crate) use extras::reason_phrase;
 
@@ -320,7 +321,7 @@ impl Reply {
         let allowed = match self.framing {
             Framing::Discard => {
                 self.body_bytes += part.len() as u64;
-                return if when == When::Now { self.pushed(part.len(), part.len()) } else { Pushed::All };
+                return if when == When::Now { self.discarded(part.len()) } else { Pushed::All };
             }
             Framing::Length(left) => left.min(part.len() as u64) as usize,
             Framing::Chunked | Framing::UntilClose => part.len(),
@@ -552,6 +553,15 @@ impl Reply {
             Framing::Chunked => self.frame_left -= taken,
             Framing::UntilClose | Framing::Discard => {}
         }
+    }
+
+    /// For a part of an answer that has no body. Nothing is written that would fail, so a client that has gone is looked for when it has
+    /// its head: an application that gives parts without end would do so for nobody.
+    fn discarded(&mut self, length: usize) -> Pushed {
+        if self.out.unsent() == 0 && socket::has_ended(self.out.socket.as_fd()) {
+            self.out.is_broken = true;
+        }
+        self.pushed(length, length)
     }
 
     /// For a part that is not sent: the head still must leave now. It counts in the turn's bytes as if it were: an application that goes on

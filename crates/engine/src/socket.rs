@@ -48,6 +48,14 @@ pub fn has_input(socket: BorrowedFd<'_>) -> bool {
     !matches!(recv(socket.as_raw_fd(), &mut [0u8; 1], MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT), Err(Errno::EAGAIN))
 }
 
+/// Whether the peer has ended its side, and all that it sent before was read.
+pub fn has_ended(socket: BorrowedFd<'_>) -> bool {
+    match recv(socket.as_raw_fd(), &mut [0u8; 1], MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT) {
+        Ok(count) => count == 0,
+        Err(errno) => !matches!(errno, Errno::EAGAIN | Errno::EINTR),
+    }
+}
+
 /// Writes both parts in one call, the first before the second. Never raises SIGPIPE.
 pub fn write(socket: BorrowedFd<'_>, first: &[u8], second: &[u8]) -> Written {
     loop {
