@@ -145,6 +145,20 @@ def test_a_stream_does_not_hold_up_a_stop(shop):
     assert "the stream has ended" in instance.log
 
 
+@pytest.mark.parametrize("threads", ["1", "2"])
+def test_a_stream_of_a_wsgi_application_does_not_hold_up_a_stop(shop, threads):
+    """The thread is in the application's generator for as long as the stream goes on, and the only one of its worker."""
+    instance = shop(WSGI_STREAM, "--threads", threads)
+    client = ask(instance, "/")
+    client.read_head()
+    assert next(client.read_chunks()) == b"data: tick\n\n"
+    instance.send_signal(signal.SIGINT)
+    assert b"\r\n0\r\n" not in client.read_to_end()
+    assert instance.wait_for_exit() == 0
+    assert "the stream has ended" in instance.log
+    assert "worker 1: streams that go on 3 s after the order to stop, and are cut off: 1" in instance.log
+
+
 def test_an_answer_of_known_length_is_finished_at_a_stop(shop, tmp_path):
     instance = shop(STREAM)
     gate = tmp_path / "gate"
@@ -159,6 +173,18 @@ def test_an_answer_of_known_length_is_finished_at_a_stop(shop, tmp_path):
     assert client.read_exactly(10) == b"first last"
     assert instance.wait_for_exit() == 0
 
+
+WSGI_STREAM = """
+import time
+def application(environ, start_response):
+    start_response("200 OK", [("Content-Type", "text/event-stream")])
+    try:
+        while True:
+            yield b"data: tick\\n\\n"
+            time.sleep(0.01)
+    finally:
+        print("the stream has ended", flush=True)
+"""
 
 STREAM = """
 import asyncio, os

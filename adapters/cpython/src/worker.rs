@@ -37,7 +37,9 @@ pub fn serve(
         .map(|listener| template(py, settings, listener, face))
         .collect::<PyResult<Vec<_>>>()?;
     let object = |name: &str| face.getattr(name).map(object_of);
+    let row = engine_assignment.scoreboard.row(engine_assignment.row);
     let wsgi = Wsgi {
+        row: row.ok_or_else(|| PyRuntimeError::new_err("the scoreboard has no row for this worker"))?,
         mounts: Mounts::new(applications.iter().map(|(mount, _)| mount.clone().into_bytes()).collect(), &settings.python),
         callables: applications.into_iter().map(|(_, callable)| object_of(callable.into_bound(py))).collect(),
         templates,

@@ -8,8 +8,9 @@ use std::ops::ControlFlow;
 use std::os::fd::BorrowedFd;
 use std::ptr::null_mut;
 
-use bolide_contract::scoreboard::Slot;
+use bolide_contract::scoreboard::{Row, Slot};
 use bolide_engine::app::{App, Language, Outcome};
+use bolide_engine::cut_off_late_stream;
 use bolide_engine::forks::leave_if_child;
 use bolide_engine::reply::{Pushed, Reply, When};
 use bolide_engine::request::{Body, Meaning, Request, Span, Told};
@@ -31,6 +32,7 @@ const LONG_CODING_BYTES: usize = 32 * 1024;
 
 /// The applications of a worker and what its threads need to call them.
 pub struct Wsgi {
+    pub row: &'static Row,
     pub mounts: Mounts,
     /// The application of each mount.
     pub callables: Vec<Object>,
@@ -338,6 +340,7 @@ impl WsgiThread {
             }
             // SAFETY: a bytes object, as a file is none of those that come here; it lives as long as `bytes`.
             match self.push(unsafe { bytes_of(bytes.as_ptr()) }, answer.when(), reply) {
+                Pushed::All if cut_off_late_stream(self.wsgi.row, reply) => return Some(Sent::Gone),
                 Pushed::All if reply.turn_is_over() => return Some(Sent::Slow(None)),
                 Pushed::All => {}
                 Pushed::Gone => return Some(Sent::Gone),

@@ -42,6 +42,9 @@ pub struct Row {
     pub sent_bytes: AtomicU64,
     /// Time spent in requests since its start, in microseconds.
     pub busy_us: AtomicU64,
+    /// Monotonic time of the order to stop, in milliseconds; 0 before that. The master writes it, for threads that are in an
+    /// application's iterator and take no orders meanwhile.
+    pub stopped_ms: AtomicU64,
 }
 
 /// What one thread of a worker is serving.
@@ -204,8 +207,10 @@ impl Scoreboard {
         for number in [&place.pid, &place.worker, &place.generation, &place.connections, &place.accepting, &place.waiting] {
             number.store(0, Relaxed);
         }
-        for number in [&place.turned_ms, &place.started_ms, &place.requests, &place.exceptions, &place.sent_bytes, &place.busy_us]
-        {
+        for number in [&place.turned_ms, &place.started_ms, &place.stopped_ms] {
+            number.store(0, Relaxed);
+        }
+        for number in [&place.requests, &place.exceptions, &place.sent_bytes, &place.busy_us] {
             number.store(0, Relaxed);
         }
         for slot in self.slots(row) {

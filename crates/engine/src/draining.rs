@@ -4,13 +4,14 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use bolide_contract::scoreboard::now_ms;
+use bolide_contract::scoreboard::{Row, now_ms};
 
 use crate::access_log::complain;
 use crate::app::{App, Language};
 use crate::connection::Connection;
 use crate::event_loop::{Duties, Shared};
 use crate::hall::Hall;
+use crate::reply::Reply;
 
 /// The last part of `reload-mercy`, in milliseconds, belongs to applications alone, but at most a quarter of it: streams that
 /// would never end learn that their clients have gone, so that they can end by themselves, and after them the lifespan. What has
@@ -51,6 +52,23 @@ impl Leaving {
     }
 }
 
+/// For a thread that is in the iterator of an answer, and takes no orders meanwhile: cuts off a stream that goes on too long after the
+/// master's order to stop. True: it was one.
+pub fn cut_off_late_stream(row: &Row, reply: &mut Reply) -> bool {
+    let stopped_ms = row.stopped_ms.load(Relaxed);
+    if stopped_ms == 0 || !reply.is_stream() || now_ms() < stopped_ms + STREAM_STOP_MS {
+        return false;
+    }
+    reply.cut_off();
+    tell_of_cut_streams(row.worker.load(Relaxed), 1);
+    true
+}
+
+fn tell_of_cut_streams(worker: u32, count: u32) {
+    let seconds = STREAM_STOP_MS / 1000;
+    complain(worker, &format!("streams that go on {seconds} s after the order to stop, and are cut off: {count}"));
+}
+
 impl<L: Language> Shared<L> {
     pub(crate) fn begin_to_drain(&self, hall: &mut Hall<Connection<L::App>>, duties: &mut Duties, at_once: bool) {
         if !self.house.draining.swap(true, Relaxed) {
@@ -84,11 +102,7 @@ impl<L: Language> Shared<L> {
         let mut count = 0;
         hall.for_each(|connection| count += u32::from(connection.is_endless()));
         if count > 0 {
-            let seconds = STREAM_STOP_MS / 1000;
-            complain(
-                self.house.worker,
-                &format!("streams that go on {seconds} s after the order to stop, and are cut off: {count}"),
-            );
+            tell_of_cut_streams(self.house.worker, count);
         }
     }
 

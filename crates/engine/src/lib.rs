@@ -39,6 +39,7 @@ mod threads;
 mod turn;
 pub mod websocket;
 
+pub use draining::cut_off_late_stream;
 pub use event_loop::{Assignment, serve};
 pub use hall::Key;
 pub use hosted::{Hosted, Pulse, Turned, Visited};

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_contract::boot::Boot;
 use bolide_contract::message::{self, Order};
@@ -158,6 +159,11 @@ impl Fleet {
         let Some(child) = self.find_mut(id) else { return };
         child.apply(Event::ToldToEnd);
         child.hurry(deadline_ms, Doom::Mercy);
+        let row = child.row().filter(|_| order == Order::Stop).and_then(|row| self.scoreboard.row(row));
+        if let Some(row) = row {
+            row.stopped_ms.store(now_ms(), Relaxed);
+        }
+        let Some(child) = self.find(id) else { return };
         let Some(channel) = &child.channel else { return };
         if let Err(error) = message::send(channel.as_fd(), &order, None)
             && !matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
