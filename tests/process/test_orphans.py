@@ -107,6 +107,29 @@ def test_kill_9_of_master_and_prototype_leaves_no_process_though_a_worker_is_stu
     assert port_is_free(port)
 
 
+ENDLESS = """\
+import atexit, ctypes, os
+from probe import application
+prototype = os.getpid()
+def stay():
+    if os.getpid() == prototype:
+        print("staying", flush=True)
+        ctypes.PyDLL(None).sleep(300)
+atexit.register(stay)
+"""
+
+
+@pytest.mark.parametrize("stopping", [False, True], ids=["serving", "stopping"])
+def test_kill_9_of_a_master_leaves_no_process_though_the_prototypes_interpreter_does_not_end(stopping, start, tmp_path):
+    (tmp_path / "shop.py").write_text(ENDLESS)
+    instance = start("--processes", "2", module="shop", alarms=True)
+    port = instance.port
+    if stopping:
+        instance.send_signal(signal.SIGTERM)
+        instance.wait_for_log("^staying$")
+    kill_master(instance, port)
+
+
 def test_kill_9_of_a_master_whose_prototype_is_stopped_leaves_no_process(start, tmp_path):
     instance = start("--processes", "2")
     client = instance.connect()

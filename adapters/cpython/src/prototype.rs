@@ -117,13 +117,16 @@ impl Prototype {
                         return Ok(Some(assignment));
                     }
                 }
-                Turn::Retired => return Ok(None),
+                Turn::Retired => break,
                 Turn::Orphaned => {
                     py.detach(|| self.end_orphaned());
-                    return Ok(None);
+                    break;
                 }
             }
         }
+        // What the application does at the interpreter's end must not outlive the master either.
+        signals::follow_parents()?;
+        Ok(None)
     }
 }
 

@@ -72,6 +72,16 @@ pub fn in_worker(control: BorrowedFd<'_>, row: u32, prototype: i32) -> io::Resul
     ROW.store(row, Relaxed);
     PROTOTYPE.store(prototype, Relaxed);
     OWNER.store(nix::unistd::getpid().as_raw(), Relaxed);
+    follow_parents()?;
+    block_group(false)
+}
+
+/// From here on this process does not outlive its parents, whatever keeps it. A worker is born so; a prototype that has nothing more to
+/// do, and whose interpreter may take its time to end, calls it then.
+///
+/// # Errors
+/// What `timer_create`, `sigaction` and `prctl` say.
+pub fn follow_parents() -> io::Result<()> {
     TIMER.store(killing_timer()? as usize, Relaxed);
     catch(orphan_signal(), on_orphan_signal)?;
     mask(libc::SIG_UNBLOCK, [orphan_signal()])?;
@@ -81,7 +91,7 @@ pub fn in_worker(control: BorrowedFd<'_>, row: u32, prototype: i32) -> io::Resul
     }
     // A parent that died before the kernel was asked is told by nobody.
     end_soon_if_orphaned();
-    block_group(false)
+    Ok(())
 }
 
 extern "C" fn on_group_signal(signal: c_int) {
