@@ -250,3 +250,14 @@ def test_an_interpreter_that_does_not_end_has_a_few_seconds_and_not_the_whole_me
     instance.body()
     assert instance.stop() == 0
     assert "reload-mercy), and is killed" not in instance.log
+
+
+def test_a_prototypes_interpreter_that_does_not_end_has_a_few_seconds_and_not_the_whole_mercy(start, tmp_path):
+    (tmp_path / "shop.py").write_text(
+        "import atexit, ctypes, os\nfrom probe import application\nprototype = os.getpid()\n"
+        # A function of a library that keeps the interpreter: its own clock does not run.
+        "atexit.register(lambda: os.getpid() == prototype and ctypes.PyDLL(None).sleep(300))\n"
+    )
+    instance = start("--reload-mercy", str(MERCY_SECONDS), module="shop", alarms=True)
+    assert instance.stop() == 0
+    assert "the prototype of generation 1" in instance.lines[-1]

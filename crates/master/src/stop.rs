@@ -72,6 +72,19 @@ impl Supervisor {
         (!self.fleet.children.iter().any(left)).then_some(status)
     }
 
+    /// A prototype that was told to end has nothing more to do when the last of its workers is gone: what is left is its interpreter's
+    /// end, which has a time of its own.
+    pub(crate) fn hurry_prototypes_without_workers(&mut self, now_ms: u64) {
+        let has_workers =
+            |generation| self.fleet.children.iter().any(|child| !child.is_prototype() && child.generation == generation);
+        let is_done = |child: &Child| child.is_prototype() && child.state == State::Ending && !has_workers(child.generation);
+        for id in self.fleet.ids(is_done) {
+            if let Some(prototype) = self.fleet.find_mut(id) {
+                prototype.hurry(now_ms + INTERPRETER_END_MS, Doom::Mercy);
+            }
+        }
+    }
+
     /// Kills a child, and says which one, why, and what is lost by it.
     pub(crate) fn kill_and_say(&mut self, id: u64, doom: Doom, now_ms: u64) {
         let Some(child) = self.fleet.find(id) else { return };

@@ -394,6 +394,7 @@ impl Supervisor {
 
     /// Does what is due: ends patience with children, looks for requests over time, retires the old.
     fn take_timers(&mut self, now: u64) {
+        self.hurry_prototypes_without_workers(now);
         for id in self.fleet.ids(|child| child.stopped_until_ms.is_some_and(|time| now >= time)) {
             if let Some(child) = self.fleet.find_mut(id) {
                 child.stopped_until_ms = None;
