@@ -11,7 +11,10 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("root-path", "write `--route-run setscriptname:/PATH` where the front server takes the prefix away"),
     ("worker-class", "leave it out: WSGI and ASGI are told apart; for requests that wait write `--threads 16`"),
     ("name", "write `--procname-prefix NAME`"),
-    ("preload", "leave it out: several workers are forked from one process that has loaded the application; with one worker write `--master`"),
+    (
+        "preload",
+        "leave it out: several workers are forked from one process that has loaded the application; with one worker write `--master`",
+    ),
     ("timeout", "write `--harakiri SECONDS`"),
     ("graceful-timeout", "write `--reload-mercy SECONDS`"),
     ("timeout-graceful-shutdown", "write `--reload-mercy SECONDS`"),
