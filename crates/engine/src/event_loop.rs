@@ -223,6 +223,8 @@ impl<L: Language> Shared<L> {
 
     /// Leads until the lead is lost or the worker has drained. The calling thread runs the language.
     pub fn lead(&self, kit: &mut Kit, app: &mut L::App, alone: bool) -> LeadEnd {
+        // A signal that came since this thread last ran the language (at its start, or while it followed) interrupts no wait any more.
+        self.run_signal_handlers(app);
         let mut guard = self.lock_room();
         let mut events = [EpollEvent::empty(); EVENTS];
         loop {
@@ -422,16 +424,18 @@ impl<L: Language> Shared<L> {
                     hall.news(key);
                 }
             }
-            Err(Errno::EINTR) => {
-                if app.interrupted() == ControlFlow::Break(()) {
-                    self.house.leaving.store(true, Relaxed);
-                }
-            }
+            Err(Errno::EINTR) => self.run_signal_handlers(app),
             // Every other error of epoll_wait(2) is a mistake of ours; the master replaces a worker that makes one.
             Err(errno) => {
                 complain(self.house.worker, &format!("the poll failed, the worker ends: {errno}"));
                 std::process::abort();
             }
+        }
+    }
+
+    fn run_signal_handlers(&self, app: &mut L::App) {
+        if app.interrupted() == ControlFlow::Break(()) {
+            self.house.leaving.store(true, Relaxed);
         }
     }
 
