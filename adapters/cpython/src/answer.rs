@@ -1,9 +1,9 @@
 //! What a WSGI application returned, and its parts one after the other (PEP 3333, "Buffering and Streaming").
 //!
-//! It knows no reply. Worker threads run it, with the interpreter in hand.
+//! It knows no response. Worker threads run it, with the interpreter in hand.
 
 use bolide_engine::forks::leave_if_child;
-use bolide_engine::reply::When;
+use bolide_engine::response::When;
 use pyo3::ffi;
 
 use crate::object::Object;

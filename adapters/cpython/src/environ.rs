@@ -4,7 +4,7 @@
 //! richer one, with the header fields in it. It knows nothing of the call that follows.
 
 use bolide_engine::app::Language;
-use bolide_engine::request::{HeaderMemory, HttpRequest, Meaning, Request, Told, UwsgiRequest, Version};
+use bolide_engine::request::{HeaderMemory, HttpRequest, LogFacts, Request, RequestParts, UwsgiRequest, Version};
 use pyo3::ffi;
 
 use crate::names::{KnownKeys, Methods, Names};
@@ -83,9 +83,9 @@ impl Environs {
         let template = self.templates.get(request.listener).or(self.templates.first())?.clone();
         let address = (request.peer.address.as_str(), request.peer.port.as_str());
         let length = request.body.length();
-        match &mut request.meaning {
-            Meaning::Http(http) => self.http(&template, http, address, length, &mut request.told),
-            Meaning::Uwsgi(uwsgi) => self.uwsgi(&template, uwsgi, &mut request.told),
+        match &mut request.parts {
+            RequestParts::Http(http) => self.http(&template, http, address, length, &mut request.log_facts),
+            RequestParts::Uwsgi(uwsgi) => self.uwsgi(&template, uwsgi, &mut request.log_facts),
         }
     }
 
@@ -95,25 +95,25 @@ impl Environs {
         http: &mut HttpRequest<'_, Memo>,
         peer: (&str, &str),
         body_length: u64,
-        told: &mut Told,
+        log_facts: &mut LogFacts,
     ) -> Option<Dictionary> {
         let mut environ = match &mut http.memo {
             HeaderMemory::Same(memo) => {
-                *told = memo.told;
+                *log_facts = memo.log_facts;
                 Dictionary::copy_of(&memo.template)?
             }
             HeaderMemory::Off => {
                 let (environ, count) = self.with_headers(template, http, peer)?;
-                *told = count;
+                *log_facts = count;
                 environ
             }
             HeaderMemory::Fill(_) => {
                 let (base, count) = self.with_headers(template, http, peer)?;
-                *told = count;
+                *log_facts = count;
                 let base = base.done()?;
                 let environ = Dictionary::copy_of(&base)?;
                 if let HeaderMemory::Fill(memo) = &mut http.memo {
-                    **memo = Some(Memo { template: base, told: count });
+                    **memo = Some(Memo { template: base, log_facts: count });
                 }
                 environ
             }
@@ -145,7 +145,7 @@ impl Environs {
         for (name, value) in http.variables {
             self.variable(&mut environ, name, value)?;
         }
-        told.variable_bytes += (http.method.len() + http.uri.len() + http.path.len() + http.query.len()) as u32;
+        log_facts.variable_bytes += (http.method.len() + http.uri.len() + http.path.len() + http.query.len()) as u32;
         Some(environ)
     }
 
@@ -155,27 +155,27 @@ impl Environs {
         template: &Object,
         http: &HttpRequest<'_, Memo>,
         peer: (&str, &str),
-    ) -> Option<(Dictionary, Told)> {
+    ) -> Option<(Dictionary, LogFacts)> {
         let mut environ = Dictionary::copy_of(template)?;
         let version_1_0 = http.version == Version::Http10;
         environ.set(&self.names.server_protocol, if version_1_0 { &self.names.http_1_0 } else { &self.names.http_1_1 });
         environ.set_text(&self.names.remote_addr, peer.0.as_bytes());
         environ.set_text(&self.names.remote_port, peer.1.as_bytes());
-        let mut told = Told {
+        let mut log_facts = LogFacts {
             variables: OWN_VARIABLES,
             variable_bytes: OWN_VARIABLE_BYTES + (peer.0.len() + peer.1.len() + "HTTP/1.1".len()) as u32,
             application: 0,
         };
         for name in [&self.names.server_name, &self.names.server_port] {
-            told.variable_bytes += environ.get(name).map_or(0, |text| length_of(&text));
+            log_facts.variable_bytes += environ.get(name).map_or(0, |text| length_of(&text));
         }
         for field in http.fields {
             let (name, value) = (field.name.of(http.header_bytes), field.value.of(http.header_bytes));
             self.header(&mut environ, name, value)?;
-            told.variables += 1;
-            told.variable_bytes += (4 + "HTTP_".len() + name.len() + value.len()) as u32;
+            log_facts.variables += 1;
+            log_facts.variable_bytes += (4 + "HTTP_".len() + name.len() + value.len()) as u32;
         }
-        Some((environ, told))
+        Some((environ, log_facts))
     }
 
     fn header(&mut self, environ: &mut Dictionary, name: &[u8], value: &[u8]) -> Option<()> {
@@ -200,13 +200,13 @@ impl Environs {
         Some(())
     }
 
-    fn uwsgi(&mut self, template: &Object, uwsgi: &UwsgiRequest<'_>, told: &mut Told) -> Option<Dictionary> {
+    fn uwsgi(&mut self, template: &Object, uwsgi: &UwsgiRequest<'_>, log_facts: &mut LogFacts) -> Option<Dictionary> {
         let mut environ = Dictionary::copy_of(template)?;
         for variable in uwsgi.variables {
             self.variable(&mut environ, variable.name.of(uwsgi.bytes), variable.value.of(uwsgi.bytes))?;
         }
-        told.variables = uwsgi.variables.len() as u32;
-        told.variable_bytes = uwsgi.bytes.len() as u32;
+        log_facts.variables = uwsgi.variables.len() as u32;
+        log_facts.variable_bytes = uwsgi.bytes.len() as u32;
         Some(environ)
     }
 

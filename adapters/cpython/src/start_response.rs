@@ -1,4 +1,4 @@
-//! `start_response` and the `write` that it returns: native callables, made once for a thread and armed with the reply
+//! `start_response` and the `write` that it returns: native callables, made once for a thread and armed with the response
 //! of the request that is being served. An application that keeps one beyond its request gets an error, not another
 //! client's connection.
 
@@ -11,7 +11,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use bolide_contract::scoreboard::Slot;
-use bolide_engine::reply::{Pushed, Reply, When, wait_for_room};
+use bolide_engine::response::{Pushed, Response, When, wait_for_room};
 use pyo3::ffi;
 
 use crate::object::{Object, bytes_of};
@@ -35,11 +35,11 @@ unsafe impl Send for StartResponse {}
 /// Looked at and changed by threads that hold the interpreter only, and by none of them through an exclusive reference: while one
 /// waits in `write` without the interpreter, others may call in.
 struct State {
-    /// The reply that is being written; null between requests.
-    reply: Cell<*mut Reply>,
+    /// The response that is being written; null between requests.
+    response: Cell<*mut Response>,
     /// Borrowed from the [`StartResponse`], and used only while that has armed us.
     write: Cell<*mut ffi::PyObject>,
-    /// A `write` waits for its client. Until it has ended the reply is its own, and stays where it is.
+    /// A `write` waits for its client. Until it has ended the response is its own, and stays where it is.
     is_writing: Cell<bool>,
     /// The engine's thread that has armed us (pthread_self).
     thread: Cell<libc::pthread_t>,
@@ -58,7 +58,7 @@ impl StartResponse {
     /// `None`: out of memory, an exception is set.
     pub fn new(write_errors: bool, write_timeout: Duration) -> Option<StartResponse> {
         let state = Box::into_raw(Box::new(State {
-            reply: Cell::new(null_mut()),
+            response: Cell::new(null_mut()),
             write: Cell::new(null_mut()),
             is_writing: Cell::new(false),
             thread: Cell::new(0),
@@ -87,14 +87,14 @@ impl StartResponse {
         unsafe { &*self.state }
     }
 
-    /// Points the callables at a reply, until [`StartResponse::disarm`].
+    /// Points the callables at a response, until [`StartResponse::disarm`].
     ///
     /// # Safety
-    /// `reply` lives until it is disarmed, and the caller uses it only while no code of the application runs and, once the
+    /// `response` lives until it is disarmed, and the caller uses it only while no code of the application runs and, once the
     /// application's call has returned, only after [`StartResponse::call_has_returned`].
-    pub unsafe fn arm(&self, reply: *mut Reply, has_returned: bool) {
+    pub unsafe fn arm(&self, response: *mut Response, has_returned: bool) {
         let state = self.state();
-        state.reply.set(reply);
+        state.response.set(response);
         state.has_returned.set(has_returned);
         // SAFETY: the call has no conditions.
         state.thread.set(unsafe { libc::pthread_self() });
@@ -117,7 +117,7 @@ impl StartResponse {
         }
     }
 
-    /// The application's call has returned. A thread of it that is still in `write` has its part sent first: the reply is its own
+    /// The application's call has returned. A thread of it that is still in `write` has its part sent first: the response is its own
     /// till then.
     pub fn call_has_returned(&self) {
         let state = self.state();
@@ -136,8 +136,8 @@ impl StartResponse {
     }
 
     pub fn disarm(&self) {
-        debug_assert!(!self.state().is_writing.get(), "a reply is taken away from a thread that writes");
-        self.state().reply.set(null_mut());
+        debug_assert!(!self.state().is_writing.get(), "a response is taken away from a thread that writes");
+        self.state().response.set(null_mut());
     }
 
     /// Nobody but us refers to it: it may serve the next request.
@@ -186,20 +186,20 @@ fn state_of<'a>(capsule: *mut ffi::PyObject) -> Option<&'a State> {
 }
 
 impl State {
-    /// The reply, for as long as the interpreter is held and no code of the application runs.
-    #[expect(clippy::mut_from_ref, reason = "the reply is the engine's, lent to whoever holds the interpreter")]
-    fn reply(&self) -> Option<&mut Reply> {
-        // SAFETY: null, or the reply that the thread armed us with, which is not using it while the application runs. Whoever
+    /// The response, for as long as the interpreter is held and no code of the application runs.
+    #[expect(clippy::mut_from_ref, reason = "the response is the engine's, lent to whoever holds the interpreter")]
+    fn response(&self) -> Option<&mut Response> {
+        // SAFETY: null, or the response that the thread armed us with, which is not using it while the application runs. Whoever
         // asks holds the interpreter, so nobody else has it, but for a `write` that waits and has let it go meanwhile.
-        unsafe { self.reply.get().as_mut() }
+        unsafe { self.response.get().as_mut() }
     }
 
     /// The application has returned, and what it returned is being sent by the engine's thread, which has armed us and is not the
-    /// calling one. It may have let the interpreter go meanwhile: the reply must not be touched.
+    /// calling one. It may have let the interpreter go meanwhile: the response must not be touched.
     fn is_of_another_thread(&self) -> bool {
         // SAFETY: the calls have no conditions.
         let is_ours = || unsafe { libc::pthread_equal(self.thread.get(), libc::pthread_self()) != 0 };
-        !self.reply.get().is_null() && self.has_returned.get() && !is_ours()
+        !self.response.get().is_null() && self.has_returned.get() && !is_ours()
     }
 }
 
@@ -279,18 +279,18 @@ fn start(capsule: *mut ffi::PyObject, arguments: &Arguments) -> Option<*mut ffi:
             "start_response was called by another thread when the application had returned (PEP 3333)",
         );
     }
-    let Some(reply) = state.reply() else {
+    let Some(response) = state.response() else {
         return raise(runtime_error(), "start_response was called when its request had ended");
     };
     if !arguments.exc_info.is_null() {
-        if reply.head_has_left() {
+        if response.head_has_left() {
             return raise_again(arguments.exc_info);
         }
-    } else if reply.has_head() {
+    } else if response.has_head() {
         return raise(assertion_error(), "start_response was called a second time without exc_info (PEP 3333)");
     }
-    if write_head(reply, arguments.status, arguments.headers).is_none() {
-        reply.drop_head();
+    if write_head(response, arguments.status, arguments.headers).is_none() {
+        response.drop_head();
         return None;
     }
     // SAFETY: we are armed, so the StartResponse that owns `write` lives; the caller gets a reference of its own.
@@ -298,8 +298,8 @@ fn start(capsule: *mut ffi::PyObject, arguments: &Arguments) -> Option<*mut ffi:
     Some(state.write.get())
 }
 
-fn write_head(reply: &mut Reply, status: *mut ffi::PyObject, headers: *mut ffi::PyObject) -> Option<()> {
-    with_latin1(status, |bytes| reply.status(bytes), "the status")?;
+fn write_head(response: &mut Response, status: *mut ffi::PyObject, headers: *mut ffi::PyObject) -> Option<()> {
+    with_latin1(status, |bytes| response.status(bytes), "the status")?;
     // SAFETY: `headers` is an argument and lives through the call; items of a list or tuple are borrowed and used at once.
     unsafe {
         let is_list = ffi::PyList_Check(headers) != 0;
@@ -317,7 +317,7 @@ fn write_head(reply: &mut Reply, status: *mut ffi::PyObject, headers: *mut ffi::
                 );
             }
             let (name, value) = (ffi::PyTuple_GetItem(pair, 0), ffi::PyTuple_GetItem(pair, 1));
-            with_latin1(name, |name| with_value(reply, name, value), "a header's name")??;
+            with_latin1(name, |name| with_value(response, name, value), "a header's name")??;
             number += 1;
         }
     }
@@ -325,10 +325,10 @@ fn write_head(reply: &mut Reply, status: *mut ffi::PyObject, headers: *mut ffi::
 }
 
 /// `Ok(None)`: an exception is set already.
-fn with_value(reply: &mut Reply, name: &[u8], value: *mut ffi::PyObject) -> Result<Option<()>, &'static str> {
+fn with_value(response: &mut Response, name: &[u8], value: *mut ffi::PyObject) -> Result<Option<()>, &'static str> {
     let what = || format!("the header {:?}", String::from_utf8_lossy(name));
     let Some(text) = latin1_text(value, &what) else { return Ok(None) };
-    match reply.field(name, text.bytes()) {
+    match response.field(name, text.bytes()) {
         Ok(()) => Ok(Some(())),
         Err(refusal) => Ok(raise(value_error(), &format!("{} was refused: {refusal}", what()))),
     }
@@ -410,14 +410,14 @@ fn write_part(capsule: *mut ffi::PyObject, data: *mut ffi::PyObject) -> Option<(
         // What the application returned is being sent, and a part of another thread would get between its halves.
         return raise(runtime_error(), "write was called by another thread when the application had returned (PEP 3333)");
     }
-    let Some(reply) = state.reply() else {
+    let Some(response) = state.response() else {
         return raise(runtime_error(), "write was called when its request had ended");
     };
     // SAFETY: checked above; the caller holds a reference, also while the interpreter is released below.
     let part = unsafe { bytes_of(data) };
     // What can't be suspended can't wait for its turn either.
-    reply.begin_turn();
-    match reply.push(part, When::Now) {
+    response.begin_turn();
+    match response.push(part, When::Now) {
         Pushed::All => Some(()),
         Pushed::Gone => client_is_gone(state.write_errors),
         Pushed::Part(taken) => write_rest(state, &part[taken..]),
@@ -428,11 +428,11 @@ fn write_part(capsule: *mut ffi::PyObject, data: *mut ffi::PyObject) -> Option<(
 fn write_rest(state: &State, mut rest: &[u8]) -> Option<()> {
     state.is_writing.set(true);
     let sent = loop {
-        // It is there: the engine's thread takes no reply away while somebody writes.
-        let Some(reply) = state.reply() else { break false };
-        if reply.wants_room() {
-            let socket = reply.socket().as_raw_fd();
-            // SAFETY: this thread holds the interpreter, and takes it again before it looks at the state or the reply, to which
+        // It is there: the engine's thread takes no response away while somebody writes.
+        let Some(response) = state.response() else { break false };
+        if response.wants_room() {
+            let socket = response.socket().as_raw_fd();
+            // SAFETY: this thread holds the interpreter, and takes it again before it looks at the state or the response, to which
             // no reference of ours is used in between. The socket stays open: see above.
             let has_room = unsafe {
                 let thread = ffi::PyEval_SaveThread();
@@ -440,13 +440,13 @@ fn write_rest(state: &State, mut rest: &[u8]) -> Option<()> {
                 ffi::PyEval_RestoreThread(thread);
                 has_room
             };
-            if let Some(reply) = state.reply() {
-                reply.room_came(has_room);
+            if let Some(response) = state.response() {
+                response.room_came(has_room);
             }
             continue;
         }
-        reply.begin_turn();
-        match reply.push(rest, When::Now) {
+        response.begin_turn();
+        match response.push(rest, When::Now) {
             Pushed::All => break true,
             Pushed::Gone => break false,
             Pushed::Part(taken) => rest = &rest[taken..],
@@ -471,10 +471,10 @@ fn taken_socket(capsule: *mut ffi::PyObject) -> Option<i32> {
     if state.is_of_another_thread() {
         return raise(runtime_error(), "the connection's socket was used by another thread when the application had returned");
     }
-    let Some(reply) = state.reply() else {
+    let Some(response) = state.response() else {
         return raise(runtime_error(), "the connection's socket was used when its request had ended");
     };
-    match reply.give_away() {
+    match response.give_away() {
         Ok(own) => {
             // What the application does with it takes as long as it takes: `harakiri` is about requests.
             if let Some(slot) = state.slot.get() {

@@ -1,4 +1,4 @@
-//! WSGI (PEP 3333): the call of the application and the way of its answer into the reply.
+//! WSGI (PEP 3333): the call of the application and the way of its answer into the response.
 //!
 //! [`Wsgi`] is one for the worker, [`WsgiThread`] one for each of its threads. All of it runs with the interpreter
 //! in hand, on the thread that read the request.
@@ -12,8 +12,8 @@ use bolide_contract::scoreboard::{Row, Slot};
 use bolide_engine::app::{App, Language, Outcome};
 use bolide_engine::cut_off_late_stream;
 use bolide_engine::forks::leave_if_child;
-use bolide_engine::reply::{Pushed, Reply, When};
-use bolide_engine::request::{Body, Meaning, Request, Span, Told};
+use bolide_engine::request::{Body, LogFacts, Request, RequestParts, Span};
+use bolide_engine::response::{Pushed, Response, When};
 use pyo3::ffi;
 
 use crate::answer::{Answer, Part, not_bytes};
@@ -58,7 +58,7 @@ pub struct Wsgi {
 /// A header block of a connection, as a template for its next request.
 pub struct Memo {
     pub template: Object,
-    pub told: Told,
+    pub log_facts: LogFacts,
 }
 
 /// An answer at the point where its client became slow.
@@ -111,19 +111,19 @@ impl App for WsgiThread {
     type Memo = Memo;
     type Pending = Pending;
 
-    fn call(&mut self, request: &mut Request<'_, Memo>, reply: &mut Reply) -> Outcome<Pending> {
-        let outcome = self.serve(request, reply);
-        outcome.unwrap_or_else(|| failed(&self.wsgi.faults, &described(&request.meaning)))
+    fn call(&mut self, request: &mut Request<'_, Memo>, response: &mut Response) -> Outcome<Pending> {
+        let outcome = self.serve(request, response);
+        outcome.unwrap_or_else(|| failed(&self.wsgi.faults, &described(&request.parts)))
     }
 
-    fn resume(&mut self, pending: Pending, reply: &mut Reply) -> Outcome<Pending> {
+    fn resume(&mut self, pending: Pending, response: &mut Response) -> Outcome<Pending> {
         let Pending { mut answer, chunk, start, context } = pending;
         self.contexts.resume(context);
-        // SAFETY: the engine lends us the reply for this call, and it is disarmed below.
-        unsafe { start.arm(reply, true) };
-        let sent = self.send(&mut answer, chunk, reply);
+        // SAFETY: the engine lends us the response for this call, and it is disarmed below.
+        unsafe { start.arm(response, true) };
+        let sent = self.send(&mut answer, chunk, response);
         start.disarm();
-        let outcome = self.conclude(sent, answer, start, reply, &|| "an answer that was being streamed".to_owned());
+        let outcome = self.conclude(sent, answer, start, response, &|| "an answer that was being streamed".to_owned());
         self.contexts.rest();
         outcome
     }
@@ -167,7 +167,7 @@ enum Sent {
 
 impl WsgiThread {
     /// `None`: an exception is set.
-    fn serve(&mut self, request: &mut Request<'_, Memo>, reply: &mut Reply) -> Option<Outcome<Pending>> {
+    fn serve(&mut self, request: &mut Request<'_, Memo>, response: &mut Response) -> Option<Outcome<Pending>> {
         let mut environ = self.environs.make(request)?;
         let callable = self.choose(&mut environ, request)?;
         self.give_body(&mut environ, std::mem::take(&mut request.body))?;
@@ -178,13 +178,13 @@ impl WsgiThread {
             Some(start) => start,
             None => StartResponse::new(self.wsgi.write_errors, self.wsgi.write_timeout)?,
         };
-        let asks_for_upgrade = matches!(&request.meaning, Meaning::Http(http) if http.upgrade);
+        let asks_for_upgrade = matches!(&request.parts, RequestParts::Http(http) if http.upgrade);
         if asks_for_upgrade {
             self.offer_socket(&mut environ, &start, request.slot)?;
         }
         let environ = environ.done()?;
-        // SAFETY: the engine lends us the reply for this call; it is disarmed before the call returns.
-        unsafe { start.arm(reply, false) };
+        // SAFETY: the engine lends us the response for this call; it is disarmed before the call returns.
+        unsafe { start.arm(response, false) };
         let arguments = [environ.as_ptr(), start.callable.as_ptr()];
         // SAFETY: the callable and both arguments live through the call.
         let result = unsafe { Object::owned(ffi::PyObject_Vectorcall(callable, arguments.as_ptr(), 2, null_mut())) };
@@ -193,12 +193,12 @@ impl WsgiThread {
         drop(environ);
         let Some(result) = result else {
             self.keep(start);
-            return self.forgive(reply).then_some(Outcome::Finished);
+            return self.forgive(response).then_some(Outcome::Finished);
         };
         let mut answer = Answer::new(result);
-        let sent = self.send(&mut answer, None, reply);
+        let sent = self.send(&mut answer, None, response);
         start.disarm();
-        Some(self.conclude(sent, answer, start, reply, &|| described(&request.meaning)))
+        Some(self.conclude(sent, answer, start, response, &|| described(&request.parts)))
     }
 
     /// For libraries that speak WebSocket on the connection itself: they look for it under these names.
@@ -217,12 +217,12 @@ impl WsgiThread {
 
     /// An application that has taken its connection ends with an exception, by which other servers know that they are to answer
     /// nothing (gunicorn: StopIteration, Werkzeug: ConnectionError). True: the exception was that, and is cleared.
-    fn forgive(&self, reply: &Reply) -> bool {
+    fn forgive(&self, response: &Response) -> bool {
         // SAFETY: the thread holds the interpreter, and an exception is set; the types live as long as it does.
         unsafe {
             let is_usual = ffi::PyErr_ExceptionMatches(ffi::PyExc_StopIteration) != 0
                 || ffi::PyErr_ExceptionMatches(ffi::PyExc_ConnectionError) != 0;
-            if !is_usual || !reply.is_given_away() {
+            if !is_usual || !response.is_given_away() {
                 return false;
             }
             ffi::PyErr_Clear();
@@ -246,7 +246,7 @@ impl WsgiThread {
         let Some(number) = wsgi.mounts.named(script_name.as_ref().map_or(b"", bytes_object)) else {
             return no_application(text.as_ref().map_or(b"", bytes_object));
         };
-        request.told.application = number as u32;
+        request.log_facts.application = number as u32;
         wsgi.callables.get(number).map(Object::as_ptr)
     }
 
@@ -275,21 +275,21 @@ impl WsgiThread {
         Some(())
     }
 
-    /// Hands a part to the reply. One that is compressed on its way takes a while, and needs nothing of Python's meanwhile: the caller holds
-    /// the object that the bytes are of, and the application's callables leave the reply to this thread.
-    fn push(&mut self, part: &[u8], when: When, reply: &mut Reply) -> Pushed {
-        if part.len() > LONG_CODING_BYTES && reply.is_amended() {
-            return self.aside(|| reply.push(part, when));
+    /// Hands a part to the response. One that is compressed on its way takes a while, and needs nothing of Python's meanwhile: the caller holds
+    /// the object that the bytes are of, and the application's callables leave the response to this thread.
+    fn push(&mut self, part: &[u8], when: When, response: &mut Response) -> Pushed {
+        if part.len() > LONG_CODING_BYTES && response.is_filtered() {
+            return self.aside(|| response.push(part, when));
         }
-        reply.push(part, when)
+        response.push(part, when)
     }
 
     /// Sends the answer as far as the client takes it. `None`: an exception is set.
-    fn send(&mut self, answer: &mut Answer, chunk: Option<(Object, usize)>, reply: &mut Reply) -> Option<Sent> {
+    fn send(&mut self, answer: &mut Answer, chunk: Option<(Object, usize)>, response: &mut Response) -> Option<Sent> {
         let first_time = chunk.is_none() && answer.is_fresh();
         if let Some((bytes, taken)) = chunk {
             // SAFETY: a bytes object that lives as long as `bytes`.
-            match self.push(unsafe { &bytes_of(bytes.as_ptr())[taken..] }, When::Now, reply) {
+            match self.push(unsafe { &bytes_of(bytes.as_ptr())[taken..] }, When::Now, response) {
                 Pushed::All => {}
                 Pushed::Gone => return Some(Sent::Gone),
                 Pushed::Part(more) => return Some(Sent::Slow(Some((bytes, taken + more)))),
@@ -297,25 +297,25 @@ impl WsgiThread {
         }
         if first_time {
             if answer.is_sequence() {
-                self.declare_sequence(answer, reply)?;
+                self.declare_sequence(answer, response)?;
             } else if self.is_wrapper(&answer.result)
-                && reply.has_head()
+                && response.has_head()
                 && let Some((file, offset, length)) = self.sendable(&answer.result)?
             {
-                reply.push_file(file, offset, length);
+                response.push_file(file, offset, length);
                 return Some(Sent::All);
             } else if !self.wsgi.is_strict {
                 answer.put_bytes_in_a_tuple()?;
                 if answer.is_sequence() {
-                    self.declare_sequence(answer, reply)?;
+                    self.declare_sequence(answer, response)?;
                 }
             }
         }
         loop {
             let bytes = match self.next_part(answer)? {
                 Part::Bytes(bytes) => bytes,
-                Part::File(wrapper) if reply.has_head() => {
-                    if self.send_file_part(answer, &wrapper, reply)? {
+                Part::File(wrapper) if response.has_head() => {
+                    if self.send_file_part(answer, &wrapper, response)? {
                         return Some(Sent::Slow(None));
                     }
                     continue;
@@ -323,7 +323,7 @@ impl WsgiThread {
                 Part::File(wrapper) => wrapper,
                 Part::End => return Some(Sent::All),
             };
-            if !reply.has_head() {
+            if !response.has_head() {
                 // SAFETY: a bytes object that lives as long as `bytes`, if it is one.
                 if unsafe { ffi::PyBytes_Check(bytes.as_ptr()) != 0 && bytes_of(bytes.as_ptr()).is_empty() } {
                     // PEP 3333 asks for the head before the first part; an empty one is none, and uWSGI takes it.
@@ -339,9 +339,9 @@ impl WsgiThread {
                 return None;
             }
             // SAFETY: a bytes object, as a file is none of those that come here; it lives as long as `bytes`.
-            match self.push(unsafe { bytes_of(bytes.as_ptr()) }, answer.when(), reply) {
-                Pushed::All if cut_off_late_stream(self.wsgi.row, reply) => return Some(Sent::Gone),
-                Pushed::All if reply.turn_is_over() => return Some(Sent::Slow(None)),
+            match self.push(unsafe { bytes_of(bytes.as_ptr()) }, answer.when(), response) {
+                Pushed::All if cut_off_late_stream(self.wsgi.row, response) => return Some(Sent::Gone),
+                Pushed::All if response.turn_is_over() => return Some(Sent::Slow(None)),
                 Pushed::All => {}
                 Pushed::Gone => return Some(Sent::Gone),
                 Pushed::Part(taken) => return Some(Sent::Slow(Some((bytes, taken)))),
@@ -355,7 +355,7 @@ impl WsgiThread {
         sent: Option<Sent>,
         answer: Answer,
         start: StartResponse,
-        reply: &Reply,
+        response: &Response,
         place: &dyn Fn() -> String,
     ) -> Outcome<Pending> {
         match sent {
@@ -369,13 +369,13 @@ impl WsgiThread {
             }
             None => {
                 // The exception that is set is taken first: close() may raise one of its own.
-                let outcome = if self.forgive(reply) { Outcome::Finished } else { failed(&self.wsgi.faults, &place()) };
+                let outcome = if self.forgive(response) { Outcome::Finished } else { failed(&self.wsgi.faults, &place()) };
                 self.close(&answer);
                 self.keep(start);
                 return outcome;
             }
         }
-        if !reply.has_head() && !reply.is_given_away() {
+        if !response.has_head() && !response.is_given_away() {
             log_message(
                 &self.wsgi.faults,
                 &format!("{}: the application did not call start_response; answered with 500", place()),
@@ -442,10 +442,10 @@ impl WsgiThread {
     }
 
     /// A `wsgi.file_wrapper` that the answer gives as one of its parts. True: it leaves first, and the answer goes on after it.
-    fn send_file_part(&mut self, answer: &mut Answer, wrapper: &Object, reply: &mut Reply) -> Option<bool> {
+    fn send_file_part(&mut self, answer: &mut Answer, wrapper: &Object, response: &mut Response) -> Option<bool> {
         if let Some((file, offset, length)) = self.sendable(wrapper)? {
             if length > 0 {
-                reply.push_file_part(file, offset, length);
+                response.push_file_part(file, offset, length);
             }
             self.close_object(wrapper);
             return Some(length > 0);
@@ -473,7 +473,7 @@ impl WsgiThread {
     }
 
     /// All parts of a list are known: so is the length of the body, unless there are files among them. `None`: an exception is set.
-    fn declare_sequence(&self, answer: &Answer, reply: &mut Reply) -> Option<()> {
+    fn declare_sequence(&self, answer: &Answer, response: &mut Response) -> Option<()> {
         let mut total = 0u64;
         for index in 0..answer.length() {
             // SAFETY: the index is within the length; the part lives while it is looked at.
@@ -489,17 +489,17 @@ impl WsgiThread {
                 total += ffi::PyBytes_Size(part.as_ptr()) as u64;
             }
         }
-        reply.declare_length(total);
+        response.declare_length(total);
         Some(())
     }
 }
 
 /// The request in words, for the log.
-fn described(meaning: &Meaning<'_, Memo>) -> String {
+fn described(parts: &RequestParts<'_, Memo>) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    match meaning {
-        Meaning::Http(http) => format!("{} {}", text(http.method), text(http.uri)),
-        Meaning::Uwsgi(uwsgi) => {
+    match parts {
+        RequestParts::Http(http) => format!("{} {}", text(http.method), text(http.uri)),
+        RequestParts::Uwsgi(uwsgi) => {
             let found = |span: Option<Span>| span.map_or_else(String::new, |span| text(span.of(uwsgi.bytes)));
             format!("{} {}", found(uwsgi.method), found(uwsgi.uri))
         }

@@ -13,11 +13,11 @@ use nix::sys::epoll::{EpollEvent, EpollFlags};
 use crate::access_log::complain;
 use crate::app::Language;
 use crate::connection::Connection;
-use crate::event_loop::{Duties, Shared};
+use crate::connections::{ConnectionTable, Key};
+use crate::event_loop::{Housekeeping, Shared};
 use crate::fairness::{another_waits, is_ahead};
-use crate::hall::{Hall, Key};
-use crate::house::Kit;
 use crate::listener::Accepted;
+use crate::worker::ThreadContext;
 
 /// Connections that one turn accepts from one socket, so that those that are open have their turn too. While another worker
 /// sleeps, only as many as free threads of this one can begin to serve: what waits here behind a call that is stuck can't be
@@ -51,55 +51,68 @@ pub(crate) struct Pause {
 impl<L: Language> Shared<L> {
     /// Tells the poll of a listening socket.
     pub(crate) fn listen(&self, number: usize) -> io::Result<()> {
-        let Some(listener) = self.house.listeners.get(number) else { return Ok(()) };
+        let Some(listener) = self.worker.listeners.get(number) else { return Ok(()) };
         let event = EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLEXCLUSIVE, Key::listener(number).0);
         Ok(self.poll.add(&listener.descriptor, event)?)
     }
 
     /// A listening socket has news. What it leaves waiting, the level-triggered poll tells again.
-    pub(crate) fn accept(&self, number: usize, hall: &mut Hall<Connection<L::App>>, duties: &mut Duties, kit: &Kit) {
-        if self.house.is_draining() || duties.pauses.iter().any(|pause| pause.listener == number) {
+    pub(crate) fn accept(
+        &self,
+        number: usize,
+        connections: &mut ConnectionTable<Connection<L::App>>,
+        housekeeping: &mut Housekeeping,
+        thread: &ThreadContext,
+    ) {
+        if self.worker.is_draining() || housekeeping.pauses.iter().any(|pause| pause.listener == number) {
             return;
         }
         for accepted in 0..ACCEPTED_TURN_MOST {
-            if self.is_ahead(kit) {
-                return self.pause(number, STAND_BACK_MS, duties, kit);
+            if self.is_ahead(thread) {
+                return self.pause(number, STAND_BACK_MS, housekeeping, thread);
             }
             // The first is taken in any case: the kernel may have told nobody else of it.
-            if accepted > 0 && another_waits(self.house.row, self.scoreboard.rows()) && hall.ready_count() >= self.free_threads()
+            if accepted > 0
+                && another_waits(self.worker.row, self.scoreboard.rows())
+                && connections.ready_count() >= self.free_threads()
             {
                 return;
             }
-            match self.let_in(number, hall, duties, kit) {
+            match self.let_in(number, connections, housekeeping, thread) {
                 Entered::One => {}
                 Entered::Nobody => return,
-                Entered::Exhausted => return self.pause(number, EXHAUSTED_MS, duties, kit),
+                Entered::Exhausted => return self.pause(number, EXHAUSTED_MS, housekeeping, thread),
             }
         }
     }
 
     /// Looks after the pauses that are over. One that is still ahead takes what was left waiting: better uneven than late.
-    pub(crate) fn end_pauses(&self, hall: &mut Hall<Connection<L::App>>, duties: &mut Duties, kit: &Kit) {
-        let now = kit.clock.now_ms;
-        for mut pause in std::mem::take(&mut duties.pauses) {
-            if self.house.is_draining() {
+    pub(crate) fn end_pauses(
+        &self,
+        connections: &mut ConnectionTable<Connection<L::App>>,
+        housekeeping: &mut Housekeeping,
+        thread: &ThreadContext,
+    ) {
+        let now = thread.clock.now_ms;
+        for mut pause in std::mem::take(&mut housekeeping.pauses) {
+            if self.worker.is_draining() {
                 continue;
             }
             if pause.until_ms > now {
-                duties.pauses.push(pause);
+                housekeeping.pauses.push(pause);
                 continue;
             }
-            if self.is_ahead(kit) {
-                pause.length_ms = match self.let_in(pause.listener, hall, duties, kit) {
+            if self.is_ahead(thread) {
+                pause.length_ms = match self.let_in(pause.listener, connections, housekeeping, thread) {
                     Entered::One => STAND_BACK_MS,
                     Entered::Nobody => (pause.length_ms * 2).min(STAND_BACK_MOST_MS),
                     Entered::Exhausted => EXHAUSTED_MS,
                 };
                 pause.until_ms = now + pause.length_ms;
-                duties.pauses.push(pause);
+                housekeeping.pauses.push(pause);
             } else if let Err(error) = self.listen(pause.listener) {
-                complain(self.house.worker, &format!("a listening socket is lost, the worker ends: {error}"));
-                self.house.leaving.store(true, Relaxed);
+                complain(self.worker.number, &format!("a listening socket is lost, the worker ends: {error}"));
+                self.worker.leaving.store(true, Relaxed);
             }
         }
     }
@@ -107,81 +120,99 @@ impl<L: Language> Shared<L> {
     /// Threads that could begin a request, the calling one included.
     fn free_threads(&self) -> usize {
         let is_free = |slot: &&Slot| slot.thread.load(Relaxed) != 0 && slot.began_ms.load(Relaxed) == 0;
-        self.house.slots.iter().filter(is_free).count().max(1)
+        self.worker.slots.iter().filter(is_free).count().max(1)
     }
 
-    fn is_ahead(&self, kit: &Kit) -> bool {
-        is_ahead(self.house.row, self.scoreboard.rows(), kit.clock.now_ms)
+    fn is_ahead(&self, thread: &ThreadContext) -> bool {
+        is_ahead(self.worker.row, self.scoreboard.rows(), thread.clock.now_ms)
     }
 
-    fn pause(&self, number: usize, length_ms: u64, duties: &mut Duties, kit: &Kit) {
-        if let Some(listener) = self.house.listeners.get(number) {
+    fn pause(&self, number: usize, length_ms: u64, housekeeping: &mut Housekeeping, thread: &ThreadContext) {
+        if let Some(listener) = self.worker.listeners.get(number) {
             let _known_to_be_there = self.poll.delete(&listener.descriptor);
-            duties.pauses.push(Pause { listener: number, until_ms: kit.clock.now_ms + length_ms, length_ms });
+            housekeeping.pauses.push(Pause { listener: number, until_ms: thread.clock.now_ms + length_ms, length_ms });
         }
     }
 
     /// The master has accepted a connection before it closed its sockets, and hands it over.
-    pub(crate) fn let_in_handed(&self, number: u32, socket: OwnedFd, hall: &mut Hall<Connection<L::App>>, duties: &mut Duties) {
-        if let Some(listener) = self.house.listeners.get(number as usize) {
-            self.enter(listener.take(socket), number as usize, hall, duties, now_ms());
+    pub(crate) fn let_in_handed(
+        &self,
+        number: u32,
+        socket: OwnedFd,
+        connections: &mut ConnectionTable<Connection<L::App>>,
+        housekeeping: &mut Housekeeping,
+    ) {
+        if let Some(listener) = self.worker.listeners.get(number as usize) {
+            self.enter(listener.take(socket), number as usize, connections, housekeeping, now_ms());
         }
     }
 
     /// Listens no more. Who waits for us is let in first: the kernel wakes one worker for a connection, and if that was this one, no
     /// other knows of it.
-    pub(crate) fn leave_listeners(&self, hall: &mut Hall<Connection<L::App>>, duties: &mut Duties) {
-        duties.pauses.clear();
-        for (number, listener) in self.house.listeners.iter().enumerate() {
+    pub(crate) fn leave_listeners(&self, connections: &mut ConnectionTable<Connection<L::App>>, housekeeping: &mut Housekeeping) {
+        housekeeping.pauses.clear();
+        for (number, listener) in self.worker.listeners.iter().enumerate() {
             // From here on the kernel wakes others.
             let _may_be_paused = self.poll.delete(&listener.descriptor);
-            self.let_in_waiting(ACCEPTED_TURN_MOST, number, hall, duties);
+            self.let_in_waiting(ACCEPTED_TURN_MOST, number, connections, housekeeping);
         }
     }
 
-    fn let_in_waiting(&self, most: usize, number: usize, hall: &mut Hall<Connection<L::App>>, duties: &mut Duties) {
-        let Some(listener) = self.house.listeners.get(number) else { return };
+    fn let_in_waiting(
+        &self,
+        most: usize,
+        number: usize,
+        connections: &mut ConnectionTable<Connection<L::App>>,
+        housekeeping: &mut Housekeeping,
+    ) {
+        let Some(listener) = self.worker.listeners.get(number) else { return };
         for _ in 0..most {
-            if !matches!(self.enter(listener.accept(), number, hall, duties, now_ms()), Entered::One) {
+            if !matches!(self.enter(listener.accept(), number, connections, housekeeping, now_ms()), Entered::One) {
                 return;
             }
         }
     }
 
     /// The master is gone, and nobody takes over: who waits is let in, whoever comes later is refused at once, and the address is free.
-    pub(crate) fn shut_listeners(&self, hall: &mut Hall<Connection<L::App>>, duties: &mut Duties) {
-        for (number, listener) in self.house.listeners.iter().enumerate().filter(|(_, listener)| listener.is_ours) {
-            self.let_in_waiting(LAST_ACCEPTS_MOST, number, hall, duties);
+    pub(crate) fn shut_listeners(&self, connections: &mut ConnectionTable<Connection<L::App>>, housekeeping: &mut Housekeeping) {
+        for (number, listener) in self.worker.listeners.iter().enumerate().filter(|(_, listener)| listener.is_ours) {
+            self.let_in_waiting(LAST_ACCEPTS_MOST, number, connections, housekeeping);
             listener.shut();
         }
     }
 
-    fn let_in(&self, number: usize, hall: &mut Hall<Connection<L::App>>, duties: &mut Duties, kit: &Kit) -> Entered {
-        let Some(listener) = self.house.listeners.get(number) else { return Entered::Nobody };
-        self.enter(listener.accept(), number, hall, duties, kit.clock.now_ms)
+    fn let_in(
+        &self,
+        number: usize,
+        connections: &mut ConnectionTable<Connection<L::App>>,
+        housekeeping: &mut Housekeeping,
+        thread: &ThreadContext,
+    ) -> Entered {
+        let Some(listener) = self.worker.listeners.get(number) else { return Entered::Nobody };
+        self.enter(listener.accept(), number, connections, housekeeping, thread.clock.now_ms)
     }
 
     fn enter(
         &self,
         accepted: Accepted,
         number: usize,
-        hall: &mut Hall<Connection<L::App>>,
-        duties: &mut Duties,
+        connections: &mut ConnectionTable<Connection<L::App>>,
+        housekeeping: &mut Housekeeping,
         now_ms: u64,
     ) -> Entered {
         match accepted {
             Accepted::Connection(socket, peer) => {
-                hall.enter(Box::new(Connection::new(socket, peer, number, &self.house, now_ms)));
-                self.house.row.connections.store(hall.count() as u32, Relaxed);
+                connections.insert(Box::new(Connection::new(socket, peer, number, &self.worker, now_ms)));
+                self.worker.row.connections.store(connections.count() as u32, Relaxed);
                 Entered::One
             }
             Accepted::Nobody => Entered::Nobody,
             Accepted::Exhausted(error) => {
-                if now_ms.saturating_sub(duties.exhausted_reported_ms) > EXHAUSTED_REPORT_MS {
-                    duties.exhausted_reported_ms = now_ms;
-                    let open = hall.count();
+                if now_ms.saturating_sub(housekeeping.exhausted_reported_ms) > EXHAUSTED_REPORT_MS {
+                    housekeeping.exhausted_reported_ms = now_ms;
+                    let open = connections.count();
                     let advice = "raise the limit of open files (ulimit -n, LimitNOFILE)";
-                    complain(self.house.worker, &format!("can't accept a connection, {open} are open: {error}; {advice}"));
+                    complain(self.worker.number, &format!("can't accept a connection, {open} are open: {error}; {advice}"));
                 }
                 Entered::Exhausted
             }

@@ -12,7 +12,7 @@ const BUFFER_BYTES: usize = 64 * 1024;
 const URI_BYTES: usize = 2048;
 
 /// What a line says of the request, in the order in which it says it.
-pub struct Line<'a> {
+pub struct LogLine<'a> {
     pub application: u32,
     /// Requests of this worker, and of all workers.
     pub request: u64,
@@ -47,7 +47,7 @@ impl AccessLog {
     }
 
     /// Adds a line.
-    pub fn line(&mut self, line: &Line<'_>) {
+    pub fn line(&mut self, line: &LogLine<'_>) {
         if self.memory_report {
             self.report_memory();
         }
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn the_line_is_uwsgis_own() {
         let mut log = AccessLog::new(false);
-        log.line(&Line {
+        log.line(&LogLine {
             application: 0,
             request: 3,
             request_of_all: 7,

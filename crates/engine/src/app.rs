@@ -3,9 +3,9 @@
 
 use std::ops::ControlFlow;
 
-use crate::inflow::Inflow;
-use crate::reply::Reply;
 use crate::request::Request;
+use crate::request_stream::RequestStream;
+use crate::response::Response;
 
 /// A language with its application loaded.
 pub trait Language: Sync + 'static {
@@ -30,25 +30,25 @@ pub trait App: Sized {
     /// into the language's objects twice. It must be safe to drop on any thread that runs the language.
     type Memo: Send;
 
-    /// A reply that waits for its client to take more: an iterator and the chunk at which it stopped. Or, where
+    /// A response that waits for its client to take more: an iterator and the chunk at which it stopped. Or, where
     /// the application [streams](App::STREAMS), its name for an exchange that it has in its hands.
     type Pending: Send;
 
-    /// True: a request is given to the application as soon as its head is there, with its body in `request.inflow`; the
-    /// application may keep it ([`Outcome::Ongoing`]) and come back through [`crate::Hosted::visit`].
+    /// True: a request is given to the application as soon as its head is there, with its body in `request.request_stream`; the
+    /// application may keep it ([`Outcome::Ongoing`]) and come back through [`crate::EmbeddedWorker::visit`].
     const STREAMS: bool = false;
 
-    /// Serves a request: calls the application and hands its answer to `reply`, as far as the client takes it.
-    fn call(&mut self, request: &mut Request<'_, Self::Memo>, reply: &mut Reply) -> Outcome<Self::Pending>;
+    /// Serves a request: calls the application and hands its answer to `response`, as far as the client takes it.
+    fn call(&mut self, request: &mut Request<'_, Self::Memo>, response: &mut Response) -> Outcome<Self::Pending>;
 
-    /// Goes on with a suspended reply; the client has taken what was buffered.
-    fn resume(&mut self, pending: Self::Pending, reply: &mut Reply) -> Outcome<Self::Pending>;
+    /// Goes on with a suspended response; the client has taken what was buffered.
+    fn resume(&mut self, pending: Self::Pending, response: &mut Response) -> Outcome<Self::Pending>;
 
-    /// Gives a suspended reply or an ongoing exchange up: the client has gone. The application's `close()` runs.
+    /// Gives a suspended response or an ongoing exchange up: the client has gone. The application's `close()` runs.
     fn abandon(&mut self, pending: Self::Pending);
 
     /// Something about an ongoing exchange has changed: there is more from the client, or room for more to it, or it has gone.
-    fn news(&mut self, _pending: &mut Self::Pending, _reply: &mut Reply, _inflow: &mut Inflow) {}
+    fn news(&mut self, _pending: &mut Self::Pending, _reply: &mut Response, _inflow: &mut RequestStream) {}
 
     /// An ongoing exchange is over its time (`harakiri`): the application is told to give it up. The engine answers 504.
     fn overdue(&mut self, _pending: Self::Pending, _milliseconds: u64) {}
@@ -75,7 +75,7 @@ pub trait App: Sized {
 /// How a call ended.
 #[derive(Debug)]
 pub enum Outcome<Pending> {
-    /// All that the application has to say is said (and possibly still in the reply's buffer).
+    /// All that the application has to say is said (and possibly still in the response's buffer).
     Finished,
     /// The client is slow and the buffer is full, or it has had its turn: call `resume` when there is room again.
     Suspended(Pending),

@@ -312,14 +312,14 @@ mod tests {
             (Framing::Length(5), b"hello", b"hello"),
             (Framing::Chunked, b"3\r\nhel\r\n2;x=y\r\nlo\r\n0\r\nTrailer: 1\r\n\r\n", b"hello"),
         ];
-        for (framing, wire, meaning) in cases {
+        for (framing, wire, parts) in cases {
             for step in [1, 2, wire.len(), wire.len() + 100] {
                 let mut input = wire.to_vec();
                 input.extend_from_slice(b"GET / HTTP/1.1\r\n");
                 let (body, used) = collect(framing, roomy(), &input, step);
                 assert_eq!(used, wire.len(), "step {step}");
                 let Body::Memory(bytes) = body else { panic!("kept in memory") };
-                assert_eq!(bytes, meaning);
+                assert_eq!(bytes, parts);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Content codings: which one a client likes best, which answers are worth it, and the encoders.
 //!
-//! It knows no reply and no head: [`crate::amends`] asks it, and gives it the bytes. It runs on the thread that serves the request.
+//! It knows no response and no head: [`crate::response_filters`] asks it, and gives it the bytes. It runs on the thread that serves the request.
 
 use std::io::Write;
 

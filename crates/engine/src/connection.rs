@@ -18,21 +18,21 @@ use bolide_protocol::{Fault, Progress as Parsed};
 use crate::access_log::complain;
 use crate::app::App;
 use crate::body::{Body, Collector, Refusal, Share};
-use crate::exchange::{Answered, Delivery, Head, Place, Suspended, give_up, go_on, serve};
-use crate::hall::Key;
-use crate::house::{House, Kit};
-use crate::inflow::BodyFlow;
+use crate::connections::Key;
+use crate::exchange::{BodySource, ExchangeContext, Head, Served, Suspended, give_up, go_on, serve};
 use crate::listener::Peer;
 use crate::patience::Patience;
-use crate::reply::{Progress, Reply, Style, Terms, reason_phrase};
+use crate::request_stream::BodyStream;
+use crate::response::{Progress, Response, Style, Terms, reason_phrase};
 use crate::socket::{self, Read};
 use crate::turn::Turn;
+use crate::worker::{ThreadContext, Worker};
 use header_cache::HeaderCache;
 use open::Open;
 
 /// What a connection does next.
 #[derive(Debug, PartialEq, Eq)]
-pub enum After {
+pub enum NextAction {
     /// It waits for news of its socket.
     Wait,
     /// The same, but there is more to do, be it to send or to serve: its next turn comes after those of others.
@@ -47,11 +47,11 @@ enum Stage<A: App> {
     /// The rest of a body.
     Body(Box<Incoming>),
     /// Its client, to take the answer.
-    Reply(Box<Suspended<A::Pending>>),
+    Response(Box<Suspended<A::Pending>>),
     /// The application, which has the request in its hands.
     Open(Box<Open<A>>),
     /// The rest of a body that the application did not want.
-    Swallow { flow: Box<BodyFlow>, swallowed: usize },
+    Swallow { body_stream: Box<BodyStream>, swallowed: usize },
     /// The client's end of the connection; we have said all.
     Linger { swallowed: usize },
 }
@@ -69,7 +69,7 @@ struct Incoming {
 }
 
 pub struct Connection<A: App> {
-    reply: Reply,
+    response: Response,
     peer: Peer,
     listener: usize,
     stage: Stage<A>,
@@ -79,11 +79,11 @@ pub struct Connection<A: App> {
     searched: usize,
     cache: HeaderCache<A::Memo>,
     /// What was answered before all of it had come.
-    unread: Option<Box<BodyFlow>>,
+    unread: Option<Box<BodyStream>>,
     /// The room that the body of the request in work has of the worker's.
     share: Option<Share>,
     served: u32,
-    /// Its name in the hall.
+    /// Its name in the connection table.
     pub key: Key,
     /// Monotonic milliseconds at which it is given up.
     pub deadline_ms: u64,
@@ -95,7 +95,7 @@ pub struct Connection<A: App> {
 }
 
 /// What serving the bytes at hand came to.
-enum Step {
+enum ServeStep {
     /// More bytes are needed.
     More,
     /// It has had its turn; there is more to serve.
@@ -110,10 +110,10 @@ enum Step {
 }
 
 impl<A: App> Connection<A> {
-    pub fn new(socket: OwnedFd, peer: Peer, listener: usize, house: &House, now_ms: u64) -> Connection<A> {
-        let timeout_ms = house.listeners.get(listener).map_or(0, |listener| listener.timeout_ms);
+    pub fn new(socket: OwnedFd, peer: Peer, listener: usize, worker: &Worker, now_ms: u64) -> Connection<A> {
+        let timeout_ms = worker.listeners.get(listener).map_or(0, |listener| listener.timeout_ms);
         Connection {
-            reply: Reply::new(socket),
+            response: Response::new(socket),
             peer,
             listener,
             stage: Stage::Head,
@@ -136,22 +136,22 @@ impl<A: App> Connection<A> {
     }
 
     pub fn socket(&self) -> std::os::fd::BorrowedFd<'_> {
-        self.reply.socket()
+        self.response.socket()
     }
 
     /// The application has taken the socket: what becomes of the connection is its business.
     pub fn is_given_away(&self) -> bool {
-        self.reply.is_given_away()
+        self.response.is_given_away()
     }
 
     /// Whether its answer waits in the kernel. Asking forgets it.
-    pub fn take_held(&mut self) -> bool {
-        self.reply.take_held()
+    pub fn take_corked(&mut self) -> bool {
+        self.response.take_corked()
     }
 
     /// Lets go the answer that waits in the kernel.
     pub fn push(&self) {
-        socket::push(self.reply.socket());
+        socket::push(self.response.socket());
     }
 
     /// True while no request is begun or under way.
@@ -164,23 +164,23 @@ impl<A: App> Connection<A> {
         self.served > 0
     }
 
-    /// Does all that can be done without waiting: reads, serves, sends. After `Close` nothing of it is left with the application.
-    pub fn attend(&mut self, kit: &mut Kit, app: &mut A, house: &House) -> After {
-        kit.turn = Turn::default();
-        self.reply.begin_turn();
-        let is_over = std::mem::take(&mut self.is_overdue) && self.deadline_ms <= kit.clock.now_ms;
+    /// Does all that can be done without waiting: reads, serves, sends. NextAction `Close` nothing of it is left with the application.
+    pub fn attend(&mut self, thread: &mut ThreadContext, app: &mut A, worker: &Worker) -> NextAction {
+        thread.turn = Turn::default();
+        self.response.begin_turn();
+        let is_over = std::mem::take(&mut self.is_overdue) && self.deadline_ms <= thread.clock.now_ms;
         // What drips into a worker that ends has always a byte more.
-        let is_late = house.is_draining() && self.is_arriving();
+        let is_late = worker.is_draining() && self.is_arriving();
         let after = if !is_over || self.keeps_its_own_time() {
-            self.turn(kit, app, house)
+            self.turn(thread, app, worker)
         } else if self.has_news() && !is_late {
-            let after = self.turn(kit, app, house);
-            if self.is_too_slow(kit.clock.now_ms) { self.expire(kit, house) } else { after }
+            let after = self.turn(thread, app, worker);
+            if self.is_too_slow(thread.clock.now_ms) { self.expire(thread, worker) } else { after }
         } else {
-            self.expire(kit, house)
+            self.expire(thread, worker)
         };
-        if after == After::Close {
-            self.give_up(kit, app, house);
+        if after == NextAction::Close {
+            self.give_up(thread, app, worker);
         }
         after
     }
@@ -191,32 +191,32 @@ impl<A: App> Connection<A> {
         self.is_overdue || self.holds_its_head()
     }
 
-    fn turn(&mut self, kit: &mut Kit, app: &mut A, house: &House) -> After {
+    fn turn(&mut self, thread: &mut ThreadContext, app: &mut A, worker: &Worker) -> NextAction {
         loop {
             match std::mem::replace(&mut self.stage, Stage::Head) {
-                Stage::Reply(suspended) => {
-                    let answered = go_on(&mut self.place(kit, app, house), suspended);
-                    match self.after_answer(answered, kit, house) {
-                        Step::Blocked => return self.wait_for_client(),
-                        Step::Close => return self.close_or_linger(kit),
-                        Step::Linger => return self.begin_linger(kit),
+                Stage::Response(suspended) => {
+                    let answered = go_on(&mut self.context(thread, app, worker), suspended);
+                    match self.after_answer(answered, thread, worker) {
+                        ServeStep::Blocked => return self.wait_for_client(),
+                        ServeStep::Close => return self.close_or_linger(thread),
+                        ServeStep::Linger => return self.begin_linger(thread),
                         _ => {}
                     }
                 }
                 Stage::Open(open) => {
-                    if let Some(after) = self.go_on_open(open, kit, app, house) {
+                    if let Some(after) = self.go_on_open(open, thread, app, worker) {
                         return after;
                     }
                 }
-                Stage::Swallow { flow, swallowed } => {
-                    if let Some(after) = self.swallow(flow, swallowed, kit) {
+                Stage::Swallow { body_stream, swallowed } => {
+                    if let Some(after) = self.swallow(body_stream, swallowed, thread) {
                         return after;
                     }
                 }
-                Stage::Linger { swallowed } => return self.linger(kit, swallowed),
+                Stage::Linger { swallowed } => return self.linger(thread, swallowed),
                 stage @ (Stage::Head | Stage::Body(_)) => {
                     self.stage = stage;
-                    if let Some(after) = self.read(kit, app, house) {
+                    if let Some(after) = self.read(thread, app, worker) {
                         return after;
                     }
                 }
@@ -224,14 +224,14 @@ impl<A: App> Connection<A> {
         }
     }
 
-    fn wait_for_client(&self) -> After {
-        if self.reply.is_full() { After::Wait } else { After::Again }
+    fn wait_for_client(&self) -> NextAction {
+        if self.response.is_full() { NextAction::Wait } else { NextAction::Again }
     }
 
     /// An idle connection whose next request is already here is not closed under it, and what has come of a body while the worker was
     /// busy elsewhere came in time.
     fn has_news(&self) -> bool {
-        (self.is_idle() || matches!(self.stage, Stage::Body(_))) && socket::has_input(self.reply.socket())
+        (self.is_idle() || matches!(self.stage, Stage::Body(_))) && socket::has_input(self.response.socket())
     }
 
     /// What has come of a body does not buy it more time.
@@ -240,54 +240,54 @@ impl<A: App> Connection<A> {
     }
 
     /// A suspended answer is given up, so that the application's `close()` runs.
-    fn give_up(&mut self, kit: &mut Kit, app: &mut A, house: &House) {
+    fn give_up(&mut self, thread: &mut ThreadContext, app: &mut A, worker: &Worker) {
         match std::mem::replace(&mut self.stage, Stage::Head) {
-            Stage::Reply(suspended) => give_up(&mut self.place(kit, app, house), *suspended),
-            Stage::Open(open) => self.give_up_open(*open, kit, app, house),
+            Stage::Response(suspended) => give_up(&mut self.context(thread, app, worker), *suspended),
+            Stage::Open(open) => self.give_up_open(*open, thread, app, worker),
             _ => {}
         }
     }
 
-    fn is_http(&self, house: &House) -> bool {
-        house.listeners.get(self.listener).is_some_and(|listener| listener.protocol == Protocol::Http)
+    fn is_http(&self, worker: &Worker) -> bool {
+        worker.listeners.get(self.listener).is_some_and(|listener| listener.protocol == Protocol::Http)
     }
 
-    fn patience(&self, house: &House) -> Patience {
-        Patience::new(self.timeout_ms(house), house.settings.limits.body_bytes_per_second)
+    fn patience(&self, worker: &Worker) -> Patience {
+        Patience::new(self.timeout_ms(worker), worker.settings.limits.body_bytes_per_second)
     }
 
-    fn timeout_ms(&self, house: &House) -> u64 {
-        house.listeners.get(self.listener).map_or(0, |listener| listener.timeout_ms)
+    fn timeout_ms(&self, worker: &Worker) -> u64 {
+        worker.listeners.get(self.listener).map_or(0, |listener| listener.timeout_ms)
     }
 
-    fn place<'a>(&'a mut self, kit: &'a mut Kit, app: &'a mut A, house: &'a House) -> Place<'a, A> {
+    fn context<'a>(&'a mut self, thread: &'a mut ThreadContext, app: &'a mut A, worker: &'a Worker) -> ExchangeContext<'a, A> {
         let (listener, connection) = (self.listener, self.key);
-        Place { house, kit, app, reply: &mut self.reply, peer: &self.peer, listener, connection }
+        ExchangeContext { worker, thread, app, response: &mut self.response, peer: &self.peer, listener, connection }
     }
 
     /// Reads once and serves what is there. `None`: there may be more to do at once.
-    fn read(&mut self, kit: &mut Kit, app: &mut A, house: &House) -> Option<After> {
-        let mut buffer = std::mem::take(&mut kit.read);
+    fn read(&mut self, thread: &mut ThreadContext, app: &mut A, worker: &Worker) -> Option<NextAction> {
+        let mut buffer = std::mem::take(&mut thread.read);
         let held = self.input.len();
         buffer[..held].copy_from_slice(&self.input);
         self.input = Vec::new();
         // What was kept may fill the buffer; reading into nothing would look like the client's end.
         let full = held == buffer.len();
-        let read = if full { Read::Nothing } else { socket::read(self.reply.socket(), &mut buffer[held..]) };
+        let read = if full { Read::Nothing } else { socket::read(self.response.socket(), &mut buffer[held..]) };
         let filled = held + if let Read::Bytes(count) = read { count } else { 0 };
-        kit.turn.note_read(filled - held);
+        thread.turn.note_read(filled - held);
         let mut position = 0;
         let step = loop {
             if position == filled {
-                break Step::More;
+                break ServeStep::More;
             }
-            if !kit.turn.may_serve() {
-                break Step::Yield;
+            if !thread.turn.may_serve() {
+                break ServeStep::Yield;
             }
-            match self.serve_next(&buffer[position..filled], kit, app, house) {
-                (used, Step::Next) => {
+            match self.serve_next(&buffer[position..filled], thread, app, worker) {
+                (used, ServeStep::Next) => {
                     position += used;
-                    kit.turn.note_request();
+                    thread.turn.note_request();
                 }
                 (used, step) => {
                     position += used;
@@ -296,89 +296,97 @@ impl<A: App> Connection<A> {
             }
         };
         let rest = &buffer[position..filled];
-        if !rest.is_empty() && !matches!(step, Step::Close | Step::Linger) {
+        if !rest.is_empty() && !matches!(step, ServeStep::Close | ServeStep::Linger) {
             self.input = rest.to_vec();
         }
-        self.searched = if matches!((&step, &self.stage), (Step::More, Stage::Head)) { self.input.len() } else { 0 };
+        self.searched = if matches!((&step, &self.stage), (ServeStep::More, Stage::Head)) { self.input.len() } else { 0 };
         let has_rest = !rest.is_empty();
         let was_full = filled == buffer.len();
-        kit.read = buffer;
-        self.set_deadline(&step, held, kit, house);
+        thread.read = buffer;
+        self.set_deadline(&step, held, thread, worker);
         match step {
-            Step::Close if has_rest => Some(self.begin_linger(kit)),
-            Step::Close => Some(After::Close),
-            Step::Linger => Some(self.begin_linger(kit)),
-            Step::Blocked => Some(self.wait_for_client()),
-            Step::Yield => Some(After::Again),
-            Step::More | Step::Next | Step::Parked => match read {
+            ServeStep::Close if has_rest => Some(self.begin_linger(thread)),
+            ServeStep::Close => Some(NextAction::Close),
+            ServeStep::Linger => Some(self.begin_linger(thread)),
+            ServeStep::Blocked => Some(self.wait_for_client()),
+            ServeStep::Yield => Some(NextAction::Again),
+            ServeStep::More | ServeStep::Next | ServeStep::Parked => match read {
                 // A read that filled the buffer may have left something behind, and an edge-triggered poll won't tell.
-                Read::Bytes(_) if was_full || self.peer_has_ended => Self::go_on_reading(kit),
-                Read::Nothing if was_full && position > 0 => Self::go_on_reading(kit),
-                _ if matches!(self.stage, Stage::Open(_)) && self.may_go_on_sending() => Some(After::Again),
+                Read::Bytes(_) if was_full || self.peer_has_ended => Self::go_on_reading(thread),
+                Read::Nothing if was_full && position > 0 => Self::go_on_reading(thread),
+                _ if matches!(self.stage, Stage::Open(_)) && self.may_go_on_sending() => Some(NextAction::Again),
                 // A WebSocket's first frames may have come with its handshake.
                 _ if has_rest && matches!(self.stage, Stage::Open(_)) => None,
-                Read::Bytes(_) | Read::Nothing => Some(After::Wait),
-                Read::End | Read::Broken => Some(After::Close),
+                Read::Bytes(_) | Read::Nothing => Some(NextAction::Wait),
+                Read::End | Read::Broken => Some(NextAction::Close),
             },
         }
     }
 
     /// `None`: at once; but a turn has an end.
-    fn go_on_reading(kit: &Kit) -> Option<After> {
-        if kit.turn.may_read() { None } else { Some(After::Again) }
+    fn go_on_reading(thread: &ThreadContext) -> Option<NextAction> {
+        if thread.turn.may_read() { None } else { Some(NextAction::Again) }
     }
 
     /// How long the connection may now keep us waiting.
-    fn set_deadline(&mut self, step: &Step, held: usize, kit: &Kit, house: &House) {
-        let now = kit.clock.now_ms;
+    fn set_deadline(&mut self, step: &ServeStep, held: usize, thread: &ThreadContext, worker: &Worker) {
+        let now = thread.clock.now_ms;
         match (step, &self.stage) {
             (_, Stage::Open(_)) => {}
             (_, Stage::Body(incoming)) => self.deadline_ms = incoming.patience.until_ms(),
-            (Step::Blocked | Step::Yield, _) | (_, Stage::Swallow { .. }) => self.deadline_ms = now + self.timeout_ms(house),
+            (ServeStep::Blocked | ServeStep::Yield, _) | (_, Stage::Swallow { .. }) => {
+                self.deadline_ms = now + self.timeout_ms(worker)
+            }
             // A head has its time as a whole: a byte a second must not keep a connection for ever.
-            (Step::More, _) if !self.input.is_empty() && held == 0 => self.deadline_ms = now + self.timeout_ms(house),
-            (Step::More, _) if !self.input.is_empty() => {}
-            _ if self.served > 0 => self.deadline_ms = now + house.settings.limits.keepalive_ms,
+            (ServeStep::More, _) if !self.input.is_empty() && held == 0 => self.deadline_ms = now + self.timeout_ms(worker),
+            (ServeStep::More, _) if !self.input.is_empty() => {}
+            _ if self.served > 0 => self.deadline_ms = now + worker.settings.limits.keepalive_ms,
             _ => {}
         }
     }
 
     /// Serves the request at the start of `bytes`, or a part of it. Returns the bytes used.
-    fn serve_next(&mut self, bytes: &[u8], kit: &mut Kit, app: &mut A, house: &House) -> (usize, Step) {
+    fn serve_next(&mut self, bytes: &[u8], thread: &mut ThreadContext, app: &mut A, worker: &Worker) -> (usize, ServeStep) {
         let result = match std::mem::replace(&mut self.stage, Stage::Head) {
-            Stage::Body(incoming) => self.feed(incoming, bytes, kit, app, house),
-            _ if self.is_http(house) => self.http_head(bytes, kit, app, house),
-            _ => self.uwsgi_head(bytes, kit, app, house),
+            Stage::Body(incoming) => self.feed(incoming, bytes, thread, app, worker),
+            _ if self.is_http(worker) => self.http_head(bytes, thread, app, worker),
+            _ => self.uwsgi_head(bytes, thread, app, worker),
         };
         result.unwrap_or_else(|fault| {
-            self.refuse(fault, kit, house);
-            (bytes.len(), Step::Linger)
+            self.refuse(fault, thread, worker);
+            (bytes.len(), ServeStep::Linger)
         })
     }
 
-    fn http_head(&mut self, bytes: &[u8], kit: &mut Kit, app: &mut A, house: &House) -> Result<(usize, Step), Fault> {
-        if self.searched > 0 && !has_head_end(bytes, self.searched) && bytes.len() < house.head_limits.head_bytes {
-            return Ok((0, Step::More));
+    fn http_head(
+        &mut self,
+        bytes: &[u8],
+        thread: &mut ThreadContext,
+        app: &mut A,
+        worker: &Worker,
+    ) -> Result<(usize, ServeStep), Fault> {
+        if self.searched > 0 && !has_head_end(bytes, self.searched) && bytes.len() < worker.head_limits.head_bytes {
+            return Ok((0, ServeStep::More));
         }
         self.searched = 0;
         let blank = leading_blank(bytes);
         let bytes = &bytes[blank..];
-        let Parsed::Complete(line) = request_line(bytes, &house.head_limits)? else { return Ok((0, Step::More)) };
+        let Parsed::Complete(line) = request_line(bytes, &worker.head_limits)? else { return Ok((0, ServeStep::More)) };
         let block = &bytes[line.length as usize..];
         let same = self.cache.is_same(block, line.version);
         if same {
             // What is left there are the spans of another connection's block.
-            kit.fields.clear();
+            thread.fields.clear();
         }
         let facts = match self.cache.facts.filter(|_| same) {
             Some(facts) => facts,
-            None => match header_block(block, line.version, &house.head_limits, &mut kit.fields)? {
+            None => match header_block(block, line.version, &worker.head_limits, &mut thread.fields)? {
                 Parsed::Complete(facts) => facts,
-                Parsed::Partial => return Ok((0, Step::More)),
+                Parsed::Partial => return Ok((0, ServeStep::More)),
             },
         };
         let length = line.length as usize + facts.length as usize;
-        if length > house.head_limits.head_bytes {
+        if length > worker.head_limits.head_bytes {
             return Err(Fault::new(431, "The request's head is larger than buffer-size."));
         }
         if !same {
@@ -386,66 +394,73 @@ impl<A: App> Connection<A> {
         }
         let head = Head::Http { line, facts };
         if A::STREAMS {
-            let flow = BodyFlow::new(facts.framing, house.body_limits.bytes, facts.expect_continue, self.patience(house))?;
-            let (used, step) = self.open((&head, &bytes[..length], same), flow, &bytes[length..], kit, app, house)?;
+            let body_stream =
+                BodyStream::new(facts.framing, worker.body_limits.bytes, facts.expect_continue, self.patience(worker))?;
+            let (used, step) = self.open((&head, &bytes[..length], same), body_stream, &bytes[length..], thread, app, worker)?;
             return Ok((blank + length + used, step));
         }
-        let collector = Collector::new(facts.framing, house.body_limits)?;
+        let collector = Collector::new(facts.framing, worker.body_limits)?;
         let (used, step) = match collector {
             None => {
                 // What the client sent behind a request for another protocol would be lost to an application that takes the socket.
                 let facts = HeaderFacts { upgrade: facts.upgrade && bytes.len() == length, ..facts };
                 let head = Head::Http { line, facts };
-                (length, self.answer(&head, &bytes[..length], same, Body::Empty, kit, app, house)?)
+                (length, self.answer(&head, &bytes[..length], same, Body::Empty, thread, app, worker)?)
             }
             Some(collector) => {
                 let head = Head::Http { line, facts: HeaderFacts { upgrade: false, ..facts } };
                 let incoming = Incoming {
                     head,
                     bytes: bytes[..length].to_vec(),
-                    fields: kit.fields.clone(),
+                    fields: thread.fields.clone(),
                     variables: Vec::new(),
                     same,
                     collector,
-                    patience: self.patience(house),
+                    patience: self.patience(worker),
                 };
                 if facts.expect_continue && bytes.len() == length {
-                    self.reply.send_continue();
+                    self.response.send_continue();
                 }
-                let (used, step) = self.feed(Box::new(incoming), &bytes[length..], kit, app, house)?;
+                let (used, step) = self.feed(Box::new(incoming), &bytes[length..], thread, app, worker)?;
                 (length + used, step)
             }
         };
         Ok((blank + used, step))
     }
 
-    fn uwsgi_head(&mut self, bytes: &[u8], kit: &mut Kit, app: &mut A, house: &House) -> Result<(usize, Step), Fault> {
-        let Parsed::Complete(packet) = packet_head(bytes) else { return Ok((0, Step::More)) };
+    fn uwsgi_head(
+        &mut self,
+        bytes: &[u8],
+        thread: &mut ThreadContext,
+        app: &mut A,
+        worker: &Worker,
+    ) -> Result<(usize, ServeStep), Fault> {
+        let Parsed::Complete(packet) = packet_head(bytes) else { return Ok((0, ServeStep::More)) };
         if packet.modifier1 != 0 {
             return Err(not_a_request(bytes));
         }
         let length = usize::from(packet.vars_bytes);
-        if length > house.head_limits.head_bytes {
+        if length > worker.head_limits.head_bytes {
             return Err(Fault::new(431, "The uwsgi packet is larger than buffer-size."));
         }
-        let Some(block) = bytes.get(PACKET_HEAD_BYTES..PACKET_HEAD_BYTES + length) else { return Ok((0, Step::More)) };
-        let facts = variables(block, &mut kit.variables)?;
+        let Some(block) = bytes.get(PACKET_HEAD_BYTES..PACKET_HEAD_BYTES + length) else { return Ok((0, ServeStep::More)) };
+        let facts = variables(block, &mut thread.variables)?;
         let head = Head::Uwsgi { facts, bytes: length };
         let framing = bolide_protocol::http1::head::Framing::Length(facts.content_length);
         let whole = PACKET_HEAD_BYTES + length;
         if A::STREAMS {
-            let flow = BodyFlow::new(framing, house.body_limits.bytes, false, self.patience(house))?;
-            let (used, step) = self.open((&head, block, false), flow, &bytes[whole..], kit, app, house)?;
+            let body_stream = BodyStream::new(framing, worker.body_limits.bytes, false, self.patience(worker))?;
+            let (used, step) = self.open((&head, block, false), body_stream, &bytes[whole..], thread, app, worker)?;
             return Ok((whole + used, step));
         }
-        match Collector::new(framing, house.body_limits)? {
-            None => Ok((whole, self.answer(&head, block, false, Body::Empty, kit, app, house)?)),
+        match Collector::new(framing, worker.body_limits)? {
+            None => Ok((whole, self.answer(&head, block, false, Body::Empty, thread, app, worker)?)),
             Some(collector) => {
-                let variables = kit.variables.clone();
-                let patience = self.patience(house);
+                let variables = thread.variables.clone();
+                let patience = self.patience(worker);
                 let (bytes_of_head, fields) = (block.to_vec(), Vec::new());
                 let incoming = Incoming { head, bytes: bytes_of_head, fields, variables, same: false, collector, patience };
-                let (used, step) = self.feed(Box::new(incoming), &bytes[whole..], kit, app, house)?;
+                let (used, step) = self.feed(Box::new(incoming), &bytes[whole..], thread, app, worker)?;
                 Ok((whole + used, step))
             }
         }
@@ -456,15 +471,15 @@ impl<A: App> Connection<A> {
         &mut self,
         mut incoming: Box<Incoming>,
         bytes: &[u8],
-        kit: &mut Kit,
+        thread: &mut ThreadContext,
         app: &mut A,
-        house: &House,
-    ) -> Result<(usize, Step), Fault> {
+        worker: &Worker,
+    ) -> Result<(usize, ServeStep), Fault> {
         let fault = |refusal| match refusal {
             Refusal::Fault(fault) => fault,
             Refusal::Spill(error) => {
                 let problem = format!("a request's body can't be kept in a temporary file: {error}; is the disk full?");
-                complain(house.worker, &problem);
+                complain(worker.number, &problem);
                 Fault::new(507, "The body could not be stored.")
             }
         };
@@ -473,88 +488,89 @@ impl<A: App> Connection<A> {
         let (used, complete) = fed.map_err(fault)?;
         if !complete {
             if incoming.patience.is_waiting() {
-                incoming.patience.note(used, kit.clock.now_ms);
+                incoming.patience.note(used, thread.clock.now_ms);
             } else {
-                incoming.patience.wait(true, kit.clock.now_ms);
+                incoming.patience.wait(true, thread.clock.now_ms);
             }
             self.stage = Stage::Body(incoming);
-            return Ok((used, Step::More));
+            return Ok((used, ServeStep::More));
         }
         let Incoming { head, bytes, fields, variables, same, collector, .. } = *incoming;
         let finished = if collector.has_file() { app.aside(|| collector.finish()) } else { collector.finish() };
         let (body, share) = finished.map_err(fault)?;
         self.share = Some(share);
-        kit.fields = fields;
-        kit.variables = variables;
-        Ok((used, self.answer(&head, &bytes, same, body, kit, app, house)?))
+        thread.fields = fields;
+        thread.variables = variables;
+        Ok((used, self.answer(&head, &bytes, same, body, thread, app, worker)?))
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the request in its parts, and the place where it is served")]
+    #[expect(clippy::too_many_arguments, reason = "the request in its parts, and the context where it is served")]
     fn answer(
         &mut self,
         head: &Head,
         bytes: &[u8],
         same: bool,
         body: Body,
-        kit: &mut Kit,
+        thread: &mut ThreadContext,
         app: &mut A,
-        house: &House,
-    ) -> Result<Step, Fault> {
+        worker: &Worker,
+    ) -> Result<ServeStep, Fault> {
         let memory = self.cache.memory(same);
         let (listener, connection) = (self.listener, self.key);
-        let mut place = Place { house, kit, app, reply: &mut self.reply, peer: &self.peer, listener, connection };
-        let answered = serve(&mut place, head, bytes, memory, Delivery::Whole(body))?;
-        Ok(self.after_answer(answered, kit, house))
+        let mut context =
+            ExchangeContext { worker, thread, app, response: &mut self.response, peer: &self.peer, listener, connection };
+        let answered = serve(&mut context, head, bytes, memory, BodySource::Whole(body))?;
+        Ok(self.after_answer(answered, thread, worker))
     }
 
-    fn after_answer(&mut self, answered: Answered<A::Pending>, kit: &Kit, house: &House) -> Step {
+    fn after_answer(&mut self, answered: Served<A::Pending>, thread: &ThreadContext, worker: &Worker) -> ServeStep {
         match answered {
-            Answered::Blocked(suspended) => {
-                self.stage = Stage::Reply(suspended);
-                self.deadline_ms = kit.clock.now_ms + self.timeout_ms(house);
-                Step::Blocked
+            Served::Blocked(suspended) => {
+                self.stage = Stage::Response(suspended);
+                self.deadline_ms = thread.clock.now_ms + self.timeout_ms(worker);
+                ServeStep::Blocked
             }
-            Answered::Ongoing(suspended) => {
+            Served::Ongoing(suspended) => {
                 // Only a streaming application goes on by itself, and `open` takes that case.
-                self.stage = Stage::Reply(suspended);
-                Step::Close
+                self.stage = Stage::Response(suspended);
+                ServeStep::Close
             }
-            Answered::Done { keep } => {
+            Served::Done { keep } => {
                 self.served = self.served.saturating_add(1);
                 self.share = None;
                 match self.unread.take() {
-                    Some(flow) => self.after_unread(flow, keep),
-                    None if keep => Step::Next,
+                    Some(body_stream) => self.after_unread(body_stream, keep),
+                    None if keep => ServeStep::Next,
                     // What the client sends is not for us to read.
-                    None if self.is_given_away() => Step::Close,
+                    None if self.is_given_away() => ServeStep::Close,
                     // RFC 6455 section 7.1.1: the client is to read our last frame, whatever it still sends.
-                    None if self.reply.status_code() == 101 => Step::Linger,
-                    None => Step::Close,
+                    None if self.response.status_code() == 101 => ServeStep::Linger,
+                    None => ServeStep::Close,
                 }
             }
         }
     }
 
     /// Answers a peer's mistake and logs it: the fault, never the bytes.
-    fn refuse(&mut self, fault: Fault, kit: &mut Kit, house: &House) {
+    fn refuse(&mut self, fault: Fault, thread: &mut ThreadContext, worker: &Worker) {
         let who = if self.peer.address.is_empty() { "a local client" } else { self.peer.address.as_str() };
-        complain(house.worker, &format!("refused a request of {who} with {}: {}", fault.status, fault.reason));
-        let style = if self.is_http(house) { Style::Http { version_1_0: false } } else { Style::Uwsgi };
-        let date_line = kit.clock.date_line();
-        let terms = Terms { style, chunks: false, head_only: false, keep_alive: false, may_hold: false, date_line };
-        self.reply.begin(terms, std::mem::take(&mut kit.spare_output));
+        complain(worker.number, &format!("refused a request of {who} with {}: {}", fault.status, fault.reason));
+        let style = if self.is_http(worker) { Style::Http { version_1_0: false } } else { Style::Uwsgi };
+        let date_line = thread.clock.date_line();
+        let terms = Terms { style, chunks: false, head_only: false, keep_alive: false, may_cork: false, date_line };
+        self.response.begin(terms, std::mem::take(&mut thread.spare_output));
         if fault.status == 426 {
-            self.reply.answer_upgrade_required(fault.reason);
+            self.response.answer_upgrade_required(fault.reason);
         } else {
-            self.reply.answer(fault.status, reason_phrase(fault.status), fault.reason);
+            self.response.answer(fault.status, reason_phrase(fault.status), fault.reason);
         }
         // Few bytes, and the last ones: they leave whatever was sent before them.
-        self.reply.begin_turn();
-        if self.reply.advance() != Progress::Done {
+        self.response.begin_turn();
+        if self.response.advance() != Progress::Done {
             return;
         }
-        let buffer = self.reply.buffer_back();
-        kit.keep_output(buffer);
+        let buffer = self.response.buffer_back();
+        thread.keep_output(buffer);
     }
 }
 

@@ -1,5 +1,5 @@
 //! What is answered before the application is asked: what routes have decided, and requests for static files. It turns a request
-//! into the question that `bolide-files` answers, and the answer into a reply. The language is never entered here.
+//! into the question that `bolide-files` answers, and the answer into a response. The language is never entered here.
 
 use std::cell::RefCell;
 
@@ -10,38 +10,42 @@ use bolide_routes::{Form, Served, Verdict};
 
 use crate::access_log::complain;
 use crate::app::App;
-use crate::errand::Errand;
-use crate::exchange::Place;
-use crate::reply::Reply;
-use crate::request::{HttpRequest, Meaning, Request, UwsgiRequest};
+use crate::exchange::ExchangeContext;
+use crate::request::{HttpRequest, Request, RequestParts, UwsgiRequest};
+use crate::response::Response;
 use crate::routing::{Rules, give};
+use crate::x_sendfile::XSendfile;
 
 /// Answers a request without the application, as far as routes and files have an answer. False: the request is the application's.
-pub fn serve_directly<A: App>(place: &mut Place<'_, A>, request: &Request<'_, A::Memo>, verdict: Option<&Verdict>) -> bool {
-    let house = place.house;
-    match (verdict, house.files) {
+pub fn serve_directly<A: App>(
+    context: &mut ExchangeContext<'_, A>,
+    request: &Request<'_, A::Memo>,
+    verdict: Option<&Verdict>,
+) -> bool {
+    let worker = context.worker;
+    match (verdict, worker.files) {
         (None | Some(Verdict::Serve), None) => false,
         (None | Some(Verdict::Serve), Some(files)) => {
-            let answer = if files.has_maps() { ask(place, request, |ask, complain| files.find(ask, complain)) } else { None };
+            let answer = if files.has_maps() { ask(context, request, |ask, complain| files.find(ask, complain)) } else { None };
             if answer.is_none() && files.hands_over_any() {
-                let errand = ask(place, request, |ask, _| Errand::of(files, house.worker, ask));
-                place.reply.run_errand(errand);
+                let x_sendfile = ask(context, request, |ask, _| XSendfile::of(files, worker.number, ask));
+                context.response.allow_x_sendfile(x_sendfile);
             }
-            answer.map(|answer| say(place.reply, house.rules, answer)).is_some()
+            answer.map(|answer| say(context.response, worker.rules, answer)).is_some()
         }
         (Some(Verdict::Answer(answer)), _) => {
-            give(answer, house.rules, place.reply);
+            give(answer, worker.rules, context.response);
             true
         }
         (Some(Verdict::File(served, relative)), Some(files)) => {
             let routed = routed(served, relative);
-            let answer = ask(place, request, |ask, complain| files.find_routed(&routed, ask, complain));
-            say(place.reply, house.rules, answer);
+            let answer = ask(context, request, |ask, complain| files.find_routed(&routed, ask, complain));
+            say(context.response, worker.rules, answer);
             true
         }
         // The settings of files are there wherever a route names one.
         (Some(Verdict::Close | Verdict::File(..)), _) => {
-            place.reply.cut_off();
+            context.response.cut_off();
             true
         }
     }
@@ -62,12 +66,12 @@ fn routed<'a>(served: &'a Served, relative: &'a [u8]) -> bolide_files::Routed<'a
 
 /// Puts a request's question for a file.
 fn ask<A: App, T>(
-    place: &mut Place<'_, A>,
+    context: &mut ExchangeContext<'_, A>,
     request: &Request<'_, A::Memo>,
     find: impl FnOnce(&Ask<'_>, &mut dyn FnMut(&str)) -> T,
 ) -> T {
-    let app = RefCell::new(&mut *place.app);
-    let (house, kit) = (place.house, &*place.kit);
+    let app = RefCell::new(&mut *context.app);
+    let (worker, thread) = (context.worker, &*context.thread);
     // Fields that the connection remembers are not there as spans: they are found anew.
     let mut again = Vec::new();
     let mut ask = Ask {
@@ -76,15 +80,15 @@ fn ask<A: App, T>(
         uri: b"",
         document_root: b"",
         conditions: Conditions::default(),
-        now_ms: kit.clock.now_ms,
-        now: kit.clock.second(),
+        now_ms: thread.clock.now_ms,
+        now: thread.clock.second(),
         aside: &|work| app.borrow_mut().aside(work),
     };
-    match &request.meaning {
-        Meaning::Http(http) => note_http(&mut ask, http, &house.head_limits, &mut again),
-        Meaning::Uwsgi(uwsgi) => note_uwsgi(&mut ask, uwsgi),
+    match &request.parts {
+        RequestParts::Http(http) => note_http(&mut ask, http, &worker.head_limits, &mut again),
+        RequestParts::Uwsgi(uwsgi) => note_uwsgi(&mut ask, uwsgi),
     }
-    find(&ask, &mut |text| complain(house.worker, text))
+    find(&ask, &mut |text| complain(worker.number, text))
 }
 
 fn note_http<'a, Memo>(ask: &mut Ask<'a>, http: &'a HttpRequest<'_, Memo>, limits: &HeadLimits, again: &mut Vec<Field>) {
@@ -119,14 +123,14 @@ fn note_uwsgi<'a>(ask: &mut Ask<'a>, uwsgi: &'a UwsgiRequest<'_>) {
     }
 }
 
-/// Hands an answer to the reply. What the client does not take at once is sent when it does.
-fn say(reply: &mut Reply, rules: Option<&'static Rules>, answer: Answer) {
+/// Hands an answer to the response. What the client does not take at once is sent when it does.
+fn say(response: &mut Response, rules: Option<&'static Rules>, answer: Answer) {
     if let Some(page) = rules.filter(|_| answer.is_in_own_words()).and_then(|rules| rules.error_page(answer.status)) {
-        return reply.give_page(answer.status, "text/html", &page);
+        return response.give_page(answer.status, "text/html", &page);
     }
     if let Some((content_type, bytes, is_compressed)) = answer.unmodified() {
-        reply.amend_unmodified(content_type, bytes, is_compressed);
+        response.note_unmodified(content_type, bytes, is_compressed);
     }
-    reply.ready_head(answer.status, &answer.head(), answer.fields(), answer.length);
-    reply.give_body(answer.body);
+    response.ready_head(answer.status, &answer.head(), answer.fields(), answer.length);
+    response.give_body(answer.body);
 }

@@ -9,9 +9,9 @@ use bolide_contract::scoreboard::{Row, now_ms};
 use crate::access_log::complain;
 use crate::app::{App, Language};
 use crate::connection::Connection;
-use crate::event_loop::{Duties, Shared};
-use crate::hall::Hall;
-use crate::reply::Reply;
+use crate::connections::ConnectionTable;
+use crate::event_loop::{Housekeeping, Shared};
+use crate::response::Response;
 
 /// The last part of `reload-mercy`, in milliseconds, belongs to applications alone, but at most a quarter of it: streams that
 /// would never end learn that their clients have gone, so that they can end by themselves, and after them the lifespan. What has
@@ -32,18 +32,18 @@ const WEBSOCKET_LEAVE_MS: u64 = 5_000;
 const WEBSOCKET_LEAVE_EACH_MS: u64 = 10;
 
 /// When each WebSocket of a draining worker is closed: one after the other, so that not all clients come back at the same moment.
-struct Leaving {
+struct StaggeredClose {
     next_ms: u64,
     step_us: u64,
     number: u64,
 }
 
-impl Leaving {
-    fn new<A: App>(hall: &mut Hall<Connection<A>>, at_once: bool) -> Leaving {
+impl StaggeredClose {
+    fn new<A: App>(connections: &mut ConnectionTable<Connection<A>>, at_once: bool) -> StaggeredClose {
         let mut count = 0;
-        hall.for_each(|connection| count += u64::from(connection.is_websocket()));
+        connections.for_each(|connection| count += u64::from(connection.is_websocket()));
         let spread_ms = if at_once { 0 } else { WEBSOCKET_LEAVE_MS.min(count * WEBSOCKET_LEAVE_EACH_MS) };
-        Leaving { next_ms: now_ms(), step_us: (spread_ms * 1000).checked_div(count).unwrap_or(0), number: 0 }
+        StaggeredClose { next_ms: now_ms(), step_us: (spread_ms * 1000).checked_div(count).unwrap_or(0), number: 0 }
     }
 
     fn next_ms(&mut self) -> u64 {
@@ -54,12 +54,12 @@ impl Leaving {
 
 /// For a thread that is in the iterator of an answer, and takes no orders meanwhile: cuts off a stream that goes on too long after the
 /// master's order to stop. True: it was one.
-pub fn cut_off_late_stream(row: &Row, reply: &mut Reply) -> bool {
+pub fn cut_off_late_stream(row: &Row, response: &mut Response) -> bool {
     let stopped_ms = row.stopped_ms.load(Relaxed);
-    if stopped_ms == 0 || !reply.is_stream() || now_ms() < stopped_ms + STREAM_STOP_MS {
+    if stopped_ms == 0 || !response.is_stream() || now_ms() < stopped_ms + STREAM_STOP_MS {
         return false;
     }
-    reply.cut_off();
+    response.cut_off();
     tell_of_cut_streams(row.worker.load(Relaxed), 1);
     true
 }
@@ -70,49 +70,54 @@ fn tell_of_cut_streams(worker: u32, count: u32) {
 }
 
 impl<L: Language> Shared<L> {
-    pub(crate) fn begin_to_drain(&self, hall: &mut Hall<Connection<L::App>>, duties: &mut Duties, at_once: bool) {
-        if !self.house.draining.swap(true, Relaxed) {
-            self.house.row.accepting.store(0, Relaxed);
-            let mercy_ms = self.house.settings.lifecycle.reload_mercy_ms;
+    pub(crate) fn begin_to_drain(
+        &self,
+        connections: &mut ConnectionTable<Connection<L::App>>,
+        housekeeping: &mut Housekeeping,
+        at_once: bool,
+    ) {
+        if !self.worker.draining.swap(true, Relaxed) {
+            self.worker.row.accepting.store(0, Relaxed);
+            let mercy_ms = self.worker.settings.lifecycle.reload_mercy_ms;
             let ends_ms = now_ms() + mercy_ms - LAST_PART_MS.min(mercy_ms / 4);
-            self.house.mercy_ends_ms.store(ends_ms, Relaxed);
-            duties.arrivals_end_ms = now_ms() + DRAIN_ARRIVAL_MS;
-            self.leave_listeners(hall, duties);
-            hall.for_each(|connection| connection.give_up_at(ends_ms));
+            self.worker.mercy_ends_ms.store(ends_ms, Relaxed);
+            housekeeping.arrivals_end_ms = now_ms() + DRAIN_ARRIVAL_MS;
+            self.leave_listeners(connections, housekeeping);
+            connections.for_each(|connection| connection.give_up_at(ends_ms));
         }
-        if at_once && !std::mem::replace(&mut duties.stopping_at_once, true) {
+        if at_once && !std::mem::replace(&mut housekeeping.stopping_at_once, true) {
             let ends_ms = now_ms() + STREAM_STOP_MS;
-            self.house.streams_end_ms.store(ends_ms, Relaxed);
-            hall.for_each(|connection| connection.end_stream_at(ends_ms));
+            self.worker.streams_end_ms.store(ends_ms, Relaxed);
+            connections.for_each(|connection| connection.end_stream_at(ends_ms));
         }
-        duties.swept_ms = 0;
-        let mut leaving = Leaving::new(hall, at_once);
-        hall.for_each(|connection| {
+        housekeeping.swept_ms = 0;
+        let mut leaving = StaggeredClose::new(connections, at_once);
+        connections.for_each(|connection| {
             if connection.is_idle() {
-                connection.deadline_ms = connection.deadline_ms.min(duties.idle_until_ms(connection.has_served()));
+                connection.deadline_ms = connection.deadline_ms.min(housekeeping.idle_until_ms(connection.has_served()));
             } else if connection.is_websocket() {
                 connection.leave_at(leaving.next_ms(), at_once);
             } else {
-                connection.arrive_by(duties.arrivals_end_ms);
+                connection.arrive_by(housekeeping.arrivals_end_ms);
             }
         });
     }
 
-    pub(crate) fn tell_of_streams(&self, hall: &mut Hall<Connection<L::App>>) {
+    pub(crate) fn tell_of_streams(&self, connections: &mut ConnectionTable<Connection<L::App>>) {
         let mut count = 0;
-        hall.for_each(|connection| count += u32::from(connection.is_endless()));
+        connections.for_each(|connection| count += u32::from(connection.is_endless()));
         if count > 0 {
-            tell_of_cut_streams(self.house.worker, count);
+            tell_of_cut_streams(self.worker.number, count);
         }
     }
 
-    pub(crate) fn tell_of_mercy(&self, hall: &mut Hall<Connection<L::App>>) {
+    pub(crate) fn tell_of_mercy(&self, connections: &mut ConnectionTable<Connection<L::App>>) {
         let mut count = 0;
-        hall.for_each(|connection| count += u32::from(connection.is_streaming()));
+        connections.for_each(|connection| count += u32::from(connection.is_streaming()));
         if count > 0 {
-            let mercy_s = self.house.settings.lifecycle.reload_mercy_ms / 1000;
+            let mercy_s = self.worker.settings.lifecycle.reload_mercy_ms / 1000;
             let problem = format!("the mercy of {mercy_s} s (reload-mercy) is nearly over; requests that are cut off: {count}");
-            complain(self.house.worker, &problem);
+            complain(self.worker.number, &problem);
         }
     }
 }

@@ -22,17 +22,17 @@ use crate::accepting::Pause;
 use crate::access_log::complain;
 use crate::app::{App, Language};
 use crate::body::{BodyLimits, BodyStore};
-use crate::connection::{After, Connection};
+use crate::connection::{Connection, NextAction};
+use crate::connections::{ConnectionTable, EventSource, Key};
+use crate::corking::Corking;
 use crate::forks;
-use crate::hall::{Hall, Key, Subject};
-use crate::holding::Holding;
-use crate::house::{House, Kit};
 use crate::leadership::Leadership;
 use crate::listener::ListeningSocket;
 use crate::panics::end_worker_at_a_panic;
 use crate::routing::Rules;
 use crate::socket;
 use crate::threads;
+use crate::worker::{ThreadContext, Worker};
 
 /// Events that one poll fetches.
 const EVENTS: usize = 256;
@@ -61,9 +61,9 @@ pub struct Assignment {
 
 /// What the threads of the worker share.
 pub(crate) struct Shared<L: Language> {
-    pub house: House,
+    pub worker: Worker,
     pub leadership: Leadership,
-    room: Mutex<Room<L::App>>,
+    state: Mutex<LeaderState<L::App>>,
     pub language: &'static L,
     pub(crate) poll: Epoll,
     /// Where several threads take turns to lead: wakes the one that does.
@@ -75,15 +75,15 @@ pub(crate) struct Shared<L: Language> {
 }
 
 /// What the leader has in its hands, and passes on with the lead. It is free while a thread attends to a connection.
-pub(crate) struct Room<A: App> {
-    pub hall: Hall<Connection<A>>,
-    pub duties: Duties,
+pub(crate) struct LeaderState<A: App> {
+    pub connections: ConnectionTable<Connection<A>>,
+    pub housekeeping: Housekeeping,
 }
 
 #[derive(Default)]
-pub(crate) struct Duties {
+pub(crate) struct Housekeeping {
     pub(crate) swept_ms: u64,
-    holding: Holding,
+    corking: Corking,
     pub(crate) stopping_at_once: bool,
     /// Until when a draining worker waits for requests that have begun to come, in monotonic milliseconds.
     pub(crate) arrivals_end_ms: u64,
@@ -95,7 +95,7 @@ pub(crate) struct Duties {
     pub(crate) exhausted_reported_ms: u64,
 }
 
-impl Duties {
+impl Housekeeping {
     /// Until when a draining worker keeps a connection that has become idle, in monotonic milliseconds. At an ordered stop one
     /// that was answered is closed at once; one that never asked anything has a request on its way.
     pub(crate) fn idle_until_ms(&mut self, has_served: bool) -> u64 {
@@ -117,7 +117,7 @@ pub(crate) enum LeadEnd {
     Drained,
 }
 
-pub(crate) type Guard<'a, L> = MutexGuard<'a, Room<<L as Language>::App>>;
+pub(crate) type Guard<'a, L> = MutexGuard<'a, LeaderState<<L as Language>::App>>;
 
 /// Serves until an order to drain has been carried out. The calling thread runs the language and becomes the
 /// worker's first thread.
@@ -135,7 +135,7 @@ pub fn serve<L: Language>(language: &'static L, assignment: Assignment) -> io::R
 pub(crate) fn prepare<L: Language>(language: &'static L, assignment: Assignment) -> io::Result<Arc<Shared<L>>> {
     end_worker_at_a_panic(assignment.worker);
     let shared = Arc::new(Shared::new(language, assignment)?);
-    for (number, listener) in shared.house.listeners.iter().enumerate() {
+    for (number, listener) in shared.worker.listeners.iter().enumerate() {
         shared.poll.add(
             &listener.descriptor,
             EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLEXCLUSIVE, Key::listener(number).0),
@@ -171,17 +171,17 @@ impl<L: Language> Shared<L> {
         let rules = Rules::of(&settings)?;
         let mut problems = Vec::new();
         let folders = rules.map_or(&[][..], Rules::folders);
-        // They live as long as the process: replies refer to them.
+        // They live as long as the process: responses refer to them.
         let files = settings.files.as_ref().map(|files| Files::new(files, &mut problems).with_folders(folders));
         let files = files.map(|files| &*Box::leak(Box::new(files)));
         for problem in problems {
             complain(worker, &problem);
         }
-        let house = House {
+        let worker = Worker {
             has_own_answers: files.is_some() || rules.is_some(),
             files,
             settings,
-            worker,
+            number: worker,
             row,
             slots,
             listeners,
@@ -195,9 +195,9 @@ impl<L: Language> Shared<L> {
             leaving: false.into(),
         };
         Ok(Shared {
-            house,
+            worker,
             leadership: Leadership::new(),
-            room: Mutex::new(Room { hall: Hall::new(), duties: Duties::default() }),
+            state: Mutex::new(LeaderState { connections: ConnectionTable::new(), housekeeping: Housekeeping::default() }),
             language,
             poll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?,
             bell: has_bell.then(|| EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)).transpose()?,
@@ -210,10 +210,10 @@ impl<L: Language> Shared<L> {
 
     /// Tells the master and the other workers that this one serves. Its first poll follows at once.
     pub fn announce(&self) {
-        let row = self.house.row;
+        let row = self.worker.row;
         let now = now_ms();
         row.pid.store(std::process::id(), Relaxed);
-        row.worker.store(self.house.worker, Relaxed);
+        row.worker.store(self.worker.number, Relaxed);
         row.started_ms.store(now, Relaxed);
         // The others are not to take it for busy before that poll: a burst right after the start is shared too.
         row.turned_ms.store(now, Relaxed);
@@ -222,76 +222,83 @@ impl<L: Language> Shared<L> {
     }
 
     /// Leads until the lead is lost or the worker has drained. The calling thread runs the language.
-    pub fn lead(&self, kit: &mut Kit, app: &mut L::App, alone: bool) -> LeadEnd {
+    pub fn lead(&self, thread: &mut ThreadContext, app: &mut L::App, alone: bool) -> LeadEnd {
         // A signal that came since this thread last ran the language (at its start, or while it followed) interrupts no wait any more.
         self.run_signal_handlers(app);
-        let mut guard = self.lock_room();
+        let mut guard = self.lock_state();
         let mut events = [EpollEvent::empty(); EVENTS];
         loop {
-            while let Some(key) = guard.hall.next_ready() {
-                let Room { hall, duties } = &mut *guard;
-                match key.subject() {
-                    Subject::Control => self.take_orders(hall, duties),
-                    Subject::Listener(number) => self.accept(number, hall, duties, kit),
-                    Subject::Pulse | Subject::Bell => {}
-                    Subject::Connection(key) if alone => self.attend(key, &mut guard, kit, app),
-                    Subject::Connection(key) => {
-                        let (back, still_leads) = self.attend_unlocked(key, guard, kit, app);
+            while let Some(key) = guard.connections.next_ready() {
+                let LeaderState { connections, housekeeping } = &mut *guard;
+                match key.source() {
+                    EventSource::Control => self.take_orders(connections, housekeeping),
+                    EventSource::Listener(number) => self.accept(number, connections, housekeeping, thread),
+                    EventSource::Heartbeat | EventSource::Bell => {}
+                    EventSource::Connection(key) if alone => self.attend(key, &mut guard, thread, app),
+                    EventSource::Connection(key) => {
+                        let (back, still_leads) = self.attend_unlocked(key, guard, thread, app);
                         guard = back;
                         if !still_leads {
                             drop(guard);
-                            kit.log.flush();
+                            thread.log.flush();
                             return LeadEnd::Lost;
                         }
                     }
                 }
             }
-            Self::push_held(&mut guard);
-            guard.duties.holding.end_turn();
-            kit.log.flush();
-            let Room { hall, duties } = &mut *guard;
-            if self.look_after_time(hall, duties, kit) {
+            Self::push_corked(&mut guard);
+            guard.housekeeping.corking.end_turn();
+            thread.log.flush();
+            let LeaderState { connections, housekeeping } = &mut *guard;
+            if self.look_after_time(connections, housekeeping, thread) {
                 continue;
             }
-            if self.house.is_draining() && hall.count() == 0 {
+            if self.worker.is_draining() && connections.count() == 0 {
                 return LeadEnd::Drained;
             }
-            guard = self.poll(guard, kit, app, &mut events);
-            guard.duties.holding.begin_turn();
+            guard = self.poll(guard, thread, app, &mut events);
+            guard.housekeeping.corking.begin_turn();
         }
     }
 
-    fn attend(&self, key: Key, room: &mut Room<L::App>, kit: &mut Kit, app: &mut L::App) {
-        let Some(mut connection) = room.hall.take(key) else { return };
-        connection.peer_has_ended = room.hall.has_ended(key);
+    fn attend(&self, key: Key, state: &mut LeaderState<L::App>, thread: &mut ThreadContext, app: &mut L::App) {
+        let Some(mut connection) = state.connections.check_out(key) else { return };
+        connection.peer_has_ended = state.connections.has_ended(key);
         connection.key = key;
-        kit.may_hold = room.duties.holding.is_on() && room.hall.has_ready() && self.house.is_tcp(connection.listener());
-        let after = connection.attend(kit, app, &self.house);
-        let held = connection.take_held();
-        self.place_back(key, connection, after, room);
-        if room.duties.holding.attended(key, held) {
-            Self::push_held(room);
+        thread.may_cork =
+            state.housekeeping.corking.is_on() && state.connections.has_ready() && self.worker.is_tcp(connection.listener());
+        let after = connection.attend(thread, app, &self.worker);
+        let held = connection.take_corked();
+        self.place_back(key, connection, after, state);
+        if state.housekeeping.corking.attended(key, held) {
+            Self::push_corked(state);
         }
     }
 
-    fn push_held(room: &mut Room<L::App>) {
-        while let Some(key) = room.duties.holding.next() {
-            if let Some(connection) = room.hall.look(key) {
+    fn push_corked(state: &mut LeaderState<L::App>) {
+        while let Some(key) = state.housekeeping.corking.next() {
+            if let Some(connection) = state.connections.peek(key) {
                 connection.push();
             }
         }
     }
 
-    /// The same with other threads about: the room is free meanwhile, and the lead may be lost.
-    fn attend_unlocked<'a>(&'a self, key: Key, mut guard: Guard<'a, L>, kit: &mut Kit, app: &mut L::App) -> (Guard<'a, L>, bool) {
-        let Some(mut connection) = guard.hall.take(key) else { return (guard, true) };
-        connection.peer_has_ended = guard.hall.has_ended(key);
+    /// The same with other threads about: the state is unlocked meanwhile, and the lead may be lost.
+    fn attend_unlocked<'a>(
+        &'a self,
+        key: Key,
+        mut guard: Guard<'a, L>,
+        thread: &mut ThreadContext,
+        app: &mut L::App,
+    ) -> (Guard<'a, L>, bool) {
+        let Some(mut connection) = guard.connections.check_out(key) else { return (guard, true) };
+        connection.peer_has_ended = guard.connections.has_ended(key);
         connection.key = key;
         drop(guard);
         let inside = self.leadership.enter_call();
-        let after = connection.attend(kit, app, &self.house);
+        let after = connection.attend(thread, app, &self.worker);
         let still_leads = self.leadership.leave_call(inside);
-        let mut guard = self.lock_room();
+        let mut guard = self.lock_state();
         self.place_back(key, connection, after, &mut guard);
         if !still_leads {
             self.tell_leader(&guard);
@@ -300,18 +307,18 @@ impl<L: Language> Shared<L> {
     }
 
     /// Whether there is something to do at once: news of connections, or the end.
-    fn has_news(&self, room: &Room<L::App>) -> bool {
-        room.hall.has_ready() || self.house.is_draining() && room.hall.count() == 0
+    fn has_news(&self, state: &LeaderState<L::App>) -> bool {
+        state.connections.has_ready() || self.worker.is_draining() && state.connections.count() == 0
     }
 
     /// For a thread that has lost the lead: what it leaves behind may be the leader's business, which sleeps in the poll and would
     /// find it at its next look at the clock only.
-    fn tell_leader(&self, room: &Room<L::App>) {
+    fn tell_leader(&self, state: &LeaderState<L::App>) {
         // Written under the lock that we hold: a leader that is on its way to sleep has said so already.
-        let sleeps = self.house.row.waiting.load(Relaxed) == 1;
-        let leaves = self.house.leaving.load(Relaxed) && !self.house.is_draining();
+        let sleeps = self.worker.row.waiting.load(Relaxed) == 1;
+        let leaves = self.worker.leaving.load(Relaxed) && !self.worker.is_draining();
         if sleeps
-            && (self.has_news(room) || leaves || self.is_worn() && !room.duties.worn_reported)
+            && (self.has_news(state) || leaves || self.is_worn() && !state.housekeeping.worn_reported)
             && let Some(bell) = &self.bell
         {
             // A counter that is full has rung.
@@ -319,22 +326,28 @@ impl<L: Language> Shared<L> {
         }
     }
 
-    pub(crate) fn place_back(&self, key: Key, mut connection: Box<Connection<L::App>>, after: After, room: &mut Room<L::App>) {
-        let Room { hall, duties } = room;
+    pub(crate) fn place_back(
+        &self,
+        key: Key,
+        mut connection: Box<Connection<L::App>>,
+        after: NextAction,
+        state: &mut LeaderState<L::App>,
+    ) {
+        let LeaderState { connections, housekeeping } = state;
         let is_known = connection.is_polled;
-        let stays = after != After::Close && (is_known || self.tell_poll(key, &mut connection));
-        let stays = stays && (after != After::Again || !is_known || self.ask_again(key, &connection));
+        let stays = after != NextAction::Close && (is_known || self.tell_poll(key, &mut connection));
+        let stays = stays && (after != NextAction::Again || !is_known || self.ask_again(key, &connection));
         if stays {
-            if self.house.is_draining() && connection.is_idle() {
-                connection.deadline_ms = connection.deadline_ms.min(duties.idle_until_ms(connection.has_served()));
-            } else if self.house.is_draining() {
-                connection.arrive_by(duties.arrivals_end_ms);
+            if self.worker.is_draining() && connection.is_idle() {
+                connection.deadline_ms = connection.deadline_ms.min(housekeeping.idle_until_ms(connection.has_served()));
+            } else if self.worker.is_draining() {
+                connection.arrive_by(housekeeping.arrivals_end_ms);
             }
-            hall.bring_back(key, connection);
+            connections.check_in(key, connection);
         } else {
             self.end_for_others(&connection);
-            hall.leave(key);
-            self.house.row.connections.store(hall.count() as u32, Relaxed);
+            connections.remove(key);
+            self.worker.row.connections.store(connections.count() as u32, Relaxed);
         }
     }
 
@@ -364,25 +377,31 @@ impl<L: Language> Shared<L> {
                 true
             }
             Err(errno) => {
-                complain(self.house.worker, &format!("a connection is closed because the poll does not take it: {errno}"));
+                complain(self.worker.number, &format!("a connection is closed because the poll does not take it: {errno}"));
                 false
             }
         }
     }
 
     /// Fetches news: what is there already with the language in hand, and only then, if there is none, waits without it.
-    fn poll<'a>(&'a self, mut guard: Guard<'a, L>, kit: &mut Kit, app: &mut L::App, events: &mut [EpollEvent]) -> Guard<'a, L> {
-        let timeout = self.longest_wait(&guard, kit.clock.now_ms);
+    fn poll<'a>(
+        &'a self,
+        mut guard: Guard<'a, L>,
+        thread: &mut ThreadContext,
+        app: &mut L::App,
+        events: &mut [EpollEvent],
+    ) -> Guard<'a, L> {
+        let timeout = self.longest_wait(&guard, thread.clock.now_ms);
         let mut found = self.poll.wait(events, EpollTimeout::ZERO);
         if matches!(found, Ok(0)) && timeout != EpollTimeout::ZERO {
-            // Before the room is free: see `tell_leader`.
-            self.house.row.waiting.store(1, Relaxed);
+            // Before the state is unlocked: see `tell_leader`.
+            self.worker.row.waiting.store(1, Relaxed);
             drop(guard);
             app.release();
             found = self.poll.wait(events, timeout);
             app.acquire();
-            self.house.row.waiting.store(0, Relaxed);
-            guard = self.lock_room();
+            self.worker.row.waiting.store(0, Relaxed);
+            guard = self.lock_state();
             if found == Ok(0) && self.has_news(&guard) {
                 found = self.poll.wait(events, EpollTimeout::ZERO);
                 if found == Ok(0) {
@@ -390,14 +409,14 @@ impl<L: Language> Shared<L> {
                 }
             }
         }
-        self.take_news(found, events, &mut guard.hall, kit, app);
+        self.take_news(found, events, &mut guard.connections, thread, app);
         guard
     }
 
     /// The look at the clock has found news that should have woken the loop. They are attended to now, late: that must not stay
     /// unseen (the tests take this line for a failure).
     pub(crate) fn complain_of_lost_news(&self) {
-        complain(self.house.worker, "internal error: a connection had news of which nobody told the loop; the clock did");
+        complain(self.worker.number, "internal error: a connection had news of which nobody log_facts the loop; the clock did");
     }
 
     /// Queues what the poll has found.
@@ -405,13 +424,13 @@ impl<L: Language> Shared<L> {
         &self,
         found: Result<usize, Errno>,
         events: &[EpollEvent],
-        hall: &mut Hall<Connection<L::App>>,
-        kit: &mut Kit,
+        connections: &mut ConnectionTable<Connection<L::App>>,
+        thread: &mut ThreadContext,
         app: &mut L::App,
     ) {
-        kit.clock.tick();
-        self.house.row.turned_ms.store(kit.clock.now_ms, Relaxed);
-        if self.house.settings.logging.requests {
+        thread.clock.tick();
+        self.worker.row.turned_ms.store(thread.clock.now_ms, Relaxed);
+        if self.worker.settings.logging.requests {
             self.count_elsewhere();
         }
         match found {
@@ -419,15 +438,15 @@ impl<L: Language> Shared<L> {
                 for event in &events[..count] {
                     let key = Key(event.data());
                     if event.events().intersects(PEER_HAS_ENDED) {
-                        hall.note_end(key);
+                        connections.note_end(key);
                     }
-                    hall.news(key);
+                    connections.news(key);
                 }
             }
             Err(Errno::EINTR) => self.run_signal_handlers(app),
             // Every other error of epoll_wait(2) is a mistake of ours; the master replaces a worker that makes one.
             Err(errno) => {
-                complain(self.house.worker, &format!("the poll failed, the worker ends: {errno}"));
+                complain(self.worker.number, &format!("the poll failed, the worker ends: {errno}"));
                 std::process::abort();
             }
         }
@@ -435,101 +454,107 @@ impl<L: Language> Shared<L> {
 
     fn run_signal_handlers(&self, app: &mut L::App) {
         if app.interrupted() == ControlFlow::Break(()) {
-            self.house.leaving.store(true, Relaxed);
+            self.worker.leaving.store(true, Relaxed);
         }
     }
 
-    fn longest_wait(&self, room: &Room<L::App>, now: u64) -> EpollTimeout {
-        match self.longest_wait_ms(room, now) {
+    fn longest_wait(&self, state: &LeaderState<L::App>, now: u64) -> EpollTimeout {
+        match self.longest_wait_ms(state, now) {
             Some(milliseconds) => EpollTimeout::try_from(milliseconds).unwrap_or(EpollTimeout::MAX),
             None => EpollTimeout::NONE,
         }
     }
 
     /// Milliseconds until something is to be looked after, whatever the sockets do.
-    pub(crate) fn longest_wait_ms(&self, room: &Room<L::App>, now: u64) -> Option<u64> {
-        let pause = room.duties.pauses.iter().map(|pause| pause.until_ms.saturating_sub(now).max(1)).min();
-        let sweep = (room.hall.count() > 0).then_some(SWEEP_MS);
+    pub(crate) fn longest_wait_ms(&self, state: &LeaderState<L::App>, now: u64) -> Option<u64> {
+        let pause = state.housekeeping.pauses.iter().map(|pause| pause.until_ms.saturating_sub(now).max(1)).min();
+        let sweep = (state.connections.count() > 0).then_some(SWEEP_MS);
         // Where connections are swept, files are tidied with them.
-        let tidy = self.house.files.filter(|_| sweep.is_none()).and_then(|files| files.tidy_within_ms(now));
+        let tidy = self.worker.files.filter(|_| sweep.is_none()).and_then(|files| files.tidy_within_ms(now));
         let tidy = tidy.map(|milliseconds| milliseconds.max(SWEEP_MS));
-        let mercy_ends_ms = self.house.mercy_ends_ms.load(Relaxed);
-        let mercy = (mercy_ends_ms != u64::MAX && !room.duties.mercy_is_over).then(|| mercy_ends_ms.saturating_sub(now).max(1));
+        let mercy_ends_ms = self.worker.mercy_ends_ms.load(Relaxed);
+        let mercy =
+            (mercy_ends_ms != u64::MAX && !state.housekeeping.mercy_is_over).then(|| mercy_ends_ms.saturating_sub(now).max(1));
         let log = bolide_log::is_waiting().then_some(bolide_log::RETRY_MS);
-        let streams_end_ms = self.house.streams_end_ms.load(Relaxed);
-        let streams =
-            (streams_end_ms != u64::MAX && !room.duties.streams_have_ended).then(|| streams_end_ms.saturating_sub(now).max(1));
+        let streams_end_ms = self.worker.streams_end_ms.load(Relaxed);
+        let streams = (streams_end_ms != u64::MAX && !state.housekeeping.streams_have_ended)
+            .then(|| streams_end_ms.saturating_sub(now).max(1));
         [pause, sweep, tidy, mercy, streams, log].into_iter().flatten().min()
     }
 
     /// Time limits, `max-requests`, and the end that the application may have asked for. True: there is something to do at once.
-    pub(crate) fn look_after_time(&self, hall: &mut Hall<Connection<L::App>>, duties: &mut Duties, kit: &mut Kit) -> bool {
-        if !duties.pauses.is_empty() {
-            self.end_pauses(hall, duties, kit);
+    pub(crate) fn look_after_time(
+        &self,
+        connections: &mut ConnectionTable<Connection<L::App>>,
+        housekeeping: &mut Housekeeping,
+        thread: &mut ThreadContext,
+    ) -> bool {
+        if !housekeeping.pauses.is_empty() {
+            self.end_pauses(connections, housekeeping, thread);
         }
-        let leaves = self.house.leaving.load(Relaxed);
-        if leaves && !self.house.is_draining() {
-            self.begin_to_drain(hall, duties, false);
+        let leaves = self.worker.leaving.load(Relaxed);
+        if leaves && !self.worker.is_draining() {
+            self.begin_to_drain(connections, housekeeping, false);
         }
         // One that leaves by itself finishes what others sent it, as at a retirement, and its replacement starts meanwhile.
-        if (leaves || self.is_worn()) && !duties.worn_reported {
-            duties.worn_reported = true;
+        if (leaves || self.is_worn()) && !housekeeping.worn_reported {
+            housekeeping.worn_reported = true;
             self.report(|row, pid| Report::Worn { row, pid });
         }
-        let now = kit.clock.now_ms;
-        if !duties.mercy_is_over && self.house.mercy_ends_ms.load(Relaxed) <= now {
-            duties.mercy_is_over = true;
-            duties.swept_ms = 0;
-            self.tell_of_mercy(hall);
+        let now = thread.clock.now_ms;
+        if !housekeeping.mercy_is_over && self.worker.mercy_ends_ms.load(Relaxed) <= now {
+            housekeeping.mercy_is_over = true;
+            housekeeping.swept_ms = 0;
+            self.tell_of_mercy(connections);
         }
-        if !duties.streams_have_ended && self.house.streams_end_ms.load(Relaxed) <= now {
-            duties.streams_have_ended = true;
-            duties.swept_ms = 0;
-            self.tell_of_streams(hall);
+        if !housekeeping.streams_have_ended && self.worker.streams_end_ms.load(Relaxed) <= now {
+            housekeeping.streams_have_ended = true;
+            housekeeping.swept_ms = 0;
+            self.tell_of_streams(connections);
         }
-        if now.saturating_sub(duties.swept_ms) >= SWEEP_MS {
-            duties.swept_ms = now;
-            if let Some(files) = self.house.files {
+        if now.saturating_sub(housekeeping.swept_ms) >= SWEEP_MS {
+            housekeeping.swept_ms = now;
+            if let Some(files) = self.worker.files {
                 files.tidy(now);
             }
-            for key in hall.keys(|connection| connection.is_due(now)) {
-                hall.news(key);
+            for key in connections.keys(|connection| connection.is_due(now)) {
+                connections.news(key);
             }
         }
-        hall.has_ready()
+        connections.has_ready()
     }
 
     fn is_worn(&self) -> bool {
-        self.worn_after.is_some_and(|most| self.house.row.requests.load(Relaxed) >= most)
+        self.worn_after.is_some_and(|most| self.worker.row.requests.load(Relaxed) >= most)
     }
 
-    pub(crate) fn take_orders(&self, hall: &mut Hall<Connection<L::App>>, duties: &mut Duties) {
+    pub(crate) fn take_orders(&self, connections: &mut ConnectionTable<Connection<L::App>>, housekeeping: &mut Housekeeping) {
         loop {
             match message::receive::<Order>(self.control.as_fd()) {
-                Ok(Received::Message(Order::Drain, _)) => self.begin_to_drain(hall, duties, false),
-                Ok(Received::Message(Order::Stop, _)) => self.begin_to_drain(hall, duties, true),
+                Ok(Received::Message(Order::Drain, _)) => self.begin_to_drain(connections, housekeeping, false),
+                Ok(Received::Message(Order::Stop, _)) => self.begin_to_drain(connections, housekeeping, true),
                 Ok(Received::Message(Order::Serve { listener }, Some(socket))) => {
-                    self.let_in_handed(listener, socket, hall, duties);
+                    self.let_in_handed(listener, socket, connections, housekeeping);
                 }
                 Ok(Received::Message(order, _)) => {
-                    complain(self.house.worker, &format!("got the order {order:?}, which it can't carry out, and ignores it"));
+                    complain(self.worker.number, &format!("got the order {order:?}, which it can't carry out, and ignores it"));
                 }
                 Ok(Received::Nothing) => return,
                 // The master is gone. Whoever is left finishes what is in flight and ends.
                 Ok(Received::End) | Err(_) => {
                     let _known_to_be_there = self.poll.delete(&self.control);
-                    self.shut_listeners(hall, duties);
-                    return self.begin_to_drain(hall, duties, true);
+                    self.shut_listeners(connections, housekeeping);
+                    return self.begin_to_drain(connections, housekeeping, true);
                 }
             }
         }
     }
 
     fn count_elsewhere(&self) {
-        let own = self.house.row;
+        let own = self.worker.row;
         let elsewhere: u64 =
             self.scoreboard.rows().iter().filter(|row| !std::ptr::eq(*row, own)).map(|row| row.requests.load(Relaxed)).sum();
-        self.house.requests_elsewhere.store(elsewhere, Relaxed);
+        self.worker.requests_elsewhere.store(elsewhere, Relaxed);
     }
 
     pub(crate) fn report(&self, make: impl FnOnce(u32, u32) -> Report) {
@@ -538,7 +563,7 @@ impl<L: Language> Shared<L> {
         let _ = message::send(self.control.as_fd(), &report, None);
     }
 
-    pub(crate) fn lock_room(&self) -> Guard<'_, L> {
-        self.room.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn lock_state(&self) -> Guard<'_, L> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

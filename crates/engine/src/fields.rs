@@ -1,6 +1,6 @@
 //! The fields that an application sets in its answer: which are well-formed, and which are not its to set.
 //!
-//! It knows no reply. Workers run it, once for each field of an answer.
+//! It knows no response. Workers run it, once for each field of an answer.
 
 use bolide_files::By;
 

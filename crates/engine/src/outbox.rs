@@ -42,7 +42,7 @@ pub struct Outbox {
     /// The application has taken the socket: nothing more is sent or read here.
     pub is_given_away: bool,
     /// The kernel keeps the last bytes until they are pushed.
-    pub is_held: bool,
+    pub is_corked: bool,
     /// What [`WAITING_BYTES`] has of ours.
     counted: usize,
     /// Bytes that may leave in this turn.
@@ -94,7 +94,7 @@ impl Outbox {
             is_full: false,
             is_broken: false,
             is_given_away: false,
-            is_held: false,
+            is_corked: false,
             turn_left: SEND_TURN_BYTES,
             counted: 0,
         }
@@ -156,7 +156,7 @@ impl Outbox {
         // A head leaves in one packet with the start of the file that follows.
         if self.unsent() > 0
             && self.file.as_ref().is_some_and(|part| part.left > 0)
-            && let Written::Bytes(count) = socket::write_held(self.socket.as_fd(), &self.bytes[self.sent..])
+            && let Written::Bytes(count) = socket::write_corked(self.socket.as_fd(), &self.bytes[self.sent..])
         {
             self.sent += count;
             self.note_sent(count);
@@ -178,11 +178,11 @@ impl Outbox {
     /// As [`Outbox::send`], but what is small is kept by the kernel until it is pushed.
     pub fn hold(&mut self) {
         if (1..=HELD_BYTES).contains(&self.unsent()) && !self.is_broken {
-            match socket::write_held(self.socket.as_fd(), &self.bytes[self.sent..]) {
+            match socket::write_corked(self.socket.as_fd(), &self.bytes[self.sent..]) {
                 Written::Bytes(count) => {
                     self.sent += count;
                     self.note_sent(count);
-                    self.is_held = true;
+                    self.is_corked = true;
                 }
                 Written::Full => {}
                 Written::Broken => self.is_broken = true,

@@ -7,9 +7,9 @@ pub use bolide_protocol::http1::head::Version;
 use bolide_protocol::uwsgi::Variable;
 
 pub use crate::body::Body;
-use crate::hall::Key;
-use crate::inflow::Inflow;
+use crate::connections::Key;
 pub use crate::listener::Peer;
+use crate::request_stream::RequestStream;
 use crate::websocket::Handshake;
 
 /// A request whose head is complete, and its body too unless the application streams.
@@ -17,22 +17,22 @@ pub struct Request<'a, Memo> {
     /// Number of the listener, in the order of the settings.
     pub listener: usize,
     pub peer: &'a Peer,
-    pub meaning: Meaning<'a, Memo>,
+    pub parts: RequestParts<'a, Memo>,
     pub body: Body,
     /// Where the application streams: its body as it comes.
-    pub inflow: Option<&'a mut Inflow>,
+    pub request_stream: Option<&'a mut RequestStream>,
     /// The client asks to switch to WebSocket. Only looked for where the application streams.
     pub handshake: Option<Handshake>,
-    /// Names the connection for [`crate::Hosted::visit`].
+    /// Names the connection for [`crate::EmbeddedWorker::visit`].
     pub connection: Key,
     /// Where the scoreboard shows the request.
     pub slot: &'static Slot,
     /// What the log needs and only the adapter knows; it fills this in.
-    pub told: Told,
+    pub log_facts: LogFacts,
 }
 
 /// What the protocol said.
-pub enum Meaning<'a, Memo> {
+pub enum RequestParts<'a, Memo> {
     Http(HttpRequest<'a, Memo>),
     Uwsgi(UwsgiRequest<'a>),
 }
@@ -55,7 +55,7 @@ pub struct HttpRequest<'a, Memo> {
     pub fields: &'a [Field],
     pub memo: HeaderMemory<'a, Memo>,
     /// The client asks for another protocol, and has sent nothing behind its head. An application that does not stream may take the
-    /// connection for it ([`crate::reply::Reply::give_away`]).
+    /// connection for it ([`crate::response::Response::give_away`]).
     pub upgrade: bool,
     /// The body came in chunks: its length is `body.length()`, and no header tells it.
     pub chunked: bool,
@@ -82,7 +82,7 @@ pub struct UwsgiRequest<'a> {
 
 /// What uWSGI's request line says of a request and the engine can't know.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Told {
+pub struct LogFacts {
     /// Variables of the request, and the bytes that they take in a uwsgi packet.
     pub variables: u32,
     pub variable_bytes: u32,

@@ -13,11 +13,11 @@ use bolide_protocol::uwsgi::{UwsgiFacts, Variable};
 use bolide_routes::{Answer, Changes, Routes, ServerValue, Values, Verdict, reason};
 
 use crate::access_log::tell;
-use crate::amends::{Amends, AnswerRules};
 use crate::compression::Accepted;
 use crate::listener::{ListeningSocket, Peer};
-use crate::reply::Reply;
 use crate::request::Version;
+use crate::response::Response;
+use crate::response_filters::{FilterRules, ResponseFilter};
 
 /// Bytes of an error page.
 const PAGE_BYTES: u64 = 1024 * 1024;
@@ -25,7 +25,7 @@ const PAGE_BYTES: u64 = 1024 * 1024;
 /// What a worker does to requests and answers, resolved at its start.
 pub struct Rules {
     routes: Routes,
-    answers: AnswerRules,
+    answers: FilterRules,
     error_pages: Vec<(u16, std::path::PathBuf)>,
 }
 
@@ -47,7 +47,7 @@ impl Rules {
             let first = mistakes.into_iter().find(|mistake| mistake.is_fatal).map(|mistake| mistake.message);
             io::Error::new(io::ErrorKind::InvalidInput, first.unwrap_or_default())
         })?;
-        let answers = AnswerRules::new(&settings.answering, &routes.responses);
+        let answers = FilterRules::new(&settings.answering, &routes.responses);
         let error_pages = settings.answering.error_pages.clone();
         if routes.is_empty() && answers.is_empty() && error_pages.is_empty() {
             return Ok(None);
@@ -55,13 +55,13 @@ impl Rules {
         Ok(Some(Box::leak(Box::new(Rules { routes, answers, error_pages }))))
     }
 
-    /// Walks the rules for a request, and tells the reply what is to become of its answer.
-    pub fn walk(&'static self, request: &dyn Values, reply: &mut Reply) -> Routed {
+    /// Walks the rules for a request, and tells the response what is to become of its answer.
+    pub fn walk(&'static self, request: &dyn Values, response: &mut Response) -> Routed {
         let mut changes = Changes::default();
         let verdict = self.routes.requests.walk(request, &mut changes);
         tell_all(&mut changes.lines);
-        reply.is_unlogged = changes.is_unlogged;
-        reply.harakiri_ms = changes.harakiri_ms;
+        response.is_unlogged = changes.is_unlogged;
+        response.harakiri_ms = changes.harakiri_ms;
         let concerns_answer = !changes.added.is_empty() || !changes.removed.is_empty() || changes.is_compressed;
         if concerns_answer || !self.answers.is_empty() {
             let seen = WithChanges { request, changes: &changes };
@@ -71,7 +71,7 @@ impl Rules {
                 false => Accepted::default(),
             };
             let worker = request.server(ServerValue::Worker);
-            reply.amend(Amends::new(&self.answers, &self.routes.responses, &mut changes, variables, accepted, worker));
+            response.amend(ResponseFilter::new(&self.answers, &self.routes.responses, &mut changes, variables, accepted, worker));
         }
         Routed { verdict: Some(verdict).filter(|verdict| *verdict != Verdict::Serve), changes }
     }
@@ -148,24 +148,24 @@ pub fn tell_all(lines: &mut Vec<Vec<u8>>) {
 
 /// An answer of a rule's own, by the same way as an application's. What a rule filled in with a client's bytes may be no
 /// header value: then the field is left out.
-pub fn give(answer: &Answer, rules: Option<&'static Rules>, reply: &mut Reply) {
+pub fn give(answer: &Answer, rules: Option<&'static Rules>, response: &mut Response) {
     let Answer { status, reason: text, fields, body, closes, is_in_own_words } = answer;
     let page = rules.filter(|_| *is_in_own_words).and_then(|rules| rules.error_page(*status));
-    if reply.status(format!("{status} {text}").as_bytes()).is_err() {
+    if response.status(format!("{status} {text}").as_bytes()).is_err() {
         let plain = format!("{status} {}", reason(*status).unwrap_or("Unknown"));
         // Digits and a phrase of our own can't be refused.
-        let _ = reply.status(plain.as_bytes());
+        let _ = response.status(plain.as_bytes());
     }
     for (name, value) in fields {
         let value: &[u8] = if page.is_some() && *name == "Content-Type" { b"text/html" } else { value };
-        if let Err(refusal) = reply.field(name.as_bytes(), value) {
+        if let Err(refusal) = response.field(name.as_bytes(), value) {
             tell(format!("bolide: a route's {name} is left out: {refusal}").as_bytes());
         }
     }
     if *closes {
-        reply.close_after();
+        response.close_after();
     }
-    reply.give_whole(page.as_ref().unwrap_or(body));
+    response.give_whole(page.as_ref().unwrap_or(body));
 }
 
 /// A request with what rules have set.

@@ -75,7 +75,7 @@ pub fn write(socket: BorrowedFd<'_>, first: &[u8], second: &[u8]) -> Written {
 }
 
 /// Hands bytes to the kernel that it keeps until [`push`], the next write or the end of the connection.
-pub fn write_held(socket: BorrowedFd<'_>, bytes: &[u8]) -> Written {
+pub fn write_corked(socket: BorrowedFd<'_>, bytes: &[u8]) -> Written {
     match send(socket.as_raw_fd(), bytes, MsgFlags::MSG_NOSIGNAL | MsgFlags::from_bits_retain(libc::MSG_MORE)) {
         Ok(count) => Written::Bytes(count),
         Err(Errno::EINTR | Errno::EAGAIN) => Written::Full,

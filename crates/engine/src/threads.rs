@@ -11,8 +11,8 @@ use bolide_contract::settings::Threads;
 use crate::access_log::complain;
 use crate::app::{App, Language};
 use crate::event_loop::{LeadEnd, Shared};
-use crate::house::Kit;
 use crate::leadership::Turn;
+use crate::worker::ThreadContext;
 
 /// How long the first thread waits for the others at the end before it says so.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -20,13 +20,13 @@ const FAREWELL: Duration = Duration::from_secs(1);
 /// Runs the worker on the calling thread, and on as many more as the settings say.
 pub fn run<L: Language>(shared: &Arc<Shared<L>>) -> io::Result<()> {
     let mut app = shared.language.enter(0).map_err(io::Error::other)?;
-    let mut kit = kit(shared, 0)?;
-    let threads = shared.house.settings.workers.threads;
+    let mut thread = thread(shared, 0)?;
+    let threads = shared.worker.settings.workers.threads;
     shared.leadership.join();
     shared.leadership.take_over();
     if threads == Threads::Fixed(1) {
         shared.announce();
-        shared.lead(&mut kit, &mut app, true);
+        shared.lead(&mut thread, &mut app, true);
         return Ok(());
     }
     crate::allocator::share_arenas();
@@ -34,7 +34,7 @@ pub fn run<L: Language>(shared: &Arc<Shared<L>>) -> io::Result<()> {
         spawn(shared, core)?;
     }
     shared.announce();
-    work(shared, &mut kit, &mut app, true);
+    work(shared, &mut thread, &mut app, true);
     wait_for_the_others(shared, &mut app);
     Ok(())
 }
@@ -53,24 +53,27 @@ fn wait_for_the_others<L: Language>(shared: &Shared<L>, app: &mut L::App) {
             return;
         }
         if !was_told {
-            complain(shared.house.worker, "drained; its threads wait for the interpreter, which the application keeps from them");
+            complain(
+                shared.worker.number,
+                "drained; its threads wait for the interpreter, which the application keeps from them",
+            );
             was_told = true;
         }
     }
 }
 
 /// A thread's life with others: lead, lose the lead, follow, lead again.
-fn work<L: Language>(shared: &Arc<Shared<L>>, kit: &mut Kit, app: &mut L::App, mut leads: bool) {
-    let threads = shared.house.settings.workers.threads;
-    let is_first = kit.core == 0;
+fn work<L: Language>(shared: &Arc<Shared<L>>, thread: &mut ThreadContext, app: &mut L::App, mut leads: bool) {
+    let threads = shared.worker.settings.workers.threads;
+    let is_first = thread.core == 0;
     while !shared.leadership.is_stopping() {
         if leads {
             shared.leadership.take_over();
             if threads == Threads::Auto && shared.leadership.is_alone() {
                 grow(shared);
             }
-            kit.clock.tick();
-            match shared.lead(kit, app, false) {
+            thread.clock.tick();
+            match shared.lead(thread, app, false) {
                 LeadEnd::Drained => shared.leadership.stop(),
                 // This thread holds the language: whoever leads now and is inside a call is blocked too.
                 LeadEnd::Lost => leads = shared.leadership.seize(),
@@ -98,43 +101,43 @@ fn first_threads(threads: Threads) -> u32 {
 
 /// `threads = auto`: the leader has nobody left to take over from it.
 fn grow<L: Language>(shared: &Arc<Shared<L>>) {
-    let free = (1u32..).zip(shared.house.slots.iter().skip(1)).find(|(_, slot)| slot.thread.load(Relaxed) == 0);
+    let free = (1u32..).zip(shared.worker.slots.iter().skip(1)).find(|(_, slot)| slot.thread.load(Relaxed) == 0);
     if let Some((core, _)) = free
         && let Err(error) = spawn(shared, core)
     {
-        complain(shared.house.worker, &format!("can't start a further thread: {error}"));
+        complain(shared.worker.number, &format!("can't start a further thread: {error}"));
     }
 }
 
 fn spawn<L: Language>(shared: &Arc<Shared<L>>, core: u32) -> io::Result<()> {
     /// Marks a slot as taken until its thread has written its own id there.
     const TAKEN: u32 = u32::MAX;
-    let slot = shared.house.slots.get(core as usize).ok_or_else(|| io::Error::other("the scoreboard has no slot for it"))?;
+    let slot = shared.worker.slots.get(core as usize).ok_or_else(|| io::Error::other("the scoreboard has no slot for it"))?;
     slot.thread.store(TAKEN, Relaxed);
     shared.leadership.join();
     let body = {
         let shared = shared.clone();
         Box::new(move || {
             match shared.language.enter(core) {
-                Ok(mut app) => match kit(&shared, core) {
-                    Ok(mut kit) => work(&shared, &mut kit, &mut app, false),
-                    Err(error) => complain(shared.house.worker, &format!("a thread can't start: {error}")),
+                Ok(mut app) => match thread(&shared, core) {
+                    Ok(mut thread) => work(&shared, &mut thread, &mut app, false),
+                    Err(error) => complain(shared.worker.number, &format!("a thread can't start: {error}")),
                 },
-                Err(error) => complain(shared.house.worker, &format!("a thread can't run the application: {error}")),
+                Err(error) => complain(shared.worker.number, &format!("a thread can't run the application: {error}")),
             }
             slot.thread.store(0, Relaxed);
             shared.leadership.part();
         })
     };
-    shared.language.spawn(format!("bolide worker {} thread {core}", shared.house.worker), body).map_err(|error| {
+    shared.language.spawn(format!("bolide worker {} thread {core}", shared.worker.number), body).map_err(|error| {
         slot.thread.store(0, Relaxed);
         shared.leadership.part();
         io::Error::other(error)
     })
 }
 
-fn kit<L: Language>(shared: &Shared<L>, core: u32) -> io::Result<Kit> {
+fn thread<L: Language>(shared: &Shared<L>, core: u32) -> io::Result<ThreadContext> {
     let slot =
-        shared.house.slots.get(core as usize).ok_or_else(|| io::Error::other("the scoreboard has no slot for this thread"))?;
-    Ok(Kit::new(&shared.house, core, slot))
+        shared.worker.slots.get(core as usize).ok_or_else(|| io::Error::other("the scoreboard has no slot for this thread"))?;
+    Ok(ThreadContext::new(&shared.worker, core, slot))
 }

@@ -1,5 +1,5 @@
 //! What one connection may take in before it is the others' turn: a client that sends without an end would have the thread for
-//! itself. What it may be sent in a turn is the outbox's to count.
+//! itself. What it may be sent in a turn is the send buffer's to count.
 //!
 //! It knows no sockets: the connection counts here what it does, and asks whether it may go on.
 

@@ -16,10 +16,10 @@ use bolide_protocol::websocket::close::{ABNORMAL, GOING_AWAY, NO_STATUS, SERVICE
 use bolide_protocol::websocket::{Deflate, Deflation, Event, Inflation, Limits, Receiver, Violation, handshake, send};
 
 use crate::fields::is_token;
-use crate::house::Kit;
-use crate::reply::{HeadRefusal, Pushed, Reply, When};
+use crate::response::{HeadRefusal, Pushed, Response, When};
 use crate::socket::{self, Read};
 use crate::turn::Turn;
+use crate::worker::ThreadContext;
 
 /// Messages, and bytes of them, that wait for the application. With as many, the client is not read from.
 const WAITING_MESSAGES: usize = 1024;
@@ -84,7 +84,7 @@ enum Stage {
 }
 
 /// A WebSocket.
-pub struct Line {
+pub struct WebSocket {
     receiver: Receiver,
     deflate: Option<Deflate>,
     stage: Stage,
@@ -182,7 +182,12 @@ impl Handshake {
     ///
     /// # Errors
     /// A field or a subprotocol that can't be; nothing has left then.
-    pub fn accept(&self, reply: &mut Reply, subprotocol: Option<&[u8]>, further: &[(&[u8], &[u8])]) -> Result<Line, HeadRefusal> {
+    pub fn accept(
+        &self,
+        response: &mut Response,
+        subprotocol: Option<&[u8]>,
+        further: &[(&[u8], &[u8])],
+    ) -> Result<WebSocket, HeadRefusal> {
         let mut fields: Vec<(&[u8], &[u8])> = Vec::new();
         if let Some(chosen) = subprotocol {
             // RFC 6455 section 11.3.4: the response names one, and names are tokens.
@@ -197,9 +202,9 @@ impl Handshake {
             deflate.write_response(&mut value);
             value
         });
-        reply.switch_to_websocket(&self.accept, extensions.as_deref(), &fields)?;
+        response.switch_to_websocket(&self.accept, extensions.as_deref(), &fields)?;
         let limits = Limits { message_bytes: self.settings.message_bytes };
-        Ok(Line {
+        Ok(WebSocket {
             receiver: Receiver::new(limits, self.deflate),
             deflate: self.deflate,
             stage: Stage::Open,
@@ -222,7 +227,7 @@ impl Handshake {
     }
 }
 
-impl Line {
+impl WebSocket {
     /// The next message for the application.
     pub fn take(&mut self) -> Option<Message> {
         let message = self.waiting.pop_front();
@@ -247,17 +252,17 @@ impl Line {
     }
 
     /// The client is slow to take what it was sent: no more should be handed in.
-    pub fn is_behind(&self, reply: &Reply) -> bool {
-        !self.outgoing.is_empty() || reply.is_behind()
+    pub fn is_behind(&self, response: &Response) -> bool {
+        !self.outgoing.is_empty() || response.is_behind()
     }
 
     /// Sends a message. The payload of a text must be UTF-8. What the client does not take at once is kept.
-    pub fn say(&mut self, kind: MessageKind, payload: &[u8], reply: &mut Reply) {
+    pub fn say(&mut self, kind: MessageKind, payload: &[u8], response: &mut Response) {
         WORKBENCH.with_borrow_mut(|bench| {
             let Workbench { deflation, frame, .. } = bench;
             frame.clear();
             send::encode_message(kind, payload, self.deflate.as_ref().map(|deflate| (deflate, deflation)), frame);
-            self.write(frame, reply);
+            self.write(frame, response);
             if frame.capacity() > KEPT_BYTES {
                 *frame = Vec::new();
             }
@@ -265,12 +270,12 @@ impl Line {
     }
 
     /// Says that it ends. `told` is what the application will be told.
-    pub fn close(&mut self, code: u16, reason: &str, reply: &mut Reply) {
+    pub fn close(&mut self, code: u16, reason: &str, response: &mut Response) {
         if self.stage != Stage::Open {
             return;
         }
         self.goodbye.get_or_insert_with(|| Goodbye { code, reason: reason.to_owned() });
-        self.write_close(may_be_sent(code).then_some(code), reason, reply);
+        self.write_close(may_be_sent(code).then_some(code), reason, response);
         self.stage = Stage::Closing { until_ms: now_ms() + CLOSE_MS };
     }
 
@@ -297,22 +302,28 @@ impl Line {
     }
 
     /// Reads what the client has sent, as far as there is room. `input` is what was read before.
-    pub(crate) fn take_in(&mut self, reply: &mut Reply, input: &mut Vec<u8>, kit: &mut Kit, peer_has_ended: bool) {
+    pub(crate) fn take_in(
+        &mut self,
+        response: &mut Response,
+        input: &mut Vec<u8>,
+        thread: &mut ThreadContext,
+        peer_has_ended: bool,
+    ) {
         if !input.is_empty() && self.room() > 0 {
             let mut before = std::mem::take(input);
-            let used = self.feed(&mut before, reply, &mut kit.turn);
+            let used = self.feed(&mut before, response, &mut thread.turn);
             input.extend_from_slice(&before[used..]);
         }
-        while self.room() > 0 && input.is_empty() && kit.turn.may_read() {
-            match socket::read(reply.socket(), &mut kit.read) {
+        while self.room() > 0 && input.is_empty() && thread.turn.may_read() {
+            match socket::read(response.socket(), &mut thread.read) {
                 Read::Bytes(count) => {
-                    self.heard_ms = kit.clock.now_ms;
+                    self.heard_ms = thread.clock.now_ms;
                     self.pinged_ms = None;
-                    kit.turn.note_read(count);
-                    let used = self.feed(&mut kit.read[..count], reply, &mut kit.turn);
-                    input.extend_from_slice(&kit.read[used..count]);
+                    thread.turn.note_read(count);
+                    let used = self.feed(&mut thread.read[..count], response, &mut thread.turn);
+                    input.extend_from_slice(&thread.read[used..count]);
                     // An edge-triggered poll tells of what comes after a read that did not fill the buffer.
-                    if count < kit.read.len() && !peer_has_ended {
+                    if count < thread.read.len() && !peer_has_ended {
                         return;
                     }
                 }
@@ -324,48 +335,48 @@ impl Line {
 
     /// Sends what waits and looks after time: pings, the end of a client that says nothing or takes nothing for `timeout_ms`,
     /// the wait for its last word.
-    pub(crate) fn tend(&mut self, reply: &mut Reply, now_ms: u64, timeout_ms: u64, is_draining: bool) {
-        self.send_outgoing(reply);
-        self.look_after_slowness(reply, now_ms, timeout_ms);
+    pub(crate) fn tend(&mut self, response: &mut Response, now_ms: u64, timeout_ms: u64, is_draining: bool) {
+        self.send_outgoing(response);
+        self.look_after_slowness(response, now_ms, timeout_ms);
         if is_draining && self.leave_ms == NEVER_MS {
             self.leave_ms = now_ms;
         }
         if let Some((violation, until_ms)) = self.mistake
             && until_ms <= now_ms
         {
-            self.fail(violation, reply);
+            self.fail(violation, response);
         }
         if self.stage == Stage::Open && self.leave_ms <= now_ms {
             let reason = if self.leave_code == GOING_AWAY { "the server stops" } else { "the server restarts" };
-            self.close(self.leave_code, reason, reply);
+            self.close(self.leave_code, reason, response);
         }
         if self.stage == Stage::Open {
-            self.look_after_silence(reply, now_ms);
+            self.look_after_silence(response, now_ms);
         }
         match self.stage {
             // What it has not taken by now would only make its end wait for the time limit of a slow client, too.
-            Stage::Closing { until_ms } if until_ms <= now_ms && self.has_unsent(reply) => reply.give_client_up(),
-            Stage::Closing { until_ms } if until_ms <= now_ms => reply.cut_off(),
-            Stage::Closed if self.outgoing.is_empty() || reply.client_is_gone() => reply.finish(),
+            Stage::Closing { until_ms } if until_ms <= now_ms && self.has_unsent(response) => response.give_client_up(),
+            Stage::Closing { until_ms } if until_ms <= now_ms => response.cut_off(),
+            Stage::Closed if self.outgoing.is_empty() || response.client_is_gone() => response.finish(),
             _ => {}
         }
     }
 
     /// When it wants to be looked after again, in monotonic milliseconds; `timeout_ms` is how long a client may take nothing.
-    pub(crate) fn next_ms(&self, reply: &Reply, timeout_ms: u64) -> u64 {
+    pub(crate) fn next_ms(&self, response: &Response, timeout_ms: u64) -> u64 {
         let own = match self.stage {
             Stage::Open => self.silence_ms().min(self.leave_ms).min(self.mistake.map_or(NEVER_MS, |(_, until_ms)| until_ms)),
             Stage::Closing { until_ms } => until_ms,
             Stage::Closed => NEVER_MS,
         };
-        if !self.has_unsent(reply) {
+        if !self.has_unsent(response) {
             return own;
         }
         own.min(self.stuck_ms.unwrap_or_else(now_ms) + timeout_ms)
     }
 
-    fn has_unsent(&self, reply: &Reply) -> bool {
-        !self.outgoing.is_empty() || reply.has_unsent()
+    fn has_unsent(&self, response: &Response) -> bool {
+        !self.outgoing.is_empty() || response.has_unsent()
     }
 
     /// When the client has been silent for too long. What it says while there is no room is not heard: its silence is ours then.
@@ -380,28 +391,28 @@ impl Line {
         }
     }
 
-    fn look_after_silence(&mut self, reply: &mut Reply, now_ms: u64) {
+    fn look_after_silence(&mut self, response: &mut Response, now_ms: u64) {
         if self.silence_ms() > now_ms {
             return;
         }
         if self.pinged_ms.is_some() {
-            return self.vanish("the client did not answer a ping", reply);
+            return self.vanish("the client did not answer a ping", response);
         }
         self.pinged_ms = Some(now_ms);
-        self.write_control(|out| send::encode_ping(b"", out), reply);
+        self.write_control(|out| send::encode_ping(b"", out), response);
     }
 
     /// What the client says meanwhile does not count: it would keep what it is sent in our memory for ever.
-    fn look_after_slowness(&mut self, reply: &mut Reply, now_ms: u64, timeout_ms: u64) {
-        if !self.has_unsent(reply) {
+    fn look_after_slowness(&mut self, response: &mut Response, now_ms: u64, timeout_ms: u64) {
+        if !self.has_unsent(response) {
             self.stuck_ms = None;
             return;
         }
-        let taken_bytes = reply.taken_bytes();
+        let taken_bytes = response.taken_bytes();
         match self.stuck_ms {
             Some(stuck_ms) if taken_bytes == self.taken_bytes => {
                 if stuck_ms + timeout_ms <= now_ms {
-                    self.vanish("the client took nothing of what it was sent", reply);
+                    self.vanish("the client took nothing of what it was sent", response);
                 }
             }
             _ => {
@@ -412,21 +423,21 @@ impl Line {
     }
 
     /// The client is not there any more: nobody will read a close frame.
-    fn vanish(&mut self, reason: &str, reply: &mut Reply) {
+    fn vanish(&mut self, reason: &str, response: &mut Response) {
         self.goodbye.get_or_insert_with(|| Goodbye { code: ABNORMAL, reason: reason.to_owned() });
         self.stage = Stage::Closed;
-        reply.give_client_up();
+        response.give_client_up();
     }
 
     /// Makes events of bytes; returns how many were taken. What is left waits for room.
-    fn feed(&mut self, bytes: &mut [u8], reply: &mut Reply, turn: &mut Turn) -> usize {
+    fn feed(&mut self, bytes: &mut [u8], response: &mut Response, turn: &mut Turn) -> usize {
         WORKBENCH.with_borrow_mut(|bench| {
             let mut used = 0;
             while used < bytes.len() && self.room() > 0 && turn.may_read() {
                 match self.receiver.feed(&mut bytes[used..], &mut bench.inflation) {
                     Ok((count, event)) => {
                         used += count;
-                        self.note(event, reply, turn);
+                        self.note(event, response, turn);
                     }
                     // What came whole before it is the application's, and its answers leave before we close.
                     Err(violation) if self.stage == Stage::Open && !self.waiting.is_empty() => {
@@ -435,7 +446,7 @@ impl Line {
                         return used;
                     }
                     Err(violation) => {
-                        self.fail(violation, reply);
+                        self.fail(violation, response);
                         return bytes.len();
                     }
                 }
@@ -444,26 +455,26 @@ impl Line {
         })
     }
 
-    fn note(&mut self, event: Event<'_>, reply: &mut Reply, turn: &mut Turn) {
+    fn note(&mut self, event: Event<'_>, response: &mut Response, turn: &mut Turn) {
         match event {
             Event::More | Event::Pong(_) => {}
             Event::Message { kind, payload } if self.stage == Stage::Open => {
                 self.waiting_bytes += payload.len();
                 self.waiting.push_back(Message { kind, payload: payload.into_owned() });
             }
-            // After our close frame nobody reads what the client still sends (section 5.5.1).
+            // NextAction our close frame nobody reads what the client still sends (section 5.5.1).
             Event::Message { .. } => {}
             // Section 5.5.3: a pong for the latest ping is enough; a client that takes nothing gets none.
             Event::Ping(payload) => {
                 turn.note_ping();
-                if self.stage == Stage::Open && !self.is_behind(reply) {
-                    self.write_control(|out| send::encode_pong(&payload, out), reply);
+                if self.stage == Stage::Open && !self.is_behind(response) {
+                    self.write_control(|out| send::encode_pong(&payload, out), response);
                 }
             }
             Event::Close { code, reason } => {
                 if self.stage == Stage::Open {
                     self.goodbye.get_or_insert_with(|| Goodbye { code: code.unwrap_or(NO_STATUS), reason: reason.into_owned() });
-                    self.write_close(code, "", reply);
+                    self.write_close(code, "", response);
                 }
                 self.stage = Stage::Closed;
             }
@@ -471,44 +482,44 @@ impl Line {
     }
 
     /// RFC 6455 section 7.1.7: the client's mistake ends it.
-    fn fail(&mut self, violation: Violation, reply: &mut Reply) {
+    fn fail(&mut self, violation: Violation, response: &mut Response) {
         if self.stage == Stage::Open {
             self.goodbye = Some(Goodbye { code: violation.code, reason: violation.reason.to_owned() });
-            self.write_close(Some(violation.code), violation.reason, reply);
+            self.write_close(Some(violation.code), violation.reason, response);
         }
         self.stage = Stage::Closed;
         self.mistake = None;
     }
 
-    fn write_close(&mut self, code: Option<u16>, reason: &str, reply: &mut Reply) {
-        self.write_control(|out| send::encode_close(code, reason, out), reply);
+    fn write_close(&mut self, code: Option<u16>, reason: &str, response: &mut Response) {
+        self.write_control(|out| send::encode_close(code, reason, out), response);
     }
 
-    fn write_control(&mut self, encode: impl FnOnce(&mut Vec<u8>), reply: &mut Reply) {
+    fn write_control(&mut self, encode: impl FnOnce(&mut Vec<u8>), response: &mut Response) {
         let mut frame = Vec::new();
         encode(&mut frame);
-        self.write(&frame, reply);
+        self.write(&frame, response);
     }
 
     /// Writes whole frames behind those that wait. A client that takes no more may have said something before: the engine, which
     /// sees that too, reads that first and ends it then.
-    fn write(&mut self, frame: &[u8], reply: &mut Reply) {
+    fn write(&mut self, frame: &[u8], response: &mut Response) {
         if !self.outgoing.is_empty() {
             self.outgoing.extend_from_slice(frame);
             return;
         }
-        match reply.push(frame, When::Now) {
+        match response.push(frame, When::Now) {
             Pushed::All => {}
             Pushed::Part(taken) => self.outgoing.extend_from_slice(&frame[taken..]),
             Pushed::Gone => {}
         }
     }
 
-    fn send_outgoing(&mut self, reply: &mut Reply) {
+    fn send_outgoing(&mut self, response: &mut Response) {
         if self.outgoing.is_empty() {
             return;
         }
-        match reply.push(&self.outgoing[self.sent..], When::Now) {
+        match response.push(&self.outgoing[self.sent..], When::Now) {
             Pushed::All => {
                 self.outgoing = Vec::new();
                 self.sent = 0;

@@ -10,8 +10,8 @@
 use std::borrow::Cow;
 
 use bolide_engine::forks::leave_if_child;
-use bolide_engine::inflow::{Inflow, Part};
-use bolide_engine::reply::Reply;
+use bolide_engine::request_stream::{Part, RequestStream};
+use bolide_engine::response::Response;
 use bolide_engine::websocket::{Goodbye, Message as SocketMessage};
 use bolide_engine::{Key, Visited};
 use pyo3::ffi;
@@ -43,8 +43,8 @@ pub struct Exchange {
 #[derive(Clone, Copy)]
 pub enum Place {
     /// In the hands of the call that gave the request to the application, further up the stack.
-    Lent { reply: *mut Reply, inflow: *mut Inflow },
-    /// In the engine's hall.
+    Lent { response: *mut Response, request_stream: *mut RequestStream },
+    /// In the engine's connection table.
     Parked(Key),
     /// It is no longer ours: all was said, or the client has gone.
     Over,
@@ -212,15 +212,18 @@ impl Exchange {
 
     /// Acts on the connection, wherever it is, in which none of Python's code may run. What a visit leaves to do is asked for with
     /// [`Asgi::want_turn`].
-    pub fn reach<R>(&mut self, act: impl FnOnce(&mut Talk, &mut Reply, &mut Inflow) -> R) -> Reached<R> {
+    pub fn reach<R>(&mut self, act: impl FnOnce(&mut Talk, &mut Response, &mut RequestStream) -> R) -> Reached<R> {
         match self.place {
-            // SAFETY: the engine lent us both for the call that is on the stack below us; that call is not touching them
-            // while the application runs, and takes them back (`Parked` or `Over`) before it returns. `act` comes not back here.
-            Place::Lent { reply, inflow } => Reached::Done(act(&mut self.talk, unsafe { &mut *reply }, unsafe { &mut *inflow })),
+            Place::Lent { response, request_stream } => {
+                // SAFETY: the engine lent us both for the call that is on the stack below us; that call is not touching them
+                // while the application runs, and takes them back (`Parked` or `Over`) before it returns. `act` comes not back here.
+                let (response, request_stream) = unsafe { (&mut *response, &mut *request_stream) };
+                Reached::Done(act(&mut self.talk, response, request_stream))
+            }
             Place::Parked(key) => {
-                let Some(hosted) = self.asgi.hosted() else { return Reached::Gone };
+                let Some(embedded) = self.asgi.embedded() else { return Reached::Gone };
                 let talk = &mut self.talk;
-                match hosted.visit(key, |reply, inflow| act(talk, reply, inflow)) {
+                match embedded.visit(key, |response, request_stream| act(talk, response, request_stream)) {
                     Visited::Done(result) => Reached::Done(result),
                     Visited::Away => Reached::Away,
                     Visited::Gone => Reached::Gone,
@@ -231,18 +234,18 @@ impl Exchange {
     }
 
     /// The connection has news: who waits for them is returned.
-    pub fn news(&mut self, reply: &mut Reply, inflow: &mut Inflow) -> Waiters {
+    pub fn news(&mut self, response: &mut Response, request_stream: &mut RequestStream) -> Waiters {
         let can_send = match &mut self.talk {
-            Talk::Http(http) => http.go_on(reply),
-            Talk::Socket(socket) => socket.go_on(reply, inflow),
+            Talk::Http(http) => http.go_on(response),
+            Talk::Socket(socket) => socket.go_on(response, request_stream),
         };
         let mut waiters = Waiters::default();
         if can_send {
             waiters.ready.append(&mut self.senders);
         }
         let can_receive = match &self.talk {
-            Talk::Http(http) => http.has_message(inflow),
-            Talk::Socket(socket) => socket.has_message(inflow),
+            Talk::Http(http) => http.has_message(request_stream),
+            Talk::Socket(socket) => socket.has_message(request_stream),
         };
         if can_receive {
             waiters.ready.append(&mut self.receivers);
@@ -281,9 +284,9 @@ impl Exchange {
     }
 
     fn find(&mut self) -> Found {
-        let found = self.reach(|talk, reply, inflow| match talk {
-            Talk::Http(http) => http.receive(reply, inflow),
-            Talk::Socket(socket) => socket.receive(inflow),
+        let found = self.reach(|talk, response, request_stream| match talk {
+            Talk::Http(http) => http.receive(response, request_stream),
+            Talk::Socket(socket) => socket.receive(request_stream),
         });
         match found {
             Reached::Done(found) => found,
@@ -322,9 +325,9 @@ impl Exchange {
             _ => Ok(()),
         };
         said?;
-        let reached = self.reach(|talk, reply, inflow| match (talk, act) {
-            (Talk::Http(http), Act::Http(act)) => http.act(act, reply),
-            (Talk::Socket(socket), Act::Socket(act)) => socket.act(act, reply, inflow),
+        let reached = self.reach(|talk, response, request_stream| match (talk, act) {
+            (Talk::Http(http), Act::Http(act)) => http.act(act, response),
+            (Talk::Socket(socket), Act::Socket(act)) => socket.act(act, response, request_stream),
             _ => Refusal::mistake("a message of HTTP was sent to a WebSocket, or the other way round"),
         });
         match reached {

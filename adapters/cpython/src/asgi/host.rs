@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 
 use bolide_contract::scoreboard::now_ms;
 use bolide_contract::settings::{Extension, Settings};
-use bolide_engine::{Hosted, Turned};
+use bolide_engine::{EmbeddedWorker, Turned};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -64,8 +64,8 @@ impl AsgiWorker {
         let asgi = make(py, applications, event_loop, face, templates, &settings)?;
         // The worker serves for the rest of the process' life: nothing ever frees this.
         let asgi: &'static Asgi = Box::leak(Box::new(asgi));
-        let hosted = Hosted::new(asgi, engine)?;
-        if asgi.hosted.set(hosted).is_err() {
+        let embedded = EmbeddedWorker::new(asgi, engine)?;
+        if asgi.embedded.set(embedded).is_err() {
             return Err(PyRuntimeError::new_err("a worker is made once"));
         }
         let stall_ms = settings.asynchronous.stall_ms;
@@ -88,13 +88,13 @@ impl AsgiWorker {
         let turn = this.getattr("turn")?;
         let _made_once = asgi.turn.set(object_of(turn.clone()));
         let _made_once = worker.tick.set(this.getattr("tick")?.unbind());
-        let hosted = hosted(asgi)?;
-        event_loop(py, asgi).call_method1("add_reader", (hosted.descriptor().as_raw_fd(), turn))?;
+        let embedded = embedded(asgi)?;
+        event_loop(py, asgi).call_method1("add_reader", (embedded.descriptor().as_raw_fd(), turn))?;
         if let Some(stall_ms) = worker.stall_ms {
             let report = bound(py, &asgi.face.report_stall).unbind();
-            watcher::watch(hosted.pulse(), stall_ms, worker.worker, report)?;
+            watcher::watch(embedded.heartbeat(), stall_ms, worker.worker, report)?;
         }
-        hosted.announce();
+        embedded.announce();
         Ok(())
     }
 
@@ -102,12 +102,12 @@ impl AsgiWorker {
     fn turn(&self, py: Python<'_>) -> PyResult<()> {
         bolide_engine::forks::leave_if_child();
         self.asgi.turn_is_wanted.set(false);
-        match hosted(self.asgi)?.turn() {
+        match embedded(self.asgi)?.turn() {
             Turned::Wait(Some(milliseconds)) => self.set_timer(py, milliseconds),
             Turned::Wait(None) => Ok(()),
             Turned::Drained => {
                 if !self.has_drained.replace(true) {
-                    hosted(self.asgi)?.tell_drained();
+                    embedded(self.asgi)?.tell_drained();
                     self.on_drained.call0(py)?;
                 }
                 Ok(())
@@ -119,15 +119,15 @@ impl AsgiWorker {
     fn tick(&self, py: Python<'_>) -> PyResult<()> {
         self.timer.borrow_mut().take();
         if !self.asgi.turn_is_wanted.get() {
-            hosted(self.asgi)?.note_timer();
+            embedded(self.asgi)?.note_timer();
         }
         self.turn(py)
     }
 
     /// Serves no more: the loop forgets the descriptor, and nobody watches it any longer. What it does now may take its time.
     fn stop(&self, py: Python<'_>) -> PyResult<()> {
-        hosted(self.asgi)?.pulse().end();
-        event_loop(py, self.asgi).call_method1("remove_reader", (hosted(self.asgi)?.descriptor().as_raw_fd(),))?;
+        embedded(self.asgi)?.heartbeat().end();
+        event_loop(py, self.asgi).call_method1("remove_reader", (embedded(self.asgi)?.descriptor().as_raw_fd(),))?;
         if let Some((_, timer)) = self.timer.borrow_mut().take() {
             timer.call_method0(py, "cancel")?;
         }
@@ -136,13 +136,13 @@ impl AsgiWorker {
 
     /// The applications' lifespans have ended: the master gives the interpreter's end a time of its own.
     fn report_leaving(&self) -> PyResult<()> {
-        hosted(self.asgi)?.tell_leaving();
+        embedded(self.asgi)?.tell_leaving();
         Ok(())
     }
 
     /// The application asked the process to exit: what is in flight is finished first.
     fn leave(&self) -> PyResult<()> {
-        hosted(self.asgi)?.leave();
+        embedded(self.asgi)?.leave();
         Ok(())
     }
 
@@ -176,8 +176,8 @@ impl AsgiWorker {
     }
 }
 
-fn hosted(asgi: &'static Asgi) -> PyResult<&'static Hosted<Asgi>> {
-    asgi.hosted().ok_or_else(|| PyRuntimeError::new_err("the worker has not been made"))
+fn embedded(asgi: &'static Asgi) -> PyResult<&'static EmbeddedWorker<Asgi>> {
+    asgi.embedded().ok_or_else(|| PyRuntimeError::new_err("the worker has not been made"))
 }
 
 fn event_loop<'py>(py: Python<'py>, asgi: &Asgi) -> Bound<'py, PyAny> {
@@ -246,7 +246,7 @@ fn make(
         // SAFETY: the thread holds the interpreter; the copy is new.
         context: unsafe { Object::owned(ffi::PyContext_CopyCurrent()) }.ok_or_else(|| no_memory(py))?,
         context_keyword: object_of(PyTuple::new(py, ["context"])?.into_any()),
-        hosted: OnceCell::new(),
+        embedded: OnceCell::new(),
     })
 }
 

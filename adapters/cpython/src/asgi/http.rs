@@ -1,12 +1,12 @@
-//! HTTP as ASGI speaks it (ASGI 3, "HTTP"): the application's messages into the reply, the request's body into messages.
+//! HTTP as ASGI speaks it (ASGI 3, "HTTP"): the application's messages into the response, the request's body into messages.
 //!
 //! A message that breaks the specification is an exception in the application, at the line that sent it; nothing of it
 //! has been said to the client then. The event loop's thread runs all of it.
 
 use std::collections::VecDeque;
 
-use bolide_engine::inflow::Inflow;
-use bolide_engine::reply::{Pushed, Reply, When};
+use bolide_engine::request_stream::RequestStream;
+use bolide_engine::response::{Pushed, Response, When};
 use bolide_files::named::Content;
 
 use super::Asgi;
@@ -40,7 +40,7 @@ struct Unsent {
     more: bool,
 }
 
-/// What a message is to do to the reply, once it has been read from Python.
+/// What a message is to do to the response, once it has been read from Python.
 pub enum Act {
     Start {
         status: u16,
@@ -133,8 +133,8 @@ impl HttpTalk {
     }
 
     /// `http.request` or `http.disconnect`, if there is one to tell.
-    pub fn receive(&mut self, reply: &mut Reply, inflow: &mut Inflow) -> Found {
-        let Some(flow) = inflow.body() else { return Found::Nothing };
+    pub fn receive(&mut self, response: &mut Response, request_stream: &mut RequestStream) -> Found {
+        let Some(flow) = request_stream.body() else { return Found::Nothing };
         if self.is_complete() || self.is_lost {
             return Found::Disconnect;
         }
@@ -146,30 +146,30 @@ impl HttpTalk {
             return Found::Disconnect;
         }
         flow.is_wanted = true;
-        if flow.owes_continue && !reply.head_has_left() {
+        if flow.owes_continue && !response.head_has_left() {
             // RFC 9110 section 10.1.1: the application wants the body now.
             flow.owes_continue = false;
-            reply.say_continue();
+            response.say_continue();
         }
         Found::Nothing
     }
 
     /// Whether `receive` would find something.
-    pub fn has_message(&self, inflow: &mut Inflow) -> bool {
+    pub fn has_message(&self, request_stream: &mut RequestStream) -> bool {
         let is_over = self.is_complete() || self.is_lost;
-        is_over || inflow.body().is_none_or(|flow| flow.has_part() || flow.is_gone)
+        is_over || request_stream.body().is_none_or(|flow| flow.has_part() || flow.is_gone)
     }
 
     /// The client may have taken something. True: a waiting `send()` may go on.
-    pub fn go_on(&mut self, reply: &mut Reply) -> bool {
-        while !reply.has_file()
+    pub fn go_on(&mut self, response: &mut Response) -> bool {
+        while !response.has_file()
             && let Some(Unsent { part, taken, more }) = self.unsent.pop_front()
         {
             // SAFETY: a bytes object that lives as long as `part`.
             let rest = unsafe { &bytes_of(part.as_ptr())[taken..] };
-            match reply.push(rest, When::Now) {
+            match response.push(rest, When::Now) {
                 Pushed::All if more => {}
-                Pushed::All => self.end_body(reply),
+                Pushed::All => self.end_body(response),
                 Pushed::Part(further) => {
                     self.unsent.push_front(Unsent { part, taken: taken + further, more });
                     return false;
@@ -178,7 +178,7 @@ impl HttpTalk {
                 Pushed::Gone => return false,
             }
         }
-        self.unsent.is_empty() && (self.stage == Stage::Complete || !must_wait(reply))
+        self.unsent.is_empty() && (self.stage == Stage::Complete || !must_wait(response))
     }
 
     /// What is wrong with the order of things, in a sentence.
@@ -208,33 +208,33 @@ impl HttpTalk {
     }
 
     /// Says a message that may come now.
-    pub fn act(&mut self, act: &mut Act, reply: &mut Reply) -> Result<Said, Refusal> {
+    pub fn act(&mut self, act: &mut Act, response: &mut Response) -> Result<Said, Refusal> {
         match act {
             Act::Start { status, headers, trailers } => {
-                start(*status, headers, *trailers, reply)?;
+                start(*status, headers, *trailers, response)?;
                 self.stage = Stage::Started;
                 Ok(Said::Done)
             }
-            Act::Body { part, more } => self.body(part, *more, reply),
-            Act::File { file, offset, length, more } => self.file((file, *offset, *length), *more, reply),
+            Act::Body { part, more } => self.body(part, *more, response),
+            Act::File { file, offset, length, more } => self.file((file, *offset, *length), *more, response),
             Act::Trailers { headers, more } => {
-                if reply.has_file() {
+                if response.has_file() {
                     return Refusal::mistake("trailers can't be sent while the send() of a file still waits for a slow client");
                 }
                 headers
-                    .each(|name, value| reply.trailer(name, value))
+                    .each(|name, value| response.trailer(name, value))
                     .map_err(|refusal| Refusal::Value(format!("the trailer {refusal}")))?;
                 if !*more {
-                    reply.finish_trailers();
+                    response.finish_trailers();
                     self.stage = Stage::Complete;
-                    reply.advance();
+                    response.advance();
                 }
                 Ok(Said::Done)
             }
             Act::EarlyHints { links } => {
                 // SAFETY: `links` are bytes objects, which live as long as the vector.
                 let links: Vec<&[u8]> = links.iter().map(|link| unsafe { bytes_of(link.as_ptr()) }).collect();
-                match reply.early_hints(&links) {
+                match response.early_hints(&links) {
                     Ok(()) => Ok(Said::Done),
                     Err(refusal) => Err(Refusal::Value(format!("the early hint is refused: {refusal}"))),
                 }
@@ -247,27 +247,27 @@ impl HttpTalk {
         &mut self,
         (file, offset, length): (&mut Option<std::fs::File>, i64, u64),
         more: bool,
-        reply: &mut Reply,
+        response: &mut Response,
     ) -> Result<Said, Refusal> {
-        if !self.unsent.is_empty() || reply.has_file() {
+        if !self.unsent.is_empty() || response.has_file() {
             return Refusal::mistake("a file can't be sent while another send() still waits for a slow client");
         }
         let Some(file) = file.take() else { return Ok(Said::Done) };
-        if more || reply.wants_trailers() {
-            reply.push_file_part(file, offset, length);
+        if more || response.wants_trailers() {
+            response.push_file_part(file, offset, length);
         } else {
-            reply.push_file(file, offset, length);
+            response.push_file(file, offset, length);
         }
         if !more {
-            self.end_body(reply);
+            self.end_body(response);
         }
-        reply.advance();
-        self.after_part(more, reply)
+        response.advance();
+        self.after_part(more, response)
     }
 
     /// Nothing has left yet: the client can still be told of a failure.
-    fn check_length(&self, length: usize, more: bool, reply: &Reply) -> Result<(), Refusal> {
-        match reply.announced_length().filter(|_| !reply.head_has_left()) {
+    fn check_length(&self, length: usize, more: bool, response: &Response) -> Result<(), Refusal> {
+        match response.announced_length().filter(|_| !response.head_has_left()) {
             Some(announced) if length as u64 > announced || !more && (length as u64) < announced => {
                 Refusal::mistake(format!("the body has {length} bytes, and its Content-Length is {announced}"))
             }
@@ -275,14 +275,14 @@ impl HttpTalk {
         }
     }
 
-    fn body(&mut self, part: &Object, more: bool, reply: &mut Reply) -> Result<Said, Refusal> {
+    fn body(&mut self, part: &Object, more: bool, response: &mut Response) -> Result<Said, Refusal> {
         // SAFETY: a bytes object that lives as long as `part`.
         let bytes = unsafe { bytes_of(part.as_ptr()) };
-        self.check_length(bytes.len(), more, reply)?;
-        if !more && !reply.head_has_left() && !reply.wants_trailers() {
-            reply.declare_length(bytes.len() as u64);
+        self.check_length(bytes.len(), more, response)?;
+        if !more && !response.head_has_left() && !response.wants_trailers() {
+            response.declare_length(bytes.len() as u64);
         }
-        if !self.unsent.is_empty() || reply.has_file() {
+        if !self.unsent.is_empty() || response.has_file() {
             // Another task of the application is sending too: first come, first served.
             self.unsent.push_back(Unsent { part: part.clone(), taken: 0, more });
             if !more {
@@ -292,9 +292,9 @@ impl HttpTalk {
         }
         if more && bytes.is_empty() {
             // The client of a stream learns that it has begun.
-            reply.send_head();
+            response.send_head();
         }
-        match reply.push(bytes, if more { When::Now } else { When::WithTheNext }) {
+        match response.push(bytes, if more { When::Now } else { When::WithTheNext }) {
             Pushed::Gone => {
                 self.lose();
                 return Err(Refusal::Gone);
@@ -309,62 +309,62 @@ impl HttpTalk {
             Pushed::All => {}
         }
         if !more {
-            self.end_body(reply);
+            self.end_body(response);
             // The application may go on with other work; its answer is not to wait for that.
-            reply.advance();
+            response.advance();
         }
-        self.after_part(more, reply)
+        self.after_part(more, response)
     }
 
-    fn after_part(&mut self, more: bool, reply: &mut Reply) -> Result<Said, Refusal> {
-        if let Some(fault) = reply.length_fault() {
-            if !reply.is_finished() {
-                reply.cut_off();
+    fn after_part(&mut self, more: bool, response: &mut Response) -> Result<Said, Refusal> {
+        if let Some(fault) = response.length_fault() {
+            if !response.is_finished() {
+                response.cut_off();
             }
             self.stage = Stage::Complete;
             return Refusal::mistake(format!("the application {fault}"));
         }
         // Trailers that follow a file must not overtake it.
         let goes_on = more || self.stage == Stage::Trailers;
-        Ok(if goes_on && must_wait(reply) { Said::Wait } else { Said::Done })
+        Ok(if goes_on && must_wait(response) { Said::Wait } else { Said::Done })
     }
 
-    fn end_body(&mut self, reply: &mut Reply) {
-        if reply.wants_trailers() {
+    fn end_body(&mut self, response: &mut Response) {
+        if response.wants_trailers() {
             self.stage = Stage::Trailers;
         } else {
-            reply.finish();
+            response.finish();
             self.stage = Stage::Complete;
         }
     }
 }
 
 /// The client is slow, or has been sent a turn's bytes and others wait for theirs.
-fn must_wait(reply: &Reply) -> bool {
-    reply.is_behind() || reply.turn_is_over()
+fn must_wait(response: &Response) -> bool {
+    response.is_behind() || response.turn_is_over()
 }
 
 /// `http.response.start`. With a refusal nothing was begun.
-fn start(status: u16, headers: &Headers, trailers: bool, reply: &mut Reply) -> Result<(), Refusal> {
-    if let Err(refusal) = reply.status_code_only(status) {
+fn start(status: u16, headers: &Headers, trailers: bool, response: &mut Response) -> Result<(), Refusal> {
+    if let Err(refusal) = response.status_code_only(status) {
         return Err(Refusal::Value(format!("the status {status} is refused: {refusal}")));
     }
     if trailers {
-        reply.announce_trailers();
+        response.announce_trailers();
     }
     let set = headers.each(|name, value| {
         let is_idle_trailer = !trailers && name.len() == 7 && name.eq_ignore_ascii_case(b"trailer");
         if name.len() == 17 && name.eq_ignore_ascii_case(b"transfer-encoding") || is_hop_by_hop(name) || is_idle_trailer {
             // ASGI, "http.response.start": the framing is the server's. A proxy's application passes such fields on.
             if name.eq_ignore_ascii_case(b"connection") && value.eq_ignore_ascii_case(b"close") {
-                reply.close_after();
+                response.close_after();
             }
             return Ok(());
         }
-        reply.field(name, value)
+        response.field(name, value)
     });
     set.map_err(|refusal| {
-        reply.drop_head();
+        response.drop_head();
         Refusal::Value(format!("the header {refusal}"))
     })
 }

@@ -19,11 +19,11 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::ops::ControlFlow;
 
 use bolide_contract::scoreboard::now_ms;
-use bolide_engine::Hosted;
+use bolide_engine::EmbeddedWorker;
 use bolide_engine::app::{App, Language, Outcome};
-use bolide_engine::inflow::Inflow;
-use bolide_engine::reply::Reply;
-use bolide_engine::request::{HttpRequest, Meaning, Request};
+use bolide_engine::request::{HttpRequest, Request, RequestParts};
+use bolide_engine::request_stream::RequestStream;
+use bolide_engine::response::Response;
 use bolide_files::named::Named;
 use pyo3::ffi;
 
@@ -74,11 +74,11 @@ pub struct Asgi {
     context: Object,
     /// `("context",)`: the keyword of `call_soon` for it.
     context_keyword: Object,
-    hosted: OnceCell<Hosted<Asgi>>,
+    embedded: OnceCell<EmbeddedWorker<Asgi>>,
 }
 
-// SAFETY: the event loop's thread is the only one that touches an `Asgi`: the engine is hosted by that loop and has no
-// thread of its own, the watcher knows the engine's pulse only, and Python's other threads have no way to it but
+// SAFETY: the event loop's thread is the only one that touches an `Asgi`: the engine is embedded in that loop and has no
+// thread of its own, the watcher knows the engine's heartbeat only, and Python's other threads have no way to it but
 // through objects that say "not from this thread" (asyncio's own rule).
 unsafe impl Sync for Asgi {}
 
@@ -129,16 +129,16 @@ impl App for AsgiThread {
     type Pending = Ticket;
     const STREAMS: bool = true;
 
-    fn call(&mut self, request: &mut Request<'_, Memo>, reply: &mut Reply) -> Outcome<Ticket> {
+    fn call(&mut self, request: &mut Request<'_, Memo>, response: &mut Response) -> Outcome<Ticket> {
         if self.asgi.running.get() >= self.asgi.most_running {
-            reply.answer_busy();
+            response.answer_busy();
             return Outcome::Finished;
         }
-        let outcome = self.begin(request, reply);
-        outcome.unwrap_or_else(|| failed(&self.asgi.faults, &described(&request.meaning)))
+        let outcome = self.begin(request, response);
+        outcome.unwrap_or_else(|| failed(&self.asgi.faults, &described(&request.parts)))
     }
 
-    fn resume(&mut self, pending: Ticket, _reply: &mut Reply) -> Outcome<Ticket> {
+    fn resume(&mut self, pending: Ticket, _reply: &mut Response) -> Outcome<Ticket> {
         // Ongoing exchanges have news; they are never suspended.
         Outcome::Ongoing(pending)
     }
@@ -147,8 +147,8 @@ impl App for AsgiThread {
         Exchange::with(&pending.0, Exchange::lose).tell(self.asgi);
     }
 
-    fn news(&mut self, pending: &mut Ticket, reply: &mut Reply, inflow: &mut Inflow) {
-        Exchange::with(&pending.0, |exchange| exchange.news(reply, inflow)).tell(self.asgi);
+    fn news(&mut self, pending: &mut Ticket, response: &mut Response, request_stream: &mut RequestStream) {
+        Exchange::with(&pending.0, |exchange| exchange.news(response, request_stream)).tell(self.asgi);
     }
 
     fn overdue(&mut self, pending: Ticket, milliseconds: u64) {
@@ -167,14 +167,14 @@ impl App for AsgiThread {
 
 impl AsgiThread {
     /// Gives a request to its application, as far as that goes without waiting. `None`: an exception is set.
-    fn begin(&mut self, request: &mut Request<'_, Memo>, reply: &mut Reply) -> Option<Outcome<Ticket>> {
+    fn begin(&mut self, request: &mut Request<'_, Memo>, response: &mut Response) -> Option<Outcome<Ticket>> {
         let asgi = self.asgi;
         let (number, mount) = asgi.choose(request)?;
         let scope = self.scopes.make(request, number, mount)?;
-        let Some(inflow) = request.inflow.as_deref_mut() else {
+        let Some(request_stream) = request.request_stream.as_deref_mut() else {
             return asgi.raise_runtime("a request came without its body's flow");
         };
-        let place = Place::Lent { reply, inflow };
+        let place = Place::Lent { response, request_stream };
         let talk = match request.handshake.take() {
             Some(handshake) => Talk::Socket(Box::new(SocketTalk::new(handshake))),
             None => Talk::Http(HttpTalk::new()),
@@ -195,7 +195,7 @@ impl AsgiThread {
             return None;
         };
         if task::is_done(asgi, &task)? {
-            let outcome = task::ended_at_once(asgi, &hands.exchange, &task, place, || described(&request.meaning));
+            let outcome = task::ended_at_once(asgi, &hands.exchange, &task, place, || described(&request.parts));
             drop(task);
             if hands.is_free() {
                 self.spare = Some(hands);
@@ -204,7 +204,7 @@ impl AsgiThread {
         }
         task::follow(asgi, &hands.exchange, task)?;
         let is_complete = Exchange::with(&hands.exchange, |exchange| {
-            exchange.first_line = first_line(&request.meaning);
+            exchange.first_line = first_line(&request.parts);
             exchange.began_ms = now_ms();
             let is_complete = exchange.talk.is_complete();
             if !is_complete {
@@ -219,14 +219,14 @@ impl AsgiThread {
 
 impl Asgi {
     /// The engine, once it is there.
-    pub fn hosted(&self) -> Option<&Hosted<Asgi>> {
-        self.hosted.get()
+    pub fn embedded(&self) -> Option<&EmbeddedWorker<Asgi>> {
+        self.embedded.get()
     }
 
     /// Asks the loop for a turn if a visit left something to do.
     pub fn want_turn(&self) {
-        let (Some(hosted), Some(turn)) = (self.hosted.get(), self.turn.get()) else { return };
-        if self.turn_is_wanted.get() || !hosted.wants_turn() {
+        let (Some(embedded), Some(turn)) = (self.embedded.get(), self.turn.get()) else { return };
+        if self.turn_is_wanted.get() || !embedded.wants_turn() {
             return;
         }
         self.turn_is_wanted.set(true);
@@ -341,13 +341,13 @@ impl Asgi {
         if self.mounts.is_plain() {
             return Some((0, b""));
         }
-        let (script_name, path) = match &request.meaning {
-            Meaning::Http(http) => {
+        let (script_name, path) = match &request.parts {
+            RequestParts::Http(http) => {
                 // A route may have set it.
                 let set = http.variables.iter().rfind(|(name, _)| name == b"SCRIPT_NAME");
                 (set.map_or(&b""[..], |(_, value)| value.as_slice()), http.path)
             }
-            Meaning::Uwsgi(uwsgi) => {
+            RequestParts::Uwsgi(uwsgi) => {
                 let find = |name: &[u8]| {
                     let found = uwsgi.variables.iter().rfind(|variable| variable.name.of(uwsgi.bytes) == name);
                     found.map_or(&b""[..], |variable| variable.value.of(uwsgi.bytes))
@@ -402,15 +402,15 @@ fn hexversion() -> Option<u64> {
 }
 
 /// The request in words, for the log.
-fn described(meaning: &Meaning<'_, Memo>) -> String {
-    String::from_utf8_lossy(&first_line(meaning)).into_owned()
+fn described(parts: &RequestParts<'_, Memo>) -> String {
+    String::from_utf8_lossy(&first_line(parts)).into_owned()
 }
 
 /// The same as bytes, which is all that is kept of a request that goes on: most are never spoken of.
-fn first_line(meaning: &Meaning<'_, Memo>) -> Vec<u8> {
-    let (method, uri) = match meaning {
-        Meaning::Http(HttpRequest { method, uri, .. }) => (*method, *uri),
-        Meaning::Uwsgi(uwsgi) => {
+fn first_line(parts: &RequestParts<'_, Memo>) -> Vec<u8> {
+    let (method, uri) = match parts {
+        RequestParts::Http(HttpRequest { method, uri, .. }) => (*method, *uri),
+        RequestParts::Uwsgi(uwsgi) => {
             let found = |span: Option<bolide_engine::request::Span>| span.map_or(&b""[..], |span| span.of(uwsgi.bytes));
             (found(uwsgi.method), found(uwsgi.uri))
         }

@@ -2,7 +2,7 @@
 //! changes, then the few keys that differ. The same bytes of a kept-alive connection's header block are not turned into
 //! Python objects twice. It knows nothing of the call that follows.
 
-use bolide_engine::request::{HeaderMemory, HttpRequest, Meaning, Request, Told, UwsgiRequest, Version};
+use bolide_engine::request::{HeaderMemory, HttpRequest, LogFacts, Request, RequestParts, UwsgiRequest, Version};
 use pyo3::ffi;
 
 use super::names::Names;
@@ -14,7 +14,7 @@ use crate::object::{Object, bytes_of, latin1};
 pub struct Memo {
     template: Object,
     headers: Object,
-    told: Told,
+    log_facts: LogFacts,
 }
 
 /// What every scope of a listener and an application has.
@@ -59,11 +59,11 @@ impl Scopes {
         let is_websocket = request.handshake.is_some();
         let templates = if is_websocket { &self.templates.websocket } else { &self.templates.http };
         let template = templates.get(request.listener).or(templates.first())?.clone();
-        let mut scope = match &mut request.meaning {
-            Meaning::Http(http) => self.http(&template, http, request.peer, mount, is_websocket, &mut request.told)?,
-            Meaning::Uwsgi(uwsgi) => self.uwsgi(&template, uwsgi, mount, is_websocket, &mut request.told)?,
+        let mut scope = match &mut request.parts {
+            RequestParts::Http(http) => self.http(&template, http, request.peer, mount, is_websocket, &mut request.log_facts)?,
+            RequestParts::Uwsgi(uwsgi) => self.uwsgi(&template, uwsgi, mount, is_websocket, &mut request.log_facts)?,
         };
-        request.told.application = application as u32;
+        request.log_facts.application = application as u32;
         // An application may write into what it is given; the next request is not to see it.
         let extensions = if is_websocket { &self.templates.websocket_extensions } else { &self.templates.http_extensions };
         scope.set(&self.names.extensions, &Dictionary::copy_of(extensions)?.done()?);
@@ -83,11 +83,11 @@ impl Scopes {
         peer: &bolide_engine::request::Peer,
         mount: &[u8],
         is_websocket: bool,
-        told: &mut Told,
+        log_facts: &mut LogFacts,
     ) -> Option<Dictionary> {
         let mut scope = match &mut http.memo {
             HeaderMemory::Same(memo) => {
-                *told = memo.told;
+                *log_facts = memo.log_facts;
                 let mut scope = Dictionary::copy_of(&memo.template)?;
                 scope.set(&self.names.headers, &list_copy(&memo.headers)?);
                 scope
@@ -95,12 +95,12 @@ impl Scopes {
             memory => {
                 let remembers = matches!(memory, HeaderMemory::Fill(_));
                 let (template, headers, count) = self.with_headers(template, http, peer, is_websocket)?;
-                *told = count;
+                *log_facts = count;
                 let template = template.done()?;
                 let mut scope = Dictionary::copy_of(&template)?;
                 scope.set(&self.names.headers, &if remembers { list_copy(&headers)? } else { headers.clone() });
                 if let HeaderMemory::Fill(memo) = &mut http.memo {
-                    **memo = Some(Memo { template, headers, told: count });
+                    **memo = Some(Memo { template, headers, log_facts: count });
                 }
                 scope
             }
@@ -118,7 +118,7 @@ impl Scopes {
         };
         self.set_line(&mut scope, &line, is_websocket)?;
         self.set_routed(&mut scope, http, peer, is_websocket)?;
-        told.variable_bytes += (http.method.len() + http.uri.len() + http.path.len() + http.query.len()) as u32;
+        log_facts.variable_bytes += (http.method.len() + http.uri.len() + http.path.len() + http.query.len()) as u32;
         Some(scope)
     }
 
@@ -155,10 +155,10 @@ impl Scopes {
         http: &HttpRequest<'_, Memo>,
         peer: &bolide_engine::request::Peer,
         is_websocket: bool,
-    ) -> Option<(Dictionary, Object, Told)> {
+    ) -> Option<(Dictionary, Object, LogFacts)> {
         let mut scope = Dictionary::copy_of(template)?;
         let headers = self.new_list()?;
-        let mut told = Told::default();
+        let mut log_facts = LogFacts::default();
         if http.version == Version::Http10 {
             scope.set(&self.names.http_version, &self.names.version_1_0);
         }
@@ -172,8 +172,8 @@ impl Scopes {
         }
         for field in http.fields {
             let (name, value) = (field.name.of(http.header_bytes), field.value.of(http.header_bytes));
-            told.variables += 1;
-            told.variable_bytes += (4 + "HTTP_".len() + name.len() + value.len()) as u32;
+            log_facts.variables += 1;
+            log_facts.variable_bytes += (4 + "HTTP_".len() + name.len() + value.len()) as u32;
             if has_authority && name.eq_ignore_ascii_case(b"host") {
                 continue;
             }
@@ -182,7 +182,7 @@ impl Scopes {
                 self.set_scheme(&mut scope, value, is_websocket);
             }
         }
-        Some((scope, headers, told))
+        Some((scope, headers, log_facts))
     }
 
     /// The scheme that a front server names, as for WSGI; anything but the two is ignored.
@@ -201,7 +201,7 @@ impl Scopes {
         uwsgi: &UwsgiRequest<'_>,
         mount: &[u8],
         is_websocket: bool,
-        told: &mut Told,
+        log_facts: &mut LogFacts,
     ) -> Option<Dictionary> {
         let mut scope = Dictionary::copy_of(template)?;
         let headers = self.new_list()?;
@@ -243,8 +243,8 @@ impl Scopes {
         let raw_path = if raw_path.is_empty() { &path } else { raw_path };
         let line = Line { method: found.method, path: &path, raw_path, query, root_path };
         self.set_line(&mut scope, &line, is_websocket)?;
-        told.variables = uwsgi.variables.len() as u32;
-        told.variable_bytes = uwsgi.bytes.len() as u32;
+        log_facts.variables = uwsgi.variables.len() as u32;
+        log_facts.variable_bytes = uwsgi.bytes.len() as u32;
         Some(scope)
     }
 

@@ -6,9 +6,9 @@
 use std::collections::VecDeque;
 
 use bolide_engine::app::Outcome;
-use bolide_engine::inflow::Inflow;
-use bolide_engine::reply::Reply;
-use bolide_engine::websocket::{Goodbye, Handshake, Line, Message as Received, MessageKind, may_be_sent};
+use bolide_engine::request_stream::RequestStream;
+use bolide_engine::response::Response;
+use bolide_engine::websocket::{Goodbye, Handshake, Message as Received, MessageKind, WebSocket, may_be_sent};
 use pyo3::ffi;
 
 use super::exchange::{Exchange, Found, Refusal, Said, Talk};
@@ -144,17 +144,17 @@ impl SocketTalk {
     }
 
     /// The next message, if there is one.
-    pub fn receive(&mut self, inflow: &mut Inflow) -> Found {
+    pub fn receive(&mut self, request_stream: &mut RequestStream) -> Found {
         if let Stage::Connecting { connect_was_told } = &mut self.stage {
             if !std::mem::replace(connect_was_told, true) {
                 return Found::Connect;
             }
-            let gone = inflow.body().is_some_and(|flow| flow.is_gone);
+            let gone = request_stream.body().is_some_and(|flow| flow.is_gone);
             return if gone { self.end() } else { Found::Nothing };
         }
-        let Inflow::Messages(line) = inflow else {
+        let RequestStream::Messages(line) = request_stream else {
             // Refused: the application may still ask how it went on.
-            let is_over = self.is_complete() || inflow.body().is_some_and(|flow| flow.is_gone);
+            let is_over = self.is_complete() || request_stream.body().is_some_and(|flow| flow.is_gone);
             return if is_over { self.end() } else { Found::Nothing };
         };
         self.keep_what_is_left(line);
@@ -175,7 +175,7 @@ impl SocketTalk {
     }
 
     /// The connection ends before the application has taken all: what it has not yet is ours from then on.
-    fn keep_what_is_left(&mut self, line: &mut Line) {
+    fn keep_what_is_left(&mut self, line: &mut WebSocket) {
         if let (None, Some(goodbye)) = (&self.goodbye, line.goodbye()) {
             self.goodbye = Some(goodbye.clone());
             self.left.extend(std::iter::from_fn(|| line.take()));
@@ -183,58 +183,58 @@ impl SocketTalk {
     }
 
     /// Whether `receive` would find something.
-    pub fn has_message(&self, inflow: &mut Inflow) -> bool {
-        match inflow {
-            Inflow::Messages(line) => self.goodbye.is_some() || line.has_news(),
-            Inflow::Body(flow) => self.is_complete() || self.is_lost || flow.is_gone,
+    pub fn has_message(&self, request_stream: &mut RequestStream) -> bool {
+        match request_stream {
+            RequestStream::Messages(line) => self.goodbye.is_some() || line.has_news(),
+            RequestStream::Body(flow) => self.is_complete() || self.is_lost || flow.is_gone,
         }
     }
 
     /// True: a waiting `send()` may go on.
-    pub fn go_on(&mut self, reply: &mut Reply, inflow: &mut Inflow) -> bool {
-        match (&mut self.stage, inflow) {
-            (Stage::Refusing(http), _) => http.go_on(reply),
-            (_, Inflow::Messages(line)) => {
+    pub fn go_on(&mut self, response: &mut Response, request_stream: &mut RequestStream) -> bool {
+        match (&mut self.stage, request_stream) {
+            (Stage::Refusing(http), _) => http.go_on(response),
+            (_, RequestStream::Messages(line)) => {
                 self.keep_what_is_left(line);
                 // After the end nobody waits for room. A client that has gone is told by an exception, which follows.
-                !(reply.client_is_gone() || line.is_open() && line.is_behind(reply))
+                !(response.client_is_gone() || line.is_open() && line.is_behind(response))
             }
             _ => true,
         }
     }
 
     /// Says a message, if it may come now.
-    pub fn act(&mut self, act: &mut Act, reply: &mut Reply, inflow: &mut Inflow) -> Result<Said, Refusal> {
+    pub fn act(&mut self, act: &mut Act, response: &mut Response, request_stream: &mut RequestStream) -> Result<Said, Refusal> {
         match (&mut self.stage, act) {
             (Stage::Connecting { .. }, Act::Accept { subprotocol, headers }) => {
-                self.accept(subprotocol.as_deref(), headers, reply, inflow)
+                self.accept(subprotocol.as_deref(), headers, response, request_stream)
             }
             (Stage::Connecting { .. }, Act::Close { .. }) => {
                 // ASGI, "Close": before the handshake is accepted, the server answers 403.
-                reply.answer(403, "Forbidden", "Forbidden");
-                reply.advance();
+                response.answer(403, "Forbidden", "Forbidden");
+                response.advance();
                 self.stage = Stage::Closed;
                 Ok(Said::Done)
             }
             (Stage::Connecting { .. }, Act::Response(act)) => {
                 let mut http = HttpTalk::new();
                 http.may_say(act)?;
-                let said = http.act(act, reply)?;
+                let said = http.act(act, response)?;
                 self.stage = Stage::Refusing(http);
                 Ok(said)
             }
             (Stage::Refusing(http), Act::Response(act)) => {
                 http.may_say(act)?;
-                http.act(act, reply)
+                http.act(act, response)
             }
             (Stage::Open, Act::Text(payload)) => {
                 // SAFETY: a str that lives as long as `payload`, whose UTF-8 Python keeps since it was read.
                 let text = unsafe { text_of(payload.as_ptr()) }.unwrap_or_default();
-                Self::send(MessageKind::Text, text, reply, inflow)
+                Self::send(MessageKind::Text, text, response, request_stream)
             }
             (Stage::Open, Act::Binary(payload)) => {
                 // SAFETY: a bytes object that lives as long as `payload`.
-                Self::send(MessageKind::Binary, unsafe { bytes_of(payload.as_ptr()) }, reply, inflow)
+                Self::send(MessageKind::Binary, unsafe { bytes_of(payload.as_ptr()) }, response, request_stream)
             }
             (Stage::Open, Act::Close { code, reason }) => {
                 if !may_be_sent(*code) {
@@ -242,8 +242,8 @@ impl SocketTalk {
                         "the close code {code} can't be sent: 1000 to 1003, 1007 to 1014 and 3000 to 4999 can"
                     )));
                 }
-                if let Inflow::Messages(line) = inflow {
-                    line.close(*code, reason, reply);
+                if let RequestStream::Messages(line) = request_stream {
+                    line.close(*code, reason, response);
                     self.goodbye = line.goodbye().cloned().or(Some(Goodbye { code: *code, reason: std::mem::take(reason) }));
                 }
                 self.stage = Stage::Closed;
@@ -260,8 +260,8 @@ impl SocketTalk {
         &mut self,
         chosen: Option<&[u8]>,
         headers: &Headers,
-        reply: &mut Reply,
-        inflow: &mut Inflow,
+        response: &mut Response,
+        request_stream: &mut RequestStream,
     ) -> Result<Said, Refusal> {
         let mut kept: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
         headers
@@ -275,9 +275,9 @@ impl SocketTalk {
             })
             .map_err(|refusal| Refusal::Value(format!("the header {refusal}")))?;
         let fields: Vec<(&[u8], &[u8])> = kept.iter().map(|(name, value)| (name.as_slice(), value.as_slice())).collect();
-        match self.handshake.accept(reply, chosen, &fields) {
+        match self.handshake.accept(response, chosen, &fields) {
             Ok(line) => {
-                *inflow = Inflow::Messages(Box::new(line));
+                *request_stream = RequestStream::Messages(Box::new(line));
                 self.stage = Stage::Open;
                 Ok(Said::Done)
             }
@@ -285,15 +285,20 @@ impl SocketTalk {
         }
     }
 
-    fn send(kind: MessageKind, payload: &[u8], reply: &mut Reply, inflow: &mut Inflow) -> Result<Said, Refusal> {
-        let Inflow::Messages(line) = inflow else { return Err(Refusal::Gone) };
+    fn send(
+        kind: MessageKind,
+        payload: &[u8],
+        response: &mut Response,
+        request_stream: &mut RequestStream,
+    ) -> Result<Said, Refusal> {
+        let RequestStream::Messages(line) = request_stream else { return Err(Refusal::Gone) };
         if line.is_open() {
-            line.say(kind, payload, reply);
+            line.say(kind, payload, response);
         }
-        if !line.is_open() || reply.client_is_gone() {
+        if !line.is_open() || response.client_is_gone() {
             return Err(Refusal::Gone);
         }
-        Ok(if line.is_behind(reply) || reply.turn_is_over() { Said::Wait } else { Said::Done })
+        Ok(if line.is_behind(response) || response.turn_is_over() { Said::Wait } else { Said::Done })
     }
 }
 

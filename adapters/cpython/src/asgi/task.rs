@@ -7,8 +7,8 @@ use std::ptr::null_mut;
 
 use bolide_contract::scoreboard::now_ms;
 use bolide_engine::app::Outcome;
-use bolide_engine::inflow::Inflow;
-use bolide_engine::reply::Reply;
+use bolide_engine::request_stream::RequestStream;
+use bolide_engine::response::Response;
 use pyo3::ffi;
 
 use super::Asgi;
@@ -251,20 +251,20 @@ pub fn ended_later(object: &Object, task: *mut ffi::PyObject) {
     });
     let outcome = conclude(asgi, object, &end, &String::from_utf8_lossy(&first_line));
     if !matches!(outcome, Outcome::Finished) && !is_over {
-        if let Some(hosted) = asgi.hosted()
+        if let Some(embedded) = asgi.embedded()
             && !matches!(end, End::Gone | End::Left)
         {
-            hosted.count_exception();
+            embedded.count_exception();
         }
         let waiters = Exchange::with(object, |exchange| {
-            exchange.reach(|talk, reply, inflow| {
-                if close_failed(talk, reply, inflow) {
+            exchange.reach(|talk, response, request_stream| {
+                if close_failed(talk, response, request_stream) {
                     return;
                 }
-                if reply.head_has_left() {
-                    reply.cut_off();
+                if response.head_has_left() {
+                    response.cut_off();
                 } else {
-                    reply.answer(500, "Internal Server Error", "Internal Server Error");
+                    response.answer(500, "Internal Server Error", "Internal Server Error");
                 }
             });
             exchange.lose()
@@ -275,10 +275,10 @@ pub fn ended_later(object: &Object, task: *mut ffi::PyObject) {
 }
 
 /// An open WebSocket is told that its application has failed. False: there is none.
-fn close_failed(talk: &mut Talk, reply: &mut Reply, inflow: &mut Inflow) -> bool {
-    let (Talk::Socket(socket), Inflow::Messages(line)) = (talk, inflow) else { return false };
+fn close_failed(talk: &mut Talk, response: &mut Response, request_stream: &mut RequestStream) -> bool {
+    let (Talk::Socket(socket), RequestStream::Messages(line)) = (talk, request_stream) else { return false };
     if socket.is_open() {
-        line.close(INTERNAL_ERROR, "", reply);
+        line.close(INTERNAL_ERROR, "", response);
     }
     socket.is_open()
 }
@@ -323,7 +323,8 @@ fn conclude(asgi: &'static Asgi, object: &Object, end: &End, described: &str) ->
 
 /// The client of a request has gone; the application may have been told so, and returned.
 fn client_has_gone(exchange: &mut Exchange) -> bool {
-    let gone = exchange.reach(|_, reply, inflow| reply.client_is_gone() || inflow.body().is_some_and(|flow| flow.is_gone));
+    let gone = exchange
+        .reach(|_, response, request_stream| response.client_is_gone() || request_stream.body().is_some_and(|flow| flow.is_gone));
     !matches!(gone, Reached::Done(false))
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bolide_contract::message::stack_signal;
 use bolide_contract::scoreboard::now_ms;
-use bolide_engine::Pulse;
+use bolide_engine::Heartbeat;
 use pyo3::prelude::*;
 
 /// The loop is asked this many times within the time after which it counts as stuck.
@@ -24,49 +24,49 @@ const AGAIN_MS: u64 = 30_000;
 ///
 /// # Errors
 /// The system has no further thread.
-pub fn watch(pulse: Arc<Pulse>, stall_ms: u64, worker: u32, report: Py<PyAny>) -> std::io::Result<()> {
+pub fn watch(heartbeat: Arc<Heartbeat>, stall_ms: u64, worker: u32, report: Py<PyAny>) -> std::io::Result<()> {
     let name = format!("bolide worker {worker} watcher");
-    std::thread::Builder::new().name(name).spawn(move || look(&pulse, stall_ms, worker, &report))?;
+    std::thread::Builder::new().name(name).spawn(move || look(&heartbeat, stall_ms, worker, &report))?;
     Ok(())
 }
 
 /// Looks until the loop serves no more.
-fn look(pulse: &Pulse, stall_ms: u64, worker: u32, report: &Py<PyAny>) {
+fn look(heartbeat: &Heartbeat, stall_ms: u64, worker: u32, report: &Py<PyAny>) {
     let pause = Duration::from_millis((stall_ms / LOOKS).max(LEAST_PAUSE_MS));
     loop {
         let asked_ms = now_ms();
-        pulse.ask();
+        heartbeat.ask();
         let mut told_ms = None;
         loop {
             std::thread::sleep(pause);
-            if pulse.has_ended() {
+            if heartbeat.has_ended() {
                 return;
             }
-            if pulse.beaten_ms() >= asked_ms {
+            if heartbeat.beaten_ms() >= asked_ms {
                 break;
             }
             let stuck_ms = now_ms().saturating_sub(asked_ms);
             let due_ms = told_ms.map_or(stall_ms, |told: u64| told + AGAIN_MS);
             if stuck_ms >= due_ms {
-                tell(pulse, asked_ms, stuck_ms, worker, report);
+                tell(heartbeat, asked_ms, stuck_ms, worker, report);
                 told_ms = Some(now_ms().saturating_sub(asked_ms));
             }
         }
         if told_ms.is_some() {
-            let seconds = pulse.beaten_ms().saturating_sub(asked_ms) as f64 / 1000.0;
+            let seconds = heartbeat.beaten_ms().saturating_sub(asked_ms) as f64 / 1000.0;
             bolide_log::write(format!("worker {worker}: the event loop turns again, after {seconds:.1} s\n").as_bytes());
         }
     }
 }
 
-fn tell(pulse: &Pulse, since_ms: u64, stuck_ms: u64, worker: u32, report: &Py<PyAny>) {
-    pulse.tell_stuck(since_ms);
+fn tell(heartbeat: &Heartbeat, since_ms: u64, stuck_ms: u64, worker: u32, report: &Py<PyAny>) {
+    heartbeat.tell_stuck(since_ms);
     let seconds = stuck_ms as f64 / 1000.0;
     let line = format!("worker {worker}: the event loop has not turned for {seconds:.1} s; what blocks it:\n");
     bolide_log::write(line.as_bytes());
     // SAFETY: the call takes numbers; the signal's handler was registered before the loop began.
     unsafe {
-        nix::libc::syscall(nix::libc::SYS_tgkill, nix::libc::getpid(), pulse.thread(), stack_signal());
+        nix::libc::syscall(nix::libc::SYS_tgkill, nix::libc::getpid(), heartbeat.thread(), stack_signal());
     }
     // An interpreter that has ended has no tasks either.
     let told = Python::try_attach(|py| {

@@ -2,9 +2,9 @@
 
 use bolide_protocol::Fault;
 
-use super::{After, Connection, Stage};
+use super::{Connection, NextAction, Stage};
 use crate::app::App;
-use crate::house::{House, Kit};
+use crate::worker::{ThreadContext, Worker};
 
 impl<A: App> Connection<A> {
     /// A request that has begun to come has so long to come whole.
@@ -24,11 +24,11 @@ impl<A: App> Connection<A> {
     }
 
     /// The answer, where there is one to give, is 408.
-    pub(super) fn expire(&mut self, kit: &mut Kit, house: &House) -> After {
-        let begun = self.is_arriving() || matches!(self.stage, Stage::Open(_)) && !self.reply.head_has_left();
-        if begun && self.is_http(house) {
-            self.refuse(Fault { status: 408, reason: "The request did not come to its end in time." }, kit, house);
+    pub(super) fn expire(&mut self, thread: &mut ThreadContext, worker: &Worker) -> NextAction {
+        let begun = self.is_arriving() || matches!(self.stage, Stage::Open(_)) && !self.response.head_has_left();
+        if begun && self.is_http(worker) {
+            self.refuse(Fault { status: 408, reason: "The request did not come to its end in time." }, thread, worker);
         }
-        After::Close
+        NextAction::Close
     }
 }

@@ -9,20 +9,20 @@ use bolide_contract::scoreboard::now_ms;
 use bolide_protocol::Fault;
 
 use super::linger::LINGER_BYTES;
-use super::{After, Connection, Place, Stage, Step};
+use super::{Connection, ExchangeContext, NextAction, ServeStep, Stage};
 use crate::app::App;
-use crate::exchange::{Answered, Delivery, Head, Suspended, give_up, serve};
-use crate::house::{House, Kit};
-use crate::inflow::{BodyFlow, Inflow};
-use crate::reply::{Progress, Reply, reason_phrase};
+use crate::exchange::{BodySource, Head, Served, Suspended, give_up, serve};
+use crate::request_stream::{BodyStream, RequestStream};
+use crate::response::{Progress, Response, reason_phrase};
 use crate::socket::{self, Read};
+use crate::worker::{ThreadContext, Worker};
 
 /// No time limit, in monotonic milliseconds.
 const NEVER_MS: u64 = u64::MAX;
 
 /// An exchange that the application has in its hands.
 pub struct Open<A: App> {
-    pub inflow: Inflow,
+    pub request_stream: RequestStream,
     suspended: Box<Suspended<A::Pending>>,
     began_ms: u64,
     /// Monotonic milliseconds at which `harakiri` strikes.
@@ -38,85 +38,92 @@ impl<A: App> Connection<A> {
     pub(super) fn open(
         &mut self,
         (head, bytes, same): (&Head, &[u8], bool),
-        mut flow: BodyFlow,
+        mut body_stream: BodyStream,
         rest: &[u8],
-        kit: &mut Kit,
+        thread: &mut ThreadContext,
         app: &mut A,
-        house: &House,
-    ) -> Result<(usize, Step), Fault> {
-        let used = flow.feed(rest)?;
-        let mut inflow = Inflow::Body(flow);
+        worker: &Worker,
+    ) -> Result<(usize, ServeStep), Fault> {
+        let used = body_stream.feed(rest)?;
+        let mut request_stream = RequestStream::Body(body_stream);
         let memory = self.cache.memory(same);
         let (listener, connection) = (self.listener, self.key);
-        let mut place = Place { house, kit, app, reply: &mut self.reply, peer: &self.peer, listener, connection };
-        let answered = serve(&mut place, head, bytes, memory, Delivery::Streamed(&mut inflow))?;
-        let Answered::Ongoing(suspended) = answered else {
-            self.keep_unread(inflow);
-            return Ok((used, self.after_answer(answered, kit, house)));
+        let mut context =
+            ExchangeContext { worker, thread, app, response: &mut self.response, peer: &self.peer, listener, connection };
+        let answered = serve(&mut context, head, bytes, memory, BodySource::Streamed(&mut request_stream))?;
+        let Served::Ongoing(suspended) = answered else {
+            self.keep_unread(request_stream);
+            return Ok((used, self.after_answer(answered, thread, worker)));
         };
-        inflow.keep_time();
-        let began_ms = kit.clock.now_ms;
-        let of_route = self.reply.harakiri_ms.map(u64::from);
-        let most_ms = house.settings.lifecycle.harakiri_ms.into_iter().chain(of_route).min();
+        request_stream.keep_time();
+        let began_ms = thread.clock.now_ms;
+        let of_route = self.response.harakiri_ms.map(u64::from);
+        let most_ms = worker.settings.lifecycle.harakiri_ms.into_iter().chain(of_route).min();
         let overdue_ms = most_ms.map_or(NEVER_MS, |most| began_ms + most);
-        let mercy_ends_ms = house.mercy_ends_ms.load(Relaxed);
-        let stream_ends_ms = house.streams_end_ms.load(Relaxed);
-        let open = Box::new(Open { inflow, suspended, began_ms, overdue_ms, mercy_ends_ms, stream_ends_ms });
-        self.deadline_ms = self.open_until_ms(&open, self.timeout_ms(house));
+        let mercy_ends_ms = worker.mercy_ends_ms.load(Relaxed);
+        let stream_ends_ms = worker.streams_end_ms.load(Relaxed);
+        let open = Box::new(Open { request_stream, suspended, began_ms, overdue_ms, mercy_ends_ms, stream_ends_ms });
+        self.deadline_ms = self.open_until_ms(&open, self.timeout_ms(worker));
         self.stage = Stage::Open(open);
-        Ok((used, Step::Parked))
+        Ok((used, ServeStep::Parked))
     }
 
     /// Does all for an ongoing exchange that can be done without waiting. `None`: its answer is complete, go on.
-    pub(super) fn go_on_open(&mut self, mut open: Box<Open<A>>, kit: &mut Kit, app: &mut A, house: &House) -> Option<After> {
-        if open.overdue_ms <= kit.clock.now_ms && matches!(open.inflow, Inflow::Body(_)) {
-            return self.end_overdue(open, kit, app);
+    pub(super) fn go_on_open(
+        &mut self,
+        mut open: Box<Open<A>>,
+        thread: &mut ThreadContext,
+        app: &mut A,
+        worker: &Worker,
+    ) -> Option<NextAction> {
+        if open.overdue_ms <= thread.clock.now_ms && matches!(open.request_stream, RequestStream::Body(_)) {
+            return self.end_overdue(open, thread, app);
         }
-        let progress = if self.reply.has_file() { app.aside(|| self.reply.advance()) } else { self.reply.advance() };
-        if progress == Progress::Broken || self.given_up_ms(&open) <= kit.clock.now_ms {
+        let progress = if self.response.has_file() { app.aside(|| self.response.advance()) } else { self.response.advance() };
+        if progress == Progress::Broken || self.given_up_ms(&open) <= thread.clock.now_ms {
             // What the client said before it went is the application's; a fault in it changes nothing any more.
-            let _ = self.take_in(&mut open.inflow, kit);
-            self.give_up_open(*open, kit, app, house);
-            return Some(After::Close);
+            let _ = self.take_in(&mut open.request_stream, thread);
+            self.give_up_open(*open, thread, app, worker);
+            return Some(NextAction::Close);
         }
-        if let Err(fault) = self.take_in(&mut open.inflow, kit) {
-            return Some(self.end_faulty(*open, fault, kit, app, house));
+        if let Err(fault) = self.take_in(&mut open.request_stream, thread) {
+            return Some(self.end_faulty(*open, fault, thread, app, worker));
         }
-        let timeout_ms = self.timeout_ms(house);
-        if let Inflow::Messages(line) = &mut open.inflow {
-            line.tend(&mut self.reply, now_ms(), timeout_ms, house.is_draining());
+        let timeout_ms = self.timeout_ms(worker);
+        if let RequestStream::Messages(line) = &mut open.request_stream {
+            line.tend(&mut self.response, now_ms(), timeout_ms, worker.is_draining());
         }
         if let Some(pending) = &mut open.suspended.pending {
-            app.news(pending, &mut self.reply, &mut open.inflow);
+            app.news(pending, &mut self.response, &mut open.request_stream);
         }
         // Nothing happens unless there is one that has not left: the application takes its time, see `holds_its_head`.
-        self.reply.send_head();
-        if self.reply.client_is_gone() {
-            self.give_up_open(*open, kit, app, house);
-            return Some(After::Close);
+        self.response.send_head();
+        if self.response.client_is_gone() {
+            self.give_up_open(*open, thread, app, worker);
+            return Some(NextAction::Close);
         }
         let after = self.settle(open, timeout_ms);
-        let is_cut_short = after == Some(After::Wait) && !kit.turn.may_read();
-        if is_cut_short { Some(After::Again) } else { after }
+        let is_cut_short = after == Some(NextAction::Wait) && !thread.turn.may_read();
+        if is_cut_short { Some(NextAction::Again) } else { after }
     }
 
     /// Lets the application act on an exchange that it has in its hands. `None`: it has none here any more. The second part
     /// says whether the connection is to be attended to soon.
-    pub fn visit<R>(&mut self, house: &House, act: impl FnOnce(&mut Reply, &mut Inflow) -> R) -> Option<(R, bool)> {
+    pub fn visit<R>(&mut self, worker: &Worker, act: impl FnOnce(&mut Response, &mut RequestStream) -> R) -> Option<(R, bool)> {
         let Stage::Open(open) = &self.stage else { return None };
         let waited_for_client = self.waits_for_client(open);
         let Stage::Open(open) = &mut self.stage else { return None };
-        let had_room = open.inflow.room() > 0;
-        if house.is_draining() && !self.reply.head_has_left() {
+        let had_room = open.request_stream.room() > 0;
+        if worker.is_draining() && !self.response.head_has_left() {
             // RFC 9112 section 9.6: the request was taken before the drain began, and the answer is the last one all the same.
-            self.reply.close_after();
+            self.response.close_after();
         }
-        let result = act(&mut self.reply, &mut open.inflow);
-        open.inflow.keep_time();
-        let resumes = !had_room && open.inflow.room() > 0;
-        let wants_turn = self.reply.is_finished() || self.reply.client_is_gone() || self.may_go_on_sending();
+        let result = act(&mut self.response, &mut open.request_stream);
+        open.request_stream.keep_time();
+        let resumes = !had_room && open.request_stream.room() > 0;
+        let wants_turn = self.response.is_finished() || self.response.client_is_gone() || self.may_go_on_sending();
         let Stage::Open(open) = &self.stage else { return None };
-        let until_ms = self.open_until_ms(open, self.timeout_ms(house));
+        let until_ms = self.open_until_ms(open, self.timeout_ms(worker));
         // What the application does is no sign of life of a client that it waits for.
         let goes_on_waiting = waited_for_client && self.waits_for_client(open);
         self.deadline_ms = if goes_on_waiting { self.deadline_ms.min(until_ms) } else { until_ms };
@@ -124,57 +131,62 @@ impl<A: App> Connection<A> {
     }
 
     /// The application will not be told of the client any more: it has gone, or was slow for too long.
-    pub(super) fn give_up_open(&mut self, mut open: Open<A>, kit: &mut Kit, app: &mut A, house: &House) {
-        open.inflow.hang_up();
+    pub(super) fn give_up_open(&mut self, mut open: Open<A>, thread: &mut ThreadContext, app: &mut A, worker: &Worker) {
+        open.request_stream.hang_up();
         if let Some(pending) = &mut open.suspended.pending {
             // What came before the end is the application's.
-            app.news(pending, &mut self.reply, &mut open.inflow);
+            app.news(pending, &mut self.response, &mut open.request_stream);
         }
-        give_up(&mut self.place(kit, app, house), *open.suspended);
+        give_up(&mut self.context(thread, app, worker), *open.suspended);
     }
 
     /// Reads what is left of a body that nobody wants, up to [`LINGER_BYTES`]. `None`: it is done, go on.
-    pub(super) fn swallow(&mut self, mut flow: Box<BodyFlow>, mut swallowed: usize, kit: &mut Kit) -> Option<After> {
-        flow.patience.wait(true, kit.clock.now_ms);
+    pub(super) fn swallow(
+        &mut self,
+        mut body_stream: Box<BodyStream>,
+        mut swallowed: usize,
+        thread: &mut ThreadContext,
+    ) -> Option<NextAction> {
+        body_stream.patience.wait(true, thread.clock.now_ms);
         while swallowed < LINGER_BYTES {
-            if !kit.turn.may_read() {
-                self.deadline_ms = flow.patience.until_ms();
-                self.stage = Stage::Swallow { flow, swallowed };
-                return Some(After::Again);
+            if !thread.turn.may_read() {
+                self.deadline_ms = body_stream.patience.until_ms();
+                self.stage = Stage::Swallow { body_stream, swallowed };
+                return Some(NextAction::Again);
             }
-            flow.drop_waiting();
-            let Ok(read) = self.take_in_body(&mut flow, kit) else { break };
-            if flow.is_complete() {
+            body_stream.drop_waiting();
+            let Ok(read) = self.take_in_body(&mut body_stream, thread) else { break };
+            if body_stream.is_complete() {
                 return None;
             }
             match read {
                 // All that came: chunks may be more frame than body.
                 Read::Bytes(count) => swallowed += count,
                 Read::Nothing => {
-                    self.deadline_ms = flow.patience.until_ms();
-                    self.stage = Stage::Swallow { flow, swallowed };
-                    return Some(After::Wait);
+                    self.deadline_ms = body_stream.patience.until_ms();
+                    self.stage = Stage::Swallow { body_stream, swallowed };
+                    return Some(NextAction::Wait);
                 }
-                Read::End | Read::Broken => return Some(After::Close),
+                Read::End | Read::Broken => return Some(NextAction::Close),
             }
         }
-        Some(self.begin_linger(kit))
+        Some(self.begin_linger(thread))
     }
 
     /// What follows an answer whose request has not come to its end.
-    pub(super) fn after_unread(&mut self, flow: Box<BodyFlow>, keep: bool) -> Step {
+    pub(super) fn after_unread(&mut self, body_stream: Box<BodyStream>, keep: bool) -> ServeStep {
         // RFC 9110 section 10.1.1: a client that was not told to continue may send the body or not; nobody can tell.
-        if !keep || flow.owes_continue {
-            return Step::Linger;
+        if !keep || body_stream.owes_continue {
+            return ServeStep::Linger;
         }
-        self.stage = Stage::Swallow { flow, swallowed: 0 };
-        Step::Parked
+        self.stage = Stage::Swallow { body_stream, swallowed: 0 };
+        ServeStep::Parked
     }
 
     /// An ongoing exchange that looks after time by itself: a WebSocket, or one that is over its time.
     pub(super) fn keeps_its_own_time(&self) -> bool {
         match &self.stage {
-            Stage::Open(open) => matches!(open.inflow, Inflow::Messages(_)) || self.is_over_its_time(now_ms()),
+            Stage::Open(open) => matches!(open.request_stream, RequestStream::Messages(_)) || self.is_over_its_time(now_ms()),
             _ => false,
         }
     }
@@ -183,7 +195,7 @@ impl<A: App> Connection<A> {
     /// the same packet, and if the application fails meanwhile the answer is 500 (ASGI, "Response Start": it "need not" be sent
     /// earlier). But clients wait for the head alone, as an EventSource does, so it waits for the next look at the clock only.
     pub(super) fn holds_its_head(&self) -> bool {
-        matches!(self.stage, Stage::Open(_)) && self.reply.has_head() && !self.reply.head_has_left()
+        matches!(self.stage, Stage::Open(_)) && self.response.has_head() && !self.response.head_has_left()
     }
 
     pub(super) fn is_over_its_time(&self, now_ms: u64) -> bool {
@@ -192,7 +204,7 @@ impl<A: App> Connection<A> {
 
     /// When a worker that ends gives it up, in monotonic milliseconds.
     fn given_up_ms(&self, open: &Open<A>) -> u64 {
-        let is_stream = matches!(open.inflow, Inflow::Body(_)) && self.reply.is_stream();
+        let is_stream = matches!(open.request_stream, RequestStream::Body(_)) && self.response.is_stream();
         if is_stream { open.mercy_ends_ms.min(open.stream_ends_ms) } else { open.mercy_ends_ms }
     }
 
@@ -206,7 +218,7 @@ impl<A: App> Connection<A> {
     /// A WebSocket, which will not end by itself when the worker drains: it is closed at this time, in monotonic milliseconds.
     pub fn leave_at(&mut self, when_ms: u64, for_good: bool) {
         if let Stage::Open(open) = &mut self.stage
-            && let Inflow::Messages(line) = &mut open.inflow
+            && let RequestStream::Messages(line) = &mut open.request_stream
         {
             line.leave_at(when_ms, for_good);
             self.deadline_ms = self.deadline_ms.min(when_ms);
@@ -223,116 +235,125 @@ impl<A: App> Connection<A> {
 
     /// One whose answer's end nobody can tell.
     pub fn is_endless(&self) -> bool {
-        self.is_streaming() && self.reply.is_stream()
+        self.is_streaming() && self.response.is_stream()
     }
 
     /// A request that the application has in its hands.
     pub fn is_streaming(&self) -> bool {
-        matches!(&self.stage, Stage::Open(open) if matches!(open.inflow, Inflow::Body(_)))
+        matches!(&self.stage, Stage::Open(open) if matches!(open.request_stream, RequestStream::Body(_)))
     }
 
     pub fn is_websocket(&self) -> bool {
-        matches!(&self.stage, Stage::Open(open) if matches!(open.inflow, Inflow::Messages(_)))
+        matches!(&self.stage, Stage::Open(open) if matches!(open.request_stream, RequestStream::Messages(_)))
     }
 
-    fn settle(&mut self, mut open: Box<Open<A>>, timeout_ms: u64) -> Option<After> {
-        if self.reply.is_finished() {
-            let Open { inflow, mut suspended, .. } = *open;
+    fn settle(&mut self, mut open: Box<Open<A>>, timeout_ms: u64) -> Option<NextAction> {
+        if self.response.is_finished() {
+            let Open { request_stream, mut suspended, .. } = *open;
             suspended.pending = None;
-            self.keep_unread(inflow);
-            self.stage = Stage::Reply(suspended);
+            self.keep_unread(request_stream);
+            self.stage = Stage::Response(suspended);
             return None;
         }
-        open.inflow.keep_time();
+        open.request_stream.keep_time();
         self.deadline_ms = self.open_until_ms(&open, timeout_ms);
         self.stage = Stage::Open(open);
         // What is sent in turns has nothing but our own queue to tell, between two of them, that there is more to do.
-        Some(if self.may_go_on_sending() { After::Again } else { After::Wait })
+        Some(if self.may_go_on_sending() { NextAction::Again } else { NextAction::Wait })
     }
 
     /// There is more to send, which waits for nothing but its turn.
     pub(super) fn may_go_on_sending(&self) -> bool {
-        (self.reply.has_file() || self.reply.turn_is_over()) && !self.reply.is_full()
+        (self.response.has_file() || self.response.turn_is_over()) && !self.response.is_full()
     }
 
-    fn keep_unread(&mut self, inflow: Inflow) {
-        if let Inflow::Body(mut flow) = inflow
-            && !flow.is_complete()
+    fn keep_unread(&mut self, request_stream: RequestStream) {
+        if let RequestStream::Body(mut body_stream) = request_stream
+            && !body_stream.is_complete()
         {
-            flow.drop_waiting();
-            self.unread = Some(Box::new(flow));
+            body_stream.drop_waiting();
+            self.unread = Some(Box::new(body_stream));
         }
     }
 
     /// Until when the peer may let an ongoing exchange wait. The application itself may take its time.
     fn open_until_ms(&self, open: &Open<A>, timeout_ms: u64) -> u64 {
-        match &open.inflow {
-            Inflow::Messages(line) => line.next_ms(&self.reply, timeout_ms),
-            Inflow::Body(flow) if self.reply.has_unsent() => (now_ms() + timeout_ms).min(flow.patience.until_ms()),
-            Inflow::Body(flow) => flow.patience.until_ms(),
+        match &open.request_stream {
+            RequestStream::Messages(line) => line.next_ms(&self.response, timeout_ms),
+            RequestStream::Body(body_stream) if self.response.has_unsent() => {
+                (now_ms() + timeout_ms).min(body_stream.patience.until_ms())
+            }
+            RequestStream::Body(body_stream) => body_stream.patience.until_ms(),
         }
     }
 
     /// Whether it is the client's turn: to take what was sent, or to send of the body what the application waits for.
     fn waits_for_client(&self, open: &Open<A>) -> bool {
-        let owes_body = match &open.inflow {
-            Inflow::Messages(_) => false,
-            Inflow::Body(flow) => flow.is_owed(),
+        let owes_body = match &open.request_stream {
+            RequestStream::Messages(_) => false,
+            RequestStream::Body(body_stream) => body_stream.is_owed(),
         };
-        owes_body || self.reply.has_unsent()
+        owes_body || self.response.has_unsent()
     }
 
     /// Reads as much as the application has room for.
-    fn take_in(&mut self, inflow: &mut Inflow, kit: &mut Kit) -> Result<(), Fault> {
-        match inflow {
-            Inflow::Body(flow) => {
+    fn take_in(&mut self, request_stream: &mut RequestStream, thread: &mut ThreadContext) -> Result<(), Fault> {
+        match request_stream {
+            RequestStream::Body(body_stream) => {
                 let mut read = Read::Nothing;
-                while flow.room() > 0 && kit.turn.may_read() {
-                    read = self.take_in_body(flow, kit)?;
+                while body_stream.room() > 0 && thread.turn.may_read() {
+                    read = self.take_in_body(body_stream, thread)?;
                     if !matches!(read, Read::Bytes(_)) {
                         break;
                     }
                 }
-                let ended = matches!(read, Read::End | Read::Broken) || self.peer_has_ended && flow.is_complete();
-                flow.is_gone |= ended;
+                let ended = matches!(read, Read::End | Read::Broken) || self.peer_has_ended && body_stream.is_complete();
+                body_stream.is_gone |= ended;
             }
-            Inflow::Messages(line) => line.take_in(&mut self.reply, &mut self.input, kit, self.peer_has_ended),
+            RequestStream::Messages(line) => line.take_in(&mut self.response, &mut self.input, thread, self.peer_has_ended),
         }
         Ok(())
     }
 
     /// Reads once. What follows the body stays for later.
-    fn take_in_body(&mut self, flow: &mut BodyFlow, kit: &mut Kit) -> Result<Read, Fault> {
-        let buffer = &mut kit.read;
-        let read = socket::read(self.reply.socket(), buffer);
+    fn take_in_body(&mut self, body_stream: &mut BodyStream, thread: &mut ThreadContext) -> Result<Read, Fault> {
+        let buffer = &mut thread.read;
+        let read = socket::read(self.response.socket(), buffer);
         if let Read::Bytes(count) = read {
-            kit.turn.note_read(count);
-            flow.patience.note(count, kit.clock.now_ms);
-            let used = flow.feed(&buffer[..count])?;
+            thread.turn.note_read(count);
+            body_stream.patience.note(count, thread.clock.now_ms);
+            let used = body_stream.feed(&buffer[..count])?;
             self.input.extend_from_slice(&buffer[used..count]);
         }
         Ok(read)
     }
 
     /// The client's body is not what HTTP allows, or too large: the application is told that the client has gone.
-    fn end_faulty(&mut self, open: Open<A>, fault: Fault, kit: &mut Kit, app: &mut A, house: &House) -> After {
-        let head_has_left = self.reply.head_has_left();
-        self.give_up_open(open, kit, app, house);
+    fn end_faulty(
+        &mut self,
+        open: Open<A>,
+        fault: Fault,
+        thread: &mut ThreadContext,
+        app: &mut A,
+        worker: &Worker,
+    ) -> NextAction {
+        let head_has_left = self.response.head_has_left();
+        self.give_up_open(open, thread, app, worker);
         if !head_has_left {
-            self.refuse(fault, kit, house);
+            self.refuse(fault, thread, worker);
         }
-        self.begin_linger(kit)
+        self.begin_linger(thread)
     }
 
     /// `harakiri`: the application is told, and the client gets 504 if it got nothing yet.
-    fn end_overdue(&mut self, mut open: Box<Open<A>>, kit: &mut Kit, app: &mut A) -> Option<After> {
+    fn end_overdue(&mut self, mut open: Box<Open<A>>, thread: &mut ThreadContext, app: &mut A) -> Option<NextAction> {
         if let Some(pending) = open.suspended.pending.take() {
-            app.overdue(pending, kit.clock.now_ms.saturating_sub(open.began_ms));
+            app.overdue(pending, thread.clock.now_ms.saturating_sub(open.began_ms));
         }
-        if self.reply.head_has_left() {
-            self.reply.cut_off();
+        if self.response.head_has_left() {
+            self.response.cut_off();
         } else {
-            self.reply.answer(504, reason_phrase(504), "The application took too long.");
+            self.response.answer(504, reason_phrase(504), "The application took too long.");
         }
         self.settle(open, 0)
     }

@@ -1,42 +1,42 @@
-//! The part of [`Reply`] for an answer whose body is a file that the application has named. The file's head and the application's become
+//! The part of [`Response`] for an answer whose body is a file that the application has named. The file's head and the application's become
 //! one; what the application says as a body is not sent.
 
 use bolide_files::{Answer, By};
 
-use super::{Reply, Stage};
-use crate::amends::Body;
-use crate::errand::Errand;
+use super::{Response, Stage};
+use crate::response_filters::Body;
+use crate::x_sendfile::XSendfile;
 
 /// Of a file, the server says these itself.
 const OF_THE_FILE: [&[u8]; 5] = [b"content-length", b"content-range", b"etag", b"last-modified", b"accept-ranges"];
 
-impl Reply {
+impl Response {
     /// Lets the application name a file. Between the beginning of an answer and its head.
-    pub(crate) fn run_errand(&mut self, errand: Errand) {
-        self.errand = Some(Box::new(errand));
+    pub(crate) fn allow_x_sendfile(&mut self, x_sendfile: XSendfile) {
+        self.x_sendfile = Some(Box::new(x_sendfile));
     }
 
     /// Whether the body that the application sends is none of its answer.
     pub(super) fn names_file(&self) -> bool {
-        self.errand.as_ref().is_some_and(|errand| errand.named.is_some())
+        self.x_sendfile.as_ref().is_some_and(|x_sendfile| x_sendfile.named.is_some())
     }
 
     /// A field that may name a file. False: it is like any other.
     pub(super) fn note_file(&mut self, by: By, name: &[u8]) -> bool {
-        self.errand.as_mut().is_some_and(|errand| errand.note(by, name))
+        self.x_sendfile.as_mut().is_some_and(|x_sendfile| x_sendfile.note(by, name))
     }
 
     /// Answers with the file, in the words that the application has chosen.
-    pub(super) fn hand_over(&mut self, errand: Errand) {
+    pub(super) fn hand_over(&mut self, x_sendfile: XSendfile) {
         let own = std::mem::take(&mut self.out.bytes);
         let (status, has_date, has_server) = (self.status, self.has_date, self.has_server);
-        let answer = if self.is_bodiless_status() { None } else { errand.run(status) };
+        let answer = if self.is_bodiless_status() { None } else { x_sendfile.run(status) };
         let Some(answer) = answer else {
             self.out.bytes = own;
             return self.close_head();
         };
         if let Some((content_type, bytes, is_compressed)) = answer.unmodified() {
-            self.amend_unmodified(content_type, bytes, is_compressed);
+            self.note_unmodified(content_type, bytes, is_compressed);
         }
         // What became of the file is said in the server's own words when it is not the file.
         if matches!(answer.status, 200 | 206 | 304) {
@@ -49,10 +49,10 @@ impl Reply {
         }
         self.give_body(answer.body);
         if self.stage == Stage::Head {
-            self.amend_head(Body::Nothing);
+            self.filter_head(Body::Nothing);
             self.close_head();
         }
-        self.is_handed = true;
+        self.file_replaces_body = true;
     }
 }
 

@@ -5,12 +5,12 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use super::{Body, FIELD_BYTES, Framing, HeadRefusal, Reply, Stage, Style};
+use super::{Body, FIELD_BYTES, Framing, HeadRefusal, Response, Stage, Style};
 use crate::fields::{Known, is_field_value, is_token, known_field};
 use crate::socket::{self, Written};
 
-impl Reply {
-    /// Starts the head as [`Reply::status`] does, with the reason that RFC 9110 section 15 gives the number.
+impl Response {
+    /// Starts the head as [`Response::status`] does, with the reason that RFC 9110 section 15 gives the number.
     ///
     /// # Errors
     /// The status is not a final one of three digits.
@@ -82,7 +82,7 @@ impl Reply {
     /// Sends the head now, before anything of the body: the client of a stream learns that it has begun.
     pub fn send_head(&mut self) {
         if self.stage == Stage::Head {
-            self.amend_head(Body::Part(b""));
+            self.filter_head(Body::Part(b""));
             self.close_head();
             self.out.send();
         }
@@ -133,7 +133,7 @@ impl Reply {
         Ok(())
     }
 
-    /// The answer will have trailer fields: its end comes with [`Reply::finish_trailers`].
+    /// The answer will have trailer fields: its end comes with [`Response::finish_trailers`].
     pub fn announce_trailers(&mut self) {
         self.has_trailers = true;
     }
@@ -146,13 +146,13 @@ impl Reply {
     /// any other framing they are dropped.
     ///
     /// # Errors
-    /// As [`Reply::field`].
+    /// As [`Response::field`].
     pub fn trailer(&mut self, name: &[u8], value: &[u8]) -> Result<(), HeadRefusal> {
         if !is_token(name) || !is_field_value(value) || name.len() + value.len() > FIELD_BYTES {
             return Err("a trailer's name is no token, or its value has a control character, or it is too long");
         }
         self.end_body_for_trailers();
-        if self.framing == Framing::Chunked && !self.is_handed {
+        if self.framing == Framing::Chunked && !self.file_replaces_body {
             for part in [name, b": ", value, b"\r\n"] {
                 self.out.bytes.extend_from_slice(part);
             }
@@ -163,7 +163,7 @@ impl Reply {
     /// Ends the answer after its trailer fields.
     pub fn finish_trailers(&mut self) {
         self.end_body_for_trailers();
-        if self.framing == Framing::Chunked && !self.is_handed {
+        if self.framing == Framing::Chunked && !self.file_replaces_body {
             self.out.bytes.extend_from_slice(b"\r\n");
             self.stage = Stage::Done;
         } else {
@@ -173,10 +173,10 @@ impl Reply {
 
     fn end_body_for_trailers(&mut self) {
         if self.stage == Stage::Head {
-            self.amend_head(Body::Nothing);
+            self.filter_head(Body::Nothing);
             self.close_head();
         }
-        if self.is_handed {
+        if self.file_replaces_body {
             return;
         }
         self.finish_encoding();
@@ -185,11 +185,11 @@ impl Reply {
         }
     }
 
-    /// RFC 6455 section 4.2.2: from here on the connection carries frames, which [`Reply::push`] sends as they are.
+    /// RFC 6455 section 4.2.2: from here on the connection carries frames, which [`Response::push`] sends as they are.
     /// `fields` are further header fields as name and value.
     ///
     /// # Errors
-    /// As [`Reply::field`]; nothing has left then.
+    /// As [`Response::field`]; nothing has left then.
     pub fn switch_to_websocket(
         &mut self,
         accept: &[u8],
@@ -215,7 +215,7 @@ impl Reply {
         if let Some(extensions) = extensions {
             self.field(b"Sec-WebSocket-Extensions", extensions)?;
         }
-        self.amend_head(Body::Nothing);
+        self.filter_head(Body::Nothing);
         if let Style::Http { .. } = self.terms.style {
             if !self.has_date {
                 self.out.bytes.extend_from_slice(&self.terms.date_line);
@@ -256,7 +256,7 @@ impl Reply {
     /// RFC 9110 section 15.6.4: too much is going on already.
     pub fn answer_busy(&mut self) {
         let text = "The server has as many requests in work as it may.";
-        self.answer_with(503, reason_phrase(503), text, "Retry-After: 1\r\n");
+        self.answer_with(503, reason_phrase(503), text, "Retry-NextAction: 1\r\n");
     }
 
     /// RFC 6455 section 4.2.2: a client that speaks another version of WebSocket learns ours. RFC 9110 section 7.8: who sends Upgrade

@@ -4,23 +4,23 @@
 //! leave in one write. A body that the client is slow to take stays here up to [`OUTPUT_BYTES`]; beyond that
 //! the application's iterator is suspended. It knows no language and no log; a worker's threads run it.
 
-mod amended;
-mod extras;
-mod handed;
-mod native;
+mod filtered;
+mod informational;
 mod sending;
+mod static_body;
+mod x_sendfile;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use crate::amends::{Amends, Body};
-use crate::errand::Errand;
 use crate::fields::{Known, decimal, is_field_value, is_token, known_field};
 use crate::outbox::Outbox;
+use crate::response_filters::{Body, ResponseFilter};
 use crate::socket;
 pub use crate::socket::wait_for_room;
-pub(crate) use extras::reason_phrase;
+use crate::x_sendfile::XSendfile;
+pub(crate) use informational::reason_phrase;
 
-/// What a reply holds back for a slow client, in bytes, before its iterator is suspended.
+/// What a response holds back for a slow client, in bytes, before its iterator is suspended.
 pub const OUTPUT_BYTES: usize = 64 * 1024;
 
 /// Parts of a body up to this many bytes are copied behind the head; larger ones go out from where they are.
@@ -38,7 +38,7 @@ pub struct Terms {
     pub head_only: bool,
     pub keep_alive: bool,
     /// Others wait to be served: a small answer may leave together with theirs.
-    pub may_hold: bool,
+    pub may_cork: bool,
     pub date_line: [u8; 37],
 }
 
@@ -99,7 +99,7 @@ pub enum Progress {
 /// Why a header field or status of an application is refused: one sentence for its log.
 pub type HeadRefusal = &'static str;
 
-pub struct Reply {
+pub struct Response {
     out: Outbox,
     stage: Stage,
     framing: Framing,
@@ -115,11 +115,11 @@ pub struct Reply {
     /// The body's end is not the answer's: trailer fields follow it.
     has_trailers: bool,
     /// Where the application may name a file in place of a body: what is needed to send it.
-    errand: Option<Box<Errand>>,
+    x_sendfile: Option<Box<XSendfile>>,
     /// The body is a file that the application has named: what it says itself as a body is not sent.
-    is_handed: bool,
+    file_replaces_body: bool,
     /// What is changed in this answer on its way; `None` for nothing.
-    amends: Option<Box<Amends>>,
+    filter: Option<Box<ResponseFilter>>,
     /// A route wants no log line.
     pub(crate) is_unlogged: bool,
     /// A route's limit for the time of this request, in milliseconds.
@@ -131,11 +131,11 @@ pub struct Reply {
     pub sent_file: bool,
 }
 
-impl Reply {
-    pub(crate) fn new(socket: OwnedFd) -> Reply {
+impl Response {
+    pub(crate) fn new(socket: OwnedFd) -> Response {
         let style = Style::Http { version_1_0: false };
-        let terms = Terms { style, chunks: true, head_only: false, keep_alive: false, may_hold: false, date_line: [b' '; 37] };
-        Reply {
+        let terms = Terms { style, chunks: true, head_only: false, keep_alive: false, may_cork: false, date_line: [b' '; 37] };
+        Response {
             out: Outbox::new(socket),
             stage: Stage::Fresh,
             framing: Framing::UntilClose,
@@ -148,9 +148,9 @@ impl Reply {
             overrun: false,
             short: false,
             has_trailers: false,
-            errand: None,
-            is_handed: false,
-            amends: None,
+            x_sendfile: None,
+            file_replaces_body: false,
+            filter: None,
             is_unlogged: false,
             harakiri_ms: None,
             header_count: 0,
@@ -173,11 +173,11 @@ impl Reply {
         self.overrun = false;
         self.short = false;
         self.has_trailers = false;
-        self.errand = None;
-        self.is_handed = false;
+        self.x_sendfile = None;
+        self.file_replaces_body = false;
         self.framing = Framing::UntilClose;
         self.frame_left = 0;
-        self.amends = None;
+        self.filter = None;
         self.is_unlogged = false;
         self.harakiri_ms = None;
         self.forget_head();
@@ -306,16 +306,16 @@ impl Reply {
             return Pushed::All;
         }
         if self.stage == Stage::Head {
-            if let Some(whole) = self.amend_head(Body::Part(part)) {
+            if let Some(whole) = self.filter_head(Body::Part(part)) {
                 self.push_whole(&whole);
                 return if when == When::Now { self.pushed(part.len(), part.len()) } else { Pushed::All };
             }
             self.close_head();
         }
-        if self.is_handed {
+        if self.file_replaces_body {
             return if when == When::Now { self.pushed(part.len(), part.len()) } else { Pushed::All };
         }
-        if self.amends.is_some() {
+        if self.filter.is_some() {
             return self.push_encoded(part, when);
         }
         let allowed = match self.framing {
@@ -338,7 +338,7 @@ impl Reply {
     }
 
     /// Whether something waits for the client: `write()`, which can't be suspended, then waits for the socket by itself
-    /// ([`wait_for_room`]) and goes on with [`Reply::room_came`].
+    /// ([`wait_for_room`]) and goes on with [`Response::room_came`].
     pub fn wants_room(&self) -> bool {
         self.out.wants_room()
     }
@@ -364,11 +364,11 @@ impl Reply {
             if self.content_length.is_none() {
                 self.declare_length(0);
             }
-            self.amend_head(Body::Nothing);
+            self.filter_head(Body::Nothing);
             self.close_head();
         }
         if self.stage == Stage::Body {
-            if self.amends.is_some() && self.out.file.is_none() {
+            if self.filter.is_some() && self.out.file.is_none() {
                 self.finish_encoding();
             }
             match self.framing {
@@ -409,7 +409,7 @@ impl Reply {
 
     /// Gives up an answer whose head has left: the connection's end tells the client that it is not whole.
     pub fn cut_off(&mut self) {
-        self.amends = None;
+        self.filter = None;
         self.terms.keep_alive = false;
         self.out.drop_files();
         self.stage = Stage::Done;
@@ -421,8 +421,8 @@ impl Reply {
     }
 
     /// Whether the kernel keeps the last answer until it is pushed. Asking forgets it.
-    pub(crate) fn take_held(&mut self) -> bool {
-        std::mem::take(&mut self.out.is_held)
+    pub(crate) fn take_corked(&mut self) -> bool {
+        std::mem::take(&mut self.out.is_corked)
     }
 
     /// The last write found no room: the poll will tell when there is some.
@@ -462,8 +462,8 @@ impl Reply {
         self.content_length = None;
         self.has_date = false;
         self.has_server = false;
-        if let Some(errand) = &mut self.errand {
-            errand.named = None;
+        if let Some(x_sendfile) = &mut self.x_sendfile {
+            x_sendfile.named = None;
         }
         self.header_count = 0;
         self.head_bytes = 0;
@@ -475,8 +475,8 @@ impl Reply {
 
     /// Decides the framing (RFC 9112 section 6.3) and writes the fields that are ours.
     fn close_head(&mut self) {
-        if let Some(errand) = self.errand.take().filter(|errand| errand.named.is_some()) {
-            return self.hand_over(*errand);
+        if let Some(x_sendfile) = self.x_sendfile.take().filter(|x_sendfile| x_sendfile.named.is_some()) {
+            return self.hand_over(*x_sendfile);
         }
         self.framing = match self.content_length {
             _ if self.is_bodiless_status() || self.terms.head_only => Framing::Discard,
@@ -531,7 +531,7 @@ impl Reply {
                 self.out.count_waiting();
             } else if when == When::Now {
                 // The last part may wait a moment in the kernel for the answers of other requests; the others may not.
-                if self.terms.may_hold && self.framing == Framing::Length(part.len() as u64) {
+                if self.terms.may_cork && self.framing == Framing::Length(part.len() as u64) {
                     self.out.hold();
                 } else {
                     self.out.send();
@@ -578,5 +578,5 @@ impl Reply {
 }
 
 #[cfg(test)]
-#[path = "reply_tests.rs"]
+#[path = "response_tests.rs"]
 mod tests;

@@ -1,12 +1,12 @@
-//! The part of [`Reply`] that sends what waits: the buffer, then files, in turns that leave the other connections theirs.
+//! The part of [`Response`] that sends what waits: the buffer, then files, in turns that leave the other connections theirs.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use super::{Framing, Progress, Reply, Stage};
-use crate::amends::Body;
+use super::{Framing, Progress, Response, Stage};
 use crate::outbox::FilePart;
+use crate::response_filters::Body;
 
 /// Bytes of a file that are compressed for one client before others have their turn: a millisecond's work or two.
 const ENCODED_TURN_BYTES: usize = 64 * 1024;
@@ -14,21 +14,21 @@ const ENCODED_TURN_BYTES: usize = 64 * 1024;
 /// Bytes of a file that are sent to one client before others have their turn.
 const FILE_TURN_BYTES: u64 = 2 * 1024 * 1024;
 
-impl Reply {
+impl Response {
     /// Sends `length` bytes of a file from `offset` as the body, or the rest of it, by sendfile.
     pub fn push_file(&mut self, file: File, offset: i64, length: u64) {
         self.declare_length(length);
         self.push_file_part(file, offset, length);
     }
 
-    /// The same for one part of several. Nothing may be handed in before it has left ([`Reply::is_behind`]).
+    /// The same for one part of several. Nothing may be handed in before it has left ([`Response::is_behind`]).
     pub fn push_file_part(&mut self, file: File, offset: i64, length: u64) {
         let announced = self.content_length;
         if self.stage == Stage::Head {
-            self.amend_head(Body::File);
+            self.filter_head(Body::File);
             self.close_head();
         }
-        if self.is_handed {
+        if self.file_replaces_body {
             return;
         }
         let left = match self.framing {
@@ -40,7 +40,7 @@ impl Reply {
             // What is encoded has lost the length that was announced for it.
             Framing::Chunked | Framing::UntilClose => announced.map_or(length, |announced| announced.min(length)),
         };
-        if self.amends.is_none() {
+        if self.filter.is_none() {
             self.open_frame(usize::try_from(left).unwrap_or(usize::MAX));
         }
         self.out.file = Some(FilePart { file: Arc::new(file), offset, left, promised: None, has_begun: false });
@@ -48,11 +48,11 @@ impl Reply {
     }
 
     /// Sends what waits: the buffer, then the file, of which it sends so much at a time that others have their turn. `Blocked`
-    /// with [`Reply::is_full`] false says that there would be room for more.
+    /// with [`Response::is_full`] false says that there would be room for more.
     pub fn advance(&mut self) -> Progress {
         self.out.is_full = false;
         let mut turn = FILE_TURN_BYTES;
-        if self.terms.may_hold && self.stage == Stage::Done && self.out.file.is_none() {
+        if self.terms.may_cork && self.stage == Stage::Done && self.out.file.is_none() {
             self.out.hold();
         } else {
             self.out.send();
@@ -67,7 +67,7 @@ impl Reply {
             if turn == 0 {
                 break;
             }
-            if self.amends.is_some() {
+            if self.filter.is_some() {
                 self.encode_file();
                 self.out.send();
                 turn = 0;
@@ -106,7 +106,7 @@ impl Reply {
         }
         part.has_begun = true;
         let mut made = Vec::new();
-        let encoder = self.amends.as_mut().and_then(|amends| amends.encoder());
+        let encoder = self.filter.as_mut().and_then(|filter| filter.encoder());
         if encoder.is_none_or(|encoder| encoder.write(&piece, &mut made).is_err()) {
             self.encoder_failed();
             return;
@@ -119,7 +119,7 @@ impl Reply {
         if self.begin_next_part() {
             return;
         }
-        if self.amends.is_some() {
+        if self.filter.is_some() {
             // Where more may follow the file, `finish` ends the encoding.
             if self.stage == Stage::Done {
                 self.finish_encoding();

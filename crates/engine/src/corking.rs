@@ -7,7 +7,7 @@
 //! Quick applications gain nothing, as their clients are awake; for them it stays off, and costs a look at the clock in one turn of 16.
 
 use crate::clock::precise_us;
-use crate::hall::Key;
+use crate::connections::Key;
 
 /// For how many microseconds an answer is held at the most, while others wait to be served.
 const HOLD_US: u64 = 1_000;
@@ -23,7 +23,7 @@ const MEASURED_TURN: u32 = 16;
 
 /// What the loop remembers of held answers. One thread's: with several, the leader may block while it holds.
 #[derive(Default)]
-pub struct Holding {
+pub struct Corking {
     held: Vec<Key>,
     since_us: u64,
     is_on: bool,
@@ -32,7 +32,7 @@ pub struct Holding {
     served: u64,
 }
 
-impl Holding {
+impl Corking {
     /// Whether the answers of slow calls are held at present.
     pub fn is_on(&self) -> bool {
         self.is_on
@@ -77,29 +77,29 @@ mod tests {
 
     #[test]
     fn answers_are_pushed_when_many_are_held() {
-        let mut holding = Holding::default();
+        let mut corking = Corking::default();
         let mut pushes = 0;
         for number in 0..HELD_MOST as u64 {
-            if holding.attended(Key(number), true) {
+            if corking.attended(Key(number), true) {
                 pushes += 1;
-                while holding.next().is_some() {}
+                while corking.next().is_some() {}
             }
         }
         assert!(pushes >= 1, "nothing is held beyond {HELD_MOST} answers");
-        assert!(!holding.attended(Key(0), false), "nothing is held now");
+        assert!(!corking.attended(Key(0), false), "nothing is held now");
     }
 
     #[test]
     fn quick_turns_hold_nothing() {
-        let mut holding = Holding::default();
+        let mut corking = Corking::default();
         for _ in 0..MEASURED_TURN * 2 {
-            holding.begin_turn();
+            corking.begin_turn();
             // A thousand requests in no time at all: far below the mark, on any machine.
             for number in 0..1000 {
-                holding.attended(Key(number), false);
+                corking.attended(Key(number), false);
             }
-            holding.end_turn();
+            corking.end_turn();
         }
-        assert!(!holding.is_on());
+        assert!(!corking.is_on());
     }
 }

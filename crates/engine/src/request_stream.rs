@@ -8,20 +8,20 @@ use bolide_protocol::http1::Framing;
 use bolide_protocol::http1::chunked::{ChunkedDecoder, ChunkedStep};
 
 use crate::patience::Patience;
-use crate::websocket::Line;
+use crate::websocket::WebSocket;
 
 /// Bytes of a body that wait for the application. With as many, the client is not read from.
 pub const WAITING_BYTES: usize = 64 * 1024;
 
 /// The client's side of an exchange.
-pub enum Inflow {
-    Body(BodyFlow),
-    /// After the switch to WebSocket.
-    Messages(Box<Line>),
+pub enum RequestStream {
+    Body(BodyStream),
+    /// NextAction the switch to WebSocket.
+    Messages(Box<WebSocket>),
 }
 
 /// A body on its way to the application.
-pub struct BodyFlow {
+pub struct BodyStream {
     framing: Incoming,
     most_bytes: u64,
     received: u64,
@@ -52,17 +52,17 @@ pub struct Part {
 
 const TOO_LARGE: Fault = Fault { status: 413, reason: "the body is larger than limit-post allows" };
 
-impl BodyFlow {
+impl BodyStream {
     /// # Errors
     /// 413 when the announced length is already too much.
-    pub(crate) fn new(framing: Framing, most_bytes: u64, owes_continue: bool, patience: Patience) -> Result<BodyFlow, Fault> {
+    pub(crate) fn new(framing: Framing, most_bytes: u64, owes_continue: bool, patience: Patience) -> Result<BodyStream, Fault> {
         let (framing, is_complete) = match framing {
             Framing::None => (Incoming::Length(0), true),
             Framing::Length(length) if length > most_bytes => return Err(TOO_LARGE),
             Framing::Length(length) => (Incoming::Length(length), length == 0),
             Framing::Chunked => (Incoming::Chunked(ChunkedDecoder::default()), false),
         };
-        Ok(BodyFlow {
+        Ok(BodyStream {
             framing,
             most_bytes,
             received: 0,
@@ -124,7 +124,7 @@ impl BodyFlow {
         Some(Part { bytes: std::mem::take(&mut self.waiting), more: !self.is_complete })
     }
 
-    /// Whether [`BodyFlow::take`] would find something.
+    /// Whether [`BodyStream::take`] would find something.
     pub fn has_part(&self) -> bool {
         !self.end_was_told && (self.is_complete || !self.waiting.is_empty())
     }
@@ -155,37 +155,37 @@ impl BodyFlow {
     }
 }
 
-impl Inflow {
+impl RequestStream {
     /// How many bytes may be read now.
     pub fn room(&self) -> usize {
         match self {
-            Inflow::Body(body) => body.room(),
-            Inflow::Messages(line) => line.room(),
+            RequestStream::Body(body) => body.room(),
+            RequestStream::Messages(line) => line.room(),
         }
     }
 
     /// Counts the client's time from where it is its turn, and no further than where it is not any more.
     pub(crate) fn keep_time(&mut self) {
-        if let Inflow::Body(flow) = self
-            && flow.is_owed() != flow.patience.is_waiting()
+        if let RequestStream::Body(body_stream) = self
+            && body_stream.is_owed() != body_stream.patience.is_waiting()
         {
-            flow.patience.wait(flow.is_owed(), now_ms());
+            body_stream.patience.wait(body_stream.is_owed(), now_ms());
         }
     }
 
     /// The client sends no more.
     pub fn hang_up(&mut self) {
         match self {
-            Inflow::Body(body) => body.is_gone = true,
-            Inflow::Messages(line) => line.hang_up(),
+            RequestStream::Body(body) => body.is_gone = true,
+            RequestStream::Messages(line) => line.hang_up(),
         }
     }
 
     /// A request's body; `None` after the switch to WebSocket.
-    pub fn body(&mut self) -> Option<&mut BodyFlow> {
+    pub fn body(&mut self) -> Option<&mut BodyStream> {
         match self {
-            Inflow::Body(body) => Some(body),
-            Inflow::Messages(_) => None,
+            RequestStream::Body(body) => Some(body),
+            RequestStream::Messages(_) => None,
         }
     }
 }
@@ -194,24 +194,24 @@ impl Inflow {
 mod tests {
     use super::*;
 
-    fn flow(framing: Framing, most_bytes: u64, owes_continue: bool) -> Result<BodyFlow, Fault> {
-        BodyFlow::new(framing, most_bytes, owes_continue, Patience::new(1000, 500))
+    fn body_stream(framing: Framing, most_bytes: u64, owes_continue: bool) -> Result<BodyStream, Fault> {
+        BodyStream::new(framing, most_bytes, owes_continue, Patience::new(1000, 500))
     }
 
     fn collected(framing: Framing, input: &[u8], step: usize) -> (Vec<u8>, usize, bool) {
-        let mut flow = flow(framing, 1 << 20, false).expect("within limits");
+        let mut body_stream = body_stream(framing, 1 << 20, false).expect("within limits");
         let (mut bytes, mut used) = (Vec::new(), 0);
-        while !flow.is_complete() {
+        while !body_stream.is_complete() {
             let end = (used + step).min(input.len());
-            let taken = flow.feed(&input[used..end]).expect("well-formed");
+            let taken = body_stream.feed(&input[used..end]).expect("well-formed");
             assert!(taken > 0, "no progress at {used}");
             used += taken;
-            if let Some(part) = flow.take() {
+            if let Some(part) = body_stream.take() {
                 bytes.extend_from_slice(&part.bytes);
-                assert_eq!(part.more, !flow.is_complete());
+                assert_eq!(part.more, !body_stream.is_complete());
             }
         }
-        (bytes, used, flow.is_told())
+        (bytes, used, body_stream.is_told())
     }
 
     #[test]
@@ -229,27 +229,27 @@ mod tests {
 
     #[test]
     fn a_request_without_a_body_has_one_empty_part() {
-        let mut flow = flow(Framing::None, 10, true).expect("no body");
-        assert_eq!(flow.take(), Some(Part { bytes: Vec::new(), more: false }));
-        assert_eq!(flow.take(), None);
-        assert!(!flow.owes_continue, "nothing to continue with");
+        let mut body_stream = body_stream(Framing::None, 10, true).expect("no body");
+        assert_eq!(body_stream.take(), Some(Part { bytes: Vec::new(), more: false }));
+        assert_eq!(body_stream.take(), None);
+        assert!(!body_stream.owes_continue, "nothing to continue with");
     }
 
     #[test]
     fn a_body_beyond_its_limit_is_refused_by_its_announcement_or_as_it_comes() {
-        assert_eq!(flow(Framing::Length(5), 4, false).err().map(|fault| fault.status), Some(413));
-        let mut chunked = flow(Framing::Chunked, 4, false).expect("begun");
+        assert_eq!(body_stream(Framing::Length(5), 4, false).err().map(|fault| fault.status), Some(413));
+        let mut chunked = body_stream(Framing::Chunked, 4, false).expect("begun");
         assert_eq!(chunked.feed(b"5\r\nhello\r\n").err().map(|fault| fault.status), Some(413));
     }
 
     #[test]
     fn a_client_is_not_read_from_while_the_application_takes_nothing() {
-        let mut flow = flow(Framing::Length(1 << 20), 1 << 20, false).expect("within limits");
-        while flow.room() > 0 {
-            let piece = vec![0; flow.room().min(10_000)];
-            assert_eq!(flow.feed(&piece), Ok(piece.len()));
+        let mut body_stream = body_stream(Framing::Length(1 << 20), 1 << 20, false).expect("within limits");
+        while body_stream.room() > 0 {
+            let piece = vec![0; body_stream.room().min(10_000)];
+            assert_eq!(body_stream.feed(&piece), Ok(piece.len()));
         }
-        assert_eq!(flow.take().map(|part| part.bytes.len()), Some(WAITING_BYTES));
-        assert!(flow.room() > 0);
+        assert_eq!(body_stream.take().map(|part| part.bytes.len()), Some(WAITING_BYTES));
+        assert!(body_stream.room() > 0);
     }
 }

@@ -18,13 +18,13 @@ use crate::turn::Turn;
 /// Bytes that a thread reads at once. A head that is within its limit always fits, with what may follow it.
 const READ_BYTES: usize = 64 * 1024;
 
-/// A reply's buffer that grew beyond this many bytes is given back to the allocator after its reply.
+/// A response's buffer that grew beyond this many bytes is given back to the allocator after its response.
 const SPARE_OUTPUT_BYTES: usize = 256 * 1024;
 
 /// The worker: settings, its scoreboard row, its sockets. Shared by its threads and never locked.
-pub struct House {
+pub struct Worker {
     pub settings: Settings,
-    pub worker: u32,
+    pub number: u32,
     pub row: &'static Row,
     pub slots: &'static [Slot],
     pub listeners: Vec<ListeningSocket>,
@@ -49,7 +49,7 @@ pub struct House {
     pub leaving: AtomicBool,
 }
 
-impl House {
+impl Worker {
     pub fn is_tcp(&self, listener: usize) -> bool {
         self.listeners.get(listener).is_some_and(|listener| listener.is_tcp)
     }
@@ -60,7 +60,7 @@ impl House {
 }
 
 /// What one thread works with: buffers that live as long as it, so that a request allocates none.
-pub struct Kit {
+pub struct ThreadContext {
     pub read: Vec<u8>,
     pub fields: Vec<Field>,
     pub variables: Vec<Variable>,
@@ -72,31 +72,31 @@ pub struct Kit {
     pub core: u32,
     pub slot: &'static Slot,
     /// Others wait to be served: an answer may leave a little later, together with theirs.
-    pub may_hold: bool,
+    pub may_cork: bool,
     /// Of the connection that is attended to.
     pub turn: Turn,
 }
 
-impl Kit {
-    pub fn new(house: &House, core: u32, slot: &'static Slot) -> Kit {
-        let read_bytes = READ_BYTES.max(house.head_limits.head_bytes + house.head_limits.request_line_bytes + READ_BYTES / 4);
+impl ThreadContext {
+    pub fn new(worker: &Worker, core: u32, slot: &'static Slot) -> ThreadContext {
+        let read_bytes = READ_BYTES.max(worker.head_limits.head_bytes + worker.head_limits.request_line_bytes + READ_BYTES / 4);
         slot.thread.store(nix::unistd::gettid().as_raw() as u32, Relaxed);
-        Kit {
+        ThreadContext {
             read: vec![0; read_bytes],
             fields: Vec::new(),
             variables: Vec::new(),
             path: Vec::new(),
             spare_output: Vec::new(),
-            log: AccessLog::new(house.settings.logging.memory_report),
+            log: AccessLog::new(worker.settings.logging.memory_report),
             clock: Clock::new(),
             core,
             slot,
-            may_hold: false,
+            may_cork: false,
             turn: Turn::default(),
         }
     }
 
-    /// Keeps a reply's buffer for the next one.
+    /// Keeps a response's buffer for the next one.
     pub fn keep_output(&mut self, buffer: Vec<u8>) {
         if buffer.capacity() <= SPARE_OUTPUT_BYTES && buffer.capacity() > self.spare_output.capacity() {
             self.spare_output = buffer;

@@ -1,8 +1,8 @@
-//! The worker inside somebody else's event loop: that loop watches one descriptor, our poll, and calls [`Hosted::turn`] when
+//! The worker inside somebody else's event loop: that loop watches one descriptor, our poll, and calls [`EmbeddedWorker::turn`] when
 //! it has news. So an asynchronous application and its server share a thread, without a queue or a hop between them.
 //!
 //! It knows no language and no such loop. One thread does all of it; the application's code runs inside `turn` (when it is
-//! given a request) and outside (when it goes on by itself), and both may come back through [`Hosted::visit`].
+//! given a request) and outside (when it goes on by itself), and both may come back through [`EmbeddedWorker::visit`].
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -16,11 +16,11 @@ use nix::sys::epoll::{EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use crate::app::{App, Language};
-use crate::event_loop::{Assignment, Room, Shared, prepare};
-use crate::hall::{Key, Subject};
-use crate::house::{House, Kit};
-use crate::inflow::Inflow;
-use crate::reply::Reply;
+use crate::connections::{EventSource, Key};
+use crate::event_loop::{Assignment, LeaderState, Shared, prepare};
+use crate::request_stream::RequestStream;
+use crate::response::Response;
+use crate::worker::{ThreadContext, Worker};
 
 /// Events that one fetch brings at most.
 const EVENTS: usize = 256;
@@ -33,16 +33,16 @@ const FETCHES: u32 = 4;
 const MANY_EVENTS: usize = 8;
 
 /// A worker that serves from within another loop.
-pub struct Hosted<L: Language> {
+pub struct EmbeddedWorker<L: Language> {
     shared: Arc<Shared<L>>,
-    crew: RefCell<Crew<L::App>>,
+    loop_thread: RefCell<LoopThread<L::App>>,
     is_turning: Cell<bool>,
-    pulse: Arc<Pulse>,
+    heartbeat: Arc<Heartbeat>,
 }
 
 /// What one thread works with.
-struct Crew<A: App> {
-    kit: Kit,
+struct LoopThread<A: App> {
+    thread: ThreadContext,
     app: A,
     events: Box<[EpollEvent]>,
 }
@@ -67,7 +67,7 @@ pub enum Visited<R> {
 }
 
 /// Tells from another thread whether the loop still turns.
-pub struct Pulse {
+pub struct Heartbeat {
     descriptor: EventFd,
     /// Monotonic milliseconds of the last answer.
     beaten_ms: AtomicU64,
@@ -75,20 +75,25 @@ pub struct Pulse {
     slot: &'static Slot,
 }
 
-impl<L: Language> Hosted<L> {
+impl<L: Language> EmbeddedWorker<L> {
     /// The calling thread runs the language, and makes all further calls.
     ///
     /// # Errors
     /// The poll can't be made, or the language refuses the thread.
-    pub fn new(language: &'static L, assignment: Assignment) -> io::Result<Hosted<L>> {
+    pub fn new(language: &'static L, assignment: Assignment) -> io::Result<EmbeddedWorker<L>> {
         let shared = prepare(language, assignment)?;
         let app = shared.language.enter(0).map_err(io::Error::other)?;
-        let slot = shared.house.slots.first().ok_or_else(|| io::Error::other("the scoreboard has no slot for this thread"))?;
-        let kit = Kit::new(&shared.house, 0, slot);
-        let pulse = Arc::new(Pulse::new(slot)?);
-        shared.poll.add(&pulse.descriptor, EpollEvent::new(EpollFlags::EPOLLIN, Key::PULSE.0))?;
+        let slot = shared.worker.slots.first().ok_or_else(|| io::Error::other("the scoreboard has no slot for this thread"))?;
+        let thread = ThreadContext::new(&shared.worker, 0, slot);
+        let heartbeat = Arc::new(Heartbeat::new(slot)?);
+        shared.poll.add(&heartbeat.descriptor, EpollEvent::new(EpollFlags::EPOLLIN, Key::HEARTBEAT.0))?;
         let events = vec![EpollEvent::empty(); EVENTS].into_boxed_slice();
-        Ok(Hosted { shared, crew: RefCell::new(Crew { kit, app, events }), is_turning: Cell::new(false), pulse })
+        Ok(EmbeddedWorker {
+            shared,
+            loop_thread: RefCell::new(LoopThread { thread, app, events }),
+            is_turning: Cell::new(false),
+            heartbeat,
+        })
     }
 
     /// What the host watches for reading.
@@ -103,30 +108,30 @@ impl<L: Language> Hosted<L> {
 
     /// Fetches what is there and attends to it. Called from within itself it does nothing: the outer call goes on.
     pub fn turn(&self) -> Turned {
-        let Ok(mut crew) = self.crew.try_borrow_mut() else { return Turned::Wait(None) };
-        let Crew { kit, app, events } = &mut *crew;
+        let Ok(mut loop_thread) = self.loop_thread.try_borrow_mut() else { return Turned::Wait(None) };
+        let LoopThread { thread, app, events } = &mut *loop_thread;
         self.is_turning.set(true);
-        let row = self.shared.house.row;
+        let row = self.shared.worker.row;
         row.waiting.store(0, Relaxed);
-        let mut found = self.fetch(kit, app, events);
+        let mut found = self.fetch(thread, app, events);
         let mut fetches = 1;
         let turned = loop {
-            self.attend_all(kit, app);
+            self.attend_all(thread, app);
             if found >= MANY_EVENTS && fetches < FETCHES {
                 fetches += 1;
-                found = self.fetch(kit, app, events);
+                found = self.fetch(thread, app, events);
                 continue;
             }
-            kit.log.flush();
-            let mut guard = self.shared.lock_room();
-            let Room { hall, duties } = &mut *guard;
-            if self.shared.look_after_time(hall, duties, kit) {
+            thread.log.flush();
+            let mut guard = self.shared.lock_state();
+            let LeaderState { connections, housekeeping } = &mut *guard;
+            if self.shared.look_after_time(connections, housekeeping, thread) {
                 continue;
             }
-            if self.shared.house.is_draining() && hall.count() == 0 {
+            if self.shared.worker.is_draining() && connections.count() == 0 {
                 break Turned::Drained;
             }
-            break Turned::Wait(self.shared.longest_wait_ms(&guard, kit.clock.now_ms));
+            break Turned::Wait(self.shared.longest_wait_ms(&guard, thread.clock.now_ms));
         };
         row.waiting.store(1, Relaxed);
         self.is_turning.set(false);
@@ -134,29 +139,29 @@ impl<L: Language> Hosted<L> {
     }
 
     /// Lets the application act on an exchange that it has in its hands.
-    pub fn visit<R>(&self, key: Key, act: impl FnOnce(&mut Reply, &mut Inflow) -> R) -> Visited<R> {
-        let mut guard = self.shared.lock_room();
-        let Some(mut connection) = guard.hall.take(key) else {
-            return if guard.hall.is_away(key) { Visited::Away } else { Visited::Gone };
+    pub fn visit<R>(&self, key: Key, act: impl FnOnce(&mut Response, &mut RequestStream) -> R) -> Visited<R> {
+        let mut guard = self.shared.lock_state();
+        let Some(mut connection) = guard.connections.check_out(key) else {
+            return if guard.connections.is_checked_out(key) { Visited::Away } else { Visited::Gone };
         };
         drop(guard);
-        let visited = connection.visit(&self.shared.house, act);
-        let mut guard = self.shared.lock_room();
-        guard.hall.bring_back(key, connection);
+        let visited = connection.visit(&self.shared.worker, act);
+        let mut guard = self.shared.lock_state();
+        guard.connections.check_in(key, connection);
         let Some((result, has_news)) = visited else { return Visited::Gone };
         if has_news {
-            guard.hall.news(key);
+            guard.connections.news(key);
         }
         Visited::Done(result)
     }
 
     /// Whether a turn is wanted that the descriptor will not ask for: a visit left something to do.
     pub fn wants_turn(&self) -> bool {
-        !self.is_turning.get() && self.shared.lock_room().hall.has_ready()
+        !self.is_turning.get() && self.shared.lock_state().connections.has_ready()
     }
 
-    pub fn house(&self) -> &House {
-        &self.shared.house
+    pub fn worker(&self) -> &Worker {
+        &self.shared.worker
     }
 
     /// The timer of [`Turned::Wait`] is over, and no turn was asked for. A visit that leaves something to do must not wait for this.
@@ -167,8 +172,8 @@ impl<L: Language> Hosted<L> {
     }
 
     /// For a thread that watches the loop.
-    pub fn pulse(&self) -> Arc<Pulse> {
-        self.pulse.clone()
+    pub fn heartbeat(&self) -> Arc<Heartbeat> {
+        self.heartbeat.clone()
     }
 
     /// Tells the master that every connection is closed: what follows is the application's own end.
@@ -183,53 +188,53 @@ impl<L: Language> Hosted<L> {
 
     /// The application asks for the process' end: what is in flight is finished, and a replacement starts meanwhile.
     pub fn leave(&self) {
-        self.shared.house.leaving.store(true, Relaxed);
-        self.pulse.ask();
+        self.shared.worker.leaving.store(true, Relaxed);
+        self.heartbeat.ask();
     }
 
     /// An application failed after its first step: the scoreboard counts it.
     pub fn count_exception(&self) {
-        self.shared.house.row.exceptions.fetch_add(1, Relaxed);
+        self.shared.worker.row.exceptions.fetch_add(1, Relaxed);
     }
 
     /// Queues what is there already. Returns how many events that were.
-    fn fetch(&self, kit: &mut Kit, app: &mut L::App, events: &mut [EpollEvent]) -> usize {
+    fn fetch(&self, thread: &mut ThreadContext, app: &mut L::App, events: &mut [EpollEvent]) -> usize {
         let found = self.shared.poll.wait(events, EpollTimeout::ZERO);
-        self.shared.take_news(found, events, &mut self.shared.lock_room().hall, kit, app);
+        self.shared.take_news(found, events, &mut self.shared.lock_state().connections, thread, app);
         found.unwrap_or(0)
     }
 
-    fn attend_all(&self, kit: &mut Kit, app: &mut L::App) {
+    fn attend_all(&self, thread: &mut ThreadContext, app: &mut L::App) {
         loop {
-            let mut guard = self.shared.lock_room();
-            let Some(key) = guard.hall.next_ready() else { return };
-            let Room { hall, duties } = &mut *guard;
-            match key.subject() {
-                Subject::Control => self.shared.take_orders(hall, duties),
-                Subject::Listener(number) => self.shared.accept(number, hall, duties, kit),
-                Subject::Pulse => self.pulse.answer(),
-                Subject::Bell => {}
-                Subject::Connection(key) => {
-                    let Some(mut connection) = hall.take(key) else { continue };
-                    connection.peer_has_ended = hall.has_ended(key);
+            let mut guard = self.shared.lock_state();
+            let Some(key) = guard.connections.next_ready() else { return };
+            let LeaderState { connections, housekeeping } = &mut *guard;
+            match key.source() {
+                EventSource::Control => self.shared.take_orders(connections, housekeeping),
+                EventSource::Listener(number) => self.shared.accept(number, connections, housekeeping, thread),
+                EventSource::Heartbeat => self.heartbeat.answer(),
+                EventSource::Bell => {}
+                EventSource::Connection(key) => {
+                    let Some(mut connection) = connections.check_out(key) else { continue };
+                    connection.peer_has_ended = connections.has_ended(key);
                     connection.key = key;
                     // The application may visit other connections meanwhile.
                     drop(guard);
-                    let after = connection.attend(kit, app, &self.shared.house);
-                    self.shared.place_back(key, connection, after, &mut self.shared.lock_room());
+                    let after = connection.attend(thread, app, &self.shared.worker);
+                    self.shared.place_back(key, connection, after, &mut self.shared.lock_state());
                 }
             }
         }
     }
 }
 
-impl Pulse {
-    fn new(slot: &'static Slot) -> io::Result<Pulse> {
+impl Heartbeat {
+    fn new(slot: &'static Slot) -> io::Result<Heartbeat> {
         let descriptor = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
-        Ok(Pulse { descriptor, beaten_ms: AtomicU64::new(now_ms()), has_ended: AtomicBool::new(false), slot })
+        Ok(Heartbeat { descriptor, beaten_ms: AtomicU64::new(now_ms()), has_ended: AtomicBool::new(false), slot })
     }
 
-    /// Asks the loop for a turn; [`Pulse::beaten_ms`] tells when it had one.
+    /// Asks the loop for a turn; [`Heartbeat::beaten_ms`] tells when it had one.
     pub fn ask(&self) {
         // A counter that is full was asked already.
         let _ = self.descriptor.write(1);

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use bolide_files::answer::{Body as FileBody, FileRange, Parts};
 use bolide_files::roots::Stamp;
 
-use super::{COPY_BYTES, Framing, Reply, Stage};
-use crate::amends::Body;
+use super::{COPY_BYTES, Framing, Response, Stage};
 use crate::outbox::{FilePart, Later};
+use crate::response_filters::Body;
 
-impl Reply {
+impl Response {
     /// Takes a head without the fields that are ours to set. `length` is what its Content-Length says, if it has one.
     pub(crate) fn ready_head(&mut self, status: u16, lines: &[&[u8]], fields: u32, length: Option<u64>) {
         self.out.bytes.clear();
@@ -39,7 +39,7 @@ impl Reply {
 
     /// The whole body. It is no larger than what a slow client may keep waiting here ([`super::OUTPUT_BYTES`]), or little more.
     pub(crate) fn push_ready(&mut self, body: &[u8]) {
-        if self.amends.is_some() {
+        if self.filter.is_some() {
             return self.give_whole(body);
         }
         self.close_head();
@@ -55,7 +55,7 @@ impl Reply {
 
     /// A part of a file as the whole body.
     pub(crate) fn push_shared_file(&mut self, file: Arc<File>, bytes: Range<u64>, stamp: Stamp) {
-        self.amend_head(Body::File);
+        self.filter_head(Body::File);
         self.close_head();
         if self.framing != Framing::Discard {
             self.out.file = Some(FilePart::promised(file, bytes, stamp));
@@ -66,7 +66,7 @@ impl Reply {
     /// Parts of a file with lines before each of them.
     pub(crate) fn push_parts(&mut self, parts: Parts) {
         // Parts of something are never compressed, so these go out as they are.
-        self.amend_head(Body::Nothing);
+        self.filter_head(Body::Nothing);
         self.close_head();
         if self.framing == Framing::Discard {
             return;

@@ -1,4 +1,4 @@
-//! What a reply puts on the wire, over a real socket pair.
+//! What a response puts on the wire, over a real socket pair.
 
 use std::io::Read as _;
 use std::os::fd::OwnedFd;
@@ -16,37 +16,37 @@ fn terms() -> Terms {
         chunks: true,
         head_only: false,
         keep_alive: true,
-        may_hold: false,
+        may_cork: false,
         date_line: *DATE,
     }
 }
 
-fn reply(terms: Terms) -> (Reply, UnixStream) {
+fn response(terms: Terms) -> (Response, UnixStream) {
     let (ours, theirs) = UnixStream::pair().expect("a socket pair");
     ours.set_nonblocking(true).expect("non-blocking");
-    let mut reply = Reply::new(OwnedFd::from(ours));
-    reply.begin(terms, Vec::new());
-    (reply, theirs)
+    let mut response = Response::new(OwnedFd::from(ours));
+    response.begin(terms, Vec::new());
+    (response, theirs)
 }
 
-/// Everything that the reply sends, and whether the connection goes on.
-fn sent(mut reply: Reply, mut client: UnixStream) -> (String, bool) {
-    reply.finish();
-    assert_eq!(reply.advance(), Progress::Done);
-    let keeps = reply.keeps_alive();
-    drop(reply);
+/// Everything that the response sends, and whether the connection goes on.
+fn sent(mut response: Response, mut client: UnixStream) -> (String, bool) {
+    response.finish();
+    assert_eq!(response.advance(), Progress::Done);
+    let keeps = response.keeps_alive();
+    drop(response);
     let mut text = String::new();
     client.read_to_string(&mut text).expect("text");
     (text, keeps)
 }
 
 /// Waits until the client has taken all that waits for it.
-fn drained(reply: &mut Reply, most: Duration) -> bool {
-    while reply.wants_room() {
-        let has_room = wait_for_room(reply.socket(), most);
-        reply.room_came(has_room);
+fn drained(response: &mut Response, most: Duration) -> bool {
+    while response.wants_room() {
+        let has_room = wait_for_room(response.socket(), most);
+        response.room_came(has_room);
     }
-    !reply.client_is_gone()
+    !response.client_is_gone()
 }
 
 #[test]
@@ -63,47 +63,47 @@ fn the_framing_follows_what_is_known_of_the_length() {
         ("1.0 with a length", http10, Some("11"), "Connection: keep-alive\r\n\r\nhello world", true),
     ];
     for (what, terms, length, end, keeps) in cases {
-        let (mut reply, client) = reply(terms);
-        reply.status(b"200 OK").expect(what);
+        let (mut response, client) = response(terms);
+        response.status(b"200 OK").expect(what);
         if let Some(length) = length {
-            reply.field(b"Content-Length", length.as_bytes()).expect(what);
+            response.field(b"Content-Length", length.as_bytes()).expect(what);
         }
-        assert_eq!(reply.push(b"hello", When::Now), Pushed::All);
-        assert_eq!(reply.push(b" world", When::Now), Pushed::All);
-        let (text, kept) = sent(reply, client);
+        assert_eq!(response.push(b"hello", When::Now), Pushed::All);
+        assert_eq!(response.push(b" world", When::Now), Pushed::All);
+        let (text, kept) = sent(response, client);
         assert!(text.starts_with("HTTP/1.1 200 OK\r\n") && text.contains("Date: Sun, 06 Nov 1994"), "{what}: {text}");
         assert!(text.ends_with(end), "{what}: {text}");
         assert_eq!(kept, keeps, "{what}");
     }
-    let (mut reply, client) = reply(uwsgi);
-    reply.status(b"200 OK").expect("uwsgi");
-    assert_eq!(reply.push(b"hello", When::Now), Pushed::All);
-    assert_eq!(sent(reply, client), ("HTTP/1.1 200 OK\r\n\r\nhello".to_owned(), false));
+    let (mut response, client) = response(uwsgi);
+    response.status(b"200 OK").expect("uwsgi");
+    assert_eq!(response.push(b"hello", When::Now), Pushed::All);
+    assert_eq!(sent(response, client), ("HTTP/1.1 200 OK\r\n\r\nhello".to_owned(), false));
 }
 
 #[test]
 fn head_204_and_304_have_no_body_and_keep_the_connection() {
     for (status, head_only) in [("200 OK", true), ("204 No Content", false), ("304 Not Modified", false)] {
-        let (mut reply, client) = reply(Terms { head_only, ..terms() });
-        reply.status(status.as_bytes()).expect(status);
-        assert_eq!(reply.push(b"never sent", When::Now), Pushed::All);
-        let (text, keeps) = sent(reply, client);
+        let (mut response, client) = response(Terms { head_only, ..terms() });
+        response.status(status.as_bytes()).expect(status);
+        assert_eq!(response.push(b"never sent", When::Now), Pushed::All);
+        let (text, keeps) = sent(response, client);
         assert!(text.ends_with("\r\n\r\n") && !text.contains("chunked") && keeps, "{text}");
     }
 }
 
 #[test]
 fn an_empty_body_has_a_length_of_zero() {
-    let (mut reply, client) = reply(terms());
-    reply.status(b"200 OK").expect("a status");
-    assert_eq!(reply.push(b"", When::Now), Pushed::All);
-    let (text, keeps) = sent(reply, client);
+    let (mut response, client) = response(terms());
+    response.status(b"200 OK").expect("a status");
+    assert_eq!(response.push(b"", When::Now), Pushed::All);
+    let (text, keeps) = sent(response, client);
     assert!(text.contains("Content-Length: 0\r\n") && keeps, "{text}");
 }
 
 #[test]
 fn an_answer_never_breaks_its_own_content_length() {
-    let (mut long, client) = reply(terms());
+    let (mut long, client) = response(terms());
     long.status(b"200 OK").expect("a status");
     long.field(b"Content-Length", b"3").expect("a length");
     assert_eq!(long.push(b"12345", When::Now), Pushed::All);
@@ -112,7 +112,7 @@ fn an_answer_never_breaks_its_own_content_length() {
     let (text, keeps) = sent(long, client);
     assert!(text.ends_with("\r\n\r\n123") && keeps, "{text}");
 
-    let (mut short, _client) = reply(terms());
+    let (mut short, _client) = response(terms());
     short.status(b"200 OK").expect("a status");
     short.field(b"Content-Length", b"9").expect("a length");
     assert_eq!(short.push(b"12345", When::Now), Pushed::All);
@@ -122,11 +122,11 @@ fn an_answer_never_breaks_its_own_content_length() {
 
 #[test]
 fn what_an_application_may_not_say_is_refused() {
-    let (mut reply, _client) = reply(terms());
+    let (mut response, _client) = response(terms());
     for status in [&b"OK"[..], b"20", b"200OK", b"200 O\nK", b"100 Continue", b"abc def"] {
-        assert!(reply.status(status).is_err(), "{:?}", String::from_utf8_lossy(status));
+        assert!(response.status(status).is_err(), "{:?}", String::from_utf8_lossy(status));
     }
-    reply.status(b"200 OK").expect("a status");
+    response.status(b"200 OK").expect("a status");
     let fields: [(&[u8], &[u8]); 9] = [
         (b"X-A", b"a\r\nb"),
         (b"X-A", b"a\nb"),
@@ -139,81 +139,81 @@ fn what_an_application_may_not_say_is_refused() {
         (b"Content-Length", b"99999999999999999999999"),
     ];
     for (name, value) in fields {
-        assert!(reply.field(name, value).is_err(), "{:?}", String::from_utf8_lossy(name));
+        assert!(response.field(name, value).is_err(), "{:?}", String::from_utf8_lossy(name));
     }
 }
 
 #[test]
 fn date_and_server_are_there_once_whoever_sets_them() {
-    let (mut reply, client) = reply(terms());
-    reply.status(b"200 OK").expect("a status");
-    reply.field(b"date", b"yesterday").expect("a date");
-    reply.field(b"SERVER", b"mine").expect("a server");
-    let (text, _) = sent(reply, client);
+    let (mut response, client) = response(terms());
+    response.status(b"200 OK").expect("a status");
+    response.field(b"date", b"yesterday").expect("a date");
+    response.field(b"SERVER", b"mine").expect("a server");
+    let (text, _) = sent(response, client);
     assert_eq!(text.to_ascii_lowercase().matches("date:").count(), 1, "{text}");
     assert_eq!(text.to_ascii_lowercase().matches("server:").count(), 1, "{text}");
 }
 
 #[test]
 fn a_client_that_reads_nothing_costs_a_bounded_buffer() {
-    let (mut reply, client) = reply(terms());
-    reply.status(b"200 OK").expect("a status");
+    let (mut response, client) = response(terms());
+    response.status(b"200 OK").expect("a status");
     let part = [b'x'; 10_000];
     let mut whole_parts = 0;
-    while reply.push(&part, When::Now) == Pushed::All {
+    while response.push(&part, When::Now) == Pushed::All {
         whole_parts += 1;
         assert!(whole_parts < 10_000, "the buffer has no bound");
     }
-    assert!(reply.out.unsent() <= OUTPUT_BYTES + 64, "{} bytes are held", reply.out.unsent());
+    assert!(response.out.unsent() <= OUTPUT_BYTES + 64, "{} bytes are held", response.out.unsent());
     client.shutdown(std::net::Shutdown::Both).expect("its end");
-    reply.begin_turn();
-    assert_eq!(reply.advance(), Progress::Broken);
-    assert_eq!(reply.push(b"more", When::Now), Pushed::Gone);
+    response.begin_turn();
+    assert_eq!(response.advance(), Progress::Broken);
+    assert_eq!(response.push(b"more", When::Now), Pushed::Gone);
 }
 
 #[test]
 fn a_large_part_goes_on_where_it_stopped() {
-    let (mut reply, mut client) = reply(terms());
+    let (mut response, mut client) = response(terms());
     let part: Vec<u8> = (0..1_000_000u32).map(|number| number as u8).collect();
-    reply.status(b"200 OK").expect("a status");
-    reply.field(b"Content-Length", b"1000000").expect("a length");
+    response.status(b"200 OK").expect("a status");
+    response.field(b"Content-Length", b"1000000").expect("a length");
     let reader = std::thread::spawn(move || {
         let mut all = Vec::new();
         client.read_to_end(&mut all).map(|_| all)
     });
     let mut taken = 0;
     loop {
-        reply.begin_turn();
-        match reply.push(&part[taken..], When::Now) {
+        response.begin_turn();
+        match response.push(&part[taken..], When::Now) {
             Pushed::All => break,
             Pushed::Part(count) => taken += count,
             Pushed::Gone => panic!("the client is there"),
         }
-        assert!(drained(&mut reply, Duration::from_secs(10)));
-        reply.out.is_full = false;
+        assert!(drained(&mut response, Duration::from_secs(10)));
+        response.out.is_full = false;
     }
-    reply.finish();
-    assert!(drained(&mut reply, Duration::from_secs(10)));
-    drop(reply);
+    response.finish();
+    assert!(drained(&mut response, Duration::from_secs(10)));
+    drop(response);
     let all = reader.join().expect("joined").expect("read");
     assert_eq!(all[all.len() - part.len()..], part[..]);
 }
 
 #[test]
 fn a_client_that_takes_all_is_sent_a_turns_bytes_and_then_the_next_turns() {
-    let (mut reply, mut client) = reply(terms());
+    let (mut response, mut client) = response(terms());
     let part = vec![b'x'; 3 * SEND_TURN_BYTES];
-    reply.status(b"200 OK").expect("a status");
-    reply.declare_length(part.len() as u64);
+    response.status(b"200 OK").expect("a status");
+    response.declare_length(part.len() as u64);
     let reader = std::thread::spawn(move || {
         let mut all = Vec::new();
         client.read_to_end(&mut all).map(|_| all.len())
     });
     let (mut taken, mut turns) = (0, 0);
     while taken < part.len() {
-        reply.begin_turn();
+        response.begin_turn();
         turns += 1;
-        match reply.push(&part[taken..], When::Now) {
+        match response.push(&part[taken..], When::Now) {
             Pushed::All => taken = part.len(),
             Pushed::Part(count) => {
                 assert!(count <= SEND_TURN_BYTES, "{count} bytes in a turn");
@@ -221,22 +221,22 @@ fn a_client_that_takes_all_is_sent_a_turns_bytes_and_then_the_next_turns() {
             }
             Pushed::Gone => panic!("the client is there"),
         }
-        assert!(reply.turn_is_over() || reply.is_full() || taken == part.len());
-        assert!(drained(&mut reply, Duration::from_secs(20)));
+        assert!(response.turn_is_over() || response.is_full() || taken == part.len());
+        assert!(drained(&mut response, Duration::from_secs(20)));
     }
     assert!(turns >= 3);
-    reply.finish();
-    while reply.advance() == Progress::Blocked {
-        reply.begin_turn();
+    response.finish();
+    while response.advance() == Progress::Blocked {
+        response.begin_turn();
     }
-    drop(reply);
+    drop(response);
     assert!(reader.join().expect("joined").expect("read") > part.len());
 }
 
 #[test]
 fn write_waits_for_room_also_when_its_own_buffer_is_empty() {
-    let (mut reply, mut client) = reply(terms());
-    reply.status(b"200 OK").expect("a status");
+    let (mut response, mut client) = response(terms());
+    response.status(b"200 OK").expect("a status");
     let reader = std::thread::spawn(move || {
         let mut all = Vec::new();
         client.read_to_end(&mut all).map(|_| all.len())
@@ -244,18 +244,18 @@ fn write_waits_for_room_also_when_its_own_buffer_is_empty() {
     let part = vec![b'x'; 4 << 20];
     let mut taken = 0;
     let mut waits = 0;
-    while let Pushed::Part(more) = reply.push(&part[taken..], When::Now) {
+    while let Pushed::Part(more) = response.push(&part[taken..], When::Now) {
         taken += more;
         waits += 1;
         assert!(waits <= part.len(), "it waits in vain");
-        assert!(drained(&mut reply, Duration::from_secs(20)));
-        reply.begin_turn();
+        assert!(drained(&mut response, Duration::from_secs(20)));
+        response.begin_turn();
     }
-    reply.finish();
-    while reply.advance() == Progress::Blocked {
-        reply.begin_turn();
+    response.finish();
+    while response.advance() == Progress::Blocked {
+        response.begin_turn();
     }
-    drop(reply);
+    drop(response);
     let received = reader.join().expect("joined").expect("read");
     assert!(received > part.len());
 }

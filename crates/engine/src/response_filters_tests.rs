@@ -4,16 +4,16 @@ use super::*;
 
 const LEAST: &[u8] = b"0123456789012345678901234567890123456789012345678901234567890123456789";
 
-fn rules(change: impl FnOnce(&mut Answering)) -> &'static AnswerRules {
+fn rules(change: impl FnOnce(&mut Answering)) -> &'static FilterRules {
     let mut answering = Answering::default();
     answering.compression.codings = vec![Coding::Gzip];
     answering.compression.least_bytes = 10;
     change(&mut answering);
-    Box::leak(Box::new(AnswerRules::new(&answering, &Table::default())))
+    Box::leak(Box::new(FilterRules::new(&answering, &Table::default())))
 }
 
 /// The head after its changes, and whether a body came in place of the one given.
-fn after(rules: &'static AnswerRules, text: &str, body: Body<'_>, head_only: bool) -> (String, bool) {
+fn after(rules: &'static FilterRules, text: &str, body: Body<'_>, head_only: bool) -> (String, bool) {
     let mut bytes = text.as_bytes().to_vec();
     let mut status = text[9..12].parse().unwrap();
     let length =
@@ -21,8 +21,8 @@ fn after(rules: &'static AnswerRules, text: &str, body: Body<'_>, head_only: boo
     let (mut content_length, mut has_date, mut has_server, mut count, mut is_unlogged) = (length, false, false, 9, false);
     let routes: &'static Table = Box::leak(Box::default());
     let accepted = Accepted::read(b"gzip");
-    let mut amends = Amends::new(rules, routes, &mut Changes::default(), Vec::new(), accepted, 1);
-    let made = amends.head(
+    let mut filter = ResponseFilter::new(rules, routes, &mut Changes::default(), Vec::new(), accepted, 1);
+    let made = filter.head(
         &mut Head {
             text: &mut bytes,
             status: &mut status,
@@ -35,7 +35,7 @@ fn after(rules: &'static AnswerRules, text: &str, body: Body<'_>, head_only: boo
         },
         body,
     );
-    (String::from_utf8(bytes).unwrap(), made.is_some() || amends.encoder().is_some())
+    (String::from_utf8(bytes).unwrap(), made.is_some() || filter.encoder().is_some())
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A file that the application may name in place of a body (`X-Sendfile`, `X-Accel-Redirect`): what must be kept of the request to answer
 //! with it, and the answer that comes of it.
 //!
-//! Only where the configuration gives folders free for it. It knows no reply; the thread that runs the application runs it.
+//! Only where the configuration gives folders free for it. It knows no response; the thread that runs the application runs it.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -11,7 +11,7 @@ use bolide_protocol::http1::target::percent_decode;
 
 use crate::access_log::complain;
 
-pub struct Errand {
+pub struct XSendfile {
     files: &'static Files,
     worker: u32,
     method: Vec<u8>,
@@ -22,10 +22,10 @@ pub struct Errand {
     pub named: Option<(By, Vec<u8>)>,
 }
 
-impl Errand {
-    pub fn of(files: &'static Files, worker: u32, ask: &Ask<'_>) -> Errand {
+impl XSendfile {
+    pub fn of(files: &'static Files, worker: u32, ask: &Ask<'_>) -> XSendfile {
         let (method, uri) = (ask.method.to_vec(), ask.uri.to_vec());
-        Errand { files, worker, method, uri, conditions: ask.conditions.fields(), named: None }
+        XSendfile { files, worker, method, uri, conditions: ask.conditions.fields(), named: None }
     }
 
     /// Takes the name of a file. False: the application may not use these words, and they are a field like any other.

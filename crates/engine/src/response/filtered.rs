@@ -1,38 +1,38 @@
-//! The part of [`Reply`] for answers that are changed on their way: its head handed to [`Amends`], its body through an encoder.
+//! The part of [`Response`] for answers that are changed on their way: its head handed to [`ResponseFilter`], its body through an encoder.
 //!
-//! Only replies with amends come here.
+//! Only responses with a filter come here.
 
-use crate::amends::{Amends, Body, Head};
-use crate::reply::{Framing, OUTPUT_BYTES, Pushed, Reply, When};
+use crate::response::{Framing, OUTPUT_BYTES, Pushed, Response, When};
+use crate::response_filters::{Body, Head, ResponseFilter};
 
 /// Bytes of a body that go through the encoder between two looks at how much waits for the client.
 const SLICE_BYTES: usize = 16 * 1024;
 
-impl Reply {
+impl Response {
     /// What is to be changed in this answer. Between its beginning and its first part.
-    pub(crate) fn amend(&mut self, amends: Box<Amends>) {
-        self.amends = Some(amends);
+    pub(crate) fn amend(&mut self, filter: Box<ResponseFilter>) {
+        self.filter = Some(filter);
     }
 
     /// Something may be changed in what is left of this answer: its body may be compressed.
-    pub fn is_amended(&self) -> bool {
-        self.amends.is_some()
+    pub fn is_filtered(&self) -> bool {
+        self.filter.is_some()
     }
 
     /// Says what a 304 is about.
-    pub(crate) fn amend_unmodified(&mut self, content_type: &str, bytes: u64, is_compressed: bool) {
-        if let Some(amends) = &mut self.amends {
-            amends.note_unmodified(content_type.as_bytes(), bytes, is_compressed);
+    pub(crate) fn note_unmodified(&mut self, content_type: &str, bytes: u64, is_compressed: bool) {
+        if let Some(filter) = &mut self.filter {
+            filter.note_unmodified(content_type.as_bytes(), bytes, is_compressed);
         }
     }
 
     /// Changes the head, which is complete. Returns the body in place of `body`, if it was compressed whole.
-    pub(super) fn amend_head(&mut self, body: Body<'_>) -> Option<Vec<u8>> {
+    pub(super) fn filter_head(&mut self, body: Body<'_>) -> Option<Vec<u8>> {
         if self.names_file() {
             // The head is not this one: it is changed when it has become the file's.
             return None;
         }
-        let mut amends = self.amends.take()?;
+        let mut filter = self.filter.take()?;
         let mut head = Head {
             text: &mut self.out.bytes,
             status: &mut self.status,
@@ -43,9 +43,9 @@ impl Reply {
             is_unlogged: &mut self.is_unlogged,
             head_only: self.terms.head_only,
         };
-        let made = amends.head(&mut head, body);
+        let made = filter.head(&mut head, body);
         // An encoder is all that the body still needs.
-        self.amends = amends.encoder().is_some().then_some(amends);
+        self.filter = filter.encoder().is_some().then_some(filter);
         made
     }
 
@@ -65,14 +65,14 @@ impl Reply {
     /// Gives a body that is complete, after its head.
     pub(crate) fn give_whole(&mut self, body: &[u8]) {
         self.declare_length(body.len() as u64);
-        match self.amend_head(Body::Part(body)) {
+        match self.filter_head(Body::Part(body)) {
             Some(whole) => self.push_whole(&whole),
             // A body of any size that is worth an encoder of its own goes through it in `push_encoded`; this one is here already.
-            None => match self.amends.take() {
-                Some(mut amends) => {
+            None => match self.filter.take() {
+                Some(mut filter) => {
                     let mut made = Vec::new();
                     self.close_head();
-                    let ended = amends.take_encoder().is_some_and(|mut encoder| {
+                    let ended = filter.take_encoder().is_some_and(|mut encoder| {
                         encoder.write(body, &mut made).and_then(|()| encoder.finish(&mut made)).is_ok()
                     });
                     if ended { self.frame(&made) } else { _ = self.encoder_failed() }
@@ -111,7 +111,7 @@ impl Reply {
                 }
             }
             let mut made = Vec::new();
-            let encoder = self.amends.as_mut().and_then(|amends| amends.encoder());
+            let encoder = self.filter.as_mut().and_then(|filter| filter.encoder());
             if encoder.is_none_or(|encoder| encoder.write(slice, &mut made).is_err()) {
                 return self.encoder_failed();
             }
@@ -120,7 +120,7 @@ impl Reply {
         }
         if when == When::Now {
             let mut made = Vec::new();
-            let encoder = self.amends.as_mut().and_then(|amends| amends.encoder());
+            let encoder = self.filter.as_mut().and_then(|filter| filter.encoder());
             if encoder.is_none_or(|encoder| encoder.flush(&mut made).is_err()) {
                 return self.encoder_failed();
             }
@@ -132,7 +132,7 @@ impl Reply {
 
     /// Ends a body that goes through an encoder.
     pub(super) fn finish_encoding(&mut self) {
-        let encoder = self.amends.take().and_then(|mut amends| amends.take_encoder());
+        let encoder = self.filter.take().and_then(|mut filter| filter.take_encoder());
         let mut made = Vec::new();
         match encoder.map(|encoder| encoder.finish(&mut made)) {
             Some(Ok(())) => self.frame(&made),
@@ -160,7 +160,7 @@ impl Reply {
 
     /// An encoder that writes into memory has no error but the end of memory. The body can't be ended, and the connection's end says so.
     pub(super) fn encoder_failed(&mut self) -> Pushed {
-        self.amends = None;
+        self.filter = None;
         self.out.is_broken = true;
         Pushed::Gone
     }

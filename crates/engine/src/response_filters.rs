@@ -1,6 +1,6 @@
 //! What is changed in an answer before it leaves: fields taken out and added, response routes, compression.
 //!
-//! A reply has it only where the settings or a route ask for it. It works on the head's text when that is complete, so that whoever writes
+//! A response has it only where the settings or a route ask for it. It works on the head's text when that is complete, so that whoever writes
 //! a head (an application, a route, the engine itself) needs to know nothing of it.
 
 use std::borrow::Cow;
@@ -16,7 +16,7 @@ use crate::routing::tell_all;
 const WHOLE_BYTES: usize = 256 * 1024;
 
 /// What happens to every answer, resolved at a worker's start.
-pub struct AnswerRules {
+pub struct FilterRules {
     /// `Name: value` with its line end, ready to be added.
     added: Vec<Vec<u8>>,
     removed: Vec<Vec<u8>>,
@@ -27,15 +27,15 @@ pub struct AnswerRules {
     has_routes: bool,
 }
 
-impl AnswerRules {
-    pub fn new(answering: &Answering, routes: &Table) -> AnswerRules {
+impl FilterRules {
+    pub fn new(answering: &Answering, routes: &Table) -> FilterRules {
         let mut variables: Vec<Vec<u8>> = Vec::new();
         routes.variables(&mut |name| {
             if !variables.iter().any(|known| known == name) {
                 variables.push(name.to_vec());
             }
         });
-        AnswerRules {
+        FilterRules {
             added: answering.added.iter().map(|(name, value)| format!("{name}: {value}\r\n").into_bytes()).collect(),
             removed: answering.removed.iter().map(|name| name.clone().into_bytes()).collect(),
             collected: answering.collected.clone(),
@@ -64,8 +64,8 @@ impl AnswerRules {
 }
 
 /// The same for one answer, with what the routes of its request said.
-pub struct Amends {
-    rules: &'static AnswerRules,
+pub struct ResponseFilter {
+    rules: &'static FilterRules,
     routes: &'static Table,
     added: Vec<Vec<u8>>,
     removed: Vec<Vec<u8>>,
@@ -80,7 +80,7 @@ pub struct Amends {
     encoder: Option<Encoder>,
 }
 
-/// A head that is complete but for the fields that are the reply's own, and what is known of its answer.
+/// A head that is complete but for the fields that are the response's own, and what is known of its answer.
 pub struct Head<'a> {
     /// The status line and the fields, each with its line end.
     pub text: &'a mut Vec<u8>,
@@ -103,16 +103,16 @@ pub enum Body<'a> {
     Nothing,
 }
 
-impl Amends {
+impl ResponseFilter {
     pub fn new(
-        rules: &'static AnswerRules,
+        rules: &'static FilterRules,
         routes: &'static Table,
         changes: &mut Changes,
         variables: Vec<(Vec<u8>, Option<Vec<u8>>)>,
         accepted: Accepted,
         worker: u64,
-    ) -> Box<Amends> {
-        Box::new(Amends {
+    ) -> Box<ResponseFilter> {
+        Box::new(ResponseFilter {
             rules,
             routes,
             added: std::mem::take(&mut changes.added),
@@ -308,7 +308,7 @@ impl Head<'_> {
 
     /// Takes all fields of this name out; returns the value of the first.
     fn remove(&mut self, name: &[u8]) -> Option<Vec<u8>> {
-        // Without this the reply would set its own.
+        // Without this the response would set its own.
         match known_field(name) {
             Some(Known::Date) => *self.has_date = true,
             Some(Known::Server) => *self.has_server = true,
@@ -424,5 +424,5 @@ impl Values for AnswerValues<'_> {
 }
 
 #[cfg(test)]
-#[path = "amends_tests.rs"]
+#[path = "response_filters_tests.rs"]
 mod tests;
