@@ -4,7 +4,7 @@
 use bolide_contract::settings::{Settings, Threads, Workers};
 use nix::unistd::Pid;
 
-use crate::listeners::{self, Place};
+use crate::listeners::{self, Endpoint};
 use crate::log_sink;
 use crate::privileges::{self, Privileges};
 
@@ -14,8 +14,8 @@ pub fn workers_in_words(count: u32) -> String {
 }
 
 /// What a start says before it loads anything.
-pub fn start(settings: &Settings, places: &[Place], privileges: Option<&Privileges>, warnings: &[String]) {
-    write_all(&start_lines(settings, places));
+pub fn start(settings: &Settings, endpoints: &[Endpoint], privileges: Option<&Privileges>, warnings: &[String]) {
+    write_all(&start_lines(settings, endpoints));
     write_all(warnings);
     if let Some(warning) = privileges::warning(privileges) {
         log_sink::line(warning);
@@ -27,11 +27,11 @@ pub fn start(settings: &Settings, places: &[Place], privileges: Option<&Privileg
 }
 
 /// What is said when the first generation serves: `how_long` tells how long that took. The address to open comes last, where the eye is.
-pub fn ready(settings: &Settings, places: &[Place], how_long: &str) {
+pub fn ready(settings: &Settings, endpoints: &[Endpoint], how_long: &str) {
     let workers = &settings.workers;
     log_sink::line(&format!("ready: {}{how_long}{}", workers_in_words(workers.processes), idle_cpus_in_words(workers)));
-    if let Some(place) = places.iter().find(|place| place.is_web()) {
-        log_sink::line(&format!("open {}{}", place.to_open(), bound_in_words(place)));
+    if let Some(endpoint) = endpoints.iter().find(|endpoint| endpoint.is_web()) {
+        log_sink::line(&format!("open {}{}", endpoint.to_open(), bound_in_words(endpoint)));
     }
 }
 
@@ -41,9 +41,9 @@ pub fn write_all(lines: &[String]) {
     }
 }
 
-fn start_lines(settings: &Settings, places: &[Place]) -> Vec<String> {
+fn start_lines(settings: &Settings, endpoints: &[Endpoint]) -> Vec<String> {
     let mut lines = vec![format!("version {}, master pid {}", env!("CARGO_PKG_VERSION"), Pid::this())];
-    lines.extend(places.iter().map(|place| format!("listening at {}{}", place.to_open(), bound_in_words(place))));
+    lines.extend(endpoints.iter().map(|endpoint| format!("listening at {}{}", endpoint.to_open(), bound_in_words(endpoint))));
     let workers = &settings.workers;
     let threads = match workers.threads {
         Threads::Fixed(1) => "1 thread".to_owned(),
@@ -62,8 +62,8 @@ fn idle_cpus_in_words(workers: &Workers) -> String {
     format!("; `workers = auto` (or `--workers auto`) starts one for each of the {} CPUs", workers.cpus)
 }
 
-fn bound_in_words(place: &Place) -> String {
-    if place.is_everywhere() { format!(" (at every address of this machine: {})", place.bound) } else { String::new() }
+fn bound_in_words(endpoint: &Endpoint) -> String {
+    if endpoint.is_everywhere() { format!(" (at every address of this machine: {})", endpoint.bound) } else { String::new() }
 }
 
 #[cfg(test)]
@@ -75,14 +75,14 @@ mod tests {
     fn a_start_says_where_it_listens_and_with_what() {
         let mut settings = crate::testing::settings();
         let listeners = Listeners::bind(&settings.listeners, None).expect("bound");
-        assert!(start_lines(&settings, listeners.places())[1].starts_with("listening at http://127.0.0.1:"));
+        assert!(start_lines(&settings, listeners.endpoints())[1].starts_with("listening at http://127.0.0.1:"));
         for (processes, threads, said) in [
             (1, Threads::Fixed(2), "1 worker × 2 threads"),
             (2, Threads::Fixed(1), "2 workers × 1 thread"),
             (4, Threads::Auto, "4 workers × 1 to 64 threads"),
         ] {
             settings.workers = Workers { processes, processes_chosen: true, cpus: 2, threads };
-            assert_eq!(start_lines(&settings, listeners.places()).last().map(String::as_str), Some(said));
+            assert_eq!(start_lines(&settings, listeners.endpoints()).last().map(String::as_str), Some(said));
         }
     }
 

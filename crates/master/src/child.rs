@@ -109,7 +109,7 @@ pub enum Role {
 
 /// Why the master killed a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Doom {
+pub enum KillReason {
     /// It had its time to end (`reload-mercy`) and did not.
     Mercy,
     /// A request took longer than `harakiri`.
@@ -160,16 +160,16 @@ pub struct Child {
     /// When it became ready.
     pub ready_ms: Option<u64>,
     /// When a worker is past its lifetime.
-    pub worn_out_ms: Option<u64>,
+    pub expires_ms: Option<u64>,
     /// When patience with it ends: what follows depends on the state.
     pub deadline_ms: Option<u64>,
     /// What a child that ends is killed for when its deadline is over.
-    pub deadline_doom: Doom,
+    pub deadline_reason: KillReason,
     /// Of a prototype: a worker of it has served.
     pub has_served: bool,
     /// When a prototype that was stopped by a signal is killed.
     pub stopped_until_ms: Option<u64>,
-    pub doom: Option<Doom>,
+    pub kill_reason: Option<KillReason>,
 }
 
 impl Child {
@@ -196,10 +196,10 @@ impl Child {
     }
 
     /// Brings the end of patience nearer, never further away. Gives whether it did.
-    pub fn hurry(&mut self, deadline_ms: u64, doom: Doom) -> bool {
+    pub fn hurry(&mut self, deadline_ms: u64, kill_reason: KillReason) -> bool {
         let nearer = self.deadline_ms.is_none_or(|before| deadline_ms < before);
         if nearer {
-            (self.deadline_ms, self.deadline_doom) = (Some(deadline_ms), doom);
+            (self.deadline_ms, self.deadline_reason) = (Some(deadline_ms), kill_reason);
         }
         nearer
     }

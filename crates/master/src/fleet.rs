@@ -16,12 +16,12 @@ use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use nix::unistd::Pid;
 
-use crate::child::{Child, Doom, Event, Progress, Role, State};
+use crate::child::{Child, Event, KillReason, Progress, Role, State};
+use crate::failure_note::FailureNote;
 use crate::interpreter::Program;
 use crate::listeners::Listeners;
 use crate::log_sink;
 use crate::privileges::Privileges;
-use crate::reason::FailureNote;
 use crate::signals::Signals;
 use crate::spawn::{self, Launch};
 
@@ -43,7 +43,7 @@ pub struct Fleet {
 
 /// Why no worker was forked.
 #[derive(Debug)]
-pub enum NoFork {
+pub enum ForkError {
     /// The generation has no prototype that forks.
     NoPrototype,
     /// Every row of the scoreboard is taken, by workers that still end.
@@ -103,17 +103,17 @@ impl Fleet {
     /// Orders the prototype of a generation to fork the worker of this number.
     ///
     /// # Errors
-    /// See [`NoFork`].
-    pub fn fork_worker(&mut self, generation: u32, number: u32) -> Result<(), NoFork> {
-        let row = self.free_row().ok_or(NoFork::NoRow)?;
+    /// See [`ForkError`].
+    pub fn fork_worker(&mut self, generation: u32, number: u32) -> Result<(), ForkError> {
+        let row = self.free_row().ok_or(ForkError::NoRow)?;
         let prototype =
-            self.prototype(generation).filter(|prototype| prototype.state == State::Serving).ok_or(NoFork::NoPrototype)?;
-        let channel = prototype.channel.as_ref().ok_or(NoFork::NoPrototype)?;
-        let (near, far) = order_pair().map_err(NoFork::Failed)?;
+            self.prototype(generation).filter(|prototype| prototype.state == State::Serving).ok_or(ForkError::NoPrototype)?;
+        let channel = prototype.channel.as_ref().ok_or(ForkError::NoPrototype)?;
+        let (near, far) = order_pair().map_err(ForkError::Failed)?;
         let order = Order::Fork { row, worker: number };
         message::send(channel.as_fd(), &order, Some(far.as_raw_fd())).map_err(|error| match error.kind() {
-            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => NoFork::NoPrototype,
-            _ => NoFork::Failed(error),
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => ForkError::NoPrototype,
+            _ => ForkError::Failed(error),
         })?;
         self.add(Role::Worker { row, number }, generation, None, near, State::Ordered);
         Ok(())
@@ -155,10 +155,10 @@ impl Fleet {
     }
 
     /// Tells a child to end when its work is done, and notes when patience with it ends.
-    pub fn tell_to_end(&mut self, id: u64, order: Order, deadline_ms: u64) {
+    pub fn order_end(&mut self, id: u64, order: Order, deadline_ms: u64) {
         let Some(child) = self.find_mut(id) else { return };
         child.apply(Event::ToldToEnd);
-        child.hurry(deadline_ms, Doom::Mercy);
+        child.hurry(deadline_ms, KillReason::Mercy);
         let row = child.row().filter(|_| order == Order::Stop).and_then(|row| self.scoreboard.row(row));
         if let Some(row) = row {
             row.stopped_ms.store(now_ms(), Relaxed);
@@ -174,19 +174,19 @@ impl Fleet {
     }
 
     /// Kills a child. One that is not forked yet is killed as soon as its pid is known.
-    pub fn kill(&mut self, id: u64, doom: Doom, now_ms: u64) {
+    pub fn kill(&mut self, id: u64, kill_reason: KillReason, now_ms: u64) {
         let Some(child) = self.find_mut(id) else { return };
         if child.state != State::Killed {
             child.apply(Event::KillSent);
-            child.doom.get_or_insert(doom);
+            child.kill_reason.get_or_insert(kill_reason);
             child.deadline_ms = Some(now_ms + KILL_WAIT_MS);
         }
         send_signal(child, Signal::SIGKILL);
     }
 
     /// Kills a prototype and all that it has started: its workers, and what the application has forked while it was loaded.
-    pub fn kill_group(&mut self, id: u64, doom: Doom, now_ms: u64) {
-        self.kill(id, doom, now_ms);
+    pub fn kill_group(&mut self, id: u64, kill_reason: KillReason, now_ms: u64) {
+        self.kill(id, kill_reason, now_ms);
         if let Some(child) = self.find(id).filter(|child| child.is_prototype()) {
             end_group(child);
         }
@@ -235,9 +235,9 @@ impl Fleet {
     pub fn wait(&self, signals: &Signals, milliseconds: u16) -> Vec<u64> {
         let channels: Vec<(u64, &OwnedFd)> =
             self.children.iter().filter_map(|child| child.channel.as_ref().map(|channel| (child.id, channel))).collect();
-        let mut places = vec![PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
-        places.extend(channels.iter().map(|(_, channel)| PollFd::new(channel.as_fd(), PollFlags::POLLIN)));
-        match poll(&mut places, PollTimeout::from(milliseconds)) {
+        let mut poll_fds = vec![PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
+        poll_fds.extend(channels.iter().map(|(_, channel)| PollFd::new(channel.as_fd(), PollFlags::POLLIN)));
+        match poll(&mut poll_fds, PollTimeout::from(milliseconds)) {
             Ok(_) => {}
             Err(Errno::EINTR) => return Vec::new(),
             Err(error) => {
@@ -245,8 +245,8 @@ impl Fleet {
                 return Vec::new();
             }
         }
-        let news = channels.iter().zip(&places[1..]);
-        news.filter(|(_, place)| place.any().unwrap_or(true)).map(|((id, _), _)| *id).collect()
+        let news = channels.iter().zip(&poll_fds[1..]);
+        news.filter(|(_, poll_fd)| poll_fd.any().unwrap_or(true)).map(|((id, _), _)| *id).collect()
     }
 
     /// Whether a process was forked by the prototype of a generation: it is that one's child, or in its process group, or,
@@ -278,12 +278,12 @@ impl Fleet {
             progress: Progress::AtWork,
             born_ms: now_ms(),
             ready_ms: None,
-            worn_out_ms: None,
+            expires_ms: None,
             deadline_ms: None,
-            deadline_doom: Doom::Mercy,
+            deadline_reason: KillReason::Mercy,
             has_served: false,
             stopped_until_ms: None,
-            doom: None,
+            kill_reason: None,
         });
     }
 }

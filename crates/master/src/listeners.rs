@@ -43,12 +43,12 @@ const ADDRESS_LOOK_MS: u64 = 50;
 #[derive(Debug, Default)]
 pub struct Listeners {
     sockets: Vec<OwnedFd>,
-    places: Vec<Place>,
+    endpoints: Vec<Endpoint>,
 }
 
 /// Where a socket listens; it outlives the socket, for the log and for `vacuum`.
 #[derive(Debug, Clone)]
-pub struct Place {
+pub struct Endpoint {
     pub protocol: Protocol,
     /// As bound: `127.0.0.1:8080`, `/run/app.sock`, `@name`.
     pub bound: String,
@@ -82,9 +82,9 @@ impl Listeners {
         let until = Instant::now() + Duration::from_millis(ADDRESS_WAIT_MS);
         for listener in wanted {
             match bind_when_free(listener, wanted, owner, until) {
-                Ok((descriptor, place)) => {
+                Ok((descriptor, endpoint)) => {
                     listeners.sockets.push(descriptor);
-                    listeners.places.push(place);
+                    listeners.endpoints.push(endpoint);
                 }
                 Err(message) => {
                     listeners.remove_files();
@@ -97,17 +97,17 @@ impl Listeners {
 
     /// What a prototype is told of them.
     pub fn descriptors(&self) -> Vec<ListenerDescriptor> {
-        let pairs = self.sockets.iter().zip(&self.places);
-        let descriptor = |(socket, place): (&OwnedFd, &Place)| ListenerDescriptor {
+        let pairs = self.sockets.iter().zip(&self.endpoints);
+        let descriptor = |(socket, endpoint): (&OwnedFd, &Endpoint)| ListenerDescriptor {
             descriptor: socket.as_raw_fd(),
-            bound: place.bound.clone(),
-            is_ours: place.is_ours,
+            bound: endpoint.bound.clone(),
+            is_ours: endpoint.is_ours,
         };
         pairs.map(descriptor).collect()
     }
 
-    pub fn places(&self) -> &[Place] {
-        &self.places
+    pub fn endpoints(&self) -> &[Endpoint] {
+        &self.endpoints
     }
 
     /// Ends listening, for all processes that share the sockets: new clients are refused at once, and the addresses are free. Gives
@@ -116,7 +116,7 @@ impl Listeners {
     pub fn end(&mut self) -> Vec<(u32, OwnedFd)> {
         let mut waiting = Vec::new();
         for (number, (socket, _)) in
-            (0u32..).zip(self.sockets.drain(..).zip(&self.places)).filter(|(_, (_, place))| place.is_ours)
+            (0u32..).zip(self.sockets.drain(..).zip(&self.endpoints)).filter(|(_, (_, endpoint))| endpoint.is_ours)
         {
             while waiting.len() < WAITING_MOST
                 && let Ok(connection) = accept4(socket.as_raw_fd(), SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC)
@@ -132,7 +132,7 @@ impl Listeners {
 
     /// Removes the files of UNIX sockets, where they are still the ones that were bound.
     pub fn remove_files(&self) {
-        for file in self.places.iter().filter_map(|place| place.file.as_ref()) {
+        for file in self.endpoints.iter().filter_map(|endpoint| endpoint.file.as_ref()) {
             let ours =
                 std::fs::symlink_metadata(&file.path).is_ok_and(|found| (found.dev(), found.ino()) == (file.device, file.inode));
             if ours && let Err(error) = std::fs::remove_file(&file.path) {
@@ -142,7 +142,7 @@ impl Listeners {
     }
 }
 
-impl Place {
+impl Endpoint {
     /// The place as something to open: `http://127.0.0.1:8080`, `uwsgi://127.0.0.1:3031`, `unix:/run/app.sock`.
     pub fn to_open(&self) -> String {
         let scheme = match self.protocol {
@@ -192,14 +192,14 @@ fn bind_when_free(
     all: &[Listener],
     owner: Option<&Privileges>,
     until: Instant,
-) -> Result<(OwnedFd, Place), String> {
+) -> Result<(OwnedFd, Endpoint), String> {
     let mut is_told = false;
     loop {
         match bind_one(listener, all, owner) {
             Ok(bound) => return Ok(bound),
             Err(Refusal::InUse(message)) if Instant::now() < until => {
                 if !std::mem::replace(&mut is_told, true) {
-                    let most = crate::obituary::duration(ADDRESS_WAIT_MS);
+                    let most = crate::exit_report::duration(ADDRESS_WAIT_MS);
                     crate::log_sink::line(&format!("waiting up to {most} for an address that is in use: {message}"));
                 }
                 std::thread::sleep(Duration::from_millis(ADDRESS_LOOK_MS));
@@ -209,7 +209,7 @@ fn bind_when_free(
     }
 }
 
-fn bind_one(listener: &Listener, all: &[Listener], owner: Option<&Privileges>) -> Result<(OwnedFd, Place), Refusal> {
+fn bind_one(listener: &Listener, all: &[Listener], owner: Option<&Privileges>) -> Result<(OwnedFd, Endpoint), Refusal> {
     let (descriptor, file) = match &listener.address {
         Address::Tcp { host, port } => (bind_tcp(host, *port, listener, all)?, None),
         Address::Unix(path) => bind_path(path, listener, owner).map(|(socket, file)| (socket, Some(file)))?,
@@ -228,7 +228,7 @@ fn bind_one(listener: &Listener, all: &[Listener], owner: Option<&Privileges>) -
         (_, Bound::Local) => local_name(&name),
     };
     let is_ours = !matches!(listener.address, Address::Descriptor(_) | Address::Passed(_));
-    Ok((descriptor, Place { protocol: listener.protocol, bound, address, file, is_ours }))
+    Ok((descriptor, Endpoint { protocol: listener.protocol, bound, address, file, is_ours }))
 }
 
 fn bind_tcp(host: &str, port: u16, listener: &Listener, all: &[Listener]) -> Result<OwnedFd, Refusal> {
@@ -319,7 +319,7 @@ fn bind_path(path: &Path, listener: &Listener, owner: Option<&Privileges>) -> Re
     })?;
     let found = std::fs::symlink_metadata(path).map_err(|error| format!("{shown}: {error}"))?;
     let file = SocketFile { path: path.to_owned(), device: found.dev(), inode: found.ino() };
-    dress(path, listener, owner)
+    apply_ownership(path, listener, owner)
         .and_then(|()| {
             start_listening(&descriptor, listener.backlog).map_err(|error| format!("{shown} can't be listened at: {error}"))
         })
@@ -331,7 +331,7 @@ fn bind_path(path: &Path, listener: &Listener, owner: Option<&Privileges>) -> Re
 }
 
 /// Gives the file its mode and its owner, before anybody can connect.
-fn dress(path: &Path, listener: &Listener, identity: Option<&Privileges>) -> Result<(), String> {
+fn apply_ownership(path: &Path, listener: &Listener, identity: Option<&Privileges>) -> Result<(), String> {
     let shown = path.display();
     if let Some(mode) = listener.mode {
         let permissions = <std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(mode);
@@ -449,5 +449,5 @@ fn local_name(name: &SockaddrStorage) -> String {
 }
 
 #[cfg(test)]
-#[path = "listeners_test.rs"]
+#[path = "listeners_tests.rs"]
 mod tests;

@@ -12,7 +12,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::start::StartError;
 
-/// How long the last words of a start that failed wait for a reader of the terminal, in milliseconds.
+/// How long the last line of a start that failed waits for a reader of the terminal, in milliseconds.
 const WRITE_WAIT_MS: u16 = 1000;
 /// Mode of a log file that did not exist, as uWSGI makes it.
 const FILE_MODE: u32 = 0o640;
@@ -51,11 +51,11 @@ pub fn redirect(file: &File) -> io::Result<File> {
 }
 
 /// Writes one line to a place other than the log: the last of a start that failed, which is worth a moment's wait.
-pub fn line_to(place: &File, text: &str) {
-    let mut places = [PollFd::new(place.as_fd(), PollFlags::POLLOUT)];
-    if matches!(poll(&mut places, PollTimeout::from(WRITE_WAIT_MS)), Ok(count) if count > 0) {
+pub fn line_to(output: &File, text: &str) {
+    let mut poll_fds = [PollFd::new(output.as_fd(), PollFlags::POLLOUT)];
+    if matches!(poll(&mut poll_fds, PollTimeout::from(WRITE_WAIT_MS)), Ok(count) if count > 0) {
         // The log has the same line.
-        let _ = (&mut &*place).write_all(format!("bolide: {text}\n").as_bytes());
+        let _ = (&mut &*output).write_all(format!("bolide: {text}\n").as_bytes());
     }
 }
 

@@ -24,12 +24,12 @@ pub struct Notifier(Option<(UnixDatagram, SocketAddr)>);
 
 impl Notifier {
     /// The notifier of a value of `NOTIFY_SOCKET`. One that can't be used is told, and does not stop a start.
-    pub fn new(place: Option<OsString>) -> Notifier {
-        let Some(place) = place.filter(|place| !place.is_empty()) else { return Notifier(None) };
-        match open(&place) {
+    pub fn new(socket: Option<OsString>) -> Notifier {
+        let Some(socket) = socket.filter(|socket| !socket.is_empty()) else { return Notifier(None) };
+        match open(&socket) {
             Ok(way) => Notifier(Some(way)),
             Err(error) => {
-                log_sink::line(&format!("{VARIABLE} = {}: {error}; the service manager is told nothing", place.display()));
+                log_sink::line(&format!("{VARIABLE} = {}: {error}; the service manager is told nothing", socket.display()));
                 Notifier(None)
             }
         }
@@ -61,11 +61,11 @@ impl Notifier {
     }
 }
 
-fn open(place: &OsString) -> std::io::Result<(UnixDatagram, SocketAddr)> {
-    let bytes = place.as_bytes();
+fn open(socket: &OsString) -> std::io::Result<(UnixDatagram, SocketAddr)> {
+    let bytes = socket.as_bytes();
     let address = match bytes.strip_prefix(b"@") {
         Some(name) => SocketAddr::from_abstract_name(name)?,
-        None if bytes.starts_with(b"/") => SocketAddr::from_pathname(place)?,
+        None if bytes.starts_with(b"/") => SocketAddr::from_pathname(socket)?,
         None => return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is neither a path nor an @name")),
     };
     let socket = UnixDatagram::unbound()?;
@@ -77,8 +77,8 @@ fn open(place: &OsString) -> std::io::Result<(UnixDatagram, SocketAddr)> {
 mod tests {
     use super::*;
 
-    fn received(place: &SocketAddr, name: OsString, say: impl Fn(&Notifier)) -> String {
-        let manager = UnixDatagram::bind_addr(place).expect("bound");
+    fn received(socket: &SocketAddr, name: OsString, say: impl Fn(&Notifier)) -> String {
+        let manager = UnixDatagram::bind_addr(socket).expect("bound");
         say(&Notifier::new(Some(name)));
         let mut bytes = [0; 512];
         let length = manager.recv(&mut bytes).expect("received");
@@ -89,19 +89,19 @@ mod tests {
     fn a_manager_at_a_path_or_an_abstract_name_is_told() {
         let folder = crate::testing::Folder::new("notify");
         let path = folder.path().join("notify");
-        let place = SocketAddr::from_pathname(&path).expect("a path");
-        assert_eq!(received(&place, path.into(), |notifier| notifier.ready("all is well")), "READY=1\nSTATUS=all is well\n");
+        let socket = SocketAddr::from_pathname(&path).expect("a path");
+        assert_eq!(received(&socket, path.into(), |notifier| notifier.ready("all is well")), "READY=1\nSTATUS=all is well\n");
         let name = format!("bolide-notify-{}", std::process::id());
-        let place = SocketAddr::from_abstract_name(&name).expect("a name");
-        let said = received(&place, format!("@{name}").into(), |notifier| notifier.reloading("loading"));
+        let socket = SocketAddr::from_abstract_name(&name).expect("a name");
+        let said = received(&socket, format!("@{name}").into(), |notifier| notifier.reloading("loading"));
         let microseconds = said.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").and_then(|rest| rest.split('\n').next());
         assert!(microseconds.is_some_and(|text| text.parse::<u64>().is_ok_and(|number| number > 0)), "{said}");
     }
 
     #[test]
     fn without_a_manager_nothing_is_opened() {
-        for place in [None, Some(OsString::new()), Some("vsock:2:1234".into())] {
-            assert!(Notifier::new(place).0.is_none());
+        for socket in [None, Some(OsString::new()), Some("vsock:2:1234".into())] {
+            assert!(Notifier::new(socket).0.is_none());
         }
     }
 }

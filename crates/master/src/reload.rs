@@ -10,11 +10,11 @@ use bolide_contract::settings::ReloadOrder;
 
 use crate::announce;
 use crate::backoff::Backoff;
-use crate::child::{Child, Doom, State};
-use crate::fleet::NoFork;
+use crate::child::{Child, KillReason, State};
+use crate::exit_report::{Cause, duration};
+use crate::failure_note::FailureNote;
+use crate::fleet::ForkError;
 use crate::log_sink;
-use crate::obituary::{Cause, duration};
-use crate::reason::FailureNote;
 use crate::start::{self, StartError};
 use crate::supervisor::{GRACE_MS, Supervisor};
 use crate::{signals, spawn};
@@ -33,7 +33,7 @@ const HURRY_MS: u64 = 2_000;
 pub struct Generation {
     pub number: u32,
     /// The pauses of each worker number, from 1.
-    pub seats: Vec<Backoff>,
+    pub worker_slots: Vec<Backoff>,
     /// A worker of it has served.
     pub served: bool,
 }
@@ -77,9 +77,9 @@ impl Supervisor {
         let started = self.fleet.start_prototype(number);
         let note = started.map_err(|error| start::not_executed(self.fleet.program(), &error))?;
         self.last_generation = number;
-        let seats = vec![Backoff::default(); self.fleet.settings.workers.processes as usize];
+        let worker_slots = vec![Backoff::default(); self.fleet.settings.workers.processes as usize];
         self.forming = Some(Forming {
-            generation: Generation { number, seats, served: false },
+            generation: Generation { number, worker_slots, served: false },
             reason,
             began_ms: now_ms,
             loaded_in_ms: None,
@@ -109,7 +109,7 @@ impl Supervisor {
     }
 
     /// `load-timeout`: gives up a generation that does not serve in time, and single workers that don't.
-    pub(crate) fn give_up_the_late(&mut self, now_ms: u64) {
+    pub(crate) fn kill_late_starters(&mut self, now_ms: u64) {
         let Some(timeout_ms) = self.fleet.settings.lifecycle.load_timeout_ms else { return };
         let most = duration(timeout_ms);
         if let Some(forming) = &self.forming
@@ -127,7 +127,7 @@ impl Supervisor {
         for id in
             self.fleet.ids(|child| !child.is_prototype() && child.late_ms(Some(timeout_ms)).is_some_and(|time| now_ms >= time))
         {
-            self.kill_and_say(id, Doom::Late, now_ms);
+            self.kill_and_log(id, KillReason::Late, now_ms);
         }
     }
 
@@ -137,7 +137,7 @@ impl Supervisor {
         let Some(forming) = self.forming.take() else { return };
         let number = forming.generation.number;
         log_sink::line(&format!("reload: generation {number}, which is still being started, is given up {why}"));
-        self.dismiss(|generation| generation == number, now_ms);
+        self.end_generations(|generation| generation == number, now_ms);
     }
 
     /// A generation of which nothing has served has nothing to finish, and may take no order: it is killed, and what its application
@@ -146,14 +146,14 @@ impl Supervisor {
         let Some(number) = self.forming.as_ref().map(|forming| forming.generation.number) else { return };
         let unproven = self.fleet.prototype(number).filter(|prototype| !prototype.has_served);
         if let Some(id) = unproven.map(|prototype| prototype.id) {
-            self.fleet.kill_group(id, Doom::GivenUp, now_ms);
+            self.fleet.kill_group(id, KillReason::GivenUp, now_ms);
         }
     }
 
     /// Begins a reload if one is asked for, or needed, and none goes on.
     pub(crate) fn begin_reload_if_due(&mut self, now_ms: u64) {
         if self.fleet.settings.lifecycle.reload_order == ReloadOrder::StopFirst {
-            return self.exchange_if_due(now_ms);
+            return self.stop_first_if_due(now_ms);
         }
         let Some(serving) = self.serving.as_ref().map(|generation| generation.number) else { return };
         if self.forming.is_some() || !(self.reload_wanted || self.prototype_backoff.over(now_ms)) {
@@ -181,36 +181,37 @@ impl Supervisor {
     }
 
     /// Orders the workers that a generation lacks.
-    pub(crate) fn fill(&mut self, generation: u32, now_ms: u64) {
+    pub(crate) fn start_missing_workers(&mut self, generation: u32, now_ms: u64) {
         let mut wanted = vec![1usize; self.fleet.settings.workers.processes as usize];
-        let retiring = self.retiring.and_then(|id| self.fleet.find(id)).filter(|worker| worker.state == State::Worn);
-        if let Some(place) =
-            retiring.and_then(|worker| worker.worker_number()).and_then(|number| wanted.get_mut(number as usize - 1))
+        let recycling = self.recycling.and_then(|id| self.fleet.find(id)).filter(|worker| worker.state == State::Worn);
+        if let Some(missing) =
+            recycling.and_then(|worker| worker.worker_number()).and_then(|number| wanted.get_mut(number as usize - 1))
         {
-            *place += usize::from(retiring.is_some_and(|worker| worker.generation == generation));
+            *missing += usize::from(recycling.is_some_and(|worker| worker.generation == generation));
         }
         for worker in self.fleet.active_workers(generation) {
-            if let Some(place) = worker.worker_number().and_then(|number| wanted.get_mut(number as usize - 1)) {
-                *place = place.saturating_sub(1);
+            if let Some(missing) = worker.worker_number().and_then(|number| wanted.get_mut(number as usize - 1)) {
+                *missing = missing.saturating_sub(1);
             }
         }
         for (number, lacking) in (1u32..).zip(wanted) {
-            if lacking == 0 || !self.generation_mut(generation).is_some_and(|found| found.seats[number as usize - 1].over(now_ms))
+            if lacking == 0
+                || !self.generation_mut(generation).is_some_and(|found| found.worker_slots[number as usize - 1].over(now_ms))
             {
                 continue;
             }
             match self.fleet.fork_worker(generation, number) {
                 Ok(()) => {}
                 // It passes: a prototype is started for a generation that lacks one.
-                Err(NoFork::NoPrototype) => return,
-                Err(NoFork::NoRow) => return self.hurry_the_oldest(generation, now_ms),
-                Err(NoFork::Failed(error)) => {
+                Err(ForkError::NoPrototype) => return,
+                Err(ForkError::NoRow) => return self.hurry_oldest_generation(generation, now_ms),
+                Err(ForkError::Failed(error)) => {
                     // A full socket is the ordinary end of a burst of orders.
                     if error.kind() != std::io::ErrorKind::WouldBlock {
                         log_sink::line(&format!("worker {number} can't be ordered: {error}; it is tried again"));
                     }
                     if let Some(found) = self.generation_mut(generation) {
-                        found.seats[number as usize - 1].hold(now_ms + FORK_RETRY_MS);
+                        found.worker_slots[number as usize - 1].hold(now_ms + FORK_RETRY_MS);
                     }
                     return;
                 }
@@ -219,14 +220,14 @@ impl Supervisor {
     }
 
     /// Every row of the scoreboard is taken by workers that still end: the oldest generation among them makes room.
-    fn hurry_the_oldest(&mut self, newer: u32, now_ms: u64) {
+    fn hurry_oldest_generation(&mut self, newer: u32, now_ms: u64) {
         let ending = |child: &Child| !child.is_prototype() && child.state == State::Ending && child.generation < newer;
         let Some(oldest) = self.fleet.children.iter().filter(|child| ending(child)).map(|child| child.generation).min() else {
             return;
         };
         let mut hurried = 0;
         for worker in self.fleet.children.iter_mut().filter(|child| ending(child) && child.generation == oldest) {
-            hurried += u32::from(worker.hurry(now_ms + HURRY_MS, Doom::InTheWay));
+            hurried += u32::from(worker.hurry(now_ms + HURRY_MS, KillReason::InTheWay));
         }
         if hurried > 0 {
             let (workers, most) = (crate::announce::workers_in_words(hurried), duration(HURRY_MS));
@@ -240,10 +241,10 @@ impl Supervisor {
     pub(crate) fn complete_if_serving(&mut self, now_ms: u64) {
         let Some(forming) = &mut self.forming else { return };
         let number = forming.generation.number;
-        let mut serving = vec![false; forming.generation.seats.len()];
+        let mut serving = vec![false; forming.generation.worker_slots.len()];
         for worker in self.fleet.active_workers(number).filter(|worker| worker.state.is_serving()) {
-            if let Some(place) = worker.worker_number().and_then(|number| serving.get_mut(number as usize - 1)) {
-                *place = true;
+            if let Some(serves) = worker.worker_number().and_then(|number| serving.get_mut(number as usize - 1)) {
+                *serves = true;
             }
         }
         if !serving.iter().all(|serves| *serves) {
@@ -284,7 +285,7 @@ impl Supervisor {
                 // Where workers load the application themselves, the prototype's time says nothing.
                 let load_ms = forming.loaded_in_ms.filter(|_| !self.fleet.settings.python.lazy);
                 let load = load_ms.map(|time| format!(" (the application was loaded in {time} ms)")).unwrap_or_default();
-                announce::ready(&self.fleet.settings, self.fleet.listeners.places(), &format!(" in {took} ms{load}"));
+                announce::ready(&self.fleet.settings, self.fleet.listeners.endpoints(), &format!(" in {took} ms{load}"));
             }
             (Some(old), _) => {
                 log_sink::line(&format!("ready: {workers} of generation {number} in {took} ms; generation {old} ends"));
@@ -294,9 +295,9 @@ impl Supervisor {
             }
         }
         self.notifier.ready(&format!("{workers} of generation {number}"));
-        self.retiring = None;
-        self.worn.clear();
-        self.dismiss(|generation| generation != number, now_ms);
+        self.recycling = None;
+        self.recycling_queue.clear();
+        self.end_generations(|generation| generation != number, now_ms);
     }
 
     /// Gives the forming generation up; the serving one goes on.
@@ -319,7 +320,7 @@ impl Supervisor {
         if self.serving.is_some() {
             self.notifier.ready(&format!("generation {number} could not be loaded, generation {serving} serves"));
         }
-        self.dismiss(|generation| generation == number, now_ms);
+        self.end_generations(|generation| generation == number, now_ms);
     }
 
     /// A worker of the forming generation died at birth: too often, or for want of an application, and the generation is given up.
@@ -346,18 +347,18 @@ impl Supervisor {
     }
 
     /// Ends generations: workers that serve finish what they have, the others are killed.
-    pub(crate) fn dismiss(&mut self, which: impl Fn(u32) -> bool, now_ms: u64) {
+    pub(crate) fn end_generations(&mut self, which: impl Fn(u32) -> bool, now_ms: u64) {
         let mercy_ms = now_ms.saturating_add(self.fleet.settings.lifecycle.reload_mercy_ms);
         for id in self.fleet.ids(|child| which(child.generation) && child.state.is_active()) {
             let Some((is_prototype, state)) = self.fleet.find(id).map(|child| (child.is_prototype(), child.state)) else {
                 continue;
             };
             match (is_prototype, state.is_serving()) {
-                (true, true) => self.fleet.tell_to_end(id, Order::Retire, mercy_ms.saturating_add(GRACE_MS)),
+                (true, true) => self.fleet.order_end(id, Order::Retire, mercy_ms.saturating_add(GRACE_MS)),
                 // It may be on its way out with its reasons half written to the log.
-                (true, false) => self.fleet.tell_to_end(id, Order::Retire, now_ms + GRACE_MS),
-                (false, true) => self.fleet.tell_to_end(id, Order::Drain, mercy_ms),
-                (false, false) => self.fleet.kill(id, Doom::GivenUp, now_ms),
+                (true, false) => self.fleet.order_end(id, Order::Retire, now_ms + GRACE_MS),
+                (false, true) => self.fleet.order_end(id, Order::Drain, mercy_ms),
+                (false, false) => self.fleet.kill(id, KillReason::GivenUp, now_ms),
             }
         }
     }
@@ -371,8 +372,8 @@ impl Supervisor {
     /// When a generation wants to be looked at next, though nothing happens.
     pub(crate) fn wake_for_generations(&self, now_ms: u64) -> Option<u64> {
         let forming = self.forming.as_ref().map(|forming| &forming.generation);
-        let seats = self.serving.iter().chain(forming).flat_map(|generation| &generation.seats);
-        let pauses = seats.chain([&self.prototype_backoff]).filter_map(|backoff| backoff.wake_ms(now_ms));
+        let worker_slots = self.serving.iter().chain(forming).flat_map(|generation| &generation.worker_slots);
+        let pauses = worker_slots.chain([&self.prototype_backoff]).filter_map(|backoff| backoff.wake_ms(now_ms));
         let timeout_ms = self.fleet.settings.lifecycle.load_timeout_ms;
         let formed = self.forming.as_ref().and_then(|forming| Some(forming.began_ms.saturating_add(timeout_ms?)));
         pauses.chain(self.forming.as_ref().map(|forming| forming.notice_ms)).chain(formed).min()

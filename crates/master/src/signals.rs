@@ -11,7 +11,7 @@ use crate::start::StartError;
 
 /// What a signal asks of the master.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Request {
+pub enum SignalAction {
     /// End when the requests in flight are answered; asked a second time: at once.
     Stop,
     /// End at once.
@@ -29,23 +29,23 @@ pub enum Request {
 }
 
 /// The table: signal, what it asks, what the manual says of it.
-pub const TABLE: &[(Signal, Request, &str)] = &[
+pub const TABLE: &[(Signal, SignalAction, &str)] = &[
     (
         Signal::SIGTERM,
-        Request::Stop,
+        SignalAction::Stop,
         "Graceful stop: requests in flight are finished, for `reload-mercy` at the most. A second one stops at once.",
     ),
-    (Signal::SIGINT, Request::Stop, "As SIGTERM."),
-    (Signal::SIGQUIT, Request::StopNow, "Stop at once: workers are killed."),
+    (Signal::SIGINT, SignalAction::Stop, "As SIGTERM."),
+    (Signal::SIGQUIT, SignalAction::StopNow, "Stop at once: workers are killed."),
     (
         Signal::SIGHUP,
-        Request::Reload,
+        SignalAction::Reload,
         "Reload: a new generation loads the application and serves before the old one finishes. The options are not read again.",
     ),
-    (Signal::SIGUSR1, Request::Status, "Write the state of each process to the log."),
-    (Signal::SIGUSR2, Request::Status, "As SIGUSR1."),
-    (Signal::SIGCHLD, Request::Reap, "A process has ended: the master's own business."),
-    (Signal::SIGPIPE, Request::Ignore, "Nothing: a reader of the log that has left is not a reason to stop."),
+    (Signal::SIGUSR1, SignalAction::Status, "Write the state of each process to the log."),
+    (Signal::SIGUSR2, SignalAction::Status, "As SIGUSR1."),
+    (Signal::SIGCHLD, SignalAction::Reap, "A process has ended: the master's own business."),
+    (Signal::SIGPIPE, SignalAction::Ignore, "Nothing: a reader of the log that has left is not a reason to stop."),
 ];
 
 /// Signals that are left as they are: those of a fault of the master's own, which can't go on, and those that do nothing to a process
@@ -69,7 +69,7 @@ const OTHERS: &str = "Nothing, and the log says that it came: no signal stops or
 
 /// The table as Markdown, for the manual.
 pub fn as_markdown() -> String {
-    let rows = TABLE.iter().filter(|(_, request, _)| *request != Request::Reap);
+    let rows = TABLE.iter().filter(|(_, action, _)| *action != SignalAction::Reap);
     let page = rows.fold("| signal | what the master does |\n|---|---|\n".to_owned(), |page, (signal, _, help)| {
         page + &format!("| {} | {help} |\n", signal.as_str())
     });
@@ -77,9 +77,9 @@ pub fn as_markdown() -> String {
 }
 
 /// What this signal asks.
-pub fn request(number: u32) -> Request {
+pub fn action(number: u32) -> SignalAction {
     let row = TABLE.iter().find(|(signal, _, _)| *signal as u32 == number);
-    row.map_or(Request::Refuse(number as i32), |(_, request, _)| *request)
+    row.map_or(SignalAction::Refuse(number as i32), |(_, action, _)| *action)
 }
 
 /// The name of a signal number, for the log: `SIGSEGV`, `SIGRTMIN+10`, `signal 99`.
@@ -113,10 +113,10 @@ impl Signals {
     }
 
     /// The next request, if a signal is pending. Never waits.
-    pub fn next(&self) -> Option<Request> {
+    pub fn next(&self) -> Option<SignalAction> {
         loop {
             match self.0.read_signal() {
-                Ok(Some(information)) => return Some(request(information.ssi_signo)),
+                Ok(Some(information)) => return Some(action(information.ssi_signo)),
                 Ok(None) => return None,
                 Err(nix::errno::Errno::EINTR) => {}
                 Err(error) => {
@@ -140,15 +140,15 @@ mod tests {
 
     #[test]
     fn every_signal_is_in_the_table_once_and_in_the_manual() {
-        for (place, (signal, request_of_row, help)) in TABLE.iter().enumerate() {
-            assert!(TABLE[place + 1..].iter().all(|(other, _, _)| other != signal), "{signal} twice");
-            assert_eq!(request(*signal as u32), *request_of_row);
+        for (position, (signal, request_of_row, help)) in TABLE.iter().enumerate() {
+            assert!(TABLE[position + 1..].iter().all(|(other, _, _)| other != signal), "{signal} twice");
+            assert_eq!(action(*signal as u32), *request_of_row);
             assert!(!LEFT_ALONE.contains(signal));
             assert!(help.ends_with('.'));
         }
         assert!(as_markdown().contains("| SIGHUP | Reload"));
         assert!(!as_markdown().contains("SIGCHLD"));
-        assert_eq!(request(libc::SIGTTIN as u32), Request::Refuse(libc::SIGTTIN));
+        assert_eq!(action(libc::SIGTTIN as u32), SignalAction::Refuse(libc::SIGTTIN));
     }
 
     #[test]

@@ -15,8 +15,8 @@ use nix::unistd::Pid;
 
 use crate::interpreter::Program;
 use crate::notify;
-use crate::passed;
 use crate::privileges::Privileges;
+use crate::socket_activation;
 
 /// The highest signal number of Linux.
 const SIGNAL_MOST: i32 = 64;
@@ -50,7 +50,7 @@ pub fn prototype(launch: &Launch<'_>) -> io::Result<Pid> {
     command.args(&launch.program.arguments).arg(boot.as_raw_fd().to_string());
     // `env` is set here and not only inside Python: PYTHONHASHSEED and its kin are read when an interpreter starts.
     let environment = &launch.boot.settings.python.environment;
-    for variable in passed::VARIABLES.into_iter().chain([notify::VARIABLE]) {
+    for variable in socket_activation::VARIABLES.into_iter().chain([notify::VARIABLE]) {
         command.env_remove(variable);
     }
     command.envs(environment.iter().map(|(name, value)| (name, value))).stdin(if at_terminal {

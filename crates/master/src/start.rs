@@ -16,10 +16,10 @@ use crate::fleet::Fleet;
 use crate::interpreter::Program;
 use crate::listeners::Listeners;
 use crate::log_sink;
-use crate::passed;
 use crate::privileges::{self, Privileges};
 use crate::process_name;
 use crate::signals::Signals;
+use crate::socket_activation;
 use crate::supervisor::Supervisor;
 
 /// Exit status of a start that failed before an application could be loaded.
@@ -51,11 +51,11 @@ pub type ChooseProgram<'a> = dyn Fn(&Settings) -> Result<Program, StartError> + 
 pub fn supervise(settings: Settings, choose: &ChooseProgram<'_>, warnings: &[String]) -> i32 {
     let mut console = None;
     let outcome = prepare(settings, choose, warnings, &mut console).and_then(start);
-    let (status, last_words) = match outcome {
+    let (status, exit_message) = match outcome {
         Ok(supervisor) => run(supervisor),
         Err(error) => (EXIT_START_FAILED, Some(format!("not started: {error}"))),
     };
-    if let Some(words) = last_words {
+    if let Some(words) = exit_message {
         // With `logto` the terminal would show nothing of a start that failed.
         if let Some(console) = &console {
             log_sink::line_to(console, &words);
@@ -73,7 +73,7 @@ fn prepare(
     warnings: &[String],
     console: &mut Option<File>,
 ) -> Result<Supervisor, StartError> {
-    settings.listeners = passed::unite(settings.listeners);
+    settings.listeners = socket_activation::merge(settings.listeners);
     let prepared = prepare_files(&settings, choose);
     if prepared.is_err() {
         announce::write_all(warnings);
@@ -81,7 +81,7 @@ fn prepare(
     let Prepared { program, privileges, log, listeners } = prepared?;
     let ready = take_process(&settings, log.as_ref()).map(|(signals, terminal)| {
         *console = terminal;
-        announce::start(&settings, listeners.places(), privileges.as_ref(), warnings);
+        announce::start(&settings, listeners.endpoints(), privileges.as_ref(), warnings);
         signals
     });
     let signals = ready.inspect_err(|_| {
@@ -164,9 +164,9 @@ fn start(mut supervisor: Supervisor) -> Result<Supervisor, StartError> {
 }
 
 fn run(supervisor: Supervisor) -> (i32, Option<String>) {
-    let (status, last_words, fleet) = supervisor.run();
+    let (status, exit_message, fleet) = supervisor.run();
     clean_up(&fleet);
-    (status, last_words)
+    (status, exit_message)
 }
 
 /// `vacuum`: socket files and the pidfile go with the instance that made them.

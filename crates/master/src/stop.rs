@@ -4,9 +4,9 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use bolide_contract::message::{self, INTERPRETER_END_MS, Order};
 
-use crate::child::{Child, Doom, State};
+use crate::child::{Child, KillReason, State};
+use crate::exit_report;
 use crate::log_sink;
-use crate::obituary;
 use crate::supervisor::{GRACE_MS, Phase, Supervisor};
 
 impl Supervisor {
@@ -16,9 +16,9 @@ impl Supervisor {
             return self.stop_now("a second signal", now_ms);
         }
         let mercy = self.fleet.settings.lifecycle.reload_mercy_ms;
-        log_sink::line(&format!("stop: requests in flight are finished, for {} at the most", obituary::duration(mercy)));
+        log_sink::line(&format!("stop: requests in flight are finished, for {} at the most", exit_report::duration(mercy)));
         let waiting = self.begin_end(0);
-        self.deal_out(waiting);
+        self.hand_over_waiting(waiting);
         let mercy_ms = now_ms.saturating_add(mercy);
         for id in self.fleet.ids(|child| child.state != State::Killed) {
             let Some((is_prototype, state)) = self.fleet.find(id).map(|child| (child.is_prototype(), child.state)) else {
@@ -27,14 +27,14 @@ impl Supervisor {
             match (is_prototype, state) {
                 (true, State::Ordered | State::Starting) => {
                     // It loads the application and would read no order before it has: nothing is lost by a kill.
-                    self.fleet.kill_group(id, Doom::StopNow, now_ms);
+                    self.fleet.kill_group(id, KillReason::StopNow, now_ms);
                 }
-                (true, _) => self.fleet.tell_to_end(id, Order::Retire, mercy_ms.saturating_add(GRACE_MS)),
+                (true, _) => self.fleet.order_end(id, Order::Retire, mercy_ms.saturating_add(GRACE_MS)),
                 // A worker that does not serve yet has nothing to finish, but may be about to begin.
                 (false, State::Ordered | State::Starting) => {
-                    self.fleet.tell_to_end(id, Order::Stop, mercy_ms.min(now_ms + GRACE_MS))
+                    self.fleet.order_end(id, Order::Stop, mercy_ms.min(now_ms + GRACE_MS))
                 }
-                (false, _) => self.fleet.tell_to_end(id, Order::Stop, mercy_ms),
+                (false, _) => self.fleet.order_end(id, Order::Stop, mercy_ms),
             }
         }
     }
@@ -44,20 +44,20 @@ impl Supervisor {
         log_sink::line(&format!("stop at once ({why})"));
         drop(self.begin_end(0));
         for id in self.fleet.ids(|child| child.state != State::Killed) {
-            self.kill_and_say(id, Doom::StopNow, now_ms);
+            self.kill_and_log(id, KillReason::StopNow, now_ms);
         }
     }
 
-    /// The instance could not start: it ends with this status, and these are its last words.
+    /// The instance could not start: it ends with this status, and this is the last line that it writes.
     pub(crate) fn end_with(&mut self, status: i32, words: String, now_ms: u64) {
-        self.last_words = Some(words);
+        self.exit_message = Some(words);
         drop(self.begin_end(status));
         for id in self.fleet.ids(|child| !child.is_prototype()) {
-            self.fleet.kill(id, Doom::GivenUp, now_ms);
+            self.fleet.kill(id, KillReason::GivenUp, now_ms);
         }
         for id in self.fleet.ids(|child| child.is_prototype()) {
             // It may be on its way out with its reasons half written to the log.
-            self.fleet.tell_to_end(id, Order::Retire, now_ms + GRACE_MS);
+            self.fleet.order_end(id, Order::Retire, now_ms + GRACE_MS);
         }
     }
 
@@ -80,45 +80,45 @@ impl Supervisor {
         let is_done = |child: &Child| child.is_prototype() && child.state == State::Ending && !has_workers(child.generation);
         for id in self.fleet.ids(is_done) {
             if let Some(prototype) = self.fleet.find_mut(id) {
-                prototype.hurry(now_ms + INTERPRETER_END_MS, Doom::Mercy);
+                prototype.hurry(now_ms + INTERPRETER_END_MS, KillReason::Mercy);
             }
         }
     }
 
     /// Kills a child, and says which one, why, and what is lost by it.
-    pub(crate) fn kill_and_say(&mut self, id: u64, doom: Doom, now_ms: u64) {
+    pub(crate) fn kill_and_log(&mut self, id: u64, kill_reason: KillReason, now_ms: u64) {
         let Some(child) = self.fleet.find(id) else { return };
         let in_flight = child.row().map(|row| self.fleet.scoreboard.in_flight(row)).unwrap_or_default();
-        let served = obituary::while_serving(&in_flight, now_ms).replace(" while it served", " while it serves");
-        let mercy = obituary::duration(self.fleet.settings.lifecycle.reload_mercy_ms);
-        let line = match doom {
-            Doom::Mercy if child.is_prototype() => format!("{child} has not ended when it should have, and is killed"),
-            Doom::Mercy if child.ready_ms.is_none() => format!("{child} does not serve yet, takes no order, and is killed"),
-            Doom::Mercy => format!("{child} has not finished within {mercy} (reload-mercy), and is killed{served}"),
-            Doom::Harakiri => format!("harakiri: {child} is killed{served}"),
-            Doom::OutOfReach => format!("{child} can't be told anything any more, and is killed{served}"),
-            Doom::StopNow => format!("{child} is killed{served}"),
-            Doom::GivenUp => format!("{child} is killed: its generation is given up"),
-            Doom::Late => format!("{child} does not serve yet (load-timeout), and is killed"),
-            Doom::InTheWay => format!("{child} has not made room for a newer generation, and is killed{served}"),
-            Doom::InterpreterStays => {
-                let most = obituary::duration(INTERPRETER_END_MS);
+        let served = exit_report::while_serving(&in_flight, now_ms).replace(" while it served", " while it serves");
+        let mercy = exit_report::duration(self.fleet.settings.lifecycle.reload_mercy_ms);
+        let line = match kill_reason {
+            KillReason::Mercy if child.is_prototype() => format!("{child} has not ended when it should have, and is killed"),
+            KillReason::Mercy if child.ready_ms.is_none() => format!("{child} does not serve yet, takes no order, and is killed"),
+            KillReason::Mercy => format!("{child} has not finished within {mercy} (reload-mercy), and is killed{served}"),
+            KillReason::Harakiri => format!("harakiri: {child} is killed{served}"),
+            KillReason::OutOfReach => format!("{child} can't be told anything any more, and is killed{served}"),
+            KillReason::StopNow => format!("{child} is killed{served}"),
+            KillReason::GivenUp => format!("{child} is killed: its generation is given up"),
+            KillReason::Late => format!("{child} does not serve yet (load-timeout), and is killed"),
+            KillReason::InTheWay => format!("{child} has not made room for a newer generation, and is killed{served}"),
+            KillReason::InterpreterStays => {
+                let most = exit_report::duration(INTERPRETER_END_MS);
                 format!(
                     "{child} has answered everything, but its interpreter has not ended within {most}, and is killed: \
                      a thread that is no daemon, or an exit handler, keeps it"
                 )
             }
-            Doom::Stopped => format!("{child} is still stopped, and is killed"),
+            KillReason::Stopped => format!("{child} is still stopped, and is killed"),
         };
         // An idle child that a stop at once kills is no news.
-        if doom != Doom::StopNow || !in_flight.is_empty() {
+        if kill_reason != KillReason::StopNow || !in_flight.is_empty() {
             log_sink::line(&line);
         }
-        self.fleet.kill(id, doom, now_ms);
+        self.fleet.kill(id, kill_reason, now_ms);
     }
 
     /// Hands the connections that nobody had accepted yet to workers that serve, those without a request in flight first.
-    fn deal_out(&mut self, waiting: Vec<(u32, OwnedFd)>) {
+    fn hand_over_waiting(&mut self, waiting: Vec<(u32, OwnedFd)>) {
         let serving: Vec<&Child> =
             self.fleet.children.iter().filter(|child| child.row().is_some() && child.state.is_serving()).collect();
         let is_free = |worker: &&&Child| worker.row().is_some_and(|row| self.fleet.scoreboard.in_flight(row).is_empty());
@@ -149,10 +149,10 @@ impl Supervisor {
         let waiting = self.fleet.listeners.end();
         self.forming = None;
         self.reload_wanted = false;
-        self.worn.clear();
-        self.retiring = None;
+        self.recycling_queue.clear();
+        self.recycling = None;
         for child in &mut self.fleet.children {
-            child.worn_out_ms = None;
+            child.expires_ms = None;
         }
         waiting
     }

@@ -1,5 +1,5 @@
 //! The master's one loop, over signals, children's reports and timers. What each event leads to is decided here and in the
-//! files that continue this type: `reload` (generations), `retirement` (worn workers), `stop` (the end).
+//! files that continue this type: `reload` (generations), `recycling` (worn workers), `stop` (the end).
 //!
 //! Every turn first takes the news (reports, signals, ends), then looks at what is due, then compares what is with what should be
 //! and starts what lacks. So a lost race is put right by the next turn, and nothing is ever waited for in place.
@@ -13,15 +13,15 @@ use bolide_contract::scoreboard::now_ms;
 use nix::unistd::Pid;
 
 use crate::backoff::{BIRTH_MS, Backoff};
-use crate::child::{Child, Doom, Event, Progress, Role, State};
+use crate::child::{Child, Event, KillReason, Progress, Role, State};
+use crate::exit_report::{self, Cause, duration};
 use crate::fleet::{self, Fleet, is_zombie};
 use crate::harakiri::{Verdict, Watch};
 use crate::log_sink;
 use crate::notify::{self, Notifier};
-use crate::obituary::{self, Cause, duration};
+use crate::recycling::Jitter;
 use crate::reload::{Forming, Generation, Reason};
-use crate::retirement::Jitter;
-use crate::signals::{self, Request, Signals};
+use crate::signals::{self, SignalAction, Signals};
 use crate::spawn::{self, Pause};
 use crate::start::StartError;
 
@@ -60,9 +60,9 @@ pub struct Supervisor {
     pub(crate) reload_wanted: bool,
     pub(crate) prototype_backoff: Backoff,
     /// The worker that is being replaced, and those that wait for their turn.
-    pub(crate) retiring: Option<u64>,
-    pub(crate) worn: VecDeque<u64>,
-    pub(crate) last_words: Option<String>,
+    pub(crate) recycling: Option<u64>,
+    pub(crate) recycling_queue: VecDeque<u64>,
+    pub(crate) exit_message: Option<String>,
     pub(crate) notifier: Notifier,
     signals: Signals,
     watch: Option<Watch>,
@@ -83,9 +83,9 @@ impl Supervisor {
             last_generation: 0,
             reload_wanted: false,
             prototype_backoff: Backoff::default(),
-            retiring: None,
-            worn: VecDeque::new(),
-            last_words: None,
+            recycling: None,
+            recycling_queue: VecDeque::new(),
+            exit_message: None,
             notifier: Notifier::new(std::env::var_os(notify::VARIABLE)),
             signals,
             watch,
@@ -111,15 +111,15 @@ impl Supervisor {
                 self.take_reports(id, now_ms());
             }
             self.take_signals();
-            self.take_ends(now_ms());
+            self.reap(now_ms());
             self.take_timers(now_ms());
-            self.put_right(now_ms());
+            self.reconcile(now_ms());
             bolide_log::flush();
             if let Some(status) = self.finished() {
                 for child in &self.fleet.children {
                     log_sink::line(&format!("{child} can't be killed: it is left behind"));
                 }
-                return (status, self.last_words, self.fleet);
+                return (status, self.exit_message, self.fleet);
             }
         }
     }
@@ -128,13 +128,13 @@ impl Supervisor {
         while let Some(request) = self.signals.next() {
             let now = now_ms();
             match request {
-                Request::Stop => self.stop(now),
-                Request::StopNow => self.stop_now("SIGQUIT", now),
-                Request::Reload => self.reload(now),
-                Request::Status => self.write_status(now),
+                SignalAction::Stop => self.stop(now),
+                SignalAction::StopNow => self.stop_now("SIGQUIT", now),
+                SignalAction::Reload => self.reload(now),
+                SignalAction::Status => self.write_status(now),
                 // Ends are looked for in every turn.
-                Request::Reap | Request::Ignore => {}
-                Request::Refuse(number) => {
+                SignalAction::Reap | SignalAction::Ignore => {}
+                SignalAction::Refuse(number) => {
                     let name = signals::name(number);
                     log_sink::line(&format!("{name} came, which asks nothing of the master: it goes on"));
                 }
@@ -149,13 +149,13 @@ impl Supervisor {
             match message::receive::<Report>(channel.as_fd()) {
                 Ok(Received::Message(report, _)) => self.take_report(id, report, now),
                 Ok(Received::Nothing) => return,
-                Ok(Received::End) => return self.lose_channel(id, now),
+                Ok(Received::End) => return self.channel_closed(id, now),
                 Err(error) => {
                     if let Some(child) = self.fleet.find(id) {
                         log_sink::line(&format!("{child} sent what is no report: {error}"));
                     }
-                    self.lose_channel(id, now);
-                    return self.kill_and_say(id, Doom::OutOfReach, now);
+                    self.channel_closed(id, now);
+                    return self.kill_and_log(id, KillReason::OutOfReach, now);
                 }
             }
         }
@@ -194,7 +194,7 @@ impl Supervisor {
                     ));
                 }
             }
-            (Role::Worker { row, .. }, Report::Worn { row: told, .. }) if row == told => self.wear_out(id),
+            (Role::Worker { row, .. }, Report::Worn { row: told, .. }) if row == told => self.queue_for_recycling(id),
             (Role::Worker { row, .. }, Report::Drained { row: told, .. }) if row == told => {
                 self.advance_end(id, Progress::Drained, now)
             }
@@ -203,7 +203,7 @@ impl Supervisor {
             }
             (_, report) => {
                 log_sink::line(&format!("{child} sent a report that is not its to send: {report:?}"));
-                self.kill_and_say(id, Doom::OutOfReach, now);
+                self.kill_and_log(id, KillReason::OutOfReach, now);
             }
         }
     }
@@ -224,7 +224,7 @@ impl Supervisor {
         worker.apply(Event::Ready);
         if worker.ready_ms.is_none() {
             worker.ready_ms = Some(now);
-            worker.worn_out_ms = lifetime.map(|lifetime| now.saturating_add(lifetime));
+            worker.expires_ms = lifetime.map(|lifetime| now.saturating_add(lifetime));
         }
         if let Some(found) = self.generation_mut(generation) {
             found.served = true;
@@ -241,7 +241,7 @@ impl Supervisor {
         let Some(worker) = self.fleet.find_mut(id) else { return };
         worker.progress = progress;
         if progress == Progress::Leaving && worker.state == State::Ending {
-            worker.hurry(now + message::INTERPRETER_END_MS, Doom::InterpreterStays);
+            worker.hurry(now + message::INTERPRETER_END_MS, KillReason::InterpreterStays);
         }
     }
 
@@ -251,26 +251,26 @@ impl Supervisor {
         let same = pid.is_none() || worker.pid.is_none_or(|known| Some(known.as_raw() as u32) == pid);
         if same {
             let id = worker.id;
-            // One that was gone before its pid could be believed has it now, for its obituary: nothing is sent to it any more.
+            // One that was gone before its pid could be believed has it now, for the line about its exit: nothing is sent to it any more.
             if let (Some(pid), Some(worker)) = (pid, self.fleet.find_mut(id)) {
                 worker.pid.get_or_insert(Pid::from_raw(pid as i32));
             }
-            self.bury(id, cause, now);
+            self.handle_exit(id, cause, now);
         }
     }
 
-    fn lose_channel(&mut self, id: u64, now: u64) {
+    fn channel_closed(&mut self, id: u64, now: u64) {
         let Some(child) = self.fleet.find_mut(id) else { return };
         child.channel = None;
         // One that ends anyway has closed it in good order and has its own deadline.
         if child.state.is_active() {
-            child.hurry(now + LOST_MS, Doom::OutOfReach);
+            child.hurry(now + LOST_MS, KillReason::OutOfReach);
         }
     }
 
     /// Takes note of ends: children of the master's own (prototypes, and workers whose prototype has ended), and
     /// workers that nobody can report any more.
-    fn take_ends(&mut self, now: u64) {
+    fn reap(&mut self, now: u64) {
         while let Some((pid, pause)) = spawn::next_pause() {
             self.note_pause(pid, pause, now);
         }
@@ -288,10 +288,10 @@ impl Supervisor {
             for _ in 0..=self.fleet.children.len().div_ceil(REPORTS_A_TURN) {
                 self.take_reports(id, now);
             }
-            self.bury(id, Cause::from_status(status), now);
+            self.handle_exit(id, Cause::from_status(status), now);
         }
         for id in self.fleet.ids(|child| self.fleet.is_gone_unseen(child)) {
-            self.bury(id, Cause::Unknown, now);
+            self.handle_exit(id, Cause::Unknown, now);
         }
     }
 
@@ -310,9 +310,9 @@ impl Supervisor {
     }
 
     /// Strikes a child off and lets its end have its consequences.
-    fn bury(&mut self, id: u64, cause: Cause, now: u64) {
-        let Some(place) = self.fleet.children.iter().position(|child| child.id == id) else { return };
-        let child = self.fleet.children.remove(place);
+    fn handle_exit(&mut self, id: u64, cause: Cause, now: u64) {
+        let Some(position) = self.fleet.children.iter().position(|child| child.id == id) else { return };
+        let child = self.fleet.children.remove(position);
         match child.role {
             Role::Worker { row, number } => self.worker_ended(&child, row, number, &cause, now),
             Role::Prototype => self.prototype_ended(&child, &cause, now),
@@ -321,7 +321,7 @@ impl Supervisor {
 
     fn worker_ended(&mut self, worker: &Child, row: u32, number: u32, cause: &Cause, now: u64) {
         let in_flight = self.fleet.scoreboard.in_flight(row);
-        let has_worked = worker.doom == Some(Doom::Harakiri) || self.fleet.scoreboard.has_begun_requests(row);
+        let has_worked = worker.kill_reason == Some(KillReason::Harakiri) || self.fleet.scoreboard.has_begun_requests(row);
         self.fleet.scoreboard.clear(row);
         let asked = !worker.state.is_active();
         let lived = has_worked || worker.ready_ms.is_some_and(|ready| now.saturating_sub(ready) >= BIRTH_MS);
@@ -329,16 +329,16 @@ impl Supervisor {
         let mut follows = String::new();
         let stopping = self.is_stopping();
         if let Some(generation) = self.generation_mut(worker.generation)
-            && (!asked || matches!(worker.doom, Some(Doom::Harakiri | Doom::OutOfReach | Doom::Late)))
+            && (!asked || matches!(worker.kill_reason, Some(KillReason::Harakiri | KillReason::OutOfReach | KillReason::Late)))
             && !stopping
             && !never_was
         {
-            let seat = &mut generation.seats[number as usize - 1];
+            let slot = &mut generation.worker_slots[number as usize - 1];
             follows = if lived {
-                seat.lived();
+                slot.lived();
                 "; it is replaced".to_owned()
             } else {
-                format!(" before its first request; the next is tried in {}", duration(seat.died_at_birth(now)))
+                format!(" before its first request; the next is tried in {}", duration(slot.died_at_birth(now)))
             };
         }
         // One that was killed by us was spoken of then, and one that ended as it was told to is no news.
@@ -348,9 +348,9 @@ impl Supervisor {
         let is_told =
             *cause == Cause::Exited(message::EXIT_LOAD_FAILED) && forming.is_some_and(|forming| !forming.generation.served);
         let ended_as_told = asked && *cause == Cause::Exited(0);
-        let is_known = worker.doom.is_some() || never_was || is_told || ended_as_told;
+        let is_known = worker.kill_reason.is_some() || never_was || is_told || ended_as_told;
         if !is_known {
-            log_sink::line(&format!("{worker} {}{}{follows}", cause.words(), obituary::while_serving(&in_flight, now)));
+            log_sink::line(&format!("{worker} {}{}{follows}", cause.words(), exit_report::while_serving(&in_flight, now)));
         }
         if is_forming && !asked && !lived && !never_was {
             self.note_death_while_forming(cause, now);
@@ -359,7 +359,7 @@ impl Supervisor {
 
     fn prototype_ended(&mut self, prototype: &Child, cause: &Cause, now: u64) {
         let asked = !prototype.state.is_active();
-        let news = prototype.doom.is_none()
+        let news = prototype.kill_reason.is_none()
             && !(asked && *cause == Cause::Exited(0))
             && *cause != Cause::Exited(message::EXIT_LOAD_FAILED);
         if news && !self.is_stopping() {
@@ -392,26 +392,26 @@ impl Supervisor {
         format!("its prototype {}, see above{hint}", cause.words())
     }
 
-    /// Does what is due: ends patience with children, looks for requests over time, retires the old.
+    /// Does what is due: ends patience with children, looks for requests over time, queues workers past their lifetime for recycling.
     fn take_timers(&mut self, now: u64) {
         self.hurry_prototypes_without_workers(now);
         for id in self.fleet.ids(|child| child.stopped_until_ms.is_some_and(|time| now >= time)) {
             if let Some(child) = self.fleet.find_mut(id) {
                 child.stopped_until_ms = None;
             }
-            self.kill_and_say(id, Doom::Stopped, now);
+            self.kill_and_log(id, KillReason::Stopped, now);
         }
         for id in self.fleet.ids(|child| child.deadline_ms.is_some_and(|time| now >= time)) {
-            self.end_patience(id, now);
+            self.deadline_passed(id, now);
         }
         if !self.is_stopping() {
-            self.wear_out_the_old(now);
-            self.give_up_the_late(now);
+            self.queue_expired_workers(now);
+            self.kill_late_starters(now);
         }
         self.watch_requests(now);
     }
 
-    fn end_patience(&mut self, id: u64, now: u64) {
+    fn deadline_passed(&mut self, id: u64, now: u64) {
         let Some(child) = self.fleet.find_mut(id) else { return };
         match child.state {
             // No deadline any more: at a stop nobody waits for it, else its place is free only when it ends.
@@ -420,8 +420,8 @@ impl Supervisor {
                 log_sink::line(&format!("{child} was killed and has not ended yet"));
             }
             State::Ending => {
-                let doom = child.deadline_doom;
-                self.kill_and_say(id, doom, now);
+                let kill_reason = child.deadline_reason;
+                self.kill_and_log(id, kill_reason, now);
             }
             State::Ordered | State::Starting | State::Serving | State::Worn => {
                 child.deadline_ms = None;
@@ -430,7 +430,7 @@ impl Supervisor {
                     child.deadline_ms = Some(now + LOST_MS);
                     return;
                 }
-                self.kill_and_say(id, Doom::OutOfReach, now);
+                self.kill_and_log(id, KillReason::OutOfReach, now);
             }
         }
     }
@@ -450,7 +450,7 @@ impl Supervisor {
                     let Some((child, pid)) = self.fleet.find(id).and_then(|child| child.pid.map(|pid| (child, pid))) else {
                         continue;
                     };
-                    let told = obituary::requests(std::slice::from_ref(&request), now);
+                    let told = exit_report::requests(std::slice::from_ref(&request), now);
                     log_sink::line(&format!("harakiri: {child} serves {told}, the limit is {limit}; its Python stack:"));
                     // A thread that is gone has no stack to tell; the second look finds that out.
                     if child.handle.as_ref().is_none_or(|handle| spawn::signal_process(handle, 0).is_ok())
@@ -459,31 +459,30 @@ impl Supervisor {
                         log_sink::line(&format!("harakiri: {child} can't be asked for its stack: {error}"));
                     }
                 }
-                Verdict::Kill { child, .. } => self.kill_and_say(child, Doom::Harakiri, now),
+                Verdict::Kill { child, .. } => self.kill_and_log(child, KillReason::Harakiri, now),
             }
         }
     }
 
     /// Compares what is with what should be, and starts what lacks.
-    fn put_right(&mut self, now: u64) {
+    fn reconcile(&mut self, now: u64) {
         if self.is_stopping() {
             return;
         }
         // In the order in which one makes work for the next, so that nothing is left for a turn that only a timer begins.
         self.complete_if_serving(now);
         self.begin_reload_if_due(now);
-        self.advance_retirement(now);
+        self.advance_recycling(now);
         let numbers = [self.forming.as_ref().map(|forming| &forming.generation), self.serving.as_ref()];
         for number in numbers.map(|generation| generation.map(|generation| generation.number)).into_iter().flatten() {
-            self.fill(number, now);
+            self.start_missing_workers(number, now);
         }
     }
 
     /// How long the next turn may wait.
     fn turn_ms(&self, now: u64) -> u64 {
         let load_timeout_ms = self.fleet.settings.lifecycle.load_timeout_ms.filter(|_| !self.is_stopping());
-        let times =
-            |child: &Child| [child.deadline_ms, child.worn_out_ms, child.stopped_until_ms, child.late_ms(load_timeout_ms)];
+        let times = |child: &Child| [child.deadline_ms, child.expires_ms, child.stopped_until_ms, child.late_ms(load_timeout_ms)];
         let children = self.fleet.children.iter().flat_map(times);
         let watch = self.watch.as_ref().map(Watch::wake_ms);
         let log = bolide_log::is_waiting().then_some(now + bolide_log::RETRY_MS);
@@ -495,11 +494,11 @@ impl Supervisor {
         let serving = self.serving.as_ref().map_or("none".to_owned(), |generation| generation.number.to_string());
         log_sink::line(&format!("status: generation in service: {serving}, children: {}", self.fleet.children.len()));
         for child in &self.fleet.children {
-            let row = child.row().and_then(|row| self.fleet.scoreboard.row(row).map(|place| (row, place)));
+            let row = child.row().and_then(|row| self.fleet.scoreboard.row(row).map(|entry| (row, entry)));
             let work = row.map(|(number, row)| {
                 let requests = row.requests.load(std::sync::atomic::Ordering::Relaxed);
                 let in_flight = self.fleet.scoreboard.in_flight(number);
-                let now_serving = if in_flight.is_empty() { "idle".to_owned() } else { obituary::requests(&in_flight, now) };
+                let now_serving = if in_flight.is_empty() { "idle".to_owned() } else { exit_report::requests(&in_flight, now) };
                 format!(", generation {}, {requests} requests, {now_serving}", child.generation)
             });
             log_sink::line(&format!("status: {child}: {:?}{}", child.state, work.unwrap_or_default()));

@@ -1,4 +1,4 @@
-//! The plain program `bolide`, for hosts where Cargo and not pip installs it. It knows nothing but the door.
+//! The plain program `bolide`, for hosts where Cargo and not pip installs it. It knows nothing but the command line.
 //! The master is the process that it becomes.
 
 fn main() {

@@ -1,4 +1,4 @@
-//! The master's promises, kept by a real master with a fake prototype: start, deaths, pauses, retirement, harakiri, stop.
+//! The master's promises, kept by a real master with a fake prototype: start, deaths, pauses, recycling, harakiri, stop.
 //! Reloads and orphans are in `reloads.rs`.
 
 use std::os::unix::process::ExitStatusExt;

@@ -2,15 +2,15 @@
 //! can hold (a database file with a lock, a port of their own). The listening sockets stay open meanwhile, so clients wait and are
 //! not refused. The master runs it.
 
+use crate::exit_report::duration;
 use crate::log_sink;
-use crate::obituary::duration;
 use crate::reload::Reason;
 use crate::supervisor::Supervisor;
 
 impl Supervisor {
     /// Ends the serving generation where a reload is due, and starts its successor when nothing is left of it. One that can't be loaded
     /// is tried again, after a pause or at the next SIGHUP: there is no other that could serve.
-    pub(crate) fn exchange_if_due(&mut self, now_ms: u64) {
+    pub(crate) fn stop_first_if_due(&mut self, now_ms: u64) {
         let is_due = self.reload_wanted || self.prototype_backoff.over(now_ms);
         if self.forming.is_some() || !is_due {
             return;
@@ -24,7 +24,7 @@ impl Supervisor {
                 let what = format!("generation {serving} ends first (reload-order), clients wait until generation {next} serves");
                 log_sink::line(&format!("reload: {what}"));
                 self.notifier.reloading(&what);
-                self.dismiss(|_| true, now_ms);
+                self.end_generations(|_| true, now_ms);
             }
             None if self.vacated_by.is_some() && self.fleet.children.is_empty() => {
                 self.reload_wanted = false;

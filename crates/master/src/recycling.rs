@@ -1,4 +1,4 @@
-//! Workers that are worn out, by `max-requests` or `max-worker-lifetime`: each gets its replacement first and ends when that
+//! Recycling: workers that are worn out, by `max-requests` or `max-worker-lifetime`: each gets its replacement first and ends when that
 //! serves, and never are two of them replaced at once. The master runs it.
 
 use bolide_contract::message::Order;
@@ -31,34 +31,34 @@ impl Jitter {
 
 impl Supervisor {
     /// Puts a worker into the queue of those to be replaced.
-    pub(crate) fn wear_out(&mut self, id: u64) {
+    pub(crate) fn queue_for_recycling(&mut self, id: u64) {
         let Some(worker) = self.fleet.find_mut(id) else { return };
-        worker.worn_out_ms = None;
+        worker.expires_ms = None;
         if worker.state != State::Serving {
             return;
         }
         worker.apply(Event::WornOut);
-        self.worn.push_back(id);
+        self.recycling_queue.push_back(id);
     }
 
     /// Puts those past their lifetime into the queue.
-    pub(crate) fn wear_out_the_old(&mut self, now_ms: u64) {
-        for id in self.fleet.ids(|child| child.worn_out_ms.is_some_and(|time| now_ms >= time)) {
-            self.wear_out(id);
+    pub(crate) fn queue_expired_workers(&mut self, now_ms: u64) {
+        for id in self.fleet.ids(|child| child.expires_ms.is_some_and(|time| now_ms >= time)) {
+            self.queue_for_recycling(id);
         }
     }
 
     /// Takes the replacement of one worker a step further: chooses the next, or ends the one whose replacement serves.
-    pub(crate) fn advance_retirement(&mut self, now_ms: u64) {
-        if self.retiring.is_some_and(|id| self.fleet.find(id).is_none()) {
-            self.retiring = None;
+    pub(crate) fn advance_recycling(&mut self, now_ms: u64) {
+        if self.recycling.is_some_and(|id| self.fleet.find(id).is_none()) {
+            self.recycling = None;
         }
         // A reload replaces every worker: nobody is replaced just before it.
-        while self.retiring.is_none() && self.forming.is_none() {
-            let Some(id) = self.worn.pop_front() else { return };
-            self.retiring = self.fleet.find(id).filter(|worker| worker.state == State::Worn).map(|worker| worker.id);
+        while self.recycling.is_none() && self.forming.is_none() {
+            let Some(id) = self.recycling_queue.pop_front() else { return };
+            self.recycling = self.fleet.find(id).filter(|worker| worker.state == State::Worn).map(|worker| worker.id);
         }
-        let Some(old) = self.retiring.and_then(|id| self.fleet.find(id)).filter(|worker| worker.state == State::Worn) else {
+        let Some(old) = self.recycling.and_then(|id| self.fleet.find(id)).filter(|worker| worker.state == State::Worn) else {
             return;
         };
         let replaced = self
@@ -67,7 +67,7 @@ impl Supervisor {
             .any(|worker| worker.id != old.id && worker.worker_number() == old.worker_number() && worker.state.is_serving());
         if replaced {
             let (id, mercy_ms) = (old.id, self.fleet.settings.lifecycle.reload_mercy_ms);
-            self.fleet.tell_to_end(id, Order::Drain, now_ms.saturating_add(mercy_ms));
+            self.fleet.order_end(id, Order::Drain, now_ms.saturating_add(mercy_ms));
         }
     }
 }

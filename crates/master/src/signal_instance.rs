@@ -18,7 +18,7 @@ const EXIT_NOT_SENT: i32 = 255;
 const OURS: [&str; 2] = ["bolide", "uwsgi"];
 
 /// Sends what the order asks for. Gives the exit status.
-pub fn tell(order: InstanceOrder, pidfile: &Path) -> i32 {
+pub fn signal_instance(order: InstanceOrder, pidfile: &Path) -> i32 {
     let (signal, done) = match order {
         InstanceOrder::Stop => (Signal::SIGINT, "is told to stop"),
         InstanceOrder::Reload => (Signal::SIGHUP, "is told to reload"),
@@ -71,10 +71,10 @@ fn name_of(pid: Pid) -> Option<String> {
 /// A master may be called anything (`procname-master`): its name, its command line, its program and the libraries that it has loaded are
 /// looked at.
 fn is_ours(pid: Pid, name: &str) -> bool {
-    let place = |file: &str| format!("/proc/{pid}/{file}");
+    let file_of = |file: &str| format!("/proc/{pid}/{file}");
     let has = |text: &str| OURS.iter().any(|ours| text.to_ascii_lowercase().contains(ours));
     let read =
-        |file: &str| std::fs::read(place(file)).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
-    let program = std::fs::read_link(place("exe")).map(|path| path.to_string_lossy().into_owned()).unwrap_or_default();
+        |file: &str| std::fs::read(file_of(file)).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
+    let program = std::fs::read_link(file_of("exe")).map(|path| path.to_string_lossy().into_owned()).unwrap_or_default();
     has(name) || has(&program) || has(&read("cmdline")) || has(&read("maps"))
 }

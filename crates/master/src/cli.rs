@@ -1,5 +1,5 @@
-//! The door: arguments and environment become settings, by way of the options room, and settings a running master.
-//! The program `bolide` and the console script of the Python package both come in here. The master runs it.
+//! The command line: arguments and environment become settings, by way of the options room, and settings a running master.
+//! The program `bolide` and the console script of the Python package both call it. The master runs it.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -9,8 +9,8 @@ use bolide_options::{Reading, Severity, read};
 
 use crate::interpreter::Program;
 use crate::log_sink;
+use crate::signal_instance::signal_instance;
 use crate::start::{EXIT_START_FAILED, supervise};
-use crate::tell::tell;
 
 /// How Bolide was called.
 #[derive(Debug, Clone, Default)]
@@ -40,7 +40,7 @@ pub fn main(invocation: Invocation) -> i32 {
             };
             supervise(*settings, &choose, &warnings)
         }
-        Ok(Reading::Tell { order, pidfile }) => tell(order, &pidfile),
+        Ok(Reading::Tell { order, pidfile }) => signal_instance(order, &pidfile),
         Err(mut failure) => {
             // The last line says why: warnings come before errors.
             failure.findings.sort_by_key(|finding| finding.severity == Severity::Error);

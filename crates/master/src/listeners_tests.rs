@@ -44,7 +44,7 @@ fn tcp_listeners_are_bound_in_order_and_port_0_becomes_a_real_one() {
         assert!(fcntl(socket, FcntlArg::F_GETFL).is_ok_and(|flags| flags & libc::O_NONBLOCK != 0));
         assert!(fcntl(socket, FcntlArg::F_GETFD).is_ok_and(|flags| flags & libc::FD_CLOEXEC != 0));
     }
-    assert_eq!(listeners.places()[0].to_open(), format!("http://{}", descriptors[0].bound));
+    assert_eq!(listeners.endpoints()[0].to_open(), format!("http://{}", descriptors[0].bound));
 }
 
 #[test]
@@ -60,20 +60,20 @@ fn a_host_is_an_address_a_name_or_nothing() {
 
 #[test]
 fn every_address_is_shown_as_one_that_opens() {
-    let place = |text: &str, protocol| Place {
+    let endpoint = |text: &str, protocol| Endpoint {
         protocol,
         bound: text.to_owned(),
         address: text.parse().map_or(Bound::Local, Bound::Tcp),
         file: None,
         is_ours: true,
     };
-    let shown = |text, protocol| place(text, protocol).to_open();
+    let shown = |text, protocol| endpoint(text, protocol).to_open();
     assert_eq!(shown("0.0.0.0:8080", Protocol::Http), "http://127.0.0.1:8080");
     assert_eq!(shown("[::]:8080", Protocol::Http), "http://[::1]:8080");
     assert_eq!(shown("192.0.2.1:80", Protocol::Uwsgi), "uwsgi://192.0.2.1:80");
     assert_eq!(shown("/run/app.sock", Protocol::Uwsgi), "unix:/run/app.sock");
-    assert!(place("0.0.0.0:80", Protocol::Http).is_everywhere() && !place("127.0.0.1:80", Protocol::Http).is_everywhere());
-    assert!(place("127.0.0.1:80", Protocol::Http).is_web() && !place("/run/app.sock", Protocol::Http).is_web());
+    assert!(endpoint("0.0.0.0:80", Protocol::Http).is_everywhere() && !endpoint("127.0.0.1:80", Protocol::Http).is_everywhere());
+    assert!(endpoint("127.0.0.1:80", Protocol::Http).is_web() && !endpoint("/run/app.sock", Protocol::Http).is_web());
 }
 
 #[test]

@@ -24,7 +24,7 @@ enum Name {
 
 /// Lets listeners that the configuration names take the sockets that are there; a socket that none of them names stays a listener of
 /// its own.
-pub fn unite(wanted: Vec<Listener>) -> Vec<Listener> {
+pub fn merge(wanted: Vec<Listener>) -> Vec<Listener> {
     let (passed, mut named): (Vec<Listener>, Vec<Listener>) =
         wanted.into_iter().partition(|listener| matches!(listener.address, Address::Passed(_)));
     for listener in passed {
@@ -82,18 +82,18 @@ mod tests {
         let (tcp, local) = (TcpListener::bind("127.0.0.1:0").expect("bound"), UnixListener::bind(&path).expect("bound"));
         let port = tcp.local_addr().expect("named").port();
         let (first, second) = (Address::Passed(tcp.as_raw_fd()), Address::Passed(local.as_raw_fd()));
-        let united = unite(vec![
+        let merged = merge(vec![
             listener(Address::Tcp { host: "127.0.0.1".to_owned(), port: 0 }, "any port"),
             listener(Address::Tcp { host: "127.0.0.1".to_owned(), port }, "named"),
             listener(first.clone(), "passed"),
             listener(second.clone(), "passed too"),
         ]);
-        let found: Vec<(&str, &Address)> = united.iter().map(|one| (one.origin.as_str(), &one.address)).collect();
+        let found: Vec<(&str, &Address)> = merged.iter().map(|one| (one.origin.as_str(), &one.address)).collect();
         let any = Address::Tcp { host: "127.0.0.1".to_owned(), port: 0 };
         assert_eq!(found, [("any port", &any), ("named", &first), ("passed too", &second)]);
-        let united = unite(vec![listener(Address::Unix(path), "named"), listener(second.clone(), "passed")]);
-        assert_eq!((united.len(), &united[0].address), (1, &second));
+        let merged = merge(vec![listener(Address::Unix(path), "named"), listener(second.clone(), "passed")]);
+        assert_eq!((merged.len(), &merged[0].address), (1, &second));
         let by_number = Address::Descriptor(tcp.as_raw_fd());
-        assert_eq!(unite(vec![listener(by_number, "named"), listener(first.clone(), "passed")]).len(), 1);
+        assert_eq!(merge(vec![listener(by_number, "named"), listener(first.clone(), "passed")]).len(), 1);
     }
 }
