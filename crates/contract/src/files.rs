@@ -14,7 +14,7 @@ pub struct Files {
     pub missing: Missing,
     pub mode: Mode,
     /// Files that the application may name in its answers.
-    pub handed: Handed,
+    pub x_sendfile: XSendfile,
     /// `static-index`: names that stand for a folder, the first that is there.
     pub index: Vec<String>,
     /// `static-skip-ext`: paths with such an end are the application's.
@@ -83,7 +83,7 @@ pub enum Mode {
 
 /// From where the application may have files sent in place of a body of its own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
-pub struct Handed {
+pub struct XSendfile {
     /// `x-sendfile`: folders with what it may name by path in `X-Sendfile`.
     pub by_path: Vec<PathBuf>,
     /// `x-accel-redirect`: paths that it may name in `X-Accel-Redirect`, and the folders they stand for.

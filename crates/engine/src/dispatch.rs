@@ -3,7 +3,7 @@
 
 use std::cell::RefCell;
 
-use bolide_files::{Answer, Ask, Conditions, Page};
+use bolide_files::{Answer, Conditions, FileRequest, Page};
 use bolide_protocol::http1::head::{Field, HeadLimits, header_block};
 use bolide_protocol::uwsgi::Variable;
 use bolide_routes::{Form, Served, Verdict};
@@ -27,7 +27,7 @@ pub fn serve_directly<A: App>(
         (None | Some(Verdict::Serve), None) => false,
         (None | Some(Verdict::Serve), Some(files)) => {
             let answer = if files.has_maps() { ask(context, request, |ask, complain| files.find(ask, complain)) } else { None };
-            if answer.is_none() && files.hands_over_any() {
+            if answer.is_none() && files.allows_any_sendfile() {
                 let x_sendfile = ask(context, request, |ask, _| XSendfile::of(files, worker.number, ask));
                 context.response.allow_x_sendfile(x_sendfile);
             }
@@ -68,13 +68,13 @@ fn routed<'a>(served: &'a Served, relative: &'a [u8]) -> bolide_files::Routed<'a
 fn ask<A: App, T>(
     context: &mut ExchangeContext<'_, A>,
     request: &Request<'_, A::Memo>,
-    find: impl FnOnce(&Ask<'_>, &mut dyn FnMut(&str)) -> T,
+    find: impl FnOnce(&FileRequest<'_>, &mut dyn FnMut(&str)) -> T,
 ) -> T {
     let app = RefCell::new(&mut *context.app);
     let (worker, thread) = (context.worker, &*context.thread);
     // Fields that the connection remembers are not there as spans: they are found anew.
     let mut again = Vec::new();
-    let mut ask = Ask {
+    let mut ask = FileRequest {
         method: b"",
         path: b"",
         uri: b"",
@@ -91,7 +91,7 @@ fn ask<A: App, T>(
     find(&ask, &mut |text| complain(worker.number, text))
 }
 
-fn note_http<'a, Memo>(ask: &mut Ask<'a>, http: &'a HttpRequest<'_, Memo>, limits: &HeadLimits, again: &mut Vec<Field>) {
+fn note_http<'a, Memo>(ask: &mut FileRequest<'a>, http: &'a HttpRequest<'_, Memo>, limits: &HeadLimits, again: &mut Vec<Field>) {
     (ask.method, ask.path, ask.uri) = (http.method, http.path, http.uri);
     let mut fields = http.fields;
     if fields.is_empty() && http.header_bytes.len() > 2 {
@@ -104,7 +104,7 @@ fn note_http<'a, Memo>(ask: &mut Ask<'a>, http: &'a HttpRequest<'_, Memo>, limit
     }
 }
 
-fn note_uwsgi<'a>(ask: &mut Ask<'a>, uwsgi: &'a UwsgiRequest<'_>) {
+fn note_uwsgi<'a>(ask: &mut FileRequest<'a>, uwsgi: &'a UwsgiRequest<'_>) {
     let text = |span: Option<bolide_protocol::Span>| span.map_or(&b""[..], |span| span.of(uwsgi.bytes));
     (ask.method, ask.uri) = (text(uwsgi.method), text(uwsgi.uri));
     for Variable { name, value } in uwsgi.variables {

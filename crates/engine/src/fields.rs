@@ -2,7 +2,7 @@
 //!
 //! It knows no response. Workers run it, once for each field of an answer.
 
-use bolide_files::By;
+use bolide_files::SendfileHeader;
 
 /// Fields of an answer that concern the server.
 pub enum Known {
@@ -13,7 +13,7 @@ pub enum Known {
     Trailer,
     HopByHop,
     /// The application names a file in place of a body.
-    NamesFile(By),
+    NamesFile(SendfileHeader),
 }
 
 /// The fields that the server must know. The length decides first, so that most names cost one comparison.
@@ -29,8 +29,8 @@ pub fn known_field(name: &[u8]) -> Option<Known> {
         10 if is(b"connection") || is(b"keep-alive") => Some(Known::HopByHop),
         8 if is(b"trailers") => Some(Known::HopByHop),
         17 if is(b"transfer-encoding") => Some(Known::HopByHop),
-        10 if is(b"x-sendfile") => Some(Known::NamesFile(By::Path)),
-        16 if is(b"x-accel-redirect") => Some(Known::NamesFile(By::Location)),
+        10 if is(b"x-sendfile") => Some(Known::NamesFile(SendfileHeader::Path)),
+        16 if is(b"x-accel-redirect") => Some(Known::NamesFile(SendfileHeader::Location)),
         16 if is(b"proxy-connection") => Some(Known::HopByHop),
         18 if is(b"proxy-authenticate") => None,
         19 if is(b"proxy-authorization") => Some(Known::HopByHop),

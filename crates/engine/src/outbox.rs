@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use bolide_files::roots::Stamp;
+use bolide_files::roots::FileVersion;
 
 use crate::socket::{self, Written};
 
@@ -54,7 +54,7 @@ pub struct FilePart {
     pub offset: i64,
     pub left: u64,
     /// The state of the file that the answer's head is about: when it has changed before the end, the answer is broken off.
-    pub promised: Option<Stamp>,
+    pub promised: Option<FileVersion>,
     /// Something of the answer was sent earlier than now.
     pub has_begun: bool,
 }
@@ -66,14 +66,15 @@ pub struct Later {
 }
 
 impl FilePart {
-    pub fn promised(file: Arc<File>, bytes: Range<u64>, stamp: Stamp) -> FilePart {
+    pub fn promised(file: Arc<File>, bytes: Range<u64>, version: FileVersion) -> FilePart {
         let left = bytes.end - bytes.start;
-        FilePart { file, offset: bytes.start.cast_signed(), left, promised: Some(stamp), has_begun: false }
+        FilePart { file, offset: bytes.start.cast_signed(), left, promised: Some(version), has_begun: false }
     }
 
     /// Whether the last byte must not leave, because those before it were of another content.
     pub fn has_changed(&self) -> bool {
-        self.has_begun && self.promised.is_some_and(|stamp| !Stamp::now(&self.file).is_ok_and(|now| now.is_same_content(&stamp)))
+        self.has_begun
+            && self.promised.is_some_and(|version| !FileVersion::now(&self.file).is_ok_and(|now| now.is_same_content(&version)))
     }
 }
 

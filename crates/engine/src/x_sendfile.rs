@@ -6,7 +6,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bolide_contract::scoreboard::now_ms;
-use bolide_files::{Answer, Ask, By, Conditions, Files};
+use bolide_files::{Answer, Conditions, FileRequest, Files, SendfileHeader};
 use bolide_protocol::http1::target::percent_decode;
 
 use crate::access_log::complain;
@@ -19,18 +19,18 @@ pub struct XSendfile {
     /// The request's conditions, its ranges, and the codings that the client takes.
     conditions: Vec<(&'static [u8], Vec<u8>)>,
     /// The file that the application has named.
-    pub named: Option<(By, Vec<u8>)>,
+    pub named: Option<(SendfileHeader, Vec<u8>)>,
 }
 
 impl XSendfile {
-    pub fn of(files: &'static Files, worker: u32, ask: &Ask<'_>) -> XSendfile {
+    pub fn of(files: &'static Files, worker: u32, ask: &FileRequest<'_>) -> XSendfile {
         let (method, uri) = (ask.method.to_vec(), ask.uri.to_vec());
         XSendfile { files, worker, method, uri, conditions: ask.conditions.fields(), named: None }
     }
 
     /// Takes the name of a file. False: the application may not use these words, and they are a field like any other.
-    pub fn note(&mut self, by: By, name: &[u8]) -> bool {
-        let may = self.files.hands_over(by);
+    pub fn note(&mut self, by: SendfileHeader, name: &[u8]) -> bool {
+        let may = self.files.allows(by);
         if may {
             self.named = Some((by, name.to_vec()));
         }
@@ -48,8 +48,8 @@ impl XSendfile {
         }
         let mut decoded = Vec::new();
         let path = match by {
-            By::Path => name,
-            By::Location => {
+            SendfileHeader::Path => name,
+            SendfileHeader::Location => {
                 let path = name.split(|byte| *byte == b'?').next().unwrap_or_default();
                 match percent_decode(path, &mut decoded) {
                     Ok(true) => &decoded,
@@ -58,7 +58,7 @@ impl XSendfile {
                 }
             }
         };
-        let ask = Ask {
+        let ask = FileRequest {
             method: if is_read { &self.method } else { b"GET" },
             path,
             uri: &self.uri,
@@ -69,6 +69,6 @@ impl XSendfile {
             aside: &|work| work(),
             now: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().cast_signed()),
         };
-        Some(self.files.hand_over(*by, &ask, &mut |text| complain(self.worker, text)))
+        Some(self.files.answer_named(*by, &ask, &mut |text| complain(self.worker, text)))
     }
 }

@@ -10,8 +10,8 @@ use crate::codings::choose;
 use crate::conditions::{Conditions, Outcome, Validators, evaluate, range_holds};
 use crate::dates;
 use crate::entry::{Content, Entry, Head, Variant};
-use crate::ranges::{Wanted, wanted};
-use crate::roots::Stamp;
+use crate::ranges::{RequestedRange, wanted};
+use crate::roots::FileVersion;
 
 /// An answer, complete but for the fields of the connection.
 pub struct Answer {
@@ -43,7 +43,7 @@ pub enum Body {
 pub struct FileRange {
     pub file: Arc<File>,
     pub bytes: Range<u64>,
-    pub stamp: Stamp,
+    pub version: FileVersion,
 }
 
 /// Several parts of a file, each with the lines that go before it: multipart/byteranges.
@@ -70,7 +70,7 @@ impl Answer {
             Body::Parts(parts) => parts.parts.first().map(|(_, part)| part),
             _ => None,
         };
-        part.is_none_or(|part| Stamp::now(&part.file).is_ok_and(|stamp| stamp == part.stamp))
+        part.is_none_or(|part| FileVersion::now(&part.file).is_ok_and(|version| version == part.version))
     }
 
     fn first(&self) -> &Head {
@@ -107,7 +107,7 @@ impl Answer {
     pub fn unmodified(&self) -> Option<(&str, u64, bool)> {
         let AnswerHead::NotModified(entry, variant) = &self.head else { return None };
         let variant = &entry.variants[*variant];
-        Some((&variant.content_type, variant.stamp.bytes, variant.coding.is_some()))
+        Some((&variant.content_type, variant.version.bytes, variant.coding.is_some()))
     }
 
     /// Words of the server's own: another page may say the same.
@@ -161,7 +161,7 @@ pub fn of(
 /// The whole file with a status and a type that are not its own, to whoever asks in whatever way.
 pub fn page(entry: &Entry, status: u16, reason: &str, content_type: &str) -> Answer {
     let variant = &entry.variants[0];
-    let size = variant.stamp.bytes;
+    let size = variant.version.bytes;
     let head = Head::status(&format!("{status} {reason}")).with("Content-Type", content_type).with_number("Content-Length", size);
     Answer::made(status, head, size, body(variant, 0..size))
 }
@@ -174,26 +174,26 @@ fn whole_or_parts(
     validators: &Validators<'_>,
 ) -> Answer {
     let variant = &entry.variants[number];
-    let size = variant.stamp.bytes;
+    let size = variant.version.bytes;
     let range = conditions.range.and_then(|range| range.value());
     // RFC 9110 section 14.2: GET is the only method for which a range means something.
     let wanted = match range {
         Some(field) if is_get && range_holds(conditions, validators) => wanted(field, size),
-        _ => Wanted::Whole,
+        _ => RequestedRange::Whole,
     };
     match wanted {
-        Wanted::Whole => Answer {
+        RequestedRange::Whole => Answer {
             status: 200,
             head: AnswerHead::Whole(entry.clone(), number),
             extra: Head::default(),
             length: Some(size),
             body: body(variant, 0..size),
         },
-        Wanted::Nothing => {
+        RequestedRange::Nothing => {
             let fields = Head::default().with("Content-Range", format!("bytes */{size}")).with("Accept-Ranges", "bytes");
             Answer::words(416, "Range Not Satisfiable", fields, "The file has no such bytes.")
         }
-        Wanted::Parts(ranges) => match ranges.as_slice() {
+        RequestedRange::Parts(ranges) => match ranges.as_slice() {
             [range] => one_part(variant, range.clone()),
             _ => several_parts(variant, ranges),
         },
@@ -203,7 +203,7 @@ fn whole_or_parts(
 fn body(variant: &Variant, bytes: Range<u64>) -> Body {
     match &variant.content {
         Content::Memory(content) => Body::Memory(content.clone(), bytes.start as usize..bytes.end as usize),
-        Content::File(file) => Body::File(FileRange { file: file.clone(), bytes, stamp: variant.stamp }),
+        Content::File(file) => Body::File(FileRange { file: file.clone(), bytes, version: variant.version }),
     }
 }
 
@@ -216,7 +216,7 @@ fn one_part(variant: &Variant, range: Range<u64>) -> Answer {
     let head = Head::status("206 Partial Content")
         .with("Content-Type", &variant.content_type)
         .and(&variant.common)
-        .with("Content-Range", content_range(&range, variant.stamp.bytes))
+        .with("Content-Range", content_range(&range, variant.version.bytes))
         .with_number("Content-Length", length);
     Answer::made(206, head, length, body(variant, range))
 }
@@ -224,7 +224,7 @@ fn one_part(variant: &Variant, range: Range<u64>) -> Answer {
 /// RFC 9110 section 14.6.
 fn several_parts(variant: &Variant, ranges: Vec<Range<u64>>) -> Answer {
     let boundary = boundary(variant);
-    let size = variant.stamp.bytes;
+    let size = variant.version.bytes;
     let lines = |range: &Range<u64>| {
         let (kind, range) = (&variant.content_type, content_range(range, size));
         format!("\r\n--{boundary}\r\nContent-Type: {kind}\r\nContent-Range: {range}\r\n\r\n").into_bytes()
@@ -247,7 +247,7 @@ fn several_parts(variant: &Variant, ranges: Vec<Range<u64>>) -> Answer {
             Body::Text(text)
         }
         Content::File(file) => {
-            let of_file = |bytes| FileRange { file: file.clone(), bytes, stamp: variant.stamp };
+            let of_file = |bytes| FileRange { file: file.clone(), bytes, version: variant.version };
             Body::Parts(Parts { parts: parts.into_iter().map(|(lines, range)| (lines, of_file(range))).collect(), end })
         }
     };
@@ -263,5 +263,5 @@ fn boundary(variant: &Variant) -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let count = COUNT.fetch_add(1, Relaxed);
     let seconds = std::time::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_nanos());
-    format!("{:016x}{:032x}{count:016x}", variant.stamp.inode, seconds)
+    format!("{:016x}{:032x}{count:016x}", variant.version.inode, seconds)
 }

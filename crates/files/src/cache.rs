@@ -67,27 +67,27 @@ impl<T> Cache<T> {
     }
 
     pub fn remove(&mut self, key: &[u8]) {
-        if let Some(place) = self.index.get(key) {
-            self.remove_at(*place);
+        if let Some(index) = self.index.get(key) {
+            self.remove_at(*index);
         }
     }
 
     /// Lets go everything that holds a descriptor.
     pub fn shed_descriptors(&mut self) {
-        let mut place = 0;
-        while let Some(slot) = self.slots.get(place) {
-            if slot.weight.descriptors > 0 { self.remove_at(place) } else { place += 1 }
+        let mut index = 0;
+        while let Some(slot) = self.slots.get(index) {
+            if slot.weight.descriptors > 0 { self.remove_at(index) } else { index += 1 }
         }
     }
 
     /// Lets go what holds a descriptor and was not asked for since the last call. Returns whether some that hold one are left.
     pub fn shed_idle_descriptors(&mut self) -> bool {
-        let mut place = 0;
-        while let Some(slot) = self.slots.get_mut(place) {
+        let mut index = 0;
+        while let Some(slot) = self.slots.get_mut(index) {
             if slot.weight.descriptors > 0 && std::mem::replace(&mut slot.is_idle, true) {
-                self.remove_at(place);
+                self.remove_at(index);
             } else {
-                place += 1;
+                index += 1;
             }
         }
         self.held.descriptors > 0
@@ -108,11 +108,11 @@ impl<T> Cache<T> {
         self.hand = 0;
     }
 
-    fn remove_at(&mut self, place: usize) {
-        let slot = self.slots.swap_remove(place);
+    fn remove_at(&mut self, index: usize) {
+        let slot = self.slots.swap_remove(index);
         self.index.remove(&slot.key);
-        if let Some(moved) = self.slots.get(place) {
-            self.index.insert(moved.key.clone(), place);
+        if let Some(moved) = self.slots.get(index) {
+            self.index.insert(moved.key.clone(), index);
         }
         self.held.bytes -= slot.weight.bytes;
         self.held.descriptors -= slot.weight.descriptors;
@@ -201,7 +201,7 @@ mod tests {
                 prop_assert_eq!(sum, cache.held);
                 prop_assert!(sum.bytes <= BOUNDS.bytes && sum.descriptors <= BOUNDS.descriptors);
                 prop_assert!(cache.slots.len() <= BOUNDS.entries && cache.index.len() == cache.slots.len());
-                prop_assert!(cache.index.iter().all(|(key, place)| cache.slots[*place].key == *key));
+                prop_assert!(cache.index.iter().all(|(key, index)| cache.slots[*index].key == *key));
             }
         }
     }

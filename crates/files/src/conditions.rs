@@ -9,25 +9,25 @@ use crate::dates;
 pub struct Conditions<'a> {
     pub if_match: Option<Cow<'a, [u8]>>,
     pub if_none_match: Option<Cow<'a, [u8]>>,
-    pub if_modified_since: Option<Once<'a>>,
-    pub if_unmodified_since: Option<Once<'a>>,
-    pub if_range: Option<Once<'a>>,
-    pub range: Option<Once<'a>>,
+    pub if_modified_since: Option<SingleField<'a>>,
+    pub if_unmodified_since: Option<SingleField<'a>>,
+    pub if_range: Option<SingleField<'a>>,
+    pub range: Option<SingleField<'a>>,
     pub accept_encoding: Option<Cow<'a, [u8]>>,
 }
 
 /// A field that may come once only; one that comes twice says nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Once<'a> {
+pub enum SingleField<'a> {
     Value(&'a [u8]),
     Doubled,
 }
 
-impl<'a> Once<'a> {
+impl<'a> SingleField<'a> {
     pub fn value(self) -> Option<&'a [u8]> {
         match self {
-            Once::Value(value) => Some(value),
-            Once::Doubled => None,
+            SingleField::Value(value) => Some(value),
+            SingleField::Doubled => None,
         }
     }
 }
@@ -68,8 +68,8 @@ impl Conditions<'_> {
         for (name, once) in onces {
             match once {
                 None => {}
-                Some(Once::Value(value)) => fields.push((name, value.to_vec())),
-                Some(Once::Doubled) => fields.extend([(name, Vec::new()), (name, Vec::new())]),
+                Some(SingleField::Value(value)) => fields.push((name, value.to_vec())),
+                Some(SingleField::Doubled) => fields.extend([(name, Vec::new()), (name, Vec::new())]),
             }
         }
         fields
@@ -80,13 +80,13 @@ fn is(name: &[u8], word: &[u8]) -> bool {
     name.iter().zip(word).all(|(byte, letter)| byte.to_ascii_lowercase() == *letter || (*letter == b'-' && *byte == b'_'))
 }
 
-fn once<'a>(place: &mut Option<Once<'a>>, value: &'a [u8]) {
-    *place = Some(if place.is_some() { Once::Doubled } else { Once::Value(value) });
+fn once<'a>(source: &mut Option<SingleField<'a>>, value: &'a [u8]) {
+    *source = Some(if source.is_some() { SingleField::Doubled } else { SingleField::Value(value) });
 }
 
 /// RFC 9110 section 5.3: several lines of a list are one list.
-fn list<'a>(place: &mut Option<Cow<'a, [u8]>>, value: &'a [u8]) {
-    *place = Some(match place.take() {
+fn list<'a>(source: &mut Option<Cow<'a, [u8]>>, value: &'a [u8]) {
+    *source = Some(match source.take() {
         None => Cow::Borrowed(value),
         Some(before) => Cow::Owned([&before, &b", "[..], value].concat()),
     });
@@ -137,16 +137,16 @@ pub fn evaluate(conditions: &Conditions<'_>, validators: &Validators<'_>) -> Out
 pub fn range_holds(conditions: &Conditions<'_>, validators: &Validators<'_>) -> bool {
     match conditions.if_range {
         None => true,
-        Some(Once::Doubled) => false,
-        Some(Once::Value(value)) if value.starts_with(b"\"") || value.starts_with(b"W/") => value == validators.etag,
+        Some(SingleField::Doubled) => false,
+        Some(SingleField::Value(value)) if value.starts_with(b"\"") || value.starts_with(b"W/") => value == validators.etag,
         // A date must be the very one that we gave, and strong: older than the second in which the file may change again.
-        Some(Once::Value(value)) => {
+        Some(SingleField::Value(value)) => {
             dates::parse(value).is_some_and(|date| validators.last_modified == Some(date) && date < validators.now)
         }
     }
 }
 
-fn date_of(value: Option<Once<'_>>) -> Option<i64> {
+fn date_of(value: Option<SingleField<'_>>) -> Option<i64> {
     dates::parse(value?.value()?)
 }
 

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::cache::Weight;
 use crate::codings::Coding;
 use crate::dates;
-use crate::kinds::Kind;
-use crate::roots::{Opened, Refusal, Stamp, Way};
+use crate::mime_types::MimeType;
+use crate::roots::{FileVersion, OpenedRoot, Refusal, ResolvedPath};
 use crate::rules::Expires;
 
 /// Files up to this many bytes are kept in memory and answered from there with one call. Beyond it, sendfile costs less than a copy.
@@ -23,23 +23,23 @@ const ENTRY_BYTES: u64 = 1536;
 /// A file that changes while it is read is read once more, and then sent from its descriptor.
 const READ_TRIES: u32 = 2;
 
-/// A change in the same tick of the file system's clock as the one before leaves no trace in a stamp: content that was read within this many
+/// A change in the same tick of the file system's clock as the one before leaves no trace in a file's version: content that was read within this many
 /// seconds of a change is read again.
 pub const SETTLED_SECONDS: i64 = 2;
 
-/// What a path named when it was looked up.
+/// A file as a lookup found it.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Found {
-    pub way: Way,
-    pub stamp: Stamp,
+pub struct FoundFile {
+    pub resolved: ResolvedPath,
+    pub version: FileVersion,
     /// The compressed forms that lie beside it.
-    pub beside: Vec<(Coding, Way, Stamp)>,
+    pub beside: Vec<(Coding, ResolvedPath, FileVersion)>,
 }
 
 pub struct Entry {
-    /// The number of the place that has it.
-    pub place: usize,
-    pub found: Found,
+    /// The number of its [`crate::lookup::FileSource`].
+    pub source: usize,
+    pub found: FoundFile,
     /// Monotonic milliseconds at which it was last found unchanged.
     pub checked_ms: AtomicU64,
     /// The original first.
@@ -53,7 +53,7 @@ pub struct Entry {
 pub struct Variant {
     pub coding: Option<Coding>,
     pub content: Content,
-    pub stamp: Stamp,
+    pub version: FileVersion,
     pub etag: String,
     pub last_modified: Option<i64>,
     /// Complete but for the fields that are the connection's, and the empty line.
@@ -104,7 +104,7 @@ impl Head {
 
 /// What is said of a file whatever form it is sent in.
 pub struct Description<'a> {
-    pub kind: Kind,
+    pub kind: MimeType,
     pub cache_control: Option<&'a str>,
     pub expires: Expires,
 }
@@ -115,23 +115,23 @@ impl Entry {
     /// # Errors
     /// It is not there any more, or may not be read.
     pub fn load(
-        root: &Opened,
-        place: usize,
-        found: Found,
+        root: &OpenedRoot,
+        source: usize,
+        found: FoundFile,
         description: &Description<'_>,
         clock: (u64, i64),
         keep: bool,
     ) -> Result<Entry, Refusal> {
         let (now_ms, now) = clock;
         let has_variants = !found.beside.is_empty();
-        let mut variants = vec![Variant::load(root, &found.way, None, description, has_variants, now, keep)?];
-        for (coding, way, _) in &found.beside {
-            variants.push(Variant::load(root, way, Some(*coding), description, has_variants, now, keep)?);
+        let mut variants = vec![Variant::load(root, &found.resolved, None, description, has_variants, now, keep)?];
+        for (coding, resolved, _) in &found.beside {
+            variants.push(Variant::load(root, resolved, Some(*coding), description, has_variants, now, keep)?);
         }
         let is_settled = variants
             .iter()
-            .all(|variant| matches!(variant.content, Content::File(_)) || variant.stamp.is_settled(now, SETTLED_SECONDS));
-        Ok(Entry { place, found, checked_ms: AtomicU64::new(now_ms), variants, expires: description.expires, is_settled })
+            .all(|variant| matches!(variant.content, Content::File(_)) || variant.version.is_settled(now, SETTLED_SECONDS));
+        Ok(Entry { source, found, checked_ms: AtomicU64::new(now_ms), variants, expires: description.expires, is_settled })
     }
 
     pub fn weight(&self) -> Weight {
@@ -142,9 +142,9 @@ impl Entry {
     }
 
     /// Whether it is sure to be of the file that was found now: what was loaded then is what was found then and is found now.
-    pub fn is_of(&self, found: &Found) -> bool {
-        let stamps = std::iter::once(&found.stamp).chain(found.beside.iter().map(|(_, _, stamp)| stamp));
-        self.is_settled && self.found == *found && self.variants.iter().map(|variant| &variant.stamp).eq(stamps)
+    pub fn is_of(&self, found: &FoundFile) -> bool {
+        let versions = std::iter::once(&found.version).chain(found.beside.iter().map(|(_, _, version)| version));
+        self.is_settled && self.found == *found && self.variants.iter().map(|variant| &variant.version).eq(versions)
     }
 
     pub fn is_fresh(&self, now_ms: u64, most_ms: u64) -> bool {
@@ -154,18 +154,18 @@ impl Entry {
 
 impl Variant {
     fn load(
-        root: &Opened,
-        way: &Way,
+        root: &OpenedRoot,
+        resolved: &ResolvedPath,
         coding: Option<Coding>,
         description: &Description<'_>,
         varies: bool,
         now: i64,
         keep: bool,
     ) -> Result<Variant, Refusal> {
-        let (content, stamp) = read(root, way, keep)?;
-        let etag = etag(&stamp);
+        let (content, version) = read(root, resolved, keep)?;
+        let etag = etag(&version);
         // RFC 9110 section 8.8.2.1: no Last-Modified that is later than the answer.
-        let last_modified = Some(stamp.changed.0).filter(|changed| *changed <= now && *changed >= 0);
+        let last_modified = Some(version.changed.0).filter(|changed| *changed <= now && *changed >= 0);
         let mut always = Head::default().with("ETag", &etag);
         if let Some(value) = description.cache_control {
             always = always.with("Cache-Control", value);
@@ -183,40 +183,40 @@ impl Variant {
         }
         let content_type = description.kind.full.clone();
         let whole =
-            Head::status("200 OK").with("Content-Type", &content_type).and(&common).with_number("Content-Length", stamp.bytes);
+            Head::status("200 OK").with("Content-Type", &content_type).and(&common).with_number("Content-Length", version.bytes);
         // RFC 9110 section 15.4.5: of the metadata only what guides a cache.
         let not_modified = Head::status("304 Not Modified").and(&always);
-        Ok(Variant { coding, content, stamp, etag, last_modified, whole, not_modified, common, content_type })
+        Ok(Variant { coding, content, version, etag, last_modified, whole, not_modified, common, content_type })
     }
 }
 
 /// Strong, because it changes with every change that the file system notes.
-fn etag(stamp: &Stamp) -> String {
-    let (seconds, nanoseconds) = stamp.changed;
+fn etag(version: &FileVersion) -> String {
+    let (seconds, nanoseconds) = version.changed;
     let changed = i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds);
-    format!("\"{:x}-{:x}-{:x}\"", stamp.inode, stamp.bytes, changed)
+    format!("\"{:x}-{:x}-{:x}\"", version.inode, version.bytes, changed)
 }
 
 /// Opens a file, and takes it into memory if it is small and holds still meanwhile.
-fn read(root: &Opened, way: &Way, keep: bool) -> Result<(Content, Stamp), Refusal> {
-    let (mut file, mut stamp) = root.read(way)?;
+fn read(root: &OpenedRoot, resolved: &ResolvedPath, keep: bool) -> Result<(Content, FileVersion), Refusal> {
+    let (mut file, mut version) = root.read(resolved)?;
     for _ in 0..READ_TRIES {
-        if !keep || stamp.bytes > MEMORY_BYTES {
+        if !keep || version.bytes > MEMORY_BYTES {
             break;
         }
-        if let Some(bytes) = read_whole(&mut file, stamp).map_err(broken)? {
-            return Ok((Content::Memory(bytes.into()), stamp));
+        if let Some(bytes) = read_whole(&mut file, version).map_err(broken)? {
+            return Ok((Content::Memory(bytes.into()), version));
         }
-        (file, stamp) = root.read(way)?;
+        (file, version) = root.read(resolved)?;
     }
-    Ok((Content::File(Arc::new(file)), stamp))
+    Ok((Content::File(Arc::new(file)), version))
 }
 
 /// `None` if it was changed while it was read.
-pub(crate) fn read_whole(file: &mut File, stamp: Stamp) -> io::Result<Option<Vec<u8>>> {
-    let mut bytes = Vec::with_capacity(stamp.bytes as usize + 1);
-    Read::by_ref(file).take(stamp.bytes + 1).read_to_end(&mut bytes)?;
-    Ok((bytes.len() as u64 == stamp.bytes && Stamp::now(file)? == stamp).then_some(bytes))
+pub(crate) fn read_whole(file: &mut File, version: FileVersion) -> io::Result<Option<Vec<u8>>> {
+    let mut bytes = Vec::with_capacity(version.bytes as usize + 1);
+    Read::by_ref(file).take(version.bytes + 1).read_to_end(&mut bytes)?;
+    Ok((bytes.len() as u64 == version.bytes && FileVersion::now(file)? == version).then_some(bytes))
 }
 
 fn broken(error: io::Error) -> Refusal {

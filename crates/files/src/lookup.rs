@@ -13,12 +13,12 @@ use crate::cache::{Bounds, Cache};
 use crate::codings::Coding;
 use crate::conditions::Conditions;
 use crate::dates;
-use crate::entry::{Description, Entry, Found, Head};
-use crate::handed::Handed;
-use crate::kinds::Kinds;
+use crate::entry::{Description, Entry, FoundFile, Head};
+use crate::mime_types::MimeTypes;
 use crate::paths;
-use crate::roots::{LOOK_AGAIN_MS, Opened, Refusal, Root, Stamp, Thing, Way, as_path};
+use crate::roots::{FileType, FileVersion, LOOK_AGAIN_MS, OpenedRoot, Refusal, ResolvedPath, Root, as_path};
 use crate::rules::Rules;
+use crate::x_sendfile::XSendfileFolders;
 
 /// Of the descriptors that the process may have, the cache takes one in this many at the most.
 const DESCRIPTOR_SHARE: u64 = 4;
@@ -36,7 +36,7 @@ const COMPLAINT_PAUSE_MS: u64 = 1_000;
 const METHODS: &str = "GET, HEAD, OPTIONS";
 
 /// What a request says, as far as files are concerned.
-pub struct Ask<'a> {
+pub struct FileRequest<'a> {
     pub method: &'a [u8],
     /// Percent-decoded, with the slash at its start.
     pub path: &'a [u8],
@@ -58,23 +58,23 @@ pub struct Files {
     maps: Vec<Map>,
     settings: Settings,
     rules: Rules,
-    kinds: Kinds,
+    mime_types: MimeTypes,
     cache: Mutex<Cache<Arc<Entry>>>,
-    document_roots: Mutex<Vec<(Vec<u8>, Arc<Place>)>>,
-    pub(crate) handed: Handed,
+    document_roots: Mutex<Vec<(Vec<u8>, Arc<FileSource>)>>,
+    pub(crate) x_sendfile: XSendfileFolders,
     /// Those that routes name, by their number.
-    pub(crate) routed: Vec<Place>,
+    pub(crate) routed: Vec<FileSource>,
     complained_ms: AtomicU64,
     tidied_ms: AtomicU64,
 }
 
 struct Map {
     prefix: Vec<u8>,
-    place: Place,
+    source: FileSource,
 }
 
-/// A folder in which is looked. Several may have a file for the same path.
-pub(crate) struct Place {
+/// A folder that files are served from. Several may have a file for the same path.
+pub(crate) struct FileSource {
     /// Told apart from others by this.
     pub number: usize,
     pub kind: MapKind,
@@ -83,9 +83,9 @@ pub(crate) struct Place {
     pub is_routed: bool,
 }
 
-/// What a path says of the thing that it names by having a slash at its end, or none.
+/// The slash at the end of a path, and what it asks for by being there or not.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Slash {
+enum TrailingSlash {
     /// A folder.
     There,
     /// A file; a folder that has an index is named anew, with the slash.
@@ -104,7 +104,7 @@ pub(crate) enum Lookup {
 
 /// What the disk says of a path.
 enum Located {
-    Found(Found),
+    FoundFile(FoundFile),
     Redirect,
 }
 
@@ -114,7 +114,7 @@ impl Files {
     pub fn new(settings: &Settings, problems: &mut Vec<String>) -> Files {
         let maps = settings.maps.iter().enumerate().map(|(number, map)| Map {
             prefix: map.prefix.clone().into_bytes(),
-            place: Place { number, kind: map.kind, root: Root::new(map.target.clone()), is_routed: false },
+            source: FileSource { number, kind: map.kind, root: Root::new(map.target.clone()), is_routed: false },
         });
         let descriptors = getrlimit(Resource::RLIMIT_NOFILE).map_or(1024, |(soft, _)| soft);
         let bounds = Bounds {
@@ -125,10 +125,10 @@ impl Files {
         Files {
             maps: maps.collect(),
             rules: Rules::new(settings, problems),
-            kinds: Kinds::read(&settings.mime_files, settings.charset.as_deref(), problems),
+            mime_types: MimeTypes::read(&settings.mime_files, settings.charset.as_deref(), problems),
             cache: Mutex::new(Cache::new(bounds)),
             document_roots: Mutex::default(),
-            handed: Handed::new(&settings.handed),
+            x_sendfile: XSendfileFolders::new(&settings.x_sendfile),
             routed: Vec::new(),
             complained_ms: AtomicU64::new(0),
             tidied_ms: AtomicU64::new(0),
@@ -165,36 +165,36 @@ impl Files {
     }
 
     /// The answer to a request for a file. `None`: it is the application's. `complain` is told what the log should know.
-    pub fn find(&self, ask: &Ask<'_>, complain: &mut dyn FnMut(&str)) -> Option<Answer> {
-        let is_get = ask.method == b"GET";
-        let is_read = is_get || ask.method == b"HEAD";
+    pub fn find(&self, request: &FileRequest<'_>, complain: &mut dyn FnMut(&str)) -> Option<Answer> {
+        let is_get = request.method == b"GET";
+        let is_read = is_get || request.method == b"HEAD";
         if !is_read && self.settings.missing == Missing::Fallback {
             return None;
         }
-        let path = self.without_mount(ask.path);
+        let path = self.without_mount(request.path);
         if self.skips(path) {
             return None;
         }
         let mut is_ours = false;
         for map in &self.maps {
             let Some(below) = paths::below(path, &map.prefix) else { continue };
-            let relative = match map.place.kind {
+            let relative = match map.source.kind {
                 MapKind::Append => path.strip_prefix(b"/").unwrap_or(path),
                 MapKind::Check | MapKind::Replace => below,
             };
-            is_ours |= map.place.kind != MapKind::Check;
-            if is_read && let Some(answer) = self.answer_from(&map.place, path, relative, ask, complain) {
+            is_ours |= map.source.kind != MapKind::Check;
+            if is_read && let Some(answer) = self.answer_from(&map.source, path, relative, request, complain) {
                 return Some(answer);
             }
         }
         if is_ours && self.settings.missing == Missing::Only {
-            return Some(self.answer_for_nothing(ask.method));
+            return Some(self.answer_for_nothing(request.method));
         }
-        if is_read && self.settings.document_root && !ask.document_root.is_empty() {
-            let place = self.document_root(ask.document_root)?;
-            let key = [ask.document_root, b"\0", path].concat();
+        if is_read && self.settings.document_root && !request.document_root.is_empty() {
+            let source = self.document_root(request.document_root)?;
+            let key = [request.document_root, b"\0", path].concat();
             let relative = path.strip_prefix(b"/").unwrap_or(path);
-            return self.answer_from(&place, &key, relative, ask, complain);
+            return self.answer_from(&source, &key, relative, request, complain);
         }
         None
     }
@@ -211,78 +211,80 @@ impl Files {
 
     pub(crate) fn answer_from(
         &self,
-        place: &Place,
+        source: &FileSource,
         key: &[u8],
         relative: &[u8],
-        ask: &Ask<'_>,
+        request: &FileRequest<'_>,
         complain: &mut dyn FnMut(&str),
     ) -> Option<Answer> {
         if !paths::is_plain(relative, self.settings.dot_files) {
             return None;
         }
-        let mut looked = self.look_up(place, key, relative, ask, complain);
+        let mut looked = self.look_up(source, key, relative, request, complain);
         if let Lookup::Entry(entry) = &looked {
-            let answer = self.answer_with(entry, ask);
+            let answer = self.answer_with(entry, request);
             if answer.is_still_right() {
                 return Some(answer);
             }
             // The file has changed since it was last looked at, and this answer would send of it what is there now.
             self.lock_cache().remove(key);
-            looked = self.look_up(place, key, relative, ask, complain);
+            looked = self.look_up(source, key, relative, request, complain);
         }
-        self.answer_to(looked, place, ask, complain)
+        self.answer_to(looked, source, request, complain)
     }
 
     pub(crate) fn answer_to(
         &self,
         looked: Lookup,
-        place: &Place,
-        ask: &Ask<'_>,
+        source: &FileSource,
+        request: &FileRequest<'_>,
         complain: &mut dyn FnMut(&str),
     ) -> Option<Answer> {
         match looked {
-            Lookup::Entry(entry) => Some(self.answer_with(&entry, ask)),
-            Lookup::Redirect => redirect(ask.uri),
+            Lookup::Entry(entry) => Some(self.answer_with(&entry, request)),
+            Lookup::Redirect => redirect(request.uri),
             Lookup::Refused(Refusal::Missing) => None,
             // In a folder of all paths, one that we may not see is no more ours than the application's.
-            Lookup::Refused(Refusal::Denied) if place.kind == MapKind::Check => None,
+            Lookup::Refused(Refusal::Denied) if source.kind == MapKind::Check => None,
             Lookup::Refused(Refusal::Denied) => {
                 Some(Answer::words(403, "Forbidden", Head::default(), "The server may not read this file."))
             }
             Lookup::Refused(Refusal::Outside) => {
-                let uri = ask.path.escape_ascii();
+                let uri = request.path.escape_ascii();
                 complain(&format!(
                     "security error: {uri} is a link that leads out of its folder and not under a `static-safe` path"
                 ));
                 None
             }
             Lookup::Refused(Refusal::Exhausted(errno)) => {
-                if self.may_complain(ask.now_ms) {
+                if self.may_complain(request.now_ms) {
                     complain(&format!("a file can't be opened: {errno}; allow more descriptors, or serve fewer clients at once"));
                 }
                 let later = Head::default().with("Retry-After", "1");
                 Some(Answer::words(503, "Service Unavailable", later, "The server is busy."))
             }
             Lookup::Refused(Refusal::Broken(errno)) => {
-                complain(&format!("{} can't be read: {errno}", ask.path.escape_ascii()));
+                complain(&format!("{} can't be read: {errno}", request.path.escape_ascii()));
                 Some(Answer::words(500, "Internal Server Error", Head::default(), "The file can't be read."))
             }
         }
     }
 
-    pub(crate) fn answer_with(&self, entry: &Arc<Entry>, ask: &Ask<'_>) -> Answer {
-        let expires = |changed| self.rules.decide(entry.expires, ask.uri).map(|rule| rule.at(ask.now, changed));
-        let is_get = ask.method == b"GET";
+    pub(crate) fn answer_with(&self, entry: &Arc<Entry>, request: &FileRequest<'_>) -> Answer {
+        let expires = |changed| self.rules.decide(entry.expires, request.uri).map(|rule| rule.at(request.now, changed));
+        let is_get = request.method == b"GET";
         match self.settings.mode {
-            Mode::Direct => answer::of(entry, &ask.conditions, is_get, ask.now, |variant| expires(variant.stamp.changed.0)),
-            Mode::XSendfile | Mode::XAccelRedirect => self.delegated(entry, expires(entry.found.stamp.changed.0)),
+            Mode::Direct => {
+                answer::of(entry, &request.conditions, is_get, request.now, |variant| expires(variant.version.changed.0))
+            }
+            Mode::XSendfile | Mode::XAccelRedirect => self.delegated(entry, expires(entry.found.version.changed.0)),
         }
     }
 
     /// The front server sends the bytes, and looks at the request's conditions when it does.
     fn delegated(&self, entry: &Entry, expires: Option<i64>) -> Answer {
         let original = &entry.variants[0];
-        let path = entry.found.way.path.as_os_str().as_bytes();
+        let path = entry.found.resolved.path.as_os_str().as_bytes();
         let mut fields = Head::default().with("Content-Type", &original.content_type);
         fields = match self.settings.mode {
             Mode::XAccelRedirect => fields.with("X-Accel-Redirect", percent_encoded(path)),
@@ -300,80 +302,87 @@ impl Files {
     /// From the cache, or from the disk if it does not know or has not looked for a second.
     pub(crate) fn look_up(
         &self,
-        place: &Place,
+        source: &FileSource,
         key: &[u8],
         relative: &[u8],
-        ask: &Ask<'_>,
+        request: &FileRequest<'_>,
         complain: &mut dyn FnMut(&str),
     ) -> Lookup {
         let known = self.lock_cache().get(key).cloned();
         if let Some(entry) = &known
-            && entry.is_fresh(ask.now_ms, LOOK_AGAIN_MS)
+            && entry.is_fresh(request.now_ms, LOOK_AGAIN_MS)
         {
             return Lookup::Entry(entry.clone());
         }
-        self.look_again(place, key, relative, known.as_ref(), ask, complain)
+        self.look_up_on_disk(source, key, relative, known.as_ref(), request, complain)
     }
 
     /// From the disk; what is known and still right is not read again.
-    pub(crate) fn look_again(
+    pub(crate) fn look_up_on_disk(
         &self,
-        place: &Place,
+        source: &FileSource,
         key: &[u8],
         relative: &[u8],
         known: Option<&Arc<Entry>>,
-        ask: &Ask<'_>,
+        request: &FileRequest<'_>,
         complain: &mut dyn FnMut(&str),
     ) -> Lookup {
-        let looked = self.look_at_disk(place, key, relative, known, ask);
+        let looked = self.stat_and_load(source, key, relative, known, request);
         if !matches!(looked, Lookup::Refused(Refusal::Exhausted(_))) {
             return looked;
         }
         // Descriptors that only the cache holds are better used for this request.
         self.lock_cache().shed_descriptors();
-        let looked = self.look_at_disk(place, key, relative, None, ask);
-        if !matches!(looked, Lookup::Refused(Refusal::Exhausted(_))) && self.may_complain(ask.now_ms) {
+        let looked = self.stat_and_load(source, key, relative, None, request);
+        if !matches!(looked, Lookup::Refused(Refusal::Exhausted(_))) && self.may_complain(request.now_ms) {
             complain("no descriptor was left: the cache of files has given back its own");
         }
         looked
     }
 
-    fn look_at_disk(&self, place: &Place, key: &[u8], relative: &[u8], known: Option<&Arc<Entry>>, ask: &Ask<'_>) -> Lookup {
+    fn stat_and_load(
+        &self,
+        source: &FileSource,
+        key: &[u8],
+        relative: &[u8],
+        known: Option<&Arc<Entry>>,
+        request: &FileRequest<'_>,
+    ) -> Lookup {
         // What another folder has for this path is neither confirmed nor forgotten here.
-        let known = known.filter(|entry| entry.place == place.number);
-        let opened = match place.root.open(ask.now_ms) {
+        let known = known.filter(|entry| entry.source == source.number);
+        let opened = match source.root.open(request.now_ms) {
             Ok(opened) => opened,
             Err(refusal) => return self.forget(key, known, refusal),
         };
-        let slash = match place.is_routed {
-            true if relative.ends_with(b"/") => Slash::There,
-            true => Slash::OfNoMatter,
-            false if ask.path.ends_with(b"/") => Slash::There,
-            false => Slash::Missing,
+        let slash = match source.is_routed {
+            true if relative.ends_with(b"/") => TrailingSlash::There,
+            true => TrailingSlash::OfNoMatter,
+            false if request.path.ends_with(b"/") => TrailingSlash::There,
+            false => TrailingSlash::Missing,
         };
         let found = match self.locate(&opened, relative, slash) {
-            Ok(Located::Found(found)) => found,
+            Ok(Located::FoundFile(found)) => found,
             Ok(Located::Redirect) => return Lookup::Redirect,
             Err(refusal) => return self.forget(key, known, refusal),
         };
         if let Some(entry) = known
             && entry.is_of(&found)
         {
-            entry.checked_ms.store(ask.now_ms, Relaxed);
+            entry.checked_ms.store(request.now_ms, Relaxed);
             return Lookup::Entry(entry.clone());
         }
-        let path = self.without_mount(ask.path);
-        let kind = self.kinds.of(&found.way.path);
+        let path = self.without_mount(request.path);
+        let kind = self.mime_types.of(&found.resolved.path);
         let description = Description {
-            expires: self.rules.expires(&found.way.path, path, &kind.bare),
+            expires: self.rules.expires(&found.resolved.path, path, &kind.bare),
             cache_control: self.rules.cache_control(path),
             kind,
         };
         let keep = self.settings.cache.files > 0 && self.settings.cache.memory_bytes > 0 && self.settings.mode == Mode::Direct;
         let (mut found, mut loaded) = (Some(found), None);
-        (ask.aside)(&mut || {
-            let times = (ask.now_ms, ask.now);
-            loaded = found.take().map(|found| Entry::load(&opened, place.number, found, &description, times, keep));
+        (request.aside)(&mut || {
+            let times = (request.now_ms, request.now);
+            loaded = found.take().map(|found| Entry::load(&opened, source.number, found, &description, times, keep));
         });
         match loaded.unwrap_or(Err(Refusal::Missing)) {
             Ok(entry) => {
@@ -392,7 +401,7 @@ impl Files {
         Lookup::Refused(refusal)
     }
 
-    fn locate(&self, root: &Opened, relative: &[u8], slash: Slash) -> Result<Located, Refusal> {
+    fn locate(&self, root: &OpenedRoot, relative: &[u8], slash: TrailingSlash) -> Result<Located, Refusal> {
         let safe = &self.settings.safe;
         let trimmed = relative.strip_suffix(b"/").unwrap_or(relative);
         let relative = match &root.file_name {
@@ -400,18 +409,20 @@ impl Files {
             Some(name) if relative.is_empty() => name.as_path(),
             Some(_) => return Err(Refusal::Missing),
         };
-        match root.look(relative, safe)? {
-            (way, Thing::File(stamp)) if slash != Slash::There => self.found(root, way, stamp).map(Located::Found),
-            (_, Thing::Folder) => self.index(root, relative, slash),
+        match root.stat(relative, safe)? {
+            (resolved, FileType::File(version)) if slash != TrailingSlash::There => {
+                self.found(root, resolved, version).map(Located::FoundFile)
+            }
+            (_, FileType::Folder) => self.index(root, relative, slash),
             _ => Err(Refusal::Missing),
         }
     }
 
-    fn index(&self, root: &Opened, folder: &Path, slash: Slash) -> Result<Located, Refusal> {
+    fn index(&self, root: &OpenedRoot, folder: &Path, slash: TrailingSlash) -> Result<Located, Refusal> {
         for name in &self.settings.index {
-            match root.look(&folder.join(name), &self.settings.safe) {
-                Ok((_, Thing::File(_))) if slash == Slash::Missing => return Ok(Located::Redirect),
-                Ok((way, Thing::File(stamp))) => return self.found(root, way, stamp).map(Located::Found),
+            match root.stat(&folder.join(name), &self.settings.safe) {
+                Ok((_, FileType::File(_))) if slash == TrailingSlash::Missing => return Ok(Located::Redirect),
+                Ok((resolved, FileType::File(version))) => return self.found(root, resolved, version).map(Located::FoundFile),
                 Ok(_) | Err(Refusal::Missing) => {}
                 Err(refusal) => return Err(refusal),
             }
@@ -419,21 +430,22 @@ impl Files {
         Err(Refusal::Missing)
     }
 
-    fn found(&self, root: &Opened, way: Way, stamp: Stamp) -> Result<Found, Refusal> {
-        if self.skips(way.path.as_os_str().as_bytes()) {
+    fn found(&self, root: &OpenedRoot, resolved: ResolvedPath, version: FileVersion) -> Result<FoundFile, Refusal> {
+        if self.skips(resolved.path.as_os_str().as_bytes()) {
             return Err(Refusal::Missing);
         }
-        let may_be_compressed = self.rules.may_be_compressed(&way.path);
+        let may_be_compressed = self.rules.may_be_compressed(&resolved.path);
         let mut beside = Vec::new();
         if may_be_compressed {
             for coding in Coding::ALL {
                 // What is wrong with a compressed form is no fault of the original.
-                if let Ok((way, Thing::File(stamp))) = root.look(&way.beside(coding.suffix()), &self.settings.safe) {
-                    beside.push((coding, way, stamp));
+                if let Ok((resolved, FileType::File(version))) = root.stat(&resolved.beside(coding.suffix()), &self.settings.safe)
+                {
+                    beside.push((coding, resolved, version));
                 }
             }
         }
-        Ok(Found { way, stamp, beside })
+        Ok(FoundFile { resolved, version, beside })
     }
 
     fn may_complain(&self, now_ms: u64) -> bool {
@@ -457,10 +469,10 @@ impl Files {
         mounted.min_by_key(|rest| rest.len()).unwrap_or(path)
     }
 
-    fn document_root(&self, folder: &[u8]) -> Option<Arc<Place>> {
+    fn document_root(&self, folder: &[u8]) -> Option<Arc<FileSource>> {
         let mut roots = self.document_roots.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, place)) = roots.iter().find(|(name, _)| name == folder) {
-            return Some(place.clone());
+        if let Some((_, source)) = roots.iter().find(|(name, _)| name == folder) {
+            return Some(source.clone());
         }
         let path = PathBuf::from(as_path(folder));
         if !path.is_absolute() {
@@ -470,9 +482,9 @@ impl Files {
             roots.remove(0);
         }
         // Their keys differ by the folder, so they need no numbers of their own.
-        let place = Arc::new(Place { number: usize::MAX, kind: MapKind::Check, root: Root::new(path), is_routed: false });
-        roots.push((folder.to_vec(), place.clone()));
-        Some(place)
+        let source = Arc::new(FileSource { number: usize::MAX, kind: MapKind::Check, root: Root::new(path), is_routed: false });
+        roots.push((folder.to_vec(), source.clone()));
+        Some(source)
     }
 
     pub(crate) fn lock_cache(&self) -> std::sync::MutexGuard<'_, Cache<Arc<Entry>>> {

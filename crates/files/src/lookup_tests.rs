@@ -45,7 +45,7 @@ impl Scratch {
             document_root: false,
             missing: Missing::Fallback,
             mode: Mode::Direct,
-            handed: bolide_contract::files::Handed::default(),
+            x_sendfile: bolide_contract::files::XSendfile::default(),
             index: vec!["index.html".to_owned()],
             skip: Vec::new(),
             safe: Vec::new(),
@@ -85,7 +85,7 @@ fn find_at(files: &Files, path: &str, now_ms: u64, now: i64) -> Option<Answer> {
 }
 
 fn find_aside(files: &Files, path: &str, now_ms: u64, now: i64, aside: &dyn Fn(&mut dyn FnMut())) -> Option<Answer> {
-    let ask = Ask {
+    let request = FileRequest {
         method: b"GET",
         path: path.as_bytes(),
         uri: path.as_bytes(),
@@ -95,7 +95,7 @@ fn find_aside(files: &Files, path: &str, now_ms: u64, now: i64, aside: &dyn Fn(&
         now,
         aside,
     };
-    files.find(&ask, &mut |text| panic!("{text}"))
+    files.find(&request, &mut |text| panic!("{text}"))
 }
 
 /// The body's text, or the status in brackets.

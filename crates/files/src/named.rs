@@ -14,7 +14,7 @@ use nix::fcntl::OFlag;
 
 use crate::cache::{Bounds, Cache, Weight};
 use crate::entry::{MEMORY_BYTES, SETTLED_SECONDS, read_whole};
-use crate::roots::Stamp;
+use crate::roots::FileVersion;
 
 /// Files that are remembered.
 const FILES: usize = 512;
@@ -23,55 +23,55 @@ const FILES: usize = 512;
 const BYTES: u64 = 4 * 1024 * 1024;
 
 /// What was remembered, with the state of the file in which it was read. `T` is what the language makes of the bytes.
-pub struct Named<T> {
-    cache: Cache<(Stamp, T)>,
+pub struct NamedFiles<T> {
+    cache: Cache<(FileVersion, T)>,
 }
 
 /// A file to be sent.
-pub enum Content<T> {
+pub enum NamedFile<T> {
     Small(T),
     /// The file, and how many bytes it has.
     Large(File, u64),
 }
 
-impl<T: Clone> Default for Named<T> {
-    fn default() -> Named<T> {
-        Named { cache: Cache::new(Bounds { entries: FILES, bytes: BYTES, descriptors: 0 }) }
+impl<T: Clone> Default for NamedFiles<T> {
+    fn default() -> NamedFiles<T> {
+        NamedFiles { cache: Cache::new(Bounds { entries: FILES, bytes: BYTES, descriptors: 0 }) }
     }
 }
 
-impl<T: Clone> Named<T> {
+impl<T: Clone> NamedFiles<T> {
     /// Opens what a path names at this moment. `make` turns the bytes of a small file into what is sent.
     ///
     /// # Errors
     /// Those of the system, of `make`, and that it is no regular file.
-    pub fn open(&mut self, path: &Path, make: impl FnOnce(Vec<u8>) -> io::Result<T>) -> io::Result<Content<T>> {
+    pub fn open(&mut self, path: &Path, make: impl FnOnce(Vec<u8>) -> io::Result<T>) -> io::Result<NamedFile<T>> {
         let key = path.as_os_str().as_bytes();
         // Before it is opened, since opening a pipe may wait for its writer, and opening a device may do something.
-        let stamp = Stamp::of_file(path)?;
+        let version = FileVersion::of_file(path)?;
         if let Some((known, content)) = self.cache.get(key)
-            && *known == stamp
+            && *known == version
         {
-            return Ok(Content::Small(content.clone()));
+            return Ok(NamedFile::Small(content.clone()));
         }
         let flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
         let mut file = OpenOptions::new().read(true).custom_flags(flags.bits()).open(path)?;
-        let stamp = Stamp::of_open_file(&file)?;
-        if stamp.bytes > MEMORY_BYTES {
-            return Ok(Content::Large(file, stamp.bytes));
+        let version = FileVersion::of_open_file(&file)?;
+        if version.bytes > MEMORY_BYTES {
+            return Ok(NamedFile::Large(file, version.bytes));
         }
-        let Some(bytes) = read_whole(&mut file, stamp)? else {
+        let Some(bytes) = read_whole(&mut file, version)? else {
             // It is being written: it is sent as far as it was there when its length was told.
-            return Ok(Content::Large(file, stamp.bytes));
+            return Ok(NamedFile::Large(file, version.bytes));
         };
         let content = make(bytes)?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().cast_signed());
         // What has changed a moment ago is not remembered.
-        if stamp.is_settled(now, SETTLED_SECONDS) {
-            let weight = Weight { bytes: stamp.bytes + key.len() as u64, descriptors: 0 };
-            self.cache.put(key, (stamp, content.clone()), weight);
+        if version.is_settled(now, SETTLED_SECONDS) {
+            let weight = Weight { bytes: version.bytes + key.len() as u64, descriptors: 0 };
+            self.cache.put(key, (version, content.clone()), weight);
         }
-        Ok(Content::Small(content))
+        Ok(NamedFile::Small(content))
     }
 }
 
@@ -105,9 +105,9 @@ mod tests {
         }
     }
 
-    fn small(named: &mut Named<Rc<Vec<u8>>>, path: &Path) -> Rc<Vec<u8>> {
+    fn small(named: &mut NamedFiles<Rc<Vec<u8>>>, path: &Path) -> Rc<Vec<u8>> {
         match named.open(path, |bytes| Ok(Rc::new(bytes))) {
-            Ok(Content::Small(bytes)) => bytes,
+            Ok(NamedFile::Small(bytes)) => bytes,
             _ => panic!("{} is not small", path.display()),
         }
     }
@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn a_file_is_what_it_is_at_the_moment() {
         let scratch = Scratch::new("moment");
-        let mut named = Named::default();
+        let mut named = NamedFiles::default();
         let path = scratch.write("a", b"one");
         assert_eq!(*small(&mut named, &path), b"one");
         // The same length, and perhaps within the same tick.
@@ -130,11 +130,11 @@ mod tests {
     #[test]
     fn large_files_are_opened_anew_and_others_than_files_are_refused() {
         let scratch = Scratch::new("kinds");
-        let mut named: Named<Rc<Vec<u8>>> = Named::default();
+        let mut named: NamedFiles<Rc<Vec<u8>>> = NamedFiles::default();
         let path = scratch.write("large", &[b'x'; MEMORY_BYTES as usize + 1]);
         for _ in 0..2 {
             let opened = named.open(&path, |_| Ok(Rc::default())).expect("it is there");
-            assert!(matches!(opened, Content::Large(_, bytes) if bytes == MEMORY_BYTES + 1));
+            assert!(matches!(opened, NamedFile::Large(_, bytes) if bytes == MEMORY_BYTES + 1));
         }
         for other in [scratch.0.as_path(), Path::new("/dev/null")] {
             assert!(named.open(other, |_| Ok(Rc::default())).is_err(), "{}", other.display());

@@ -7,7 +7,7 @@ const RANGES_MOST: usize = 64;
 
 /// What of a content is asked for.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum RequestedRange {
     /// All of it: there is no range, or none that can be understood.
     Whole,
     /// These parts, in the order asked for; never empty.
@@ -18,61 +18,61 @@ pub enum Wanted {
 
 /// Reads a Range field for a content of `size` bytes. One with a mistake in it is ignored (RFC 9110 section 14.2), and so is one
 /// that asks for more bytes than there are, in overlapping parts.
-pub fn wanted(field: &[u8], size: u64) -> Wanted {
+pub fn wanted(field: &[u8], size: u64) -> RequestedRange {
     let Some((unit, set)) = field.iter().position(|byte| *byte == b'=').map(|at| (&field[..at], &field[at + 1..])) else {
-        return Wanted::Whole;
+        return RequestedRange::Whole;
     };
     if !unit.eq_ignore_ascii_case(b"bytes") {
-        return Wanted::Whole;
+        return RequestedRange::Whole;
     }
     let mut parts = Vec::new();
     let mut count = 0;
     for spec in set.split(|byte| *byte == b',').map(|spec| spec.trim_ascii()).filter(|spec| !spec.is_empty()) {
         count += 1;
-        let Some(spec) = Spec::read(spec).filter(|_| count <= RANGES_MOST) else { return Wanted::Whole };
+        let Some(spec) = RangeSpec::read(spec).filter(|_| count <= RANGES_MOST) else { return RequestedRange::Whole };
         parts.extend(spec.within(size));
     }
     let total: u64 = parts.iter().fold(0, |sum, part| sum.saturating_add(part.end - part.start));
     match parts.len() {
-        _ if count == 0 => Wanted::Whole,
+        _ if count == 0 => RequestedRange::Whole,
         // RFC 9110 section 14.1.2: a suffix of nothing is satisfiable, and no Content-Range can say so.
-        0 if size == 0 && set.trim_ascii().starts_with(b"-") => Wanted::Whole,
-        0 => Wanted::Nothing,
-        1 => Wanted::Parts(parts),
-        _ if total > size => Wanted::Whole,
-        _ => Wanted::Parts(parts),
+        0 if size == 0 && set.trim_ascii().starts_with(b"-") => RequestedRange::Whole,
+        0 => RequestedRange::Nothing,
+        1 => RequestedRange::Parts(parts),
+        _ if total > size => RequestedRange::Whole,
+        _ => RequestedRange::Parts(parts),
     }
 }
 
-enum Spec {
+enum RangeSpec {
     /// `first-last`, both counted in, or `first-`.
     From(u64, Option<u64>),
     /// `-length`
     Last(u64),
 }
 
-impl Spec {
-    fn read(text: &[u8]) -> Option<Spec> {
+impl RangeSpec {
+    fn read(text: &[u8]) -> Option<RangeSpec> {
         let dash = text.iter().position(|byte| *byte == b'-')?;
         let (first, last) = (&text[..dash], &text[dash + 1..]);
         match (first, last) {
             (b"", b"") => None,
-            (b"", last) => Some(Spec::Last(number(last)?)),
-            (first, b"") => Some(Spec::From(number(first)?, None)),
+            (b"", last) => Some(RangeSpec::Last(number(last)?)),
+            (first, b"") => Some(RangeSpec::From(number(first)?, None)),
             (first, last) => {
                 let (first, last) = (number(first)?, number(last)?);
-                (first <= last).then_some(Spec::From(first, Some(last)))
+                (first <= last).then_some(RangeSpec::From(first, Some(last)))
             }
         }
     }
 
     fn within(&self, size: u64) -> Option<Range<u64>> {
         match *self {
-            Spec::From(first, last) => {
+            RangeSpec::From(first, last) => {
                 let end = last.map_or(size, |last| last.saturating_add(1).min(size));
                 (first < size).then_some(first..end)
             }
-            Spec::Last(length) => (length > 0 && size > 0).then(|| size.saturating_sub(length)..size),
+            RangeSpec::Last(length) => (length > 0 && size > 0).then(|| size.saturating_sub(length)..size),
         }
     }
 }
@@ -89,8 +89,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn parts(ranges: &[(u64, u64)]) -> Wanted {
-        Wanted::Parts(ranges.iter().map(|(start, end)| *start..*end).collect())
+    fn parts(ranges: &[(u64, u64)]) -> RequestedRange {
+        RequestedRange::Parts(ranges.iter().map(|(start, end)| *start..*end).collect())
     }
 
     #[test]
@@ -107,21 +107,21 @@ mod tests {
             ("bytes= 0-1 ,\t4-5 ,", parts(&[(0, 2), (4, 6)])),
             ("bytes=4-5,0-1", parts(&[(4, 6), (0, 2)])),
             ("bytes=0-1,50-60", parts(&[(0, 2)])),
-            ("bytes=10-", Wanted::Nothing),
-            ("bytes=10-12,20-", Wanted::Nothing),
-            ("bytes=-0", Wanted::Nothing),
-            ("bytes=0-,0-", Wanted::Whole),
-            ("bytes=5-4", Wanted::Whole),
-            ("bytes=5-4,0-1", Wanted::Whole),
-            ("bytes=", Wanted::Whole),
-            ("bytes=-", Wanted::Whole),
-            ("bytes=a-b", Wanted::Whole),
-            ("bytes=+1-2", Wanted::Whole),
-            ("bytes=1", Wanted::Whole),
-            ("bytes 0-1", Wanted::Whole),
-            ("rows=0-1", Wanted::Whole),
-            ("", Wanted::Whole),
-            ("bytes=99999999999999999999999-", Wanted::Nothing),
+            ("bytes=10-", RequestedRange::Nothing),
+            ("bytes=10-12,20-", RequestedRange::Nothing),
+            ("bytes=-0", RequestedRange::Nothing),
+            ("bytes=0-,0-", RequestedRange::Whole),
+            ("bytes=5-4", RequestedRange::Whole),
+            ("bytes=5-4,0-1", RequestedRange::Whole),
+            ("bytes=", RequestedRange::Whole),
+            ("bytes=-", RequestedRange::Whole),
+            ("bytes=a-b", RequestedRange::Whole),
+            ("bytes=+1-2", RequestedRange::Whole),
+            ("bytes=1", RequestedRange::Whole),
+            ("bytes 0-1", RequestedRange::Whole),
+            ("rows=0-1", RequestedRange::Whole),
+            ("", RequestedRange::Whole),
+            ("bytes=99999999999999999999999-", RequestedRange::Nothing),
             ("bytes=0-99999999999999999999999", parts(&[(0, 10)])),
             ("bytes=-99999999999999999999999", parts(&[(0, 10)])),
         ] {
@@ -131,21 +131,21 @@ mod tests {
 
     #[test]
     fn an_empty_file_has_no_range() {
-        assert_eq!(wanted(b"bytes=0-", 0), Wanted::Nothing);
-        assert_eq!(wanted(b"bytes=-5", 0), Wanted::Whole);
+        assert_eq!(wanted(b"bytes=0-", 0), RequestedRange::Nothing);
+        assert_eq!(wanted(b"bytes=-5", 0), RequestedRange::Whole);
     }
 
     #[test]
     fn many_small_ranges_get_everything() {
         let many = |count| format!("bytes={}", vec!["0-0"; count].join(","));
-        assert_eq!(wanted(many(RANGES_MOST + 1).as_bytes(), 1000), Wanted::Whole);
-        assert!(matches!(wanted(many(RANGES_MOST).as_bytes(), 1000), Wanted::Parts(parts) if parts.len() == RANGES_MOST));
+        assert_eq!(wanted(many(RANGES_MOST + 1).as_bytes(), 1000), RequestedRange::Whole);
+        assert!(matches!(wanted(many(RANGES_MOST).as_bytes(), 1000), RequestedRange::Parts(parts) if parts.len() == RANGES_MOST));
     }
 
     proptest! {
         #[test]
         fn whatever_is_asked_lies_within_the_file(field in "bytes=[0-9, -]{0,40}", size in 0u64..100) {
-            if let Wanted::Parts(parts) = wanted(field.as_bytes(), size) {
+            if let RequestedRange::Parts(parts) = wanted(field.as_bytes(), size) {
                 prop_assert!(!parts.is_empty() && parts.len() <= RANGES_MOST);
                 prop_assert!(parts.iter().all(|part| part.start < part.end && part.end <= size));
             }

@@ -1,4 +1,4 @@
-//! The folders that files are served from, and the one way into them: a path is opened so that it can't leave its root,
+//! The folders that files are served from, and how a path below one is opened: so that it can't leave its root,
 //! whatever links lie about and whoever moves them meanwhile. It knows no HTTP. Workers run it.
 
 use std::ffi::OsStr;
@@ -17,7 +17,7 @@ use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
 /// A folder that was moved or replaced is noticed within this many milliseconds.
 pub const LOOK_AGAIN_MS: u64 = 1_000;
 
-/// How often a look is repeated that somebody's renaming has disturbed (openat2(2), EAGAIN).
+/// How often a stat is repeated that somebody's renaming has disturbed (openat2(2), EAGAIN).
 const DISTURBED_TRIES: u32 = 8;
 
 /// Why a path could not be opened.
@@ -37,7 +37,7 @@ pub enum Refusal {
 
 /// What tells one state of a file from another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stamp {
+pub struct FileVersion {
     pub device: u64,
     pub inode: u64,
     pub bytes: u64,
@@ -46,9 +46,9 @@ pub struct Stamp {
     pub inode_changed: (i64, i64),
 }
 
-impl Stamp {
-    fn of(facts: &FileStat) -> Stamp {
-        Stamp {
+impl FileVersion {
+    fn of(facts: &FileStat) -> FileVersion {
+        FileVersion {
             device: facts.st_dev,
             inode: facts.st_ino,
             bytes: facts.st_size.max(0).unsigned_abs(),
@@ -58,7 +58,7 @@ impl Stamp {
     }
 
     /// Whether the content is the same, though the file may have been renamed or removed meanwhile.
-    pub fn is_same_content(&self, other: &Stamp) -> bool {
+    pub fn is_same_content(&self, other: &FileVersion) -> bool {
         (self.device, self.inode, self.bytes, self.changed) == (other.device, other.inode, other.bytes, other.changed)
     }
 
@@ -66,21 +66,21 @@ impl Stamp {
     ///
     /// # Errors
     /// Those of stat(2), and that it is no regular file.
-    pub fn of_file(path: &Path) -> io::Result<Stamp> {
-        Stamp::of_regular(&nix::sys::stat::stat(path)?)
+    pub fn of_file(path: &Path) -> io::Result<FileVersion> {
+        FileVersion::of_regular(&nix::sys::stat::stat(path)?)
     }
 
     /// The same of an open file.
     ///
     /// # Errors
     /// Those of fstat(2), and that it is no regular file.
-    pub fn of_open_file(file: &impl AsFd) -> io::Result<Stamp> {
-        Stamp::of_regular(&fstat(file)?)
+    pub fn of_open_file(file: &impl AsFd) -> io::Result<FileVersion> {
+        FileVersion::of_regular(&fstat(file)?)
     }
 
-    fn of_regular(facts: &FileStat) -> io::Result<Stamp> {
+    fn of_regular(facts: &FileStat) -> io::Result<FileVersion> {
         match kind(facts) {
-            SFlag::S_IFREG => Ok(Stamp::of(facts)),
+            SFlag::S_IFREG => Ok(FileVersion::of(facts)),
             _ => Err(io::Error::other("it is no regular file")),
         }
     }
@@ -94,15 +94,15 @@ impl Stamp {
     ///
     /// # Errors
     /// Those of fstat(2).
-    pub fn now(file: &impl AsFd) -> io::Result<Stamp> {
-        Ok(Stamp::of(&fstat(file)?))
+    pub fn now(file: &impl AsFd) -> io::Result<FileVersion> {
+        Ok(FileVersion::of(&fstat(file)?))
     }
 }
 
 /// What a path names.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Thing {
-    File(Stamp),
+pub enum FileType {
+    File(FileVersion),
     Folder,
     /// A device, a pipe, a socket: nothing that is served, and nothing that was opened.
     Other,
@@ -110,7 +110,7 @@ pub enum Thing {
 
 /// Where a file was found: how to open it again, and its own path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Way {
+pub struct ResolvedPath {
     /// Below the root, without a slash at either end; empty for the root itself.
     relative: PathBuf,
     /// Set if a link led elsewhere: the path without links.
@@ -121,7 +121,7 @@ pub struct Way {
 
 /// A folder as it is at present, or a single file in one.
 #[derive(Debug)]
-pub struct Opened {
+pub struct OpenedRoot {
     folder: OwnedFd,
     path: PathBuf,
     identity: (u64, u64),
@@ -137,7 +137,7 @@ pub struct Root {
 
 #[derive(Default)]
 struct State {
-    opened: Option<Arc<Opened>>,
+    opened: Option<Arc<OpenedRoot>>,
     looked_ms: Option<u64>,
 }
 
@@ -153,7 +153,7 @@ impl Root {
     ///
     /// # Errors
     /// It can't be opened.
-    pub fn open(&self, now_ms: u64) -> Result<Arc<Opened>, Refusal> {
+    pub fn open(&self, now_ms: u64) -> Result<Arc<OpenedRoot>, Refusal> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let is_fresh = state.looked_ms.is_some_and(|looked| now_ms.saturating_sub(looked) < LOOK_AGAIN_MS);
         if let Some(opened) = &state.opened
@@ -166,25 +166,25 @@ impl Root {
             return Ok(opened);
         }
         state.opened = None;
-        let opened = Arc::new(Opened::new(&self.target)?);
+        let opened = Arc::new(OpenedRoot::new(&self.target)?);
         *state = State { opened: Some(opened.clone()), looked_ms: Some(now_ms) };
         Ok(opened)
     }
 }
 
-impl Opened {
-    fn new(target: &Path) -> Result<Opened, Refusal> {
+impl OpenedRoot {
+    fn new(target: &Path) -> Result<OpenedRoot, Refusal> {
         let real = target.canonicalize().map_err(|error| refusal_of(&error))?;
         let folder_flags = OFlag::O_PATH | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW;
         let found = openat(AT_FDCWD, &real, folder_flags, Mode::empty()).map_err(refusal)?;
         let facts = fstat(&found).map_err(refusal)?;
         let identity = (facts.st_dev, facts.st_ino);
         if kind(&facts) == SFlag::S_IFDIR {
-            return Ok(Opened { folder: found, path: real, identity, file_name: None });
+            return Ok(OpenedRoot { folder: found, path: real, identity, file_name: None });
         }
         let (Some(parent), Some(name)) = (real.parent(), real.file_name()) else { return Err(Refusal::Missing) };
         let folder = openat(AT_FDCWD, parent, folder_flags | OFlag::O_DIRECTORY, Mode::empty()).map_err(refusal)?;
-        Ok(Opened { folder, path: parent.to_owned(), identity, file_name: Some(name.into()) })
+        Ok(OpenedRoot { folder, path: parent.to_owned(), identity, file_name: Some(name.into()) })
     }
 
     fn is_at(&self, target: &Path) -> bool {
@@ -195,7 +195,7 @@ impl Opened {
     ///
     /// # Errors
     /// See [`Refusal`].
-    pub fn look(&self, relative: &Path, safe: &[PathBuf]) -> Result<(Way, Thing), Refusal> {
+    pub fn stat(&self, relative: &Path, safe: &[PathBuf]) -> Result<(ResolvedPath, FileType), Refusal> {
         let (descriptor, real) = match self.open_below(relative, OFlag::O_PATH) {
             Ok(descriptor) => (descriptor, None),
             Err(Errno::EXDEV | Errno::ENOSYS | Errno::EPERM) => {
@@ -205,24 +205,24 @@ impl Opened {
             Err(errno) => return Err(refusal(errno)),
         };
         let facts = fstat(&descriptor).map_err(refusal)?;
-        let thing = match kind(&facts) {
-            SFlag::S_IFREG => Thing::File(Stamp::of(&facts)),
-            SFlag::S_IFDIR => Thing::Folder,
-            _ => Thing::Other,
+        let file_type = match kind(&facts) {
+            SFlag::S_IFREG => FileType::File(FileVersion::of(&facts)),
+            SFlag::S_IFDIR => FileType::Folder,
+            _ => FileType::Other,
         };
         let path = real.clone().unwrap_or_else(|| self.path.join(relative));
-        Ok((Way { relative: relative.to_owned(), real, path }, thing))
+        Ok((ResolvedPath { relative: relative.to_owned(), real, path }, file_type))
     }
 
-    /// Opens for reading what [`Opened::look`] has found, if it is still a file.
+    /// Opens for reading what [`OpenedRoot::stat`] has found, if it is still a file.
     ///
     /// # Errors
     /// See [`Refusal`].
-    pub fn read(&self, way: &Way) -> Result<(File, Stamp), Refusal> {
-        // Between the look and now a pipe may have taken the place: O_NONBLOCK makes that harmless.
+    pub fn read(&self, resolved: &ResolvedPath) -> Result<(File, FileVersion), Refusal> {
+        // Between the stat and now a pipe may have taken the place: O_NONBLOCK makes that harmless.
         let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
-        let opened = match &way.real {
-            None => self.open_below(&way.relative, flags),
+        let opened = match &resolved.real {
+            None => self.open_below(&resolved.relative, flags),
             Some(real) => open_without_links(real, flags),
         };
         let descriptor = opened.map_err(refusal)?;
@@ -230,7 +230,7 @@ impl Opened {
         if kind(&facts) != SFlag::S_IFREG {
             return Err(Refusal::Missing);
         }
-        Ok((File::from(descriptor), Stamp::of(&facts)))
+        Ok((File::from(descriptor), FileVersion::of(&facts)))
     }
 
     fn open_below(&self, relative: &Path, flags: OFlag) -> Result<OwnedFd, Errno> {
@@ -265,8 +265,8 @@ impl Opened {
     }
 }
 
-impl Way {
-    /// The way to a file of a similar name in the same folder.
+impl ResolvedPath {
+    /// The path of a file in the same folder whose name has this suffix more.
     pub fn beside(&self, suffix: &str) -> PathBuf {
         let mut name = self.relative.clone().into_os_string();
         name.push(suffix);

@@ -47,16 +47,16 @@ impl Drop for Scratch {
     }
 }
 
-fn found(opened: &Opened, relative: &str, safe: &[PathBuf]) -> Result<u64, Refusal> {
-    let (way, thing) = opened.look(Path::new(relative), safe)?;
-    match thing {
-        Thing::File(stamp) => {
-            let (_, again) = opened.read(&way)?;
-            assert_eq!(again, stamp);
-            Ok(stamp.bytes)
+fn found(opened: &OpenedRoot, relative: &str, safe: &[PathBuf]) -> Result<u64, Refusal> {
+    let (resolved, file_type) = opened.stat(Path::new(relative), safe)?;
+    match file_type {
+        FileType::File(version) => {
+            let (_, again) = opened.read(&resolved)?;
+            assert_eq!(again, version);
+            Ok(version.bytes)
         }
-        Thing::Folder => Ok(u64::MAX),
-        Thing::Other => Err(Refusal::Missing),
+        FileType::Folder => Ok(u64::MAX),
+        FileType::Other => Err(Refusal::Missing),
     }
 }
 
@@ -67,12 +67,12 @@ fn links_are_followed_within_the_root_and_to_safe_folders_only() {
     // The walk by hand, which is also what a kernel without openat2 gets, must say the same.
     for by_hand in [false, true] {
         let opened = Root::new(scratch.path("root")).open(0).expect("it is there");
-        let look = |relative: &str, safe: &[PathBuf]| {
+        let stat = |relative: &str, safe: &[PathBuf]| {
             if by_hand {
                 let real = opened.real_path(Path::new(relative), safe)?;
                 let descriptor = open_without_links(&real, OFlag::O_PATH).map_err(refusal)?;
                 let facts = fstat(&descriptor).map_err(refusal)?;
-                return if kind(&facts) == SFlag::S_IFDIR { Ok(u64::MAX) } else { Ok(Stamp::of(&facts).bytes) };
+                return if kind(&facts) == SFlag::S_IFDIR { Ok(u64::MAX) } else { Ok(FileVersion::of(&facts).bytes) };
             }
             found(&opened, relative, safe)
         };
@@ -93,10 +93,10 @@ fn links_are_followed_within_the_root_and_to_safe_folders_only() {
             ("../outside/secret", Err(Refusal::Outside)),
             ("to-safe", Err(Refusal::Outside)),
         ] {
-            assert_eq!(look(relative, &[]), is, "{relative} by hand: {by_hand}");
+            assert_eq!(stat(relative, &[]), is, "{relative} by hand: {by_hand}");
         }
-        assert_eq!(look("to-safe", &safe), Ok(3), "by hand: {by_hand}");
-        assert_eq!(look("out", &safe), Err(Refusal::Outside), "by hand: {by_hand}");
+        assert_eq!(stat("to-safe", &safe), Ok(3), "by hand: {by_hand}");
+        assert_eq!(stat("out", &safe), Err(Refusal::Outside), "by hand: {by_hand}");
     }
 }
 
@@ -106,12 +106,12 @@ fn what_is_no_file_is_named_and_never_opened() {
     let pipe = scratch.path("root/pipe");
     nix::unistd::mkfifo(&pipe, Mode::S_IRWXU).expect("a pipe");
     let opened = Root::new(scratch.path("root")).open(0).expect("it is there");
-    let (way, thing) = opened.look(Path::new("pipe"), &[]).expect("it is there");
-    assert_eq!(thing, Thing::Other);
+    let (resolved, file_type) = opened.stat(Path::new("pipe"), &[]).expect("it is there");
+    assert_eq!(file_type, FileType::Other);
     // Nor does it hang when the pipe took the place of a file after the look.
-    assert_eq!(opened.read(&way).map(|_| ()), Err(Refusal::Missing));
+    assert_eq!(opened.read(&resolved).map(|_| ()), Err(Refusal::Missing));
     let devices = Root::new("/dev".into()).open(0).expect("it is there");
-    assert!(matches!(devices.look(Path::new("null"), &[]), Ok((_, Thing::Other))));
+    assert!(matches!(devices.stat(Path::new("null"), &[]), Ok((_, FileType::Other))));
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn a_single_file_may_be_a_root() {
     for target in ["root/a.txt", "root/out"] {
         let opened = Root::new(scratch.path(target)).open(0).expect("it is there");
         let name = opened.file_name.clone().expect("it is a file");
-        assert!(matches!(opened.look(&name, &[]), Ok((_, Thing::File(_)))), "{target}");
+        assert!(matches!(opened.stat(&name, &[]), Ok((_, FileType::File(_)))), "{target}");
     }
 }
 

@@ -8,8 +8,8 @@ use bolide_contract::files::MapKind;
 
 use crate::answer::{self, Answer};
 use crate::entry::{Head, Variant};
-use crate::kinds::UNKNOWN;
-use crate::lookup::{Ask, Files, Lookup, Place};
+use crate::lookup::{FileRequest, FileSource, Files, Lookup};
+use crate::mime_types::UNKNOWN;
 use crate::paths;
 use crate::roots::{Refusal, Root};
 
@@ -43,44 +43,44 @@ impl Files {
     #[must_use]
     pub fn with_folders(mut self, folders: &[PathBuf]) -> Files {
         let first = self.maps_count();
-        let place = |(number, folder): (usize, &PathBuf)| Place {
+        let source = |(number, folder): (usize, &PathBuf)| FileSource {
             number: first + number,
             kind: MapKind::Replace,
             root: Root::new(folder.clone()),
             is_routed: true,
         };
-        self.routed = folders.iter().enumerate().map(place).collect();
+        self.routed = folders.iter().enumerate().map(source).collect();
         self
     }
 
     /// The answer to a request for which a route has named a file.
-    pub fn find_routed(&self, routed: &Routed<'_>, ask: &Ask<'_>, complain: &mut dyn FnMut(&str)) -> Answer {
-        let Some(place) = self.routed.get(routed.folder) else { return self.answer_for_nothing(b"GET") };
+    pub fn find_routed(&self, routed: &Routed<'_>, request: &FileRequest<'_>, complain: &mut dyn FnMut(&str)) -> Answer {
+        let Some(source) = self.routed.get(routed.folder) else { return self.answer_for_nothing(b"GET") };
         // No path has a NUL in it, so this is no other's key.
         let key = [routed.folder.to_string().as_bytes(), b"\0\0", routed.relative].concat();
         match &routed.page {
-            Some(page) => self.page(place, &key, routed.relative, *page, ask, complain),
-            None if !matches!(ask.method, b"GET" | b"HEAD") => self.answer_for_nothing(ask.method),
+            Some(page) => self.page(source, &key, routed.relative, *page, request, complain),
+            None if !matches!(request.method, b"GET" | b"HEAD") => self.answer_for_nothing(request.method),
             None => self
-                .answer_from(place, &key, routed.relative, ask, complain)
-                .unwrap_or_else(|| self.answer_for_nothing(ask.method)),
+                .answer_from(source, &key, routed.relative, request, complain)
+                .unwrap_or_else(|| self.answer_for_nothing(request.method)),
         }
     }
 
     /// The whole file, whatever the request's method and conditions. Where it is not, its status is said in words.
     fn page(
         &self,
-        place: &Place,
+        source: &FileSource,
         key: &[u8],
         relative: &[u8],
         page: Page<'_>,
-        ask: &Ask<'_>,
+        request: &FileRequest<'_>,
         complain: &mut dyn FnMut(&str),
     ) -> Answer {
         if paths::is_plain(relative, self.has_dot_files()) {
             // What has changed since it was last looked at is looked for once more.
             for _ in 0..2 {
-                match self.look_up(place, key, relative, ask, complain) {
+                match self.look_up(source, key, relative, request, complain) {
                     Lookup::Entry(entry) => {
                         let answer = answer::page(&entry, page.status, page.reason, page.type_of(&entry.variants[0]));
                         if answer.is_still_right() {
@@ -90,7 +90,7 @@ impl Files {
                     }
                     Lookup::Refused(Refusal::Missing) | Lookup::Redirect => break,
                     Lookup::Refused(refusal) => {
-                        complain(&format!("the page for {} can't be had: {refusal:?}", ask.path.escape_ascii()));
+                        complain(&format!("the page for {} can't be had: {refusal:?}", request.path.escape_ascii()));
                         break;
                     }
                 }

@@ -47,7 +47,7 @@ impl Rule {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expires {
     Never,
-    By(Rule),
+    SendfileHeader(Rule),
     /// A rule for the URI comes first, if one fits.
     AfterUri(Option<Rule>),
 }
@@ -100,7 +100,7 @@ impl Rules {
                 Subject::Type(wanted) => wanted == kind,
             };
             if fits {
-                return if before_uri || !self.has_uri { Expires::By(*rule) } else { Expires::AfterUri(Some(*rule)) };
+                return if before_uri || !self.has_uri { Expires::SendfileHeader(*rule) } else { Expires::AfterUri(Some(*rule)) };
             }
         }
         if self.has_uri { Expires::AfterUri(None) } else { Expires::Never }
@@ -110,7 +110,7 @@ impl Rules {
     pub fn decide(&self, expires: Expires, uri: &[u8]) -> Option<Rule> {
         match expires {
             Expires::Never => None,
-            Expires::By(rule) => Some(rule),
+            Expires::SendfileHeader(rule) => Some(rule),
             Expires::AfterUri(otherwise) => self
                 .expires
                 .iter()

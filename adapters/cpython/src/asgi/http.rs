@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use bolide_engine::request_stream::RequestStream;
 use bolide_engine::response::{Pushed, Response, When};
-use bolide_files::named::Content;
+use bolide_files::named::NamedFile;
 
 use super::Asgi;
 use super::exchange::{Found, Refusal, Said};
@@ -74,9 +74,9 @@ pub fn read(asgi: &'static Asgi, message: &Message<'_>) -> Option<Act> {
         b"http.response.start" => read_start(asgi, message),
         b"http.response.body" => read_body(asgi, message),
         b"http.response.pathsend" => Some(match path_file(message)? {
-            Content::Small(part) => Act::Body { part, more: false },
-            Content::Large(_, 0) => Act::Body { part: asgi.empty.clone(), more: false },
-            Content::Large(file, length) => Act::File { file: Some(file), offset: 0, length, more: false },
+            NamedFile::Small(part) => Act::Body { part, more: false },
+            NamedFile::Large(_, 0) => Act::Body { part: asgi.empty.clone(), more: false },
+            NamedFile::Large(file, length) => Act::File { file: Some(file), offset: 0, length, more: false },
         }),
         b"http.response.zerocopysend" => {
             let (file, offset, length) = file_part(message)?;

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use bolide_files::named::Content;
+use bolide_files::named::NamedFile;
 use pyo3::ffi;
 
 use super::Asgi;
@@ -250,7 +250,7 @@ unsafe fn item(object: *mut ffi::PyObject, index: isize) -> *mut ffi::PyObject {
 }
 
 /// What a path of `http.response.pathsend` names, opened. `None`: an exception is set.
-pub fn path_file(message: &Message<'_>) -> Option<Content<Object>> {
+pub fn path_file(message: &Message<'_>) -> Option<NamedFile<Object>> {
     let asgi = message.asgi;
     let Some(path) = message.text(&asgi.names.path, "path")? else {
         return asgi.raise_type("'path' is a str, and must be there");

@@ -24,7 +24,7 @@ use bolide_engine::app::{App, Language, Outcome};
 use bolide_engine::request::{HttpRequest, Request, RequestParts};
 use bolide_engine::request_stream::RequestStream;
 use bolide_engine::response::Response;
-use bolide_files::named::Named;
+use bolide_files::named::NamedFiles;
 use pyo3::ffi;
 
 use crate::faults::{Faults, failed, log_set_exception};
@@ -59,7 +59,7 @@ pub struct Asgi {
     pub faults: Faults,
     templates: Cell<Option<Templates>>,
     /// Those that `http.response.pathsend` has named lately.
-    files: RefCell<Named<Object>>,
+    files: RefCell<NamedFiles<Object>>,
     /// A client that leaves is worth no line (`ignore-write-errors`, `disable-write-exception`).
     is_quiet_of_clients: bool,
     /// `limit-concurrency`

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bolide_files::answer::{Body as FileBody, FileRange, Parts};
-use bolide_files::roots::Stamp;
+use bolide_files::roots::FileVersion;
 
 use super::{COPY_BYTES, Framing, Response, Stage};
 use crate::outbox::{FilePart, Later};
@@ -32,7 +32,7 @@ impl Response {
             FileBody::Nothing => {}
             FileBody::Text(text) => self.push_ready(&text),
             FileBody::Memory(content, range) => self.push_ready(&content[range]),
-            FileBody::File(FileRange { file, bytes, stamp }) => self.push_shared_file(file, bytes, stamp),
+            FileBody::File(FileRange { file, bytes, version }) => self.push_shared_file(file, bytes, version),
             FileBody::Parts(parts) => self.push_parts(parts),
         }
     }
@@ -54,11 +54,11 @@ impl Response {
     }
 
     /// A part of a file as the whole body.
-    pub(crate) fn push_shared_file(&mut self, file: Arc<File>, bytes: Range<u64>, stamp: Stamp) {
+    pub(crate) fn push_shared_file(&mut self, file: Arc<File>, bytes: Range<u64>, version: FileVersion) {
         self.filter_head(Body::File);
         self.close_head();
         if self.framing != Framing::Discard {
-            self.out.file = Some(FilePart::promised(file, bytes, stamp));
+            self.out.file = Some(FilePart::promised(file, bytes, version));
             self.sent_file = true;
         }
     }
@@ -71,9 +71,9 @@ impl Response {
         if self.framing == Framing::Discard {
             return;
         }
-        self.out.later.extend(parts.parts.into_iter().map(|(before, FileRange { file, bytes, stamp })| Later {
+        self.out.later.extend(parts.parts.into_iter().map(|(before, FileRange { file, bytes, version })| Later {
             before,
-            file: Some(FilePart::promised(file, bytes, stamp)),
+            file: Some(FilePart::promised(file, bytes, version)),
         }));
         self.out.later.push_back(Later { before: parts.end, file: None });
         self.sent_file = true;

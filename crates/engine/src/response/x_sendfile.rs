@@ -1,7 +1,7 @@
 //! The part of [`Response`] for an answer whose body is a file that the application has named. The file's head and the application's become
 //! one; what the application says as a body is not sent.
 
-use bolide_files::{Answer, By};
+use bolide_files::{Answer, SendfileHeader};
 
 use super::{Response, Stage};
 use crate::response_filters::Body;
@@ -22,7 +22,7 @@ impl Response {
     }
 
     /// A field that may name a file. False: it is like any other.
-    pub(super) fn note_file(&mut self, by: By, name: &[u8]) -> bool {
+    pub(super) fn note_file(&mut self, by: SendfileHeader, name: &[u8]) -> bool {
         self.x_sendfile.as_mut().is_some_and(|x_sendfile| x_sendfile.note(by, name))
     }
 

@@ -82,9 +82,9 @@ pub const ENTRIES: &[Entry] = &[
     Entry::supported("static-charset", files(Files::Charset), Value::Text, "", "The charset that text files are said to have. Without it nothing is said, since only their author knows.").example("static-charset = utf-8"),
     Entry::supported("file-serve-mode", files(Files::Mode), Value::Special, "", "Names the file to the front server, which then sends it: `x-sendfile`, or `nginx` (`x-accel-redirect`).")
         .example("file-serve-mode = nginx"),
-    Entry::supported("x-sendfile", files(Files::HandedByPath), Value::List, "", "The application may name a file of this folder in the header `X-Sendfile`; it is sent in place of a body, with its validators and ranges.")
+    Entry::supported("x-sendfile", files(Files::SendfilePath), Value::List, "", "The application may name a file of this folder in the header `X-Sendfile`; it is sent in place of a body, with its validators and ranges.")
         .example("x-sendfile = /srv/shop/private"),
-    Entry::supported("x-accel-redirect", files(Files::HandedByLocation), Value::List, "", "`/PATH=FOLDER`: the application may name a file of the folder by a path that begins so, in the header `X-Accel-Redirect`.")
+    Entry::supported("x-accel-redirect", files(Files::SendfileLocation), Value::List, "", "`/PATH=FOLDER`: the application may name a file of the folder by a path that begins so, in the header `X-Accel-Redirect`.")
         .example("x-accel-redirect = /protected=/srv/shop/private"),
     Entry::supported("static-cache-files", files(Files::CacheFiles), Value::Number { least: 0, most: 1_000_000, unit: "files" }, "1024", "How many files a worker remembers. They are looked at again after a second; 0 looks at the disk for each request.")
         .example("static-cache-files = 5000"),

@@ -154,8 +154,8 @@ pub enum Files {
     MimeFile,
     Charset,
     Mode,
-    HandedByPath,
-    HandedByLocation,
+    SendfilePath,
+    SendfileLocation,
     CacheFiles,
     CacheMemory,
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use bolide_contract::files::{Cache, Expiry, ExpirySubject, Files, Handed, Map, MapKind, Missing, Mode, Precompressed};
+use bolide_contract::files::{Cache, Expiry, ExpirySubject, Files, Map, MapKind, Missing, Mode, Precompressed, XSendfile};
 use bolide_contract::settings::Application;
 
 use super::{Draft, tidy, values};
@@ -19,8 +19,8 @@ pub(super) struct AskedFiles {
     document_root: bool,
     missing: Missing,
     mode: Mode,
-    handed_by_path: Vec<(String, Place)>,
-    handed_by_location: Vec<(String, String, Place)>,
+    sendfile_paths: Vec<(String, Place)>,
+    sendfile_locations: Vec<(String, String, Place)>,
     index: Vec<String>,
     skip: Vec<String>,
     safe: Vec<String>,
@@ -66,8 +66,8 @@ impl Draft<'_> {
                 Ok(mode) => self.files.mode = mode,
                 Err(finding) => self.findings.push(Finding { severity: Severity::Warning, ..finding }),
             },
-            Setting::HandedByPath => self.files.handed_by_path.push((values::text(pair)?, pair.place.clone())),
-            Setting::HandedByLocation => self.location(pair)?,
+            Setting::SendfilePath => self.files.sendfile_paths.push((values::text(pair)?, pair.place.clone())),
+            Setting::SendfileLocation => self.location(pair)?,
             Setting::CacheFiles => self.files.cache.files = self.bounded_usize(row, pair)?,
             Setting::CacheMemory => self.files.cache.memory_bytes = self.bounded(row, pair)?.unsigned_abs(),
         }
@@ -100,7 +100,7 @@ impl Draft<'_> {
         let text = values::text(pair)?;
         match text.split_once('=').map(|(prefix, folder)| (prefix.trim(), folder.trim())) {
             Some((prefix, folder)) if prefix.starts_with('/') && !folder.is_empty() => {
-                self.files.handed_by_location.push((prefix.to_owned(), folder.to_owned(), pair.place.clone()));
+                self.files.sendfile_locations.push((prefix.to_owned(), folder.to_owned(), pair.place.clone()));
                 Ok(())
             }
             _ => {
@@ -113,8 +113,8 @@ impl Draft<'_> {
     /// Puts together what the options said. `None`: they name no place in which a file could be, and no route does.
     pub(super) fn complete_files(&mut self, folder: &Path, applications: &[Application], is_routed: bool) -> Option<Files> {
         let asked = std::mem::take(&mut self.files);
-        let hands_over = !asked.handed_by_path.is_empty() || !asked.handed_by_location.is_empty();
-        if asked.maps.is_empty() && !asked.document_root && !is_routed && !hands_over {
+        let has_x_sendfile = !asked.sendfile_paths.is_empty() || !asked.sendfile_locations.is_empty();
+        if asked.maps.is_empty() && !asked.document_root && !is_routed && !has_x_sendfile {
             return None;
         }
         let absolute = |path: &String| tidy(&folder.join(path));
@@ -131,8 +131,8 @@ impl Draft<'_> {
         // uWSGI's order, whatever the order of the options.
         maps.sort_by_key(|map| map.kind);
         let targets = asked.maps.iter().map(|(_, _, target, place)| (target, place));
-        let targets = targets.chain(asked.handed_by_path.iter().map(|(target, place)| (target, place)));
-        for (target, place) in targets.chain(asked.handed_by_location.iter().map(|(_, target, place)| (target, place))) {
+        let targets = targets.chain(asked.sendfile_paths.iter().map(|(target, place)| (target, place)));
+        for (target, place) in targets.chain(asked.sendfile_locations.iter().map(|(_, target, place)| (target, place))) {
             let target = absolute(target);
             if !target.exists() {
                 self.findings.push(
@@ -162,10 +162,10 @@ impl Draft<'_> {
             maps,
             document_root: asked.document_root,
             missing: asked.missing,
-            handed: Handed {
-                by_path: asked.handed_by_path.iter().map(|(folder, _)| absolute(folder)).collect(),
+            x_sendfile: XSendfile {
+                by_path: asked.sendfile_paths.iter().map(|(folder, _)| absolute(folder)).collect(),
                 by_location: asked
-                    .handed_by_location
+                    .sendfile_locations
                     .iter()
                     .map(|(prefix, folder, _)| (prefix.clone(), absolute(folder)))
                     .collect(),

@@ -5,80 +5,84 @@
 
 use std::path::PathBuf;
 
-use bolide_contract::files::{Handed as Settings, MapKind};
+use bolide_contract::files::{MapKind, XSendfile as Settings};
 
 use crate::answer::Answer;
 use crate::entry::Head;
-use crate::lookup::{Ask, Files, Lookup, Place};
+use crate::lookup::{FileRequest, FileSource, Files, Lookup};
 use crate::paths;
 use crate::roots::Root;
 
 /// The words by which an application names a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum By {
+pub enum SendfileHeader {
     /// `X-Sendfile`: the file's own path.
     Path,
     /// `X-Accel-Redirect`: a path that stands for a folder. Already percent-decoded, without a query.
     Location,
 }
 
-impl By {
+impl SendfileHeader {
     pub fn field(self) -> &'static str {
         match self {
-            By::Path => "X-Sendfile",
-            By::Location => "X-Accel-Redirect",
+            SendfileHeader::Path => "X-Sendfile",
+            SendfileHeader::Location => "X-Accel-Redirect",
         }
     }
 }
 
 /// The folders, each with what a name begins with that leads into it.
-pub(crate) struct Handed {
-    by_path: Vec<(Vec<u8>, Place)>,
-    by_location: Vec<(Vec<u8>, Place)>,
+pub(crate) struct XSendfileFolders {
+    by_path: Vec<(Vec<u8>, FileSource)>,
+    by_location: Vec<(Vec<u8>, FileSource)>,
 }
 
-impl Handed {
-    pub fn new(settings: &Settings) -> Handed {
-        let place = |folder: &PathBuf| Place {
+impl XSendfileFolders {
+    pub fn new(settings: &Settings) -> XSendfileFolders {
+        let source = |folder: &PathBuf| FileSource {
             number: usize::MAX,
             kind: MapKind::Replace,
             root: Root::new(folder.clone()),
             is_routed: false,
         };
         let path = |folder: &PathBuf| folder.as_os_str().as_encoded_bytes().to_vec();
-        let location = |(prefix, folder): &(String, PathBuf)| (prefix.clone().into_bytes(), place(folder));
-        Handed {
-            by_path: settings.by_path.iter().map(|folder| (path(folder), place(folder))).collect(),
+        let location = |(prefix, folder): &(String, PathBuf)| (prefix.clone().into_bytes(), source(folder));
+        XSendfileFolders {
+            by_path: settings.by_path.iter().map(|folder| (path(folder), source(folder))).collect(),
             by_location: settings.by_location.iter().map(location).collect(),
         }
     }
 
-    fn of(&self, by: By) -> &[(Vec<u8>, Place)] {
+    fn of(&self, by: SendfileHeader) -> &[(Vec<u8>, FileSource)] {
         match by {
-            By::Path => &self.by_path,
-            By::Location => &self.by_location,
+            SendfileHeader::Path => &self.by_path,
+            SendfileHeader::Location => &self.by_location,
         }
     }
 }
 
 impl Files {
     /// Whether the application may name a file with these words. Where it may not, they are a field like any other.
-    pub fn hands_over(&self, by: By) -> bool {
-        !self.handed.of(by).is_empty()
+    pub fn allows(&self, by: SendfileHeader) -> bool {
+        !self.x_sendfile.of(by).is_empty()
     }
 
     /// Whether it may name one with any words.
-    pub fn hands_over_any(&self) -> bool {
-        self.hands_over(By::Path) || self.hands_over(By::Location)
+    pub fn allows_any_sendfile(&self) -> bool {
+        self.allows(SendfileHeader::Path) || self.allows(SendfileHeader::Location)
     }
 
-    /// The answer with a file that the application has named; `ask` has the name for its path. What it may not name, or is not
+    /// The answer with a file that the application has named; `request` has the name for its path. What it may not name, or is not
     /// there, is 404, and the log says which. The disk is looked at each time: the application may have written the file just now.
-    pub fn hand_over(&self, by: By, ask: &Ask<'_>, complain: &mut dyn FnMut(&str)) -> Answer {
+    pub fn answer_named(&self, by: SendfileHeader, request: &FileRequest<'_>, complain: &mut dyn FnMut(&str)) -> Answer {
         let missing = || Answer::words(404, "Not Found", Head::default(), "There is no such file.");
-        let named = self.handed.of(by).iter().find_map(|(prefix, place)| Some((prefix, place, paths::below(ask.path, prefix)?)));
-        let Some((prefix, place, relative)) = named.filter(|(_, _, relative)| paths::is_plain(relative, true)) else {
-            let (field, name) = (by.field(), ask.path.escape_ascii());
+        let named = self
+            .x_sendfile
+            .of(by)
+            .iter()
+            .find_map(|(prefix, source)| Some((prefix, source, paths::below(request.path, prefix)?)));
+        let Some((prefix, source, relative)) = named.filter(|(_, _, relative)| paths::is_plain(relative, true)) else {
+            let (field, name) = (by.field(), request.path.escape_ascii());
             complain(&format!(
                 "the application's {field} names {name}, which is in no folder that the configuration allows for it"
             ));
@@ -90,9 +94,9 @@ impl Files {
         // What has changed since it was looked at is looked at once more.
         for _ in 0..2 {
             let known = self.lock_cache().get(&key).cloned();
-            looked = self.look_again(place, &key, relative, known.as_ref(), ask, complain);
+            looked = self.look_up_on_disk(source, &key, relative, known.as_ref(), request, complain);
             let Lookup::Entry(entry) = &looked else { break };
-            let answer = self.answer_with(entry, ask);
+            let answer = self.answer_with(entry, request);
             if answer.is_still_right() {
                 return answer;
             }
@@ -101,10 +105,10 @@ impl Files {
         let found = match looked {
             // A folder is no file, with or without an index.
             Lookup::Redirect => None,
-            looked => self.answer_to(looked, place, ask, complain),
+            looked => self.answer_to(looked, source, request, complain),
         };
         found.unwrap_or_else(|| {
-            complain(&format!("the application's {} names {}, which is not there", by.field(), ask.path.escape_ascii()));
+            complain(&format!("the application's {} names {}, which is not there", by.field(), request.path.escape_ascii()));
             missing()
         })
     }

@@ -19,21 +19,21 @@ const CORRECTIONS: &[(&str, &str)] = &[
 /// Bytes of a `mime-file`; the system's own has 70 thousand.
 const MIME_FILE_BYTES: u64 = 4 * 1024 * 1024;
 
-pub struct Kinds {
+pub struct MimeTypes {
     own: HashMap<String, String>,
     charset: Option<String>,
 }
 
 /// A type without and with its charset.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Kind {
+pub struct MimeType {
     pub bare: String,
     pub full: String,
 }
 
-impl Kinds {
+impl MimeTypes {
     /// Reads the files, the later of which win. What can't be read is a sentence in `problems`.
-    pub fn read(files: &[impl AsRef<Path>], charset: Option<&str>, problems: &mut Vec<String>) -> Kinds {
+    pub fn read(files: &[impl AsRef<Path>], charset: Option<&str>, problems: &mut Vec<String>) -> MimeTypes {
         let mut own = HashMap::new();
         for file in files {
             let file = file.as_ref();
@@ -47,17 +47,17 @@ impl Kinds {
                 Err(error) => problems.push(format!("the mime-file {} can't be read: {error}", file.display())),
             }
         }
-        Kinds { own, charset: charset.map(str::to_owned) }
+        MimeTypes { own, charset: charset.map(str::to_owned) }
     }
 
-    pub fn of(&self, path: &Path) -> Kind {
+    pub fn of(&self, path: &Path) -> MimeType {
         let extension = path.extension().and_then(|extension| extension.to_str()).map(str::to_ascii_lowercase);
         let bare = extension.as_deref().map_or(UNKNOWN, |extension| self.known(extension));
         let full = match &self.charset {
             Some(charset) if is_text(bare) => format!("{bare}; charset={charset}"),
             _ => bare.to_owned(),
         };
-        Kind { bare: bare.to_owned(), full }
+        MimeType { bare: bare.to_owned(), full }
     }
 
     fn known(&self, extension: &str) -> &str {
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn names_of_the_web_have_their_types() {
-        let kinds = Kinds::read(&[] as &[&Path], Some("utf-8"), &mut Vec::new());
+        let mime_types = MimeTypes::read(&[] as &[&Path], Some("utf-8"), &mut Vec::new());
         for (name, full) in [
             ("index.html", "text/html; charset=utf-8"),
             ("a.CSS", "text/css; charset=utf-8"),
@@ -118,7 +118,7 @@ mod tests {
             (".htaccess", "application/octet-stream"),
             ("a.unheard-of", "application/octet-stream"),
         ] {
-            assert_eq!(kinds.of(Path::new(name)).full, full, "{name}");
+            assert_eq!(mime_types.of(Path::new(name)).full, full, "{name}");
         }
     }
 
@@ -129,12 +129,12 @@ mod tests {
         let file = folder.join("types");
         fs::write(&file, "# comment\ntext/x-own  own .CSS # more\nbroken line\n\x01/x bad\n").expect("a file");
         let mut problems = Vec::new();
-        let kinds = Kinds::read(&[file.clone(), folder.join("none")], None, &mut problems);
+        let mime_types = MimeTypes::read(&[file.clone(), folder.join("none")], None, &mut problems);
         assert_eq!(problems.len(), 1, "{problems:?}");
-        assert_eq!(kinds.of(Path::new("a.own")).full, "text/x-own");
-        assert_eq!(kinds.of(Path::new("a.css")).bare, "text/x-own");
-        assert_eq!(kinds.of(Path::new("a.bad")).bare, "application/octet-stream");
-        assert_eq!(kinds.of(Path::new("a.html")).full, "text/html");
+        assert_eq!(mime_types.of(Path::new("a.own")).full, "text/x-own");
+        assert_eq!(mime_types.of(Path::new("a.css")).bare, "text/x-own");
+        assert_eq!(mime_types.of(Path::new("a.bad")).bare, "application/octet-stream");
+        assert_eq!(mime_types.of(Path::new("a.html")).full, "text/html");
         fs::remove_dir_all(folder).expect("the folder was ours");
     }
 }
