@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::path::Path;
 
 use bolide_contract::answering::RouteRule;
-use bolide_routes::{Changes, Routes, ServerValue, Values, Verdict};
+use bolide_routes::{Overrides, Routes, ServerValue, Values, Verdict};
 
 use crate::{Kind, Target, ensure};
 
@@ -85,18 +85,21 @@ fn check(input: &[u8]) -> Result<Kind, String> {
         let first = mistakes.iter().find(|mistake| mistake.is_fatal).map_or("", |mistake| &mistake.message);
         return Ok(Kind::of((true, first.split('`').next().unwrap_or_default().to_owned())));
     };
-    let (verdict, changes) = walk(&routes, path);
+    let (verdict, overrides) = walk(&routes, path);
     // What differs each time by its nature.
     if text.contains("time[") || text.contains("uuid") {
         return Ok(Kind::of("time"));
     }
-    ensure!(walk(&routes, path) == (verdict, changes), "a second walk ends otherwise");
-    let (verdict, changes) = walk(&routes, path);
+    ensure!(walk(&routes, path) == (verdict, overrides), "a second walk ends otherwise");
+    let (verdict, overrides) = walk(&routes, path);
     let one_by_one: Vec<RouteRule> = rules.iter().map(alone).collect();
     let (alone, mistakes) = Routes::compile(&one_by_one, Path::new("/nowhere"));
     let Some(alone) = alone else { return Err(format!("one by one, the rules are refused: {mistakes:?}")) };
-    let (other_verdict, other_changes) = walk(&alone, path);
-    ensure!(verdict == other_verdict && changes == other_changes, "one by one, it ends with {other_verdict:?}, not {verdict:?}");
+    let (other_verdict, other_overrides) = walk(&alone, path);
+    ensure!(
+        verdict == other_verdict && overrides == other_overrides,
+        "one by one, it ends with {other_verdict:?}, not {verdict:?}"
+    );
     let ends = match verdict {
         Verdict::Serve => 0,
         Verdict::Answer(answer) => answer.status,
@@ -104,16 +107,16 @@ fn check(input: &[u8]) -> Result<Kind, String> {
         Verdict::Close => 2,
     };
     let many = |count: usize| count.min(3);
-    Ok(Kind::of((ends, many(changes.variables.len()), many(changes.added.len()), many(changes.lines.len()))))
+    Ok(Kind::of((ends, many(overrides.variables.len()), many(overrides.added.len()), many(overrides.lines.len()))))
 }
 
-fn walk(routes: &Routes, path: &str) -> (Verdict, Changes) {
-    let mut changes = Changes::default();
-    let verdict = routes.requests.walk(&Same(path.as_bytes()), &mut changes);
-    let mut answer = Changes::default();
+fn walk(routes: &Routes, path: &str) -> (Verdict, Overrides) {
+    let mut overrides = Overrides::default();
+    let verdict = routes.requests.walk(&Same(path.as_bytes()), &mut overrides);
+    let mut answer = Overrides::default();
     routes.responses.walk(&Same(path.as_bytes()), &mut answer);
-    changes.added.append(&mut answer.added);
-    (verdict, changes)
+    overrides.added.append(&mut answer.added);
+    (verdict, overrides)
 }
 
 fn rule(line: &str) -> RouteRule {

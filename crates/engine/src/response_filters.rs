@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use bolide_contract::answering::{Answering, Coding, Collected, Compression};
-use bolide_routes::{Changes, ServerValue, Table, Values};
+use bolide_routes::{Overrides, ServerValue, Table, Values};
 
 use crate::compression::{Accepted, Encoder, is_wanted_type};
 use crate::fields::{Known, is_field_value, is_token, known_field};
@@ -107,7 +107,7 @@ impl ResponseFilter {
     pub fn new(
         rules: &'static FilterRules,
         routes: &'static Table,
-        changes: &mut Changes,
+        overrides: &mut Overrides,
         variables: Vec<(Vec<u8>, Option<Vec<u8>>)>,
         accepted: Accepted,
         worker: u64,
@@ -115,9 +115,9 @@ impl ResponseFilter {
         Box::new(ResponseFilter {
             rules,
             routes,
-            added: std::mem::take(&mut changes.added),
-            removed: std::mem::take(&mut changes.removed),
-            is_gzip_asked: changes.is_compressed,
+            added: std::mem::take(&mut overrides.added),
+            removed: std::mem::take(&mut overrides.removed),
+            is_gzip_asked: overrides.is_compressed,
             variables,
             accepted,
             worker,
@@ -164,22 +164,22 @@ impl ResponseFilter {
     }
 
     fn walk(&mut self, head: &mut Head<'_>) {
-        let mut changes = Changes::default();
+        let mut overrides = Overrides::default();
         let values = AnswerValues { variables: &self.variables, status: *head.status, worker: self.worker };
-        self.routes.walk(&values, &mut changes);
-        tell_all(&mut changes.lines);
-        *head.is_unlogged |= changes.is_unlogged;
-        self.is_gzip_asked |= changes.is_compressed;
+        self.routes.walk(&values, &mut overrides);
+        tell_all(&mut overrides.lines);
+        *head.is_unlogged |= overrides.is_unlogged;
+        self.is_gzip_asked |= overrides.is_compressed;
         // A switch of protocols can't become another answer.
-        if let Some((status, reason)) = &changes.cleared
+        if let Some((status, reason)) = &overrides.cleared
             && *head.status >= 200
         {
             head.clear(*status, reason);
         }
-        for name in &changes.removed {
+        for name in &overrides.removed {
             head.remove_for_rule(name);
         }
-        self.added.append(&mut changes.added);
+        self.added.append(&mut overrides.added);
     }
 
     /// Whether and how this answer is compressed. Where it might have been for another client, Vary says so (RFC 9110 section 12.5.5).

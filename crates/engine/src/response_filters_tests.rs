@@ -21,7 +21,7 @@ fn after(rules: &'static FilterRules, text: &str, body: Body<'_>, head_only: boo
     let (mut content_length, mut has_date, mut has_server, mut count, mut is_unlogged) = (length, false, false, 9, false);
     let routes: &'static Table = Box::leak(Box::default());
     let accepted = Accepted::read(b"gzip");
-    let mut filter = ResponseFilter::new(rules, routes, &mut Changes::default(), Vec::new(), accepted, 1);
+    let mut filter = ResponseFilter::new(rules, routes, &mut Overrides::default(), Vec::new(), accepted, 1);
     let made = filter.head(
         &mut Head {
             text: &mut bytes,

@@ -10,7 +10,7 @@ use std::path::Path;
 use bolide_contract::settings::Settings;
 use bolide_protocol::Span;
 use bolide_protocol::uwsgi::{UwsgiFacts, Variable};
-use bolide_routes::{Answer, Changes, Routes, ServerValue, Values, Verdict, reason};
+use bolide_routes::{Answer, Overrides, Routes, ServerValue, Values, Verdict, reason};
 
 use crate::access_log::tell;
 use crate::compression::Accepted;
@@ -33,7 +33,7 @@ pub struct Rules {
 pub struct Routed {
     /// `None`: the application is asked.
     verdict: Option<Verdict>,
-    changes: Changes,
+    overrides: Overrides,
 }
 
 impl Rules {
@@ -57,23 +57,30 @@ impl Rules {
 
     /// Walks the rules for a request, and tells the response what is to become of its answer.
     pub fn walk(&'static self, request: &dyn Values, response: &mut Response) -> Routed {
-        let mut changes = Changes::default();
-        let verdict = self.routes.requests.walk(request, &mut changes);
-        tell_all(&mut changes.lines);
-        response.is_unlogged = changes.is_unlogged;
-        response.harakiri_ms = changes.harakiri_ms;
-        let concerns_answer = !changes.added.is_empty() || !changes.removed.is_empty() || changes.is_compressed;
+        let mut overrides = Overrides::default();
+        let verdict = self.routes.requests.walk(request, &mut overrides);
+        tell_all(&mut overrides.lines);
+        response.is_unlogged = overrides.is_unlogged;
+        response.harakiri_ms = overrides.harakiri_ms;
+        let concerns_answer = !overrides.added.is_empty() || !overrides.removed.is_empty() || overrides.is_compressed;
         if concerns_answer || !self.answers.is_empty() {
-            let seen = WithChanges { request, changes: &changes };
+            let seen = WithOverrides { request, overrides: &overrides };
             let variables = self.answers.variables().map(|name| (name.clone(), owned(seen.value(name)))).collect();
-            let accepted = match self.answers.may_compress() || changes.is_compressed {
+            let accepted = match self.answers.may_compress() || overrides.is_compressed {
                 true => Accepted::read(&request.value(b"HTTP_ACCEPT_ENCODING").unwrap_or_default()),
                 false => Accepted::default(),
             };
             let worker = request.server(ServerValue::Worker);
-            response.amend(ResponseFilter::new(&self.answers, &self.routes.responses, &mut changes, variables, accepted, worker));
+            response.amend(ResponseFilter::new(
+                &self.answers,
+                &self.routes.responses,
+                &mut overrides,
+                variables,
+                accepted,
+                worker,
+            ));
         }
-        Routed { verdict: Some(verdict).filter(|verdict| *verdict != Verdict::Serve), changes }
+        Routed { verdict: Some(verdict).filter(|verdict| *verdict != Verdict::Serve), overrides }
     }
 
     /// Folders in which the files of routes lie, by their number.
@@ -94,12 +101,12 @@ impl Rules {
 impl Routed {
     /// What a rule made of a variable, or what it was.
     pub fn or<'a>(&'a self, name: &[u8], before: &'a [u8]) -> &'a [u8] {
-        self.changes.value(name).unwrap_or(before)
+        self.overrides.value(name).unwrap_or(before)
     }
 
     /// Variables that rules have set and that the application must see.
     pub fn variables(&self) -> &[(Vec<u8>, Vec<u8>)] {
-        &self.changes.variables
+        &self.overrides.variables
     }
 
     /// What a rule decided, if one did.
@@ -114,11 +121,11 @@ impl Routed {
         variables: &[Variable],
         facts: UwsgiFacts,
     ) -> Option<(Vec<u8>, Vec<Variable>, UwsgiFacts)> {
-        if self.changes.variables.is_empty() {
+        if self.overrides.variables.is_empty() {
             return None;
         }
         let (mut bytes, mut variables, mut facts) = (bytes.to_vec(), variables.to_vec(), facts);
-        for (name, value) in &self.changes.variables {
+        for (name, value) in &self.overrides.variables {
             let mut put = |text: &[u8]| {
                 let start = bytes.len();
                 bytes.extend_from_slice(text);
@@ -169,14 +176,14 @@ pub fn give(answer: &Answer, rules: Option<&'static Rules>, response: &mut Respo
 }
 
 /// A request with what rules have set.
-struct WithChanges<'a> {
+struct WithOverrides<'a> {
     request: &'a dyn Values,
-    changes: &'a Changes,
+    overrides: &'a Overrides,
 }
 
-impl Values for WithChanges<'_> {
+impl Values for WithOverrides<'_> {
     fn value(&self, name: &[u8]) -> Option<Cow<'_, [u8]>> {
-        self.changes.value(name).map(Cow::Borrowed).or_else(|| self.request.value(name))
+        self.overrides.value(name).map(Cow::Borrowed).or_else(|| self.request.value(name))
     }
 
     fn server(&self, what: ServerValue) -> u64 {

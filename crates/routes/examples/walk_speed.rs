@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use bolide_contract::answering::RouteRule;
-use bolide_routes::{Changes, Routes, ServerValue, Values};
+use bolide_routes::{Overrides, Routes, ServerValue, Values};
 use regex::bytes::{RegexBuilder, RegexSetBuilder};
 
 const WALKS: u32 = 200_000;
@@ -35,8 +35,8 @@ fn main() {
         let (routes, _) = Routes::compile(&expressions.iter().map(rule).collect::<Vec<_>>(), Path::new(""));
         let Some(routes) = routes else { continue };
         let walk = timed(|| {
-            let mut changes = Changes::default();
-            black_box(routes.requests.walk(black_box(&Fixed), &mut changes));
+            let mut overrides = Overrides::default();
+            black_box(routes.requests.walk(black_box(&Fixed), &mut overrides));
         });
         let compiled = expressions.iter().map(|text| RegexBuilder::new(text).unicode(false).build());
         let Ok(compiled) = compiled.collect::<Result<Vec<_>, _>>() else { continue };

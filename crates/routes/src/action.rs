@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use crate::access::BasicAuth;
-use crate::compile::{Around, Mistakes, Stage};
+use crate::compile::{CompileContext, Mistakes, Stage};
 use crate::served::Served;
 use crate::status;
 use crate::template::{Groups, Template};
@@ -115,19 +115,19 @@ const MISSING: &[(&[&str], Option<&str>)] = &[
 ];
 
 /// `None`: what is wrong has been said.
-pub fn compile(text: &str, groups: Groups, around: Around<'_>, mistakes: &mut Mistakes<'_>) -> Option<Action> {
+pub fn compile(text: &str, groups: Groups, context: CompileContext<'_>, mistakes: &mut Mistakes<'_>) -> Option<Action> {
     let Some((name, argument)) = text.split_once(':') else {
         mistakes.error(format!("the action `{text}` has no colon"), format!("write `{text}:`"));
         return None;
     };
-    if around.stage == Stage::Response && !is_for_responses(name) {
-        unknown(name, around.stage, mistakes)
+    if context.stage == Stage::Response && !is_for_responses(name) {
+        unknown(name, context.stage, mistakes)
     } else {
-        named(name, argument, groups, around, mistakes)
+        named(name, argument, groups, context, mistakes)
     }
 }
 
-fn named(name: &str, argument: &str, groups: Groups, around: Around<'_>, mistakes: &mut Mistakes<'_>) -> Option<Action> {
+fn named(name: &str, argument: &str, groups: Groups, context: CompileContext<'_>, mistakes: &mut Mistakes<'_>) -> Option<Action> {
     let template = |mistakes: &mut Mistakes<'_>| Template::compile(argument, groups, mistakes);
     let set = |variable: &str, mistakes: &mut Mistakes<'_>| Action::Set {
         variable: variable.as_bytes().to_vec(),
@@ -179,23 +179,23 @@ fn named(name: &str, argument: &str, groups: Groups, around: Around<'_>, mistake
         "send" | "send-crnl" => Action::Send { text: template(mistakes), line: name == "send-crnl" },
         "log" => Action::Log(template(mistakes)),
         "donotlog" => Action::DoNotLog,
-        "goto" => Action::Goto(target(argument, groups, around, mistakes)?),
-        "basicauth" => Action::BasicAuth(Box::new(BasicAuth::compile(argument, false, around.folder, mistakes)?)),
-        "basicauth-next" => Action::BasicAuth(Box::new(BasicAuth::compile(argument, true, around.folder, mistakes)?)),
+        "goto" => Action::Goto(target(argument, groups, context, mistakes)?),
+        "basicauth" => Action::BasicAuth(Box::new(BasicAuth::compile(argument, false, context.folder, mistakes)?)),
+        "basicauth-next" => Action::BasicAuth(Box::new(BasicAuth::compile(argument, true, context.folder, mistakes)?)),
         "static" | "static-next" => {
-            Action::Serve(Arc::new(Served::compile_static(argument, name == "static-next", groups, around, mistakes)?))
+            Action::Serve(Arc::new(Served::compile_static(argument, name == "static-next", groups, context, mistakes)?))
         }
         "file" | "sendfile" | "fastfile" => {
-            Action::Serve(Arc::new(Served::compile_page(argument, false, groups, around, mistakes)?))
+            Action::Serve(Arc::new(Served::compile_page(argument, false, groups, context, mistakes)?))
         }
         "file-next" | "sendfile-next" | "fastfile-next" => {
-            Action::Serve(Arc::new(Served::compile_page(argument, true, groups, around, mistakes)?))
+            Action::Serve(Arc::new(Served::compile_page(argument, true, groups, context, mistakes)?))
         }
         "harakiri" => Action::Harakiri(seconds(argument, mistakes)?),
         "gzip" => Action::Gzip,
         // Answers without a length are always in chunks, and files never take a thread.
         "chunked" | "donotoffload" => Action::Nothing,
-        _ => return unknown(name, around.stage, mistakes),
+        _ => return unknown(name, context.stage, mistakes),
     })
 }
 
@@ -302,12 +302,12 @@ fn header(argument: &str, groups: Groups, mistakes: &mut Mistakes<'_>) -> Option
 }
 
 /// Labels without variables are found now: one that is not there, or leads back, is an error of the configuration and not of a request.
-fn target(argument: &str, groups: Groups, around: Around<'_>, mistakes: &mut Mistakes<'_>) -> Option<Target> {
+fn target(argument: &str, groups: Groups, context: CompileContext<'_>, mistakes: &mut Mistakes<'_>) -> Option<Target> {
     let label = Template::compile(argument, groups, mistakes);
     let Some(text) = label.constant() else { return Some(Target::Label(label)) };
-    let found = around.labels.iter().find(|(name, _)| name.as_bytes() == text).map(|(_, position)| *position);
+    let found = context.labels.iter().find(|(name, _)| name.as_bytes() == text).map(|(_, position)| *position);
     match found.or_else(|| argument.parse().ok()) {
-        Some(position) if position > around.position => Some(Target::Position(position)),
+        Some(position) if position > context.position => Some(Target::Position(position)),
         Some(_) => {
             mistakes.error(format!("`goto:{argument}` leads back"), "a label must stand after the rules that go to it");
             None

@@ -109,18 +109,18 @@ impl Routes {
                 Stage::Response => (&mut routes.responses, &positions.responses),
             };
             let position = table.rules.len();
-            let made = compile_rule(kind, rule, Around { stage, position, labels, folder }, &mut mistakes);
+            let made = compile_rule(kind, rule, CompileContext { stage, position, labels, folder }, &mut mistakes);
             // A rule with a mistake keeps its place, so that the positions of the others are right.
             let (condition, mut action) = made.unwrap_or((Condition::Never, Action::Continue));
             if let Action::Serve(served) = &mut action
                 && let Some(served) = Arc::get_mut(served)
             {
-                served.folder = number_of(&mut routes.folders, &served.folder_path);
+                served.folder = folder_number(&mut routes.folders, &served.folder_path);
             }
             table.rules.push(Rule { condition, action, origin: rule.origin.clone() });
         }
-        routes.requests.unite();
-        routes.responses.unite();
+        routes.requests.build_sets();
+        routes.responses.build_sets();
         let is_fatal = found.iter().any(|mistake| mistake.is_fatal);
         ((!is_fatal).then_some(routes), found)
     }
@@ -145,7 +145,7 @@ impl Table {
     }
 
     /// Makes a set of the expressions that look at the same subject.
-    fn unite(&mut self) {
+    fn build_sets(&mut self) {
         for (subject, set) in self.sets.iter_mut().enumerate() {
             let mut texts = Vec::new();
             let mut members = Vec::new();
@@ -183,7 +183,7 @@ impl Table {
 }
 
 /// The number of a folder among those that rules name.
-fn number_of(folders: &mut Vec<PathBuf>, folder: &Path) -> usize {
+fn folder_number(folders: &mut Vec<PathBuf>, folder: &Path) -> usize {
     folders.iter().position(|known| known == folder).unwrap_or_else(|| {
         folders.push(folder.to_owned());
         folders.len() - 1
@@ -193,9 +193,9 @@ fn number_of(folders: &mut Vec<PathBuf>, folder: &Path) -> usize {
 /// Labels and where they stand.
 pub(crate) type Labels<'a> = Vec<(&'a str, usize)>;
 
-/// What a rule must know of its table.
+/// The table in which a rule is compiled, and its position there.
 #[derive(Clone, Copy)]
-pub(crate) struct Around<'a> {
+pub(crate) struct CompileContext<'a> {
     pub stage: Stage,
     pub position: usize,
     pub labels: &'a Labels<'a>,
@@ -239,11 +239,16 @@ fn stage_and_kind(option: &str) -> (Stage, &str) {
 }
 
 /// `None`: what is wrong has been said.
-fn compile_rule(kind: &str, rule: &RouteRule, around: Around<'_>, mistakes: &mut Mistakes<'_>) -> Option<(Condition, Action)> {
+fn compile_rule(
+    kind: &str,
+    rule: &RouteRule,
+    context: CompileContext<'_>,
+    mistakes: &mut Mistakes<'_>,
+) -> Option<(Condition, Action)> {
     match kind {
         "label" => return Some((Condition::Never, Action::Continue)),
         "run" => {
-            let action = action::compile(&rule.text, Groups::None, around, mistakes)?;
+            let action = action::compile(&rule.text, Groups::None, context, mistakes)?;
             return Some((Condition::Always, action));
         }
         _ => {}
@@ -261,7 +266,7 @@ fn compile_rule(kind: &str, rule: &RouteRule, around: Around<'_>, mistakes: &mut
             (Condition::Match { subject: Subject::of_kind(kind), pattern, in_set: None }, groups)
         }
     };
-    let action = action::compile(command, groups, around, mistakes)?;
+    let action = action::compile(command, groups, context, mistakes)?;
     Some((condition, action))
 }
 
@@ -285,7 +290,7 @@ pub(crate) fn pattern(text: &str, mistakes: &mut Mistakes<'_>) -> Option<Pattern
     match Pattern::new(text, compile) {
         Ok(pattern) => Some(pattern),
         Err(error) => {
-            match beyond_the_library(text) {
+            match unsupported_by_regex(text) {
                 Some((what, instead)) => {
                     mistakes.error(format!("the regular expression `{text}` has {what}, which is not supported"), instead);
                 }
@@ -300,7 +305,7 @@ pub(crate) fn pattern(text: &str, mistakes: &mut Mistakes<'_>) -> Option<Pattern
 }
 
 /// What PCRE has and a search in linear time can't have: the first of it in the text, and what to write instead.
-fn beyond_the_library(text: &str) -> Option<(String, &'static str)> {
+fn unsupported_by_regex(text: &str) -> Option<(String, &'static str)> {
     const MARKS: &[(&str, &str, &str)] = &[
         ("(?!", "a negative lookahead", "say it with a second rule, or with `route-if-not = regexp:${PATH_INFO};EXPRESSION`"),
         ("(?=", "a lookahead", "match the whole text, and put in parentheses what the action needs"),

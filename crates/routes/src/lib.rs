@@ -22,4 +22,4 @@ pub use compile::{Mistake, Routes, Table};
 pub use served::{Form, Page, Served};
 pub use status::reason;
 pub use values::{ServerValue, Values};
-pub use walk::{Answer, Changes, Verdict};
+pub use walk::{Answer, Overrides, Verdict};

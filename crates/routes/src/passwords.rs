@@ -14,7 +14,7 @@ use base64::engine::general_purpose::STANDARD;
 use md5::{Digest as _, Md5};
 use sha1::Sha1;
 
-use crate::access::same;
+use crate::access::equal_in_constant_time;
 
 /// Bytes of a password file.
 const FILE_BYTES: u64 = 4 * 1024 * 1024;
@@ -29,11 +29,11 @@ const PASSWORD_BYTES: usize = 1024;
 #[derive(Debug)]
 pub struct PasswordFile {
     path: PathBuf,
-    known: Mutex<Known>,
+    known: Mutex<LoadedFile>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct LoadedFile {
     /// Time of the last change, and length.
     stamp: Option<(SystemTime, u64)>,
     entries: Vec<(Vec<u8>, String)>,
@@ -42,7 +42,7 @@ struct Known {
 
 impl PasswordFile {
     pub fn new(path: PathBuf) -> PasswordFile {
-        PasswordFile { path, known: Mutex::new(Known::default()) }
+        PasswordFile { path, known: Mutex::new(LoadedFile::default()) }
     }
 
     /// Whether the file has this user with this password.
@@ -78,7 +78,7 @@ impl PasswordFile {
         Ok(is_right)
     }
 
-    fn refresh(&self, known: &mut Known) -> Result<(), String> {
+    fn refresh(&self, known: &mut LoadedFile) -> Result<(), String> {
         let fault = |error: std::io::Error| format!("the password file {} can't be read: {error}", self.path.display());
         let metadata = fs::metadata(&self.path).map_err(fault)?;
         let stamp = (metadata.modified().map_err(fault)?, metadata.len());
@@ -114,11 +114,11 @@ fn digest_of(user: &[u8], password: &[u8]) -> [u8; 20] {
 /// `None`: a hash of no known kind.
 fn verify(password: &[u8], hash: &str) -> Option<bool> {
     if let Some(encoded) = hash.strip_prefix("{SHA}") {
-        return Some(same(STANDARD.encode(Sha1::digest(password)).as_bytes(), encoded.as_bytes()));
+        return Some(equal_in_constant_time(STANDARD.encode(Sha1::digest(password)).as_bytes(), encoded.as_bytes()));
     }
     if let Some(rest) = hash.strip_prefix("$apr1$") {
         let (salt, _) = rest.split_once('$')?;
-        return Some(same(apache_md5(password, salt.as_bytes()).as_bytes(), hash.as_bytes()));
+        return Some(equal_in_constant_time(apache_md5(password, salt.as_bytes()).as_bytes(), hash.as_bytes()));
     }
     let is_crypt = ["$1$", "$2a$", "$2b$", "$2y$", "$5$", "$6$"].iter().any(|kind| hash.starts_with(kind));
     // Traditional DES: a salt of two characters and eleven more. It is what uWSGI itself knows, next to {SHA}.

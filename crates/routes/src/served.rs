@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use crate::compile::{Around, Mistakes};
+use crate::compile::{CompileContext, Mistakes};
 use crate::status;
 use crate::template::{Groups, Template};
 
@@ -48,10 +48,10 @@ impl Served {
         argument: &str,
         lets_others_try: bool,
         groups: Groups,
-        around: Around<'_>,
+        context: CompileContext<'_>,
         mistakes: &mut Mistakes<'_>,
     ) -> Option<Served> {
-        Served::compile(argument, Form::Static, lets_others_try, (groups, around), mistakes)
+        Served::compile(argument, Form::Static, lets_others_try, (groups, context), mistakes)
     }
 
     /// `filename=PATH,status=503 Service Unavailable,content_type=text/html,mime=1`. `None`: what is wrong has been said.
@@ -59,7 +59,7 @@ impl Served {
         argument: &str,
         lets_others_try: bool,
         groups: Groups,
-        around: Around<'_>,
+        context: CompileContext<'_>,
         mistakes: &mut Mistakes<'_>,
     ) -> Option<Served> {
         let mut path = None;
@@ -97,14 +97,14 @@ impl Served {
             mistakes.error(format!("`file:{argument}` names no file"), "write `file:filename=PATH`");
             return None;
         };
-        Served::compile(path, Form::Page(page), lets_others_try, (groups, around), mistakes)
+        Served::compile(path, Form::Page(page), lets_others_try, (groups, context), mistakes)
     }
 
     fn compile(
         path: &str,
         form: Form,
         lets_others_try: bool,
-        (groups, around): (Groups, Around<'_>),
+        (groups, context): (Groups, CompileContext<'_>),
         mistakes: &mut Mistakes<'_>,
     ) -> Option<Served> {
         let mut rest = Template::compile(path, groups, mistakes);
@@ -113,7 +113,7 @@ impl Served {
             None => rest.beginning().iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1),
         };
         let folder = rest.cut(end);
-        let folder_path = around.folder.join(OsStr::from_bytes(&folder));
+        let folder_path = context.folder.join(OsStr::from_bytes(&folder));
         if folder.is_empty() || folder_path == Path::new("/") {
             mistakes.error(
                 format!("`{path}` does not say in which folder the file must lie: a client could have any file"),

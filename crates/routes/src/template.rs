@@ -6,7 +6,7 @@
 use regex::bytes::Captures;
 
 use crate::compile::{Mistakes, Stage};
-use crate::values::{Function, NoFunction, Values};
+use crate::values::{Function, FunctionError, Values};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Piece {
@@ -113,9 +113,9 @@ impl Template {
         };
         match Function::named(name, key) {
             Ok(function) => self.pieces.push(Piece::Function(function)),
-            Err(NoFunction::NotYet) => mistakes.error(format!("`${{{text}}}` is not supported yet"), ""),
-            Err(NoFunction::UnknownKey) => mistakes.error(format!("`${{{text}}}`: `{name}` has no `{key}`"), ""),
-            Err(NoFunction::Unknown) => mistakes.error(
+            Err(FunctionError::NotYet) => mistakes.error(format!("`${{{text}}}` is not supported yet"), ""),
+            Err(FunctionError::UnknownKey) => mistakes.error(format!("`${{{text}}}`: `{name}` has no `{key}`"), ""),
+            Err(FunctionError::Unknown) => mistakes.error(
                 format!("`${{{text}}}`: there is no function `{name}`"),
                 "functions are cookie, qs, base64, hex, time, httptime and uwsgi",
             ),

@@ -56,7 +56,7 @@ pub enum Function {
 
 /// Why a `${function[key]}` can't be had.
 #[derive(Debug, PartialEq, Eq)]
-pub enum NoFunction {
+pub enum FunctionError {
     /// uWSGI has it, Bolide does not yet.
     NotYet,
     UnknownKey,
@@ -65,7 +65,7 @@ pub enum NoFunction {
 }
 
 impl Function {
-    pub fn named(name: &str, key: &str) -> Result<Function, NoFunction> {
+    pub fn named(name: &str, key: &str) -> Result<Function, FunctionError> {
         let bytes = || key.as_bytes().to_vec();
         match (name, key) {
             ("cookie", _) => Ok(Function::Cookie(bytes())),
@@ -74,16 +74,16 @@ impl Function {
             ("hex", _) => Ok(Function::Hex(bytes())),
             ("time", "unix") => Ok(Function::Seconds),
             ("time", "micros") => Ok(Function::Microseconds),
-            ("httptime", _) => key.parse().map(Function::HttpTime).map_err(|_| NoFunction::UnknownKey),
+            ("httptime", _) => key.parse().map(Function::HttpTime).map_err(|_| FunctionError::UnknownKey),
             ("uwsgi", "uuid") => Ok(Function::Uuid),
             ("uwsgi", "wid") => Ok(Function::Server(ServerValue::Worker)),
             ("uwsgi", "pid") => Ok(Function::Server(ServerValue::Process)),
             ("uwsgi", "status") => Ok(Function::Server(ServerValue::Status)),
             ("uwsgi", "rtime" | "lq" | "rsize" | "sor") | ("mime" | "metric" | "math" | "geoip" | "xattr" | "xattr2", _) => {
-                Err(NoFunction::NotYet)
+                Err(FunctionError::NotYet)
             }
-            ("time" | "uwsgi", _) => Err(NoFunction::UnknownKey),
-            _ => Err(NoFunction::Unknown),
+            ("time" | "uwsgi", _) => Err(FunctionError::UnknownKey),
+            _ => Err(FunctionError::Unknown),
         }
     }
 

@@ -46,7 +46,7 @@ pub struct Answer {
 
 /// What the rules of a walk changed, whatever its verdict.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Changes {
+pub struct Overrides {
     /// In the order set; the last of a name counts.
     pub variables: Vec<(Vec<u8>, Vec<u8>)>,
     /// Fields for the answer, as `Name: value`.
@@ -67,7 +67,7 @@ pub struct Changes {
     pub sent: Option<Vec<u8>>,
 }
 
-impl Changes {
+impl Overrides {
     /// The value that a rule gave a variable.
     pub fn value(&self, name: &[u8]) -> Option<&[u8]> {
         self.variables.iter().rfind(|(set, _)| set == name).map(|(_, value)| value.as_slice())
@@ -79,14 +79,14 @@ impl Changes {
 }
 
 /// The request with what the rules have changed so far.
-struct Changed<'a> {
+struct WithOverrides<'a> {
     request: &'a dyn Values,
-    changes: &'a Changes,
+    overrides: &'a Overrides,
 }
 
-impl Values for Changed<'_> {
+impl Values for WithOverrides<'_> {
     fn value(&self, name: &[u8]) -> Option<Cow<'_, [u8]>> {
-        match self.changes.value(name) {
+        match self.overrides.value(name) {
             Some(value) => Some(value.into()),
             None => self.request.value(name),
         }
@@ -97,26 +97,26 @@ impl Values for Changed<'_> {
     }
 }
 
-/// What the sets of a table have told of this request, subject by subject, as long as it holds.
+/// Matches of a table's sets for this request, subject by subject, as long as no rule has set the subject anew.
 #[derive(Default)]
-struct Matched {
+struct MatchCache {
     of: [Option<SetMatches>; Subject::COUNT],
     /// So many variables were set when it was last looked at.
     variables: usize,
 }
 
-impl Matched {
+impl MatchCache {
     /// Forgets what is said of a subject that a rule has set since.
-    fn follow(&mut self, changes: &Changes) {
-        for (name, _) in &changes.variables[self.variables..] {
+    fn invalidate(&mut self, overrides: &Overrides) {
+        for (name, _) in &overrides.variables[self.variables..] {
             if let Some(subject) = Subject::ALL.iter().find(|subject| subject.variable() == name) {
                 self.of[*subject as usize] = None;
             }
         }
-        self.variables = changes.variables.len();
+        self.variables = overrides.variables.len();
     }
 
-    fn tells(&mut self, table: &Table, subject: Subject, number: usize, values: &dyn Values) -> bool {
+    fn is_match(&mut self, table: &Table, subject: Subject, number: usize, values: &dyn Values) -> bool {
         let of = &mut self.of[subject as usize];
         if of.is_none() {
             let text = values.value(subject.variable()).unwrap_or_default();
@@ -134,31 +134,31 @@ enum Step {
 }
 
 impl Table {
-    /// Walks the rules. `changes` are added to, and are seen by the rules that follow.
-    pub fn walk(&self, request: &dyn Values, changes: &mut Changes) -> Verdict {
+    /// Walks the rules. `overrides` are added to, and are seen by the rules that follow.
+    pub fn walk(&self, request: &dyn Values, overrides: &mut Overrides) -> Verdict {
         let mut position = 0;
-        let mut matched = Matched { variables: changes.variables.len(), ..Matched::default() };
+        let mut matched = MatchCache { variables: overrides.variables.len(), ..MatchCache::default() };
         while let Some(rule) = self.rules.get(position) {
             position += 1;
-            match rule.apply(request, changes, self, &mut matched) {
+            match rule.apply(request, overrides, self, &mut matched) {
                 Step::Next => {}
                 Step::Goto(target) => position = target.max(position),
                 Step::End(verdict) => return verdict,
             }
         }
-        match changes.sent.take() {
+        match overrides.sent.take() {
             // What was sent is an answer, and there can't be a second one.
-            Some(body) => own_answer(changes, body),
+            Some(body) => own_answer(overrides, body),
             None => Verdict::Serve,
         }
     }
 }
 
 impl Rule {
-    fn apply(&self, request: &dyn Values, changes: &mut Changes, table: &Table, matched: &mut Matched) -> Step {
+    fn apply(&self, request: &dyn Values, overrides: &mut Overrides, table: &Table, matched: &mut MatchCache) -> Step {
         let text;
         let groups = {
-            let values = Changed { request, changes };
+            let values = WithOverrides { request, overrides };
             match &self.condition {
                 Condition::Never => return Step::Next,
                 Condition::Always => None,
@@ -169,10 +169,10 @@ impl Rule {
                     false => return Step::Next,
                 },
                 Condition::Match { subject, pattern, in_set } => {
-                    matched.follow(changes);
+                    matched.invalidate(overrides);
                     let found = || values.value(subject.variable()).unwrap_or_default();
                     let is_match = match in_set {
-                        Some(number) => matched.tells(table, *subject, *number, &values) && !pattern.excepts(&found()),
+                        Some(number) => matched.is_match(table, *subject, *number, &values) && !pattern.excepts(&found()),
                         None => pattern.is_match(&found()),
                     };
                     if !is_match {
@@ -196,110 +196,110 @@ impl Rule {
                 }
             }
         };
-        self.run(request, changes, table, groups.as_ref())
+        self.run(request, overrides, table, groups.as_ref())
     }
 
-    fn run(&self, request: &dyn Values, changes: &mut Changes, table: &Table, groups: Option<&Captures<'_>>) -> Step {
-        let fill = |template: &Template, changes: &Changes| template.filled(&Changed { request, changes }, groups);
+    fn run(&self, request: &dyn Values, overrides: &mut Overrides, table: &Table, groups: Option<&Captures<'_>>) -> Step {
+        let fill = |template: &Template, overrides: &Overrides| template.filled(&WithOverrides { request, overrides }, groups);
         match &self.action {
             Action::Nothing => {}
             Action::Continue => return Step::End(Verdict::Serve),
-            Action::Break(status) => return Step::End(broken_off(status.as_ref(), changes)),
+            Action::Break(status) => return Step::End(broken_off(status.as_ref(), overrides)),
             Action::Return(code) => {
                 let reason = status::reason(*code).unwrap_or_default();
                 return Step::End(Verdict::Answer(Answer { is_in_own_words: true, ..plain(*code, reason, reason) }));
             }
             Action::Redirect { permanent, to } => {
-                let location = fill(to, changes);
+                let location = fill(to, overrides);
                 return Step::End(Verdict::Answer(redirect(*permanent, &location)));
             }
             Action::Rewrite { to, is_last } => {
-                let target = fill(to, changes);
-                rewrite(&target, request, changes);
+                let target = fill(to, overrides);
+                rewrite(&target, request, overrides);
                 if *is_last {
                     return Step::End(Verdict::Serve);
                 }
             }
             Action::Set { variable, value, is_user } => {
-                let mut value = fill(value, changes);
+                let mut value = fill(value, overrides);
                 if let Some(colon) = value.iter().position(|&byte| byte == b':')
                     && *is_user
                 {
                     value.truncate(colon);
                 }
-                changes.set(variable, value);
+                overrides.set(variable, value);
             }
-            Action::FixPathInfo => fix_path_info(request, changes),
+            Action::FixPathInfo => fix_path_info(request, overrides),
             Action::Calculate { variable, operator, value } => {
-                let right = number(&fill(value, changes));
-                let left = Changed { request, changes }.value(variable).map_or(0, |text| number(&text));
-                changes.set(variable, operator.apply(left, right).to_string().into_bytes());
+                let right = number(&fill(value, overrides));
+                let left = WithOverrides { request, overrides }.value(variable).map_or(0, |text| number(&text));
+                overrides.set(variable, operator.apply(left, right).to_string().into_bytes());
             }
             Action::AddHeader(text) => {
-                let line = fill(text, changes);
-                changes.added.push(line);
+                let line = fill(text, overrides);
+                overrides.added.push(line);
             }
             Action::RemoveHeader(text) => {
-                let name = fill(text, changes);
-                changes.removed.push(name);
+                let name = fill(text, overrides);
+                overrides.removed.push(name);
             }
             Action::ClearHeaders(text) => {
-                let text = fill(text, changes);
+                let text = fill(text, overrides);
                 let text = String::from_utf8_lossy(&text);
                 match status::split(&text) {
                     Some((code, "")) => {
-                        changes.cleared = Some((code, status::reason(code).unwrap_or("Unknown").to_owned()));
+                        overrides.cleared = Some((code, status::reason(code).unwrap_or("Unknown").to_owned()));
                     }
-                    Some((code, reason)) => changes.cleared = Some((code, reason.to_owned())),
-                    None => self.complain(changes, &format!("`clearheaders:{text}` has no status")),
+                    Some((code, reason)) => overrides.cleared = Some((code, reason.to_owned())),
+                    None => self.log_error(overrides, &format!("`clearheaders:{text}` has no status")),
                 }
             }
             Action::Send { text, line } => {
-                let text = fill(text, changes);
-                let sent = changes.sent.get_or_insert_default();
+                let text = fill(text, overrides);
+                let sent = overrides.sent.get_or_insert_default();
                 sent.extend_from_slice(&text[..text.len().min(SENT_BYTES.saturating_sub(sent.len()))]);
                 if *line {
                     sent.extend_from_slice(b"\r\n");
                 }
             }
             Action::Log(text) => {
-                let line = fill(text, changes);
-                changes.lines.push(line);
+                let line = fill(text, overrides);
+                overrides.lines.push(line);
             }
-            Action::DoNotLog => changes.is_unlogged = true,
-            Action::Harakiri(milliseconds) => changes.harakiri_ms = Some(*milliseconds),
-            Action::Gzip => changes.is_compressed = true,
+            Action::DoNotLog => overrides.is_unlogged = true,
+            Action::Harakiri(milliseconds) => overrides.harakiri_ms = Some(*milliseconds),
+            Action::Gzip => overrides.is_compressed = true,
             Action::Goto(Target::Position(position)) => return Step::Goto(*position),
             Action::Goto(Target::Label(label)) => {
-                let label = fill(label, changes);
-                return self.go_to(&label, table, changes);
+                let label = fill(label, overrides);
+                return self.go_to(&label, table, overrides);
             }
             Action::Serve(served) => {
-                let relative = Served::relative(fill(&served.rest, changes));
+                let relative = Served::relative(fill(&served.rest, overrides));
                 if !served.lets_others_try || served.is_there(&relative) {
                     return Step::End(Verdict::File(served.clone(), relative));
                 }
             }
-            Action::BasicAuth(guard) => return self.authenticate(guard, request, changes),
+            Action::BasicAuth(guard) => return self.authenticate(guard, request, overrides),
         }
         Step::Next
     }
 
-    fn go_to(&self, label: &[u8], table: &Table, changes: &mut Changes) -> Step {
+    fn go_to(&self, label: &[u8], table: &Table, overrides: &mut Overrides) -> Step {
         let here = table.rules.iter().position(|rule| std::ptr::eq(rule, self)).unwrap_or_default();
         match table.label(label) {
             Some(position) if position > here => Step::Goto(position),
             _ => {
                 let label = String::from_utf8_lossy(label);
-                self.complain(changes, &format!("there is no label `{label}` after this rule; answered with 500"));
+                self.log_error(overrides, &format!("there is no label `{label}` after this rule; answered with 500"));
                 let reason = "Internal Server Error";
                 Step::End(Verdict::Answer(plain(500, reason, reason)))
             }
         }
     }
 
-    fn authenticate(&self, guard: &crate::access::BasicAuth, request: &dyn Values, changes: &mut Changes) -> Step {
-        let values = Changed { request, changes };
+    fn authenticate(&self, guard: &crate::access::BasicAuth, request: &dyn Values, overrides: &mut Overrides) -> Step {
+        let values = WithOverrides { request, overrides };
         if values.value(b"REMOTE_USER").is_some_and(|user| !user.is_empty()) {
             return Step::Next;
         }
@@ -310,7 +310,7 @@ impl Rule {
             Credentials::One { .. } => checked = guard.check(&authorization),
         }
         match checked {
-            Ok(Some(user)) => changes.set(b"REMOTE_USER", user),
+            Ok(Some(user)) => overrides.set(b"REMOTE_USER", user),
             Ok(None) if guard.lets_others_try && !authorization.is_empty() => {}
             Ok(None) => {
                 return Step::End(Verdict::Answer(Answer {
@@ -319,7 +319,7 @@ impl Rule {
                 }));
             }
             Err(fault) => {
-                self.complain(changes, &fault);
+                self.log_error(overrides, &fault);
                 let reason = "Internal Server Error";
                 return Step::End(Verdict::Answer(plain(500, reason, reason)));
             }
@@ -327,8 +327,8 @@ impl Rule {
         Step::Next
     }
 
-    fn complain(&self, changes: &mut Changes, message: &str) {
-        changes.lines.push(format!("bolide: {}: {message}", self.origin).into_bytes());
+    fn log_error(&self, overrides: &mut Overrides, message: &str) {
+        overrides.lines.push(format!("bolide: {}: {message}", self.origin).into_bytes());
     }
 }
 
@@ -355,30 +355,30 @@ fn redirect(permanent: bool, location: &[u8]) -> Answer {
     Answer { fields, ..plain(status, reason, text) }
 }
 
-fn broken_off(status: Option<&(u16, String)>, changes: &mut Changes) -> Verdict {
-    match (status, changes.sent.take()) {
+fn broken_off(status: Option<&(u16, String)>, overrides: &mut Overrides) -> Verdict {
+    match (status, overrides.sent.take()) {
         (Some((code, reason)), _) => {
             Verdict::Answer(Answer { reason: reason.clone().into(), closes: true, ..plain(*code, "", "") })
         }
-        (None, Some(body)) => own_answer(changes, body),
-        (None, None) => match changes.cleared {
-            Some(_) => own_answer(changes, Vec::new()),
+        (None, Some(body)) => own_answer(overrides, body),
+        (None, None) => match overrides.cleared {
+            Some(_) => own_answer(overrides, Vec::new()),
             None => Verdict::Close,
         },
     }
 }
 
 /// The answer that `clearheaders`, `addheader` and `send` have put together.
-fn own_answer(changes: &mut Changes, body: Vec<u8>) -> Verdict {
-    let (status, reason) = changes.cleared.take().unwrap_or((200, "OK".to_owned()));
+fn own_answer(overrides: &mut Overrides, body: Vec<u8>) -> Verdict {
+    let (status, reason) = overrides.cleared.take().unwrap_or((200, "OK".to_owned()));
     let has_type =
-        changes.added.iter().any(|line| line.get(..13).is_some_and(|name| name.eq_ignore_ascii_case(b"content-type:")));
+        overrides.added.iter().any(|line| line.get(..13).is_some_and(|name| name.eq_ignore_ascii_case(b"content-type:")));
     let fields = if has_type { Vec::new() } else { vec![("Content-Type", b"text/plain".to_vec())] };
     Verdict::Answer(Answer { status, reason: reason.into(), fields, body, closes: false, is_in_own_words: false })
 }
 
 /// `PATH?QUERY`: the path is decoded, and the request's own query follows the new one.
-fn rewrite(target: &[u8], request: &dyn Values, changes: &mut Changes) {
+fn rewrite(target: &[u8], request: &dyn Values, overrides: &mut Overrides) {
     let (path, query) = match target.iter().position(|&byte| byte == b'?') {
         Some(at) => (&target[..at], Some(&target[at + 1..])),
         None => (target, None),
@@ -386,19 +386,19 @@ fn rewrite(target: &[u8], request: &dyn Values, changes: &mut Changes) {
     let path = decoded(path);
     if let Some(query) = query {
         let mut query = query.to_vec();
-        let before = Changed { request, changes }.value(b"QUERY_STRING").unwrap_or_default().into_owned();
+        let before = WithOverrides { request, overrides }.value(b"QUERY_STRING").unwrap_or_default().into_owned();
         if !before.is_empty() {
             query.push(b'&');
             query.extend_from_slice(&before);
         }
-        changes.set(b"QUERY_STRING", query);
+        overrides.set(b"QUERY_STRING", query);
     }
-    changes.set(b"PATH_INFO", path);
+    overrides.set(b"PATH_INFO", path);
 }
 
 /// PATH_INFO without the SCRIPT_NAME that a front server left in it.
-fn fix_path_info(request: &dyn Values, changes: &mut Changes) {
-    let values = Changed { request, changes };
+fn fix_path_info(request: &dyn Values, overrides: &mut Overrides) {
+    let values = WithOverrides { request, overrides };
     let script = values.value(b"SCRIPT_NAME").unwrap_or_default();
     if script.is_empty() {
         return;
@@ -406,7 +406,7 @@ fn fix_path_info(request: &dyn Values, changes: &mut Changes) {
     let path = values.value(b"PATH_INFO").unwrap_or_default();
     let rest = path.strip_prefix(&*script).map(<[u8]>::to_vec);
     if let Some(rest) = rest {
-        changes.set(b"PATH_INFO", rest);
+        overrides.set(b"PATH_INFO", rest);
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use bolide_contract::answering::RouteRule;
 
-use super::{Changes, Verdict, decoded};
+use super::{Overrides, Verdict, decoded};
 use crate::{Routes, ServerValue, Values};
 
 struct Fixed(&'static [(&'static str, &'static str)]);
@@ -32,7 +32,7 @@ const REQUEST: Fixed = Fixed(&[
     ("HTTP_AUTHORIZATION", "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="),
 ]);
 
-fn walk(rules: &[(&str, &str)]) -> (Verdict, Changes) {
+fn walk(rules: &[(&str, &str)]) -> (Verdict, Overrides) {
     let origin = || "uwsgi.ini:1".to_owned();
     let rules: Vec<RouteRule> = rules
         .iter()
@@ -41,16 +41,16 @@ fn walk(rules: &[(&str, &str)]) -> (Verdict, Changes) {
     let (routes, mistakes) = Routes::compile(&rules, Path::new(""));
     let routes = routes.unwrap_or_else(|| panic!("{mistakes:?}"));
     let table = if routes.responses.is_empty() { &routes.requests } else { &routes.responses };
-    let mut changes = Changes::default();
-    let verdict = table.walk(&REQUEST, &mut changes);
-    (verdict, changes)
+    let mut overrides = Overrides::default();
+    let verdict = table.walk(&REQUEST, &mut overrides);
+    (verdict, overrides)
 }
 
 /// The variable `X` after a walk.
 fn x(rules: &[(&str, &str)]) -> Option<String> {
-    let (verdict, changes) = walk(rules);
+    let (verdict, overrides) = walk(rules);
     assert_eq!(verdict, Verdict::Serve);
-    changes.value(b"X").map(|value| String::from_utf8_lossy(value).into_owned())
+    overrides.value(b"X").map(|value| String::from_utf8_lossy(value).into_owned())
 }
 
 fn location(rules: &[(&str, &str)]) -> (u16, String) {
@@ -192,9 +192,9 @@ fn goto_leads_forward() {
     assert_eq!(x(&[("route-run", "goto:2"), ("route-run", "addvar:X=1"), ("route-run", "log:")]), None);
     let computed = [("route-run", "goto:${REQUEST_METHOD}"), ("route-run", "addvar:X=1"), ("route-label", "GET")];
     assert_eq!(x(&computed), None);
-    let (verdict, changes) = walk(&[("route-label", "GET"), ("route-run", "goto:${REQUEST_METHOD}")]);
+    let (verdict, overrides) = walk(&[("route-label", "GET"), ("route-run", "goto:${REQUEST_METHOD}")]);
     assert!(matches!(verdict, Verdict::Answer(answer) if answer.status == 500));
-    assert!(String::from_utf8_lossy(&changes.lines[0]).contains("uwsgi.ini:1: there is no label `GET` after this rule"));
+    assert!(String::from_utf8_lossy(&overrides.lines[0]).contains("uwsgi.ini:1: there is no label `GET` after this rule"));
 }
 
 #[test]
@@ -213,8 +213,8 @@ fn redirects_are_uris() {
 fn a_rewrite_keeps_the_query() {
     let after = |target: &str| {
         let rule = format!("rewrite:{target}");
-        let (_, changes) = walk(&[("route-run", &rule)]);
-        let text = |name: &[u8]| changes.value(name).map(|value| String::from_utf8_lossy(value).into_owned());
+        let (_, overrides) = walk(&[("route-run", &rule)]);
+        let text = |name: &[u8]| overrides.value(name).map(|value| String::from_utf8_lossy(value).into_owned());
         (text(b"PATH_INFO"), text(b"QUERY_STRING"))
     };
     assert_eq!(after("/new%20path"), (Some("/new path".to_owned()), None));
@@ -244,8 +244,8 @@ fn answers_of_rules() {
 
 #[test]
 fn basicauth_names_the_user_or_asks() {
-    let (verdict, changes) = walk(&[("route-run", "basicauth:Cave \"1\",Aladdin:open sesame")]);
-    assert_eq!((verdict, changes.value(b"REMOTE_USER")), (Verdict::Serve, Some(&b"Aladdin"[..])));
+    let (verdict, overrides) = walk(&[("route-run", "basicauth:Cave \"1\",Aladdin:open sesame")]);
+    assert_eq!((verdict, overrides.value(b"REMOTE_USER")), (Verdict::Serve, Some(&b"Aladdin"[..])));
     let (Verdict::Answer(answer), _) = walk(&[("route-run", "basicauth:Cave \"1\",Aladdin:shut sesame")]) else {
         panic!("passed")
     };
@@ -258,7 +258,7 @@ fn basicauth_names_the_user_or_asks() {
 
 #[test]
 fn changes_for_the_answer_and_the_log() {
-    let (verdict, changes) = walk(&[
+    let (verdict, overrides) = walk(&[
         ("route-run", "addheader:X-Path: ${PATH_INFO}"),
         ("route-run", "delheader:Server"),
         ("route-run", "donotlog:"),
@@ -267,16 +267,16 @@ fn changes_for_the_answer_and_the_log() {
         ("route-run", "gzip:"),
     ]);
     assert_eq!(verdict, Verdict::Serve);
-    assert_eq!(changes.added, ["X-Path: /shop/café 1".as_bytes()]);
-    assert_eq!(changes.removed, [b"Server"]);
-    assert_eq!(changes.lines, [b"seen 10.1.2.3"]);
-    assert!(changes.is_unlogged && changes.is_compressed && changes.harakiri_ms == Some(5000));
+    assert_eq!(overrides.added, ["X-Path: /shop/café 1".as_bytes()]);
+    assert_eq!(overrides.removed, [b"Server"]);
+    assert_eq!(overrides.lines, [b"seen 10.1.2.3"]);
+    assert!(overrides.is_unlogged && overrides.is_compressed && overrides.harakiri_ms == Some(5000));
 }
 
 #[test]
 fn the_status_of_an_answer_is_a_condition() {
     let rules = [("response-route-status", "404 clearheaders:410"), ("response-route-status", "200 addheader:X: 1")];
-    let (_, changes) = walk(&rules);
-    assert_eq!(changes.cleared, Some((410, "Gone".to_owned())));
-    assert!(changes.added.is_empty());
+    let (_, overrides) = walk(&rules);
+    assert_eq!(overrides.cleared, Some((410, "Gone".to_owned())));
+    assert!(overrides.added.is_empty());
 }
