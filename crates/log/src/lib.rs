@@ -9,7 +9,7 @@
 //! Who writes calls [`write`]; who has a loop looks at [`is_waiting`] and calls [`flush`] after [`RETRY_MS`]. It knows no format:
 //! what a line says, and that no client can forge one, is the caller's business. Every process runs it.
 
-mod place;
+mod destination;
 mod writer;
 
 use std::io;
@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::AcqRel, Ordering::Acqui
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
 
-use place::Place;
+use destination::Destination;
 pub use writer::WAITING_MOST_BYTES;
 use writer::Writer;
 
@@ -30,7 +30,7 @@ pub const RETRY_MS: u64 = 50;
 const FINISH_MOST_MS: u64 = 500;
 
 /// Where the log goes; null before it was first needed.
-static PLACE: AtomicPtr<Place> = AtomicPtr::new(null_mut());
+static DESTINATION: AtomicPtr<Destination> = AtomicPtr::new(null_mut());
 /// The writer of this process; null before the first line, and in a process that was just forked.
 static WRITER: AtomicPtr<Mutex<Writer>> = AtomicPtr::new(null_mut());
 /// Lines wait for a reader, or were dropped and not told yet.
@@ -41,7 +41,7 @@ static WAITING: AtomicBool = AtomicBool::new(false);
 /// # Errors
 /// Descriptor 2 is not open, or no descriptor is left.
 pub fn take_standard_error() -> io::Result<()> {
-    install(Place::of_standard_error()?);
+    install(Destination::of_standard_error()?);
     Ok(())
 }
 
@@ -50,13 +50,13 @@ pub fn take_standard_error() -> io::Result<()> {
 /// # Errors
 /// The descriptor is not open.
 pub fn inherit(descriptor: OwnedFd) -> io::Result<()> {
-    install(Place::of(descriptor)?);
+    install(Destination::of(descriptor)?);
     Ok(())
 }
 
 /// The log's descriptor, to hand it on. `None`: descriptor 2 can't be had.
 pub fn descriptor() -> Option<BorrowedFd<'static>> {
-    Some(place()?.descriptor())
+    Some(destination()?.descriptor())
 }
 
 /// Writes whole lines, each with its line end. Never waits for the reader.
@@ -69,8 +69,8 @@ pub fn write(lines: &[u8]) {
 /// Writes the last line of a process that is about to abort, past its writer, which the calling thread may have locked. What is not
 /// taken at once is lost.
 pub fn write_last(line: &[u8]) {
-    if let Some(place) = place() {
-        let _ = place.write(line);
+    if let Some(destination) = destination() {
+        let _ = destination.write(line);
     }
 }
 
@@ -100,32 +100,32 @@ pub fn finish() {
     while is_waiting() {
         flush();
         let left = end.saturating_duration_since(Instant::now());
-        let Some(place) = place().filter(|_| is_waiting() && !left.is_zero()) else { return };
-        place.wait_for_room(left);
+        let Some(destination) = destination().filter(|_| is_waiting() && !left.is_zero()) else { return };
+        destination.wait_for_room(left);
     }
 }
 
-fn install(place: Place) {
+fn install(destination: Destination) {
     // Neither is ever freed: a thread may be writing, and there is one for each change of the log.
-    let place: &'static Place = Box::leak(Box::new(place));
-    PLACE.store(std::ptr::from_ref(place).cast_mut(), Release);
+    let destination: &'static Destination = Box::leak(Box::new(destination));
+    DESTINATION.store(std::ptr::from_ref(destination).cast_mut(), Release);
     WRITER.store(null_mut(), Release);
     WAITING.store(false, Relaxed);
 }
 
-fn place() -> Option<&'static Place> {
-    if PLACE.load(Acquire).is_null() {
+fn destination() -> Option<&'static Destination> {
+    if DESTINATION.load(Acquire).is_null() {
         take_standard_error().ok()?;
     }
-    // SAFETY: not null after the call above, which stores a place that is never freed.
-    Some(unsafe { &*PLACE.load(Acquire) })
+    // SAFETY: not null after the call above, which stores a destination that is never freed.
+    Some(unsafe { &*DESTINATION.load(Acquire) })
 }
 
 fn writer() -> Option<MutexGuard<'static, Writer>> {
     let mut found = WRITER.load(Acquire);
     if found.is_null() {
         watch_forks();
-        let made = Box::into_raw(Box::new(Mutex::new(Writer::new(place()?))));
+        let made = Box::into_raw(Box::new(Mutex::new(Writer::new(destination()?))));
         found = match WRITER.compare_exchange(null_mut(), made, AcqRel, Acquire) {
             Ok(_) => made,
             Err(other) => {

@@ -1,8 +1,8 @@
-//! Lines on their way to a place that may not take them: written in atomic pieces, kept up to a bound, dropped and counted beyond it.
+//! Lines on their way to a destination that may not take them: written in atomic pieces, kept up to a bound, dropped and counted beyond it.
 
 use nix::errno::Errno;
 
-use crate::place::{ATOMIC_BYTES, Place};
+use crate::destination::{ATOMIC_BYTES, Destination};
 
 /// Bytes of lines that wait for a reader, in each process; further lines are dropped.
 pub const WAITING_MOST_BYTES: usize = 1024 * 1024;
@@ -10,7 +10,7 @@ pub const WAITING_MOST_BYTES: usize = 1024 * 1024;
 /// The lines of one process.
 #[derive(Debug)]
 pub struct Writer {
-    place: &'static Place,
+    destination: &'static Destination,
     /// Lines that were not taken yet. The first may have been written in part.
     waiting: Vec<u8>,
     /// Lines that were dropped and of which the log does not know yet.
@@ -18,8 +18,8 @@ pub struct Writer {
 }
 
 impl Writer {
-    pub fn new(place: &'static Place) -> Writer {
-        Writer { place, waiting: Vec::new(), lost: 0 }
+    pub fn new(destination: &'static Destination) -> Writer {
+        Writer { destination, waiting: Vec::new(), lost: 0 }
     }
 
     pub fn is_waiting(&self) -> bool {
@@ -54,7 +54,7 @@ impl Writer {
             let notice = notice(lost);
             let sent = self.send(notice.as_bytes());
             self.waiting.extend_from_slice(&notice.as_bytes()[sent..]);
-            // A place that is still broken has refused the notice as well, which is no line that anybody misses.
+            // A destination that is still broken has refused the notice as well, which is no line that anybody misses.
             self.lost = if self.lost > lost { lost } else { 0 };
         }
         if self.waiting.is_empty() && self.waiting.capacity() > ATOMIC_BYTES {
@@ -62,16 +62,16 @@ impl Writer {
         }
     }
 
-    /// Writes pieces until one is not taken; gives how many bytes are done with. What a broken place refuses counts as lost.
+    /// Writes pieces until one is not taken; gives how many bytes are done with. What a broken destination refuses counts as lost.
     fn send(&mut self, lines: &[u8]) -> usize {
         let mut done = 0;
         while done < lines.len() {
             let rest = &lines[done..];
-            match self.place.write(&rest[..piece_length(rest)]) {
+            match self.destination.write(&rest[..piece_length(rest)]) {
                 Ok(0) | Err(Errno::EAGAIN) => break,
                 Ok(count) => done += count,
                 Err(Errno::EINTR) => {}
-                // The reader has gone, or the disk is full. There is no other place to say so.
+                // The reader has gone, or the disk is full. There is nowhere else to say so.
                 Err(_) => {
                     self.lost += count_lines(rest);
                     return lines.len();
@@ -128,15 +128,15 @@ mod tests {
 
     const PIPE_BYTES: usize = 4096;
 
-    /// A writer whose place is a small pipe, and the pipe's other end.
+    /// A writer whose destination is a small pipe, and the pipe's other end.
     fn small_pipe() -> (Writer, File) {
         let (reader, writer) = nix::unistd::pipe().expect("a pipe");
         fcntl(&writer, FcntlArg::F_SETPIPE_SZ(PIPE_BYTES as i32)).expect("a small pipe");
         for end in [&reader, &writer] {
             fcntl(end, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).expect("non-blocking");
         }
-        let place = Box::leak(Box::new(Place::of(writer).expect("a place")));
-        (Writer::new(place), reader.into())
+        let destination = Box::leak(Box::new(Destination::of(writer).expect("a destination")));
+        (Writer::new(destination), reader.into())
     }
 
     fn read_all(writer: &mut Writer, reader: &mut File) -> String {

@@ -16,14 +16,14 @@ pub const ATOMIC_BYTES: usize = 4096;
 
 /// The log's descriptor.
 #[derive(Debug)]
-pub struct Place {
+pub struct Destination {
     descriptor: OwnedFd,
-    way: Way,
+    mode: WriteMode,
 }
 
 /// How a write is made that does not wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum WriteMode {
     /// A file, which always takes what it is given, or a description that is non-blocking.
     Write,
     /// A socket: non-blocking by the call, as its description is shared with whoever started us.
@@ -33,37 +33,37 @@ enum Way {
     Ask,
 }
 
-impl Place {
+impl Destination {
     /// What descriptor 2 is now.
     ///
     /// # Errors
     /// It is not open, or no descriptor is left.
-    pub fn of_standard_error() -> io::Result<Place> {
+    pub fn of_standard_error() -> io::Result<Destination> {
         let standard = io::stderr();
         let kind = kind_of(standard.as_fd())?;
         if matches!(kind, SFlag::S_IFIFO | SFlag::S_IFCHR) {
             let flags = OFlag::O_WRONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
             let path = format!("/proc/self/fd/{}", standard.as_raw_fd());
             if let Ok(own) = open(path.as_str(), flags, Mode::empty()) {
-                return Place::of(above_standard(own)?);
+                return Destination::of(above_standard(own)?);
             }
         }
         // The copy is above 2 by the library's word (F_DUPFD_CLOEXEC from 3 on).
-        Place::of(standard.as_fd().try_clone_to_owned()?)
+        Destination::of(standard.as_fd().try_clone_to_owned()?)
     }
 
     /// What this descriptor is.
     ///
     /// # Errors
     /// It is not open.
-    pub fn of(descriptor: OwnedFd) -> io::Result<Place> {
+    pub fn of(descriptor: OwnedFd) -> io::Result<Destination> {
         let flags = OFlag::from_bits_retain(fcntl(&descriptor, FcntlArg::F_GETFL)?);
-        let way = match kind_of(descriptor.as_fd())? {
-            SFlag::S_IFSOCK => Way::Send,
-            SFlag::S_IFIFO | SFlag::S_IFCHR if !flags.contains(OFlag::O_NONBLOCK) => Way::Ask,
-            _ => Way::Write,
+        let mode = match kind_of(descriptor.as_fd())? {
+            SFlag::S_IFSOCK => WriteMode::Send,
+            SFlag::S_IFIFO | SFlag::S_IFCHR if !flags.contains(OFlag::O_NONBLOCK) => WriteMode::Ask,
+            _ => WriteMode::Write,
         };
-        Ok(Place { descriptor, way })
+        Ok(Destination { descriptor, mode })
     }
 
     pub fn descriptor(&self) -> BorrowedFd<'_> {
@@ -72,11 +72,13 @@ impl Place {
 
     /// Writes the beginning of these bytes, as much as is taken at once. Never waits.
     pub fn write(&self, bytes: &[u8]) -> Result<usize, Errno> {
-        match self.way {
-            Way::Write => write(&self.descriptor, bytes),
-            Way::Send => send(self.descriptor.as_raw_fd(), bytes, MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL),
-            Way::Ask if self.has_room(PollTimeout::ZERO) => write(&self.descriptor, &bytes[..bytes.len().min(ATOMIC_BYTES)]),
-            Way::Ask => Err(Errno::EAGAIN),
+        match self.mode {
+            WriteMode::Write => write(&self.descriptor, bytes),
+            WriteMode::Send => send(self.descriptor.as_raw_fd(), bytes, MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL),
+            WriteMode::Ask if self.has_room(PollTimeout::ZERO) => {
+                write(&self.descriptor, &bytes[..bytes.len().min(ATOMIC_BYTES)])
+            }
+            WriteMode::Ask => Err(Errno::EAGAIN),
         }
     }
 
@@ -86,8 +88,8 @@ impl Place {
     }
 
     fn has_room(&self, timeout: PollTimeout) -> bool {
-        let mut places = [PollFd::new(self.descriptor.as_fd(), PollFlags::POLLOUT)];
-        matches!(poll(&mut places, timeout), Ok(count) if count > 0)
+        let mut poll_fds = [PollFd::new(self.descriptor.as_fd(), PollFlags::POLLOUT)];
+        matches!(poll(&mut poll_fds, timeout), Ok(count) if count > 0)
     }
 }
 
