@@ -32,20 +32,20 @@ pub fn main(invocation: Invocation) -> i32 {
     let environment: Vec<(OsString, OsString)> = std::env::vars_os().collect();
     match read(&invocation.arguments, &environment) {
         Ok(Reading::Print { text, status }) => print(&text, status),
-        Ok(Reading::Run { settings, findings }) => {
-            let warnings: Vec<String> = findings.iter().map(ToString::to_string).collect();
+        Ok(Reading::Run { settings, diagnostics }) => {
+            let warnings: Vec<String> = diagnostics.iter().map(ToString::to_string).collect();
             let choose = |settings: &bolide_contract::settings::Settings| {
                 let (interpreter, folder) = (invocation.interpreter.as_deref(), invocation.package_folder.as_deref());
                 Program::choose(&settings.python, interpreter, folder, std::env::var_os("PATH"))
             };
             supervise(*settings, &choose, &warnings)
         }
-        Ok(Reading::Tell { order, pidfile }) => signal_instance(order, &pidfile),
+        Ok(Reading::SignalInstance { order, pidfile }) => signal_instance(order, &pidfile),
         Err(mut failure) => {
             // The last line says why: warnings come before errors.
-            failure.findings.sort_by_key(|finding| finding.severity == Severity::Error);
-            for finding in &failure.findings {
-                log_sink::line(&finding.to_string());
+            failure.diagnostics.sort_by_key(|diagnostic| diagnostic.severity == Severity::Error);
+            for diagnostic in &failure.diagnostics {
+                log_sink::line(&diagnostic.to_string());
             }
             bolide_log::finish();
             EXIT_START_FAILED

@@ -46,7 +46,7 @@ impl std::error::Error for StartError {}
 /// Chooses the program of a prototype, once the folder of `chdir` is ours.
 pub type ChooseProgram<'a> = dyn Fn(&Settings) -> Result<Program, StartError> + 'a;
 
-/// Runs an instance to its end, in this process, which becomes its master. Gives the exit status. `warnings` are findings
+/// Runs an instance to its end, in this process, which becomes its master. Gives the exit status. `warnings` are diagnostics
 /// about the configuration, written after the line that says what to open.
 pub fn supervise(settings: Settings, choose: &ChooseProgram<'_>, warnings: &[String]) -> i32 {
     let mut console = None;

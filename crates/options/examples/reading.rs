@@ -14,17 +14,17 @@ fn main() -> ExitCode {
             print!("{text}");
             ExitCode::from(u8::try_from(status).unwrap_or(1))
         }
-        Ok(Reading::Run { settings, findings }) => {
-            findings.iter().for_each(|finding| eprintln!("{finding}"));
+        Ok(Reading::Run { settings, diagnostics }) => {
+            diagnostics.iter().for_each(|diagnostic| eprintln!("{diagnostic}"));
             println!("{settings:#?}");
             ExitCode::SUCCESS
         }
-        Ok(Reading::Tell { order, pidfile }) => {
+        Ok(Reading::SignalInstance { order, pidfile }) => {
             println!("{order:?} {}", pidfile.display());
             ExitCode::SUCCESS
         }
         Err(failure) => {
-            failure.findings.iter().for_each(|finding| eprintln!("{finding}"));
+            failure.diagnostics.iter().for_each(|diagnostic| eprintln!("{diagnostic}"));
             ExitCode::FAILURE
         }
     }

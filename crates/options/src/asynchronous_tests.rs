@@ -8,13 +8,13 @@ use crate::catalogue::setting::Setting;
 use crate::tests::{Folder, fails, outcome};
 use crate::{Failure, Reading};
 
-/// What a command line makes, with its findings as text.
+/// What a command line makes, with its diagnostics as text.
 fn run(folder: &Folder, line: &str) -> (Settings, Vec<String>) {
     match outcome(folder, line, &[]) {
-        Ok(Reading::Run { settings, findings }) => (*settings, findings.iter().map(ToString::to_string).collect()),
+        Ok(Reading::Run { settings, diagnostics }) => (*settings, diagnostics.iter().map(ToString::to_string).collect()),
         Ok(Reading::Print { text, .. }) => panic!("{line}: prints {text}"),
-        Ok(Reading::Tell { order, pidfile }) => panic!("{line}: tells {} to {order:?}", pidfile.display()),
-        Err(Failure { findings }) => panic!("{line}: {:?}", findings.iter().map(ToString::to_string).collect::<Vec<_>>()),
+        Ok(Reading::SignalInstance { order, pidfile }) => panic!("{line}: tells {} to {order:?}", pidfile.display()),
+        Err(Failure { diagnostics }) => panic!("{line}: {:?}", diagnostics.iter().map(ToString::to_string).collect::<Vec<_>>()),
     }
 }
 
@@ -72,9 +72,9 @@ fn test_an_asgi_application_is_named_as_a_wsgi_application_is() {
         ),
     ];
     for (lines, wanted) in cases {
-        let (settings, findings) = ini(&folder, lines);
+        let (settings, diagnostics) = ini(&folder, lines);
         assert_eq!(applications(&folder, &settings), *wanted, "{lines}");
-        assert!(findings.is_empty(), "{lines}: {findings:?}");
+        assert!(diagnostics.is_empty(), "{lines}: {diagnostics:?}");
     }
 }
 
@@ -90,13 +90,13 @@ fn test_the_command_line_names_asgi_applications() {
         ("shop.main:app --interface asgi", "|module shop.main|app|Asgi"),
         ("shop.main:create --factory", "|module shop.main|create|Auto factory"),
     ] {
-        let (settings, findings) = run(&folder, line);
+        let (settings, diagnostics) = run(&folder, line);
         assert_eq!(applications(&folder, &settings), [wanted], "{line}");
-        assert!(findings.is_empty(), "{line}: {findings:?}");
+        assert!(diagnostics.is_empty(), "{line}: {diagnostics:?}");
     }
-    let (settings, findings) = run(&folder, "--asgi shop.main:app uwsgi.ini");
+    let (settings, diagnostics) = run(&folder, "--asgi shop.main:app uwsgi.ini");
     assert_eq!(applications(&folder, &settings), ["|module shop.main|app|Asgi"]);
-    assert_eq!(findings, ["uwsgi.ini:3: warning: `module` has no effect: `asgi` at command line comes first"]);
+    assert_eq!(diagnostics, ["uwsgi.ini:3: warning: `module` has no effect: `asgi` at command line comes first"]);
 }
 
 /// What `asynchronous` is after these lines.
@@ -146,9 +146,9 @@ fn test_every_option_of_asynchronous_applications_reaches_its_setting() {
     for (lines, change) in cases {
         let mut wanted = Asynchronous::default();
         change(&mut wanted);
-        let (settings, findings) = ini(&folder, &format!("asgi = shop\n{lines}"));
+        let (settings, diagnostics) = ini(&folder, &format!("asgi = shop\n{lines}"));
         assert_eq!(settings.asynchronous, wanted, "{lines}");
-        assert!(findings.is_empty(), "{lines}: {findings:?}");
+        assert!(diagnostics.is_empty(), "{lines}: {diagnostics:?}");
     }
 }
 
@@ -158,8 +158,8 @@ fn test_the_defaults_in_the_catalogue_are_those_of_the_settings() {
     let own = |status| matches!(status, Status::Supported(Setting::Asynchronous(_) | Setting::Interface | Setting::Factory));
     let mut tried = 0;
     for row in catalogue().rows().iter().filter(|row| own(row.status) && !row.default.is_empty()) {
-        let (settings, findings) = ini(&folder, &format!("module = shop\n{} = {}", row.name(), row.default));
-        assert!(findings.is_empty(), "{}: {findings:?}", row.name());
+        let (settings, diagnostics) = ini(&folder, &format!("module = shop\n{} = {}", row.name(), row.default));
+        assert!(diagnostics.is_empty(), "{}: {diagnostics:?}", row.name());
         assert_eq!(settings, ini(&folder, "module = shop").0, "`{} = {}` is not the default", row.name(), row.default);
         tried += 1;
     }
@@ -211,10 +211,10 @@ fn test_what_has_no_effect_or_is_read_otherwise_is_said() {
         ("asgi = a\nfactory = create_app", &["uwsgi.ini:4: warning: `factory = create_app` is on"]),
     ];
     for (lines, wanted) in cases {
-        let (settings, findings) = ini(&folder, lines);
-        assert_eq!(findings.len(), wanted.len(), "{lines}: {findings:?}");
-        for (finding, part) in findings.iter().zip(*wanted) {
-            assert!(finding.contains(part), "{lines}: {finding}");
+        let (settings, diagnostics) = ini(&folder, lines);
+        assert_eq!(diagnostics.len(), wanted.len(), "{lines}: {diagnostics:?}");
+        for (diagnostic, part) in diagnostics.iter().zip(*wanted) {
+            assert!(diagnostic.contains(part), "{lines}: {diagnostic}");
         }
         assert_eq!(settings.asynchronous.event_loop, EventLoop::Auto, "{lines}");
     }
@@ -261,12 +261,12 @@ fn test_a_file_of_uwsgi_may_use_our_names_for_its_placeholders() {
         ("lifespan = x\nmodule = shop.wsgi:app\nenv = A=%(lifespan)", "note: `lifespan` is a placeholder here"),
         ("asgi = shop.wsgi:app\nmodule = %(asgi)\nenv = A=x", ""),
     ] {
-        let (settings, findings) = ini(&folder, lines);
+        let (settings, diagnostics) = ini(&folder, lines);
         let applications = |settings: &Settings| applications(&folder, settings);
         assert_eq!((applications(&settings), &settings.python), (applications(&plain), &plain.python), "{lines}");
         assert_eq!(settings.asynchronous, plain.asynchronous, "{lines}");
-        assert_eq!(findings.len(), usize::from(!note.is_empty()), "{lines}: {findings:?}");
-        assert!(findings.iter().all(|finding| finding.contains(note)), "{lines}: {findings:?}");
+        assert_eq!(diagnostics.len(), usize::from(!note.is_empty()), "{lines}: {diagnostics:?}");
+        assert!(diagnostics.iter().all(|diagnostic| diagnostic.contains(note)), "{lines}: {diagnostics:?}");
     }
 }
 

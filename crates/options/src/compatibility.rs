@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
 
-use crate::Place;
+use crate::Location;
 use crate::catalogue::catalogue;
 use crate::catalogue::row::Status;
 use crate::catalogue::setting::Format;
+use crate::host_info::HostInfo;
 use crate::reader::{Reader, format_of};
-use crate::surroundings::Surroundings;
 
 /// What a folder of files named `OWNER__REPOSITORY__PATH` says, counted by project.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub struct Report {
 /// # Errors
 /// When the folder can't be read.
 pub fn report(folder: &Path) -> std::io::Result<Report> {
-    let around = Surroundings::gather(&[]);
+    let host = HostInfo::gather(&[]);
     let mut names = Vec::new();
     for entry in std::fs::read_dir(folder)? {
         names.push(entry?.file_name().to_string_lossy().into_owned());
@@ -42,8 +42,8 @@ pub fn report(folder: &Path) -> std::io::Result<Report> {
     for name in names {
         let project: String = name.splitn(3, "__").take(2).collect::<Vec<_>>().join("/");
         let path = folder.join(&name);
-        let mut reader = Reader::new(&around);
-        let added = reader.add(option_for(&name), Some(&path.to_string_lossy()), &Place::command_line());
+        let mut reader = Reader::new(&host);
+        let added = reader.add(option_for(&name), Some(&path.to_string_lossy()), &Location::command_line());
         let Ok(read) = added.and_then(|()| reader.finish()) else {
             unreadable.push(name);
             continue;

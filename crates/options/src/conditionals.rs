@@ -6,32 +6,27 @@
 use std::path::Path;
 
 use crate::catalogue::setting::Condition;
-use crate::surroundings::Surroundings;
+use crate::host_info::HostInfo;
 
 /// `for-times` and `for-glob` may not make more of a pair than this.
 const MOST_REPEATS: usize = 10_000;
 
 /// A condition or a loop that is open.
 #[derive(Debug, Clone)]
-pub struct Open {
+pub struct OpenBlock {
     pub condition: Condition,
     pub argument: String,
 }
 
-impl Open {
+impl OpenBlock {
     /// The values that a pair's value becomes: none if the condition is false, one or several otherwise. `option` tells an
     /// option's value so far.
     ///
     /// # Errors
     /// A sentence that says why the question can't be answered.
-    pub fn repeat(
-        &self,
-        value: &str,
-        around: &Surroundings,
-        option: impl Fn(&str) -> Option<String>,
-    ) -> Result<Vec<String>, String> {
+    pub fn repeat(&self, value: &str, host: &HostInfo, option: impl Fn(&str) -> Option<String>) -> Result<Vec<String>, String> {
         let argument = self.argument.as_str();
-        let path = || around.folder.join(argument);
+        let path = || host.folder.join(argument);
         let with = |text: &str| value.replace("%(_)", text);
         let when = |wanted: bool, is: bool| if wanted == is { vec![with(argument)] } else { Vec::new() };
         let made = match self.condition {
@@ -40,9 +35,9 @@ impl Open {
                 .map(|count| with(&count.to_string()))
                 .collect(),
             Condition::ForReadline => lines(&path())?.iter().map(|line| with(line)).collect(),
-            Condition::ForGlob => matches(argument, &around.folder)?.iter().map(|name| with(name)).collect(),
+            Condition::ForGlob => matches(argument, &host.folder)?.iter().map(|name| with(name)).collect(),
             Condition::Option(wanted) => compared(wanted, argument, option, value),
-            Condition::Environment(wanted) => compared(wanted, argument, |name| around.variable(name).map(str::to_owned), value),
+            Condition::Environment(wanted) => compared(wanted, argument, |name| host.variable(name).map(str::to_owned), value),
             // Bolide reads its configuration once. A reload starts a new generation from the same settings.
             Condition::Reload(wanted) => {
                 if wanted {
@@ -51,8 +46,8 @@ impl Open {
                     vec![value.to_owned()]
                 }
             }
-            Condition::HostName(wanted) => when(wanted, around.host_name == argument),
-            Condition::HostNameMatch(wanted) => when(wanted, host_name_matches(argument, &around.host_name)?),
+            Condition::HostName(wanted) => when(wanted, host.host_name == argument),
+            Condition::HostNameMatch(wanted) => when(wanted, host_name_matches(argument, &host.host_name)?),
             Condition::Exists(wanted) => when(wanted, path().exists()),
             Condition::File(wanted) => when(wanted, path().is_file()),
             Condition::Directory(wanted) => when(wanted, path().is_dir()),
@@ -88,7 +83,7 @@ fn compared(wanted: bool, argument: &str, lookup: impl Fn(&str) -> Option<String
 /// The lines of a file, without their ends.
 fn lines(path: &Path) -> Result<Vec<String>, String> {
     let text = std::fs::read_to_string(path)
-        .map_err(|error| format!("can't read `{}`: {}", path.display(), crate::finding::plain_error(&error)))?;
+        .map_err(|error| format!("can't read `{}`: {}", path.display(), crate::diagnostic::plain_error(&error)))?;
     Ok(text.lines().map(str::to_owned).collect())
 }
 
@@ -146,12 +141,12 @@ pub fn is_built_in(plugin: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn around() -> Surroundings {
-        let mut around = Surroundings::gather(&[]);
-        around.environment = vec![("PORT".to_owned(), "8000".to_owned()), ("EMPTY".to_owned(), String::new())];
-        around.host_name = "box".to_owned();
-        around.folder = std::path::PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-        around
+    fn host() -> HostInfo {
+        let mut host = HostInfo::gather(&[]);
+        host.environment = vec![("PORT".to_owned(), "8000".to_owned()), ("EMPTY".to_owned(), String::new())];
+        host.host_name = "box".to_owned();
+        host.folder = std::path::PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+        host
     }
 
     #[test]
@@ -187,16 +182,15 @@ mod tests {
             (Condition::Plugin(false), "psgi", &["vpsgi"]),
         ];
         for (condition, argument, wanted) in cases {
-            let open = Open { condition: *condition, argument: (*argument).to_owned() };
-            let made =
-                open.repeat("v%(_)", &around(), options).unwrap_or_else(|error| panic!("{condition:?} {argument}: {error}"));
+            let open = OpenBlock { condition: *condition, argument: (*argument).to_owned() };
+            let made = open.repeat("v%(_)", &host(), options).unwrap_or_else(|error| panic!("{condition:?} {argument}: {error}"));
             assert_eq!(made, *wanted, "{condition:?} {argument}");
         }
     }
 
     #[test]
     fn test_a_loop_has_a_bound() {
-        let open = Open { condition: Condition::ForTimes, argument: "2000000000".to_owned() };
-        assert!(open.repeat("v", &around(), |_| None).is_err());
+        let open = OpenBlock { condition: Condition::ForTimes, argument: "2000000000".to_owned() };
+        assert!(open.repeat("v", &host(), |_| None).is_err());
     }
 }

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::Place;
+use crate::Location;
 use crate::catalogue::catalogue;
 use crate::compatibility::option_for;
-use crate::reader::{Configuration, Halt, Reader};
-use crate::surroundings::Surroundings;
+use crate::host_info::HostInfo;
+use crate::reader::{Configuration, EarlyExit, Reader};
 
 /// Beside the repository: read when it is there, and demanded in CI.
 const CORPUS: &str = "../../../shared/compat";
@@ -37,19 +37,19 @@ fn corpus() -> Option<PathBuf> {
 }
 
 /// The machine on which uWSGI was asked.
-fn machine() -> Surroundings {
-    let mut around = crate::tests::around(Path::new("/"), &[("HOME", "/nonexistent")]);
-    around.cpus_online = 2;
-    around.cpus = 2;
-    around.user = (65534, "nobody".to_owned());
-    around.group = (65534, "nogroup".to_owned());
-    around
+fn machine() -> HostInfo {
+    let mut host = crate::tests::host(Path::new("/"), &[("HOME", "/nonexistent")]);
+    host.cpus_online = 2;
+    host.cpus = 2;
+    host.user = (65534, "nobody".to_owned());
+    host.group = (65534, "nogroup".to_owned());
+    host
 }
 
 /// Reads one file as `--ini FILE` (or `--yaml`, `--xml`) does.
-fn read(path: &str, option: &str, around: &Surroundings) -> Result<Configuration, Halt> {
-    let mut reader = Reader::new(around);
-    reader.add(option, Some(path), &Place::command_line())?;
+fn read(path: &str, option: &str, host: &HostInfo) -> Result<Configuration, EarlyExit> {
+    let mut reader = Reader::new(host);
+    reader.add(option, Some(path), &Location::command_line())?;
     reader.finish()
 }
 
@@ -102,9 +102,9 @@ fn test_every_expected_file_has_the_same_pairs_in_the_same_order() {
 fn shown(folder: &Path, file: &str) -> String {
     let made = match read(&folder.join(file).to_string_lossy(), option_for(file), &machine()) {
         Ok(made) => crate::manual::show::as_uwsgi(&made.pairs),
-        Err(Halt::Failed(finding)) => finding.to_string(),
-        Err(Halt::Print { text, .. }) => text,
-        Err(Halt::Tell { pidfile, .. }) => pidfile.display().to_string(),
+        Err(EarlyExit::Failed(diagnostic)) => diagnostic.to_string(),
+        Err(EarlyExit::Print { text, .. }) => text,
+        Err(EarlyExit::SignalInstance { pidfile, .. }) => pidfile.display().to_string(),
     };
     let made = made.replace("\n;uWSGI instance configuration\n", "").replace(";end of configuration\n\n", "");
     made.replace(&*folder.to_string_lossy(), "{DIR}").lines().map(|line| format!("{}\n", line.trim_end())).collect()
@@ -119,14 +119,14 @@ fn test_every_real_file_is_read_quickly_or_has_one_clear_error() {
         folders().iter().flat_map(|folder| names(&folder.join("real")).into_iter().map(move |name| (folder, name)))
     {
         let path = folder.join("real").join(&name);
-        let around = machine();
+        let host = machine();
         // The best of three, since the machine does other things as well.
         let mut best = Duration::MAX;
         for _ in 0..3 {
             let start = Instant::now();
-            if let Err(Halt::Failed(finding)) = read(&path.to_string_lossy(), option_for(&name), &around) {
-                let place = finding.place.clone().unwrap_or_else(|| panic!("{name}: {finding} has no place"));
-                assert!(place.line > 0 || finding.message.contains("can't read"), "{name}: {finding} has no line");
+            if let Err(EarlyExit::Failed(diagnostic)) = read(&path.to_string_lossy(), option_for(&name), &host) {
+                let location = diagnostic.location.clone().unwrap_or_else(|| panic!("{name}: {diagnostic} has no place"));
+                assert!(location.line > 0 || diagnostic.message.contains("can't read"), "{name}: {diagnostic} has no line");
             }
             best = best.min(start.elapsed());
         }

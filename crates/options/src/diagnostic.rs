@@ -1,10 +1,10 @@
-//! What the reading of a configuration has to tell its author: findings, each with the file and
+//! What the reading of a configuration has to tell its author: diagnostics, each with the file and
 //! line it is about. Knows nothing of options. Runs in the process that reads the configuration.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// How much a finding matters.
+/// How much a diagnostic matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// Nothing is wrong; it is good to know.
@@ -27,7 +27,7 @@ impl Severity {
 
 /// Where something was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct Location {
     /// A file as its user named it, or `command line`, or `environment`.
     pub file: Arc<str>,
     /// Counted from one; 0 where there are no lines.
@@ -36,24 +36,24 @@ pub struct Place {
     pub text: Option<Arc<str>>,
 }
 
-impl Place {
-    /// How the place of a variable is named, before the variable's own name.
+impl Location {
+    /// How the location of a variable is named, before the variable's own name.
     pub const VARIABLE: &'static str = "environment variable ";
 
-    pub fn command_line() -> Place {
-        Place { file: "command line".into(), line: 0, text: None }
+    pub fn command_line() -> Location {
+        Location { file: "command line".into(), line: 0, text: None }
     }
 
-    pub fn environment(variable: &str) -> Place {
-        Place { file: format!("{}{variable}", Place::VARIABLE).into(), line: 0, text: None }
+    pub fn environment(variable: &str) -> Location {
+        Location { file: format!("{}{variable}", Location::VARIABLE).into(), line: 0, text: None }
     }
 
-    pub fn file(name: &str, line: u32) -> Place {
-        Place { file: name.into(), line, text: None }
+    pub fn file(name: &str, line: u32) -> Location {
+        Location { file: name.into(), line, text: None }
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
             0 => write!(out, "{}", self.file),
@@ -64,45 +64,51 @@ impl fmt::Display for Place {
 
 /// One thing to tell: what happened, where, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
+pub struct Diagnostic {
     pub severity: Severity,
-    pub place: Option<Place>,
+    pub location: Option<Location>,
     pub message: String,
     pub advice: Option<String>,
     /// It is about a path or a user of this machine, which the machine that will serve may have.
     pub is_local: bool,
 }
 
-impl Finding {
-    pub fn error(place: Option<&Place>, message: impl Into<String>) -> Finding {
-        Finding { severity: Severity::Error, place: place.cloned(), message: message.into(), advice: None, is_local: false }
+impl Diagnostic {
+    pub fn error(location: Option<&Location>, message: impl Into<String>) -> Diagnostic {
+        Diagnostic {
+            severity: Severity::Error,
+            location: location.cloned(),
+            message: message.into(),
+            advice: None,
+            is_local: false,
+        }
     }
 
-    pub fn warning(place: Option<&Place>, message: impl Into<String>) -> Finding {
-        Finding { severity: Severity::Warning, ..Finding::error(place, message) }
+    pub fn warning(location: Option<&Location>, message: impl Into<String>) -> Diagnostic {
+        Diagnostic { severity: Severity::Warning, ..Diagnostic::error(location, message) }
     }
 
-    pub fn note(place: Option<&Place>, message: impl Into<String>) -> Finding {
-        Finding { severity: Severity::Note, ..Finding::error(place, message) }
+    pub fn note(location: Option<&Location>, message: impl Into<String>) -> Diagnostic {
+        Diagnostic { severity: Severity::Note, ..Diagnostic::error(location, message) }
     }
 
     /// Says that another machine may see it otherwise.
-    pub fn local(mut self) -> Finding {
+    pub fn local(mut self) -> Diagnostic {
         self.is_local = true;
         self
     }
 
     /// Adds what to do about it.
-    pub fn advise(mut self, advice: impl Into<String>) -> Finding {
+    pub fn advise(mut self, advice: impl Into<String>) -> Diagnostic {
         self.advice = Some(advice.into());
         self
     }
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for Diagnostic {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(place) = &self.place {
-            write!(out, "{place}: ")?;
+        if let Some(location) = &self.location {
+            write!(out, "{location}: ")?;
         }
         write!(out, "{}: {}", self.severity.word(), self.message)?;
         match &self.advice {
@@ -124,10 +130,13 @@ mod tests {
 
     #[test]
     fn test_finding_names_file_line_and_what_to_do() {
-        let finding =
-            Finding::warning(Some(&Place::file("uwsgi.ini", 3)), "unknown option `vaccum`").advise("did you mean `vacuum`?");
-        assert_eq!(finding.to_string(), "uwsgi.ini:3: warning: unknown option `vaccum` (did you mean `vacuum`?)");
-        assert_eq!(Finding::error(Some(&Place::command_line()), "no such file").to_string(), "command line: error: no such file");
-        assert_eq!(Finding::note(None, "nothing to do").to_string(), "note: nothing to do");
+        let diagnostic = Diagnostic::warning(Some(&Location::file("uwsgi.ini", 3)), "unknown option `vaccum`")
+            .advise("did you mean `vacuum`?");
+        assert_eq!(diagnostic.to_string(), "uwsgi.ini:3: warning: unknown option `vaccum` (did you mean `vacuum`?)");
+        assert_eq!(
+            Diagnostic::error(Some(&Location::command_line()), "no such file").to_string(),
+            "command line: error: no such file"
+        );
+        assert_eq!(Diagnostic::note(None, "nothing to do").to_string(), "note: nothing to do");
     }
 }

@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use crate::surroundings::Surroundings;
+use crate::host_info::HostInfo;
 
 /// A value may not grow beyond this while it is filled in.
 const MOST_VALUE_BYTES: usize = 256 * 1024;
@@ -38,21 +38,21 @@ impl Substituted {
 }
 
 impl Magic {
-    pub fn new(around: &Surroundings) -> Magic {
+    pub fn new(host: &HostInfo) -> Magic {
         let mut magic = Magic { table: vec![String::new(); 256], upper_case_set: false };
         magic.set(b'%', "%");
         magic.set(b'(', "%(");
         magic.set(b'[', "\u{1b}");
-        magic.set(b'v', &around.folder.to_string_lossy());
-        magic.set(b'h', &around.host_name);
-        magic.set(b't', &around.seconds.to_string());
-        magic.set(b'T', &around.microseconds.to_string());
+        magic.set(b'v', &host.folder.to_string_lossy());
+        magic.set(b'h', &host.host_name);
+        magic.set(b't', &host.seconds.to_string());
+        magic.set(b'T', &host.microseconds.to_string());
         magic.set(b'V', UWSGI_VERSION);
-        magic.set(b'k', &around.cpus_online.to_string());
-        magic.set(b'u', &around.user.0.to_string());
-        magic.set(b'U', &around.user.1);
-        magic.set(b'g', &around.group.0.to_string());
-        magic.set(b'G', &around.group.1);
+        magic.set(b'k', &host.cpus_online.to_string());
+        magic.set(b'u', &host.user.0.to_string());
+        magic.set(b'U', &host.user.1);
+        magic.set(b'g', &host.group.0.to_string());
+        magic.set(b'G', &host.group.1);
         magic
     }
 
@@ -67,10 +67,10 @@ impl Magic {
     /// A file is about to be read: `name` is how it was named, without its section, `full` its absolute path, `None` for one that
     /// has no path (standard input). With `first`, the upper-case letters are set too, once, and true is the answer: they stand
     /// for the first file.
-    pub fn enter(&mut self, name: &str, full: Option<&Path>, section: Option<&str>, around: &Surroundings, first: bool) -> bool {
+    pub fn enter(&mut self, name: &str, full: Option<&Path>, section: Option<&str>, host: &HostInfo, first: bool) -> bool {
         self.set(b'o', name);
         if let Some(full) = full {
-            self.set_file(full, around);
+            self.set_file(full, host);
         }
         self.set(b'x', section.unwrap_or(""));
         let is_first = first && !self.upper_case_set;
@@ -90,11 +90,11 @@ impl Magic {
     }
 
     /// The letters that follow from a file's path.
-    fn set_file(&mut self, full: &Path, around: &Surroundings) {
+    fn set_file(&mut self, full: &Path, host: &HostInfo) {
         let path = full.to_string_lossy().into_owned();
         let name_start = path.rfind('/').map_or(0, |slash| slash + 1);
         let (folder, name) = path.split_at(name_start);
-        self.set(b'b', &around.program);
+        self.set(b'b', &host.program);
         self.set(b'p', &path);
         self.set(b'j', &path_hash(&path));
         let inode = std::fs::symlink_metadata(full).map(|about| std::os::unix::fs::MetadataExt::ino(&about).to_string());
@@ -248,8 +248,8 @@ pub fn placeholder(expression: &str, option: impl Fn(&str) -> Option<String>) ->
 mod tests {
     use super::*;
 
-    fn around() -> Surroundings {
-        crate::tests::around(Path::new("/start"), &[])
+    fn host() -> HostInfo {
+        crate::tests::host(Path::new("/start"), &[])
     }
 
     fn filled(value: &str, options: &[(&str, &str)]) -> Result<String, Endless> {
@@ -260,8 +260,8 @@ mod tests {
 
     #[test]
     fn test_magic_variables_of_a_file() {
-        let mut magic = Magic::new(&around());
-        magic.enter("conf/app.dev.ini", Some(Path::new("/srv/shop/conf/app.dev.ini")), Some("web"), &around(), true);
+        let mut magic = Magic::new(&host());
+        magic.enter("conf/app.dev.ini", Some(Path::new("/srv/shop/conf/app.dev.ini")), Some("web"), &host(), true);
         let cases: &[(&str, &str)] = &[
             ("%d", "/srv/shop/conf/"),
             ("%p %P", "/srv/shop/conf/app.dev.ini /srv/shop/conf/app.dev.ini"),
@@ -277,13 +277,13 @@ mod tests {
         for (text, wanted) in cases {
             assert_eq!(String::from_utf8_lossy(&magic.substitute(text.as_bytes()).text), *wanted, "{text}");
         }
-        magic.enter("other.ini", Some(Path::new("/etc/other.ini")), None, &around(), true);
+        magic.enter("other.ini", Some(Path::new("/etc/other.ini")), None, &host(), true);
         assert_eq!(magic.substitute(b"%p %P").text, b"/etc/other.ini /srv/shop/conf/app.dev.ini");
     }
 
     #[test]
     fn test_lines_are_those_of_the_file_also_after_a_swallowed_line_end() {
-        let substituted = Magic::new(&around()).substitute(b"a = 50%\nb = 1\nc = 2\n");
+        let substituted = Magic::new(&host()).substitute(b"a = 50%\nb = 1\nc = 2\n");
         assert_eq!(substituted.text, b"a = 50b = 1\nc = 2\n");
         assert_eq!((substituted.line_of_file(1), substituted.line_of_file(2), substituted.line_of_file(3)), (1, 3, 4));
     }

@@ -17,7 +17,7 @@ const CGROUP_V1_PERIOD: &str = "/sys/fs/cgroup/cpu/cpu.cfs_period_us";
 const PASSED_SOCKETS_MOST: i32 = 1024;
 
 #[derive(Debug, Clone)]
-pub struct Surroundings {
+pub struct HostInfo {
     /// In the order given; what is not UTF-8 is left out, since no option could use it.
     pub environment: Vec<(String, String)>,
     /// As `PWD` has it, where that names the same folder: it may lead there by a link, which may lead elsewhere at a reload.
@@ -37,16 +37,16 @@ pub struct Surroundings {
     pub group: (u32, String),
 }
 
-impl Surroundings {
+impl HostInfo {
     /// Asks the system.
-    pub fn gather(environment: &[(OsString, OsString)]) -> Surroundings {
+    pub fn gather(environment: &[(OsString, OsString)]) -> HostInfo {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         let (user, group) = (nix::unistd::getuid(), nix::unistd::getgid());
         let user_name = nix::unistd::User::from_uid(user).ok().flatten().map_or_else(|| user.to_string(), |found| found.name);
         let group_name = nix::unistd::Group::from_gid(group).ok().flatten().map_or_else(|| group.to_string(), |found| found.name);
         let online = online_cpus();
         let variable = |name: &str| environment.iter().find(|(key, _)| key == name).and_then(|(_, value)| value.to_str());
-        Surroundings {
+        HostInfo {
             environment: environment
                 .iter()
                 .filter_map(|(key, value)| Some((key.to_str()?.to_owned(), value.to_str()?.to_owned())))

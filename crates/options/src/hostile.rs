@@ -156,8 +156,8 @@ proptest! {
         folder.write("x.ini", format!("[uwsgi]\n{}", pieces.concat()));
         match outcome(&folder, "--ini x.ini", &[("HOME", "/home/x")]) {
             Ok(Reading::Run { settings, .. }) => prop_assert!(settings.workers.processes >= 1 && !settings.listeners.is_empty() && !settings.applications.is_empty()),
-            Ok(Reading::Print { .. } | Reading::Tell { .. }) => {}
-            Err(failure) => prop_assert!(failure.findings.iter().any(|finding| finding.severity == Severity::Error && finding.place.is_some())),
+            Ok(Reading::Print { .. } | Reading::SignalInstance { .. }) => {}
+            Err(failure) => prop_assert!(failure.diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error && diagnostic.location.is_some())),
         }
     }
 

@@ -82,8 +82,8 @@ fn test_every_word_of_the_language_does_what_its_row_says() {
     for (index, (words, text, wanted)) in CASES.iter().enumerate() {
         let folder = folder(&format!("word-{index}"));
         folder.write("uwsgi.ini", format!("[uwsgi]\nhttp = :1\nmodule = app\n{text}\n"));
-        let (settings, findings) = match outcome(&folder, "uwsgi.ini", &[("SET", "yes")]) {
-            Ok(Reading::Run { settings, findings }) => (settings, findings),
+        let (settings, diagnostics) = match outcome(&folder, "uwsgi.ini", &[("SET", "yes")]) {
+            Ok(Reading::Run { settings, diagnostics }) => (settings, diagnostics),
             other => panic!("{words:?}: {other:?}"),
         };
         let made: Vec<String> = settings
@@ -93,8 +93,8 @@ fn test_every_word_of_the_language_does_what_its_row_says() {
             .map(|(key, value)| format!("{key}={value}").trim_end_matches('=').to_owned())
             .collect();
         assert_eq!(made.join(" "), *wanted, "{words:?}");
-        assert!(findings.iter().all(|finding| finding.severity == Severity::Note), "{words:?}: {findings:?}");
-        let notes: Vec<&str> = findings.iter().map(|finding| finding.message.as_str()).collect();
+        assert!(diagnostics.iter().all(|diagnostic| diagnostic.severity == Severity::Note), "{words:?}: {diagnostics:?}");
+        let notes: Vec<&str> = diagnostics.iter().map(|diagnostic| diagnostic.message.as_str()).collect();
         match words[0] {
             "print" => assert_eq!(notes, ["first", "hello x"]),
             "show-config" => assert!(notes[0].contains("\nmodule = app\n"), "{notes:?}"),
@@ -119,7 +119,7 @@ fn test_what_a_running_instance_is_told_starts_nothing() {
     for (name, wanted) in [("stop", crate::InstanceOrder::Stop), ("reload", crate::InstanceOrder::Reload)] {
         let told = outcome(&folder, &format!("--ini uwsgi.ini --{name} x.pid"), &[]);
         let is_wanted = |order, pidfile: &std::path::Path| order == wanted && pidfile == folder.path().join("x.pid");
-        assert!(matches!(told, Ok(Reading::Tell { order, pidfile }) if is_wanted(order, &pidfile)), "{name}");
+        assert!(matches!(told, Ok(Reading::SignalInstance { order, pidfile }) if is_wanted(order, &pidfile)), "{name}");
     }
 }
 
@@ -153,8 +153,8 @@ fn test_the_example_of_every_supported_row_changes_the_settings() {
     let settings = |text: &str| {
         folder.write("uwsgi.ini", format!("[uwsgi]\nhttp = :2\nhttp-socket = :1\nsocket = base.sock\n{text}\n"));
         match outcome(&folder, "uwsgi.ini", &[]) {
-            Ok(Reading::Run { settings, findings }) => {
-                assert!(findings.is_empty(), "{text}: {findings:?}");
+            Ok(Reading::Run { settings, diagnostics }) => {
+                assert!(diagnostics.is_empty(), "{text}: {diagnostics:?}");
                 format!("{settings:#?}")
             }
             other => panic!("{text}: {other:?}"),

@@ -17,7 +17,7 @@ pub fn nearest(unknown: &str) -> Option<&'static str> {
     let wanted = unknown.to_ascii_lowercase().replace('_', "-");
     // Among equals, the one that more projects use.
     let mut best: Option<(usize, std::cmp::Reverse<u32>, &'static str)> = None;
-    if let Some(&(_, meant)) = KNOWN_SLIPS.iter().find(|(slip, _)| *slip == wanted) {
+    if let Some(&(_, meant)) = KNOWN_SLIPS.iter().find(|(typo, _)| *typo == wanted) {
         return Some(meant);
     }
     for row in catalogue().rows() {

@@ -33,8 +33,8 @@ impl Drop for Folder {
     }
 }
 
-pub(crate) fn around(folder: &Path, environment: &[(&str, &str)]) -> Surroundings {
-    Surroundings {
+pub(crate) fn host(folder: &Path, environment: &[(&str, &str)]) -> HostInfo {
+    HostInfo {
         environment: environment.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
         folder: folder.to_owned(),
         host_name: "box".to_owned(),
@@ -51,23 +51,26 @@ pub(crate) fn around(folder: &Path, environment: &[(&str, &str)]) -> Surrounding
 
 pub(crate) fn outcome(folder: &Folder, line: &str, environment: &[(&str, &str)]) -> Result<Reading, Failure> {
     let arguments: Vec<OsString> = line.split(' ').filter(|word| !word.is_empty()).map(OsString::from).collect();
-    read_in(&arguments, &around(folder.path(), environment))
+    read_in(&arguments, &host(folder.path(), environment))
 }
 
 fn run(folder: &Folder, line: &str, environment: &[(&str, &str)]) -> (Settings, Vec<String>) {
     match outcome(folder, line, environment) {
-        Ok(Reading::Run { settings, findings }) => (*settings, findings.iter().map(ToString::to_string).collect()),
+        Ok(Reading::Run { settings, diagnostics }) => (*settings, diagnostics.iter().map(ToString::to_string).collect()),
         Ok(Reading::Print { text, .. }) => panic!("{line}: prints {text}"),
-        Ok(Reading::Tell { order, pidfile }) => panic!("{line}: tells {} to {order:?}", pidfile.display()),
-        Err(failure) => panic!("{line}: {:?}", failure.findings.iter().map(ToString::to_string).collect::<Vec<_>>()),
+        Ok(Reading::SignalInstance { order, pidfile }) => panic!("{line}: tells {} to {order:?}", pidfile.display()),
+        Err(failure) => panic!("{line}: {:?}", failure.diagnostics.iter().map(ToString::to_string).collect::<Vec<_>>()),
     }
 }
 
 pub(crate) fn fails(folder: &Folder, line: &str) -> Vec<String> {
     match outcome(folder, line, &[]) {
-        Err(failure) => {
-            failure.findings.iter().filter(|finding| finding.severity == Severity::Error).map(ToString::to_string).collect()
-        }
+        Err(failure) => failure
+            .diagnostics
+            .iter()
+            .filter(|diagnostic| diagnostic.severity == Severity::Error)
+            .map(ToString::to_string)
+            .collect(),
         other => panic!("{line}: {other:?}"),
     }
 }
@@ -90,13 +93,13 @@ const SERVES: &str = "http = :8080\nmodule = app\n";
 #[test]
 fn test_an_application_alone_serves_on_port_8000_with_one_worker() {
     let folder = Folder::new("bare");
-    let (settings, findings) = run(&folder, "shop.wsgi:app", &[]);
+    let (settings, diagnostics) = run(&folder, "shop.wsgi:app", &[]);
     assert_eq!(settings.listeners.len(), 1);
     assert_eq!(settings.listeners[0].address, Address::Tcp { host: "127.0.0.1".to_owned(), port: 8000 });
     assert_eq!((settings.workers.processes, settings.workers.processes_chosen, settings.workers.cpus), (1, false, 3));
     assert_eq!(settings.applications[0].source, ApplicationSource::Module("shop.wsgi".to_owned()));
     assert_eq!(settings.applications[0].callable.as_deref(), Some("app"));
-    assert!(findings.is_empty());
+    assert!(diagnostics.is_empty());
     let (settings, _) = run(&folder, "app.py --http :9000 -p 2", &[]);
     assert_eq!(settings.listeners[0].address, Address::Tcp { host: String::new(), port: 9000 });
     assert_eq!(settings.workers.processes, 2);
@@ -105,11 +108,11 @@ fn test_an_application_alone_serves_on_port_8000_with_one_worker() {
 
 #[test]
 fn test_a_file_without_processes_gets_one_worker_that_nobody_chose() {
-    let (settings, findings) = ini("one-worker", SERVES);
+    let (settings, diagnostics) = ini("one-worker", SERVES);
     assert_eq!((settings.workers.processes, settings.workers.processes_chosen), (1, false));
     assert_eq!(settings.applications[0].callable, None);
     assert_eq!(settings.listeners[0].origin, "uwsgi.ini:2");
-    assert!(findings.is_empty(), "{findings:?}");
+    assert!(diagnostics.is_empty(), "{diagnostics:?}");
 }
 
 #[test]
@@ -128,8 +131,8 @@ fn test_every_supported_option_reaches_its_setting() {
          pidfile = run.pid\nvacuum = true\nbuffer-size = 8192\npost-buffering = 4096\nlimit-post = 1000\n\
          disable-logging = true\nlogto = log/app.log\nmemory-report = true\nignore-write-errors = true\nuid = www-data\ngid = 33\nprocname-prefix-spaced = shop\n",
     );
-    let (settings, findings) = run(&folder, "uwsgi.ini", &[]);
-    assert!(findings.is_empty(), "{findings:?}");
+    let (settings, diagnostics) = run(&folder, "uwsgi.ini", &[]);
+    assert!(diagnostics.is_empty(), "{diagnostics:?}");
     let srv = folder.path().join("srv");
     let kinds: Vec<_> = settings.listeners.iter().map(|listener| (listener.protocol, listener.timeout_ms)).collect();
     assert_eq!(
@@ -197,9 +200,9 @@ fn test_cheaper_starts_as_many_workers_as_it_has_at_first() {
     .into_iter()
     .enumerate()
     {
-        let (settings, findings) = ini(&format!("cheaper-{index}"), &format!("{SERVES}{text}\n"));
+        let (settings, diagnostics) = ini(&format!("cheaper-{index}"), &format!("{SERVES}{text}\n"));
         assert_eq!(settings.workers.processes, processes, "{text}");
-        assert!(findings.len() == 1 && findings[0].contains(said), "{text}: {findings:?}");
+        assert!(diagnostics.len() == 1 && diagnostics[0].contains(said), "{text}: {diagnostics:?}");
     }
 }
 
@@ -244,9 +247,9 @@ fn test_values_that_uwsgi_misreads_are_read_as_it_does_and_reported() {
         ("socket = 8001", "is taken for the path of a UNIX socket"),
     ];
     for (index, (line, wanted)) in cases.into_iter().enumerate() {
-        let (settings, findings) = ini(&format!("misread-{index}"), &format!("{SERVES}{line}\n"));
-        assert_eq!(findings.len(), 1, "{line}: {findings:?}");
-        assert!(findings[0].contains(wanted), "{line}: {findings:?}");
+        let (settings, diagnostics) = ini(&format!("misread-{index}"), &format!("{SERVES}{line}\n"));
+        assert_eq!(diagnostics.len(), 1, "{line}: {diagnostics:?}");
+        assert!(diagnostics[0].contains(wanted), "{line}: {diagnostics:?}");
         assert!(line != "harakiri = 60 ; seconds" || settings.lifecycle.harakiri_ms == Some(60_000));
         assert!(!line.starts_with("lazy") || settings.python.lazy);
     }
@@ -254,11 +257,11 @@ fn test_values_that_uwsgi_misreads_are_read_as_it_does_and_reported() {
 
 #[test]
 fn test_what_is_always_done_may_be_asked_for() {
-    let (_, findings) = ini(
+    let (_, diagnostics) = ini(
         "always-done",
         &format!("{SERVES}hook-master-start = unix_signal:15 gracefully_kill_them_all\nexit-on-reload = false\nmaster = true\n"),
     );
-    assert!(findings.is_empty(), "{findings:?}");
+    assert!(diagnostics.is_empty(), "{diagnostics:?}");
 }
 
 #[test]
@@ -378,8 +381,8 @@ fn test_the_language_placeholders_conditions_loops_and_files() {
          for = a b\nenv = LOOP_%(_)=%(_)\nendfor =\ninclude = more.ini\ninclude = more.ini:extra\n\
          declare-option = serve=http=$1;env=SERVE=$2\nserve = :9000 yes\nset-ph = ph=x\nenv = PH=%(ph)\nend-if =\n",
     );
-    let (settings, findings) = run(&folder, "uwsgi.ini", &[("HOME", "/home/ann"), ("PORT", "8002")]);
-    assert!(findings.is_empty(), "{findings:?}");
+    let (settings, diagnostics) = run(&folder, "uwsgi.ini", &[("HOME", "/home/ann"), ("PORT", "8002")]);
+    assert!(diagnostics.is_empty(), "{diagnostics:?}");
     assert_eq!(settings.workers.processes, 4);
     assert_eq!(settings.applications[0].source, ApplicationSource::Module("uwsgi".to_owned()));
     let environment: Vec<String> = settings.python.environment.iter().map(|(key, value)| format!("{key}={value}")).collect();
@@ -420,8 +423,8 @@ fn test_numbers_that_work_in_uwsgi_work_here() {
         ("env = A=$(GONE)", "note: `$(GONE)` stays as it is: there is no environment variable GONE"),
     ];
     for (index, (line, wanted)) in cases.into_iter().enumerate() {
-        let (settings, findings) = ini(&format!("number-{index}"), &format!("{SERVES}{line}\n"));
-        assert!(findings.len() == 1 && findings[0].contains(wanted), "{line}: {findings:?}");
+        let (settings, diagnostics) = ini(&format!("number-{index}"), &format!("{SERVES}{line}\n"));
+        assert!(diagnostics.len() == 1 && diagnostics[0].contains(wanted), "{line}: {diagnostics:?}");
         assert_eq!((settings.listeners[0].backlog, settings.workers.threads), (0, Threads::Fixed(1)), "{line}");
     }
     for (bytes, wanted) in [("0", 65_536), ("512", 1024), ("65536", 65_536)] {

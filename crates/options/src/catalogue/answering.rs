@@ -2,10 +2,10 @@
 //! answers before they leave.
 
 use crate::catalogue::row::{Entry, Value};
-use crate::catalogue::setting::{Answering as Means, Setting};
+use crate::catalogue::setting::{Answering as AnsweringSetting, Setting};
 
 const fn route(name: &'static str, help: &'static str) -> Entry {
-    Entry::supported(name, Setting::Answering(Means::Route), Value::List, "", help)
+    Entry::supported(name, Setting::Answering(AnsweringSetting::Route), Value::List, "", help)
 }
 
 pub const ENTRIES: &[Entry] = &[
@@ -39,25 +39,25 @@ pub const ENTRIES: &[Entry] = &[
     route("response-route-if-not", "The opposite of `response-route-if`.").example("response-route-if-not = empty:${HTTP_COOKIE} addheader:Vary: Cookie"),
     route("response-route-run", "Runs an action for every answer of the application.").example("response-route-run = addheader:X-Worker: ${uwsgi[wid]}"),
     route("response-route-label", "A place for `goto:` in response routes.").example("response-route-if = startswith:${PATH_INFO};/api/ goto:end\nresponse-route-run = addheader:X-Frame-Options: DENY\nresponse-route-label = end"),
-    Entry::supported("add-header", Setting::Answering(Means::AddHeader), Value::List, "", "Adds a field to every answer: `Name: value`.")
+    Entry::supported("add-header", Setting::Answering(AnsweringSetting::AddHeader), Value::List, "", "Adds a field to every answer: `Name: value`.")
         .example("add-header = X-Content-Type-Options: nosniff"),
-    Entry::supported("del-header", Setting::Answering(Means::RemoveHeader), Value::List, "", "Takes a field out of every answer of the application, and `Server` and `Date` out of those of the server.")
+    Entry::supported("del-header", Setting::Answering(AnsweringSetting::RemoveHeader), Value::List, "", "Takes a field out of every answer of the application, and `Server` and `Date` out of those of the server.")
         .example("del-header = X-Powered-By"),
-    Entry::supported("collect-header", Setting::Answering(Means::CollectHeader), Value::List, "", "Makes a field of the answer a variable for response routes: `NAME VARIABLE`.")
+    Entry::supported("collect-header", Setting::Answering(AnsweringSetting::CollectHeader), Value::List, "", "Makes a field of the answer a variable for response routes: `NAME VARIABLE`.")
         .example("collect-header = Content-Type TYPE"),
-    Entry::supported("pull-header", Setting::Answering(Means::PullHeader), Value::List, "", "As `collect-header`, and takes the field out of the answer.").example("pull-header = X-Internal-User APP_USER"),
-    Entry::supported("error-page-403", Setting::Answering(Means::ErrorPage(403)), Value::List, "", "An HTML page for the server's own 403 answers, such as those of `return:403`. Of several the first that can be read is sent.").example("error-page-403 = /srv/shop/403.html"),
-    Entry::supported("error-page-404", Setting::Answering(Means::ErrorPage(404)), Value::List, "", "An HTML page for the server's own 404 answers, such as those of `return:404`. Of several the first that can be read is sent.").example("error-page-404 = /srv/shop/404.html"),
-    Entry::supported("error-page-500", Setting::Answering(Means::ErrorPage(500)), Value::List, "", "An HTML page for failures of the application. Of several the first that can be read is sent.")
+    Entry::supported("pull-header", Setting::Answering(AnsweringSetting::PullHeader), Value::List, "", "As `collect-header`, and takes the field out of the answer.").example("pull-header = X-Internal-User APP_USER"),
+    Entry::supported("error-page-403", Setting::Answering(AnsweringSetting::ErrorPage(403)), Value::List, "", "An HTML page for the server's own 403 answers, such as those of `return:403`. Of several the first that can be read is sent.").example("error-page-403 = /srv/shop/403.html"),
+    Entry::supported("error-page-404", Setting::Answering(AnsweringSetting::ErrorPage(404)), Value::List, "", "An HTML page for the server's own 404 answers, such as those of `return:404`. Of several the first that can be read is sent.").example("error-page-404 = /srv/shop/404.html"),
+    Entry::supported("error-page-500", Setting::Answering(AnsweringSetting::ErrorPage(500)), Value::List, "", "An HTML page for failures of the application. Of several the first that can be read is sent.")
         .example("error-page-500 = /srv/shop/500.html"),
-    Entry::supported("ignore-script-name", Setting::Answering(Means::IgnoreScriptName), Value::Switch, "off", "The SCRIPT_NAME that a front server sends does not choose the application.").example("ignore-script-name = true"),
-    Entry::supported("compress", Setting::Answering(Means::Compress), Value::List, "off", "Compresses answers for clients that take it, with the first of these that they like best: `gzip`, `br`, `zstd`. Whole answers and streams; not event streams, not what is compressed already.")
+    Entry::supported("ignore-script-name", Setting::Answering(AnsweringSetting::IgnoreScriptName), Value::Switch, "off", "The SCRIPT_NAME that a front server sends does not choose the application.").example("ignore-script-name = true"),
+    Entry::supported("compress", Setting::Answering(AnsweringSetting::Compress), Value::List, "off", "Compresses answers for clients that take it, with the first of these that they like best: `gzip`, `br`, `zstd`. Whole answers and streams; not event streams, not what is compressed already.")
         .example("compress = br,zstd,gzip"),
-    Entry::supported("compress-types", Setting::Answering(Means::CompressTypes), Value::List, "text, JSON, XML, JavaScript, fonts", "Media types that `compress` compresses, in place of the usual ones; `text/*` and `*+json` are patterns.")
+    Entry::supported("compress-types", Setting::Answering(AnsweringSetting::CompressTypes), Value::List, "text, JSON, XML, JavaScript, fonts", "Media types that `compress` compresses, in place of the usual ones; `text/*` and `*+json` are patterns.")
         .example("compress = gzip\ncompress-types = text/html,application/json"),
-    Entry::supported("compress-min-size", Setting::Answering(Means::CompressMinSize), Value::Number { least: 0, most: 1_073_741_824, unit: "bytes" }, "1024", "Answers that are shorter stay as they are. Streams have no length, and are always compressed.").example("compress = gzip\ncompress-min-size = 4096"),
-    Entry::supported("compress-level", Setting::Answering(Means::CompressLevel), Value::Number { least: 1, most: 9, unit: "(1 is quick, 9 is small)" }, "5", "How hard `compress` tries.").example("compress = gzip\ncompress-level = 3"),
-    Entry::supported("http-auto-gzip", Setting::Answering(Means::HttpAutoGzip), Value::Switch, "off", "Compresses with gzip the answers that have the field `uWSGI-Encoding: gzip` (which is taken out), and no Content-Length and Content-Encoding.")
+    Entry::supported("compress-min-size", Setting::Answering(AnsweringSetting::CompressMinSize), Value::Number { least: 0, most: 1_073_741_824, unit: "bytes" }, "1024", "Answers that are shorter stay as they are. Streams have no length, and are always compressed.").example("compress = gzip\ncompress-min-size = 4096"),
+    Entry::supported("compress-level", Setting::Answering(AnsweringSetting::CompressLevel), Value::Number { least: 1, most: 9, unit: "(1 is quick, 9 is small)" }, "5", "How hard `compress` tries.").example("compress = gzip\ncompress-level = 3"),
+    Entry::supported("http-auto-gzip", Setting::Answering(AnsweringSetting::HttpAutoGzip), Value::Switch, "off", "Compresses with gzip the answers that have the field `uWSGI-Encoding: gzip` (which is taken out), and no Content-Length and Content-Encoding.")
         .example("http-auto-gzip = true")
         .uwsgi("Set `compress` to have answers compressed without asking the application."),
 ];

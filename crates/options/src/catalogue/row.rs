@@ -58,7 +58,7 @@ pub const fn words<T, const COUNT: usize>(table: &[(&'static str, T); COUNT]) ->
 /// The verdict on an option. There is no other: nothing is ignored in silence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
-    /// It does what uWSGI's manual says; the setting is what `settle` makes of it.
+    /// It does what uWSGI's manual says; the setting is what `resolve` makes of it.
     Supported(Setting),
     /// There is nothing to do here, and this is why.
     Accepted(&'static str),

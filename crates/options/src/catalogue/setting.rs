@@ -1,9 +1,9 @@
-//! What a supported option sets: one variant for each meaning. `settle` has the one `match` over each enum
+//! What a supported option sets: one variant for each meaning. `resolve` has the one `match` over each enum
 //! here, so an option that is called supported and means nothing does not compile.
 
 use bolide_contract::files::ExpirySubject;
 
-/// A meaning that `settle` gives to a value.
+/// A meaning that `resolve` gives to a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Setting {
     Socket,
@@ -69,7 +69,7 @@ pub enum Setting {
     Asynchronous(Asynchronous),
     Answering(Answering),
     Files(Files),
-    /// Acts while the configuration is read; `settle` never sees it.
+    /// Acts while the configuration is read; `resolve` never sees it.
     Language(Word),
 }
 

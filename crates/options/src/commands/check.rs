@@ -1,4 +1,4 @@
-//! `bolide check FILE…`: each file read and settled by itself, with every finding, the line it is
+//! `bolide check FILE…`: each file read and resolved by itself, with every diagnostic, the line it is
 //! about and a caret. Starts nothing.
 
 use std::fmt::Write;
@@ -6,16 +6,16 @@ use std::fmt::Write;
 use serde_json::json;
 
 use super::{FAILED, lints, misused};
-use crate::reader::Halt;
-use crate::surroundings::Surroundings;
-use crate::{Finding, Place, Reading, Severity};
+use crate::host_info::HostInfo;
+use crate::reader::EarlyExit;
+use crate::{Diagnostic, Location, Reading, Severity};
 
 /// Warnings with `--strict`.
 const WARNED: i32 = 1;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
-    /// For people: the line and a caret below each finding.
+    /// For people: the line and a caret below each diagnostic.
     Text,
     /// For programs: one list.
     Json,
@@ -23,7 +23,7 @@ enum Form {
     Lines,
 }
 
-pub fn run(arguments: &[String], around: &Surroundings) -> Reading {
+pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
     let mut form = Form::Text;
     let (mut strict, mut paths, mut environment) = (false, true, false);
     let mut rest = Vec::new();
@@ -61,19 +61,19 @@ pub fn run(arguments: &[String], around: &Surroundings) -> Reading {
     if rest.is_empty() && !environment {
         return misused("check", "no file is named; --env checks what variables such as UWSGI_MODULE say");
     }
-    let mut findings: Vec<Finding> = readings(&rest).iter().flat_map(|reading| findings(reading, around)).collect();
+    let mut diagnostics: Vec<Diagnostic> = readings(&rest).iter().flat_map(|reading| diagnostics(reading, host)).collect();
     if !paths {
-        for finding in findings.iter_mut().filter(|finding| finding.is_local) {
-            finding.severity = finding.severity.min(Severity::Warning);
+        for diagnostic in diagnostics.iter_mut().filter(|diagnostic| diagnostic.is_local) {
+            diagnostic.severity = diagnostic.severity.min(Severity::Warning);
         }
     }
-    let counted = findings.iter().filter(|finding| paths || !finding.is_local);
-    let status = match counted.map(|finding| finding.severity).max() {
+    let counted = diagnostics.iter().filter(|diagnostic| paths || !diagnostic.is_local);
+    let status = match counted.map(|diagnostic| diagnostic.severity).max() {
         Some(Severity::Error) => FAILED,
         Some(Severity::Warning) if strict => WARNED,
         _ => 0,
     };
-    Reading::Print { text: render(&findings, form), status }
+    Reading::Print { text: render(&diagnostics, form), status }
 }
 
 /// Several configurations are checked one by one; everything else on the command line goes with each of them.
@@ -99,79 +99,84 @@ fn readings(arguments: &[String]) -> Vec<Vec<String>> {
 }
 
 /// Everything there is to say about one reading, in the order of the lines.
-fn findings(arguments: &[String], around: &Surroundings) -> Vec<Finding> {
-    let (configuration, application) = match crate::collect(arguments, around) {
+fn diagnostics(arguments: &[String], host: &HostInfo) -> Vec<Diagnostic> {
+    let (configuration, application) = match crate::collect(arguments, host) {
         Ok(read) => read,
-        Err(Halt::Failed(finding)) => return vec![*finding],
-        Err(Halt::Tell { .. }) => {
+        Err(EarlyExit::Failed(diagnostic)) => return vec![*diagnostic],
+        Err(EarlyExit::SignalInstance { .. }) => {
             let message = "this tells a running instance something and ends: it does not serve";
-            return vec![Finding::note(Some(&Place::command_line()), message)];
+            return vec![Diagnostic::note(Some(&Location::command_line()), message)];
         }
-        Err(Halt::Print { .. }) => {
-            return vec![Finding::note(Some(&Place::command_line()), "this prints something and ends: it does not serve")];
+        Err(EarlyExit::Print { .. }) => {
+            return vec![Diagnostic::note(Some(&Location::command_line()), "this prints something and ends: it does not serve")];
         }
     };
-    let (settings, mut findings) = crate::settle::settle(&configuration, application.as_ref(), around);
-    findings.extend(lints::all(&configuration, settings.as_ref(), around));
-    findings.sort_by_key(|finding| finding.place.as_ref().map(|place| (place.file.clone(), place.line)));
-    findings.dedup();
-    findings
+    let (settings, mut diagnostics) = crate::resolve::resolve(&configuration, application.as_ref(), host);
+    diagnostics.extend(lints::all(&configuration, settings.as_ref(), host));
+    diagnostics.sort_by_key(|diagnostic| diagnostic.location.as_ref().map(|location| (location.file.clone(), location.line)));
+    diagnostics.dedup();
+    diagnostics
 }
 
-fn render(findings: &[Finding], form: Form) -> String {
+fn render(diagnostics: &[Diagnostic], form: Form) -> String {
     let mut text = String::new();
     // Writing to a String can't fail.
     match form {
         Form::Json => {
-            let list: Vec<_> = findings
+            let list: Vec<_> = diagnostics
                 .iter()
-                .map(|finding| {
-                    let place = finding.place.as_ref();
+                .map(|diagnostic| {
+                    let location = diagnostic.location.as_ref();
                     json!({
-                        "file": place.map(|place| &*place.file),
-                        "line": place.map(|place| place.line).filter(|&line| line > 0),
-                        "column": column(finding),
-                        "severity": finding.severity.word(),
-                        "message": finding.message,
-                        "advice": finding.advice,
+                        "file": location.map(|location| &*location.file),
+                        "line": location.map(|location| location.line).filter(|&line| line > 0),
+                        "column": column(diagnostic),
+                        "severity": diagnostic.severity.word(),
+                        "message": diagnostic.message,
+                        "advice": diagnostic.advice,
                     })
                 })
                 .collect();
             let _ = writeln!(text, "{:#}", serde_json::Value::Array(list));
         }
         Form::Lines => {
-            for finding in findings {
-                let place = finding.place.as_ref();
-                let (file, line) = place.map_or(("-", 0), |place| (&*place.file, place.line));
-                let advice = finding.advice.as_ref().map(|advice| format!(" ({advice})")).unwrap_or_default();
-                let column = column(finding).unwrap_or(1);
-                let _ =
-                    writeln!(text, "{file}:{}:{column}: {}: {}{advice}", line.max(1), finding.severity.word(), finding.message);
+            for diagnostic in diagnostics {
+                let location = diagnostic.location.as_ref();
+                let (file, line) = location.map_or(("-", 0), |location| (&*location.file, location.line));
+                let advice = diagnostic.advice.as_ref().map(|advice| format!(" ({advice})")).unwrap_or_default();
+                let column = column(diagnostic).unwrap_or(1);
+                let _ = writeln!(
+                    text,
+                    "{file}:{}:{column}: {}: {}{advice}",
+                    line.max(1),
+                    diagnostic.severity.word(),
+                    diagnostic.message
+                );
             }
         }
         Form::Text => {
-            for finding in findings {
-                let _ = writeln!(text, "{}", Finding { advice: None, ..finding.clone() });
+            for diagnostic in diagnostics {
+                let _ = writeln!(text, "{}", Diagnostic { advice: None, ..diagnostic.clone() });
                 if let (Some(source), Some(column)) =
-                    (finding.place.as_ref().and_then(|place| place.text.as_ref()), column(finding))
+                    (diagnostic.location.as_ref().and_then(|location| location.text.as_ref()), column(diagnostic))
                 {
                     let before: String =
                         source.chars().take(column - 1).map(|character| if character == '\t' { '\t' } else { ' ' }).collect();
                     let _ = writeln!(text, "    {source}\n    {before}^");
                 }
-                if let Some(advice) = &finding.advice {
+                if let Some(advice) = &diagnostic.advice {
                     let _ = writeln!(text, "    {advice}");
                 }
             }
-            text.push_str(&summary(findings));
+            text.push_str(&summary(diagnostics));
         }
     }
     text
 }
 
-fn summary(findings: &[Finding]) -> String {
+fn summary(diagnostics: &[Diagnostic]) -> String {
     let count = |severity: Severity, word: &str| {
-        let count = findings.iter().filter(|finding| finding.severity == severity).count();
+        let count = diagnostics.iter().filter(|diagnostic| diagnostic.severity == severity).count();
         (count > 0).then(|| format!("{count} {word}{}", if count == 1 { "" } else { "s" }))
     };
     let parts: Vec<String> =
@@ -185,10 +190,10 @@ fn summary(findings: &[Finding]) -> String {
     }
 }
 
-/// Where in its line a finding points to: at what it quotes first, if the line has that; counted in characters from one.
-fn column(finding: &Finding) -> Option<usize> {
-    let text = finding.place.as_ref()?.text.as_ref()?;
-    let quoted = finding.message.split('`').nth(1).unwrap_or_default();
+/// Where in its line a diagnostic points to: at what it quotes first, if the line has that; counted in characters from one.
+fn column(diagnostic: &Diagnostic) -> Option<usize> {
+    let text = diagnostic.location.as_ref()?.text.as_ref()?;
+    let quoted = diagnostic.message.split('`').nth(1).unwrap_or_default();
     let candidates = [quoted, quoted.split(" = ").next().unwrap_or_default(), quoted.rsplit(" = ").next().unwrap_or_default()];
     let byte = candidates.iter().filter(|candidate| !candidate.is_empty()).find_map(|candidate| text.find(*candidate));
     let byte = byte.unwrap_or_else(|| text.len() - text.trim_start().len());

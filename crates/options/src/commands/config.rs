@@ -1,4 +1,4 @@
-//! `bolide config FILE…`: what is in effect, by theme, each value with the place that set it.
+//! `bolide config FILE…`: what is in effect, by theme, each value with the location that set it.
 
 use std::fmt::Write;
 
@@ -9,27 +9,27 @@ use crate::Reading;
 use crate::catalogue::catalogue;
 use crate::catalogue::row::{Row, Status, Theme, Value};
 use crate::catalogue::setting::Setting;
-use crate::finding::Place;
-use crate::reader::{Configuration, Halt, Pair};
-use crate::settle::PositionalApplication;
-use crate::surroundings::Surroundings;
+use crate::diagnostic::Location;
+use crate::host_info::HostInfo;
+use crate::reader::{Configuration, EarlyExit, Pair};
+use crate::resolve::PositionalApplication;
 
-/// Column at which the places begin.
+/// Column at which the locations begin.
 const COLUMN: usize = 60;
 
-pub fn run(arguments: &[String], around: &Surroundings) -> Reading {
+pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
     if arguments.is_empty() {
         return misused("config", "neither a file nor an application is named");
     }
-    let (mut configuration, application) = match crate::collect(arguments, around) {
+    let (mut configuration, application) = match crate::collect(arguments, host) {
         Ok(read) => read,
-        Err(Halt::Failed(finding)) => return Reading::Print { text: format!("{finding}\n"), status: super::FAILED },
-        Err(Halt::Tell { .. }) => {
+        Err(EarlyExit::Failed(diagnostic)) => return Reading::Print { text: format!("{diagnostic}\n"), status: super::FAILED },
+        Err(EarlyExit::SignalInstance { .. }) => {
             return misused("config", "this tells a running instance something and ends: there is nothing in effect");
         }
-        Err(Halt::Print { text, status }) => return Reading::Print { text, status },
+        Err(EarlyExit::Print { text, status }) => return Reading::Print { text, status },
     };
-    let (settings, findings) = crate::settle::settle(&configuration, application.as_ref(), around);
+    let (settings, diagnostics) = crate::resolve::resolve(&configuration, application.as_ref(), host);
     if let Some(settings) = &settings {
         configuration.effects.extend(named(&configuration, application.as_ref(), settings));
     }
@@ -46,8 +46,8 @@ pub fn run(arguments: &[String], around: &Surroundings) -> Reading {
             let _ = writeln!(text, "# {}\n{}\n", theme.title(), lines.join("\n"));
         }
     }
-    for finding in &findings {
-        let _ = writeln!(text, "# {finding}");
+    for diagnostic in &diagnostics {
+        let _ = writeln!(text, "# {diagnostic}");
     }
     Reading::Print { text, status: if settings.is_some() { 0 } else { super::FAILED } }
 }
@@ -55,30 +55,30 @@ pub fn run(arguments: &[String], around: &Surroundings) -> Reading {
 /// What the command line says without an option: the application, and where it is served if nothing else was asked for.
 fn named(read: &Configuration, application: Option<&PositionalApplication>, settings: &Settings) -> Vec<Pair> {
     let Some(application) = application else { return Vec::new() };
-    let pair = |key: &str, value: String, place: Place| Pair {
+    let pair = |key: &str, value: String, location: Location| Pair {
         key: key.to_owned(),
         value: Some(value),
-        place,
+        location,
         acted: false,
         placeholder: false,
     };
     let callable = application.callable.as_deref();
-    let place = Place::command_line();
+    let location = Location::command_line();
     let mut made = match &application.source {
         ApplicationSource::Module(module) => {
             let callable = callable.map(|callable| format!(":{callable}")).unwrap_or_default();
-            vec![pair("module", format!("{module}{callable}"), place)]
+            vec![pair("module", format!("{module}{callable}"), location)]
         }
         ApplicationSource::File(path) => {
-            let file = pair("wsgi-file", path.display().to_string(), place.clone());
-            std::iter::once(file).chain(callable.map(|callable| pair("callable", callable.to_owned(), place))).collect()
+            let file = pair("wsgi-file", path.display().to_string(), location.clone());
+            std::iter::once(file).chain(callable.map(|callable| pair("callable", callable.to_owned(), location))).collect()
         }
     };
     let is_socket = |pair: &Pair| catalogue().get(&pair.key).is_some_and(|row| row.value == Value::Address);
     if let ([Listener { address: Address::Tcp { host, port }, .. }], false) =
         (settings.listeners.as_slice(), read.effects.iter().any(is_socket))
     {
-        made.push(pair("http", format!("{host}:{port}"), Place::file("default without a configuration", 0)));
+        made.push(pair("http", format!("{host}:{port}"), Location::file("default without a configuration", 0)));
     }
     made
 }
@@ -101,7 +101,7 @@ fn lines_of(row: &Row, effects: &[Pair]) -> Vec<String> {
             format!(
                 "{:COLUMN$}# {}{verdict}",
                 format!("{} = {}", row.name(), pair.value.as_deref().unwrap_or("true")),
-                pair.place
+                pair.location
             )
         })
         .collect()

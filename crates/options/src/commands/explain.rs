@@ -6,15 +6,15 @@ use super::misused;
 use crate::Reading;
 use crate::catalogue::catalogue;
 use crate::catalogue::row::{Row, Status};
+use crate::host_info::HostInfo;
 use crate::manual::help::wrap;
 use crate::manual::words::{value, verdict};
-use crate::surroundings::Surroundings;
 
 const WIDTH: usize = 90;
 /// Nobody knows the option.
 const UNKNOWN: i32 = 1;
 
-pub fn run(arguments: &[String], _: &Surroundings) -> Reading {
+pub fn run(arguments: &[String], _: &HostInfo) -> Reading {
     if arguments.is_empty() {
         return misused("explain", "no option is named");
     }

@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-use crate::surroundings::Surroundings;
-use crate::{Finding, Reading};
+use crate::host_info::HostInfo;
+use crate::{Diagnostic, Reading};
 
 const FILE: &str = "bolide.ini";
 /// A source file is looked at so far; what is asked for stands near its beginning.
@@ -54,14 +54,14 @@ struct Unnamed {
     file: &'static str,
 }
 
-pub fn run(arguments: &[String], around: &Surroundings) -> Reading {
+pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
     if let Some(extra) = arguments.first() {
         return super::misused("init", &format!("`{extra}`: it takes no arguments"));
     }
-    let folder = &around.folder;
+    let folder = &host.folder;
     let target = folder.join(FILE);
     let failed = |message: String, advice: &str| Reading::Print {
-        text: format!("{}\n", Finding::error(None, message).advise(advice)),
+        text: format!("{}\n", Diagnostic::error(None, message).advise(advice)),
         status: 1,
     };
     if target.exists() {

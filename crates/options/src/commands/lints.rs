@@ -8,9 +8,9 @@ use bolide_contract::settings::{Address, Interface, Settings};
 use crate::catalogue::catalogue;
 use crate::catalogue::row::{Status, Value};
 use crate::catalogue::setting::Setting;
-use crate::finding::Finding;
+use crate::diagnostic::Diagnostic;
+use crate::host_info::HostInfo;
 use crate::reader::{Configuration, Pair};
-use crate::surroundings::Surroundings;
 
 /// Heads of requests with a few cookies reach this.
 const COMMON_HEAD_BYTES: i64 = 8192;
@@ -18,29 +18,29 @@ const COMMON_HEAD_BYTES: i64 = 8192;
 const MOST_PROCESSES_PER_CPU: u32 = 8;
 
 /// What the lints look at.
-struct Looked<'a> {
+struct LintContext<'a> {
     read: &'a Configuration,
-    around: &'a Surroundings,
-    findings: Vec<Finding>,
+    host: &'a HostInfo,
+    diagnostics: Vec<Diagnostic>,
 }
 
-/// All findings of all lints.
-pub fn all(read: &Configuration, settings: Option<&Settings>, around: &Surroundings) -> Vec<Finding> {
-    let mut looked = Looked { read, around, findings: Vec::new() };
-    looked.odd_values();
-    looked.overridden();
-    looked.combinations();
-    looked.missing_files();
-    looked.identities();
+/// All diagnostics of all lints.
+pub fn all(read: &Configuration, settings: Option<&Settings>, host: &HostInfo) -> Vec<Diagnostic> {
+    let mut context = LintContext { read, host, diagnostics: Vec::new() };
+    context.odd_values();
+    context.overridden();
+    context.combinations();
+    context.missing_files();
+    context.identities();
     if let Some(settings) = settings {
-        looked.sockets(settings);
-        looked.processes(settings);
-        looked.asynchronous(settings);
+        context.sockets(settings);
+        context.processes(settings);
+        context.asynchronous(settings);
     }
-    looked.findings
+    context.diagnostics
 }
 
-impl Looked<'_> {
+impl LintContext<'_> {
     /// The last effect of an option.
     fn last(&self, name: &str) -> Option<&Pair> {
         self.read.effects.iter().rev().find(|pair| catalogue().get(&pair.key).is_some_and(|row| row.name() == name))
@@ -80,17 +80,17 @@ impl Looked<'_> {
             };
             if quoted('"') || quoted('\'') {
                 found.push(
-                    Finding::warning(Some(&pair.place), format!("`{text}`: the quotes are part of the value"))
+                    Diagnostic::warning(Some(&pair.location), format!("`{text}`: the quotes are part of the value"))
                         .advise("leave them out"),
                 );
             } else if text.contains(" #") || text.contains(" ;") {
                 found.push(
-                    Finding::warning(Some(&pair.place), format!("`{text}`: the comment is part of the value"))
+                    Diagnostic::warning(Some(&pair.location), format!("`{text}`: the comment is part of the value"))
                         .advise("put the comment on a line of its own"),
                 );
             }
         }
-        self.findings.extend(found);
+        self.diagnostics.extend(found);
     }
 
     /// Options with one value that were given several.
@@ -104,9 +104,9 @@ impl Looked<'_> {
             if let Some(earlier) = last.insert(row.name(), pair)
                 && earlier.value != pair.value
             {
-                self.findings.push(Finding::note(
-                    Some(&earlier.place),
-                    format!("`{}` has no effect: it is set again at {}", earlier.key, pair.place),
+                self.diagnostics.push(Diagnostic::note(
+                    Some(&earlier.location),
+                    format!("`{}` has no effect: it is set again at {}", earlier.key, pair.location),
                 ));
             }
         }
@@ -118,45 +118,46 @@ impl Looked<'_> {
             && threads > 1
         {
             let message =
-                format!("`threads = {threads}` works here; in uWSGI it does nothing beside `gevent` at {}", gevent.place);
-            found.push(Finding::note(Some(&pair.place), message));
+                format!("`threads = {threads}` works here; in uWSGI it does nothing beside `gevent` at {}", gevent.location);
+            found.push(Diagnostic::note(Some(&pair.location), message));
         }
         if let Some(pair) = self.last("harakiri").filter(|_| !self.is_on("master") && !self.is_ours()) {
-            let finding =
-                Finding::note(Some(&pair.place), "`harakiri` works here; in uWSGI it does nothing without `master = true`");
-            found.push(finding.advise("set `master = true` too, if uWSGI still reads this file"));
+            let diagnostic =
+                Diagnostic::note(Some(&pair.location), "`harakiri` works here; in uWSGI it does nothing without `master = true`");
+            found.push(diagnostic.advise("set `master = true` too, if uWSGI still reads this file"));
         }
         let tuning = ["compress-types", "compress-min-size", "compress-level"].into_iter().find_map(|name| self.last(name));
         if let Some(pair) = tuning.filter(|_| self.last("compress").is_none()) {
-            let finding = Finding::warning(Some(&pair.place), format!("`{}` has no effect: nothing is compressed", pair.key));
-            found.push(finding.advise("write `compress = gzip,br,zstd`, or as many of them as are wanted"));
+            let diagnostic =
+                Diagnostic::warning(Some(&pair.location), format!("`{}` has no effect: nothing is compressed", pair.key));
+            found.push(diagnostic.advise("write `compress = gzip,br,zstd`, or as many of them as are wanted"));
         }
         if let Some((bytes, pair)) = self.number("buffer-size").filter(|&(bytes, _)| bytes < COMMON_HEAD_BYTES) {
-            let finding = Finding::warning(
-                Some(&pair.place),
+            let diagnostic = Diagnostic::warning(
+                Some(&pair.location),
                 format!("`buffer-size = {bytes}` is below what requests with a few cookies need"),
             );
-            found.push(finding.advise("leave it out: the default is 65536"));
+            found.push(diagnostic.advise("leave it out: the default is 65536"));
         }
         // With a mount, `callable` may be meant for that.
         if let (Some(callable), Some(named), None) =
             (self.last("callable"), self.last("asgi").or(self.last("module")), self.last("mount"))
             && named.value.as_deref().is_some_and(|text| text.contains(':'))
         {
-            found.push(Finding::warning(
-                Some(&callable.place),
-                format!("`callable` has no effect: `{}` at {} names its own", named.key, named.place),
+            found.push(Diagnostic::warning(
+                Some(&callable.location),
+                format!("`callable` has no effect: `{}` at {} names its own", named.key, named.location),
             ));
         }
-        self.findings.extend(found);
+        self.diagnostics.extend(found);
     }
 
     fn missing_files(&mut self) {
         let chdir = self
             .last("chdir")
             .and_then(|pair| pair.value.as_deref())
-            .map_or_else(|| self.around.folder.clone(), |path| self.around.folder.join(path));
-        let start = &self.around.folder;
+            .map_or_else(|| self.host.folder.clone(), |path| self.host.folder.join(path));
+        let start = &self.host.folder;
         let mut found = Vec::new();
         for pair in &self.read.effects {
             let Some(name) = catalogue().get(&pair.key).map(crate::catalogue::row::Row::name) else { continue };
@@ -165,7 +166,7 @@ impl Looked<'_> {
             let (path, what) = match name {
                 "touch-reload" => (chdir.join(text), "file"),
                 "wsgi-file" => (chdir.join(text), "file"),
-                "asgi" => match crate::settle::asgi_file(text) {
+                "asgi" => match crate::resolve::asgi_file(text) {
                     Some(file) => (chdir.join(file), "file"),
                     None => continue,
                 },
@@ -173,18 +174,19 @@ impl Looked<'_> {
                 // Both are opened before uWSGI changes to `chdir`.
                 "logto" | "pidfile" => (start.join(text).parent().map(std::path::Path::to_owned).unwrap_or_default(), "folder"),
                 "pythonpath" if text.contains(':') && !chdir.join(text).exists() => {
-                    let finding = Finding::warning(Some(&pair.place), format!("`{text}` is one folder with a colon in its name"));
-                    found.push(finding.advise(format!("write a line `{} = …` for each folder", pair.key)));
+                    let diagnostic =
+                        Diagnostic::warning(Some(&pair.location), format!("`{text}` is one folder with a colon in its name"));
+                    found.push(diagnostic.advise(format!("write a line `{} = …` for each folder", pair.key)));
                     continue;
                 }
                 _ => continue,
             };
             if !text.is_empty() && !path.exists() {
                 let message = format!("`{text}`: there is no {what} {}", path.display());
-                found.push(Finding::warning(Some(&pair.place), message).local());
+                found.push(Diagnostic::warning(Some(&pair.location), message).local());
             }
         }
-        self.findings.extend(found);
+        self.diagnostics.extend(found);
     }
 
     /// Users and groups that this machine does not have.
@@ -196,9 +198,11 @@ impl Looked<'_> {
             let Some(pair) = self.last(option) else { continue };
             let text = pair.value.as_deref().unwrap_or_default();
             if !text.is_empty() && text.parse::<u32>().is_err() && !is_known(text) {
-                let finding =
-                    Finding::warning(Some(&pair.place), format!("`{} = {text}`: there is no {what} `{text}` here", pair.key));
-                self.findings.push(finding.advise("with it the start fails; create it, or write a number").local());
+                let diagnostic = Diagnostic::warning(
+                    Some(&pair.location),
+                    format!("`{} = {text}`: there is no {what} `{text}` here", pair.key),
+                );
+                self.diagnostics.push(diagnostic.advise("with it the start fails; create it, or write a number").local());
             }
         }
     }
@@ -207,7 +211,7 @@ impl Looked<'_> {
         let mut found = Vec::new();
         for (index, listener) in settings.listeners.iter().enumerate() {
             if let Some(earlier) = settings.listeners[..index].iter().find(|other| other.address == listener.address) {
-                found.push(Finding::warning(
+                found.push(Diagnostic::warning(
                     None,
                     format!("{}: this address is already served, see {}", listener.origin, earlier.origin),
                 ));
@@ -216,14 +220,14 @@ impl Looked<'_> {
         if !settings.listeners.iter().any(|listener| matches!(listener.address, Address::Unix(_))) {
             for name in ["chmod-socket", "chown-socket"] {
                 if let Some(pair) = self.last(name) {
-                    found.push(Finding::note(
-                        Some(&pair.place),
+                    found.push(Diagnostic::note(
+                        Some(&pair.location),
                         format!("`{}` has no effect: no socket here is a file", pair.key),
                     ));
                 }
             }
         }
-        self.findings.extend(found);
+        self.diagnostics.extend(found);
     }
 
     /// Options of asynchronous applications where there is none.
@@ -235,7 +239,7 @@ impl Looked<'_> {
             let setting = catalogue().get(&pair.key).map(|row| row.status);
             if matches!(setting, Some(Status::Supported(Setting::Asynchronous(_)))) {
                 let message = format!("`{}` has no effect: `interface = wsgi` says that no application is ASGI", pair.key);
-                self.findings.push(Finding::note(Some(&pair.place), message));
+                self.diagnostics.push(Diagnostic::note(Some(&pair.location), message));
             }
         }
     }
@@ -243,11 +247,12 @@ impl Looked<'_> {
     fn processes(&mut self, settings: &Settings) {
         let (processes, cpus) = (settings.workers.processes, settings.workers.cpus);
         if let Some(pair) = self.last("processes").filter(|_| processes > cpus.saturating_mul(MOST_PROCESSES_PER_CPU)) {
-            let finding = Finding::warning(
-                Some(&pair.place),
+            let diagnostic = Diagnostic::warning(
+                Some(&pair.location),
                 format!("`{} = {processes}` is far more than the {cpus} CPUs here", pair.key),
             );
-            self.findings.push(finding.advise("`processes = auto` follows the machine; `threads` serve requests that wait"));
+            self.diagnostics
+                .push(diagnostic.advise("`processes = auto` follows the machine; `threads` serve requests that wait"));
         }
     }
 }

@@ -11,15 +11,15 @@ mod list;
 #[cfg(test)]
 mod tests;
 
-use crate::surroundings::Surroundings;
-use crate::{Finding, Place, Reading};
+use crate::host_info::HostInfo;
+use crate::{Diagnostic, Location, Reading};
 
 /// A word, what follows it, what it does, and the function behind it.
 pub struct Command {
     pub name: &'static str,
     pub usage: &'static str,
     pub help: &'static str,
-    run: fn(&[String], &Surroundings) -> Reading,
+    run: fn(&[String], &HostInfo) -> Reading,
 }
 
 /// The one list of commands: `--help`, the man page and the completions are made from it.
@@ -44,7 +44,7 @@ pub const COMMANDS: &[Command] = &[
 ];
 
 /// Runs the command that the first argument names; `None` if it names none.
-pub fn run(arguments: &[String], around: &Surroundings) -> Option<Reading> {
+pub fn run(arguments: &[String], host: &HostInfo) -> Option<Reading> {
     let (first, rest) = arguments.split_first()?;
     let command = COMMANDS.iter().find(|command| command.name == first)?;
     if rest.iter().any(|argument| argument == "--help" || argument == "-h") {
@@ -53,7 +53,7 @@ pub fn run(arguments: &[String], around: &Surroundings) -> Option<Reading> {
             status: 0,
         });
     }
-    Some((command.run)(rest, around))
+    Some((command.run)(rest, host))
 }
 
 /// The exit status of a command that was used wrongly, or found an error.
@@ -62,11 +62,11 @@ const FAILED: i32 = 2;
 /// A command that was used wrongly says how to use it.
 fn misused(name: &str, message: &str) -> Reading {
     let usage = COMMANDS.iter().find(|command| command.name == name).map_or("", |command| command.usage);
-    let finding = Finding::error(Some(&Place::command_line()), message).advise(format!("bolide {name} {usage}"));
-    Reading::Print { text: format!("{finding}\n"), status: FAILED }
+    let diagnostic = Diagnostic::error(Some(&Location::command_line()), message).advise(format!("bolide {name} {usage}"));
+    Reading::Print { text: format!("{diagnostic}\n"), status: FAILED }
 }
 
-fn manual(arguments: &[String], _: &Surroundings) -> Reading {
+fn manual(arguments: &[String], _: &HostInfo) -> Reading {
     let text = match arguments.first().map_or("man", String::as_str) {
         "man" => crate::manual::man::page(),
         "markdown" => crate::manual::reference::page(),
@@ -75,7 +75,7 @@ fn manual(arguments: &[String], _: &Surroundings) -> Reading {
     Reading::Print { text, status: 0 }
 }
 
-fn completions(arguments: &[String], _: &Surroundings) -> Reading {
+fn completions(arguments: &[String], _: &HostInfo) -> Reading {
     let Some(shell) = arguments.first() else { return misused("completions", "no shell is named") };
     match crate::manual::completions::script(shell) {
         Some(text) => Reading::Print { text, status: 0 },

@@ -249,10 +249,10 @@ fn initialised(name: &str, files: &[(&str, &str)]) -> (ApplicationSource, Option
     }
     let (text, status) = printed(&folder, "init");
     assert_eq!(status, 0, "{text}");
-    let Ok(Reading::Run { settings, findings }) = outcome(&folder, "bolide.ini", &[]) else {
+    let Ok(Reading::Run { settings, diagnostics }) = outcome(&folder, "bolide.ini", &[]) else {
         panic!("{name}: what init wrote does not run")
     };
-    assert!(findings.is_empty(), "{findings:?}");
+    assert!(diagnostics.is_empty(), "{diagnostics:?}");
     assert_eq!(printed(&folder, "init").1, 1, "it never overwrites");
     let application = settings.applications[0].clone();
     let environment =
@@ -330,7 +330,7 @@ fn test_init_says_what_it_can_not_do() {
 fn test_a_command_is_one_only_in_the_first_place() {
     let folder = Folder::new("command-place");
     assert!(
-        matches!(outcome(&folder, "--strict check", &[]), Err(failure) if failure.findings[0].message.contains("neither a configuration nor an application"))
+        matches!(outcome(&folder, "--strict check", &[]), Err(failure) if failure.diagnostics[0].message.contains("neither a configuration nor an application"))
     );
     let (text, status) = printed(&folder, "check --help");
     assert!(text.starts_with("bolide check ") && status == 0);

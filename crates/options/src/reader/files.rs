@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Halt, Reader};
+use super::{EarlyExit, Reader};
 use crate::catalogue::setting::Format;
-use crate::finding::{Finding, Place, plain_error};
+use crate::diagnostic::{Diagnostic, Location, plain_error};
 use crate::sources::{self, Section};
 
 /// Files may include files so deeply; beyond it they include each other in a circle.
@@ -20,17 +20,17 @@ impl Reader<'_> {
     ///
     /// # Errors
     /// A file that can't be found, read or understood.
-    pub fn load(&mut self, asked: &str, format: Option<Format>, place: &Place, first: bool) -> Result<(), Halt> {
+    pub fn load(&mut self, asked: &str, format: Option<Format>, location: &Location, first: bool) -> Result<(), EarlyExit> {
         if let Some(scheme) =
             SCHEMES.iter().find(|scheme| asked.strip_prefix(**scheme).is_some_and(|rest| rest.starts_with("://")))
         {
-            return Err(Finding::error(Some(place), format!("`{asked}`: configurations are not read from {scheme}://"))
+            return Err(Diagnostic::error(Some(location), format!("`{asked}`: configurations are not read from {scheme}://"))
                 .advise("whoever controls that address would control the server; save it to a file, check it, and name the file")
                 .into());
         }
         if self.depth >= MOST_INCLUDE_DEPTH {
-            return Err(Finding::error(
-                Some(place),
+            return Err(Diagnostic::error(
+                Some(location),
                 format!("`{asked}`: files include each other more than {MOST_INCLUDE_DEPTH} deep"),
             )
             .advise("one of them probably includes itself")
@@ -41,19 +41,19 @@ impl Reader<'_> {
             None => (asked, None),
         };
         let Some(format) = format.or_else(|| format_of(name)) else {
-            return Err(Finding::error(Some(place), format!("`{asked}`: the name does not tell its format"))
+            return Err(Diagnostic::error(Some(location), format!("`{asked}`: the name does not tell its format"))
                 .advise("a configuration's name ends with .ini, .yaml, .yml, .json, .xml or .toml")
                 .into());
         };
         let name = match name {
             "" => self.last_ini.clone().ok_or_else(|| {
-                Finding::error(Some(place), format!("`{asked}` names a section, but no file has been read yet"))
+                Diagnostic::error(Some(location), format!("`{asked}` names a section, but no file has been read yet"))
             })?,
             name => name.to_owned(),
         };
-        let full = self.full_path(&name, asked, place)?;
-        let is_first = self.magic.enter(&name, full.as_deref(), section, self.around, first);
-        let bytes = self.read_file(&name, place)?;
+        let full = self.full_path(&name, asked, location)?;
+        let is_first = self.magic.enter(&name, full.as_deref(), section, self.host, first);
+        let bytes = self.read_file(&name, location)?;
         if format == Format::Ini {
             self.last_ini = Some(name.clone());
         }
@@ -65,21 +65,21 @@ impl Reader<'_> {
         let lines: Vec<&[u8]> = bytes.split(|&byte| byte == b'\n').collect();
         let parsed = sources::parse(format, &substituted.text, wanted).map_err(|malformed| {
             let line = substituted.line_of_file(malformed.line);
-            Finding::error(Some(&Place { text: line_text(&lines, line), ..Place::file(&name, line) }), malformed.message)
+            Diagnostic::error(Some(&Location { text: line_text(&lines, line), ..Location::file(&name, line) }), malformed.message)
         })?;
         if !parsed.found {
-            self.made.findings.push(missing_section(&name, wanted.unwrap_or(sources::DEFAULT_SECTION), &parsed));
+            self.made.diagnostics.push(missing_section(&name, wanted.unwrap_or(sources::DEFAULT_SECTION), &parsed));
         }
         for (line, remark) in &parsed.remarks {
             let line = substituted.line_of_file(*line);
-            let place = Place { text: line_text(&lines, line), ..Place::file(&name, line) };
-            self.made.findings.push(Finding::warning(Some(&place), remark.clone()));
+            let location = Location { text: line_text(&lines, line), ..Location::file(&name, line) };
+            self.made.diagnostics.push(Diagnostic::warning(Some(&location), remark.clone()));
         }
         self.depth += 1;
         for raw in &parsed.pairs {
             let line = substituted.line_of_file(raw.line);
-            let place = Place { text: line_text(&lines, line), ..Place::file(&name, line) };
-            self.add(&raw.key, Some(&raw.value), &place)?;
+            let location = Location { text: line_text(&lines, line), ..Location::file(&name, line) };
+            self.add(&raw.key, Some(&raw.value), &location)?;
         }
         self.depth -= 1;
         if is_first {
@@ -90,31 +90,31 @@ impl Reader<'_> {
 
     /// The absolute path of a file, for `%p` and `%d`. uWSGI resolves links in the folders, and does so anew at each reload; here the
     /// path stays as it was named, so that a reload follows a link that has moved meanwhile.
-    fn full_path(&self, name: &str, asked: &str, place: &Place) -> Result<Option<PathBuf>, Halt> {
+    fn full_path(&self, name: &str, asked: &str, location: &Location) -> Result<Option<PathBuf>, EarlyExit> {
         if name == "-" {
             return Ok(None);
         }
-        let path = self.around.folder.join(name);
+        let path = self.host.folder.join(name);
         if path.is_symlink() || path.exists() && path.components().all(|part| part != std::path::Component::ParentDir) {
             return Ok(Some(path.components().collect()));
         }
         match path.canonicalize() {
             Ok(path) => Ok(Some(path)),
-            Err(error) => Err(cannot_read(asked, &error, place).into()),
+            Err(error) => Err(cannot_read(asked, &error, location).into()),
         }
     }
 
-    fn read_file(&self, name: &str, place: &Place) -> Result<Vec<u8>, Halt> {
+    fn read_file(&self, name: &str, location: &Location) -> Result<Vec<u8>, EarlyExit> {
         let mut bytes = Vec::new();
         for path in &self.inject_before {
-            bytes.extend(read_bounded(path, place)?);
+            bytes.extend(read_bounded(path, location)?);
         }
         bytes.extend(match name {
-            "-" => read_stream(std::io::stdin().lock(), name, place)?,
-            _ => read_bounded(&self.around.folder.join(name), place)?,
+            "-" => read_stream(std::io::stdin().lock(), name, location)?,
+            _ => read_bounded(&self.host.folder.join(name), location)?,
         });
         for path in &self.inject_after {
-            bytes.extend(read_bounded(path, place)?);
+            bytes.extend(read_bounded(path, location)?);
         }
         Ok(bytes)
     }
@@ -138,38 +138,38 @@ pub fn format_of(name: &str) -> Option<Format> {
     }
 }
 
-fn missing_section(name: &str, wanted: &str, parsed: &Section) -> Finding {
-    let finding = Finding::warning(
-        Some(&Place::file(name, 0)),
+fn missing_section(name: &str, wanted: &str, parsed: &Section) -> Diagnostic {
+    let diagnostic = Diagnostic::warning(
+        Some(&Location::file(name, 0)),
         format!("there is no section [{wanted}] in this file, so nothing of it is used"),
     );
     match parsed.others.as_slice() {
-        [] => finding.advise(format!("start it with a line [{wanted}]")),
-        others => finding.advise(format!("it has [{}]; write `{name}:SECTION` to use another one", others.join("], ["))),
+        [] => diagnostic.advise(format!("start it with a line [{wanted}]")),
+        others => diagnostic.advise(format!("it has [{}]; write `{name}:SECTION` to use another one", others.join("], ["))),
     }
 }
 
-fn cannot_read(name: &str, error: &std::io::Error, place: &Place) -> Finding {
-    let finding = Finding::error(Some(place), format!("can't read `{name}`: {}", plain_error(error)));
+fn cannot_read(name: &str, error: &std::io::Error, location: &Location) -> Diagnostic {
+    let diagnostic = Diagnostic::error(Some(location), format!("can't read `{name}`: {}", plain_error(error)));
     match name.contains("%(") || name.contains("$(") {
-        true => finding.advise("files are read before placeholders are filled in; %d is the folder of this file"),
-        false => finding,
+        true => diagnostic.advise("files are read before placeholders are filled in; %d is the folder of this file"),
+        false => diagnostic,
     }
 }
 
-pub(super) fn read_bounded(path: &Path, place: &Place) -> Result<Vec<u8>, Finding> {
+pub(super) fn read_bounded(path: &Path, location: &Location) -> Result<Vec<u8>, Diagnostic> {
     let name = path.display().to_string();
-    let file = std::fs::File::open(path).map_err(|error| cannot_read(&name, &error, place))?;
-    read_stream(file, &name, place)
+    let file = std::fs::File::open(path).map_err(|error| cannot_read(&name, &error, location))?;
+    read_stream(file, &name, location)
 }
 
-fn read_stream(stream: impl std::io::Read, name: &str, place: &Place) -> Result<Vec<u8>, Finding> {
+fn read_stream(stream: impl std::io::Read, name: &str, location: &Location) -> Result<Vec<u8>, Diagnostic> {
     let mut bytes = Vec::new();
     std::io::Read::read_to_end(&mut std::io::Read::take(stream, MOST_FILE_BYTES + 1), &mut bytes)
-        .map_err(|error| cannot_read(name, &error, place))?;
+        .map_err(|error| cannot_read(name, &error, location))?;
     match bytes.len() as u64 > MOST_FILE_BYTES {
-        true => Err(Finding::error(
-            Some(place),
+        true => Err(Diagnostic::error(
+            Some(location),
             format!("`{name}` is larger than {} MiB, which no configuration is", MOST_FILE_BYTES / 1024 / 1024),
         )),
         false => Ok(bytes),

@@ -2,7 +2,7 @@
 //! line and files; each may act at once (`include`, `for`, `set`), and the rest take effect in order
 //! when all has been read and filled in. The order is uWSGI's, since its users rely on it.
 //!
-//! It opens files, and knows nothing of what an ordinary option means: that is `settle`.
+//! It opens files, and knows nothing of what an ordinary option means: that is `resolve`.
 
 mod files;
 
@@ -12,10 +12,10 @@ use std::path::PathBuf;
 use crate::catalogue::catalogue;
 use crate::catalogue::row::{Argument, Row, Status};
 use crate::catalogue::setting::{InstanceOrder, Setting, Word};
+use crate::conditionals::OpenBlock;
+use crate::diagnostic::{Diagnostic, Location};
 use crate::expand::{self, Endless, Magic};
-use crate::finding::{Finding, Place};
-use crate::logic::Open;
-use crate::surroundings::Surroundings;
+use crate::host_info::HostInfo;
 
 pub use files::format_of;
 use files::read_bounded;
@@ -28,8 +28,8 @@ const MOST_PAIRS: usize = 100_000;
 pub struct Pair {
     pub key: String,
     pub value: Option<String>,
-    pub place: Place,
-    /// It has already had its effect: placeholders in it are not filled in, and `settle` does not see it again.
+    pub location: Location,
+    /// It has already had its effect: placeholders in it are not filled in, and `resolve` does not see it again.
     pub acted: bool,
     /// Set by `set-placeholder`: not an option, whatever its name.
     pub placeholder: bool,
@@ -37,23 +37,23 @@ pub struct Pair {
 
 /// Why the reading ends early.
 #[derive(Debug)]
-pub enum Halt {
-    Failed(Box<Finding>),
+pub enum EarlyExit {
+    Failed(Box<Diagnostic>),
     /// The configuration asks for a text and an end: `--help`, `exit`.
     Print {
         text: String,
         status: i32,
     },
     /// A running instance is to be told something, and nothing started.
-    Tell {
+    SignalInstance {
         order: InstanceOrder,
         pidfile: PathBuf,
     },
 }
 
-impl From<Finding> for Halt {
-    fn from(finding: Finding) -> Halt {
-        Halt::Failed(Box::new(finding))
+impl From<Diagnostic> for EarlyExit {
+    fn from(diagnostic: Diagnostic) -> EarlyExit {
+        EarlyExit::Failed(Box::new(diagnostic))
     }
 }
 
@@ -71,14 +71,14 @@ pub struct Configuration {
     pub pairs: Vec<Pair>,
     /// What takes effect, in that order: first what acted at once, then the others.
     pub effects: Vec<Pair>,
-    pub findings: Vec<Finding>,
+    pub diagnostics: Vec<Diagnostic>,
     /// Where `strict` was set.
-    pub strict: Option<Place>,
+    pub strict: Option<Location>,
     /// Names of the files that were read.
     pub files: Vec<String>,
     /// What `print` said.
     pub printed: Vec<String>,
-    pub show_config: Option<Place>,
+    pub show_config: Option<Location>,
     /// Names that a placeholder or a condition asked for.
     pub used: HashSet<String>,
     /// Environment variables that `$(…)` asked for.
@@ -90,19 +90,19 @@ pub struct Configuration {
 impl Configuration {
     /// Whether a placeholder, a condition or, for a key that came from the environment, `$(VARIABLE)` asks for this key.
     pub fn uses(&self, pair: &Pair) -> bool {
-        let variable = pair.place.file.strip_prefix(Place::VARIABLE);
+        let variable = pair.location.file.strip_prefix(Location::VARIABLE);
         self.used.contains(&pair.key) || variable.is_some_and(|variable| self.used_variables.contains(variable))
     }
 }
 
 pub struct Reader<'a> {
-    around: &'a Surroundings,
+    host: &'a HostInfo,
     magic: Magic,
     made: Configuration,
     /// Effects of what acted at once.
     early: Vec<Pair>,
     declared: Vec<Declared>,
-    open: Option<Open>,
+    open: Option<OpenBlock>,
     /// True while a condition adds the pairs that it lets through.
     letting_through: bool,
     blacklist: Option<Vec<String>>,
@@ -115,10 +115,10 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    pub fn new(around: &'a Surroundings) -> Reader<'a> {
+    pub fn new(host: &'a HostInfo) -> Reader<'a> {
         Reader {
-            around,
-            magic: Magic::new(around),
+            host,
+            magic: Magic::new(host),
             made: Configuration::default(),
             early: Vec::new(),
             declared: Vec::new(),
@@ -143,34 +143,40 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// When it can't act, or ends the reading.
-    pub fn add(&mut self, key: &str, value: Option<&str>, place: &Place) -> Result<(), Halt> {
-        self.add_as(key, value, place, false)
+    pub fn add(&mut self, key: &str, value: Option<&str>, location: &Location) -> Result<(), EarlyExit> {
+        self.add_as(key, value, location, false)
     }
 
-    fn add_as(&mut self, key: &str, value: Option<&str>, place: &Place, placeholder: bool) -> Result<(), Halt> {
-        self.check_lists(key, place)?;
+    fn add_as(&mut self, key: &str, value: Option<&str>, location: &Location, placeholder: bool) -> Result<(), EarlyExit> {
+        self.check_lists(key, location)?;
         if !self.letting_through {
             if matches!(key, "end" | "endfor" | "endif" | "end-if" | "end-for") {
                 self.open = None;
             }
             if let Some(open) = self.open.clone() {
-                return self.let_through(&open, key, value, place);
+                return self.let_through(&open, key, value, location);
             }
         }
         if self.made.pairs.len() >= MOST_PAIRS {
-            return Err(Finding::error(Some(place), format!("the configuration has more than {MOST_PAIRS} options")).into());
+            return Err(Diagnostic::error(Some(location), format!("the configuration has more than {MOST_PAIRS} options")).into());
         }
         let index = self.made.pairs.len();
-        let pair =
-            Pair { key: key.to_owned(), value: value.map(str::to_owned), place: place.clone(), acted: placeholder, placeholder };
+        let pair = Pair {
+            key: key.to_owned(),
+            value: value.map(str::to_owned),
+            location: location.clone(),
+            acted: placeholder,
+            placeholder,
+        };
         self.made.pairs.push(pair.clone());
         if placeholder {
             return match catalogue().get(key) {
-                Some(row) => {
-                    Err(Finding::error(Some(place), format!("`{key}` can't be a placeholder: it is the option `{}`", row.name()))
-                        .advise("choose another name, or use `set` to set the option")
-                        .into())
-                }
+                Some(row) => Err(Diagnostic::error(
+                    Some(location),
+                    format!("`{key}` can't be a placeholder: it is the option `{}`", row.name()),
+                )
+                .advise("choose another name, or use `set` to set the option")
+                .into()),
                 None => Ok(()),
             };
         }
@@ -186,7 +192,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn check_lists(&self, key: &str, place: &Place) -> Result<(), Halt> {
+    fn check_lists(&self, key: &str, location: &Location) -> Result<(), EarlyExit> {
         let forbidden = self.blacklist.as_ref().is_some_and(|list| list.iter().any(|name| name == key));
         let missing = self.whitelist.as_ref().is_some_and(|list| !list.iter().any(|name| name == key));
         let list = match (forbidden, missing) {
@@ -194,27 +200,27 @@ impl<'a> Reader<'a> {
             (_, true) => "not in the whitelist",
             _ => return Ok(()),
         };
-        Err(Finding::error(Some(place), format!("the option `{key}` is not allowed here: it is {list}")).into())
+        Err(Diagnostic::error(Some(location), format!("the option `{key}` is not allowed here: it is {list}")).into())
     }
 
     /// Asks the open condition, and adds what it makes of the pair.
-    fn let_through(&mut self, open: &Open, key: &str, value: Option<&str>, place: &Place) -> Result<(), Halt> {
+    fn let_through(&mut self, open: &OpenBlock, key: &str, value: Option<&str>, location: &Location) -> Result<(), EarlyExit> {
         let pairs = &self.made.pairs;
         let option = |name: &str| value_of(pairs, name);
         if let crate::catalogue::setting::Condition::Option(_) = open.condition {
             self.made.used.insert(open.argument.split('=').next().unwrap_or_default().to_owned());
         }
         let values = open
-            .repeat(value.unwrap_or_default(), self.around, option)
-            .map_err(|message| Finding::error(Some(place), message))?;
+            .repeat(value.unwrap_or_default(), self.host, option)
+            .map_err(|message| Diagnostic::error(Some(location), message))?;
         self.letting_through = true;
-        let added = values.iter().try_for_each(|text| self.add(key, value.map(|_| text.as_str()), place));
+        let added = values.iter().try_for_each(|text| self.add(key, value.map(|_| text.as_str()), location));
         self.letting_through = false;
         added
     }
 
     /// An option that takes effect as soon as it is read.
-    fn act(&mut self, row: &Row, pair: Pair) -> Result<(), Halt> {
+    fn act(&mut self, row: &Row, pair: Pair) -> Result<(), EarlyExit> {
         match row.status {
             Status::Supported(Setting::Language(word)) => self.act_word(word, &pair),
             _ => {
@@ -224,29 +230,29 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn act_word(&mut self, word: Word, pair: &Pair) -> Result<(), Halt> {
-        let place = &pair.place;
+    fn act_word(&mut self, word: Word, pair: &Pair) -> Result<(), EarlyExit> {
+        let location = &pair.location;
         let text = pair.value.as_deref().unwrap_or_default();
         match word {
-            Word::Load(format) => self.load(text, Some(format), place, true),
-            Word::Include | Word::Inherit => self.load(text, None, place, false),
+            Word::Load(format) => self.load(text, Some(format), location, true),
+            Word::Include | Word::Inherit => self.load(text, None, location, false),
             Word::Strict => {
-                self.made.strict = crate::values::switch(pair.value.as_deref()).on.then(|| place.clone());
+                self.made.strict = crate::values::switch(pair.value.as_deref()).on.then(|| location.clone());
                 Ok(())
             }
             Word::Set | Word::SetPlaceholder => match text.split_once('=') {
-                Some((key, value)) => self.add_as(key, Some(value), place, word == Word::SetPlaceholder),
-                None => Err(Finding::error(Some(place), format!("`{} = {text}` sets nothing", pair.key))
+                Some((key, value)) => self.add_as(key, Some(value), location, word == Word::SetPlaceholder),
+                None => Err(Diagnostic::error(Some(location), format!("`{} = {text}` sets nothing", pair.key))
                     .advise("write KEY=VALUE")
                     .into()),
             },
-            Word::DeclareOption => self.declare(text, place),
+            Word::DeclareOption => self.declare(text, location),
             Word::Logic(condition) => match &self.open {
-                Some(_) => Err(Finding::error(Some(place), format!("`{}` inside another condition or loop", pair.key))
+                Some(_) => Err(Diagnostic::error(Some(location), format!("`{}` inside another condition or loop", pair.key))
                     .advise("conditions and loops can't be nested; end the first with `endif` or `endfor`")
                     .into()),
                 None => {
-                    self.open = Some(Open { condition, argument: text.to_owned() });
+                    self.open = Some(OpenBlock { condition, argument: text.to_owned() });
                     Ok(())
                 }
             },
@@ -261,11 +267,11 @@ impl<'a> Reader<'a> {
                 Ok(())
             }
             Word::InjectBefore => {
-                self.inject_before.push(self.around.folder.join(text));
+                self.inject_before.push(self.host.folder.join(text));
                 Ok(())
             }
             Word::InjectAfter => {
-                self.inject_after.push(self.around.folder.join(text));
+                self.inject_after.push(self.host.folder.join(text));
                 Ok(())
             }
             Word::Print | Word::PrintAtOnce => {
@@ -274,17 +280,17 @@ impl<'a> Reader<'a> {
             }
             Word::Exit => Err(self.exit(pair)),
             Word::ShowConfig => {
-                self.made.show_config = Some(place.clone());
+                self.made.show_config = Some(location.clone());
                 Ok(())
             }
-            Word::Tell(order) => Err(Halt::Tell { order, pidfile: self.around.folder.join(text) }),
-            Word::Help => Err(Halt::Print { text: crate::manual::help::summary(), status: 0 }),
-            Word::Version => Err(Halt::Print { text: format!("bolide {}\n", env!("CARGO_PKG_VERSION")), status: 0 }),
+            Word::Tell(order) => Err(EarlyExit::SignalInstance { order, pidfile: self.host.folder.join(text) }),
+            Word::Help => Err(EarlyExit::Print { text: crate::manual::help::summary(), status: 0 }),
+            Word::Version => Err(EarlyExit::Print { text: format!("bolide {}\n", env!("CARGO_PKG_VERSION")), status: 0 }),
             Word::End => Ok(()),
         }
     }
 
-    fn set_list(&mut self, text: &str, black: bool) -> Result<(), Halt> {
+    fn set_list(&mut self, text: &str, black: bool) -> Result<(), EarlyExit> {
         let names = Some(text.split(' ').filter(|name| !name.is_empty()).map(str::to_owned).collect());
         match black {
             true => self.blacklist = names,
@@ -293,18 +299,18 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn exit(&self, pair: &Pair) -> Halt {
+    fn exit(&self, pair: &Pair) -> EarlyExit {
         let status = pair.value.as_deref().map_or(1, |text| crate::values::number(text).value);
         let mut text = self.made.printed.join("\n");
         if !text.is_empty() {
             text.push('\n');
         }
-        Halt::Print { text, status: i32::try_from(status & 0xff).unwrap_or(1) }
+        EarlyExit::Print { text, status: i32::try_from(status & 0xff).unwrap_or(1) }
     }
 
-    fn declare(&mut self, text: &str, place: &Place) -> Result<(), Halt> {
+    fn declare(&mut self, text: &str, location: &Location) -> Result<(), EarlyExit> {
         let Some((name, template)) = text.split_once('=') else {
-            return Err(Finding::error(Some(place), format!("`{text}` declares no option"))
+            return Err(Diagnostic::error(Some(location), format!("`{text}` declares no option"))
                 .advise("write NAME=OPTION=$1;OPTION=$2")
                 .into());
         };
@@ -315,7 +321,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Makes an option that was declared into those it stands for. They take effect at once and are not pairs of their own.
-    fn act_declared(&mut self, pair: &Pair) -> Result<(), Halt> {
+    fn act_declared(&mut self, pair: &Pair) -> Result<(), EarlyExit> {
         let Some(option) = self.declared.iter().find(|option| option.name == pair.key) else { return Ok(()) };
         let arguments: Vec<&str> = pair.value.as_deref().unwrap_or_default().split(' ').collect();
         let fill = |text: &str| {
@@ -345,31 +351,31 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// Placeholders without end, files that can't be read, or an option that ends the reading.
-    pub fn finish(mut self) -> Result<Configuration, Halt> {
-        let around = self.around;
+    pub fn finish(mut self) -> Result<Configuration, EarlyExit> {
+        let host = self.host;
         let mut unset = Vec::new();
         let mut used_variables = HashSet::new();
-        self.pass(b'$', |name, place| {
+        self.pass(b'$', |name, location| {
             used_variables.insert(name.to_owned());
-            let value = around.variable(name);
+            let value = host.variable(name);
             if value.is_none() {
-                unset.push(Finding::note(
-                    Some(place),
+                unset.push(Diagnostic::note(
+                    Some(location),
                     format!("`$({name})` stays as it is: there is no environment variable {name}"),
                 ));
             }
             Ok(value.map(str::to_owned))
         })?;
         unset.dedup();
-        self.made.findings.extend(unset);
+        self.made.diagnostics.extend(unset);
         self.made.used_variables = used_variables;
-        self.pass(b'@', |name, place| {
-            let mut bytes = read_bounded(&around.folder.join(name), place)?;
+        self.pass(b'@', |name, location| {
+            let mut bytes = read_bounded(&host.folder.join(name), location)?;
             if matches!(bytes.last(), Some(b'\n' | b'\r')) {
                 bytes.pop();
             }
             let text = String::from_utf8(bytes)
-                .map_err(|_| Finding::error(Some(place), format!("@({name}): the file is not UTF-8 text")))?;
+                .map_err(|_| Diagnostic::error(Some(location), format!("@({name}): the file is not UTF-8 text")))?;
             Ok(Some(text))
         })?;
         let mut used = HashSet::new();
@@ -383,7 +389,7 @@ impl<'a> Reader<'a> {
             let pair = &self.made.pairs[index];
             let is_first = met.insert(pair.key.clone());
             let (false, Some(value)) = (pair.acted, &pair.value) else { continue };
-            let filled = fill_pair(value, b'%', &pair.place, |expression, _| {
+            let filled = fill_pair(value, b'%', &pair.location, |expression, _| {
                 let option = |name: &str| values.get(name).cloned().flatten();
                 used.extend(expression.split(' ').map(str::to_owned));
                 Ok(expand::placeholder(expression, option))
@@ -399,17 +405,21 @@ impl<'a> Reader<'a> {
     }
 
     /// One of the first two passes.
-    fn pass(&mut self, symbol: u8, mut lookup: impl FnMut(&str, &Place) -> Result<Option<String>, Finding>) -> Result<(), Halt> {
+    fn pass(
+        &mut self,
+        symbol: u8,
+        mut lookup: impl FnMut(&str, &Location) -> Result<Option<String>, Diagnostic>,
+    ) -> Result<(), EarlyExit> {
         for pair in &mut self.made.pairs {
             if let (false, Some(value)) = (pair.acted, &pair.value) {
-                pair.value = Some(fill_pair(value, symbol, &pair.place, &mut lookup)?);
+                pair.value = Some(fill_pair(value, symbol, &pair.location, &mut lookup)?);
             }
         }
         Ok(())
     }
 
     /// The options that have not acted yet, in order. Some add further pairs at the end (`inherit`), so the list grows under way.
-    fn configure(&mut self) -> Result<(), Halt> {
+    fn configure(&mut self) -> Result<(), EarlyExit> {
         let mut late = Vec::new();
         let mut index = 0;
         while index < self.made.pairs.len() {
@@ -433,21 +443,21 @@ impl<'a> Reader<'a> {
 fn fill_pair(
     value: &str,
     symbol: u8,
-    place: &Place,
-    mut lookup: impl FnMut(&str, &Place) -> Result<Option<String>, Finding>,
-) -> Result<String, Finding> {
+    location: &Location,
+    mut lookup: impl FnMut(&str, &Location) -> Result<Option<String>, Diagnostic>,
+) -> Result<String, Diagnostic> {
     enum Fault {
         Endless,
-        Finding(Finding),
+        Diagnostic(Diagnostic),
     }
     impl From<Endless> for Fault {
         fn from(_: Endless) -> Fault {
             Fault::Endless
         }
     }
-    expand::fill_in(value, symbol, &mut |name| lookup(name, place).map_err(Fault::Finding)).map_err(|fault| match fault {
-        Fault::Finding(finding) => finding,
-        Fault::Endless => Finding::error(Some(place), "the placeholders in this value never come to an end")
+    expand::fill_in(value, symbol, &mut |name| lookup(name, location).map_err(Fault::Diagnostic)).map_err(|fault| match fault {
+        Fault::Diagnostic(diagnostic) => diagnostic,
+        Fault::Endless => Diagnostic::error(Some(location), "the placeholders in this value never come to an end")
             .advise("they probably name each other in a circle"),
     })
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use bolide_contract::settings::Address;
 
-use crate::finding::Finding;
+use crate::diagnostic::Diagnostic;
 use crate::reader::Pair;
 
 /// Longest path of a UNIX socket on Linux, in bytes (`sun_path` without its end).
@@ -20,9 +20,9 @@ pub fn default() -> Address {
 ///
 /// # Errors
 /// What is no address.
-pub fn read(pair: &Pair) -> Result<(Address, Option<Finding>), Finding> {
+pub fn read(pair: &Pair) -> Result<(Address, Option<Diagnostic>), Diagnostic> {
     let text = pair.value.as_deref().unwrap_or_default().trim();
-    let error = |message: String| Finding::error(Some(&pair.place), message);
+    let error = |message: String| Diagnostic::error(Some(&pair.location), message);
     if text.is_empty() {
         return Err(error(format!("`{}` names no address", pair.key)).advise("write host:port, :port or a path"));
     }
@@ -48,8 +48,8 @@ pub fn read(pair: &Pair) -> Result<(Address, Option<Finding>), Finding> {
     }
 }
 
-fn tcp(host: &str, written: &str, text: &str, pair: &Pair) -> Result<(Address, Option<Finding>), Finding> {
-    let error = |message: String| Finding::error(Some(&pair.place), message);
+fn tcp(host: &str, written: &str, text: &str, pair: &Pair) -> Result<(Address, Option<Diagnostic>), Diagnostic> {
+    let error = |message: String| Diagnostic::error(Some(&pair.location), message);
     // As uWSGI, by `atoi`: what follows the digits does not count.
     let number = crate::values::number(written);
     let has_digits = written.trim_start().starts_with(|first: char| first.is_ascii_digit());
@@ -58,7 +58,7 @@ fn tcp(host: &str, written: &str, text: &str, pair: &Pair) -> Result<(Address, O
         .filter(|_| has_digits)
         .ok_or_else(|| error(format!("`{text}`: `{written}` is no port")).advise("a port is a number up to 65535"))?;
     let doubt = (!number.whole).then(|| {
-        Finding::warning(Some(&pair.place), format!("`{} = {text}` is read as port {port}", pair.key))
+        Diagnostic::warning(Some(&pair.location), format!("`{} = {text}` is read as port {port}", pair.key))
             .advise("write the number alone; there are no comments after a value")
     });
     let host = host.trim();
@@ -75,14 +75,14 @@ fn tcp(host: &str, written: &str, text: &str, pair: &Pair) -> Result<(Address, O
     Ok((Address::Tcp { host: if bare == "*" { String::new() } else { bare.to_owned() }, port }, doubt))
 }
 
-fn unix(text: &str, pair: &Pair) -> (Address, Option<Finding>) {
-    let doubt = |message: String| Some(Finding::warning(Some(&pair.place), message));
+fn unix(text: &str, pair: &Pair) -> (Address, Option<Diagnostic>) {
+    let doubt = |message: String| Some(Diagnostic::warning(Some(&pair.location), message));
     let doubt = if text.bytes().all(|byte| byte.is_ascii_digit()) {
         doubt(format!("`{text}` is taken for the path of a UNIX socket"))
-            .map(|finding| finding.advise(format!("write `:{text}` for a port")))
+            .map(|diagnostic| diagnostic.advise(format!("write `:{text}` for a port")))
     } else if text.contains([' ', '\t', '#']) {
         doubt(format!("`{text}` is taken for the path of a UNIX socket, blanks included"))
-            .map(|finding| finding.advise("there are no comments after a value"))
+            .map(|diagnostic| diagnostic.advise("there are no comments after a value"))
     } else {
         None
     };
@@ -92,7 +92,7 @@ fn unix(text: &str, pair: &Pair) -> (Address, Option<Finding>) {
 /// Relative paths of UNIX sockets are made absolute against the folder that `chdir` names.
 pub fn absolute(address: &Address, folder: &Path) -> Address {
     match address {
-        Address::Unix(path) => Address::Unix(super::tidy(&folder.join(path))),
+        Address::Unix(path) => Address::Unix(super::normalized(&folder.join(path))),
         other => other.clone(),
     }
 }
@@ -100,13 +100,13 @@ pub fn absolute(address: &Address, folder: &Path) -> Address {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::Place;
+    use crate::diagnostic::Location;
 
-    fn address(text: &str) -> Result<(Address, Option<Finding>), Finding> {
+    fn address(text: &str) -> Result<(Address, Option<Diagnostic>), Diagnostic> {
         read(&Pair {
             key: "socket".to_owned(),
             value: Some(text.to_owned()),
-            place: Place::file("x.ini", 1),
+            location: Location::file("x.ini", 1),
             acted: false,
             placeholder: false,
         })
@@ -139,8 +139,8 @@ mod tests {
     #[test]
     fn test_addresses_that_are_none_say_what_to_write() {
         for text in ["", "127.0.0.1:http", ":99999", "@", "fd://x", "[::1:80", ": 8000x:y", "a b:80", "=0"] {
-            let finding = address(text).expect_err(text);
-            assert!(finding.advice.is_some() && finding.place.is_some(), "{text}: {finding}");
+            let diagnostic = address(text).expect_err(text);
+            assert!(diagnostic.advice.is_some() && diagnostic.location.is_some(), "{text}: {diagnostic}");
         }
     }
 

@@ -5,69 +5,70 @@ use std::path::Path;
 use bolide_contract::answering::{Answering, Coding, Collected, RouteRule};
 use bolide_routes::Routes;
 
-use super::{Draft, tidy, values};
+use super::{Draft, normalized, values};
 use crate::catalogue::row::Row;
-use crate::catalogue::setting::Answering as Means;
-use crate::finding::{Finding, Place};
+use crate::catalogue::setting::Answering as AnsweringSetting;
+use crate::diagnostic::{Diagnostic, Location};
 use crate::reader::Pair;
 
 /// What the options of this file have said so far.
 #[derive(Default)]
-pub struct Asked {
-    routes: Vec<(RouteRule, Place)>,
+pub struct AnsweringDraft {
+    routes: Vec<(RouteRule, Location)>,
     answering: Answering,
     /// The types of `compress-types` take the place of the usual ones.
     has_types: bool,
 }
 
 impl Draft<'_> {
-    pub(super) fn set_answering(&mut self, setting: Means, row: &Row, pair: &Pair) -> Result<(), Finding> {
+    pub(super) fn set_answering(&mut self, setting: AnsweringSetting, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
         let asked = &mut self.asked;
         match setting {
-            Means::Route => {
-                let rule = RouteRule { option: row.name().to_owned(), text: values::text(pair)?, origin: pair.place.to_string() };
-                asked.routes.push((rule, pair.place.clone()));
+            AnsweringSetting::Route => {
+                let rule =
+                    RouteRule { option: row.name().to_owned(), text: values::text(pair)?, origin: pair.location.to_string() };
+                asked.routes.push((rule, pair.location.clone()));
             }
-            Means::AddHeader => self.add_header(pair)?,
-            Means::RemoveHeader => {
+            AnsweringSetting::AddHeader => self.add_header(pair)?,
+            AnsweringSetting::RemoveHeader => {
                 let name = name(&values::text(pair)?, pair)?;
                 if name.eq_ignore_ascii_case("content-length") {
                     let message = format!("`{} = {name}` has no effect: lengths are the server's", pair.key);
-                    self.findings.push(Finding::warning(Some(&pair.place), message).advise("remove the line"));
+                    self.diagnostics.push(Diagnostic::warning(Some(&pair.location), message).advise("remove the line"));
                 } else {
                     self.asked.answering.removed.push(name);
                 }
             }
-            Means::CollectHeader => asked.answering.collected.push(collected(pair, false)?),
-            Means::PullHeader => asked.answering.collected.push(collected(pair, true)?),
-            Means::ErrorPage(status) => asked.answering.error_pages.push((status, values::text(pair)?.into())),
-            Means::IgnoreScriptName => self.python.ignore_script_name = self.switch(pair),
-            Means::WsgiStrict => self.python.wsgi_strict = self.switch(pair),
-            Means::Compress => asked.answering.compression.codings = codings(pair)?,
-            Means::HttpAutoGzip => self.asked.answering.compression.on_demand = self.switch(pair),
-            Means::CompressTypes => {
+            AnsweringSetting::CollectHeader => asked.answering.collected.push(collected(pair, false)?),
+            AnsweringSetting::PullHeader => asked.answering.collected.push(collected(pair, true)?),
+            AnsweringSetting::ErrorPage(status) => asked.answering.error_pages.push((status, values::text(pair)?.into())),
+            AnsweringSetting::IgnoreScriptName => self.python.ignore_script_name = self.switch(pair),
+            AnsweringSetting::WsgiStrict => self.python.wsgi_strict = self.switch(pair),
+            AnsweringSetting::Compress => asked.answering.compression.codings = codings(pair)?,
+            AnsweringSetting::HttpAutoGzip => self.asked.answering.compression.on_demand = self.switch(pair),
+            AnsweringSetting::CompressTypes => {
                 if !std::mem::replace(&mut asked.has_types, true) {
                     asked.answering.compression.types.clear();
                 }
                 asked.answering.compression.types.extend(types(pair)?);
             }
-            Means::CompressMinSize => {
+            AnsweringSetting::CompressMinSize => {
                 self.asked.answering.compression.least_bytes = self.bounded_usize(row, pair)? as u64;
             }
-            Means::CompressLevel => {
+            AnsweringSetting::CompressLevel => {
                 self.asked.answering.compression.level = self.bounded_u32(row, pair)?;
             }
         }
         Ok(())
     }
 
-    fn add_header(&mut self, pair: &Pair) -> Result<(), Finding> {
+    fn add_header(&mut self, pair: &Pair) -> Result<(), Diagnostic> {
         let (name, value) = field(pair)?;
         // Configurations in use have `Connection: keep-alive`, which uWSGI sends and does not keep.
         match name.eq_ignore_ascii_case("connection") || name.eq_ignore_ascii_case("keep-alive") {
-            true => self.findings.push(
-                Finding::warning(
-                    Some(&pair.place),
+            true => self.diagnostics.push(
+                Diagnostic::warning(
+                    Some(&pair.location),
                     format!("`add-header = {name}: …` has no effect: connections are the server's"),
                 )
                 .advise("remove the line, and see `http-keepalive`"),
@@ -80,30 +81,30 @@ impl Draft<'_> {
     /// Compiles the routes, so that what is wrong with them is said before anything starts. The last part of what it returns says whether
     /// one of them names a file to be served.
     pub(super) fn complete_answering(&mut self, folder: &Path) -> (Vec<RouteRule>, Answering, bool) {
-        let (rules, places): (Vec<RouteRule>, Vec<Place>) = std::mem::take(&mut self.asked.routes).into_iter().unzip();
+        let (rules, locations): (Vec<RouteRule>, Vec<Location>) = std::mem::take(&mut self.asked.routes).into_iter().unzip();
         let (routes, mistakes) = Routes::compile(&rules, folder);
         let routes = routes.unwrap_or_default();
         self.lifecycle.shortest_route_harakiri_ms = routes.shortest_harakiri_ms();
         for mistake in mistakes {
-            let place = places.get(mistake.rule);
-            let finding = match mistake.is_fatal {
-                true => Finding::error(place, mistake.message),
-                false => Finding::warning(place, mistake.message),
+            let location = locations.get(mistake.rule);
+            let diagnostic = match mistake.is_fatal {
+                true => Diagnostic::error(location, mistake.message),
+                false => Diagnostic::warning(location, mistake.message),
             };
-            self.findings.push(if mistake.advice.is_empty() { finding } else { finding.advise(mistake.advice) });
+            self.diagnostics.push(if mistake.advice.is_empty() { diagnostic } else { diagnostic.advise(mistake.advice) });
         }
         let mut answering = std::mem::take(&mut self.asked.answering);
         for (_, page) in &mut answering.error_pages {
-            *page = tidy(&folder.join(&page));
+            *page = normalized(&folder.join(&page));
         }
         (rules, answering, !routes.folders.is_empty())
     }
 }
 
 /// `Name: value`.
-fn field(pair: &Pair) -> Result<(String, String), Finding> {
+fn field(pair: &Pair) -> Result<(String, String), Diagnostic> {
     let text = values::text(pair)?;
-    let wrong = |message: String| Finding::error(Some(&pair.place), message);
+    let wrong = |message: String| Diagnostic::error(Some(&pair.location), message);
     let Some((name_text, value)) = text.split_once(':') else {
         return Err(wrong(format!("`{} = {text}` has no colon", pair.key)).advise("write `Name: value`"));
     };
@@ -120,23 +121,23 @@ fn field(pair: &Pair) -> Result<(String, String), Finding> {
     Ok((name, value))
 }
 
-fn name(text: &str, pair: &Pair) -> Result<String, Finding> {
+fn name(text: &str, pair: &Pair) -> Result<String, Diagnostic> {
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     match !text.is_empty() && text.bytes().all(is_token) {
         true => Ok(text.to_owned()),
-        false => Err(Finding::error(Some(&pair.place), format!("`{text}` is no name of a header field"))
+        false => Err(Diagnostic::error(Some(&pair.location), format!("`{text}` is no name of a header field"))
             .advise("names have letters, digits and dashes")),
     }
 }
 
 /// `NAME VARIABLE`.
-fn collected(pair: &Pair, pulled: bool) -> Result<Collected, Finding> {
+fn collected(pair: &Pair, pulled: bool) -> Result<Collected, Diagnostic> {
     let text = values::text(pair)?;
     match text.split_once(' ').map(|(field, variable)| (field, variable.trim())) {
         Some((field, variable)) if !variable.is_empty() && !variable.contains(' ') => {
             Ok(Collected { field: name(field, pair)?, variable: variable.to_owned(), pulled })
         }
-        _ => Err(Finding::error(Some(&pair.place), format!("`{} = {text}` names no variable", pair.key))
+        _ => Err(Diagnostic::error(Some(&pair.location), format!("`{} = {text}` names no variable", pair.key))
             .advise("write the field's name, a space, and the variable's name, such as `Content-Type TYPE`")),
     }
 }
@@ -145,7 +146,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split([',', ' ']).filter(|word| !word.is_empty())
 }
 
-fn codings(pair: &Pair) -> Result<Vec<Coding>, Finding> {
+fn codings(pair: &Pair) -> Result<Vec<Coding>, Diagnostic> {
     let text = values::text(pair)?;
     if matches!(text.as_str(), "false" | "off" | "no" | "0") {
         return Ok(Vec::new());
@@ -157,7 +158,7 @@ fn codings(pair: &Pair) -> Result<Vec<Coding>, Finding> {
             "br" | "brotli" => Coding::Brotli,
             "zstd" => Coding::Zstd,
             _ => {
-                return Err(Finding::error(Some(&pair.place), format!("`{word}` is no way to compress"))
+                return Err(Diagnostic::error(Some(&pair.location), format!("`{word}` is no way to compress"))
                     .advise("write one or more of gzip, br and zstd, the most wanted first"));
             }
         };
@@ -168,10 +169,10 @@ fn codings(pair: &Pair) -> Result<Vec<Coding>, Finding> {
     Ok(made)
 }
 
-fn types(pair: &Pair) -> Result<Vec<String>, Finding> {
+fn types(pair: &Pair) -> Result<Vec<String>, Diagnostic> {
     let text = values::text(pair)?.to_ascii_lowercase();
     match words(&text).find(|word| !(word.contains('/') || word.starts_with("*+"))) {
-        Some(word) => Err(Finding::error(Some(&pair.place), format!("`{word}` is no media type"))
+        Some(word) => Err(Diagnostic::error(Some(&pair.location), format!("`{word}` is no media type"))
             .advise("write types such as `text/html`, `text/*` and `*+json`")),
         None => Ok(words(&text).map(str::to_owned).collect()),
     }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use bolide_contract::settings::{Application, ApplicationSource, Interface, Substitute};
 
-use super::{Draft, PositionalApplication, tidy};
-use crate::finding::{Finding, Place, Severity};
+use super::{Draft, PositionalApplication, normalized};
+use crate::diagnostic::{Diagnostic, Location, Severity};
 use crate::reader::Configuration;
 
 /// Names that applications have if not `application`, likeliest first.
@@ -14,45 +14,45 @@ const USUAL_CALLABLES: [&str; 3] = ["app", "create_app()", "make_app()"];
 
 /// The options that name the application for all paths without a mount, in the order in which they count.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum ApplicationOption {
     Asgi,
     Module,
     File,
 }
 
-impl Way {
+impl ApplicationOption {
     fn name(self) -> &'static str {
         match self {
-            Way::Asgi => "asgi",
-            Way::Module => "module",
-            Way::File => "wsgi-file",
+            ApplicationOption::Asgi => "asgi",
+            ApplicationOption::Module => "module",
+            ApplicationOption::File => "wsgi-file",
         }
     }
 }
 
 /// An application as it was named.
-struct Named {
+struct NamedApplication {
     mount: String,
     source: ApplicationSource,
     callable: Option<String>,
     /// Where the option itself tells it.
     interface: Option<Interface>,
-    place: Place,
+    location: Location,
 }
 
-impl Named {
+impl NamedApplication {
     /// What is loaded in its place when something earlier can't be.
     fn substitute(self, folder: &Path, reason: String) -> Substitute {
         let module_name = module_name(&self.source);
         let source = absolute(self.source, folder);
-        Substitute { source, module_name, callable: self.callable, origin: self.place.to_string(), reason, is_guess: false }
+        Substitute { source, module_name, callable: self.callable, origin: self.location.to_string(), reason, is_guess: false }
     }
 }
 
 /// A relative file is against the folder that `chdir` names.
 fn absolute(source: ApplicationSource, folder: &Path) -> ApplicationSource {
     match source {
-        ApplicationSource::File(path) => ApplicationSource::File(tidy(&folder.join(path))),
+        ApplicationSource::File(path) => ApplicationSource::File(normalized(&folder.join(path))),
         module => module,
     }
 }
@@ -74,12 +74,12 @@ impl Draft<'_> {
     ) -> Vec<Application> {
         let (main, second) = match positional {
             Some(found) => {
-                let named = Named {
+                let named = NamedApplication {
                     mount: String::new(),
                     source: found.source.clone(),
                     callable: found.callable.clone(),
                     interface: None,
-                    place: Place::command_line(),
+                    location: Location::command_line(),
                 };
                 (Some(named), None)
             }
@@ -92,21 +92,21 @@ impl Draft<'_> {
             made.iter_mut().for_each(guess_callable);
         }
         if let (Some(first), Some(second)) = (made.first_mut(), second) {
-            let reason = format!("{}: warning: `{}` is loaded in its place", second.place, Way::File.name());
-            let second = Named { callable: self.callable.clone(), ..second };
+            let reason = format!("{}: warning: `{}` is loaded in its place", second.location, ApplicationOption::File.name());
+            let second = NamedApplication { callable: self.callable.clone(), ..second };
             first.substitutes.push(second.substitute(folder, reason));
         }
-        for (text, place) in mounts {
-            match mount(&text, place) {
+        for (text, location) in mounts {
+            match mount(&text, location) {
                 Ok(named) => match made.iter().find(|earlier| earlier.mount == named.mount) {
                     // As in uWSGI: "mountpoint already configured. skip."
-                    Some(earlier) => self.findings.push(Finding::warning(
-                        Some(&named.place),
+                    Some(earlier) => self.diagnostics.push(Diagnostic::warning(
+                        Some(&named.location),
                         format!("`mount = {text}` has no effect: {} has its application from {}", named.mount, earlier.origin),
                     )),
                     None => made.push(self.application(named, folder)),
                 },
-                Err(finding) => self.findings.push(finding),
+                Err(diagnostic) => self.diagnostics.push(diagnostic),
             }
         }
         self.take_colon(&mut made);
@@ -115,51 +115,55 @@ impl Draft<'_> {
 
     /// The application of `asgi`, `module` or `wsgi-file`: the first of them counts. The second is a `wsgi-file` that is loaded if
     /// the `module` can't be; whatever else there is gets a warning.
-    fn main(&mut self, read: &Configuration) -> (Option<Named>, Option<Named>) {
+    fn main(&mut self, read: &Configuration) -> (Option<NamedApplication>, Option<NamedApplication>) {
         // `asgi` is not uWSGI's, so a file of uWSGI may use the name for a placeholder: `module = %(asgi)`.
         let other_given = self.module.is_some() || self.wsgi_file.is_some();
-        if other_given && !self.strict && read.used.contains(Way::Asgi.name()) {
+        if other_given && !self.strict && read.used.contains(ApplicationOption::Asgi.name()) {
             self.asgi = None;
         }
-        let asked = [(Way::Asgi, self.asgi.take()), (Way::Module, self.module.take()), (Way::File, self.wsgi_file.take())];
-        let mut given = asked.into_iter().filter_map(|(way, what)| what.map(|(text, place)| (way, text, place)));
-        let Some((way, text, place)) = given.next() else { return (None, None) };
+        let asked = [
+            (ApplicationOption::Asgi, self.asgi.take()),
+            (ApplicationOption::Module, self.module.take()),
+            (ApplicationOption::File, self.wsgi_file.take()),
+        ];
+        let mut given = asked.into_iter().filter_map(|(way, what)| what.map(|(text, location)| (way, text, location)));
+        let Some((way, text, location)) = given.next() else { return (None, None) };
         let mut second = None;
         for (other, text, second_place) in given {
-            let first = format!("`{}` at {place}", way.name());
-            if way == Way::Module {
+            let first = format!("`{}` at {location}", way.name());
+            if way == ApplicationOption::Module {
                 let message = format!("`{}` is loaded only if {first} can't be", other.name());
-                self.findings.push(Finding::note(Some(&second_place), message));
+                self.diagnostics.push(Diagnostic::note(Some(&second_place), message));
                 second = Some(Self::named(other, &text, second_place));
             } else {
                 let message = format!("`{}` has no effect: {first} comes first", other.name());
-                self.findings.push(Finding::warning(Some(&second_place), message));
+                self.diagnostics.push(Diagnostic::warning(Some(&second_place), message));
             }
         }
-        let named = Self::named(way, &text, place);
-        if way == Way::Asgi && named.source == ApplicationSource::Module(String::new()) {
-            self.findings.push(
-                Finding::error(Some(&named.place), format!("`asgi = {text}` names no module"))
+        let named = Self::named(way, &text, location);
+        if way == ApplicationOption::Asgi && named.source == ApplicationSource::Module(String::new()) {
+            self.diagnostics.push(
+                Diagnostic::error(Some(&named.location), format!("`asgi = {text}` names no module"))
                     .advise("write `asgi = package.module:callable` or `asgi = file.py:callable`"),
             );
         }
         (Some(named), second)
     }
 
-    fn named(way: Way, text: &str, place: Place) -> Named {
+    fn named(way: ApplicationOption, text: &str, location: Location) -> NamedApplication {
         let (source, callable) = match way {
-            Way::Asgi => module_or_file(text),
-            Way::Module => {
+            ApplicationOption::Asgi => module_or_file(text),
+            ApplicationOption::Module => {
                 let (module, callable) = module(text);
                 (ApplicationSource::Module(module), callable)
             }
-            Way::File => (ApplicationSource::File(PathBuf::from(text)), None),
+            ApplicationOption::File => (ApplicationSource::File(PathBuf::from(text)), None),
         };
-        let interface = (way == Way::Asgi).then_some(Interface::Asgi);
-        Named { mount: String::new(), source, callable, interface, place }
+        let interface = (way == ApplicationOption::Asgi).then_some(Interface::Asgi);
+        NamedApplication { mount: String::new(), source, callable, interface, location }
     }
 
-    fn application(&self, named: Named, folder: &Path) -> Application {
+    fn application(&self, named: NamedApplication, folder: &Path) -> Application {
         let callable = named.callable.or_else(|| self.callable.clone());
         // `create_app()` already is the call.
         let factory = self.factory && !callable.as_deref().is_some_and(|text| text.ends_with(')'));
@@ -170,21 +174,21 @@ impl Draft<'_> {
             callable,
             interface: named.interface.or(self.interface.as_ref().map(|&(interface, _)| interface)).unwrap_or_default(),
             factory,
-            origin: named.place.to_string(),
+            origin: named.location.to_string(),
             substitutes: Vec::new(),
         }
     }
 
     /// A line `callable: app` is no option. What names no callable of its own is tried with it when nothing else could be served.
     fn take_colon(&mut self, applications: &mut [Application]) {
-        let Some((callable, place)) = self.colon_callable.take().filter(|_| self.callable.is_none()) else { return };
+        let Some((callable, location)) = self.colon_callable.take().filter(|_| self.callable.is_none()) else { return };
         for application in applications.iter_mut().filter(|application| application.callable.is_none()) {
             let same = Substitute {
                 source: application.source.clone(),
                 module_name: application.module_name.clone(),
                 callable: Some(callable.clone()),
-                origin: place.to_string(),
-                reason: format!("{place}: warning: `callable: {callable}` is read as `callable = {callable}`"),
+                origin: location.to_string(),
+                reason: format!("{location}: warning: `callable: {callable}` is read as `callable = {callable}`"),
                 is_guess: false,
             };
             let others: Vec<Substitute> = application
@@ -199,12 +203,15 @@ impl Draft<'_> {
     }
 
     /// `interface = wsgi` beside `asgi`, and no mount that it could be about.
-    fn check_interface(&mut self, main: Option<&Named>, alone: bool) {
-        let (Some(main), Some((Interface::Wsgi, place)), true) = (main, &self.interface, alone) else { return };
+    fn check_interface(&mut self, main: Option<&NamedApplication>, alone: bool) {
+        let (Some(main), Some((Interface::Wsgi, location)), true) = (main, &self.interface, alone) else { return };
         if main.interface.is_some() {
-            self.findings.push(
-                Finding::warning(Some(place), format!("`interface` has no effect: `asgi` at {} tells it already", main.place))
-                    .advise("write `module` instead of `asgi` for a WSGI application"),
+            self.diagnostics.push(
+                Diagnostic::warning(
+                    Some(location),
+                    format!("`interface` has no effect: `asgi` at {} tells it already", main.location),
+                )
+                .advise("write `module` instead of `asgi` for a WSGI application"),
             );
         }
     }
@@ -282,9 +289,9 @@ pub fn source(text: &str) -> Option<(ApplicationSource, Option<String>)> {
 }
 
 /// `/path=module:callable` or `/path=file.py`.
-fn mount(text: &str, place: Place) -> Result<Named, Finding> {
+fn mount(text: &str, location: Location) -> Result<NamedApplication, Diagnostic> {
     let wrong = |message: String| {
-        Finding::error(Some(&place), message).advise("write `mount = /path=module:callable` or `mount = /path=file.py`")
+        Diagnostic::error(Some(&location), message).advise("write `mount = /path=module:callable` or `mount = /path=file.py`")
     };
     let (path, what) = text.split_once('=').ok_or_else(|| wrong(format!("`mount = {text}` has no `=`")))?;
     let path = path.trim();
@@ -292,9 +299,9 @@ fn mount(text: &str, place: Place) -> Result<Named, Finding> {
         return Err(wrong(format!("`{path}`: applications for one host name only are not supported yet")));
     }
     // uWSGI finds nobody to mount it either, says nothing, and goes on.
-    let (source, callable) = source(what.trim()).ok_or_else(|| Finding {
+    let (source, callable) = source(what.trim()).ok_or_else(|| Diagnostic {
         severity: Severity::Warning,
         ..wrong(format!("`{what}` is no application: the mount has no effect"))
     })?;
-    Ok(Named { mount: path.to_owned(), source, callable, interface: None, place })
+    Ok(NamedApplication { mount: path.to_owned(), source, callable, interface: None, location })
 }

@@ -7,14 +7,14 @@ use super::{Draft, values};
 use crate::catalogue::asynchronous::{ENGINES, EXTENSIONS, LIFESPANS, LOOPS};
 use crate::catalogue::row::Row;
 use crate::catalogue::setting::Asynchronous;
-use crate::finding::Finding;
+use crate::diagnostic::Diagnostic;
 use crate::reader::Pair;
 
 /// What uWSGI calls a kilobyte.
 const KILOBYTE: usize = 1024;
 
 impl Draft<'_> {
-    pub(super) fn set_asynchronous(&mut self, setting: Asynchronous, row: &Row, pair: &Pair) -> Result<(), Finding> {
+    pub(super) fn set_asynchronous(&mut self, setting: Asynchronous, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
         match setting {
             Asynchronous::EventLoop => {
                 if let Some(event_loop) = self.event_loop(pair)? {
@@ -40,18 +40,18 @@ impl Draft<'_> {
     }
 
     /// `None` for an engine of uWSGI, which says nothing of ASGI applications; those that are missed get a warning.
-    fn event_loop(&mut self, pair: &Pair) -> Result<Option<EventLoop>, Finding> {
+    fn event_loop(&mut self, pair: &Pair) -> Result<Option<EventLoop>, Diagnostic> {
         let text = pair.value.as_deref().unwrap_or_default();
         let Some((engine, meanwhile)) = ENGINES.iter().find(|(engine, _)| text.eq_ignore_ascii_case(engine)) else {
             return values::one_of(pair, &LOOPS).map(Some);
         };
         if !meanwhile.is_empty() {
-            self.planned(&pair.place, &format!("{} = {engine}", pair.key), meanwhile);
+            self.planned(&pair.location, &format!("{} = {engine}", pair.key), meanwhile);
         }
         Ok(None)
     }
 
-    fn message_bytes(&mut self, row: &Row, pair: &Pair, unit: usize) -> Result<(), Finding> {
+    fn message_bytes(&mut self, row: &Row, pair: &Pair, unit: usize) -> Result<(), Diagnostic> {
         self.asynchronous.websocket.message_bytes = match self.bounded_usize(row, pair)? {
             0 => Defaults::default().websocket.message_bytes,
             count => count.saturating_mul(unit),
@@ -61,7 +61,7 @@ impl Draft<'_> {
 }
 
 /// Its words are those of a switch, too.
-fn lifespan(pair: &Pair) -> Result<Lifespan, Finding> {
+fn lifespan(pair: &Pair) -> Result<Lifespan, Diagnostic> {
     let switch = crate::values::switch(pair.value.as_deref());
     match (switch.plain, switch.on) {
         (true, true) => Ok(Lifespan::On),
@@ -71,7 +71,7 @@ fn lifespan(pair: &Pair) -> Result<Lifespan, Finding> {
 }
 
 /// Words with commas between them, or `none`.
-fn extensions(pair: &Pair) -> Result<Vec<Extension>, Finding> {
+fn extensions(pair: &Pair) -> Result<Vec<Extension>, Diagnostic> {
     let text = pair.value.as_deref().unwrap_or_default().trim();
     if text.eq_ignore_ascii_case("none") {
         return Ok(Vec::new());

@@ -5,22 +5,22 @@ use std::path::{Path, PathBuf};
 use bolide_contract::files::{Cache, Expiry, ExpirySubject, Files, Map, MapKind, Missing, Mode, Precompressed, XSendfile};
 use bolide_contract::settings::Application;
 
-use super::{Draft, tidy, values};
+use super::{Draft, normalized, values};
 use crate::catalogue::files::{MODES, SERVES};
 use crate::catalogue::row::Row;
 use crate::catalogue::setting::Files as Setting;
-use crate::finding::{Finding, Place, Severity};
+use crate::diagnostic::{Diagnostic, Location, Severity};
 use crate::reader::Pair;
 
 /// What has been understood so far. Paths are as written.
 #[derive(Default)]
-pub(super) struct AskedFiles {
-    maps: Vec<(MapKind, String, String, Place)>,
+pub(super) struct FilesDraft {
+    maps: Vec<(MapKind, String, String, Location)>,
     document_root: bool,
     missing: Missing,
     mode: Mode,
-    sendfile_paths: Vec<(String, Place)>,
-    sendfile_locations: Vec<(String, String, Place)>,
+    sendfile_paths: Vec<(String, Location)>,
+    sendfile_locations: Vec<(String, String, Location)>,
     index: Vec<String>,
     skip: Vec<String>,
     safe: Vec<String>,
@@ -30,18 +30,18 @@ pub(super) struct AskedFiles {
     immutable: Vec<String>,
     compressed: Precompressed,
     compressed_folders: Vec<String>,
-    mime_files: Vec<(String, Place)>,
+    mime_files: Vec<(String, Location)>,
     charset: Option<String>,
     cache: Cache,
 }
 
 impl Draft<'_> {
-    pub(super) fn set_files(&mut self, setting: Setting, row: &Row, pair: &Pair) -> Result<(), Finding> {
+    pub(super) fn set_files(&mut self, setting: Setting, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
         match setting {
             Setting::Map => self.map(MapKind::Replace, pair)?,
             Setting::Map2 => self.map(MapKind::Append, pair)?,
             Setting::CheckStatic => {
-                self.files.maps.push((MapKind::Check, String::new(), values::text(pair)?, pair.place.clone()));
+                self.files.maps.push((MapKind::Check, String::new(), values::text(pair)?, pair.location.clone()));
             }
             Setting::CheckDocumentRoot => self.files.document_root = self.switch(pair),
             Setting::Serve => self.files.missing = word(pair, &SERVES)?,
@@ -56,7 +56,7 @@ impl Draft<'_> {
             Setting::CompressedFolder => self.files.compressed_folders.push(values::text(pair)?),
             Setting::CompressedSuffix => self.files.compressed.suffixes.push(values::text(pair)?),
             Setting::CompressedPattern => self.files.compressed.patterns.push(pattern(pair, &values::text(pair)?)?),
-            Setting::MimeFile => self.files.mime_files.push((values::text(pair)?, pair.place.clone())),
+            Setting::MimeFile => self.files.mime_files.push((values::text(pair)?, pair.location.clone())),
             Setting::Charset => {
                 let name = header_value(pair)?;
                 self.files.charset = Some(name).filter(|name| crate::values::switch(Some(name)).on);
@@ -64,9 +64,9 @@ impl Draft<'_> {
             // As in uWSGI, an unknown way is none.
             Setting::Mode => match word(pair, &MODES) {
                 Ok(mode) => self.files.mode = mode,
-                Err(finding) => self.findings.push(Finding { severity: Severity::Warning, ..finding }),
+                Err(diagnostic) => self.diagnostics.push(Diagnostic { severity: Severity::Warning, ..diagnostic }),
             },
-            Setting::SendfilePath => self.files.sendfile_paths.push((values::text(pair)?, pair.place.clone())),
+            Setting::SendfilePath => self.files.sendfile_paths.push((values::text(pair)?, pair.location.clone())),
             Setting::SendfileLocation => self.location(pair)?,
             Setting::CacheFiles => self.files.cache.files = self.bounded_usize(row, pair)?,
             Setting::CacheMemory => self.files.cache.memory_bytes = self.bounded(row, pair)?.unsigned_abs(),
@@ -74,38 +74,39 @@ impl Draft<'_> {
         Ok(())
     }
 
-    fn map(&mut self, kind: MapKind, pair: &Pair) -> Result<(), Finding> {
+    fn map(&mut self, kind: MapKind, pair: &Pair) -> Result<(), Diagnostic> {
         let text = values::text(pair)?;
         let (prefix, target) = match text.split_once('=') {
             Some((prefix, target)) if !target.trim().is_empty() => (prefix.trim(), target.trim()),
             _ => {
-                let finding = Finding::error(Some(&pair.place), format!("`{} = {text}` names no folder", pair.key));
-                return Err(finding.advise(format!("write `{} = /path=FOLDER`", pair.key)));
+                let diagnostic = Diagnostic::error(Some(&pair.location), format!("`{} = {text}` names no folder", pair.key));
+                return Err(diagnostic.advise(format!("write `{} = /path=FOLDER`", pair.key)));
             }
         };
         if !prefix.starts_with('/') && !prefix.is_empty() {
-            self.findings.push(
-                Finding::warning(
-                    Some(&pair.place),
+            self.diagnostics.push(
+                Diagnostic::warning(
+                    Some(&pair.location),
                     format!("`{} = {text}` is never used: no path begins with `{prefix}`", pair.key),
                 )
                 .advise(format!("write `/{prefix}`")),
             );
         }
-        self.files.maps.push((kind, prefix.to_owned(), target.to_owned(), pair.place.clone()));
+        self.files.maps.push((kind, prefix.to_owned(), target.to_owned(), pair.location.clone()));
         Ok(())
     }
 
-    fn location(&mut self, pair: &Pair) -> Result<(), Finding> {
+    fn location(&mut self, pair: &Pair) -> Result<(), Diagnostic> {
         let text = values::text(pair)?;
         match text.split_once('=').map(|(prefix, folder)| (prefix.trim(), folder.trim())) {
             Some((prefix, folder)) if prefix.starts_with('/') && !folder.is_empty() => {
-                self.files.sendfile_locations.push((prefix.to_owned(), folder.to_owned(), pair.place.clone()));
+                self.files.sendfile_locations.push((prefix.to_owned(), folder.to_owned(), pair.location.clone()));
                 Ok(())
             }
             _ => {
-                let finding = Finding::error(Some(&pair.place), format!("`{} = {text}` is not a path and its folder", pair.key));
-                Err(finding.advise(format!("write `{} = /path=FOLDER`", pair.key)))
+                let diagnostic =
+                    Diagnostic::error(Some(&pair.location), format!("`{} = {text}` is not a path and its folder", pair.key));
+                Err(diagnostic.advise(format!("write `{} = /path=FOLDER`", pair.key)))
             }
         }
     }
@@ -117,36 +118,40 @@ impl Draft<'_> {
         if asked.maps.is_empty() && !asked.document_root && !is_routed && !has_x_sendfile {
             return None;
         }
-        let absolute = |path: &String| tidy(&folder.join(path));
+        let absolute = |path: &String| normalized(&folder.join(path));
         let mut maps: Vec<Map> = asked
             .maps
             .iter()
-            .map(|(kind, prefix, target, place)| Map {
+            .map(|(kind, prefix, target, location)| Map {
                 prefix: prefix.clone(),
                 target: absolute(target),
                 kind: *kind,
-                origin: place.to_string(),
+                origin: location.to_string(),
             })
             .collect();
         // uWSGI's order, whatever the order of the options.
         maps.sort_by_key(|map| map.kind);
-        let targets = asked.maps.iter().map(|(_, _, target, place)| (target, place));
-        let targets = targets.chain(asked.sendfile_paths.iter().map(|(target, place)| (target, place)));
-        for (target, place) in targets.chain(asked.sendfile_locations.iter().map(|(_, target, place)| (target, place))) {
+        let targets = asked.maps.iter().map(|(_, _, target, location)| (target, location));
+        let targets = targets.chain(asked.sendfile_paths.iter().map(|(target, location)| (target, location)));
+        for (target, location) in targets.chain(asked.sendfile_locations.iter().map(|(_, target, location)| (target, location))) {
             let target = absolute(target);
             if !target.exists() {
-                self.findings.push(
-                    Finding::warning(Some(place), format!("there is no `{}`: nothing is served from it yet", target.display()))
-                        .advise("it is served as soon as it is there")
-                        .local(),
+                self.diagnostics.push(
+                    Diagnostic::warning(
+                        Some(location),
+                        format!("there is no `{}`: nothing is served from it yet", target.display()),
+                    )
+                    .advise("it is served as soon as it is there")
+                    .local(),
                 );
             }
         }
-        let mime_files = asked.mime_files.iter().map(|(path, place)| (absolute(path), place));
+        let mime_files = asked.mime_files.iter().map(|(path, location)| (absolute(path), location));
         let mime_files: Vec<PathBuf> = mime_files
-            .inspect(|(path, place)| {
+            .inspect(|(path, location)| {
                 if let Err(error) = std::fs::File::open(path) {
-                    self.findings.push(Finding::error(Some(place), format!("can't read `{}`: {error}", path.display())).local());
+                    self.diagnostics
+                        .push(Diagnostic::error(Some(location), format!("can't read `{}`: {error}", path.display())).local());
                 }
             })
             .map(|(path, _)| path)
@@ -187,43 +192,47 @@ impl Draft<'_> {
     }
 }
 
-fn word<T: Copy>(pair: &Pair, table: &[(&str, T)]) -> Result<T, Finding> {
+fn word<T: Copy>(pair: &Pair, table: &[(&str, T)]) -> Result<T, Diagnostic> {
     let text = values::text(pair)?;
     match table.iter().find(|(word, _)| text.eq_ignore_ascii_case(word)) {
         Some((_, meaning)) => Ok(*meaning),
         None => {
             let words: Vec<String> = table.iter().map(|(word, _)| format!("`{word}`")).collect();
-            let finding = Finding::error(Some(&pair.place), format!("`{} = {text}` means nothing", pair.key));
-            Err(finding.advise(format!("write one of {}", words.join(", "))))
+            let diagnostic = Diagnostic::error(Some(&pair.location), format!("`{} = {text}` means nothing", pair.key));
+            Err(diagnostic.advise(format!("write one of {}", words.join(", "))))
         }
     }
 }
 
 /// `static-index` is joined to a folder: it may not lead elsewhere.
-fn file_name(pair: &Pair) -> Result<String, Finding> {
+fn file_name(pair: &Pair) -> Result<String, Diagnostic> {
     let name = values::text(pair)?;
     if name.contains(['/', '\0']) || name == ".." || name == "." {
-        let finding = Finding::error(Some(&pair.place), format!("`{} = {name}` is not the name of a file", pair.key));
-        return Err(finding.advise("write a name without a slash, such as `index.html`"));
+        let diagnostic = Diagnostic::error(Some(&pair.location), format!("`{} = {name}` is not the name of a file", pair.key));
+        return Err(diagnostic.advise("write a name without a slash, such as `index.html`"));
     }
     Ok(name)
 }
 
-fn header_value(pair: &Pair) -> Result<String, Finding> {
+fn header_value(pair: &Pair) -> Result<String, Diagnostic> {
     let value = values::text(pair)?;
     if value.bytes().any(|byte| byte < 0x20 || byte == 0x7f) {
-        return Err(Finding::error(Some(&pair.place), format!("the value of `{}` has a control character in it", pair.key)));
+        return Err(Diagnostic::error(
+            Some(&pair.location),
+            format!("the value of `{}` has a control character in it", pair.key),
+        ));
     }
     Ok(value)
 }
 
-fn expiry(pair: &Pair, subject: ExpirySubject, from_change: bool) -> Result<Expiry, Finding> {
+fn expiry(pair: &Pair, subject: ExpirySubject, from_change: bool) -> Result<Expiry, Diagnostic> {
     let text = values::text(pair)?;
     let (separator, form) = match subject {
         ExpirySubject::Type => ('=', "TYPE=SECONDS"),
         _ => (' ', "PATTERN SECONDS"),
     };
-    let wrong = |message: String| Finding::error(Some(&pair.place), message).advise(format!("write `{} = {form}`", pair.key));
+    let wrong =
+        |message: String| Diagnostic::error(Some(&pair.location), message).advise(format!("write `{} = {form}`", pair.key));
     let (subject_text, seconds) =
         text.split_once(separator).ok_or_else(|| wrong(format!("`{} = {text}` has no time", pair.key)))?;
     let seconds = seconds.trim();
@@ -236,13 +245,13 @@ fn expiry(pair: &Pair, subject: ExpirySubject, from_change: bool) -> Result<Expi
 }
 
 /// uWSGI's patterns are PCRE's; ours know no look-around and no references to groups.
-fn pattern(pair: &Pair, text: &str) -> Result<String, Finding> {
+fn pattern(pair: &Pair, text: &str) -> Result<String, Diagnostic> {
     match regex::bytes::Regex::new(text) {
         Ok(_) => Ok(text.to_owned()),
         Err(error) => {
             let reason = error.to_string();
             let reason = reason.lines().last().unwrap_or_default().trim_start_matches("error: ");
-            Err(Finding::error(Some(&pair.place), format!("`{text}` is not a pattern that can be used: {reason}"))
+            Err(Diagnostic::error(Some(&pair.location), format!("`{text}` is not a pattern that can be used: {reason}"))
                 .advise("patterns are those of the regex crate: as PCRE's, without look-around and backreferences"))
         }
     }

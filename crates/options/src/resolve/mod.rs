@@ -30,9 +30,9 @@ use crate::catalogue::application::INTERFACES;
 use crate::catalogue::catalogue;
 use crate::catalogue::row::{Row, Status};
 use crate::catalogue::setting::Setting;
-use crate::finding::{Finding, Place, Severity};
+use crate::diagnostic::{Diagnostic, Location, Severity};
+use crate::host_info::HostInfo;
 use crate::reader::{Configuration, Pair};
-use crate::surroundings::Surroundings;
 
 /// uWSGI waits 4 seconds for a peer of its own sockets, which cuts off slow clients.
 const SOCKET_TIMEOUT_SECONDS: u64 = 30;
@@ -49,10 +49,10 @@ pub struct PositionalApplication {
 }
 
 /// A socket as asked for; its protocol and time limit follow from options that may come later.
-struct AskedSocket {
+struct SocketDraft {
     kind: SocketKind,
     address: bolide_contract::settings::Address,
-    place: Place,
+    location: Location,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -67,27 +67,27 @@ enum SocketKind {
 
 /// What has been understood so far. Paths are as written.
 struct Draft<'a> {
-    around: &'a Surroundings,
+    host: &'a HostInfo,
     strict: bool,
-    findings: Vec<Finding>,
-    sockets: Vec<AskedSocket>,
+    diagnostics: Vec<Diagnostic>,
+    sockets: Vec<SocketDraft>,
     socket_protocol: Protocol,
     backlog: u32,
     mode: Option<u32>,
     owner: Option<String>,
     socket_timeout: u64,
     http_timeout: u64,
-    asgi: Option<(String, Place)>,
-    module: Option<(String, Place)>,
-    wsgi_file: Option<(String, Place)>,
+    asgi: Option<(String, Location)>,
+    module: Option<(String, Location)>,
+    wsgi_file: Option<(String, Location)>,
     callable: Option<String>,
     /// From a line `callable: NAME`, which is no option.
-    colon_callable: Option<(String, Place)>,
-    mounts: Vec<(String, Place)>,
+    colon_callable: Option<(String, Location)>,
+    mounts: Vec<(String, Location)>,
     python: Python,
     virtualenv: Option<String>,
     python_path: Vec<String>,
-    chdir: Option<(String, Place)>,
+    chdir: Option<(String, Location)>,
     chdir_after: Option<String>,
     master: bool,
     processes: Option<u32>,
@@ -102,22 +102,22 @@ struct Draft<'a> {
     identity: Identity,
     naming: Naming,
     allowed_missing: Vec<&'static str>,
-    interface: Option<(Interface, Place)>,
+    interface: Option<(Interface, Location)>,
     factory: bool,
     needs_application: bool,
     asynchronous: Asynchronous,
-    asked: answering::Asked,
-    files: files::AskedFiles,
+    asked: answering::AnsweringDraft,
+    files: files::FilesDraft,
 }
 
-/// Makes settings of what was read. All findings are in the second part, errors among them when the first is `None`.
-pub fn settle(
+/// Makes settings of what was read. All diagnostics are in the second part, errors among them when the first is `None`.
+pub fn resolve(
     read: &Configuration,
     positional: Option<&PositionalApplication>,
-    around: &Surroundings,
-) -> (Option<Settings>, Vec<Finding>) {
-    let mut draft = Draft::new(around, read.strict.is_some());
-    draft.findings.extend(read.findings.iter().cloned());
+    host: &HostInfo,
+) -> (Option<Settings>, Vec<Diagnostic>) {
+    let mut draft = Draft::new(host, read.strict.is_some());
+    draft.diagnostics.extend(read.diagnostics.iter().cloned());
     draft.note_allowed(read);
     for pair in &read.effects {
         match catalogue().get(&pair.key) {
@@ -126,12 +126,12 @@ pub fn settle(
         }
     }
     let settings = draft.complete(read, positional);
-    let failed = draft.findings.iter().any(|finding| finding.severity == Severity::Error);
-    (settings.filter(|_| !failed), draft.findings)
+    let failed = draft.diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error);
+    (settings.filter(|_| !failed), draft.diagnostics)
 }
 
 /// The same path without `.` and doubled or trailing slashes. `..` stays: what it means depends on links.
-fn tidy(path: &Path) -> PathBuf {
+fn normalized(path: &Path) -> PathBuf {
     path.components().collect()
 }
 
@@ -146,11 +146,11 @@ fn is_done_already(name: &str, pair: &Pair) -> bool {
 }
 
 impl<'a> Draft<'a> {
-    fn new(around: &'a Surroundings, strict: bool) -> Draft<'a> {
+    fn new(host: &'a HostInfo, strict: bool) -> Draft<'a> {
         Draft {
-            around,
+            host,
             strict,
-            findings: Vec::new(),
+            diagnostics: Vec::new(),
             sockets: Vec::new(),
             socket_protocol: Protocol::Uwsgi,
             backlog: 0,
@@ -196,49 +196,53 @@ impl<'a> Draft<'a> {
             factory: false,
             needs_application: false,
             asynchronous: Asynchronous::default(),
-            asked: answering::Asked::default(),
-            files: files::AskedFiles::default(),
+            asked: answering::AnsweringDraft::default(),
+            files: files::FilesDraft::default(),
         }
     }
 
     /// One effect: the row's verdict decides.
     fn take(&mut self, row: &Row, pair: &Pair, read: &Configuration) {
-        let place = &pair.place;
+        let location = &pair.location;
         match row.status {
             Status::Supported(_) if self.is_placeholder(row, pair, read) => {
                 let message = format!("`{}` is a placeholder here: its value is none of the option of this name", pair.key);
-                self.findings.push(Finding::note(Some(place), message).advise("give the placeholder another name"));
+                self.diagnostics.push(Diagnostic::note(Some(location), message).advise("give the placeholder another name"));
             }
             // uWSGI goes on without it; where all depends on it, that is said in the end.
             Status::Supported(Setting::Module | Setting::PythonPath | Setting::VirtualEnvironment)
                 if pair.value.as_deref() == Some("") =>
             {
-                self.findings.push(Finding::warning(Some(place), format!("`{}` has no value: it has no effect", pair.key)));
+                self.diagnostics
+                    .push(Diagnostic::warning(Some(location), format!("`{}` has no value: it has no effect", pair.key)));
             }
             Status::Supported(setting) => {
-                if let Err(finding) = self.set(setting, row, pair) {
-                    self.findings.push(finding);
+                if let Err(diagnostic) = self.set(setting, row, pair) {
+                    self.diagnostics.push(diagnostic);
                 }
             }
             // Saying "no" to what is always done is worth a word, saying "yes" is not.
             Status::Accepted(why) => {
                 if row.value == crate::catalogue::row::Value::Switch && !crate::values::switch(pair.value.as_deref()).on {
-                    self.findings.push(Finding::note(Some(place), format!("`{}` can't be switched off: {why}", pair.key)));
+                    self.diagnostics
+                        .push(Diagnostic::note(Some(location), format!("`{}` can't be switched off: {why}", pair.key)));
                 }
             }
             Status::Planned(_) if self.take_cheaper(row.name(), pair) || is_done_already(row.name(), pair) => {}
-            Status::Planned(meanwhile) => self.planned(place, &pair.key, meanwhile),
-            Status::Protective(instead) => self.protective(place, row, &pair.key, instead),
+            Status::Planned(meanwhile) => self.planned(location, &pair.key, meanwhile),
+            Status::Protective(instead) => self.protective(location, row, &pair.key, instead),
             Status::Refused(instead) => {
-                self.findings.push(Finding::error(Some(place), format!("`{}` is not supported", pair.key)).advise(instead));
+                self.diagnostics
+                    .push(Diagnostic::error(Some(location), format!("`{}` is not supported", pair.key)).advise(instead));
             }
         }
     }
 
     /// What is known and not there yet; the advice may be empty.
-    fn planned(&mut self, place: &Place, what: &str, meanwhile: &str) {
-        let finding = Finding::warning(Some(place), format!("`{what}` is known, but not supported yet: it has no effect"));
-        self.findings.push(if meanwhile.is_empty() { finding } else { finding.advise(meanwhile) });
+    fn planned(&mut self, location: &Location, what: &str, meanwhile: &str) {
+        let diagnostic =
+            Diagnostic::warning(Some(location), format!("`{what}` is known, but not supported yet: it has no effect"));
+        self.diagnostics.push(if meanwhile.is_empty() { diagnostic } else { diagnostic.advise(meanwhile) });
     }
 
     /// Whether a file of uWSGI uses one of our own names, which uWSGI does not have, for a placeholder of its own:
@@ -248,7 +252,7 @@ impl<'a> Draft<'a> {
     }
 
     /// What each supported option means.
-    fn set(&mut self, setting: Setting, row: &Row, pair: &Pair) -> Result<(), Finding> {
+    fn set(&mut self, setting: Setting, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
         match setting {
             Setting::Socket => self.socket(SocketKind::Default, pair)?,
             Setting::UwsgiSocket => self.socket(SocketKind::Uwsgi, pair)?,
@@ -261,23 +265,23 @@ impl<'a> Draft<'a> {
             Setting::SocketTimeout => self.socket_timeout = self.positive_or(row, pair, SOCKET_TIMEOUT_SECONDS)?,
             Setting::HttpTimeout => self.http_timeout = self.positive_or(row, pair, HTTP_TIMEOUT_SECONDS)?,
             Setting::HttpKeepalive => self.limits.keepalive_ms = self.keepalive_ms(row, pair)?,
-            Setting::Asgi => self.asgi = Some((values::text(pair)?, pair.place.clone())),
-            Setting::Module => self.module = Some((values::text(pair)?, pair.place.clone())),
-            Setting::WsgiFile => self.wsgi_file = Some((values::text(pair)?, pair.place.clone())),
+            Setting::Asgi => self.asgi = Some((values::text(pair)?, pair.location.clone())),
+            Setting::Module => self.module = Some((values::text(pair)?, pair.location.clone())),
+            Setting::WsgiFile => self.wsgi_file = Some((values::text(pair)?, pair.location.clone())),
             Setting::Callable => self.callable = Some(values::text(pair)?),
-            Setting::Mount => self.mounts.push((values::text(pair)?, pair.place.clone())),
-            Setting::Interface => self.interface = Some((values::one_of(pair, &INTERFACES)?, pair.place.clone())),
+            Setting::Mount => self.mounts.push((values::text(pair)?, pair.location.clone())),
+            Setting::Interface => self.interface = Some((values::one_of(pair, &INTERFACES)?, pair.location.clone())),
             Setting::Factory => self.factory = self.switch(pair),
             Setting::NeedApp => self.needs_application = self.switch(pair),
             Setting::NoFileWrapper => self.python.no_file_wrapper = self.switch(pair),
             Setting::NoDefaultApp => self.python.no_default_app = self.switch(pair),
             Setting::ManageScriptName => self.python.manage_script_name = self.switch(pair),
-            Setting::Chdir => self.chdir = Some((values::text(pair)?, pair.place.clone())),
+            Setting::Chdir => self.chdir = Some((values::text(pair)?, pair.location.clone())),
             Setting::Chdir2 => self.chdir_after = Some(values::text(pair)?),
             Setting::PythonPath => {
-                let found = crate::logic::matches(&values::text(pair)?, &self.around.folder);
+                let found = crate::conditionals::matches(&values::text(pair)?, &self.host.folder);
                 // uWSGI puts each at the start of `sys.path`, so the last comes first.
-                for path in found.map_err(|message| Finding::error(Some(&pair.place), message))? {
+                for path in found.map_err(|message| Diagnostic::error(Some(&pair.location), message))? {
                     self.python_path.insert(0, path);
                 }
             }
@@ -290,7 +294,7 @@ impl<'a> Draft<'a> {
                     values::text(pair)?.split([' ', '\t']).filter(|word| !word.is_empty()).map(str::to_owned).collect();
             }
             Setting::Processes => {
-                let cpus = self.around.cpus;
+                let cpus = self.host.cpus;
                 self.processes = Some(self.number_or_auto(row, pair)?.unwrap_or(cpus));
             }
             Setting::Threads => {
@@ -346,10 +350,10 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    fn socket(&mut self, kind: SocketKind, pair: &Pair) -> Result<(), Finding> {
+    fn socket(&mut self, kind: SocketKind, pair: &Pair) -> Result<(), Diagnostic> {
         let (address, doubt) = address::read(pair)?;
-        self.findings.extend(doubt);
-        self.sockets.push(AskedSocket { kind, address, place: pair.place.clone() });
+        self.diagnostics.extend(doubt);
+        self.sockets.push(SocketDraft { kind, address, location: pair.location.clone() });
         Ok(())
     }
 
@@ -359,19 +363,19 @@ impl<'a> Draft<'a> {
         /// The first descriptor that is handed over (sd_listen_fds(3), SD_LISTEN_FDS_START).
         const FIRST: i32 = 3;
         let kind = if bare { SocketKind::HttpRouter } else { SocketKind::Default };
-        let place = Place::environment("LISTEN_FDS");
-        self.sockets.extend((FIRST..FIRST + self.around.passed_sockets).map(|descriptor| AskedSocket {
+        let location = Location::environment("LISTEN_FDS");
+        self.sockets.extend((FIRST..FIRST + self.host.passed_sockets).map(|descriptor| SocketDraft {
             kind,
             address: bolide_contract::settings::Address::Passed(descriptor),
-            place: place.clone(),
+            location: location.clone(),
         }));
     }
 
     fn plugins(&mut self, pair: &Pair) {
         for name in pair.value.as_deref().unwrap_or_default().split(',').map(str::trim).filter(|name| !name.is_empty()) {
-            if !crate::logic::is_built_in(name) {
-                self.findings.push(Finding::warning(
-                    Some(&pair.place),
+            if !crate::conditionals::is_built_in(name) {
+                self.diagnostics.push(Diagnostic::warning(
+                    Some(&pair.location),
                     format!("the plugin `{name}` is not built in: what it does is missing"),
                 ));
             }
@@ -381,26 +385,29 @@ impl<'a> Draft<'a> {
     /// Puts together what the options said, and checks that there is something to serve and somewhere to serve it.
     fn complete(&mut self, read: &Configuration, positional: Option<&PositionalApplication>) -> Option<Settings> {
         let folder = match &self.chdir {
-            Some((chdir, place)) => {
-                let folder = self.around.folder.join(chdir);
+            Some((chdir, location)) => {
+                let folder = self.host.folder.join(chdir);
                 if !folder.is_dir() {
-                    self.findings.push(
-                        Finding::error(Some(place), format!("can't change to `{}`: there is no such folder", folder.display()))
-                            .local(),
+                    self.diagnostics.push(
+                        Diagnostic::error(
+                            Some(location),
+                            format!("can't change to `{}`: there is no such folder", folder.display()),
+                        )
+                        .local(),
                     );
                 }
                 folder
             }
-            None => self.around.folder.clone(),
+            None => self.host.folder.clone(),
         };
         let applications = self.applications(&folder, positional, read);
         // Without a configuration file, an application on the command line is enough to serve.
         let bare = read.files.is_empty() && positional.is_some();
-        if bare && self.sockets.is_empty() && self.around.passed_sockets == 0 {
-            self.sockets.push(AskedSocket {
+        if bare && self.sockets.is_empty() && self.host.passed_sockets == 0 {
+            self.sockets.push(SocketDraft {
                 kind: SocketKind::HttpRouter,
                 address: address::default(),
-                place: Place::command_line(),
+                location: Location::command_line(),
             });
         }
         self.add_passed_sockets(bare);
@@ -414,14 +421,14 @@ impl<'a> Draft<'a> {
         // Without a master uWSGI loads the application where it serves: threads that it starts meanwhile live on there.
         self.python.lazy |= workers.processes == 1 && !self.master && !processes::implies_master(read);
         self.lifecycle.reload_mercy_ms = self.worker_mercy.unwrap_or(self.lifecycle.reload_mercy_ms);
-        self.lifecycle.pidfile = self.pidfile.as_ref().map(|path| tidy(&self.around.folder.join(path)));
-        self.logging.file = self.log_file.as_ref().map(|path| tidy(&self.around.folder.join(path)));
+        self.lifecycle.pidfile = self.pidfile.as_ref().map(|path| normalized(&self.host.folder.join(path)));
+        self.logging.file = self.log_file.as_ref().map(|path| normalized(&self.host.folder.join(path)));
         // A folder that can't be entered by its path (others may not look into one above it) is only stayed in.
         let enterable = self.chdir.is_some() || folder.join(".").exists();
-        self.python.chdir = enterable.then(|| tidy(&folder));
-        self.python.chdir_after = self.chdir_after.as_ref().map(|path| tidy(&folder.join(path)));
-        self.python.virtualenv = self.virtualenv.as_ref().map(|path| tidy(&folder.join(path)));
-        self.python.path = self.python_path.iter().map(|path| tidy(&folder.join(path))).collect();
+        self.python.chdir = enterable.then(|| normalized(&folder));
+        self.python.chdir_after = self.chdir_after.as_ref().map(|path| normalized(&folder.join(path)));
+        self.python.virtualenv = self.virtualenv.as_ref().map(|path| normalized(&folder.join(path)));
+        self.python.path = self.python_path.iter().map(|path| normalized(&folder.join(path))).collect();
         Some(Settings {
             listeners,
             applications,
@@ -441,25 +448,25 @@ impl<'a> Draft<'a> {
 
     fn check_something_to_serve(&mut self, serves: bool, read: &Configuration) {
         let end = match read.files.last() {
-            Some(file) => Place::file(file, 0),
-            None => Place::command_line(),
+            Some(file) => Location::file(file, 0),
+            None => Location::command_line(),
         };
         if !serves {
-            self.findings.push(
-                Finding::error(Some(&end), "there is no application to serve")
+            self.diagnostics.push(
+                Diagnostic::error(Some(&end), "there is no application to serve")
                     .advise("write `module = package.module:callable`, `asgi = package.module:callable` or `wsgi-file = app.py`, or name one on the command line: `bolide package.module:callable`"),
             );
         }
         if self.sockets.is_empty() {
-            self.findings.push(
-                Finding::error(Some(&end), "there is no socket to serve on")
+            self.diagnostics.push(
+                Diagnostic::error(Some(&end), "there is no socket to serve on")
                     .advise("write `http = 127.0.0.1:8000`, or `socket = /path/to/app.sock` behind a web server that speaks the uwsgi protocol"),
             );
         }
     }
 
     fn listeners(&self, folder: &Path) -> Vec<Listener> {
-        let listener = |socket: &AskedSocket| {
+        let listener = |socket: &SocketDraft| {
             let (protocol, seconds) = match socket.kind {
                 SocketKind::HttpRouter => (Protocol::Http, self.http_timeout),
                 SocketKind::HttpSocket => (Protocol::Http, self.socket_timeout),
@@ -473,7 +480,7 @@ impl<'a> Draft<'a> {
                 mode: self.mode,
                 owner: self.owner.clone(),
                 timeout_ms: seconds * 1000,
-                origin: socket.place.to_string(),
+                origin: socket.location.to_string(),
             }
         };
         self.sockets.iter().map(listener).collect()

@@ -4,7 +4,7 @@
 use bolide_contract::settings::Workers;
 
 use super::Draft;
-use crate::finding::{Finding, Place};
+use crate::diagnostic::{Diagnostic, Location};
 use crate::reader::{Configuration, Pair};
 
 /// How the names of those options begin for which uWSGI starts a master unasked (its flag UWSGI_OPT_MASTER).
@@ -45,16 +45,16 @@ const WEB_CONCURRENCY: &str = "WEB_CONCURRENCY";
 #[derive(Default)]
 pub(super) struct Cheaper {
     /// `cheaper`: how many stay when there is little to do.
-    least: Option<(u32, Place)>,
+    least: Option<(u32, Location)>,
     /// `cheaper-initial`: how many there are at first.
-    first: Option<(u32, Place)>,
+    first: Option<(u32, Location)>,
 }
 
 impl Draft<'_> {
     /// Takes note of a planned option that decides how many workers start; false for every other one.
     pub(super) fn take_cheaper(&mut self, name: &str, pair: &Pair) -> bool {
         let number = crate::values::number(pair.value.as_deref().unwrap_or("1")).value;
-        let asked = u32::try_from(number).ok().filter(|&number| number > 0).map(|number| (number, pair.place.clone()));
+        let asked = u32::try_from(number).ok().filter(|&number| number > 0).map(|number| (number, pair.location.clone()));
         match name {
             "cheaper" => self.cheaper.least = asked,
             "cheaper-initial" => self.cheaper.first = asked,
@@ -71,20 +71,20 @@ impl Draft<'_> {
             processes: self.cheaper_start(most),
             processes_chosen: wished.is_some(),
             threads: self.threads,
-            cpus: self.around.cpus,
+            cpus: self.host.cpus,
         }
     }
 
     fn web_concurrency(&mut self) -> Option<u32> {
-        let text = self.around.variable(WEB_CONCURRENCY).filter(|text| !text.is_empty())?;
+        let text = self.host.variable(WEB_CONCURRENCY).filter(|text| !text.is_empty())?;
         let most = u32::try_from(crate::catalogue::MOST_PROCESSES).unwrap_or(u32::MAX);
         let number = text.trim().parse().ok().filter(|number| (1..=most).contains(number));
         if number.is_none() {
-            let finding = Finding::error(
-                Some(&Place::environment(WEB_CONCURRENCY)),
+            let diagnostic = Diagnostic::error(
+                Some(&Location::environment(WEB_CONCURRENCY)),
                 format!("`{WEB_CONCURRENCY} = {text}` is no number of workers"),
             );
-            self.findings.push(finding.advise(format!("1 to {most}; or unset it")));
+            self.diagnostics.push(diagnostic.advise(format!("1 to {most}; or unset it")));
         }
         number
     }
@@ -93,25 +93,25 @@ impl Draft<'_> {
     /// starting the most would fill a memory that was counted for the least.
     fn cheaper_start(&mut self, most: u32) -> u32 {
         let Cheaper { least, first } = std::mem::take(&mut self.cheaper);
-        let Some((least, place)) = least else {
-            if let Some((_, place)) = first {
-                self.planned(&place, "cheaper-initial", "without `cheaper` it does nothing in uWSGI either");
+        let Some((least, location)) = least else {
+            if let Some((_, location)) = first {
+                self.planned(&location, "cheaper-initial", "without `cheaper` it does nothing in uWSGI either");
             }
             return most;
         };
         if least >= most {
             let message = format!("`cheaper = {least}` is not below the number of processes, which is {most}: all of them start");
-            let finding = Finding::warning(Some(&place), message);
-            self.findings.push(finding.advise("it is how many workers stay when there is nothing to do"));
+            let diagnostic = Diagnostic::warning(Some(&location), message);
+            self.diagnostics.push(diagnostic.advise("it is how many workers stay when there is nothing to do"));
             return most;
         }
         let start = first.map_or(least, |(first, _)| first.clamp(least, most));
         let message = format!(
             "`cheaper` is known, but not supported yet: {start} of {most} processes start, and no more are added under load"
         );
-        let finding = Finding::warning(Some(&place), message);
-        self.findings.push(
-            finding.advise(format!("for all of them at once, leave `cheaper` out; for {start}, write `processes = {start}`")),
+        let diagnostic = Diagnostic::warning(Some(&location), message);
+        self.diagnostics.push(
+            diagnostic.advise(format!("for all of them at once, leave `cheaper` out; for {start}, write `processes = {start}`")),
         );
         start
     }

@@ -7,7 +7,7 @@ use super::Draft;
 use crate::catalogue::catalogue;
 use crate::catalogue::row::{Row, Status};
 use crate::catalogue::setting::Setting;
-use crate::finding::{Finding, Place};
+use crate::diagnostic::{Diagnostic, Location};
 use crate::reader::{Configuration, Pair};
 
 impl Draft<'_> {
@@ -21,15 +21,16 @@ impl Draft<'_> {
             for name in names {
                 match catalogue().get(name) {
                     Some(row) if matches!(row.status, Status::Protective(_)) => self.allowed_missing.push(row.name()),
-                    Some(_) => self.findings.push(Finding::note(
-                        Some(&pair.place),
+                    Some(_) => self.diagnostics.push(Diagnostic::note(
+                        Some(&pair.location),
                         format!("`{}`: `{name}` needs no leave, it is no option that protects and is missing", pair.key),
                     )),
                     None => {
-                        let finding = Finding::error(Some(&pair.place), format!("`{}`: there is no option `{name}`", pair.key));
-                        self.findings.push(match crate::suggest::nearest(name) {
-                            Some(nearest) => finding.advise(format!("did you mean `{nearest}`?")),
-                            None => finding,
+                        let diagnostic =
+                            Diagnostic::error(Some(&pair.location), format!("`{}`: there is no option `{name}`", pair.key));
+                        self.diagnostics.push(match crate::suggest::nearest(name) {
+                            Some(nearest) => diagnostic.advise(format!("did you mean `{nearest}`?")),
+                            None => diagnostic,
                         });
                     }
                 }
@@ -38,16 +39,18 @@ impl Draft<'_> {
     }
 
     /// An option that protects and is not there.
-    pub(super) fn protective(&mut self, place: &Place, row: &Row, key: &str, instead: &str) {
-        let finding = match self.allowed_missing.contains(&row.name()) {
-            true => Finding::warning(
-                Some(place),
+    pub(super) fn protective(&mut self, location: &Location, row: &Row, key: &str, instead: &str) {
+        let diagnostic = match self.allowed_missing.contains(&row.name()) {
+            true => Diagnostic::warning(
+                Some(location),
                 format!("`{key}` is not there yet, and `allow-missing` allows it: it protects nothing"),
             ),
-            false => Finding::error(Some(place), format!("`{key}` is not there yet: what it protects would be unprotected"))
-                .advise(format!("{instead}; `allow-missing = {}` starts without it", row.name())),
+            false => {
+                Diagnostic::error(Some(location), format!("`{key}` is not there yet: what it protects would be unprotected"))
+                    .advise(format!("{instead}; `allow-missing = {}` starts without it", row.name()))
+            }
         };
-        self.findings.push(finding);
+        self.diagnostics.push(diagnostic);
     }
 
     /// A process that uWSGI daemonizes makes its sockets with an empty umask, so that every user may connect.
@@ -60,8 +63,8 @@ impl Draft<'_> {
                 "`{}` in uWSGI empties the umask, so that every user may connect to its UNIX sockets; here the umask stays",
                 pair.key
             );
-            self.findings.push(
-                Finding::warning(Some(&pair.place), message)
+            self.diagnostics.push(
+                Diagnostic::warning(Some(&pair.location), message)
                     .advise("write `chmod-socket = 660` and `chown-socket = USER:GROUP` for the front server, or `chmod-socket = 666` for everybody"),
             );
         }

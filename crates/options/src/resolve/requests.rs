@@ -6,14 +6,14 @@ use bolide_contract::settings::Limits;
 use super::Draft;
 use crate::catalogue::row::Row;
 use crate::catalogue::setting::Requests;
-use crate::finding::Finding;
+use crate::diagnostic::Diagnostic;
 use crate::reader::Pair;
 
 /// A request of any browser needs more.
 const LEAST_HEAD_BYTES: usize = 1024;
 
 impl Draft<'_> {
-    pub(super) fn set_requests(&mut self, setting: Requests, row: &Row, pair: &Pair) -> Result<(), Finding> {
+    pub(super) fn set_requests(&mut self, setting: Requests, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
         let default = Limits::default();
         match setting {
             Requests::BufferSize => {

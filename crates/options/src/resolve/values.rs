@@ -5,7 +5,7 @@ use bolide_contract::settings::{Limits, Protocol};
 
 use super::Draft;
 use crate::catalogue::row::{Row, Value};
-use crate::finding::Finding;
+use crate::diagnostic::Diagnostic;
 use crate::manual::words::listed;
 use crate::reader::Pair;
 
@@ -15,7 +15,7 @@ impl Draft<'_> {
         let switch = crate::values::switch(pair.value.as_deref());
         if !switch.plain {
             let text = pair.value.as_deref().unwrap_or_default();
-            self.findings.push(Finding::warning(Some(&pair.place), format!("`{} = {text}` is on", pair.key)).advise(
+            self.diagnostics.push(Diagnostic::warning(Some(&pair.location), format!("`{} = {text}` is on", pair.key)).advise(
                 "only `false`, `off`, `no` and `0` are off, with nothing after them; there are no comments after a value",
             ));
         }
@@ -23,7 +23,7 @@ impl Draft<'_> {
     }
 
     /// A number within the row's bounds, read as `atoi` reads it.
-    pub(super) fn bounded(&mut self, row: &Row, pair: &Pair) -> Result<i64, Finding> {
+    pub(super) fn bounded(&mut self, row: &Row, pair: &Pair) -> Result<i64, Diagnostic> {
         let text = pair.value.as_deref().unwrap_or("1");
         let number = crate::values::number(text);
         if !number.whole {
@@ -40,7 +40,7 @@ impl Draft<'_> {
     }
 
     /// Seconds with decimals, in milliseconds; 0 means "never".
-    pub(super) fn milliseconds(&mut self, row: &Row, pair: &Pair) -> Result<Option<u64>, Finding> {
+    pub(super) fn milliseconds(&mut self, row: &Row, pair: &Pair) -> Result<Option<u64>, Diagnostic> {
         let Value::Decimal { most, unit } = row.value else { return Ok(self.positive(row, pair)?.map(|seconds| seconds * 1000)) };
         let number = crate::values::decimal(pair.value.as_deref().unwrap_or("1"));
         if !number.whole {
@@ -60,29 +60,29 @@ impl Draft<'_> {
             false => "write the number alone; there are no comments after a value, and no units",
         };
         let message = format!("`{} = {text}` is read as {number}", pair.key);
-        self.findings.push(Finding::warning(Some(&pair.place), message).advise(advice));
+        self.diagnostics.push(Diagnostic::warning(Some(&pair.location), message).advise(advice));
     }
 
-    pub(super) fn bounded_u32(&mut self, row: &Row, pair: &Pair) -> Result<u32, Finding> {
+    pub(super) fn bounded_u32(&mut self, row: &Row, pair: &Pair) -> Result<u32, Diagnostic> {
         self.bounded(row, pair).map(|number| u32::try_from(number).unwrap_or(u32::MAX))
     }
 
-    pub(super) fn bounded_usize(&mut self, row: &Row, pair: &Pair) -> Result<usize, Finding> {
+    pub(super) fn bounded_usize(&mut self, row: &Row, pair: &Pair) -> Result<usize, Diagnostic> {
         self.bounded(row, pair).map(|number| usize::try_from(number).unwrap_or(usize::MAX))
     }
 
     /// A number where 0 means "never" or "no limit".
-    pub(super) fn positive(&mut self, row: &Row, pair: &Pair) -> Result<Option<u64>, Finding> {
+    pub(super) fn positive(&mut self, row: &Row, pair: &Pair) -> Result<Option<u64>, Diagnostic> {
         Ok(u64::try_from(self.bounded(row, pair)?).ok().filter(|&number| number > 0))
     }
 
     /// A number where 0 means the default.
-    pub(super) fn positive_or(&mut self, row: &Row, pair: &Pair, default: u64) -> Result<u64, Finding> {
+    pub(super) fn positive_or(&mut self, row: &Row, pair: &Pair, default: u64) -> Result<u64, Diagnostic> {
         Ok(self.positive(row, pair)?.unwrap_or(default))
     }
 
     /// `None` is `auto`.
-    pub(super) fn number_or_auto(&mut self, row: &Row, pair: &Pair) -> Result<Option<u32>, Finding> {
+    pub(super) fn number_or_auto(&mut self, row: &Row, pair: &Pair) -> Result<Option<u32>, Diagnostic> {
         match pair.value.as_deref() {
             Some(text) if text.eq_ignore_ascii_case("auto") => Ok(None),
             _ => self.bounded_u32(row, pair).map(Some),
@@ -90,7 +90,7 @@ impl Draft<'_> {
     }
 
     /// `http-keepalive` is a switch to some and a number of seconds to others.
-    pub(super) fn keepalive_ms(&mut self, row: &Row, pair: &Pair) -> Result<u64, Finding> {
+    pub(super) fn keepalive_ms(&mut self, row: &Row, pair: &Pair) -> Result<u64, Diagnostic> {
         let text = pair.value.as_deref();
         let switch = crate::values::switch(text);
         let default_ms = Limits::default().keepalive_ms;
@@ -118,74 +118,75 @@ pub fn fits(row: &Row, pair: &Pair) -> bool {
     }
 }
 
-fn out_of_bounds(pair: &Pair, least: i64, most: i64, unit: &str) -> Finding {
+fn out_of_bounds(pair: &Pair, least: i64, most: i64, unit: &str) -> Diagnostic {
     let text = pair.value.as_deref().unwrap_or("1");
     let bounds = if most == i64::MAX { format!("at least {least}") } else { format!("{least} to {most}") };
-    Finding::error(Some(&pair.place), format!("`{} = {text}` is out of bounds", pair.key)).advise(format!("{bounds} {unit}"))
+    Diagnostic::error(Some(&pair.location), format!("`{} = {text}` is out of bounds", pair.key))
+        .advise(format!("{bounds} {unit}"))
 }
 
 /// What one of a table's words means, in any case of letters.
-pub fn one_of<T: Copy>(pair: &Pair, table: &[(&'static str, T)]) -> Result<T, Finding> {
+pub fn one_of<T: Copy>(pair: &Pair, table: &[(&'static str, T)]) -> Result<T, Diagnostic> {
     let text = text(pair)?;
     match table.iter().find(|(word, _)| text.eq_ignore_ascii_case(word)) {
         Some(&(_, meaning)) => Ok(meaning),
         None => {
             let words: Vec<&'static str> = table.iter().map(|&(word, _)| word).collect();
-            let finding = Finding::error(Some(&pair.place), format!("`{} = {text}` is not known", pair.key));
+            let diagnostic = Diagnostic::error(Some(&pair.location), format!("`{} = {text}` is not known", pair.key));
             Err(match crate::suggest::nearest_of(&text, &words) {
-                Some(nearest) => finding.advise(format!("did you mean `{nearest}`?")),
-                None => finding.advise(format!("write {}", listed(&words, "or"))),
+                Some(nearest) => diagnostic.advise(format!("did you mean `{nearest}`?")),
+                None => diagnostic.advise(format!("write {}", listed(&words, "or"))),
             })
         }
     }
 }
 
 /// A value that must not be empty.
-pub fn text(pair: &Pair) -> Result<String, Finding> {
+pub fn text(pair: &Pair) -> Result<String, Diagnostic> {
     match pair.value.as_deref() {
         Some(text) if !text.is_empty() => Ok(text.to_owned()),
-        _ => Err(Finding::error(Some(&pair.place), format!("`{}` has no value", pair.key))
+        _ => Err(Diagnostic::error(Some(&pair.location), format!("`{}` has no value", pair.key))
             .advise("write one after the =, or leave the option out")),
     }
 }
 
 /// Three octal digits; `None` for no value, or for 1, which is how a bare `chmod-socket` reaches us from some formats.
-pub fn mode(pair: &Pair) -> Result<Option<u32>, Finding> {
+pub fn mode(pair: &Pair) -> Result<Option<u32>, Diagnostic> {
     match pair.value.as_deref() {
         None | Some("" | "1" | "true") => Ok(None),
         Some(text) if text.len() == 3 && text.bytes().all(|byte| (b'0'..=b'7').contains(&byte)) => {
             Ok(u32::from_str_radix(text, 8).ok())
         }
         Some(text) => {
-            let finding = Finding::error(Some(&pair.place), format!("`{} = {text}` is no mode", pair.key));
-            Err(finding.advise("write three octal digits, such as 660"))
+            let diagnostic = Diagnostic::error(Some(&pair.location), format!("`{} = {text}` is no mode", pair.key));
+            Err(diagnostic.advise("write three octal digits, such as 660"))
         }
     }
 }
 
 /// `umask`: three or four octal digits.
-pub fn umask(pair: &Pair) -> Result<u32, Finding> {
+pub fn umask(pair: &Pair) -> Result<u32, Diagnostic> {
     let text = text(pair)?;
     let is_octal = (3..=4).contains(&text.len()) && text.bytes().all(|byte| (b'0'..=b'7').contains(&byte));
     u32::from_str_radix(&text, 8).ok().filter(|mask| is_octal && *mask <= 0o777).ok_or_else(|| {
-        Finding::error(Some(&pair.place), format!("`{} = {text}` is no mask of a mode", pair.key))
+        Diagnostic::error(Some(&pair.location), format!("`{} = {text}` is no mask of a mode", pair.key))
             .advise("write three octal digits, such as 027")
     })
 }
 
-pub fn protocol(pair: &Pair) -> Result<Protocol, Finding> {
+pub fn protocol(pair: &Pair) -> Result<Protocol, Diagnostic> {
     match text(pair)?.as_str() {
         "uwsgi" => Ok(Protocol::Uwsgi),
         "http" | "http11" => Ok(Protocol::Http),
-        other => Err(Finding::error(Some(&pair.place), format!("the protocol `{other}` is not supported"))
+        other => Err(Diagnostic::error(Some(&pair.location), format!("the protocol `{other}` is not supported"))
             .advise("write `uwsgi` or `http`")),
     }
 }
 
 /// `KEY=VALUE`.
-pub fn variable(pair: &Pair) -> Result<(String, String), Finding> {
+pub fn variable(pair: &Pair) -> Result<(String, String), Diagnostic> {
     let text = text(pair)?;
-    let wrong = |message: String| Finding::error(Some(&pair.place), message).advise("write KEY=VALUE");
+    let wrong = |message: String| Diagnostic::error(Some(&pair.location), message).advise("write KEY=VALUE");
     match text.split_once('=') {
         Some((key, _)) if key.is_empty() || key.contains('\0') || text.contains('\0') => {
             Err(wrong(format!("`{text}` sets no variable")))
@@ -196,14 +197,14 @@ pub fn variable(pair: &Pair) -> Result<(String, String), Finding> {
 }
 
 /// `logto` can name a UDP address in uWSGI.
-pub fn log_file(pair: &Pair) -> Result<String, Finding> {
+pub fn log_file(pair: &Pair) -> Result<String, Diagnostic> {
     let text = text(pair)?;
     let is_address = text
         .rsplit_once(':')
         .is_some_and(|(host, port)| !host.contains('/') && !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()));
     match is_address {
-        true => Err(Finding::error(
-            Some(&pair.place),
+        true => Err(Diagnostic::error(
+            Some(&pair.location),
             format!("`{} = {text}`: logs to a UDP address are not supported yet", pair.key),
         )
         .advise("name a file")),

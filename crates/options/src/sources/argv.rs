@@ -1,20 +1,20 @@
 //! The command line as getopt reads it: `--name value`, `--name=value`, `-p 4`, `-p4`, `-Mp4`,
 //! unambiguous beginnings of long names, `--` ends the options. Positional arguments come after
-//! all options, whatever their place, as getopt has it.
+//! all options, wherever they stand, as getopt has it.
 
 use crate::catalogue::catalogue;
 use crate::catalogue::row::Argument;
 
 /// An option on the command line, by its long name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Given {
+pub struct ParsedOption {
     pub name: String,
     pub value: Option<String>,
 }
 
 /// A command line that can't be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mistake {
+pub struct ArgumentError {
     pub message: String,
     /// The option that was meant to be named, for a "did you mean".
     pub unknown: Option<String>,
@@ -38,7 +38,7 @@ impl<'a> Arguments<'a> {
     ///
     /// # Errors
     /// An unknown option, a value that is missing, or one that is not wanted.
-    pub fn next_option(&mut self, declared: impl Fn(&str) -> Option<Argument>) -> Result<Option<Given>, Mistake> {
+    pub fn next_option(&mut self, declared: impl Fn(&str) -> Option<Argument>) -> Result<Option<ParsedOption>, ArgumentError> {
         if !self.letters.is_empty() {
             return self.letter().map(Some);
         }
@@ -66,7 +66,7 @@ impl<'a> Arguments<'a> {
         self.positional
     }
 
-    fn long(&mut self, text: &str, declared: &impl Fn(&str) -> Option<Argument>) -> Result<Given, Mistake> {
+    fn long(&mut self, text: &str, declared: &impl Fn(&str) -> Option<Argument>) -> Result<ParsedOption, ArgumentError> {
         let (name, value) = match text.split_once('=') {
             Some((name, value)) => (name, Some(value.to_owned())),
             None => (text, None),
@@ -84,16 +84,16 @@ impl<'a> Arguments<'a> {
             (Argument::Required, Some(value)) => Some(value),
             (Argument::Required, None) => Some(self.value_of(&format!("--{name}"))?),
         };
-        Ok(Given { name, value })
+        Ok(ParsedOption { name, value })
     }
 
-    fn letter(&mut self) -> Result<Given, Mistake> {
+    fn letter(&mut self) -> Result<ParsedOption, ArgumentError> {
         let mut letters = self.letters.chars();
         let letter = letters.next().unwrap_or('-');
         self.letters = letters.as_str();
         let Some((row, name)) = catalogue().letter(letter) else {
             self.letters = "";
-            return Err(Mistake { message: format!("unknown option `-{letter}`"), unknown: None });
+            return Err(ArgumentError { message: format!("unknown option `-{letter}`"), unknown: None });
         };
         let attached = || Some(self.letters.to_owned()).filter(|text| !text.is_empty());
         let value = match row.argument {
@@ -111,20 +111,20 @@ impl<'a> Arguments<'a> {
                 None => Some(self.value_of(&format!("-{letter}"))?),
             },
         };
-        Ok(Given { name: name.to_owned(), value })
+        Ok(ParsedOption { name: name.to_owned(), value })
     }
 
-    fn value_of(&mut self, option: &str) -> Result<String, Mistake> {
+    fn value_of(&mut self, option: &str) -> Result<String, ArgumentError> {
         self.rest
             .next()
             .cloned()
-            .ok_or_else(|| Mistake { message: format!("`{option}` needs a value, and none follows"), unknown: None })
+            .ok_or_else(|| ArgumentError { message: format!("`{option}` needs a value, and none follows"), unknown: None })
     }
 }
 
 /// The one long name that begins so.
-fn beginning_of(start: &str) -> Result<(String, Argument), Mistake> {
-    let unknown = || Mistake { message: format!("unknown option `--{start}`"), unknown: Some(start.to_owned()) };
+fn beginning_of(start: &str) -> Result<(String, Argument), ArgumentError> {
+    let unknown = || ArgumentError { message: format!("unknown option `--{start}`"), unknown: Some(start.to_owned()) };
     if start.is_empty() {
         return Err(unknown());
     }
@@ -136,7 +136,7 @@ fn beginning_of(start: &str) -> Result<(String, Argument), Mistake> {
             matching.sort_unstable();
             matching.truncate(4);
             let list = matching.iter().map(|name| format!("`--{name}`")).collect::<Vec<_>>().join(", ");
-            Err(Mistake {
+            Err(ArgumentError {
                 message: format!("`--{start}` may be the beginning of several options: {list}, …"),
                 unknown: Some(start.to_owned()),
             })
@@ -148,7 +148,7 @@ fn beginning_of(start: &str) -> Result<(String, Argument), Mistake> {
 mod tests {
     use super::*;
 
-    fn read(line: &str) -> Result<Vec<String>, Mistake> {
+    fn read(line: &str) -> Result<Vec<String>, ArgumentError> {
         let words: Vec<String> = line.split(' ').filter(|word| !word.is_empty()).map(str::to_owned).collect();
         let mut arguments = Arguments::new(&words);
         let mut said = Vec::new();

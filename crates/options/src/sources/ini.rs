@@ -1,7 +1,7 @@
 //! The ini format as uWSGI reads it: by hand, and more literally than others do. There are no inline
 //! comments, no quotes, no continuation lines; a line is a section, a comment, or a key and a value.
 
-use super::{Malformed, Raw, Section, text_of};
+use super::{Malformed, RawPair, Section, text_of};
 
 /// Longest line that is taken, in bytes. Real values are a few hundred.
 const MOST_LINE_BYTES: usize = 1024 * 1024;
@@ -51,7 +51,7 @@ pub fn parse(text: &[u8], section: &str) -> Result<Section, Malformed> {
                     Some(at) => (trim_end(&bytes[..at]), trim(&bytes[at + 1..])),
                     None => (bytes, &b""[..]),
                 };
-                made.pairs.push(Raw { key: text_of(key, line)?.to_owned(), value: text_of(value, line)?.to_owned(), line });
+                made.pairs.push(RawPair { key: text_of(key, line)?.to_owned(), value: text_of(value, line)?.to_owned(), line });
             }
             Some(_) => {}
         }

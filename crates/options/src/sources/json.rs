@@ -6,9 +6,9 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::{Malformed, Raw, Section, line_of, whole_text};
+use super::{Malformed, RawPair, Section, line_of, whole_text};
 
-/// An object with its keys in order and its values unread, so that their places in the text are known.
+/// An object with its keys in order and its values unread, so that their positions in the text are known.
 struct Object<'a>(Vec<(String, &'a RawValue)>);
 
 impl<'de> Deserialize<'de> for Object<'de> {
@@ -65,7 +65,7 @@ pub fn parse(text: &[u8], section: &str) -> Result<Section, Malformed> {
                 line,
                 message: format!("`{key}`: a value is one text or number, or a list of them, nothing deeper"),
             })?;
-            made.pairs.push(Raw { key: key.clone(), value: text, line });
+            made.pairs.push(RawPair { key: key.clone(), value: text, line });
         }
     }
     Ok(made)
@@ -82,7 +82,7 @@ fn scalar(raw: &str) -> Option<String> {
     }
 }
 
-/// The library's words without its own place.
+/// The library's words without its own location.
 fn sentence(error: &serde_json::Error) -> String {
     let text = error.to_string();
     text.rsplit_once(" at line ").map_or(text.as_str(), |(sentence, _)| sentence).to_owned()

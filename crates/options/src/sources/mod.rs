@@ -16,7 +16,7 @@ pub const DEFAULT_SECTION: &str = "uwsgi";
 
 /// A key and its value as a file has them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Raw {
+pub struct RawPair {
     pub key: String,
     pub value: String,
     /// Line of the text, counted from one.
@@ -26,7 +26,7 @@ pub struct Raw {
 /// What a file says of one section.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Section {
-    pub pairs: Vec<Raw>,
+    pub pairs: Vec<RawPair>,
     /// Whether the section was there at all.
     pub found: bool,
     /// Names of all sections, for the message when it was not.

@@ -3,7 +3,7 @@
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::{Malformed, Raw, Section, line_of, whole_text};
+use super::{Malformed, RawPair, Section, line_of, whole_text};
 
 /// The pairs of one table.
 ///
@@ -42,7 +42,7 @@ pub fn parse(text: &[u8], section: &str) -> Result<Section, Malformed> {
                 line,
                 message: format!("`{key}`: a value is one text, number or boolean, or a list of them, nothing deeper"),
             })?;
-            made.pairs.push(Raw { key: key.to_string(), value: text, line });
+            made.pairs.push(RawPair { key: key.to_string(), value: text, line });
         }
     }
     Ok(made)

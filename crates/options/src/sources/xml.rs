@@ -3,7 +3,7 @@
 
 use roxmltree::{Document, Node, ParsingOptions};
 
-use super::{Malformed, Raw, Section, whole_text};
+use super::{Malformed, RawPair, Section, whole_text};
 
 /// More elements than any configuration has.
 const MOST_NODES: u32 = 100_000;
@@ -30,7 +30,7 @@ pub fn parse(text: &[u8], id: Option<&str>) -> Result<Section, Malformed> {
     for node in element.children().filter(|node| node.is_element() && !other_id(node)) {
         let line = document.text_pos_at(node.range().start).row;
         let name = node.tag_name().name();
-        let mut add = |key: &str, value: &str| made.pairs.push(Raw { key: key.to_owned(), value: value.to_owned(), line });
+        let mut add = |key: &str, value: &str| made.pairs.push(RawPair { key: key.to_owned(), value: value.to_owned(), line });
         match (name, node.first_child()) {
             ("app", None) => add("app", ""),
             ("app", Some(_)) => {

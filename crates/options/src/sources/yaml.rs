@@ -7,7 +7,7 @@
 
 use saphyr_parser::{Event, Parser, ScalarStyle};
 
-use super::{Malformed, Raw, Section, whole_text};
+use super::{Malformed, RawPair, Section, whole_text};
 
 /// Where the walk through the document is.
 enum At {
@@ -79,7 +79,7 @@ fn by_lines(text: &str, section: &str) -> Section {
             break;
         };
         let value = value.trim_start_matches([' ', '\t', '\r']).trim_end_matches([' ', '\t', '\r']);
-        made.pairs.push(Raw { key: key.trim_end_matches([' ', '\t']).to_owned(), value: value.to_owned(), line });
+        made.pairs.push(RawPair { key: key.trim_end_matches([' ', '\t']).to_owned(), value: value.to_owned(), line });
     }
     made
 }
@@ -133,13 +133,13 @@ fn document(text: &str, section: &str) -> Result<Section, Fault> {
                     made.remarks
                         .push((line, format!("`{key}:` has no value, so it has no effect; write `{key}: true` to switch it on")));
                 } else {
-                    made.pairs.push(Raw { key, value: value.into_owned(), line });
+                    made.pairs.push(RawPair { key, value: value.into_owned(), line });
                 }
                 At::Key
             }
             (At::Value(key), Event::SequenceStart(..)) => At::List(key),
             (At::List(key), Event::Scalar(value, ..)) => {
-                made.pairs.push(Raw { key: key.clone(), value: value.into_owned(), line });
+                made.pairs.push(RawPair { key: key.clone(), value: value.into_owned(), line });
                 At::List(key)
             }
             (At::List(_), Event::SequenceEnd) => At::Key,
