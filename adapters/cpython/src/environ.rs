@@ -3,13 +3,12 @@
 //! There is a template for each listener; for a kept-alive connection that repeats its header block there is a
 //! richer one, with the header fields in it. It knows nothing of the call that follows.
 
-use bolide_engine::app::Language;
 use bolide_engine::request::{HeaderMemory, HttpRequest, LogFacts, Request, RequestParts, UwsgiRequest, Version};
 use pyo3::ffi;
 
-use crate::names::{KnownKeys, Methods, Names};
+use crate::names::{EnvironKeys, EnvironNames, Methods};
 use crate::object::{Object, latin1};
-use crate::wsgi::{Memo, Wsgi};
+use crate::wsgi::EnvironMemo;
 
 /// What the uwsgi packet of a request would carry for its own line and its connection, in uWSGI's way of counting:
 /// REQUEST_METHOD, REQUEST_URI, PATH_INFO, QUERY_STRING, SERVER_PROTOCOL, SCRIPT_NAME, SERVER_NAME, SERVER_PORT,
@@ -63,23 +62,20 @@ impl Dictionary {
 
 /// What makes environs: one for each thread.
 pub struct Environs {
-    pub names: Names,
+    pub names: EnvironNames,
     methods: Methods,
-    keys: KnownKeys,
+    keys: EnvironKeys,
     /// One for each listener.
     templates: Vec<Object>,
 }
 
 impl Environs {
-    pub fn new(names: Names, methods: Methods, keys: KnownKeys, templates: Vec<Object>) -> Environs {
+    pub fn new(names: EnvironNames, methods: Methods, keys: EnvironKeys, templates: Vec<Object>) -> Environs {
         Environs { names, methods, keys, templates }
     }
 
     /// The dictionary for a request, without `wsgi.input` and without a mount's SCRIPT_NAME. `None`: an exception is set.
-    pub fn make(
-        &mut self,
-        request: &mut Request<'_, <<Wsgi as Language>::App as bolide_engine::app::App>::Memo>,
-    ) -> Option<Dictionary> {
+    pub fn make(&mut self, request: &mut Request<'_, EnvironMemo>) -> Option<Dictionary> {
         let template = self.templates.get(request.listener).or(self.templates.first())?.clone();
         let address = (request.peer.address.as_str(), request.peer.port.as_str());
         let length = request.body.length();
@@ -92,7 +88,7 @@ impl Environs {
     fn http(
         &mut self,
         template: &Object,
-        http: &mut HttpRequest<'_, Memo>,
+        http: &mut HttpRequest<'_, EnvironMemo>,
         peer: (&str, &str),
         body_length: u64,
         log_facts: &mut LogFacts,
@@ -113,7 +109,7 @@ impl Environs {
                 let base = base.done()?;
                 let environ = Dictionary::copy_of(&base)?;
                 if let HeaderMemory::Fill(memo) = &mut http.memo {
-                    **memo = Some(Memo { template: base, log_facts: count });
+                    **memo = Some(EnvironMemo { template: base, log_facts: count });
                 }
                 environ
             }
@@ -153,7 +149,7 @@ impl Environs {
     fn with_headers(
         &mut self,
         template: &Object,
-        http: &HttpRequest<'_, Memo>,
+        http: &HttpRequest<'_, EnvironMemo>,
         peer: (&str, &str),
     ) -> Option<(Dictionary, LogFacts)> {
         let mut environ = Dictionary::copy_of(template)?;

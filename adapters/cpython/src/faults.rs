@@ -7,7 +7,7 @@ use pyo3::ffi;
 use crate::object::Object;
 
 /// Python's own functions for what is easier said there.
-pub struct Faults {
+pub struct FaultLog {
     /// `bolide.log.log_exception(exception, where)`
     pub log_exception: Object,
     /// `bolide.log.log_message(message)`
@@ -15,18 +15,18 @@ pub struct Faults {
 }
 
 /// Takes the exception that is set, logs it, and says how the call ended.
-pub fn failed<Pending>(faults: &Faults, place: &str) -> Outcome<Pending> {
+pub fn failed<Pending>(fault_log: &FaultLog, subject: &str) -> Outcome<Pending> {
     // SAFETY: the thread holds the interpreter; what is fetched is owned by us.
     unsafe {
         let leave = ffi::PyErr_ExceptionMatches(ffi::PyExc_SystemExit) != 0;
-        log_set_exception(faults, place);
+        log_set_exception(fault_log, subject);
         if leave { Outcome::FailedAndLeave } else { Outcome::Failed }
     }
 }
 
 /// The same without an outcome, for `close()` and other places that have none.
 #[allow(deprecated, reason = "the calls that replace these came with 3.12, and 3.9 is supported")]
-pub fn log_set_exception(faults: &Faults, place: &str) {
+pub fn log_set_exception(fault_log: &FaultLog, subject: &str) {
     // SAFETY: the thread holds the interpreter; the three are owned by us after the call, and null or alive.
     unsafe {
         let (mut kind, mut value, mut traceback) = (std::ptr::null_mut(), std::ptr::null_mut(), std::ptr::null_mut());
@@ -37,27 +37,27 @@ pub fn log_set_exception(faults: &Faults, place: &str) {
         }
         let (_kind, value, _traceback) = (Object::owned(kind), Object::owned(value), Object::owned(traceback));
         let Some(value) = value else { return };
-        let place = crate::object::shown(place.as_bytes());
-        let arguments = [value.as_ptr(), place.as_ref().map_or(ffi::Py_None(), Object::as_ptr)];
-        let logged = ffi::PyObject_Vectorcall(faults.log_exception.as_ptr(), arguments.as_ptr(), 2, std::ptr::null_mut());
+        let subject = crate::object::shown(subject.as_bytes());
+        let arguments = [value.as_ptr(), subject.as_ref().map_or(ffi::Py_None(), Object::as_ptr)];
+        let logged = ffi::PyObject_Vectorcall(fault_log.log_exception.as_ptr(), arguments.as_ptr(), 2, std::ptr::null_mut());
         if Object::owned(logged).is_none() {
             // Logging failed itself, for want of memory or stack: CPython's last resort writes straight to standard error.
-            ffi::PyErr_WriteUnraisable(faults.log_exception.as_ptr());
+            ffi::PyErr_WriteUnraisable(fault_log.log_exception.as_ptr());
         }
     }
 }
 
 /// Says something that is no exception.
-pub fn log_message(faults: &Faults, message: &str) {
+pub fn log_message(fault_log: &FaultLog, message: &str) {
     // SAFETY: the thread holds the interpreter; the argument is owned until the call has returned.
     unsafe {
         let Some(text) = crate::object::shown(message.as_bytes()) else {
             return ffi::PyErr_Clear();
         };
         let arguments = [text.as_ptr()];
-        let logged = ffi::PyObject_Vectorcall(faults.log_message.as_ptr(), arguments.as_ptr(), 1, std::ptr::null_mut());
+        let logged = ffi::PyObject_Vectorcall(fault_log.log_message.as_ptr(), arguments.as_ptr(), 1, std::ptr::null_mut());
         if Object::owned(logged).is_none() {
-            ffi::PyErr_WriteUnraisable(faults.log_message.as_ptr());
+            ffi::PyErr_WriteUnraisable(fault_log.log_message.as_ptr());
         }
     }
 }

@@ -74,7 +74,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("STACK_SIGNAL", bolide_contract::message::stack_signal())?;
     module.add_class::<prototype::Prototype>()?;
     module.add_class::<prototype::Assignment>()?;
-    module.add_class::<asgi::host::AsgiWorker>()?;
+    module.add_class::<asgi::worker::AsgiWorker>()?;
     module.add_class::<threads::ThreadBody>()?;
     module.add_function(wrap_pyfunction!(main, module)?)?;
     module.add_function(wrap_pyfunction!(log::write_log, module)?)?;

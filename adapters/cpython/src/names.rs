@@ -28,7 +28,7 @@ macro_rules! interned {
 }
 pub(crate) use interned;
 
-interned! { Names {
+interned! { EnvironNames {
     request_method = "REQUEST_METHOD",
     script_name = "SCRIPT_NAME",
     path_info = "PATH_INFO",
@@ -170,15 +170,15 @@ const USUAL_VARIABLES: [&str; 18] = [
 
 /// Objects that were made of names which peers chose. Those of usual names stay; the others are few, and when there are too many
 /// they are forgotten, so that junk takes no place for long.
-pub struct Kept {
+pub struct NameCache {
     known: HashMap<Box<[u8]>, (Object, IsUsual)>,
 }
 
 type IsUsual = bool;
 
-impl Kept {
-    pub fn new() -> Kept {
-        Kept { known: HashMap::new() }
+impl NameCache {
+    pub fn new() -> NameCache {
+        NameCache { known: HashMap::new() }
     }
 
     /// Adds a name that stays.
@@ -205,15 +205,15 @@ impl Kept {
 /// Names that clients and front servers use, as keys of `environ`. A thread has its own.
 ///
 /// Nothing that a peer chose is interned: some Pythons (3.12.0 to 3.12.6, and free-threaded ones) never let an interned string go.
-pub struct KnownKeys {
-    header_keys: Kept,
-    variable_keys: Kept,
+pub struct EnvironKeys {
+    header_keys: NameCache,
+    variable_keys: NameCache,
 }
 
-impl KnownKeys {
+impl EnvironKeys {
     /// `None`: out of memory, an exception is set.
-    pub fn new() -> Option<KnownKeys> {
-        let mut known = KnownKeys { header_keys: Kept::new(), variable_keys: Kept::new() };
+    pub fn new() -> Option<EnvironKeys> {
+        let mut known = EnvironKeys { header_keys: NameCache::new(), variable_keys: NameCache::new() };
         for name in USUAL_HEADERS {
             let key = header_key(name.as_bytes());
             let object = intern_bytes(&key)?;

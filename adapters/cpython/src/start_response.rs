@@ -24,7 +24,7 @@ pub struct StartResponse {
     write: Object,
     /// The owner of `state`.
     capsule: Object,
-    state: *const State,
+    state: *const CallState,
     /// The application has a further callable of the state's: it serves no other request.
     is_spent: Cell<bool>,
 }
@@ -34,7 +34,7 @@ unsafe impl Send for StartResponse {}
 
 /// Looked at and changed by threads that hold the interpreter only, and by none of them through an exclusive reference: while one
 /// waits in `write` without the interpreter, others may call in.
-struct State {
+struct CallState {
     /// The response that is being written; null between requests.
     response: Cell<*mut Response>,
     /// Borrowed from the [`StartResponse`], and used only while that has armed us.
@@ -57,7 +57,7 @@ struct State {
 impl StartResponse {
     /// `None`: out of memory, an exception is set.
     pub fn new(write_errors: bool, write_timeout: Duration) -> Option<StartResponse> {
-        let state = Box::into_raw(Box::new(State {
+        let state = Box::into_raw(Box::new(CallState {
             response: Cell::new(null_mut()),
             write: Cell::new(null_mut()),
             is_writing: Cell::new(false),
@@ -82,7 +82,7 @@ impl StartResponse {
         Some(made)
     }
 
-    fn state(&self) -> &State {
+    fn state(&self) -> &CallState {
         // SAFETY: the capsule owns the state, and lives as long as we do.
         unsafe { &*self.state }
     }
@@ -179,13 +179,13 @@ fn function(definition: &'static Definition, capsule: &Object) -> Option<Object>
     unsafe { Object::owned(ffi::PyCFunction_NewEx(definition, capsule.as_ptr(), null_mut())) }
 }
 
-fn state_of<'a>(capsule: *mut ffi::PyObject) -> Option<&'a State> {
+fn state_of<'a>(capsule: *mut ffi::PyObject) -> Option<&'a CallState> {
     // SAFETY: only capsules of this name reach here, and their pointer is the state until the capsule is freed, which the
     // callable that Python is calling refers to. The reference is a shared one: several threads may be in `write`.
-    unsafe { ffi::PyCapsule_GetPointer(capsule, CAPSULE_NAME.as_ptr()).cast::<State>().as_ref() }
+    unsafe { ffi::PyCapsule_GetPointer(capsule, CAPSULE_NAME.as_ptr()).cast::<CallState>().as_ref() }
 }
 
-impl State {
+impl CallState {
     /// The response, for as long as the interpreter is held and no code of the application runs.
     #[expect(clippy::mut_from_ref, reason = "the response is the engine's, lent to whoever holds the interpreter")]
     fn response(&self) -> Option<&mut Response> {
@@ -208,7 +208,7 @@ impl State {
 unsafe extern "C" fn free_state(capsule: *mut ffi::PyObject) {
     // SAFETY: Python calls this once, when nobody refers to the capsule any more.
     unsafe {
-        let state = ffi::PyCapsule_GetPointer(capsule, CAPSULE_NAME.as_ptr()).cast::<State>();
+        let state = ffi::PyCapsule_GetPointer(capsule, CAPSULE_NAME.as_ptr()).cast::<CallState>();
         if !state.is_null() {
             drop(Box::from_raw(state));
         }
@@ -343,22 +343,22 @@ fn with_latin1<T>(text: *mut ffi::PyObject, act: impl FnOnce(&[u8]) -> Result<T,
 }
 
 /// The latin-1 bytes of a str: its own memory when it is ASCII, which is nearly always, else a copy.
-enum Text<'a> {
+enum Latin1Text<'a> {
     Own(&'a [u8]),
     Copy(Object),
 }
 
-impl Text<'_> {
+impl Latin1Text<'_> {
     fn bytes(&self) -> &[u8] {
         match self {
-            Text::Own(bytes) => bytes,
+            Latin1Text::Own(bytes) => bytes,
             // SAFETY: it is a bytes object that lives as long as `self`.
-            Text::Copy(object) => unsafe { bytes_of(object.as_ptr()) },
+            Latin1Text::Copy(object) => unsafe { bytes_of(object.as_ptr()) },
         }
     }
 }
 
-fn latin1_text<'a>(text: *mut ffi::PyObject, what: &dyn Fn() -> String) -> Option<Text<'a>> {
+fn latin1_text<'a>(text: *mut ffi::PyObject, what: &dyn Fn() -> String) -> Option<Latin1Text<'a>> {
     // SAFETY: `text` lives through the call of start_response; the memory of an ASCII str does not move.
     unsafe {
         if ffi::PyUnicode_Check(text) == 0 {
@@ -369,12 +369,12 @@ fn latin1_text<'a>(text: *mut ffi::PyObject, what: &dyn Fn() -> String) -> Optio
         if !start.is_null() {
             let bytes = std::slice::from_raw_parts(start.cast::<u8>(), length as usize);
             if bytes.is_ascii() {
-                return Some(Text::Own(bytes));
+                return Some(Latin1Text::Own(bytes));
             }
         }
         ffi::PyErr_Clear();
         match Object::owned(ffi::PyUnicode_AsLatin1String(text)) {
-            Some(bytes) => Some(Text::Copy(bytes)),
+            Some(bytes) => Some(Latin1Text::Copy(bytes)),
             None => {
                 ffi::PyErr_Clear();
                 raise(value_error(), &format!("{} has characters that are not latin-1 (PEP 3333, \"Unicode Issues\")", what()))
@@ -425,7 +425,7 @@ fn write_part(capsule: *mut ffi::PyObject, data: *mut ffi::PyObject) -> Option<(
 }
 
 /// Waits for a slow client, as often as the rest of a part needs it.
-fn write_rest(state: &State, mut rest: &[u8]) -> Option<()> {
+fn write_rest(state: &CallState, mut rest: &[u8]) -> Option<()> {
     state.is_writing.set(true);
     let sent = loop {
         // It is there: the engine's thread takes no response away while somebody writes.

@@ -10,7 +10,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
-use crate::faults::Faults;
+use crate::faults::FaultLog;
 use crate::mounts::Mounts;
 use crate::object::Object;
 use crate::prototype::{Assignment, Prototype, close_on_exec, set_non_blocking};
@@ -19,24 +19,24 @@ use crate::wsgi::Wsgi;
 /// `max-requests` is reached up to this share earlier, differently in each worker, so that they don't all leave at once.
 const JITTER_PERCENT: u64 = 10;
 
-/// Serves until the order to end has been carried out. `applications` is a list of `(mount, callable)`; `face` is the
-/// module `bolide.wsgi`, whose pieces go into each `environ`.
+/// Serves until the order to end has been carried out. `applications` is a list of `(mount, callable)`; `module` is
+/// `bolide.wsgi`, whose pieces go into each `environ`.
 #[pyfunction]
 pub fn serve(
     py: Python<'_>,
     prototype: &Prototype,
     assignment: &Assignment,
     applications: Vec<(String, Py<PyAny>)>,
-    face: &Bound<'_, PyAny>,
+    module: &Bound<'_, PyAny>,
 ) -> PyResult<()> {
     let settings = &prototype.boot.settings;
     let engine_assignment = engine_assignment(prototype, assignment)?;
     let templates = engine_assignment
         .listeners
         .iter()
-        .map(|listener| template(py, settings, listener, face))
+        .map(|listener| template(py, settings, listener, module))
         .collect::<PyResult<Vec<_>>>()?;
-    let object = |name: &str| face.getattr(name).map(object_of);
+    let object = |name: &str| module.getattr(name).map(object_of);
     let row = engine_assignment.scoreboard.row(engine_assignment.row);
     let wsgi = Wsgi {
         row: row.ok_or_else(|| PyRuntimeError::new_err("the scoreboard has no row for this worker"))?,
@@ -50,7 +50,7 @@ pub fn serve(
         read_and_go_on: object("read_and_go_on")?,
         connection_socket: object("ConnectionSocket")?,
         is_strict: settings.python.wsgi_strict,
-        faults: Faults { log_exception: object("log_exception")?, log_message: object("log_message")? },
+        fault_log: FaultLog { log_exception: object("log_exception")?, log_message: object("log_message")? },
         write_errors: settings.logging.write_errors,
         write_timeout: std::time::Duration::from_millis(
             settings.listeners.iter().map(|listener| listener.timeout_ms).max().unwrap_or(0),
@@ -126,7 +126,7 @@ fn name_and_port(listener: &Listener, bound: &str) -> (String, String) {
 
 /// What every `environ` of a listener has. The keys that differ from request to request are here too, with empty values:
 /// so the copy has room for them.
-fn template(py: Python<'_>, settings: &Settings, listener: &ListeningSocket, face: &Bound<'_, PyAny>) -> PyResult<Object> {
+fn template(py: Python<'_>, settings: &Settings, listener: &ListeningSocket, module: &Bound<'_, PyAny>) -> PyResult<Object> {
     let environ = PyDict::new(py);
     for name in ["REQUEST_METHOD", "REQUEST_URI", "PATH_INFO", "QUERY_STRING", "SERVER_PROTOCOL", "SCRIPT_NAME"] {
         environ.set_item(name, "")?;
@@ -138,15 +138,15 @@ fn template(py: Python<'_>, settings: &Settings, listener: &ListeningSocket, fac
     environ.set_item("DOCUMENT_ROOT", "")?;
     environ.set_item("wsgi.version", (1, 0))?;
     environ.set_item("wsgi.url_scheme", "http")?;
-    environ.set_item("wsgi.input", face.getattr("EMPTY_INPUT")?)?;
+    environ.set_item("wsgi.input", module.getattr("EMPTY_INPUT")?)?;
     // The body is whole and has an end (it was collected first): reading beyond its length is safe, also of a chunked one.
     environ.set_item("wsgi.input_terminated", true)?;
-    environ.set_item("wsgi.errors", face.getattr("errors")?)?;
+    environ.set_item("wsgi.errors", module.getattr("errors")?)?;
     environ.set_item("wsgi.multithread", settings.workers.threads.most() > 1)?;
     environ.set_item("wsgi.multiprocess", settings.workers.processes > 1)?;
     environ.set_item("wsgi.run_once", false)?;
     if !settings.python.no_file_wrapper {
-        environ.set_item("wsgi.file_wrapper", face.getattr("FileWrapper")?)?;
+        environ.set_item("wsgi.file_wrapper", module.getattr("FileWrapper")?)?;
     }
     environ.set_item("uwsgi.version", PyBytes::new(py, env!("CARGO_PKG_VERSION").as_bytes()))?;
     environ.set_item("uwsgi.node", PyBytes::new(py, listener.server_name.as_bytes()))?;

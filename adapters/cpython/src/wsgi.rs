@@ -19,9 +19,9 @@ use pyo3::ffi;
 use crate::answer::{Answer, Part, not_bytes};
 use crate::contexts::Contexts;
 use crate::environ::{Dictionary, Environs};
-use crate::faults::{Faults, failed, log_message, log_set_exception};
+use crate::faults::{FaultLog, failed, log_message, log_set_exception};
 use crate::mounts::Mounts;
-use crate::names::{KnownKeys, Methods, Names};
+use crate::names::{EnvironKeys, EnvironNames, Methods};
 use crate::object::{Object, bytes_of};
 use crate::start_response::StartResponse;
 use crate::threads;
@@ -50,19 +50,19 @@ pub struct Wsgi {
     pub connection_socket: Object,
     /// `wsgi-strict`
     pub is_strict: bool,
-    pub faults: Faults,
+    pub fault_log: FaultLog,
     pub write_errors: bool,
     pub write_timeout: std::time::Duration,
 }
 
 /// A header block of a connection, as a template for its next request.
-pub struct Memo {
+pub struct EnvironMemo {
     pub template: Object,
     pub log_facts: LogFacts,
 }
 
-/// An answer at the point where its client became slow.
-pub struct Pending {
+/// An answer that is suspended where its client became slow.
+pub struct SuspendedAnswer {
     answer: Answer,
     /// The chunk that was not taken whole, and how much of it was.
     chunk: Option<(Object, usize)>,
@@ -86,12 +86,12 @@ impl Language for Wsgi {
 
     fn enter(&self, thread: u32) -> Result<WsgiThread, String> {
         let no_memory = || "no memory is left".to_owned();
-        let names = Names::new().ok_or_else(no_memory)?;
+        let names = EnvironNames::new().ok_or_else(no_memory)?;
         let methods = Methods::new().ok_or_else(no_memory)?;
         let core = if thread == 0 { None } else { integer(thread) };
         // SAFETY: the engine asks for a `&'static` language, and this is that one: `Wsgi` is never freed (see worker.rs).
         let wsgi: &'static Wsgi = unsafe { &*std::ptr::from_ref(self) };
-        let keys = KnownKeys::new().ok_or_else(no_memory)?;
+        let keys = EnvironKeys::new().ok_or_else(no_memory)?;
         let environs = Environs::new(names, methods, keys, self.templates.clone());
         let contexts = Contexts::enter().ok_or_else(no_memory)?;
         Ok(WsgiThread { wsgi, environs, start: None, core, contexts, saved: null_mut() })
@@ -108,16 +108,16 @@ fn integer(number: u32) -> Option<Object> {
 }
 
 impl App for WsgiThread {
-    type Memo = Memo;
-    type Pending = Pending;
+    type Memo = EnvironMemo;
+    type Pending = SuspendedAnswer;
 
-    fn call(&mut self, request: &mut Request<'_, Memo>, response: &mut Response) -> Outcome<Pending> {
+    fn call(&mut self, request: &mut Request<'_, EnvironMemo>, response: &mut Response) -> Outcome<SuspendedAnswer> {
         let outcome = self.serve(request, response);
-        outcome.unwrap_or_else(|| failed(&self.wsgi.faults, &described(&request.parts)))
+        outcome.unwrap_or_else(|| failed(&self.wsgi.fault_log, &described(&request.parts)))
     }
 
-    fn resume(&mut self, pending: Pending, response: &mut Response) -> Outcome<Pending> {
-        let Pending { mut answer, chunk, start, context } = pending;
+    fn resume(&mut self, pending: SuspendedAnswer, response: &mut Response) -> Outcome<SuspendedAnswer> {
+        let SuspendedAnswer { mut answer, chunk, start, context } = pending;
         self.contexts.resume(context);
         // SAFETY: the engine lends us the response for this call, and it is disarmed below.
         unsafe { start.arm(response, true) };
@@ -128,7 +128,7 @@ impl App for WsgiThread {
         outcome
     }
 
-    fn abandon(&mut self, pending: Pending) {
+    fn abandon(&mut self, pending: SuspendedAnswer) {
         self.contexts.resume(pending.context);
         self.close(&pending.answer);
         self.contexts.rest();
@@ -150,15 +150,15 @@ impl App for WsgiThread {
         if unsafe { ffi::PyErr_CheckSignals() } == 0 {
             return ControlFlow::Continue(());
         }
-        match failed::<()>(&self.wsgi.faults, "a signal handler") {
+        match failed::<()>(&self.wsgi.fault_log, "a signal handler") {
             Outcome::FailedAndLeave => ControlFlow::Break(()),
             _ => ControlFlow::Continue(()),
         }
     }
 }
 
-/// How far an answer came.
-enum Sent {
+/// The progress of an answer's sending.
+enum SendProgress {
     All,
     Gone,
     /// The client is slow, or it is the others' turn; this chunk was not taken whole.
@@ -167,7 +167,7 @@ enum Sent {
 
 impl WsgiThread {
     /// `None`: an exception is set.
-    fn serve(&mut self, request: &mut Request<'_, Memo>, response: &mut Response) -> Option<Outcome<Pending>> {
+    fn serve(&mut self, request: &mut Request<'_, EnvironMemo>, response: &mut Response) -> Option<Outcome<SuspendedAnswer>> {
         let mut environ = self.environs.make(request)?;
         let callable = self.choose(&mut environ, request)?;
         self.give_body(&mut environ, std::mem::take(&mut request.body))?;
@@ -231,7 +231,7 @@ impl WsgiThread {
     }
 
     /// The application of a request, with SCRIPT_NAME and PATH_INFO set for its mount.
-    fn choose(&mut self, environ: &mut Dictionary, request: &mut Request<'_, Memo>) -> Option<*mut ffi::PyObject> {
+    fn choose(&mut self, environ: &mut Dictionary, request: &mut Request<'_, EnvironMemo>) -> Option<*mut ffi::PyObject> {
         let wsgi = self.wsgi;
         if wsgi.mounts.is_plain() {
             return wsgi.callables.first().map(Object::as_ptr);
@@ -275,8 +275,8 @@ impl WsgiThread {
         Some(())
     }
 
-    /// Hands a part to the response. One that is compressed on its way takes a while, and needs nothing of Python's meanwhile: the caller holds
-    /// the object that the bytes are of, and the application's callables leave the response to this thread.
+    /// Hands a part to the response. One that is compressed on its way takes a while, and needs nothing of Python's meanwhile: the
+    /// caller holds the object that the bytes are of, and the application's callables leave the response to this thread.
     fn push(&mut self, part: &[u8], when: When, response: &mut Response) -> Pushed {
         if part.len() > LONG_CODING_BYTES && response.is_filtered() {
             return self.aside(|| response.push(part, when));
@@ -285,14 +285,14 @@ impl WsgiThread {
     }
 
     /// Sends the answer as far as the client takes it. `None`: an exception is set.
-    fn send(&mut self, answer: &mut Answer, chunk: Option<(Object, usize)>, response: &mut Response) -> Option<Sent> {
+    fn send(&mut self, answer: &mut Answer, chunk: Option<(Object, usize)>, response: &mut Response) -> Option<SendProgress> {
         let first_time = chunk.is_none() && answer.is_fresh();
         if let Some((bytes, taken)) = chunk {
             // SAFETY: a bytes object that lives as long as `bytes`.
             match self.push(unsafe { &bytes_of(bytes.as_ptr())[taken..] }, When::Now, response) {
                 Pushed::All => {}
-                Pushed::Gone => return Some(Sent::Gone),
-                Pushed::Part(more) => return Some(Sent::Slow(Some((bytes, taken + more)))),
+                Pushed::Gone => return Some(SendProgress::Gone),
+                Pushed::Part(more) => return Some(SendProgress::Slow(Some((bytes, taken + more)))),
             }
         }
         if first_time {
@@ -303,7 +303,7 @@ impl WsgiThread {
                 && let Some((file, offset, length)) = self.sendable(&answer.result)?
             {
                 response.push_file(file, offset, length);
-                return Some(Sent::All);
+                return Some(SendProgress::All);
             } else if !self.wsgi.is_strict {
                 answer.put_bytes_in_a_tuple()?;
                 if answer.is_sequence() {
@@ -316,12 +316,12 @@ impl WsgiThread {
                 Part::Bytes(bytes) => bytes,
                 Part::File(wrapper) if response.has_head() => {
                     if self.send_file_part(answer, &wrapper, response)? {
-                        return Some(Sent::Slow(None));
+                        return Some(SendProgress::Slow(None));
                     }
                     continue;
                 }
                 Part::File(wrapper) => wrapper,
-                Part::End => return Some(Sent::All),
+                Part::End => return Some(SendProgress::All),
             };
             if !response.has_head() {
                 // SAFETY: a bytes object that lives as long as `bytes`, if it is one.
@@ -340,11 +340,11 @@ impl WsgiThread {
             }
             // SAFETY: a bytes object, as a file is none of those that come here; it lives as long as `bytes`.
             match self.push(unsafe { bytes_of(bytes.as_ptr()) }, answer.when(), response) {
-                Pushed::All if cut_off_late_stream(self.wsgi.row, response) => return Some(Sent::Gone),
-                Pushed::All if response.turn_is_over() => return Some(Sent::Slow(None)),
+                Pushed::All if cut_off_late_stream(self.wsgi.row, response) => return Some(SendProgress::Gone),
+                Pushed::All if response.turn_is_over() => return Some(SendProgress::Slow(None)),
                 Pushed::All => {}
-                Pushed::Gone => return Some(Sent::Gone),
-                Pushed::Part(taken) => return Some(Sent::Slow(Some((bytes, taken)))),
+                Pushed::Gone => return Some(SendProgress::Gone),
+                Pushed::Part(taken) => return Some(SendProgress::Slow(Some((bytes, taken)))),
             }
         }
     }
@@ -352,24 +352,24 @@ impl WsgiThread {
     /// What comes after sending: the end, or the wait for the client. `sent` is `None` when an exception is set.
     fn conclude(
         &mut self,
-        sent: Option<Sent>,
+        sent: Option<SendProgress>,
         answer: Answer,
         start: StartResponse,
         response: &Response,
         place: &dyn Fn() -> String,
-    ) -> Outcome<Pending> {
+    ) -> Outcome<SuspendedAnswer> {
         match sent {
-            Some(Sent::Slow(chunk)) => {
+            Some(SendProgress::Slow(chunk)) => {
                 let context = self.contexts.suspend();
-                return Outcome::Suspended(Pending { answer, chunk, start, context });
+                return Outcome::Suspended(SuspendedAnswer { answer, chunk, start, context });
             }
-            Some(Sent::All | Sent::Gone) => {
+            Some(SendProgress::All | SendProgress::Gone) => {
                 self.close(&answer);
                 self.keep(start);
             }
             None => {
                 // The exception that is set is taken first: close() may raise one of its own.
-                let outcome = if self.forgive(response) { Outcome::Finished } else { failed(&self.wsgi.faults, &place()) };
+                let outcome = if self.forgive(response) { Outcome::Finished } else { failed(&self.wsgi.fault_log, &place()) };
                 self.close(&answer);
                 self.keep(start);
                 return outcome;
@@ -377,7 +377,7 @@ impl WsgiThread {
         }
         if !response.has_head() && !response.is_given_away() {
             log_message(
-                &self.wsgi.faults,
+                &self.wsgi.fault_log,
                 &format!("{}: the application did not call start_response; answered with 500", place()),
             );
             return Outcome::Failed;
@@ -399,12 +399,12 @@ impl WsgiThread {
                 if ffi::PyErr_ExceptionMatches(ffi::PyExc_AttributeError) != 0 {
                     ffi::PyErr_Clear();
                 } else {
-                    log_set_exception(&self.wsgi.faults, "the answer's close()");
+                    log_set_exception(&self.wsgi.fault_log, "the answer's close()");
                 }
                 return;
             };
             if Object::owned(ffi::PyObject_CallNoArgs(close.as_ptr())).is_none() {
-                log_set_exception(&self.wsgi.faults, "the answer's close()");
+                log_set_exception(&self.wsgi.fault_log, "the answer's close()");
             }
         }
     }
@@ -495,7 +495,7 @@ impl WsgiThread {
 }
 
 /// The request in words, for the log.
-fn described(parts: &RequestParts<'_, Memo>) -> String {
+fn described(parts: &RequestParts<'_, EnvironMemo>) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     match parts {
         RequestParts::Http(http) => format!("{} {}", text(http.method), text(http.uri)),

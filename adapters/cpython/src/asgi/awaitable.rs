@@ -7,7 +7,7 @@ use std::ptr::null_mut;
 
 use pyo3::ffi;
 
-use super::exchange::{Exchange, Received};
+use super::exchange::{AsgiExchange, ReceiveResult};
 use super::native::{Lasting, NativeType, held};
 use crate::object::{Object, new_reference};
 
@@ -20,7 +20,7 @@ const SENT_RETURN: i32 = 0;
 const SENT_ERROR: i32 = -1;
 const SENT_NEXT: i32 = 1;
 
-enum State {
+enum AwaitableState {
     /// Awaiting it gives this at once.
     Ready(Object),
     /// The iterator of a future, for a `send()`.
@@ -32,7 +32,7 @@ enum State {
 
 /// Makes awaitables.
 pub struct Awaitables {
-    kind: NativeType<State>,
+    kind: NativeType<AwaitableState>,
     /// For `send()`, which gives nothing: one serves for all.
     done: Object,
 }
@@ -52,7 +52,7 @@ impl Awaitables {
         }
         // SAFETY: the functions have the signatures of their slots and look at objects of this type only.
         let kind = unsafe { NativeType::new(c"bolide._native.Step", &slots)? };
-        let done = kind.make(State::Ready(none()))?;
+        let done = kind.make(AwaitableState::Ready(none()))?;
         Some(Awaitables { kind, done })
     }
 
@@ -63,21 +63,21 @@ impl Awaitables {
 
     /// Awaiting it gives `value` at once.
     pub fn ready(&self, value: Object) -> Option<Object> {
-        self.kind.make(State::Ready(value))
+        self.kind.make(AwaitableState::Ready(value))
     }
 
     /// Awaiting it waits for the future and gives its result.
     pub fn waiting(&self, future: &Object) -> Option<Object> {
         // SAFETY: the future lives; its iterator is ours.
         let iterator = unsafe { Object::owned(ffi::PyObject_GetIter(future.as_ptr()))? };
-        self.kind.make(State::Waiting(iterator))
+        self.kind.make(AwaitableState::Waiting(iterator))
     }
 
     /// Awaiting it waits for the future, and then gives the next message of the exchange.
     pub fn receiving(&self, future: &Object, exchange: Object) -> Option<Object> {
         // SAFETY: as above.
         let iterator = unsafe { Object::owned(ffi::PyObject_GetIter(future.as_ptr()))? };
-        self.kind.make(State::Receiving { iterator, exchange })
+        self.kind.make(AwaitableState::Receiving { iterator, exchange })
     }
 }
 
@@ -121,13 +121,13 @@ unsafe extern "C" fn send_slot(object: *mut ffi::PyObject, _value: *mut ffi::PyO
     // SAFETY: the object is of our type; nobody else looks at its value while the interpreter is ours.
     unsafe {
         loop {
-            let (iterator, exchange) = match held::<State>(object) {
-                State::Ready(value) => {
+            let (iterator, exchange) = match held::<AwaitableState>(object) {
+                AwaitableState::Ready(value) => {
                     *result = new_reference(value.as_ptr());
                     return SENT_RETURN;
                 }
-                State::Waiting(iterator) => (iterator.clone(), None),
-                State::Receiving { iterator, exchange } => (iterator.clone(), Some(exchange.clone())),
+                AwaitableState::Waiting(iterator) => (iterator.clone(), None),
+                AwaitableState::Receiving { iterator, exchange } => (iterator.clone(), Some(exchange.clone())),
             };
             let Some(advance) = (*ffi::Py_TYPE(iterator.as_ptr())).tp_iternext else { return SENT_ERROR };
             *result = advance(iterator.as_ptr());
@@ -139,15 +139,15 @@ unsafe extern "C" fn send_slot(object: *mut ffi::PyObject, _value: *mut ffi::PyO
                 *result = value.into_ptr();
                 return SENT_RETURN;
             };
-            match Exchange::take_or_wait(&exchange) {
-                Some(Received::Message(message)) => {
+            match AsgiExchange::take_or_wait(&exchange) {
+                Some(ReceiveResult::Message(message)) => {
                     *result = message.into_ptr();
                     return SENT_RETURN;
                 }
                 // Somebody else took the message: the wait goes on.
-                Some(Received::Wait(future)) => {
+                Some(ReceiveResult::Wait(future)) => {
                     let Some(iterator) = Object::owned(ffi::PyObject_GetIter(future.as_ptr())) else { return SENT_ERROR };
-                    *held::<State>(object) = State::Receiving { iterator, exchange };
+                    *held::<AwaitableState>(object) = AwaitableState::Receiving { iterator, exchange };
                 }
                 None => return SENT_ERROR,
             }
@@ -220,7 +220,7 @@ unsafe extern "C" fn send(object: *mut ffi::PyObject, _value: *mut ffi::PyObject
 unsafe extern "C" fn throw(object: *mut ffi::PyObject, arguments: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: the objects live through the call.
     unsafe {
-        if let State::Waiting(iterator) | State::Receiving { iterator, .. } = held::<State>(object) {
+        if let AwaitableState::Waiting(iterator) | AwaitableState::Receiving { iterator, .. } = held::<AwaitableState>(object) {
             let iterator = iterator.clone();
             let method = Object::owned(ffi::PyObject_GetAttrString(iterator.as_ptr(), c"throw".as_ptr()));
             return method.map_or(null_mut(), |method| ffi::PyObject_CallObject(method.as_ptr(), arguments));
@@ -240,7 +240,7 @@ unsafe extern "C" fn throw(object: *mut ffi::PyObject, arguments: *mut ffi::PyOb
 unsafe extern "C" fn close(object: *mut ffi::PyObject, _nothing: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: the object is of our type; what it waited for is let go.
     unsafe {
-        *held::<State>(object) = State::Ready(none());
+        *held::<AwaitableState>(object) = AwaitableState::Ready(none());
         new_reference(ffi::Py_None())
     }
 }

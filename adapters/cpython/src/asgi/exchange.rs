@@ -4,7 +4,7 @@
 //! It knows no sockets and no protocol's bytes: those are the engine's. The event loop's thread runs all of it.
 //!
 //! Python's code may come back here whenever it runs, and it runs in more places than one sees: a loop's `call_soon`, an object's
-//! `__del__`. So an exchange is borrowed for moments in which none of it runs ([`Exchange::with`]), and what those find is turned
+//! `__del__`. So an exchange is borrowed for moments in which none of it runs ([`AsgiExchange::with`]), and what those find is turned
 //! into Python's objects, exceptions and wake-ups afterwards.
 
 use std::borrow::Cow;
@@ -17,17 +17,17 @@ use bolide_engine::{Key, Visited};
 use pyo3::ffi;
 
 use super::Asgi;
-use super::http::HttpTalk;
+use super::http::HttpState;
 use super::messages::Message;
 use super::native::{Lasting, bound, held};
-use super::socket::SocketTalk;
+use super::websocket::WebSocketState;
 use crate::object::{Object, new_reference};
 
-/// What `receive` and `send` share.
-pub struct Exchange {
+/// One request or WebSocket of the application: what its `receive` and `send` share.
+pub struct AsgiExchange {
     pub asgi: &'static Asgi,
-    pub place: Place,
-    pub talk: Talk,
+    pub connection: ConnectionRef,
+    pub protocol: ProtocolState,
     /// The futures that waiting calls of `receive()` and of `send()` await.
     pub receivers: Vec<Object>,
     pub senders: Vec<Object>,
@@ -39,9 +39,9 @@ pub struct Exchange {
     pub began_ms: u64,
 }
 
-/// Where the connection is.
+/// The connection of an exchange, wherever it is.
 #[derive(Clone, Copy)]
-pub enum Place {
+pub enum ConnectionRef {
     /// In the hands of the call that gave the request to the application, further up the stack.
     Lent { response: *mut Response, request_stream: *mut RequestStream },
     /// In the engine's connection table.
@@ -50,27 +50,27 @@ pub enum Place {
     Over,
 }
 
-/// What is being spoken, and how far it has come.
-pub enum Talk {
-    Http(HttpTalk),
-    Socket(Box<SocketTalk>),
+/// The protocol of an exchange, HTTP or WebSocket, and how far it has come.
+pub enum ProtocolState {
+    Http(HttpState),
+    WebSocket(Box<WebSocketState>),
 }
 
-/// What a message is to do, read from Python.
-pub enum Act {
-    Http(super::http::Act),
-    Socket(super::socket::Act),
+/// A message of the application's `send()` (ASGI: "event"), read from Python.
+pub enum SendEvent {
+    Http(super::http::HttpSendEvent),
+    WebSocket(super::websocket::WebSocketSendEvent),
 }
 
-/// What a `receive()` found.
-pub enum Received {
+/// The outcome of a `receive()`.
+pub enum ReceiveResult {
     Message(Object),
     /// Nothing yet.
     Wait(Object),
 }
 
-/// What there is for a `receive()`, before Python's objects are made of it.
-pub enum Found {
+/// An event for `receive()`, before Python's objects are made of it.
+pub enum ReceiveEvent {
     Nothing,
     /// Of a request's body.
     Part(Part),
@@ -83,15 +83,15 @@ pub enum Found {
     End(Goodbye),
 }
 
-/// What an application's message came to.
-pub enum Said {
+/// The outcome of a `send()` that did not fail.
+pub enum SendResult {
     Done,
     /// The client is slow: the application is to wait.
     Wait,
 }
 
-/// Why an application's message was not said: the exception that it gets.
-pub enum Refusal {
+/// Why a `send()` fails: the exception that it raises in the application.
+pub enum SendError {
     /// It does not fit what was said before.
     Mistake(Cow<'static, str>),
     Value(String),
@@ -100,31 +100,31 @@ pub enum Refusal {
     Lost,
 }
 
-impl Refusal {
-    pub fn mistake<T>(text: impl Into<Cow<'static, str>>) -> Result<T, Refusal> {
-        Err(Refusal::Mistake(text.into()))
+impl SendError {
+    pub fn mistake<T>(text: impl Into<Cow<'static, str>>) -> Result<T, SendError> {
+        Err(SendError::Mistake(text.into()))
     }
 
     /// Sets the exception.
     fn raise<T>(&self, asgi: &Asgi) -> Option<T> {
         match self {
-            Refusal::Mistake(text) => asgi.raise_runtime(text),
-            Refusal::Value(text) => asgi.raise_value(text),
-            Refusal::Gone | Refusal::Lost => asgi.raise_gone(),
+            SendError::Mistake(text) => asgi.raise_runtime(text),
+            SendError::Value(text) => asgi.raise_value(text),
+            SendError::Gone | SendError::Lost => asgi.raise_gone(),
         }
     }
 }
 
-impl Found {
+impl ReceiveEvent {
     /// The message for the application; `Some(None)`: there is none. `None`: an exception is set.
-    fn make(self, asgi: &Asgi) -> Option<Option<Object>> {
+    fn into_message(self, asgi: &Asgi) -> Option<Option<Object>> {
         let message = match self {
-            Found::Nothing => return Some(None),
-            Found::Part(part) => asgi.request_message(&part.bytes, part.more),
-            Found::Disconnect => asgi.disconnect_message(),
-            Found::Connect => super::socket::connect_message(asgi),
-            Found::Message(message) => super::socket::received_message(asgi, message.kind, &message.payload),
-            Found::End(goodbye) => super::socket::end_message(asgi, &goodbye),
+            ReceiveEvent::Nothing => return Some(None),
+            ReceiveEvent::Part(part) => asgi.request_message(&part.bytes, part.more),
+            ReceiveEvent::Disconnect => asgi.disconnect_message(),
+            ReceiveEvent::Connect => super::websocket::connect_message(asgi),
+            ReceiveEvent::Message(message) => super::websocket::received_message(asgi, message.kind, &message.payload),
+            ReceiveEvent::End(goodbye) => super::websocket::end_message(asgi, &goodbye),
         };
         message.map(Some)
     }
@@ -141,7 +141,7 @@ pub struct Waiters {
 }
 
 impl Waiters {
-    pub fn tell(self, asgi: &Asgi) {
+    pub fn wake(self, asgi: &Asgi) {
         for sender in self.gone {
             asgi.reject_gone(&sender);
         }
@@ -151,30 +151,29 @@ impl Waiters {
     }
 }
 
-/// What became of acting on a connection.
-pub enum Reached<R> {
-    Done(R),
-    /// The server itself is attending to it at this moment, further up the stack.
-    Away,
-    /// It is not ours any more.
-    Gone,
-}
-
-/// An exchange and the callables for the application.
-pub struct Hands {
+/// The callables `receive` and `send` of an exchange, as the application gets them.
+pub struct AsgiChannel {
     pub exchange: Object,
     pub receive: Object,
     pub send: Object,
 }
 
-impl Hands {
+impl AsgiChannel {
     /// `None`: an exception is set.
-    pub fn new(asgi: &'static Asgi, place: Place, talk: Talk) -> Option<Hands> {
+    pub fn new(asgi: &'static Asgi, connection: ConnectionRef, protocol: ProtocolState) -> Option<AsgiChannel> {
         let (receivers, senders, first_line) = (Vec::new(), Vec::new(), Vec::new());
-        let exchange =
-            asgi.exchanges.make(Exchange { asgi, place, talk, receivers, senders, task: None, first_line, began_ms: 0 })?;
+        let exchange = asgi.exchanges.make(AsgiExchange {
+            asgi,
+            connection,
+            protocol,
+            receivers,
+            senders,
+            task: None,
+            first_line,
+            began_ms: 0,
+        })?;
         let (receive, send) = (bound(&RECEIVE, &exchange)?, bound(&SEND, &exchange)?);
-        Some(Hands { exchange, receive, send })
+        Some(AsgiChannel { exchange, receive, send })
     }
 
     /// For the next request, if the application has let go of them.
@@ -187,22 +186,22 @@ impl Hands {
     }
 
     /// Begins anew with what has become free.
-    pub fn renew(&self, place: Place, talk: Talk) {
-        let old = Exchange::with(&self.exchange, |exchange| {
-            exchange.place = place;
+    pub fn renew(&self, connection: ConnectionRef, protocol: ProtocolState) {
+        let old = AsgiExchange::with(&self.exchange, |exchange| {
+            exchange.connection = connection;
             let (receivers, senders) = (std::mem::take(&mut exchange.receivers), std::mem::take(&mut exchange.senders));
-            (std::mem::replace(&mut exchange.talk, talk), receivers, senders)
+            (std::mem::replace(&mut exchange.protocol, protocol), receivers, senders)
         });
         drop(old);
     }
 }
 
-impl Exchange {
+impl AsgiExchange {
     /// A moment with the exchange that an object holds: none of Python's code may run in `act`.
-    pub fn with<R>(object: &Object, act: impl FnOnce(&mut Exchange) -> R) -> R {
+    pub fn with<R>(object: &Object, act: impl FnOnce(&mut AsgiExchange) -> R) -> R {
         // SAFETY: the object is an exchange, and the loop's thread alone has such; as no code of Python's runs meanwhile, nobody
         // else has its value.
-        act(unsafe { held::<Exchange>(object.as_ptr()) })
+        act(unsafe { held::<AsgiExchange>(object.as_ptr()) })
     }
 
     /// For the application's task: its end.
@@ -210,176 +209,174 @@ impl Exchange {
         bound(&TASK_DONE, object)
     }
 
-    /// Acts on the connection, wherever it is, in which none of Python's code may run. What a visit leaves to do is asked for with
+    /// Visits the connection, wherever it is; none of Python's code may run in `act`. What a visit leaves to do is asked for with
     /// [`Asgi::want_turn`].
-    pub fn reach<R>(&mut self, act: impl FnOnce(&mut Talk, &mut Response, &mut RequestStream) -> R) -> Reached<R> {
-        match self.place {
-            Place::Lent { response, request_stream } => {
+    pub fn visit<R>(&mut self, act: impl FnOnce(&mut ProtocolState, &mut Response, &mut RequestStream) -> R) -> Visited<R> {
+        match self.connection {
+            ConnectionRef::Lent { response, request_stream } => {
                 // SAFETY: the engine lent us both for the call that is on the stack below us; that call is not touching them
                 // while the application runs, and takes them back (`Parked` or `Over`) before it returns. `act` comes not back here.
                 let (response, request_stream) = unsafe { (&mut *response, &mut *request_stream) };
-                Reached::Done(act(&mut self.talk, response, request_stream))
+                Visited::Done(act(&mut self.protocol, response, request_stream))
             }
-            Place::Parked(key) => {
-                let Some(embedded) = self.asgi.embedded() else { return Reached::Gone };
-                let talk = &mut self.talk;
-                match embedded.visit(key, |response, request_stream| act(talk, response, request_stream)) {
-                    Visited::Done(result) => Reached::Done(result),
-                    Visited::Away => Reached::Away,
-                    Visited::Gone => Reached::Gone,
-                }
+            ConnectionRef::Parked(key) => {
+                let Some(embedded) = self.asgi.embedded() else { return Visited::Gone };
+                let protocol = &mut self.protocol;
+                embedded.visit(key, |response, request_stream| act(protocol, response, request_stream))
             }
-            Place::Over => Reached::Gone,
+            ConnectionRef::Over => Visited::Gone,
         }
     }
 
     /// The connection has news: who waits for them is returned.
     pub fn news(&mut self, response: &mut Response, request_stream: &mut RequestStream) -> Waiters {
-        let can_send = match &mut self.talk {
-            Talk::Http(http) => http.go_on(response),
-            Talk::Socket(socket) => socket.go_on(response, request_stream),
+        let can_send = match &mut self.protocol {
+            ProtocolState::Http(http) => http.go_on(response),
+            ProtocolState::WebSocket(socket) => socket.go_on(response, request_stream),
         };
         let mut waiters = Waiters::default();
         if can_send {
             waiters.ready.append(&mut self.senders);
         }
-        let can_receive = match &self.talk {
-            Talk::Http(http) => http.has_message(request_stream),
-            Talk::Socket(socket) => socket.has_message(request_stream),
+        let can_receive = match &self.protocol {
+            ProtocolState::Http(http) => http.has_message(request_stream),
+            ProtocolState::WebSocket(socket) => socket.has_message(request_stream),
         };
         if can_receive {
             waiters.ready.append(&mut self.receivers);
         }
-        if self.talk.is_complete() {
-            self.place = Place::Over;
+        if self.protocol.is_complete() {
+            self.connection = ConnectionRef::Over;
         }
         waiters
     }
 
     /// The client has gone, or the engine has given the exchange up. Who waits for it is returned.
-    pub fn lose(&mut self) -> Waiters {
-        self.place = Place::Over;
-        match &mut self.talk {
-            Talk::Http(http) => http.lose(),
-            Talk::Socket(socket) => socket.lose(),
+    pub fn disconnect(&mut self) -> Waiters {
+        self.connection = ConnectionRef::Over;
+        match &mut self.protocol {
+            ProtocolState::Http(http) => http.disconnect(),
+            ProtocolState::WebSocket(socket) => socket.disconnect(),
         }
         Waiters { ready: std::mem::take(&mut self.receivers), gone: std::mem::take(&mut self.senders) }
     }
 
     /// The next message, or a future that is done when there may be one. `None`: an exception is set.
-    pub fn take_or_wait(object: &Object) -> Option<Received> {
-        let (asgi, found) = Exchange::with(object, |exchange| (exchange.asgi, exchange.find()));
+    pub fn take_or_wait(object: &Object) -> Option<ReceiveResult> {
+        let (asgi, event) = AsgiExchange::with(object, |exchange| (exchange.asgi, exchange.receive_event()));
         asgi.want_turn();
-        if let Some(message) = found.make(asgi)? {
-            return Some(Received::Message(message));
+        if let Some(message) = event.into_message(asgi)? {
+            return Some(ReceiveResult::Message(message));
         }
         let future = asgi.future()?;
         // A receive() with a time limit leaves a cancelled future behind: a stream that looks for its client's end once a second
         // must not gather one each second.
-        let mut waiting = Exchange::with(object, |exchange| std::mem::take(&mut exchange.receivers));
+        let mut waiting = AsgiExchange::with(object, |exchange| std::mem::take(&mut exchange.receivers));
         waiting.retain(|receiver| !matches!(super::task::is_done(asgi, receiver), Some(true)));
         waiting.push(future.clone());
-        Exchange::with(object, |exchange| exchange.receivers.append(&mut waiting));
-        Some(Received::Wait(future))
+        AsgiExchange::with(object, |exchange| exchange.receivers.append(&mut waiting));
+        Some(ReceiveResult::Wait(future))
     }
 
-    fn find(&mut self) -> Found {
-        let found = self.reach(|talk, response, request_stream| match talk {
-            Talk::Http(http) => http.receive(response, request_stream),
-            Talk::Socket(socket) => socket.receive(request_stream),
+    fn receive_event(&mut self) -> ReceiveEvent {
+        let visited = self.visit(|protocol, response, request_stream| match protocol {
+            ProtocolState::Http(http) => http.receive(response, request_stream),
+            ProtocolState::WebSocket(socket) => socket.receive(request_stream),
         });
-        match found {
-            Reached::Done(found) => found,
-            Reached::Away => Found::Nothing,
-            Reached::Gone => self.talk.last_message(),
+        match visited {
+            Visited::Done(event) => event,
+            Visited::Away => ReceiveEvent::Nothing,
+            Visited::Gone => self.protocol.last_message(),
         }
     }
 
     /// `send(message)`: says it, and returns a finished awaitable, or one that waits. `None`: an exception is set.
-    pub fn send(object: &Object, mut act: Act) -> Option<Object> {
+    pub fn send(object: &Object, mut event: SendEvent) -> Option<Object> {
         leave_if_child();
-        let (asgi, said, waiters) = Exchange::with(object, |exchange| {
-            let said = exchange.say(&mut act);
-            let waiters = exchange.after_saying(&said);
-            (exchange.asgi, said, waiters)
+        let (asgi, result, waiters) = AsgiExchange::with(object, |exchange| {
+            let result = exchange.deliver(&mut event);
+            let waiters = exchange.after_sending(&result);
+            (exchange.asgi, result, waiters)
         });
-        waiters.tell(asgi);
+        waiters.wake(asgi);
         asgi.want_turn();
-        match said {
-            Ok(Said::Done) => Some(asgi.awaitables.done()),
-            Ok(Said::Wait) => {
+        match result {
+            Ok(SendResult::Done) => Some(asgi.awaitables.done()),
+            Ok(SendResult::Wait) => {
                 let future = asgi.future()?;
                 let waiting = asgi.awaitables.waiting(&future)?;
-                Exchange::with(object, |exchange| exchange.senders.push(future));
+                AsgiExchange::with(object, |exchange| exchange.senders.push(future));
                 Some(waiting)
             }
             Err(refusal) => refusal.raise(asgi),
         }
     }
 
-    /// Says a message to the client. None of Python's objects in it is let go here.
-    pub fn say(&mut self, act: &mut Act) -> Result<Said, Refusal> {
-        let said = match (&self.talk, &act) {
-            (Talk::Http(http), Act::Http(act)) => http.may_say(act),
-            (Talk::Socket(socket), Act::Socket(_)) if socket.is_lost() => Err(Refusal::Gone),
+    /// Gives an event to the client. None of Python's objects in it is let go here.
+    pub fn deliver(&mut self, event: &mut SendEvent) -> Result<SendResult, SendError> {
+        let result = match (&self.protocol, &event) {
+            (ProtocolState::Http(http), SendEvent::Http(event)) => http.may_send(event),
+            (ProtocolState::WebSocket(socket), SendEvent::WebSocket(_)) if socket.is_disconnected() => Err(SendError::Gone),
             _ => Ok(()),
         };
-        said?;
-        let reached = self.reach(|talk, response, request_stream| match (talk, act) {
-            (Talk::Http(http), Act::Http(act)) => http.act(act, response),
-            (Talk::Socket(socket), Act::Socket(act)) => socket.act(act, response, request_stream),
-            _ => Refusal::mistake("a message of HTTP was sent to a WebSocket, or the other way round"),
+        result?;
+        let visited = self.visit(|protocol, response, request_stream| match (protocol, event) {
+            (ProtocolState::Http(http), SendEvent::Http(event)) => http.apply(event, response),
+            (ProtocolState::WebSocket(socket), SendEvent::WebSocket(event)) => socket.apply(event, response, request_stream),
+            _ => SendError::mistake("a message of HTTP was sent to a WebSocket, or the other way round"),
         });
-        match reached {
-            Reached::Done(said) => said,
-            Reached::Away => Refusal::mistake(
+        match visited {
+            Visited::Done(result) => result,
+            Visited::Away => SendError::mistake(
                 "send() was called while the server attends to this connection, as from a `__del__`; nothing was sent",
             ),
-            Reached::Gone => match &self.talk {
-                Talk::Socket(socket) if socket.is_complete() => Refusal::mistake("the WebSocket is closed: nothing may follow"),
-                _ => Err(Refusal::Lost),
+            Visited::Gone => match &self.protocol {
+                ProtocolState::WebSocket(socket) if socket.is_complete() => {
+                    SendError::mistake("the WebSocket is closed: nothing may follow")
+                }
+                _ => Err(SendError::Lost),
             },
         }
     }
 
-    /// Who is to be told after something was said, or could not be.
-    fn after_saying(&mut self, said: &Result<Said, Refusal>) -> Waiters {
-        if matches!(said, Err(Refusal::Lost)) {
-            return self.lose();
+    /// The calls that go on after a `send()`, whether it succeeded or not.
+    fn after_sending(&mut self, result: &Result<SendResult, SendError>) -> Waiters {
+        if matches!(result, Err(SendError::Lost)) {
+            return self.disconnect();
         }
-        if said.is_err() || !self.talk.is_complete() {
+        if result.is_err() || !self.protocol.is_complete() {
             return Waiters::default();
         }
-        if let Place::Parked(_) = self.place {
-            self.place = Place::Over;
+        if let ConnectionRef::Parked(_) = self.connection {
+            self.connection = ConnectionRef::Over;
         }
         // Nothing more will come; whoever waits for the client is told so.
         Waiters { ready: std::mem::take(&mut self.receivers), gone: Vec::new() }
     }
 }
 
-impl Talk {
+impl ProtocolState {
     /// All has been said to the client.
     pub fn is_complete(&self) -> bool {
         match self {
-            Talk::Http(http) => http.is_complete(),
-            Talk::Socket(socket) => socket.is_complete(),
+            ProtocolState::Http(http) => http.is_complete(),
+            ProtocolState::WebSocket(socket) => socket.is_complete(),
         }
     }
 
     /// The client left before all was said.
-    pub fn is_lost(&self) -> bool {
+    pub fn is_disconnected(&self) -> bool {
         match self {
-            Talk::Http(http) => http.is_lost(),
-            Talk::Socket(socket) => socket.is_lost(),
+            ProtocolState::Http(http) => http.is_disconnected(),
+            ProtocolState::WebSocket(socket) => socket.is_disconnected(),
         }
     }
 
     /// What `receive` finds when the connection is not ours any more.
-    fn last_message(&mut self) -> Found {
+    fn last_message(&mut self) -> ReceiveEvent {
         match self {
-            Talk::Http(_) => Found::Disconnect,
-            Talk::Socket(socket) => socket.last_message(),
+            ProtocolState::Http(_) => ReceiveEvent::Disconnect,
+            ProtocolState::WebSocket(socket) => socket.last_message(),
         }
     }
 }
@@ -410,10 +407,10 @@ static TASK_DONE: Lasting<ffi::PyMethodDef> = Lasting(ffi::PyMethodDef {
 unsafe extern "C" fn receive(exchange: *mut ffi::PyObject, _nothing: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: the callable was bound to an exchange, which lives through the call.
     let Some(object) = (unsafe { Object::borrowed(exchange) }) else { return std::ptr::null_mut() };
-    let asgi = Exchange::with(&object, |exchange| exchange.asgi);
-    given(Exchange::take_or_wait(&object).and_then(|received| match received {
-        Received::Message(message) => asgi.awaitables.ready(message),
-        Received::Wait(future) => asgi.awaitables.receiving(&future, object),
+    let asgi = AsgiExchange::with(&object, |exchange| exchange.asgi);
+    given(AsgiExchange::take_or_wait(&object).and_then(|received| match received {
+        ReceiveResult::Message(message) => asgi.awaitables.ready(message),
+        ReceiveResult::Wait(future) => asgi.awaitables.receiving(&future, object),
     }))
 }
 
@@ -422,16 +419,17 @@ unsafe extern "C" fn receive(exchange: *mut ffi::PyObject, _nothing: *mut ffi::P
 unsafe extern "C" fn send(exchange: *mut ffi::PyObject, message: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: as above.
     let Some(object) = (unsafe { Object::borrowed(exchange) }) else { return std::ptr::null_mut() };
-    let (asgi, is_http) = Exchange::with(&object, |exchange| (exchange.asgi, matches!(exchange.talk, Talk::Http(_))));
+    let (asgi, is_http) =
+        AsgiExchange::with(&object, |exchange| (exchange.asgi, matches!(exchange.protocol, ProtocolState::Http(_))));
     // Reading a message may run code of the application (a `__bool__`, say).
-    let act = Message::new(asgi, message).and_then(|message| {
+    let event = Message::new(asgi, message).and_then(|message| {
         Some(if is_http {
-            Act::Http(super::http::read(asgi, &message)?)
+            SendEvent::Http(super::http::read(asgi, &message)?)
         } else {
-            Act::Socket(super::socket::read(asgi, &message)?)
+            SendEvent::WebSocket(super::websocket::read(asgi, &message)?)
         })
     });
-    given(act.and_then(|act| Exchange::send(&object, act)))
+    given(event.and_then(|event| AsgiExchange::send(&object, event)))
 }
 
 /// # Safety

@@ -10,13 +10,13 @@ use bolide_engine::response::{Pushed, Response, When};
 use bolide_files::named::NamedFile;
 
 use super::Asgi;
-use super::exchange::{Found, Refusal, Said};
+use super::exchange::{ReceiveEvent, SendError, SendResult};
 use super::messages::{Headers, Message, file_part, path_file};
 use crate::object::{Object, bytes_of};
 
-/// How far a response has come.
+/// The stages of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum ResponseStage {
     /// Nothing was said.
     Fresh,
     /// `http.response.start`
@@ -26,22 +26,22 @@ enum Stage {
     Complete,
 }
 
-pub struct HttpTalk {
-    stage: Stage,
+pub struct HttpState {
+    stage: ResponseStage,
     /// Parts that the client was slow to take. Each has a `send()` that waits for it, so the application bounds them.
-    unsent: VecDeque<Unsent>,
-    is_lost: bool,
+    unsent: VecDeque<UnsentPart>,
+    is_disconnected: bool,
 }
 
 /// A part of the body, the bytes of it that were taken, and whether it is the last.
-struct Unsent {
+struct UnsentPart {
     part: Object,
     taken: usize,
     more: bool,
 }
 
-/// What a message is to do to the response, once it has been read from Python.
-pub enum Act {
+/// An event of the application's `send()`, read from Python: what it does to the response.
+pub enum HttpSendEvent {
     Start {
         status: u16,
         headers: Headers,
@@ -68,15 +68,15 @@ pub enum Act {
 }
 
 /// Reads a message. `None`: an exception is set.
-pub fn read(asgi: &'static Asgi, message: &Message<'_>) -> Option<Act> {
+pub fn read(asgi: &'static Asgi, message: &Message<'_>) -> Option<HttpSendEvent> {
     let names = &asgi.names;
     match message.kind() {
         b"http.response.start" => read_start(asgi, message),
         b"http.response.body" => read_body(asgi, message),
         b"http.response.pathsend" => Some(match path_file(message)? {
-            NamedFile::Small(part) => Act::Body { part, more: false },
-            NamedFile::Large(_, 0) => Act::Body { part: asgi.empty.clone(), more: false },
-            NamedFile::Large(file, length) => Act::File { file: Some(file), offset: 0, length, more: false },
+            NamedFile::Small(part) => HttpSendEvent::Body { part, more: false },
+            NamedFile::Large(_, 0) => HttpSendEvent::Body { part: asgi.empty.clone(), more: false },
+            NamedFile::Large(file, length) => HttpSendEvent::File { file: Some(file), offset: 0, length, more: false },
         }),
         b"http.response.zerocopysend" => {
             let (file, offset, length) = file_part(message)?;
@@ -84,66 +84,66 @@ pub fn read(asgi: &'static Asgi, message: &Message<'_>) -> Option<Act> {
             // A part of nothing has no frame.
             let is_empty = length == 0;
             Some(if is_empty {
-                Act::Body { part: asgi.empty.clone(), more }
+                HttpSendEvent::Body { part: asgi.empty.clone(), more }
             } else {
-                Act::File { file: Some(file), offset, length, more }
+                HttpSendEvent::File { file: Some(file), offset, length, more }
             })
         }
         b"http.response.trailers" => {
             // A flag may run code of the application, which must not change a list that was looked at before.
             let more = message.flag(&names.more_trailers)?;
-            Some(Act::Trailers { headers: Headers::read(asgi, message.get(&names.headers))?, more })
+            Some(HttpSendEvent::Trailers { headers: Headers::read(asgi, message.get(&names.headers))?, more })
         }
-        b"http.response.early_hint" => Some(Act::EarlyHints { links: message.links()? }),
+        b"http.response.early_hint" => Some(HttpSendEvent::EarlyHints { links: message.links()? }),
         _ => message.unknown("of an HTTP request"),
     }
 }
 
 /// `http.response.start`, and of a WebSocket that is refused `websocket.http.response.start`.
-pub fn read_start(asgi: &'static Asgi, message: &Message<'_>) -> Option<Act> {
+pub fn read_start(asgi: &'static Asgi, message: &Message<'_>) -> Option<HttpSendEvent> {
     let names = &asgi.names;
     // Before the headers, as it may run code of the application.
     let trailers = message.flag(&names.trailers)?;
     let status = message.number(&names.status, "status")?;
-    Some(Act::Start { status, headers: Headers::read(asgi, message.get(&names.headers))?, trailers })
+    Some(HttpSendEvent::Start { status, headers: Headers::read(asgi, message.get(&names.headers))?, trailers })
 }
 
 /// `http.response.body`, and of a WebSocket that is refused `websocket.http.response.body`.
-pub fn read_body(asgi: &'static Asgi, message: &Message<'_>) -> Option<Act> {
+pub fn read_body(asgi: &'static Asgi, message: &Message<'_>) -> Option<HttpSendEvent> {
     let names = &asgi.names;
-    Some(Act::Body { part: message.bytes(&names.body, "body")?, more: message.flag(&names.more_body)? })
+    Some(HttpSendEvent::Body { part: message.bytes(&names.body, "body")?, more: message.flag(&names.more_body)? })
 }
 
-impl HttpTalk {
-    pub fn new() -> HttpTalk {
-        HttpTalk { stage: Stage::Fresh, unsent: VecDeque::new(), is_lost: false }
+impl HttpState {
+    pub fn new() -> HttpState {
+        HttpState { stage: ResponseStage::Fresh, unsent: VecDeque::new(), is_disconnected: false }
     }
 
     pub fn is_complete(&self) -> bool {
-        self.stage == Stage::Complete && self.unsent.is_empty()
+        self.stage == ResponseStage::Complete && self.unsent.is_empty()
     }
 
-    pub fn is_lost(&self) -> bool {
-        self.is_lost
+    pub fn is_disconnected(&self) -> bool {
+        self.is_disconnected
     }
 
-    pub fn lose(&mut self) {
-        self.is_lost = true;
+    pub fn disconnect(&mut self) {
+        self.is_disconnected = true;
         self.unsent.clear();
     }
 
     /// `http.request` or `http.disconnect`, if there is one to tell.
-    pub fn receive(&mut self, response: &mut Response, request_stream: &mut RequestStream) -> Found {
-        let Some(flow) = request_stream.body() else { return Found::Nothing };
-        if self.is_complete() || self.is_lost {
-            return Found::Disconnect;
+    pub fn receive(&mut self, response: &mut Response, request_stream: &mut RequestStream) -> ReceiveEvent {
+        let Some(flow) = request_stream.body() else { return ReceiveEvent::Nothing };
+        if self.is_complete() || self.is_disconnected {
+            return ReceiveEvent::Disconnect;
         }
         flow.is_wanted = false;
         if let Some(part) = flow.take() {
-            return Found::Part(part);
+            return ReceiveEvent::Part(part);
         }
         if flow.is_gone {
-            return Found::Disconnect;
+            return ReceiveEvent::Disconnect;
         }
         flow.is_wanted = true;
         if flow.owes_continue && !response.head_has_left() {
@@ -151,19 +151,19 @@ impl HttpTalk {
             flow.owes_continue = false;
             response.say_continue();
         }
-        Found::Nothing
+        ReceiveEvent::Nothing
     }
 
     /// Whether `receive` would find something.
     pub fn has_message(&self, request_stream: &mut RequestStream) -> bool {
-        let is_over = self.is_complete() || self.is_lost;
+        let is_over = self.is_complete() || self.is_disconnected;
         is_over || request_stream.body().is_none_or(|flow| flow.has_part() || flow.is_gone)
     }
 
     /// The client may have taken something. True: a waiting `send()` may go on.
     pub fn go_on(&mut self, response: &mut Response) -> bool {
         while !response.has_file()
-            && let Some(Unsent { part, taken, more }) = self.unsent.pop_front()
+            && let Some(UnsentPart { part, taken, more }) = self.unsent.pop_front()
         {
             // SAFETY: a bytes object that lives as long as `part`.
             let rest = unsafe { &bytes_of(part.as_ptr())[taken..] };
@@ -171,72 +171,74 @@ impl HttpTalk {
                 Pushed::All if more => {}
                 Pushed::All => self.end_body(response),
                 Pushed::Part(further) => {
-                    self.unsent.push_front(Unsent { part, taken: taken + further, more });
+                    self.unsent.push_front(UnsentPart { part, taken: taken + further, more });
                     return false;
                 }
                 // The engine sees it too, and gives the exchange up.
                 Pushed::Gone => return false,
             }
         }
-        self.unsent.is_empty() && (self.stage == Stage::Complete || !must_wait(response))
+        self.unsent.is_empty() && (self.stage == ResponseStage::Complete || !must_wait(response))
     }
 
     /// What is wrong with the order of things, in a sentence.
-    fn mistake(&self, act: &Act) -> Option<&'static str> {
-        match (self.stage, act) {
-            (Stage::Fresh, Act::Start { .. } | Act::EarlyHints { .. }) => None,
-            (Stage::Fresh, _) => Some("the response has no 'http.response.start' yet"),
-            (Stage::Started, Act::Body { .. } | Act::File { .. }) => None,
-            (Stage::Started, Act::Start { .. }) => Some("'http.response.start' was sent before: a response has one"),
-            (Stage::Started, Act::Trailers { .. }) => {
+    fn mistake(&self, event: &HttpSendEvent) -> Option<&'static str> {
+        match (self.stage, event) {
+            (ResponseStage::Fresh, HttpSendEvent::Start { .. } | HttpSendEvent::EarlyHints { .. }) => None,
+            (ResponseStage::Fresh, _) => Some("the response has no 'http.response.start' yet"),
+            (ResponseStage::Started, HttpSendEvent::Body { .. } | HttpSendEvent::File { .. }) => None,
+            (ResponseStage::Started, HttpSendEvent::Start { .. }) => {
+                Some("'http.response.start' was sent before: a response has one")
+            }
+            (ResponseStage::Started, HttpSendEvent::Trailers { .. }) => {
                 Some("'http.response.trailers' comes after the body, and only when 'http.response.start' announced it")
             }
-            (Stage::Trailers, Act::Trailers { .. }) => None,
-            (Stage::Trailers, _) => Some("the body has ended; only 'http.response.trailers' may follow"),
-            (Stage::Started, Act::EarlyHints { .. }) => Some("early hints come before 'http.response.start'"),
-            (Stage::Complete, _) => Some("the response is complete: nothing may follow its end"),
+            (ResponseStage::Trailers, HttpSendEvent::Trailers { .. }) => None,
+            (ResponseStage::Trailers, _) => Some("the body has ended; only 'http.response.trailers' may follow"),
+            (ResponseStage::Started, HttpSendEvent::EarlyHints { .. }) => Some("early hints come before 'http.response.start'"),
+            (ResponseStage::Complete, _) => Some("the response is complete: nothing may follow its end"),
         }
     }
 
-    /// Whether a message may come now.
-    pub fn may_say(&self, act: &Act) -> Result<(), Refusal> {
-        match self.mistake(act) {
-            Some(mistake) => Refusal::mistake(mistake),
-            None if self.is_lost => Err(Refusal::Gone),
+    /// An event out of its order, or after the client has left, is refused before anything is said.
+    pub fn may_send(&self, event: &HttpSendEvent) -> Result<(), SendError> {
+        match self.mistake(event) {
+            Some(mistake) => SendError::mistake(mistake),
+            None if self.is_disconnected => Err(SendError::Gone),
             None => Ok(()),
         }
     }
 
-    /// Says a message that may come now.
-    pub fn act(&mut self, act: &mut Act, response: &mut Response) -> Result<Said, Refusal> {
-        match act {
-            Act::Start { status, headers, trailers } => {
+    /// Applies an event that is in its order.
+    pub fn apply(&mut self, event: &mut HttpSendEvent, response: &mut Response) -> Result<SendResult, SendError> {
+        match event {
+            HttpSendEvent::Start { status, headers, trailers } => {
                 start(*status, headers, *trailers, response)?;
-                self.stage = Stage::Started;
-                Ok(Said::Done)
+                self.stage = ResponseStage::Started;
+                Ok(SendResult::Done)
             }
-            Act::Body { part, more } => self.body(part, *more, response),
-            Act::File { file, offset, length, more } => self.file((file, *offset, *length), *more, response),
-            Act::Trailers { headers, more } => {
+            HttpSendEvent::Body { part, more } => self.body(part, *more, response),
+            HttpSendEvent::File { file, offset, length, more } => self.file((file, *offset, *length), *more, response),
+            HttpSendEvent::Trailers { headers, more } => {
                 if response.has_file() {
-                    return Refusal::mistake("trailers can't be sent while the send() of a file still waits for a slow client");
+                    return SendError::mistake("trailers can't be sent while the send() of a file still waits for a slow client");
                 }
                 headers
                     .each(|name, value| response.trailer(name, value))
-                    .map_err(|refusal| Refusal::Value(format!("the trailer {refusal}")))?;
+                    .map_err(|refusal| SendError::Value(format!("the trailer {refusal}")))?;
                 if !*more {
                     response.finish_trailers();
-                    self.stage = Stage::Complete;
+                    self.stage = ResponseStage::Complete;
                     response.advance();
                 }
-                Ok(Said::Done)
+                Ok(SendResult::Done)
             }
-            Act::EarlyHints { links } => {
+            HttpSendEvent::EarlyHints { links } => {
                 // SAFETY: `links` are bytes objects, which live as long as the vector.
                 let links: Vec<&[u8]> = links.iter().map(|link| unsafe { bytes_of(link.as_ptr()) }).collect();
                 match response.early_hints(&links) {
-                    Ok(()) => Ok(Said::Done),
-                    Err(refusal) => Err(Refusal::Value(format!("the early hint is refused: {refusal}"))),
+                    Ok(()) => Ok(SendResult::Done),
+                    Err(refusal) => Err(SendError::Value(format!("the early hint is refused: {refusal}"))),
                 }
             }
         }
@@ -248,11 +250,11 @@ impl HttpTalk {
         (file, offset, length): (&mut Option<std::fs::File>, i64, u64),
         more: bool,
         response: &mut Response,
-    ) -> Result<Said, Refusal> {
+    ) -> Result<SendResult, SendError> {
         if !self.unsent.is_empty() || response.has_file() {
-            return Refusal::mistake("a file can't be sent while another send() still waits for a slow client");
+            return SendError::mistake("a file can't be sent while another send() still waits for a slow client");
         }
-        let Some(file) = file.take() else { return Ok(Said::Done) };
+        let Some(file) = file.take() else { return Ok(SendResult::Done) };
         if more || response.wants_trailers() {
             response.push_file_part(file, offset, length);
         } else {
@@ -266,16 +268,16 @@ impl HttpTalk {
     }
 
     /// Nothing has left yet: the client can still be told of a failure.
-    fn check_length(&self, length: usize, more: bool, response: &Response) -> Result<(), Refusal> {
+    fn check_length(&self, length: usize, more: bool, response: &Response) -> Result<(), SendError> {
         match response.announced_length().filter(|_| !response.head_has_left()) {
             Some(announced) if length as u64 > announced || !more && (length as u64) < announced => {
-                Refusal::mistake(format!("the body has {length} bytes, and its Content-Length is {announced}"))
+                SendError::mistake(format!("the body has {length} bytes, and its Content-Length is {announced}"))
             }
             _ => Ok(()),
         }
     }
 
-    fn body(&mut self, part: &Object, more: bool, response: &mut Response) -> Result<Said, Refusal> {
+    fn body(&mut self, part: &Object, more: bool, response: &mut Response) -> Result<SendResult, SendError> {
         // SAFETY: a bytes object that lives as long as `part`.
         let bytes = unsafe { bytes_of(part.as_ptr()) };
         self.check_length(bytes.len(), more, response)?;
@@ -284,11 +286,11 @@ impl HttpTalk {
         }
         if !self.unsent.is_empty() || response.has_file() {
             // Another task of the application is sending too: first come, first served.
-            self.unsent.push_back(Unsent { part: part.clone(), taken: 0, more });
+            self.unsent.push_back(UnsentPart { part: part.clone(), taken: 0, more });
             if !more {
-                self.stage = Stage::Complete;
+                self.stage = ResponseStage::Complete;
             }
-            return Ok(Said::Wait);
+            return Ok(SendResult::Wait);
         }
         if more && bytes.is_empty() {
             // The client of a stream learns that it has begun.
@@ -296,15 +298,15 @@ impl HttpTalk {
         }
         match response.push(bytes, if more { When::Now } else { When::WithTheNext }) {
             Pushed::Gone => {
-                self.lose();
-                return Err(Refusal::Gone);
+                self.disconnect();
+                return Err(SendError::Gone);
             }
             Pushed::Part(taken) => {
-                self.unsent.push_back(Unsent { part: part.clone(), taken, more });
+                self.unsent.push_back(UnsentPart { part: part.clone(), taken, more });
                 if !more {
-                    self.stage = Stage::Complete;
+                    self.stage = ResponseStage::Complete;
                 }
-                return Ok(Said::Wait);
+                return Ok(SendResult::Wait);
             }
             Pushed::All => {}
         }
@@ -316,25 +318,25 @@ impl HttpTalk {
         self.after_part(more, response)
     }
 
-    fn after_part(&mut self, more: bool, response: &mut Response) -> Result<Said, Refusal> {
+    fn after_part(&mut self, more: bool, response: &mut Response) -> Result<SendResult, SendError> {
         if let Some(fault) = response.length_fault() {
             if !response.is_finished() {
                 response.cut_off();
             }
-            self.stage = Stage::Complete;
-            return Refusal::mistake(format!("the application {fault}"));
+            self.stage = ResponseStage::Complete;
+            return SendError::mistake(format!("the application {fault}"));
         }
         // Trailers that follow a file must not overtake it.
-        let goes_on = more || self.stage == Stage::Trailers;
-        Ok(if goes_on && must_wait(response) { Said::Wait } else { Said::Done })
+        let goes_on = more || self.stage == ResponseStage::Trailers;
+        Ok(if goes_on && must_wait(response) { SendResult::Wait } else { SendResult::Done })
     }
 
     fn end_body(&mut self, response: &mut Response) {
         if response.wants_trailers() {
-            self.stage = Stage::Trailers;
+            self.stage = ResponseStage::Trailers;
         } else {
             response.finish();
-            self.stage = Stage::Complete;
+            self.stage = ResponseStage::Complete;
         }
     }
 }
@@ -345,9 +347,9 @@ fn must_wait(response: &Response) -> bool {
 }
 
 /// `http.response.start`. With a refusal nothing was begun.
-fn start(status: u16, headers: &Headers, trailers: bool, response: &mut Response) -> Result<(), Refusal> {
+fn start(status: u16, headers: &Headers, trailers: bool, response: &mut Response) -> Result<(), SendError> {
     if let Err(refusal) = response.status_code_only(status) {
-        return Err(Refusal::Value(format!("the status {status} is refused: {refusal}")));
+        return Err(SendError::Value(format!("the status {status} is refused: {refusal}")));
     }
     if trailers {
         response.announce_trailers();
@@ -365,7 +367,7 @@ fn start(status: u16, headers: &Headers, trailers: bool, response: &mut Response
     });
     set.map_err(|refusal| {
         response.drop_head();
-        Refusal::Value(format!("the header {refusal}"))
+        SendError::Value(format!("the header {refusal}"))
     })
 }
 

@@ -165,13 +165,13 @@ impl Headers {
             if are_plain_pairs(&given) {
                 return Some(Headers { pairs: Some(given) });
             }
-            let pairs = super::native::call(asgi.face.plain_headers.as_ptr(), [given.as_ptr()])?;
+            let pairs = super::native::call(asgi.callbacks.plain_headers.as_ptr(), [given.as_ptr()])?;
             Some(Headers { pairs: Some(pairs) })
         }
     }
 
     /// Hands each field to `act`, up to the first that it refuses.
-    pub fn each(&self, mut act: impl FnMut(&[u8], &[u8]) -> Result<(), &'static str>) -> Result<(), FieldRefusal> {
+    pub fn each(&self, mut act: impl FnMut(&[u8], &[u8]) -> Result<(), &'static str>) -> Result<(), FieldError> {
         let Some(pairs) = &self.pairs else { return Ok(()) };
         for index in 0..size(pairs.as_ptr()) {
             // SAFETY: the list lives, and none of the application's code runs here or in `act`. What it holds was looked at when it
@@ -179,10 +179,10 @@ impl Headers {
             unsafe {
                 let pair = item(pairs.as_ptr(), index);
                 if !is_plain_pair(pair) {
-                    return Err(FieldRefusal { name: Vec::new(), reason: "the list was changed while it was read" });
+                    return Err(FieldError { name: Vec::new(), reason: "the list was changed while it was read" });
                 }
                 let (name, value) = (bytes_of(item(pair, 0)), bytes_of(item(pair, 1)));
-                act(name, value).map_err(|reason| FieldRefusal { name: name.to_vec(), reason })?;
+                act(name, value).map_err(|reason| FieldError { name: name.to_vec(), reason })?;
             }
         }
         Ok(())
@@ -190,12 +190,12 @@ impl Headers {
 }
 
 /// Why a field is not taken.
-pub struct FieldRefusal {
+pub struct FieldError {
     name: Vec<u8>,
     reason: &'static str,
 }
 
-impl std::fmt::Display for FieldRefusal {
+impl std::fmt::Display for FieldError {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(formatter, "{:?} is refused: {}", String::from_utf8_lossy(&self.name), self.reason)
     }

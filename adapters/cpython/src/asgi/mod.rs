@@ -5,15 +5,15 @@
 
 mod awaitable;
 mod exchange;
-pub mod host;
 mod http;
 mod messages;
 mod names;
 mod native;
 mod scope;
-mod socket;
 mod task;
 mod watcher;
+mod websocket;
+pub mod worker;
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::ops::ControlFlow;
@@ -27,36 +27,36 @@ use bolide_engine::response::Response;
 use bolide_files::named::NamedFiles;
 use pyo3::ffi;
 
-use crate::faults::{Faults, failed, log_set_exception};
+use crate::faults::{FaultLog, failed, log_set_exception};
 use crate::mounts::Mounts;
 use crate::names::Methods;
 use crate::object::{Object, latin1};
 use awaitable::Awaitables;
-use exchange::{Exchange, Hands, Place, Talk};
-use http::HttpTalk;
-use names::Names;
+use exchange::{AsgiChannel, AsgiExchange, ConnectionRef, ProtocolState};
+use http::HttpState;
+use names::AsgiNames;
 use native::{NativeType, call_method, call_method_with};
-use scope::{Memo, Scopes, Templates};
-use socket::SocketTalk;
+use scope::{ScopeMemo, Scopes, Templates};
+use websocket::WebSocketState;
 
 /// What a worker has of its asynchronous applications.
 pub struct Asgi {
     pub mounts: Mounts,
     /// The application of each mount.
     pub callables: Vec<Object>,
-    pub names: Names,
+    pub names: AsgiNames,
     pub awaitables: Awaitables,
-    exchanges: NativeType<Exchange>,
+    exchanges: NativeType<AsgiExchange>,
     pub event_loop: Object,
     /// `b""`
     pub empty: Object,
     /// `{"type": "http.request", "body": b"", "more_body": False}`
-    empty_request: Object,
-    disconnect: Object,
+    request_template: Object,
+    disconnect_template: Object,
     /// `(callable of asyncio.Task, names of its keywords)`
-    starter: task::Starter,
-    pub face: Face,
-    pub faults: Faults,
+    task_factory: task::TaskFactory,
+    pub callbacks: PyCallbacks,
+    pub fault_log: FaultLog,
     templates: Cell<Option<Templates>>,
     /// Those that `http.response.pathsend` has named lately.
     files: RefCell<NamedFiles<Object>>,
@@ -83,7 +83,7 @@ pub struct Asgi {
 unsafe impl Sync for Asgi {}
 
 /// Functions of `bolide.asgi` for what is easier said in Python.
-pub struct Face {
+pub struct PyCallbacks {
     /// `plain_headers(headers)`: a list of pairs of bytes, or a TypeError.
     pub plain_headers: Object,
     /// `log_overdue(task, seconds, place)`: the stack of a task that is over its time.
@@ -101,20 +101,20 @@ pub struct AsgiThread {
     asgi: &'static Asgi,
     scopes: Scopes,
     /// What the last request has left for the next one.
-    spare: Option<Hands>,
+    spare: Option<AsgiChannel>,
 }
 
-/// The engine's name for an ongoing exchange.
-pub struct Ticket(Object);
+/// An ongoing exchange, as the engine holds it.
+pub struct ExchangeHandle(Object);
 
 impl Language for Asgi {
     type App = AsgiThread;
 
     fn enter(&self, _thread: u32) -> Result<AsgiThread, String> {
         let templates = self.templates.take().ok_or("an event loop has one thread, and has it already")?;
-        let names = Names::new().ok_or("no memory is left")?;
+        let names = AsgiNames::new().ok_or("no memory is left")?;
         let methods = Methods::new().ok_or("no memory is left")?;
-        // SAFETY: the engine asks for a `&'static` language, and this is that one: it is never freed (see host.rs).
+        // SAFETY: the engine asks for a `&'static` language, and this is that one: it is never freed (see worker.rs).
         let asgi: &'static Asgi = unsafe { &*std::ptr::from_ref(self) };
         Ok(AsgiThread { asgi, scopes: Scopes::new(names, methods, templates), spare: None })
     }
@@ -125,34 +125,34 @@ impl Language for Asgi {
 }
 
 impl App for AsgiThread {
-    type Memo = Memo;
-    type Pending = Ticket;
+    type Memo = ScopeMemo;
+    type Pending = ExchangeHandle;
     const STREAMS: bool = true;
 
-    fn call(&mut self, request: &mut Request<'_, Memo>, response: &mut Response) -> Outcome<Ticket> {
+    fn call(&mut self, request: &mut Request<'_, ScopeMemo>, response: &mut Response) -> Outcome<ExchangeHandle> {
         if self.asgi.running.get() >= self.asgi.most_running {
             response.answer_busy();
             return Outcome::Finished;
         }
         let outcome = self.begin(request, response);
-        outcome.unwrap_or_else(|| failed(&self.asgi.faults, &described(&request.parts)))
+        outcome.unwrap_or_else(|| failed(&self.asgi.fault_log, &described(&request.parts)))
     }
 
-    fn resume(&mut self, pending: Ticket, _reply: &mut Response) -> Outcome<Ticket> {
+    fn resume(&mut self, pending: ExchangeHandle, _reply: &mut Response) -> Outcome<ExchangeHandle> {
         // Ongoing exchanges have news; they are never suspended.
         Outcome::Ongoing(pending)
     }
 
-    fn abandon(&mut self, pending: Ticket) {
-        Exchange::with(&pending.0, Exchange::lose).tell(self.asgi);
+    fn abandon(&mut self, pending: ExchangeHandle) {
+        AsgiExchange::with(&pending.0, AsgiExchange::disconnect).wake(self.asgi);
     }
 
-    fn news(&mut self, pending: &mut Ticket, response: &mut Response, request_stream: &mut RequestStream) {
-        Exchange::with(&pending.0, |exchange| exchange.news(response, request_stream)).tell(self.asgi);
+    fn news(&mut self, pending: &mut ExchangeHandle, response: &mut Response, request_stream: &mut RequestStream) {
+        AsgiExchange::with(&pending.0, |exchange| exchange.news(response, request_stream)).wake(self.asgi);
     }
 
-    fn overdue(&mut self, pending: Ticket, milliseconds: u64) {
-        task::give_up(&pending.0, milliseconds);
+    fn overdue(&mut self, pending: ExchangeHandle, milliseconds: u64) {
+        task::cancel_overdue(&pending.0, milliseconds);
     }
 
     fn release(&mut self) {}
@@ -167,53 +167,54 @@ impl App for AsgiThread {
 
 impl AsgiThread {
     /// Gives a request to its application, as far as that goes without waiting. `None`: an exception is set.
-    fn begin(&mut self, request: &mut Request<'_, Memo>, response: &mut Response) -> Option<Outcome<Ticket>> {
+    fn begin(&mut self, request: &mut Request<'_, ScopeMemo>, response: &mut Response) -> Option<Outcome<ExchangeHandle>> {
         let asgi = self.asgi;
         let (number, mount) = asgi.choose(request)?;
         let scope = self.scopes.make(request, number, mount)?;
         let Some(request_stream) = request.request_stream.as_deref_mut() else {
             return asgi.raise_runtime("a request came without its body's flow");
         };
-        let place = Place::Lent { response, request_stream };
-        let talk = match request.handshake.take() {
-            Some(handshake) => Talk::Socket(Box::new(SocketTalk::new(handshake))),
-            None => Talk::Http(HttpTalk::new()),
+        let connection = ConnectionRef::Lent { response, request_stream };
+        let protocol = match request.handshake.take() {
+            Some(handshake) => ProtocolState::WebSocket(Box::new(WebSocketState::new(handshake))),
+            None => ProtocolState::Http(HttpState::new()),
         };
-        let hands = match self.spare.take() {
+        let channel = match self.spare.take() {
             Some(spare) => {
-                spare.renew(place, talk);
+                spare.renew(connection, protocol);
                 spare
             }
-            None => Hands::new(asgi, place, talk)?,
+            None => AsgiChannel::new(asgi, connection, protocol)?,
         };
-        let started = task::start(asgi, asgi.callables.get(number)?, scope, &hands);
-        let place = Exchange::with(&hands.exchange, |exchange| std::mem::replace(&mut exchange.place, Place::Over));
+        let started = task::start(asgi, asgi.callables.get(number)?, scope, &channel);
+        let connection =
+            AsgiExchange::with(&channel.exchange, |exchange| std::mem::replace(&mut exchange.connection, ConnectionRef::Over));
         let Some(task) = started else {
             // The application refused the call itself, or asked the process to exit.
-            let waiters = Exchange::with(&hands.exchange, Exchange::lose);
-            keeping_exception(|| waiters.tell(asgi));
+            let waiters = AsgiExchange::with(&channel.exchange, AsgiExchange::disconnect);
+            keeping_exception(|| waiters.wake(asgi));
             return None;
         };
         if task::is_done(asgi, &task)? {
-            let outcome = task::ended_at_once(asgi, &hands.exchange, &task, place, || described(&request.parts));
+            let outcome = task::ended_at_once(asgi, &channel.exchange, &task, connection, || described(&request.parts));
             drop(task);
-            if hands.is_free() {
-                self.spare = Some(hands);
+            if channel.is_free() {
+                self.spare = Some(channel);
             }
             return Some(outcome);
         }
-        task::follow(asgi, &hands.exchange, task)?;
-        let is_complete = Exchange::with(&hands.exchange, |exchange| {
+        task::follow(asgi, &channel.exchange, task)?;
+        let is_complete = AsgiExchange::with(&channel.exchange, |exchange| {
             exchange.first_line = first_line(&request.parts);
             exchange.began_ms = now_ms();
-            let is_complete = exchange.talk.is_complete();
+            let is_complete = exchange.protocol.is_complete();
             if !is_complete {
-                exchange.place = Place::Parked(request.connection);
+                exchange.connection = ConnectionRef::Parked(request.connection);
             }
             is_complete
         });
         // What the application still does after its answer, it does for itself.
-        Some(if is_complete { Outcome::Finished } else { Outcome::Ongoing(Ticket(hands.exchange)) })
+        Some(if is_complete { Outcome::Finished } else { Outcome::Ongoing(ExchangeHandle(channel.exchange)) })
     }
 }
 
@@ -273,7 +274,7 @@ impl Asgi {
                     return Some(());
                 }
                 let text = latin1(GONE.as_bytes())?;
-                let exception = native::call(self.face.client_disconnected.as_ptr(), [text.as_ptr()])?;
+                let exception = native::call(self.callbacks.client_disconnected.as_ptr(), [text.as_ptr()])?;
                 call_method(&self.names.set_exception, [future.as_ptr(), exception.as_ptr()]).map(drop)
             })
         };
@@ -284,13 +285,13 @@ impl Asgi {
 
     pub fn disconnect_message(&self) -> Option<Object> {
         // SAFETY: a dictionary of ours; the copy is new.
-        unsafe { Object::owned(ffi::PyDict_Copy(self.disconnect.as_ptr())) }
+        unsafe { Object::owned(ffi::PyDict_Copy(self.disconnect_template.as_ptr())) }
     }
 
     pub fn request_message(&self, body: &[u8], more: bool) -> Option<Object> {
         // SAFETY: dictionaries and keys of ours; True lives for ever.
         unsafe {
-            let message = Object::owned(ffi::PyDict_Copy(self.empty_request.as_ptr()))?;
+            let message = Object::owned(ffi::PyDict_Copy(self.request_template.as_ptr()))?;
             if !body.is_empty() {
                 names::set(&message, &self.names.body, scope::bytes(body)?.as_ptr())?;
             }
@@ -302,7 +303,7 @@ impl Asgi {
     }
 
     pub fn log_set_exception(&self, place: &str) {
-        log_set_exception(&self.faults, place);
+        log_set_exception(&self.fault_log, place);
     }
 
     pub fn raise_runtime<T>(&self, text: &str) -> Option<T> {
@@ -321,7 +322,7 @@ impl Asgi {
     }
 
     pub fn raise_gone<T>(&self) -> Option<T> {
-        raise(self.face.client_disconnected.as_ptr(), GONE)
+        raise(self.callbacks.client_disconnected.as_ptr(), GONE)
     }
 
     pub fn raise_os<T>(&self, errno: Option<i32>, text: &str) -> Option<T> {
@@ -337,7 +338,7 @@ impl Asgi {
     }
 
     /// The number of a request's application, and the mount that its path is below. `None`: an exception is set.
-    fn choose(&self, request: &Request<'_, Memo>) -> Option<(usize, &[u8])> {
+    fn choose(&self, request: &Request<'_, ScopeMemo>) -> Option<(usize, &[u8])> {
         if self.mounts.is_plain() {
             return Some((0, b""));
         }
@@ -402,12 +403,12 @@ fn hexversion() -> Option<u64> {
 }
 
 /// The request in words, for the log.
-fn described(parts: &RequestParts<'_, Memo>) -> String {
+fn described(parts: &RequestParts<'_, ScopeMemo>) -> String {
     String::from_utf8_lossy(&first_line(parts)).into_owned()
 }
 
 /// The same as bytes, which is all that is kept of a request that goes on: most are never spoken of.
-fn first_line(parts: &RequestParts<'_, Memo>) -> Vec<u8> {
+fn first_line(parts: &RequestParts<'_, ScopeMemo>) -> Vec<u8> {
     let (method, uri) = match parts {
         RequestParts::Http(HttpRequest { method, uri, .. }) => (*method, *uri),
         RequestParts::Uwsgi(uwsgi) => {

@@ -5,7 +5,7 @@ use pyo3::ffi;
 use crate::names::interned;
 use crate::object::Object;
 
-interned! { Names {
+interned! { AsgiNames {
     kind = "type",
     asgi = "asgi",
     http_version = "http_version",

@@ -5,13 +5,13 @@
 use bolide_engine::request::{HeaderMemory, HttpRequest, LogFacts, Request, RequestParts, UwsgiRequest, Version};
 use pyo3::ffi;
 
-use super::names::Names;
+use super::names::AsgiNames;
 use crate::environ::Dictionary;
-use crate::names::{Kept, Methods};
+use crate::names::{Methods, NameCache};
 use crate::object::{Object, bytes_of, latin1};
 
 /// A header block of a connection, as a template for its next request.
-pub struct Memo {
+pub struct ScopeMemo {
     template: Object,
     headers: Object,
     log_facts: LogFacts,
@@ -31,17 +31,17 @@ pub struct Templates {
     pub states: Vec<Option<Object>>,
 }
 
-/// What makes scopes.
+/// Makes scopes.
 pub struct Scopes {
-    pub names: Names,
+    pub names: AsgiNames,
     methods: Methods,
     templates: Templates,
     /// Names of header fields as bytes, in lower case.
-    kept: Kept,
+    header_names: NameCache,
 }
 
-/// What a request says, whatever protocol it came by.
-struct Line<'a> {
+/// The request line, whatever protocol it came by.
+struct RequestLine<'a> {
     method: &'a [u8],
     path: &'a [u8],
     raw_path: &'a [u8],
@@ -50,12 +50,12 @@ struct Line<'a> {
 }
 
 impl Scopes {
-    pub fn new(names: Names, methods: Methods, templates: Templates) -> Scopes {
-        Scopes { names, methods, templates, kept: Kept::new() }
+    pub fn new(names: AsgiNames, methods: Methods, templates: Templates) -> Scopes {
+        Scopes { names, methods, templates, header_names: NameCache::new() }
     }
 
     /// The scope of a request to the application of this number, which is mounted at `mount`. `None`: an exception is set.
-    pub fn make(&mut self, request: &mut Request<'_, Memo>, application: usize, mount: &[u8]) -> Option<Object> {
+    pub fn make(&mut self, request: &mut Request<'_, ScopeMemo>, application: usize, mount: &[u8]) -> Option<Object> {
         let is_websocket = request.handshake.is_some();
         let templates = if is_websocket { &self.templates.websocket } else { &self.templates.http };
         let template = templates.get(request.listener).or(templates.first())?.clone();
@@ -79,7 +79,7 @@ impl Scopes {
     fn http(
         &mut self,
         template: &Object,
-        http: &mut HttpRequest<'_, Memo>,
+        http: &mut HttpRequest<'_, ScopeMemo>,
         peer: &bolide_engine::request::Peer,
         mount: &[u8],
         is_websocket: bool,
@@ -100,7 +100,7 @@ impl Scopes {
                 let mut scope = Dictionary::copy_of(&template)?;
                 scope.set(&self.names.headers, &if remembers { list_copy(&headers)? } else { headers.clone() });
                 if let HeaderMemory::Fill(memo) = &mut http.memo {
-                    **memo = Some(Memo { template, headers, log_facts: count });
+                    **memo = Some(ScopeMemo { template, headers, log_facts: count });
                 }
                 scope
             }
@@ -109,7 +109,7 @@ impl Scopes {
         // A route may have set it.
         let script_name = http.variables.iter().rfind(|(name, _)| name == b"SCRIPT_NAME").map(|(_, value)| value.as_slice());
         let path = script_name.map(|script_name| whole_path(script_name, http.path));
-        let line = Line {
+        let line = RequestLine {
             method: http.method,
             path: path.as_deref().unwrap_or(http.path),
             raw_path,
@@ -126,7 +126,7 @@ impl Scopes {
     fn set_routed(
         &mut self,
         scope: &mut Dictionary,
-        http: &HttpRequest<'_, Memo>,
+        http: &HttpRequest<'_, ScopeMemo>,
         peer: &bolide_engine::request::Peer,
         is_websocket: bool,
     ) -> Option<()> {
@@ -152,7 +152,7 @@ impl Scopes {
     fn with_headers(
         &mut self,
         template: &Object,
-        http: &HttpRequest<'_, Memo>,
+        http: &HttpRequest<'_, ScopeMemo>,
         peer: &bolide_engine::request::Peer,
         is_websocket: bool,
     ) -> Option<(Dictionary, Object, LogFacts)> {
@@ -205,7 +205,7 @@ impl Scopes {
     ) -> Option<Dictionary> {
         let mut scope = Dictionary::copy_of(template)?;
         let headers = self.new_list()?;
-        let mut found = Variables::default();
+        let mut found = UwsgiVariables::default();
         for variable in uwsgi.variables {
             let (name, value) = (variable.name.of(uwsgi.bytes), variable.value.of(uwsgi.bytes));
             if let Some(header) = header_of(name) {
@@ -241,14 +241,14 @@ impl Scopes {
         };
         let query = if found.query.is_empty() { query } else { found.query };
         let raw_path = if raw_path.is_empty() { &path } else { raw_path };
-        let line = Line { method: found.method, path: &path, raw_path, query, root_path };
+        let line = RequestLine { method: found.method, path: &path, raw_path, query, root_path };
         self.set_line(&mut scope, &line, is_websocket)?;
         log_facts.variables = uwsgi.variables.len() as u32;
         log_facts.variable_bytes = uwsgi.bytes.len() as u32;
         Some(scope)
     }
 
-    fn set_line(&self, scope: &mut Dictionary, line: &Line<'_>, is_websocket: bool) -> Option<()> {
+    fn set_line(&self, scope: &mut Dictionary, line: &RequestLine<'_>, is_websocket: bool) -> Option<()> {
         let names = &self.names;
         // The templates are for `GET /`.
         if !is_websocket && line.method != b"GET" {
@@ -281,7 +281,7 @@ impl Scopes {
 
     /// Appends `(name, value)`, the name in lower case.
     fn append(&mut self, headers: &Object, name: &[u8], value: &[u8]) -> Option<()> {
-        let name = self.kept.get_or_make(name, |name| bytes(&name.to_ascii_lowercase()))?;
+        let name = self.header_names.get_or_make(name, |name| bytes(&name.to_ascii_lowercase()))?;
         let value = bytes(value)?;
         // SAFETY: both live; the tuple and the list take references of their own.
         unsafe {
@@ -293,7 +293,7 @@ impl Scopes {
 
 /// The variables of a uwsgi packet that are no header fields.
 #[derive(Default)]
-struct Variables<'a> {
+struct UwsgiVariables<'a> {
     method: &'a [u8],
     uri: &'a [u8],
     path: &'a [u8],
@@ -308,7 +308,7 @@ struct Variables<'a> {
     is_https: bool,
 }
 
-impl<'a> Variables<'a> {
+impl<'a> UwsgiVariables<'a> {
     fn note(&mut self, name: &[u8], value: &'a [u8]) {
         match name {
             b"REQUEST_METHOD" => self.method = value,

@@ -6,13 +6,14 @@
 use std::ptr::null_mut;
 
 use bolide_contract::scoreboard::now_ms;
+use bolide_engine::Visited;
 use bolide_engine::app::Outcome;
 use bolide_engine::request_stream::RequestStream;
 use bolide_engine::response::Response;
 use pyo3::ffi;
 
 use super::Asgi;
-use super::exchange::{Exchange, Hands, Place, Reached, Talk};
+use super::exchange::{AsgiChannel, AsgiExchange, ConnectionRef, ProtocolState};
 use super::names::set;
 use super::native::{Lasting, bound, call, call_method};
 use crate::faults::{failed, log_message};
@@ -24,15 +25,15 @@ const VERSION_3_12: u64 = 0x030c_0000;
 const INTERNAL_ERROR: u16 = 1011;
 
 /// How tasks are begun with this interpreter.
-pub struct Starter {
+pub struct TaskFactory {
     /// `asyncio.Task`
-    kind: Object,
+    task_type: Object,
     /// The keywords of its call: `loop`, and `eager_start` where there is that.
     keywords: Object,
-    way: Way,
+    method: StartMethod,
 }
 
-enum Way {
+enum StartMethod {
     /// `Task(coroutine, loop=loop, eager_start=True)`
     Eager,
     /// A task gives its first step to `loop.call_soon`. For that moment the loop's own attribute of this name is `catch`, which
@@ -40,20 +41,20 @@ enum Way {
     Caught { catch: Object, caught: Object },
 }
 
-impl Starter {
-    /// `kind` is `asyncio.Task`. `None`: an exception is set.
-    pub fn new(kind: Object, event_loop: &Object) -> Option<Starter> {
+impl TaskFactory {
+    /// `task_type` is `asyncio.Task`. `None`: an exception is set.
+    pub fn new(task_type: Object, event_loop: &Object) -> Option<TaskFactory> {
         // SAFETY: all objects are alive; the dictionary takes references of its own.
         unsafe {
             let keywords = Object::owned(ffi::PyDict_New())?;
             set(&keywords, &crate::names::intern("loop")?, event_loop.as_ptr())?;
             if super::hexversion()? >= VERSION_3_12 {
                 set(&keywords, &crate::names::intern("eager_start")?, ffi::Py_True())?;
-                return Some(Starter { kind, keywords, way: Way::Eager });
+                return Some(TaskFactory { task_type, keywords, method: StartMethod::Eager });
             }
             let caught = Object::owned(ffi::PyList_New(0))?;
             let catch = bound(&CATCH, &caught)?;
-            Some(Starter { kind, keywords, way: Way::Caught { catch, caught } })
+            Some(TaskFactory { task_type, keywords, method: StartMethod::Caught { catch, caught } })
         }
     }
 
@@ -63,10 +64,10 @@ impl Starter {
         unsafe {
             let arguments = Object::owned(ffi::PyTuple_New(1))?;
             ffi::PyTuple_SetItem(arguments.as_ptr(), 0, coroutine.into_ptr());
-            let make = || Object::owned(ffi::PyObject_Call(self.kind.as_ptr(), arguments.as_ptr(), self.keywords.as_ptr()));
-            match &self.way {
-                Way::Eager => make(),
-                Way::Caught { catch, caught } => {
+            let make = || Object::owned(ffi::PyObject_Call(self.task_type.as_ptr(), arguments.as_ptr(), self.keywords.as_ptr()));
+            match &self.method {
+                StartMethod::Eager => make(),
+                StartMethod::Caught { catch, caught } => {
                     let event_loop = asgi.event_loop.as_ptr();
                     if ffi::PyObject_SetAttr(event_loop, asgi.names.call_soon.as_ptr(), catch.as_ptr()) != 0 {
                         return None;
@@ -138,13 +139,13 @@ unsafe extern "C" fn catch(
 }
 
 /// Calls the application and runs it up to where it waits. Returns its task; `None`: an exception is set.
-pub fn start(asgi: &'static Asgi, callable: &Object, scope: Object, hands: &Hands) -> Option<Object> {
+pub fn start(asgi: &'static Asgi, callable: &Object, scope: Object, channel: &AsgiChannel) -> Option<Object> {
     // SAFETY: all objects live through the calls; results are ours.
     unsafe {
         // None of the application's code runs in this call: `bolide.asgi` hands over async functions only.
-        let coroutine = call(callable.as_ptr(), [scope.as_ptr(), hands.receive.as_ptr(), hands.send.as_ptr()])?;
+        let coroutine = call(callable.as_ptr(), [scope.as_ptr(), channel.receive.as_ptr(), channel.send.as_ptr()])?;
         drop(scope);
-        asgi.starter.start(asgi, coroutine)
+        asgi.task_factory.start(asgi, coroutine)
     }
 }
 
@@ -154,37 +155,37 @@ pub fn is_done(asgi: &Asgi, task: &Object) -> Option<bool> {
     unsafe { call_method(&asgi.names.done, [task.as_ptr()]).map(|done| done.as_ptr() == ffi::Py_True()) }
 }
 
-/// How a task ended.
-enum End {
-    Well,
+/// The end of a task.
+enum TaskEnd {
+    Returned,
     Cancelled,
     /// By the exception that a `send()` to nobody raises. That is how applications end whose client has left, and no failure.
-    Gone,
+    Disconnected,
     /// The same, by an exception that the application or its framework raised in the place of that one.
-    Left,
+    DisconnectedIndirectly,
     /// The exception is set.
-    Badly,
+    Raised,
 }
 
-fn end_of(asgi: &Asgi, task: *mut ffi::PyObject) -> End {
+fn end_of(asgi: &Asgi, task: *mut ffi::PyObject) -> TaskEnd {
     // SAFETY: the task lives and is done; what it gives is ours, and set again as Python's present exception.
     unsafe {
         match call_method(&asgi.names.exception, [task]) {
-            Some(exception) if exception.as_ptr() == ffi::Py_None() => End::Well,
+            Some(exception) if exception.as_ptr() == ffi::Py_None() => TaskEnd::Returned,
             Some(exception)
-                if ffi::PyErr_GivenExceptionMatches(exception.as_ptr(), asgi.face.client_disconnected.as_ptr()) != 0 =>
+                if ffi::PyErr_GivenExceptionMatches(exception.as_ptr(), asgi.callbacks.client_disconnected.as_ptr()) != 0 =>
             {
-                End::Gone
+                TaskEnd::Disconnected
             }
-            Some(exception) if is_departure(asgi, &exception) => End::Left,
+            Some(exception) if is_departure(asgi, &exception) => TaskEnd::DisconnectedIndirectly,
             Some(exception) => {
                 ffi::PyErr_SetObject(ffi::Py_TYPE(exception.as_ptr()).cast(), exception.as_ptr());
-                End::Badly
+                TaskEnd::Raised
             }
             // `exception()` of a cancelled task raises CancelledError.
             None => {
                 ffi::PyErr_Clear();
-                End::Cancelled
+                TaskEnd::Cancelled
             }
         }
     }
@@ -193,7 +194,7 @@ fn end_of(asgi: &Asgi, task: *mut ffi::PyObject) -> End {
 fn is_departure(asgi: &Asgi, exception: &Object) -> bool {
     // SAFETY: both live; the result is ours. An exception that can't even be looked at is told as it is.
     unsafe {
-        let found = call(asgi.face.is_departure.as_ptr(), [exception.as_ptr()]);
+        let found = call(asgi.callbacks.is_departure.as_ptr(), [exception.as_ptr()]);
         if found.is_none() {
             ffi::PyErr_Clear();
         }
@@ -206,32 +207,32 @@ pub fn ended_at_once(
     asgi: &'static Asgi,
     object: &Object,
     task: &Object,
-    place: Place,
+    connection: ConnectionRef,
     described: impl Fn() -> String,
-) -> Outcome<super::Ticket> {
+) -> Outcome<super::ExchangeHandle> {
     let end = end_of(asgi, task.as_ptr());
-    if matches!(end, End::Well) && Exchange::with(object, |exchange| exchange.talk.is_complete()) {
+    if matches!(end, TaskEnd::Returned) && AsgiExchange::with(object, |exchange| exchange.protocol.is_complete()) {
         return Outcome::Finished;
     }
-    Exchange::with(object, |exchange| exchange.place = place);
+    AsgiExchange::with(object, |exchange| exchange.connection = connection);
     let outcome = conclude(asgi, object, &end, &described());
-    let waiters = Exchange::with(object, |exchange| {
+    let waiters = AsgiExchange::with(object, |exchange| {
         if !matches!(outcome, Outcome::Finished) {
-            exchange.reach(close_failed);
+            exchange.visit(close_failed);
         }
-        exchange.lose()
+        exchange.disconnect()
     });
-    waiters.tell(asgi);
+    waiters.wake(asgi);
     outcome
 }
 
 /// Looks after a task that goes on by itself. `None`: an exception is set.
 pub fn follow(asgi: &'static Asgi, object: &Object, task: Object) -> Option<()> {
-    let callback = Exchange::end_callback(object)?;
+    let callback = AsgiExchange::end_callback(object)?;
     // SAFETY: all live; the result is ours.
     unsafe { call_method(&asgi.names.add_done_callback, [task.as_ptr(), callback.as_ptr()])? };
     // The task refers to the exchange by its callback, and the exchange to the task: so neither goes before its end.
-    let before = Exchange::with(object, |exchange| exchange.task.replace(task));
+    let before = AsgiExchange::with(object, |exchange| exchange.task.replace(task));
     drop(before);
     asgi.running.set(asgi.running.get() + 1);
     Some(())
@@ -239,26 +240,26 @@ pub fn follow(asgi: &'static Asgi, object: &Object, task: Object) -> Option<()> 
 
 /// A task that was followed has ended.
 pub fn ended_later(object: &Object, task: *mut ffi::PyObject) {
-    let (asgi, own) = Exchange::with(object, |exchange| (exchange.asgi, exchange.task.take()));
+    let (asgi, own) = AsgiExchange::with(object, |exchange| (exchange.asgi, exchange.task.take()));
     drop(own);
     asgi.running.set(asgi.running.get() - 1);
     let end = end_of(asgi, task);
-    if matches!(end, End::Well) && Exchange::with(object, |exchange| exchange.talk.is_complete()) {
+    if matches!(end, TaskEnd::Returned) && AsgiExchange::with(object, |exchange| exchange.protocol.is_complete()) {
         return;
     }
-    let (first_line, is_over) = Exchange::with(object, |exchange| {
-        (std::mem::take(&mut exchange.first_line), exchange.talk.is_complete() || exchange.talk.is_lost())
+    let (first_line, is_over) = AsgiExchange::with(object, |exchange| {
+        (std::mem::take(&mut exchange.first_line), exchange.protocol.is_complete() || exchange.protocol.is_disconnected())
     });
     let outcome = conclude(asgi, object, &end, &String::from_utf8_lossy(&first_line));
     if !matches!(outcome, Outcome::Finished) && !is_over {
         if let Some(embedded) = asgi.embedded()
-            && !matches!(end, End::Gone | End::Left)
+            && !matches!(end, TaskEnd::Disconnected | TaskEnd::DisconnectedIndirectly)
         {
             embedded.count_exception();
         }
-        let waiters = Exchange::with(object, |exchange| {
-            exchange.reach(|talk, response, request_stream| {
-                if close_failed(talk, response, request_stream) {
+        let waiters = AsgiExchange::with(object, |exchange| {
+            exchange.visit(|protocol, response, request_stream| {
+                if close_failed(protocol, response, request_stream) {
                     return;
                 }
                 if response.head_has_left() {
@@ -267,88 +268,90 @@ pub fn ended_later(object: &Object, task: *mut ffi::PyObject) {
                     response.answer(500, "Internal Server Error", "Internal Server Error");
                 }
             });
-            exchange.lose()
+            exchange.disconnect()
         });
-        waiters.tell(asgi);
+        waiters.wake(asgi);
     }
     asgi.want_turn();
 }
 
 /// An open WebSocket is told that its application has failed. False: there is none.
-fn close_failed(talk: &mut Talk, response: &mut Response, request_stream: &mut RequestStream) -> bool {
-    let (Talk::Socket(socket), RequestStream::Messages(line)) = (talk, request_stream) else { return false };
+fn close_failed(protocol: &mut ProtocolState, response: &mut Response, request_stream: &mut RequestStream) -> bool {
+    let (ProtocolState::WebSocket(socket), RequestStream::Messages(websocket)) = (protocol, request_stream) else { return false };
     if socket.is_open() {
-        line.close(INTERNAL_ERROR, "", response);
+        websocket.close(INTERNAL_ERROR, "", response);
     }
     socket.is_open()
 }
 
 /// What an application's end means, when it is not simply that all was said. What went wrong is logged here.
-fn conclude(asgi: &'static Asgi, object: &Object, end: &End, described: &str) -> Outcome<super::Ticket> {
-    let (complete, lost) = Exchange::with(object, |exchange| (exchange.talk.is_complete(), exchange.talk.is_lost()));
+fn conclude(asgi: &'static Asgi, object: &Object, end: &TaskEnd, described: &str) -> Outcome<super::ExchangeHandle> {
+    let (complete, disconnected) =
+        AsgiExchange::with(object, |exchange| (exchange.protocol.is_complete(), exchange.protocol.is_disconnected()));
     match end {
-        End::Gone | End::Left if complete => Outcome::Finished,
-        End::Gone => Outcome::Failed,
-        End::Left => {
+        TaskEnd::Disconnected | TaskEnd::DisconnectedIndirectly if complete => Outcome::Finished,
+        TaskEnd::Disconnected => Outcome::Failed,
+        TaskEnd::DisconnectedIndirectly => {
             tell_of_departure(asgi, object, described);
             Outcome::Failed
         }
-        End::Badly if complete => {
+        TaskEnd::Raised if complete => {
             asgi.log_set_exception(&format!("{described}, after its response"));
             Outcome::Finished
         }
-        End::Badly => failed(&asgi.faults, described),
-        End::Cancelled if complete || lost => Outcome::Finished,
-        End::Cancelled => {
+        TaskEnd::Raised => failed(&asgi.fault_log, described),
+        TaskEnd::Cancelled if complete || disconnected => Outcome::Finished,
+        TaskEnd::Cancelled => {
             log_message(
-                &asgi.faults,
+                &asgi.fault_log,
                 &format!("{described}: the application's task was cancelled before its response was complete"),
             );
             Outcome::Failed
         }
-        End::Well if lost => Outcome::Finished,
-        End::Well if Exchange::with(object, |exchange| matches!(exchange.talk, Talk::Socket(_))) => {
-            super::socket::returned(asgi, object, described)
+        TaskEnd::Returned if disconnected => Outcome::Finished,
+        TaskEnd::Returned if AsgiExchange::with(object, |exchange| matches!(exchange.protocol, ProtocolState::WebSocket(_))) => {
+            super::websocket::returned(asgi, object, described)
         }
-        End::Well if Exchange::with(object, client_has_gone) => {
+        TaskEnd::Returned if AsgiExchange::with(object, client_has_gone) => {
             tell_of_departure(asgi, object, described);
             Outcome::Failed
         }
-        End::Well => {
-            log_message(&asgi.faults, &format!("{described}: the application returned without completing its response"));
+        TaskEnd::Returned => {
+            log_message(&asgi.fault_log, &format!("{described}: the application returned without completing its response"));
             Outcome::Failed
         }
     }
 }
 
 /// The client of a request has gone; the application may have been told so, and returned.
-fn client_has_gone(exchange: &mut Exchange) -> bool {
+fn client_has_gone(exchange: &mut AsgiExchange) -> bool {
     let gone = exchange
-        .reach(|_, response, request_stream| response.client_is_gone() || request_stream.body().is_some_and(|flow| flow.is_gone));
-    !matches!(gone, Reached::Done(false))
+        .visit(|_, response, request_stream| response.client_is_gone() || request_stream.body().is_some_and(|flow| flow.is_gone));
+    !matches!(gone, Visited::Done(false))
 }
 
 /// One line for a client that did not wait for the end of its answer.
 fn tell_of_departure(asgi: &'static Asgi, object: &Object, described: &str) {
-    let began_ms = Exchange::with(object, |exchange| exchange.began_ms);
+    let began_ms = AsgiExchange::with(object, |exchange| exchange.began_ms);
     if began_ms > 0 && !asgi.is_quiet_of_clients {
         let seconds = now_ms().saturating_sub(began_ms) as f64 / 1000.0;
-        log_message(&asgi.faults, &format!("{described}: the client left after {seconds:.1} s"));
+        log_message(&asgi.fault_log, &format!("{described}: the client left after {seconds:.1} s"));
     }
 }
 
 /// `harakiri`: the task's stack goes to the log, and the task is cancelled. The engine answers.
-pub fn give_up(object: &Object, milliseconds: u64) {
-    let (asgi, task, first_line, waiters) =
-        Exchange::with(object, |exchange| (exchange.asgi, exchange.task.clone(), exchange.first_line.clone(), exchange.lose()));
-    waiters.tell(asgi);
+pub fn cancel_overdue(object: &Object, milliseconds: u64) {
+    let (asgi, task, first_line, waiters) = AsgiExchange::with(object, |exchange| {
+        (exchange.asgi, exchange.task.clone(), exchange.first_line.clone(), exchange.disconnect())
+    });
+    waiters.wake(asgi);
     let Some(task) = task else { return };
     // SAFETY: all live; results are ours. Cancelling only schedules what the task then does.
     unsafe {
         let seconds = Object::owned(ffi::PyFloat_FromDouble(milliseconds as f64 / 1000.0));
-        let place = crate::object::shown(&first_line);
-        let told = seconds.zip(place).and_then(|(seconds, place)| {
-            call(asgi.face.log_overdue.as_ptr(), [task.as_ptr(), seconds.as_ptr(), place.as_ptr()])?;
+        let request = crate::object::shown(&first_line);
+        let told = seconds.zip(request).and_then(|(seconds, request)| {
+            call(asgi.callbacks.log_overdue.as_ptr(), [task.as_ptr(), seconds.as_ptr(), request.as_ptr()])?;
             call_method(&asgi.names.cancel, [task.as_ptr()])
         });
         if told.is_none() {

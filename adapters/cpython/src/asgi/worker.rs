@@ -13,12 +13,12 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 
 use super::awaitable::Awaitables;
-use super::names::Names;
+use super::names::AsgiNames;
 use super::native::NativeType;
 use super::scope::Templates;
-use super::task::Starter;
-use super::{Asgi, Face, watcher};
-use crate::faults::Faults;
+use super::task::TaskFactory;
+use super::{Asgi, PyCallbacks, watcher};
+use crate::faults::FaultLog;
 use crate::mounts::Mounts;
 use crate::object::Object;
 use crate::prototype::{Assignment, Prototype};
@@ -28,7 +28,7 @@ use crate::worker::{engine_assignment, object_of};
 const SPEC_VERSION: &str = "2.5";
 
 /// A mount, its callable, and what its lifespan left in `state`.
-type Application = (String, Py<PyAny>, Option<Py<PyDict>>);
+type MountedApplication = (String, Py<PyAny>, Option<Py<PyDict>>);
 
 /// A worker within an event loop.
 #[pyclass(unsendable, module = "bolide._native")]
@@ -45,23 +45,23 @@ pub struct AsgiWorker {
 
 #[pymethods]
 impl AsgiWorker {
-    /// `applications` is a list of `(mount, callable, state)`, `state` being None or the dictionary of its lifespan; `face` is the
-    /// module `bolide.asgi`; `on_drained` is called once, when there is nothing more to serve.
+    /// `applications` is a list of `(mount, callable, state)`, `state` being None or the dictionary of its lifespan; `module` is
+    /// `bolide.asgi`; `on_drained` is called once, when there is nothing more to serve.
     #[new]
     fn new(
         py: Python<'_>,
         prototype: &Prototype,
         assignment: &Assignment,
-        applications: Vec<Application>,
+        applications: Vec<MountedApplication>,
         event_loop: Bound<'_, PyAny>,
-        face: &Bound<'_, PyAny>,
+        module: &Bound<'_, PyAny>,
         on_drained: Py<PyAny>,
     ) -> PyResult<AsgiWorker> {
         let engine = engine_assignment(prototype, assignment)?;
         let settings = engine.settings.clone();
         let worker = engine.worker;
         let templates = templates(py, &engine, &applications)?;
-        let asgi = make(py, applications, event_loop, face, templates, &settings)?;
+        let asgi = make(py, applications, event_loop, module, templates, &settings)?;
         // The worker serves for the rest of the process' life: nothing ever frees this.
         let asgi: &'static Asgi = Box::leak(Box::new(asgi));
         let embedded = EmbeddedWorker::new(asgi, engine)?;
@@ -91,7 +91,7 @@ impl AsgiWorker {
         let embedded = embedded(asgi)?;
         event_loop(py, asgi).call_method1("add_reader", (embedded.descriptor().as_raw_fd(), turn))?;
         if let Some(stall_ms) = worker.stall_ms {
-            let report = bound(py, &asgi.face.report_stall).unbind();
+            let report = bound(py, &asgi.callbacks.report_stall).unbind();
             watcher::watch(embedded.heartbeat(), stall_ms, worker.worker, report)?;
         }
         embedded.announce();
@@ -195,26 +195,26 @@ fn no_memory(py: Python<'_>) -> PyErr {
 
 fn make(
     py: Python<'_>,
-    applications: Vec<Application>,
+    applications: Vec<MountedApplication>,
     event_loop: Bound<'_, PyAny>,
-    face: &Bound<'_, PyAny>,
+    module: &Bound<'_, PyAny>,
     templates: Templates,
     settings: &Settings,
 ) -> PyResult<Asgi> {
-    let object = |name: &str| face.getattr(name).map(object_of);
+    let object = |name: &str| module.getattr(name).map(object_of);
     let paths = applications.iter().map(|(mount, ..)| mount.clone().into_bytes()).collect();
-    let names = Names::new().ok_or_else(|| no_memory(py))?;
+    let names = AsgiNames::new().ok_or_else(|| no_memory(py))?;
     let event_loop = object_of(event_loop);
     let task = object_of(py.import("asyncio")?.getattr("Task")?);
-    let starter = Starter::new(task, &event_loop).ok_or_else(|| no_memory(py))?;
+    let task_factory = TaskFactory::new(task, &event_loop).ok_or_else(|| no_memory(py))?;
     let message = |kind: &str| {
         let message = PyDict::new(py);
         message.set_item("type", kind)?;
         Ok::<_, PyErr>(message)
     };
-    let empty_request = message("http.request")?;
-    empty_request.set_item("body", PyBytes::new(py, b""))?;
-    empty_request.set_item("more_body", false)?;
+    let request_template = message("http.request")?;
+    request_template.set_item("body", PyBytes::new(py, b""))?;
+    request_template.set_item("more_body", false)?;
     // SAFETY: the type has no slots but the one for its objects' end.
     let exchanges = unsafe { NativeType::new(c"bolide._native.Exchange", &[]) }.ok_or_else(|| no_memory(py))?;
     Ok(Asgi {
@@ -225,17 +225,17 @@ fn make(
         exchanges,
         event_loop,
         empty: object_of(PyBytes::new(py, b"").into_any()),
-        empty_request: object_of(empty_request.into_any()),
-        disconnect: object_of(message("http.disconnect")?.into_any()),
-        starter,
-        face: Face {
+        request_template: object_of(request_template.into_any()),
+        disconnect_template: object_of(message("http.disconnect")?.into_any()),
+        task_factory,
+        callbacks: PyCallbacks {
             plain_headers: object("plain_headers")?,
             log_overdue: object("log_overdue")?,
             report_stall: object("report_stall")?,
             client_disconnected: object("ClientDisconnected")?,
             is_departure: object("is_departure")?,
         },
-        faults: Faults { log_exception: object("log_exception")?, log_message: object("log_message")? },
+        fault_log: FaultLog { log_exception: object("log_exception")?, log_message: object("log_message")? },
         templates: Cell::new(Some(templates)),
         files: RefCell::default(),
         is_quiet_of_clients: !settings.logging.write_errors,
@@ -250,7 +250,7 @@ fn make(
     })
 }
 
-fn templates(py: Python<'_>, engine: &bolide_engine::Assignment, applications: &[Application]) -> PyResult<Templates> {
+fn templates(py: Python<'_>, engine: &bolide_engine::Assignment, applications: &[MountedApplication]) -> PyResult<Templates> {
     let asgi = PyDict::new(py);
     asgi.set_item("version", "3.0")?;
     asgi.set_item("spec_version", SPEC_VERSION)?;

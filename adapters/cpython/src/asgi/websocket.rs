@@ -11,8 +11,8 @@ use bolide_engine::response::Response;
 use bolide_engine::websocket::{Goodbye, Handshake, Message as Received, MessageKind, WebSocket, may_be_sent};
 use pyo3::ffi;
 
-use super::exchange::{Exchange, Found, Refusal, Said, Talk};
-use super::http::{self, HttpTalk};
+use super::exchange::{AsgiExchange, ProtocolState, ReceiveEvent, SendError, SendResult};
+use super::http::{self, HttpState};
 use super::messages::{Headers, Message, text_of};
 use super::{Asgi, names};
 use crate::faults::log_message;
@@ -22,31 +22,31 @@ use crate::object::{Object, bytes_of};
 const NORMAL: u16 = 1000;
 const ABNORMAL: u16 = 1006;
 
-/// How far a WebSocket has come, as the application sees it.
-enum Stage {
+/// The stages of a WebSocket, as the application sees them.
+enum WebSocketStage {
     /// `websocket.connect` is still to be received, or was, and is not answered.
     Connecting {
         connect_was_told: bool,
     },
     Open,
     /// The application refuses with a response of its own (`websocket.http.response`).
-    Refusing(HttpTalk),
+    Refusing(HttpState),
     /// The application has closed, or refused.
     Closed,
 }
 
-pub struct SocketTalk {
-    stage: Stage,
+pub struct WebSocketState {
+    stage: WebSocketStage,
     handshake: Handshake,
     /// Messages that the application has not taken when the connection came to its end.
     left: VecDeque<Received>,
     /// What the application is told at the end, once that is known.
     goodbye: Option<Goodbye>,
-    is_lost: bool,
+    is_disconnected: bool,
 }
 
-/// What a message is to do, once it has been read from Python.
-pub enum Act {
+/// An event of the application's `send()`, read from Python.
+pub enum WebSocketSendEvent {
     /// A subprotocol that UTF-8 can't say is empty: that is no token either.
     Accept {
         subprotocol: Option<Vec<u8>>,
@@ -59,26 +59,26 @@ pub enum Act {
         code: u16,
         reason: String,
     },
-    Response(http::Act),
+    Response(http::HttpSendEvent),
 }
 
 /// Reads a message. `None`: an exception is set.
-pub fn read(asgi: &'static Asgi, message: &Message<'_>) -> Option<Act> {
+pub fn read(asgi: &'static Asgi, message: &Message<'_>) -> Option<WebSocketSendEvent> {
     let names = &asgi.names;
     match message.kind() {
         b"websocket.accept" => {
             let subprotocol = message.text(&names.subprotocol, "subprotocol")?;
             // SAFETY: a str that lives through this call.
             let subprotocol = subprotocol.map(|name| unsafe { text_of(name.as_ptr()) }.unwrap_or_default().to_vec());
-            Some(Act::Accept { subprotocol, headers: Headers::read(asgi, message.get(&names.headers))? })
+            Some(WebSocketSendEvent::Accept { subprotocol, headers: Headers::read(asgi, message.get(&names.headers))? })
         }
         b"websocket.send" => match (message.text(&names.text, "text")?, message.get(&names.bytes).is_null()) {
             // SAFETY: a str that lives through this call.
             (Some(text), true) => match unsafe { text_of(text.as_ptr()) } {
-                Some(_) => Some(Act::Text(text)),
+                Some(_) => Some(WebSocketSendEvent::Text(text)),
                 None => asgi.raise_value("'text' has lone surrogates, which UTF-8 can't say"),
             },
-            (None, false) => Some(Act::Binary(message.bytes(&names.bytes, "bytes")?)),
+            (None, false) => Some(WebSocketSendEvent::Binary(message.bytes(&names.bytes, "bytes")?)),
             _ => asgi.raise_value("'websocket.send' has either 'text' or 'bytes', and the other is None"),
         },
         b"websocket.close" => {
@@ -88,171 +88,182 @@ pub fn read(asgi: &'static Asgi, message: &Message<'_>) -> Option<Act> {
             let Some(text) = reason.as_ref().map_or(Some(&b""[..]), |reason| unsafe { text_of(reason.as_ptr()) }) else {
                 return asgi.raise_value("'reason' has lone surrogates, which UTF-8 can't say");
             };
-            Some(Act::Close { code, reason: String::from_utf8_lossy(text).into_owned() })
+            Some(WebSocketSendEvent::Close { code, reason: String::from_utf8_lossy(text).into_owned() })
         }
-        b"websocket.http.response.start" => Some(Act::Response(http::read_start(asgi, message)?)),
-        b"websocket.http.response.body" => Some(Act::Response(http::read_body(asgi, message)?)),
+        b"websocket.http.response.start" => Some(WebSocketSendEvent::Response(http::read_start(asgi, message)?)),
+        b"websocket.http.response.body" => Some(WebSocketSendEvent::Response(http::read_body(asgi, message)?)),
         _ => message.unknown("of a WebSocket"),
     }
 }
 
 /// The application has returned although nobody has closed. What that means is logged here.
-pub fn returned(asgi: &'static Asgi, object: &Object, described: &str) -> Outcome<super::Ticket> {
-    let is_open = Exchange::with(object, |exchange| matches!(&exchange.talk, Talk::Socket(socket) if socket.is_open()));
+pub fn returned(asgi: &'static Asgi, object: &Object, described: &str) -> Outcome<super::ExchangeHandle> {
+    let is_open =
+        AsgiExchange::with(object, |exchange| matches!(&exchange.protocol, ProtocolState::WebSocket(socket) if socket.is_open()));
     if !is_open {
-        log_message(&asgi.faults, &format!("{described}: the application returned without accepting or closing the WebSocket"));
+        log_message(
+            &asgi.fault_log,
+            &format!("{described}: the application returned without accepting or closing the WebSocket"),
+        );
         return Outcome::Failed;
     }
-    let mut close = super::exchange::Act::Socket(Act::Close { code: NORMAL, reason: String::new() });
+    let mut close = super::exchange::SendEvent::WebSocket(WebSocketSendEvent::Close { code: NORMAL, reason: String::new() });
     // One that can't be said is said to nobody: the client has gone by itself.
-    let _is_gone = Exchange::with(object, |exchange| exchange.say(&mut close)).is_err();
+    let _is_gone = AsgiExchange::with(object, |exchange| exchange.deliver(&mut close)).is_err();
     Outcome::Finished
 }
 
-impl SocketTalk {
-    pub fn new(handshake: Handshake) -> SocketTalk {
-        SocketTalk {
-            stage: Stage::Connecting { connect_was_told: false },
+impl WebSocketState {
+    pub fn new(handshake: Handshake) -> WebSocketState {
+        WebSocketState {
+            stage: WebSocketStage::Connecting { connect_was_told: false },
             handshake,
             left: VecDeque::new(),
             goodbye: None,
-            is_lost: false,
+            is_disconnected: false,
         }
     }
 
     /// The application has nothing more to say.
     pub fn is_complete(&self) -> bool {
         match &self.stage {
-            Stage::Closed => true,
-            Stage::Refusing(http) => http.is_complete(),
-            Stage::Connecting { .. } | Stage::Open => false,
+            WebSocketStage::Closed => true,
+            WebSocketStage::Refusing(http) => http.is_complete(),
+            WebSocketStage::Connecting { .. } | WebSocketStage::Open => false,
         }
     }
 
-    pub fn is_lost(&self) -> bool {
-        self.is_lost
+    pub fn is_disconnected(&self) -> bool {
+        self.is_disconnected
     }
 
     /// True when a failure of the application is to be told by a close frame and not by a response.
     pub fn is_open(&self) -> bool {
-        matches!(self.stage, Stage::Open)
+        matches!(self.stage, WebSocketStage::Open)
     }
 
-    pub fn lose(&mut self) {
-        self.is_lost = true;
+    pub fn disconnect(&mut self) {
+        self.is_disconnected = true;
         self.goodbye.get_or_insert(Goodbye { code: ABNORMAL, reason: String::new() });
     }
 
     /// The next message, if there is one.
-    pub fn receive(&mut self, request_stream: &mut RequestStream) -> Found {
-        if let Stage::Connecting { connect_was_told } = &mut self.stage {
+    pub fn receive(&mut self, request_stream: &mut RequestStream) -> ReceiveEvent {
+        if let WebSocketStage::Connecting { connect_was_told } = &mut self.stage {
             if !std::mem::replace(connect_was_told, true) {
-                return Found::Connect;
+                return ReceiveEvent::Connect;
             }
             let gone = request_stream.body().is_some_and(|flow| flow.is_gone);
-            return if gone { self.end() } else { Found::Nothing };
+            return if gone { self.end() } else { ReceiveEvent::Nothing };
         }
-        let RequestStream::Messages(line) = request_stream else {
+        let RequestStream::Messages(websocket) = request_stream else {
             // Refused: the application may still ask how it went on.
             let is_over = self.is_complete() || request_stream.body().is_some_and(|flow| flow.is_gone);
-            return if is_over { self.end() } else { Found::Nothing };
+            return if is_over { self.end() } else { ReceiveEvent::Nothing };
         };
-        self.keep_what_is_left(line);
+        self.keep_what_is_left(websocket);
         if self.goodbye.is_some() {
             return self.last_message();
         }
-        line.take().map_or(Found::Nothing, Found::Message)
+        websocket.take().map_or(ReceiveEvent::Nothing, ReceiveEvent::Message)
     }
 
     /// The next of the messages that are left, and when there is none the end.
-    pub fn last_message(&mut self) -> Found {
-        self.left.pop_front().map_or_else(|| self.end(), Found::Message)
+    pub fn last_message(&mut self) -> ReceiveEvent {
+        self.left.pop_front().map_or_else(|| self.end(), ReceiveEvent::Message)
     }
 
     /// `websocket.disconnect`
-    fn end(&self) -> Found {
-        Found::End(self.goodbye.clone().unwrap_or(Goodbye { code: ABNORMAL, reason: String::new() }))
+    fn end(&self) -> ReceiveEvent {
+        ReceiveEvent::End(self.goodbye.clone().unwrap_or(Goodbye { code: ABNORMAL, reason: String::new() }))
     }
 
     /// The connection ends before the application has taken all: what it has not yet is ours from then on.
-    fn keep_what_is_left(&mut self, line: &mut WebSocket) {
-        if let (None, Some(goodbye)) = (&self.goodbye, line.goodbye()) {
+    fn keep_what_is_left(&mut self, websocket: &mut WebSocket) {
+        if let (None, Some(goodbye)) = (&self.goodbye, websocket.goodbye()) {
             self.goodbye = Some(goodbye.clone());
-            self.left.extend(std::iter::from_fn(|| line.take()));
+            self.left.extend(std::iter::from_fn(|| websocket.take()));
         }
     }
 
     /// Whether `receive` would find something.
     pub fn has_message(&self, request_stream: &mut RequestStream) -> bool {
         match request_stream {
-            RequestStream::Messages(line) => self.goodbye.is_some() || line.has_news(),
-            RequestStream::Body(flow) => self.is_complete() || self.is_lost || flow.is_gone,
+            RequestStream::Messages(websocket) => self.goodbye.is_some() || websocket.has_news(),
+            RequestStream::Body(flow) => self.is_complete() || self.is_disconnected || flow.is_gone,
         }
     }
 
     /// True: a waiting `send()` may go on.
     pub fn go_on(&mut self, response: &mut Response, request_stream: &mut RequestStream) -> bool {
         match (&mut self.stage, request_stream) {
-            (Stage::Refusing(http), _) => http.go_on(response),
-            (_, RequestStream::Messages(line)) => {
-                self.keep_what_is_left(line);
+            (WebSocketStage::Refusing(http), _) => http.go_on(response),
+            (_, RequestStream::Messages(websocket)) => {
+                self.keep_what_is_left(websocket);
                 // After the end nobody waits for room. A client that has gone is told by an exception, which follows.
-                !(response.client_is_gone() || line.is_open() && line.is_behind(response))
+                !(response.client_is_gone() || websocket.is_open() && websocket.is_behind(response))
             }
             _ => true,
         }
     }
 
     /// Says a message, if it may come now.
-    pub fn act(&mut self, act: &mut Act, response: &mut Response, request_stream: &mut RequestStream) -> Result<Said, Refusal> {
-        match (&mut self.stage, act) {
-            (Stage::Connecting { .. }, Act::Accept { subprotocol, headers }) => {
+    pub fn apply(
+        &mut self,
+        event: &mut WebSocketSendEvent,
+        response: &mut Response,
+        request_stream: &mut RequestStream,
+    ) -> Result<SendResult, SendError> {
+        match (&mut self.stage, event) {
+            (WebSocketStage::Connecting { .. }, WebSocketSendEvent::Accept { subprotocol, headers }) => {
                 self.accept(subprotocol.as_deref(), headers, response, request_stream)
             }
-            (Stage::Connecting { .. }, Act::Close { .. }) => {
+            (WebSocketStage::Connecting { .. }, WebSocketSendEvent::Close { .. }) => {
                 // ASGI, "Close": before the handshake is accepted, the server answers 403.
                 response.answer(403, "Forbidden", "Forbidden");
                 response.advance();
-                self.stage = Stage::Closed;
-                Ok(Said::Done)
+                self.stage = WebSocketStage::Closed;
+                Ok(SendResult::Done)
             }
-            (Stage::Connecting { .. }, Act::Response(act)) => {
-                let mut http = HttpTalk::new();
-                http.may_say(act)?;
-                let said = http.act(act, response)?;
-                self.stage = Stage::Refusing(http);
-                Ok(said)
+            (WebSocketStage::Connecting { .. }, WebSocketSendEvent::Response(event)) => {
+                let mut http = HttpState::new();
+                http.may_send(event)?;
+                let result = http.apply(event, response)?;
+                self.stage = WebSocketStage::Refusing(http);
+                Ok(result)
             }
-            (Stage::Refusing(http), Act::Response(act)) => {
-                http.may_say(act)?;
-                http.act(act, response)
+            (WebSocketStage::Refusing(http), WebSocketSendEvent::Response(event)) => {
+                http.may_send(event)?;
+                http.apply(event, response)
             }
-            (Stage::Open, Act::Text(payload)) => {
+            (WebSocketStage::Open, WebSocketSendEvent::Text(payload)) => {
                 // SAFETY: a str that lives as long as `payload`, whose UTF-8 Python keeps since it was read.
                 let text = unsafe { text_of(payload.as_ptr()) }.unwrap_or_default();
                 Self::send(MessageKind::Text, text, response, request_stream)
             }
-            (Stage::Open, Act::Binary(payload)) => {
+            (WebSocketStage::Open, WebSocketSendEvent::Binary(payload)) => {
                 // SAFETY: a bytes object that lives as long as `payload`.
                 Self::send(MessageKind::Binary, unsafe { bytes_of(payload.as_ptr()) }, response, request_stream)
             }
-            (Stage::Open, Act::Close { code, reason }) => {
+            (WebSocketStage::Open, WebSocketSendEvent::Close { code, reason }) => {
                 if !may_be_sent(*code) {
-                    return Err(Refusal::Value(format!(
+                    return Err(SendError::Value(format!(
                         "the close code {code} can't be sent: 1000 to 1003, 1007 to 1014 and 3000 to 4999 can"
                     )));
                 }
-                if let RequestStream::Messages(line) = request_stream {
-                    line.close(*code, reason, response);
-                    self.goodbye = line.goodbye().cloned().or(Some(Goodbye { code: *code, reason: std::mem::take(reason) }));
+                if let RequestStream::Messages(websocket) = request_stream {
+                    websocket.close(*code, reason, response);
+                    self.goodbye = websocket.goodbye().cloned().or(Some(Goodbye { code: *code, reason: std::mem::take(reason) }));
                 }
-                self.stage = Stage::Closed;
-                Ok(Said::Done)
+                self.stage = WebSocketStage::Closed;
+                Ok(SendResult::Done)
             }
-            (Stage::Connecting { .. }, _) => Refusal::mistake("the WebSocket is neither accepted nor refused yet"),
-            (Stage::Open, _) => Refusal::mistake("the WebSocket was accepted before"),
-            (Stage::Refusing(_), _) => Refusal::mistake("the WebSocket was refused with a response; only its body may follow"),
-            (Stage::Closed, _) => Refusal::mistake("the WebSocket is closed: nothing may follow"),
+            (WebSocketStage::Connecting { .. }, _) => SendError::mistake("the WebSocket is neither accepted nor refused yet"),
+            (WebSocketStage::Open, _) => SendError::mistake("the WebSocket was accepted before"),
+            (WebSocketStage::Refusing(_), _) => {
+                SendError::mistake("the WebSocket was refused with a response; only its body may follow")
+            }
+            (WebSocketStage::Closed, _) => SendError::mistake("the WebSocket is closed: nothing may follow"),
         }
     }
 
@@ -262,7 +273,7 @@ impl SocketTalk {
         headers: &Headers,
         response: &mut Response,
         request_stream: &mut RequestStream,
-    ) -> Result<Said, Refusal> {
+    ) -> Result<SendResult, SendError> {
         let mut kept: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
         headers
             .each(|name, value| {
@@ -273,15 +284,15 @@ impl SocketTalk {
                 kept.push((name.to_vec(), value.to_vec()));
                 Ok(())
             })
-            .map_err(|refusal| Refusal::Value(format!("the header {refusal}")))?;
+            .map_err(|refusal| SendError::Value(format!("the header {refusal}")))?;
         let fields: Vec<(&[u8], &[u8])> = kept.iter().map(|(name, value)| (name.as_slice(), value.as_slice())).collect();
         match self.handshake.accept(response, chosen, &fields) {
-            Ok(line) => {
-                *request_stream = RequestStream::Messages(Box::new(line));
-                self.stage = Stage::Open;
-                Ok(Said::Done)
+            Ok(websocket) => {
+                *request_stream = RequestStream::Messages(Box::new(websocket));
+                self.stage = WebSocketStage::Open;
+                Ok(SendResult::Done)
             }
-            Err(refusal) => Err(Refusal::Value(format!("a header or the subprotocol is refused: {refusal}"))),
+            Err(refusal) => Err(SendError::Value(format!("a header or the subprotocol is refused: {refusal}"))),
         }
     }
 
@@ -290,15 +301,15 @@ impl SocketTalk {
         payload: &[u8],
         response: &mut Response,
         request_stream: &mut RequestStream,
-    ) -> Result<Said, Refusal> {
-        let RequestStream::Messages(line) = request_stream else { return Err(Refusal::Gone) };
-        if line.is_open() {
-            line.say(kind, payload, response);
+    ) -> Result<SendResult, SendError> {
+        let RequestStream::Messages(websocket) = request_stream else { return Err(SendError::Gone) };
+        if websocket.is_open() {
+            websocket.say(kind, payload, response);
         }
-        if !line.is_open() || response.client_is_gone() {
-            return Err(Refusal::Gone);
+        if !websocket.is_open() || response.client_is_gone() {
+            return Err(SendError::Gone);
         }
-        Ok(if line.is_behind(response) || response.turn_is_over() { Said::Wait } else { Said::Done })
+        Ok(if websocket.is_behind(response) || response.turn_is_over() { SendResult::Wait } else { SendResult::Done })
     }
 }
 
