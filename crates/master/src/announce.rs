@@ -7,11 +7,7 @@ use nix::unistd::Pid;
 use crate::listeners::{self, Endpoint};
 use crate::log_sink;
 use crate::privileges::{self, Privileges};
-
-/// `1 worker`, `4 workers`.
-pub fn workers_in_words(count: u32) -> String {
-    if count == 1 { "1 worker".to_owned() } else { format!("{count} workers") }
-}
+use crate::words::workers_in_words;
 
 /// What a start says before it loads anything.
 pub fn start(settings: &Settings, endpoints: &[Endpoint], privileges: Option<&Privileges>, warnings: &[String]) {

@@ -4,6 +4,7 @@
 use bolide_contract::scoreboard::InFlight;
 
 use crate::signals;
+use crate::words::{duration, printable};
 
 /// Requests that a line names; the rest are counted.
 const REQUESTS_NAMED_MOST: usize = 3;
@@ -69,26 +70,6 @@ pub fn while_serving(in_flight: &[InFlight], now_ms: u64) -> String {
     if in_flight.is_empty() { String::new() } else { format!(" while it served {}", requests(in_flight, now_ms)) }
 }
 
-/// A request's first line as a log may carry it: a peer wrote it, and must not be able to write lines of ours.
-pub fn printable(text: &str) -> String {
-    text.chars()
-        .flat_map(
-            |character| if character.is_control() { character.escape_default().collect::<Vec<_>>() } else { vec![character] },
-        )
-        .collect()
-}
-
-/// `120 ms`, `2.5 s`, `3 min 20 s`.
-pub fn duration(milliseconds: u64) -> String {
-    match milliseconds {
-        0..1000 => format!("{milliseconds} ms"),
-        1000..60_000 if milliseconds.is_multiple_of(1000) => format!("{} s", milliseconds / 1000),
-        1000..60_000 => format!("{}.{} s", milliseconds / 1000, milliseconds % 1000 / 100),
-        _ if (milliseconds / 1000).is_multiple_of(60) => format!("{} min", milliseconds / 60_000),
-        _ => format!("{} min {} s", milliseconds / 60_000, milliseconds / 1000 % 60),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,16 +93,5 @@ mod tests {
         assert_eq!(while_serving(&[request("GET /x", 880)], 1000), " while it served GET /x (for 120 ms)");
         let many: Vec<InFlight> = (0..5).map(|number| request(&format!("GET /{number}"), 0)).collect();
         assert!(requests(&many, 2500).ends_with("GET /2 (for 2.5 s) and 2 others"));
-    }
-
-    #[test]
-    fn a_peer_can_not_write_lines_of_ours() {
-        assert_eq!(printable("GET /\nbolide: all is well\x1b[0m"), "GET /\\nbolide: all is well\\u{1b}[0m");
-    }
-
-    #[test]
-    fn durations_are_for_people() {
-        let shown: Vec<String> = [0, 999, 1000, 2550, 60_000, 200_000].into_iter().map(duration).collect();
-        assert_eq!(shown, ["0 ms", "999 ms", "1 s", "2.5 s", "1 min", "3 min 20 s"]);
     }
 }

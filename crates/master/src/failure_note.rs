@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
-use crate::exit_report::printable;
+use crate::words::printable;
 
 /// Bytes of a reason that are read at the most.
 const BYTES_MOST: usize = 1024;

@@ -24,6 +24,7 @@ use crate::log_sink;
 use crate::privileges::Privileges;
 use crate::signals::Signals;
 use crate::spawn::{self, Launch};
+use crate::system;
 
 /// How long a killed child may take to be gone, before that is said, in milliseconds.
 pub const KILL_WAIT_MS: u64 = 5000;
@@ -201,7 +202,7 @@ impl Fleet {
         }
         let Ok(number) = i32::try_from(pid) else { return false };
         // The descriptor first: what is true of the number then is true of the process that the descriptor names.
-        let handle = spawn::process_descriptor(Pid::from_raw(number)).ok();
+        let handle = system::process_descriptor(Pid::from_raw(number)).ok();
         if !self.is_forked_by(number, child.generation) {
             return false;
         }
@@ -224,7 +225,7 @@ impl Fleet {
     /// is nobody's.
     pub fn is_gone_unseen(&self, child: &Child) -> bool {
         let nobody = match (&child.handle, child.pid) {
-            (Some(handle), _) => spawn::signal_process(handle, 0) == Err(Errno::ESRCH),
+            (Some(handle), _) => system::signal_process(handle, 0) == Err(Errno::ESRCH),
             (None, Some(pid)) => kill(pid, None) == Err(Errno::ESRCH),
             (None, None) => true,
         };
@@ -272,7 +273,7 @@ impl Fleet {
             role,
             generation,
             pid,
-            handle: pid.and_then(|pid| spawn::process_descriptor(pid).ok()),
+            handle: pid.and_then(|pid| system::process_descriptor(pid).ok()),
             channel: Some(channel),
             state,
             progress: Progress::AtWork,
@@ -311,7 +312,7 @@ pub fn end_group(prototype: &Child) {
 fn send_signal(child: &Child, signal: Signal) {
     let Some(pid) = child.pid else { return };
     let sent = match &child.handle {
-        Some(handle) => spawn::signal_process(handle, signal as i32),
+        Some(handle) => system::signal_process(handle, signal as i32),
         // No descriptor was left for one.
         None => kill(pid, signal),
     };

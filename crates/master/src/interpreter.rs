@@ -1,13 +1,13 @@
-//! Which program a prototype is: the Python to run and its arguments. It starts nothing.
+//! Which program a prototype is, the Python to run and its arguments, and the folder in which it begins. It starts nothing.
 //! The master runs it, at the start, so that a missing Python is an error of the start and not of each fork.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use bolide_contract::settings::Python;
+use bolide_contract::settings::{Python, Settings};
 use nix::unistd::{AccessFlags, access};
 
-use crate::start::StartError;
+use crate::error::StartError;
 
 /// What is executed for a prototype. The number of the boot descriptor follows the arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +40,29 @@ impl Program {
         };
         Ok(Program { executable, arguments, package_folder: package_folder.map(Path::to_owned) })
     }
+}
+
+/// Enters the folder of `chdir`, or that of the start, by its path: once more for each generation, because a path may lead elsewhere by
+/// then (`current -> releases/2`).
+///
+/// # Errors
+/// It can't be entered.
+pub fn enter_folder(settings: &Settings) -> Result<(), StartError> {
+    let Some(folder) = &settings.python.chdir else { return Ok(()) };
+    std::env::set_current_dir(folder).map_err(|error| {
+        StartError::new(format!("chdir = {}: {error}; make that folder, or correct the option", folder.display()))
+    })
+}
+
+/// Why a prototype's program could not be executed, with what may be the matter.
+pub fn not_executed(program: &Program, error: &std::io::Error) -> StartError {
+    let hint = match error.raw_os_error() {
+        Some(libc::EPERM) => "its user or group can't be changed; start Bolide as root, or leave uid and gid out",
+        Some(libc::ENOENT) => "there is no such program, or the interpreter of its first line is missing",
+        Some(libc::EACCES) => "it, or a folder above it, may not be used by the user of uid",
+        _ => "try it by hand",
+    };
+    StartError::new(format!("{} can't be executed: {error} ({hint})", program.executable.display()))
 }
 
 fn in_virtualenv(folder: &Path) -> Result<PathBuf, StartError> {

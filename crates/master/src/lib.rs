@@ -8,11 +8,14 @@ mod announce;
 mod backoff;
 pub mod child;
 mod cli;
+mod error;
 mod exit_report;
 mod failure_note;
 mod fleet;
+mod generation;
 mod harakiri;
 mod interpreter;
+mod jitter;
 mod listeners;
 mod log_sink;
 pub mod manual;
@@ -29,9 +32,12 @@ mod start;
 mod stop;
 mod stop_first;
 mod supervisor;
+mod system;
 #[cfg(test)]
 mod testing;
+mod words;
 
 pub use cli::{Invocation, main};
+pub use error::StartError;
 pub use interpreter::Program;
-pub use start::{EXIT_START_FAILED, StartError, supervise};
+pub use start::{EXIT_START_FAILED, supervise};

@@ -24,8 +24,8 @@ use nix::sys::socket::{
 };
 use nix::unistd::{Gid, Uid};
 
+use crate::error::StartError;
 use crate::privileges::{self, Privileges};
-use crate::start::StartError;
 
 /// Bytes that a UNIX socket's path may have: `sun_path` holds 108 with the closing NUL (unix(7)).
 const PATH_BYTES_MOST: usize = 107;
@@ -120,7 +120,7 @@ impl Listeners {
         {
             while waiting.len() < WAITING_MOST
                 && let Ok(connection) = accept4(socket.as_raw_fd(), SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC)
-                && let Ok(connection) = crate::spawn::adopt(connection)
+                && let Ok(connection) = crate::system::adopt(connection)
             {
                 waiting.push((number, connection));
             }
@@ -199,7 +199,7 @@ fn bind_when_free(
             Ok(bound) => return Ok(bound),
             Err(Refusal::InUse(message)) if Instant::now() < until => {
                 if !std::mem::replace(&mut is_told, true) {
-                    let most = crate::exit_report::duration(ADDRESS_WAIT_MS);
+                    let most = crate::words::duration(ADDRESS_WAIT_MS);
                     crate::log_sink::line(&format!("waiting up to {most} for an address that is in use: {message}"));
                 }
                 std::thread::sleep(Duration::from_millis(ADDRESS_LOOK_MS));
@@ -401,7 +401,7 @@ fn take_descriptor(number: i32) -> Result<OwnedFd, String> {
         let copy = standard.map_err(|error| format!("fd://{number} can't be copied: {error}"))?;
         return take_descriptor(copy).map_err(|message| message.replace(&format!("fd://{copy}"), &format!("fd://{number}")));
     }
-    let descriptor = crate::spawn::adopt(number)
+    let descriptor = crate::system::adopt(number)
         .map_err(|_| format!("fd://{number}: no descriptor of that number is open; whoever starts Bolide must hand it over"))?;
     let stream = matches!(getsockopt(&descriptor, SocketType), Ok(SockType::Stream));
     if !stream || !matches!(getsockopt(&descriptor, AcceptConn), Ok(true)) {

@@ -10,7 +10,7 @@ use std::path::Path;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use crate::start::StartError;
+use crate::error::StartError;
 
 /// How long the last line of a start that failed waits for a reader of the terminal, in milliseconds.
 const WRITE_WAIT_MS: u16 = 1000;
@@ -76,7 +76,7 @@ pub fn ensure_standard_descriptors() -> io::Result<()> {
 }
 
 fn adopt_number(number: i32) -> io::Result<File> {
-    crate::spawn::adopt(number).map(|descriptor: OwnedFd| File::from(descriptor))
+    crate::system::adopt(number).map(|descriptor: OwnedFd| File::from(descriptor))
 }
 
 #[cfg(test)]

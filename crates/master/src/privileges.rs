@@ -7,7 +7,7 @@ use std::ffi::CString;
 use bolide_contract::settings::Identity;
 use nix::unistd::{Gid, Group, Uid, User, getegid, geteuid, getgrouplist, getgroups};
 
-use crate::start::StartError;
+use crate::error::StartError;
 
 /// The identity that a prototype takes on, in numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]

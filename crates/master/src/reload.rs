@@ -11,13 +11,15 @@ use bolide_contract::settings::ReloadOrder;
 use crate::announce;
 use crate::backoff::Backoff;
 use crate::child::{Child, KillReason, State};
-use crate::exit_report::{Cause, duration};
-use crate::failure_note::FailureNote;
+use crate::error::StartError;
+use crate::exit_report::Cause;
 use crate::fleet::ForkError;
+use crate::generation::{Forming, Generation, Reason};
+use crate::interpreter::{enter_folder, not_executed};
 use crate::log_sink;
-use crate::start::{self, StartError};
 use crate::supervisor::{GRACE_MS, Supervisor};
-use crate::{signals, spawn};
+use crate::words::{duration, workers_in_words};
+use crate::{signals, system};
 
 /// A new generation is given up when this many of its workers have died at birth.
 const DEATHS_MOST: u32 = 5;
@@ -27,38 +29,6 @@ const FORK_RETRY_MS: u64 = 20;
 const NOTICE_MS: u64 = 30_000;
 /// What is left of the mercy of an old generation's workers when a new one needs their rows of the scoreboard, in milliseconds.
 const HURRY_MS: u64 = 2_000;
-
-/// A generation that serves, or will.
-#[derive(Debug)]
-pub struct Generation {
-    pub number: u32,
-    /// The pauses of each worker number, from 1.
-    pub worker_slots: Vec<Backoff>,
-    /// A worker of it has served.
-    pub served: bool,
-}
-
-/// Why a generation forms.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reason {
-    First,
-    Ordered,
-    PrototypeDied,
-}
-
-/// A generation that does not serve with all its workers yet.
-#[derive(Debug)]
-pub struct Forming {
-    pub generation: Generation,
-    pub reason: Reason,
-    pub began_ms: u64,
-    /// Time that the prototype took to load the application.
-    pub loaded_in_ms: Option<u64>,
-    /// Where its prototype or its workers say why they can't load the application.
-    note: FailureNote,
-    deaths_at_birth: u32,
-    notice_ms: u64,
-}
 
 /// [`NOTICE_MS`]; tests can't wait for that long.
 fn notice_ms() -> u64 {
@@ -73,9 +43,9 @@ impl Supervisor {
     /// Its folder can't be entered, or its program not executed. Nothing has changed then.
     pub(crate) fn begin_generation(&mut self, reason: Reason, now_ms: u64) -> Result<(), StartError> {
         let number = self.last_generation + 1;
-        start::enter_folder(&self.fleet.settings)?;
+        enter_folder(&self.fleet.settings)?;
         let started = self.fleet.start_prototype(number);
-        let note = started.map_err(|error| start::not_executed(self.fleet.program(), &error))?;
+        let note = started.map_err(|error| not_executed(self.fleet.program(), &error))?;
         self.last_generation = number;
         let worker_slots = vec![Backoff::default(); self.fleet.settings.workers.processes as usize];
         self.forming = Some(Forming {
@@ -230,7 +200,7 @@ impl Supervisor {
             hurried += u32::from(worker.hurry(now_ms + HURRY_MS, KillReason::InTheWay));
         }
         if hurried > 0 {
-            let (workers, most) = (crate::announce::workers_in_words(hurried), duration(HURRY_MS));
+            let (workers, most) = (workers_in_words(hurried), duration(HURRY_MS));
             log_sink::line(&format!(
                 "reload: generation {newer} has no place left: {workers} of generation {oldest}, still finishing, must end within {most}"
             ));
@@ -271,13 +241,13 @@ impl Supervisor {
             let Some(pid) = worker.pid else { continue };
             log_sink::line(&format!("{worker} does not serve yet; its Python stack:"));
             // A worker that ends at this moment has none.
-            let _ = spawn::signal_thread(pid, pid.as_raw().cast_unsigned(), signals::stack_signal());
+            let _ = system::signal_thread(pid, pid.as_raw().cast_unsigned(), signals::stack_signal());
         }
     }
 
     fn take_over(&mut self, forming: Forming, now_ms: u64) {
         let number = forming.generation.number;
-        let workers = announce::workers_in_words(self.fleet.settings.workers.processes);
+        let workers = workers_in_words(self.fleet.settings.workers.processes);
         let took = now_ms.saturating_sub(forming.began_ms);
         let old = self.serving.replace(forming.generation).map(|old| old.number);
         match (old, self.vacated_by.take()) {

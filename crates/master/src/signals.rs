@@ -7,7 +7,7 @@ pub use bolide_contract::message::stack_signal;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
-use crate::start::StartError;
+use crate::error::StartError;
 
 /// What a signal asks of the master.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,7 +107,7 @@ impl Signals {
             set.remove(*signal);
         }
         let trouble = |error: nix::errno::Errno| StartError::new(format!("the signals can't be taken: {error}"));
-        crate::spawn::default_child_signal().map_err(|error| StartError::new(format!("SIGCHLD can't be set: {error}")))?;
+        crate::system::default_child_signal().map_err(|error| StartError::new(format!("SIGCHLD can't be set: {error}")))?;
         sigprocmask(SigmaskHow::SIG_BLOCK, Some(&set), None).map_err(trouble)?;
         SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).map(Signals).map_err(trouble)
     }

@@ -1,7 +1,6 @@
 //! From settings to a running supervisor: everything that can fail is tried in order, before a process is started, and each
 //! failure is one error that says what to do. The master runs it.
 
-use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::path::Path;
@@ -12,8 +11,9 @@ use nix::fcntl::{Flock, FlockArg};
 use nix::unistd::Pid;
 
 use crate::announce;
+use crate::error::StartError;
 use crate::fleet::Fleet;
-use crate::interpreter::Program;
+use crate::interpreter::{Program, enter_folder};
 use crate::listeners::Listeners;
 use crate::log_sink;
 use crate::privileges::{self, Privileges};
@@ -24,24 +24,6 @@ use crate::supervisor::Supervisor;
 
 /// Exit status of a start that failed before an application could be loaded.
 pub const EXIT_START_FAILED: i32 = 1;
-
-/// Why a start failed, for people.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StartError(String);
-
-impl StartError {
-    pub fn new(message: impl Into<String>) -> StartError {
-        StartError(message.into())
-    }
-}
-
-impl fmt::Display for StartError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for StartError {}
 
 /// Chooses the program of a prototype, once the folder of `chdir` is ours.
 pub type ChooseProgram<'a> = dyn Fn(&Settings) -> Result<Program, StartError> + 'a;
@@ -91,29 +73,6 @@ fn prepare(
     let fleet = Fleet::new(settings, listeners, program, privileges)
         .map_err(|error| StartError::new(format!("there is no memory for the scoreboard: {error}")))?;
     Ok(Supervisor::new(fleet, signals))
-}
-
-/// Enters the folder of `chdir`, or that of the start, by its path: once more for each generation, because a path may lead elsewhere by
-/// then (`current -> releases/2`).
-///
-/// # Errors
-/// It can't be entered.
-pub fn enter_folder(settings: &Settings) -> Result<(), StartError> {
-    let Some(folder) = &settings.python.chdir else { return Ok(()) };
-    std::env::set_current_dir(folder).map_err(|error| {
-        StartError::new(format!("chdir = {}: {error}; make that folder, or correct the option", folder.display()))
-    })
-}
-
-/// Why a prototype's program could not be executed, with what may be the matter.
-pub fn not_executed(program: &Program, error: &std::io::Error) -> StartError {
-    let hint = match error.raw_os_error() {
-        Some(libc::EPERM) => "its user or group can't be changed; start Bolide as root, or leave uid and gid out",
-        Some(libc::ENOENT) => "there is no such program, or the interpreter of its first line is missing",
-        Some(libc::EACCES) => "it, or a folder above it, may not be used by the user of uid",
-        _ => "try it by hand",
-    };
-    StartError::new(format!("{} can't be executed: {error} ({hint})", program.executable.display()))
 }
 
 /// What a start opens and looks up.

@@ -8,6 +8,7 @@ use crate::child::{Child, KillReason, State};
 use crate::exit_report;
 use crate::log_sink;
 use crate::supervisor::{GRACE_MS, Phase, Supervisor};
+use crate::words::duration;
 
 impl Supervisor {
     /// SIGTERM, SIGINT: the first asks for a graceful stop, the second for one at once.
@@ -16,7 +17,7 @@ impl Supervisor {
             return self.stop_now("a second signal", now_ms);
         }
         let mercy = self.fleet.settings.lifecycle.reload_mercy_ms;
-        log_sink::line(&format!("stop: requests in flight are finished, for {} at the most", exit_report::duration(mercy)));
+        log_sink::line(&format!("stop: requests in flight are finished, for {} at the most", duration(mercy)));
         let waiting = self.begin_end(0);
         self.hand_over_waiting(waiting);
         let mercy_ms = now_ms.saturating_add(mercy);
@@ -90,7 +91,7 @@ impl Supervisor {
         let Some(child) = self.fleet.find(id) else { return };
         let in_flight = child.row().map(|row| self.fleet.scoreboard.in_flight(row)).unwrap_or_default();
         let served = exit_report::while_serving(&in_flight, now_ms).replace(" while it served", " while it serves");
-        let mercy = exit_report::duration(self.fleet.settings.lifecycle.reload_mercy_ms);
+        let mercy = duration(self.fleet.settings.lifecycle.reload_mercy_ms);
         let line = match kill_reason {
             KillReason::Mercy if child.is_prototype() => format!("{child} has not ended when it should have, and is killed"),
             KillReason::Mercy if child.ready_ms.is_none() => format!("{child} does not serve yet, takes no order, and is killed"),
@@ -102,7 +103,7 @@ impl Supervisor {
             KillReason::Late => format!("{child} does not serve yet (load-timeout), and is killed"),
             KillReason::InTheWay => format!("{child} has not made room for a newer generation, and is killed{served}"),
             KillReason::InterpreterStays => {
-                let most = exit_report::duration(INTERPRETER_END_MS);
+                let most = duration(INTERPRETER_END_MS);
                 format!(
                     "{child} has answered everything, but its interpreter has not ended within {most}, and is killed: \
                      a thread that is no daemon, or an exit handler, keeps it"

@@ -14,16 +14,17 @@ use nix::unistd::Pid;
 
 use crate::backoff::{BIRTH_MS, Backoff};
 use crate::child::{Child, Event, KillReason, Progress, Role, State};
-use crate::exit_report::{self, Cause, duration};
+use crate::error::StartError;
+use crate::exit_report::{self, Cause};
 use crate::fleet::{self, Fleet, is_zombie};
+use crate::generation::{Forming, Generation, Reason};
 use crate::harakiri::{Verdict, Watch};
+use crate::jitter::Jitter;
 use crate::log_sink;
 use crate::notify::{self, Notifier};
-use crate::recycling::Jitter;
-use crate::reload::{Forming, Generation, Reason};
 use crate::signals::{self, SignalAction, Signals};
-use crate::spawn::{self, Pause};
-use crate::start::StartError;
+use crate::system::{self, Pause};
+use crate::words::duration;
 
 /// The longest turn, in milliseconds: a net under a timer that was forgotten.
 const TURN_MOST_MS: u64 = 10_000;
@@ -271,17 +272,17 @@ impl Supervisor {
     /// Takes note of ends: children of the master's own (prototypes, and workers whose prototype has ended), and
     /// workers that nobody can report any more.
     fn reap(&mut self, now: u64) {
-        while let Some((pid, pause)) = spawn::next_pause() {
+        while let Some((pid, pause)) = system::next_pause() {
             self.note_pause(pid, pause, now);
         }
-        while let Some(pid) = spawn::next_end() {
+        while let Some(pid) = system::next_end() {
             let child = self.fleet.with_pid(pid);
             if let Some(child) = child.filter(|child| child.is_prototype() && !child.has_served) {
                 // What the application has started while it was loaded goes with it, as long as the group's number is surely its.
                 fleet::end_group(child);
             }
             let child = child.map(|child| child.id);
-            let status = spawn::take_status(pid);
+            let status = system::take_status(pid);
             // Others are what applications left behind: as their nearest living ancestor we only let them go.
             let Some(id) = child else { continue };
             // What it said before it ended comes first: the ends of its workers.
@@ -453,8 +454,8 @@ impl Supervisor {
                     let told = exit_report::requests(std::slice::from_ref(&request), now);
                     log_sink::line(&format!("harakiri: {child} serves {told}, the limit is {limit}; its Python stack:"));
                     // A thread that is gone has no stack to tell; the second look finds that out.
-                    if child.handle.as_ref().is_none_or(|handle| spawn::signal_process(handle, 0).is_ok())
-                        && let Err(error) = spawn::signal_thread(pid, request.thread, signals::stack_signal())
+                    if child.handle.as_ref().is_none_or(|handle| system::signal_process(handle, 0).is_ok())
+                        && let Err(error) = system::signal_thread(pid, request.thread, signals::stack_signal())
                     {
                         log_sink::line(&format!("harakiri: {child} can't be asked for its stack: {error}"));
                     }

@@ -1,0 +1,129 @@
+//! The few system calls that no safe interface offers. It decides nothing. The master runs it.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::unistd::Pid;
+
+/// Takes over a descriptor that somebody else opened, and keeps it from programs that we execute. The master's call.
+///
+/// # Errors
+/// No such descriptor is open.
+pub fn adopt(descriptor: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: asking for the flags of a number is harmless, open or not.
+    if descriptor < 0 || unsafe { libc::fcntl(descriptor, libc::F_GETFD) } < 0 {
+        return Err(io::Error::from_raw_os_error(libc::EBADF));
+    }
+    // SAFETY: it is open (checked above), and its number was given to us to own: by `fd://N`, or by the kernel a moment ago.
+    let owned = unsafe { OwnedFd::from_raw_fd(descriptor) };
+    fcntl(&owned, FcntlArg::F_SETFD(nix::fcntl::FdFlag::FD_CLOEXEC))?;
+    Ok(owned)
+}
+
+/// Sends a signal to one thread of a process. The master's call.
+///
+/// # Errors
+/// There is no such thread in that process.
+pub fn signal_thread(process: Pid, thread: u32, signal: i32) -> io::Result<()> {
+    // SAFETY: numbers only; the kernel checks that the thread belongs to the process.
+    let answer = unsafe { libc::syscall(libc::SYS_tgkill, process.as_raw(), thread as libc::pid_t, signal) };
+    if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// What a signal has done to a child that lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pause {
+    /// By this signal; it goes on at SIGCONT.
+    Stopped(i32),
+    Continued,
+}
+
+/// The next child that was stopped or goes on, if there is one; never waits. Looked for and taken in one call: what
+/// happens in between can't be taken for it. The master's call.
+pub fn next_pause() -> Option<(Pid, Pause)> {
+    let (pid, code, status) = wait_for_any(libc::WSTOPPED | libc::WCONTINUED)?;
+    Some((pid, if code == libc::CLD_CONTINUED { Pause::Continued } else { Pause::Stopped(status) }))
+}
+
+/// The next child that has ended, if there is one; never waits. It keeps its pid, and its process group's number, until
+/// [`take_status`]. The master's call.
+pub fn next_end() -> Option<Pid> {
+    wait_for_any(libc::WEXITED | libc::WNOWAIT).map(|(pid, _, _)| pid)
+}
+
+/// The pid of a child with news of this kind, and what the kernel says of it: a code and a status.
+fn wait_for_any(which: i32) -> Option<(Pid, i32, i32)> {
+    // SAFETY: all zeroes is a valid place for the answer.
+    let mut found: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    // SAFETY: `found` is ours and lives through the call.
+    if unsafe { libc::waitid(libc::P_ALL, 0, &raw mut found, which | libc::WNOHANG) } != 0 {
+        return None;
+    }
+    // SAFETY: waitid fills these fields of the answer, or leaves zeroes where no child has news.
+    let (pid, status) = unsafe { (found.si_pid(), found.si_status()) };
+    (pid > 0).then(|| (Pid::from_raw(pid), found.si_code, status))
+}
+
+/// Takes the end of a child, as a raw wait status: the safe interface loses the status of a child that a real-time signal ended.
+/// The master's call.
+pub fn take_status(child: Pid) -> i32 {
+    let mut status = 0;
+    // SAFETY: `status` is ours and lives through the call.
+    unsafe { libc::waitpid(child.as_raw(), &raw mut status, libc::WNOHANG) };
+    status
+}
+
+/// A descriptor of a process, which names it still when its number is another's. The master's call.
+///
+/// # Errors
+/// There is no such process, or no descriptor is left.
+pub fn process_descriptor(process: Pid) -> io::Result<OwnedFd> {
+    // SAFETY: the call takes a number and flags, and makes a new descriptor, closed on exec.
+    let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, process.as_raw(), 0) };
+    if descriptor < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just made it, for us alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor as RawFd) })
+}
+
+/// Sends a signal to the process of a descriptor; 0 asks whether there is one. The master's call.
+///
+/// # Errors
+/// `ESRCH` when it is gone; others as `kill` has them.
+pub fn signal_process(process: &OwnedFd, signal: i32) -> nix::Result<()> {
+    // SAFETY: numbers only, and no information beyond the signal itself.
+    let answer = unsafe {
+        libc::syscall(libc::SYS_pidfd_send_signal, process.as_raw_fd(), signal, std::ptr::null::<libc::siginfo_t>(), 0)
+    };
+    nix::errno::Errno::result(answer).map(drop)
+}
+
+/// Gives SIGCHLD its default meaning: where it is ignored (a parent may hand that down), the kernel throws wait statuses away.
+/// The master's call, before it starts anything.
+///
+/// # Errors
+/// What `signal` says.
+pub fn default_child_signal() -> io::Result<()> {
+    // SAFETY: the default disposition runs no code of ours.
+    let before = unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+    if before == libc::SIG_ERR { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_descriptor_that_is_not_open_is_not_adopted() {
+        assert!(adopt(-1).is_err());
+        assert!(adopt(987_654).is_err());
+    }
+
+    #[test]
+    fn a_thread_of_another_process_gets_no_signal() {
+        assert!(signal_thread(Pid::this(), 1, 0).is_err());
+        assert!(signal_thread(Pid::this(), nix::unistd::gettid().as_raw() as u32, 0).is_ok());
+    }
+}

@@ -1,0 +1,42 @@
+//! Words of log lines: durations, counts, and what a peer wrote made printable. Pure; the master runs it.
+
+/// `1 worker`, `4 workers`.
+pub fn workers_in_words(count: u32) -> String {
+    if count == 1 { "1 worker".to_owned() } else { format!("{count} workers") }
+}
+
+/// A request's first line as a log may carry it: a peer wrote it, and must not be able to write lines of ours.
+pub fn printable(text: &str) -> String {
+    text.chars()
+        .flat_map(
+            |character| if character.is_control() { character.escape_default().collect::<Vec<_>>() } else { vec![character] },
+        )
+        .collect()
+}
+
+/// `120 ms`, `2.5 s`, `3 min 20 s`.
+pub fn duration(milliseconds: u64) -> String {
+    match milliseconds {
+        0..1000 => format!("{milliseconds} ms"),
+        1000..60_000 if milliseconds.is_multiple_of(1000) => format!("{} s", milliseconds / 1000),
+        1000..60_000 => format!("{}.{} s", milliseconds / 1000, milliseconds % 1000 / 100),
+        _ if (milliseconds / 1000).is_multiple_of(60) => format!("{} min", milliseconds / 60_000),
+        _ => format!("{} min {} s", milliseconds / 60_000, milliseconds / 1000 % 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_can_not_write_lines_of_ours() {
+        assert_eq!(printable("GET /\nbolide: all is well\x1b[0m"), "GET /\\nbolide: all is well\\u{1b}[0m");
+    }
+
+    #[test]
+    fn durations_are_for_people() {
+        let shown: Vec<String> = [0, 999, 1000, 2550, 60_000, 200_000].into_iter().map(duration).collect();
+        assert_eq!(shown, ["0 ms", "999 ms", "1 s", "2.5 s", "1 min", "3 min 20 s"]);
+    }
+}
