@@ -93,6 +93,59 @@ def at_old_sequence(environ, start_response):
     return Sequence()
 
 
+class Complete:
+    """Iterates by a list's own iterator, as Django's HttpResponse does, and says when it is closed."""
+
+    def __init__(self, parts, name):
+        self.parts = parts
+        self.name = name
+
+    def __iter__(self):
+        return iter(self.parts)
+
+    def close(self):
+        say(f"closed {self.name}")
+
+
+def at_list_iterator(environ, start_response):
+    start_response("200 OK", PLAIN)
+    return iter([b"one ", b"two ", b"three"])
+
+
+def at_tuple_iterator(environ, start_response):
+    start_response("200 OK", PLAIN)
+    parts = iter((b"not this ", b"one ", b"two three"))
+    next(parts)
+    return parts
+
+
+def at_complete(environ, start_response):
+    start_response("200 OK", PLAIN)
+    return Complete([b"one ", b"", b"two ", b"three"], "complete")
+
+
+def at_complete_of_text(environ, start_response):
+    start_response("200 OK", PLAIN)
+    return Complete([b"one ", "two"], "complete_of_text")
+
+
+def at_complete_with_file(environ, start_response):
+    start_response("200 OK", PLAIN)
+    file = environ["wsgi.file_wrapper"](ToldFile(temporary(len(LARGE))))
+    return Complete([b"before ", file, b" after"], "complete_with_file")
+
+
+def at_complete_after_write(environ, start_response):
+    write = start_response("200 OK", PLAIN)
+    write(b"one ")
+    return Complete([b"two ", b"three"], "complete_after_write")
+
+
+def at_very_many_parts(environ, start_response):
+    start_response("200 OK", PLAIN)
+    return Complete([b"part "] * 50_000, "very_many_parts")
+
+
 class MyBytes(bytes):
     pass
 

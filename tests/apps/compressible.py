@@ -24,6 +24,7 @@ SHAPES = {
     "/untyped": ("200 OK", None, TEXT, True),
     "/partial": ("206 Partial Content", "text/plain", TEXT, True),
     "/error": ("404 Not Found", "text/html", TEXT, True),
+    "/untold": ("200 OK", "text/plain", TEXT, False),
     "/unchanged": ("304 Not Modified", None, b"", False),
     "/nothing": ("204 No Content", None, b"", False),
     "/parts": ("200 OK", "text/plain", TEXT, False),

@@ -216,6 +216,9 @@ def test_http_auto_gzip_is_asked_for_by_the_application(serve):
     response = ask(server, "/parts?uWSGI-Encoding=gzip")
     assert (response.get("content-encoding"), response.get("uwsgi-encoding")) == ("gzip", None)
     assert gzip.decompress(response.body) == TEXT
+    # A length that the server itself has told is no Content-Length of the application's.
+    response = ask(server, "/untold?uWSGI-Encoding=gzip")
+    assert (response.get("content-encoding"), gzip.decompress(response.body)) == ("gzip", TEXT)
     for target, accept in (
         ("/parts", "gzip"),
         ("/parts?uWSGI-Encoding=gzip", "br"),

@@ -28,6 +28,10 @@ def validated(serve_module):
         "iterable_class",
         "old_sequence",
         "subclasses",
+        "list_iterator",
+        "tuple_iterator",
+        "complete",
+        "complete_after_write",
         "write",
         "write_only",
         "told",
@@ -116,6 +120,56 @@ def test_each_part_leaves_at_once(server):
 def test_a_list_tells_its_length(server):
     assert server.get("/list").get("content-length") == str(len(TEXT))
     assert server.get("/tuple").get("content-length") == str(len(TEXT))
+
+
+@pytest.mark.parametrize("path", ["list", "tuple", "list_iterator", "tuple_iterator", "complete", "iterable_class", "subclasses"])
+def test_an_answer_that_is_complete_tells_its_length_and_leaves_in_one_piece(server, path):
+    client = server.connect()
+    for _ in range(2):
+        before = client.segments_received()
+        response = client.request(target=f"/{path}")
+        assert (response.body, response.get("content-length")) == (TEXT, str(len(TEXT)))
+        assert client.segments_received() == before + 1
+    head = client.request("HEAD", f"/{path}")
+    assert (head.get("content-length"), head.get("transfer-encoding")) == (str(len(TEXT)), None)
+    assert client.request(target="/list").body == TEXT
+
+
+@pytest.mark.parametrize("path", ["generator", "told", "old_sequence"])
+def test_an_answer_that_its_application_makes_bit_by_bit_is_not_held_back(server, path):
+    client = server.connect()
+    before = client.segments_received()
+    assert client.request(target=f"/{path}").chunks == [b"one ", b"two ", b"three"]
+    assert client.segments_received() >= before + 3
+
+
+def test_a_complete_answer_of_very_many_parts_comes_whole(server):
+    client = server.connect()
+    assert client.request(target="/very_many_parts").body == b"part " * 50_000
+    assert client.request(target="/list").body == TEXT
+
+
+def test_a_complete_answer_with_a_part_that_is_no_bytes_is_a_500(server):
+    client = server.connect()
+    assert client.request(target="/complete_of_text").status == 500
+    server.wait_for_log("^closed complete_of_text$")
+    server.wait_for_log("the application's answer must be of bytes, not str")
+    assert client.request(target="/list").body == TEXT
+
+
+def test_a_complete_answer_may_have_a_file_among_its_parts(server):
+    client = server.connect()
+    assert client.request(target="/complete_with_file").body == b"before " + LARGE + b" after"
+    server.wait_for_log("^closed complete_with_file$")
+    assert client.request(target="/list").body == TEXT
+
+
+def test_close_is_called_on_a_complete_answer(server):
+    before = server.log.count("closed complete\n")
+    client = server.connect()
+    for method in ("GET", "HEAD"):
+        client.request(method, "/complete")
+    server.wait_for_log("^closed complete$", count=before + 2)
 
 
 @pytest.mark.parametrize("path", ["stream_large", "one_large_part", "file", "file_with_length", "file_in_memory"])

@@ -2,6 +2,10 @@
 
 import re
 import socket
+import sys
+
+#: Where `struct tcp_info` (linux/tcp.h) has `tcpi_data_segs_in`, of 4 bytes.
+DATA_SEGMENTS_IN = 152
 
 #: How long a client waits for a byte, in seconds, before the test fails.
 PATIENCE_SECONDS = 20
@@ -114,6 +118,11 @@ class Client:
         return self.read_response(method)
 
     # Receiving.
+
+    def segments_received(self):
+        """TCP segments with data that have come so far: a server's writes that did not leave together are counted apart."""
+        information = self.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, DATA_SEGMENTS_IN + 4)
+        return int.from_bytes(information[DATA_SEGMENTS_IN:], sys.byteorder)
 
     def receive(self):
         """Wait for further bytes; False at the connection's end."""

@@ -8,12 +8,18 @@ use pyo3::ffi;
 
 use crate::object::Object;
 
-/// What the application returned, and the iterator over it.
+/// Parts that are drawn from a list's iterator before the first is sent. Of an iterator with more the length is not told, and it is read
+/// like any other.
+const DRAWN_PARTS_MOST: isize = 1024;
+
+/// What the application returned, and how it is read.
 pub struct Answer {
-    pub result: Object,
-    /// `None` for a list or tuple, whose next index this is.
-    iterator: Option<Object>,
+    result: Object,
+    /// A list or tuple of all parts, once it is known that they are all there; `next` is the index of the next.
+    parts: Option<Object>,
     next: isize,
+    /// What gives the parts otherwise.
+    iterator: Option<Object>,
 }
 
 /// What an answer gives next.
@@ -26,7 +32,8 @@ pub enum Part {
 
 impl Answer {
     pub fn new(result: Object) -> Answer {
-        Answer { result, iterator: None, next: 0 }
+        let parts = if is_list(&result) || is_tuple(&result) { Some(result.clone()) } else { None };
+        Answer { result, parts, next: 0, iterator: None }
     }
 
     /// Nothing of it was given yet.
@@ -34,50 +41,64 @@ impl Answer {
         self.iterator.is_none() && self.next == 0
     }
 
-    pub fn is_sequence(&self) -> bool {
-        self.is_list() || self.result.is_exactly(&raw mut ffi::PyTuple_Type)
+    /// What may be a `wsgi.file_wrapper`, or have a `close()`: `None` for a list or tuple, which is neither.
+    pub fn result(&self) -> Option<&Object> {
+        if self.parts.as_ref().is_some_and(|parts| parts.as_ptr() == self.result.as_ptr()) { None } else { Some(&self.result) }
     }
 
-    fn is_list(&self) -> bool {
-        self.result.is_exactly(&raw mut ffi::PyList_Type)
-    }
-
-    /// Parts of a list come without the application's doing, so they may leave together.
+    /// Parts that are all there come without the application's doing, so they may leave together.
     pub fn when(&self) -> When {
         if self.iterator.is_none() { When::WithTheNext } else { When::Now }
     }
 
+    /// The list or tuple of all parts, where they are there before the first is sent. `Some(None)`: the application makes them one by
+    /// one. `None`: an exception is set.
+    ///
+    /// What iterates by the iterator of a list or tuple says by it that it is complete, whatever type it is itself: nothing of the
+    /// application's runs between its parts. Django's HttpResponse is such an object, and its StreamingHttpResponse is none.
+    pub fn whole(&mut self) -> Option<Option<&Object>> {
+        if self.parts.is_none() {
+            let iterator = self.iterator()?;
+            let is_of_list =
+                iterator.is_exactly(&raw mut ffi::PyListIter_Type) || iterator.is_exactly(&raw mut ffi::PyTupleIter_Type);
+            // SAFETY: the iterator lives; those of lists and tuples know how many items they have left, and the tuple of them is new.
+            unsafe {
+                if is_of_list && (0..=DRAWN_PARTS_MOST).contains(&ffi::PyObject_LengthHint(iterator.as_ptr(), 0)) {
+                    self.parts = Some(Object::owned(ffi::PySequence_Tuple(iterator.as_ptr()))?);
+                    self.iterator = None;
+                }
+            }
+        }
+        Some(self.parts.as_ref())
+    }
+
     /// The next part, whatever it is. `Some(None)` at the end; `None`: an exception is set.
     pub fn next(&mut self) -> Option<Option<Object>> {
-        if self.iterator.is_some() || !self.is_sequence() {
-            return self.iterate();
+        match &self.parts {
+            Some(parts) if self.iterator.is_none() => {
+                if self.next >= length(parts) {
+                    return Some(None);
+                }
+                self.next += 1;
+                // SAFETY: the index is within the length that was just asked for.
+                Some(Some(unsafe { item(parts, self.next - 1)? }))
+            }
+            _ => self.iterate(),
         }
-        if self.next >= self.length() {
-            return Some(None);
-        }
-        self.next += 1;
-        // SAFETY: the index is within the length that was just asked for; the item is borrowed, and we take a reference.
-        Some(Some(unsafe { self.item(self.next - 1)? }))
     }
 
     /// An iterable over what was not given yet. `None`: an exception is set.
     pub fn rest(&self) -> Option<Object> {
-        match &self.iterator {
-            Some(iterator) => Some(iterator.clone()),
-            // SAFETY: the object lives; the slice is new. Its end may lie behind the sequence's.
-            None => unsafe { Object::owned(ffi::PySequence_GetSlice(self.result.as_ptr(), self.next, isize::MAX)) },
+        if let Some(iterator) = &self.iterator {
+            return Some(iterator.clone());
         }
+        let parts = self.parts.as_ref().unwrap_or(&self.result);
+        // SAFETY: the object lives; the slice is new. Its end may lie behind the sequence's.
+        unsafe { Object::owned(ffi::PySequence_GetSlice(parts.as_ptr(), self.next, isize::MAX)) }
     }
 
     fn iterate(&mut self) -> Option<Option<Object>> {
-        let iterator = match &self.iterator {
-            Some(iterator) => iterator,
-            None => {
-                // SAFETY: the result lives; the iterator is ours.
-                let iterator = unsafe { Object::owned(ffi::PyObject_GetIter(self.result.as_ptr()))? };
-                self.iterator.insert(iterator)
-            }
-        };
+        let iterator = self.iterator()?;
         // SAFETY: the iterator lives; what it gives is ours, or null at its end or on an exception.
         unsafe {
             let given = Object::owned(ffi::PyIter_Next(iterator.as_ptr()));
@@ -90,23 +111,15 @@ impl Answer {
         }
     }
 
-    pub fn length(&self) -> isize {
-        // SAFETY: the object is exactly a list or a tuple.
-        unsafe { if self.is_list() { ffi::PyList_Size(self.result.as_ptr()) } else { ffi::PyTuple_Size(self.result.as_ptr()) } }
-    }
-
-    /// # Safety
-    /// `index` is within the length.
-    pub unsafe fn item(&self, index: isize) -> Option<Object> {
-        // SAFETY: the caller vouches for the index; the item is borrowed from the sequence.
-        unsafe {
-            let item = if self.is_list() {
-                ffi::PyList_GetItem(self.result.as_ptr(), index)
-            } else {
-                ffi::PyTuple_GetItem(self.result.as_ptr(), index)
-            };
-            Object::borrowed(item)
+    /// The iterator over what the application returned; it is asked for once. `None`: an exception is set.
+    fn iterator(&mut self) -> Option<&Object> {
+        if self.iterator.is_none() {
+            // SAFETY: the result lives; the iterator is ours.
+            let iterator = unsafe { Object::owned(ffi::PyObject_GetIter(self.result.as_ptr())) };
+            leave_if_child();
+            self.iterator = Some(iterator?);
         }
+        self.iterator.as_ref()
     }
 
     /// uWSGI serves bytes as one part. To Python they are an iterable of integers. `None`: an exception is set.
@@ -114,7 +127,7 @@ impl Answer {
         // SAFETY: the result lives; the tuple is new, and takes a reference of its own.
         unsafe {
             if ffi::PyBytes_Check(self.result.as_ptr()) != 0 {
-                self.result = Object::owned(ffi::PyTuple_Pack(1, self.result.as_ptr()))?;
+                *self = Answer::new(Object::owned(ffi::PyTuple_Pack(1, self.result.as_ptr()))?);
             }
         }
         Some(())
@@ -123,6 +136,33 @@ impl Answer {
     /// What it gives from now on.
     pub fn go_on_with(&mut self, iterator: Object) {
         self.iterator = Some(iterator);
+    }
+}
+
+fn is_list(object: &Object) -> bool {
+    object.is_exactly(&raw mut ffi::PyList_Type)
+}
+
+fn is_tuple(object: &Object) -> bool {
+    object.is_exactly(&raw mut ffi::PyTuple_Type)
+}
+
+/// How many items a list or tuple of parts has.
+pub fn length(parts: &Object) -> isize {
+    // SAFETY: the object is exactly a list or a tuple.
+    unsafe { if is_list(parts) { ffi::PyList_Size(parts.as_ptr()) } else { ffi::PyTuple_Size(parts.as_ptr()) } }
+}
+
+/// An item of a list or tuple of parts.
+///
+/// # Safety
+/// `index` is within the length.
+pub unsafe fn item(parts: &Object, index: isize) -> Option<Object> {
+    // SAFETY: the caller vouches for the index; the item is borrowed, and we take a reference.
+    unsafe {
+        let item =
+            if is_list(parts) { ffi::PyList_GetItem(parts.as_ptr(), index) } else { ffi::PyTuple_GetItem(parts.as_ptr(), index) };
+        Object::borrowed(item)
     }
 }
 

@@ -16,7 +16,7 @@ use bolide_engine::request::{Body, LogFacts, Request, RequestParts, Span};
 use bolide_engine::response::{Pushed, Response, When};
 use pyo3::ffi;
 
-use crate::answer::{Answer, Part, not_bytes};
+use crate::answer::{Answer, Part, item, length, not_bytes};
 use crate::contexts::Contexts;
 use crate::environ::{Dictionary, Environs};
 use crate::faults::{FaultLog, failed, log_message, log_set_exception};
@@ -296,19 +296,20 @@ impl WsgiThread {
             }
         }
         if first_time {
-            if answer.is_sequence() {
-                self.declare_sequence(answer, response)?;
-            } else if self.is_wrapper(&answer.result)
-                && response.has_head()
-                && let Some((file, offset, length)) = self.sendable(&answer.result)?
-            {
-                response.push_file(file, offset, length);
-                return Some(SendProgress::All);
-            } else if !self.wsgi.is_strict {
-                answer.put_bytes_in_a_tuple()?;
-                if answer.is_sequence() {
-                    self.declare_sequence(answer, response)?;
+            if let Some(result) = answer.result() {
+                if self.is_wrapper(result)
+                    && response.has_head()
+                    && let Some((file, offset, length)) = self.sendable(result)?
+                {
+                    response.push_file(file, offset, length);
+                    return Some(SendProgress::All);
                 }
+                if !self.wsgi.is_strict {
+                    answer.put_bytes_in_a_tuple()?;
+                }
+            }
+            if let Some(parts) = answer.whole()? {
+                self.declare_whole(parts, response)?;
             }
         }
         loop {
@@ -387,8 +388,8 @@ impl WsgiThread {
 
     /// PEP 3333: `close()` is called in any case, whether the answer went well or not.
     fn close(&mut self, answer: &Answer) {
-        if !answer.is_sequence() {
-            self.close_object(&answer.result);
+        if let Some(result) = answer.result() {
+            self.close_object(result);
         }
     }
 
@@ -472,13 +473,13 @@ impl WsgiThread {
         None
     }
 
-    /// All parts of a list are known: so is the length of the body, unless there are files among them. `None`: an exception is set.
-    fn declare_sequence(&self, answer: &Answer, response: &mut Response) -> Option<()> {
+    /// All parts are known: so is the length of the body, unless there are files among them. `None`: an exception is set.
+    fn declare_whole(&self, parts: &Object, response: &mut Response) -> Option<()> {
         let mut total = 0u64;
-        for index in 0..answer.length() {
+        for index in 0..length(parts) {
             // SAFETY: the index is within the length; the part lives while it is looked at.
             unsafe {
-                let part = answer.item(index)?;
+                let part = item(parts, index)?;
                 if ffi::PyBytes_Check(part.as_ptr()) == 0 {
                     if self.is_wrapper(&part) {
                         return Some(());

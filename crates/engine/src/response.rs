@@ -108,6 +108,8 @@ pub struct Response {
     terms: Terms,
     status: u16,
     content_length: Option<u64>,
+    /// The length is told by the server: the application did not say it.
+    is_length_declared: bool,
     has_date: bool,
     has_server: bool,
     overrun: bool,
@@ -143,6 +145,7 @@ impl Response {
             terms,
             status: 0,
             content_length: None,
+            is_length_declared: false,
             has_date: false,
             has_server: false,
             overrun: false,
@@ -290,6 +293,7 @@ impl Response {
         }
         if self.stage == Stage::Head && self.content_length.is_none() && !self.is_bodiless_status() {
             self.content_length = Some(length);
+            self.is_length_declared = true;
             let mut digits = itoa::Buffer::new();
             self.out.bytes.extend_from_slice(b"Content-Length: ");
             self.out.bytes.extend_from_slice(digits.format(length).as_bytes());
@@ -460,6 +464,7 @@ impl Response {
         self.stage = Stage::Fresh;
         self.status = 0;
         self.content_length = None;
+        self.is_length_declared = false;
         self.has_date = false;
         self.has_server = false;
         if let Some(x_sendfile) = &mut self.x_sendfile {

@@ -86,6 +86,8 @@ pub struct Head<'a> {
     pub text: &'a mut Vec<u8>,
     pub status: &'a mut u16,
     pub content_length: &'a mut Option<u64>,
+    /// The length is told by the server: the application did not say it.
+    pub is_length_declared: bool,
     pub has_date: &'a mut bool,
     pub has_server: &'a mut bool,
     pub count: &'a mut u32,
@@ -187,7 +189,7 @@ impl ResponseFilter {
         let compression = &self.rules.compression;
         let asked = compression.on_demand
             && head.remove(b"uwsgi-encoding").is_some_and(|value| value.eq_ignore_ascii_case(b"gzip"))
-            && head.content_length.is_none();
+            && (head.content_length.is_none() || head.is_length_declared);
         let is_forced = asked || self.is_gzip_asked;
         let offered: &[Coding] = if is_forced { &[Coding::Gzip] } else { &compression.codings };
         if offered.is_empty() || !may_be_coded(head) {

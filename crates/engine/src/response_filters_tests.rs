@@ -27,6 +27,7 @@ fn after(rules: &'static FilterRules, text: &str, body: Body<'_>, head_only: boo
             text: &mut bytes,
             status: &mut status,
             content_length: &mut content_length,
+            is_length_declared: false,
             has_date: &mut has_date,
             has_server: &mut has_server,
             count: &mut count,

@@ -37,6 +37,7 @@ impl Response {
             text: &mut self.out.bytes,
             status: &mut self.status,
             content_length: &mut self.content_length,
+            is_length_declared: self.is_length_declared,
             has_date: &mut self.has_date,
             has_server: &mut self.has_server,
             count: &mut self.header_count,
