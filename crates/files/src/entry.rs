@@ -37,7 +37,7 @@ pub struct FoundFile {
 }
 
 pub struct Entry {
-    /// The number of its [`crate::lookup::FileSource`].
+    /// The number of its [`crate::sources::FileSource`].
     pub source: usize,
     pub found: FoundFile,
     /// Monotonic milliseconds at which it was last found unchanged.

@@ -17,10 +17,11 @@ mod ranges;
 pub mod roots;
 mod routed;
 mod rules;
-pub mod x_sendfile;
+mod sources;
+mod x_sendfile;
 
 pub use answer::Answer;
 pub use conditions::Conditions;
 pub use lookup::{FileRequest, Files};
 pub use routed::{Page, Routed};
-pub use x_sendfile::SendfileHeader;
+pub use sources::SendfileHeader;

@@ -18,7 +18,7 @@ use crate::mime_types::MimeTypes;
 use crate::paths;
 use crate::roots::{FileType, FileVersion, LOOK_AGAIN_MS, OpenedRoot, Refusal, ResolvedPath, Root, as_path};
 use crate::rules::Rules;
-use crate::x_sendfile::XSendfileFolders;
+use crate::sources::{FileSource, XSendfileFolders};
 
 /// Of the descriptors that the process may have, the cache takes one in this many at the most.
 const DESCRIPTOR_SHARE: u64 = 4;
@@ -71,16 +71,6 @@ pub struct Files {
 struct Map {
     prefix: Vec<u8>,
     source: FileSource,
-}
-
-/// A folder that files are served from. Several may have a file for the same path.
-pub(crate) struct FileSource {
-    /// Told apart from others by this.
-    pub number: usize,
-    pub kind: MapKind,
-    pub root: Root,
-    /// A route names it, and what it makes of the request's path is its own business.
-    pub is_routed: bool,
 }
 
 /// The slash at the end of a path, and what it asks for by being there or not.

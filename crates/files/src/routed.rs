@@ -8,10 +8,11 @@ use bolide_contract::files::MapKind;
 
 use crate::answer::{self, Answer};
 use crate::entry::{Head, Variant};
-use crate::lookup::{FileRequest, FileSource, Files, Lookup};
+use crate::lookup::{FileRequest, Files, Lookup};
 use crate::mime_types::UNKNOWN;
 use crate::paths;
 use crate::roots::{Refusal, Root};
+use crate::sources::FileSource;
 
 /// What a route says of a request.
 pub struct Routed<'a> {

@@ -3,68 +3,16 @@
 //!
 //! It knows no answer of an application. Workers run it.
 
-use std::path::PathBuf;
-
-use bolide_contract::files::{MapKind, XSendfile as Settings};
-
 use crate::answer::Answer;
 use crate::entry::Head;
-use crate::lookup::{FileRequest, FileSource, Files, Lookup};
+use crate::lookup::{FileRequest, Files, Lookup};
 use crate::paths;
-use crate::roots::Root;
-
-/// The words by which an application names a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SendfileHeader {
-    /// `X-Sendfile`: the file's own path.
-    Path,
-    /// `X-Accel-Redirect`: a path that stands for a folder. Already percent-decoded, without a query.
-    Location,
-}
-
-impl SendfileHeader {
-    pub fn field(self) -> &'static str {
-        match self {
-            SendfileHeader::Path => "X-Sendfile",
-            SendfileHeader::Location => "X-Accel-Redirect",
-        }
-    }
-}
-
-/// The folders, each with what a name begins with that leads into it.
-pub(crate) struct XSendfileFolders {
-    by_path: Vec<(Vec<u8>, FileSource)>,
-    by_location: Vec<(Vec<u8>, FileSource)>,
-}
-
-impl XSendfileFolders {
-    pub fn new(settings: &Settings) -> XSendfileFolders {
-        let source = |folder: &PathBuf| FileSource {
-            number: usize::MAX,
-            kind: MapKind::Replace,
-            root: Root::new(folder.clone()),
-            is_routed: false,
-        };
-        let path = |folder: &PathBuf| folder.as_os_str().as_encoded_bytes().to_vec();
-        let location = |(prefix, folder): &(String, PathBuf)| (prefix.clone().into_bytes(), source(folder));
-        XSendfileFolders {
-            by_path: settings.by_path.iter().map(|folder| (path(folder), source(folder))).collect(),
-            by_location: settings.by_location.iter().map(location).collect(),
-        }
-    }
-
-    fn of(&self, by: SendfileHeader) -> &[(Vec<u8>, FileSource)] {
-        match by {
-            SendfileHeader::Path => &self.by_path,
-            SendfileHeader::Location => &self.by_location,
-        }
-    }
-}
+use crate::sources::SendfileHeader;
 
 impl Files {
     /// Whether the application may name a file with these words. Where it may not, they are a field like any other.
-    pub fn allows(&self, by: SendfileHeader) -> bool {
-        !self.x_sendfile.of(by).is_empty()
+    pub fn allows(&self, header: SendfileHeader) -> bool {
+        !self.x_sendfile.of(header).is_empty()
     }
 
     /// Whether it may name one with any words.
@@ -74,22 +22,22 @@ impl Files {
 
     /// The answer with a file that the application has named; `request` has the name for its path. What it may not name, or is not
     /// there, is 404, and the log says which. The disk is looked at each time: the application may have written the file just now.
-    pub fn answer_named(&self, by: SendfileHeader, request: &FileRequest<'_>, complain: &mut dyn FnMut(&str)) -> Answer {
+    pub fn answer_named(&self, header: SendfileHeader, request: &FileRequest<'_>, complain: &mut dyn FnMut(&str)) -> Answer {
         let missing = || Answer::words(404, "Not Found", Head::default(), "There is no such file.");
         let named = self
             .x_sendfile
-            .of(by)
+            .of(header)
             .iter()
             .find_map(|(prefix, source)| Some((prefix, source, paths::below(request.path, prefix)?)));
         let Some((prefix, source, relative)) = named.filter(|(_, _, relative)| paths::is_plain(relative, true)) else {
-            let (field, name) = (by.field(), request.path.escape_ascii());
+            let (field, name) = (header.field(), request.path.escape_ascii());
             complain(&format!(
                 "the application's {field} names {name}, which is in no folder that the configuration allows for it"
             ));
             return missing();
         };
         // No path of a request begins with a NUL, so this is no other's key.
-        let key = [&b"\0"[..], by.field().as_bytes(), prefix, b"\0", relative].concat();
+        let key = [&b"\0"[..], header.field().as_bytes(), prefix, b"\0", relative].concat();
         let mut looked = Lookup::Redirect;
         // What has changed since it was looked at is looked at once more.
         for _ in 0..2 {
@@ -108,7 +56,7 @@ impl Files {
             looked => self.answer_to(looked, source, request, complain),
         };
         found.unwrap_or_else(|| {
-            complain(&format!("the application's {} names {}, which is not there", by.field(), request.path.escape_ascii()));
+            complain(&format!("the application's {} names {}, which is not there", header.field(), request.path.escape_ascii()));
             missing()
         })
     }

@@ -7,8 +7,8 @@ use std::path::Path;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::compile::Mistakes;
-use crate::passwords::PasswordFile;
+use crate::diagnostics::Mistakes;
+use crate::passwords::{PasswordFile, equal_in_constant_time};
 
 /// A guard of one rule.
 #[derive(Debug)]
@@ -83,11 +83,6 @@ fn credentials(authorization: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     let colon = decoded.iter().position(|&byte| byte == b':')?;
     let (user, rest) = decoded.split_at(colon);
     Some((user.to_vec(), rest[1..].to_vec()))
-}
-
-/// Whether two texts are the same, in a time that depends on their lengths only.
-pub fn equal_in_constant_time(left: &[u8], right: &[u8]) -> bool {
-    left.len() == right.len() && left.iter().zip(right).fold(0, |differs, (one, other)| differs | (one ^ other)) == 0
 }
 
 #[cfg(test)]

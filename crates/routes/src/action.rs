@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use crate::access::BasicAuth;
-use crate::compile::{CompileContext, Mistakes, Stage};
+use crate::diagnostics::{CompileContext, Mistakes, Stage};
 use crate::served::Served;
 use crate::status;
 use crate::template::{Groups, Template};

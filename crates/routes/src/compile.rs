@@ -2,59 +2,23 @@
 //!
 //! Both the process that reads the configuration and workers run it, at their start.
 
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bolide_contract::answering::RouteRule;
-use regex::bytes::{RegexBuilder, RegexSet, RegexSetBuilder};
+use regex::bytes::{RegexSet, RegexSetBuilder};
 
 use crate::action::{self, Action};
 use crate::condition::{Condition, Subject};
-use crate::pattern::Pattern;
+use crate::diagnostics::{CompileContext, Labels, Mistake, Mistakes, Stage};
+use crate::pattern::pattern;
 use crate::template::Groups;
-
-/// Bytes that one compiled regular expression may take.
-const PATTERN_BYTES: usize = 2 * 1024 * 1024;
 
 /// Bytes that a set of them may take.
 const SET_BYTES: usize = 16 * 1024 * 1024;
 
 /// Expressions that are worth a set: `examples/walk_speed` has the figures.
 const LEAST_OF_A_SET: usize = 3;
-
-/// Something wrong with a rule.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mistake {
-    /// Number of the rule in the list that was compiled.
-    pub rule: usize,
-    /// Routing can't begin with it.
-    pub is_fatal: bool,
-    pub message: String,
-    /// What to do about it; may be empty.
-    pub advice: String,
-}
-
-/// Collects what is wrong with the rule at hand.
-pub struct Mistakes<'a> {
-    rule: usize,
-    pub(crate) stage: Stage,
-    found: &'a mut Vec<Mistake>,
-}
-
-impl Mistakes<'_> {
-    pub fn error(&mut self, message: impl Into<String>, advice: impl Into<String>) {
-        self.add(true, message.into(), advice.into());
-    }
-
-    pub fn warn(&mut self, message: impl Into<String>, advice: impl Into<String>) {
-        self.add(false, message.into(), advice.into());
-    }
-
-    fn add(&mut self, is_fatal: bool, message: String, advice: String) {
-        self.found.push(Mistake { rule: self.rule, is_fatal, message, advice });
-    }
-}
 
 /// All rules of an instance.
 #[derive(Debug, Default)]
@@ -85,13 +49,6 @@ pub(crate) struct Rule {
     pub origin: String,
 }
 
-/// Where a rule belongs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stage {
-    Request,
-    Response,
-}
-
 impl Routes {
     /// Compiles rules in their order. `None` where a mistake is fatal; the others are warnings. Relative names of files are looked
     /// for in `folder`.
@@ -103,7 +60,7 @@ impl Routes {
         routes.responses.labels = owned(&positions.responses);
         for (number, rule) in rules.iter().enumerate() {
             let (stage, kind) = stage_and_kind(&rule.option);
-            let mut mistakes = Mistakes { rule: number, stage, found: &mut found };
+            let mut mistakes = Mistakes::new(number, stage, &mut found);
             let (table, labels) = match stage {
                 Stage::Request => (&mut routes.requests, &positions.requests),
                 Stage::Response => (&mut routes.responses, &positions.responses),
@@ -190,18 +147,6 @@ fn folder_number(folders: &mut Vec<PathBuf>, folder: &Path) -> usize {
     })
 }
 
-/// Labels and where they stand.
-pub(crate) type Labels<'a> = Vec<(&'a str, usize)>;
-
-/// The table in which a rule is compiled, and its position there.
-#[derive(Clone, Copy)]
-pub(crate) struct CompileContext<'a> {
-    pub stage: Stage,
-    pub position: usize,
-    pub labels: &'a Labels<'a>,
-    pub folder: &'a Path,
-}
-
 #[derive(Default)]
 struct Positions<'a> {
     requests: Labels<'a>,
@@ -276,130 +221,6 @@ fn example(kind: &str) -> &'static str {
         "status" => "write a status, one space, and ACTION:TEXT, such as `404 addheader:Cache-Control: no-store`",
         _ => "write a regular expression without spaces, one space, and ACTION:TEXT, such as `^/healthz$ donotlog:`",
     }
-}
-
-/// Compiles a regular expression as uWSGI does: it looks anywhere in the bytes, and knows no Unicode.
-pub(crate) fn pattern(text: &str, mistakes: &mut Mistakes<'_>) -> Option<Pattern> {
-    if let Some(at) = possessive(text) {
-        let message =
-            format!("the regular expression `{text}` has a possessive quantifier at `{}`, which is not supported", &text[at..]);
-        mistakes.error(message, "leave out the second `+`: nothing is ever tried twice here");
-        return None;
-    }
-    let compile = |text: &str| RegexBuilder::new(&with_plain_classes(text)).unicode(false).size_limit(PATTERN_BYTES).build();
-    match Pattern::new(text, compile) {
-        Ok(pattern) => Some(pattern),
-        Err(error) => {
-            match unsupported_by_regex(text) {
-                Some((what, instead)) => {
-                    mistakes.error(format!("the regular expression `{text}` has {what}, which is not supported"), instead);
-                }
-                None => mistakes.error(
-                    format!("`{text}` is no regular expression: {}", last_line(&error.to_string())),
-                    "a character that stands for itself may need a backslash",
-                ),
-            }
-            None
-        }
-    }
-}
-
-/// What PCRE has and a search in linear time can't have: the first of it in the text, and what to write instead.
-fn unsupported_by_regex(text: &str) -> Option<(String, &'static str)> {
-    const MARKS: &[(&str, &str, &str)] = &[
-        ("(?!", "a negative lookahead", "say it with a second rule, or with `route-if-not = regexp:${PATH_INFO};EXPRESSION`"),
-        ("(?=", "a lookahead", "match the whole text, and put in parentheses what the action needs"),
-        ("(?<!", "a negative lookbehind", "say it with a second rule, or with `route-if-not = regexp:${PATH_INFO};EXPRESSION`"),
-        ("(?<=", "a lookbehind", "match the whole text, and put in parentheses what the action needs"),
-        ("(?>", "an atomic group", "leave out the `?>`: nothing is ever tried twice here"),
-        ("(?|", "a branch reset", "give each branch a rule of its own"),
-        ("(?(", "a conditional group", "give each branch a rule of its own"),
-        ("\\K", "a `\\K`", "put in parentheses what the action needs"),
-        ("(?R)", "a recursion", "match what is needed of it"),
-        ("(?P=", "a backreference", "compare with `route-if = equal:…` instead"),
-        ("\\k", "a backreference", "compare with `route-if = equal:…` instead"),
-    ];
-    if let Some((at, mark)) = first_of(text, MARKS) {
-        return Some((format!("{} at `{}`", mark.1, &text[at..]), mark.2));
-    }
-    let digits: Range<char> = '1'..':';
-    let reference = text.match_indices('\\').find(|(at, _)| {
-        let escaped = text[..*at].bytes().rev().take_while(|&byte| byte == b'\\').count() % 2 == 1;
-        !escaped && text[at + 1..].starts_with(|next: char| digits.contains(&next))
-    });
-    if let Some((at, _)) = reference {
-        let what = format!("a backreference at `{}`", &text[at..]);
-        return Some((what, "compare with `route-if = equal:…` instead"));
-    }
-    None
-}
-
-/// To PCRE a bracket within brackets is a letter, as are `&&`, `~~` and `--`; the library would calculate with classes.
-fn with_plain_classes(text: &str) -> String {
-    let mut made = String::with_capacity(text.len());
-    // While nothing is in a class, `]` is a letter.
-    let (mut in_class, mut is_first) = (false, false);
-    let mut rest = text.chars().peekable();
-    while let Some(letter) = rest.next() {
-        let was_first = is_first;
-        is_first = was_first && letter == '^';
-        match letter {
-            '\\' => {
-                made.push(letter);
-                made.extend(rest.next());
-                continue;
-            }
-            '[' if !in_class => (in_class, is_first) = (true, true),
-            ']' if in_class && !was_first => in_class = false,
-            // A class by its name: `[:alpha:]`.
-            '[' if rest.peek() == Some(&':') => {
-                made.push(letter);
-                while let Some(part) = rest.next() {
-                    made.push(part);
-                    if part == ':' && rest.peek() == Some(&']') {
-                        made.extend(rest.next());
-                        break;
-                    }
-                }
-                continue;
-            }
-            '[' | '&' | '~' if in_class => made.push('\\'),
-            '-' if made.ends_with('-') && in_class => made.push('\\'),
-            _ => {}
-        }
-        made.push(letter);
-    }
-    made
-}
-
-/// Where a quantifier with a `+` after it stands outside brackets. PCRE then gives nothing back that was once matched; to the library it
-/// would be a repetition of a repetition, which matches more.
-fn possessive(text: &str) -> Option<usize> {
-    let (mut in_class, mut escaped, mut before) = (false, false, b' ');
-    for (at, byte) in text.bytes().enumerate() {
-        if std::mem::take(&mut escaped) {
-            before = b' ';
-            continue;
-        }
-        match byte {
-            b'\\' => escaped = true,
-            b'[' if !in_class => in_class = true,
-            b']' if in_class => in_class = false,
-            b'+' if !in_class && matches!(before, b'*' | b'+' | b'?' | b'}') => return Some(at - 1),
-            _ => {}
-        }
-        before = if in_class { b' ' } else { byte };
-    }
-    None
-}
-
-fn first_of<'a>(text: &str, marks: &'a [(&str, &str, &str)]) -> Option<(usize, &'a (&'a str, &'a str, &'a str))> {
-    marks.iter().filter_map(|mark| text.find(mark.0).map(|at| (at, mark))).min_by_key(|(at, _)| *at)
-}
-
-/// The library draws the expression over several lines and says what is wrong in the last.
-fn last_line(text: &str) -> &str {
-    text.lines().last().unwrap_or(text).trim_start_matches("error: ")
 }
 
 #[cfg(test)]

@@ -152,7 +152,7 @@ fn a_file_whose_name_lacks_its_groups_is_what_is_left_of_it() {
 #[test]
 fn classes_are_those_of_pcre() {
     let mut found = Vec::new();
-    let mut mistakes = super::Mistakes { rule: 0, stage: super::Stage::Request, found: &mut found };
+    let mut mistakes = super::Mistakes::new(0, super::Stage::Request, &mut found);
     for (text, matching, others) in [
         ("^[a[b]+$", &["a[b", "["][..], &["c", "]"][..]),
         ("^[a&&b]$", &["a", "b", "&"], &["c"]),

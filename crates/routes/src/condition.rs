@@ -11,8 +11,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use crate::compile::{Mistakes, pattern};
-use crate::pattern::Pattern;
+use crate::diagnostics::Mistakes;
+use crate::pattern::{Pattern, pattern};
 use crate::status;
 use crate::template::{Groups, Template};
 use crate::values::Values;

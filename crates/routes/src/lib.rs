@@ -9,6 +9,7 @@ mod access;
 mod action;
 mod compile;
 mod condition;
+mod diagnostics;
 mod passwords;
 mod pattern;
 mod served;
@@ -18,7 +19,8 @@ mod values;
 mod walk;
 
 pub use access::{BasicAuth, Credentials};
-pub use compile::{Mistake, Routes, Table};
+pub use compile::{Routes, Table};
+pub use diagnostics::Mistake;
 pub use served::{Form, Page, Served};
 pub use status::reason;
 pub use values::{ServerValue, Values};

@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use crate::compile::{CompileContext, Mistakes};
+use crate::diagnostics::{CompileContext, Mistakes};
 use crate::status;
 use crate::template::{Groups, Template};
 

@@ -5,7 +5,7 @@
 
 use regex::bytes::Captures;
 
-use crate::compile::{Mistakes, Stage};
+use crate::diagnostics::{Mistakes, Stage};
 use crate::values::{Function, FunctionError, Values};
 
 #[derive(Debug, Clone, PartialEq, Eq)]

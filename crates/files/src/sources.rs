@@ -1,0 +1,66 @@
+//! The folders that files are served from, as the configuration names them: for paths of requests, and for files that an application
+//! names. It knows no request. Workers run it.
+
+use std::path::PathBuf;
+
+use bolide_contract::files::{MapKind, XSendfile as Settings};
+
+use crate::roots::Root;
+
+/// A folder that files are served from. Several may have a file for the same path.
+pub(crate) struct FileSource {
+    /// Told apart from others by this.
+    pub number: usize,
+    pub kind: MapKind,
+    pub root: Root,
+    /// A route names it, and what it makes of the request's path is its own business.
+    pub is_routed: bool,
+}
+
+/// The response header by which an application names a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SendfileHeader {
+    /// `X-Sendfile`: the file's own path.
+    Path,
+    /// `X-Accel-Redirect`: a path that stands for a folder. Already percent-decoded, without a query.
+    Location,
+}
+
+impl SendfileHeader {
+    pub fn field(self) -> &'static str {
+        match self {
+            SendfileHeader::Path => "X-Sendfile",
+            SendfileHeader::Location => "X-Accel-Redirect",
+        }
+    }
+}
+
+/// The folders, each with what a name begins with that leads into it.
+pub(crate) struct XSendfileFolders {
+    by_path: Vec<(Vec<u8>, FileSource)>,
+    by_location: Vec<(Vec<u8>, FileSource)>,
+}
+
+impl XSendfileFolders {
+    pub fn new(settings: &Settings) -> XSendfileFolders {
+        let source = |folder: &PathBuf| FileSource {
+            number: usize::MAX,
+            kind: MapKind::Replace,
+            root: Root::new(folder.clone()),
+            is_routed: false,
+        };
+        let path = |folder: &PathBuf| folder.as_os_str().as_encoded_bytes().to_vec();
+        let location = |(prefix, folder): &(String, PathBuf)| (prefix.clone().into_bytes(), source(folder));
+        XSendfileFolders {
+            by_path: settings.by_path.iter().map(|folder| (path(folder), source(folder))).collect(),
+            by_location: settings.by_location.iter().map(location).collect(),
+        }
+    }
+
+    pub fn of(&self, header: SendfileHeader) -> &[(Vec<u8>, FileSource)] {
+        match header {
+            SendfileHeader::Path => &self.by_path,
+            SendfileHeader::Location => &self.by_location,
+        }
+    }
+}

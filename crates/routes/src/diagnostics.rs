@@ -1,0 +1,61 @@
+//! What the parts of a rule share while it is compiled: where mistakes are collected, and the table in which it stands.
+//!
+//! It knows no condition and no action. Both the process that reads the configuration and workers run it, at their start.
+
+use std::path::Path;
+
+/// Something wrong with a rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mistake {
+    /// Number of the rule in the list that was compiled.
+    pub rule: usize,
+    /// Routing can't begin with it.
+    pub is_fatal: bool,
+    pub message: String,
+    /// What to do about it; may be empty.
+    pub advice: String,
+}
+
+/// Collects what is wrong with the rule at hand.
+pub struct Mistakes<'a> {
+    rule: usize,
+    pub(crate) stage: Stage,
+    found: &'a mut Vec<Mistake>,
+}
+
+impl<'a> Mistakes<'a> {
+    pub(crate) fn new(rule: usize, stage: Stage, found: &'a mut Vec<Mistake>) -> Mistakes<'a> {
+        Mistakes { rule, stage, found }
+    }
+
+    pub fn error(&mut self, message: impl Into<String>, advice: impl Into<String>) {
+        self.add(true, message.into(), advice.into());
+    }
+
+    pub fn warn(&mut self, message: impl Into<String>, advice: impl Into<String>) {
+        self.add(false, message.into(), advice.into());
+    }
+
+    fn add(&mut self, is_fatal: bool, message: String, advice: String) {
+        self.found.push(Mistake { rule: self.rule, is_fatal, message, advice });
+    }
+}
+
+/// Where a rule belongs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    Request,
+    Response,
+}
+
+/// Labels and where they stand.
+pub(crate) type Labels<'a> = Vec<(&'a str, usize)>;
+
+/// The table in which a rule is compiled, and its position there.
+#[derive(Clone, Copy)]
+pub(crate) struct CompileContext<'a> {
+    pub stage: Stage,
+    pub position: usize,
+    pub labels: &'a Labels<'a>,
+    pub folder: &'a Path,
+}
