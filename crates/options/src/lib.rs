@@ -1,4 +1,4 @@
-//! uWSGI's configuration language: from a command line and an environment to [`Settings`].
+//! uWSGI's configuration language: from a command line and an environment to [`bolide_contract::settings::Settings`].
 //!
 //! A source (command line, environment, a file) yields pairs of key and value, each with the location
 //! where it was written; `reader` puts them in uWSGI's order, lets those act that act at once, and
@@ -6,6 +6,8 @@
 //! Runs in the process that is started; it opens configuration files and nothing else.
 
 pub mod catalogue;
+mod command_line;
+mod command_table;
 mod commands;
 pub mod compatibility;
 mod conditionals;
@@ -15,40 +17,21 @@ mod host_info;
 mod manual;
 mod other_servers;
 mod reader;
+mod reading;
 mod resolve;
 pub mod sources;
 mod suggest;
 mod values;
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
-
-use bolide_contract::settings::Settings;
 
 pub use catalogue::setting::InstanceOrder;
 pub use diagnostic::{Diagnostic, Location, Severity};
+pub use reading::{Failure, Reading};
 
+use command_line::collect;
 use host_info::HostInfo;
-use reader::{Configuration, EarlyExit, Reader};
-use resolve::PositionalApplication;
-use sources::argv::Arguments;
-
-/// What the command line asked for.
-#[derive(Debug)]
-pub enum Reading {
-    /// Start a server. The diagnostics are warnings and notes, to be printed first.
-    Run { settings: Box<Settings>, diagnostics: Vec<Diagnostic> },
-    /// Print this on standard output and exit with this status.
-    Print { text: String, status: i32 },
-    /// Tell the instance whose pid is in a file to do something, and exit.
-    SignalInstance { order: InstanceOrder, pidfile: PathBuf },
-}
-
-/// Bolide can't start: the errors, with the warnings that came before them. Exit status 1.
-#[derive(Debug)]
-pub struct Failure {
-    pub diagnostics: Vec<Diagnostic>,
-}
+use reader::EarlyExit;
 
 /// Reads the command line (without the program's name), the environment, and the files that they name.
 ///
@@ -97,85 +80,6 @@ fn texts(arguments: &[OsString]) -> Result<Vec<String>, Failure> {
             })
         })
         .collect()
-}
-
-/// Environment, then options, then positional arguments: uWSGI's order, in which what is read later wins.
-fn collect(arguments: &[String], host: &HostInfo) -> Result<(Configuration, Option<PositionalApplication>), EarlyExit> {
-    let mut reader = Reader::new(host);
-    for (variable, value) in &host.environment {
-        if let Some((key, value)) = sources::environment::pair(variable, value) {
-            reader.add(&key, Some(&value), &Location::environment(variable))?;
-        }
-    }
-    let location = Location::command_line();
-    let mut words = Arguments::new(arguments);
-    loop {
-        let word = words.next_option(|name| reader.declared(name)).map_err(|mistake| {
-            let diagnostic = Diagnostic::error(Some(&location), mistake.message);
-            let unknown = mistake.unknown.as_deref();
-            if let Some(instead) = unknown.and_then(other_servers::instead) {
-                return diagnostic.advise(instead);
-            }
-            match unknown.and_then(suggest::nearest) {
-                Some(nearest) => diagnostic.advise(format!("did you mean `--{nearest}`?")),
-                None => diagnostic.advise("`bolide --help` lists the options"),
-            }
-        })?;
-        match word {
-            Some(given) => {
-                if let Some((message, advice)) =
-                    other_servers::misunderstood(&given.name, given.value.as_deref().unwrap_or_default())
-                {
-                    return Err(Diagnostic::error(Some(&location), message).advise(advice).into());
-                }
-                reader.add(&given.name, given.value.as_deref(), &location)?;
-            }
-            None => break,
-        }
-    }
-    let mut application = None;
-    for text in words.into_positional() {
-        take_positional(&text, &mut reader, &mut application, &host.folder)?;
-    }
-    Ok((reader.finish()?, application))
-}
-
-/// A configuration file, an application, or a mistake.
-fn take_positional(
-    text: &str,
-    reader: &mut Reader<'_>,
-    application: &mut Option<PositionalApplication>,
-    folder: &Path,
-) -> Result<(), EarlyExit> {
-    let location = &Location::command_line();
-    // uWSGI passes over these: a process can so be given a label in `ps`.
-    if text.starts_with('[') {
-        return Ok(());
-    }
-    let name = text.rsplit_once(':').map_or(text, |(name, _)| name);
-    if reader::format_of(text).is_some() || reader::format_of(name).is_some() {
-        return reader.load(text, None, location, false);
-    }
-    let Some(found) = resolve::positional(text, folder) else {
-        let diagnostic = Diagnostic::error(Some(location), format!("`{text}` is neither a configuration nor an application"));
-        let commands: Vec<&'static str> = commands::COMMANDS.iter().map(|command| command.name).collect();
-        return Err(match suggest::nearest_of(text, &commands) {
-            Some(command) => diagnostic.advise(format!("did you mean `bolide {command}`?")),
-            None => diagnostic.advise("a configuration ends with .ini, an application is package.module:callable or file.py"),
-        }
-        .into());
-    };
-    match application {
-        Some(_) => {
-            Err(Diagnostic::error(Some(location), format!("`{text}`: there is already an application on the command line"))
-                .advise("use `mount` for several")
-                .into())
-        }
-        None => {
-            *application = Some(found);
-            Ok(())
-        }
-    }
 }
 
 #[cfg(test)]

@@ -5,10 +5,13 @@ use std::fmt::Write;
 
 use serde_json::json;
 
-use super::{FAILED, lints, misused};
+use super::lints;
+use crate::command_line::collect;
+use crate::command_table::{Command, FAILED};
+use crate::diagnostic::{Diagnostic, Location, Severity};
 use crate::host_info::HostInfo;
 use crate::reader::EarlyExit;
-use crate::{Diagnostic, Location, Reading, Severity};
+use crate::reading::Reading;
 
 /// Warnings with `--strict`.
 const WARNED: i32 = 1;
@@ -55,11 +58,11 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
             Some("text") => Form::Text,
             Some("json") => Form::Json,
             Some("lines") => Form::Lines,
-            _ => return misused("check", "the format is one of text, json and lines"),
+            _ => return Command::Check.misused("the format is one of text, json and lines"),
         };
     }
     if rest.is_empty() && !environment {
-        return misused("check", "no file is named; --env checks what variables such as UWSGI_MODULE say");
+        return Command::Check.misused("no file is named; --env checks what variables such as UWSGI_MODULE say");
     }
     let mut diagnostics: Vec<Diagnostic> = readings(&rest).iter().flat_map(|reading| diagnostics(reading, host)).collect();
     if !paths {
@@ -100,7 +103,7 @@ fn readings(arguments: &[String]) -> Vec<Vec<String>> {
 
 /// Everything there is to say about one reading, in the order of the lines.
 fn diagnostics(arguments: &[String], host: &HostInfo) -> Vec<Diagnostic> {
-    let (configuration, application) = match crate::collect(arguments, host) {
+    let (configuration, application) = match collect(arguments, host) {
         Ok(read) => read,
         Err(EarlyExit::Failed(diagnostic)) => return vec![*diagnostic],
         Err(EarlyExit::SignalInstance { .. }) => {

@@ -4,14 +4,15 @@ use std::fmt::Write;
 
 use bolide_contract::settings::{Address, ApplicationSource, Listener, Settings};
 
-use super::misused;
-use crate::Reading;
 use crate::catalogue::catalogue;
 use crate::catalogue::row::{Row, Status, Theme, Value};
 use crate::catalogue::setting::Setting;
+use crate::command_line::collect;
+use crate::command_table::{Command, FAILED};
 use crate::diagnostic::Location;
 use crate::host_info::HostInfo;
 use crate::reader::{Configuration, EarlyExit, Pair};
+use crate::reading::Reading;
 use crate::resolve::PositionalApplication;
 
 /// Column at which the locations begin.
@@ -19,13 +20,13 @@ const COLUMN: usize = 60;
 
 pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
     if arguments.is_empty() {
-        return misused("config", "neither a file nor an application is named");
+        return Command::Config.misused("neither a file nor an application is named");
     }
-    let (mut configuration, application) = match crate::collect(arguments, host) {
+    let (mut configuration, application) = match collect(arguments, host) {
         Ok(read) => read,
-        Err(EarlyExit::Failed(diagnostic)) => return Reading::Print { text: format!("{diagnostic}\n"), status: super::FAILED },
+        Err(EarlyExit::Failed(diagnostic)) => return Reading::Print { text: format!("{diagnostic}\n"), status: FAILED },
         Err(EarlyExit::SignalInstance { .. }) => {
-            return misused("config", "this tells a running instance something and ends: there is nothing in effect");
+            return Command::Config.misused("this tells a running instance something and ends: there is nothing in effect");
         }
         Err(EarlyExit::Print { text, status }) => return Reading::Print { text, status },
     };
@@ -49,7 +50,7 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
     for diagnostic in &diagnostics {
         let _ = writeln!(text, "# {diagnostic}");
     }
-    Reading::Print { text, status: if settings.is_some() { 0 } else { super::FAILED } }
+    Reading::Print { text, status: if settings.is_some() { 0 } else { FAILED } }
 }
 
 /// What the command line says without an option: the application, and where it is served if nothing else was asked for.

@@ -2,21 +2,20 @@
 
 use std::fmt::Write;
 
-use super::misused;
-use crate::Reading;
 use crate::catalogue::catalogue;
 use crate::catalogue::row::{Row, Status};
-use crate::host_info::HostInfo;
+use crate::command_table::Command;
 use crate::manual::help::wrap;
 use crate::manual::words::{value, verdict};
+use crate::reading::Reading;
 
 const WIDTH: usize = 90;
 /// Nobody knows the option.
 const UNKNOWN: i32 = 1;
 
-pub fn run(arguments: &[String], _: &HostInfo) -> Reading {
+pub fn run(arguments: &[String]) -> Reading {
     if arguments.is_empty() {
-        return misused("explain", "no option is named");
+        return Command::Explain.misused("no option is named");
     }
     let mut text = String::new();
     let mut status = 0;

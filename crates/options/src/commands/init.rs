@@ -3,8 +3,10 @@
 
 use std::path::Path;
 
+use crate::command_table::Command;
+use crate::diagnostic::Diagnostic;
 use crate::host_info::HostInfo;
-use crate::{Diagnostic, Reading};
+use crate::reading::Reading;
 
 const FILE: &str = "bolide.ini";
 /// A source file is looked at so far; what is asked for stands near its beginning.
@@ -56,7 +58,7 @@ struct Unnamed {
 
 pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
     if let Some(extra) = arguments.first() {
-        return super::misused("init", &format!("`{extra}`: it takes no arguments"));
+        return Command::Init.misused(&format!("`{extra}`: it takes no arguments"));
     }
     let folder = &host.folder;
     let target = folder.join(FILE);

@@ -2,16 +2,15 @@
 
 use std::fmt::Write;
 
-use crate::Reading;
 use crate::catalogue::catalogue;
 use crate::catalogue::row::{Row, Status};
-use crate::host_info::HostInfo;
+use crate::reading::Reading;
 
 /// Column of the verdicts, and of what follows them.
 const NAME: usize = 32;
 const VERDICT: usize = 11;
 
-pub fn run(arguments: &[String], _: &HostInfo) -> Reading {
+pub fn run(arguments: &[String]) -> Reading {
     let word = arguments.first().map(|word| word.trim_start_matches('-').to_ascii_lowercase()).unwrap_or_default();
     let matches = |row: &&Row| row.names.iter().any(|name| name.contains(&word)) || row.help.to_ascii_lowercase().contains(&word);
     let mut text = String::new();

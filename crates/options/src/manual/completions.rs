@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use crate::catalogue::catalogue;
 use crate::catalogue::row::{Argument, Row, Status, Value};
-use crate::commands::COMMANDS;
+use crate::command_table::Command;
 
 /// The script for a shell; `None` for one that is not known.
 pub fn script(shell: &str) -> Option<String> {
@@ -23,7 +23,7 @@ fn names() -> impl Iterator<Item = (&'static Row, &'static str)> {
 }
 
 fn commands() -> String {
-    COMMANDS.iter().map(|command| command.name).collect::<Vec<_>>().join(" ")
+    Command::ALL.into_iter().map(|command| command.name()).collect::<Vec<_>>().join(" ")
 }
 
 fn bash() -> String {
@@ -68,8 +68,9 @@ fn fish() -> String {
     let quote = |text: &str| text.replace('\\', "\\\\").replace('\'', "\\'");
     let mut text = String::new();
     // Writing to a String can't fail.
-    for command in COMMANDS {
-        let _ = writeln!(text, "complete -c bolide -n __fish_use_subcommand -a {} -d '{}'", command.name, quote(command.help));
+    for command in Command::ALL {
+        let _ =
+            writeln!(text, "complete -c bolide -n __fish_use_subcommand -a {} -d '{}'", command.name(), quote(command.help()));
     }
     for (row, name) in names() {
         let required = match (row.argument, row.value) {
@@ -95,7 +96,7 @@ mod tests {
             for (_, name) in names() {
                 assert!(script.contains(name), "{shell}: {name}");
             }
-            assert!(COMMANDS.iter().all(|command| script.contains(command.name)), "{shell}");
+            assert!(Command::ALL.into_iter().all(|command| script.contains(command.name())), "{shell}");
         }
         assert_eq!(script("tcsh"), None);
     }

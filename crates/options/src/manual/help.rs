@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use crate::catalogue::catalogue;
 use crate::catalogue::row::{Argument, Row, Status, Theme};
-use crate::commands::COMMANDS;
+use crate::command_table::Command;
 
 const USAGE: &str = "\
 Bolide runs web applications, from the same uwsgi.ini that uWSGI runs.
@@ -25,9 +25,9 @@ const WIDTH: usize = 110;
 pub fn summary() -> String {
     let mut text = USAGE.to_owned();
     text.push_str("\nCommands:\n");
-    for command in COMMANDS {
+    for command in Command::ALL {
         // Writing to a String can't fail.
-        let _ = writeln!(text, "  {:34}{}", format!("{} {}", command.name, short(command.usage)), command.help);
+        let _ = writeln!(text, "  {:34}{}", format!("{} {}", command.name(), short(command.usage())), command.help());
     }
     for theme in Theme::ALL {
         let rows: Vec<&Row> =

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use crate::catalogue::catalogue;
 use crate::catalogue::row::{Argument, Row, Status, Theme};
-use crate::commands::COMMANDS;
+use crate::command_table::Command;
 
 /// The whole page.
 pub fn page() -> String {
@@ -15,9 +15,14 @@ pub fn page() -> String {
     text.push_str("Every option works in a file, on the command line and in the environment (UWSGI_OPTION or BOLIDE_OPTION, with _ for \\-).\n");
     text.push_str(".SH COMMANDS\n");
     // Writing to a String can't fail.
-    for command in COMMANDS {
-        let _ =
-            writeln!(text, ".TP\n.B {}{}\n{}.", command.name, spaced(&escape(command.usage)), escape(&sentence(command.help)));
+    for command in Command::ALL {
+        let _ = writeln!(
+            text,
+            ".TP\n.B {}{}\n{}.",
+            command.name(),
+            spaced(&escape(command.usage())),
+            escape(&sentence(command.help()))
+        );
     }
     for theme in Theme::ALL.into_iter().filter(|&theme| theme != Theme::Other) {
         let _ = writeln!(text, ".SH {}", theme.title().to_uppercase());
@@ -78,7 +83,7 @@ mod tests {
         for name in catalogue().names() {
             assert!(page.contains(&escape(name)), "{name}");
         }
-        assert!(COMMANDS.iter().all(|command| page.contains(command.name)));
+        assert!(Command::ALL.into_iter().all(|command| page.contains(command.name())));
         assert!(!page.lines().any(|line| line.starts_with('\'')), "no line begins with a quote, which roff takes for a request");
         assert!(
             page.lines().all(|line| !line.starts_with('.') || line[1..].starts_with(|first: char| first.is_ascii_alphabetic()))

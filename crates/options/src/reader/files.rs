@@ -1,17 +1,16 @@
 //! The files of a configuration: found, read with a bound, and their pairs added one by one.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::bounded::{cannot_read, read_bounded, read_stream};
 use super::{EarlyExit, Reader};
 use crate::catalogue::setting::Format;
-use crate::diagnostic::{Diagnostic, Location, plain_error};
+use crate::diagnostic::{Diagnostic, Location};
 use crate::sources::{self, Section};
 
 /// Files may include files so deeply; beyond it they include each other in a circle.
 const MOST_INCLUDE_DEPTH: usize = 32;
-/// Largest configuration file, in bytes.
-const MOST_FILE_BYTES: u64 = 16 * 1024 * 1024;
 /// uWSGI can read configurations from these, too.
 const SCHEMES: &[&str] = &["http", "https", "data", "sym", "section", "fd", "exec", "call", "callint", "emperor"];
 
@@ -146,33 +145,6 @@ fn missing_section(name: &str, wanted: &str, parsed: &Section) -> Diagnostic {
     match parsed.others.as_slice() {
         [] => diagnostic.advise(format!("start it with a line [{wanted}]")),
         others => diagnostic.advise(format!("it has [{}]; write `{name}:SECTION` to use another one", others.join("], ["))),
-    }
-}
-
-fn cannot_read(name: &str, error: &std::io::Error, location: &Location) -> Diagnostic {
-    let diagnostic = Diagnostic::error(Some(location), format!("can't read `{name}`: {}", plain_error(error)));
-    match name.contains("%(") || name.contains("$(") {
-        true => diagnostic.advise("files are read before placeholders are filled in; %d is the folder of this file"),
-        false => diagnostic,
-    }
-}
-
-pub(super) fn read_bounded(path: &Path, location: &Location) -> Result<Vec<u8>, Diagnostic> {
-    let name = path.display().to_string();
-    let file = std::fs::File::open(path).map_err(|error| cannot_read(&name, &error, location))?;
-    read_stream(file, &name, location)
-}
-
-fn read_stream(stream: impl std::io::Read, name: &str, location: &Location) -> Result<Vec<u8>, Diagnostic> {
-    let mut bytes = Vec::new();
-    std::io::Read::read_to_end(&mut std::io::Read::take(stream, MOST_FILE_BYTES + 1), &mut bytes)
-        .map_err(|error| cannot_read(name, &error, location))?;
-    match bytes.len() as u64 > MOST_FILE_BYTES {
-        true => Err(Diagnostic::error(
-            Some(location),
-            format!("`{name}` is larger than {} MiB, which no configuration is", MOST_FILE_BYTES / 1024 / 1024),
-        )),
-        false => Ok(bytes),
     }
 }
 

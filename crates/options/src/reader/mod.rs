@@ -4,6 +4,7 @@
 //!
 //! It opens files, and knows nothing of what an ordinary option means: that is `resolve`.
 
+mod bounded;
 mod files;
 
 use std::collections::{HashMap, HashSet};
@@ -17,8 +18,8 @@ use crate::diagnostic::{Diagnostic, Location};
 use crate::expand::{self, Endless, Magic};
 use crate::host_info::HostInfo;
 
+use bounded::read_bounded;
 pub use files::format_of;
-use files::read_bounded;
 
 /// A configuration has some dozens of pairs; beyond this, something went wrong.
 const MOST_PAIRS: usize = 100_000;

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use bolide_contract::settings::Address;
 
+use super::paths::normalized;
 use crate::diagnostic::Diagnostic;
 use crate::reader::Pair;
 
@@ -92,7 +93,7 @@ fn unix(text: &str, pair: &Pair) -> (Address, Option<Diagnostic>) {
 /// Relative paths of UNIX sockets are made absolute against the folder that `chdir` names.
 pub fn absolute(address: &Address, folder: &Path) -> Address {
     match address {
-        Address::Unix(path) => Address::Unix(super::normalized(&folder.join(path))),
+        Address::Unix(path) => Address::Unix(normalized(&folder.join(path))),
         other => other.clone(),
     }
 }

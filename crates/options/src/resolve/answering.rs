@@ -5,20 +5,13 @@ use std::path::Path;
 use bolide_contract::answering::{Answering, Coding, Collected, RouteRule};
 use bolide_routes::Routes;
 
-use super::{Draft, normalized, values};
+use super::draft::Draft;
+use super::paths::normalized;
+use super::values;
 use crate::catalogue::row::Row;
 use crate::catalogue::setting::Answering as AnsweringSetting;
 use crate::diagnostic::{Diagnostic, Location};
 use crate::reader::Pair;
-
-/// What the options of this file have said so far.
-#[derive(Default)]
-pub struct AnsweringDraft {
-    routes: Vec<(RouteRule, Location)>,
-    answering: Answering,
-    /// The types of `compress-types` take the place of the usual ones.
-    has_types: bool,
-}
 
 impl Draft<'_> {
     pub(super) fn set_answering(&mut self, setting: AnsweringSetting, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {

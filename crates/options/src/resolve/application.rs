@@ -5,12 +5,20 @@ use std::path::{Path, PathBuf};
 
 use bolide_contract::settings::{Application, ApplicationSource, Interface, Substitute};
 
-use super::{Draft, PositionalApplication, normalized};
+use super::draft::Draft;
+use super::paths::normalized;
 use crate::diagnostic::{Diagnostic, Location, Severity};
 use crate::reader::Configuration;
 
 /// Names that applications have if not `application`, likeliest first.
 const USUAL_CALLABLES: [&str; 3] = ["app", "create_app()", "make_app()"];
+
+/// What the positional arguments of the command line ask for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PositionalApplication {
+    pub source: ApplicationSource,
+    pub callable: Option<String>,
+}
 
 /// The options that name the application for all paths without a mount, in the order in which they count.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -3,7 +3,8 @@
 
 use bolide_contract::settings::{Asynchronous as Defaults, EventLoop, Extension, Lifespan};
 
-use super::{Draft, values};
+use super::draft::Draft;
+use super::values;
 use crate::catalogue::asynchronous::{ENGINES, EXTENSIONS, LIFESPANS, LOOPS};
 use crate::catalogue::row::Row;
 use crate::catalogue::setting::Asynchronous;

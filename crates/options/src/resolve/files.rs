@@ -2,38 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
-use bolide_contract::files::{Cache, Expiry, ExpirySubject, Files, Map, MapKind, Missing, Mode, Precompressed, XSendfile};
+use bolide_contract::files::{Expiry, ExpirySubject, Files, Map, MapKind, Precompressed, XSendfile};
 use bolide_contract::settings::Application;
 
-use super::{Draft, normalized, values};
+use super::draft::Draft;
+use super::paths::normalized;
+use super::values;
 use crate::catalogue::files::{MODES, SERVES};
 use crate::catalogue::row::Row;
 use crate::catalogue::setting::Files as Setting;
-use crate::diagnostic::{Diagnostic, Location, Severity};
+use crate::diagnostic::{Diagnostic, Severity};
 use crate::reader::Pair;
-
-/// What has been understood so far. Paths are as written.
-#[derive(Default)]
-pub(super) struct FilesDraft {
-    maps: Vec<(MapKind, String, String, Location)>,
-    document_root: bool,
-    missing: Missing,
-    mode: Mode,
-    sendfile_paths: Vec<(String, Location)>,
-    sendfile_locations: Vec<(String, String, Location)>,
-    index: Vec<String>,
-    skip: Vec<String>,
-    safe: Vec<String>,
-    dot_files: bool,
-    expires: Vec<Expiry>,
-    cache_control: Option<String>,
-    immutable: Vec<String>,
-    compressed: Precompressed,
-    compressed_folders: Vec<String>,
-    mime_files: Vec<(String, Location)>,
-    charset: Option<String>,
-    cache: Cache,
-}
 
 impl Draft<'_> {
     pub(super) fn set_files(&mut self, setting: Setting, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {

@@ -9,21 +9,23 @@ mod address;
 mod answering;
 mod application;
 mod asynchronous;
+mod draft;
 mod files;
+mod paths;
 mod processes;
 mod protection;
 mod requests;
 mod unknown;
 mod values;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-pub use application::{asgi_file, positional};
+pub use application::{PositionalApplication, asgi_file, positional};
 
-use bolide_contract::settings::{
-    ApplicationSource, Asynchronous, Identity, Interface, Lifecycle, Limits, Listener, Logging, Naming, Protocol, Python,
-    Settings, Threads,
-};
+use bolide_contract::settings::{Listener, Protocol, Settings, Threads};
+
+use draft::{Draft, HTTP_TIMEOUT_SECONDS, RELOAD_MERCY_SECONDS, SOCKET_TIMEOUT_SECONDS, SocketDraft, SocketKind};
+use paths::normalized;
 
 use crate::catalogue::RELOAD_ORDERS;
 use crate::catalogue::application::INTERFACES;
@@ -34,81 +36,8 @@ use crate::diagnostic::{Diagnostic, Location, Severity};
 use crate::host_info::HostInfo;
 use crate::reader::{Configuration, Pair};
 
-/// uWSGI waits 4 seconds for a peer of its own sockets, which cuts off slow clients.
-const SOCKET_TIMEOUT_SECONDS: u64 = 30;
-const HTTP_TIMEOUT_SECONDS: u64 = 60;
-const RELOAD_MERCY_SECONDS: u64 = 60;
 /// `chmod-socket` without a value.
 const OPEN_SOCKET_MODE: u32 = 0o666;
-
-/// What the positional arguments of the command line ask for.
-#[derive(Debug, Clone, PartialEq)]
-pub struct PositionalApplication {
-    pub source: ApplicationSource,
-    pub callable: Option<String>,
-}
-
-/// A socket as asked for; its protocol and time limit follow from options that may come later.
-struct SocketDraft {
-    kind: SocketKind,
-    address: bolide_contract::settings::Address,
-    location: Location,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum SocketKind {
-    /// `http`: its time limit is `http-timeout`.
-    HttpRouter,
-    HttpSocket,
-    Uwsgi,
-    /// `socket`: `protocol` decides.
-    Default,
-}
-
-/// What has been understood so far. Paths are as written.
-struct Draft<'a> {
-    host: &'a HostInfo,
-    strict: bool,
-    diagnostics: Vec<Diagnostic>,
-    sockets: Vec<SocketDraft>,
-    socket_protocol: Protocol,
-    backlog: u32,
-    mode: Option<u32>,
-    owner: Option<String>,
-    socket_timeout: u64,
-    http_timeout: u64,
-    asgi: Option<(String, Location)>,
-    module: Option<(String, Location)>,
-    wsgi_file: Option<(String, Location)>,
-    callable: Option<String>,
-    /// From a line `callable: NAME`, which is no option.
-    colon_callable: Option<(String, Location)>,
-    mounts: Vec<(String, Location)>,
-    python: Python,
-    virtualenv: Option<String>,
-    python_path: Vec<String>,
-    chdir: Option<(String, Location)>,
-    chdir_after: Option<String>,
-    master: bool,
-    processes: Option<u32>,
-    cheaper: processes::Cheaper,
-    threads: Threads,
-    worker_mercy: Option<u64>,
-    pidfile: Option<String>,
-    lifecycle: Lifecycle,
-    limits: Limits,
-    logging: Logging,
-    log_file: Option<String>,
-    identity: Identity,
-    naming: Naming,
-    allowed_missing: Vec<&'static str>,
-    interface: Option<(Interface, Location)>,
-    factory: bool,
-    needs_application: bool,
-    asynchronous: Asynchronous,
-    asked: answering::AnsweringDraft,
-    files: files::FilesDraft,
-}
 
 /// Makes settings of what was read. All diagnostics are in the second part, errors among them when the first is `None`.
 pub fn resolve(
@@ -130,11 +59,6 @@ pub fn resolve(
     (settings.filter(|_| !failed), draft.diagnostics)
 }
 
-/// The same path without `.` and doubled or trailing slashes. `..` stays: what it means depends on links.
-fn normalized(path: &Path) -> PathBuf {
-    path.components().collect()
-}
-
 /// Whether a planned option asks for what is always done here.
 fn is_done_already(name: &str, pair: &Pair) -> bool {
     match name {
@@ -145,62 +69,7 @@ fn is_done_already(name: &str, pair: &Pair) -> bool {
     }
 }
 
-impl<'a> Draft<'a> {
-    fn new(host: &'a HostInfo, strict: bool) -> Draft<'a> {
-        Draft {
-            host,
-            strict,
-            diagnostics: Vec::new(),
-            sockets: Vec::new(),
-            socket_protocol: Protocol::Uwsgi,
-            backlog: 0,
-            mode: None,
-            owner: None,
-            socket_timeout: SOCKET_TIMEOUT_SECONDS,
-            http_timeout: HTTP_TIMEOUT_SECONDS,
-            asgi: None,
-            module: None,
-            wsgi_file: None,
-            callable: None,
-            colon_callable: None,
-            mounts: Vec::new(),
-            python: Python::default(),
-            virtualenv: None,
-            python_path: Vec::new(),
-            chdir: None,
-            chdir_after: None,
-            master: false,
-            processes: None,
-            cheaper: processes::Cheaper::default(),
-            threads: Threads::Fixed(1),
-            worker_mercy: None,
-            pidfile: None,
-            lifecycle: Lifecycle {
-                harakiri_ms: None,
-                shortest_route_harakiri_ms: None,
-                max_requests: None,
-                max_worker_lifetime_ms: None,
-                reload_mercy_ms: RELOAD_MERCY_SECONDS * 1000,
-                load_timeout_ms: None,
-                pidfile: None,
-                reload_order: Default::default(),
-                vacuum: false,
-            },
-            limits: Limits::default(),
-            logging: Logging { requests: true, file: None, memory_report: false, write_errors: true },
-            log_file: None,
-            identity: Identity::default(),
-            naming: Naming::default(),
-            allowed_missing: Vec::new(),
-            interface: None,
-            factory: false,
-            needs_application: false,
-            asynchronous: Asynchronous::default(),
-            asked: answering::AnsweringDraft::default(),
-            files: files::FilesDraft::default(),
-        }
-    }
-
+impl Draft<'_> {
     /// One effect: the row's verdict decides.
     fn take(&mut self, row: &Row, pair: &Pair, read: &Configuration) {
         let location = &pair.location;

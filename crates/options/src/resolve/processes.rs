@@ -3,7 +3,7 @@
 
 use bolide_contract::settings::Workers;
 
-use super::Draft;
+use super::draft::{Cheaper, Draft};
 use crate::diagnostic::{Diagnostic, Location};
 use crate::reader::{Configuration, Pair};
 
@@ -40,15 +40,6 @@ pub(super) fn implies_master(read: &Configuration) -> bool {
 
 /// How many workers an application has that was named on the command line, as with other Python servers and on hosting platforms.
 const WEB_CONCURRENCY: &str = "WEB_CONCURRENCY";
-
-/// What the options about a varying number of workers say; they do not vary it yet.
-#[derive(Default)]
-pub(super) struct Cheaper {
-    /// `cheaper`: how many stay when there is little to do.
-    least: Option<(u32, Location)>,
-    /// `cheaper-initial`: how many there are at first.
-    first: Option<(u32, Location)>,
-}
 
 impl Draft<'_> {
     /// Takes note of a planned option that decides how many workers start; false for every other one.

@@ -3,7 +3,7 @@
 
 use bolide_contract::settings::{Address, Listener};
 
-use super::Draft;
+use super::draft::Draft;
 use crate::catalogue::catalogue;
 use crate::catalogue::row::{Row, Status};
 use crate::catalogue::setting::Setting;

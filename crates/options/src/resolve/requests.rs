@@ -3,7 +3,7 @@
 
 use bolide_contract::settings::Limits;
 
-use super::Draft;
+use super::draft::Draft;
 use crate::catalogue::row::Row;
 use crate::catalogue::setting::Requests;
 use crate::diagnostic::Diagnostic;

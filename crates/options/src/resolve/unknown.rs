@@ -1,6 +1,6 @@
 //! Keys that are no options: placeholders, slips of the pen, and what only looks like an option. Says what was probably meant.
 
-use super::Draft;
+use super::draft::Draft;
 use crate::catalogue::catalogue;
 use crate::catalogue::row::{Row, Status};
 use crate::catalogue::setting::Setting;

@@ -3,7 +3,7 @@
 
 use bolide_contract::settings::{Limits, Protocol};
 
-use super::Draft;
+use super::draft::Draft;
 use crate::catalogue::row::{Row, Value};
 use crate::diagnostic::Diagnostic;
 use crate::manual::words::listed;

@@ -1,7 +1,7 @@
 //! The ini format as uWSGI reads it: by hand, and more literally than others do. There are no inline
 //! comments, no quotes, no continuation lines; a line is a section, a comment, or a key and a value.
 
-use super::{Malformed, RawPair, Section, text_of};
+use super::section::{Malformed, RawPair, Section, text_of};
 
 /// Longest line that is taken, in bytes. Real values are a few hundred.
 const MOST_LINE_BYTES: usize = 1024 * 1024;

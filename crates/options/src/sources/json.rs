@@ -6,7 +6,7 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::{Malformed, RawPair, Section, line_of, whole_text};
+use super::section::{Malformed, RawPair, Section, line_of, whole_text};
 
 /// An object with its keys in order and its values unread, so that their positions in the text are known.
 struct Object<'a>(Vec<(String, &'a RawValue)>);

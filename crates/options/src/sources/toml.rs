@@ -3,7 +3,7 @@
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::{Malformed, RawPair, Section, line_of, whole_text};
+use super::section::{Malformed, RawPair, Section, line_of, whole_text};
 
 /// The pairs of one table.
 ///

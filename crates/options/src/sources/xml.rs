@@ -3,7 +3,7 @@
 
 use roxmltree::{Document, Node, ParsingOptions};
 
-use super::{Malformed, RawPair, Section, whole_text};
+use super::section::{Malformed, RawPair, Section, whole_text};
 
 /// More elements than any configuration has.
 const MOST_NODES: u32 = 100_000;

@@ -7,7 +7,7 @@
 
 use saphyr_parser::{Event, Parser, ScalarStyle};
 
-use super::{Malformed, RawPair, Section, whole_text};
+use super::section::{Malformed, RawPair, Section, whole_text};
 
 /// Where the walk through the document is.
 enum At {

@@ -1,0 +1,37 @@
+//! Files of a configuration, read whole up to a bound.
+
+use std::path::Path;
+
+use crate::diagnostic::{Diagnostic, Location, plain_error};
+
+/// Largest configuration file, in bytes.
+const MOST_FILE_BYTES: u64 = 16 * 1024 * 1024;
+
+/// The bytes of a file.
+pub fn read_bounded(path: &Path, location: &Location) -> Result<Vec<u8>, Diagnostic> {
+    let name = path.display().to_string();
+    let file = std::fs::File::open(path).map_err(|error| cannot_read(&name, &error, location))?;
+    read_stream(file, &name, location)
+}
+
+/// A stream to its end.
+pub fn read_stream(stream: impl std::io::Read, name: &str, location: &Location) -> Result<Vec<u8>, Diagnostic> {
+    let mut bytes = Vec::new();
+    std::io::Read::read_to_end(&mut std::io::Read::take(stream, MOST_FILE_BYTES + 1), &mut bytes)
+        .map_err(|error| cannot_read(name, &error, location))?;
+    match bytes.len() as u64 > MOST_FILE_BYTES {
+        true => Err(Diagnostic::error(
+            Some(location),
+            format!("`{name}` is larger than {} MiB, which no configuration is", MOST_FILE_BYTES / 1024 / 1024),
+        )),
+        false => Ok(bytes),
+    }
+}
+
+pub fn cannot_read(name: &str, error: &std::io::Error, location: &Location) -> Diagnostic {
+    let diagnostic = Diagnostic::error(Some(location), format!("can't read `{name}`: {}", plain_error(error)));
+    match name.contains("%(") || name.contains("$(") {
+        true => diagnostic.advise("files are read before placeholders are filled in; %d is the folder of this file"),
+        false => diagnostic,
+    }
+}

@@ -1,0 +1,25 @@
+//! What comes of a command line: a server to start, a text to print, an order for a running instance, or errors. Plain data.
+
+use std::path::PathBuf;
+
+use bolide_contract::settings::Settings;
+
+use crate::catalogue::setting::InstanceOrder;
+use crate::diagnostic::Diagnostic;
+
+/// What the command line asked for.
+#[derive(Debug)]
+pub enum Reading {
+    /// Start a server. The diagnostics are warnings and notes, to be printed first.
+    Run { settings: Box<Settings>, diagnostics: Vec<Diagnostic> },
+    /// Print this on standard output and exit with this status.
+    Print { text: String, status: i32 },
+    /// Tell the instance whose pid is in a file to do something, and exit.
+    SignalInstance { order: InstanceOrder, pidfile: PathBuf },
+}
+
+/// Bolide can't start: the errors, with the warnings that came before them. Exit status 1.
+#[derive(Debug)]
+pub struct Failure {
+    pub diagnostics: Vec<Diagnostic>,
+}

@@ -1,0 +1,176 @@
+//! The settings while they are put together: what the options said so far, as written. It knows no option's meaning; the other files
+//! of this folder fill it in.
+
+use bolide_contract::answering::{Answering, RouteRule};
+use bolide_contract::files::{Cache, Expiry, MapKind, Missing, Mode, Precompressed};
+use bolide_contract::settings::{
+    Asynchronous, Identity, Interface, Lifecycle, Limits, Logging, Naming, Protocol, Python, Threads,
+};
+
+use crate::diagnostic::{Diagnostic, Location};
+use crate::host_info::HostInfo;
+
+/// uWSGI waits 4 seconds for a peer of its own sockets, which cuts off slow clients.
+pub const SOCKET_TIMEOUT_SECONDS: u64 = 30;
+pub const HTTP_TIMEOUT_SECONDS: u64 = 60;
+pub const RELOAD_MERCY_SECONDS: u64 = 60;
+
+/// What has been understood so far. Paths are as written.
+pub struct Draft<'a> {
+    pub host: &'a HostInfo,
+    pub strict: bool,
+    pub diagnostics: Vec<Diagnostic>,
+    pub sockets: Vec<SocketDraft>,
+    pub socket_protocol: Protocol,
+    pub backlog: u32,
+    pub mode: Option<u32>,
+    pub owner: Option<String>,
+    pub socket_timeout: u64,
+    pub http_timeout: u64,
+    pub asgi: Option<(String, Location)>,
+    pub module: Option<(String, Location)>,
+    pub wsgi_file: Option<(String, Location)>,
+    pub callable: Option<String>,
+    /// From a line `callable: NAME`, which is no option.
+    pub colon_callable: Option<(String, Location)>,
+    pub mounts: Vec<(String, Location)>,
+    pub python: Python,
+    pub virtualenv: Option<String>,
+    pub python_path: Vec<String>,
+    pub chdir: Option<(String, Location)>,
+    pub chdir_after: Option<String>,
+    pub master: bool,
+    pub processes: Option<u32>,
+    pub cheaper: Cheaper,
+    pub threads: Threads,
+    pub worker_mercy: Option<u64>,
+    pub pidfile: Option<String>,
+    pub lifecycle: Lifecycle,
+    pub limits: Limits,
+    pub logging: Logging,
+    pub log_file: Option<String>,
+    pub identity: Identity,
+    pub naming: Naming,
+    pub allowed_missing: Vec<&'static str>,
+    pub interface: Option<(Interface, Location)>,
+    pub factory: bool,
+    pub needs_application: bool,
+    pub asynchronous: Asynchronous,
+    pub asked: AnsweringDraft,
+    pub files: FilesDraft,
+}
+
+impl<'a> Draft<'a> {
+    pub fn new(host: &'a HostInfo, strict: bool) -> Draft<'a> {
+        Draft {
+            host,
+            strict,
+            diagnostics: Vec::new(),
+            sockets: Vec::new(),
+            socket_protocol: Protocol::Uwsgi,
+            backlog: 0,
+            mode: None,
+            owner: None,
+            socket_timeout: SOCKET_TIMEOUT_SECONDS,
+            http_timeout: HTTP_TIMEOUT_SECONDS,
+            asgi: None,
+            module: None,
+            wsgi_file: None,
+            callable: None,
+            colon_callable: None,
+            mounts: Vec::new(),
+            python: Python::default(),
+            virtualenv: None,
+            python_path: Vec::new(),
+            chdir: None,
+            chdir_after: None,
+            master: false,
+            processes: None,
+            cheaper: Cheaper::default(),
+            threads: Threads::Fixed(1),
+            worker_mercy: None,
+            pidfile: None,
+            lifecycle: Lifecycle {
+                harakiri_ms: None,
+                shortest_route_harakiri_ms: None,
+                max_requests: None,
+                max_worker_lifetime_ms: None,
+                reload_mercy_ms: RELOAD_MERCY_SECONDS * 1000,
+                load_timeout_ms: None,
+                pidfile: None,
+                reload_order: Default::default(),
+                vacuum: false,
+            },
+            limits: Limits::default(),
+            logging: Logging { requests: true, file: None, memory_report: false, write_errors: true },
+            log_file: None,
+            identity: Identity::default(),
+            naming: Naming::default(),
+            allowed_missing: Vec::new(),
+            interface: None,
+            factory: false,
+            needs_application: false,
+            asynchronous: Asynchronous::default(),
+            asked: AnsweringDraft::default(),
+            files: FilesDraft::default(),
+        }
+    }
+}
+
+/// A socket as asked for; its protocol and time limit follow from options that may come later.
+pub struct SocketDraft {
+    pub kind: SocketKind,
+    pub address: bolide_contract::settings::Address,
+    pub location: Location,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum SocketKind {
+    /// `http`: its time limit is `http-timeout`.
+    HttpRouter,
+    HttpSocket,
+    Uwsgi,
+    /// `socket`: `protocol` decides.
+    Default,
+}
+
+/// What the options of static files have said so far. Paths are as written.
+#[derive(Default)]
+pub struct FilesDraft {
+    pub maps: Vec<(MapKind, String, String, Location)>,
+    pub document_root: bool,
+    pub missing: Missing,
+    pub mode: Mode,
+    pub sendfile_paths: Vec<(String, Location)>,
+    pub sendfile_locations: Vec<(String, String, Location)>,
+    pub index: Vec<String>,
+    pub skip: Vec<String>,
+    pub safe: Vec<String>,
+    pub dot_files: bool,
+    pub expires: Vec<Expiry>,
+    pub cache_control: Option<String>,
+    pub immutable: Vec<String>,
+    pub compressed: Precompressed,
+    pub compressed_folders: Vec<String>,
+    pub mime_files: Vec<(String, Location)>,
+    pub charset: Option<String>,
+    pub cache: Cache,
+}
+
+/// What the options of routes, header fields and compression have said so far.
+#[derive(Default)]
+pub struct AnsweringDraft {
+    pub routes: Vec<(RouteRule, Location)>,
+    pub answering: Answering,
+    /// The types of `compress-types` take the place of the usual ones.
+    pub has_types: bool,
+}
+
+/// What the options about a varying number of workers say; they do not vary it yet.
+#[derive(Default)]
+pub struct Cheaper {
+    /// `cheaper`: how many stay when there is little to do.
+    pub least: Option<(u32, Location)>,
+    /// `cheaper-initial`: how many there are at first.
+    pub first: Option<(u32, Location)>,
+}
