@@ -42,7 +42,6 @@ KNOWN_EXCEPTIONS = {
     "crates/engine: response_filters is in a circle",
     "crates/engine: routing is in a circle",
     "crates/engine: threads is in a circle",
-    "crates/engine: type Accepted is declared twice",
     "crates/engine: type Body is declared twice",
     "crates/engine: type Head is declared twice",
     "crates/engine: type Incoming is declared twice",

@@ -1,4 +1,4 @@
-//! Content codings: which one a client likes best, which answers are worth it, and the encoders.
+//! Content codings: which answers are worth one, and the encoders.
 //!
 //! It knows no response and no head: [`crate::response_filters`] asks it, and gives it the bytes. It runs on the thread that serves the request.
 
@@ -15,68 +15,6 @@ const BROTLI_BUFFER_BYTES: usize = 4096;
 
 /// Window of zstd, as a power of two in bytes. RFC 8878 section 3.1.1.1.2 asks for no more than 8 MiB of readers; a stream needs far less.
 const ZSTD_WINDOW: u32 = 19;
-
-/// What a client takes, from Accept-Encoding (RFC 9110 section 12.5.3). Weights are in thousandths.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Accepted {
-    gzip: u16,
-    brotli: u16,
-    zstd: u16,
-}
-
-impl Accepted {
-    /// Reads the field's value. What is malformed is not accepted.
-    pub fn read(value: &[u8]) -> Accepted {
-        let (mut gzip, mut brotli, mut zstd, mut any) = (None, None, None, 0);
-        for part in value.split(|&byte| byte == b',') {
-            let (name, parameters) = match part.iter().position(|&byte| byte == b';') {
-                Some(at) => (part[..at].trim_ascii(), &part[at + 1..]),
-                None => (part.trim_ascii(), &b""[..]),
-            };
-            let weight = weight(parameters);
-            if name.eq_ignore_ascii_case(b"gzip") || name.eq_ignore_ascii_case(b"x-gzip") {
-                gzip = Some(weight);
-            } else if name.eq_ignore_ascii_case(b"br") {
-                brotli = Some(weight);
-            } else if name.eq_ignore_ascii_case(b"zstd") {
-                zstd = Some(weight);
-            } else if name == b"*" {
-                any = weight;
-            }
-        }
-        Accepted { gzip: gzip.unwrap_or(any), brotli: brotli.unwrap_or(any), zstd: zstd.unwrap_or(any) }
-    }
-
-    fn weight(self, coding: Coding) -> u16 {
-        match coding {
-            Coding::Gzip => self.gzip,
-            Coding::Brotli => self.brotli,
-            Coding::Zstd => self.zstd,
-        }
-    }
-
-    /// The one that the client likes best; of several that it likes as much, the first.
-    pub fn best(self, offered: &[Coding]) -> Option<Coding> {
-        let liked = offered.iter().copied().filter(|&coding| self.weight(coding) > 0);
-        liked.reduce(|best, coding| if self.weight(coding) > self.weight(best) { coding } else { best })
-    }
-}
-
-/// `q=0.5`, in thousandths; 1 where there is none, 0 where it is malformed.
-fn weight(parameters: &[u8]) -> u16 {
-    let text = parameters.trim_ascii();
-    let [b'q' | b'Q', b'=', number @ ..] = text else { return if text.is_empty() { 1000 } else { 0 } };
-    match number {
-        [b'1'] => 1000,
-        [b'1', b'.', zeroes @ ..] if zeroes.len() <= 3 && zeroes.iter().all(|&digit| digit == b'0') => 1000,
-        [b'0'] => 0,
-        [b'0', b'.', digits @ ..] if digits.len() <= 3 && digits.iter().all(u8::is_ascii_digit) => {
-            let value = digits.iter().fold(0, |value, digit| value * 10 + u16::from(digit - b'0'));
-            value * 10u16.pow(3 - digits.len() as u32)
-        }
-        _ => 0,
-    }
-}
 
 /// Whether answers of this Content-Type are to be compressed. `text/event-stream` is so only when it is named itself: a proxy on the way
 /// may hold back what is compressed, and events are small and come one by one.
@@ -174,32 +112,6 @@ impl Encoder {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn accept_encoding_is_read_as_rfc_9110_has_it() {
-        let all = [Coding::Brotli, Coding::Zstd, Coding::Gzip];
-        for (value, best) in [
-            ("gzip, deflate, br, zstd", Some(Coding::Brotli)),
-            ("gzip", Some(Coding::Gzip)),
-            ("x-gzip", Some(Coding::Gzip)),
-            ("GZIP;Q=0.5", Some(Coding::Gzip)),
-            ("br;q=0.2, gzip;q=0.8", Some(Coding::Gzip)),
-            ("br;q=0, *", Some(Coding::Zstd)),
-            ("*;q=0", None),
-            ("identity", None),
-            ("", None),
-            ("gzip;q=0", None),
-            ("gzip;q=0.000", None),
-            ("gzip;q=1.5", None),
-            ("gzip;q=", None),
-            ("gzip;q=0.1234", None),
-            ("gzip;x=1", None),
-            ("gzip ; q=0.001", Some(Coding::Gzip)),
-        ] {
-            assert_eq!(Accepted::read(value.as_bytes()).best(&all), best, "{value}");
-        }
-        assert_eq!(Accepted::read(b"gzip, br").best(&[Coding::Zstd]), None);
-    }
 
     #[test]
     fn types_are_compared_without_their_parameters() {

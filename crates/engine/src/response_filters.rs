@@ -6,9 +6,10 @@
 use std::borrow::Cow;
 
 use bolide_contract::answering::{Answering, Coding, Collected, Compression};
+use bolide_files::AcceptedCodings;
 use bolide_routes::{Overrides, ServerValue, Table, Values};
 
-use crate::compression::{Accepted, Encoder, is_wanted_type};
+use crate::compression::{Encoder, is_wanted_type};
 use crate::fields::{Known, is_field_value, is_token, known_field};
 use crate::routing::tell_all;
 
@@ -73,7 +74,7 @@ pub struct ResponseFilter {
     is_gzip_asked: bool,
     /// The request's variables that response routes read.
     variables: Vec<(Vec<u8>, Option<Vec<u8>>)>,
-    accepted: Accepted,
+    accepted: AcceptedCodings,
     worker: u64,
     /// Of an answer 304: what it is about is nothing that would be compressed.
     is_of_plain: bool,
@@ -111,7 +112,7 @@ impl ResponseFilter {
         routes: &'static Table,
         overrides: &mut Overrides,
         variables: Vec<(Vec<u8>, Option<Vec<u8>>)>,
-        accepted: Accepted,
+        accepted: AcceptedCodings,
         worker: u64,
     ) -> Box<ResponseFilter> {
         Box::new(ResponseFilter {
@@ -199,7 +200,7 @@ impl ResponseFilter {
         if *head.status == 304 {
             if !self.is_of_plain {
                 head.vary();
-                if self.accepted.best(offered).is_some() {
+                if self.accepted.best(offered.iter().copied()).is_some() {
                     head.weaken_tag();
                 }
             }
@@ -212,7 +213,7 @@ impl ResponseFilter {
             return None;
         }
         head.vary();
-        self.accepted.best(offered)
+        self.accepted.best(offered.iter().copied())
     }
 
     fn compress(&mut self, coding: Coding, head: &mut Head<'_>, body: Body<'_>) -> Option<Vec<u8>> {

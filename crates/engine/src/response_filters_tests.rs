@@ -20,7 +20,7 @@ fn after(rules: &'static FilterRules, text: &str, body: Body<'_>, head_only: boo
         text.split("Content-Length: ").nth(1).and_then(|rest| rest.split("\r\n").next()).map(|text| text.parse().unwrap());
     let (mut content_length, mut has_date, mut has_server, mut count, mut is_unlogged) = (length, false, false, 9, false);
     let routes: &'static Table = Box::leak(Box::default());
-    let accepted = Accepted::read(b"gzip");
+    let accepted = AcceptedCodings::read(b"gzip");
     let mut filter = ResponseFilter::new(rules, routes, &mut Overrides::default(), Vec::new(), accepted, 1);
     let made = filter.head(
         &mut Head {

@@ -8,12 +8,12 @@ use std::io;
 use std::path::Path;
 
 use bolide_contract::settings::Settings;
+use bolide_files::AcceptedCodings;
 use bolide_protocol::Span;
 use bolide_protocol::uwsgi::{UwsgiFacts, Variable};
 use bolide_routes::{Answer, Overrides, Routes, ServerValue, Values, Verdict, reason};
 
 use crate::access_log::tell;
-use crate::compression::Accepted;
 use crate::listener::{ListeningSocket, Peer};
 use crate::request::Version;
 use crate::response::Response;
@@ -67,8 +67,8 @@ impl Rules {
             let seen = WithOverrides { request, overrides: &overrides };
             let variables = self.answers.variables().map(|name| (name.clone(), owned(seen.value(name)))).collect();
             let accepted = match self.answers.may_compress() || overrides.is_compressed {
-                true => Accepted::read(&request.value(b"HTTP_ACCEPT_ENCODING").unwrap_or_default()),
-                false => Accepted::default(),
+                true => AcceptedCodings::read(&request.value(b"HTTP_ACCEPT_ENCODING").unwrap_or_default()),
+                false => AcceptedCodings::default(),
             };
             let worker = request.server(ServerValue::Worker);
             response.amend(ResponseFilter::new(

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::codings::choose;
+use crate::codings::AcceptedCodings;
 use crate::conditions::{Conditions, Outcome, Validators, evaluate, range_holds};
 use crate::dates;
 use crate::entry::{Content, Entry, Head, Variant};
@@ -131,8 +131,10 @@ pub fn of(
     let number = match entry.variants.len() {
         1 => 0,
         _ => {
-            let codings = entry.variants.iter().filter_map(|variant| variant.coding);
-            choose(conditions.accept_encoding.as_deref(), codings).map_or(0, |index| index + 1)
+            let accepted = conditions.accept_encoding.as_deref().map(AcceptedCodings::read).unwrap_or_default();
+            let best = accepted.best(entry.variants.iter().filter_map(|variant| variant.coding));
+            let sent = best.and_then(|best| entry.variants.iter().position(|variant| variant.coding == Some(best)));
+            sent.unwrap_or(0)
         }
     };
     let variant = &entry.variants[number];

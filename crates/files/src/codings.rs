@@ -1,82 +1,81 @@
-//! Which of several codings of a content a client likes best: Accept-Encoding, RFC 9110 section 12.5.3. Pure.
+//! Content codings that a client takes: Accept-Encoding, RFC 9110 section 12.5.3, for files and for answers of applications alike. Pure.
 
-/// A coding that a file may lie in beside its original.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Coding {
-    Brotli,
-    Zstandard,
-    Gzip,
+use bolide_contract::answering::Coding;
+
+/// The compressed forms that may lie beside a file, by the ends of their names. What is smaller as a rule comes first: where a client
+/// likes two the same, the first is taken.
+pub const SUFFIXES: [(Coding, &str); 3] = [(Coding::Brotli, ".br"), (Coding::Zstd, ".zst"), (Coding::Gzip, ".gz")];
+
+/// How much a client likes each coding, in thousandths; 0 is not at all.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct AcceptedCodings {
+    gzip: u16,
+    brotli: u16,
+    zstd: u16,
+    /// 0 where it is not named: the original may always be sent, and any coding is liked better.
+    identity: u16,
 }
 
-impl Coding {
-    /// What is smaller as a rule comes first: where a client likes two the same, the first is taken.
-    pub const ALL: [Coding; 3] = [Coding::Brotli, Coding::Zstandard, Coding::Gzip];
+impl AcceptedCodings {
+    /// Reads the field's value. A coding whose weight is malformed is not accepted.
+    pub fn read(value: &[u8]) -> AcceptedCodings {
+        let (mut gzip, mut brotli, mut zstd, mut identity, mut any) = (None, None, None, None, None);
+        for member in value.split(|&byte| byte == b',') {
+            let (name, parameters) = match member.iter().position(|&byte| byte == b';') {
+                Some(at) => (member[..at].trim_ascii(), &member[at + 1..]),
+                None => (member.trim_ascii(), &b""[..]),
+            };
+            // RFC 9110 section 8.4.1.3: "x-gzip" is equivalent to "gzip".
+            let named = if name.eq_ignore_ascii_case(b"gzip") || name.eq_ignore_ascii_case(b"x-gzip") {
+                &mut gzip
+            } else if name.eq_ignore_ascii_case(b"br") {
+                &mut brotli
+            } else if name.eq_ignore_ascii_case(b"zstd") {
+                &mut zstd
+            } else if name.eq_ignore_ascii_case(b"identity") {
+                &mut identity
+            } else if name == b"*" {
+                &mut any
+            } else {
+                continue;
+            };
+            named.get_or_insert_with(|| weight(parameters));
+        }
+        let weight = |named: Option<u16>| named.or(any).unwrap_or(0);
+        AcceptedCodings { gzip: weight(gzip), brotli: weight(brotli), zstd: weight(zstd), identity: identity.unwrap_or(0) }
+    }
 
-    /// Its word in Content-Encoding.
-    pub fn word(self) -> &'static str {
-        match self {
-            Coding::Brotli => "br",
-            Coding::Zstandard => "zstd",
-            Coding::Gzip => "gzip",
+    /// The coding to send of those offered, or `None` for the original. Of several that are liked as much it is the first; the
+    /// original is preferred only by a client that gives it a higher weight.
+    pub fn best(self, offered: impl IntoIterator<Item = Coding>) -> Option<Coding> {
+        let liked = offered.into_iter().filter(|&coding| self.weight(coding) > 0);
+        let best = liked.reduce(|best, coding| if self.weight(coding) > self.weight(best) { coding } else { best });
+        best.filter(|&coding| self.weight(coding) >= self.identity)
+    }
+
+    fn weight(self, coding: Coding) -> u16 {
+        match coding {
+            Coding::Gzip => self.gzip,
+            Coding::Brotli => self.brotli,
+            Coding::Zstd => self.zstd,
         }
     }
+}
 
-    /// The end of the file's name.
-    pub fn suffix(self) -> &'static str {
-        match self {
-            Coding::Brotli => ".br",
-            Coding::Zstandard => ".zst",
-            Coding::Gzip => ".gz",
+/// `q=0.5` in thousandths (RFC 9110 section 12.4.2); 1 where there is none, 0 where it is malformed.
+fn weight(parameters: &[u8]) -> u16 {
+    let text = parameters.trim_ascii();
+    let [b'q' | b'Q', b'=', number @ ..] = text else { return if text.is_empty() { 1000 } else { 0 } };
+    match number {
+        [b'1'] => 1000,
+        [b'1', b'.', zeroes @ ..] if zeroes.len() <= 3 && zeroes.iter().all(|&digit| digit == b'0') => 1000,
+        [b'0'] => 0,
+        [b'0', b'.', digits @ ..] if digits.len() <= 3 && digits.iter().all(u8::is_ascii_digit) => {
+            let value = digits.iter().fold(0, |value, digit| value * 10 + u16::from(digit - b'0'));
+            value * 10u16.pow(3 - digits.len() as u32)
         }
+        _ => 0,
     }
-
-    fn is_called(self, word: &[u8]) -> bool {
-        // RFC 9110 section 8.4.1.3: "x-gzip" is equivalent to "gzip".
-        word.eq_ignore_ascii_case(self.word().as_bytes()) || self == Coding::Gzip && word.eq_ignore_ascii_case(b"x-gzip")
-    }
-}
-
-/// The index in `available` of the coding to send, or `None` for the original. The original is preferred only by a client that
-/// says so with a higher weight.
-pub fn choose(accept: Option<&[u8]>, available: impl Iterator<Item = Coding>) -> Option<usize> {
-    let accept = accept?;
-    let mut best = None;
-    let mut best_weight = weight_of(accept, |word| word.eq_ignore_ascii_case(b"identity")).unwrap_or(0);
-    for (index, coding) in available.enumerate() {
-        let weight =
-            weight_of(accept, |word| coding.is_called(word)).or_else(|| weight_of(accept, |word| word == b"*")).unwrap_or(0);
-        if weight > 0 && (weight > best_weight || (best.is_none() && weight == best_weight)) {
-            best = Some(index);
-            best_weight = weight;
-        }
-    }
-    best
-}
-
-/// The weight in thousandths of the list's member that `matches`; `None` if there is none.
-fn weight_of(accept: &[u8], matches: impl Fn(&[u8]) -> bool) -> Option<u32> {
-    accept.split(|byte| *byte == b',').find_map(|member| {
-        let mut parts = member.split(|byte| *byte == b';').map(|part| part.trim_ascii());
-        matches(parts.next()?).then(|| parts.find_map(weight).unwrap_or(1000))
-    })
-}
-
-/// `q=0.5` in thousandths (RFC 9110 section 12.4.2); what is malformed has no weight.
-fn weight(parameter: &[u8]) -> Option<u32> {
-    let value = parameter.strip_prefix(b"q=").or_else(|| parameter.strip_prefix(b"Q="))?;
-    let (whole, decimals) = match value {
-        [whole, b'.', decimals @ ..] if decimals.len() <= 3 => (*whole, decimals),
-        [whole] => (*whole, &b""[..]),
-        _ => return Some(0),
-    };
-    if !matches!(whole, b'0' | b'1') || !decimals.iter().all(u8::is_ascii_digit) {
-        return Some(0);
-    }
-    let mut thousandths = u32::from(whole - b'0') * 1000;
-    for (place, digit) in [100, 10, 1].into_iter().zip(decimals) {
-        thousandths += place * u32::from(digit - b'0');
-    }
-    Some(thousandths.min(1000))
 }
 
 #[cfg(test)]
@@ -85,33 +84,39 @@ mod tests {
 
     #[test]
     fn the_best_of_what_is_liked_is_sent() {
-        let all = "br zstd gzip";
-        for (accept, available, chosen) in [
-            ("gzip", all, Some("gzip")),
-            ("gzip, deflate, br, zstd", all, Some("br")),
-            ("gzip;q=1.0, br;q=0.5", all, Some("gzip")),
-            ("x-gzip", all, Some("gzip")),
-            ("GZIP", all, Some("gzip")),
-            ("*", all, Some("br")),
-            ("*;q=0", all, None),
-            ("br;q=0, *", all, Some("zstd")),
-            ("gzip;q=0", all, None),
-            ("gzip;q=0.001", all, Some("gzip")),
-            ("identity", all, None),
-            ("identity;q=0.5, gzip", all, Some("gzip")),
-            ("identity, gzip;q=0.5", all, None),
-            ("identity;q=1, gzip;q=1", all, Some("gzip")),
-            ("br", "gzip", None),
-            ("gzip;q=nonsense", all, None),
-            ("gzip;q=2", all, None),
-            ("", all, None),
-            (",,;;", all, None),
+        let all = || SUFFIXES.into_iter().map(|(coding, _)| coding);
+        for (value, best) in [
+            ("gzip", Some(Coding::Gzip)),
+            ("gzip, deflate, br, zstd", Some(Coding::Brotli)),
+            ("gzip;q=1.0, br;q=0.5", Some(Coding::Gzip)),
+            ("br;q=0.2, gzip;q=0.8", Some(Coding::Gzip)),
+            ("x-gzip", Some(Coding::Gzip)),
+            ("GZIP", Some(Coding::Gzip)),
+            ("GZIP;Q=0.5", Some(Coding::Gzip)),
+            ("gzip ; q=0.001", Some(Coding::Gzip)),
+            ("*", Some(Coding::Brotli)),
+            ("*;q=0", None),
+            ("br;q=0, *", Some(Coding::Zstd)),
+            ("gzip;q=0", None),
+            ("gzip;q=0.000", None),
+            ("identity", None),
+            ("identity;q=0.5, gzip", Some(Coding::Gzip)),
+            ("identity, gzip;q=0.5", None),
+            ("identity;q=1, gzip;q=1", Some(Coding::Gzip)),
+            ("identity;q=0, gzip;q=0.1", Some(Coding::Gzip)),
+            ("gzip;q=nonsense", None),
+            ("gzip;q=1.5", None),
+            ("gzip;q=2", None),
+            ("gzip;q=", None),
+            ("gzip;q=0.1234", None),
+            ("gzip;x=1", None),
+            ("gzip;q=0, gzip", None),
+            ("", None),
+            (",,;;", None),
         ] {
-            let codings: Vec<Coding> =
-                available.split(' ').filter_map(|word| Coding::ALL.into_iter().find(|one| one.word() == word)).collect();
-            let found = choose(Some(accept.as_bytes()), codings.iter().copied()).map(|index| codings[index].word());
-            assert_eq!(found, chosen, "{accept}");
+            assert_eq!(AcceptedCodings::read(value.as_bytes()).best(all()), best, "{value}");
         }
-        assert_eq!(choose(None, Coding::ALL.into_iter()), None);
+        assert_eq!(AcceptedCodings::read(b"gzip, br").best([Coding::Zstd]), None);
+        assert_eq!(AcceptedCodings::default().best(all()), None);
     }
 }

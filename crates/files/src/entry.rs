@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::cache::Weight;
-use crate::codings::Coding;
 use crate::dates;
 use crate::mime_types::MimeType;
 use crate::roots::{FileVersion, OpenedRoot, Refusal, ResolvedPath};
 use crate::rules::Expires;
+use bolide_contract::answering::Coding;
 
 /// Files up to this many bytes are kept in memory and answered from there with one call. Beyond it, sendfile costs less than a copy.
 pub const MEMORY_BYTES: u64 = 16 * 1024;
@@ -179,7 +179,7 @@ impl Variant {
         }
         common = common.and(&always).with("Accept-Ranges", "bytes");
         if let Some(coding) = coding {
-            common = common.with("Content-Encoding", coding.word());
+            common = common.with("Content-Encoding", coding.name());
         }
         let content_type = description.kind.full.clone();
         let whole =

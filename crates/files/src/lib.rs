@@ -21,6 +21,7 @@ mod sources;
 mod x_sendfile;
 
 pub use answer::Answer;
+pub use codings::AcceptedCodings;
 pub use conditions::Conditions;
 pub use lookup::{FileRequest, Files};
 pub use routed::{Page, Routed};

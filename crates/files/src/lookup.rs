@@ -10,7 +10,7 @@ use nix::sys::resource::{Resource, getrlimit};
 
 use crate::answer::{self, Answer};
 use crate::cache::{Bounds, Cache};
-use crate::codings::Coding;
+use crate::codings::SUFFIXES;
 use crate::conditions::Conditions;
 use crate::dates;
 use crate::entry::{Description, Entry, FoundFile, Head};
@@ -427,10 +427,9 @@ impl Files {
         let may_be_compressed = self.rules.may_be_compressed(&resolved.path);
         let mut beside = Vec::new();
         if may_be_compressed {
-            for coding in Coding::ALL {
+            for (coding, suffix) in SUFFIXES {
                 // What is wrong with a compressed form is no fault of the original.
-                if let Ok((resolved, FileType::File(version))) = root.stat(&resolved.beside(coding.suffix()), &self.settings.safe)
-                {
+                if let Ok((resolved, FileType::File(version))) = root.stat(&resolved.beside(suffix), &self.settings.safe) {
                     beside.push((coding, resolved, version));
                 }
             }
