@@ -8,13 +8,18 @@ use pyo3::ffi;
 
 use crate::names::{EnvironKeys, EnvironNames, Methods};
 use crate::object::{Object, latin1};
-use crate::wsgi::EnvironMemo;
 
 /// What the uwsgi packet of a request would carry for its own line and its connection, in uWSGI's way of counting:
 /// REQUEST_METHOD, REQUEST_URI, PATH_INFO, QUERY_STRING, SERVER_PROTOCOL, SCRIPT_NAME, SERVER_NAME, SERVER_PORT,
 /// REMOTE_ADDR, REMOTE_PORT: their number, the bytes of their names and of their two lengths.
 const OWN_VARIABLES: u32 = 10;
 const OWN_VARIABLE_BYTES: u32 = 14 + 11 + 9 + 12 + 15 + 11 + 11 + 11 + 11 + 11 + 4 * OWN_VARIABLES;
+
+/// A header block of a connection, as a template for its next request.
+pub struct EnvironMemo {
+    template: Object,
+    log_facts: LogFacts,
+}
 
 /// A dictionary under construction. A failure (out of memory) leaves a Python exception set and is told once, at the end.
 pub struct Dictionary {

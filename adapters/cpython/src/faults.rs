@@ -2,9 +2,10 @@
 //! decision whether the process is to end. The exception never leaves its request.
 
 use bolide_engine::app::Outcome;
+use bolide_engine::request::{RequestParts, Span};
 use pyo3::ffi;
 
-use crate::object::Object;
+use crate::object::{Object, utf8_lossy};
 
 /// Python's own functions for what is easier said there.
 pub struct FaultLog {
@@ -37,7 +38,7 @@ pub fn log_set_exception(fault_log: &FaultLog, subject: &str) {
         }
         let (_kind, value, _traceback) = (Object::owned(kind), Object::owned(value), Object::owned(traceback));
         let Some(value) = value else { return };
-        let subject = crate::object::shown(subject.as_bytes());
+        let subject = utf8_lossy(subject.as_bytes());
         let arguments = [value.as_ptr(), subject.as_ref().map_or(ffi::Py_None(), Object::as_ptr)];
         let logged = ffi::PyObject_Vectorcall(fault_log.log_exception.as_ptr(), arguments.as_ptr(), 2, std::ptr::null_mut());
         if Object::owned(logged).is_none() {
@@ -51,7 +52,7 @@ pub fn log_set_exception(fault_log: &FaultLog, subject: &str) {
 pub fn log_message(fault_log: &FaultLog, message: &str) {
     // SAFETY: the thread holds the interpreter; the argument is owned until the call has returned.
     unsafe {
-        let Some(text) = crate::object::shown(message.as_bytes()) else {
+        let Some(text) = utf8_lossy(message.as_bytes()) else {
             return ffi::PyErr_Clear();
         };
         let arguments = [text.as_ptr()];
@@ -60,4 +61,21 @@ pub fn log_message(fault_log: &FaultLog, message: &str) {
             ffi::PyErr_WriteUnraisable(fault_log.log_message.as_ptr());
         }
     }
+}
+
+/// A request's method and target: all that the log says of it.
+pub fn request_line<Memo>(parts: &RequestParts<'_, Memo>) -> Vec<u8> {
+    let (method, target) = match parts {
+        RequestParts::Http(http) => (http.method, http.uri),
+        RequestParts::Uwsgi(uwsgi) => {
+            let found = |span: Option<Span>| span.map_or(&b""[..], |span| span.of(uwsgi.bytes));
+            (found(uwsgi.method), found(uwsgi.uri))
+        }
+    };
+    [method, b" ", target].concat()
+}
+
+/// The same as text.
+pub fn described<Memo>(parts: &RequestParts<'_, Memo>) -> String {
+    String::from_utf8_lossy(&request_line(parts)).into_owned()
 }

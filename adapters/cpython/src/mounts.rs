@@ -2,6 +2,16 @@
 //! a front server gives it; whatever neither names goes to the default application. It knows nothing of either interface.
 
 use bolide_contract::settings::Python;
+use bolide_engine::request::{RequestParts, UwsgiRequest};
+
+use crate::exceptions::{lookup_error, raise};
+
+/// The application that takes a request.
+pub struct Choice<'m, 'r> {
+    pub number: usize,
+    /// With `manage-script-name`: the mount that the path is below, and what of the path follows it.
+    pub below: Option<(&'m [u8], &'r [u8])>,
+}
 
 /// The mounts of a worker's applications, in the order in which they were loaded.
 pub struct Mounts {
@@ -25,13 +35,32 @@ impl Mounts {
     }
 
     /// Whether there is nothing to choose: one application, which is mounted nowhere.
-    pub fn is_plain(&self) -> bool {
+    fn is_plain(&self) -> bool {
         matches!(self.paths.as_slice(), [path] if path.is_empty())
+    }
+
+    /// The application of a request; `None`: it has none, and a LookupError is set.
+    pub fn choose<'r, Memo>(&self, parts: &RequestParts<'r, Memo>) -> Option<Choice<'_, 'r>> {
+        if self.is_plain() {
+            return Some(Choice { number: 0, below: None });
+        }
+        let (script_name, path) = match parts {
+            // The path is a route's already where a route has set it.
+            RequestParts::Http(http) => {
+                (http.variables.iter().rfind(|(name, _)| name == b"SCRIPT_NAME").map_or(&b""[..], |(_, value)| value), http.path)
+            }
+            RequestParts::Uwsgi(uwsgi) => (variable(uwsgi, b"SCRIPT_NAME"), variable(uwsgi, b"PATH_INFO")),
+        };
+        let below = self.below(path);
+        match self.named(below.map_or(script_name, |(mount, _)| mount)) {
+            Some(number) => Some(Choice { number, below }),
+            None => raise(lookup_error(), &format!("no application is mounted at {}", String::from_utf8_lossy(path))),
+        }
     }
 
     /// With `manage-script-name`: the mount that is the longest beginning of a path, and what follows it. A slash at a mount's
     /// end belongs to SCRIPT_NAME, but not to what is compared.
-    pub fn below<'p>(&self, path: &'p [u8]) -> Option<(&[u8], &'p [u8])> {
+    fn below<'p>(&self, path: &'p [u8]) -> Option<(&[u8], &'p [u8])> {
         if !self.manages_path {
             return None;
         }
@@ -44,10 +73,16 @@ impl Mounts {
     }
 
     /// The application that a SCRIPT_NAME names, else the default one.
-    pub fn named(&self, script_name: &[u8]) -> Option<usize> {
+    fn named(&self, script_name: &[u8]) -> Option<usize> {
         let name = if self.ignores_script_name { b"" } else { script_name };
         self.paths.iter().position(|path| path == name).or(self.default)
     }
+}
+
+/// The value of a uwsgi variable, of which the last of a name counts.
+fn variable<'r>(uwsgi: &UwsgiRequest<'r>, name: &[u8]) -> &'r [u8] {
+    let found = uwsgi.variables.iter().rfind(|variable| variable.name.of(uwsgi.bytes) == name);
+    found.map_or(b"", |variable| variable.value.of(uwsgi.bytes))
 }
 
 /// `/app` is at or below `/app` and above `/app/x`, but not above `/apple`.

@@ -177,12 +177,24 @@ pub struct NameCache {
 type IsUsual = bool;
 
 impl NameCache {
-    pub fn new() -> NameCache {
+    fn new() -> NameCache {
         NameCache { known: HashMap::new() }
     }
 
+    /// A cache in which the usual header fields are already. `None`: out of memory, an exception is set.
+    pub fn of_usual_headers(mut make: impl FnMut(&[u8]) -> Option<Object>) -> Option<NameCache> {
+        let mut cache = NameCache::new();
+        for name in USUAL_HEADERS {
+            let object = make(name.as_bytes())?;
+            // As programs write it, and as HTTP/2 has it, which front servers hand on.
+            cache.add_usual(name.as_bytes(), object.clone());
+            cache.add_usual(name.to_ascii_lowercase().as_bytes(), object);
+        }
+        Some(cache)
+    }
+
     /// Adds a name that stays.
-    pub fn add_usual(&mut self, name: &[u8], object: Object) {
+    fn add_usual(&mut self, name: &[u8], object: Object) {
         self.known.insert(name.into(), (object, true));
     }
 
@@ -213,19 +225,17 @@ pub struct EnvironKeys {
 impl EnvironKeys {
     /// `None`: out of memory, an exception is set.
     pub fn new() -> Option<EnvironKeys> {
-        let mut known = EnvironKeys { header_keys: NameCache::new(), variable_keys: NameCache::new() };
-        for name in USUAL_HEADERS {
-            let key = header_key(name.as_bytes());
+        let mut variable_keys = NameCache::new();
+        let header_keys = NameCache::of_usual_headers(|name| {
+            let key = header_key(name);
             let object = intern_bytes(&key)?;
-            // As programs write it, and as HTTP/2 has it, which front servers hand on.
-            known.header_keys.add_usual(name.as_bytes(), object.clone());
-            known.header_keys.add_usual(name.to_ascii_lowercase().as_bytes(), object.clone());
-            known.variable_keys.add_usual(&key, object);
-        }
+            variable_keys.add_usual(&key, object.clone());
+            Some(object)
+        })?;
         for name in USUAL_VARIABLES {
-            known.variable_keys.add_usual(name.as_bytes(), intern(name)?);
+            variable_keys.add_usual(name.as_bytes(), intern(name)?);
         }
-        Some(known)
+        Some(EnvironKeys { header_keys, variable_keys })
     }
 
     /// `Accept-Encoding` -> `HTTP_ACCEPT_ENCODING`; Content-Type and Content-Length have no `HTTP_` (RFC 3875 section 4.1).

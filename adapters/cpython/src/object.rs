@@ -102,8 +102,20 @@ pub fn latin1(bytes: &[u8]) -> Option<Object> {
     unsafe { Object::owned(ffi::PyUnicode_DecodeLatin1(bytes.as_ptr().cast(), bytes.len() as isize, std::ptr::null())) }
 }
 
-/// A `str` for people, of what is meant to be UTF-8: what is not shows as U+FFFD. `None`: out of memory, an exception is set.
-pub fn shown(bytes: &[u8]) -> Option<Object> {
+/// A `str` of what is meant to be UTF-8: what is not shows as U+FFFD. `None`: out of memory, an exception is set.
+pub fn utf8_lossy(bytes: &[u8]) -> Option<Object> {
     // SAFETY: the pointer and length are those of a slice; the result is new.
     unsafe { Object::owned(ffi::PyUnicode_DecodeUTF8(bytes.as_ptr().cast(), bytes.len() as isize, c"replace".as_ptr())) }
+}
+
+/// A `str` from UTF-8. `None`: an exception is set.
+pub fn utf8(bytes: &[u8]) -> Option<Object> {
+    // SAFETY: the pointer and length are those of a slice; the result is new.
+    unsafe { Object::owned(ffi::PyUnicode_DecodeUTF8(bytes.as_ptr().cast(), bytes.len() as isize, std::ptr::null())) }
+}
+
+/// A `bytes` object. `None`: out of memory, an exception is set.
+pub fn new_bytes(bytes: &[u8]) -> Option<Object> {
+    // SAFETY: the pointer and length are those of a slice; the result is new.
+    unsafe { Object::owned(ffi::PyBytes_FromStringAndSize(bytes.as_ptr().cast(), bytes.len() as isize)) }
 }

@@ -14,6 +14,8 @@ use bolide_contract::scoreboard::Slot;
 use bolide_engine::response::{Pushed, Response, When, wait_for_room};
 use pyo3::ffi;
 
+use crate::exceptions::{assertion_error, raise, runtime_error, type_error, value_error};
+use crate::native::{Lasting, bound};
 use crate::object::{Object, bytes_of};
 
 const CAPSULE_NAME: &CStr = c"bolide.start_response";
@@ -75,8 +77,8 @@ impl StartResponse {
             drop(unsafe { Box::from_raw(state) });
             return None;
         };
-        let callable = function(&START_RESPONSE, &capsule)?;
-        let write = function(&WRITE, &capsule)?;
+        let callable = bound(&START_RESPONSE, &capsule)?;
+        let write = bound(&WRITE, &capsule)?;
         let made = StartResponse { callable, write, capsule, state, is_spent: Cell::new(false) };
         made.state().write.set(made.write.as_ptr());
         Some(made)
@@ -105,7 +107,7 @@ impl StartResponse {
     pub fn taker(&self, slot: &'static Slot) -> Option<Object> {
         self.is_spent.set(true);
         self.state().slot.set(Some(slot));
-        function(&TAKE_SOCKET, &self.capsule)
+        bound(&TAKE_SOCKET, &self.capsule)
     }
 
     /// The request has ended, whatever the application does with its connection.
@@ -146,38 +148,26 @@ impl StartResponse {
     }
 }
 
-/// A method definition that Python may keep a pointer to.
-struct Definition(ffi::PyMethodDef);
-
-// SAFETY: the definition is constant data: C strings and a function pointer.
-unsafe impl Sync for Definition {}
-
-static START_RESPONSE: Definition = Definition(ffi::PyMethodDef {
+static START_RESPONSE: Lasting<ffi::PyMethodDef> = Lasting(ffi::PyMethodDef {
     ml_name: c"start_response".as_ptr(),
     ml_meth: ffi::PyMethodDefPointer { PyCFunctionFastWithKeywords: start_response },
     ml_flags: ffi::METH_FASTCALL | ffi::METH_KEYWORDS,
     ml_doc: c"start_response(status, headers, exc_info=None) -> write (PEP 3333)".as_ptr(),
 });
 
-static WRITE: Definition = Definition(ffi::PyMethodDef {
+static WRITE: Lasting<ffi::PyMethodDef> = Lasting(ffi::PyMethodDef {
     ml_name: c"write".as_ptr(),
     ml_meth: ffi::PyMethodDefPointer { PyCFunction: write },
     ml_flags: ffi::METH_O,
     ml_doc: c"write(body_data): sends a part of the body (PEP 3333)".as_ptr(),
 });
 
-static TAKE_SOCKET: Definition = Definition(ffi::PyMethodDef {
+static TAKE_SOCKET: Lasting<ffi::PyMethodDef> = Lasting(ffi::PyMethodDef {
     ml_name: c"take_socket".as_ptr(),
     ml_meth: ffi::PyMethodDefPointer { PyCFunction: take_socket },
     ml_flags: ffi::METH_NOARGS,
     ml_doc: c"take_socket(): the number of a descriptor for the connection, which is the caller's from now on".as_ptr(),
 });
-
-fn function(definition: &'static Definition, capsule: &Object) -> Option<Object> {
-    let definition = (&raw const definition.0).cast_mut();
-    // SAFETY: the definition is static; Python reads it only. The function takes its own reference to the capsule.
-    unsafe { Object::owned(ffi::PyCFunction_NewEx(definition, capsule.as_ptr(), null_mut())) }
-}
 
 fn state_of<'a>(capsule: *mut ffi::PyObject) -> Option<&'a CallState> {
     // SAFETY: only capsules of this name reach here, and their pointer is the state until the capsule is freed, which the
@@ -511,34 +501,4 @@ fn raise_again<T>(exc_info: *mut ffi::PyObject) -> Option<T> {
         ffi::PyErr_Restore(kind, value, traceback);
     }
     None
-}
-
-fn raise<T>(kind: *mut ffi::PyObject, message: &str) -> Option<T> {
-    // SAFETY: the type lives as long as the interpreter; the message is copied.
-    unsafe {
-        if let Some(text) = Object::owned(ffi::PyUnicode_FromStringAndSize(message.as_ptr().cast(), message.len() as isize)) {
-            ffi::PyErr_SetObject(kind, text.as_ptr());
-        }
-    }
-    None
-}
-
-fn type_error() -> *mut ffi::PyObject {
-    // SAFETY: the exception types live as long as the interpreter.
-    unsafe { ffi::PyExc_TypeError }
-}
-
-fn value_error() -> *mut ffi::PyObject {
-    // SAFETY: as above.
-    unsafe { ffi::PyExc_ValueError }
-}
-
-fn runtime_error() -> *mut ffi::PyObject {
-    // SAFETY: as above.
-    unsafe { ffi::PyExc_RuntimeError }
-}
-
-fn assertion_error() -> *mut ffi::PyObject {
-    // SAFETY: as above.
-    unsafe { ffi::PyExc_AssertionError }
 }

@@ -12,14 +12,14 @@ use bolide_contract::scoreboard::{Row, Slot};
 use bolide_engine::app::{App, Language, Outcome};
 use bolide_engine::cut_off_late_stream;
 use bolide_engine::forks::leave_if_child;
-use bolide_engine::request::{Body, LogFacts, Request, RequestParts, Span};
+use bolide_engine::request::{Body, Request, RequestParts};
 use bolide_engine::response::{Pushed, Response, When};
 use pyo3::ffi;
 
 use crate::answer::{Answer, Part, item, length, not_bytes};
 use crate::contexts::Contexts;
-use crate::environ::{Dictionary, Environs};
-use crate::faults::{FaultLog, failed, log_message, log_set_exception};
+use crate::environ::{Dictionary, EnvironMemo, Environs};
+use crate::faults::{FaultLog, described, failed, log_message, log_set_exception};
 use crate::mounts::Mounts;
 use crate::names::{EnvironKeys, EnvironNames, Methods};
 use crate::object::{Object, bytes_of};
@@ -53,12 +53,6 @@ pub struct Wsgi {
     pub fault_log: FaultLog,
     pub write_errors: bool,
     pub write_timeout: std::time::Duration,
-}
-
-/// A header block of a connection, as a template for its next request.
-pub struct EnvironMemo {
-    pub template: Object,
-    pub log_facts: LogFacts,
 }
 
 /// An answer that is suspended where its client became slow.
@@ -232,22 +226,13 @@ impl WsgiThread {
 
     /// The application of a request, with SCRIPT_NAME and PATH_INFO set for its mount.
     fn choose(&mut self, environ: &mut Dictionary, request: &mut Request<'_, EnvironMemo>) -> Option<*mut ffi::PyObject> {
-        let wsgi = self.wsgi;
-        if wsgi.mounts.is_plain() {
-            return wsgi.callables.first().map(Object::as_ptr);
+        let choice = self.wsgi.mounts.choose(&request.parts)?;
+        if let Some((mount, rest)) = choice.below {
+            environ.set_text(&self.environs.names.script_name, mount);
+            environ.set_text(&self.environs.names.path_info, rest);
         }
-        let names = &self.environs.names;
-        let text = latin1_of(environ.get(&names.path_info));
-        if let Some((mount, rest)) = wsgi.mounts.below(text.as_ref().map_or(b"", bytes_object)) {
-            environ.set_text(&names.script_name, mount);
-            environ.set_text(&names.path_info, rest);
-        }
-        let script_name = latin1_of(environ.get(&names.script_name));
-        let Some(number) = wsgi.mounts.named(script_name.as_ref().map_or(b"", bytes_object)) else {
-            return no_application(text.as_ref().map_or(b"", bytes_object));
-        };
-        request.log_facts.application = number as u32;
-        wsgi.callables.get(number).map(Object::as_ptr)
+        request.log_facts.application = choice.number as u32;
+        self.wsgi.callables.get(choice.number).map(Object::as_ptr)
     }
 
     fn give_body(&mut self, environ: &mut Dictionary, body: Body) -> Option<()> {
@@ -493,36 +478,4 @@ impl WsgiThread {
         response.declare_length(total);
         Some(())
     }
-}
-
-/// The request in words, for the log.
-fn described(parts: &RequestParts<'_, EnvironMemo>) -> String {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    match parts {
-        RequestParts::Http(http) => format!("{} {}", text(http.method), text(http.uri)),
-        RequestParts::Uwsgi(uwsgi) => {
-            let found = |span: Option<Span>| span.map_or_else(String::new, |span| text(span.of(uwsgi.bytes)));
-            format!("{} {}", found(uwsgi.method), found(uwsgi.uri))
-        }
-    }
-}
-
-/// The bytes behind a text of `environ`.
-fn latin1_of(text: Option<Object>) -> Option<Object> {
-    // SAFETY: the object is alive, and is a str of ours; the result is new.
-    text.and_then(|text| unsafe { Object::owned(ffi::PyUnicode_AsLatin1String(text.as_ptr())) })
-}
-
-fn bytes_object(object: &Object) -> &[u8] {
-    // SAFETY: a bytes object, which lives as long as the reference to it.
-    unsafe { bytes_of(object.as_ptr()) }
-}
-
-fn no_application<T>(path: &[u8]) -> Option<T> {
-    let message = format!("no application is mounted at {}", String::from_utf8_lossy(path)).replace('\0', "?");
-    if let Ok(message) = std::ffi::CString::new(message) {
-        // SAFETY: the type and the text live through the call.
-        unsafe { ffi::PyErr_SetString(ffi::PyExc_LookupError, message.as_ptr()) };
-    }
-    None
 }

@@ -1,14 +1,13 @@
 //! What `send()` and `receive()` return: an awaitable that is finished already, or one that waits for a future of the loop.
 //!
 //! A finished one costs the application no trip through its loop. It has all that a coroutine has, so that
-//! `asyncio.create_task(receive())` and `asyncio.wait_for(receive(), 5)` work as with any server.
+//! `asyncio.create_task(receive())` and `asyncio.wait_for(receive(), 5)` work as with any server. It knows no exchange and no message.
 
 use std::ptr::null_mut;
 
 use pyo3::ffi;
 
-use super::exchange::{AsgiExchange, ReceiveResult};
-use super::native::{Lasting, NativeType, held};
+use crate::native::{Lasting, NativeType, call, held, hexversion};
 use crate::object::{Object, new_reference};
 
 /// Number of the slot `am_send`, which came with Python 3.10 (typeslots.h).
@@ -25,10 +24,20 @@ enum AwaitableState {
     Ready(Object),
     /// The iterator of a future, for a `send()`.
     Waiting(Object),
-    /// The iterator of a future, for a `receive()`: when it has ended, the exchange is asked for the message. So a message is
+    /// The iterator of a future, for a `receive()`: when it has ended, the source is asked for the message. So a message is
     /// taken by a task that goes on with it, and never lost with one that is cancelled at that moment.
-    Receiving { iterator: Object, exchange: Object },
+    Receiving { iterator: Object, source: Object, take: TakeOrWait },
 }
+
+/// What a source of messages has at present.
+pub enum ReceiveResult {
+    Message(Object),
+    /// Nothing yet: this future is done when there may be something.
+    Wait(Object),
+}
+
+/// Asks a source for its next message. `None`: an exception is set.
+pub type TakeOrWait = fn(&Object) -> Option<ReceiveResult>;
 
 /// Makes awaitables.
 pub struct Awaitables {
@@ -47,7 +56,7 @@ impl Awaitables {
             ffi::PyType_Slot { slot: ffi::Py_tp_iternext, pfunc: next as *mut _ },
             ffi::PyType_Slot { slot: ffi::Py_tp_methods, pfunc: methods.cast() },
         ];
-        if super::hexversion()? >= VERSION_3_10 {
+        if hexversion()? >= VERSION_3_10 {
             slots.push(ffi::PyType_Slot { slot: AM_SEND_SLOT, pfunc: send_slot as *mut _ });
         }
         // SAFETY: the functions have the signatures of their slots and look at objects of this type only.
@@ -73,11 +82,11 @@ impl Awaitables {
         self.kind.make(AwaitableState::Waiting(iterator))
     }
 
-    /// Awaiting it waits for the future, and then gives the next message of the exchange.
-    pub fn receiving(&self, future: &Object, exchange: Object) -> Option<Object> {
+    /// Awaiting it waits for the future, and then gives the next message of the source.
+    pub fn receiving(&self, future: &Object, source: Object, take: TakeOrWait) -> Option<Object> {
         // SAFETY: as above.
         let iterator = unsafe { Object::owned(ffi::PyObject_GetIter(future.as_ptr()))? };
-        self.kind.make(AwaitableState::Receiving { iterator, exchange })
+        self.kind.make(AwaitableState::Receiving { iterator, source, take })
     }
 }
 
@@ -121,13 +130,13 @@ unsafe extern "C" fn send_slot(object: *mut ffi::PyObject, _value: *mut ffi::PyO
     // SAFETY: the object is of our type; nobody else looks at its value while the interpreter is ours.
     unsafe {
         loop {
-            let (iterator, exchange) = match held::<AwaitableState>(object) {
+            let (iterator, source) = match held::<AwaitableState>(object) {
                 AwaitableState::Ready(value) => {
                     *result = new_reference(value.as_ptr());
                     return SENT_RETURN;
                 }
                 AwaitableState::Waiting(iterator) => (iterator.clone(), None),
-                AwaitableState::Receiving { iterator, exchange } => (iterator.clone(), Some(exchange.clone())),
+                AwaitableState::Receiving { iterator, source, take } => (iterator.clone(), Some((source.clone(), *take))),
             };
             let Some(advance) = (*ffi::Py_TYPE(iterator.as_ptr())).tp_iternext else { return SENT_ERROR };
             *result = advance(iterator.as_ptr());
@@ -135,11 +144,11 @@ unsafe extern "C" fn send_slot(object: *mut ffi::PyObject, _value: *mut ffi::PyO
                 return SENT_NEXT;
             }
             let Some(value) = stop_value() else { return SENT_ERROR };
-            let Some(exchange) = exchange else {
+            let Some((source, take)) = source else {
                 *result = value.into_ptr();
                 return SENT_RETURN;
             };
-            match AsgiExchange::take_or_wait(&exchange) {
+            match take(&source) {
                 Some(ReceiveResult::Message(message)) => {
                     *result = message.into_ptr();
                     return SENT_RETURN;
@@ -147,7 +156,7 @@ unsafe extern "C" fn send_slot(object: *mut ffi::PyObject, _value: *mut ffi::PyO
                 // Somebody else took the message: the wait goes on.
                 Some(ReceiveResult::Wait(future)) => {
                     let Some(iterator) = Object::owned(ffi::PyObject_GetIter(future.as_ptr())) else { return SENT_ERROR };
-                    *held::<AwaitableState>(object) = AwaitableState::Receiving { iterator, exchange };
+                    *held::<AwaitableState>(object) = AwaitableState::Receiving { iterator, source, take };
                 }
                 None => return SENT_ERROR,
             }
@@ -190,7 +199,7 @@ unsafe extern "C" fn next(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
                     && value.as_ptr() != ffi::Py_None()
                 {
                     // The value is wrapped, so that a tuple is not taken for the arguments of the exception.
-                    let stop = super::native::call(ffi::PyExc_StopIteration, [value.as_ptr()]);
+                    let stop = call(ffi::PyExc_StopIteration, [value.as_ptr()]);
                     if let Some(stop) = stop {
                         ffi::PyErr_SetObject(ffi::PyExc_StopIteration, stop.as_ptr());
                     }

@@ -7,21 +7,21 @@
 //! `__del__`. So an exchange is borrowed for moments in which none of it runs ([`AsgiExchange::with`]), and what those find is turned
 //! into Python's objects, exceptions and wake-ups afterwards.
 
-use std::borrow::Cow;
-
 use bolide_engine::forks::leave_if_child;
-use bolide_engine::request_stream::{Part, RequestStream};
+use bolide_engine::request_stream::RequestStream;
 use bolide_engine::response::Response;
-use bolide_engine::websocket::{Goodbye, Message as SocketMessage};
 use bolide_engine::{Key, Visited};
 use pyo3::ffi;
 
-use super::Asgi;
-use super::http::HttpState;
+use super::awaitable::ReceiveResult;
+use super::context::Asgi;
+use super::events::{ReceiveEvent, SendError, SendResult};
+use super::futures::{future, is_done, reject_gone, wake};
+use super::http::{self, HttpSendEvent, HttpState};
 use super::messages::Message;
-use super::native::{Lasting, bound, held};
-use super::websocket::WebSocketState;
-use crate::object::{Object, new_reference};
+use super::websocket::{self, WebSocketSendEvent, WebSocketState};
+use crate::native::{Lasting, NativeType, bound, held};
+use crate::object::Object;
 
 /// One request or WebSocket of the application: what its `receive` and `send` share.
 pub struct AsgiExchange {
@@ -34,10 +34,13 @@ pub struct AsgiExchange {
     /// The application's task, once it is known to go on by itself.
     pub task: Option<Object>,
     /// The request's method and target, for the log; from then on.
-    pub first_line: Vec<u8>,
+    pub request_line: Vec<u8>,
     /// When the application got the request, in monotonic milliseconds; from then on.
     pub began_ms: u64,
 }
+
+/// An ongoing exchange, as the engine holds it.
+pub struct ExchangeHandle(pub Object);
 
 /// The connection of an exchange, wherever it is.
 #[derive(Clone, Copy)]
@@ -58,76 +61,8 @@ pub enum ProtocolState {
 
 /// A message of the application's `send()` (ASGI: "event"), read from Python.
 pub enum SendEvent {
-    Http(super::http::HttpSendEvent),
-    WebSocket(super::websocket::WebSocketSendEvent),
-}
-
-/// The outcome of a `receive()`.
-pub enum ReceiveResult {
-    Message(Object),
-    /// Nothing yet.
-    Wait(Object),
-}
-
-/// An event for `receive()`, before Python's objects are made of it.
-pub enum ReceiveEvent {
-    Nothing,
-    /// Of a request's body.
-    Part(Part),
-    /// The client of a request has gone, or all was said to it.
-    Disconnect,
-    /// A WebSocket asks to be accepted.
-    Connect,
-    Message(SocketMessage),
-    /// A WebSocket's end.
-    End(Goodbye),
-}
-
-/// The outcome of a `send()` that did not fail.
-pub enum SendResult {
-    Done,
-    /// The client is slow: the application is to wait.
-    Wait,
-}
-
-/// Why a `send()` fails: the exception that it raises in the application.
-pub enum SendError {
-    /// It does not fit what was said before.
-    Mistake(Cow<'static, str>),
-    Value(String),
-    Gone,
-    /// The connection is not ours any more, which was not known.
-    Lost,
-}
-
-impl SendError {
-    pub fn mistake<T>(text: impl Into<Cow<'static, str>>) -> Result<T, SendError> {
-        Err(SendError::Mistake(text.into()))
-    }
-
-    /// Sets the exception.
-    fn raise<T>(&self, asgi: &Asgi) -> Option<T> {
-        match self {
-            SendError::Mistake(text) => asgi.raise_runtime(text),
-            SendError::Value(text) => asgi.raise_value(text),
-            SendError::Gone | SendError::Lost => asgi.raise_gone(),
-        }
-    }
-}
-
-impl ReceiveEvent {
-    /// The message for the application; `Some(None)`: there is none. `None`: an exception is set.
-    fn into_message(self, asgi: &Asgi) -> Option<Option<Object>> {
-        let message = match self {
-            ReceiveEvent::Nothing => return Some(None),
-            ReceiveEvent::Part(part) => asgi.request_message(&part.bytes, part.more),
-            ReceiveEvent::Disconnect => asgi.disconnect_message(),
-            ReceiveEvent::Connect => super::websocket::connect_message(asgi),
-            ReceiveEvent::Message(message) => super::websocket::received_message(asgi, message.kind, &message.payload),
-            ReceiveEvent::End(goodbye) => super::websocket::end_message(asgi, &goodbye),
-        };
-        message.map(Some)
-    }
+    Http(HttpSendEvent),
+    WebSocket(WebSocketSendEvent),
 }
 
 /// Futures that calls of `receive()` and `send()` await, taken out of their exchange: to be told when nothing of it is borrowed.
@@ -143,10 +78,10 @@ pub struct Waiters {
 impl Waiters {
     pub fn wake(self, asgi: &Asgi) {
         for sender in self.gone {
-            asgi.reject_gone(&sender);
+            reject_gone(asgi, &sender);
         }
         for waiter in self.ready {
-            asgi.wake(&waiter);
+            wake(asgi, &waiter);
         }
     }
 }
@@ -160,16 +95,21 @@ pub struct AsgiChannel {
 
 impl AsgiChannel {
     /// `None`: an exception is set.
-    pub fn new(asgi: &'static Asgi, connection: ConnectionRef, protocol: ProtocolState) -> Option<AsgiChannel> {
-        let (receivers, senders, first_line) = (Vec::new(), Vec::new(), Vec::new());
-        let exchange = asgi.exchanges.make(AsgiExchange {
+    pub fn new(
+        asgi: &'static Asgi,
+        exchanges: &NativeType<AsgiExchange>,
+        connection: ConnectionRef,
+        protocol: ProtocolState,
+    ) -> Option<AsgiChannel> {
+        let (receivers, senders, request_line) = (Vec::new(), Vec::new(), Vec::new());
+        let exchange = exchanges.make(AsgiExchange {
             asgi,
             connection,
             protocol,
             receivers,
             senders,
             task: None,
-            first_line,
+            request_line,
             began_ms: 0,
         })?;
         let (receive, send) = (bound(&RECEIVE, &exchange)?, bound(&SEND, &exchange)?);
@@ -202,11 +142,6 @@ impl AsgiExchange {
         // SAFETY: the object is an exchange, and the loop's thread alone has such; as no code of Python's runs meanwhile, nobody
         // else has its value.
         act(unsafe { held::<AsgiExchange>(object.as_ptr()) })
-    }
-
-    /// For the application's task: its end.
-    pub fn end_callback(object: &Object) -> Option<Object> {
-        bound(&TASK_DONE, object)
     }
 
     /// Visits the connection, wherever it is; none of Python's code may run in `act`. What a visit leaves to do is asked for with
@@ -268,11 +203,11 @@ impl AsgiExchange {
         if let Some(message) = event.into_message(asgi)? {
             return Some(ReceiveResult::Message(message));
         }
-        let future = asgi.future()?;
+        let future = future(asgi)?;
         // A receive() with a time limit leaves a cancelled future behind: a stream that looks for its client's end once a second
         // must not gather one each second.
         let mut waiting = AsgiExchange::with(object, |exchange| std::mem::take(&mut exchange.receivers));
-        waiting.retain(|receiver| !matches!(super::task::is_done(asgi, receiver), Some(true)));
+        waiting.retain(|receiver| !matches!(is_done(asgi, receiver), Some(true)));
         waiting.push(future.clone());
         AsgiExchange::with(object, |exchange| exchange.receivers.append(&mut waiting));
         Some(ReceiveResult::Wait(future))
@@ -303,7 +238,7 @@ impl AsgiExchange {
         match result {
             Ok(SendResult::Done) => Some(asgi.awaitables.done()),
             Ok(SendResult::Wait) => {
-                let future = asgi.future()?;
+                let future = future(asgi)?;
                 let waiting = asgi.awaitables.waiting(&future)?;
                 AsgiExchange::with(object, |exchange| exchange.senders.push(future));
                 Some(waiting)
@@ -395,13 +330,6 @@ static SEND: Lasting<ffi::PyMethodDef> = Lasting(ffi::PyMethodDef {
     ml_doc: c"send(message): a message to the client (ASGI)".as_ptr(),
 });
 
-static TASK_DONE: Lasting<ffi::PyMethodDef> = Lasting(ffi::PyMethodDef {
-    ml_name: c"task_done".as_ptr(),
-    ml_meth: ffi::PyMethodDefPointer { PyCFunction: task_done },
-    ml_flags: ffi::METH_O,
-    ml_doc: c"task_done(task): the application has ended".as_ptr(),
-});
-
 /// # Safety
 /// Called by Python only, with our exchange.
 unsafe extern "C" fn receive(exchange: *mut ffi::PyObject, _nothing: *mut ffi::PyObject) -> *mut ffi::PyObject {
@@ -410,7 +338,7 @@ unsafe extern "C" fn receive(exchange: *mut ffi::PyObject, _nothing: *mut ffi::P
     let asgi = AsgiExchange::with(&object, |exchange| exchange.asgi);
     given(AsgiExchange::take_or_wait(&object).and_then(|received| match received {
         ReceiveResult::Message(message) => asgi.awaitables.ready(message),
-        ReceiveResult::Wait(future) => asgi.awaitables.receiving(&future, object),
+        ReceiveResult::Wait(future) => asgi.awaitables.receiving(&future, object, AsgiExchange::take_or_wait),
     }))
 }
 
@@ -424,24 +352,12 @@ unsafe extern "C" fn send(exchange: *mut ffi::PyObject, message: *mut ffi::PyObj
     // Reading a message may run code of the application (a `__bool__`, say).
     let event = Message::new(asgi, message).and_then(|message| {
         Some(if is_http {
-            SendEvent::Http(super::http::read(asgi, &message)?)
+            SendEvent::Http(http::read(asgi, &message)?)
         } else {
-            SendEvent::WebSocket(super::websocket::read(asgi, &message)?)
+            SendEvent::WebSocket(websocket::read(asgi, &message)?)
         })
     });
     given(event.and_then(|event| AsgiExchange::send(&object, event)))
-}
-
-/// # Safety
-/// Called by Python only, with our exchange and a task that is done.
-unsafe extern "C" fn task_done(exchange: *mut ffi::PyObject, task: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: as above.
-    unsafe {
-        if let Some(object) = Object::borrowed(exchange) {
-            super::task::ended_later(&object, task);
-        }
-        new_reference(ffi::Py_None())
-    }
 }
 
 fn given(object: Option<Object>) -> *mut ffi::PyObject {

@@ -9,8 +9,8 @@ use bolide_engine::request_stream::RequestStream;
 use bolide_engine::response::{Pushed, Response, When};
 use bolide_files::named::NamedFile;
 
-use super::Asgi;
-use super::exchange::{ReceiveEvent, SendError, SendResult};
+use super::context::Asgi;
+use super::events::{ReceiveEvent, SendError, SendResult};
 use super::messages::{Headers, Message, file_part, path_file};
 use crate::object::{Object, bytes_of};
 

@@ -8,8 +8,10 @@ use std::os::fd::BorrowedFd;
 use bolide_files::named::NamedFile;
 use pyo3::ffi;
 
-use super::Asgi;
-use crate::object::{Object, bytes_of};
+use super::context::Asgi;
+use crate::exceptions::{raise, raise_os, runtime_error, type_error};
+use crate::native::call;
+use crate::object::{Object, bytes_of, new_bytes};
 
 /// A message: a dictionary with a type.
 pub struct Message<'a> {
@@ -30,14 +32,14 @@ impl<'a> Message<'a> {
         // SAFETY: the caller's object lives through the message; what is found in it is borrowed.
         unsafe {
             if ffi::PyDict_Check(dictionary) == 0 {
-                return asgi.raise_type(&format!("a message is a dict, not {}", type_name(dictionary)));
+                return raise(type_error(), &format!("a message is a dict, not {}", type_name(dictionary)));
             }
             let kind = ffi::PyDict_GetItem(dictionary, asgi.names.kind.as_ptr());
             if kind.is_null() {
-                return asgi.raise_type("a message has a 'type'");
+                return raise(type_error(), "a message has a 'type'");
             }
             let Some(kind) = text_of(kind) else {
-                return asgi.raise_type(&format!("the 'type' of a message is a str, not {}", type_name(kind)));
+                return raise(type_error(), &format!("the 'type' of a message is a str, not {}", type_name(kind)));
             };
             Some(Message { asgi, dictionary, kind })
         }
@@ -50,7 +52,7 @@ impl<'a> Message<'a> {
     /// Raises that this type is not known here.
     pub fn unknown<T>(&self, place: &str) -> Option<T> {
         let kind = String::from_utf8_lossy(self.kind).into_owned();
-        self.asgi.raise_runtime(&format!("{kind:?} is no message {place}"))
+        raise(runtime_error(), &format!("{kind:?} is no message {place}"))
     }
 
     /// What a key has: borrowed; null if it is missing or None.
@@ -88,7 +90,7 @@ impl<'a> Message<'a> {
         // SAFETY: the object lives, or is null, which is looked at first.
         unsafe {
             if found.is_null() || ffi::PyLong_Check(found) == 0 {
-                return self.asgi.raise_type(&format!("'{name}' is an int, not {}", type_name(found)));
+                return raise(type_error(), &format!("'{name}' is an int, not {}", type_name(found)));
             }
             let mut overflow = 0;
             let number = ffi::PyLong_AsLongAndOverflow(found, &mut overflow);
@@ -111,7 +113,7 @@ impl<'a> Message<'a> {
             if ffi::PyByteArray_Check(found) != 0 || ffi::PyMemoryView_Check(found) != 0 {
                 return Object::owned(ffi::PyBytes_FromObject(found));
             }
-            self.asgi.raise_type(&format!("'{name}' is bytes, not {}", type_name(found)))
+            raise(type_error(), &format!("'{name}' is bytes, not {}", type_name(found)))
         }
     }
 
@@ -124,7 +126,7 @@ impl<'a> Message<'a> {
         // SAFETY: the object lives.
         unsafe {
             if ffi::PyUnicode_Check(found) == 0 {
-                return self.asgi.raise_type(&format!("'{name}' is a str, not {}", type_name(found)));
+                return raise(type_error(), &format!("'{name}' is a str, not {}", type_name(found)));
             }
             Some(Object::borrowed(found))
         }
@@ -134,7 +136,7 @@ impl<'a> Message<'a> {
     pub fn links(&self) -> Option<Vec<Object>> {
         let found = self.get(&self.asgi.names.links);
         if found.is_null() {
-            return self.asgi.raise_type("'links' is a list of bytes");
+            return raise(type_error(), "'links' is a list of bytes");
         }
         let mut links = Vec::new();
         // SAFETY: the sequence lives while its items are looked at; a bytes object in it is referred to by us.
@@ -144,7 +146,7 @@ impl<'a> Message<'a> {
             for index in 0..ffi::PySequence_Size(sequence.as_ptr()) {
                 let link = Object::owned(ffi::PySequence_GetItem(sequence.as_ptr(), index))?;
                 if ffi::PyBytes_Check(link.as_ptr()) == 0 {
-                    return self.asgi.raise_type(&format!("a link is bytes, not {}", type_name(link.as_ptr())));
+                    return raise(type_error(), &format!("a link is bytes, not {}", type_name(link.as_ptr())));
                 }
                 links.push(link);
             }
@@ -165,7 +167,7 @@ impl Headers {
             if are_plain_pairs(&given) {
                 return Some(Headers { pairs: Some(given) });
             }
-            let pairs = super::native::call(asgi.callbacks.plain_headers.as_ptr(), [given.as_ptr()])?;
+            let pairs = call(asgi.callbacks.plain_headers.as_ptr(), [given.as_ptr()])?;
             Some(Headers { pairs: Some(pairs) })
         }
     }
@@ -253,18 +255,18 @@ unsafe fn item(object: *mut ffi::PyObject, index: isize) -> *mut ffi::PyObject {
 pub fn path_file(message: &Message<'_>) -> Option<NamedFile<Object>> {
     let asgi = message.asgi;
     let Some(path) = message.text(&asgi.names.path, "path")? else {
-        return asgi.raise_type("'path' is a str, and must be there");
+        return raise(type_error(), "'path' is a str, and must be there");
     };
     // SAFETY: the str lives.
-    let Some(text) = (unsafe { text_of(path.as_ptr()) }) else { return asgi.raise_type("'path' is no text") };
+    let Some(text) = (unsafe { text_of(path.as_ptr()) }) else { return raise(type_error(), "'path' is no text") };
     let path = std::path::Path::new(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(text));
-    let make = |bytes: Vec<u8>| super::scope::bytes(&bytes).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory));
+    let make = |bytes: Vec<u8>| new_bytes(&bytes).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory));
     match asgi.files.borrow_mut().open(path, make) {
         Ok(content) => Some(content),
         Err(error) => {
             // SAFETY: the interpreter is held; what failed in it is told as the system's reason.
             unsafe { ffi::PyErr_Clear() };
-            asgi.raise_os(error.raw_os_error(), &format!("{}: {error}", path.display()))
+            raise_os(error.raw_os_error(), &format!("{}: {error}", path.display()))
         }
     }
 }
@@ -275,7 +277,7 @@ pub fn file_part(message: &Message<'_>) -> Option<(File, i64, u64)> {
     let names = &asgi.names;
     let found = message.get(&names.file);
     if found.is_null() {
-        return asgi.raise_type("'file' is an open file, and must be there");
+        return raise(type_error(), "'file' is an open file, and must be there");
     }
     // SAFETY: the object lives; the descriptor is borrowed for the moment in which it is doubled.
     let file = unsafe {
@@ -294,7 +296,7 @@ pub fn file_part(message: &Message<'_>) -> Option<(File, i64, u64)> {
     });
     let (file, length, position) = match facts {
         Ok(facts) => facts,
-        Err(error) => return asgi.raise_os(error.raw_os_error(), &error.to_string()),
+        Err(error) => return raise_os(error.raw_os_error(), &error.to_string()),
     };
     let offset = long(message, &names.offset)?.unwrap_or(position);
     let left = length.saturating_sub(offset.max(0) as u64);

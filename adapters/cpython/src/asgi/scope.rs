@@ -8,7 +8,7 @@ use pyo3::ffi;
 use super::names::AsgiNames;
 use crate::environ::Dictionary;
 use crate::names::{Methods, NameCache};
-use crate::object::{Object, bytes_of, latin1};
+use crate::object::{Object, bytes_of, latin1, new_bytes, utf8_lossy};
 
 /// A header block of a connection, as a template for its next request.
 pub struct ScopeMemo {
@@ -50,8 +50,10 @@ struct RequestLine<'a> {
 }
 
 impl Scopes {
-    pub fn new(names: AsgiNames, methods: Methods, templates: Templates) -> Scopes {
-        Scopes { names, methods, templates, header_names: NameCache::new() }
+    /// `None`: out of memory, an exception is set.
+    pub fn new(names: AsgiNames, methods: Methods, templates: Templates) -> Option<Scopes> {
+        let header_names = NameCache::of_usual_headers(|name| new_bytes(&name.to_ascii_lowercase()))?;
+        Some(Scopes { names, methods, templates, header_names })
     }
 
     /// The scope of a request to the application of this number, which is mounted at `mount`. `None`: an exception is set.
@@ -256,16 +258,16 @@ impl Scopes {
             scope.set(&names.method, &self.methods.of(&line.method.to_ascii_uppercase())?);
         }
         if line.path != b"/" {
-            scope.set(&names.path, &decoded(line.path)?);
+            scope.set(&names.path, &utf8_lossy(line.path)?);
         }
         if line.raw_path != b"/" {
-            scope.set(&names.raw_path, &bytes(line.raw_path)?);
+            scope.set(&names.raw_path, &new_bytes(line.raw_path)?);
         }
         if !line.query.is_empty() {
-            scope.set(&names.query_string, &bytes(line.query)?);
+            scope.set(&names.query_string, &new_bytes(line.query)?);
         }
         if !line.root_path.is_empty() {
-            scope.set(&names.root_path, &decoded(line.root_path)?);
+            scope.set(&names.root_path, &utf8_lossy(line.root_path)?);
         }
         if is_websocket {
             let headers = scope.get(&names.headers)?;
@@ -281,8 +283,8 @@ impl Scopes {
 
     /// Appends `(name, value)`, the name in lower case.
     fn append(&mut self, headers: &Object, name: &[u8], value: &[u8]) -> Option<()> {
-        let name = self.header_names.get_or_make(name, |name| bytes(&name.to_ascii_lowercase()))?;
-        let value = bytes(value)?;
+        let name = self.header_names.get_or_make(name, |name| new_bytes(&name.to_ascii_lowercase()))?;
+        let value = new_bytes(value)?;
         // SAFETY: both live; the tuple and the list take references of their own.
         unsafe {
             let pair = Object::owned(ffi::PyTuple_Pack(2, name.as_ptr(), value.as_ptr()))?;
@@ -355,17 +357,6 @@ fn address(host: &[u8], port: u16) -> Option<Object> {
         let port = Object::owned(ffi::PyLong_FromLong(port.into()))?;
         Object::owned(ffi::PyTuple_Pack(2, host.as_ptr(), port.as_ptr()))
     }
-}
-
-pub fn bytes(bytes: &[u8]) -> Option<Object> {
-    // SAFETY: the pointer and length are those of a slice; the result is new.
-    unsafe { Object::owned(ffi::PyBytes_FromStringAndSize(bytes.as_ptr().cast(), bytes.len() as isize)) }
-}
-
-/// A path as text: percent-decoded before, now UTF-8; what is not becomes U+FFFD, as with other servers.
-fn decoded(bytes: &[u8]) -> Option<Object> {
-    // SAFETY: the pointer and length are those of a slice; the result is new.
-    unsafe { Object::owned(ffi::PyUnicode_DecodeUTF8(bytes.as_ptr().cast(), bytes.len() as isize, c"replace".as_ptr())) }
 }
 
 fn list_copy(list: &Object) -> Option<Object> {

@@ -5,21 +5,19 @@
 
 use std::collections::VecDeque;
 
-use bolide_engine::app::Outcome;
 use bolide_engine::request_stream::RequestStream;
 use bolide_engine::response::Response;
 use bolide_engine::websocket::{Goodbye, Handshake, Message as Received, MessageKind, WebSocket, may_be_sent};
-use pyo3::ffi;
 
-use super::exchange::{AsgiExchange, ProtocolState, ReceiveEvent, SendError, SendResult};
+use super::context::Asgi;
+use super::events::{ReceiveEvent, SendError, SendResult};
 use super::http::{self, HttpState};
 use super::messages::{Headers, Message, text_of};
-use super::{Asgi, names};
-use crate::faults::log_message;
+use crate::exceptions::{raise, value_error};
 use crate::object::{Object, bytes_of};
 
 /// Codes that RFC 6455 section 7.4.1 gives these meanings.
-const NORMAL: u16 = 1000;
+pub const NORMAL: u16 = 1000;
 const ABNORMAL: u16 = 1006;
 
 /// The stages of a WebSocket, as the application sees them.
@@ -76,17 +74,17 @@ pub fn read(asgi: &'static Asgi, message: &Message<'_>) -> Option<WebSocketSendE
             // SAFETY: a str that lives through this call.
             (Some(text), true) => match unsafe { text_of(text.as_ptr()) } {
                 Some(_) => Some(WebSocketSendEvent::Text(text)),
-                None => asgi.raise_value("'text' has lone surrogates, which UTF-8 can't say"),
+                None => raise(value_error(), "'text' has lone surrogates, which UTF-8 can't say"),
             },
             (None, false) => Some(WebSocketSendEvent::Binary(message.bytes(&names.bytes, "bytes")?)),
-            _ => asgi.raise_value("'websocket.send' has either 'text' or 'bytes', and the other is None"),
+            _ => raise(value_error(), "'websocket.send' has either 'text' or 'bytes', and the other is None"),
         },
         b"websocket.close" => {
             let code = if message.get(&names.code).is_null() { NORMAL } else { message.number(&names.code, "code")? };
             let reason = message.text(&names.reason, "reason")?;
             // SAFETY: a str that lives through this call.
             let Some(text) = reason.as_ref().map_or(Some(&b""[..]), |reason| unsafe { text_of(reason.as_ptr()) }) else {
-                return asgi.raise_value("'reason' has lone surrogates, which UTF-8 can't say");
+                return raise(value_error(), "'reason' has lone surrogates, which UTF-8 can't say");
             };
             Some(WebSocketSendEvent::Close { code, reason: String::from_utf8_lossy(text).into_owned() })
         }
@@ -94,23 +92,6 @@ pub fn read(asgi: &'static Asgi, message: &Message<'_>) -> Option<WebSocketSendE
         b"websocket.http.response.body" => Some(WebSocketSendEvent::Response(http::read_body(asgi, message)?)),
         _ => message.unknown("of a WebSocket"),
     }
-}
-
-/// The application has returned although nobody has closed. What that means is logged here.
-pub fn returned(asgi: &'static Asgi, object: &Object, described: &str) -> Outcome<super::ExchangeHandle> {
-    let is_open =
-        AsgiExchange::with(object, |exchange| matches!(&exchange.protocol, ProtocolState::WebSocket(socket) if socket.is_open()));
-    if !is_open {
-        log_message(
-            &asgi.fault_log,
-            &format!("{described}: the application returned without accepting or closing the WebSocket"),
-        );
-        return Outcome::Failed;
-    }
-    let mut close = super::exchange::SendEvent::WebSocket(WebSocketSendEvent::Close { code: NORMAL, reason: String::new() });
-    // One that can't be said is said to nobody: the client has gone by itself.
-    let _is_gone = AsgiExchange::with(object, |exchange| exchange.deliver(&mut close)).is_err();
-    Outcome::Finished
 }
 
 impl WebSocketState {
@@ -311,46 +292,4 @@ impl WebSocketState {
         }
         Ok(if websocket.is_behind(response) || response.turn_is_over() { SendResult::Wait } else { SendResult::Done })
     }
-}
-
-/// `websocket.connect`. `None`: an exception is set.
-pub fn connect_message(asgi: &Asgi) -> Option<Object> {
-    message(asgi, &asgi.names.websocket_connect)
-}
-
-/// `websocket.disconnect`. `None`: an exception is set.
-pub fn end_message(asgi: &Asgi, goodbye: &Goodbye) -> Option<Object> {
-    let message = message(asgi, &asgi.names.websocket_disconnect)?;
-    // SAFETY: the results are new; the dictionary takes references of its own.
-    unsafe {
-        let code = Object::owned(ffi::PyLong_FromLong(goodbye.code.into()))?;
-        names::set(&message, &asgi.names.code, code.as_ptr())?;
-        names::set(&message, &asgi.names.reason, text(goodbye.reason.as_bytes())?.as_ptr())?;
-    }
-    Some(message)
-}
-
-fn message(asgi: &Asgi, kind: &Object) -> Option<Object> {
-    // SAFETY: the result is new.
-    let message = unsafe { Object::owned(ffi::PyDict_New())? };
-    names::set(&message, &asgi.names.kind, kind.as_ptr())?;
-    Some(message)
-}
-
-/// `websocket.receive`. `None`: an exception is set.
-pub fn received_message(asgi: &Asgi, kind: MessageKind, payload: &[u8]) -> Option<Object> {
-    let names = &asgi.names;
-    let message = message(asgi, &names.websocket_receive)?;
-    // Only the key that has something: applications ask `"bytes" in message`.
-    match kind {
-        MessageKind::Text => names::set(&message, &names.text, text(payload)?.as_ptr())?,
-        MessageKind::Binary => names::set(&message, &names.bytes, super::scope::bytes(payload)?.as_ptr())?,
-    }
-    Some(message)
-}
-
-/// A str from UTF-8. `None`: an exception is set.
-fn text(utf8: &[u8]) -> Option<Object> {
-    // SAFETY: the pointer and length are those of a slice; the result is new.
-    unsafe { Object::owned(ffi::PyUnicode_DecodeUTF8(utf8.as_ptr().cast(), utf8.len() as isize, std::ptr::null())) }
 }

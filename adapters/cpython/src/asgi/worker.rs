@@ -13,11 +13,11 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 
 use super::awaitable::Awaitables;
+use super::context::{Asgi, PyCallbacks};
 use super::names::AsgiNames;
-use super::native::NativeType;
 use super::scope::Templates;
-use super::task::TaskFactory;
-use super::{Asgi, PyCallbacks, watcher};
+use super::task_factory::TaskFactory;
+use super::watcher;
 use crate::faults::FaultLog;
 use crate::mounts::Mounts;
 use crate::object::Object;
@@ -149,7 +149,7 @@ impl AsgiWorker {
     /// Tasks of applications that have not ended.
     #[getter]
     fn running(&self) -> usize {
-        self.asgi.running()
+        self.asgi.running.get()
     }
 }
 
@@ -206,7 +206,7 @@ fn make(
     let names = AsgiNames::new().ok_or_else(|| no_memory(py))?;
     let event_loop = object_of(event_loop);
     let task = object_of(py.import("asyncio")?.getattr("Task")?);
-    let task_factory = TaskFactory::new(task, &event_loop).ok_or_else(|| no_memory(py))?;
+    let task_factory = TaskFactory::new(task, event_loop.clone()).ok_or_else(|| no_memory(py))?;
     let message = |kind: &str| {
         let message = PyDict::new(py);
         message.set_item("type", kind)?;
@@ -215,14 +215,11 @@ fn make(
     let request_template = message("http.request")?;
     request_template.set_item("body", PyBytes::new(py, b""))?;
     request_template.set_item("more_body", false)?;
-    // SAFETY: the type has no slots but the one for its objects' end.
-    let exchanges = unsafe { NativeType::new(c"bolide._native.Exchange", &[]) }.ok_or_else(|| no_memory(py))?;
     Ok(Asgi {
         mounts: Mounts::new(paths, &settings.python),
         callables: applications.into_iter().map(|(_, callable, _)| object_of(callable.into_bound(py))).collect(),
         names,
         awaitables: Awaitables::new().ok_or_else(|| no_memory(py))?,
-        exchanges,
         event_loop,
         empty: object_of(PyBytes::new(py, b"").into_any()),
         request_template: object_of(request_template.into_any()),

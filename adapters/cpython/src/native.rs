@@ -1,5 +1,5 @@
-//! Python types made by hand: an object that holds a Rust value, without a look at who holds the interpreter.
-//! Everything here is called by the thread that runs the event loop, which holds it.
+//! Python types and functions made by hand, and calls into Python, without a look at who holds the interpreter: the threads that
+//! run this do. It knows nothing of requests.
 
 use std::ffi::CStr;
 use std::marker::PhantomData;
@@ -118,4 +118,13 @@ pub unsafe fn call_method_with<const COUNT: usize>(
 ) -> Option<Object> {
     // SAFETY: as above.
     unsafe { Object::owned(ffi::PyObject_VectorcallMethod(name.as_ptr(), arguments.as_ptr(), COUNT - 1, keyword.as_ptr())) }
+}
+
+/// `sys.hexversion`
+pub fn hexversion() -> Option<u64> {
+    // SAFETY: the object is borrowed from the sys module, which lives as long as the interpreter.
+    unsafe {
+        let number = ffi::PySys_GetObject(c"hexversion".as_ptr());
+        if number.is_null() { None } else { Some(ffi::PyLong_AsUnsignedLongLong(number)) }
+    }
 }

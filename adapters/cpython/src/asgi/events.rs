@@ -1,0 +1,129 @@
+//! The events of ASGI's two callables: what `receive()` gives the application, and what a `send()` comes to. What the application
+//! sends is read in `messages`. It knows no connection; the event loop's thread runs all of it.
+
+use std::borrow::Cow;
+
+use bolide_engine::request_stream::Part;
+use bolide_engine::websocket::{Goodbye, Message as SocketMessage, MessageKind};
+use pyo3::ffi;
+
+use super::context::Asgi;
+use super::futures::GONE;
+use super::names::set;
+use crate::exceptions::{raise, runtime_error, value_error};
+use crate::object::{Object, new_bytes, utf8};
+
+/// An event for `receive()`, before Python's objects are made of it.
+pub enum ReceiveEvent {
+    Nothing,
+    /// Of a request's body.
+    Part(Part),
+    /// The client of a request has gone, or all was said to it.
+    Disconnect,
+    /// A WebSocket asks to be accepted.
+    Connect,
+    Message(SocketMessage),
+    /// A WebSocket's end.
+    End(Goodbye),
+}
+
+impl ReceiveEvent {
+    /// The message for the application; `Some(None)`: there is none. `None`: an exception is set.
+    pub fn into_message(self, asgi: &Asgi) -> Option<Option<Object>> {
+        let message = match self {
+            ReceiveEvent::Nothing => return Some(None),
+            ReceiveEvent::Part(part) => request_message(asgi, &part.bytes, part.more),
+            ReceiveEvent::Disconnect => copy_of(&asgi.disconnect_template),
+            ReceiveEvent::Connect => connect_message(asgi),
+            ReceiveEvent::Message(message) => received_message(asgi, message.kind, &message.payload),
+            ReceiveEvent::End(goodbye) => end_message(asgi, &goodbye),
+        };
+        message.map(Some)
+    }
+}
+
+/// The outcome of a `send()` that did not fail.
+pub enum SendResult {
+    Done,
+    /// The client is slow: the application is to wait.
+    Wait,
+}
+
+/// Why a `send()` fails: the exception that it raises in the application.
+pub enum SendError {
+    /// It does not fit what was said before.
+    Mistake(Cow<'static, str>),
+    Value(String),
+    Gone,
+    /// The connection is not ours any more, which was not known.
+    Lost,
+}
+
+impl SendError {
+    pub fn mistake<T>(text: impl Into<Cow<'static, str>>) -> Result<T, SendError> {
+        Err(SendError::Mistake(text.into()))
+    }
+
+    /// Sets the exception.
+    pub fn raise<T>(&self, asgi: &Asgi) -> Option<T> {
+        match self {
+            SendError::Mistake(text) => raise(runtime_error(), text),
+            SendError::Value(text) => raise(value_error(), text),
+            SendError::Gone | SendError::Lost => raise(asgi.callbacks.client_disconnected.as_ptr(), GONE),
+        }
+    }
+}
+
+/// `http.request`. `None`: an exception is set.
+fn request_message(asgi: &Asgi, body: &[u8], more: bool) -> Option<Object> {
+    let message = copy_of(&asgi.request_template)?;
+    if !body.is_empty() {
+        set(&message, &asgi.names.body, new_bytes(body)?.as_ptr())?;
+    }
+    if more {
+        // SAFETY: True lives for ever.
+        set(&message, &asgi.names.more_body, unsafe { ffi::Py_True() })?;
+    }
+    Some(message)
+}
+
+fn copy_of(template: &Object) -> Option<Object> {
+    // SAFETY: a dictionary of ours; the copy is new.
+    unsafe { Object::owned(ffi::PyDict_Copy(template.as_ptr())) }
+}
+
+/// `websocket.connect`. `None`: an exception is set.
+fn connect_message(asgi: &Asgi) -> Option<Object> {
+    message(asgi, &asgi.names.websocket_connect)
+}
+
+/// `websocket.disconnect`. `None`: an exception is set.
+fn end_message(asgi: &Asgi, goodbye: &Goodbye) -> Option<Object> {
+    let message = message(asgi, &asgi.names.websocket_disconnect)?;
+    // SAFETY: the results are new; the dictionary takes references of its own.
+    unsafe {
+        let code = Object::owned(ffi::PyLong_FromLong(goodbye.code.into()))?;
+        set(&message, &asgi.names.code, code.as_ptr())?;
+        set(&message, &asgi.names.reason, utf8(goodbye.reason.as_bytes())?.as_ptr())?;
+    }
+    Some(message)
+}
+
+fn message(asgi: &Asgi, kind: &Object) -> Option<Object> {
+    // SAFETY: the result is new.
+    let message = unsafe { Object::owned(ffi::PyDict_New())? };
+    set(&message, &asgi.names.kind, kind.as_ptr())?;
+    Some(message)
+}
+
+/// `websocket.receive`. `None`: an exception is set.
+fn received_message(asgi: &Asgi, kind: MessageKind, payload: &[u8]) -> Option<Object> {
+    let names = &asgi.names;
+    let message = message(asgi, &names.websocket_receive)?;
+    // Only the key that has something: applications ask `"bytes" in message`.
+    match kind {
+        MessageKind::Text => set(&message, &names.text, utf8(payload)?.as_ptr())?,
+        MessageKind::Binary => set(&message, &names.bytes, new_bytes(payload)?.as_ptr())?,
+    }
+    Some(message)
+}

@@ -1,0 +1,69 @@
+//! Python's exceptions, raised from native code. It knows nothing of requests; threads that hold the interpreter run it.
+
+use std::ptr::null_mut;
+
+use pyo3::ffi;
+
+use crate::native::call;
+use crate::object::{Object, latin1};
+
+/// Sets an exception with this text, and returns `None`, which says so to the caller.
+pub fn raise<T>(kind: *mut ffi::PyObject, text: &str) -> Option<T> {
+    // SAFETY: the type lives as long as the interpreter; the text is copied, or an exception is set already.
+    unsafe {
+        if let Some(text) = Object::owned(ffi::PyUnicode_FromStringAndSize(text.as_ptr().cast(), text.len() as isize)) {
+            ffi::PyErr_SetObject(kind, text.as_ptr());
+        }
+    }
+    None
+}
+
+/// Sets an OSError: Python chooses its subclass by the number (PEP 3151).
+pub fn raise_os<T>(errno: Option<i32>, text: &str) -> Option<T> {
+    // SAFETY: the type lives; the arguments are ours.
+    unsafe {
+        let text = latin1(text.as_bytes())?;
+        let number = Object::owned(ffi::PyLong_FromLong(errno.unwrap_or(nix::libc::EINVAL).into()))?;
+        if let Some(exception) = call(ffi::PyExc_OSError, [number.as_ptr(), text.as_ptr()]) {
+            ffi::PyErr_SetObject(ffi::Py_TYPE(exception.as_ptr()).cast(), exception.as_ptr());
+        }
+    }
+    None
+}
+
+/// Calls Python while an exception may be set that is somebody else's: a message of the application may be refused, and leave
+/// the engine something to do.
+#[allow(deprecated, reason = "the calls that replace these came with 3.12, and 3.9 is supported")]
+pub fn keeping_exception(act: impl FnOnce()) {
+    let (mut kind, mut value, mut traceback) = (null_mut(), null_mut(), null_mut());
+    // SAFETY: the thread holds the interpreter. What is fetched is ours until it is given back; all three may be null.
+    unsafe { ffi::PyErr_Fetch(&mut kind, &mut value, &mut traceback) };
+    act();
+    // SAFETY: as above.
+    unsafe { ffi::PyErr_Restore(kind, value, traceback) };
+}
+
+pub fn type_error() -> *mut ffi::PyObject {
+    // SAFETY: the exception types live as long as the interpreter.
+    unsafe { ffi::PyExc_TypeError }
+}
+
+pub fn value_error() -> *mut ffi::PyObject {
+    // SAFETY: as above.
+    unsafe { ffi::PyExc_ValueError }
+}
+
+pub fn runtime_error() -> *mut ffi::PyObject {
+    // SAFETY: as above.
+    unsafe { ffi::PyExc_RuntimeError }
+}
+
+pub fn lookup_error() -> *mut ffi::PyObject {
+    // SAFETY: as above.
+    unsafe { ffi::PyExc_LookupError }
+}
+
+pub fn assertion_error() -> *mut ffi::PyObject {
+    // SAFETY: as above.
+    unsafe { ffi::PyExc_AssertionError }
+}
