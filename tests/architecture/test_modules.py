@@ -20,15 +20,6 @@ ROOT = Path(__file__).resolve().parents[2]
 
 #: What is still to be mended, and nothing else: an entry that is not needed any more fails the test, as one that is missing does.
 KNOWN_EXCEPTIONS = {
-    "adapters/cpython: asgi is in a circle",
-    "adapters/cpython: asgi/awaitable is in a circle",
-    "adapters/cpython: asgi/exchange is in a circle",
-    "adapters/cpython: asgi/http is in a circle",
-    "adapters/cpython: asgi/messages is in a circle",
-    "adapters/cpython: asgi/task is in a circle",
-    "adapters/cpython: asgi/websocket is in a circle",
-    "adapters/cpython: environ is in a circle",
-    "adapters/cpython: wsgi is in a circle",
     "crates/engine: accepting is in a circle",
     "crates/engine: connection is in a circle",
     "crates/engine: connection/linger is in a circle",

@@ -164,7 +164,7 @@ impl<A: App> Connection<A> {
         self.served > 0
     }
 
-    /// Does all that can be done without waiting: reads, serves, sends. NextAction `Close` nothing of it is left with the application.
+    /// Does all that can be done without waiting: reads, serves, sends. After `Close` nothing of it is left with the application.
     pub fn attend(&mut self, thread: &mut ThreadContext, app: &mut A, worker: &Worker) -> NextAction {
         thread.turn = Turn::default();
         self.response.begin_turn();

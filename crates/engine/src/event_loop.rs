@@ -416,7 +416,7 @@ impl<L: Language> Shared<L> {
     /// The look at the clock has found news that should have woken the loop. They are attended to now, late: that must not stay
     /// unseen (the tests take this line for a failure).
     pub(crate) fn complain_of_lost_news(&self) {
-        complain(self.worker.number, "internal error: a connection had news of which nobody log_facts the loop; the clock did");
+        complain(self.worker.number, "internal error: a connection had news of which nobody told the loop; the clock did");
     }
 
     /// Queues what the poll has found.

@@ -16,7 +16,7 @@ pub const WAITING_BYTES: usize = 64 * 1024;
 /// The client's side of an exchange.
 pub enum RequestStream {
     Body(BodyStream),
-    /// NextAction the switch to WebSocket.
+    /// After the switch to WebSocket.
     Messages(Box<WebSocket>),
 }
 

@@ -462,7 +462,7 @@ impl WebSocket {
                 self.waiting_bytes += payload.len();
                 self.waiting.push_back(Message { kind, payload: payload.into_owned() });
             }
-            // NextAction our close frame nobody reads what the client still sends (section 5.5.1).
+            // After our close frame nobody reads what the client still sends (section 5.5.1).
             Event::Message { .. } => {}
             // Section 5.5.3: a pong for the latest ping is enough; a client that takes nothing gets none.
             Event::Ping(payload) => {

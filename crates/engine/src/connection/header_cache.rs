@@ -9,7 +9,7 @@ use crate::request::HeaderMemory;
 /// Bytes of a header block that a connection remembers: an idle one has the block and its Python strings for as long as it lives.
 const REMEMBERED_BYTES: usize = 4096;
 
-/// NextAction this many header blocks that were not the same as the one before, a connection stops to remember them.
+/// After this many header blocks that were not the same as the one before, a connection stops to remember them.
 const MEMORY_MISSES: u8 = 4;
 
 /// The header block that came last, and what was made of it.

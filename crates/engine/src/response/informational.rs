@@ -256,7 +256,7 @@ impl Response {
     /// RFC 9110 section 15.6.4: too much is going on already.
     pub fn answer_busy(&mut self) {
         let text = "The server has as many requests in work as it may.";
-        self.answer_with(503, reason_phrase(503), text, "Retry-NextAction: 1\r\n");
+        self.answer_with(503, reason_phrase(503), text, "Retry-After: 1\r\n");
     }
 
     /// RFC 6455 section 4.2.2: a client that speaks another version of WebSocket learns ours. RFC 9110 section 7.8: who sends Upgrade
