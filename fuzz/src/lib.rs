@@ -12,13 +12,16 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 #[path = "../../crates/protocol/tests/cases/mod.rs"]
 mod cases;
+pub mod fastcgi;
 pub mod http1_chunked;
 pub mod http1_head;
 pub mod mutate;
 pub mod options_parsers;
 pub mod routes;
+pub mod scgi;
 pub mod target_decode;
 pub mod uwsgi_packet;
+mod variables;
 pub mod websocket;
 pub mod websocket_offer;
 
@@ -27,6 +30,8 @@ pub const TARGETS: &[Target] = &[
     http1_head::TARGET,
     http1_chunked::TARGET,
     uwsgi_packet::TARGET,
+    scgi::TARGET,
+    fastcgi::TARGET,
     target_decode::TARGET,
     options_parsers::TARGET,
     routes::TARGET,

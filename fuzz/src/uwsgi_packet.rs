@@ -1,9 +1,9 @@
 //! uwsgi packets: the head and the block of variables behind it.
 
-use bolide_protocol::uwsgi::{PACKET_HEAD_BYTES, UwsgiFacts, VARIABLE_COUNT_MOST, Variable, packet_head, variables};
-use bolide_protocol::{Progress, Span};
+use bolide_protocol::Progress;
+use bolide_protocol::uwsgi::{PACKET_HEAD_BYTES, packet_head, variables};
 
-use crate::{Kind, Target, cases, ensure};
+use crate::{Kind, Target, cases, ensure, variables as plain};
 
 pub const TARGET: Target = Target {
     name: "uwsgi_packet",
@@ -49,7 +49,6 @@ fn check_block(block: &[u8]) -> Result<Kind, String> {
             return Ok(Kind::of((fault.status, fault.reason)));
         }
     };
-    ensure!(found.len() <= VARIABLE_COUNT_MOST, "more variables than the limit");
     let mut again = Vec::with_capacity(block.len());
     for span in found.iter().flat_map(|variable| [variable.name, variable.value]) {
         let length = u16::try_from(span.len()).map_err(|_| "a span of more than 64 KiB".to_owned())?;
@@ -57,32 +56,14 @@ fn check_block(block: &[u8]) -> Result<Kind, String> {
         again.extend(span.of(block));
     }
     ensure!(again == block, "the variables are written as something else");
-    ensure!(found.iter().all(|variable| !variable.name.is_empty()), "a variable without a name");
-    ensure!(facts == plain_facts(block, &found)?, "the facts are not those of the variables");
-    Ok(Kind::of((found.len().min(16), facts.content_length > 0, facts.method.is_some(), facts.uri.is_some(), facts.head_request)))
-}
-
-fn plain_facts(block: &[u8], found: &[Variable]) -> Result<UwsgiFacts, String> {
-    let values = |name: &[u8]| -> Vec<Span> {
-        found.iter().filter(|variable| variable.name.of(block) == name).map(|variable| variable.value).collect()
-    };
-    let content_length = match values(b"CONTENT_LENGTH").as_slice() {
-        [] => 0,
-        [value] if value.is_empty() => 0,
-        [value] if value.of(block).iter().all(u8::is_ascii_digit) => {
-            let text = std::str::from_utf8(value.of(block)).map_err(|error| error.to_string())?;
-            text.parse().map_err(|_| "a CONTENT_LENGTH beyond 64 bits was accepted".to_owned())?
-        }
-        _ => return Err("a malformed or doubled CONTENT_LENGTH was accepted".to_owned()),
-    };
-    let method = values(b"REQUEST_METHOD").last().copied();
-    Ok(UwsgiFacts {
-        content_length,
-        method,
-        uri: values(b"REQUEST_URI").last().copied(),
-        protocol: values(b"SERVER_PROTOCOL").last().copied(),
-        head_request: method.is_some_and(|method| method.of(block) == b"HEAD"),
-    })
+    plain::check(block, &found, facts)?;
+    Ok(Kind::of((
+        found.len().min(16),
+        facts.content_length.is_some(),
+        facts.method.is_some(),
+        facts.uri.is_some(),
+        facts.head_request,
+    )))
 }
 
 fn seeds() -> Vec<Vec<u8>> {

@@ -12,7 +12,8 @@ use std::os::fd::OwnedFd;
 
 use bolide_contract::settings::Protocol;
 use bolide_protocol::http1::head::{Field, HeaderFacts, header_block, leading_blank, request_line};
-use bolide_protocol::uwsgi::{PACKET_HEAD_BYTES, Variable, not_a_request, packet_head, variables};
+use bolide_protocol::uwsgi::{PACKET_HEAD_BYTES, not_a_request, packet_head, variables};
+use bolide_protocol::variables::Variable;
 use bolide_protocol::{Fault, Progress as Parsed};
 
 use crate::access_log::complain;
@@ -446,7 +447,7 @@ impl<A: App> Connection<A> {
         let Some(block) = bytes.get(PACKET_HEAD_BYTES..PACKET_HEAD_BYTES + length) else { return Ok((0, ServeStep::More)) };
         let facts = variables(block, &mut thread.variables)?;
         let head = Head::Uwsgi { facts, bytes: length };
-        let framing = bolide_protocol::http1::head::Framing::Length(facts.content_length);
+        let framing = bolide_protocol::http1::head::Framing::Length(facts.content_length.unwrap_or(0));
         let whole = PACKET_HEAD_BYTES + length;
         if A::STREAMS {
             let body_stream = BodyStream::new(framing, worker.body_limits.bytes, false, self.patience(worker))?;

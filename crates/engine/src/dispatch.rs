@@ -5,7 +5,7 @@ use std::cell::RefCell;
 
 use bolide_files::{Answer, Conditions, FileRequest, Page};
 use bolide_protocol::http1::head::{Field, HeadLimits, header_block};
-use bolide_protocol::uwsgi::Variable;
+use bolide_protocol::variables::Variable;
 use bolide_routes::{Form, Served, Verdict};
 
 use crate::access_log::complain;

@@ -10,7 +10,7 @@ use bolide_protocol::Fault;
 use bolide_protocol::http1::head::{HeaderFacts, RequestLine, Version};
 use bolide_protocol::http1::target::{Target, decode_path, split_target};
 use bolide_protocol::http1::{Framing, target::TargetForm};
-use bolide_protocol::uwsgi::UwsgiFacts;
+use bolide_protocol::variables::VariableFacts;
 
 use crate::access_log::{LogLine, complain};
 use crate::app::{App, Outcome};
@@ -30,7 +30,7 @@ use crate::worker::{ThreadContext, Worker};
 #[derive(Debug, Clone, Copy)]
 pub enum Head {
     Http { line: RequestLine, facts: HeaderFacts },
-    Uwsgi { facts: UwsgiFacts, bytes: usize },
+    Uwsgi { facts: VariableFacts, bytes: usize },
 }
 
 /// How an exchange ended, or did not yet.
@@ -222,7 +222,7 @@ fn serve_http<A: App>(
 
 fn serve_uwsgi<A: App>(
     context: &mut ExchangeContext<'_, A>,
-    facts: &UwsgiFacts,
+    facts: &VariableFacts,
     bytes: &[u8],
     body_source: BodySource<'_>,
 ) -> Result<Served<A::Pending>, Fault> {

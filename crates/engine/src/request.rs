@@ -4,7 +4,7 @@ use bolide_contract::scoreboard::Slot;
 pub use bolide_protocol::Span;
 use bolide_protocol::http1::head::Field;
 pub use bolide_protocol::http1::head::Version;
-use bolide_protocol::uwsgi::Variable;
+use bolide_protocol::variables::Variable;
 
 pub use crate::body::Body;
 use crate::connections::Key;

@@ -10,7 +10,7 @@ use std::path::Path;
 use bolide_contract::settings::Settings;
 use bolide_files::AcceptedCodings;
 use bolide_protocol::Span;
-use bolide_protocol::uwsgi::{UwsgiFacts, Variable};
+use bolide_protocol::variables::{Variable, VariableFacts};
 use bolide_routes::{Answer, Overrides, Routes, ServerValue, Values, Verdict, reason};
 
 use crate::access_log::tell;
@@ -119,8 +119,8 @@ impl Routed {
         &self,
         bytes: &[u8],
         variables: &[Variable],
-        facts: UwsgiFacts,
-    ) -> Option<(Vec<u8>, Vec<Variable>, UwsgiFacts)> {
+        facts: VariableFacts,
+    ) -> Option<(Vec<u8>, Vec<Variable>, VariableFacts)> {
         if self.overrides.variables.is_empty() {
             return None;
         }

@@ -6,7 +6,7 @@ use bolide_contract::scoreboard::{Row, Slot};
 use bolide_contract::settings::Settings;
 use bolide_files::Files;
 use bolide_protocol::http1::head::{Field, HeadLimits};
-use bolide_protocol::uwsgi::Variable;
+use bolide_protocol::variables::Variable;
 
 use crate::access_log::AccessLog;
 use crate::body::BodyLimits;

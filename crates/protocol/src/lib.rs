@@ -1,4 +1,4 @@
-//! Bytes to meaning: HTTP/1.1 requests, uwsgi packets and WebSocket messages, read from slices.
+//! Bytes to meaning: HTTP/1.1, uwsgi, SCGI and FastCGI requests and WebSocket messages, read from slices.
 //!
 //! There is no I/O here, no clock and no memory of a peer beyond what a decoder's struct shows. Workers
 //! run it, on every byte that a peer sends, so nothing in it may panic and nothing may grow without a
@@ -6,9 +6,12 @@
 
 #![forbid(unsafe_code)]
 
+pub mod fastcgi;
 pub mod fault;
 pub mod http1;
+pub mod scgi;
 pub mod uwsgi;
+pub mod variables;
 pub mod websocket;
 
 pub use fault::{Fault, Progress, Span};

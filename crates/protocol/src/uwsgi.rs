@@ -1,16 +1,13 @@
 //! The uwsgi protocol's packet: a head of four bytes, then variables, each a name and a value with their lengths before them.
 //!
-//! Must not know sockets, and of variables' names only those that a worker needs before it calls the application.
-//! Workers run it. The body that follows a packet is of CONTENT_LENGTH bytes and is not looked at here.
+//! Must not know sockets, nor what variables mean (`variables`). Workers run it. The body that follows a packet is of
+//! CONTENT_LENGTH bytes and is not looked at here.
 
 use crate::fault::{Fault, Progress, Span};
-use crate::http1::framing::decimal;
+use crate::variables::{Faults, Found, Variable, VariableFacts, collect};
 
 /// Bytes of a packet before its variables.
 pub const PACKET_HEAD_BYTES: usize = 4;
-
-/// Variables in one packet. uWSGI itself stops at about 30 (`vec-size`); a packet of 64 KiB could name 13,000.
-pub const VARIABLE_COUNT_MOST: usize = 1024;
 
 /// The first four bytes of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,29 +17,6 @@ pub struct PacketHead {
     /// Bytes of variables that follow.
     pub vars_bytes: u16,
     pub modifier2: u8,
-}
-
-/// One variable: spans relative to the bytes of the block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Variable {
-    /// Never empty.
-    pub name: Span,
-    pub value: Span,
-}
-
-/// What a block of variables says about the request as a whole. Of a variable that comes twice the last one counts, as in `environ`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct UwsgiFacts {
-    /// Bytes of the body, CONTENT_LENGTH; 0 when it is missing or empty.
-    pub content_length: u64,
-    /// REQUEST_METHOD
-    pub method: Option<Span>,
-    /// REQUEST_URI
-    pub uri: Option<Span>,
-    /// SERVER_PROTOCOL
-    pub protocol: Option<Span>,
-    /// The method is HEAD.
-    pub head_request: bool,
 }
 
 /// Reads a packet's head.
@@ -76,38 +50,21 @@ pub fn not_a_request(start: &[u8]) -> Fault {
 ///
 /// # Errors
 /// 400 for a length that leads beyond the block, a variable without a name, and a CONTENT_LENGTH that comes twice or is not a
-/// number; 431 for more than [`VARIABLE_COUNT_MOST`] variables.
-pub fn variables(bytes: &[u8], out: &mut Vec<Variable>) -> Result<UwsgiFacts, Fault> {
-    out.clear();
-    let mut facts = UwsgiFacts::default();
-    let mut content_length = None;
-    let mut at = 0;
-    while at < bytes.len() {
+/// number; 431 for more than [`VARIABLE_COUNT_MOST`](crate::variables::VARIABLE_COUNT_MOST) variables.
+pub fn variables(bytes: &[u8], out: &mut Vec<Variable>) -> Result<VariableFacts, Fault> {
+    collect(bytes, out, &FAULTS, |at| {
         let name = counted(bytes, at)?;
         let value = counted(bytes, name.end as usize)?;
-        if name.is_empty() {
-            return Err(Fault::bad_request("A variable of the uwsgi packet has no name."));
-        }
-        if out.len() == VARIABLE_COUNT_MOST {
-            return Err(Fault::new(431, "The uwsgi packet has more variables than the limit."));
-        }
-        match name.of(bytes) {
-            b"CONTENT_LENGTH" if content_length.is_some() => {
-                return Err(Fault::bad_request("The uwsgi packet has more than one CONTENT_LENGTH."));
-            }
-            b"CONTENT_LENGTH" => content_length = Some(body_length(value.of(bytes))?),
-            b"REQUEST_METHOD" => facts.method = Some(value),
-            b"REQUEST_URI" => facts.uri = Some(value),
-            b"SERVER_PROTOCOL" => facts.protocol = Some(value),
-            _ => {}
-        }
-        out.push(Variable { name, value });
-        at = value.end as usize;
-    }
-    facts.content_length = content_length.unwrap_or(0);
-    facts.head_request = facts.method.is_some_and(|method| method.of(bytes) == b"HEAD");
-    Ok(facts)
+        Ok(Found { name, value, next: value.end as usize })
+    })
 }
+
+const FAULTS: Faults = Faults {
+    nameless: Fault::bad_request("A variable of the uwsgi packet has no name."),
+    too_many: Fault::new(431, "The uwsgi packet has more variables than the limit."),
+    doubled_length: Fault::bad_request("The uwsgi packet has more than one CONTENT_LENGTH."),
+    bad_length: Fault::bad_request("The uwsgi packet's CONTENT_LENGTH is not one number of bytes."),
+};
 
 /// The bytes after a length of two bytes, little-endian, that stands at `at`.
 #[inline]
@@ -120,12 +77,4 @@ fn counted(bytes: &[u8], at: usize) -> Result<Span, Fault> {
         return Err(BEYOND);
     }
     Ok(Span::between(start, start + length))
-}
-
-/// nginx sends an empty CONTENT_LENGTH for a request that has none.
-fn body_length(text: &[u8]) -> Result<u64, Fault> {
-    if text.is_empty() {
-        return Ok(0);
-    }
-    decimal(text).ok_or(Fault::bad_request("The uwsgi packet's CONTENT_LENGTH is not one number of bytes."))
 }

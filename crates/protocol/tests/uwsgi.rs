@@ -2,12 +2,13 @@
 
 mod cases;
 
-use bolide_protocol::uwsgi::{PACKET_HEAD_BYTES, PacketHead, UwsgiFacts, VARIABLE_COUNT_MOST, Variable, packet_head, variables};
+use bolide_protocol::uwsgi::{PACKET_HEAD_BYTES, PacketHead, packet_head, variables};
+use bolide_protocol::variables::{VARIABLE_COUNT_MOST, Variable, VariableFacts};
 use bolide_protocol::{Fault, Progress, Span};
 use cases::uwsgi::CASES;
 use proptest::prelude::*;
 
-fn read(bytes: &[u8]) -> (Result<UwsgiFacts, Fault>, Vec<Variable>) {
+fn read(bytes: &[u8]) -> (Result<VariableFacts, Fault>, Vec<Variable>) {
     let mut found = vec![Variable { name: Span::default(), value: Span::default() }; 2];
     let outcome = variables(bytes, &mut found);
     (outcome, found)

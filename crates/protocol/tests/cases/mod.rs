@@ -4,9 +4,11 @@
 // Each user of this module looks at its own lists only.
 #![allow(dead_code)]
 
+pub mod fastcgi;
 pub mod http1_block;
 pub mod http1_chunked;
 pub mod http1_line;
+pub mod scgi;
 pub mod target;
 pub mod uwsgi;
 pub mod websocket;

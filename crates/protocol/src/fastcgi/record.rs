@@ -1,0 +1,104 @@
+//! One record of FastCGI: its head of eight bytes and the numbers in it (sections 3.3 and 8 of the specification).
+//!
+//! Must not know what came before the record. Workers run it.
+
+use crate::fault::Fault;
+
+/// Bytes of a record before its content.
+pub const HEAD_BYTES: usize = 8;
+
+/// Bytes of content in one record at the most: the length has two bytes. A multiple of eight keeps the records behind it
+/// aligned without padding, as section 3.3 recommends.
+pub const CONTENT_BYTES_MOST: usize = 65_528;
+
+/// FCGI_VERSION_1
+pub(super) const VERSION: u8 = 1;
+
+/// The types of records that a responder is sent or sends (section 8). Others are of other roles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Type {
+    BeginRequest = 1,
+    AbortRequest = 2,
+    EndRequest = 3,
+    Parameters = 4,
+    Stdin = 5,
+    Stdout = 6,
+    GetValues = 9,
+    GetValuesResult = 10,
+    Unknown = 11,
+}
+
+/// A record's head, taken apart.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RecordHead {
+    /// `None` for what is sent to no responder.
+    pub kind: Option<Type>,
+    pub type_byte: u8,
+    /// 0 is a management record, of no request.
+    pub id: u16,
+    pub content_bytes: u16,
+    pub padding_bytes: u8,
+}
+
+impl RecordHead {
+    pub const NONE: RecordHead = RecordHead { kind: None, type_byte: 0, id: 0, content_bytes: 0, padding_bytes: 0 };
+
+    /// `None` for another version than the one that there is.
+    pub fn read(bytes: [u8; HEAD_BYTES]) -> Option<RecordHead> {
+        let [VERSION, type_byte, id_high, id_low, content_high, content_low, padding_bytes, _] = bytes else { return None };
+        let kind = match type_byte {
+            1 => Some(Type::BeginRequest),
+            2 => Some(Type::AbortRequest),
+            4 => Some(Type::Parameters),
+            5 => Some(Type::Stdin),
+            9 => Some(Type::GetValues),
+            _ => None,
+        };
+        let (id, content_bytes) = (u16::from_be_bytes([id_high, id_low]), u16::from_be_bytes([content_high, content_low]));
+        Some(RecordHead { kind, type_byte, id, content_bytes, padding_bytes })
+    }
+
+    pub fn written(kind: Type, id: u16, content_bytes: u16, padding_bytes: u8) -> [u8; HEAD_BYTES] {
+        let ([id_high, id_low], [content_high, content_low]) = (id.to_be_bytes(), content_bytes.to_be_bytes());
+        [VERSION, kind as u8, id_high, id_low, content_high, content_low, padding_bytes, 0]
+    }
+}
+
+/// Names what came in place of a record, as far as its first bytes tell.
+#[cold]
+pub(super) fn not_a_record(start: &[u8; HEAD_BYTES]) -> Fault {
+    Fault::bad_request(match start {
+        [0x16, ..] => "The client speaks TLS (https://), and this socket speaks FastCGI.",
+        [first, second, third, ..] if [first, second, third].iter().all(|byte| byte.is_ascii_uppercase()) => {
+            "HTTP came to a socket of FastCGI: write `http-socket` in place of `fastcgi-socket`, or `fastcgi_pass` in place of nginx's `proxy_pass`."
+        }
+        _ => "The FastCGI record is not of version 1.",
+    })
+}
+
+/// The content of FCGI_BEGIN_REQUEST (section 5.1).
+pub(super) struct Begin {
+    pub role: Role,
+    /// FCGI_KEEP_CONN: who answers does not close the connection.
+    pub keep_connection: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    Responder,
+    /// An authorizer, a filter, or what no specification knows.
+    Other,
+}
+
+impl Begin {
+    pub const BYTES: usize = 8;
+
+    /// `bytes` are eight, or it is a role that nobody has.
+    pub fn read(bytes: &[u8]) -> Begin {
+        let [role_high, role_low, flags, ..] = *bytes else {
+            return Begin { role: Role::Other, keep_connection: false };
+        };
+        let role = if u16::from_be_bytes([role_high, role_low]) == 1 { Role::Responder } else { Role::Other };
+        Begin { role, keep_connection: flags & 1 == 1 }
+    }
+}

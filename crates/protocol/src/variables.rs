@@ -1,0 +1,93 @@
+//! Variables of a request, as front servers send them: CGI's names and values (RFC 3875 section 4.1) as spans of one block of bytes.
+//!
+//! The uwsgi protocol, SCGI and FastCGI write the same list with different lengths around it; their codecs find the spans, and
+//! what the names mean is decided here, once. Must not know how a list is written, nor sockets. Workers run it.
+
+use crate::fault::{Fault, Span};
+use crate::http1::framing::decimal;
+
+/// Variables of one request. uWSGI itself stops at about 30 (`vec-size`); a packet of 64 KiB could name 13,000.
+pub const VARIABLE_COUNT_MOST: usize = 1024;
+
+/// One variable: spans relative to the bytes of the block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Variable {
+    /// Never empty.
+    pub name: Span,
+    pub value: Span,
+}
+
+/// What a block of variables says about the request as a whole. Of a variable that comes twice the last one counts, as in `environ`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct VariableFacts {
+    /// Bytes of the body, CONTENT_LENGTH; `None` when it is missing or empty, as nginx sends it for a request that has none.
+    pub content_length: Option<u64>,
+    /// REQUEST_METHOD
+    pub method: Option<Span>,
+    /// REQUEST_URI
+    pub uri: Option<Span>,
+    /// SERVER_PROTOCOL
+    pub protocol: Option<Span>,
+    /// The method is HEAD.
+    pub head_request: bool,
+}
+
+/// The faults of a list, in the words of the protocol that sent it.
+pub(crate) struct Faults {
+    pub nameless: Fault,
+    pub too_many: Fault,
+    pub doubled_length: Fault,
+    pub bad_length: Fault,
+}
+
+/// One step of a codec through a block: a name, its value, and where the next variable begins.
+pub(crate) struct Found {
+    pub name: Span,
+    pub value: Span,
+    pub next: usize,
+}
+
+/// Reads all of `bytes` by the steps of `find`, which is given where a variable begins. `out` is cleared and filled in the
+/// order of the block; its capacity is reused. A codec's loop is this one with its steps written into it.
+#[inline(always)]
+pub(crate) fn collect(
+    bytes: &[u8],
+    out: &mut Vec<Variable>,
+    faults: &'static Faults,
+    mut find: impl FnMut(usize) -> Result<Found, Fault>,
+) -> Result<VariableFacts, Fault> {
+    out.clear();
+    let mut facts = VariableFacts::default();
+    let mut has_length = false;
+    let mut at = 0;
+    while at < bytes.len() {
+        let Found { name, value, next } = find(at)?;
+        if name.is_empty() {
+            return Err(faults.nameless);
+        }
+        if out.len() == VARIABLE_COUNT_MOST {
+            return Err(faults.too_many);
+        }
+        match name.of(bytes) {
+            // Two lengths could be read as either: that is refused, even where both are the same.
+            b"CONTENT_LENGTH" if has_length => return Err(faults.doubled_length),
+            b"CONTENT_LENGTH" => {
+                has_length = true;
+                facts.content_length = body_length(value.of(bytes)).ok_or(faults.bad_length)?;
+            }
+            b"REQUEST_METHOD" => facts.method = Some(value),
+            b"REQUEST_URI" => facts.uri = Some(value),
+            b"SERVER_PROTOCOL" => facts.protocol = Some(value),
+            _ => {}
+        }
+        out.push(Variable { name, value });
+        at = next;
+    }
+    facts.head_request = facts.method.is_some_and(|method| method.of(bytes) == b"HEAD");
+    Ok(facts)
+}
+
+/// `None` is no number; an empty text is none either, and allowed.
+fn body_length(text: &[u8]) -> Option<Option<u64>> {
+    if text.is_empty() { Some(None) } else { decimal(text).map(Some) }
+}
