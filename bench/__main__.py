@@ -88,16 +88,25 @@ def prepare(wanted, scenarios, build):
                 {"server": "every server", "scenario": f"Python {interpreter.version}", "reason": str(error), "log": []}
             )
             continue
+        servers[interpreter] = []
         for name in here:
-            package = SERVERS[name].package
-            if package in failed:
-                lines = [for_report(line) for line in failed[package]]
-                say(f"{name} is left out on Python {interpreter.version}: {lines[-1]}")
-                reason = f"it can't be installed for Python {interpreter.version}"
-                left_out.append({"server": name, "scenario": "all", "reason": reason, "log": lines})
-        servers[interpreter] = [name for name in here if SERVERS[name].package not in failed]
+            reason, lines = _why_not(SERVERS[name], interpreter, failed)
+            if reason is None:
+                servers[interpreter].append(name)
+                continue
+            say(f"{name} is left out on Python {interpreter.version}: {(lines or [reason])[-1]}")
+            left_out.append({"server": name, "scenario": "all", "reason": reason, "log": lines})
     installation.build_programs()
     return servers, left_out
+
+
+def _why_not(server, interpreter, failed):
+    """(why a server can't run on an interpreter, what pip said of it), or (None, [])."""
+    if not server.runs_on(interpreter):
+        return f"it needs Python {server.oldest_python}, and this is {interpreter.version}", []
+    if server.package in failed:
+        return f"it can't be installed for Python {interpreter.version}", [for_report(line) for line in failed[server.package]]
+    return None, []
 
 
 def _install(interpreter, with_ours, build):

@@ -13,9 +13,10 @@ import time
 from .interpreters import OWN
 from .machine import find_program
 from .places import LIMIT_PROGRAM, LIMIT_SOURCE, REPOSITORY, WEBSOCKET_LOAD_PROGRAM, WEBSOCKET_LOAD_SOURCE
+from .servers import OURS, SERVERS
 
-WSGI_PACKAGES = ["uwsgi", "gunicorn", "granian", "bjoern", "fastpysgi", "cheroot", "waitress", "flask", "django"]
-ASGI_PACKAGES = ["uvicorn[standard]", "granian", "fastpysgi", "hypercorn", "starlette", "fastapi"]
+# What the applications that are served need.
+APPLICATION_PACKAGES = {"wsgi": ["flask", "django"], "asgi": ["starlette", "fastapi"]}
 # What `uvicorn[standard]` brings with it; their versions are stated too.
 PARTS_OF_SERVERS = ["uvloop", "httptools", "websockets"]
 INSTALL_TIMEOUT_SECONDS = 900
@@ -44,7 +45,10 @@ class CannotRun(Exception):
 
 def packages_of(interpreter):
     """What its virtualenv has to have: WSGI is measured on the suite's own Python only."""
-    return list(dict.fromkeys(WSGI_PACKAGES + ASGI_PACKAGES)) if interpreter == OWN else ASGI_PACKAGES
+    interfaces = {"wsgi", "asgi"} if interpreter == OWN else {"asgi"}
+    rows = [row for row in SERVERS.values() if row.package and row.name != OURS]
+    here = [row.package for row in rows if row.interfaces & interfaces and row.runs_on(interpreter)]
+    return list(dict.fromkeys(here)) + [name for one in sorted(interfaces) for name in APPLICATION_PACKAGES[one]]
 
 
 def make_virtualenv(interpreter, say):
@@ -72,7 +76,7 @@ def install_competitors(interpreter, say):
     failed = {}
     present = versions(interpreter)
     for package in packages_of(interpreter):
-        if distribution(package) in present:
+        if _is_present(package, present):
             continue
         say(f"Installing {package} for Python {interpreter.version}")
         problem = _pip(interpreter, INSTALL_TIMEOUT_SECONDS, "--prefer-binary", package)
@@ -83,8 +87,14 @@ def install_competitors(interpreter, say):
 
 
 def distribution(package):
-    """The name of a package without its extras."""
-    return package.partition("[")[0]
+    """The name of a package without its extras and its version."""
+    return package.partition("==")[0].partition("[")[0]
+
+
+def _is_present(package, present):
+    """Whether `present`, {distribution: version}, has a package, and the version of it that is asked for."""
+    version = package.partition("==")[2]
+    return distribution(package) in present and version in ("", present[distribution(package)])
 
 
 def install_bolide(interpreter, say):

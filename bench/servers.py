@@ -8,13 +8,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from .interpreters import OWN, Interpreter
+from .interpreters import OWN, Interpreter, parts
 from .places import APPLICATIONS, LAUNCHERS, LIMIT_PROGRAM
 
 HOST = "127.0.0.1"
 BACKLOG = 2048
 # More than any scenario opens.
 MOST_CONNECTIONS = 16384
+# For servers that end idle connections sooner than a scenario does.
+KEEP_ALIVE_SECONDS = 120
 REFERENCE = "limit"
 OURS = "bolide"
 # Not an application server: static files are compared with it.
@@ -46,13 +48,19 @@ class Launch:
 
 @dataclass(frozen=True)
 class Server:
-    """`package` is what pip installs; `abilities` are the words that scenarios ask for, `interfaces` what it can serve."""
+    """`package` is what pip installs, with its version where that is fixed; `abilities` are the words that scenarios ask for,
+    `interfaces` what it can serve, `oldest_python` the first version that it runs on, where that is not everybody's.
+    """
 
     name: str
     package: str | None
     command: Callable
     abilities: frozenset = frozenset()
     interfaces: frozenset = WSGI
+    oldest_python: str = ""
+
+    def runs_on(self, interpreter):
+        return not self.oldest_python or parts(interpreter.version) >= parts(self.oldest_python)
 
 
 def _limit(launch):
@@ -133,8 +141,34 @@ def _hypercorn(launch):
     return [launch.program("hypercorn"), *words, f"{launch.module}:application"]
 
 
-def _embedded(launch, name):
-    return [launch.interpreter.python, LAUNCHERS / "embedded.py", name, launch.module, str(launch.port), str(launch.threads)]
+def _peregrine(launch):
+    # It takes uvloop by itself when the virtualenv has it.
+    words = ["--host", HOST, "--port", launch.port, "--protocol", launch.interface, "--workers", launch.workers]
+    words += ["--keep-alive", KEEP_ALIVE_SECONDS * 1000, *_like_peregrine(launch)]
+    return [launch.program("peregrine"), *words, "--log-level", "warning", f"{launch.module}:application"]
+
+
+def _weft(launch):
+    words = ["--host", HOST, "--port", launch.port, "--protocol", launch.interface, "--workers", launch.workers]
+    words += ["--keep-alive", KEEP_ALIVE_SECONDS, *_like_peregrine(launch)]
+    return [launch.program("weft"), *words, "--log-level", "warning", f"{launch.module}:application"]
+
+
+def _like_peregrine(launch):
+    """The words that Peregrine and Weft share."""
+    words = ["--backlog", BACKLOG, "--max-connections", MOST_CONNECTIONS]
+    words += ["--wsgi-threads", launch.threads] if launch.threads > 1 else []
+    words += [] if launch.websocket else ["--no-websockets"]
+    words += ["--static-dir", f"/static={launch.static}"] if launch.static else []
+    return [*words, "--access-log"] if launch.request_log else words
+
+
+def _embedded(name):
+    def command(launch):
+        words = [name, launch.interface, launch.module, launch.port, launch.workers, launch.threads]
+        return [launch.interpreter.python, LAUNCHERS / "embedded.py", *words]
+
+    return command
 
 
 def _address(launch):
@@ -152,8 +186,25 @@ SERVERS = {
     for server in [
         Server(REFERENCE, None, _limit, _abilities("keep-alive many websocket"), BOTH),
         Server(OURS, "bolide", _bolide, _abilities("keep-alive many workers threads log uwsgi-protocol websocket static"), BOTH),
-        Server("fastpysgi", "fastpysgi", lambda launch: _embedded(launch, "fastpysgi"), _abilities("keep-alive many"), BOTH),
-        Server("bjoern", "bjoern", lambda launch: _embedded(launch, "bjoern"), _abilities("keep-alive many")),
+        Server("fastpysgi", "fastpysgi", _embedded("fastpysgi"), _abilities("keep-alive many"), BOTH),
+        Server("freastal", "freastal==0.0.3", _embedded("freastal"), _abilities("keep-alive many workers"), BOTH),
+        Server(
+            "peregrine",
+            "peregrine-server==1.2.0",
+            _peregrine,
+            _abilities("keep-alive many workers threads log websocket static"),
+            BOTH,
+        ),
+        Server(
+            "weft",
+            "weft-server==0.1.0",
+            _weft,
+            _abilities("keep-alive many workers threads log websocket static"),
+            BOTH,
+            # Its module wants `_PyVectorcall_Call`, which 3.11 does not export: the import ends with "undefined symbol".
+            oldest_python="3.12",
+        ),
+        Server("bjoern", "bjoern", _embedded("bjoern"), _abilities("keep-alive many")),
         Server("granian", "granian", _granian, _abilities("keep-alive many workers threads log websocket static"), BOTH),
         Server("uvicorn", "uvicorn[standard]", _uvicorn, _abilities("keep-alive many workers log websocket"), ASGI),
         Server("hypercorn", "hypercorn", _hypercorn, _abilities("keep-alive many workers log websocket newest-python"), ASGI),
@@ -166,7 +217,7 @@ SERVERS = {
         Server(
             "gunicorn-preload", "gunicorn", _gunicorn("--worker-class", "sync", "--preload"), _abilities("memory-only workers")
         ),
-        Server("cheroot", "cheroot", lambda launch: _embedded(launch, "cheroot"), _abilities("keep-alive")),
+        Server("cheroot", "cheroot", _embedded("cheroot"), _abilities("keep-alive")),
         Server("waitress", "waitress", _waitress, _abilities("keep-alive")),
     ]
 }

@@ -1,6 +1,6 @@
-"""Starts a server that is a library and has no command of its own: `embedded.py SERVER MODULE PORT THREADS`.
+"""Starts a server that is a library and has no command of its own: `embedded.py SERVER INTERFACE MODULE PORT WORKERS THREADS`.
 
-Runs in the benchmark's virtualenv, one process, in the folder of the applications.
+Runs in the benchmark's virtualenv, in the folder of the applications.
 """
 
 import importlib
@@ -11,32 +11,39 @@ HOST = "127.0.0.1"
 BACKLOG = 2048
 
 
-def run_bjoern(application, port, _threads):
+def run_bjoern(application, port, _launch):
     import bjoern
 
     bjoern.run(application, HOST, port, listen_backlog=BACKLOG)
 
 
-def run_fastpysgi(application, port, _threads):
+def run_fastpysgi(application, port, _launch):
     import fastpysgi
 
     fastpysgi.run(application, HOST, port)
 
 
-def run_cheroot(application, port, threads):
+def run_freastal(application, port, launch):
+    import freastal
+
+    serve = freastal.serve_asgi if launch["interface"] == "asgi" else freastal.serve
+    serve(application, HOST, port, workers=launch["workers"])
+
+
+def run_cheroot(application, port, launch):
     from cheroot.wsgi import Server
 
-    Server((HOST, port), application, numthreads=threads, request_queue_size=BACKLOG).start()
+    Server((HOST, port), application, numthreads=launch["threads"], request_queue_size=BACKLOG).start()
 
 
-RUNNERS = {"bjoern": run_bjoern, "fastpysgi": run_fastpysgi, "cheroot": run_cheroot}
+RUNNERS = {"bjoern": run_bjoern, "fastpysgi": run_fastpysgi, "freastal": run_freastal, "cheroot": run_cheroot}
 
 
 def main():
-    server, module, port, threads = sys.argv[1:]
+    server, interface, module, port, workers, threads = sys.argv[1:]
     sys.path.insert(0, os.getcwd())
     application = importlib.import_module(module).application
-    RUNNERS[server](application, int(port), int(threads))
+    RUNNERS[server](application, int(port), {"interface": interface, "workers": int(workers), "threads": int(threads)})
 
 
 if __name__ == "__main__":
