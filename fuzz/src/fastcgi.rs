@@ -1,6 +1,6 @@
 //! What a connection of FastCGI is sent. The first byte of an input says whether requests are answered as soon as they are here.
 
-use bolide_protocol::fastcgi::{Decoder, Event, Limits};
+use bolide_protocol::fastcgi::{Decoder, FastCgiEvent, FastCgiLimits};
 use bolide_protocol::variables::Variable;
 
 use crate::cases::fastcgi::{CONNECTIONS, PARAMETER_BYTES_MOST, Told, cases};
@@ -54,7 +54,7 @@ fn check(input: &[u8]) -> Result<Kind, String> {
 
 /// Feeds the input in pieces. The error is a broken invariant.
 fn found(sent: &[u8], is_answered: bool, piece_bytes: usize) -> Result<Found, String> {
-    let mut decoder = Decoder::new(Limits { parameter_bytes: PARAMETER_BYTES_MOST, connections: CONNECTIONS });
+    let mut decoder = Decoder::new(FastCgiLimits { parameter_bytes: PARAMETER_BYTES_MOST, connections: CONNECTIONS });
     let mut told = Vec::new();
     let mut variables = Vec::new();
     for mut piece in sent.chunks(piece_bytes.min(sent.len().max(1))) {
@@ -81,32 +81,32 @@ fn found(sent: &[u8], is_answered: bool, piece_bytes: usize) -> Result<Found, St
 }
 
 fn note(
-    event: Event,
+    event: FastCgiEvent,
     piece: &[u8],
     found: &[Variable],
     decoder: &mut Decoder,
     is_answered: bool,
     told: &mut Vec<Told>,
 ) -> Result<(), String> {
-    let is_over = matches!(event, Event::End | Event::Aborted);
+    let is_over = matches!(event, FastCgiEvent::End | FastCgiEvent::Aborted);
     match event {
-        Event::Head { facts, keep_connection } => {
+        FastCgiEvent::Head { facts, keep_connection } => {
             let bytes = decoder.take_parameters();
             ensure!(bytes.len() <= PARAMETER_BYTES_MOST, "parameters beyond the limit");
             variables::check(&bytes, found, facts)?;
             let variables = found.iter().map(|one| (one.name.of(&bytes).to_vec(), one.value.of(&bytes).to_vec())).collect();
             told.push(Told::Head { variables, keep_connection });
         }
-        Event::Data(range) => {
+        FastCgiEvent::Data(range) => {
             ensure!(!range.is_empty() && range.end <= piece.len(), "a part of a body that is nothing, or not here");
             match told.last_mut() {
                 Some(Told::Data(bytes)) => bytes.extend(&piece[range]),
                 _ => told.push(Told::Data(piece[range].to_vec())),
             }
         }
-        Event::End => told.push(Told::End),
-        Event::Aborted => told.push(Told::Aborted),
-        Event::Send { answer, close } => told.push(Told::Send { bytes: answer.as_bytes().to_vec(), close }),
+        FastCgiEvent::End => told.push(Told::End),
+        FastCgiEvent::Aborted => told.push(Told::Aborted),
+        FastCgiEvent::Send { answer, close } => told.push(Told::Send { bytes: answer.as_bytes().to_vec(), close }),
     }
     if is_over && is_answered {
         decoder.note_answered();

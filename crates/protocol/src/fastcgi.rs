@@ -23,7 +23,7 @@ pub const VALUES_BYTES_MOST: usize = 512;
 
 /// What the peer is told and allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct FastCgiLimits {
     /// Bytes of a request's parameters.
     pub parameter_bytes: usize,
     /// Connections and requests at once, as FCGI_GET_VALUES is answered (section 4.1).
@@ -32,7 +32,7 @@ pub struct Limits {
 
 /// What the bytes meant.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Event {
+pub enum FastCgiEvent {
     /// A request's parameters are here: [`Decoder::take_parameters`] has their bytes.
     Head { facts: VariableFacts, keep_connection: bool },
     /// Bytes of the body: this range of the input.
@@ -48,7 +48,7 @@ pub enum Event {
 /// A connection's records, as far as they have come.
 #[derive(Debug)]
 pub struct Decoder {
-    limits: Limits,
+    limits: FastCgiLimits,
     /// The record's head; `head_bytes` of it are here.
     head: [u8; RECORD_HEAD_BYTES],
     head_bytes: usize,
@@ -105,7 +105,7 @@ enum Stage {
 }
 
 impl Decoder {
-    pub fn new(limits: Limits) -> Decoder {
+    pub fn new(limits: FastCgiLimits) -> Decoder {
         Decoder {
             limits,
             head: [0; RECORD_HEAD_BYTES],
@@ -119,18 +119,18 @@ impl Decoder {
     }
 
     /// Reads on. Gives how many bytes of `input` were used and what they meant; without an event all of them were used, and
-    /// each event has used at least one. `variables` is filled with [`Event::Head`]; its spans are relative to the parameters.
+    /// each event has used at least one. `variables` is filled with [`FastCgiEvent::Head`]; its spans are relative to the parameters.
     ///
     /// # Errors
     /// What the peer has done wrong; the connection can't go on, and each further call says the same.
-    pub fn next(&mut self, input: &[u8], variables: &mut Vec<Variable>) -> Result<(usize, Option<Event>), Fault> {
+    pub fn next(&mut self, input: &[u8], variables: &mut Vec<Variable>) -> Result<(usize, Option<FastCgiEvent>), Fault> {
         if let Some(fault) = self.fault {
             return Err(fault);
         }
         self.read_on(input, variables).inspect_err(|fault| self.fault = Some(*fault))
     }
 
-    /// The bytes of the parameters of the request whose [`Event::Head`] came last.
+    /// The bytes of the parameters of the request whose [`FastCgiEvent::Head`] came last.
     pub fn take_parameters(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.parameters)
     }
@@ -156,7 +156,7 @@ impl Decoder {
         self.parameters = Vec::new();
     }
 
-    fn read_on(&mut self, input: &[u8], variables: &mut Vec<Variable>) -> Result<(usize, Option<Event>), Fault> {
+    fn read_on(&mut self, input: &[u8], variables: &mut Vec<Variable>) -> Result<(usize, Option<FastCgiEvent>), Fault> {
         let mut at = 0;
         loop {
             if self.head_bytes < RECORD_HEAD_BYTES {
@@ -234,11 +234,11 @@ impl Decoder {
     }
 
     /// What is kept was found to be within its limit when the record began.
-    fn take_content(&mut self, range: Range<usize>, input: &[u8]) -> Option<Event> {
+    fn take_content(&mut self, range: Range<usize>, input: &[u8]) -> Option<FastCgiEvent> {
         match self.record.purpose {
             Purpose::Begin | Purpose::Values => self.control.extend_from_slice(&input[range]),
             Purpose::Parameters => self.parameters.extend_from_slice(&input[range]),
-            Purpose::Body => return Some(Event::Data(range)),
+            Purpose::Body => return Some(FastCgiEvent::Data(range)),
             Purpose::Abort | Purpose::Unknown | Purpose::Ignored => {}
         }
         None
@@ -256,7 +256,7 @@ impl Decoder {
     }
 
     /// A record is here in full.
-    fn close_record(&mut self, variables: &mut Vec<Variable>) -> Result<Option<Event>, Fault> {
+    fn close_record(&mut self, variables: &mut Vec<Variable>) -> Result<Option<FastCgiEvent>, Fault> {
         let head = self.record.head;
         match self.record.purpose {
             Purpose::Begin => self.begin(),
@@ -266,14 +266,14 @@ impl Decoder {
             Purpose::Body if head.content_bytes == 0 => self.end_body().map(Some),
             Purpose::Values => {
                 let answer = answers::values_result(asked_values(&self.control)?, self.limits.connections);
-                Ok(Some(Event::Send { answer, close: false }))
+                Ok(Some(FastCgiEvent::Send { answer, close: false }))
             }
-            Purpose::Unknown => Ok(Some(Event::Send { answer: answers::unknown_type(head.type_byte), close: false })),
+            Purpose::Unknown => Ok(Some(FastCgiEvent::Send { answer: answers::unknown_type(head.type_byte), close: false })),
             Purpose::Parameters | Purpose::Body | Purpose::Ignored => Ok(None),
         }
     }
 
-    fn begin(&mut self) -> Result<Option<Event>, Fault> {
+    fn begin(&mut self) -> Result<Option<FastCgiEvent>, Fault> {
         let id = self.record.head.id;
         let begin = Begin::read(&self.control);
         match self.request {
@@ -282,14 +282,14 @@ impl Decoder {
             }
             Some(_) => {
                 let answer = answers::end_request(id, ProtocolStatus::CantMultiplex);
-                return Ok(Some(Event::Send { answer, close: false }));
+                return Ok(Some(FastCgiEvent::Send { answer, close: false }));
             }
             None => {}
         }
         let keep_connection = begin.keep_connection;
         if begin.role != Role::Responder {
             let answer = answers::end_request(id, ProtocolStatus::UnknownRole);
-            return Ok(Some(Event::Send { answer, close: !keep_connection }));
+            return Ok(Some(FastCgiEvent::Send { answer, close: !keep_connection }));
         }
         self.parameters.clear();
         self.request = Some(Request { id, keep_connection, stage: Stage::Parameters, body_left: None });
@@ -297,33 +297,33 @@ impl Decoder {
     }
 
     /// A request that nobody has seen yet is ended here, and one that was told of by who serves it.
-    fn abort(&mut self) -> Option<Event> {
+    fn abort(&mut self) -> Option<FastCgiEvent> {
         let request = self.request.as_mut()?;
         let was = std::mem::replace(&mut request.stage, Stage::Aborted);
         if was != Stage::Parameters {
-            return Some(Event::Aborted);
+            return Some(FastCgiEvent::Aborted);
         }
         let answer = answers::end_request(request.id, ProtocolStatus::Complete);
         let close = !request.keep_connection;
         self.note_answered();
-        Some(Event::Send { answer, close })
+        Some(FastCgiEvent::Send { answer, close })
     }
 
-    fn end_parameters(&mut self, variables: &mut Vec<Variable>) -> Result<Event, Fault> {
+    fn end_parameters(&mut self, variables: &mut Vec<Variable>) -> Result<FastCgiEvent, Fault> {
         let facts = parameters(&self.parameters, variables)?;
         let Some(request) = &mut self.request else { return Err(OUT_OF_ORDER) };
         request.stage = Stage::Body;
         request.body_left = facts.content_length;
-        Ok(Event::Head { facts, keep_connection: request.keep_connection })
+        Ok(FastCgiEvent::Head { facts, keep_connection: request.keep_connection })
     }
 
-    fn end_body(&mut self) -> Result<Event, Fault> {
+    fn end_body(&mut self) -> Result<FastCgiEvent, Fault> {
         let Some(request) = &mut self.request else { return Err(OUT_OF_ORDER) };
         if request.body_left.is_some_and(|left| left > 0) {
             return Err(Fault::bad_request("The FastCGI request's body is shorter than its CONTENT_LENGTH."));
         }
         request.stage = Stage::Complete;
-        Ok(Event::End)
+        Ok(FastCgiEvent::End)
     }
 }
 

@@ -4,7 +4,7 @@ mod cases;
 
 use bolide_protocol::Fault;
 use bolide_protocol::fastcgi::{
-    CONTENT_BYTES_MOST, Decoder, END_OF_ANSWER_BYTES, Event, Limits, RECORD_HEAD_BYTES, end_of_answer, stdout_head,
+    CONTENT_BYTES_MOST, Decoder, END_OF_ANSWER_BYTES, FastCgiEvent, FastCgiLimits, RECORD_HEAD_BYTES, end_of_answer, stdout_head,
 };
 use bolide_protocol::variables::VARIABLE_COUNT_MOST;
 use cases::fastcgi::{
@@ -13,7 +13,7 @@ use cases::fastcgi::{
 };
 use proptest::prelude::*;
 
-const LIMITS: Limits = Limits { parameter_bytes: PARAMETER_BYTES_MOST, connections: CONNECTIONS };
+const LIMITS: FastCgiLimits = FastCgiLimits { parameter_bytes: PARAMETER_BYTES_MOST, connections: CONNECTIONS };
 
 /// Feeds bytes in pieces, and serves each request in no time.
 struct Fed {
@@ -24,7 +24,7 @@ struct Fed {
 }
 
 impl Fed {
-    fn new(limits: Limits, is_answered: bool) -> Fed {
+    fn new(limits: FastCgiLimits, is_answered: bool) -> Fed {
         Fed { decoder: Decoder::new(limits), is_answered, told: Vec::new(), fault: None }
     }
 
@@ -51,10 +51,10 @@ impl Fed {
         }
     }
 
-    fn note(&mut self, event: Event, piece: &[u8], variables: &[bolide_protocol::variables::Variable]) {
-        let is_over = matches!(event, Event::End | Event::Aborted);
+    fn note(&mut self, event: FastCgiEvent, piece: &[u8], variables: &[bolide_protocol::variables::Variable]) {
+        let is_over = matches!(event, FastCgiEvent::End | FastCgiEvent::Aborted);
         match event {
-            Event::Head { facts, keep_connection } => {
+            FastCgiEvent::Head { facts, keep_connection } => {
                 assert!(self.decoder.is_body_open() && self.decoder.request_id().is_some());
                 let bytes = self.decoder.take_parameters();
                 let list: Vec<_> = variables
@@ -68,16 +68,16 @@ impl Fed {
                 assert_eq!(facts.content_length.map(|number| number.to_string().into_bytes()).as_deref(), length);
                 self.told.push(Told::Head { variables: list, keep_connection });
             }
-            Event::Data(range) => {
+            FastCgiEvent::Data(range) => {
                 assert!(!range.is_empty());
                 match self.told.last_mut() {
                     Some(Told::Data(bytes)) => bytes.extend(&piece[range]),
                     _ => self.told.push(Told::Data(piece[range].to_vec())),
                 }
             }
-            Event::End => self.told.push(Told::End),
-            Event::Aborted => self.told.push(Told::Aborted),
-            Event::Send { answer, close } => self.told.push(Told::Send { bytes: answer.as_bytes().to_vec(), close }),
+            FastCgiEvent::End => self.told.push(Told::End),
+            FastCgiEvent::Aborted => self.told.push(Told::Aborted),
+            FastCgiEvent::Send { answer, close } => self.told.push(Told::Send { bytes: answer.as_bytes().to_vec(), close }),
         }
         if is_over && self.is_answered {
             self.decoder.note_answered();
@@ -170,7 +170,7 @@ fn test_parameters_as_large_as_the_limit_are_read() {
 
 #[test]
 fn test_as_many_parameters_as_the_limit_are_read_and_one_more_is_431() {
-    let limits = Limits { parameter_bytes: 1 << 20, ..LIMITS };
+    let limits = FastCgiLimits { parameter_bytes: 1 << 20, ..LIMITS };
     for (count, fault) in [(VARIABLE_COUNT_MOST, None), (VARIABLE_COUNT_MOST + 1, Some(431))] {
         let list = pairs(&vec![(&b"A"[..], &b""[..]); count]);
         let mut found = Fed::new(limits, true);
@@ -218,7 +218,7 @@ proptest! {
             bytes.extend(padded(STDIN, 9, part, padding));
         }
         bytes.extend(record(STDIN, 9, b""));
-        let mut found = Fed::new(Limits { parameter_bytes: 1 << 20, ..LIMITS }, true);
+        let mut found = Fed::new(FastCgiLimits { parameter_bytes: 1 << 20, ..LIMITS }, true);
         for piece in bytes.chunks(piece_bytes) {
             found.feed(piece);
         }
