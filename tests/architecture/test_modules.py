@@ -29,12 +29,8 @@ KNOWN_EXCEPTIONS = {
     "crates/engine: exchange is in a circle",
     "crates/engine: request is in a circle",
     "crates/engine: request_stream is in a circle",
-    "crates/engine: response is in a circle",
-    "crates/engine: response_filters is in a circle",
     "crates/engine: routing is in a circle",
     "crates/engine: threads is in a circle",
-    "crates/engine: type Body is declared twice",
-    "crates/engine: type Head is declared twice",
     "crates/engine: type Incoming is declared twice",
     "crates/engine: type Stage is declared twice",
     "crates/engine: type Turn is declared twice",
@@ -42,6 +38,8 @@ KNOWN_EXCEPTIONS = {
     "crates/engine: worker is in a circle",
     "crates/protocol: http1/framing is in a circle",
     "crates/protocol: http1/head is in a circle",
+    "crates/protocol: type Event is declared twice",
+    "crates/protocol: type Limits is declared twice",
     "crates/protocol: type Progress is declared twice",
 }
 

@@ -11,7 +11,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use bolide_contract::scoreboard::Slot;
-use bolide_engine::response::{Pushed, Response, When, wait_for_room};
+use bolide_engine::response::{Pushed, ResponseWriter, When, wait_for_room};
 use pyo3::ffi;
 
 use crate::exceptions::{assertion_error, raise, runtime_error, type_error, value_error};
@@ -38,7 +38,7 @@ unsafe impl Send for StartResponse {}
 /// waits in `write` without the interpreter, others may call in.
 struct CallState {
     /// The response that is being written; null between requests.
-    response: Cell<*mut Response>,
+    response: Cell<*mut ResponseWriter<'static>>,
     /// Borrowed from the [`StartResponse`], and used only while that has armed us.
     write: Cell<*mut ffi::PyObject>,
     /// A `write` waits for its client. Until it has ended the response is its own, and stays where it is.
@@ -94,9 +94,9 @@ impl StartResponse {
     /// # Safety
     /// `response` lives until it is disarmed, and the caller uses it only while no code of the application runs and, once the
     /// application's call has returned, only after [`StartResponse::call_has_returned`].
-    pub unsafe fn arm(&self, response: *mut Response, has_returned: bool) {
+    pub unsafe fn arm(&self, response: *mut ResponseWriter<'_>, has_returned: bool) {
         let state = self.state();
-        state.response.set(response);
+        state.response.set(response.cast());
         state.has_returned.set(has_returned);
         // SAFETY: the call has no conditions.
         state.thread.set(unsafe { libc::pthread_self() });
@@ -178,7 +178,7 @@ fn state_of<'a>(capsule: *mut ffi::PyObject) -> Option<&'a CallState> {
 impl CallState {
     /// The response, for as long as the interpreter is held and no code of the application runs.
     #[expect(clippy::mut_from_ref, reason = "the response is the engine's, lent to whoever holds the interpreter")]
-    fn response(&self) -> Option<&mut Response> {
+    fn response(&self) -> Option<&mut ResponseWriter<'static>> {
         // SAFETY: null, or the response that the thread armed us with, which is not using it while the application runs. Whoever
         // asks holds the interpreter, so nobody else has it, but for a `write` that waits and has let it go meanwhile.
         unsafe { self.response.get().as_mut() }
@@ -288,7 +288,7 @@ fn start(capsule: *mut ffi::PyObject, arguments: &Arguments) -> Option<*mut ffi:
     Some(state.write.get())
 }
 
-fn write_head(response: &mut Response, status: *mut ffi::PyObject, headers: *mut ffi::PyObject) -> Option<()> {
+fn write_head(response: &mut ResponseWriter<'_>, status: *mut ffi::PyObject, headers: *mut ffi::PyObject) -> Option<()> {
     with_latin1(status, |bytes| response.status(bytes), "the status")?;
     // SAFETY: `headers` is an argument and lives through the call; items of a list or tuple are borrowed and used at once.
     unsafe {
@@ -315,7 +315,7 @@ fn write_head(response: &mut Response, status: *mut ffi::PyObject, headers: *mut
 }
 
 /// `Ok(None)`: an exception is set already.
-fn with_value(response: &mut Response, name: &[u8], value: *mut ffi::PyObject) -> Result<Option<()>, &'static str> {
+fn with_value(response: &mut ResponseWriter<'_>, name: &[u8], value: *mut ffi::PyObject) -> Result<Option<()>, &'static str> {
     let what = || format!("the header {:?}", String::from_utf8_lossy(name));
     let Some(text) = latin1_text(value, &what) else { return Ok(None) };
     match response.field(name, text.bytes()) {

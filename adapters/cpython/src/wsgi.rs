@@ -13,7 +13,7 @@ use bolide_engine::app::{App, Language, Outcome};
 use bolide_engine::cut_off_late_stream;
 use bolide_engine::forks::leave_if_child;
 use bolide_engine::request::{Body, Request, RequestParts};
-use bolide_engine::response::{Pushed, Response, When};
+use bolide_engine::response::{Pushed, ResponseWriter, When};
 use pyo3::ffi;
 
 use crate::answer::{Answer, Part, item, length, not_bytes};
@@ -105,12 +105,12 @@ impl App for WsgiThread {
     type Memo = EnvironMemo;
     type Pending = SuspendedAnswer;
 
-    fn call(&mut self, request: &mut Request<'_, EnvironMemo>, response: &mut Response) -> Outcome<SuspendedAnswer> {
+    fn call(&mut self, request: &mut Request<'_, EnvironMemo>, response: &mut ResponseWriter<'_>) -> Outcome<SuspendedAnswer> {
         let outcome = self.serve(request, response);
         outcome.unwrap_or_else(|| failed(&self.wsgi.fault_log, &described(&request.parts)))
     }
 
-    fn resume(&mut self, pending: SuspendedAnswer, response: &mut Response) -> Outcome<SuspendedAnswer> {
+    fn resume(&mut self, pending: SuspendedAnswer, response: &mut ResponseWriter<'_>) -> Outcome<SuspendedAnswer> {
         let SuspendedAnswer { mut answer, chunk, start, context } = pending;
         self.contexts.resume(context);
         // SAFETY: the engine lends us the response for this call, and it is disarmed below.
@@ -161,7 +161,11 @@ enum SendProgress {
 
 impl WsgiThread {
     /// `None`: an exception is set.
-    fn serve(&mut self, request: &mut Request<'_, EnvironMemo>, response: &mut Response) -> Option<Outcome<SuspendedAnswer>> {
+    fn serve(
+        &mut self,
+        request: &mut Request<'_, EnvironMemo>,
+        response: &mut ResponseWriter<'_>,
+    ) -> Option<Outcome<SuspendedAnswer>> {
         let mut environ = self.environs.make(request)?;
         let callable = self.choose(&mut environ, request)?;
         self.give_body(&mut environ, std::mem::take(&mut request.body))?;
@@ -211,7 +215,7 @@ impl WsgiThread {
 
     /// An application that has taken its connection ends with an exception, by which other servers know that they are to answer
     /// nothing (gunicorn: StopIteration, Werkzeug: ConnectionError). True: the exception was that, and is cleared.
-    fn forgive(&self, response: &Response) -> bool {
+    fn forgive(&self, response: &ResponseWriter<'_>) -> bool {
         // SAFETY: the thread holds the interpreter, and an exception is set; the types live as long as it does.
         unsafe {
             let is_usual = ffi::PyErr_ExceptionMatches(ffi::PyExc_StopIteration) != 0
@@ -262,7 +266,7 @@ impl WsgiThread {
 
     /// Hands a part to the response. One that is compressed on its way takes a while, and needs nothing of Python's meanwhile: the
     /// caller holds the object that the bytes are of, and the application's callables leave the response to this thread.
-    fn push(&mut self, part: &[u8], when: When, response: &mut Response) -> Pushed {
+    fn push(&mut self, part: &[u8], when: When, response: &mut ResponseWriter<'_>) -> Pushed {
         if part.len() > LONG_CODING_BYTES && response.is_filtered() {
             return self.aside(|| response.push(part, when));
         }
@@ -270,7 +274,12 @@ impl WsgiThread {
     }
 
     /// Sends the answer as far as the client takes it. `None`: an exception is set.
-    fn send(&mut self, answer: &mut Answer, chunk: Option<(Object, usize)>, response: &mut Response) -> Option<SendProgress> {
+    fn send(
+        &mut self,
+        answer: &mut Answer,
+        chunk: Option<(Object, usize)>,
+        response: &mut ResponseWriter<'_>,
+    ) -> Option<SendProgress> {
         let first_time = chunk.is_none() && answer.is_fresh();
         if let Some((bytes, taken)) = chunk {
             // SAFETY: a bytes object that lives as long as `bytes`.
@@ -341,7 +350,7 @@ impl WsgiThread {
         sent: Option<SendProgress>,
         answer: Answer,
         start: StartResponse,
-        response: &Response,
+        response: &ResponseWriter<'_>,
         place: &dyn Fn() -> String,
     ) -> Outcome<SuspendedAnswer> {
         match sent {
@@ -428,7 +437,7 @@ impl WsgiThread {
     }
 
     /// A `wsgi.file_wrapper` that the answer gives as one of its parts. True: it leaves first, and the answer goes on after it.
-    fn send_file_part(&mut self, answer: &mut Answer, wrapper: &Object, response: &mut Response) -> Option<bool> {
+    fn send_file_part(&mut self, answer: &mut Answer, wrapper: &Object, response: &mut ResponseWriter<'_>) -> Option<bool> {
         if let Some((file, offset, length)) = self.sendable(wrapper)? {
             if length > 0 {
                 response.push_file_part(file, offset, length);
@@ -459,7 +468,7 @@ impl WsgiThread {
     }
 
     /// All parts are known: so is the length of the body, unless there are files among them. `None`: an exception is set.
-    fn declare_whole(&self, parts: &Object, response: &mut Response) -> Option<()> {
+    fn declare_whole(&self, parts: &Object, response: &mut ResponseWriter<'_>) -> Option<()> {
         let mut total = 0u64;
         for index in 0..length(parts) {
             // SAFETY: the index is within the length; the part lives while it is looked at.

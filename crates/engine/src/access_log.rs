@@ -126,6 +126,13 @@ pub fn tell(line: &[u8]) {
     bolide_log::write(&text);
 }
 
+/// The same for several, which are forgotten then.
+pub fn tell_all(lines: &mut Vec<Vec<u8>>) {
+    for line in lines.drain(..) {
+        tell(&line);
+    }
+}
+
 /// What a client sent is shown without its control characters: a log line is one line.
 fn visible(buffer: &mut Vec<u8>, text: &[u8]) {
     let start = buffer.len();

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use crate::request::Request;
 use crate::request_stream::RequestStream;
-use crate::response::Response;
+use crate::response::ResponseWriter;
 
 /// A language with its application loaded.
 pub trait Language: Sync + 'static {
@@ -39,16 +39,16 @@ pub trait App: Sized {
     const STREAMS: bool = false;
 
     /// Serves a request: calls the application and hands its answer to `response`, as far as the client takes it.
-    fn call(&mut self, request: &mut Request<'_, Self::Memo>, response: &mut Response) -> Outcome<Self::Pending>;
+    fn call(&mut self, request: &mut Request<'_, Self::Memo>, response: &mut ResponseWriter<'_>) -> Outcome<Self::Pending>;
 
     /// Goes on with a suspended response; the client has taken what was buffered.
-    fn resume(&mut self, pending: Self::Pending, response: &mut Response) -> Outcome<Self::Pending>;
+    fn resume(&mut self, pending: Self::Pending, response: &mut ResponseWriter<'_>) -> Outcome<Self::Pending>;
 
     /// Gives a suspended response or an ongoing exchange up: the client has gone. The application's `close()` runs.
     fn abandon(&mut self, pending: Self::Pending);
 
     /// Something about an ongoing exchange has changed: there is more from the client, or room for more to it, or it has gone.
-    fn news(&mut self, _pending: &mut Self::Pending, _reply: &mut Response, _inflow: &mut RequestStream) {}
+    fn news(&mut self, _pending: &mut Self::Pending, _reply: &mut ResponseWriter<'_>, _inflow: &mut RequestStream) {}
 
     /// An ongoing exchange is over its time (`harakiri`): the application is told to give it up. The engine answers 504.
     fn overdue(&mut self, _pending: Self::Pending, _milliseconds: u64) {}

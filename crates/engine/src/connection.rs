@@ -7,6 +7,7 @@ mod header_cache;
 mod late;
 mod linger;
 mod open;
+mod refusal;
 
 use std::os::fd::OwnedFd;
 
@@ -24,8 +25,9 @@ use crate::exchange::{BodySource, ExchangeContext, Head, Served, Suspended, give
 use crate::listener::Peer;
 use crate::patience::Patience;
 use crate::request_stream::BodyStream;
-use crate::response::{Progress, Response, Style, Terms, reason_phrase};
-use crate::socket::{self, Read};
+use crate::response::{Response, ResponseWriter};
+use crate::socket::Read;
+use crate::transport::Transport;
 use crate::turn::Turn;
 use crate::worker::{ThreadContext, Worker};
 use header_cache::HeaderCache;
@@ -70,6 +72,7 @@ struct Incoming {
 }
 
 pub struct Connection<A: App> {
+    transport: Transport,
     response: Response,
     peer: Peer,
     listener: usize,
@@ -114,7 +117,8 @@ impl<A: App> Connection<A> {
     pub fn new(socket: OwnedFd, peer: Peer, listener: usize, worker: &Worker, now_ms: u64) -> Connection<A> {
         let timeout_ms = worker.listeners.get(listener).map_or(0, |listener| listener.timeout_ms);
         Connection {
-            response: Response::new(socket),
+            transport: Transport::new(socket),
+            response: Response::new(),
             peer,
             listener,
             stage: Stage::Head,
@@ -137,22 +141,22 @@ impl<A: App> Connection<A> {
     }
 
     pub fn socket(&self) -> std::os::fd::BorrowedFd<'_> {
-        self.response.socket()
+        self.transport.socket()
     }
 
     /// The application has taken the socket: what becomes of the connection is its business.
     pub fn is_given_away(&self) -> bool {
-        self.response.is_given_away()
+        self.transport.is_given_away
     }
 
     /// Whether its answer waits in the kernel. Asking forgets it.
     pub fn take_corked(&mut self) -> bool {
-        self.response.take_corked()
+        self.transport.take_corked()
     }
 
     /// Lets go the answer that waits in the kernel.
     pub fn push(&self) {
-        socket::push(self.response.socket());
+        self.transport.push();
     }
 
     /// True while no request is begun or under way.
@@ -168,7 +172,7 @@ impl<A: App> Connection<A> {
     /// Does all that can be done without waiting: reads, serves, sends. After `Close` nothing of it is left with the application.
     pub fn attend(&mut self, thread: &mut ThreadContext, app: &mut A, worker: &Worker) -> NextAction {
         thread.turn = Turn::default();
-        self.response.begin_turn();
+        self.transport.begin_turn();
         let is_over = std::mem::take(&mut self.is_overdue) && self.deadline_ms <= thread.clock.now_ms;
         // What drips into a worker that ends has always a byte more.
         let is_late = worker.is_draining() && self.is_arriving();
@@ -226,13 +230,13 @@ impl<A: App> Connection<A> {
     }
 
     fn wait_for_client(&self) -> NextAction {
-        if self.response.is_full() { NextAction::Wait } else { NextAction::Again }
+        if self.transport.is_full { NextAction::Wait } else { NextAction::Again }
     }
 
     /// An idle connection whose next request is already here is not closed under it, and what has come of a body while the worker was
     /// busy elsewhere came in time.
     fn has_news(&self) -> bool {
-        (self.is_idle() || matches!(self.stage, Stage::Body(_))) && socket::has_input(self.response.socket())
+        (self.is_idle() || matches!(self.stage, Stage::Body(_))) && self.transport.has_input()
     }
 
     /// What has come of a body does not buy it more time.
@@ -249,6 +253,10 @@ impl<A: App> Connection<A> {
         }
     }
 
+    fn writer(&mut self) -> ResponseWriter<'_> {
+        ResponseWriter { response: &mut self.response, transport: &mut self.transport }
+    }
+
     fn is_http(&self, worker: &Worker) -> bool {
         worker.listeners.get(self.listener).is_some_and(|listener| listener.protocol == Protocol::Http)
     }
@@ -263,7 +271,15 @@ impl<A: App> Connection<A> {
 
     fn context<'a>(&'a mut self, thread: &'a mut ThreadContext, app: &'a mut A, worker: &'a Worker) -> ExchangeContext<'a, A> {
         let (listener, connection) = (self.listener, self.key);
-        ExchangeContext { worker, thread, app, response: &mut self.response, peer: &self.peer, listener, connection }
+        ExchangeContext {
+            worker,
+            thread,
+            app,
+            writer: ResponseWriter { response: &mut self.response, transport: &mut self.transport },
+            peer: &self.peer,
+            listener,
+            connection,
+        }
     }
 
     /// Reads once and serves what is there. `None`: there may be more to do at once.
@@ -274,7 +290,7 @@ impl<A: App> Connection<A> {
         self.input = Vec::new();
         // What was kept may fill the buffer; reading into nothing would look like the client's end.
         let full = held == buffer.len();
-        let read = if full { Read::Nothing } else { socket::read(self.response.socket(), &mut buffer[held..]) };
+        let read = if full { Read::Nothing } else { self.transport.read(&mut buffer[held..]) };
         let filled = held + if let Read::Bytes(count) = read { count } else { 0 };
         thread.turn.note_read(filled - held);
         let mut position = 0;
@@ -420,7 +436,7 @@ impl<A: App> Connection<A> {
                     patience: self.patience(worker),
                 };
                 if facts.expect_continue && bytes.len() == length {
-                    self.response.send_continue();
+                    self.writer().say_continue();
                 }
                 let (used, step) = self.feed(Box::new(incoming), &bytes[length..], thread, app, worker)?;
                 (length + used, step)
@@ -518,8 +534,15 @@ impl<A: App> Connection<A> {
     ) -> Result<ServeStep, Fault> {
         let memory = self.cache.memory(same);
         let (listener, connection) = (self.listener, self.key);
-        let mut context =
-            ExchangeContext { worker, thread, app, response: &mut self.response, peer: &self.peer, listener, connection };
+        let mut context = ExchangeContext {
+            worker,
+            thread,
+            app,
+            writer: ResponseWriter { response: &mut self.response, transport: &mut self.transport },
+            peer: &self.peer,
+            listener,
+            connection,
+        };
         let answered = serve(&mut context, head, bytes, memory, BodySource::Whole(body))?;
         Ok(self.after_answer(answered, thread, worker))
     }
@@ -545,33 +568,11 @@ impl<A: App> Connection<A> {
                     // What the client sends is not for us to read.
                     None if self.is_given_away() => ServeStep::Close,
                     // RFC 6455 section 7.1.1: the client is to read our last frame, whatever it still sends.
-                    None if self.response.status_code() == 101 => ServeStep::Linger,
+                    None if self.writer().status_code() == 101 => ServeStep::Linger,
                     None => ServeStep::Close,
                 }
             }
         }
-    }
-
-    /// Answers a peer's mistake and logs it: the fault, never the bytes.
-    fn refuse(&mut self, fault: Fault, thread: &mut ThreadContext, worker: &Worker) {
-        let who = if self.peer.address.is_empty() { "a local client" } else { self.peer.address.as_str() };
-        complain(worker.number, &format!("refused a request of {who} with {}: {}", fault.status, fault.reason));
-        let style = if self.is_http(worker) { Style::Http { version_1_0: false } } else { Style::Uwsgi };
-        let date_line = thread.clock.date_line();
-        let terms = Terms { style, chunks: false, head_only: false, keep_alive: false, may_cork: false, date_line };
-        self.response.begin(terms, std::mem::take(&mut thread.spare_output));
-        if fault.status == 426 {
-            self.response.answer_upgrade_required(fault.reason);
-        } else {
-            self.response.answer(fault.status, reason_phrase(fault.status), fault.reason);
-        }
-        // Few bytes, and the last ones: they leave whatever was sent before them.
-        self.response.begin_turn();
-        if self.response.advance() != Progress::Done {
-            return;
-        }
-        let buffer = self.response.buffer_back();
-        thread.keep_output(buffer);
     }
 }
 

@@ -12,7 +12,7 @@ use crate::access_log::complain;
 use crate::app::App;
 use crate::exchange::ExchangeContext;
 use crate::request::{HttpRequest, Request, RequestParts, UwsgiRequest};
-use crate::response::Response;
+use crate::response::ResponseWriter;
 use crate::routing::{Rules, give};
 use crate::x_sendfile::XSendfile;
 
@@ -29,23 +29,23 @@ pub fn serve_directly<A: App>(
             let answer = if files.has_maps() { ask(context, request, |ask, complain| files.find(ask, complain)) } else { None };
             if answer.is_none() && files.allows_any_sendfile() {
                 let x_sendfile = ask(context, request, |ask, _| XSendfile::of(files, worker.number, ask));
-                context.response.allow_x_sendfile(x_sendfile);
+                context.writer.allow_x_sendfile(x_sendfile);
             }
-            answer.map(|answer| say(context.response, worker.rules, answer)).is_some()
+            answer.map(|answer| say(&mut context.writer, worker.rules, answer)).is_some()
         }
         (Some(Verdict::Answer(answer)), _) => {
-            give(answer, worker.rules, context.response);
+            give(answer, worker.rules, &mut context.writer);
             true
         }
         (Some(Verdict::File(served, relative)), Some(files)) => {
             let routed = routed(served, relative);
             let answer = ask(context, request, |ask, complain| files.find_routed(&routed, ask, complain));
-            say(context.response, worker.rules, answer);
+            say(&mut context.writer, worker.rules, answer);
             true
         }
         // The settings of files are there wherever a route names one.
         (Some(Verdict::Close | Verdict::File(..)), _) => {
-            context.response.cut_off();
+            context.writer.cut_off();
             true
         }
     }
@@ -124,7 +124,7 @@ fn note_uwsgi<'a>(ask: &mut FileRequest<'a>, uwsgi: &'a UwsgiRequest<'_>) {
 }
 
 /// Hands an answer to the response. What the client does not take at once is sent when it does.
-fn say(response: &mut Response, rules: Option<&'static Rules>, answer: Answer) {
+fn say(response: &mut ResponseWriter<'_>, rules: Option<&'static Rules>, answer: Answer) {
     if let Some(page) = rules.filter(|_| answer.is_in_own_words()).and_then(|rules| rules.error_page(answer.status)) {
         return response.give_page(answer.status, "text/html", &page);
     }

@@ -11,7 +11,7 @@ use crate::app::{App, Language};
 use crate::connection::Connection;
 use crate::connections::ConnectionTable;
 use crate::event_loop::{Housekeeping, Shared};
-use crate::response::Response;
+use crate::response::ResponseWriter;
 
 /// The last part of `reload-mercy`, in milliseconds, belongs to applications alone, but at most a quarter of it: streams that
 /// would never end learn that their clients have gone, so that they can end by themselves, and after them the lifespan. What has
@@ -54,7 +54,7 @@ impl StaggeredClose {
 
 /// For a thread that is in the iterator of an answer, and takes no orders meanwhile: cuts off a stream that goes on too long after the
 /// master's order to stop. True: it was one.
-pub fn cut_off_late_stream(row: &Row, response: &mut Response) -> bool {
+pub fn cut_off_late_stream(row: &Row, response: &mut ResponseWriter<'_>) -> bool {
     let stopped_ms = row.stopped_ms.load(Relaxed);
     if stopped_ms == 0 || !response.is_stream() || now_ms() < stopped_ms + STREAM_STOP_MS {
         return false;

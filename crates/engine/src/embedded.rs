@@ -19,7 +19,7 @@ use crate::app::{App, Language};
 use crate::connections::{EventSource, Key};
 use crate::event_loop::{Assignment, LeaderState, Shared, prepare};
 use crate::request_stream::RequestStream;
-use crate::response::Response;
+use crate::response::ResponseWriter;
 use crate::worker::{ThreadContext, Worker};
 
 /// Events that one fetch brings at most.
@@ -139,7 +139,7 @@ impl<L: Language> EmbeddedWorker<L> {
     }
 
     /// Lets the application act on an exchange that it has in its hands.
-    pub fn visit<R>(&self, key: Key, act: impl FnOnce(&mut Response, &mut RequestStream) -> R) -> Visited<R> {
+    pub fn visit<R>(&self, key: Key, act: impl FnOnce(&mut ResponseWriter<'_>, &mut RequestStream) -> R) -> Visited<R> {
         let mut guard = self.shared.lock_state();
         let Some(mut connection) = guard.connections.check_out(key) else {
             return if guard.connections.is_checked_out(key) { Visited::Away } else { Visited::Gone };

@@ -10,6 +10,7 @@ use bolide_protocol::Fault;
 use bolide_protocol::http1::head::{HeaderFacts, RequestLine, Version};
 use bolide_protocol::http1::target::{Target, decode_path, split_target};
 use bolide_protocol::http1::{Framing, target::TargetForm};
+use bolide_protocol::response::Wire;
 use bolide_protocol::variables::VariableFacts;
 
 use crate::access_log::{LogLine, complain};
@@ -21,7 +22,7 @@ use crate::dispatch::serve_directly;
 use crate::listener::Peer;
 use crate::request::{HeaderMemory, HttpRequest, LogFacts, Request, RequestParts, UwsgiRequest};
 use crate::request_stream::RequestStream;
-use crate::response::{Progress, Response, Style, Terms};
+use crate::response::{Progress, ResponseWriter, Terms};
 use crate::routing::{HttpValues, Routed, UwsgiValues};
 use crate::websocket;
 use crate::worker::{ThreadContext, Worker};
@@ -116,7 +117,7 @@ pub struct ExchangeContext<'a, A: App> {
     pub worker: &'a Worker,
     pub thread: &'a mut ThreadContext,
     pub app: &'a mut A,
-    pub response: &'a mut Response,
+    pub writer: ResponseWriter<'a>,
     pub peer: &'a Peer,
     pub listener: usize,
     pub connection: Key,
@@ -141,16 +142,15 @@ fn serve_http<A: App>(
     let uri = request_uri(&target, target_bytes);
     let version_1_0 = line.version == Version::Http10;
     let worker = context.worker;
-    context.response.begin(
+    context.writer.begin(
         Terms {
-            style: Style::Http { version_1_0 },
-            chunks: !version_1_0,
+            wire: if version_1_0 { Wire::Http10 } else { Wire::Http11 },
             head_only: method == b"HEAD",
             keep_alive: facts.keep_alive && worker.settings.limits.keepalive_ms > 0 && !worker.is_draining(),
             may_cork: context.thread.may_cork,
             date_line: context.thread.clock.date_line(),
         },
-        std::mem::take(&mut context.thread.spare_output),
+        context.thread.buffers.lend(),
     );
     let head_start = line.length as usize;
     let header_bytes = &bytes[head_start..head_start + facts.length as usize];
@@ -170,7 +170,7 @@ fn serve_http<A: App>(
             worker: worker.number,
             aside: &|work| app.borrow_mut().aside(work),
         };
-        rules.walk(&values, context.response)
+        rules.walk(&values, &mut context.writer)
     });
     let routed = routed.as_ref();
     let or = |name: &[u8], before| routed.map_or(before, |routed| routed.or(name, before));
@@ -227,21 +227,20 @@ fn serve_uwsgi<A: App>(
     body_source: BodySource<'_>,
 ) -> Result<Served<A::Pending>, Fault> {
     let terms = Terms {
-        style: Style::Uwsgi,
-        chunks: false,
+        wire: Wire::Uwsgi,
         head_only: facts.head_request,
         keep_alive: false,
         may_cork: false,
         date_line: context.thread.clock.date_line(),
     };
-    context.response.begin(terms, std::mem::take(&mut context.thread.spare_output));
+    context.writer.begin(terms, context.thread.buffers.lend());
     let mut variables = std::mem::take(&mut context.thread.variables);
     let (mut facts, mut bytes) = (*facts, bytes);
     let routed = context.worker.rules.map(|rules| {
         let app = RefCell::new(&mut *context.app);
         let aside = |work: &mut dyn FnMut()| app.borrow_mut().aside(work);
         let values = UwsgiValues { bytes, variables: &variables, worker: context.worker.number, aside: &aside };
-        rules.walk(&values, context.response)
+        rules.walk(&values, &mut context.writer)
     });
     let changed;
     if let Some((packet, more, new)) = routed.as_ref().and_then(|routed| routed.packet(bytes, &variables, facts)) {
@@ -295,12 +294,12 @@ fn call<A: App>(
         return Outcome::Finished;
     }
     let slot = context.thread.slot;
-    let limit_ms = context.response.harakiri_ms;
+    let limit_ms = context.writer.harakiri_ms;
     if let Some(limit_ms) = limit_ms {
         slot.limit_ms.store(limit_ms, Relaxed);
     }
     slot.begin(context.thread.clock.now_ms, &[entry.method, b" ", entry.uri]);
-    let outcome = context.app.call(request, context.response);
+    let outcome = context.app.call(request, &mut context.writer);
     slot.end();
     if limit_ms.is_some() {
         slot.limit_ms.store(0, Relaxed);
@@ -312,7 +311,7 @@ fn call<A: App>(
 /// Goes on with a response whose client has taken something.
 pub fn go_on<A: App>(context: &mut ExchangeContext<'_, A>, mut suspended: Box<Suspended<A::Pending>>) -> Served<A::Pending> {
     loop {
-        if suspended.pending.is_some() && context.response.turn_is_over() {
+        if suspended.pending.is_some() && context.writer.turn_is_over() {
             return Served::Blocked(suspended);
         }
         match advance(context) {
@@ -330,10 +329,10 @@ pub fn go_on<A: App>(context: &mut ExchangeContext<'_, A>, mut suspended: Box<Su
         };
         let entry = suspended.log_entry.entry();
         context.thread.slot.begin(context.thread.clock.now_ms, &[entry.method, b" ", entry.uri]);
-        let outcome = context.app.resume(pending, context.response);
+        let outcome = context.app.resume(pending, &mut context.writer);
         context.thread.slot.end();
         suspended.pending = conclude(context, outcome, entry.method, entry.uri);
-        if suspended.pending.is_some() && context.response.is_full() {
+        if suspended.pending.is_some() && context.writer.is_full() {
             return Served::Blocked(suspended);
         }
     }
@@ -341,7 +340,7 @@ pub fn go_on<A: App>(context: &mut ExchangeContext<'_, A>, mut suspended: Box<Su
 
 /// Sends what waits. A file is read and perhaps encoded for it, which may take a while.
 fn advance<A: App>(context: &mut ExchangeContext<'_, A>) -> Progress {
-    if context.response.has_file() { context.app.aside(|| context.response.advance()) } else { context.response.advance() }
+    if context.writer.has_file() { context.app.aside(|| context.writer.advance()) } else { context.writer.advance() }
 }
 
 /// Ends a response that its client has not taken in time: the application's `close()` runs, and the log has its line.
@@ -363,9 +362,9 @@ fn conclude<A: App>(
     match outcome {
         Outcome::Suspended(pending) | Outcome::Ongoing(pending) => return Some(pending),
         Outcome::Finished => {
-            context.response.finish();
+            context.writer.finish();
             // A streaming application was told in its face.
-            if let Some(fault) = context.response.length_fault().filter(|_| !A::STREAMS) {
+            if let Some(fault) = context.writer.length_fault().filter(|_| !A::STREAMS) {
                 let (method, uri) = (String::from_utf8_lossy(method), String::from_utf8_lossy(uri));
                 complain(context.worker.number, &format!("the application's answer to {method} {uri} {fault}"));
             }
@@ -375,12 +374,12 @@ fn conclude<A: App>(
             exceptions.store(exceptions.load(Relaxed) + 1, Relaxed);
             if leave {
                 context.worker.leaving.store(true, Relaxed);
-                context.response.close_after();
+                context.writer.close_after();
             }
-            if context.response.head_has_left() {
-                context.response.cut_off();
+            if context.writer.head_has_left() {
+                context.writer.cut_off();
             } else {
-                fail(context.worker, context.response);
+                fail(context.worker, &mut context.writer);
             }
         }
     }
@@ -388,7 +387,7 @@ fn conclude<A: App>(
 }
 
 /// Answers 500, with the page for it where there is one.
-fn fail(worker: &Worker, response: &mut Response) {
+fn fail(worker: &Worker, response: &mut ResponseWriter<'_>) {
     match worker.rules.and_then(|rules| rules.error_page(500)) {
         Some(page) => response.answer_page(500, "text/html", &page),
         None => response.answer(500, "Internal Server Error", "Internal Server Error"),
@@ -416,8 +415,8 @@ fn settle<A: App>(context: &mut ExchangeContext<'_, A>, outcome: Outcome<A::Pend
 fn finish_line<A: App>(context: &mut ExchangeContext<'_, A>, entry: &LogEntry<'_>) -> Served<A::Pending> {
     let row = context.worker.row;
     let requests = row.requests.fetch_add(1, Relaxed) + 1;
-    if context.worker.settings.logging.requests && !context.response.is_unlogged {
-        let response = &context.response;
+    if context.worker.settings.logging.requests && !context.writer.is_unlogged {
+        let response = &context.writer;
         context.thread.log.line(&LogLine {
             application: entry.log_facts.application,
             request: requests,
@@ -434,17 +433,14 @@ fn finish_line<A: App>(context: &mut ExchangeContext<'_, A>, entry: &LogEntry<'_
             via_sendfile: response.sent_file,
             protocol: entry.protocol,
             status: response.status_code(),
-            header_count: response.header_count,
+            header_count: response.header_count(),
             head_bytes: response.head_bytes,
             core: context.thread.core,
         });
     }
-    row.sent_bytes.store(row.sent_bytes.load(Relaxed) + context.response.head_bytes + context.response.body_bytes, Relaxed);
-    let keep = context.response.keeps_alive();
-    if !context.response.is_broken() {
-        let buffer = context.response.buffer_back();
-        context.thread.keep_output(buffer);
-    }
+    row.sent_bytes.store(row.sent_bytes.load(Relaxed) + context.writer.head_bytes + context.writer.body_bytes, Relaxed);
+    let keep = context.writer.keeps_alive();
+    context.thread.buffers.keep(context.writer.end());
     Served::Done { keep }
 }
 

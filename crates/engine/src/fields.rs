@@ -38,31 +38,7 @@ pub fn known_field(name: &[u8]) -> Option<Known> {
     }
 }
 
-/// RFC 9110 section 5.6.2.
-pub fn is_token(name: &[u8]) -> bool {
-    !name.is_empty() && name.iter().all(|byte| TOKEN[*byte as usize])
-}
-
 /// RFC 9110 section 5.5, and PEP 3333: no control characters at all, but for the tab that old applications use.
 pub fn is_field_value(value: &[u8]) -> bool {
     value.iter().all(|byte| *byte >= 0x20 && *byte != 0x7f || *byte == b'\t')
 }
-
-/// A Content-Length's value (RFC 9110 section 8.6); `None` if it is no number or too large for one.
-pub fn decimal(value: &[u8]) -> Option<u64> {
-    if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    value.iter().try_fold(0u64, |number, digit| number.checked_mul(10)?.checked_add(u64::from(digit - b'0')))
-}
-
-const TOKEN: [bool; 256] = {
-    let mut table = [false; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        table[byte] = matches!(byte as u8, b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' | b'!' | b'#' | b'$' | b'%' | b'&' | b'\''
-            | b'*' | b'+' | b'-' | b'.' | b'^' | b'_' | b'`' | b'|' | b'~');
-        byte += 1;
-    }
-    table
-};

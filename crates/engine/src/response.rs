@@ -1,30 +1,32 @@
-//! One answer on its way out: the head, how the body is framed, what the client has not taken yet.
+//! One answer: its head, how long its body is and how far it has come. [`ResponseWriter`] is the same with its way out.
 //!
-//! The head waits until the first part of the body (PEP 3333, "The start_response() Callable"), so that both
-//! leave in one write. A body that the client is slow to take stays here up to [`OUTPUT_BYTES`]; beyond that
-//! the application's iterator is suspended. It knows no language and no log; a worker's threads run it.
+//! The head waits until the first part of the body (PEP 3333, "The start_response() Callable"), so that both leave in one write: it is kept
+//! as fields until then, and the encoder of the session writes them. A body that the client is slow to take waits up to [`OUTPUT_BYTES`];
+//! beyond that the application's iterator is suspended. It knows no language, no socket and no log; a worker's threads run it.
 
 mod filtered;
 mod informational;
 mod sending;
 mod static_body;
+mod upgrade;
+mod writer;
 mod x_sendfile;
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::collections::VecDeque;
 
-use crate::fields::{Known, decimal, is_field_value, is_token, known_field};
-use crate::outbox::Outbox;
-use crate::response_filters::{Body, ResponseFilter};
-use crate::socket;
+use bolide_protocol::http1::framing::decimal;
+use bolide_protocol::http1::is_token;
+use bolide_protocol::response::{ResponseEncoder, ResponseHead, Wire};
+
+use crate::body_file::{BodyFile, QueuedPart};
+use crate::fields::{Known, is_field_value, known_field};
+use crate::response_filters::ResponseFilter;
 pub use crate::socket::wait_for_room;
 use crate::x_sendfile::XSendfile;
-pub(crate) use informational::reason_phrase;
+pub use writer::ResponseWriter;
 
 /// What a response holds back for a slow client, in bytes, before its iterator is suspended.
 pub const OUTPUT_BYTES: usize = 64 * 1024;
-
-/// Parts of a body up to this many bytes are copied behind the head; larger ones go out from where they are.
-const COPY_BYTES: usize = 16 * 1024;
 
 /// Bytes of a status line and of a field that an application may set.
 const FIELD_BYTES: usize = 64 * 1024;
@@ -32,9 +34,7 @@ const FIELD_BYTES: usize = 64 * 1024;
 /// What the connection and the request say about how to answer.
 #[derive(Debug, Clone, Copy)]
 pub struct Terms {
-    pub style: Style,
-    /// The client speaks HTTP/1.1: it understands chunks.
-    pub chunks: bool,
+    pub wire: Wire,
     pub head_only: bool,
     pub keep_alive: bool,
     /// Others wait to be served: a small answer may leave together with theirs.
@@ -42,29 +42,24 @@ pub struct Terms {
     pub date_line: [u8; 37],
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Style {
-    /// We are the origin server: Date, Server and the connection are ours to manage.
-    Http { version_1_0: bool },
-    /// Behind a front server that does all that; the end of the connection ends the body.
-    Uwsgi,
-}
-
 /// How far the answer has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
+    /// No status was given.
     Fresh,
+    /// The head may still be changed.
     Head,
     Body,
     Done,
 }
 
+/// What the body may still have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Framing {
+enum BodyLeft {
     /// Bytes that the announced length still wants.
     Length(u64),
-    Chunked,
-    UntilClose,
+    /// Nobody has told its length.
+    Unknown,
     /// HEAD, 1xx, 204, 304: whatever the application says is counted and not sent.
     Discard,
 }
@@ -100,22 +95,19 @@ pub enum Progress {
 pub type HeadRefusal = &'static str;
 
 pub struct Response {
-    out: Outbox,
     stage: Stage,
-    framing: Framing,
-    /// Bytes of the present chunk that are still to come, its frame being open.
-    frame_left: usize,
+    head: ResponseHead,
+    encoder: ResponseEncoder,
+    left: BodyLeft,
     terms: Terms,
-    status: u16,
-    content_length: Option<u64>,
-    /// The length is told by the server: the application did not say it.
-    is_length_declared: bool,
-    has_date: bool,
-    has_server: bool,
+    /// What the application did against its own Content-Length.
     overrun: bool,
     short: bool,
     /// The body's end is not the answer's: trailer fields follow it.
     has_trailers: bool,
+    /// A file that is sent behind what was written, and what is sent behind that.
+    file: Option<BodyFile>,
+    queue: VecDeque<QueuedPart>,
     /// Where the application may name a file in place of a body: what is needed to send it.
     x_sendfile: Option<Box<XSendfile>>,
     /// The body is a file that the application has named: what it says itself as a body is not sent.
@@ -126,51 +118,43 @@ pub struct Response {
     pub(crate) is_unlogged: bool,
     /// A route's limit for the time of this request, in milliseconds.
     pub(crate) harakiri_ms: Option<u32>,
-    /// For the log: fields that the application set, bytes of the head, bytes of the body.
-    pub header_count: u32,
+    /// For the log: bytes of the head, bytes of the body.
     pub head_bytes: u64,
     pub body_bytes: u64,
     pub sent_file: bool,
 }
 
 impl Response {
-    pub(crate) fn new(socket: OwnedFd) -> Response {
-        let style = Style::Http { version_1_0: false };
-        let terms = Terms { style, chunks: true, head_only: false, keep_alive: false, may_cork: false, date_line: [b' '; 37] };
+    pub(crate) fn new() -> Response {
+        let wire = Wire::Http11;
         Response {
-            out: Outbox::new(socket),
             stage: Stage::Fresh,
-            framing: Framing::UntilClose,
-            frame_left: 0,
-            terms,
-            status: 0,
-            content_length: None,
-            is_length_declared: false,
-            has_date: false,
-            has_server: false,
+            head: ResponseHead::default(),
+            encoder: ResponseEncoder::new(wire),
+            left: BodyLeft::Unknown,
+            terms: Terms { wire, head_only: false, keep_alive: false, may_cork: false, date_line: [b' '; 37] },
             overrun: false,
             short: false,
             has_trailers: false,
+            file: None,
+            queue: VecDeque::new(),
             x_sendfile: None,
             file_replaces_body: false,
             filter: None,
             is_unlogged: false,
             harakiri_ms: None,
-            header_count: 0,
             head_bytes: 0,
             body_bytes: 0,
             sent_file: false,
         }
     }
 
-    /// Begins the next answer, with a buffer to write it into.
+    /// Begins the next answer, with a buffer for its head.
     pub(crate) fn begin(&mut self, terms: Terms, buffer: Vec<u8>) {
-        debug_assert!(self.out.unsent() == 0);
-        self.out.bytes = buffer;
-        self.out.bytes.clear();
-        self.out.sent = 0;
+        self.head.lend(buffer);
+        self.encoder = ResponseEncoder::new(terms.wire);
         self.terms = terms;
-        self.out.drop_files();
+        self.drop_files();
         self.sent_file = false;
         self.body_bytes = 0;
         self.overrun = false;
@@ -178,21 +162,16 @@ impl Response {
         self.has_trailers = false;
         self.x_sendfile = None;
         self.file_replaces_body = false;
-        self.framing = Framing::UntilClose;
-        self.frame_left = 0;
+        self.left = BodyLeft::Unknown;
         self.filter = None;
         self.is_unlogged = false;
         self.harakiri_ms = None;
         self.forget_head();
     }
 
-    /// Takes the buffer back when everything has left, so that idle connections own none.
-    pub(crate) fn buffer_back(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.out.bytes)
-    }
-
-    pub fn socket(&self) -> BorrowedFd<'_> {
-        self.out.socket.as_fd()
+    /// Takes the head's buffer back, so that idle connections own none.
+    pub(crate) fn take_buffer(&mut self) -> Vec<u8> {
+        self.head.take_buffer()
     }
 
     /// Starts the head, or starts it anew: an application may change its mind while nothing has left.
@@ -213,13 +192,29 @@ impl Response {
         if code < 200 {
             return Err("the status is not a final one (200 or above)");
         }
-        self.out.bytes.clear();
         self.forget_head();
-        self.status = code;
         self.stage = Stage::Head;
-        self.out.bytes.extend_from_slice(b"HTTP/1.1 ");
-        self.out.bytes.extend_from_slice(status);
-        self.out.bytes.extend_from_slice(if status.len() == 3 { b" \r\n" } else { b"\r\n" });
+        match status.len() {
+            3 => self.head.begin_with(code, ""),
+            _ => self.head.begin(code, status),
+        }
+        Ok(())
+    }
+
+    /// Starts the head as [`Response::status`] does, with the reason that RFC 9110 section 15 gives the number.
+    ///
+    /// # Errors
+    /// The status is not a final one of three digits.
+    pub fn status_code_only(&mut self, code: u16) -> Result<(), HeadRefusal> {
+        if !(200..=999).contains(&code) {
+            return Err("the status is not a final one (200 to 999)");
+        }
+        self.forget_head();
+        self.stage = Stage::Head;
+        match code {
+            200 => self.head.begin(200, b"200 OK"),
+            _ => self.head.begin_with(code, reason_phrase(code)),
+        }
         Ok(())
     }
 
@@ -241,36 +236,31 @@ impl Response {
         match known_field(name) {
             Some(Known::ContentLength) => {
                 let length = decimal(value).ok_or("its value is not a number")?;
-                if self.status == 204 {
+                if self.head.status() == 204 {
                     // RFC 9110 section 8.6 forbids it there, and frameworks set it.
                     return Ok(());
                 }
-                if self.content_length.is_some_and(|before| before != length) {
+                if self.head.content_length.is_some_and(|before| before != length) {
                     return Err("it is there twice, with different values");
                 }
-                if self.content_length.replace(length).is_some() {
+                if self.head.content_length.replace(length).is_some() {
                     return Ok(());
                 }
             }
-            Some(Known::Date) => self.has_date = true,
-            Some(Known::Server) => self.has_server = true,
+            Some(Known::Date) => self.head.has_date = true,
+            Some(Known::Server) => self.head.has_server = true,
             Some(Known::NamesFile(by)) if self.note_file(by, value) => return Ok(()),
             Some(Known::Trailer) if self.has_trailers => {}
             Some(Known::HopByHop | Known::Trailer) => return Err("it is hop-by-hop, and the server's business (PEP 3333)"),
             Some(Known::NamesFile(_)) | None => {}
         }
-        self.out.bytes.extend_from_slice(name);
-        self.out.bytes.extend_from_slice(b": ");
-        self.out.bytes.extend_from_slice(value);
-        self.out.bytes.extend_from_slice(b"\r\n");
-        self.header_count += 1;
+        self.head.add(name, value);
         Ok(())
     }
 
     /// Forgets a head that turned out to be wrong, while nothing has left.
     pub fn drop_head(&mut self) {
         if self.stage == Stage::Head {
-            self.out.bytes.clear();
             self.forget_head();
         }
     }
@@ -285,138 +275,35 @@ impl Response {
         matches!(self.stage, Stage::Body | Stage::Done)
     }
 
+    /// Whether all has been said, be it sent or not.
+    pub fn is_finished(&self) -> bool {
+        self.stage == Stage::Done
+    }
+
+    /// The head has left, nobody knows how long the body will be, and it has not ended.
+    pub fn is_stream(&self) -> bool {
+        self.stage == Stage::Body && self.left == BodyLeft::Unknown
+    }
+
     /// Says how long the body will be, when the application did not and the adapter can tell.
     pub fn declare_length(&mut self, length: u64) {
         // RFC 9110 section 8.6: what an empty answer to HEAD would have been for GET is not known.
         if self.terms.head_only && length == 0 {
             return;
         }
-        if self.stage == Stage::Head && self.content_length.is_none() && !self.is_bodiless_status() {
-            self.content_length = Some(length);
-            self.is_length_declared = true;
-            let mut digits = itoa::Buffer::new();
-            self.out.bytes.extend_from_slice(b"Content-Length: ");
-            self.out.bytes.extend_from_slice(digits.format(length).as_bytes());
-            self.out.bytes.extend_from_slice(b"\r\n");
+        if self.stage == Stage::Head && self.head.content_length.is_none() && !self.is_bodiless_status() {
+            self.head.set_length(length);
         }
     }
 
-    /// Takes a part of the body. An empty one changes nothing, and does not send the head.
-    pub fn push(&mut self, part: &[u8], when: When) -> Pushed {
-        if self.out.is_broken {
-            return Pushed::Gone;
-        }
-        if part.is_empty() {
-            return Pushed::All;
-        }
-        if self.stage == Stage::Head {
-            if let Some(whole) = self.filter_head(Body::Part(part)) {
-                self.push_whole(&whole);
-                return if when == When::Now { self.pushed(part.len(), part.len()) } else { Pushed::All };
-            }
-            self.close_head();
-        }
-        if self.file_replaces_body {
-            return if when == When::Now { self.pushed(part.len(), part.len()) } else { Pushed::All };
-        }
-        if self.filter.is_some() {
-            return self.push_encoded(part, when);
-        }
-        let allowed = match self.framing {
-            Framing::Discard => {
-                self.body_bytes += part.len() as u64;
-                return if when == When::Now { self.discarded(part.len()) } else { Pushed::All };
-            }
-            Framing::Length(left) => left.min(part.len() as u64) as usize,
-            Framing::Chunked | Framing::UntilClose => part.len(),
-        };
-        self.overrun |= allowed < part.len();
-        let wanted = &part[..allowed];
-        self.open_frame(allowed);
-        let taken = self.take(wanted, when);
-        self.account(taken);
-        if self.out.is_broken {
-            return Pushed::Gone;
-        }
-        if taken < allowed { Pushed::Part(taken) } else { Pushed::All }
+    /// The application's own Content-Length, where the body must have as many bytes.
+    pub fn announced_length(&self) -> Option<u64> {
+        self.head.content_length.filter(|_| !self.terms.head_only && !self.is_bodiless_status() && !self.names_file())
     }
 
-    /// Whether something waits for the client: `write()`, which can't be suspended, then waits for the socket by itself
-    /// ([`wait_for_room`]) and goes on with [`Response::room_came`].
-    pub fn wants_room(&self) -> bool {
-        self.out.wants_room()
-    }
-
-    /// Goes on after such a wait.
-    pub fn room_came(&mut self, has_room: bool) {
-        self.out.room_came(has_room);
-    }
-
-    /// The client may be sent another turn's bytes.
-    pub fn begin_turn(&mut self) {
-        self.out.begin_turn();
-    }
-
-    /// The client has been sent a turn's bytes: what produces more stops until the others have had their turn.
-    pub fn turn_is_over(&self) -> bool {
-        self.out.turn_is_over()
-    }
-
-    /// Ends the answer: what is left of the framing is written.
-    pub fn finish(&mut self) {
-        if self.stage == Stage::Head {
-            if self.content_length.is_none() {
-                self.declare_length(0);
-            }
-            self.filter_head(Body::Nothing);
-            self.close_head();
-        }
-        if self.stage == Stage::Body {
-            if self.filter.is_some() && self.out.file.is_none() {
-                self.finish_encoding();
-            }
-            match self.framing {
-                Framing::Chunked if self.out.file.is_none() => self.end_chunks(),
-                Framing::Length(left) if left > self.out.to_come() => {
-                    self.short = true;
-                    self.terms.keep_alive = false;
-                }
-                _ => {}
-            }
-        }
-        self.stage = Stage::Done;
-    }
-
-    /// Answers in the engine's own words, in place of whatever head the application has begun. Only while nothing has left.
-    pub fn answer(&mut self, status: u16, reason: &str, text: &str) {
-        self.answer_with(status, reason, text, "");
-    }
-
-    /// The same with further fields, each a whole line.
-    fn answer_with(&mut self, status: u16, reason: &str, text: &str, fields: &str) {
-        self.out.bytes.clear();
-        self.forget_head();
-        self.status = status;
-        self.stage = Stage::Head;
-        self.out.drop_files();
-        let mut digits = itoa::Buffer::new();
-        self.out.bytes.extend_from_slice(b"HTTP/1.1 ");
-        self.out.bytes.extend_from_slice(digits.format(status).as_bytes());
-        self.out.bytes.extend_from_slice(b" ");
-        self.out.bytes.extend_from_slice(reason.as_bytes());
-        self.out.bytes.extend_from_slice(b"\r\nContent-Type: text/plain; charset=utf-8\r\n");
-        self.out.bytes.extend_from_slice(fields.as_bytes());
-        self.declare_length(text.len() as u64);
-        self.push(text.as_bytes(), When::WithTheNext);
-        self.finish();
-    }
-
-    /// Gives up an answer whose head has left: the connection's end tells the client that it is not whole.
-    pub fn cut_off(&mut self) {
-        self.filter = None;
-        self.terms.keep_alive = false;
-        self.out.drop_files();
-        self.stage = Stage::Done;
+    /// Whether a part of a file waits for the client.
+    pub fn has_file(&self) -> bool {
+        self.file.is_some()
     }
 
     /// The connection closes after this answer. Has an effect on the head only while it has not been closed.
@@ -424,162 +311,53 @@ impl Response {
         self.terms.keep_alive = false;
     }
 
-    /// Whether the kernel keeps the last answer until it is pushed. Asking forgets it.
-    pub(crate) fn take_corked(&mut self) -> bool {
-        std::mem::take(&mut self.out.is_corked)
-    }
-
-    /// The last write found no room: the poll will tell when there is some.
-    pub(crate) fn is_full(&self) -> bool {
-        self.out.is_full
-    }
-
-    pub(crate) fn keeps_alive(&self) -> bool {
-        self.terms.keep_alive && !self.out.is_broken && !(self.framing == Framing::UntilClose && self.stage == Stage::Done)
-    }
-
-    pub(crate) fn status_code(&self) -> u16 {
-        // What an application says that has taken the connection goes to nobody: the log has what the connection was taken for.
-        if self.out.is_given_away { 101 } else { self.status }
-    }
-
-    pub(crate) fn is_broken(&self) -> bool {
-        self.out.is_broken
+    /// Fields of the head, for the log.
+    pub(crate) fn header_count(&self) -> u32 {
+        self.head.count
     }
 
     /// What the application did against its own Content-Length, as the rest of a sentence.
-    pub fn length_fault(&self) -> Option<&'static str> {
+    pub(crate) fn broken_promise(&self) -> Option<&'static str> {
         if self.terms.head_only {
             None
         } else if self.overrun {
             Some("sent more than its Content-Length; the rest was cut")
-        } else if self.short && !self.out.is_given_away {
+        } else if self.short {
             Some("sent less than its Content-Length; the connection is closed")
         } else {
             None
         }
     }
 
+    /// No file follows any more.
+    fn drop_files(&mut self) {
+        self.file = None;
+        self.queue.clear();
+    }
+
+    /// Bytes that follow what is written.
+    fn to_come(&self) -> u64 {
+        let of_file = |part: &Option<BodyFile>| part.as_ref().map_or(0, |part| part.left);
+        of_file(&self.file) + self.queue.iter().map(|later| later.before.len() as u64 + of_file(&later.file)).sum::<u64>()
+    }
+
     fn forget_head(&mut self) {
         self.stage = Stage::Fresh;
-        self.status = 0;
-        self.content_length = None;
-        self.is_length_declared = false;
-        self.has_date = false;
-        self.has_server = false;
+        self.head.clear();
         if let Some(x_sendfile) = &mut self.x_sendfile {
             x_sendfile.named = None;
         }
-        self.header_count = 0;
         self.head_bytes = 0;
     }
 
     fn is_bodiless_status(&self) -> bool {
-        matches!(self.status, 204 | 304)
+        matches!(self.head.status(), 204 | 304)
     }
+}
 
-    /// Decides the framing (RFC 9112 section 6.3) and writes the fields that are ours.
-    fn close_head(&mut self) {
-        if let Some(x_sendfile) = self.x_sendfile.take().filter(|x_sendfile| x_sendfile.named.is_some()) {
-            return self.hand_over(*x_sendfile);
-        }
-        self.framing = match self.content_length {
-            _ if self.is_bodiless_status() || self.terms.head_only => Framing::Discard,
-            Some(length) => Framing::Length(length),
-            None if self.terms.chunks && self.terms.style != Style::Uwsgi => Framing::Chunked,
-            None => Framing::UntilClose,
-        };
-        if let Style::Http { version_1_0 } = self.terms.style {
-            if !self.has_date {
-                self.out.bytes.extend_from_slice(&self.terms.date_line);
-            }
-            if !self.has_server {
-                self.out.bytes.extend_from_slice(b"Server: bolide\r\n");
-            }
-            match self.framing {
-                Framing::Chunked => self.out.bytes.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
-                Framing::UntilClose => self.terms.keep_alive = false,
-                Framing::Length(_) | Framing::Discard => {}
-            }
-            match (self.terms.keep_alive, version_1_0) {
-                (false, _) => self.out.bytes.extend_from_slice(b"Connection: close\r\n"),
-                (true, true) => self.out.bytes.extend_from_slice(b"Connection: keep-alive\r\n"),
-                (true, false) => {}
-            }
-        }
-        self.out.bytes.extend_from_slice(b"\r\n");
-        self.head_bytes = self.out.bytes.len() as u64;
-        self.stage = Stage::Body;
-    }
-
-    fn end_chunks(&mut self) {
-        if self.framing == Framing::Chunked {
-            self.out.bytes.extend_from_slice(b"0\r\n\r\n");
-        }
-    }
-
-    fn open_frame(&mut self, length: usize) {
-        if self.framing == Framing::Chunked && self.frame_left == 0 && length > 0 {
-            self.frame_left = length;
-            self.out.bytes.extend_from_slice(format!("{length:x}\r\n").as_bytes());
-        }
-    }
-
-    /// Copies or sends as much of a part as there is room for; returns the bytes taken.
-    fn take(&mut self, part: &[u8], when: When) -> usize {
-        if part.len() <= COPY_BYTES && self.out.has_room(part.len(), OUTPUT_BYTES) {
-            self.out.bytes.extend_from_slice(part);
-            if self.framing == Framing::Chunked && self.frame_left == part.len() {
-                self.out.bytes.extend_from_slice(b"\r\n");
-            }
-            if self.out.is_full {
-                self.out.count_waiting();
-            } else if when == When::Now {
-                // The last part may wait a moment in the kernel for the answers of other requests; the others may not.
-                if self.terms.may_cork && self.framing == Framing::Length(part.len() as u64) {
-                    self.out.hold();
-                } else {
-                    self.out.send();
-                }
-            }
-            return part.len();
-        }
-        let taken = self.out.send_through(part);
-        if taken == part.len() && self.framing == Framing::Chunked && self.frame_left == taken {
-            self.out.bytes.extend_from_slice(b"\r\n");
-        }
-        taken
-    }
-
-    fn account(&mut self, taken: usize) {
-        self.body_bytes += taken as u64;
-        match &mut self.framing {
-            Framing::Length(left) => *left -= taken as u64,
-            Framing::Chunked => self.frame_left -= taken,
-            Framing::UntilClose | Framing::Discard => {}
-        }
-    }
-
-    /// For a part of an answer that has no body. Nothing is written that would fail, so a client that has gone is looked for when it has
-    /// its head: an application that gives parts without end would do so for nobody.
-    fn discarded(&mut self, length: usize) -> Pushed {
-        if self.out.unsent() == 0 && socket::has_ended(self.out.socket.as_fd()) {
-            self.out.is_broken = true;
-        }
-        self.pushed(length, length)
-    }
-
-    /// For a part that is not sent: the head still must leave now. It counts in the turn's bytes as if it were: an application that goes on
-    /// for long takes as much time for a HEAD as for a GET.
-    fn pushed(&mut self, taken: usize, offered: usize) -> Pushed {
-        self.out.send();
-        self.out.note_sent(taken);
-        match (self.out.is_broken, taken < offered) {
-            (true, _) => Pushed::Gone,
-            (false, true) => Pushed::Part(taken),
-            (false, false) => Pushed::All,
-        }
-    }
+/// The reason of a status; one that no standard names has none, which RFC 9112 section 4 allows.
+pub fn reason_phrase(code: u16) -> &'static str {
+    bolide_routes::reason(code).unwrap_or_default()
 }
 
 #[cfg(test)]

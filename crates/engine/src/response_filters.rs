@@ -1,25 +1,27 @@
 //! What is changed in an answer before it leaves: fields taken out and added, response routes, compression.
 //!
-//! A response has it only where the settings or a route ask for it. It works on the head's text when that is complete, so that whoever writes
+//! A response has it only where the settings or a route ask for it. It works on the head's fields when they are complete, so that whoever writes
 //! a head (an application, a route, the engine itself) needs to know nothing of it.
 
 use std::borrow::Cow;
 
 use bolide_contract::answering::{Answering, Coding, Collected, Compression};
 use bolide_files::AcceptedCodings;
+use bolide_protocol::http1::is_token;
+use bolide_protocol::response::ResponseHead;
 use bolide_routes::{Overrides, ServerValue, Table, Values};
 
+use crate::access_log::tell_all;
 use crate::compression::{Encoder, is_wanted_type};
-use crate::fields::{Known, is_field_value, is_token, known_field};
-use crate::routing::tell_all;
+use crate::fields::{Known, is_field_value, known_field};
 
 /// A body of up to this many bytes that is complete is compressed before its head leaves, so that its length can be told.
 const WHOLE_BYTES: usize = 256 * 1024;
 
 /// What happens to every answer, resolved at a worker's start.
 pub struct FilterRules {
-    /// `Name: value` with its line end, ready to be added.
-    added: Vec<Vec<u8>>,
+    /// Names and values to be added.
+    added: Vec<(String, String)>,
     removed: Vec<Vec<u8>>,
     collected: Vec<Collected>,
     compression: Compression,
@@ -37,7 +39,7 @@ impl FilterRules {
             }
         });
         FilterRules {
-            added: answering.added.iter().map(|(name, value)| format!("{name}: {value}\r\n").into_bytes()).collect(),
+            added: answering.added.clone(),
             removed: answering.removed.iter().map(|name| name.clone().into_bytes()).collect(),
             collected: answering.collected.clone(),
             compression: answering.compression.clone(),
@@ -81,17 +83,9 @@ pub struct ResponseFilter {
     encoder: Option<Encoder>,
 }
 
-/// A head that is complete but for the fields that are the response's own, and what is known of its answer.
-pub struct Head<'a> {
-    /// The status line and the fields, each with its line end.
-    pub text: &'a mut Vec<u8>,
-    pub status: &'a mut u16,
-    pub content_length: &'a mut Option<u64>,
-    /// The length is told by the server: the application did not say it.
-    pub is_length_declared: bool,
-    pub has_date: &'a mut bool,
-    pub has_server: &'a mut bool,
-    pub count: &'a mut u32,
+/// A head that is complete but for the fields that are the server's own, and what is known of its answer.
+pub struct FilteredHead<'a> {
+    pub head: &'a mut ResponseHead,
     /// `donotlog` of a response route.
     pub is_unlogged: &'a mut bool,
     pub head_only: bool,
@@ -99,9 +93,9 @@ pub struct Head<'a> {
 
 /// What follows a head.
 #[derive(Clone, Copy)]
-pub enum Body<'a> {
-    /// A part of it, or all.
-    Part(&'a [u8]),
+pub enum FirstPart<'a> {
+    /// A part of the body, or all.
+    Bytes(&'a [u8]),
     File,
     Nothing,
 }
@@ -136,7 +130,7 @@ impl ResponseFilter {
     }
 
     /// Changes a head. Returns the body to send in place of the one that was given, if it was compressed whole.
-    pub fn head(&mut self, head: &mut Head<'_>, body: Body<'_>) -> Option<Vec<u8>> {
+    pub fn head(&mut self, head: &mut FilteredHead<'_>, body: FirstPart<'_>) -> Option<Vec<u8>> {
         for name in self.rules.removed.iter().chain(&self.removed) {
             head.remove_for_rule(name);
         }
@@ -144,8 +138,8 @@ impl ResponseFilter {
         if self.rules.has_routes {
             self.walk(head);
         }
-        for line in &self.rules.added {
-            head.add(line);
+        for (name, value) in &self.rules.added {
+            head.add(name.as_bytes(), value.as_bytes());
         }
         for line in &self.added {
             if let Err(refusal) = head.add_checked(line) {
@@ -156,9 +150,9 @@ impl ResponseFilter {
         self.compress(coding, head, body)
     }
 
-    fn collect(&mut self, head: &mut Head<'_>) {
+    fn collect(&mut self, head: &mut FilteredHead<'_>) {
         for Collected { field, variable, pulled } in &self.rules.collected {
-            let Some(value) = head.value(field.as_bytes()).map(<[u8]>::to_vec) else { continue };
+            let Some(value) = head.head.value(field.as_bytes()).map(<[u8]>::to_vec) else { continue };
             self.variables.push((variable.as_bytes().to_vec(), Some(value)));
             if *pulled {
                 head.remove_for_rule(field.as_bytes());
@@ -166,16 +160,16 @@ impl ResponseFilter {
         }
     }
 
-    fn walk(&mut self, head: &mut Head<'_>) {
+    fn walk(&mut self, head: &mut FilteredHead<'_>) {
         let mut overrides = Overrides::default();
-        let values = AnswerValues { variables: &self.variables, status: *head.status, worker: self.worker };
+        let values = AnswerValues { variables: &self.variables, status: head.head.status(), worker: self.worker };
         self.routes.walk(&values, &mut overrides);
         tell_all(&mut overrides.lines);
         *head.is_unlogged |= overrides.is_unlogged;
         self.is_gzip_asked |= overrides.is_compressed;
         // A switch of protocols can't become another answer.
         if let Some((status, reason)) = &overrides.cleared
-            && *head.status >= 200
+            && head.head.status() >= 200
         {
             head.clear(*status, reason);
         }
@@ -186,18 +180,18 @@ impl ResponseFilter {
     }
 
     /// Whether and how this answer is compressed. Where it might have been for another client, Vary says so (RFC 9110 section 12.5.5).
-    fn coding(&mut self, head: &mut Head<'_>, body: Body<'_>) -> Option<Coding> {
+    fn coding(&mut self, head: &mut FilteredHead<'_>, body: FirstPart<'_>) -> Option<Coding> {
         let compression = &self.rules.compression;
         let asked = compression.on_demand
             && head.remove(b"uwsgi-encoding").is_some_and(|value| value.eq_ignore_ascii_case(b"gzip"))
-            && (head.content_length.is_none() || head.is_length_declared);
+            && (head.head.content_length.is_none() || head.head.length_is_own);
         let is_forced = asked || self.is_gzip_asked;
         let offered: &[Coding] = if is_forced { &[Coding::Gzip] } else { &compression.codings };
         if offered.is_empty() || !may_be_coded(head) {
             return None;
         }
         // RFC 9110 section 15.4.5: it has the Vary and the ETag that the answer 200 would have. Of an application's we do not know the type.
-        if *head.status == 304 {
+        if head.head.status() == 304 {
             if !self.is_of_plain {
                 head.vary();
                 if self.accepted.best(offered.iter().copied()).is_some() {
@@ -206,9 +200,9 @@ impl ResponseFilter {
             }
             return None;
         }
-        let has_body = head.content_length.is_some() || head.head_only || !matches!(body, Body::Nothing);
-        let is_worth_it = head.content_length.is_none_or(|length| length >= compression.least_bytes)
-            && head.value(b"content-type").is_some_and(|text| is_wanted_type(compression, text));
+        let has_body = head.head.content_length.is_some() || head.head_only || !matches!(body, FirstPart::Nothing);
+        let is_worth_it = head.head.content_length.is_none_or(|length| length >= compression.least_bytes)
+            && head.head.value(b"content-type").is_some_and(|text| is_wanted_type(compression, text));
         if !has_body || !(is_forced || is_worth_it) {
             return None;
         }
@@ -216,7 +210,7 @@ impl ResponseFilter {
         self.accepted.best(offered.iter().copied())
     }
 
-    fn compress(&mut self, coding: Coding, head: &mut Head<'_>, body: Body<'_>) -> Option<Vec<u8>> {
+    fn compress(&mut self, coding: Coding, head: &mut FilteredHead<'_>, body: FirstPart<'_>) -> Option<Vec<u8>> {
         if head.head_only {
             head.coded(coding);
             return None;
@@ -224,9 +218,11 @@ impl ResponseFilter {
         // Without memory for the encoder the answer goes out as it is.
         let mut encoder = Encoder::new(coding, self.rules.compression.level).ok()?;
         let whole = match body {
-            Body::Part(part) if *head.content_length == Some(part.len() as u64) && part.len() <= WHOLE_BYTES => Some(part),
-            Body::Part(_) | Body::File => None,
-            Body::Nothing => return None,
+            FirstPart::Bytes(part) if head.head.content_length == Some(part.len() as u64) && part.len() <= WHOLE_BYTES => {
+                Some(part)
+            }
+            FirstPart::Bytes(_) | FirstPart::File => None,
+            FirstPart::Nothing => return None,
         };
         let Some(part) = whole else {
             head.coded(coding);
@@ -240,8 +236,7 @@ impl ResponseFilter {
             return None;
         }
         head.coded(coding);
-        *head.content_length = Some(made.len() as u64);
-        head.text.extend_from_slice(format!("Content-Length: {}\r\n", made.len()).as_bytes());
+        head.head.set_length(made.len() as u64);
         Some(made)
     }
 
@@ -256,52 +251,20 @@ impl ResponseFilter {
 
 /// An answer's coding is its application's where it has chosen one; a part of something can't be coded; and nobody may change what
 /// `no-transform` forbids (RFC 9110 section 7.7) or what a digest was taken of.
-fn may_be_coded(head: &Head<'_>) -> bool {
+fn may_be_coded(head: &mut FilteredHead<'_>) -> bool {
     const FIXED: [&[u8]; 6] =
         [b"content-encoding", b"content-range", b"content-md5", b"digest", b"content-digest", b"repr-digest"];
-    let has_content = *head.status >= 200 && !(204..=206).contains(head.status);
+    let has_content = head.head.status() >= 200 && !(204..=206).contains(&head.head.status());
     has_content
-        && FIXED.iter().all(|name| head.value(name).is_none())
-        && !head.values(b"cache-control").any(|value| has_word(value, b"no-transform"))
+        && FIXED.iter().all(|name| head.head.value(name).is_none())
+        && !head.head.values(b"cache-control").any(|value| has_word(value, b"no-transform"))
 }
 
 fn has_word(list: &[u8], word: &[u8]) -> bool {
     list.split(|&byte| byte == b',').any(|part| part.trim_ascii().eq_ignore_ascii_case(word))
 }
 
-impl Head<'_> {
-    /// Where the lines of fields with this name stand, their line ends included.
-    fn lines(&self, name: &[u8]) -> impl Iterator<Item = std::ops::Range<usize>> {
-        let mut start = 0;
-        let text: &[u8] = self.text;
-        std::iter::from_fn(move || {
-            while let Some(length) = memchr::memchr(b'\n', &text[start..]) {
-                let range = start..start + length + 1;
-                start = range.end;
-                let line = &text[range.clone()];
-                let is_field = line.get(name.len()) == Some(&b':') && line[..name.len()].eq_ignore_ascii_case(name);
-                // The first line is the status.
-                if range.start > 0 && is_field {
-                    return Some(range);
-                }
-            }
-            None
-        })
-    }
-
-    fn line(&self, name: &[u8]) -> Option<std::ops::Range<usize>> {
-        self.lines(name).next()
-    }
-
-    fn values(&self, name: &[u8]) -> impl Iterator<Item = &[u8]> {
-        let length = name.len() + 1;
-        self.lines(name).map(move |range| self.text[range][length..].trim_ascii())
-    }
-
-    fn value(&self, name: &[u8]) -> Option<&[u8]> {
-        self.values(name).next()
-    }
-
+impl FilteredHead<'_> {
     /// Takes all fields of this name out, but for those that say how the bytes that follow are to be read.
     fn remove_for_rule(&mut self, name: &[u8]) {
         if !matches!(known_field(name), Some(Known::ContentLength | Known::HopByHop)) {
@@ -311,31 +274,26 @@ impl Head<'_> {
 
     /// Takes all fields of this name out; returns the value of the first.
     fn remove(&mut self, name: &[u8]) -> Option<Vec<u8>> {
-        // Without this the response would set its own.
-        match known_field(name) {
-            Some(Known::Date) => *self.has_date = true,
-            Some(Known::Server) => *self.has_server = true,
-            Some(Known::ContentLength) => *self.content_length = None,
-            Some(Known::HopByHop | Known::Trailer | Known::NamesFile(_)) | None => {}
+        self.note(name);
+        if let Some(Known::ContentLength) = known_field(name) {
+            self.head.content_length = None;
         }
-        let first = self.value(name)?.to_vec();
-        while let Some(range) = self.line(name) {
-            self.text.drain(range);
-            *self.count = self.count.saturating_sub(1);
-        }
-        Some(first)
+        self.head.remove(name)
     }
 
-    /// Adds a line that is known to be good.
-    fn add(&mut self, line: &[u8]) {
-        let name = line.split(|&byte| byte == b':').next().unwrap_or_default();
+    /// The server adds none of its own where this field was set or taken out.
+    fn note(&mut self, name: &[u8]) {
         match known_field(name) {
-            Some(Known::Date) => *self.has_date = true,
-            Some(Known::Server) => *self.has_server = true,
+            Some(Known::Date) => self.head.has_date = true,
+            Some(Known::Server) => self.head.has_server = true,
             Some(Known::ContentLength | Known::HopByHop | Known::Trailer | Known::NamesFile(_)) | None => {}
         }
-        self.text.extend_from_slice(line);
-        *self.count += 1;
+    }
+
+    /// Adds a field that is known to be good.
+    fn add(&mut self, name: &[u8], value: &[u8]) {
+        self.note(name);
+        self.head.add(name, value);
     }
 
     fn add_checked(&mut self, line: &[u8]) -> Result<(), &'static str> {
@@ -350,37 +308,27 @@ impl Head<'_> {
         if matches!(known_field(name), Some(Known::ContentLength | Known::HopByHop | Known::Trailer)) {
             return Err("it is the server's to set");
         }
-        self.add(&[name, b": ", value, b"\r\n"].concat());
+        self.add(name, value);
         Ok(())
     }
 
     /// A new status, and no field but the length, which the framing rests on.
     fn clear(&mut self, status: u16, reason: &str) {
         let reason = if is_field_value(reason.as_bytes()) { reason } else { "" };
-        *self.status = status;
-        *self.count = 0;
-        *self.has_date = false;
-        *self.has_server = false;
-        self.text.clear();
-        self.text.extend_from_slice(format!("HTTP/1.1 {status} {reason}\r\n").as_bytes());
-        if matches!(status, 204 | 304) {
-            *self.content_length = None;
-        }
-        if let Some(length) = self.content_length {
-            self.text.extend_from_slice(format!("Content-Length: {length}\r\n").as_bytes());
+        let length = self.head.content_length.filter(|_| !matches!(status, 204 | 304));
+        self.head.begin_with(status, reason);
+        if let Some(length) = length {
+            self.head.set_length(length);
         }
     }
 
     fn vary(&mut self) {
-        if self.values(b"vary").any(|value| value == b"*" || has_word(value, b"accept-encoding")) {
+        if self.head.values(b"vary").any(|value| value == b"*" || has_word(value, b"accept-encoding")) {
             return;
         }
-        let Some(range) = self.line(b"vary") else {
-            self.text.extend_from_slice(b"Vary: Accept-Encoding\r\n");
-            return;
-        };
-        let end = range.end - b"\r\n".len();
-        self.text.splice(end..end, *b", Accept-Encoding");
+        if !self.head.change(b"vary", |value| value.extend_from_slice(b", Accept-Encoding")) {
+            self.head.add_own(b"Vary", b"Accept-Encoding");
+        }
     }
 
     /// Says how the body is coded. It is another representation then (RFC 9110 section 8.8.3): a strong validator becomes a weak one, parts of
@@ -389,18 +337,15 @@ impl Head<'_> {
         self.remove(b"content-length");
         self.remove(b"accept-ranges");
         self.weaken_tag();
-        self.text.extend_from_slice(format!("Content-Encoding: {}\r\n", coding.name()).as_bytes());
+        self.head.add_own(b"Content-Encoding", coding.name().as_bytes());
     }
 
     fn weaken_tag(&mut self) {
-        let tag = self.line(b"etag");
-        if let Some(range) = tag
-            && let Some(quote) = self.text[range.clone()].iter().position(|&byte| byte == b'"')
-            && !self.text[range.clone()][..quote].ends_with(b"W/")
-        {
-            let at = range.start + quote;
-            self.text.splice(at..at, *b"W/");
-        }
+        self.head.change(b"etag", |value| {
+            if value.starts_with(b"\"") {
+                value.splice(0..0, *b"W/");
+            }
+        });
     }
 }
 

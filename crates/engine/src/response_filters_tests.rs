@@ -13,56 +13,45 @@ fn rules(change: impl FnOnce(&mut Answering)) -> &'static FilterRules {
 }
 
 /// The head after its changes, and whether a body came in place of the one given.
-fn after(rules: &'static FilterRules, text: &str, body: Body<'_>, head_only: bool) -> (String, bool) {
-    let mut bytes = text.as_bytes().to_vec();
-    let mut status = text[9..12].parse().unwrap();
+fn after(rules: &'static FilterRules, text: &str, part: FirstPart<'_>, head_only: bool) -> (String, bool) {
     let length =
         text.split("Content-Length: ").nth(1).and_then(|rest| rest.split("\r\n").next()).map(|text| text.parse().unwrap());
-    let (mut content_length, mut has_date, mut has_server, mut count, mut is_unlogged) = (length, false, false, 9, false);
+    let text = text.strip_prefix("HTTP/1.1 ").unwrap();
+    let mut head = ResponseHead::default();
+    head.set_ready(text[..3].parse().unwrap(), &[text.as_bytes()], 9, length);
     let routes: &'static Table = Box::leak(Box::default());
     let accepted = AcceptedCodings::read(b"gzip");
     let mut filter = ResponseFilter::new(rules, routes, &mut Overrides::default(), Vec::new(), accepted, 1);
-    let made = filter.head(
-        &mut Head {
-            text: &mut bytes,
-            status: &mut status,
-            content_length: &mut content_length,
-            is_length_declared: false,
-            has_date: &mut has_date,
-            has_server: &mut has_server,
-            count: &mut count,
-            is_unlogged: &mut is_unlogged,
-            head_only,
-        },
-        body,
-    );
-    (String::from_utf8(bytes).unwrap(), made.is_some() || filter.encoder().is_some())
+    let made = filter.head(&mut FilteredHead { head: &mut head, is_unlogged: &mut false, head_only }, part);
+    let mut written = Vec::new();
+    head.write(b"HTTP/1.1 ", &mut written);
+    (String::from_utf8(written).unwrap(), made.is_some() || filter.encoder().is_some())
 }
 
 #[test]
 fn a_compressed_answer_is_another_representation() {
     let text = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nETag: \"x\"\r\nVary: Cookie\r\nAccept-Ranges: bytes\r\n";
     let expected = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nETag: W/\"x\"\r\nVary: Cookie, Accept-Encoding\r\nContent-Encoding: gzip\r\n";
-    assert_eq!(after(rules(|_| {}), text, Body::Part(LEAST), false), (expected.to_owned(), true));
+    assert_eq!(after(rules(|_| {}), text, FirstPart::Bytes(LEAST), false), (expected.to_owned(), true));
     // The same fields for HEAD, though there is nothing to compress.
-    assert_eq!(after(rules(|_| {}), text, Body::Nothing, true), (expected.to_owned(), false));
+    assert_eq!(after(rules(|_| {}), text, FirstPart::Nothing, true), (expected.to_owned(), false));
 }
 
 #[test]
 fn what_must_not_be_compressed_is_left_alone() {
     for (status, fields, body) in [
-        ("200 OK", "Content-Type: image/png\r\n", Body::Part(LEAST)),
-        ("200 OK", "", Body::Part(LEAST)),
-        ("200 OK", "Content-Type: text/event-stream\r\n", Body::Part(LEAST)),
-        ("200 OK", "Content-Type: text/css\r\nContent-Encoding: br\r\n", Body::Part(LEAST)),
-        ("200 OK", "Content-Type: text/css\r\nCache-Control: max-age=1, No-Transform\r\n", Body::Part(LEAST)),
-        ("200 OK", "Content-Type: text/css\r\nContent-Length: 9\r\n", Body::Part(b"123456789")),
-        ("200 OK", "Content-Type: text/css\r\nRepr-Digest: x\r\n", Body::Part(LEAST)),
-        ("200 OK", "Content-Type: image/png\r\nContent-Length: 5000\r\n", Body::File),
-        ("200 OK", "Content-Type: text/css\r\nContent-Encoding: gzip\r\n", Body::File),
-        ("200 OK", "Content-Type: text/css\r\n", Body::Nothing),
-        ("206 Partial Content", "Content-Type: text/css\r\n", Body::Part(LEAST)),
-        ("204 No Content", "Content-Type: text/css\r\n", Body::Nothing),
+        ("200 OK", "Content-Type: image/png\r\n", FirstPart::Bytes(LEAST)),
+        ("200 OK", "", FirstPart::Bytes(LEAST)),
+        ("200 OK", "Content-Type: text/event-stream\r\n", FirstPart::Bytes(LEAST)),
+        ("200 OK", "Content-Type: text/css\r\nContent-Encoding: br\r\n", FirstPart::Bytes(LEAST)),
+        ("200 OK", "Content-Type: text/css\r\nCache-Control: max-age=1, No-Transform\r\n", FirstPart::Bytes(LEAST)),
+        ("200 OK", "Content-Type: text/css\r\nContent-Length: 9\r\n", FirstPart::Bytes(b"123456789")),
+        ("200 OK", "Content-Type: text/css\r\nRepr-Digest: x\r\n", FirstPart::Bytes(LEAST)),
+        ("200 OK", "Content-Type: image/png\r\nContent-Length: 5000\r\n", FirstPart::File),
+        ("200 OK", "Content-Type: text/css\r\nContent-Encoding: gzip\r\n", FirstPart::File),
+        ("200 OK", "Content-Type: text/css\r\n", FirstPart::Nothing),
+        ("206 Partial Content", "Content-Type: text/css\r\n", FirstPart::Bytes(LEAST)),
+        ("204 No Content", "Content-Type: text/css\r\n", FirstPart::Nothing),
     ] {
         let text = format!("HTTP/1.1 {status}\r\n{fields}");
         assert_eq!(after(rules(|_| {}), &text, body, false), (text.clone(), false), "{text}");
@@ -73,22 +62,22 @@ fn what_must_not_be_compressed_is_left_alone() {
 fn a_file_goes_through_an_encoder() {
     let text = "HTTP/1.1 200 OK\r\nContent-Type: text/css\r\nContent-Length: 5000\r\n";
     let expected = "HTTP/1.1 200 OK\r\nContent-Type: text/css\r\nVary: Accept-Encoding\r\nContent-Encoding: gzip\r\n";
-    assert_eq!(after(rules(|_| {}), text, Body::File, false), (expected.to_owned(), true));
+    assert_eq!(after(rules(|_| {}), text, FirstPart::File, false), (expected.to_owned(), true));
 }
 
 #[test]
 fn what_is_not_modified_has_the_fields_of_what_would_be_compressed() {
     let text = "HTTP/1.1 304 Not Modified\r\nETag: \"x\"\r\n";
     let expected = "HTTP/1.1 304 Not Modified\r\nETag: W/\"x\"\r\nVary: Accept-Encoding\r\n";
-    assert_eq!(after(rules(|_| {}), text, Body::Nothing, false), (expected.to_owned(), false));
+    assert_eq!(after(rules(|_| {}), text, FirstPart::Nothing, false), (expected.to_owned(), false));
     let none = rules(|answering| answering.compression.codings.clear());
-    assert_eq!(after(none, text, Body::Nothing, false), (text.to_owned(), false));
+    assert_eq!(after(none, text, FirstPart::Nothing, false), (text.to_owned(), false));
 }
 
 #[test]
 fn a_body_that_grows_stays_as_it_is() {
     let text = "HTTP/1.1 200 OK\r\nContent-Type: text/css\r\nContent-Length: 12\r\n";
-    let (head, is_coded) = after(rules(|_| {}), text, Body::Part(b"q8#kP0!zLm2?"), false);
+    let (head, is_coded) = after(rules(|_| {}), text, FirstPart::Bytes(b"q8#kP0!zLm2?"), false);
     assert_eq!((head.as_str(), is_coded), (format!("{text}Vary: Accept-Encoding\r\n").as_str(), false));
 }
 
@@ -102,7 +91,7 @@ fn fields_are_removed_and_added_by_whole_names() {
     });
     let text = "HTTP/1.1 200 OK\r\nX-A: 1\r\nX-AB: 1\r\nx-a: 3\r\nX-C: 4\r\nContent-Length: 7\r\nY: X-A: 1\r\n";
     let expected = "HTTP/1.1 200 OK\r\nX-AB: 1\r\nContent-Length: 7\r\nY: X-A: 1\r\nX-B: 2\r\n";
-    assert_eq!(after(rules, text, Body::Nothing, false).0, expected);
+    assert_eq!(after(rules, text, FirstPart::Nothing, false).0, expected);
 }
 
 #[test]
@@ -112,9 +101,9 @@ fn http_auto_gzip_asks_the_application() {
         answering.compression.on_demand = true;
     });
     let text = "HTTP/1.1 200 OK\r\nuWSGI-Encoding: gzip\r\nContent-Type: image/x\r\n";
-    let (head, is_coded) = after(rules, text, Body::Part(b"x"), false);
+    let (head, is_coded) = after(rules, text, FirstPart::Bytes(b"x"), false);
     assert!(is_coded && head.contains("Content-Encoding: gzip\r\n") && !head.contains("uWSGI-Encoding"), "{head}");
     let with_length = format!("{text}Content-Length: 1\r\n");
-    assert!(!after(rules, &with_length, Body::Part(b"x"), false).1);
-    assert!(!after(rules, "HTTP/1.1 200 OK\r\nContent-Type: text/css\r\n", Body::Part(LEAST), false).1);
+    assert!(!after(rules, &with_length, FirstPart::Bytes(b"x"), false).1);
+    assert!(!after(rules, "HTTP/1.1 200 OK\r\nContent-Type: text/css\r\n", FirstPart::Bytes(LEAST), false).1);
 }

@@ -6,54 +6,59 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use super::*;
-use crate::outbox::SEND_TURN_BYTES;
+use crate::transport::{SEND_TURN_BYTES, Transport};
 
 const DATE: &[u8; 37] = b"Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
 
 fn terms() -> Terms {
-    Terms {
-        style: Style::Http { version_1_0: false },
-        chunks: true,
-        head_only: false,
-        keep_alive: true,
-        may_cork: false,
-        date_line: *DATE,
+    Terms { wire: Wire::Http11, head_only: false, keep_alive: true, may_cork: false, date_line: *DATE }
+}
+
+/// A response with the connection that it goes out by.
+struct Answer {
+    response: Response,
+    transport: Transport,
+}
+
+impl Answer {
+    fn writer(&mut self) -> ResponseWriter<'_> {
+        ResponseWriter { response: &mut self.response, transport: &mut self.transport }
     }
 }
 
-fn response(terms: Terms) -> (Response, UnixStream) {
+fn begun(terms: Terms) -> (Answer, UnixStream) {
     let (ours, theirs) = UnixStream::pair().expect("a socket pair");
     ours.set_nonblocking(true).expect("non-blocking");
-    let mut response = Response::new(OwnedFd::from(ours));
-    response.begin(terms, Vec::new());
-    (response, theirs)
+    let mut answer = Answer { response: Response::new(), transport: Transport::new(OwnedFd::from(ours)) };
+    answer.response.begin(terms, Vec::new());
+    (answer, theirs)
 }
 
-/// Everything that the response sends, and whether the connection goes on.
-fn sent(mut response: Response, mut client: UnixStream) -> (String, bool) {
-    response.finish();
-    assert_eq!(response.advance(), Progress::Done);
-    let keeps = response.keeps_alive();
-    drop(response);
+/// Everything that is sent, and whether the connection goes on.
+fn sent(mut answer: Answer, mut client: UnixStream) -> (String, bool) {
+    answer.writer().finish();
+    assert_eq!(answer.writer().advance(), Progress::Done);
+    let keeps = answer.writer().keeps_alive();
+    drop(answer);
     let mut text = String::new();
     client.read_to_string(&mut text).expect("text");
     (text, keeps)
 }
 
 /// Waits until the client has taken all that waits for it.
-fn drained(response: &mut Response, most: Duration) -> bool {
-    while response.wants_room() {
-        let has_room = wait_for_room(response.socket(), most);
-        response.room_came(has_room);
+fn drained(answer: &mut Answer, most: Duration) -> bool {
+    while answer.writer().wants_room() {
+        let has_room = wait_for_room(answer.transport.socket(), most);
+        answer.writer().room_came(has_room);
     }
-    !response.client_is_gone()
+    !answer.writer().client_is_gone()
 }
 
 #[test]
 fn the_framing_follows_what_is_known_of_the_length() {
     let chunked = "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n6\r\n world\r\n0\r\n\r\n";
-    let http10 = Terms { style: Style::Http { version_1_0: true }, chunks: false, ..terms() };
-    let uwsgi = Terms { style: Style::Uwsgi, chunks: false, keep_alive: false, ..terms() };
+    let http10 = Terms { wire: Wire::Http10, ..terms() };
+    let uwsgi = Terms { wire: Wire::Uwsgi, keep_alive: false, ..terms() };
     let closing = Terms { keep_alive: false, ..terms() };
     let cases: [(&str, Terms, Option<&str>, &str, bool); 5] = [
         ("1.1 without a length", terms(), None, chunked, true),
@@ -63,70 +68,70 @@ fn the_framing_follows_what_is_known_of_the_length() {
         ("1.0 with a length", http10, Some("11"), "Connection: keep-alive\r\n\r\nhello world", true),
     ];
     for (what, terms, length, end, keeps) in cases {
-        let (mut response, client) = response(terms);
-        response.status(b"200 OK").expect(what);
+        let (mut answer, client) = begun(terms);
+        answer.writer().status(b"200 OK").expect(what);
         if let Some(length) = length {
-            response.field(b"Content-Length", length.as_bytes()).expect(what);
+            answer.writer().field(b"Content-Length", length.as_bytes()).expect(what);
         }
-        assert_eq!(response.push(b"hello", When::Now), Pushed::All);
-        assert_eq!(response.push(b" world", When::Now), Pushed::All);
-        let (text, kept) = sent(response, client);
+        assert_eq!(answer.writer().push(b"hello", When::Now), Pushed::All);
+        assert_eq!(answer.writer().push(b" world", When::Now), Pushed::All);
+        let (text, kept) = sent(answer, client);
         assert!(text.starts_with("HTTP/1.1 200 OK\r\n") && text.contains("Date: Sun, 06 Nov 1994"), "{what}: {text}");
         assert!(text.ends_with(end), "{what}: {text}");
         assert_eq!(kept, keeps, "{what}");
     }
-    let (mut response, client) = response(uwsgi);
-    response.status(b"200 OK").expect("uwsgi");
-    assert_eq!(response.push(b"hello", When::Now), Pushed::All);
-    assert_eq!(sent(response, client), ("HTTP/1.1 200 OK\r\n\r\nhello".to_owned(), false));
+    let (mut answer, client) = begun(uwsgi);
+    answer.writer().status(b"200 OK").expect("uwsgi");
+    assert_eq!(answer.writer().push(b"hello", When::Now), Pushed::All);
+    assert_eq!(sent(answer, client), ("HTTP/1.1 200 OK\r\n\r\nhello".to_owned(), false));
 }
 
 #[test]
 fn head_204_and_304_have_no_body_and_keep_the_connection() {
     for (status, head_only) in [("200 OK", true), ("204 No Content", false), ("304 Not Modified", false)] {
-        let (mut response, client) = response(Terms { head_only, ..terms() });
-        response.status(status.as_bytes()).expect(status);
-        assert_eq!(response.push(b"never sent", When::Now), Pushed::All);
-        let (text, keeps) = sent(response, client);
+        let (mut answer, client) = begun(Terms { head_only, ..terms() });
+        answer.writer().status(status.as_bytes()).expect(status);
+        assert_eq!(answer.writer().push(b"never sent", When::Now), Pushed::All);
+        let (text, keeps) = sent(answer, client);
         assert!(text.ends_with("\r\n\r\n") && !text.contains("chunked") && keeps, "{text}");
     }
 }
 
 #[test]
 fn an_empty_body_has_a_length_of_zero() {
-    let (mut response, client) = response(terms());
-    response.status(b"200 OK").expect("a status");
-    assert_eq!(response.push(b"", When::Now), Pushed::All);
-    let (text, keeps) = sent(response, client);
+    let (mut answer, client) = begun(terms());
+    answer.writer().status(b"200 OK").expect("a status");
+    assert_eq!(answer.writer().push(b"", When::Now), Pushed::All);
+    let (text, keeps) = sent(answer, client);
     assert!(text.contains("Content-Length: 0\r\n") && keeps, "{text}");
 }
 
 #[test]
 fn an_answer_never_breaks_its_own_content_length() {
-    let (mut long, client) = response(terms());
-    long.status(b"200 OK").expect("a status");
-    long.field(b"Content-Length", b"3").expect("a length");
-    assert_eq!(long.push(b"12345", When::Now), Pushed::All);
-    long.finish();
-    assert!(long.length_fault().is_some_and(|fault| fault.contains("more")));
+    let (mut long, client) = begun(terms());
+    long.writer().status(b"200 OK").expect("a status");
+    long.writer().field(b"Content-Length", b"3").expect("a length");
+    assert_eq!(long.writer().push(b"12345", When::Now), Pushed::All);
+    long.writer().finish();
+    assert!(long.writer().length_fault().is_some_and(|fault| fault.contains("more")));
     let (text, keeps) = sent(long, client);
     assert!(text.ends_with("\r\n\r\n123") && keeps, "{text}");
 
-    let (mut short, _client) = response(terms());
-    short.status(b"200 OK").expect("a status");
-    short.field(b"Content-Length", b"9").expect("a length");
-    assert_eq!(short.push(b"12345", When::Now), Pushed::All);
-    short.finish();
-    assert!(short.length_fault().is_some_and(|fault| fault.contains("less")) && !short.keeps_alive());
+    let (mut short, _client) = begun(terms());
+    short.writer().status(b"200 OK").expect("a status");
+    short.writer().field(b"Content-Length", b"9").expect("a length");
+    assert_eq!(short.writer().push(b"12345", When::Now), Pushed::All);
+    short.writer().finish();
+    assert!(short.writer().length_fault().is_some_and(|fault| fault.contains("less")) && !short.writer().keeps_alive());
 }
 
 #[test]
 fn what_an_application_may_not_say_is_refused() {
-    let (mut response, _client) = response(terms());
+    let (mut answer, _client) = begun(terms());
     for status in [&b"OK"[..], b"20", b"200OK", b"200 O\nK", b"100 Continue", b"abc def"] {
-        assert!(response.status(status).is_err(), "{:?}", String::from_utf8_lossy(status));
+        assert!(answer.writer().status(status).is_err(), "{:?}", String::from_utf8_lossy(status));
     }
-    response.status(b"200 OK").expect("a status");
+    answer.writer().status(b"200 OK").expect("a status");
     let fields: [(&[u8], &[u8]); 9] = [
         (b"X-A", b"a\r\nb"),
         (b"X-A", b"a\nb"),
@@ -139,81 +144,81 @@ fn what_an_application_may_not_say_is_refused() {
         (b"Content-Length", b"99999999999999999999999"),
     ];
     for (name, value) in fields {
-        assert!(response.field(name, value).is_err(), "{:?}", String::from_utf8_lossy(name));
+        assert!(answer.writer().field(name, value).is_err(), "{:?}", String::from_utf8_lossy(name));
     }
 }
 
 #[test]
 fn date_and_server_are_there_once_whoever_sets_them() {
-    let (mut response, client) = response(terms());
-    response.status(b"200 OK").expect("a status");
-    response.field(b"date", b"yesterday").expect("a date");
-    response.field(b"SERVER", b"mine").expect("a server");
-    let (text, _) = sent(response, client);
+    let (mut answer, client) = begun(terms());
+    answer.writer().status(b"200 OK").expect("a status");
+    answer.writer().field(b"date", b"yesterday").expect("a date");
+    answer.writer().field(b"SERVER", b"mine").expect("a server");
+    let (text, _) = sent(answer, client);
     assert_eq!(text.to_ascii_lowercase().matches("date:").count(), 1, "{text}");
     assert_eq!(text.to_ascii_lowercase().matches("server:").count(), 1, "{text}");
 }
 
 #[test]
 fn a_client_that_reads_nothing_costs_a_bounded_buffer() {
-    let (mut response, client) = response(terms());
-    response.status(b"200 OK").expect("a status");
+    let (mut answer, client) = begun(terms());
+    answer.writer().status(b"200 OK").expect("a status");
     let part = [b'x'; 10_000];
     let mut whole_parts = 0;
-    while response.push(&part, When::Now) == Pushed::All {
+    while answer.writer().push(&part, When::Now) == Pushed::All {
         whole_parts += 1;
         assert!(whole_parts < 10_000, "the buffer has no bound");
     }
-    assert!(response.out.unsent() <= OUTPUT_BYTES + 64, "{} bytes are held", response.out.unsent());
+    assert!(answer.transport.unsent() <= OUTPUT_BYTES + 64, "{} bytes are held", answer.transport.unsent());
     client.shutdown(std::net::Shutdown::Both).expect("its end");
-    response.begin_turn();
-    assert_eq!(response.advance(), Progress::Broken);
-    assert_eq!(response.push(b"more", When::Now), Pushed::Gone);
+    answer.writer().begin_turn();
+    assert_eq!(answer.writer().advance(), Progress::Broken);
+    assert_eq!(answer.writer().push(b"more", When::Now), Pushed::Gone);
 }
 
 #[test]
 fn a_large_part_goes_on_where_it_stopped() {
-    let (mut response, mut client) = response(terms());
+    let (mut answer, mut client) = begun(terms());
     let part: Vec<u8> = (0..1_000_000u32).map(|number| number as u8).collect();
-    response.status(b"200 OK").expect("a status");
-    response.field(b"Content-Length", b"1000000").expect("a length");
+    answer.writer().status(b"200 OK").expect("a status");
+    answer.writer().field(b"Content-Length", b"1000000").expect("a length");
     let reader = std::thread::spawn(move || {
         let mut all = Vec::new();
         client.read_to_end(&mut all).map(|_| all)
     });
     let mut taken = 0;
     loop {
-        response.begin_turn();
-        match response.push(&part[taken..], When::Now) {
+        answer.writer().begin_turn();
+        match answer.writer().push(&part[taken..], When::Now) {
             Pushed::All => break,
             Pushed::Part(count) => taken += count,
             Pushed::Gone => panic!("the client is there"),
         }
-        assert!(drained(&mut response, Duration::from_secs(10)));
-        response.out.is_full = false;
+        assert!(drained(&mut answer, Duration::from_secs(10)));
+        answer.transport.is_full = false;
     }
-    response.finish();
-    assert!(drained(&mut response, Duration::from_secs(10)));
-    drop(response);
+    answer.writer().finish();
+    assert!(drained(&mut answer, Duration::from_secs(10)));
+    drop(answer);
     let all = reader.join().expect("joined").expect("read");
     assert_eq!(all[all.len() - part.len()..], part[..]);
 }
 
 #[test]
 fn a_client_that_takes_all_is_sent_a_turns_bytes_and_then_the_next_turns() {
-    let (mut response, mut client) = response(terms());
+    let (mut answer, mut client) = begun(terms());
     let part = vec![b'x'; 3 * SEND_TURN_BYTES];
-    response.status(b"200 OK").expect("a status");
-    response.declare_length(part.len() as u64);
+    answer.writer().status(b"200 OK").expect("a status");
+    answer.writer().declare_length(part.len() as u64);
     let reader = std::thread::spawn(move || {
         let mut all = Vec::new();
         client.read_to_end(&mut all).map(|_| all.len())
     });
     let (mut taken, mut turns) = (0, 0);
     while taken < part.len() {
-        response.begin_turn();
+        answer.writer().begin_turn();
         turns += 1;
-        match response.push(&part[taken..], When::Now) {
+        match answer.writer().push(&part[taken..], When::Now) {
             Pushed::All => taken = part.len(),
             Pushed::Part(count) => {
                 assert!(count <= SEND_TURN_BYTES, "{count} bytes in a turn");
@@ -221,22 +226,22 @@ fn a_client_that_takes_all_is_sent_a_turns_bytes_and_then_the_next_turns() {
             }
             Pushed::Gone => panic!("the client is there"),
         }
-        assert!(response.turn_is_over() || response.is_full() || taken == part.len());
-        assert!(drained(&mut response, Duration::from_secs(20)));
+        assert!(answer.writer().turn_is_over() || answer.writer().is_full() || taken == part.len());
+        assert!(drained(&mut answer, Duration::from_secs(20)));
     }
     assert!(turns >= 3);
-    response.finish();
-    while response.advance() == Progress::Blocked {
-        response.begin_turn();
+    answer.writer().finish();
+    while answer.writer().advance() == Progress::Blocked {
+        answer.writer().begin_turn();
     }
-    drop(response);
+    drop(answer);
     assert!(reader.join().expect("joined").expect("read") > part.len());
 }
 
 #[test]
 fn write_waits_for_room_also_when_its_own_buffer_is_empty() {
-    let (mut response, mut client) = response(terms());
-    response.status(b"200 OK").expect("a status");
+    let (mut answer, mut client) = begun(terms());
+    answer.writer().status(b"200 OK").expect("a status");
     let reader = std::thread::spawn(move || {
         let mut all = Vec::new();
         client.read_to_end(&mut all).map(|_| all.len())
@@ -244,18 +249,18 @@ fn write_waits_for_room_also_when_its_own_buffer_is_empty() {
     let part = vec![b'x'; 4 << 20];
     let mut taken = 0;
     let mut waits = 0;
-    while let Pushed::Part(more) = response.push(&part[taken..], When::Now) {
+    while let Pushed::Part(more) = answer.writer().push(&part[taken..], When::Now) {
         taken += more;
         waits += 1;
         assert!(waits <= part.len(), "it waits in vain");
-        assert!(drained(&mut response, Duration::from_secs(20)));
-        response.begin_turn();
+        assert!(drained(&mut answer, Duration::from_secs(20)));
+        answer.writer().begin_turn();
     }
-    response.finish();
-    while response.advance() == Progress::Blocked {
-        response.begin_turn();
+    answer.writer().finish();
+    while answer.writer().advance() == Progress::Blocked {
+        answer.writer().begin_turn();
     }
-    drop(response);
+    drop(answer);
     let received = reader.join().expect("joined").expect("read");
     assert!(received > part.len());
 }

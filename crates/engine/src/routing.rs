@@ -13,10 +13,10 @@ use bolide_protocol::Span;
 use bolide_protocol::variables::{Variable, VariableFacts};
 use bolide_routes::{Answer, Overrides, Routes, ServerValue, Values, Verdict, reason};
 
-use crate::access_log::tell;
+use crate::access_log::{tell, tell_all};
 use crate::listener::{ListeningSocket, Peer};
 use crate::request::Version;
-use crate::response::Response;
+use crate::response::ResponseWriter;
 use crate::response_filters::{FilterRules, ResponseFilter};
 
 /// Bytes of an error page.
@@ -56,7 +56,7 @@ impl Rules {
     }
 
     /// Walks the rules for a request, and tells the response what is to become of its answer.
-    pub fn walk(&'static self, request: &dyn Values, response: &mut Response) -> Routed {
+    pub fn walk(&'static self, request: &dyn Values, response: &mut ResponseWriter<'_>) -> Routed {
         let mut overrides = Overrides::default();
         let verdict = self.routes.requests.walk(request, &mut overrides);
         tell_all(&mut overrides.lines);
@@ -71,7 +71,7 @@ impl Rules {
                 false => AcceptedCodings::default(),
             };
             let worker = request.server(ServerValue::Worker);
-            response.amend(ResponseFilter::new(
+            response.set_filter(ResponseFilter::new(
                 &self.answers,
                 &self.routes.responses,
                 &mut overrides,
@@ -147,15 +147,9 @@ fn owned(value: Option<Cow<'_, [u8]>>) -> Option<Vec<u8>> {
     value.map(Cow::into_owned)
 }
 
-pub fn tell_all(lines: &mut Vec<Vec<u8>>) {
-    for line in lines.drain(..) {
-        tell(&line);
-    }
-}
-
 /// An answer of a rule's own, by the same way as an application's. What a rule filled in with a client's bytes may be no
 /// header value: then the field is left out.
-pub fn give(answer: &Answer, rules: Option<&'static Rules>, response: &mut Response) {
+pub fn give(answer: &Answer, rules: Option<&'static Rules>, response: &mut ResponseWriter<'_>) {
     let Answer { status, reason: text, fields, body, closes, is_in_own_words } = answer;
     let page = rules.filter(|_| *is_in_own_words).and_then(|rules| rules.error_page(*status));
     if response.status(format!("{status} {text}").as_bytes()).is_err() {

@@ -10,14 +10,14 @@ use bolide_contract::scoreboard::now_ms;
 use bolide_contract::settings::WebSocket as Settings;
 use bolide_protocol::Fault;
 use bolide_protocol::http1::head::Field;
+use bolide_protocol::http1::is_token;
 pub use bolide_protocol::websocket::MessageKind;
 pub use bolide_protocol::websocket::close::may_be_sent;
 use bolide_protocol::websocket::close::{ABNORMAL, GOING_AWAY, NO_STATUS, SERVICE_RESTART};
 use bolide_protocol::websocket::{Deflate, Deflation, Event, Inflation, Limits, Receiver, Violation, handshake, send};
 
-use crate::fields::is_token;
-use crate::response::{HeadRefusal, Pushed, Response, When};
-use crate::socket::{self, Read};
+use crate::response::{HeadRefusal, Pushed, ResponseWriter, When};
+use crate::socket::Read;
 use crate::turn::Turn;
 use crate::worker::ThreadContext;
 
@@ -184,7 +184,7 @@ impl Handshake {
     /// A field or a subprotocol that can't be; nothing has left then.
     pub fn accept(
         &self,
-        response: &mut Response,
+        response: &mut ResponseWriter<'_>,
         subprotocol: Option<&[u8]>,
         further: &[(&[u8], &[u8])],
     ) -> Result<WebSocket, HeadRefusal> {
@@ -252,12 +252,12 @@ impl WebSocket {
     }
 
     /// The client is slow to take what it was sent: no more should be handed in.
-    pub fn is_behind(&self, response: &Response) -> bool {
+    pub fn is_behind(&self, response: &ResponseWriter<'_>) -> bool {
         !self.outgoing.is_empty() || response.is_behind()
     }
 
     /// Sends a message. The payload of a text must be UTF-8. What the client does not take at once is kept.
-    pub fn say(&mut self, kind: MessageKind, payload: &[u8], response: &mut Response) {
+    pub fn say(&mut self, kind: MessageKind, payload: &[u8], response: &mut ResponseWriter<'_>) {
         WORKBENCH.with_borrow_mut(|bench| {
             let Workbench { deflation, frame, .. } = bench;
             frame.clear();
@@ -270,7 +270,7 @@ impl WebSocket {
     }
 
     /// Says that it ends. `told` is what the application will be told.
-    pub fn close(&mut self, code: u16, reason: &str, response: &mut Response) {
+    pub fn close(&mut self, code: u16, reason: &str, response: &mut ResponseWriter<'_>) {
         if self.stage != Stage::Open {
             return;
         }
@@ -304,7 +304,7 @@ impl WebSocket {
     /// Reads what the client has sent, as far as there is room. `input` is what was read before.
     pub(crate) fn take_in(
         &mut self,
-        response: &mut Response,
+        response: &mut ResponseWriter<'_>,
         input: &mut Vec<u8>,
         thread: &mut ThreadContext,
         peer_has_ended: bool,
@@ -315,7 +315,7 @@ impl WebSocket {
             input.extend_from_slice(&before[used..]);
         }
         while self.room() > 0 && input.is_empty() && thread.turn.may_read() {
-            match socket::read(response.socket(), &mut thread.read) {
+            match response.transport.read(&mut thread.read) {
                 Read::Bytes(count) => {
                     self.heard_ms = thread.clock.now_ms;
                     self.pinged_ms = None;
@@ -335,7 +335,7 @@ impl WebSocket {
 
     /// Sends what waits and looks after time: pings, the end of a client that says nothing or takes nothing for `timeout_ms`,
     /// the wait for its last word.
-    pub(crate) fn tend(&mut self, response: &mut Response, now_ms: u64, timeout_ms: u64, is_draining: bool) {
+    pub(crate) fn tend(&mut self, response: &mut ResponseWriter<'_>, now_ms: u64, timeout_ms: u64, is_draining: bool) {
         self.send_outgoing(response);
         self.look_after_slowness(response, now_ms, timeout_ms);
         if is_draining && self.leave_ms == NEVER_MS {
@@ -363,19 +363,19 @@ impl WebSocket {
     }
 
     /// When it wants to be looked after again, in monotonic milliseconds; `timeout_ms` is how long a client may take nothing.
-    pub(crate) fn next_ms(&self, response: &Response, timeout_ms: u64) -> u64 {
+    pub(crate) fn next_ms(&self, response_is_unsent: bool, timeout_ms: u64) -> u64 {
         let own = match self.stage {
             Stage::Open => self.silence_ms().min(self.leave_ms).min(self.mistake.map_or(NEVER_MS, |(_, until_ms)| until_ms)),
             Stage::Closing { until_ms } => until_ms,
             Stage::Closed => NEVER_MS,
         };
-        if !self.has_unsent(response) {
+        if self.outgoing.is_empty() && !response_is_unsent {
             return own;
         }
         own.min(self.stuck_ms.unwrap_or_else(now_ms) + timeout_ms)
     }
 
-    fn has_unsent(&self, response: &Response) -> bool {
+    fn has_unsent(&self, response: &ResponseWriter<'_>) -> bool {
         !self.outgoing.is_empty() || response.has_unsent()
     }
 
@@ -391,7 +391,7 @@ impl WebSocket {
         }
     }
 
-    fn look_after_silence(&mut self, response: &mut Response, now_ms: u64) {
+    fn look_after_silence(&mut self, response: &mut ResponseWriter<'_>, now_ms: u64) {
         if self.silence_ms() > now_ms {
             return;
         }
@@ -403,7 +403,7 @@ impl WebSocket {
     }
 
     /// What the client says meanwhile does not count: it would keep what it is sent in our memory for ever.
-    fn look_after_slowness(&mut self, response: &mut Response, now_ms: u64, timeout_ms: u64) {
+    fn look_after_slowness(&mut self, response: &mut ResponseWriter<'_>, now_ms: u64, timeout_ms: u64) {
         if !self.has_unsent(response) {
             self.stuck_ms = None;
             return;
@@ -423,14 +423,14 @@ impl WebSocket {
     }
 
     /// The client is not there any more: nobody will read a close frame.
-    fn vanish(&mut self, reason: &str, response: &mut Response) {
+    fn vanish(&mut self, reason: &str, response: &mut ResponseWriter<'_>) {
         self.goodbye.get_or_insert_with(|| Goodbye { code: ABNORMAL, reason: reason.to_owned() });
         self.stage = Stage::Closed;
         response.give_client_up();
     }
 
     /// Makes events of bytes; returns how many were taken. What is left waits for room.
-    fn feed(&mut self, bytes: &mut [u8], response: &mut Response, turn: &mut Turn) -> usize {
+    fn feed(&mut self, bytes: &mut [u8], response: &mut ResponseWriter<'_>, turn: &mut Turn) -> usize {
         WORKBENCH.with_borrow_mut(|bench| {
             let mut used = 0;
             while used < bytes.len() && self.room() > 0 && turn.may_read() {
@@ -455,7 +455,7 @@ impl WebSocket {
         })
     }
 
-    fn note(&mut self, event: Event<'_>, response: &mut Response, turn: &mut Turn) {
+    fn note(&mut self, event: Event<'_>, response: &mut ResponseWriter<'_>, turn: &mut Turn) {
         match event {
             Event::More | Event::Pong(_) => {}
             Event::Message { kind, payload } if self.stage == Stage::Open => {
@@ -482,7 +482,7 @@ impl WebSocket {
     }
 
     /// RFC 6455 section 7.1.7: the client's mistake ends it.
-    fn fail(&mut self, violation: Violation, response: &mut Response) {
+    fn fail(&mut self, violation: Violation, response: &mut ResponseWriter<'_>) {
         if self.stage == Stage::Open {
             self.goodbye = Some(Goodbye { code: violation.code, reason: violation.reason.to_owned() });
             self.write_close(Some(violation.code), violation.reason, response);
@@ -491,11 +491,11 @@ impl WebSocket {
         self.mistake = None;
     }
 
-    fn write_close(&mut self, code: Option<u16>, reason: &str, response: &mut Response) {
+    fn write_close(&mut self, code: Option<u16>, reason: &str, response: &mut ResponseWriter<'_>) {
         self.write_control(|out| send::encode_close(code, reason, out), response);
     }
 
-    fn write_control(&mut self, encode: impl FnOnce(&mut Vec<u8>), response: &mut Response) {
+    fn write_control(&mut self, encode: impl FnOnce(&mut Vec<u8>), response: &mut ResponseWriter<'_>) {
         let mut frame = Vec::new();
         encode(&mut frame);
         self.write(&frame, response);
@@ -503,7 +503,7 @@ impl WebSocket {
 
     /// Writes whole frames behind those that wait. A client that takes no more may have said something before: the engine, which
     /// sees that too, reads that first and ends it then.
-    fn write(&mut self, frame: &[u8], response: &mut Response) {
+    fn write(&mut self, frame: &[u8], response: &mut ResponseWriter<'_>) {
         if !self.outgoing.is_empty() {
             self.outgoing.extend_from_slice(frame);
             return;
@@ -515,7 +515,7 @@ impl WebSocket {
         }
     }
 
-    fn send_outgoing(&mut self, response: &mut Response) {
+    fn send_outgoing(&mut self, response: &mut ResponseWriter<'_>) {
         if self.outgoing.is_empty() {
             return;
         }

@@ -10,6 +10,7 @@ use bolide_protocol::variables::Variable;
 
 use crate::access_log::AccessLog;
 use crate::body::BodyLimits;
+use crate::buffers::ResponseBuffers;
 use crate::clock::Clock;
 use crate::listener::ListeningSocket;
 use crate::routing::Rules;
@@ -17,9 +18,6 @@ use crate::turn::Turn;
 
 /// Bytes that a thread reads at once. A head that is within its limit always fits, with what may follow it.
 const READ_BYTES: usize = 64 * 1024;
-
-/// A response's buffer that grew beyond this many bytes is given back to the allocator after its response.
-const SPARE_OUTPUT_BYTES: usize = 256 * 1024;
 
 /// The worker: settings, its scoreboard row, its sockets. Shared by its threads and never locked.
 pub struct Worker {
@@ -65,7 +63,7 @@ pub struct ThreadContext {
     pub fields: Vec<Field>,
     pub variables: Vec<Variable>,
     pub path: Vec<u8>,
-    pub spare_output: Vec<u8>,
+    pub buffers: ResponseBuffers,
     pub log: AccessLog,
     pub clock: Clock,
     /// The thread's number in its worker: uWSGI's core.
@@ -86,20 +84,13 @@ impl ThreadContext {
             fields: Vec::new(),
             variables: Vec::new(),
             path: Vec::new(),
-            spare_output: Vec::new(),
+            buffers: ResponseBuffers::default(),
             log: AccessLog::new(worker.settings.logging.memory_report),
             clock: Clock::new(),
             core,
             slot,
             may_cork: false,
             turn: Turn::default(),
-        }
-    }
-
-    /// Keeps a response's buffer for the next one.
-    pub fn keep_output(&mut self, buffer: Vec<u8>) {
-        if buffer.capacity() <= SPARE_OUTPUT_BYTES && buffer.capacity() > self.spare_output.capacity() {
-            self.spare_output = buffer;
         }
     }
 }

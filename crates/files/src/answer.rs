@@ -53,7 +53,7 @@ pub struct Parts {
 }
 
 impl Answer {
-    /// The lines of the head, each with its line end, without the empty line.
+    /// The lines of the head, each with its line end, without the empty line. The first is the status and its reason.
     pub fn head(&self) -> [&[u8]; 2] {
         [&self.first().bytes, &self.extra.bytes]
     }

@@ -78,8 +78,9 @@ pub struct Head {
 }
 
 impl Head {
+    /// Begins with a status and its reason.
     pub fn status(line: &str) -> Head {
-        Head { bytes: [b"HTTP/1.1 ", line.as_bytes(), b"\r\n"].concat(), fields: 0 }
+        Head { bytes: [line.as_bytes(), b"\r\n"].concat(), fields: 0 }
     }
 
     pub fn with(mut self, name: &str, value: impl AsRef<[u8]>) -> Head {

@@ -9,7 +9,7 @@
 
 use bolide_engine::forks::leave_if_child;
 use bolide_engine::request_stream::RequestStream;
-use bolide_engine::response::Response;
+use bolide_engine::response::ResponseWriter;
 use bolide_engine::{Key, Visited};
 use pyo3::ffi;
 
@@ -46,7 +46,7 @@ pub struct ExchangeHandle(pub Object);
 #[derive(Clone, Copy)]
 pub enum ConnectionRef {
     /// In the hands of the call that gave the request to the application, further up the stack.
-    Lent { response: *mut Response, request_stream: *mut RequestStream },
+    Lent { response: *mut ResponseWriter<'static>, request_stream: *mut RequestStream },
     /// In the engine's connection table.
     Parked(Key),
     /// It is no longer ours: all was said, or the client has gone.
@@ -146,7 +146,10 @@ impl AsgiExchange {
 
     /// Visits the connection, wherever it is; none of Python's code may run in `act`. What a visit leaves to do is asked for with
     /// [`Asgi::want_turn`].
-    pub fn visit<R>(&mut self, act: impl FnOnce(&mut ProtocolState, &mut Response, &mut RequestStream) -> R) -> Visited<R> {
+    pub fn visit<R>(
+        &mut self,
+        act: impl FnOnce(&mut ProtocolState, &mut ResponseWriter<'_>, &mut RequestStream) -> R,
+    ) -> Visited<R> {
         match self.connection {
             ConnectionRef::Lent { response, request_stream } => {
                 // SAFETY: the engine lent us both for the call that is on the stack below us; that call is not touching them
@@ -164,7 +167,7 @@ impl AsgiExchange {
     }
 
     /// The connection has news: who waits for them is returned.
-    pub fn news(&mut self, response: &mut Response, request_stream: &mut RequestStream) -> Waiters {
+    pub fn news(&mut self, response: &mut ResponseWriter<'_>, request_stream: &mut RequestStream) -> Waiters {
         let can_send = match &mut self.protocol {
             ProtocolState::Http(http) => http.go_on(response),
             ProtocolState::WebSocket(socket) => socket.go_on(response, request_stream),

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use bolide_engine::request_stream::RequestStream;
-use bolide_engine::response::{Pushed, Response, When};
+use bolide_engine::response::{Pushed, ResponseWriter, When};
 use bolide_files::named::NamedFile;
 
 use super::context::Asgi;
@@ -133,7 +133,7 @@ impl HttpState {
     }
 
     /// `http.request` or `http.disconnect`, if there is one to tell.
-    pub fn receive(&mut self, response: &mut Response, request_stream: &mut RequestStream) -> ReceiveEvent {
+    pub fn receive(&mut self, response: &mut ResponseWriter<'_>, request_stream: &mut RequestStream) -> ReceiveEvent {
         let Some(flow) = request_stream.body() else { return ReceiveEvent::Nothing };
         if self.is_complete() || self.is_disconnected {
             return ReceiveEvent::Disconnect;
@@ -161,7 +161,7 @@ impl HttpState {
     }
 
     /// The client may have taken something. True: a waiting `send()` may go on.
-    pub fn go_on(&mut self, response: &mut Response) -> bool {
+    pub fn go_on(&mut self, response: &mut ResponseWriter<'_>) -> bool {
         while !response.has_file()
             && let Some(UnsentPart { part, taken, more }) = self.unsent.pop_front()
         {
@@ -210,7 +210,7 @@ impl HttpState {
     }
 
     /// Applies an event that is in its order.
-    pub fn apply(&mut self, event: &mut HttpSendEvent, response: &mut Response) -> Result<SendResult, SendError> {
+    pub fn apply(&mut self, event: &mut HttpSendEvent, response: &mut ResponseWriter<'_>) -> Result<SendResult, SendError> {
         match event {
             HttpSendEvent::Start { status, headers, trailers } => {
                 start(*status, headers, *trailers, response)?;
@@ -249,7 +249,7 @@ impl HttpState {
         &mut self,
         (file, offset, length): (&mut Option<std::fs::File>, i64, u64),
         more: bool,
-        response: &mut Response,
+        response: &mut ResponseWriter<'_>,
     ) -> Result<SendResult, SendError> {
         if !self.unsent.is_empty() || response.has_file() {
             return SendError::mistake("a file can't be sent while another send() still waits for a slow client");
@@ -268,7 +268,7 @@ impl HttpState {
     }
 
     /// Nothing has left yet: the client can still be told of a failure.
-    fn check_length(&self, length: usize, more: bool, response: &Response) -> Result<(), SendError> {
+    fn check_length(&self, length: usize, more: bool, response: &ResponseWriter<'_>) -> Result<(), SendError> {
         match response.announced_length().filter(|_| !response.head_has_left()) {
             Some(announced) if length as u64 > announced || !more && (length as u64) < announced => {
                 SendError::mistake(format!("the body has {length} bytes, and its Content-Length is {announced}"))
@@ -277,7 +277,7 @@ impl HttpState {
         }
     }
 
-    fn body(&mut self, part: &Object, more: bool, response: &mut Response) -> Result<SendResult, SendError> {
+    fn body(&mut self, part: &Object, more: bool, response: &mut ResponseWriter<'_>) -> Result<SendResult, SendError> {
         // SAFETY: a bytes object that lives as long as `part`.
         let bytes = unsafe { bytes_of(part.as_ptr()) };
         self.check_length(bytes.len(), more, response)?;
@@ -318,7 +318,7 @@ impl HttpState {
         self.after_part(more, response)
     }
 
-    fn after_part(&mut self, more: bool, response: &mut Response) -> Result<SendResult, SendError> {
+    fn after_part(&mut self, more: bool, response: &mut ResponseWriter<'_>) -> Result<SendResult, SendError> {
         if let Some(fault) = response.length_fault() {
             if !response.is_finished() {
                 response.cut_off();
@@ -331,7 +331,7 @@ impl HttpState {
         Ok(if goes_on && must_wait(response) { SendResult::Wait } else { SendResult::Done })
     }
 
-    fn end_body(&mut self, response: &mut Response) {
+    fn end_body(&mut self, response: &mut ResponseWriter<'_>) {
         if response.wants_trailers() {
             self.stage = ResponseStage::Trailers;
         } else {
@@ -342,12 +342,12 @@ impl HttpState {
 }
 
 /// The client is slow, or has been sent a turn's bytes and others wait for theirs.
-fn must_wait(response: &Response) -> bool {
+fn must_wait(response: &ResponseWriter<'_>) -> bool {
     response.is_behind() || response.turn_is_over()
 }
 
 /// `http.response.start`. With a refusal nothing was begun.
-fn start(status: u16, headers: &Headers, trailers: bool, response: &mut Response) -> Result<(), SendError> {
+fn start(status: u16, headers: &Headers, trailers: bool, response: &mut ResponseWriter<'_>) -> Result<(), SendError> {
     if let Err(refusal) = response.status_code_only(status) {
         return Err(SendError::Value(format!("the status {status} is refused: {refusal}")));
     }

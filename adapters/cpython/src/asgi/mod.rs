@@ -24,7 +24,7 @@ use bolide_contract::scoreboard::now_ms;
 use bolide_engine::app::{App, Language, Outcome};
 use bolide_engine::request::Request;
 use bolide_engine::request_stream::RequestStream;
-use bolide_engine::response::Response;
+use bolide_engine::response::ResponseWriter;
 
 use crate::exceptions::{keeping_exception, raise, runtime_error};
 use crate::faults::{described, failed, request_line};
@@ -72,7 +72,7 @@ impl App for AsgiThread {
     type Pending = ExchangeHandle;
     const STREAMS: bool = true;
 
-    fn call(&mut self, request: &mut Request<'_, ScopeMemo>, response: &mut Response) -> Outcome<ExchangeHandle> {
+    fn call(&mut self, request: &mut Request<'_, ScopeMemo>, response: &mut ResponseWriter<'_>) -> Outcome<ExchangeHandle> {
         if self.asgi.running.get() >= self.asgi.most_running {
             response.answer_busy();
             return Outcome::Finished;
@@ -81,7 +81,7 @@ impl App for AsgiThread {
         outcome.unwrap_or_else(|| failed(&self.asgi.fault_log, &described(&request.parts)))
     }
 
-    fn resume(&mut self, pending: ExchangeHandle, _reply: &mut Response) -> Outcome<ExchangeHandle> {
+    fn resume(&mut self, pending: ExchangeHandle, _reply: &mut ResponseWriter<'_>) -> Outcome<ExchangeHandle> {
         // Ongoing exchanges have news; they are never suspended.
         Outcome::Ongoing(pending)
     }
@@ -90,7 +90,7 @@ impl App for AsgiThread {
         AsgiExchange::with(&pending.0, AsgiExchange::disconnect).wake(self.asgi);
     }
 
-    fn news(&mut self, pending: &mut ExchangeHandle, response: &mut Response, request_stream: &mut RequestStream) {
+    fn news(&mut self, pending: &mut ExchangeHandle, response: &mut ResponseWriter<'_>, request_stream: &mut RequestStream) {
         AsgiExchange::with(&pending.0, |exchange| exchange.news(response, request_stream)).wake(self.asgi);
     }
 
@@ -110,7 +110,11 @@ impl App for AsgiThread {
 
 impl AsgiThread {
     /// Gives a request to its application, as far as that goes without waiting. `None`: an exception is set.
-    fn begin(&mut self, request: &mut Request<'_, ScopeMemo>, response: &mut Response) -> Option<Outcome<ExchangeHandle>> {
+    fn begin(
+        &mut self,
+        request: &mut Request<'_, ScopeMemo>,
+        response: &mut ResponseWriter<'_>,
+    ) -> Option<Outcome<ExchangeHandle>> {
         let asgi = self.asgi;
         let choice = asgi.mounts.choose(&request.parts)?;
         let number = choice.number;
@@ -120,6 +124,7 @@ impl AsgiThread {
         let Some(request_stream) = request.request_stream.as_deref_mut() else {
             return raise(runtime_error(), "a request came without its body's flow");
         };
+        let response = std::ptr::from_mut(response).cast();
         let connection = ConnectionRef::Lent { response, request_stream };
         let protocol = match request.handshake.take() {
             Some(handshake) => ProtocolState::WebSocket(Box::new(WebSocketState::new(handshake))),

@@ -5,7 +5,7 @@ use bolide_contract::scoreboard::now_ms;
 use bolide_engine::Visited;
 use bolide_engine::app::Outcome;
 use bolide_engine::request_stream::RequestStream;
-use bolide_engine::response::Response;
+use bolide_engine::response::ResponseWriter;
 use pyo3::ffi;
 
 use super::context::Asgi;
@@ -150,7 +150,7 @@ fn ended_later(object: &Object, task: *mut ffi::PyObject) {
 }
 
 /// An open WebSocket is told that its application has failed. False: there is none.
-fn close_failed(protocol: &mut ProtocolState, response: &mut Response, request_stream: &mut RequestStream) -> bool {
+fn close_failed(protocol: &mut ProtocolState, response: &mut ResponseWriter<'_>, request_stream: &mut RequestStream) -> bool {
     let (ProtocolState::WebSocket(socket), RequestStream::Messages(websocket)) = (protocol, request_stream) else { return false };
     if socket.is_open() {
         websocket.close(INTERNAL_ERROR, "", response);

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use bolide_engine::request_stream::RequestStream;
-use bolide_engine::response::Response;
+use bolide_engine::response::ResponseWriter;
 use bolide_engine::websocket::{Goodbye, Handshake, Message as Received, MessageKind, WebSocket, may_be_sent};
 
 use super::context::Asgi;
@@ -176,7 +176,7 @@ impl WebSocketState {
     }
 
     /// True: a waiting `send()` may go on.
-    pub fn go_on(&mut self, response: &mut Response, request_stream: &mut RequestStream) -> bool {
+    pub fn go_on(&mut self, response: &mut ResponseWriter<'_>, request_stream: &mut RequestStream) -> bool {
         match (&mut self.stage, request_stream) {
             (WebSocketStage::Refusing(http), _) => http.go_on(response),
             (_, RequestStream::Messages(websocket)) => {
@@ -192,7 +192,7 @@ impl WebSocketState {
     pub fn apply(
         &mut self,
         event: &mut WebSocketSendEvent,
-        response: &mut Response,
+        response: &mut ResponseWriter<'_>,
         request_stream: &mut RequestStream,
     ) -> Result<SendResult, SendError> {
         match (&mut self.stage, event) {
@@ -252,7 +252,7 @@ impl WebSocketState {
         &mut self,
         chosen: Option<&[u8]>,
         headers: &Headers,
-        response: &mut Response,
+        response: &mut ResponseWriter<'_>,
         request_stream: &mut RequestStream,
     ) -> Result<SendResult, SendError> {
         let mut kept: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
@@ -280,7 +280,7 @@ impl WebSocketState {
     fn send(
         kind: MessageKind,
         payload: &[u8],
-        response: &mut Response,
+        response: &mut ResponseWriter<'_>,
         request_stream: &mut RequestStream,
     ) -> Result<SendResult, SendError> {
         let RequestStream::Messages(websocket) = request_stream else { return Err(SendError::Gone) };

@@ -2,7 +2,7 @@
 
 use super::{Connection, NextAction, Stage};
 use crate::app::App;
-use crate::socket::{self, Read};
+use crate::socket::Read;
 use crate::worker::ThreadContext;
 
 /// A connection that is ended by us with unread input lingers this long, in milliseconds, so that the peer
@@ -18,7 +18,7 @@ impl<A: App> Connection<A> {
     }
 
     pub(super) fn begin_linger(&mut self, thread: &mut ThreadContext) -> NextAction {
-        socket::end_sending(self.response.socket());
+        self.transport.end_sending();
         self.input = Vec::new();
         self.deadline_ms = thread.clock.now_ms + LINGER_MS;
         self.linger(thread, 0)
@@ -26,7 +26,7 @@ impl<A: App> Connection<A> {
 
     pub(super) fn linger(&mut self, thread: &mut ThreadContext, mut swallowed: usize) -> NextAction {
         while swallowed < LINGER_BYTES {
-            match socket::read(self.response.socket(), &mut thread.read) {
+            match self.transport.read(&mut thread.read) {
                 Read::Bytes(count) => swallowed += count,
                 Read::Nothing => {
                     self.stage = Stage::Linger { swallowed };

@@ -13,8 +13,8 @@ use super::{Connection, ExchangeContext, NextAction, ServeStep, Stage};
 use crate::app::App;
 use crate::exchange::{BodySource, Head, Served, Suspended, give_up, serve};
 use crate::request_stream::{BodyStream, RequestStream};
-use crate::response::{Progress, Response, reason_phrase};
-use crate::socket::{self, Read};
+use crate::response::{Progress, ResponseWriter, reason_phrase};
+use crate::socket::Read;
 use crate::worker::{ThreadContext, Worker};
 
 /// No time limit, in monotonic milliseconds.
@@ -48,8 +48,15 @@ impl<A: App> Connection<A> {
         let mut request_stream = RequestStream::Body(body_stream);
         let memory = self.cache.memory(same);
         let (listener, connection) = (self.listener, self.key);
-        let mut context =
-            ExchangeContext { worker, thread, app, response: &mut self.response, peer: &self.peer, listener, connection };
+        let mut context = ExchangeContext {
+            worker,
+            thread,
+            app,
+            writer: ResponseWriter { response: &mut self.response, transport: &mut self.transport },
+            peer: &self.peer,
+            listener,
+            connection,
+        };
         let answered = serve(&mut context, head, bytes, memory, BodySource::Streamed(&mut request_stream))?;
         let Served::Ongoing(suspended) = answered else {
             self.keep_unread(request_stream);
@@ -79,7 +86,7 @@ impl<A: App> Connection<A> {
         if open.overdue_ms <= thread.clock.now_ms && matches!(open.request_stream, RequestStream::Body(_)) {
             return self.end_overdue(open, thread, app);
         }
-        let progress = if self.response.has_file() { app.aside(|| self.response.advance()) } else { self.response.advance() };
+        let progress = if self.response.has_file() { app.aside(|| self.writer().advance()) } else { self.writer().advance() };
         if progress == Progress::Broken || self.given_up_ms(&open) <= thread.clock.now_ms {
             // What the client said before it went is the application's; a fault in it changes nothing any more.
             let _ = self.take_in(&mut open.request_stream, thread);
@@ -91,14 +98,14 @@ impl<A: App> Connection<A> {
         }
         let timeout_ms = self.timeout_ms(worker);
         if let RequestStream::Messages(line) = &mut open.request_stream {
-            line.tend(&mut self.response, now_ms(), timeout_ms, worker.is_draining());
+            line.tend(&mut self.writer(), now_ms(), timeout_ms, worker.is_draining());
         }
         if let Some(pending) = &mut open.suspended.pending {
-            app.news(pending, &mut self.response, &mut open.request_stream);
+            app.news(pending, &mut self.writer(), &mut open.request_stream);
         }
         // Nothing happens unless there is one that has not left: the application takes its time, see `holds_its_head`.
-        self.response.send_head();
-        if self.response.client_is_gone() {
+        self.writer().send_head();
+        if self.writer().client_is_gone() {
             self.give_up_open(*open, thread, app, worker);
             return Some(NextAction::Close);
         }
@@ -109,7 +116,11 @@ impl<A: App> Connection<A> {
 
     /// Lets the application act on an exchange that it has in its hands. `None`: it has none here any more. The second part
     /// says whether the connection is to be attended to soon.
-    pub fn visit<R>(&mut self, worker: &Worker, act: impl FnOnce(&mut Response, &mut RequestStream) -> R) -> Option<(R, bool)> {
+    pub fn visit<R>(
+        &mut self,
+        worker: &Worker,
+        act: impl FnOnce(&mut ResponseWriter<'_>, &mut RequestStream) -> R,
+    ) -> Option<(R, bool)> {
         let Stage::Open(open) = &self.stage else { return None };
         let waited_for_client = self.waits_for_client(open);
         let Stage::Open(open) = &mut self.stage else { return None };
@@ -118,10 +129,11 @@ impl<A: App> Connection<A> {
             // RFC 9112 section 9.6: the request was taken before the drain began, and the answer is the last one all the same.
             self.response.close_after();
         }
-        let result = act(&mut self.response, &mut open.request_stream);
+        let mut writer = ResponseWriter { response: &mut self.response, transport: &mut self.transport };
+        let result = act(&mut writer, &mut open.request_stream);
         open.request_stream.keep_time();
         let resumes = !had_room && open.request_stream.room() > 0;
-        let wants_turn = self.response.is_finished() || self.response.client_is_gone() || self.may_go_on_sending();
+        let wants_turn = self.response.is_finished() || self.writer().client_is_gone() || self.may_go_on_sending();
         let Stage::Open(open) = &self.stage else { return None };
         let until_ms = self.open_until_ms(open, self.timeout_ms(worker));
         // What the application does is no sign of life of a client that it waits for.
@@ -135,7 +147,7 @@ impl<A: App> Connection<A> {
         open.request_stream.hang_up();
         if let Some(pending) = &mut open.suspended.pending {
             // What came before the end is the application's.
-            app.news(pending, &mut self.response, &mut open.request_stream);
+            app.news(pending, &mut self.writer(), &mut open.request_stream);
         }
         give_up(&mut self.context(thread, app, worker), *open.suspended);
     }
@@ -264,7 +276,7 @@ impl<A: App> Connection<A> {
 
     /// There is more to send, which waits for nothing but its turn.
     pub(super) fn may_go_on_sending(&self) -> bool {
-        (self.response.has_file() || self.response.turn_is_over()) && !self.response.is_full()
+        (self.response.has_file() || self.transport.turn_is_over()) && !self.transport.is_full
     }
 
     fn keep_unread(&mut self, request_stream: RequestStream) {
@@ -279,12 +291,15 @@ impl<A: App> Connection<A> {
     /// Until when the peer may let an ongoing exchange wait. The application itself may take its time.
     fn open_until_ms(&self, open: &Open<A>, timeout_ms: u64) -> u64 {
         match &open.request_stream {
-            RequestStream::Messages(line) => line.next_ms(&self.response, timeout_ms),
-            RequestStream::Body(body_stream) if self.response.has_unsent() => {
-                (now_ms() + timeout_ms).min(body_stream.patience.until_ms())
-            }
+            RequestStream::Messages(line) => line.next_ms(self.has_unsent(), timeout_ms),
+            RequestStream::Body(body_stream) if self.has_unsent() => (now_ms() + timeout_ms).min(body_stream.patience.until_ms()),
             RequestStream::Body(body_stream) => body_stream.patience.until_ms(),
         }
+    }
+
+    /// Whether something waits for the client, as [`ResponseWriter::has_unsent`] says.
+    fn has_unsent(&self) -> bool {
+        self.response.has_file() || self.transport.has_unsent()
     }
 
     /// Whether it is the client's turn: to take what was sent, or to send of the body what the application waits for.
@@ -293,7 +308,7 @@ impl<A: App> Connection<A> {
             RequestStream::Messages(_) => false,
             RequestStream::Body(body_stream) => body_stream.is_owed(),
         };
-        owes_body || self.response.has_unsent()
+        owes_body || self.has_unsent()
     }
 
     /// Reads as much as the application has room for.
@@ -310,7 +325,10 @@ impl<A: App> Connection<A> {
                 let ended = matches!(read, Read::End | Read::Broken) || self.peer_has_ended && body_stream.is_complete();
                 body_stream.is_gone |= ended;
             }
-            RequestStream::Messages(line) => line.take_in(&mut self.response, &mut self.input, thread, self.peer_has_ended),
+            RequestStream::Messages(line) => {
+                let mut writer = ResponseWriter { response: &mut self.response, transport: &mut self.transport };
+                line.take_in(&mut writer, &mut self.input, thread, self.peer_has_ended);
+            }
         }
         Ok(())
     }
@@ -318,7 +336,7 @@ impl<A: App> Connection<A> {
     /// Reads once. What follows the body stays for later.
     fn take_in_body(&mut self, body_stream: &mut BodyStream, thread: &mut ThreadContext) -> Result<Read, Fault> {
         let buffer = &mut thread.read;
-        let read = socket::read(self.response.socket(), buffer);
+        let read = self.transport.read(buffer);
         if let Read::Bytes(count) = read {
             thread.turn.note_read(count);
             body_stream.patience.note(count, thread.clock.now_ms);
@@ -351,9 +369,9 @@ impl<A: App> Connection<A> {
             app.overdue(pending, thread.clock.now_ms.saturating_sub(open.began_ms));
         }
         if self.response.head_has_left() {
-            self.response.cut_off();
+            self.writer().cut_off();
         } else {
-            self.response.answer(504, reason_phrase(504), "The application took too long.");
+            self.writer().answer(504, reason_phrase(504), "The application took too long.");
         }
         self.settle(open, 0)
     }

@@ -2,15 +2,16 @@
 //!
 //! Only responses with a filter come here.
 
-use crate::response::{Framing, OUTPUT_BYTES, Pushed, Response, When};
-use crate::response_filters::{Body, Head, ResponseFilter};
+use super::writer::ResponseWriter;
+use super::{BodyLeft, OUTPUT_BYTES, Pushed, Response, When};
+use crate::response_filters::{FilteredHead, FirstPart, ResponseFilter};
 
 /// Bytes of a body that go through the encoder between two looks at how much waits for the client.
 const SLICE_BYTES: usize = 16 * 1024;
 
 impl Response {
     /// What is to be changed in this answer. Between its beginning and its first part.
-    pub(crate) fn amend(&mut self, filter: Box<ResponseFilter>) {
+    pub(crate) fn set_filter(&mut self, filter: Box<ResponseFilter>) {
         self.filter = Some(filter);
     }
 
@@ -25,26 +26,23 @@ impl Response {
             filter.note_unmodified(content_type.as_bytes(), bytes, is_compressed);
         }
     }
+}
 
-    /// Changes the head, which is complete. Returns the body in place of `body`, if it was compressed whole.
-    pub(super) fn filter_head(&mut self, body: Body<'_>) -> Option<Vec<u8>> {
+impl ResponseWriter<'_> {
+    /// Changes the head, which is complete. Returns the body in place of `part`, if it was compressed whole.
+    pub(super) fn filter_head(&mut self, part: FirstPart<'_>) -> Option<Vec<u8>> {
         if self.names_file() {
             // The head is not this one: it is changed when it has become the file's.
             return None;
         }
         let mut filter = self.filter.take()?;
-        let mut head = Head {
-            text: &mut self.out.bytes,
-            status: &mut self.status,
-            content_length: &mut self.content_length,
-            is_length_declared: self.is_length_declared,
-            has_date: &mut self.has_date,
-            has_server: &mut self.has_server,
-            count: &mut self.header_count,
-            is_unlogged: &mut self.is_unlogged,
-            head_only: self.terms.head_only,
+        let response = &mut *self.response;
+        let mut head = FilteredHead {
+            head: &mut response.head,
+            is_unlogged: &mut response.is_unlogged,
+            head_only: response.terms.head_only,
         };
-        let made = filter.head(&mut head, body);
+        let made = filter.head(&mut head, part);
         // An encoder is all that the body still needs.
         self.filter = filter.encoder().is_some().then_some(filter);
         made
@@ -53,20 +51,17 @@ impl Response {
     /// Sends a body that is complete and of our own making: what the client does not take at once waits here, whatever its size.
     pub(super) fn push_whole(&mut self, body: &[u8]) {
         self.close_head();
-        if self.framing != Framing::Discard {
-            self.out.bytes.extend_from_slice(body);
+        if self.left == BodyLeft::Discard {
+            self.body_bytes += body.len() as u64;
+        } else {
+            self.write_framed(body);
         }
-        self.framing = match self.framing {
-            Framing::Length(left) => Framing::Length(left.saturating_sub(body.len() as u64)),
-            other => other,
-        };
-        self.body_bytes += body.len() as u64;
     }
 
     /// Gives a body that is complete, after its head.
     pub(crate) fn give_whole(&mut self, body: &[u8]) {
         self.declare_length(body.len() as u64);
-        match self.filter_head(Body::Part(body)) {
+        match self.filter_head(FirstPart::Bytes(body)) {
             Some(whole) => self.push_whole(&whole),
             // A body of any size that is worth an encoder of its own goes through it in `push_encoded`; this one is here already.
             None => match self.filter.take() {
@@ -76,7 +71,7 @@ impl Response {
                     let ended = filter.take_encoder().is_some_and(|mut encoder| {
                         encoder.write(body, &mut made).and_then(|()| encoder.finish(&mut made)).is_ok()
                     });
-                    if ended { self.frame(&made) } else { _ = self.encoder_failed() }
+                    if ended { self.write_framed(&made) } else { _ = self.encoder_failed() }
                 }
                 None => self.push_whole(body),
             },
@@ -101,13 +96,13 @@ impl Response {
     pub(super) fn push_encoded(&mut self, part: &[u8], when: When) -> Pushed {
         let mut taken = 0;
         for slice in part.chunks(SLICE_BYTES) {
-            if !self.out.has_room(1, OUTPUT_BYTES) {
-                self.out.send();
-                if self.out.is_broken {
+            if !self.transport.has_room(1, OUTPUT_BYTES) {
+                self.transport.send(false);
+                if self.transport.is_broken {
                     return Pushed::Gone;
                 }
-                if !self.out.has_room(1, OUTPUT_BYTES) {
-                    self.out.count_waiting();
+                if !self.transport.has_room(1, OUTPUT_BYTES) {
+                    self.transport.count_waiting();
                     return Pushed::Part(taken);
                 }
             }
@@ -116,7 +111,7 @@ impl Response {
             if encoder.is_none_or(|encoder| encoder.write(slice, &mut made).is_err()) {
                 return self.encoder_failed();
             }
-            self.frame(&made);
+            self.write_framed(&made);
             taken += slice.len();
         }
         if when == When::Now {
@@ -125,10 +120,10 @@ impl Response {
             if encoder.is_none_or(|encoder| encoder.flush(&mut made).is_err()) {
                 return self.encoder_failed();
             }
-            self.frame(&made);
-            self.out.send();
+            self.write_framed(&made);
+            self.transport.send(false);
         }
-        if self.out.is_broken { Pushed::Gone } else { Pushed::All }
+        if self.transport.is_broken { Pushed::Gone } else { Pushed::All }
     }
 
     /// Ends a body that goes through an encoder.
@@ -136,7 +131,7 @@ impl Response {
         let encoder = self.filter.take().and_then(|mut filter| filter.take_encoder());
         let mut made = Vec::new();
         match encoder.map(|encoder| encoder.finish(&mut made)) {
-            Some(Ok(())) => self.frame(&made),
+            Some(Ok(())) => self.write_framed(&made),
             Some(Err(_)) => {
                 self.encoder_failed();
             }
@@ -144,25 +139,21 @@ impl Response {
         }
     }
 
-    /// Writes a piece of the body as the framing wants it.
-    pub(super) fn frame(&mut self, piece: &[u8]) {
-        if piece.is_empty() {
-            return;
-        }
-        self.body_bytes += piece.len() as u64;
-        if self.framing == Framing::Chunked {
-            self.out.bytes.extend_from_slice(format!("{:x}\r\n", piece.len()).as_bytes());
-            self.out.bytes.extend_from_slice(piece);
-            self.out.bytes.extend_from_slice(b"\r\n");
-        } else {
-            self.out.bytes.extend_from_slice(piece);
+    /// Writes a piece of the body behind what waits, in the frames that the protocol wants.
+    pub(super) fn write_framed(&mut self, mut piece: &[u8]) {
+        while !piece.is_empty() {
+            let frame = self.response.encoder.open_frame(piece.len() as u64, &mut self.transport.bytes) as usize;
+            let (now, later) = piece.split_at(frame.min(piece.len()));
+            self.transport.bytes.extend_from_slice(now);
+            self.account(now.len());
+            piece = later;
         }
     }
 
     /// An encoder that writes into memory has no error but the end of memory. The body can't be ended, and the connection's end says so.
     pub(super) fn encoder_failed(&mut self) -> Pushed {
         self.filter = None;
-        self.out.is_broken = true;
+        self.transport.is_broken = true;
         Pushed::Gone
     }
 }

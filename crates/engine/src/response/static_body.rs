@@ -8,22 +8,18 @@ use std::sync::Arc;
 use bolide_files::answer::{Body as FileBody, FileRange, Parts};
 use bolide_files::roots::FileVersion;
 
-use super::{COPY_BYTES, Framing, Response, Stage};
-use crate::outbox::{FilePart, Later};
-use crate::response_filters::Body;
+use super::writer::{COPY_BYTES, ResponseWriter};
+use super::{BodyLeft, Stage};
+use crate::body_file::{BodyFile, QueuedPart};
+use crate::response_filters::FirstPart;
 
-impl Response {
-    /// Takes a head without the fields that are ours to set. `length` is what its Content-Length says, if it has one.
+impl ResponseWriter<'_> {
+    /// Takes a head without the fields that are ours to set, in parts of whole lines. `length` is what its Content-Length says, if it has
+    /// one.
     pub(crate) fn ready_head(&mut self, status: u16, lines: &[&[u8]], fields: u32, length: Option<u64>) {
-        self.out.bytes.clear();
         self.forget_head();
-        self.status = status;
         self.stage = Stage::Head;
-        self.content_length = length;
-        self.header_count = fields;
-        for part in lines {
-            self.out.bytes.extend_from_slice(part);
-        }
+        self.head.set_ready(status, lines, fields, length);
     }
 
     /// The body of such an answer. What the client does not take at once is sent when it does.
@@ -43,22 +39,29 @@ impl Response {
             return self.give_whole(body);
         }
         self.close_head();
-        if self.framing == Framing::Discard {
+        if self.left == BodyLeft::Discard {
             return;
         }
-        let taken = if body.len() > COPY_BYTES { self.out.send_through(body) } else { 0 };
-        if !self.out.is_broken {
-            self.out.bytes.extend_from_slice(&body[taken..]);
+        let mut rest = body;
+        while !rest.is_empty() {
+            let frame = self.response.encoder.open_frame(rest.len() as u64, &mut self.transport.bytes) as usize;
+            let (now, later) = rest.split_at(frame.min(rest.len()));
+            let taken = if now.len() > COPY_BYTES { self.transport.send_through(now) } else { 0 };
+            if self.transport.is_broken {
+                return;
+            }
+            self.transport.bytes.extend_from_slice(&now[taken..]);
+            self.account(now.len());
+            rest = later;
         }
-        self.account(body.len());
     }
 
     /// A part of a file as the whole body.
     pub(crate) fn push_shared_file(&mut self, file: Arc<File>, bytes: Range<u64>, version: FileVersion) {
-        self.filter_head(Body::File);
+        self.filter_head(FirstPart::File);
         self.close_head();
-        if self.framing != Framing::Discard {
-            self.out.file = Some(FilePart::promised(file, bytes, version));
+        if self.left != BodyLeft::Discard {
+            self.file = Some(BodyFile::promised(file, bytes, version));
             self.sent_file = true;
         }
     }
@@ -66,26 +69,25 @@ impl Response {
     /// Parts of a file with lines before each of them.
     pub(crate) fn push_parts(&mut self, parts: Parts) {
         // Parts of something are never compressed, so these go out as they are.
-        self.filter_head(Body::Nothing);
+        self.filter_head(FirstPart::Nothing);
         self.close_head();
-        if self.framing == Framing::Discard {
+        if self.left == BodyLeft::Discard {
             return;
         }
-        self.out.later.extend(parts.parts.into_iter().map(|(before, FileRange { file, bytes, version })| Later {
+        self.queue.extend(parts.parts.into_iter().map(|(before, FileRange { file, bytes, version })| QueuedPart {
             before,
-            file: Some(FilePart::promised(file, bytes, version)),
+            file: Some(BodyFile::promised(file, bytes, version)),
         }));
-        self.out.later.push_back(Later { before: parts.end, file: None });
+        self.queue.push_back(QueuedPart { before: parts.end, file: None });
         self.sent_file = true;
         self.begin_next_part();
     }
 
     /// Goes on to what comes after the file. False: nothing does.
     pub(super) fn begin_next_part(&mut self) -> bool {
-        let Some(next) = self.out.later.pop_front() else { return false };
-        self.account(next.before.len());
-        self.out.bytes.extend_from_slice(&next.before);
-        self.out.file = next.file;
+        let Some(next) = self.queue.pop_front() else { return false };
+        self.write_framed(&next.before);
+        self.file = next.file;
         true
     }
 }

@@ -212,7 +212,7 @@ fn members(text: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// `1*DIGIT` that fits 64 bits; no sign, no blank, no list.
-pub(crate) fn decimal(text: &[u8]) -> Option<u64> {
+pub fn decimal(text: &[u8]) -> Option<u64> {
     if text.is_empty() {
         return None;
     }

@@ -10,3 +10,4 @@ pub(crate) mod scan;
 pub mod target;
 
 pub use framing::{Framing, HeaderFacts};
+pub use scan::is_token;

@@ -39,6 +39,12 @@ const fn is_one_of(byte: u8, set: &[u8]) -> bool {
     false
 }
 
+/// RFC 9110 section 5.6.2.
+#[inline]
+pub fn is_token(name: &[u8]) -> bool {
+    !name.is_empty() && name.iter().all(|&byte| is_token_byte(byte))
+}
+
 #[inline]
 pub(crate) fn is_token_byte(byte: u8) -> bool {
     CLASS[byte as usize] & TOKEN != 0

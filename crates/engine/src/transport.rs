@@ -1,23 +1,19 @@
-//! Bytes on their way to a client: a buffer, then perhaps a part of a file, and what the socket said last.
+//! One connection's way to its peer: the socket, what it said last, and the bytes that wait for it.
 //!
-//! It knows no HTTP. Worker threads run it, each for the connection that it attends to.
+//! It knows no protocol: sessions make bytes, it moves them. What it may send in a turn has a bound, so that others have theirs.
+//! Worker threads run it, each for the connection that it attends to.
 
-use std::collections::VecDeque;
-use std::fs::File;
-use std::ops::Range;
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use bolide_files::roots::FileVersion;
-
-use crate::socket::{self, Written};
+use crate::body_file::BodyFile;
+use crate::socket::{self, Read, Written};
 
 /// Bytes that are sent to one client before others have their turn; those of files have a measure of their own.
 pub const SEND_TURN_BYTES: usize = 256 * 1024;
 
 /// Outputs up to this many bytes may be held by the kernel, to leave together with others.
-const HELD_BYTES: usize = 16 * 1024;
+const CORKED_BYTES: usize = 16 * 1024;
 
 /// Bytes that may wait for slow clients, all connections of a worker together. Beyond it nothing more is kept for a client whose socket
 /// is full: its application is suspended at once.
@@ -26,15 +22,12 @@ const WAITING_MOST_BYTES: usize = 16 * 1024 * 1024;
 /// Bytes that wait for slow clients in this process, which is one worker.
 static WAITING_BYTES: AtomicUsize = AtomicUsize::new(0);
 
-pub struct Outbox {
-    pub socket: OwnedFd,
+pub struct Transport {
+    socket: OwnedFd,
+    /// Bytes that wait to be sent.
     pub bytes: Vec<u8>,
     /// How many of `bytes` have left.
-    pub sent: usize,
-    /// What is sent after `bytes`.
-    pub file: Option<FilePart>,
-    /// What is sent after `file`.
-    pub later: VecDeque<Later>,
+    sent: usize,
     /// The socket takes nothing at present.
     pub is_full: bool,
     /// The client is gone.
@@ -49,49 +42,18 @@ pub struct Outbox {
     turn_left: usize,
 }
 
-pub struct FilePart {
-    pub file: Arc<File>,
-    pub offset: i64,
-    pub left: u64,
-    /// The state of the file that the answer's head is about: when it has changed before the end, the answer is broken off.
-    pub promised: Option<FileVersion>,
-    /// Something of the answer was sent earlier than now.
-    pub has_begun: bool,
-}
-
-/// Bytes, and the file that follows them.
-pub struct Later {
-    pub before: Vec<u8>,
-    pub file: Option<FilePart>,
-}
-
-impl FilePart {
-    pub fn promised(file: Arc<File>, bytes: Range<u64>, version: FileVersion) -> FilePart {
-        let left = bytes.end - bytes.start;
-        FilePart { file, offset: bytes.start.cast_signed(), left, promised: Some(version), has_begun: false }
-    }
-
-    /// Whether the last byte must not leave, because those before it were of another content.
-    pub fn has_changed(&self) -> bool {
-        self.has_begun
-            && self.promised.is_some_and(|version| !FileVersion::now(&self.file).is_ok_and(|now| now.is_same_content(&version)))
-    }
-}
-
-impl Drop for Outbox {
+impl Drop for Transport {
     fn drop(&mut self) {
         WAITING_BYTES.fetch_sub(self.counted, Relaxed);
     }
 }
 
-impl Outbox {
-    pub fn new(socket: OwnedFd) -> Outbox {
-        Outbox {
+impl Transport {
+    pub fn new(socket: OwnedFd) -> Transport {
+        Transport {
             socket,
             bytes: Vec::new(),
             sent: 0,
-            file: None,
-            later: VecDeque::new(),
             is_full: false,
             is_broken: false,
             is_given_away: false,
@@ -121,24 +83,12 @@ impl Outbox {
         self.bytes.len() - self.sent
     }
 
-    /// Bytes that follow the buffer.
-    pub fn to_come(&self) -> u64 {
-        let of_file = |part: &Option<FilePart>| part.as_ref().map_or(0, |part| part.left);
-        of_file(&self.file) + self.later.iter().map(|later| later.before.len() as u64 + of_file(&later.file)).sum::<u64>()
-    }
-
-    /// Nothing follows the buffer any more.
-    pub fn drop_files(&mut self) {
-        self.file = None;
-        self.later.clear();
-    }
-
     /// The others have had theirs.
     pub fn begin_turn(&mut self) {
         self.turn_left = SEND_TURN_BYTES;
     }
 
-    /// Nothing more is sent before the next [`Outbox::begin_turn`], whatever room the socket has.
+    /// Nothing more is sent before the next [`Transport::begin_turn`], whatever room the socket has.
     pub fn turn_is_over(&self) -> bool {
         self.turn_left == 0
     }
@@ -152,11 +102,11 @@ impl Outbox {
         self.turn_left = self.turn_left.saturating_sub(count);
     }
 
-    /// Sends what the socket takes, as far as the turn goes.
-    pub fn send(&mut self) {
-        // A head leaves in one packet with the start of the file that follows.
-        if self.unsent() > 0
-            && self.file.as_ref().is_some_and(|part| part.left > 0)
+    /// Sends what the socket takes, as far as the turn goes. With `more_follows`, what is sent leaves in one packet with the start of
+    /// what is sent next.
+    pub fn send(&mut self, more_follows: bool) {
+        if more_follows
+            && self.unsent() > 0
             && let Written::Bytes(count) = socket::write_corked(self.socket.as_fd(), &self.bytes[self.sent..])
         {
             self.sent += count;
@@ -176,9 +126,9 @@ impl Outbox {
         self.recycle();
     }
 
-    /// As [`Outbox::send`], but what is small is kept by the kernel until it is pushed.
-    pub fn hold(&mut self) {
-        if (1..=HELD_BYTES).contains(&self.unsent()) && !self.is_broken {
+    /// As [`Transport::send`], but what is small is kept by the kernel until it is pushed.
+    pub fn cork(&mut self) {
+        if (1..=CORKED_BYTES).contains(&self.unsent()) && !self.is_broken {
             match socket::write_corked(self.socket.as_fd(), &self.bytes[self.sent..]) {
                 Written::Bytes(count) => {
                     self.sent += count;
@@ -189,7 +139,7 @@ impl Outbox {
                 Written::Broken => self.is_broken = true,
             }
         }
-        self.send();
+        self.send(false);
     }
 
     /// Sends what waits and then `part`, from where they are, as far as the turn goes. Returns the bytes of `part` that were taken.
@@ -212,9 +162,8 @@ impl Outbox {
         taken
     }
 
-    /// Sends the next piece of the file, `most` bytes at the most; returns its bytes.
-    pub fn send_file(&mut self, most: u64) -> u64 {
-        let Some(part) = &mut self.file else { return 0 };
+    /// Sends the next piece of a file, `most` bytes at the most; returns its bytes.
+    pub fn send_file(&mut self, part: &mut BodyFile, most: u64) -> u64 {
         if part.left <= most && part.has_changed() {
             self.is_broken = true;
             return 0;
@@ -233,6 +182,86 @@ impl Outbox {
         0
     }
 
+    /// Sends a few bytes that stand for themselves, before anything of an answer. A socket without room for them does without, which
+    /// must be allowed; a part of them would spoil what follows.
+    pub fn send_aside(&mut self, bytes: &[u8]) {
+        debug_assert!(self.unsent() == 0);
+        match socket::write(self.socket.as_fd(), bytes, &[]) {
+            Written::Bytes(count) if count == bytes.len() => {}
+            Written::Full => {}
+            Written::Bytes(_) | Written::Broken => self.is_broken = true,
+        }
+    }
+
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Reads what the peer has sent.
+    pub fn read(&self, buffer: &mut [u8]) -> Read {
+        socket::read(self.socket.as_fd(), buffer)
+    }
+
+    /// Whether the peer has sent something that was not read yet; its end counts too.
+    pub fn has_input(&self) -> bool {
+        socket::has_input(self.socket.as_fd())
+    }
+
+    /// Whether the peer has ended its side, and all that it sent before was read.
+    pub fn peer_has_ended(&self) -> bool {
+        socket::has_ended(self.socket.as_fd())
+    }
+
+    /// Says that we send no more; the peer still may.
+    pub fn end_sending(&self) {
+        socket::end_sending(self.socket.as_fd());
+    }
+
+    /// Lets go what the kernel keeps.
+    pub fn push(&self) {
+        socket::push(self.socket.as_fd());
+    }
+
+    /// Whether the kernel keeps the last bytes until they are pushed. Asking forgets it.
+    pub fn take_corked(&mut self) -> bool {
+        std::mem::take(&mut self.is_corked)
+    }
+
+    /// Lends a buffer for what is sent, while nothing waits.
+    pub fn lend(&mut self, buffer: Vec<u8>) {
+        debug_assert!(self.unsent() == 0);
+        self.bytes = buffer;
+        self.clear();
+    }
+
+    /// Takes the buffer back when everything has left, so that idle connections own none.
+    pub fn take_buffer(&mut self) -> Vec<u8> {
+        self.sent = 0;
+        std::mem::take(&mut self.bytes)
+    }
+
+    /// What waits is not sent.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.sent = 0;
+    }
+
+    /// A descriptor of its own for whoever takes the connection over: nothing more is read or sent here from now on.
+    ///
+    /// # Errors
+    /// There is no further descriptor.
+    pub fn give_away(&mut self) -> std::io::Result<OwnedFd> {
+        let own = self.socket.try_clone()?;
+        self.is_broken = true;
+        self.is_given_away = true;
+        Ok(own)
+    }
+
+    /// Bytes wait for the client, or did when the socket took a part of them only.
+    pub fn has_unsent(&self) -> bool {
+        self.unsent() > 0 || self.is_full
+    }
+
     /// Something waits for the client. A large part is sent from where it is: then the socket may be full while the buffer is empty.
     pub fn wants_room(&self) -> bool {
         (self.unsent() > 0 || self.is_full) && !self.is_broken
@@ -243,7 +272,7 @@ impl Outbox {
         self.is_full = false;
         self.is_broken |= !has_room;
         self.begin_turn();
-        self.send();
+        self.send(false);
     }
 
     /// What has left is forgotten.

@@ -1,0 +1,31 @@
+//! What a client is told whose request is none. Workers run it.
+
+use bolide_protocol::Fault;
+use bolide_protocol::response::Wire;
+
+use super::Connection;
+use crate::access_log::complain;
+use crate::app::App;
+use crate::response::{Progress, Terms, reason_phrase};
+use crate::worker::{ThreadContext, Worker};
+
+impl<A: App> Connection<A> {
+    /// Answers a peer's mistake and logs it: the fault, never the bytes.
+    pub(super) fn refuse(&mut self, fault: Fault, thread: &mut ThreadContext, worker: &Worker) {
+        let who = if self.peer.address.is_empty() { "a local client" } else { self.peer.address.as_str() };
+        complain(worker.number, &format!("refused a request of {who} with {}: {}", fault.status, fault.reason));
+        let wire = if self.is_http(worker) { Wire::Http11 } else { Wire::Uwsgi };
+        let date_line = thread.clock.date_line();
+        let mut writer = self.writer();
+        writer.begin(Terms { wire, head_only: false, keep_alive: false, may_cork: false, date_line }, thread.buffers.lend());
+        if fault.status == 426 {
+            writer.answer_upgrade_required(fault.reason);
+        } else {
+            writer.answer(fault.status, reason_phrase(fault.status), fault.reason);
+        }
+        // Few bytes, and the last ones: they leave whatever was sent before them.
+        if writer.send_last() == Progress::Done {
+            thread.buffers.keep(writer.end());
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! An answer with its way out: what an application says goes into its [`Response`], and from there, as the session's encoder writes it, to
+//! the [`Transport`] of its connection.
+//!
+//! The budget is the transport's: what it does not take is not taken here either, and offered again. A worker's threads run it.
+
+use std::ops::{Deref, DerefMut};
+use std::os::fd::BorrowedFd;
+
+use bolide_protocol::response::{BodyLength, HeadTerms};
+
+use super::{BodyLeft, OUTPUT_BYTES, Progress, Pushed, Response, Stage, Terms, When};
+use crate::buffers::ResponseBuffers;
+use crate::response_filters::FirstPart;
+use crate::transport::Transport;
+
+/// Parts of a body up to this many bytes are copied behind the head; larger ones go out from where they are.
+pub(super) const COPY_BYTES: usize = 16 * 1024;
+
+/// Lent for moments to whoever has something to say; the connection owns both halves.
+pub struct ResponseWriter<'a> {
+    pub(crate) response: &'a mut Response,
+    pub(crate) transport: &'a mut Transport,
+}
+
+impl Deref for ResponseWriter<'_> {
+    type Target = Response;
+
+    fn deref(&self) -> &Response {
+        self.response
+    }
+}
+
+impl DerefMut for ResponseWriter<'_> {
+    fn deref_mut(&mut self) -> &mut Response {
+        self.response
+    }
+}
+
+impl ResponseWriter<'_> {
+    /// Begins the next answer, with buffers of the thread's.
+    pub(crate) fn begin(&mut self, terms: Terms, buffers: ResponseBuffers) {
+        self.transport.lend(buffers.output);
+        self.response.begin(terms, buffers.head);
+    }
+
+    /// Gives the buffers back when everything has left.
+    pub(crate) fn end(&mut self) -> ResponseBuffers {
+        let output = if self.transport.is_broken { Vec::new() } else { self.transport.take_buffer() };
+        ResponseBuffers { head: self.response.take_buffer(), output }
+    }
+
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.transport.socket()
+    }
+
+    /// Takes a part of the body. An empty one changes nothing, and does not send the head.
+    pub fn push(&mut self, part: &[u8], when: When) -> Pushed {
+        if self.transport.is_broken {
+            return Pushed::Gone;
+        }
+        if part.is_empty() {
+            return Pushed::All;
+        }
+        if self.stage == Stage::Head {
+            if let Some(whole) = self.filter_head(FirstPart::Bytes(part)) {
+                self.push_whole(&whole);
+                return if when == When::Now { self.pushed(part.len(), part.len()) } else { Pushed::All };
+            }
+            self.close_head();
+        }
+        if self.file_replaces_body {
+            return if when == When::Now { self.pushed(part.len(), part.len()) } else { Pushed::All };
+        }
+        if self.filter.is_some() {
+            return self.push_encoded(part, when);
+        }
+        let allowed = match self.left {
+            BodyLeft::Discard => {
+                self.body_bytes += part.len() as u64;
+                return if when == When::Now { self.discarded(part.len()) } else { Pushed::All };
+            }
+            BodyLeft::Length(left) => left.min(part.len() as u64) as usize,
+            BodyLeft::Unknown => part.len(),
+        };
+        self.overrun |= allowed < part.len();
+        let taken = self.take(&part[..allowed], when);
+        if self.transport.is_broken {
+            return Pushed::Gone;
+        }
+        if taken < allowed { Pushed::Part(taken) } else { Pushed::All }
+    }
+
+    /// Whether something waits for the client: `write()`, which can't be suspended, then waits for the socket by itself
+    /// ([`super::wait_for_room`]) and goes on with [`ResponseWriter::room_came`].
+    pub fn wants_room(&self) -> bool {
+        self.transport.wants_room()
+    }
+
+    /// Goes on after such a wait.
+    pub fn room_came(&mut self, has_room: bool) {
+        self.transport.room_came(has_room);
+    }
+
+    /// The client may be sent another turn's bytes.
+    pub fn begin_turn(&mut self) {
+        self.transport.begin_turn();
+    }
+
+    /// The client has been sent a turn's bytes: what produces more stops until the others have had their turn.
+    pub fn turn_is_over(&self) -> bool {
+        self.transport.turn_is_over()
+    }
+
+    /// Whether the client is slow: nothing more should be handed in before it has taken what waits.
+    pub fn is_behind(&self) -> bool {
+        self.file.is_some() || !self.transport.has_room(OUTPUT_BYTES / 2, OUTPUT_BYTES)
+    }
+
+    /// Whether something waits for the client: bytes, a file, or what the application has in its hands still, because the
+    /// socket took a part of it only.
+    pub fn has_unsent(&self) -> bool {
+        self.file.is_some() || self.transport.has_unsent()
+    }
+
+    /// Bytes of the body, less what of head and body waits for the client: a figure that grows when the client takes something
+    /// and stands still when it takes nothing.
+    pub(crate) fn taken_bytes(&self) -> u64 {
+        self.body_bytes.wrapping_sub(self.transport.unsent() as u64)
+    }
+
+    /// The last write found no room: the poll will tell when there is some.
+    pub(crate) fn is_full(&self) -> bool {
+        self.transport.is_full
+    }
+
+    pub fn client_is_gone(&self) -> bool {
+        self.transport.is_broken
+    }
+
+    /// The client is taken for one that has gone: what waits for it is not sent any more.
+    pub(crate) fn give_client_up(&mut self) {
+        self.transport.is_broken = true;
+    }
+
+    /// The application has taken the connection.
+    pub fn is_given_away(&self) -> bool {
+        self.transport.is_given_away
+    }
+
+    /// Sends the head now, before anything of the body: the client of a stream learns that it has begun.
+    pub fn send_head(&mut self) {
+        if self.stage == Stage::Head {
+            self.filter_head(FirstPart::Bytes(b""));
+            self.close_head();
+            self.send();
+        }
+    }
+
+    /// Ends the answer: what is left of the framing is written.
+    pub fn finish(&mut self) {
+        if self.stage == Stage::Head {
+            if self.head.content_length.is_none() {
+                self.declare_length(0);
+            }
+            self.filter_head(FirstPart::Nothing);
+            self.close_head();
+        }
+        if self.stage == Stage::Body {
+            if self.filter.is_some() && self.file.is_none() {
+                self.finish_encoding();
+            }
+            match self.left {
+                BodyLeft::Length(left) if left > self.to_come() => {
+                    self.short = true;
+                    self.terms.keep_alive = false;
+                }
+                // What follows a file is written when that has left.
+                _ if self.file.is_none() => self.end_body(),
+                _ => {}
+            }
+        }
+        self.stage = Stage::Done;
+    }
+
+    /// Answers in the engine's own words, in place of whatever head the application has begun. Only while nothing has left.
+    pub fn answer(&mut self, status: u16, reason: &str, text: &str) {
+        self.answer_with(status, reason, text, &[]);
+    }
+
+    /// The same with further fields.
+    pub(super) fn answer_with(&mut self, status: u16, reason: &str, text: &str, fields: &[(&str, &str)]) {
+        self.transport.clear();
+        self.forget_head();
+        self.drop_files();
+        self.stage = Stage::Head;
+        self.head.begin_with(status, reason);
+        self.head.add_own(b"Content-Type", b"text/plain; charset=utf-8");
+        for (name, value) in fields {
+            self.head.add_own(name.as_bytes(), value.as_bytes());
+        }
+        self.declare_length(text.len() as u64);
+        self.push(text.as_bytes(), When::WithTheNext);
+        self.finish();
+    }
+
+    /// Gives up an answer whose head has left: the connection's end tells the client that it is not whole.
+    pub fn cut_off(&mut self) {
+        self.filter = None;
+        self.terms.keep_alive = false;
+        self.drop_files();
+        self.stage = Stage::Done;
+    }
+
+    pub(crate) fn keeps_alive(&self) -> bool {
+        let ends_with_it = self.left == BodyLeft::Unknown && self.encoder.ends_with_connection() && self.stage == Stage::Done;
+        self.terms.keep_alive && !self.transport.is_broken && !ends_with_it
+    }
+
+    pub(crate) fn status_code(&self) -> u16 {
+        // What an application says that has taken the connection goes to nobody: the log has what the connection was taken for.
+        if self.transport.is_given_away { 101 } else { self.head.status() }
+    }
+
+    /// What the application did against its own Content-Length, as the rest of a sentence.
+    pub fn length_fault(&self) -> Option<&'static str> {
+        self.broken_promise().filter(|_| self.overrun || !self.transport.is_given_away)
+    }
+
+    /// Decides how long the body is (RFC 9112 section 6.3), and has the encoder write the head.
+    pub(super) fn close_head(&mut self) {
+        if let Some(x_sendfile) = self.x_sendfile.take().filter(|x_sendfile| x_sendfile.named.is_some()) {
+            return self.serve_named_file(*x_sendfile);
+        }
+        let (left, length) = match self.head.content_length {
+            _ if self.is_bodiless_status() || self.terms.head_only => (BodyLeft::Discard, BodyLength::NoBody),
+            Some(length) => (BodyLeft::Length(length), BodyLength::Known),
+            None => (BodyLeft::Unknown, BodyLength::Unknown),
+        };
+        let Response { encoder, head, terms, .. } = &mut *self.response;
+        let before = self.transport.bytes.len();
+        let how = HeadTerms { length, keep_alive: terms.keep_alive, date_line: &terms.date_line };
+        terms.keep_alive = encoder.head(head, how, &mut self.transport.bytes);
+        self.left = left;
+        self.head_bytes = (self.transport.bytes.len() - before) as u64;
+        self.stage = Stage::Body;
+    }
+
+    /// Writes the end of the body and of the answer.
+    pub(super) fn end_body(&mut self) {
+        self.response.encoder.end(&mut self.transport.bytes);
+    }
+
+    /// Sends what waits. A head leaves in one packet with the start of the file that follows.
+    pub(super) fn send(&mut self) {
+        let file_follows = self.file.as_ref().is_some_and(|part| part.left > 0);
+        self.transport.send(file_follows);
+    }
+
+    /// Copies or sends as much of a part as there is room for; returns the bytes taken.
+    fn take(&mut self, part: &[u8], when: When) -> usize {
+        let mut taken = 0;
+        while taken < part.len() {
+            let rest = &part[taken..];
+            let frame = self.response.encoder.open_frame(rest.len() as u64, &mut self.transport.bytes);
+            let piece = &rest[..(frame as usize).min(rest.len())];
+            let count = self.take_piece(piece, when, piece.len() == rest.len());
+            taken += count;
+            if count < piece.len() {
+                break;
+            }
+        }
+        taken
+    }
+
+    /// The same for a part that has no frame's end in it. `is_last`: it ends the part.
+    fn take_piece(&mut self, piece: &[u8], when: When, is_last: bool) -> usize {
+        if piece.len() > COPY_BYTES || !self.transport.has_room(piece.len(), OUTPUT_BYTES) {
+            let taken = self.transport.send_through(piece);
+            self.account(taken);
+            return taken;
+        }
+        self.transport.bytes.extend_from_slice(piece);
+        self.account(piece.len());
+        if self.transport.is_full {
+            self.transport.count_waiting();
+        } else if when == When::Now && is_last {
+            // The last part may wait a moment in the kernel for the answers of other requests; the others may not.
+            if self.terms.may_cork && self.left == BodyLeft::Length(0) {
+                self.transport.cork();
+            } else {
+                self.transport.send(false);
+            }
+        }
+        piece.len()
+    }
+
+    /// So many bytes of the body are on their way.
+    pub(super) fn account(&mut self, taken: usize) {
+        let Response { encoder, left, body_bytes, .. } = &mut *self.response;
+        *body_bytes += taken as u64;
+        if let BodyLeft::Length(left) = left {
+            *left -= (taken as u64).min(*left);
+        }
+        encoder.wrote(taken as u64, &mut self.transport.bytes);
+    }
+
+    /// For a part of an answer that has no body. Nothing is written that would fail, so a client that has gone is looked for when it has
+    /// its head: an application that gives parts without end would do so for nobody.
+    fn discarded(&mut self, length: usize) -> Pushed {
+        if self.transport.unsent() == 0 && self.transport.peer_has_ended() {
+            self.transport.is_broken = true;
+        }
+        self.pushed(length, length)
+    }
+
+    /// For a part that is not sent: the head still must leave now. It counts in the turn's bytes as if it were: an application that goes on
+    /// for long takes as much time for a HEAD as for a GET.
+    pub(super) fn pushed(&mut self, taken: usize, offered: usize) -> Pushed {
+        self.send();
+        self.transport.note_sent(taken);
+        match (self.transport.is_broken, taken < offered) {
+            (true, _) => Pushed::Gone,
+            (false, true) => Pushed::Part(taken),
+            (false, false) => Pushed::All,
+        }
+    }
+
+    /// Sends the last few bytes of all, whatever was sent before them, as far as the socket takes them.
+    pub(crate) fn send_last(&mut self) -> Progress {
+        self.begin_turn();
+        self.advance()
+    }
+}

@@ -1,0 +1,282 @@
+//! Head, body and end of an answer as bytes: one encoder for a connection, told anew for each answer which protocol it writes.
+//!
+//! It owns no buffer and copies no body: it writes what stands before, between and behind the parts of one.
+
+use super::head::ResponseHead;
+
+/// How the client wants to be answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wire {
+    /// We are the origin server: Date, Server and the connection are ours to manage.
+    Http11,
+    /// The same, and a body without a length ends with the connection: nothing else can be said (RFC 9112 section 6.3).
+    Http10,
+    /// Behind a front server that does all that; the end of the connection ends the body.
+    Uwsgi,
+}
+
+/// What is known of a body when its head is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BodyLength {
+    /// The head says it.
+    Known,
+    Unknown,
+    /// There is none, whatever the head says: the answer to HEAD, 204, 304.
+    NoBody,
+}
+
+/// What a head is written with.
+#[derive(Debug, Clone, Copy)]
+pub struct HeadTerms<'a> {
+    pub length: BodyLength,
+    /// The connection shall go on.
+    pub keep_alive: bool,
+    /// The field Date with its line end.
+    pub date_line: &'a [u8],
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum BodyFraming {
+    /// The body's bytes as they are.
+    Bare,
+    /// RFC 9112 section 7.1
+    Chunked,
+}
+
+#[derive(Debug)]
+pub struct ResponseEncoder {
+    wire: Wire,
+    framing: BodyFraming,
+    /// Bytes of the present frame that are still to come, its beginning being written.
+    frame_left: u64,
+}
+
+impl ResponseEncoder {
+    pub fn new(wire: Wire) -> ResponseEncoder {
+        ResponseEncoder { wire, framing: BodyFraming::Bare, frame_left: 0 }
+    }
+
+    pub fn wire(&self) -> Wire {
+        self.wire
+    }
+
+    /// Writes a head. Returns whether the connection goes on.
+    #[inline]
+    pub fn head(&mut self, head: &ResponseHead, terms: HeadTerms<'_>, out: &mut Vec<u8>) -> bool {
+        head.write(b"HTTP/1.1 ", out);
+        let is_unknown = terms.length == BodyLength::Unknown;
+        self.framing = if is_unknown && self.wire == Wire::Http11 { BodyFraming::Chunked } else { BodyFraming::Bare };
+        self.frame_left = 0;
+        let keeps_alive = terms.keep_alive && !(is_unknown && self.framing == BodyFraming::Bare);
+        if self.wire != Wire::Uwsgi {
+            self.own_fields(head, terms.date_line, out);
+            if self.framing == BodyFraming::Chunked {
+                out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
+            }
+            match (keeps_alive, self.wire) {
+                (false, _) => out.extend_from_slice(b"Connection: close\r\n"),
+                (true, Wire::Http10) => out.extend_from_slice(b"Connection: keep-alive\r\n"),
+                (true, _) => {}
+            }
+        }
+        out.extend_from_slice(b"\r\n");
+        keeps_alive
+    }
+
+    /// Writes the head of a switch to another protocol, whose bytes follow as they are.
+    pub fn switch(&mut self, head: &ResponseHead, date_line: &[u8], out: &mut Vec<u8>) {
+        head.write(b"HTTP/1.1 ", out);
+        self.framing = BodyFraming::Bare;
+        self.frame_left = 0;
+        if self.wire != Wire::Uwsgi {
+            self.own_fields(head, date_line, out);
+        }
+        out.extend_from_slice(b"\r\n");
+    }
+
+    fn own_fields(&self, head: &ResponseHead, date_line: &[u8], out: &mut Vec<u8>) {
+        if !head.has_date {
+            out.extend_from_slice(date_line);
+        }
+        if !head.has_server {
+            out.extend_from_slice(b"Server: bolide\r\n");
+        }
+    }
+
+    /// Writes what stands before `length` bytes of the body, where nothing of them has been written before. Returns how many of them
+    /// belong together, 0 for none: they are to be handed in, in as many pieces as may be, and told by [`ResponseEncoder::wrote`].
+    #[inline]
+    pub fn open_frame(&mut self, length: u64, out: &mut Vec<u8>) -> u64 {
+        match self.framing {
+            BodyFraming::Bare => length,
+            BodyFraming::Chunked => {
+                if self.frame_left == 0 && length > 0 {
+                    self.frame_left = length;
+                    push_hexadecimal(length, out);
+                    out.extend_from_slice(b"\r\n");
+                }
+                self.frame_left.min(length)
+            }
+        }
+    }
+
+    /// So many bytes of the body were written; where they complete a frame, its end follows.
+    #[inline]
+    pub fn wrote(&mut self, bytes: u64, out: &mut Vec<u8>) {
+        match self.framing {
+            BodyFraming::Bare => {}
+            BodyFraming::Chunked => {
+                self.frame_left = self.frame_left.saturating_sub(bytes);
+                if self.frame_left == 0 && bytes > 0 {
+                    out.extend_from_slice(b"\r\n");
+                }
+            }
+        }
+    }
+
+    /// Writes the end of the body, and of the answer.
+    #[inline]
+    pub fn end(&mut self, out: &mut Vec<u8>) {
+        if self.framing == BodyFraming::Chunked {
+            out.extend_from_slice(b"0\r\n\r\n");
+        }
+    }
+
+    /// The end of the body is the connection's, unless its head has said how long it is.
+    pub fn ends_with_connection(&self) -> bool {
+        self.framing == BodyFraming::Bare
+    }
+
+    /// Trailer fields can be said: between [`ResponseEncoder::begin_trailers`] and [`ResponseEncoder::end_trailers`].
+    pub fn has_trailers(&self) -> bool {
+        self.framing == BodyFraming::Chunked
+    }
+
+    /// Ends the body where trailer fields follow (RFC 9112 section 7.1.2).
+    pub fn begin_trailers(&mut self, out: &mut Vec<u8>) {
+        if self.framing == BodyFraming::Chunked {
+            out.extend_from_slice(b"0\r\n");
+        }
+    }
+
+    pub fn trailer(&mut self, name: &[u8], value: &[u8], out: &mut Vec<u8>) {
+        if self.framing == BodyFraming::Chunked {
+            for part in [name, b": ", value, b"\r\n"] {
+                out.extend_from_slice(part);
+            }
+        }
+    }
+
+    pub fn end_trailers(&mut self, out: &mut Vec<u8>) {
+        if self.framing == BodyFraming::Chunked {
+            out.extend_from_slice(b"\r\n");
+        }
+    }
+
+    /// What may be said before an answer (RFC 9110 section 15.2): the head of an interim response with these fields, where the client
+    /// understands it.
+    pub fn interim(&self, status: &str, fields: &[(&[u8], &[u8])]) -> Option<Vec<u8>> {
+        if self.wire != Wire::Http11 {
+            return None;
+        }
+        let mut head = format!("HTTP/1.1 {status}\r\n").into_bytes();
+        for (name, value) in fields {
+            for part in [*name, b": ", *value, b"\r\n"] {
+                head.extend_from_slice(part);
+            }
+        }
+        head.extend_from_slice(b"\r\n");
+        Some(head)
+    }
+}
+
+fn push_hexadecimal(number: u64, out: &mut Vec<u8>) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digits = number.checked_ilog2().map_or(1, |log| log / 4 + 1);
+    for place in (0..digits).rev() {
+        out.push(DIGITS[(number >> (place * 4) & 15) as usize]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http1::chunked::{ChunkedDecoder, ChunkedStep};
+
+    const DATE: &[u8] = b"Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
+
+    fn head() -> ResponseHead {
+        let mut head = ResponseHead::default();
+        head.begin(200, b"200 OK");
+        head
+    }
+
+    fn written(wire: Wire, length: BodyLength, keep_alive: bool) -> (String, bool) {
+        let mut out = Vec::new();
+        let keeps = ResponseEncoder::new(wire).head(&head(), HeadTerms { length, keep_alive, date_line: DATE }, &mut out);
+        (String::from_utf8(out).expect("text"), keeps)
+    }
+
+    #[test]
+    fn the_framing_follows_the_protocol_and_what_is_known_of_the_length() {
+        let own = "HTTP/1.1 200 OK\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\nServer: bolide\r\n";
+        for (wire, length, keep_alive, end, keeps) in [
+            (Wire::Http11, BodyLength::Known, true, "\r\n", true),
+            (Wire::Http11, BodyLength::NoBody, true, "\r\n", true),
+            (Wire::Http11, BodyLength::Known, false, "Connection: close\r\n\r\n", false),
+            (Wire::Http11, BodyLength::Unknown, true, "Transfer-Encoding: chunked\r\n\r\n", true),
+            (Wire::Http10, BodyLength::Unknown, true, "Connection: close\r\n\r\n", false),
+            (Wire::Http10, BodyLength::Known, true, "Connection: keep-alive\r\n\r\n", true),
+        ] {
+            assert_eq!(written(wire, length, keep_alive), (format!("{own}{end}"), keeps), "{wire:?} {length:?}");
+        }
+        assert_eq!(written(Wire::Uwsgi, BodyLength::Unknown, false), ("HTTP/1.1 200 OK\r\n\r\n".to_owned(), false));
+    }
+
+    #[test]
+    fn what_is_framed_in_any_pieces_is_read_back() {
+        for pieces in [&[&b"hello"[..]][..], &[b"h", b"", b"ello"], &[&[b'x'; 70_000], b"y"]] {
+            let mut encoder = ResponseEncoder::new(Wire::Http11);
+            let terms = HeadTerms { length: BodyLength::Unknown, keep_alive: true, date_line: DATE };
+            encoder.head(&head(), terms, &mut Vec::new());
+            let mut wire = Vec::new();
+            for piece in pieces.iter().filter(|piece| !piece.is_empty()) {
+                let mut rest = *piece;
+                while !rest.is_empty() {
+                    let frame = encoder.open_frame(rest.len() as u64, &mut wire) as usize;
+                    // In two bites: a client may be slow.
+                    for bite in [&rest[..frame / 2], &rest[frame / 2..frame]] {
+                        wire.extend_from_slice(bite);
+                        encoder.wrote(bite.len() as u64, &mut wire);
+                    }
+                    rest = &rest[frame..];
+                }
+            }
+            encoder.end(&mut wire);
+            let (mut decoder, mut body, mut at) = (ChunkedDecoder::default(), Vec::new(), 0);
+            loop {
+                match decoder.step(&wire[at..]).expect("well-formed") {
+                    ChunkedStep::Data { data, used } => {
+                        body.extend_from_slice(data.of(&wire[at..]));
+                        at += used;
+                    }
+                    ChunkedStep::More { used } => at += used,
+                    ChunkedStep::Done { used } => {
+                        at += used;
+                        break;
+                    }
+                }
+            }
+            assert_eq!((at, body), (wire.len(), pieces.concat()));
+        }
+    }
+
+    #[test]
+    fn a_length_is_written_in_hexadecimal() {
+        for number in [0u64, 1, 9, 10, 15, 16, 255, 4096, u64::MAX] {
+            let mut out = Vec::new();
+            push_hexadecimal(number, &mut out);
+            assert_eq!(String::from_utf8_lossy(&out), format!("{number:x}"));
+        }
+    }
+}
