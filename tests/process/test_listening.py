@@ -1,6 +1,7 @@
 """Where an instance listens: every kind of address, UNIX sockets, inherited descriptors, sharing of connections."""
 
 import contextlib
+import functools
 import os
 import signal
 import socket
@@ -57,6 +58,21 @@ def test_an_abstract_socket(start):
     with Client(b"\0" + name.encode()) as client:
         assert client.request().text == str(instance.worker())
     assert Path("/proc/net/unix").read_text().count(f"@{name}\n") >= 1
+
+
+@pytest.mark.parametrize("option", ["--socket", "--uwsgi-socket", "--http-socket", "--http"])
+def test_each_socket_option_takes_unix_before_a_path_and_before_an_abstract_name(start, tmp_path, option):
+    name = f"bolide-{uuid.uuid4().hex}"
+    with socket.socket(socket.AF_UNIX) as inherited:
+        inherited.bind(str(tmp_path / "given.sock"))
+        inherited.listen()
+        addresses = ("unix:near.sock", f"unix://{tmp_path}/url.sock", f"unix:@{name}", f"fd://{inherited.fileno()}")
+        options = [word for address in addresses for word in (option, address)]
+        instance = start(*options, kept=[inherited.fileno()])
+        places = [*(unix_path(tmp_path / f"{file}.sock") for file in ("near", "url", "given")), b"\0" + name.encode()]
+        for place in places:
+            ask = Client(place).request if option.startswith("--http") else functools.partial(uwsgi.ask, place)
+            assert ask().body.decode() == str(instance.worker()), place
 
 
 def test_an_abstract_socket_in_use_ends_the_start(fail):

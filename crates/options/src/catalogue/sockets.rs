@@ -7,7 +7,7 @@ const SECONDS: Value = Value::Number { least: 0, most: 31_536_000, unit: "second
 
 pub const ENTRIES: &[Entry] = &[
     Entry::supported("socket", Setting::Socket, Value::Address, "", "Listen on this address with the uwsgi protocol (or with the one that `protocol` names).")
-        .example("socket = /run/app.sock\nsocket = 127.0.0.1:3031\nsocket = @app\nsocket = fd://3"),
+        .example("socket = /run/app.sock\nsocket = 127.0.0.1:3031\nsocket = @app\nsocket = fd://3\nsocket = unix:/run/app.sock"),
     Entry::supported("uwsgi-socket", Setting::UwsgiSocket, Value::Address, "", "Listen on this address with the uwsgi protocol.")
         .example("uwsgi-socket = 127.0.0.1:3031"),
     Entry::supported("http", Setting::Http, Value::Address, "", "Listen on this address with HTTP/1.1.")

@@ -1,5 +1,5 @@
 //! Addresses of sockets, as uWSGI writes them: with a colon it is TCP, with an `@` an abstract name,
-//! `fd://N` an open descriptor, anything else the path of a UNIX socket.
+//! `fd://N` an open descriptor, anything else the path of a UNIX socket; and `unix:PATH`, as nginx and gunicorn write it.
 
 use std::path::Path;
 
@@ -33,12 +33,23 @@ pub fn read(pair: &Pair) -> Result<(Address, Option<Diagnostic>), Diagnostic> {
             .map(|number| (Address::Descriptor(number), None))
             .ok_or_else(|| error(format!("`{text}` names no descriptor")).advise("write fd:// and a number"));
     }
+    // uWSGI takes `unix` for the name of a host, whose port it then does not find in a path.
+    let (text, is_local) = match text.strip_prefix("unix:") {
+        Some(path) => (path.strip_prefix("//").unwrap_or(path), true),
+        None => (text, false),
+    };
+    if is_local && text.is_empty() {
+        return Err(error("`unix:` names no path".to_owned()).advise("write unix:/run/app.sock, or unix:@name"));
+    }
     if let Some(name) = text.strip_prefix('@').or_else(|| text.strip_prefix("\\0")) {
         return match name.is_empty() || name.len() > MOST_PATH_BYTES {
             true => Err(error(format!("`{text}` is no name for an abstract socket"))
                 .advise(format!("it has 1 to {MOST_PATH_BYTES} bytes after the @"))),
             false => Ok((Address::Abstract(name.to_owned()), None)),
         };
+    }
+    if is_local {
+        return Ok(unix(text, pair));
     }
     if text.starts_with('=') {
         return Err(error(format!("`{text}`: shared sockets are not supported yet")).advise("name the address itself"));
@@ -131,6 +142,13 @@ mod tests {
             ("@app", Address::Abstract("app".to_owned())),
             ("\\0app", Address::Abstract("app".to_owned())),
             ("fd://3", Address::Descriptor(3)),
+            ("unix:/run/app.sock", Address::Unix("/run/app.sock".into())),
+            ("unix:///run/app.sock", Address::Unix("/run/app.sock".into())),
+            ("unix:app.sock", Address::Unix("app.sock".into())),
+            ("unix://app.sock", Address::Unix("app.sock".into())),
+            ("unix:/run/a:b.sock", Address::Unix("/run/a:b.sock".into())),
+            ("unix:@app", Address::Abstract("app".to_owned())),
+            ("unix:8000", Address::Unix("8000".into())),
         ];
         for (text, wanted) in cases {
             assert_eq!(address(text).map(|(address, _)| address), Ok(wanted), "{text}");
@@ -139,7 +157,9 @@ mod tests {
 
     #[test]
     fn test_addresses_that_are_none_say_what_to_write() {
-        for text in ["", "127.0.0.1:http", ":99999", "@", "fd://x", "[::1:80", ": 8000x:y", "a b:80", "=0"] {
+        for text in
+            ["", "127.0.0.1:http", ":99999", "@", "unix:", "unix://", "unix:@", "fd://x", "[::1:80", ": 8000x:y", "a b:80", "=0"]
+        {
             let diagnostic = address(text).expect_err(text);
             assert!(diagnostic.advice.is_some() && diagnostic.location.is_some(), "{text}: {diagnostic}");
         }
