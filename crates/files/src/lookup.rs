@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bolide_contract::files::{Files as Settings, MapKind, Missing, Mode};
 use nix::sys::resource::{Resource, getrlimit};
+use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 
 use crate::answer::{self, Answer};
 use crate::cache::{Bounds, Cache};
@@ -34,6 +35,9 @@ const COMPLAINT_PAUSE_MS: u64 = 1_000;
 
 /// Methods that a file has (RFC 9110 section 9).
 const METHODS: &str = "GET, HEAD, OPTIONS";
+
+/// What a path in X-Accel-Redirect can't have, beside bytes beyond ASCII: nginx takes it for a URI.
+const NO_PATH: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'?').add(b'#');
 
 /// What a request says, as far as files are concerned.
 pub struct FileRequest<'a> {
@@ -277,7 +281,7 @@ impl Files {
         let path = entry.found.resolved.path.as_os_str().as_bytes();
         let mut fields = Head::default().with("Content-Type", &original.content_type);
         fields = match self.settings.mode {
-            Mode::XAccelRedirect => fields.with("X-Accel-Redirect", percent_encoded(path)),
+            Mode::XAccelRedirect => fields.with("X-Accel-Redirect", percent_encode(path, NO_PATH).to_string()),
             _ => fields.with("X-Sendfile", path),
         };
         if let Some(seconds) = original.last_modified {
@@ -498,19 +502,6 @@ fn redirect(uri: &[u8]) -> Option<Answer> {
         Head::default().with("Location", location),
         "The folder's name has a slash at its end.",
     ))
-}
-
-/// nginx takes X-Accel-Redirect for a URI.
-fn percent_encoded(path: &[u8]) -> Vec<u8> {
-    let mut encoded = Vec::with_capacity(path.len());
-    for byte in path {
-        if byte.is_ascii_graphic() && !matches!(byte, b'%' | b'?' | b'#') {
-            encoded.push(*byte);
-        } else {
-            encoded.extend_from_slice(format!("%{byte:02X}").as_bytes());
-        }
-    }
-    encoded
 }
 
 #[cfg(test)]

@@ -8,7 +8,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::diagnostics::Mistakes;
-use crate::passwords::{PasswordFile, equal_in_constant_time};
+use crate::hashes::equal_in_constant_time;
+use crate::passwords::PasswordFile;
 
 /// A guard of one rule.
 #[derive(Debug)]

@@ -5,6 +5,9 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode, percent_encode};
+use regex::bytes::{Captures, SetMatches};
+
 use crate::access::Credentials;
 use crate::action::{Action, Operator, Target};
 use crate::compile::{Rule, Table};
@@ -13,10 +16,13 @@ use crate::served::Served;
 use crate::status;
 use crate::template::Template;
 use crate::values::{ServerValue, Values};
-use regex::bytes::{Captures, SetMatches};
 
 /// Bytes that `send:` may collect for one answer.
 const SENT_BYTES: usize = 1024 * 1024;
+
+/// What a URI can't have (RFC 3986 section 2), beside bytes beyond ASCII. A `%` stays, because REQUEST_URI has its own.
+const NO_URI: &AsciiSet =
+    &CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>').add(b'\\').add(b'^').add(b'`').add(b'{').add(b'|').add(b'}');
 
 /// How a walk ended.
 #[derive(Debug, PartialEq, Eq)]
@@ -383,7 +389,8 @@ fn rewrite(target: &[u8], request: &dyn Values, overrides: &mut Overrides) {
         Some(at) => (&target[..at], Some(&target[at + 1..])),
         None => (target, None),
     };
-    let path = decoded(path);
+    // What is no escape stays as it is.
+    let path = percent_decode(path).collect();
     if let Some(query) = query {
         let mut query = query.to_vec();
         let before = WithOverrides { request, overrides }.value(b"QUERY_STRING").unwrap_or_default().into_owned();
@@ -410,44 +417,9 @@ fn fix_path_info(request: &dyn Values, overrides: &mut Overrides) {
     }
 }
 
-/// Percent-decoded once; what is no escape stays as it is.
-fn decoded(text: &[u8]) -> Vec<u8> {
-    let digit = |byte: u8| (byte as char).to_digit(16);
-    let mut made = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((&first, after)) = rest.split_first() {
-        rest = match (first, after) {
-            (b'%', [high, low, after @ ..]) => match (digit(*high), digit(*low)) {
-                (Some(high), Some(low)) => {
-                    made.push((high * 16 + low) as u8);
-                    after
-                }
-                _ => {
-                    made.push(first);
-                    &rest[1..]
-                }
-            },
-            _ => {
-                made.push(first);
-                after
-            }
-        };
-    }
-    made
-}
-
-/// A Location that a client can't break out of: PATH_INFO is decoded, and may have anything in it. What a URI can't have
-/// (RFC 3986 section 2) is escaped; a `%` stays, because REQUEST_URI has its own.
+/// A Location that a client can't break out of: PATH_INFO is decoded, and may have anything in it.
 fn as_uri(text: &[u8]) -> Vec<u8> {
-    let mut made = Vec::with_capacity(text.len());
-    for &byte in text {
-        if byte <= b' ' || byte >= 0x7f || b"\"<>\\^`{|}".contains(&byte) {
-            made.extend_from_slice(format!("%{byte:02X}").as_bytes());
-        } else {
-            made.push(byte);
-        }
-    }
-    made
+    percent_encode(text, NO_URI).to_string().into_bytes()
 }
 
 #[cfg(test)]
