@@ -38,8 +38,6 @@ KNOWN_EXCEPTIONS = {
     "crates/engine: worker is in a circle",
     "crates/protocol: http1/framing is in a circle",
     "crates/protocol: http1/head is in a circle",
-    "crates/protocol: type Event is declared twice",
-    "crates/protocol: type Limits is declared twice",
     "crates/protocol: type Progress is declared twice",
 }
 

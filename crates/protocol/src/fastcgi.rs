@@ -14,7 +14,7 @@ use crate::variables::{Faults, Found, Variable, VariableFacts, collect};
 mod answers;
 mod record;
 
-pub use answers::{Answer, END_OF_ANSWER_BYTES, ProtocolStatus, end_of_answer, stdout_head};
+pub use answers::{Answer, END_OF_ANSWER_BYTES, ProtocolStatus, end_of_answer, frame_stdout, stdout_head};
 use record::{Begin, RecordHead, Role, Type};
 pub use record::{CONTENT_BYTES_MOST, HEAD_BYTES as RECORD_HEAD_BYTES};
 

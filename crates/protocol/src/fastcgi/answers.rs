@@ -2,7 +2,7 @@
 //!
 //! Must not know what came. Workers run it. The bytes of an answer are not copied here: who sends it puts a head before each part.
 
-use super::record::{HEAD_BYTES, RecordHead, Type};
+use super::record::{CONTENT_BYTES_MOST, HEAD_BYTES, RecordHead, Type};
 
 /// Bytes of the two records that end an answer: its stream without content, and FCGI_END_REQUEST.
 pub const END_OF_ANSWER_BYTES: usize = HEAD_BYTES + END_REQUEST_BYTES;
@@ -31,6 +31,19 @@ pub enum ProtocolStatus {
 pub fn stdout_head(id: u16, content_bytes: u16) -> [u8; HEAD_BYTES] {
     debug_assert!(content_bytes > 0);
     RecordHead::written(Type::Stdout, id, content_bytes, 0)
+}
+
+/// Makes records of what an answer's head has in `out`: from `start` on there is room for a record's head, and then the bytes.
+pub fn frame_stdout(id: u16, out: &mut Vec<u8>, start: usize) {
+    let content = out.len() - start - HEAD_BYTES;
+    // Most heads are one record, and stay where they are.
+    let first = content.min(CONTENT_BYTES_MOST);
+    let further = out.split_off(start + HEAD_BYTES + first);
+    out[start..start + HEAD_BYTES].copy_from_slice(&stdout_head(id, first as u16));
+    for part in further.chunks(CONTENT_BYTES_MOST) {
+        out.extend_from_slice(&stdout_head(id, part.len() as u16));
+        out.extend_from_slice(part);
+    }
 }
 
 /// What follows an answer's last byte.

@@ -3,6 +3,7 @@
 //! It owns no buffer and copies no body: it writes what stands before, between and behind the parts of one.
 
 use super::head::ResponseHead;
+use crate::fastcgi::{CONTENT_BYTES_MOST, RECORD_HEAD_BYTES, end_of_answer, frame_stdout, stdout_head};
 
 /// How the client wants to be answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,6 +14,11 @@ pub enum Wire {
     Http10,
     /// Behind a front server that does all that; the end of the connection ends the body.
     Uwsgi,
+    /// The same, and the head begins with the field Status (RFC 3875 section 6.3.3), as SCGI has it.
+    Cgi,
+    /// Records of FastCGI with this request id, the last of which ends the answer. `has_status_line`: the head is one of HTTP, and not of
+    /// CGI (`nph`).
+    FastCgi { id: u16, has_status_line: bool },
 }
 
 /// What is known of a body when its head is written.
@@ -41,6 +47,8 @@ enum BodyFraming {
     Bare,
     /// RFC 9112 section 7.1
     Chunked,
+    /// Records of FastCGI with this request id.
+    Records(u16),
 }
 
 #[derive(Debug)]
@@ -63,12 +71,17 @@ impl ResponseEncoder {
     /// Writes a head. Returns whether the connection goes on.
     #[inline]
     pub fn head(&mut self, head: &ResponseHead, terms: HeadTerms<'_>, out: &mut Vec<u8>) -> bool {
-        head.write(b"HTTP/1.1 ", out);
         let is_unknown = terms.length == BodyLength::Unknown;
-        self.framing = if is_unknown && self.wire == Wire::Http11 { BodyFraming::Chunked } else { BodyFraming::Bare };
         self.frame_left = 0;
+        if let Wire::FastCgi { id, .. } = self.wire {
+            self.framing = BodyFraming::Records(id);
+            self.recorded_head(head, id, out);
+            return terms.keep_alive;
+        }
+        self.framing = if is_unknown && self.wire == Wire::Http11 { BodyFraming::Chunked } else { BodyFraming::Bare };
+        head.write(self.status_prefix(), out);
         let keeps_alive = terms.keep_alive && !(is_unknown && self.framing == BodyFraming::Bare);
-        if self.wire != Wire::Uwsgi {
+        if self.is_origin() {
             self.own_fields(head, terms.date_line, out);
             if self.framing == BodyFraming::Chunked {
                 out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
@@ -83,12 +96,34 @@ impl ResponseEncoder {
         keeps_alive
     }
 
+    /// A head within records, the last of which says how long the body is.
+    fn recorded_head(&self, head: &ResponseHead, id: u16, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.extend_from_slice(&[0; RECORD_HEAD_BYTES]);
+        head.write(self.status_prefix(), out);
+        out.extend_from_slice(b"\r\n");
+        frame_stdout(id, out, start);
+    }
+
+    /// What an origin server says of itself is ours to add; behind a front server it is that one's.
+    fn is_origin(&self) -> bool {
+        matches!(self.wire, Wire::Http11 | Wire::Http10)
+    }
+
+    /// What stands before the status and its reason.
+    fn status_prefix(&self) -> &'static [u8] {
+        match self.wire {
+            Wire::Cgi | Wire::FastCgi { has_status_line: false, .. } => CGI_STATUS,
+            _ => HTTP_STATUS,
+        }
+    }
+
     /// Writes the head of a switch to another protocol, whose bytes follow as they are.
     pub fn switch(&mut self, head: &ResponseHead, date_line: &[u8], out: &mut Vec<u8>) {
-        head.write(b"HTTP/1.1 ", out);
+        head.write(self.status_prefix(), out);
         self.framing = BodyFraming::Bare;
         self.frame_left = 0;
-        if self.wire != Wire::Uwsgi {
+        if self.is_origin() {
             self.own_fields(head, date_line, out);
         }
         out.extend_from_slice(b"\r\n");
@@ -117,6 +152,13 @@ impl ResponseEncoder {
                 }
                 self.frame_left.min(length)
             }
+            BodyFraming::Records(id) => {
+                if self.frame_left == 0 && length > 0 {
+                    self.frame_left = length.min(CONTENT_BYTES_MOST as u64);
+                    out.extend_from_slice(&stdout_head(id, self.frame_left as u16));
+                }
+                self.frame_left.min(length)
+            }
         }
     }
 
@@ -131,14 +173,17 @@ impl ResponseEncoder {
                     out.extend_from_slice(b"\r\n");
                 }
             }
+            BodyFraming::Records(_) => self.frame_left = self.frame_left.saturating_sub(bytes),
         }
     }
 
     /// Writes the end of the body, and of the answer.
     #[inline]
     pub fn end(&mut self, out: &mut Vec<u8>) {
-        if self.framing == BodyFraming::Chunked {
-            out.extend_from_slice(b"0\r\n\r\n");
+        match self.framing {
+            BodyFraming::Bare => {}
+            BodyFraming::Chunked => out.extend_from_slice(b"0\r\n\r\n"),
+            BodyFraming::Records(id) => out.extend_from_slice(&end_of_answer(id)),
         }
     }
 
@@ -190,6 +235,9 @@ impl ResponseEncoder {
     }
 }
 
+const HTTP_STATUS: &[u8] = b"HTTP/1.1 ";
+const CGI_STATUS: &[u8] = b"Status: ";
+
 fn push_hexadecimal(number: u64, out: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digits = number.checked_ilog2().map_or(1, |log| log / 4 + 1);
@@ -231,6 +279,58 @@ mod tests {
             assert_eq!(written(wire, length, keep_alive), (format!("{own}{end}"), keeps), "{wire:?} {length:?}");
         }
         assert_eq!(written(Wire::Uwsgi, BodyLength::Unknown, false), ("HTTP/1.1 200 OK\r\n\r\n".to_owned(), false));
+        assert_eq!(written(Wire::Cgi, BodyLength::Known, false), ("Status: 200 OK\r\n\r\n".to_owned(), false));
+        // Where the connection goes on, a length is what ends the body.
+        assert_eq!(written(Wire::Uwsgi, BodyLength::Known, true), ("HTTP/1.1 200 OK\r\n\r\n".to_owned(), true));
+        assert_eq!(written(Wire::Uwsgi, BodyLength::Unknown, true), ("HTTP/1.1 200 OK\r\n\r\n".to_owned(), false));
+        for (has_status_line, head) in [(false, "Status: 200 OK\r\n\r\n"), (true, "HTTP/1.1 200 OK\r\n\r\n")] {
+            let wire = Wire::FastCgi { id: 7, has_status_line };
+            for (length, keep_alive) in [(BodyLength::Unknown, true), (BodyLength::Known, false)] {
+                let record = format!("\x01\x06\0\x07\0{}\0\0{head}", char::from(head.len() as u8));
+                assert_eq!(written(wire, length, keep_alive), (record, keep_alive));
+            }
+        }
+    }
+
+    /// The contents of FastCGI's records, of which there may be any number before the last two.
+    fn recorded(mut wire: &[u8]) -> Vec<u8> {
+        let mut content = Vec::new();
+        while let [1, 6, 0, 7, high, low, 0, 0, rest @ ..] = wire {
+            let length = usize::from(u16::from_be_bytes([*high, *low]));
+            content.extend_from_slice(&rest[..length]);
+            wire = &rest[length..];
+            if length == 0 {
+                break;
+            }
+        }
+        assert_eq!(wire, b"\x01\x03\0\x07\0\x08\0\0\0\0\0\0\0\0\0\0");
+        content
+    }
+
+    #[test]
+    fn heads_and_bodies_of_any_length_leave_in_records() {
+        for (field_bytes, body_bytes) in [(10, 0), (CONTENT_BYTES_MOST, 1), (3 * CONTENT_BYTES_MOST, CONTENT_BYTES_MOST + 1)] {
+            let mut head = head();
+            head.add(b"X-Long", &vec![b'v'; field_bytes]);
+            let mut encoder = ResponseEncoder::new(Wire::FastCgi { id: 7, has_status_line: false });
+            let terms = HeadTerms { length: BodyLength::Unknown, keep_alive: true, date_line: DATE };
+            let mut wire = b"before".to_vec();
+            assert!(encoder.head(&head, terms, &mut wire) && !encoder.ends_with_connection());
+            let body = vec![b'b'; body_bytes];
+            let mut rest = &body[..];
+            while !rest.is_empty() {
+                let frame = encoder.open_frame(rest.len() as u64, &mut wire) as usize;
+                for bite in [&rest[..frame / 2], &rest[frame / 2..frame]] {
+                    wire.extend_from_slice(bite);
+                    encoder.wrote(bite.len() as u64, &mut wire);
+                }
+                rest = &rest[frame..];
+            }
+            encoder.end(&mut wire);
+            let value = "v".repeat(field_bytes);
+            let text = [format!("Status: 200 OK\r\nX-Long: {value}\r\n\r\n").as_bytes(), &body].concat();
+            assert!(recorded(wire.strip_prefix(b"before").expect("what was there is left alone")) == text);
+        }
     }
 
     #[test]
