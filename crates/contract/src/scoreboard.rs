@@ -23,7 +23,6 @@ pub struct Row {
     pub pid: AtomicU32,
     /// The worker's number, 1 and up, as uWSGI counts them.
     pub worker: AtomicU32,
-    pub generation: AtomicU32,
     /// Connections that the worker holds open.
     pub connections: AtomicU32,
     /// 1 while the worker takes new connections, 0 while it drains.
@@ -40,8 +39,6 @@ pub struct Row {
     pub exceptions: AtomicU64,
     /// Bytes sent since its start.
     pub sent_bytes: AtomicU64,
-    /// Time spent in requests since its start, in microseconds.
-    pub busy_us: AtomicU64,
     /// Monotonic time of the order to stop, in milliseconds; 0 before that. The master writes it, for threads that are in an
     /// application's iterator and take no orders meanwhile.
     pub stopped_ms: AtomicU64,
@@ -203,14 +200,14 @@ impl Scoreboard {
 
     /// Empties a row for its next worker: the master's call, when the last one has ended.
     pub fn clear(&self, row: u32) {
-        let Some(place) = self.row(row) else { return };
-        for number in [&place.pid, &place.worker, &place.generation, &place.connections, &place.accepting, &place.waiting] {
+        let Some(found) = self.row(row) else { return };
+        for number in [&found.pid, &found.worker, &found.connections, &found.accepting, &found.waiting] {
             number.store(0, Relaxed);
         }
-        for number in [&place.turned_ms, &place.started_ms, &place.stopped_ms] {
+        for number in [&found.turned_ms, &found.started_ms, &found.stopped_ms] {
             number.store(0, Relaxed);
         }
-        for number in [&place.requests, &place.exceptions, &place.sent_bytes, &place.busy_us] {
+        for number in [&found.requests, &found.exceptions, &found.sent_bytes] {
             number.store(0, Relaxed);
         }
         for slot in self.slots(row) {
