@@ -1,6 +1,6 @@
 # Thin verbs; what they do is in scripts/.
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-rust test-python lint format bench fuzz compat conformance clean
+.PHONY: help run build test test-rust test-python lint deny format bench fuzz compat conformance clean
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,6 +22,9 @@ test-python: ## tests of the real program
 
 lint: ## rustfmt, clippy and ruff, warnings denied
 	@scripts/lint
+
+deny: ## licences, sources and advisories of what this is built of (cargo-deny)
+	@scripts/deny
 
 format: ## rustfmt and ruff format
 	@scripts/lint --fix
