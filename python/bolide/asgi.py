@@ -56,14 +56,14 @@ def is_departure(error):
     return False
 
 
-def serve(native, prototype, assignment, applications, settings):
+def serve(native, assignment, applications, settings):
     """Serve until the order to end has been carried out. Returns the exit status of this process."""
     loop = event_loop_factory(settings["asynchronous"]["event_loop"])()
     asyncio.set_event_loop(loop)
     global current_loop
     current_loop = loop
     try:
-        return run(loop, Service(native, prototype, assignment, applications, settings, loop))
+        return run(loop, Service(native, assignment, applications, settings, loop))
     finally:
         close(loop)
         asyncio.set_event_loop(None)
@@ -86,9 +86,8 @@ def run(loop, service):
 class Service:
     """A worker's life within its loop: lifespan, serving, draining, the lifespan's end."""
 
-    def __init__(self, native, prototype, assignment, applications, settings, loop):
+    def __init__(self, native, assignment, applications, settings, loop):
         self.native = native
-        self.prototype = prototype
         self.assignment = assignment
         self.applications = applications
         self.settings = settings
@@ -105,7 +104,7 @@ class Service:
         except LifespanError as error:
             # At a start the master tells it too; a worker may be refused its start long after that.
             tell(str(error))
-            self.prototype.note_failure(str(error))
+            self.assignment.note_failure(str(error))
             return self.native.EXIT_LOAD_FAILED
         self.drained = self.loop.create_future()
         states = iter(lifespans)
@@ -113,9 +112,7 @@ class Service:
             (mount, self.asynchronous(callable, interface), next(states).state if interface == "asgi" else None)
             for mount, callable, interface in self.applications
         ]
-        self.worker = self.native.AsgiWorker(
-            self.prototype, self.assignment, mounts, self.loop, sys.modules[__name__], self.note_drained
-        )
+        self.worker = self.native.AsgiWorker(self.assignment, mounts, self.loop, sys.modules[__name__], self.note_drained)
         self.worker.start()
         await self.drained
         self.worker.stop()

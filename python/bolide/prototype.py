@@ -9,7 +9,6 @@ import importlib
 import os
 import re
 import sys
-import time
 
 #: Causes of an exception that are looked at, at the most.
 CAUSES_MOST = 20
@@ -26,41 +25,84 @@ def main(descriptor):
 
 
 def live(native, descriptor):
-    """Load, report, fork on order. Returns the exit status."""
+    """Have the native module load, report and fork on order. Returns the exit status."""
     # What workers need is imported before they are forked, so that they share it.
-    import atexit
-    import faulthandler
-
     # Threads are known before the application can replace them.
     from bolide import log, threads, unshared, wsgi  # noqa: F401
 
-    prototype = native.Prototype(descriptor)
-    # Registered first, so that it runs last: functions of the application may write to the log at their end.
-    atexit.register(finish, native)
-    boot = prototype.settings
-    settings = boot["settings"]
-    prepare(settings["python"])
-    name_process(native, settings["naming"], "prototype")
-    began = time.monotonic()
-    applications = None
-    if not settings["python"]["lazy"]:
-        before = unshared.Before()
-        applications = load(boot, prototype)
-        if applications is None:
-            prototype.report_load_failed()
-            return native.EXIT_LOAD_FAILED
-        warning = before.warning()
-        if warning:
-            log.tell(warning)
-    share_memory()
-    prototype.report_loaded(int((time.monotonic() - began) * 1000))
-    # The master asks for the stack of a thread that is over its time before it kills the worker, and of a worker that does not
-    # come to serve. Workers have this from their first moment on: the signal's default is to end the process.
-    faulthandler.register(native.STACK_SIGNAL, file=native.log_descriptor(), all_threads=False, chain=False)
-    assignment = prototype.wait_for_assignment()
-    if assignment is None:
+    return native.run_prototype(descriptor, Half(native, log, wsgi))
+
+
+class Half:
+    """Python's half of a prototype, and of the workers that are forked from it: the native module calls it, method by method."""
+
+    def __init__(self, native, log, wsgi):
+        self.native = native
+        self.log = log
+        self.wsgi = wsgi
+        self.boot = self.settings = None
+        #: What `load_applications` gives, once it is loaded.
+        self.applications = None
+
+    def prepare(self, boot):
+        """Set up this process and what the application sees of it: path, environment, arguments."""
+        import atexit
+
+        # Registered first, so that it runs last: functions of the application may write to the log at their end.
+        atexit.register(finish, self.native)
+        self.boot = boot
+        self.settings = boot["settings"]
+        python = self.settings["python"]
+        # uWSGI has "." first in sys.path, below what pythonpath names.
+        sys.path[:0] = [*python["path"], "."]
+        for key, value in python["environment"]:
+            os.environ[key] = value
+        # uWSGI's applications find the server's name here, whatever program it is.
+        sys.argv = ["uwsgi", *python["arguments"]]
+        name_process(self.native, self.settings["naming"], "prototype")
+
+    def load(self):
+        """Load the applications. Returns None, or why they can't be loaded."""
+        from bolide import unshared
+
+        before = None if self.log.worker else unshared.Before()
+        self.applications, reason = load(self.boot)
+        if reason is None and before is not None:
+            warning = before.warning()
+            if warning:
+                self.log.tell(warning)
+        return reason
+
+    def freeze(self):
+        """Freeze what is loaded, so that workers share its pages instead of copying them at their first collection."""
+        import faulthandler
+        import gc
+
+        gc.collect()
+        gc.freeze()
+        # The master asks for the stack of a thread that is over its time before it kills the worker, and of a worker that does
+        # not come to serve. Workers have this from their first moment on: the signal's default is to end the process.
+        faulthandler.register(self.native.STACK_SIGNAL, file=self.native.log_descriptor(), all_threads=False, chain=False)
+
+    def become_worker(self, number):
+        """Be the worker of this number from now on. Runs after the fork."""
+        self.log.worker = number
+        name_process(self.native, self.settings["naming"], f"worker {number}")
+        # A child that a view forks shares the worker's sockets: one that comes back from the view must not serve on.
+        os.register_at_fork(after_in_child=self.native.note_child, after_in_parent=self.native.note_fork)
+
+    def serve(self, assignment):
+        """Serve until the worker's end. Returns the exit status."""
+        try:
+            if any(interface == "asgi" for _, _, interface in self.applications):
+                from bolide import asgi
+
+                return asgi.serve(self.native, assignment, self.applications, self.settings)
+            self.native.serve(assignment, [(mount, callable) for mount, callable, _ in self.applications], self.wsgi)
+        except Exception as error:
+            self.log.log_exception(error, "the worker itself")
+            return 1
         return 0
-    return work(native, prototype, assignment, boot, applications, log, wsgi)
 
 
 def finish(native):
@@ -70,30 +112,6 @@ def finish(native):
     for number in native.GROUP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     native.finish_log()
-
-
-def work(native, prototype, assignment, boot, applications, log, wsgi):
-    """What a worker does with its life. Runs after the fork."""
-    settings = boot["settings"]
-    log.worker = assignment.worker
-    name_process(native, settings["naming"], f"worker {assignment.worker}")
-    # A child that a view forks shares the worker's sockets: one that comes back from the view must not serve on.
-    os.register_at_fork(after_in_child=native.note_child, after_in_parent=native.note_fork)
-    if applications is None:
-        applications = load(boot, prototype)
-        if applications is None:
-            return native.EXIT_LOAD_FAILED
-        share_memory()
-    try:
-        if any(interface == "asgi" for _, _, interface in applications):
-            from bolide import asgi
-
-            return asgi.serve(native, prototype, assignment, applications, settings)
-        native.serve(prototype, assignment, [(mount, callable) for mount, callable, _ in applications], wsgi)
-    except Exception as error:
-        log.log_exception(error, "the worker itself")
-        return 1
-    return 0
 
 
 def import_native():
@@ -121,18 +139,8 @@ def import_native():
     return _native
 
 
-def prepare(python):
-    """Set up what the application sees: path, environment, arguments."""
-    # uWSGI has "." first in sys.path, below what pythonpath names.
-    sys.path[:0] = [*python["path"], "."]
-    for key, value in python["environment"]:
-        os.environ[key] = value
-    # uWSGI's applications find the server's name here, whatever program it is.
-    sys.argv = ["uwsgi", *python["arguments"]]
-
-
-def load(boot, prototype):
-    """Load the applications, or tell why they can't be and return None."""
+def load(boot):
+    """Load the applications. Returns them and None, or None and why they can't be loaded, of which the log has the details."""
     from bolide import absent, log
     from bolide.load import LoadError, load_applications
     from bolide.wsgi import nothing_there
@@ -158,7 +166,7 @@ def load(boot, prototype):
             from bolide.loops import event_loop_factory
 
             event_loop_factory(settings["asynchronous"]["event_loop"])
-        return applications
+        return applications, None
     except LoadError as error:
         reason = str(error)
         if log.worker:
@@ -170,8 +178,7 @@ def load(boot, prototype):
         reason = f"{type(error).__name__}: {error}"
         if boot["generation"] > 1 and holds_exclusively(error):
             reason += "; if the generation that serves holds it: `reload-order = stop-first` ends that one first"
-    prototype.note_failure(reason)
-    return None
+    return None, reason
 
 
 def holds_exclusively(error):
@@ -194,14 +201,6 @@ def from_the_application(error):
     while traceback is not None and traceback.tb_frame.f_code.co_filename.startswith(own):
         traceback = traceback.tb_next
     return error.with_traceback(traceback)
-
-
-def share_memory():
-    """Freeze what is loaded, so that workers share its pages instead of copying them at their first collection."""
-    import gc
-
-    gc.collect()
-    gc.freeze()
 
 
 def name_process(native, naming, what):

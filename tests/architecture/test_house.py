@@ -21,16 +21,24 @@ ARROWS = {
     "bolide-options": {"bolide-contract", "bolide-routes"},
     "bolide-files": {"bolide-contract"},
     "bolide-engine": {"bolide-contract", "bolide-files", "bolide-log", "bolide-protocol", "bolide-routes"},
+    "bolide-prototype": {"bolide-contract", "bolide-engine", "bolide-log"},
     "bolide-master": {"bolide-contract", "bolide-log", "bolide-options"},
-    "bolide-cpython": {"bolide-contract", "bolide-engine", "bolide-files", "bolide-log", "bolide-master"},
+    "bolide-cpython": {
+        "bolide-contract",
+        "bolide-engine",
+        "bolide-files",
+        "bolide-log",
+        "bolide-master",
+        "bolide-prototype",
+    },
 }
 
 #: Rooms in which `unsafe` may stand, each block with its SAFETY line.
-UNSAFE_ROOMS = ("crates/contract/", "crates/engine/", "crates/log/", "crates/master/", "adapters/cpython/")
+UNSAFE_ROOMS = ("crates/contract/", "crates/engine/", "crates/log/", "crates/master/", "crates/prototype/", "adapters/cpython/")
 
 #: Rooms whose code runs in master, prototype or worker: what they say goes through the room `log`. `println!` and its kin wait
 #: for a reader, and panic when it has gone.
-LOGGING_ROOMS = ("contract", "protocol", "routes", "files", "engine", "log", "master")
+LOGGING_ROOMS = ("contract", "protocol", "routes", "files", "engine", "log", "master", "prototype")
 
 LONGEST_FILE_LINES = 600
 

@@ -74,7 +74,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("EXIT_LOAD_FAILED", bolide_contract::message::EXIT_LOAD_FAILED)?;
     module.add("GROUP_SIGNALS", bolide_contract::message::GROUP_SIGNALS)?;
     module.add("STACK_SIGNAL", bolide_contract::message::stack_signal())?;
-    module.add_class::<prototype::Prototype>()?;
     module.add_class::<prototype::Assignment>()?;
     module.add_class::<asgi::worker::AsgiWorker>()?;
     module.add_class::<threads::ThreadBody>()?;
@@ -82,6 +81,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(log::write_log, module)?)?;
     module.add_function(wrap_pyfunction!(log::finish_log, module)?)?;
     module.add_function(wrap_pyfunction!(log::log_descriptor, module)?)?;
+    module.add_function(wrap_pyfunction!(prototype::run_prototype, module)?)?;
     module.add_function(wrap_pyfunction!(worker::serve, module)?)?;
     module.add_function(wrap_pyfunction!(procname::set_process_name, module)?)?;
     module.add_function(wrap_pyfunction!(note_child, module)?)?;

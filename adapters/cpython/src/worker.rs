@@ -1,11 +1,7 @@
 //! A worker's native half: from the settings and the loaded applications to the engine.
 
-use std::os::fd::{AsRawFd, BorrowedFd};
-use std::sync::PoisonError;
-
-use bolide_contract::scoreboard::Scoreboard;
-use bolide_contract::settings::{Address, Listener, Settings};
-use bolide_engine::{Assignment as EngineAssignment, ListeningSocket};
+use bolide_contract::settings::Settings;
+use bolide_engine::ListeningSocket;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -13,24 +9,20 @@ use pyo3::types::{PyBytes, PyDict};
 use crate::faults::FaultLog;
 use crate::mounts::Mounts;
 use crate::object::Object;
-use crate::prototype::{Assignment, Prototype, close_on_exec, set_non_blocking};
+use crate::prototype::Assignment;
 use crate::wsgi::Wsgi;
-
-/// `max-requests` is reached up to this share earlier, differently in each worker, so that they don't all leave at once.
-const JITTER_PERCENT: u64 = 10;
 
 /// Serves until the order to end has been carried out. `applications` is a list of `(mount, callable)`; `module` is
 /// `bolide.wsgi`, whose pieces go into each `environ`.
 #[pyfunction]
 pub fn serve(
     py: Python<'_>,
-    prototype: &Prototype,
     assignment: &Assignment,
     applications: Vec<(String, Py<PyAny>)>,
     module: &Bound<'_, PyAny>,
 ) -> PyResult<()> {
-    let settings = &prototype.boot.settings;
-    let engine_assignment = engine_assignment(prototype, assignment)?;
+    let engine_assignment = assignment.take()?;
+    let settings = &engine_assignment.settings;
     let templates = engine_assignment
         .listeners
         .iter()
@@ -62,66 +54,9 @@ pub fn serve(
     Ok(())
 }
 
-/// What the engine is to serve with, from what the master handed down.
-pub fn engine_assignment(prototype: &Prototype, assignment: &Assignment) -> PyResult<EngineAssignment> {
-    let settings = &prototype.boot.settings;
-    let control = assignment.control.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let control = control.ok_or_else(|| PyRuntimeError::new_err("an assignment can be served once only"))?;
-    set_non_blocking(&control)?;
-    close_on_exec(control.as_raw_fd())?;
-    let scoreboard = Scoreboard::attach(&prototype.scoreboard, prototype.boot.scoreboard_rows, prototype.boot.scoreboard_slots)?;
-    let listeners = listening_sockets(prototype)?;
-    Ok(EngineAssignment {
-        settings: settings.clone(),
-        row: assignment.row,
-        worker: assignment.worker,
-        scoreboard,
-        control,
-        listeners,
-        worn_after: settings.lifecycle.max_requests.map(with_jitter),
-    })
-}
-
 pub fn object_of(object: Bound<'_, PyAny>) -> Object {
     // SAFETY: the pointer is the reference that `into_ptr` gives away; it is never null.
     unsafe { Object::owned(object.into_ptr()) }.unwrap_or_else(|| unreachable!("a Bound is never null"))
-}
-
-fn listening_sockets(prototype: &Prototype) -> PyResult<Vec<ListeningSocket>> {
-    prototype
-        .boot
-        .settings
-        .listeners
-        .iter()
-        .zip(&prototype.boot.listeners)
-        .map(|(listener, handed)| {
-            // SAFETY: the master handed this descriptor down and it stays open in the prototype; the copy is our own.
-            let descriptor = unsafe { BorrowedFd::borrow_raw(handed.descriptor) }.try_clone_to_owned()?;
-            let (server_name, server_port) = name_and_port(listener, &handed.bound);
-            Ok(ListeningSocket {
-                descriptor,
-                protocol: listener.protocol,
-                server_name,
-                server_port,
-                bound: handed.bound.clone(),
-                timeout_ms: listener.timeout_ms,
-                is_ours: handed.is_ours,
-                is_tcp: !matches!(listener.address, Address::Unix(_) | Address::Abstract(_)),
-            })
-        })
-        .collect()
-}
-
-/// SERVER_NAME is the machine's name, as in uWSGI; SERVER_PORT is that of the socket.
-fn name_and_port(listener: &Listener, bound: &str) -> (String, String) {
-    let name = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_else(|| "localhost".to_owned());
-    let port = match listener.address {
-        Address::Unix(_) | Address::Abstract(_) => String::new(),
-        Address::Tcp { .. } | Address::Descriptor(_) | Address::Passed(_) => {
-            bound.rsplit_once(':').map_or_else(String::new, |(_, port)| port.to_owned())
-        }
-    };
-    (name, port)
 }
 
 /// What every `environ` of a listener has. The keys that differ from request to request are here too, with empty values:
@@ -153,12 +88,4 @@ fn template(py: Python<'_>, settings: &Settings, listener: &ListeningSocket, mod
     environ.set_item("uwsgi.core", 0)?;
     // A dictionary that was built by insertion may have spare room; a copy of it is as small as it can be.
     Ok(object_of(environ.copy()?.into_any()))
-}
-
-/// A number of this process' own: workers are forked one after the other, so their pids differ.
-fn with_jitter(requests: u64) -> u64 {
-    /// Multiplier of Knuth's multiplicative hash: neighbouring pids come out far apart.
-    const SPREAD: u64 = 2_654_435_761;
-    let spread = u64::from(std::process::id()).wrapping_mul(SPREAD) % 1000;
-    requests - requests * JITTER_PERCENT * spread / 100_000
 }

@@ -32,7 +32,6 @@ pub mod request_stream;
 pub mod response;
 mod response_filters;
 mod routing;
-pub mod signals;
 mod socket;
 mod threads;
 mod transport;

@@ -21,8 +21,8 @@ use super::watcher;
 use crate::faults::FaultLog;
 use crate::mounts::Mounts;
 use crate::object::Object;
-use crate::prototype::{Assignment, Prototype};
-use crate::worker::{engine_assignment, object_of};
+use crate::prototype::Assignment;
+use crate::worker::object_of;
 
 /// The version of the specification that is spoken: `send()` to a client that has gone raises OSError since 2.4.
 const SPEC_VERSION: &str = "2.5";
@@ -50,14 +50,13 @@ impl AsgiWorker {
     #[new]
     fn new(
         py: Python<'_>,
-        prototype: &Prototype,
         assignment: &Assignment,
         applications: Vec<MountedApplication>,
         event_loop: Bound<'_, PyAny>,
         module: &Bound<'_, PyAny>,
         on_drained: Py<PyAny>,
     ) -> PyResult<AsgiWorker> {
-        let engine = engine_assignment(prototype, assignment)?;
+        let engine = assignment.take()?;
         let settings = engine.settings.clone();
         let worker = engine.worker;
         let templates = templates(py, &engine, &applications)?;

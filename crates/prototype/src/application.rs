@@ -1,0 +1,70 @@
+//! The ONE seam between the prototype and languages: what an adapter does with its application before it serves. The prototype's
+//! process calls it, and each worker after the fork.
+
+use std::io;
+
+use bolide_contract::boot::Boot;
+use bolide_engine::Assignment;
+use nix::unistd::{ForkResult, fork};
+
+use crate::handover::FailureNote;
+
+/// A language's half of a prototype. The methods are called in the order in which they stand here.
+pub trait Application {
+    /// What ends the process: an exception that nobody catches, say.
+    type Error: From<io::Error>;
+
+    /// Sets up what the application will see: paths, variables, arguments. Once, before anything is loaded.
+    ///
+    /// # Errors
+    /// What keeps the language from its work.
+    fn prepare(&mut self, boot: &Boot) -> Result<(), Self::Error>;
+
+    /// Loads the application: in the prototype, or with `lazy-apps` in each worker, after [`Application::become_worker`].
+    ///
+    /// # Errors
+    /// A fault of the adapter itself. An application that can't be loaded is [`Loading::Failed`].
+    fn load(&mut self) -> Result<Loading, Self::Error>;
+
+    /// Whatever is loaded stays as it is from here on: a collector that would write into it, and so copy the pages that workers
+    /// share, is told so.
+    ///
+    /// # Errors
+    /// What keeps the language from its work.
+    fn freeze(&mut self) -> Result<(), Self::Error>;
+
+    /// Waits for the master without the language, if it has threads that may run meanwhile.
+    fn aside<R: Send>(&mut self, wait: impl FnOnce() -> R + Send) -> R {
+        wait()
+    }
+
+    /// Forks this process. A language that has something to do before and after a fork (hooks, seeds, locks of its own) does it here.
+    ///
+    /// # Errors
+    /// The system's reason why there is no further process; the master is told its number.
+    fn fork(&mut self) -> io::Result<ForkResult> {
+        // SAFETY: a prototype waits for orders and has this one thread, so no lock is held by another one.
+        Ok(unsafe { fork()? })
+    }
+
+    /// This process is a worker from now on, of this number.
+    ///
+    /// # Errors
+    /// What keeps the language from its work.
+    fn become_worker(&mut self, number: u32) -> Result<(), Self::Error>;
+
+    /// Serves until the worker's end, with [`bolide_engine::serve`] or a [`bolide_engine::EmbeddedWorker`]. Gives the exit status.
+    /// An application that turns out not to start leaves its reason in `note`, and the status is that of a failed load.
+    ///
+    /// # Errors
+    /// What keeps the worker from serving.
+    fn serve(&mut self, assignment: Assignment, note: FailureNote) -> Result<i32, Self::Error>;
+}
+
+/// How loading went.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Loading {
+    Loaded,
+    /// The application can't be loaded: a line for the master, which says why at the start. Details are in the log.
+    Failed(String),
+}

@@ -1,0 +1,115 @@
+//! The workers that a prototype has forked: who they are, and whether they have ended. It knows nothing of orders.
+
+use std::io;
+use std::os::fd::{AsFd, FromRawFd, OwnedFd, RawFd};
+
+use bolide_contract::message::Report;
+use nix::poll::{PollFd, PollFlags};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+
+/// The workers that have not ended, as far as is known.
+#[derive(Default)]
+pub struct Children {
+    alive: Vec<Child>,
+}
+
+struct Child {
+    row: u32,
+    pid: Pid,
+    /// Becomes readable when the child has ended (pidfd_open(2)).
+    descriptor: OwnedFd,
+}
+
+impl Children {
+    pub fn is_empty(&self) -> bool {
+        self.alive.is_empty()
+    }
+
+    /// A worker was forked.
+    pub fn add(&mut self, row: u32, pid: Pid) -> io::Result<()> {
+        let descriptor = pidfd_open(pid)
+            .map_err(|error| io::Error::new(error.kind(), format!("a worker can't be watched (pidfd_open): {error}")))?;
+        self.alive.push(Child { row, pid, descriptor });
+        Ok(())
+    }
+
+    /// Forgets them all: a worker has nothing to do with its siblings.
+    pub fn forget(&mut self) {
+        self.alive.clear();
+    }
+
+    /// Takes out those that have ended.
+    pub fn take_ended(&mut self) -> Vec<Report> {
+        let mut ended = Vec::new();
+        self.alive.retain(|child| match wait_status(child.pid) {
+            Some(status) => {
+                ended.push(Report::Ended { row: child.row, pid: child.pid.as_raw() as u32, status });
+                false
+            }
+            None => true,
+        });
+        ended
+    }
+
+    /// What a poll has to look at to hear of the next end.
+    pub fn waits(&self) -> Vec<PollFd<'_>> {
+        self.alive.iter().map(|child| PollFd::new(child.descriptor.as_fd(), PollFlags::POLLIN)).collect()
+    }
+
+    pub fn kill(&self) {
+        for child in &self.alive {
+            // A child that has ended in this very moment needs no signal, and its number is its own until it was waited for.
+            let _ = kill(child.pid, Signal::SIGKILL);
+        }
+    }
+}
+
+/// The raw wait status of a child that has ended. One that cannot be waited for was reaped by the application: status 0.
+fn wait_status(pid: Pid) -> Option<u32> {
+    match waitpid(pid, Some(WaitPidFlag::WNOHANG)) {
+        Ok(WaitStatus::Exited(_, code)) => Some((code as u32 & 0xff) << 8),
+        Ok(WaitStatus::Signaled(_, signal, dumped)) => Some(signal as u32 | if dumped { 0x80 } else { 0 }),
+        Ok(_) => None,
+        Err(nix::errno::Errno::ECHILD) => Some(0),
+        Err(_) => None,
+    }
+}
+
+fn pidfd_open(pid: Pid) -> io::Result<OwnedFd> {
+    // SAFETY: the call takes a number and flags, and makes a new descriptor.
+    let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), 0) };
+    if descriptor < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just made it, for us alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor as RawFd) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::poll::{PollTimeout, poll};
+
+    #[test]
+    #[expect(clippy::zombie_processes, reason = "the table under test waits for them")]
+    fn the_end_of_a_worker_is_heard_of_once_with_its_status() {
+        let mut children = Children::default();
+        for (row, script) in [(3, "exit 7"), (4, "kill -9 $$")] {
+            let child = std::process::Command::new("/bin/sh").args(["-c", script]).spawn().expect("started");
+            children.add(row, Pid::from_raw(child.id() as i32)).expect("watched");
+        }
+        let mut ended = Vec::new();
+        while !children.is_empty() {
+            poll(&mut children.waits(), PollTimeout::NONE).expect("polled");
+            ended.extend(children.take_ended());
+        }
+        ended.sort_by_key(|report| match report {
+            Report::Ended { row, .. } => *row,
+            other => panic!("{other:?}"),
+        });
+        assert!(matches!(ended[..], [Report::Ended { status: 0x700, .. }, Report::Ended { status: 9, .. }]), "{ended:?}");
+        assert!(children.take_ended().is_empty());
+    }
+}

@@ -1,0 +1,72 @@
+//! What the master left for its prototype: the boot file, the descriptors that are named there, and the note for a failure. It knows
+//! no order and no application.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileExt;
+
+use bolide_contract::boot::Boot;
+use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
+
+/// Reads the boot file of this number.
+pub fn read_boot(descriptor: RawFd) -> io::Result<Boot> {
+    let mut text = String::new();
+    File::from(inherited(descriptor)?).read_to_string(&mut text)?;
+    serde_json::from_str(&text).map_err(|error| {
+        io::Error::other(format!("the master's settings can't be read: {error}; are two builds of Bolide mixed?"))
+    })
+}
+
+/// Where the master finds why the application could not be loaded.
+pub struct FailureNote {
+    file: File,
+}
+
+impl FailureNote {
+    pub(crate) fn new(descriptor: OwnedFd) -> FailureNote {
+        FailureNote { file: File::from(descriptor) }
+    }
+
+    pub(crate) fn try_clone(&self) -> io::Result<FailureNote> {
+        Ok(FailureNote { file: self.file.try_clone()? })
+    }
+
+    /// Leaves a line for the master.
+    ///
+    /// # Errors
+    /// No memory is left for it.
+    pub fn write(&self, reason: &str) -> io::Result<()> {
+        self.file.set_len(0)?;
+        self.file.write_all_at(reason.as_bytes(), 0)
+    }
+}
+
+/// Takes over a descriptor that the master left open for us; from here on no exec hands it further.
+pub fn inherited(descriptor: RawFd) -> io::Result<OwnedFd> {
+    close_on_exec(descriptor)?;
+    // SAFETY: the master opened it for this process and told its number to us alone; it is open, as the call above has shown.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+/// A copy of a descriptor that the master left open for us and for every worker.
+pub fn copied(descriptor: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: the master handed this descriptor down, and it stays open in the prototype; the copy is our own.
+    unsafe { BorrowedFd::borrow_raw(descriptor) }.try_clone_to_owned()
+}
+
+/// No read or write of it blocks from here on.
+pub fn set_non_blocking(descriptor: &OwnedFd) -> io::Result<()> {
+    let flags = OFlag::from_bits_retain(fcntl(descriptor, FcntlArg::F_GETFL)?);
+    fcntl(descriptor, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
+    Ok(())
+}
+
+pub fn close_on_exec(descriptor: RawFd) -> io::Result<()> {
+    // SAFETY: the descriptor is only borrowed for this call, which fails if it is not open.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(descriptor) };
+    fcntl(borrowed, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).map_err(|errno| {
+        io::Error::new(io::Error::from(errno).kind(), format!("descriptor {descriptor} was not handed down: {errno}"))
+    })?;
+    Ok(())
+}

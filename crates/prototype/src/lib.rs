@@ -1,0 +1,61 @@
+//! The prototype of any language: it loads the application once, lets workers share what is loaded, and forks them on the master's
+//! orders. It never serves.
+//!
+//! What is the language's own is an [`Application`]; nothing here knows which language that is, and nothing here knows HTTP. The
+//! process that the master executes runs it, and each worker that is forked from that one, up to [`Application::serve`].
+
+mod application;
+mod assignment;
+mod children;
+mod handover;
+mod prototype;
+pub mod signals;
+
+use std::os::fd::RawFd;
+use std::time::Instant;
+
+use bolide_contract::message::EXIT_LOAD_FAILED;
+
+pub use application::{Application, Loading};
+pub use handover::FailureNote;
+use prototype::Prototype;
+
+/// Lives the life of a prototype, and in each worker that of a worker. Gives the exit status of the process. `boot` is the number of
+/// the descriptor that the master named on the command line.
+///
+/// # Errors
+/// What keeps this process from its work; it is to end with a status other than 0.
+pub fn run<A: Application>(boot: RawFd, application: &mut A) -> Result<i32, A::Error> {
+    let mut prototype = Prototype::take_over(boot)?;
+    let status = live(&mut prototype, application);
+    // The end of file on the line to the master says that this process has ended, and it has not: the application may take its time.
+    std::mem::forget(prototype);
+    status
+}
+
+fn live<A: Application>(prototype: &mut Prototype, application: &mut A) -> Result<i32, A::Error> {
+    application.prepare(prototype.boot())?;
+    let is_lazy = prototype.boot().settings.python.lazy;
+    let began = Instant::now();
+    if !is_lazy && let Loading::Failed(reason) = application.load()? {
+        prototype.report_load_failed(&reason)?;
+        return Ok(EXIT_LOAD_FAILED);
+    }
+    application.freeze()?;
+    prototype.report_loaded(began.elapsed())?;
+    let Some(worker) = prototype.wait_for_worker(application)? else {
+        // What the application does at the process' end must not outlive the master either.
+        signals::follow_parents()?;
+        return Ok(0);
+    };
+    application.become_worker(worker.number)?;
+    if is_lazy {
+        if let Loading::Failed(reason) = application.load()? {
+            prototype.failure_note().write(&reason)?;
+            return Ok(EXIT_LOAD_FAILED);
+        }
+        application.freeze()?;
+    }
+    let (assignment, note) = prototype.assignment(&worker)?;
+    application.serve(assignment, note)
+}

@@ -1,0 +1,202 @@
+//! A prototype's loop: it carries out the master's orders and reports. What an application is, it asks of the adapter.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd, RawFd};
+use std::time::{Duration, Instant};
+
+use bolide_contract::boot::Boot;
+use bolide_contract::message::{self, Order, Received, Report};
+use bolide_engine::Assignment;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::Signal;
+use nix::unistd::{ForkResult, getpid, getppid};
+
+use crate::application::Application;
+use crate::assignment::{Worker, assignment};
+use crate::children::Children;
+use crate::handover::{FailureNote, close_on_exec, inherited, read_boot, set_non_blocking};
+use crate::signals;
+
+/// How long workers may finish what is in flight when the master has died, in milliseconds. All of Bolide is to be gone
+/// within two seconds.
+const ORPHAN_MERCY_MS: u64 = 1_000;
+
+/// A prototype's view of its instance.
+pub struct Prototype {
+    boot: Boot,
+    scoreboard: OwnedFd,
+    failure_note: FailureNote,
+    /// The line to the master: the prototype's, and in a worker its own.
+    control: Option<OwnedFd>,
+    children: Children,
+}
+
+/// What the wait for orders ended with.
+enum Wake {
+    Fork(Worker, OwnedFd),
+    Retired,
+    Orphaned,
+}
+
+impl Prototype {
+    /// Reads what the master left in the memory file of this number, and takes over the descriptors named there.
+    pub fn take_over(boot: RawFd) -> io::Result<Prototype> {
+        let boot = read_boot(boot)?;
+        if let Some(log) = boot.log {
+            bolide_log::inherit(inherited(log)?)?;
+        }
+        let control = inherited(boot.control)?;
+        // Orders are looked for also when it was a child's end that woke us: that must not block.
+        set_non_blocking(&control)?;
+        let scoreboard = inherited(boot.scoreboard)?;
+        let failure_note = FailureNote::new(inherited(boot.reason)?);
+        for listener in &boot.listeners {
+            close_on_exec(listener.descriptor)?;
+        }
+        // While the application is loaded nobody listens to the master: a master that dies now takes us with it (the
+        // master asked the kernel for that). It may have died before it could ask.
+        if getppid().as_raw() as u32 != boot.master_pid {
+            return Err(io::Error::other("the master has ended before its prototype began"));
+        }
+        signals::in_prototype(boot.master_pid as i32, boot.at_terminal)?;
+        Ok(Prototype { boot, scoreboard, failure_note, control: Some(control), children: Children::default() })
+    }
+
+    pub fn boot(&self) -> &Boot {
+        &self.boot
+    }
+
+    pub fn failure_note(&self) -> &FailureNote {
+        &self.failure_note
+    }
+
+    /// Tells the master that there is nothing to serve, and why.
+    pub fn report_load_failed(&self, reason: &str) -> io::Result<()> {
+        self.failure_note.write(reason)?;
+        self.report(&Report::LoadFailed)
+    }
+
+    /// Tells the master that workers may be ordered.
+    pub fn report_loaded(&self, took: Duration) -> io::Result<()> {
+        // From here on the end of file on the control socket is looked after, so that workers get their time to finish. A prototype
+        // that was stopped meanwhile (SIGSTOP) is woken for it.
+        nix::sys::prctl::set_pdeathsig(Signal::SIGCONT)?;
+        self.report(&Report::Loaded { milliseconds: u32::try_from(took.as_millis()).unwrap_or(u32::MAX) })
+    }
+
+    /// Carries out orders until the end. Returns what it is to be in each new worker, and `None` in the prototype when it is done.
+    pub fn wait_for_worker<A: Application>(&mut self, application: &mut A) -> Result<Option<Worker>, A::Error> {
+        loop {
+            match application.aside(|| self.wait_for_order())? {
+                Wake::Fork(worker, control) => {
+                    if let Some(worker) = self.fork(application, worker, control)? {
+                        return Ok(Some(worker));
+                    }
+                }
+                Wake::Retired => return Ok(None),
+                Wake::Orphaned => {
+                    application.aside(|| self.end_orphaned());
+                    return Ok(None);
+                }
+            }
+        }
+    }
+
+    /// What a worker serves with, and its way to say that it can't.
+    pub fn assignment(&mut self, worker: &Worker) -> io::Result<(Assignment, FailureNote)> {
+        let control = self.control.take().ok_or_else(|| io::Error::other("a worker serves once only"))?;
+        Ok((assignment(&self.boot, &self.scoreboard, control, worker)?, self.failure_note.try_clone()?))
+    }
+
+    /// Waits for an order that the language must have a hand in; ends of children are reported on the way.
+    fn wait_for_order(&mut self) -> io::Result<Wake> {
+        let mut is_retiring = false;
+        loop {
+            for report in self.children.take_ended() {
+                self.report(&report)?;
+            }
+            if is_retiring && self.children.is_empty() {
+                return Ok(Wake::Retired);
+            }
+            self.sleep(None)?;
+            let Some(control) = &self.control else { return Ok(Wake::Orphaned) };
+            match message::receive::<Order>(control.as_fd())? {
+                Received::Message(Order::Fork { row, worker: number }, Some(control)) => {
+                    return Ok(Wake::Fork(Worker { row, number }, control));
+                }
+                Received::Message(Order::Retire, _) => is_retiring = true,
+                Received::Message(order, _) => {
+                    bolide_log::line(&format!("a prototype got the order {order:?}, which it can't carry out"));
+                }
+                Received::Nothing => {}
+                Received::End => return Ok(Wake::Orphaned),
+            }
+        }
+    }
+
+    /// Sleeps until an order or a child's end is there, or the time is over. The control socket stays readable until read.
+    fn sleep(&self, most: Option<Duration>) -> io::Result<()> {
+        let mut waits = self.children.waits();
+        if let (Some(control), None) = (&self.control, most) {
+            waits.push(PollFd::new(control.as_fd(), PollFlags::POLLIN));
+        }
+        let timeout = most.map_or(PollTimeout::NONE, |most| PollTimeout::try_from(most).unwrap_or(PollTimeout::MAX));
+        match poll(&mut waits, timeout) {
+            Ok(_) | Err(Errno::EINTR) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Gives the worker back in the worker itself.
+    fn fork<A: Application>(&mut self, application: &mut A, worker: Worker, control: OwnedFd) -> io::Result<Option<Worker>> {
+        let prototype = getpid().as_raw();
+        // A signal to the whole group that comes before the child has set its own is kept for it.
+        signals::block_group(true)?;
+        let forked = application.fork();
+        if !matches!(forked, Ok(ForkResult::Child)) {
+            signals::block_group(false)?;
+        }
+        match forked {
+            Ok(ForkResult::Child) => {
+                // A worker has nothing to do with its siblings, nor with the prototype's line to the master.
+                self.children.forget();
+                let control = self.control.insert(control);
+                signals::in_worker(control.as_fd(), worker.row, prototype)?;
+                return Ok(Some(worker));
+            }
+            Ok(ForkResult::Parent { child }) => {
+                self.children.add(worker.row, child)?;
+                self.report(&Report::Forked { row: worker.row, pid: child.as_raw() as u32 })?;
+            }
+            Err(error) => {
+                let errno = error.raw_os_error().unwrap_or(libc::EAGAIN) as u32;
+                self.report(&Report::ForkFailed { row: worker.row, errno })?;
+            }
+        }
+        Ok(None)
+    }
+
+    /// The master is gone: workers know it too and drain; whoever has not ended in time is killed.
+    fn end_orphaned(&mut self) {
+        bolide_log::line(&format!("the master is gone; its workers have {ORPHAN_MERCY_MS} ms to finish"));
+        let end = Instant::now() + Duration::from_millis(ORPHAN_MERCY_MS);
+        loop {
+            self.children.take_ended();
+            let left = end.saturating_duration_since(Instant::now());
+            if self.children.is_empty() || left.is_zero() || self.sleep(Some(left)).is_err() {
+                break;
+            }
+        }
+        self.children.kill();
+    }
+
+    fn report(&self, report: &Report) -> io::Result<()> {
+        let Some(control) = &self.control else { return Ok(()) };
+        match message::send(control.as_fd(), report, None) {
+            // A master that is gone is learnt from the end of file, in one place.
+            Err(error) if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => Ok(()),
+            result => result,
+        }
+    }
+}
