@@ -132,8 +132,9 @@ pub fn of(
         1 => 0,
         _ => {
             let accepted = conditions.accept_encoding.as_deref().map(AcceptedCodings::read).unwrap_or_default();
-            let best = accepted.best(entry.variants.iter().filter_map(|variant| variant.coding));
-            let sent = best.and_then(|best| entry.variants.iter().position(|variant| variant.coding == Some(best)));
+            let preferred = accepted.preferred(entry.variants.iter().filter_map(|variant| variant.coding));
+            let sent =
+                preferred.and_then(|preferred| entry.variants.iter().position(|variant| variant.coding == Some(preferred)));
             sent.unwrap_or(0)
         }
     };

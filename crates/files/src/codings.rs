@@ -45,12 +45,16 @@ impl AcceptedCodings {
         AcceptedCodings { gzip: weight(gzip), brotli: weight(brotli), zstd: weight(zstd), identity: identity.unwrap_or(0) }
     }
 
-    /// The coding to send of those offered, or `None` for the original. Of several that are liked as much it is the first; the
-    /// original is preferred only by a client that gives it a higher weight.
+    /// The coding that is liked best of those offered; of several that are liked as much, the first. Whether the client would like the
+    /// original better is not asked: an administrator who has answers compressed wants them small for whoever can read them.
     pub fn best(self, offered: impl IntoIterator<Item = Coding>) -> Option<Coding> {
         let liked = offered.into_iter().filter(|&coding| self.weight(coding) > 0);
-        let best = liked.reduce(|best, coding| if self.weight(coding) > self.weight(best) { coding } else { best });
-        best.filter(|&coding| self.weight(coding) >= self.identity)
+        liked.reduce(|best, coding| if self.weight(coding) > self.weight(best) { coding } else { best })
+    }
+
+    /// As [`AcceptedCodings::best`], but `None` where the client gives the original a higher weight: of a file both are there.
+    pub fn preferred(self, offered: impl IntoIterator<Item = Coding>) -> Option<Coding> {
+        self.best(offered).filter(|&coding| self.weight(coding) >= self.identity)
     }
 
     fn weight(self, coding: Coding) -> u16 {
@@ -83,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_best_of_what_is_liked_is_sent() {
+    fn what_is_liked_best_is_sent_and_the_original_where_it_is_liked_better() {
         let all = || SUFFIXES.into_iter().map(|(coding, _)| coding);
         for (value, best) in [
             ("gzip", Some(Coding::Gzip)),
@@ -114,8 +118,9 @@ mod tests {
             ("", None),
             (",,;;", None),
         ] {
-            assert_eq!(AcceptedCodings::read(value.as_bytes()).best(all()), best, "{value}");
+            assert_eq!(AcceptedCodings::read(value.as_bytes()).preferred(all()), best, "{value}");
         }
+        assert_eq!(AcceptedCodings::read(b"identity, gzip;q=0.5").best(all()), Some(Coding::Gzip));
         assert_eq!(AcceptedCodings::read(b"gzip, br").best([Coding::Zstd]), None);
         assert_eq!(AcceptedCodings::default().best(all()), None);
     }
