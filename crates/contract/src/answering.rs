@@ -1,4 +1,4 @@
-//! What is done to requests before an application sees them and to answers before they leave, as settings:
+//! Settings of what is done to requests before an application sees them and to answers before they leave:
 //! routes, header fields, error pages, compression. Plain data; every process sees the same.
 
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ pub struct RouteRule {
     pub origin: String,
 }
 
-/// What happens to every answer.
+/// Settings that concern every answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 pub struct Answering {
     /// `add-header`: names and values that are added to every answer, in this order.

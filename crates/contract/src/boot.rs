@@ -1,4 +1,4 @@
-//! What the master hands to a prototype when it execs one: the settings and the numbers of the
+//! The boot record that the master hands to a prototype when it execs one: the settings and the numbers of the
 //! descriptors that the prototype inherits. It travels as JSON in a sealed memory file whose
 //! descriptor number is the prototype's only argument.
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// What is served without the application, and how. There is none where the configuration names no file.
+/// Static files: which are served, and how. There is none of this where the configuration names no file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Files {
     /// In the order in which they are looked at: `check-static`, then `static-map`, then `static-map2`.
@@ -126,7 +126,7 @@ pub struct Precompressed {
     pub patterns: Vec<String>,
 }
 
-/// What a worker remembers of files.
+/// The bounds of a worker's cache of files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cache {
     /// `static-cache-files`: how many; 0 looks at the disk for each request.

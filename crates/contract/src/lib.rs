@@ -1,4 +1,4 @@
-//! What two processes of Bolide agree on: settings, messages and the layout of the scoreboard.
+//! Agreements between processes of Bolide: settings, messages and the layout of the scoreboard.
 //!
 //! There is no logic here, and nothing of any process: a master and a worker that are built from
 //! the same contract understand each other, whatever else they do.

@@ -57,7 +57,7 @@ pub enum Report {
 /// Exit status of a worker or prototype whose application could not be loaded.
 pub const EXIT_LOAD_FAILED: i32 = 22;
 
-/// How long a worker's interpreter may take to end, in milliseconds: for threads that are no daemons and for exit handlers. A worker
+/// Time that a worker's interpreter may take to end, in milliseconds: for threads that are no daemons and for exit handlers. A worker
 /// of CPython gives up waiting by itself before that, and says for whom it waited (`bolide/farewell.py`).
 pub const INTERPRETER_END_MS: u64 = 7_000;
 
@@ -77,7 +77,7 @@ pub fn stack_signal() -> i32 {
     libc::SIGRTMIN() + 10
 }
 
-/// What [`receive`] found.
+/// The outcome of [`receive`].
 #[derive(Debug)]
 pub enum Received<Message> {
     Message(Message, Option<OwnedFd>),

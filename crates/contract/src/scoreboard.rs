@@ -15,7 +15,7 @@ use nix::sys::mman::{MapFlags, ProtFlags, mmap};
 /// Bytes of a request's first line that a slot keeps; the rest is cut.
 pub const TEXT_BYTES: usize = 192;
 
-/// What a worker tells of itself. 128 bytes of its own, so that two workers never share a cache line.
+/// A worker's row. 128 bytes of its own, so that two workers never share a cache line.
 #[repr(C, align(128))]
 #[derive(Debug, Default)]
 pub struct Row {
@@ -44,13 +44,13 @@ pub struct Row {
     pub stopped_ms: AtomicU64,
 }
 
-/// What one thread of a worker is serving.
+/// The request that one thread of a worker is serving.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub struct Slot {
     /// Monotonic time at which the request in progress began, in milliseconds; 0 when there is none.
     pub began_ms: AtomicU64,
-    /// How many requests this slot has begun: two looks that differ saw two requests.
+    /// Number of requests that this slot has begun: two looks that differ saw two requests.
     pub count: AtomicU64,
     /// Kernel's id of the thread.
     pub thread: AtomicU32,
@@ -192,7 +192,7 @@ impl Scoreboard {
         found
     }
 
-    /// Whether the worker of this row has had a request, answered or not.
+    /// The worker of this row has had a request, answered or not.
     pub fn has_begun_requests(&self, row: u32) -> bool {
         self.row(row).is_some_and(|row| row.requests.load(Relaxed) > 0)
             || self.slots(row).iter().any(|slot| slot.began_ms.load(Relaxed) > 0)

@@ -23,7 +23,7 @@ pub struct Settings {
     /// Internal routing, in the order written.
     pub routes: Vec<RouteRule>,
     pub answering: Answering,
-    /// What is served without the application; `None` where nothing is.
+    /// Static files; `None` where nothing is served without the application.
     pub files: Option<crate::files::Files>,
 }
 
@@ -38,7 +38,7 @@ pub struct Listener {
     pub mode: Option<u32>,
     /// Owner of a UNIX socket's file (`chown-socket`), as written: `user` or `user:group`.
     pub owner: Option<String>,
-    /// How long a peer may keep us waiting for the next byte of a head or a body, or for room to send, in milliseconds.
+    /// Time that a peer may keep us waiting for the next byte of a head or a body, or for room to send, in milliseconds.
     pub timeout_ms: u64,
     /// Where the listener was asked for: `uwsgi.ini:3`, `command line`.
     pub origin: String,
@@ -80,7 +80,7 @@ pub struct Application {
     /// `factory`: what is named is called without arguments when it is loaded, and returns the application.
     pub factory: bool,
     pub origin: String,
-    /// What is loaded in its place if it can't be, in this order.
+    /// Applications that are loaded in its place if it can't be, in this order.
     pub substitutes: Vec<Substitute>,
 }
 
@@ -93,7 +93,7 @@ pub struct Substitute {
     pub origin: String,
     /// The line of the log when it is taken.
     pub reason: String,
-    /// What comes before it was a guess, whose failure is no news.
+    /// The one before it was a guess, whose failure is no news.
     pub is_guess: bool,
 }
 
@@ -170,7 +170,7 @@ impl Threads {
     /// Nor may a number do so.
     pub const MOST: u32 = 1024;
 
-    /// How many threads a worker may have at the most: the request slots of its scoreboard row.
+    /// The most threads that a worker may have: the request slots of its scoreboard row.
     pub fn most(self) -> u32 {
         match self {
             Threads::Fixed(count) => count,
@@ -187,9 +187,9 @@ pub struct Lifecycle {
     pub shortest_route_harakiri_ms: Option<u64>,
     pub max_requests: Option<u64>,
     pub max_worker_lifetime_ms: Option<u64>,
-    /// How long requests in flight may take at a stop or a reload (`reload-mercy`, `worker-reload-mercy`).
+    /// Time that requests in flight may take at a stop or a reload (`reload-mercy`, `worker-reload-mercy`).
     pub reload_mercy_ms: u64,
-    /// How long a generation may take until it serves (`load-timeout`).
+    /// Time that a generation may take until it serves (`load-timeout`).
     pub load_timeout_ms: Option<u64>,
     pub pidfile: Option<PathBuf>,
     pub reload_order: ReloadOrder,
@@ -207,7 +207,7 @@ pub enum ReloadOrder {
     StopFirst,
 }
 
-/// What a request may be at the most.
+/// Limits of a request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Limits {
     /// Bytes of a request line, its end included: beyond it 414.
@@ -230,7 +230,7 @@ pub struct Limits {
     pub lenient_targets: bool,
 }
 
-/// What a start has that says nothing of it.
+/// The values of a start that says nothing of them.
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
@@ -259,7 +259,7 @@ pub struct Logging {
     pub write_errors: bool,
 }
 
-/// Who prototypes and workers run as. The names are as written: a name or a number.
+/// User and group of prototypes and workers. The names are as written: a name or a number.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 pub struct Identity {
     pub user: Option<String>,
@@ -270,7 +270,7 @@ pub struct Identity {
     pub umask: Option<u32>,
 }
 
-/// What the processes are called in `ps`.
+/// Names of the processes in `ps`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 pub struct Naming {
     /// `auto-procname`, or any of its kin.
@@ -284,7 +284,7 @@ pub struct Naming {
     pub master: Option<String>,
 }
 
-/// What concerns ASGI applications. Times are in milliseconds; `None` is never.
+/// Settings of ASGI applications. Times are in milliseconds; `None` is never.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Asynchronous {
     pub event_loop: EventLoop,
@@ -316,7 +316,7 @@ pub enum EventLoop {
     Rloop,
 }
 
-/// Whether the application has `lifespan` events.
+/// `lifespan` events: whether the application is asked for them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Lifespan {
     /// Asked for; an application that raises an exception at the question has none.
@@ -337,7 +337,7 @@ pub struct WebSocket {
     pub compression: bool,
 }
 
-/// What a start has that says nothing of it.
+/// The values of a start that says nothing of them.
 impl Default for Asynchronous {
     fn default() -> Asynchronous {
         Asynchronous {

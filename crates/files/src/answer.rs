@@ -19,7 +19,7 @@ pub struct Answer {
     head: AnswerHead,
     /// Fields that depend on the moment.
     extra: Head,
-    /// What Content-Length says; `None` where the answer has none.
+    /// The value of Content-Length; `None` where the answer has none.
     pub length: Option<u64>,
     pub body: Body,
 }
@@ -63,7 +63,7 @@ impl Answer {
         self.first().fields + self.extra.fields
     }
 
-    /// What is sent from a descriptor must be what its head says; what is in memory is so by itself.
+    /// The file is still the one that the head was made for. A content in memory is so by itself.
     pub(crate) fn is_still_right(&self) -> bool {
         let part = match &self.body {
             Body::File(part) => Some(part),
@@ -103,7 +103,7 @@ impl Answer {
         Answer { status, head: AnswerHead::Made(head), extra: Head::default(), length, body: Body::Nothing }
     }
 
-    /// What a 304 is about: the type, the length, and whether it is a compressed form.
+    /// The variant that a 304 is about: its type, its length, and whether it is a compressed form.
     pub fn unmodified(&self) -> Option<(&str, u64, bool)> {
         let AnswerHead::NotModified(entry, variant) = &self.head else { return None };
         let variant = &entry.variants[*variant];

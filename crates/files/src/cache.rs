@@ -1,16 +1,16 @@
-//! What was found lately, by the path that asked for it: a bounded table from which the clock algorithm takes what was not
+//! Files found lately, by the path that asked for them: a bounded table from which the clock algorithm takes what was not
 //! asked for again. It knows nothing of what it holds but its weight.
 
 use std::collections::HashMap;
 
-/// What a content costs while it is kept.
+/// The cost of a content while it is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Weight {
     pub bytes: u64,
     pub descriptors: usize,
 }
 
-/// What the table may hold.
+/// The bounds of the table.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
     pub entries: usize,

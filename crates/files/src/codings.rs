@@ -6,7 +6,7 @@ use bolide_contract::answering::Coding;
 /// likes two the same, the first is taken.
 pub const SUFFIXES: [(Coding, &str); 3] = [(Coding::Brotli, ".br"), (Coding::Zstd, ".zst"), (Coding::Gzip, ".gz")];
 
-/// How much a client likes each coding, in thousandths; 0 is not at all.
+/// The weight that a client gives each coding, in thousandths; 0 is not at all.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AcceptedCodings {
     gzip: u16,

@@ -33,7 +33,7 @@ impl<'a> SingleField<'a> {
 }
 
 impl<'a> Conditions<'a> {
-    /// Takes a field note of, if it is one of ours. The length of its name decides first: most names cost one comparison.
+    /// Takes note of a field, if it is one of these. The length of its name decides first: most names cost one comparison.
     /// `name` may be a header's or, with underscores, a variable's without its `HTTP_`.
     pub fn note(&mut self, name: &[u8], value: &'a [u8]) {
         match name.len() {
@@ -92,7 +92,7 @@ fn list<'a>(source: &mut Option<Cow<'a, [u8]>>, value: &'a [u8]) {
     });
 }
 
-/// What a file says of its present content.
+/// The validators of a file's present content (RFC 9110 section 8.8).
 #[derive(Debug, Clone, Copy)]
 pub struct Validators<'a> {
     /// With its quotation marks; always strong.
@@ -157,7 +157,7 @@ enum Comparison {
     Weak,
 }
 
-/// Whether a list of entity tags, or `*`, names ours. A list that breaks off counts as far as it can be read.
+/// A list of entity tags, or `*`, names ours. A list that breaks off counts as far as it can be read.
 fn names(list: &[u8], etag: &[u8], comparison: Comparison) -> bool {
     if list.trim_ascii() == b"*" {
         return true;

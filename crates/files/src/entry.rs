@@ -17,7 +17,7 @@ use bolide_contract::answering::Coding;
 /// Files up to this many bytes are kept in memory and answered from there with one call. Beyond it, sendfile costs less than a copy.
 pub const MEMORY_BYTES: u64 = 16 * 1024;
 
-/// What an entry costs besides its content, in bytes: its heads and its place in the table, generously.
+/// Bytes of an entry besides its content: its heads and its place in the table, generously.
 const ENTRY_BYTES: u64 = 1536;
 
 /// A file that changes while it is read is read once more, and then sent from its descriptor.
@@ -45,7 +45,7 @@ pub struct Entry {
     /// The original first.
     pub variants: Vec<Variant>,
     pub expires: Expires,
-    /// What is in memory was read so long after its last change that a further one is sure to show.
+    /// The content in memory was read so long after its last change that a further one is sure to show.
     is_settled: bool,
 }
 
@@ -103,7 +103,7 @@ impl Head {
     }
 }
 
-/// What is said of a file whatever form it is sent in.
+/// Header values of a file that all its forms share.
 pub struct Description<'a> {
     pub kind: MimeType,
     pub cache_control: Option<&'a str>,
@@ -142,7 +142,7 @@ impl Entry {
         })
     }
 
-    /// Whether it is sure to be of the file that was found now: what was loaded then is what was found then and is found now.
+    /// The entry is of the file that was found now: the same versions were found and loaded then, and no change can hide between.
     pub fn is_of(&self, found: &FoundFile) -> bool {
         let versions = std::iter::once(&found.version).chain(found.beside.iter().map(|(_, _, version)| version));
         self.is_settled && self.found == *found && self.variants.iter().map(|variant| &variant.version).eq(versions)

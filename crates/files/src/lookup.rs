@@ -36,10 +36,10 @@ const COMPLAINT_PAUSE_MS: u64 = 1_000;
 /// Methods that a file has (RFC 9110 section 9).
 const METHODS: &str = "GET, HEAD, OPTIONS";
 
-/// What a path in X-Accel-Redirect can't have, beside bytes beyond ASCII: nginx takes it for a URI.
+/// Characters that a path in X-Accel-Redirect can't have, beside bytes beyond ASCII: nginx takes it for a URI.
 const NO_PATH: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'?').add(b'#');
 
-/// What a request says, as far as files are concerned.
+/// The part of a request that decides which file answers it, and how.
 pub struct FileRequest<'a> {
     pub method: &'a [u8],
     /// Percent-decoded, with the slash at its start.
@@ -88,7 +88,7 @@ enum TrailingSlash {
     OfNoMatter,
 }
 
-/// What a path below a root came to.
+/// The outcome of a lookup below a root.
 pub(crate) enum Lookup {
     Entry(Arc<Entry>),
     /// A folder with an index was asked for without the slash at its end.
@@ -96,7 +96,7 @@ pub(crate) enum Lookup {
     Refused(Refusal),
 }
 
-/// What the disk says of a path.
+/// The outcome of a look at the disk.
 enum Located {
     FoundFile(FoundFile),
     Redirect,
@@ -130,7 +130,7 @@ impl Files {
         }
     }
 
-    /// Whether some request may be for a file without a route's saying so.
+    /// Some request may be for a file without a route's saying so.
     pub fn has_maps(&self) -> bool {
         !self.maps.is_empty() || self.settings.document_root
     }
@@ -342,7 +342,7 @@ impl Files {
         known: Option<&Arc<Entry>>,
         request: &FileRequest<'_>,
     ) -> Lookup {
-        // What another folder has for this path is neither confirmed nor forgotten here.
+        // An entry of another folder for this path is neither confirmed nor forgotten here.
         let known = known.filter(|entry| entry.source == source.number);
         let opened = match source.root.open(request.now_ms) {
             Ok(opened) => opened,
@@ -432,7 +432,7 @@ impl Files {
         let mut beside = Vec::new();
         if may_be_compressed {
             for (coding, suffix) in SUFFIXES {
-                // What is wrong with a compressed form is no fault of the original.
+                // A compressed form that can't be had is no fault of the original.
                 if let Ok((resolved, FileType::File(version))) = root.stat(&resolved.beside(suffix), &self.settings.safe) {
                     beside.push((coding, resolved, version));
                 }
@@ -490,7 +490,7 @@ impl Files {
 fn redirect(uri: &[u8]) -> Option<Answer> {
     let end = uri.iter().position(|byte| *byte == b'?').unwrap_or(uri.len());
     let (path, query) = uri.split_at(end);
-    // What begins with two slashes names another host (RFC 3986 section 4.2).
+    // A path that begins with two slashes names another host (RFC 3986 section 4.2).
     let is_harmless = matches!(path, [b'/', rest @ ..] if !rest.starts_with(b"/") && !rest.starts_with(b"\\"));
     if !is_harmless || !uri.iter().all(u8::is_ascii_graphic) {
         return None;

@@ -1,4 +1,4 @@
-//! What kind of content a file's name promises: its MIME type and charset. It reads `mime-file` at the start and nothing later.
+//! MIME types and charsets by the names of files. `mime-file` is read at the start, and nothing later.
 
 use std::collections::HashMap;
 use std::fs;

@@ -22,7 +22,7 @@ const FILES: usize = 512;
 /// Bytes of them, in all.
 const BYTES: u64 = 4 * 1024 * 1024;
 
-/// What was remembered, with the state of the file in which it was read. `T` is what the language makes of the bytes.
+/// Contents of small files, each with the version in which it was read. `T` is what the language makes of the bytes.
 pub struct NamedFiles<T> {
     cache: Cache<(FileVersion, T)>,
 }
@@ -66,7 +66,7 @@ impl<T: Clone> NamedFiles<T> {
         };
         let content = make(bytes)?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().cast_signed());
-        // What has changed a moment ago is not remembered.
+        // A file that has changed a moment ago is not remembered.
         if version.is_settled(now, SETTLED_SECONDS) {
             let weight = Weight { bytes: version.bytes + key.len() as u64, descriptors: 0 };
             self.cache.put(key, (version, content.clone()), weight);

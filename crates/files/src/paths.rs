@@ -6,7 +6,7 @@ const PATH_BYTES: usize = 4096;
 /// The one name with a dot at its start that the web has a use for (RFC 8615).
 const WELL_KNOWN: &[u8] = b".well-known";
 
-/// Whether a path, already percent-decoded and without the slash at its start, may be looked up below a root.
+/// A path, already percent-decoded and without the slash at its start, may be looked up below a root.
 ///
 /// `.`, `..` and empty components are not taken away but refused, since no client that means well sends them: RFC 3986
 /// section 5.2.4 has them removed before a request is made. A backslash is a separator to some clients and a letter to us.
@@ -28,7 +28,7 @@ fn is_plain_name(name: &[u8], dot_files: bool) -> bool {
     }
 }
 
-/// What is left of `path` after a prefix that ends where a component ends, without the slash between them.
+/// The rest of `path` after a prefix that ends where a component ends, without the slash between them.
 ///
 /// uWSGI takes `/staticky` for a path below `/static`; here it is not.
 pub fn below<'a>(path: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {

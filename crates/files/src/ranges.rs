@@ -5,7 +5,7 @@ use std::ops::Range;
 /// Ranges of one request; who asks for more gets everything (RFC 9110 section 17.15).
 const RANGES_MOST: usize = 64;
 
-/// What of a content is asked for.
+/// The part of a content that a Range field asks for.
 #[derive(Debug, PartialEq, Eq)]
 pub enum RequestedRange {
     /// All of it: there is no range, or none that can be understood.

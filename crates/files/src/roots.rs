@@ -17,7 +17,7 @@ use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
 /// A folder that was moved or replaced is noticed within this many milliseconds.
 pub const LOOK_AGAIN_MS: u64 = 1_000;
 
-/// How often a stat is repeated that somebody's renaming has disturbed (openat2(2), EAGAIN).
+/// Tries of a stat that somebody's renaming has disturbed (openat2(2), EAGAIN).
 const DISTURBED_TRIES: u32 = 8;
 
 /// Why a path could not be opened.
@@ -35,7 +35,7 @@ pub enum Refusal {
     Broken(Errno),
 }
 
-/// What tells one state of a file from another.
+/// The version of a file: size, times and identity, by which one state of it is told from another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileVersion {
     pub device: u64,
@@ -57,7 +57,7 @@ impl FileVersion {
         }
     }
 
-    /// Whether the content is the same, though the file may have been renamed or removed meanwhile.
+    /// The content is the same, though the file may have been renamed or removed meanwhile.
     pub fn is_same_content(&self, other: &FileVersion) -> bool {
         (self.device, self.inode, self.bytes, self.changed) == (other.device, other.inode, other.bytes, other.changed)
     }
@@ -85,7 +85,7 @@ impl FileVersion {
         }
     }
 
-    /// Whether the last change is so long ago that a further one is sure to show. `now` is in seconds since 1970.
+    /// The last change is so long ago that a further one is sure to show. `now` is in seconds since 1970.
     pub fn is_settled(&self, now: i64, seconds: i64) -> bool {
         now - self.inode_changed.0 >= seconds
     }
@@ -99,7 +99,7 @@ impl FileVersion {
     }
 }
 
-/// What a path names.
+/// The kind of file that a path names.
 #[derive(Debug, PartialEq, Eq)]
 pub enum FileType {
     File(FileVersion),
@@ -191,7 +191,7 @@ impl OpenedRoot {
         nix::sys::stat::stat(target).is_ok_and(|facts| (facts.st_dev, facts.st_ino) == self.identity)
     }
 
-    /// What `relative` names below this root. Nothing is opened but a name: no device is touched, no pipe waited for.
+    /// The file that `relative` names below this root. Only the name is opened: no device is touched, no pipe waited for.
     ///
     /// # Errors
     /// See [`Refusal`].

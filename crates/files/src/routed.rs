@@ -14,11 +14,11 @@ use crate::paths;
 use crate::roots::{Refusal, Root};
 use crate::sources::FileSource;
 
-/// What a route says of a request.
+/// The file that a route names for a request.
 pub struct Routed<'a> {
     /// The number of its folder.
     pub folder: usize,
-    /// What is looked for in it; empty for the folder itself, which may be a single file.
+    /// The path below it; empty for the folder itself, which may be a single file.
     pub relative: &'a [u8],
     /// The file is a page for something else, with a status of its own.
     pub page: Option<Page<'a>>,
@@ -79,7 +79,7 @@ impl Files {
         complain: &mut dyn FnMut(&str),
     ) -> Answer {
         if paths::is_plain(relative, self.has_dot_files()) {
-            // What has changed since it was last looked at is looked for once more.
+            // A file that has changed since it was last looked at is looked up once more.
             for _ in 0..2 {
                 match self.look_up(source, key, relative, request, complain) {
                     Lookup::Entry(entry) => {

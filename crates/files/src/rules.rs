@@ -7,7 +7,7 @@ use std::path::Path;
 use bolide_contract::files::{Expiry, ExpirySubject, Files as Settings};
 use regex::bytes::Regex;
 
-/// What `static-immutable` says: a year, the longest that RFC 9111's predecessors allowed, and RFC 8246.
+/// Cache-Control of `static-immutable`: a year, the longest that RFC 9111's predecessors allowed, and RFC 8246.
 const IMMUTABLE: &str = "public, max-age=31536000, immutable";
 
 /// Rules, compiled.
@@ -43,7 +43,7 @@ impl Rule {
     }
 }
 
-/// What of the rules for `Expires` is known of a file before a request's URI is.
+/// The rules for `Expires` as far as a file decides them, before a request's URI is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expires {
     Never,
@@ -128,7 +128,7 @@ impl Rules {
         self.cache_control.as_deref()
     }
 
-    /// Whether compressed forms may lie beside a file.
+    /// Compressed forms may lie beside a file.
     pub fn may_be_compressed(&self, file: &Path) -> bool {
         let file = file.as_os_str().as_bytes();
         self.compressed_all

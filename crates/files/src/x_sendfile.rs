@@ -10,12 +10,12 @@ use crate::paths;
 use crate::sources::SendfileHeader;
 
 impl Files {
-    /// Whether the application may name a file with these words. Where it may not, they are a field like any other.
+    /// The application may name a file in this header. Where it may not, it is a field like any other.
     pub fn allows(&self, header: SendfileHeader) -> bool {
         !self.x_sendfile.of(header).is_empty()
     }
 
-    /// Whether it may name one with any words.
+    /// It may name one in some header.
     pub fn allows_any_sendfile(&self) -> bool {
         self.allows(SendfileHeader::Path) || self.allows(SendfileHeader::Location)
     }
@@ -39,7 +39,7 @@ impl Files {
         // No path of a request begins with a NUL, so this is no other's key.
         let key = [&b"\0"[..], header.field().as_bytes(), prefix, b"\0", relative].concat();
         let mut looked = Lookup::Redirect;
-        // What has changed since it was looked at is looked at once more.
+        // A file that has changed since it was looked at is looked up once more.
         for _ in 0..2 {
             let known = self.lock_cache().get(&key).cloned();
             looked = self.look_up_on_disk(source, &key, relative, known.as_ref(), request, complain);

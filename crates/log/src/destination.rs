@@ -1,4 +1,4 @@
-//! Where the log goes, and how a write to it is made that does not wait. It knows no lines.
+//! The destination of the log, and writes to it that do not wait. It knows no lines.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -21,7 +21,7 @@ pub struct Destination {
     mode: WriteMode,
 }
 
-/// How a write is made that does not wait.
+/// The way of a write that does not wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WriteMode {
     /// A file, which always takes what it is given, or a description that is non-blocking.
@@ -34,7 +34,7 @@ enum WriteMode {
 }
 
 impl Destination {
-    /// What descriptor 2 is now.
+    /// The destination of descriptor 2 as it is now.
     ///
     /// # Errors
     /// It is not open, or no descriptor is left.
@@ -52,7 +52,7 @@ impl Destination {
         Destination::of(standard.as_fd().try_clone_to_owned()?)
     }
 
-    /// What this descriptor is.
+    /// The destination of a descriptor.
     ///
     /// # Errors
     /// It is not open.

@@ -26,7 +26,7 @@ use writer::Writer;
 /// After how long lines that wait are tried again by a process that has nothing else to write, in milliseconds.
 pub const RETRY_MS: u64 = 50;
 
-/// How long the end of a process may wait for a reader of its last lines, in milliseconds.
+/// Time that the end of a process may wait for a reader of its last lines, in milliseconds.
 const FINISH_MOST_MS: u64 = 500;
 
 /// Where the log goes; null before it was first needed.
@@ -79,7 +79,7 @@ pub fn line(text: &str) {
     write(format!("bolide: {text}\n").as_bytes());
 }
 
-/// Whether lines wait for a reader: they are written with the next ones, or by [`flush`].
+/// Lines wait for a reader: they are written with the next ones, or by [`flush`].
 pub fn is_waiting() -> bool {
     WAITING.load(Relaxed)
 }

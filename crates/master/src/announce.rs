@@ -1,4 +1,4 @@
-//! What an instance says of itself: what it is about to serve at its start, and what to open once workers serve.
+//! The lines of a start: the addresses, workers and threads that are to be, and the address to open once workers serve.
 //! It decides nothing and opens nothing. The master runs it.
 
 use bolide_contract::settings::{Settings, Threads, Workers};
@@ -9,7 +9,7 @@ use crate::log_sink;
 use crate::privileges::{self, Privileges};
 use crate::words::workers_in_words;
 
-/// What a start says before it loads anything.
+/// The lines before anything is loaded.
 pub fn start(settings: &Settings, endpoints: &[Endpoint], privileges: Option<&Privileges>, warnings: &[String]) {
     write_all(&start_lines(settings, endpoints));
     write_all(warnings);
@@ -22,7 +22,7 @@ pub fn start(settings: &Settings, endpoints: &[Endpoint], privileges: Option<&Pr
     }
 }
 
-/// What is said when the first generation serves: `how_long` tells how long that took. The address to open comes last, where the eye is.
+/// The lines when the first generation serves, `how_long` after the start. The address to open comes last, where the eye is.
 pub fn ready(settings: &Settings, endpoints: &[Endpoint], how_long: &str) {
     let workers = &settings.workers;
     log_sink::line(&format!("ready: {}{how_long}{}", workers_in_words(workers.processes), idle_cpus_in_words(workers)));
@@ -50,7 +50,7 @@ fn start_lines(settings: &Settings, endpoints: &[Endpoint]) -> Vec<String> {
     lines
 }
 
-/// How to have more workers, for whoever has not chosen their number.
+/// A hint at more workers, for whoever has not chosen their number.
 fn idle_cpus_in_words(workers: &Workers) -> String {
     if workers.processes_chosen || workers.cpus <= workers.processes {
         return String::new();

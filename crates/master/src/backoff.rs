@@ -1,4 +1,4 @@
-//! How long to wait before a child that died at birth is tried again: 100 ms, doubled each time, to 10 s.
+//! The pause before a child that died at birth is tried again: 100 ms, doubled each time, to 10 s.
 //! It knows no clock and no process: times are given to it. The master runs it.
 
 /// The first pause after a death at birth.
@@ -35,7 +35,7 @@ impl Backoff {
         self.until_ms = self.until_ms.max(until_ms);
     }
 
-    /// Whether the pause is over.
+    /// The pause is over, or there was none.
     pub fn over(&self, now_ms: u64) -> bool {
         now_ms >= self.until_ms
     }

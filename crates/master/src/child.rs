@@ -25,7 +25,7 @@ pub enum State {
     Ended,
 }
 
-/// What happens to a child.
+/// An event in the life of a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
     /// It exists: executed, or reported as forked.
@@ -96,7 +96,7 @@ pub fn as_markdown() -> String {
     page
 }
 
-/// What a child is.
+/// The work that a child was started for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     Prototype,
@@ -130,7 +130,7 @@ pub enum KillReason {
     Stopped,
 }
 
-/// How far a worker that ends has come, by its own word.
+/// Progress of a worker that ends, as it reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
     AtWork,
@@ -140,7 +140,7 @@ pub enum Progress {
     Leaving,
 }
 
-/// What the master knows of a child.
+/// The master's record of a child.
 #[derive(Debug)]
 pub struct Child {
     /// Never used twice in the life of a master.
@@ -163,7 +163,7 @@ pub struct Child {
     pub expires_ms: Option<u64>,
     /// When patience with it ends: what follows depends on the state.
     pub deadline_ms: Option<u64>,
-    /// What a child that ends is killed for when its deadline is over.
+    /// The reason of the kill when the deadline of a child that ends is over.
     pub deadline_reason: KillReason,
     /// Of a prototype: a worker of it has served.
     pub has_served: bool,

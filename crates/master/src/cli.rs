@@ -12,7 +12,7 @@ use crate::log_sink;
 use crate::signal_instance::signal_instance;
 use crate::start::{EXIT_START_FAILED, supervise};
 
-/// How Bolide was called.
+/// The call of Bolide: its arguments, and the Python that made it.
 #[derive(Debug, Clone, Default)]
 pub struct Invocation {
     /// Without the program's name.

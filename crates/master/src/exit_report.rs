@@ -1,4 +1,4 @@
-//! How the end of a process is told: its cause from the raw wait status, and the words for the log.
+//! The log's line about the end of a process: its cause, from the raw wait status, and the requests that it took with it.
 //! It knows no process. The master runs it.
 
 use bolide_contract::scoreboard::InFlight;
@@ -9,7 +9,7 @@ use crate::words::{duration, printable};
 /// Requests that a line names; the rest are counted.
 const REQUESTS_NAMED_MOST: usize = 3;
 
-/// How a process ended.
+/// The cause of a process' end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cause {
     Exited(i32),

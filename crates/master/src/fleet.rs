@@ -26,7 +26,7 @@ use crate::signals::Signals;
 use crate::spawn::{self, Launch};
 use crate::system;
 
-/// How long a killed child may take to be gone, before that is said, in milliseconds.
+/// Time that a killed child may take to be gone before the log says so, in milliseconds.
 pub const KILL_WAIT_MS: u64 = 5000;
 
 /// All children of an instance, and what they are made with.

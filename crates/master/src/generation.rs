@@ -1,4 +1,4 @@
-//! What the master knows of a generation of the application: the one that serves, and the one that forms. It decides nothing: `reload`
+//! Records of the generations of the application: the one that serves, and the one that forms. They decide nothing: `reload`
 //! does. The master runs it.
 
 use crate::backoff::Backoff;

@@ -17,7 +17,7 @@ struct Suspect {
     asked_ms: u64,
 }
 
-/// What is to be done about a worker.
+/// The next step against a worker with a request over time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// Ask the request's thread for its Python stack.

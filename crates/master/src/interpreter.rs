@@ -9,7 +9,7 @@ use nix::unistd::{AccessFlags, access};
 
 use crate::error::StartError;
 
-/// What is executed for a prototype. The number of the boot descriptor follows the arguments.
+/// The program of a prototype. The number of the boot descriptor follows its arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Program {
     pub executable: PathBuf,

@@ -33,10 +33,10 @@ const PATH_BYTES_MOST: usize = 107;
 /// Connections that the end of listening takes from the kernel's queues at the most; the rest is reset.
 const WAITING_MOST: usize = 4096;
 
-/// How long a start waits for an address that is in use, in milliseconds: what is left of an instance whose master was killed has gone
+/// Time that a start waits for an address in use, in milliseconds: what is left of an instance whose master was killed has gone
 /// by then. A supervisor that starts the next one at once need not try twice.
 const ADDRESS_WAIT_MS: u64 = 2_500;
-/// How often it looks meanwhile, in milliseconds.
+/// Time between two tries meanwhile, in milliseconds.
 const ADDRESS_LOOK_MS: u64 = 50;
 
 /// The listening sockets of an instance, in the order of its settings.
@@ -95,7 +95,7 @@ impl Listeners {
         Ok(listeners)
     }
 
-    /// What a prototype is told of them.
+    /// The sockets, as a prototype inherits them.
     pub fn descriptors(&self) -> Vec<ListenerDescriptor> {
         let pairs = self.sockets.iter().zip(&self.endpoints);
         let descriptor = |(socket, endpoint): (&OwnedFd, &Endpoint)| ListenerDescriptor {
@@ -162,12 +162,12 @@ impl Endpoint {
         }
     }
 
-    /// Whether a browser can open it.
+    /// A browser can open it.
     pub fn is_web(&self) -> bool {
         self.protocol == Protocol::Http && self.address != Bound::Local
     }
 
-    /// Whether it takes connections at every address of this machine.
+    /// It takes connections at every address of this machine.
     pub fn is_everywhere(&self) -> bool {
         matches!(self.address, Bound::Tcp(address) if address.ip().is_unspecified())
     }

@@ -12,7 +12,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::error::StartError;
 
-/// How long the last line of a start that failed waits for a reader of the terminal, in milliseconds.
+/// Time that the last line of a failed start waits for a reader of the terminal, in milliseconds.
 const WRITE_WAIT_MS: u16 = 1000;
 /// Mode of a log file that did not exist, as uWSGI makes it.
 const FILE_MODE: u32 = 0o640;

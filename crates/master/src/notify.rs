@@ -15,7 +15,7 @@ use crate::log_sink;
 
 /// The variable with the manager's socket.
 pub const VARIABLE: &str = "NOTIFY_SOCKET";
-/// How long a manager that does not read may hold the master up for one message, in milliseconds.
+/// Time that a service manager that does not read may hold the master up for one message, in milliseconds.
 const SEND_MS: u64 = 500;
 
 /// The way to the service manager, if there is one.

@@ -1,4 +1,4 @@
-//! Who prototypes and workers run as: the names of the configuration become numbers here, before any fork,
+//! User and groups of prototypes and workers: the names of the configuration become numbers here, before any fork,
 //! because looking names up is not allowed between fork and exec. It changes no identity itself: `spawn` does,
 //! in the child. The master runs it, at the start.
 
@@ -47,7 +47,7 @@ pub fn resolve(identity: &Identity) -> Result<Option<Privileges>, StartError> {
     Ok(Some(Privileges { uid, gid, groups }))
 }
 
-/// What to say when the application is about to run as root; `None` when it is not.
+/// The warning where the application is about to run as root; `None` where it is not.
 pub fn warning(privileges: Option<&Privileges>) -> Option<&'static str> {
     let runs_as = privileges.map_or_else(geteuid, |privileges| privileges.uid);
     runs_as.is_root().then_some("WARNING: the application runs as root: set uid (and gid) to an ordinary user")

@@ -5,7 +5,7 @@ use std::ffi::CString;
 
 use bolide_contract::settings::Naming;
 
-/// What the master is called, or `None` where it keeps the name it was started with.
+/// The master's name, or `None` where it keeps the one it was started with.
 pub fn of_master(naming: &Naming) -> Option<String> {
     naming.auto.then(|| {
         let name = naming.master.as_deref().or(naming.name.as_deref()).unwrap_or("bolide master");

@@ -25,9 +25,9 @@ use crate::{signals, system};
 const DEATHS_MOST: u32 = 5;
 /// Pause before an order to fork that could not be sent is sent again, in milliseconds.
 const FORK_RETRY_MS: u64 = 20;
-/// How often the log says that a generation still forms, in milliseconds.
+/// Time between two lines that a generation still forms, in milliseconds.
 const NOTICE_MS: u64 = 30_000;
-/// What is left of the mercy of an old generation's workers when a new one needs their rows of the scoreboard, in milliseconds.
+/// The rest of the mercy of an old generation's workers when a new one needs their rows of the scoreboard, in milliseconds.
 const HURRY_MS: u64 = 2_000;
 
 /// [`NOTICE_MS`]; tests can't wait for that long.
@@ -297,7 +297,7 @@ impl Supervisor {
     pub(crate) fn note_death_while_forming(&mut self, cause: &Cause, now_ms: u64) {
         let Some(forming) = &mut self.forming else { return };
         forming.deaths_at_birth += 1;
-        // What ends the one worker that is to load the application at the start is taken for the application, as in a prototype.
+        // The one worker that loads the application itself at the start is like a prototype: its death is taken for the application's fault.
         let settings = &self.fleet.settings;
         let alone = forming.reason == Reason::First && settings.python.lazy && settings.workers.processes == 1;
         if *cause == Cause::Exited(EXIT_LOAD_FAILED) && !forming.generation.served {

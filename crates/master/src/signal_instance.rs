@@ -38,7 +38,7 @@ pub fn signal_instance(order: InstanceOrder, pidfile: &Path) -> i32 {
 
 fn send(signal: Signal, pidfile: &Path) -> Result<Pid, (i32, String)> {
     let text = std::fs::read_to_string(pidfile).map_err(|error| {
-        // What other servers call `--reload` takes no file, so the application is taken for one.
+        // `--reload` of other servers takes no file, so somebody may have written the application behind it.
         let other = if signal == Signal::SIGHUP { "; to reload when code changes, `py-autoreload` is planned" } else { "" };
         (EXIT_NO_FILE, format!("the pidfile can't be read: {error}; name the file of the option `pidfile`{other}"))
     })?;
@@ -59,7 +59,7 @@ fn send(signal: Signal, pidfile: &Path) -> Result<Pid, (i32, String)> {
     }
 }
 
-/// What a process calls itself; `None` if there is none, or it has ended and waits to be reaped.
+/// The name of a process (/proc/PID/comm); `None` if there is none, or it has ended and waits to be reaped.
 fn name_of(pid: Pid) -> Option<String> {
     if crate::fleet::is_zombie(pid) {
         return None;

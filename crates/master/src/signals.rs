@@ -1,4 +1,4 @@
-//! What the master does on each signal: one table. Signals are blocked and read from a descriptor, so that
+//! Signals of the master: one table of what each asks. They are blocked and read from a descriptor, so that
 //! they are events of the one loop like any other. The master runs it; workers and prototypes have their own.
 
 use std::os::fd::{AsFd, BorrowedFd};
@@ -9,7 +9,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use crate::error::StartError;
 
-/// What a signal asks of the master.
+/// The action that a signal asks of the master.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SignalAction {
     /// End when the requests in flight are answered; asked a second time: at once.
@@ -63,7 +63,7 @@ const LEFT_ALONE: &[Signal] = &[
     Signal::SIGURG,
 ];
 
-/// What the manual says of the signals that are not in the table.
+/// The manual's sentence about signals that are not in the table.
 const OTHERS: &str = "Nothing, and the log says that it came: no signal stops or ends the master in silence. So Ctrl-Z (SIGTSTP) does not \
     suspend a server, whose workers would serve on without supervision.";
 
@@ -76,7 +76,7 @@ pub fn as_markdown() -> String {
     page + &format!("| any other | {OTHERS} |\n")
 }
 
-/// What this signal asks.
+/// The action of a signal.
 pub fn action(number: u32) -> SignalAction {
     let row = TABLE.iter().find(|(signal, _, _)| *signal as u32 == number);
     row.map_or(SignalAction::Refuse(number as i32), |(_, action, _)| *action)

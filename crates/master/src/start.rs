@@ -75,7 +75,7 @@ fn prepare(
     Ok(Supervisor::new(fleet, signals))
 }
 
-/// What a start opens and looks up.
+/// Everything that a start has opened and looked up.
 struct Prepared {
     program: Program,
     privileges: Option<Privileges>,

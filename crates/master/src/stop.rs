@@ -1,4 +1,4 @@
-//! How an instance ends: gracefully, at once, or because it could not start. The master runs it.
+//! The end of an instance: graceful, at once, or because it could not start. The master runs it.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 

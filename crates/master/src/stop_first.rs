@@ -40,7 +40,7 @@ impl Supervisor {
         }
     }
 
-    /// Who answers while no new generation does.
+    /// The generation that answers while no new one does, in words.
     pub(crate) fn who_serves(&self) -> String {
         match &self.serving {
             Some(serving) => format!("generation {} goes on serving", serving.number),

@@ -32,14 +32,14 @@ const TURN_MOST_MS: u64 = 10_000;
 const CLOCK_LAG_MS: u64 = 4;
 /// Reports taken from one child in a turn: a child that floods us does not keep the others waiting.
 const REPORTS_A_TURN: usize = 64;
-/// How long a worker may live on after its order socket is closed, in milliseconds.
+/// Time that a worker may live on after its order socket is closed, in milliseconds.
 const LOST_MS: u64 = 2000;
-/// How long a prototype may take to end when it has nothing left to do, in milliseconds.
+/// Time that a prototype may take to end when it has nothing left to do, in milliseconds.
 pub const GRACE_MS: u64 = 2000;
-/// How long a prototype that was stopped by a signal may take to go on, in milliseconds: while it is stopped nobody is replaced.
+/// Time that a prototype stopped by a signal may take to go on, in milliseconds: while it is stopped no worker is replaced.
 const STOPPED_MS: u64 = 5000;
 
-/// Whether the instance serves or ends.
+/// The instance serves, or ends with an exit status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
     Running,
@@ -175,7 +175,7 @@ impl Supervisor {
             }
             (Role::Prototype, Report::Forked { row, pid }) => {
                 if let Some(worker) = self.fleet.with_row(generation, row).map(|worker| worker.id) {
-                    // A pid that is not true is that of a worker whose end was taken note of already, and that follows.
+                    // A pid that fails the check belongs to a worker that has ended already: the report of its end follows.
                     self.fleet.note_pid(worker, pid);
                 }
             }
@@ -189,7 +189,7 @@ impl Supervisor {
                 if self.fleet.note_pid(id, pid) {
                     self.worker_serves(id, generation, now);
                 } else if Fleet::exists(pid) {
-                    // One that is gone already is no lie: its end is on the way to us.
+                    // A worker that is gone already has told the truth: its end is on the way to us.
                     log_sink::line(&format!(
                         "a worker says that its pid is {pid}, which is another's: the report is not believed"
                     ));
@@ -252,7 +252,7 @@ impl Supervisor {
         let same = pid.is_none() || worker.pid.is_none_or(|known| Some(known.as_raw() as u32) == pid);
         if same {
             let id = worker.id;
-            // One that was gone before its pid could be believed has it now, for the line about its exit: nothing is sent to it any more.
+            // A worker that was gone before its pid could be verified gets it now, for the log: nothing is sent to it any more.
             if let (Some(pid), Some(worker)) = (pid, self.fleet.find_mut(id)) {
                 worker.pid.get_or_insert(Pid::from_raw(pid as i32));
             }
@@ -263,7 +263,7 @@ impl Supervisor {
     fn channel_closed(&mut self, id: u64, now: u64) {
         let Some(child) = self.fleet.find_mut(id) else { return };
         child.channel = None;
-        // One that ends anyway has closed it in good order and has its own deadline.
+        // A child that ends anyway has closed its socket in good order and has a deadline already.
         if child.state.is_active() {
             child.hurry(now + LOST_MS, KillReason::OutOfReach);
         }
@@ -278,14 +278,14 @@ impl Supervisor {
         while let Some(pid) = system::next_end() {
             let child = self.fleet.with_pid(pid);
             if let Some(child) = child.filter(|child| child.is_prototype() && !child.has_served) {
-                // What the application has started while it was loaded goes with it, as long as the group's number is surely its.
+                // Processes that the application has started while it was loaded go with it, as long as the group's number is surely its.
                 fleet::end_group(child);
             }
             let child = child.map(|child| child.id);
             let status = system::take_status(pid);
             // Others are what applications left behind: as their nearest living ancestor we only let them go.
             let Some(id) = child else { continue };
-            // What it said before it ended comes first: the ends of its workers.
+            // Reports that it sent before it ended come first: the ends of its workers.
             for _ in 0..=self.fleet.children.len().div_ceil(REPORTS_A_TURN) {
                 self.take_reports(id, now);
             }
@@ -342,10 +342,10 @@ impl Supervisor {
                 format!(" before its first request; the next is tried in {}", duration(slot.died_at_birth(now)))
             };
         }
-        // One that was killed by us was spoken of then, and one that ended as it was told to is no news.
+        // The log names no worker twice: a kill has had its line, and an ordered end is no news.
         let forming = self.forming.as_ref().filter(|forming| forming.generation.number == worker.generation);
         let is_forming = forming.is_some();
-        // That a new generation can't load the application is told once, when it is given up.
+        // A new generation that can't load the application has one line, when it is given up.
         let is_told =
             *cause == Cause::Exited(message::EXIT_LOAD_FAILED) && forming.is_some_and(|forming| !forming.generation.served);
         let ended_as_told = asked && *cause == Cause::Exited(0);
@@ -438,7 +438,7 @@ impl Supervisor {
 
     fn watch_requests(&mut self, now: u64) {
         let Some(watch) = &mut self.watch else { return };
-        // One that has answered all has no request that could take too long, whatever its loop does at its end.
+        // A worker that has answered all has no request over time, whatever its loop does at its end.
         let at_work = |child: &&Child| child.pid.is_some() && child.state != State::Killed && child.progress == Progress::AtWork;
         let living = self.fleet.children.iter().filter(at_work);
         let workers: Vec<(u64, u32)> = living.filter_map(|child| child.row().map(|row| (child.id, row))).collect();
@@ -480,7 +480,7 @@ impl Supervisor {
         }
     }
 
-    /// How long the next turn may wait.
+    /// Milliseconds that the next turn may wait.
     fn turn_ms(&self, now: u64) -> u64 {
         let load_timeout_ms = self.fleet.settings.lifecycle.load_timeout_ms.filter(|_| !self.is_stopping());
         let times = |child: &Child| [child.deadline_ms, child.expires_ms, child.stopped_until_ms, child.late_ms(load_timeout_ms)];

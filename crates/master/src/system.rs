@@ -31,7 +31,7 @@ pub fn signal_thread(process: Pid, thread: u32, signal: i32) -> io::Result<()> {
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// What a signal has done to a child that lives.
+/// A change of a living child by a signal: it was stopped, or goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pause {
     /// By this signal; it goes on at SIGCONT.

@@ -34,7 +34,7 @@ impl Command {
         self.texts().0
     }
 
-    /// What follows the name.
+    /// Arguments behind the name.
     pub fn usage(self) -> &'static str {
         self.texts().1
     }

@@ -1,4 +1,4 @@
-//! How well Bolide runs a folder of configurations: the measure of compatibility that `make compat`
+//! Compatibility with a folder of configurations: the measure that `make compat`
 //! prints, and the options that hold it back.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +12,7 @@ use crate::catalogue::setting::Format;
 use crate::host_info::HostInfo;
 use crate::reader::{Reader, format_of};
 
-/// What a folder of files named `OWNER__REPOSITORY__PATH` says, counted by project.
+/// The verdicts on a folder of files named `OWNER__REPOSITORY__PATH`, counted by project.
 #[derive(Debug)]
 pub struct Report {
     pub projects: usize,

@@ -116,7 +116,7 @@ fn host_name_matches(pattern: &str, name: &str) -> Result<bool, String> {
     Ok(pattern.is_match(name))
 }
 
-/// What uWSGI keeps in plugins and Bolide has built in. `python3` and the like name one version of the interpreter; the
+/// Plugins of uWSGI that Bolide has built in. `python3` and the like name one version of the interpreter; the
 /// virtualenv decides about that here.
 pub fn is_built_in(plugin: &str) -> bool {
     const BUILT_IN: &[&str] = &[

@@ -1,10 +1,10 @@
-//! What the reading of a configuration has to tell its author: diagnostics, each with the file and
+//! Diagnostics: what the reading of a configuration has to tell its author, each with the file and
 //! line it is about. Knows nothing of options. Runs in the process that reads the configuration.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// How much a diagnostic matters.
+/// The weight of a diagnostic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// Nothing is wrong; it is good to know.
@@ -37,7 +37,7 @@ pub struct Location {
 }
 
 impl Location {
-    /// How the location of a variable is named, before the variable's own name.
+    /// Name of an environment variable's location, before the variable's own name.
     pub const VARIABLE: &'static str = "environment variable ";
 
     pub fn command_line() -> Location {

@@ -15,7 +15,7 @@ const MOST_FILLINGS: usize = 1000;
 /// The version that `%V` claims: the one whose language this is.
 const UWSGI_VERSION: &str = "2.0.31";
 
-/// What each letter after a `%` stands for while one file is read.
+/// Texts that letters after a `%` stand for while one file is read (uWSGI's magic variables).
 #[derive(Debug, Clone)]
 pub struct Magic {
     table: Vec<String>,
@@ -206,7 +206,7 @@ pub fn fill_in<E: From<Endless>>(
     Ok(value)
 }
 
-/// What `%(expression)` stands for: the value of one option, or with spaces in it a sum from left to right over numbers and
+/// The text of `%(expression)`: the value of one option, or with spaces in it a sum from left to right over numbers and
 /// options (`%(processes * 2)`); two operands without an operator are joined as text.
 pub fn placeholder(expression: &str, option: impl Fn(&str) -> Option<String>) -> Option<String> {
     if !expression.contains(' ') {
@@ -301,7 +301,7 @@ mod tests {
             ("%(k k)", "22"),
             ("%(base b)", "/srvx"),
             ("%(k - 5)", "-3"),
-            // What a replacement puts at the very start is not looked at again.
+            // A replacement at the very start is not looked at again.
             ("%(a)", "%(b)"),
             (" %(a)", " x"),
             ("%()", "%()"),

@@ -1,4 +1,4 @@
-//! What a configuration may ask of the machine: environment, working directory, host name, CPUs.
+//! The host, as far as a configuration may ask of it: environment, working directory, host name, CPUs.
 //! Gathered once, so that the reading itself is a function of its inputs and tests can lie to it.
 
 use std::ffi::OsString;
@@ -83,7 +83,7 @@ fn start_folder() -> PathBuf {
     told.or_else(|| std::env::current_dir().ok()).unwrap_or_else(|| PathBuf::from("/"))
 }
 
-/// How many sockets `LISTEN_FDS` hands over, if `LISTEN_PID` says that they are for us (sd_listen_fds(3)).
+/// Number of sockets that `LISTEN_FDS` hands over, if `LISTEN_PID` says that they are for us (sd_listen_fds(3)).
 fn passed_sockets(pid: Option<&str>, count: Option<&str>) -> i32 {
     let is_ours = pid.and_then(|pid| pid.parse::<u32>().ok()) == Some(std::process::id());
     let count = count.and_then(|count| count.parse::<i32>().ok()).filter(|count| is_ours && *count > 0);

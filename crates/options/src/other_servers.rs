@@ -1,4 +1,4 @@
-//! What other servers' command lines say, for those who type it here: what to write instead. Acts on the command line only, after
+//! Options of other servers' command lines, for those who type them here: what to write instead. Acts on the command line only, after
 //! the catalogue has had its say; it starts nothing.
 
 /// An option of gunicorn, uvicorn, hypercorn or granian, and what says the same here.
@@ -55,7 +55,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("ws-per-message-deflate", "write `websocket-compression = false` in the configuration"),
 ];
 
-/// What to write in place of another server's option.
+/// The advice for another server's option.
 pub fn instead(name: &str) -> Option<&'static str> {
     ELSEWHERE.iter().find(|(known, _)| *known == name).map(|&(_, advice)| advice)
 }

@@ -1,4 +1,4 @@
-//! What comes of a command line: a server to start, a text to print, an order for a running instance, or errors. Plain data.
+//! The outcome of a command line: a server to start, a text to print, an order for a running instance, or errors. Plain data.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use bolide_contract::settings::Settings;
 use crate::catalogue::setting::InstanceOrder;
 use crate::diagnostic::Diagnostic;
 
-/// What the command line asked for.
+/// The outcome of a command line without an error.
 #[derive(Debug)]
 pub enum Reading {
     /// Start a server. The diagnostics are warnings and notes, to be printed first.

@@ -1,7 +1,7 @@
-//! How uWSGI reads a value: numbers as C's `atoi`, switches by four words for "no".
+//! Values as uWSGI reads them: numbers as C's `atoi`, switches by four words for "no".
 //! Pure functions over text.
 
-/// What `atoi` makes of a text, and whether all of the text was the number.
+/// A number as `atoi` reads it, and whether all of the text was the number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Number {
     pub value: i64,
@@ -57,7 +57,7 @@ fn digits_value(digits: &str) -> i64 {
     digits.bytes().fold(0, |value: i64, digit| value.saturating_mul(10).saturating_add(i64::from(digit - b'0')))
 }
 
-/// What a switch's value says: everything but four words is "on".
+/// A switch as its value says it: everything but four words is "on".
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Switch {
     pub on: bool,

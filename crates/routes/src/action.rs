@@ -1,6 +1,6 @@
-//! What a rule does: the table of actions by name, each with how its argument is read.
+//! Actions of rules: the table of their names, each with how its argument is read.
 //!
-//! What uWSGI has and Bolide has not is in [`MISSING`].
+//! Those that uWSGI has and Bolide has not are in [`MISSING`].
 
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ pub enum Action {
     Harakiri(u32),
     /// `gzip`: the answer is compressed, whatever its type and size.
     Gzip,
-    /// What always happens, and what has no effect and was warned about.
+    /// Nothing: what it asks for always happens, or has no effect and was warned about.
     Nothing,
 }
 
@@ -355,7 +355,7 @@ impl Action {
         }
     }
 
-    /// Whether it fills in parts of what a regular expression matched.
+    /// It fills in parts of what a regular expression matched.
     pub fn needs_groups(&self) -> bool {
         match self {
             Action::Redirect { to: text, .. }

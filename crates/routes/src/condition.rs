@@ -1,4 +1,4 @@
-//! What decides whether a rule's action runs: the conditions of `route-if`, and the subject of a regular expression.
+//! Conditions of rules: those of `route-if`, and the subjects of regular expressions.
 //!
 //! Workers run it, for each rule on a request's way. Nothing a client sends makes a condition fail: a number that is none is 0, an
 //! address that is none is in no network.
@@ -44,7 +44,7 @@ pub enum Condition {
     Status(u16),
 }
 
-/// What a rule of the form `route-… = EXPRESSION ACTION` looks at.
+/// The variable that a rule of the form `route-… = EXPRESSION ACTION` looks at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Subject {
     Path,
@@ -128,7 +128,7 @@ pub enum FileKind {
     Executable,
 }
 
-/// How a name of a condition is read.
+/// The shape of a condition's argument.
 enum Shape {
     Empty,
     Regexp,

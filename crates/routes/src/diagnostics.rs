@@ -1,4 +1,4 @@
-//! What the parts of a rule share while it is compiled: where mistakes are collected, and the table in which it stands.
+//! The surroundings of a rule while it is compiled: the collection of mistakes, and the table in which it stands.
 //!
 //! It knows no condition and no action. Both the process that reads the configuration and workers run it, at their start.
 
@@ -12,7 +12,7 @@ pub struct Mistake {
     /// Routing can't begin with it.
     pub is_fatal: bool,
     pub message: String,
-    /// What to do about it; may be empty.
+    /// Advice; may be empty.
     pub advice: String,
 }
 

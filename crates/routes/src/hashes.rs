@@ -27,7 +27,7 @@ const BCRYPT_BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// Whether a password, without a NUL in it, is that of a hash. `None`: the hash is of no known form.
+/// The password, which has no NUL in it, is that of the hash. `None`: the hash is of no known form.
 pub fn verify(password: &[u8], hash: &str) -> Option<bool> {
     if let Some(encoded) = hash.strip_prefix("{SHA}") {
         return Some(equal_in_constant_time(STANDARD.encode(Sha1::digest(password)).as_bytes(), encoded.as_bytes()));
@@ -46,7 +46,7 @@ pub fn verify(password: &[u8], hash: &str) -> Option<bool> {
     Some(is_right.unwrap_or(false))
 }
 
-/// Whether two texts are the same, in a time that depends on their lengths only.
+/// Two texts are the same; the time of the answer depends on their lengths only.
 pub fn equal_in_constant_time(left: &[u8], right: &[u8]) -> bool {
     left.len() == right.len() && left.iter().zip(right).fold(0, |differs, (one, other)| differs | (one ^ other)) == 0
 }

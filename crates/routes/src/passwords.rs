@@ -42,7 +42,7 @@ impl PasswordFile {
         PasswordFile { path, known: Mutex::new(LoadedFile::default()) }
     }
 
-    /// Whether the file has this user with this password.
+    /// The file has this user with this password.
     ///
     /// # Errors
     /// The file can't be read, or the user's hash is of a kind that is not known.

@@ -40,7 +40,7 @@ impl Pattern {
         self.regex.as_str()
     }
 
-    /// How many groups in parentheses it has.
+    /// The number of its groups in parentheses.
     pub fn groups(&self) -> usize {
         self.regex.captures_len() - 1
     }
@@ -49,7 +49,7 @@ impl Pattern {
         self.regex.is_match(text) && !self.excepts(text)
     }
 
-    /// Whether a text that the expression itself matches is excepted.
+    /// A text that the expression itself matches is excepted.
     pub fn excepts(&self, text: &[u8]) -> bool {
         self.except.as_ref().is_some_and(|except| except.is_match(text))
     }
@@ -124,7 +124,7 @@ fn outside_groups(text: &str, wanted: u8) -> Option<usize> {
     None
 }
 
-/// What PCRE has and a search in linear time can't have: the first of it in the text, and what to write instead.
+/// Features of PCRE that a search in linear time can't have: the first in the text, and what to write instead.
 fn unsupported_by_regex(text: &str) -> Option<(String, &'static str)> {
     const MARKS: &[(&str, &str, &str)] = &[
         ("(?!", "a negative lookahead", "say it with a second rule, or with `route-if-not = regexp:${PATH_INFO};EXPRESSION`"),

@@ -17,14 +17,14 @@ pub struct Served {
     /// The number of its folder among [`crate::Routes::folders`].
     pub folder: usize,
     pub(crate) folder_path: PathBuf,
-    /// What follows the folder; empty where the rule names it wholly.
+    /// The path below the folder; empty where the rule names the file wholly.
     pub(crate) rest: Template,
     pub form: Form,
     /// `static-next`, `file-next`: where the file is not, the next rule has its turn.
     pub(crate) lets_others_try: bool,
 }
 
-/// How a file is answered.
+/// The form in which a file is answered.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Form {
     /// `static:`: as those of `static-map`.
@@ -130,7 +130,7 @@ impl Served {
         Some(Served { folder: 0, folder_path, rest, form, lets_others_try })
     }
 
-    /// Whether there is such a file, for rules that leave it to others where there is none. Whether it may be had is seen when it is opened.
+    /// There is such a file, for rules that leave it to others where there is none. Permission is a matter of its opening.
     pub(crate) fn is_there(&self, relative: &[u8]) -> bool {
         let relative = Path::new(OsStr::from_bytes(relative));
         let leads_on = relative.components().all(|part| matches!(part, Component::Normal(_)));
@@ -142,7 +142,7 @@ impl Served {
             }
     }
 
-    /// What follows the folder, as filled in. A slash at its start is that of the folder, twice.
+    /// The path below the folder, as filled in. A slash at its start is that of the folder, twice.
     pub(crate) fn relative(filled: Vec<u8>) -> Vec<u8> {
         match filled.strip_prefix(b"/") {
             Some(rest) => rest.to_vec(),

@@ -25,7 +25,7 @@ pub struct Template {
     pieces: Vec<Piece>,
 }
 
-/// What `$1` means where a text stands.
+/// The meaning of `$1` where a text stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Groups {
     /// The parts of what this many pairs of parentheses matched.
@@ -131,7 +131,7 @@ impl Template {
         }
     }
 
-    /// What comes before the first thing to be filled in.
+    /// The text before the first thing to be filled in.
     pub fn beginning(&self) -> &[u8] {
         match self.pieces.first() {
             Some(Piece::Text(text)) => text,

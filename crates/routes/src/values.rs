@@ -1,4 +1,4 @@
-//! What rules may ask of a request: its variables by their CGI names, and `${function[key]}`.
+//! Values that rules read: variables of a request by their CGI names, and `${function[key]}`.
 //!
 //! Workers run it, for each variable that a rule names.
 

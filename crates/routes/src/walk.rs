@@ -20,11 +20,11 @@ use crate::values::{ServerValue, Values};
 /// Bytes that `send:` may collect for one answer.
 const SENT_BYTES: usize = 1024 * 1024;
 
-/// What a URI can't have (RFC 3986 section 2), beside bytes beyond ASCII. A `%` stays, because REQUEST_URI has its own.
+/// Characters that a URI can't have (RFC 3986 section 2), beside bytes beyond ASCII. A `%` stays, because REQUEST_URI has its own.
 const NO_URI: &AsciiSet =
     &CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>').add(b'\\').add(b'^').add(b'`').add(b'{').add(b'|').add(b'}');
 
-/// How a walk ended.
+/// The end of a walk: who answers.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The application is asked, or its answer goes on.
@@ -50,7 +50,7 @@ pub struct Answer {
     pub is_in_own_words: bool,
 }
 
-/// What the rules of a walk changed, whatever its verdict.
+/// Changes that the rules of a walk ask for, whatever its verdict.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Overrides {
     /// In the order set; the last of a name counts.
@@ -132,7 +132,7 @@ impl MatchCache {
     }
 }
 
-/// What an action leads to.
+/// The next step after an action.
 enum Step {
     Next,
     Goto(usize),
@@ -153,7 +153,7 @@ impl Table {
             }
         }
         match overrides.sent.take() {
-            // What was sent is an answer, and there can't be a second one.
+            // `send:` has made an answer, and there can't be a second one.
             Some(body) => own_answer(overrides, body),
             None => Verdict::Serve,
         }
@@ -389,7 +389,7 @@ fn rewrite(target: &[u8], request: &dyn Values, overrides: &mut Overrides) {
         Some(at) => (&target[..at], Some(&target[at + 1..])),
         None => (target, None),
     };
-    // What is no escape stays as it is.
+    // A `%` that begins no escape stays as it is.
     let path = percent_decode(path).collect();
     if let Some(query) = query {
         let mut query = query.to_vec();

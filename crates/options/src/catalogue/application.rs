@@ -5,7 +5,7 @@ use bolide_contract::settings::Interface;
 use crate::catalogue::row::{Entry, Value, words};
 use crate::catalogue::setting::Setting;
 
-/// What `interface` can be.
+/// Values of `interface`.
 pub const INTERFACES: [(&str, Interface); 3] = [("auto", Interface::Auto), ("wsgi", Interface::Wsgi), ("asgi", Interface::Asgi)];
 const INTERFACE_WORDS: [&str; 3] = words(&INTERFACES);
 

@@ -6,16 +6,16 @@ use bolide_contract::settings::{EventLoop, Extension, Lifespan};
 use crate::catalogue::row::{Entry, Value, words};
 use crate::catalogue::setting::{Asynchronous, Setting};
 
-/// What `loop` can be.
+/// Values of `loop`.
 pub const LOOPS: [(&str, EventLoop); 4] =
     [("auto", EventLoop::Auto), ("asyncio", EventLoop::Asyncio), ("uvloop", EventLoop::Uvloop), ("rloop", EventLoop::Rloop)];
 const LOOP_WORDS: [&str; 4] = words(&LOOPS);
 
-/// What `lifespan` can be.
+/// Values of `lifespan`.
 pub const LIFESPANS: [(&str, Lifespan); 3] = [("auto", Lifespan::Auto), ("on", Lifespan::On), ("off", Lifespan::Off)];
 const LIFESPAN_WORDS: [&str; 3] = words(&LIFESPANS);
 
-/// What `asgi-extensions` can name.
+/// Names in `asgi-extensions`.
 pub const EXTENSIONS: [(&str, Extension); 2] = [("pathsend", Extension::PathSend), ("zerocopysend", Extension::ZeroCopySend)];
 
 /// What serves many requests at once here.

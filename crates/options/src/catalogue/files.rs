@@ -5,7 +5,7 @@ use bolide_contract::files::{ExpirySubject, Missing, Mode};
 use crate::catalogue::row::{Entry, Value};
 use crate::catalogue::setting::{Files, Setting};
 
-/// What `file-serve-mode` may say; uWSGI knows each of them by several names, in any case.
+/// Values of `file-serve-mode`; uWSGI knows each of them by several names, in any case.
 pub const MODES: [(&str, Mode); 5] = [
     ("x-sendfile", Mode::XSendfile),
     ("xsendfile", Mode::XSendfile),
@@ -14,7 +14,7 @@ pub const MODES: [(&str, Mode); 5] = [
     ("nginx", Mode::XAccelRedirect),
 ];
 
-/// What `static-serve` may say.
+/// Values of `static-serve`.
 pub const SERVES: [(&str, Missing); 2] = [("fallback", Missing::Fallback), ("only", Missing::Only)];
 
 const fn files(setting: Files) -> Setting {

@@ -7,7 +7,7 @@ use crate::catalogue::setting::Setting;
 
 /// A thousand processes is beyond any machine that runs an interpreter in each.
 pub const MOST_PROCESSES: i64 = 1024;
-/// What `reload-order` can be.
+/// Values of `reload-order`.
 pub const RELOAD_ORDERS: [(&str, ReloadOrder); 2] =
     [("start-first", ReloadOrder::StartFirst), ("stop-first", ReloadOrder::StopFirst)];
 const RELOAD_ORDER_WORDS: [&str; 2] = words(&RELOAD_ORDERS);

@@ -1,8 +1,8 @@
-//! What a row of the catalogue says of one option. Plain data, no logic beyond lookups of its own fields.
+//! A row of the catalogue: all about one option. Plain data, no logic beyond lookups of its own fields.
 
 use crate::catalogue::setting::Setting;
 
-/// Whether the option takes a value on the command line.
+/// The argument of an option on the command line: a value, or none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Argument {
     None,
@@ -11,7 +11,7 @@ pub enum Argument {
     Required,
 }
 
-/// What a value looks like. The bounds are those that Bolide enforces.
+/// The form of a value. The bounds are those that Bolide enforces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Value {
     /// On unless `false`, `off`, `no` or `0`.
@@ -135,14 +135,14 @@ impl Theme {
     }
 }
 
-/// What a themed table says of an option; names, letters and argument kinds of uWSGI's options come from `known.tsv`.
+/// An option in a themed table; names, letters and argument kinds of uWSGI's options come from `known.tsv`.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry {
     pub name: &'static str,
     pub status: Status,
     pub value: Value,
     pub default: &'static str,
-    /// What it does here.
+    /// Its effect here.
     pub help: &'static str,
     /// Where uWSGI differs, and why; empty where it does not.
     pub uwsgi: &'static str,
@@ -206,7 +206,7 @@ pub struct Row {
     pub at_once: bool,
     /// `core`, a plugin of uWSGI, or `bolide` for an option that uWSGI does not have.
     pub home: &'static str,
-    /// How many of 151 public projects set it.
+    /// Number of projects that set it, of 151 public ones.
     pub projects: u32,
     pub theme: Theme,
     pub status: Status,

@@ -1,4 +1,4 @@
-//! What a supported option sets: one variant for each meaning. `resolve` has the one `match` over each enum
+//! Meanings of supported options: one variant for each. `resolve` has the one `match` over each enum
 //! here, so an option that is called supported and means nothing does not compile.
 
 use bolide_contract::files::ExpirySubject;
@@ -73,7 +73,7 @@ pub enum Setting {
     Language(Word),
 }
 
-/// What a request may be.
+/// Limits of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Requests {
     BufferSize,
@@ -84,7 +84,7 @@ pub enum Requests {
     LenientTargets,
 }
 
-/// What concerns asynchronous applications only.
+/// Settings of asynchronous applications only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asynchronous {
     EventLoop,
@@ -97,11 +97,11 @@ pub enum Asynchronous {
     PingInterval,
     PingTimeout,
     Compression,
-    /// What is offered in `extensions` only where it is asked for.
+    /// Extensions that are offered only where they are asked for.
     Extensions,
 }
 
-/// What is done to requests and answers.
+/// Settings of what is done to requests and answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answering {
     /// Every rule of routing; the row's name says which.
@@ -122,7 +122,7 @@ pub enum Answering {
 }
 
 impl Setting {
-    /// Whether a value of the one replaces a value of the other.
+    /// A value of the one replaces a value of the other.
     pub fn replaces(self, other: Setting) -> bool {
         let plain = |setting| match setting {
             Setting::Asynchronous(Asynchronous::MessageKilobytes) => Setting::Asynchronous(Asynchronous::MessageBytes),
@@ -132,7 +132,7 @@ impl Setting {
     }
 }
 
-/// What concerns static files.
+/// Settings of static files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Files {
     Map,
@@ -192,7 +192,7 @@ pub enum Word {
     Version,
 }
 
-/// What a running instance is told from the command line.
+/// An order for a running instance, from the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InstanceOrder {
     Stop,
@@ -208,7 +208,7 @@ pub enum Format {
     Toml,
 }
 
-/// What decides whether, or how often, the options up to `endif`/`endfor` are taken.
+/// The condition or loop that decides whether, or how often, the options up to `endif`/`endfor` are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Condition {
     For,

@@ -53,7 +53,7 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
     Reading::Print { text, status: if settings.is_some() { 0 } else { FAILED } }
 }
 
-/// What the command line says without an option: the application, and where it is served if nothing else was asked for.
+/// Lines for what the command line says without an option: the application, and its address if no other was asked for.
 fn named(read: &Configuration, application: Option<&PositionalApplication>, settings: &Settings) -> Vec<Pair> {
     let Some(application) = application else { return Vec::new() };
     let pair = |key: &str, value: String, location: Location| Pair {
@@ -84,7 +84,7 @@ fn named(read: &Configuration, application: Option<&PositionalApplication>, sett
     made
 }
 
-/// What is in effect of one option: every value of a list, the last of a single one, else its default.
+/// The values of one option that are in effect: all of a list, the last of a single one, else its default.
 fn lines_of(row: &Row, effects: &[Pair]) -> Vec<String> {
     let all: Vec<&Pair> = effects.iter().filter(|pair| row.names.contains(&pair.key.as_str())).collect();
     let is_list = matches!(row.value, Value::List | Value::Address) || !matches!(row.status, Status::Supported(_));

@@ -34,7 +34,7 @@ const ASGI_CALLS: &[(&str, &str)] = &[
     ("get_asgi_application(", "Django"),
 ];
 
-/// What was found.
+/// The application that a folder was found to have.
 struct Found {
     what: String,
     application: Named,

@@ -1,4 +1,4 @@
-//! What `check` finds beyond what a start would say: values that were probably meant otherwise, and
+//! Lints: diagnostics of `check` beyond those of a start, about values that were probably meant otherwise, and
 //! combinations that do nothing or hurt.
 
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ const COMMON_HEAD_BYTES: i64 = 8192;
 /// More workers than this for each CPU wait for each other.
 const MOST_PROCESSES_PER_CPU: u32 = 8;
 
-/// What the lints look at.
+/// The configuration that lints look at, and the diagnostics that they make.
 struct LintContext<'a> {
     read: &'a Configuration,
     host: &'a HostInfo,
@@ -55,7 +55,7 @@ impl LintContext<'_> {
         self.last(name).is_some_and(|pair| crate::values::switch(pair.value.as_deref()).on)
     }
 
-    /// Whether the file says something that uWSGI does not understand, so that it is not meant for it.
+    /// The file says something that uWSGI does not understand, so it is not meant for it.
     fn is_ours(&self) -> bool {
         self.read.effects.iter().any(|pair| {
             catalogue().get(&pair.key).is_some_and(|row| {

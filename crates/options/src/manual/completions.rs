@@ -16,7 +16,7 @@ pub fn script(shell: &str) -> Option<String> {
     }
 }
 
-/// What is worth completing: every name of what is supported or accepted.
+/// Names worth completing: all of what is supported or accepted.
 fn names() -> impl Iterator<Item = (&'static Row, &'static str)> {
     let rows = catalogue().rows().iter().filter(|row| matches!(row.status, Status::Supported(_) | Status::Accepted(_)));
     rows.flat_map(|row| row.names.iter().map(move |&name| (row, name)))

@@ -59,7 +59,7 @@ fn entry(text: &mut String, row: &Row) {
     );
 }
 
-/// What roff would take for its own; a line must not begin with a dot or a quote, which no help does.
+/// Escapes what roff would take for its own; a line must not begin with a dot or a quote, which no help does.
 fn escape(text: &str) -> String {
     text.replace('\\', "\\e").replace('-', "\\-")
 }

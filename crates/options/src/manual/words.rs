@@ -1,8 +1,8 @@
-//! What a row says of value and verdict, in words that every text about options shares.
+//! Words for a row's value and verdict, which every text about options shares.
 
 use crate::catalogue::row::{Argument, Row, Status, Value};
 
-/// What the value looks like, in words.
+/// The form of the value, in words.
 pub fn value(row: &Row) -> String {
     let bounds = |least: i64, most: i64, unit: &str| {
         let range = if most == i64::MAX { format!("{least} or more") } else { format!("{least} to {most}") };

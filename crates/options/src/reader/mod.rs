@@ -65,19 +65,19 @@ struct Declared {
     takes_value: bool,
 }
 
-/// What has been read.
+/// The configuration as read, before anything is resolved.
 #[derive(Debug, Default)]
 pub struct Configuration {
     /// Every pair in the order in which it was read: what `--show-config` prints.
     pub pairs: Vec<Pair>,
-    /// What takes effect, in that order: first what acted at once, then the others.
+    /// Pairs that take effect, in that order: first those that acted at once, then the others.
     pub effects: Vec<Pair>,
     pub diagnostics: Vec<Diagnostic>,
     /// Where `strict` was set.
     pub strict: Option<Location>,
     /// Names of the files that were read.
     pub files: Vec<String>,
-    /// What `print` said.
+    /// Texts of `print`.
     pub printed: Vec<String>,
     pub show_config: Option<Location>,
     /// Names that a placeholder or a condition asked for.
@@ -89,7 +89,7 @@ pub struct Configuration {
 }
 
 impl Configuration {
-    /// Whether a placeholder, a condition or, for a key that came from the environment, `$(VARIABLE)` asks for this key.
+    /// A placeholder, a condition or, for a key that came from the environment, `$(VARIABLE)` asks for this key.
     pub fn uses(&self, pair: &Pair) -> bool {
         let variable = pair.location.file.strip_prefix(Location::VARIABLE);
         self.used.contains(&pair.key) || variable.is_some_and(|variable| self.used_variables.contains(variable))
@@ -134,7 +134,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Whether an option that the configuration itself declared takes a value.
+    /// The argument of an option that the configuration itself declared.
     pub fn declared(&self, name: &str) -> Option<Argument> {
         let found = self.declared.iter().find(|option| option.name == name)?;
         Some(if found.takes_value { Argument::Required } else { Argument::None })

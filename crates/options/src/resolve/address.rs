@@ -12,7 +12,7 @@ use crate::reader::Pair;
 /// Longest path of a UNIX socket on Linux, in bytes (`sun_path` without its end).
 const MOST_PATH_BYTES: usize = 107;
 
-/// What `bolide package.module:callable` serves on.
+/// The address at which `bolide package.module:callable` serves.
 pub fn default() -> Address {
     Address::Tcp { host: "127.0.0.1".to_owned(), port: 8000 }
 }

@@ -13,7 +13,7 @@ use crate::reader::Configuration;
 /// Names that applications have if not `application`, likeliest first.
 const USUAL_CALLABLES: [&str; 3] = ["app", "create_app()", "make_app()"];
 
-/// What the positional arguments of the command line ask for.
+/// The application that a positional argument of the command line names.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PositionalApplication {
     pub source: ApplicationSource,
@@ -49,7 +49,7 @@ struct NamedApplication {
 }
 
 impl NamedApplication {
-    /// What is loaded in its place when something earlier can't be.
+    /// The application as one that is loaded in the place of another that can't be.
     fn substitute(self, folder: &Path, reason: String) -> Substitute {
         let module_name = module_name(&self.source);
         let source = absolute(self.source, folder);
@@ -225,7 +225,7 @@ impl Draft<'_> {
     }
 }
 
-/// What is named on the command line without a callable has one of the usual names, `application` first.
+/// An application that the command line names without a callable has one of the usual names, `application` first.
 fn guess_callable(application: &mut Application) {
     if application.callable.is_some() {
         return;
@@ -267,7 +267,7 @@ pub fn asgi_file(text: &str) -> Option<PathBuf> {
     }
 }
 
-/// What a positional argument names: as [`source`], or a module alone. `mysite.wsgi` and `mysite.asgi` are modules where there is no
+/// The application of a positional argument: as [`source`], or a module alone. `mysite.wsgi` and `mysite.asgi` are modules where there is no
 /// such file; another name without a colon must be that of a file or folder beside us, so that a misspelt command is none.
 pub fn positional(text: &str, folder: &Path) -> Option<PositionalApplication> {
     let is_module =
@@ -283,7 +283,7 @@ pub fn positional(text: &str, folder: &Path) -> Option<PositionalApplication> {
     source(text).map(|(source, callable)| PositionalApplication { source, callable })
 }
 
-/// What a positional argument or the right side of a mount names: a file, or a module with a callable.
+/// The file, or the module with a callable, that a positional argument or the right side of a mount names.
 pub fn source(text: &str) -> Option<(ApplicationSource, Option<String>)> {
     if text.ends_with(".py") || text.ends_with(".wsgi") {
         return Some((ApplicationSource::File(PathBuf::from(text)), None));

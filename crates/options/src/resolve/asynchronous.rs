@@ -1,4 +1,4 @@
-//! What the options of asynchronous applications mean. Knows nothing of loops or WebSockets; runs in
+//! Options of asynchronous applications, and their settings. Knows nothing of loops or WebSockets; runs in
 //! the process that reads the configuration.
 
 use bolide_contract::settings::{Asynchronous as Defaults, EventLoop, Extension, Lifespan};
@@ -11,7 +11,7 @@ use crate::catalogue::setting::Asynchronous;
 use crate::diagnostic::Diagnostic;
 use crate::reader::Pair;
 
-/// What uWSGI calls a kilobyte.
+/// Bytes of a kilobyte, as uWSGI counts them.
 const KILOBYTE: usize = 1024;
 
 impl Draft<'_> {

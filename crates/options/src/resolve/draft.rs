@@ -15,7 +15,7 @@ pub const SOCKET_TIMEOUT_SECONDS: u64 = 30;
 pub const HTTP_TIMEOUT_SECONDS: u64 = 60;
 pub const RELOAD_MERCY_SECONDS: u64 = 60;
 
-/// What has been understood so far. Paths are as written.
+/// All settings, as far as they have been understood. Paths are as written.
 pub struct Draft<'a> {
     pub host: &'a HostInfo,
     pub strict: bool,
@@ -134,7 +134,7 @@ pub enum SocketKind {
     Default,
 }
 
-/// What the options of static files have said so far. Paths are as written.
+/// Settings of static files. Paths are as written.
 #[derive(Default)]
 pub struct FilesDraft {
     pub maps: Vec<(MapKind, String, String, Location)>,
@@ -157,7 +157,7 @@ pub struct FilesDraft {
     pub cache: Cache,
 }
 
-/// What the options of routes, header fields and compression have said so far.
+/// Settings of routes, header fields and compression.
 #[derive(Default)]
 pub struct AnsweringDraft {
     pub routes: Vec<(RouteRule, Location)>,
@@ -166,7 +166,7 @@ pub struct AnsweringDraft {
     pub has_types: bool,
 }
 
-/// What the options about a varying number of workers say; they do not vary it yet.
+/// Values of the options for a varying number of workers, which do not vary it yet.
 #[derive(Default)]
 pub struct Cheaper {
     /// `cheaper`: how many stay when there is little to do.

@@ -59,7 +59,7 @@ pub fn resolve(
     (settings.filter(|_| !failed), draft.diagnostics)
 }
 
-/// Whether a planned option asks for what is always done here.
+/// A planned option asks for what is always done here.
 fn is_done_already(name: &str, pair: &Pair) -> bool {
     match name {
         // SIGTERM stops gracefully, and SIGHUP reloads without an end.
@@ -107,20 +107,20 @@ impl Draft<'_> {
         }
     }
 
-    /// What is known and not there yet; the advice may be empty.
+    /// Warns of an option that is known and not there yet; the advice may be empty.
     fn planned(&mut self, location: &Location, what: &str, meanwhile: &str) {
         let diagnostic =
             Diagnostic::warning(Some(location), format!("`{what}` is known, but not supported yet: it has no effect"));
         self.diagnostics.push(if meanwhile.is_empty() { diagnostic } else { diagnostic.advise(meanwhile) });
     }
 
-    /// Whether a file of uWSGI uses one of our own names, which uWSGI does not have, for a placeholder of its own:
+    /// A file of uWSGI uses one of our own names, which uWSGI does not have, for a placeholder of its own:
     /// `interface = eth0`, and `%(interface)` elsewhere.
     fn is_placeholder(&self, row: &Row, pair: &Pair, read: &Configuration) -> bool {
         !self.strict && row.home == "bolide" && read.used.contains(&pair.key) && !values::fits(row, pair)
     }
 
-    /// What each supported option means.
+    /// The one match over the meanings of supported options.
     fn set(&mut self, setting: Setting, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
         match setting {
             Setting::Socket => self.socket(SocketKind::Default, pair)?,

@@ -1,4 +1,4 @@
-//! How many workers start: `processes`, `WEB_CONCURRENCY`, and what `cheaper` asks for at the beginning. It starts nothing; runs in the
+//! The number of workers: `processes`, `WEB_CONCURRENCY`, and what `cheaper` asks for at the beginning. It starts nothing; runs in the
 //! process that reads the configuration.
 
 use bolide_contract::settings::Workers;
@@ -7,7 +7,7 @@ use super::draft::{Cheaper, Draft};
 use crate::diagnostic::{Diagnostic, Location};
 use crate::reader::{Configuration, Pair};
 
-/// How the names of those options begin for which uWSGI starts a master unasked (its flag UWSGI_OPT_MASTER).
+/// Beginnings of the names of options for which uWSGI starts a master unasked (its flag UWSGI_OPT_MASTER).
 const WITH_MASTER: &[&str] = &[
     "alarm",
     "attach-daemon",
@@ -33,12 +33,12 @@ const WITH_MASTER: &[&str] = &[
     "unique-cron",
 ];
 
-/// Whether a configuration has a master in uWSGI though it does not ask for one.
+/// A configuration has a master in uWSGI though it does not ask for one.
 pub(super) fn implies_master(read: &Configuration) -> bool {
     read.effects.iter().any(|pair| WITH_MASTER.iter().any(|start| pair.key.starts_with(start)))
 }
 
-/// How many workers an application has that was named on the command line, as with other Python servers and on hosting platforms.
+/// Variable with the number of workers of an application on the command line, as with other Python servers and on hosting platforms.
 const WEB_CONCURRENCY: &str = "WEB_CONCURRENCY";
 
 impl Draft<'_> {

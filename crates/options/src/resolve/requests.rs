@@ -1,4 +1,4 @@
-//! What the options mean that say what a request may be at the most. Knows nothing of heads or bodies; runs in the process that
+//! Options that limit a request, and their settings. Knows nothing of heads or bodies; runs in the process that
 //! reads the configuration.
 
 use bolide_contract::settings::Limits;

@@ -18,7 +18,7 @@ impl Draft<'_> {
             return;
         }
         let is_placeholder = pair.placeholder || read.uses(pair);
-        // What an XML element `<app>` stands for is a pair of its own, before this one.
+        // An XML element `<app>` stands for a pair of its own, before this one.
         let is_app_element = pair.key == "app" && pair.value.as_deref() == Some("");
         let diagnostic = match (&read.strict, is_placeholder || is_app_element || NOT_OURS.contains(&pair.key.as_str())) {
             (None, true) => return,

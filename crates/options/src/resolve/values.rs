@@ -105,7 +105,7 @@ impl Draft<'_> {
     }
 }
 
-/// Whether a value can be meant for this option, as far as its form tells.
+/// A value can be meant for this option, as far as its form tells.
 pub fn fits(row: &Row, pair: &Pair) -> bool {
     let text = pair.value.as_deref().unwrap_or("1");
     match row.value {
@@ -125,7 +125,7 @@ fn out_of_bounds(pair: &Pair, least: i64, most: i64, unit: &str) -> Diagnostic {
         .advise(format!("{bounds} {unit}"))
 }
 
-/// What one of a table's words means, in any case of letters.
+/// The meaning of one of a table's words, in any case of letters.
 pub fn one_of<T: Copy>(pair: &Pair, table: &[(&'static str, T)]) -> Result<T, Diagnostic> {
     let text = text(pair)?;
     match table.iter().find(|(word, _)| text.eq_ignore_ascii_case(word)) {

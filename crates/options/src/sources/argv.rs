@@ -24,7 +24,7 @@ pub struct ArgumentError {
 /// others before they are met. `declared` tells whether an option that the configuration itself declared takes a value.
 pub struct Arguments<'a> {
     rest: std::slice::Iter<'a, String>,
-    /// What is left of a group of letters such as `-Mp4`.
+    /// The rest of a group of letters such as `-Mp4`.
     letters: &'a str,
     positional: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! What every format yields, and what their readers have in common: a section's pairs, the text that can't be read, and lines.
+//! Sections, the yield of every format, and what the formats' readers have in common: text that can't be read, and lines.
 //! It knows no format.
 
 /// A key and its value as a file has them.
@@ -10,15 +10,15 @@ pub struct RawPair {
     pub line: u32,
 }
 
-/// What a file says of one section.
+/// One section of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Section {
     pub pairs: Vec<RawPair>,
-    /// Whether the section was there at all.
+    /// The section was there at all.
     pub found: bool,
     /// Names of all sections, for the message when it was not.
     pub others: Vec<String>,
-    /// What is odd, with its line.
+    /// Remarks about odd lines, each with its number.
     pub remarks: Vec<(u32, String)>,
 }
 

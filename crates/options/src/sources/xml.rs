@@ -50,7 +50,7 @@ pub fn parse(text: &[u8], id: Option<&str>) -> Result<Section, Malformed> {
     Ok(made)
 }
 
-/// What an element begins with, if that is text.
+/// The text that an element begins with, if it does.
 fn content<'a>(node: &Node<'a, '_>) -> Option<&'a str> {
     node.first_child().filter(Node::is_text).and_then(|child| child.text())
 }
