@@ -105,7 +105,7 @@ def _cpu_table(scenario):
                 f"{figures.median_of(entry, 'latency_us', 'p50'):,.0f}",
                 f"{figures.median_of(entry, 'latency_us', 'p99'):,.0f}",
                 errors,
-                "; ".join(problems) or "",
+                "; ".join([*problems, *filter(None, [entry.get("undone")])]),
             ]
         )
     note = ""

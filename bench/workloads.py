@@ -12,7 +12,8 @@ from dataclasses import dataclass
 class Workload:
     """`module` is a file in bench/applications; `check` says what is wrong with a body, or None.
 
-    With a `body` the request is a POST, of JSON. `websocket`: what is measured are messages, not requests.
+    With a `body` the request is a POST, of JSON. `websocket`: what is measured are messages, not requests. `closing` is the path
+    in closing.py of what the framework answers with, if that does work in its close().
     """
 
     module: str
@@ -21,10 +22,15 @@ class Workload:
     interface: str = "wsgi"
     body: bytes = b""
     websocket: bool = False
+    closing: str | None = None
 
 
 def _check_hello(body):
     return None if body == b"Hello, World!" else "the body is not `Hello, World!`"
+
+
+def _check_count(body):
+    return None if body.isdigit() else "the body is not a number"
 
 
 def _check_pprint(body):
@@ -79,8 +85,14 @@ POSTED = _posted()
 
 HELLO = Workload("hello", "/", _check_hello)
 PPRINT = Workload("pprint_environ", "/", _check_pprint)
-FIBONACCI = Workload("fibonacci", "/9000", _check_fibonacci)
-DJANGO = Workload("django_view", "/hello/bench", _check_django)
+FIBONACCI = Workload("fibonacci", "/9000", _check_fibonacci, closing="/iterator")
+DJANGO = Workload("django_view", "/hello/bench", _check_django, closing="/iterable")
+
+
+def closing(path):
+    """Asks how many answers of a kind were closed so far."""
+    return Workload("closing", path, _check_count)
+
 
 ASGI_HELLO = Workload("asgi_hello", "/", _check_hello, interface="asgi")
 ASGI_SLEEP = Workload("asgi_sleep", "/", _check_hello, interface="asgi")

@@ -5,11 +5,16 @@ Runs in the suite's own process.
 
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from http.client import HTTPException
 
-from .. import accounting, load
+from .. import accounting, load, workloads
+from ..servers import REFERENCE
 from ..session import NotStarted
 
 CONNECTIONS = 64
+# A server may close an answer after its client has it whole: so often it is asked whether it has.
+CLOSING_TRIES = 5
+NOT_CLOSED = "does not call close() of an answer, as PEP 3333 wants: it does less than the others"
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,9 @@ def compare(session, scenario, workload, entries, *, connections=CONNECTIONS, st
     ask = ask or ask_with_wrk
     start = start or (lambda session, entry: session.start(entry.server, workload, **entry.options))
     results = {entry.label: {"server": entry.server, "python": entry.python, "samples": []} for entry in entries}
+    if workload.closing:
+        for entry in entries:
+            results[entry.label]["undone"] = _undone(session, entry, workloads.closing(workload.closing))
     alive = list(entries)
     running = {}
     with ExitStack() as at_end:
@@ -61,6 +69,27 @@ def compare(session, scenario, workload, entries, *, connections=CONNECTIONS, st
                 if (session.effort.fresh_start or sample is None) and entry.label in running:
                     running.pop(entry.label).stop()
     return {label: result for label, result in results.items() if result["samples"]}
+
+
+def _undone(session, entry, workload):
+    """What a server leaves undone that belongs to a request, or None. The limit program does nothing at all, and says so."""
+    if entry.server == REFERENCE:
+        return None
+    try:
+        running = session.start(entry.server, workload, **entry.options)
+    except NotStarted:
+        # It won't start for the measurement either, which then says why.
+        return None
+    try:
+        for _ in range(CLOSING_TRIES):
+            _, body = load.wait_for_answer(running.port, workload.path, running.program, load.START_SECONDS)
+            if int(body) > 0:
+                return None
+    except (load.LoadFailed, OSError, HTTPException, ValueError):
+        return None
+    finally:
+        running.stop()
+    return NOT_CLOSED
 
 
 def ask_with_wrk(session, running, connections, seconds):

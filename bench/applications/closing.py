@@ -1,0 +1,43 @@
+"""Answers that have a close(), of the two kinds that frameworks give: whether a server calls it. Runs in the servers' workers.
+
+PEP 3333: "If the iterable returned by the application has a close() method, the server or gateway must call that method upon
+completion of the current request". Django ends a request in it, and Flask its context's callbacks.
+"""
+
+closed = {"/iterable": 0, "/iterator": 0}
+
+
+class Iterable:
+    """As Django's HttpResponse is one."""
+
+    def __init__(self, path):
+        self.path = path
+        self.parts = [str(closed[path]).encode()]
+
+    def __iter__(self):
+        return iter(self.parts)
+
+    def close(self):
+        closed[self.path] += 1
+
+
+class Iterator(Iterable):
+    """As werkzeug's ClosingIterator is one."""
+
+    def __init__(self, path):
+        super().__init__(path)
+        self.rest = iter(self.parts)
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return next(self.rest)
+
+
+def application(environ, start_response):
+    path = environ["PATH_INFO"]
+    answer = (Iterable if path == "/iterable" else Iterator)(path)
+    length = str(len(answer.parts[0]))
+    start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", length)])
+    return answer
