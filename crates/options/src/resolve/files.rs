@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use bolide_contract::files::{Expiry, ExpirySubject, Files, Map, MapKind, Precompressed, XSendfile};
 use bolide_contract::settings::Application;
 
-use super::draft::Draft;
+use super::draft::{Draft, FilesDraft};
 use super::paths::normalized;
 use super::values;
 use crate::catalogue::files::{MODES, SERVES};
@@ -110,21 +110,7 @@ impl Draft<'_> {
             .collect();
         // uWSGI's order, whatever the order of the options.
         maps.sort_by_key(|map| map.kind);
-        let targets = asked.maps.iter().map(|(_, _, target, location)| (target, location));
-        let targets = targets.chain(asked.sendfile_paths.iter().map(|(target, location)| (target, location)));
-        for (target, location) in targets.chain(asked.sendfile_locations.iter().map(|(_, target, location)| (target, location))) {
-            let target = absolute(target);
-            if !target.exists() {
-                self.diagnostics.push(
-                    Diagnostic::warning(
-                        Some(location),
-                        format!("there is no `{}`: nothing is served from it yet", target.display()),
-                    )
-                    .advise("it is served as soon as it is there")
-                    .local(),
-                );
-            }
-        }
+        self.warn_of_missing_targets(&asked, folder);
         let mime_files = asked.mime_files.iter().map(|(path, location)| (absolute(path), location));
         let mime_files: Vec<PathBuf> = mime_files
             .inspect(|(path, location)| {
@@ -168,6 +154,20 @@ impl Draft<'_> {
             cache: asked.cache,
             mounts: if self.python.manage_script_name { mounts.collect() } else { Vec::new() },
         })
+    }
+
+    fn warn_of_missing_targets(&mut self, asked: &FilesDraft, folder: &Path) {
+        let maps = asked.maps.iter().map(|(_, _, target, location)| (target, location));
+        let named = asked.sendfile_paths.iter().map(|(target, location)| (target, location));
+        let located = asked.sendfile_locations.iter().map(|(_, target, location)| (target, location));
+        for (target, location) in maps.chain(named).chain(located) {
+            let target = normalized(&folder.join(target));
+            if !target.exists() {
+                let message = format!("there is no `{}`: nothing is served from it yet", target.display());
+                let warning = Diagnostic::warning(Some(location), message).advise("it is served as soon as it is there");
+                self.diagnostics.push(warning.local());
+            }
+        }
     }
 }
 
