@@ -293,7 +293,7 @@ impl Files {
         Answer::empty(200, "OK", fields)
     }
 
-    /// From the cache, or from the disk if it does not know or has not looked for a second.
+    /// A lookup in the cache, or on the disk where the cache has no entry or an old one ([`LOOK_AGAIN_MS`]).
     pub(crate) fn look_up(
         &self,
         source: &FileSource,
@@ -311,7 +311,7 @@ impl Files {
         self.look_up_on_disk(source, key, relative, known.as_ref(), request, complain)
     }
 
-    /// From the disk; what is known and still right is not read again.
+    /// A lookup on the disk; an entry that is known and still right is not read again.
     pub(crate) fn look_up_on_disk(
         &self,
         source: &FileSource,

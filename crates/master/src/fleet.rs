@@ -68,7 +68,7 @@ impl Fleet {
         &self.program
     }
 
-    /// Executes the prototype of a generation. Gives the place where it and its workers write why they can't load the application.
+    /// Executes the prototype of a generation. Gives the file in which it and its workers write why they can't load the application.
     ///
     /// # Errors
     /// The program can't be executed, or no descriptor is left.
@@ -193,7 +193,7 @@ impl Fleet {
         }
     }
 
-    /// Notes the pid that a report gives for a worker, if it is true: whoever sends reports may run as another user than the
+    /// Notes the pid that a report gives for a worker, if it passes the check: who sends reports may run as another user than the
     /// master does, and must not be able to choose whom the master kills. Gives whether the worker's pid is known now.
     pub fn note_pid(&mut self, id: u64, pid: u32) -> bool {
         let Some(child) = self.find(id) else { return false };
@@ -201,7 +201,7 @@ impl Fleet {
             return known.as_raw() as u32 == pid;
         }
         let Ok(number) = i32::try_from(pid) else { return false };
-        // The descriptor first: what is true of the number then is true of the process that the descriptor names.
+        // The descriptor is opened before the number is checked: the check then holds for the process that the descriptor names.
         let handle = system::process_descriptor(Pid::from_raw(number)).ok();
         if !self.is_forked_by(number, child.generation) {
             return false;
@@ -216,12 +216,12 @@ impl Fleet {
         true
     }
 
-    /// Whether a process of this number exists.
+    /// A process of this number exists.
     pub fn exists(pid: u32) -> bool {
         i32::try_from(pid).is_ok_and(|pid| pid > 0 && kill(Pid::from_raw(pid), None) != Err(Errno::ESRCH))
     }
 
-    /// Whether a worker is surely gone although nobody reported it: its socket is closed, its prototype has ended, and its pid
+    /// A worker is surely gone although nobody reported it: its socket is closed, its prototype has ended, and its pid
     /// is nobody's.
     pub fn is_gone_unseen(&self, child: &Child) -> bool {
         let nobody = match (&child.handle, child.pid) {
@@ -250,7 +250,7 @@ impl Fleet {
         news.filter(|(_, poll_fd)| poll_fd.any().unwrap_or(true)).map(|((id, _), _)| *id).collect()
     }
 
-    /// Whether a process was forked by the prototype of a generation: it is that one's child, or in its process group, or,
+    /// A process was forked by the prototype of a generation: it is that one's child, or in its process group, or,
     /// since a prototype that has ended leaves its workers to the master, our own child.
     fn is_forked_by(&self, pid: i32, generation: u32) -> bool {
         let parent = parent_of(pid);
@@ -303,9 +303,9 @@ fn order_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((near, far))
 }
 
-/// Kills what is left in the process group of a prototype. The group is its own as long as nobody has taken note of its end.
+/// Kills what is left in the process group of a prototype. The group's number stays its own until it is reaped.
 pub fn end_group(prototype: &Child) {
-    // Nothing may be left in it, and then there is no such group.
+    // An empty group is none, and the call fails.
     let _ = prototype.pid.map(|pid| killpg(pid, Signal::SIGKILL));
 }
 
@@ -313,17 +313,17 @@ fn send_signal(child: &Child, signal: Signal) {
     let Some(pid) = child.pid else { return };
     let sent = match &child.handle {
         Some(handle) => system::signal_process(handle, signal as i32),
-        // No descriptor was left for one.
+        // The descriptor could not be opened when the child was new.
         None => kill(pid, signal),
     };
     match sent {
-        // Gone already: its end is on the way to us.
+        // The process is gone already: its end is on the way to us.
         Ok(()) | Err(Errno::ESRCH) => {}
         Err(error) => log_sink::line(&format!("{child} can't be sent {}: {error}", signal.as_str())),
     }
 }
 
-/// Whether a process has ended and waits for its parent to take note.
+/// A process has ended and waits for its parent to reap it.
 pub fn is_zombie(pid: Pid) -> bool {
     process_state(pid.as_raw()).is_some_and(|(state, _)| state == "Z")
 }

@@ -60,7 +60,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// SIGHUP: another generation is wanted. One that still forms has begun with older code, and may hang in it: it is given up.
+    /// SIGHUP: another generation is wanted. A generation that still forms has begun with older code, and may hang in it: it is given up.
     pub(crate) fn reload(&mut self, now_ms: u64) {
         if self.is_stopping() {
             return;
@@ -69,7 +69,7 @@ impl Supervisor {
         let Some(reason) = self.forming.as_ref().map(|forming| forming.reason) else { return };
         self.abandon_forming("for a new one that SIGHUP asks for", now_ms);
         if reason == Reason::First {
-            // There is nothing that it could take over from.
+            // A first generation has nobody to take over from.
             self.reload_wanted = false;
             if let Err(error) = self.begin_generation(Reason::First, now_ms) {
                 let program = self.fleet.program().executable.display().to_string();
@@ -101,7 +101,7 @@ impl Supervisor {
         }
     }
 
-    /// Ends the forming generation, of which nobody says that it failed.
+    /// Ends the forming generation although it has not failed.
     fn abandon_forming(&mut self, why: &str, now_ms: u64) {
         self.kill_before_it_served(now_ms);
         let Some(forming) = self.forming.take() else { return };
@@ -172,7 +172,7 @@ impl Supervisor {
             }
             match self.fleet.fork_worker(generation, number) {
                 Ok(()) => {}
-                // It passes: a prototype is started for a generation that lacks one.
+                // The lack passes: a prototype is started for a generation that has none.
                 Err(ForkError::NoPrototype) => return,
                 Err(ForkError::NoRow) => return self.hurry_oldest_generation(generation, now_ms),
                 Err(ForkError::Failed(error)) => {
@@ -240,7 +240,7 @@ impl Supervisor {
         for worker in self.fleet.active_workers(number).filter(|worker| !worker.state.is_serving()) {
             let Some(pid) = worker.pid else { continue };
             log_sink::line(&format!("{worker} does not serve yet; its Python stack:"));
-            // A worker that ends at this moment has none.
+            // A worker that ends at this moment has no stack to write.
             let _ = system::signal_thread(pid, pid.as_raw().cast_unsigned(), signals::stack_signal());
         }
     }
@@ -325,7 +325,7 @@ impl Supervisor {
             };
             match (is_prototype, state.is_serving()) {
                 (true, true) => self.fleet.order_end(id, Order::Retire, mercy_ms.saturating_add(GRACE_MS)),
-                // It may be on its way out with its reasons half written to the log.
+                // The prototype may be on its way out, with its reasons half written to the log.
                 (true, false) => self.fleet.order_end(id, Order::Retire, now_ms + GRACE_MS),
                 (false, true) => self.fleet.order_end(id, Order::Drain, mercy_ms),
                 (false, false) => self.fleet.kill(id, KillReason::GivenUp, now_ms),
@@ -339,7 +339,7 @@ impl Supervisor {
         self.serving.as_mut().into_iter().chain(forming).find(|generation| generation.number == number)
     }
 
-    /// When a generation wants to be looked at next, though nothing happens.
+    /// The next time at which a generation has to be looked at though nothing happens.
     pub(crate) fn wake_for_generations(&self, now_ms: u64) -> Option<u64> {
         let forming = self.forming.as_ref().map(|forming| &forming.generation);
         let worker_slots = self.serving.iter().chain(forming).flat_map(|generation| &generation.worker_slots);

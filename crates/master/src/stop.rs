@@ -27,7 +27,7 @@ impl Supervisor {
             };
             match (is_prototype, state) {
                 (true, State::Ordered | State::Starting) => {
-                    // It loads the application and would read no order before it has: nothing is lost by a kill.
+                    // A prototype that loads the application reads no order before it has: nothing is lost by a kill.
                     self.fleet.kill_group(id, KillReason::StopNow, now_ms);
                 }
                 (true, _) => self.fleet.order_end(id, Order::Retire, mercy_ms.saturating_add(GRACE_MS)),
@@ -57,7 +57,7 @@ impl Supervisor {
             self.fleet.kill(id, KillReason::GivenUp, now_ms);
         }
         for id in self.fleet.ids(|child| child.is_prototype()) {
-            // It may be on its way out with its reasons half written to the log.
+            // The prototype may be on its way out, with its reasons half written to the log.
             self.fleet.order_end(id, Order::Retire, now_ms + GRACE_MS);
         }
     }

@@ -57,7 +57,7 @@ pub struct Supervisor {
     /// With `reload-order = stop-first`: the generation that has ended, or is ending, for one that does not serve yet.
     pub(crate) vacated_by: Option<u32>,
     pub(crate) last_generation: u32,
-    /// SIGHUP came: once is remembered, however often it came.
+    /// SIGHUP has asked for a reload that has not begun; several count as one.
     pub(crate) reload_wanted: bool,
     pub(crate) prototype_backoff: Backoff,
     /// The worker that is being replaced, and those that wait for their turn.
@@ -102,7 +102,7 @@ impl Supervisor {
         self.begin_generation(Reason::First, now_ms())
     }
 
-    /// Runs until the instance has ended. Gives the exit status, and what is to be said last of all.
+    /// Runs until the instance has ended. Gives the exit status, and the log's last line.
     pub fn run(mut self) -> (i32, Option<String>, Fleet) {
         loop {
             let wait_ms = self.turn_ms(now_ms());
@@ -133,7 +133,7 @@ impl Supervisor {
                 SignalAction::StopNow => self.stop_now("SIGQUIT", now),
                 SignalAction::Reload => self.reload(now),
                 SignalAction::Status => self.write_status(now),
-                // Ends are looked for in every turn.
+                // Children's ends are looked for in every turn.
                 SignalAction::Reap | SignalAction::Ignore => {}
                 SignalAction::Refuse(number) => {
                     let name = signals::name(number);
@@ -237,7 +237,7 @@ impl Supervisor {
         }
     }
 
-    /// A worker that ends tells how far it is. Its interpreter's end has a time of its own: what was in flight is answered.
+    /// Progress of a worker that ends. From `Leaving` on, when all requests are answered, its interpreter's end has a deadline of its own.
     fn advance_end(&mut self, id: u64, progress: Progress, now: u64) {
         let Some(worker) = self.fleet.find_mut(id) else { return };
         worker.progress = progress;
@@ -248,7 +248,7 @@ impl Supervisor {
 
     fn end_of_row(&mut self, generation: u32, row: u32, pid: Option<u32>, cause: Cause, now: u64) {
         let Some(worker) = self.fleet.with_row(generation, row) else { return };
-        // The row may have its next worker already, where an end was taken note of in another way first.
+        // The row may have its next worker already, where this end became known in another way first.
         let same = pid.is_none() || worker.pid.is_none_or(|known| Some(known.as_raw() as u32) == pid);
         if same {
             let id = worker.id;
@@ -269,7 +269,7 @@ impl Supervisor {
         }
     }
 
-    /// Takes note of ends: children of the master's own (prototypes, and workers whose prototype has ended), and
+    /// Reaps children of the master's own (prototypes, and workers whose prototype has ended), and finds the ends of
     /// workers that nobody can report any more.
     fn reap(&mut self, now: u64) {
         while let Some((pid, pause)) = system::next_pause() {
@@ -283,7 +283,7 @@ impl Supervisor {
             }
             let child = child.map(|child| child.id);
             let status = system::take_status(pid);
-            // Others are what applications left behind: as their nearest living ancestor we only let them go.
+            // Processes that applications left behind are nobody's child here: as their nearest living ancestor the master only lets them go.
             let Some(id) = child else { continue };
             // Reports that it sent before it ended come first: the ends of its workers.
             for _ in 0..=self.fleet.children.len().div_ceil(REPORTS_A_TURN) {
@@ -310,7 +310,7 @@ impl Supervisor {
         };
     }
 
-    /// Strikes a child off and lets its end have its consequences.
+    /// Takes a child off the list, and does what its end asks for.
     fn handle_exit(&mut self, id: u64, cause: Cause, now: u64) {
         let Some(position) = self.fleet.children.iter().position(|child| child.id == id) else { return };
         let child = self.fleet.children.remove(position);
@@ -381,7 +381,7 @@ impl Supervisor {
         }
     }
 
-    /// A prototype that ended without a word may have found no Bolide to run.
+    /// The reason for the log why a prototype did not load. One that ended without a word may have found no Bolide to run.
     fn why_not_loaded(&self, cause: &Cause, loaded: bool) -> String {
         let program = self.fleet.program();
         let hint = match (cause, &program.package_folder) {
@@ -415,7 +415,7 @@ impl Supervisor {
     fn deadline_passed(&mut self, id: u64, now: u64) {
         let Some(child) = self.fleet.find_mut(id) else { return };
         match child.state {
-            // No deadline any more: at a stop nobody waits for it, else its place is free only when it ends.
+            // A killed child has no further deadline: a stop does not wait for it, and else its row is free only when it has ended.
             State::Killed | State::Ended => {
                 child.deadline_ms = None;
                 log_sink::line(&format!("{child} was killed and has not ended yet"));
@@ -427,7 +427,7 @@ impl Supervisor {
             State::Ordered | State::Starting | State::Serving | State::Worn => {
                 child.deadline_ms = None;
                 if child.pid.is_some_and(is_zombie) {
-                    // It has ended, and its prototype is only slow to say so.
+                    // The worker has ended, and its prototype is only slow to report it.
                     child.deadline_ms = Some(now + LOST_MS);
                     return;
                 }
@@ -470,7 +470,7 @@ impl Supervisor {
         if self.is_stopping() {
             return;
         }
-        // In the order in which one makes work for the next, so that nothing is left for a turn that only a timer begins.
+        // Each step may make work for the next: in this order nothing is left for a turn that only a timer begins.
         self.complete_if_serving(now);
         self.begin_reload_if_due(now);
         self.advance_recycling(now);
