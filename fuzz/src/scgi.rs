@@ -1,6 +1,6 @@
 //! SCGI's request heads.
 
-use bolide_protocol::scgi::{RequestHead, request_head};
+use bolide_protocol::scgi::{ScgiHead, request_head};
 use bolide_protocol::{Fault, Progress};
 
 use crate::cases::scgi::{BLOCK_BYTES_MOST, CASES};
@@ -45,7 +45,7 @@ fn check(input: &[u8]) -> Result<Kind, String> {
 }
 
 /// Reads a head; the outer error is a broken invariant.
-fn read(input: &[u8]) -> Result<Result<Progress<RequestHead>, Fault>, String> {
+fn read(input: &[u8]) -> Result<Result<Progress<ScgiHead>, Fault>, String> {
     let mut found = Vec::new();
     let outcome = request_head(input, BLOCK_BYTES_MOST, &mut found);
     if let Ok(Progress::Complete(head)) = outcome {

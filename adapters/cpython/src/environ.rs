@@ -3,7 +3,7 @@
 //! There is a template for each listener; for a kept-alive connection that repeats its header block there is a
 //! richer one, with the header fields in it. It knows nothing of the call that follows.
 
-use bolide_engine::request::{HeaderMemory, HttpRequest, LogFacts, Request, RequestParts, UwsgiRequest, Version};
+use bolide_engine::request::{HeaderMemory, HttpRequest, LogFacts, Request, RequestParts, VariablesRequest, Version};
 use pyo3::ffi;
 
 use crate::names::{EnvironKeys, EnvironNames, Methods};
@@ -86,7 +86,7 @@ impl Environs {
         let length = request.body.length();
         match &mut request.parts {
             RequestParts::Http(http) => self.http(&template, http, address, length, &mut request.log_facts),
-            RequestParts::Uwsgi(uwsgi) => self.uwsgi(&template, uwsgi, &mut request.log_facts),
+            RequestParts::Variables(variables) => self.front_server(&template, variables, &mut request.log_facts),
         }
     }
 
@@ -201,13 +201,18 @@ impl Environs {
         Some(())
     }
 
-    fn uwsgi(&mut self, template: &Object, uwsgi: &UwsgiRequest<'_>, log_facts: &mut LogFacts) -> Option<Dictionary> {
+    fn front_server(
+        &mut self,
+        template: &Object,
+        variables: &VariablesRequest<'_>,
+        log_facts: &mut LogFacts,
+    ) -> Option<Dictionary> {
         let mut environ = Dictionary::copy_of(template)?;
-        for variable in uwsgi.variables {
-            self.variable(&mut environ, variable.name.of(uwsgi.bytes), variable.value.of(uwsgi.bytes))?;
+        for variable in variables.variables {
+            self.variable(&mut environ, variable.name.of(variables.bytes), variable.value.of(variables.bytes))?;
         }
-        log_facts.variables = uwsgi.variables.len() as u32;
-        log_facts.variable_bytes = uwsgi.bytes.len() as u32;
+        log_facts.variables = variables.variables.len() as u32;
+        log_facts.variable_bytes = variables.bytes.len() as u32;
         Some(environ)
     }
 

@@ -67,9 +67,9 @@ pub fn log_message(fault_log: &FaultLog, message: &str) {
 pub fn request_line<Memo>(parts: &RequestParts<'_, Memo>) -> Vec<u8> {
     let (method, target) = match parts {
         RequestParts::Http(http) => (http.method, http.uri),
-        RequestParts::Uwsgi(uwsgi) => {
-            let found = |span: Option<Span>| span.map_or(&b""[..], |span| span.of(uwsgi.bytes));
-            (found(uwsgi.method), found(uwsgi.uri))
+        RequestParts::Variables(variables) => {
+            let found = |span: Option<Span>| span.map_or(&b""[..], |span| span.of(variables.bytes));
+            (found(variables.method), found(variables.uri))
         }
     };
     [method, b" ", target].concat()

@@ -2,7 +2,7 @@
 //! a front server gives it; whatever neither names goes to the default application. It knows nothing of either interface.
 
 use bolide_contract::settings::Python;
-use bolide_engine::request::{RequestParts, UwsgiRequest};
+use bolide_engine::request::{RequestParts, VariablesRequest};
 
 use crate::exceptions::{lookup_error, raise};
 
@@ -49,7 +49,7 @@ impl Mounts {
             RequestParts::Http(http) => {
                 (http.variables.iter().rfind(|(name, _)| name == b"SCRIPT_NAME").map_or(&b""[..], |(_, value)| value), http.path)
             }
-            RequestParts::Uwsgi(uwsgi) => (variable(uwsgi, b"SCRIPT_NAME"), variable(uwsgi, b"PATH_INFO")),
+            RequestParts::Variables(variables) => (variable(variables, b"SCRIPT_NAME"), variable(variables, b"PATH_INFO")),
         };
         let below = self.below(path);
         match self.named(below.map_or(script_name, |(mount, _)| mount)) {
@@ -80,9 +80,9 @@ impl Mounts {
 }
 
 /// The value of a uwsgi variable, of which the last of a name counts.
-fn variable<'r>(uwsgi: &UwsgiRequest<'r>, name: &[u8]) -> &'r [u8] {
-    let found = uwsgi.variables.iter().rfind(|variable| variable.name.of(uwsgi.bytes) == name);
-    found.map_or(b"", |variable| variable.value.of(uwsgi.bytes))
+fn variable<'r>(variables: &VariablesRequest<'r>, name: &[u8]) -> &'r [u8] {
+    let found = variables.variables.iter().rfind(|variable| variable.name.of(variables.bytes) == name);
+    found.map_or(b"", |variable| variable.value.of(variables.bytes))
 }
 
 /// `/app` is at or below `/app` and above `/app/x`, but not above `/apple`.

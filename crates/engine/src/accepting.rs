@@ -14,10 +14,10 @@ use crate::access_log::complain;
 use crate::app::Language;
 use crate::connection::Connection;
 use crate::connections::{ConnectionTable, Key};
-use crate::event_loop::{Housekeeping, Shared};
 use crate::fairness::{another_waits, is_ahead};
 use crate::listener::Accepted;
 use crate::worker::ThreadContext;
+use crate::worker_state::{Housekeeping, Pause, Shared};
 
 /// Connections that one turn accepts from one socket, so that those that are open have their turn too. While another worker
 /// sleeps, only as many as free threads of this one can begin to serve: what waits here behind a call that is stuck can't be
@@ -39,14 +39,6 @@ const EXHAUSTED_REPORT_MS: u64 = 1_000;
 
 /// Connections that are taken from one listening socket before it is shut for want of a master.
 const LAST_ACCEPTS_MOST: usize = 4096;
-
-/// A listening socket that the poll does not know at present: otherwise it would tell of waiting connections without end.
-pub(crate) struct Pause {
-    listener: usize,
-    pub until_ms: u64,
-    /// How long the next pause is, in milliseconds.
-    length_ms: u64,
-}
 
 impl<L: Language> Shared<L> {
     /// Tells the poll of a listening socket.

@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bolide_protocol::Fault;
 use bolide_protocol::http1::Framing;
-use bolide_protocol::http1::chunked::{ChunkedDecoder, ChunkedStep};
 
 /// Bytes that a body announced by Content-Length may claim from memory before any of it has come.
 const FIRST_CLAIM_BYTES: u64 = 64 * 1024;
@@ -107,17 +106,11 @@ impl Drop for Share {
 
 /// A body that is still coming.
 pub struct Collector {
-    framing: Incoming,
     limits: BodyLimits,
     memory: Vec<u8>,
     file: Option<File>,
     received: u64,
     share: Share,
-}
-
-enum Incoming {
-    Length(u64),
-    Chunked(ChunkedDecoder),
 }
 
 const TOO_LARGE: Fault = Fault { status: 413, reason: "the body is larger than limit-post allows" };
@@ -135,36 +128,47 @@ impl Collector {
     /// # Errors
     /// 413 when the announced length is already too much.
     pub fn new(framing: Framing, limits: BodyLimits) -> Result<Option<Collector>, Fault> {
-        let incoming = match framing {
+        let claim = match framing {
             Framing::None | Framing::Length(0) => return Ok(None),
             Framing::Length(length) if length > limits.bytes => return Err(TOO_LARGE),
             Framing::Length(length) if length > limits.store.disk_most_bytes.max(limits.memory_bytes as u64) => {
                 return Err(TOO_LARGE_FOR_DISK);
             }
-            Framing::Length(length) => Incoming::Length(length),
-            Framing::Chunked => Incoming::Chunked(ChunkedDecoder::default()),
-        };
-        let claim = match incoming {
-            Incoming::Length(length) => length.min(FIRST_CLAIM_BYTES).min(limits.memory_bytes as u64) as usize,
-            Incoming::Chunked(_) => 0,
+            Framing::Length(length) => length.min(FIRST_CLAIM_BYTES).min(limits.memory_bytes as u64) as usize,
+            Framing::Chunked => 0,
         };
         let share = Share { store: limits.store, disk_bytes: 0, memory_bytes: 0 };
-        Ok(Some(Collector { framing: incoming, limits, memory: Vec::with_capacity(claim), file: None, received: 0, share }))
+        Ok(Some(Collector { limits, memory: Vec::with_capacity(claim), file: None, received: 0, share }))
     }
 
-    /// Takes what belongs to the body from the start of `input`. Returns the bytes used, and whether the body is complete.
+    /// Takes bytes of the body.
     ///
     /// # Errors
-    /// A malformed chunk, a body beyond its limit, or a disk that can't hold it.
-    pub fn feed(&mut self, input: &[u8]) -> Result<(usize, bool), Refusal> {
-        let (used, is_complete) = self.take_in(input)?;
-        // A body that came at once has been served before anybody could count it.
-        if !is_complete && !self.share.set_memory(self.memory.capacity() as u64) {
+    /// A body beyond its limit, or a disk that can't hold it.
+    pub fn keep(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
+        self.received += bytes.len() as u64;
+        if self.received > self.limits.bytes {
+            return Err(Refusal::Fault(TOO_LARGE));
+        }
+        if self.will_spill(bytes.len()) {
+            return self.spill(bytes);
+        }
+        self.memory.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    /// More is to come later: what is kept meanwhile counts among what the worker keeps. A body that came at once has been served before
+    /// anybody could count it.
+    ///
+    /// # Errors
+    /// There is no room in memory, and the disk can't hold it.
+    pub fn wait(&mut self) -> Result<(), Refusal> {
+        if !self.share.set_memory(self.memory.capacity() as u64) {
             self.spill(b"")?;
             self.memory = Vec::new();
             self.share.set_memory(0);
         }
-        Ok((used, is_complete))
+        Ok(())
     }
 
     /// Whether as many more bytes go to the disk, as far as can be told: that takes a moment.
@@ -177,33 +181,7 @@ impl Collector {
         self.file.is_some()
     }
 
-    fn take_in(&mut self, input: &[u8]) -> Result<(usize, bool), Refusal> {
-        if let Incoming::Length(length) = self.framing {
-            let wanted = length - self.received;
-            let taken = wanted.min(input.len() as u64) as usize;
-            self.keep(&input[..taken])?;
-            return Ok((taken, self.received == length));
-        }
-        let mut used = 0;
-        while used < input.len() {
-            let Incoming::Chunked(decoder) = &mut self.framing else { break };
-            match decoder.step(&input[used..]).map_err(Refusal::Fault)? {
-                ChunkedStep::Data { data, used: step } => {
-                    let bytes = data.of(&input[used..]);
-                    used += step;
-                    if self.received + bytes.len() as u64 > self.limits.bytes {
-                        return Err(Refusal::Fault(TOO_LARGE));
-                    }
-                    self.keep(bytes)?;
-                }
-                ChunkedStep::More { used: step } => return Ok((used + step, false)),
-                ChunkedStep::Done { used: step } => return Ok((used + step, true)),
-            }
-        }
-        Ok((used, false))
-    }
-
-    /// The body, once `feed` has said that it is complete, and its share of the worker's room: to be kept until it was served.
+    /// The body, which is complete, and its share of the worker's room: to be kept until it was served.
     ///
     /// # Errors
     /// The disk can't hold its end, or the temporary file can't be rewound.
@@ -220,15 +198,6 @@ impl Collector {
             None => Body::Memory(self.memory),
         };
         Ok((body, self.share))
-    }
-
-    fn keep(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
-        self.received += bytes.len() as u64;
-        if self.will_spill(bytes.len()) {
-            return self.spill(bytes);
-        }
-        self.memory.extend_from_slice(bytes);
-        Ok(())
     }
 
     /// Writes what is in memory, and then `bytes`, to the file.
@@ -273,18 +242,14 @@ mod tests {
     use super::*;
     use std::io::Read;
 
-    fn collect(framing: Framing, limits: BodyLimits, input: &[u8], step: usize) -> (Body, usize) {
+    fn collect(limits: BodyLimits, body: &[u8], step: usize) -> Body {
+        let framing = Framing::Length(body.len() as u64);
         let mut collector = Collector::new(framing, limits).expect("within limits").expect("a body");
-        let mut position = 0;
-        let mut complete = false;
-        while !complete {
-            let end = (position + step).min(input.len());
-            let (used, done) = collector.feed(&input[position..end]).expect("well-formed");
-            assert!(used > 0, "no progress at {position}");
-            position += used;
-            complete = done;
+        for piece in body.chunks(step) {
+            collector.keep(piece).expect("room");
+            collector.wait().expect("room");
         }
-        (collector.finish().expect("finished").0, position)
+        collector.finish().expect("finished").0
     }
 
     fn limits(bytes: u64, memory_bytes: usize, disk_bytes: u64) -> BodyLimits {
@@ -299,7 +264,7 @@ mod tests {
         Collector::new(Framing::Length(length), limits).expect("within limits").expect("a body")
     }
 
-    fn status(refused: Result<(usize, bool), Refusal>) -> u16 {
+    fn status(refused: Result<(), Refusal>) -> u16 {
         match refused {
             Err(Refusal::Fault(fault)) => fault.status,
             other => panic!("{other:?}"),
@@ -307,20 +272,10 @@ mod tests {
     }
 
     #[test]
-    fn a_body_is_the_same_whole_byte_by_byte_and_with_a_request_behind_it() {
-        let cases: [(Framing, &[u8], &[u8]); 2] = [
-            (Framing::Length(5), b"hello", b"hello"),
-            (Framing::Chunked, b"3\r\nhel\r\n2;x=y\r\nlo\r\n0\r\nTrailer: 1\r\n\r\n", b"hello"),
-        ];
-        for (framing, wire, parts) in cases {
-            for step in [1, 2, wire.len(), wire.len() + 100] {
-                let mut input = wire.to_vec();
-                input.extend_from_slice(b"GET / HTTP/1.1\r\n");
-                let (body, used) = collect(framing, roomy(), &input, step);
-                assert_eq!(used, wire.len(), "step {step}");
-                let Body::Memory(bytes) = body else { panic!("kept in memory") };
-                assert_eq!(bytes, parts);
-            }
+    fn a_body_is_the_same_whole_and_byte_by_byte() {
+        for step in [1, 2, 5, 100] {
+            let Body::Memory(bytes) = collect(roomy(), b"hello", step) else { panic!("kept in memory") };
+            assert_eq!(bytes, b"hello");
         }
     }
 
@@ -328,7 +283,7 @@ mod tests {
     fn a_body_beyond_post_buffering_goes_to_a_file_and_comes_back_whole() {
         let wire: Vec<u8> = (0..100_000u32).map(|number| number as u8).collect();
         let limits = limits(1 << 20, 1000, 1 << 20);
-        let (body, _) = collect(Framing::Length(wire.len() as u64), limits, &wire, 777);
+        let body = collect(limits, &wire, 777);
         let Body::File { mut file, length } = body else { panic!("spilled to a file") };
         let mut back = Vec::new();
         file.read_to_end(&mut back).expect("read");
@@ -340,7 +295,7 @@ mod tests {
         let limits = limits(4, 1000, 1000);
         assert_eq!(Collector::new(Framing::Length(5), limits).err().map(|fault| fault.status), Some(413));
         let mut chunked = Collector::new(Framing::Chunked, limits).expect("begun").expect("a body");
-        assert_eq!(status(chunked.feed(b"5\r\nhello\r\n")), 413);
+        assert_eq!(status(chunked.keep(b"hello")), 413);
     }
 
     #[test]
@@ -355,13 +310,13 @@ mod tests {
     fn bodies_on_the_disk_have_a_bound_together_and_give_their_room_back() {
         let limits = limits(u64::MAX, 100, 1000);
         let mut first = begun(600, limits);
-        assert_eq!(first.feed(&[0; 600]).expect("room"), (600, true));
+        first.keep(&[0; 600]).expect("room");
         let (_, share) = first.finish().expect("room");
         let mut second = begun(600, limits);
-        assert_eq!(status(second.feed(&[0; 600])), 507);
+        assert_eq!(status(second.keep(&[0; 600])), 507);
         drop(second);
         drop(share);
-        assert_eq!(begun(600, limits).feed(&[0; 600]).expect("room again"), (600, true));
+        begun(600, limits).keep(&[0; 600]).expect("room again");
         assert_eq!((limits.store.disk_bytes.load(Relaxed), limits.store.memory_bytes.load(Relaxed)), (0, 0));
     }
 
@@ -371,13 +326,14 @@ mod tests {
         let mut waiting = Vec::new();
         for _ in 0..70 {
             let mut body = begun(1 << 20, limits);
-            assert_eq!(body.feed(&[7; 1_000_000]).expect("room"), (1_000_000, false));
+            body.keep(&[7; 1_000_000]).expect("room");
+            body.wait().expect("room");
             waiting.push(body);
             assert!(limits.store.memory_bytes.load(Relaxed) <= MEMORY_MOST_BYTES);
         }
         assert!(limits.store.disk_bytes.load(Relaxed) > 0);
         let last = waiting.last_mut().expect("one");
-        assert_eq!(last.feed(&[7; 48_576]).expect("room"), (48_576, true));
+        last.keep(&[7; 48_576]).expect("room");
         let (body, _share) = waiting.pop().expect("one").finish().expect("finished");
         let Body::File { mut file, length } = body else { panic!("spilled to a file") };
         let mut back = Vec::new();

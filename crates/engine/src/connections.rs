@@ -9,6 +9,14 @@ use std::collections::VecDeque;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Key(pub u64);
 
+/// Names one request and its answer: the connection, and the number of the stream on it. Where requests follow one another (all protocols
+/// but HTTP/2), they are counted from 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExchangeId {
+    pub connection: Key,
+    pub stream: u32,
+}
+
 /// What a poll's news is about.
 #[derive(Debug, PartialEq, Eq)]
 pub enum EventSource {

@@ -10,8 +10,8 @@ use bolide_routes::{Form, Served, Verdict};
 
 use crate::access_log::complain;
 use crate::app::App;
-use crate::exchange::ExchangeContext;
-use crate::request::{HttpRequest, Request, RequestParts, UwsgiRequest};
+use crate::context::ExchangeContext;
+use crate::request::{HttpRequest, Request, RequestParts, VariablesRequest};
 use crate::response::ResponseWriter;
 use crate::routing::{Rules, give};
 use crate::x_sendfile::XSendfile;
@@ -86,7 +86,7 @@ fn ask<A: App, T>(
     };
     match &request.parts {
         RequestParts::Http(http) => note_http(&mut ask, http, &worker.head_limits, &mut again),
-        RequestParts::Uwsgi(uwsgi) => note_uwsgi(&mut ask, uwsgi),
+        RequestParts::Variables(variables) => note_variables(&mut ask, variables),
     }
     find(&ask, &mut |text| complain(worker.number, text))
 }
@@ -104,7 +104,7 @@ fn note_http<'a, Memo>(ask: &mut FileRequest<'a>, http: &'a HttpRequest<'_, Memo
     }
 }
 
-fn note_uwsgi<'a>(ask: &mut FileRequest<'a>, uwsgi: &'a UwsgiRequest<'_>) {
+fn note_variables<'a>(ask: &mut FileRequest<'a>, uwsgi: &'a VariablesRequest<'_>) {
     let text = |span: Option<bolide_protocol::Span>| span.map_or(&b""[..], |span| span.of(uwsgi.bytes));
     (ask.method, ask.uri) = (text(uwsgi.method), text(uwsgi.uri));
     for Variable { name, value } in uwsgi.variables {

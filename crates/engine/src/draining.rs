@@ -10,8 +10,8 @@ use crate::access_log::complain;
 use crate::app::{App, Language};
 use crate::connection::Connection;
 use crate::connections::ConnectionTable;
-use crate::event_loop::{Housekeeping, Shared};
 use crate::response::ResponseWriter;
+use crate::worker_state::{Housekeeping, Shared};
 
 /// The last part of `reload-mercy`, in milliseconds, belongs to applications alone, but at most a quarter of it: streams that
 /// would never end learn that their clients have gone, so that they can end by themselves, and after them the lifespan. What has

@@ -16,11 +16,12 @@ use nix::sys::epoll::{EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use crate::app::{App, Language};
-use crate::connections::{EventSource, Key};
-use crate::event_loop::{Assignment, LeaderState, Shared, prepare};
+use crate::connections::{EventSource, ExchangeId, Key};
+use crate::event_loop::prepare;
 use crate::request_stream::RequestStream;
 use crate::response::ResponseWriter;
 use crate::worker::{ThreadContext, Worker};
+use crate::worker_state::{Assignment, LeaderState, Shared};
 
 /// Events that one fetch brings at most.
 const EVENTS: usize = 256;
@@ -139,13 +140,14 @@ impl<L: Language> EmbeddedWorker<L> {
     }
 
     /// Lets the application act on an exchange that it has in its hands.
-    pub fn visit<R>(&self, key: Key, act: impl FnOnce(&mut ResponseWriter<'_>, &mut RequestStream) -> R) -> Visited<R> {
+    pub fn visit<R>(&self, id: ExchangeId, act: impl FnOnce(&mut ResponseWriter<'_>, &mut RequestStream) -> R) -> Visited<R> {
+        let key = id.connection;
         let mut guard = self.shared.lock_state();
         let Some(mut connection) = guard.connections.check_out(key) else {
             return if guard.connections.is_checked_out(key) { Visited::Away } else { Visited::Gone };
         };
         drop(guard);
-        let visited = connection.visit(&self.shared.worker, act);
+        let visited = connection.visit(id, &self.shared.worker, act);
         let mut guard = self.shared.lock_state();
         guard.connections.check_in(key, connection);
         let Some((result, has_news)) = visited else { return Visited::Gone };

@@ -5,34 +5,25 @@
 
 use std::io;
 use std::ops::ControlFlow;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bolide_contract::message::{self, Order, Received, Report};
-use bolide_contract::scoreboard::{Scoreboard, now_ms};
-use bolide_contract::settings::{Settings, Threads};
-use bolide_files::Files;
-use bolide_protocol::http1::head::HeadLimits;
+use bolide_contract::scoreboard::now_ms;
 use nix::errno::Errno;
-use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
-use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::epoll::{EpollEvent, EpollFlags, EpollTimeout};
 
-use crate::accepting::Pause;
 use crate::access_log::complain;
 use crate::app::{App, Language};
-use crate::body::{BodyLimits, BodyStore};
 use crate::connection::{Connection, NextAction};
 use crate::connections::{ConnectionTable, EventSource, Key};
-use crate::corking::Corking;
 use crate::forks;
-use crate::leadership::Leadership;
-use crate::listener::ListeningSocket;
 use crate::panics::end_worker_at_a_panic;
-use crate::routing::Rules;
 use crate::socket;
 use crate::threads;
-use crate::worker::{ThreadContext, Worker};
+use crate::worker::ThreadContext;
+use crate::worker_state::{Assignment, Guard, Housekeeping, LeadEnd, LeaderState, Shared};
 
 /// Events that one poll fetches.
 const EVENTS: usize = 256;
@@ -40,84 +31,8 @@ const EVENTS: usize = 256;
 /// How often time limits are looked at, in milliseconds.
 const SWEEP_MS: u64 = 500;
 
-/// How long a draining worker waits for a next request on a connection that was answered before it could be told
-/// `Connection: close`, in milliseconds after its last answer. Closing at once would lose the request that is on its way.
-const DRAIN_IDLE_MS: u64 = 2_000;
-
 /// A peer that sends no more, or is gone. An edge-triggered poll tells it once, perhaps in one event with the last bytes.
 const PEER_HAS_ENDED: EpollFlags = EpollFlags::EPOLLRDHUP.union(EpollFlags::EPOLLHUP).union(EpollFlags::EPOLLERR);
-
-/// What a worker is given.
-pub struct Assignment {
-    pub settings: Settings,
-    pub row: u32,
-    pub worker: u32,
-    pub scoreboard: Scoreboard,
-    pub control: OwnedFd,
-    pub listeners: Vec<ListeningSocket>,
-    /// Asks for a replacement after this many requests: `max-requests`, less a jitter of the worker's own.
-    pub worn_after: Option<u64>,
-}
-
-/// What the threads of the worker share.
-pub(crate) struct Shared<L: Language> {
-    pub worker: Worker,
-    pub leadership: Leadership,
-    state: Mutex<LeaderState<L::App>>,
-    pub language: &'static L,
-    pub(crate) poll: Epoll,
-    /// Where several threads take turns to lead: wakes the one that does.
-    bell: Option<EventFd>,
-    control: OwnedFd,
-    pub(crate) scoreboard: Scoreboard,
-    row_number: u32,
-    worn_after: Option<u64>,
-}
-
-/// What the leader has in its hands, and passes on with the lead. It is free while a thread attends to a connection.
-pub(crate) struct LeaderState<A: App> {
-    pub connections: ConnectionTable<Connection<A>>,
-    pub housekeeping: Housekeeping,
-}
-
-#[derive(Default)]
-pub(crate) struct Housekeeping {
-    pub(crate) swept_ms: u64,
-    corking: Corking,
-    pub(crate) stopping_at_once: bool,
-    /// Until when a draining worker waits for requests that have begun to come, in monotonic milliseconds.
-    pub(crate) arrivals_end_ms: u64,
-    mercy_is_over: bool,
-    streams_have_ended: bool,
-    worn_reported: bool,
-    /// Listeners that are left alone at present.
-    pub(crate) pauses: Vec<Pause>,
-    pub(crate) exhausted_reported_ms: u64,
-}
-
-impl Housekeeping {
-    /// Until when a draining worker keeps a connection that has become idle, in monotonic milliseconds. At an ordered stop one
-    /// that was answered is closed at once; one that never asked anything has a request on its way.
-    pub(crate) fn idle_until_ms(&mut self, has_served: bool) -> u64 {
-        if self.stopping_at_once && has_served {
-            // The sweep that closes it is not to wait for its time.
-            self.swept_ms = 0;
-            return 0;
-        }
-        now_ms() + DRAIN_IDLE_MS
-    }
-}
-
-/// How leading ended.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum LeadEnd {
-    /// The thread was found blocked, and another leads.
-    Lost,
-    /// The worker has drained.
-    Drained,
-}
-
-pub(crate) type Guard<'a, L> = MutexGuard<'a, LeaderState<<L as Language>::App>>;
 
 /// Serves until an order to drain has been carried out. The calling thread runs the language and becomes the
 /// worker's first thread.
@@ -150,64 +65,6 @@ pub(crate) fn prepare<L: Language>(language: &'static L, assignment: Assignment)
 }
 
 impl<L: Language> Shared<L> {
-    fn new(language: &'static L, assignment: Assignment) -> io::Result<Shared<L>> {
-        let Assignment { settings, row: row_number, worker, scoreboard, control, listeners, worn_after } = assignment;
-        let row =
-            scoreboard.row(row_number).ok_or_else(|| io::Error::other(format!("the scoreboard has no row {row_number}")))?;
-        let limits = &settings.limits;
-        let head_limits = HeadLimits {
-            request_line_bytes: limits.request_line_bytes,
-            head_bytes: limits.head_bytes,
-            header_count: limits.header_count,
-            lenient_targets: limits.lenient_targets,
-        };
-        let body_limits = BodyLimits {
-            bytes: limits.body_bytes.unwrap_or(u64::MAX),
-            memory_bytes: limits.body_memory_bytes,
-            store: BodyStore::lasting(limits.body_disk_bytes),
-        };
-        let slots = scoreboard.slots(row_number);
-        let has_bell = settings.workers.threads != Threads::Fixed(1);
-        let rules = Rules::of(&settings)?;
-        let mut problems = Vec::new();
-        let folders = rules.map_or(&[][..], Rules::folders);
-        // They live as long as the process: responses refer to them.
-        let files = settings.files.as_ref().map(|files| Files::new(files, &mut problems).with_folders(folders));
-        let files = files.map(|files| &*Box::leak(Box::new(files)));
-        for problem in problems {
-            complain(worker, &problem);
-        }
-        let worker = Worker {
-            has_own_answers: files.is_some() || rules.is_some(),
-            files,
-            settings,
-            number: worker,
-            row,
-            slots,
-            listeners,
-            head_limits,
-            body_limits,
-            rules,
-            requests_elsewhere: 0.into(),
-            draining: false.into(),
-            mercy_ends_ms: u64::MAX.into(),
-            streams_end_ms: u64::MAX.into(),
-            leaving: false.into(),
-        };
-        Ok(Shared {
-            worker,
-            leadership: Leadership::new(),
-            state: Mutex::new(LeaderState { connections: ConnectionTable::new(), housekeeping: Housekeeping::default() }),
-            language,
-            poll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?,
-            bell: has_bell.then(|| EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)).transpose()?,
-            control,
-            scoreboard,
-            row_number,
-            worn_after,
-        })
-    }
-
     /// Tells the master and the other workers that this one serves. Its first poll follows at once.
     pub fn announce(&self) {
         let row = self.worker.row;
@@ -555,15 +412,5 @@ impl<L: Language> Shared<L> {
         let elsewhere: u64 =
             self.scoreboard.rows().iter().filter(|row| !std::ptr::eq(*row, own)).map(|row| row.requests.load(Relaxed)).sum();
         self.worker.requests_elsewhere.store(elsewhere, Relaxed);
-    }
-
-    pub(crate) fn report(&self, make: impl FnOnce(u32, u32) -> Report) {
-        let report = make(self.row_number, std::process::id());
-        // A master that is gone can't be told; its end of file says what to do.
-        let _ = message::send(self.control.as_fd(), &report, None);
-    }
-
-    pub(crate) fn lock_state(&self) -> Guard<'_, L> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

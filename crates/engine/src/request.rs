@@ -7,7 +7,7 @@ pub use bolide_protocol::http1::head::Version;
 use bolide_protocol::variables::Variable;
 
 pub use crate::body::Body;
-use crate::connections::Key;
+use crate::connections::ExchangeId;
 pub use crate::listener::Peer;
 use crate::request_stream::RequestStream;
 use crate::websocket::Handshake;
@@ -23,8 +23,8 @@ pub struct Request<'a, Memo> {
     pub request_stream: Option<&'a mut RequestStream>,
     /// The client asks to switch to WebSocket. Only looked for where the application streams.
     pub handshake: Option<Handshake>,
-    /// Names the connection for [`crate::EmbeddedWorker::visit`].
-    pub connection: Key,
+    /// Names the exchange for [`crate::EmbeddedWorker::visit`].
+    pub id: ExchangeId,
     /// Where the scoreboard shows the request.
     pub slot: &'static Slot,
     /// What the log needs and only the adapter knows; it fills this in.
@@ -34,7 +34,8 @@ pub struct Request<'a, Memo> {
 /// What the protocol said.
 pub enum RequestParts<'a, Memo> {
     Http(HttpRequest<'a, Memo>),
-    Uwsgi(UwsgiRequest<'a>),
+    /// A front server's: the uwsgi protocol, SCGI or FastCGI.
+    Variables(VariablesRequest<'a>),
 }
 
 pub struct HttpRequest<'a, Memo> {
@@ -55,7 +56,7 @@ pub struct HttpRequest<'a, Memo> {
     pub fields: &'a [Field],
     pub memo: HeaderMemory<'a, Memo>,
     /// The client asks for another protocol, and has sent nothing behind its head. An application that does not stream may take the
-    /// connection for it ([`crate::response::Response::give_away`]).
+    /// connection for it ([`crate::response::ResponseWriter::give_away`]).
     pub upgrade: bool,
     /// The body came in chunks: its length is `body.length()`, and no header tells it.
     pub chunked: bool,
@@ -71,7 +72,7 @@ pub enum HeaderMemory<'a, Memo> {
     Fill(&'a mut Option<Memo>),
 }
 
-pub struct UwsgiRequest<'a> {
+pub struct VariablesRequest<'a> {
     /// The variables' bytes; spans are relative to it.
     pub bytes: &'a [u8],
     pub variables: &'a [Variable],

@@ -272,15 +272,15 @@ fn is_cgi_name(name: &[u8], wanted: &[u8]) -> bool {
         })
 }
 
-/// A uwsgi request: its own variables.
-pub struct UwsgiValues<'a> {
+/// A front server's request: its own variables.
+pub struct VariableValues<'a> {
     pub bytes: &'a [u8],
     pub variables: &'a [Variable],
     pub worker: u32,
     pub aside: &'a dyn Fn(&mut dyn FnMut()),
 }
 
-impl Values for UwsgiValues<'_> {
+impl Values for VariableValues<'_> {
     fn value(&self, name: &[u8]) -> Option<Cow<'_, [u8]>> {
         let found = self.variables.iter().rfind(|variable| variable.name.of(self.bytes) == name)?;
         Some(found.value.of(self.bytes).into())

@@ -10,9 +10,9 @@ use bolide_contract::settings::Threads;
 
 use crate::access_log::complain;
 use crate::app::{App, Language};
-use crate::event_loop::{LeadEnd, Shared};
 use crate::leadership::Turn;
 use crate::worker::ThreadContext;
+use crate::worker_state::{LeadEnd, Shared};
 
 /// How long the first thread waits for the others at the end before it says so.
 const FAREWELL: Duration = Duration::from_secs(1);

@@ -22,7 +22,7 @@ const PINGS_TURN_MOST: u32 = 64;
 
 /// How far the turn of a connection has come.
 #[derive(Debug, Default)]
-pub struct Turn {
+pub struct TurnBudget {
     requests: u32,
     read_bytes: usize,
     pings: u32,
@@ -30,7 +30,7 @@ pub struct Turn {
     began_us: u64,
 }
 
-impl Turn {
+impl TurnBudget {
     /// Whether a request that is here already may be served now. Costs a look at the clock where requests follow one another.
     pub fn may_serve(&mut self) -> bool {
         match self.requests {
@@ -69,24 +69,24 @@ mod tests {
 
     #[test]
     fn a_turn_has_so_many_requests_and_bytes_and_pings() {
-        let mut turn = Turn::default();
+        let mut turn = TurnBudget::default();
         turn.note_read(READ_TURN_BYTES - 1);
         assert!(turn.may_read());
         turn.note_read(1);
         assert!(!turn.may_read());
 
-        let mut turn = Turn { pings: PINGS_TURN_MOST - 1, ..Turn::default() };
+        let mut turn = TurnBudget { pings: PINGS_TURN_MOST - 1, ..TurnBudget::default() };
         assert!(turn.may_read());
         turn.note_ping();
         assert!(!turn.may_read());
 
-        let mut turn = Turn { requests: REQUESTS_TURN_MOST, ..Turn::default() };
+        let mut turn = TurnBudget { requests: REQUESTS_TURN_MOST, ..TurnBudget::default() };
         assert!(!turn.may_serve());
     }
 
     #[test]
     fn slow_requests_end_a_turn_after_two() {
-        let mut turn = Turn::default();
+        let mut turn = TurnBudget::default();
         assert!(turn.may_serve());
         turn.note_request();
         assert!(turn.may_serve(), "the first may have been slow; who knows");

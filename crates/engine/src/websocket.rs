@@ -17,9 +17,7 @@ use bolide_protocol::websocket::close::{ABNORMAL, GOING_AWAY, NO_STATUS, SERVICE
 use bolide_protocol::websocket::{Deflate, Deflation, Event, Inflation, Limits, Receiver, Violation, handshake, send};
 
 use crate::response::{HeadRefusal, Pushed, ResponseWriter, When};
-use crate::socket::Read;
-use crate::turn::Turn;
-use crate::worker::ThreadContext;
+use crate::turn::TurnBudget;
 
 /// Messages, and bytes of them, that wait for the application. With as many, the client is not read from.
 const WAITING_MESSAGES: usize = 1024;
@@ -73,7 +71,7 @@ pub struct Goodbye {
 
 /// How far the end has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum SocketStage {
     Open,
     /// We have said that it ends, and wait for the client's word until then, in monotonic milliseconds.
     Closing {
@@ -87,7 +85,7 @@ enum Stage {
 pub struct WebSocket {
     receiver: Receiver,
     deflate: Option<Deflate>,
-    stage: Stage,
+    stage: SocketStage,
     goodbye: Option<Goodbye>,
     waiting: VecDeque<Message>,
     waiting_bytes: usize,
@@ -207,7 +205,7 @@ impl Handshake {
         Ok(WebSocket {
             receiver: Receiver::new(limits, self.deflate),
             deflate: self.deflate,
-            stage: Stage::Open,
+            stage: SocketStage::Open,
             goodbye: None,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
@@ -248,7 +246,7 @@ impl WebSocket {
 
     /// The application may still send.
     pub fn is_open(&self) -> bool {
-        self.stage == Stage::Open
+        self.stage == SocketStage::Open
     }
 
     /// The client is slow to take what it was sent: no more should be handed in.
@@ -271,12 +269,12 @@ impl WebSocket {
 
     /// Says that it ends. `told` is what the application will be told.
     pub fn close(&mut self, code: u16, reason: &str, response: &mut ResponseWriter<'_>) {
-        if self.stage != Stage::Open {
+        if self.stage != SocketStage::Open {
             return;
         }
         self.goodbye.get_or_insert_with(|| Goodbye { code, reason: reason.to_owned() });
         self.write_close(may_be_sent(code).then_some(code), reason, response);
-        self.stage = Stage::Closing { until_ms: now_ms() + CLOSE_MS };
+        self.stage = SocketStage::Closing { until_ms: now_ms() + CLOSE_MS };
     }
 
     /// How many bytes may be read now; what matters is whether it is 0.
@@ -286,13 +284,13 @@ impl WebSocket {
             Some(_) => !self.is_wanted,
             None => self.waiting.len() >= WAITING_MESSAGES || self.waiting_bytes >= WAITING_BYTES,
         };
-        if self.stage == Stage::Closed || is_full && self.stage == Stage::Open { 0 } else { WAITING_BYTES }
+        if self.stage == SocketStage::Closed || is_full && self.stage == SocketStage::Open { 0 } else { WAITING_BYTES }
     }
 
     /// The client has ended without a word.
     pub fn hang_up(&mut self) {
         self.goodbye.get_or_insert_with(|| Goodbye { code: ABNORMAL, reason: String::new() });
-        self.stage = Stage::Closed;
+        self.stage = SocketStage::Closed;
     }
 
     /// The worker drains: it is closed at this time, in monotonic milliseconds. `for_good`: no successor is there to come back to.
@@ -301,36 +299,19 @@ impl WebSocket {
         self.leave_code = if for_good { GOING_AWAY } else { SERVICE_RESTART };
     }
 
-    /// Reads what the client has sent, as far as there is room. `input` is what was read before.
-    pub(crate) fn take_in(
-        &mut self,
-        response: &mut ResponseWriter<'_>,
-        input: &mut Vec<u8>,
-        thread: &mut ThreadContext,
-        peer_has_ended: bool,
-    ) {
+    /// Takes what the client has sent before, as far as there is room; the rest stays in `input`.
+    pub(crate) fn take_in(&mut self, response: &mut ResponseWriter<'_>, input: &mut Vec<u8>, turn: &mut TurnBudget) {
         if !input.is_empty() && self.room() > 0 {
             let mut before = std::mem::take(input);
-            let used = self.feed(&mut before, response, &mut thread.turn);
+            let used = self.feed(&mut before, response, turn);
             input.extend_from_slice(&before[used..]);
         }
-        while self.room() > 0 && input.is_empty() && thread.turn.may_read() {
-            match response.transport.read(&mut thread.read) {
-                Read::Bytes(count) => {
-                    self.heard_ms = thread.clock.now_ms;
-                    self.pinged_ms = None;
-                    thread.turn.note_read(count);
-                    let used = self.feed(&mut thread.read[..count], response, &mut thread.turn);
-                    input.extend_from_slice(&thread.read[used..count]);
-                    // An edge-triggered poll tells of what comes after a read that did not fill the buffer.
-                    if count < thread.read.len() && !peer_has_ended {
-                        return;
-                    }
-                }
-                Read::Nothing => return,
-                Read::End | Read::Broken => return self.hang_up(),
-            }
-        }
+    }
+
+    /// The client has sent something.
+    pub(crate) fn hear(&mut self, now_ms: u64) {
+        self.heard_ms = now_ms;
+        self.pinged_ms = None;
     }
 
     /// Sends what waits and looks after time: pings, the end of a client that says nothing or takes nothing for `timeout_ms`,
@@ -346,18 +327,18 @@ impl WebSocket {
         {
             self.fail(violation, response);
         }
-        if self.stage == Stage::Open && self.leave_ms <= now_ms {
+        if self.stage == SocketStage::Open && self.leave_ms <= now_ms {
             let reason = if self.leave_code == GOING_AWAY { "the server stops" } else { "the server restarts" };
             self.close(self.leave_code, reason, response);
         }
-        if self.stage == Stage::Open {
+        if self.stage == SocketStage::Open {
             self.look_after_silence(response, now_ms);
         }
         match self.stage {
             // What it has not taken by now would only make its end wait for the time limit of a slow client, too.
-            Stage::Closing { until_ms } if until_ms <= now_ms && self.has_unsent(response) => response.give_client_up(),
-            Stage::Closing { until_ms } if until_ms <= now_ms => response.cut_off(),
-            Stage::Closed if self.outgoing.is_empty() || response.client_is_gone() => response.finish(),
+            SocketStage::Closing { until_ms } if until_ms <= now_ms && self.has_unsent(response) => response.give_client_up(),
+            SocketStage::Closing { until_ms } if until_ms <= now_ms => response.cut_off(),
+            SocketStage::Closed if self.outgoing.is_empty() || response.client_is_gone() => response.finish(),
             _ => {}
         }
     }
@@ -365,9 +346,11 @@ impl WebSocket {
     /// When it wants to be looked after again, in monotonic milliseconds; `timeout_ms` is how long a client may take nothing.
     pub(crate) fn next_ms(&self, response_is_unsent: bool, timeout_ms: u64) -> u64 {
         let own = match self.stage {
-            Stage::Open => self.silence_ms().min(self.leave_ms).min(self.mistake.map_or(NEVER_MS, |(_, until_ms)| until_ms)),
-            Stage::Closing { until_ms } => until_ms,
-            Stage::Closed => NEVER_MS,
+            SocketStage::Open => {
+                self.silence_ms().min(self.leave_ms).min(self.mistake.map_or(NEVER_MS, |(_, until_ms)| until_ms))
+            }
+            SocketStage::Closing { until_ms } => until_ms,
+            SocketStage::Closed => NEVER_MS,
         };
         if self.outgoing.is_empty() && !response_is_unsent {
             return own;
@@ -425,12 +408,12 @@ impl WebSocket {
     /// The client is not there any more: nobody will read a close frame.
     fn vanish(&mut self, reason: &str, response: &mut ResponseWriter<'_>) {
         self.goodbye.get_or_insert_with(|| Goodbye { code: ABNORMAL, reason: reason.to_owned() });
-        self.stage = Stage::Closed;
+        self.stage = SocketStage::Closed;
         response.give_client_up();
     }
 
     /// Makes events of bytes; returns how many were taken. What is left waits for room.
-    fn feed(&mut self, bytes: &mut [u8], response: &mut ResponseWriter<'_>, turn: &mut Turn) -> usize {
+    pub(crate) fn feed(&mut self, bytes: &mut [u8], response: &mut ResponseWriter<'_>, turn: &mut TurnBudget) -> usize {
         WORKBENCH.with_borrow_mut(|bench| {
             let mut used = 0;
             while used < bytes.len() && self.room() > 0 && turn.may_read() {
@@ -440,7 +423,7 @@ impl WebSocket {
                         self.note(event, response, turn);
                     }
                     // What came whole before it is the application's, and its answers leave before we close.
-                    Err(violation) if self.stage == Stage::Open && !self.waiting.is_empty() => {
+                    Err(violation) if self.stage == SocketStage::Open && !self.waiting.is_empty() => {
                         self.is_wanted = false;
                         self.mistake = Some((violation, now_ms() + ANSWER_MS));
                         return used;
@@ -455,10 +438,10 @@ impl WebSocket {
         })
     }
 
-    fn note(&mut self, event: Event<'_>, response: &mut ResponseWriter<'_>, turn: &mut Turn) {
+    fn note(&mut self, event: Event<'_>, response: &mut ResponseWriter<'_>, turn: &mut TurnBudget) {
         match event {
             Event::More | Event::Pong(_) => {}
-            Event::Message { kind, payload } if self.stage == Stage::Open => {
+            Event::Message { kind, payload } if self.stage == SocketStage::Open => {
                 self.waiting_bytes += payload.len();
                 self.waiting.push_back(Message { kind, payload: payload.into_owned() });
             }
@@ -467,27 +450,27 @@ impl WebSocket {
             // Section 5.5.3: a pong for the latest ping is enough; a client that takes nothing gets none.
             Event::Ping(payload) => {
                 turn.note_ping();
-                if self.stage == Stage::Open && !self.is_behind(response) {
+                if self.stage == SocketStage::Open && !self.is_behind(response) {
                     self.write_control(|out| send::encode_pong(&payload, out), response);
                 }
             }
             Event::Close { code, reason } => {
-                if self.stage == Stage::Open {
+                if self.stage == SocketStage::Open {
                     self.goodbye.get_or_insert_with(|| Goodbye { code: code.unwrap_or(NO_STATUS), reason: reason.into_owned() });
                     self.write_close(code, "", response);
                 }
-                self.stage = Stage::Closed;
+                self.stage = SocketStage::Closed;
             }
         }
     }
 
     /// RFC 6455 section 7.1.7: the client's mistake ends it.
     fn fail(&mut self, violation: Violation, response: &mut ResponseWriter<'_>) {
-        if self.stage == Stage::Open {
+        if self.stage == SocketStage::Open {
             self.goodbye = Some(Goodbye { code: violation.code, reason: violation.reason.to_owned() });
             self.write_close(Some(violation.code), violation.reason, response);
         }
-        self.stage = Stage::Closed;
+        self.stage = SocketStage::Closed;
         self.mistake = None;
     }
 

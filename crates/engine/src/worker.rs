@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use bolide_contract::scoreboard::{Row, Slot};
 use bolide_contract::settings::Settings;
 use bolide_files::Files;
-use bolide_protocol::http1::head::{Field, HeadLimits};
-use bolide_protocol::variables::Variable;
+use bolide_protocol::http1::head::HeadLimits;
+use bolide_protocol::session::HeadParts;
 
 use crate::access_log::AccessLog;
 use crate::body::BodyLimits;
@@ -14,7 +14,7 @@ use crate::buffers::ResponseBuffers;
 use crate::clock::Clock;
 use crate::listener::ListeningSocket;
 use crate::routing::Rules;
-use crate::turn::Turn;
+use crate::turn::TurnBudget;
 
 /// Bytes that a thread reads at once. A head that is within its limit always fits, with what may follow it.
 const READ_BYTES: usize = 64 * 1024;
@@ -60,8 +60,7 @@ impl Worker {
 /// What one thread works with: buffers that live as long as it, so that a request allocates none.
 pub struct ThreadContext {
     pub read: Vec<u8>,
-    pub fields: Vec<Field>,
-    pub variables: Vec<Variable>,
+    pub parts: HeadParts,
     pub path: Vec<u8>,
     pub buffers: ResponseBuffers,
     pub log: AccessLog,
@@ -72,7 +71,7 @@ pub struct ThreadContext {
     /// Others wait to be served: an answer may leave a little later, together with theirs.
     pub may_cork: bool,
     /// Of the connection that is attended to.
-    pub turn: Turn,
+    pub turn: TurnBudget,
 }
 
 impl ThreadContext {
@@ -81,8 +80,7 @@ impl ThreadContext {
         slot.thread.store(nix::unistd::gettid().as_raw() as u32, Relaxed);
         ThreadContext {
             read: vec![0; read_bytes],
-            fields: Vec::new(),
-            variables: Vec::new(),
+            parts: HeadParts::default(),
             path: Vec::new(),
             buffers: ResponseBuffers::default(),
             log: AccessLog::new(worker.settings.logging.memory_report),
@@ -90,7 +88,7 @@ impl ThreadContext {
             core,
             slot,
             may_cork: false,
-            turn: Turn::default(),
+            turn: TurnBudget::default(),
         }
     }
 }

@@ -11,6 +11,7 @@ pub mod fault;
 pub mod http1;
 pub mod response;
 pub mod scgi;
+pub mod session;
 pub mod uwsgi;
 pub mod variables;
 pub mod websocket;

@@ -11,7 +11,7 @@ pub const LENGTH_DIGITS_MOST: usize = 9;
 
 /// A head that is here in full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RequestHead {
+pub struct ScgiHead {
     /// Bytes of the head, up to and with the netstring's comma.
     pub length: usize,
     /// Where the variables stand; the spans of them and of `facts` are relative to it.
@@ -30,7 +30,7 @@ pub struct RequestHead {
 /// 400 for what is no netstring, a variable that is not ended or has no name, a first variable that is not CONTENT_LENGTH,
 /// and a missing `SCGI`; 431 for more bytes than `block_bytes_most` and more variables than
 /// [`VARIABLE_COUNT_MOST`](crate::variables::VARIABLE_COUNT_MOST).
-pub fn request_head(bytes: &[u8], block_bytes_most: usize, out: &mut Vec<Variable>) -> Result<Progress<RequestHead>, Fault> {
+pub fn request_head(bytes: &[u8], block_bytes_most: usize, out: &mut Vec<Variable>) -> Result<Progress<ScgiHead>, Fault> {
     let Some((block_bytes, start)) = netstring_length(bytes)? else { return Ok(Progress::Partial) };
     if block_bytes > block_bytes_most {
         return Err(Fault::new(431, "The SCGI request's variables are larger than buffer-size."));
@@ -41,7 +41,7 @@ pub fn request_head(bytes: &[u8], block_bytes_most: usize, out: &mut Vec<Variabl
         return Err(Fault::bad_request("The SCGI request's netstring does not end with a comma where its length says."));
     }
     let facts = variables(&bytes[start..end], out)?;
-    Ok(Progress::Complete(RequestHead { length: end + 1, block: Span::between(start, end), facts }))
+    Ok(Progress::Complete(ScgiHead { length: end + 1, block: Span::between(start, end), facts }))
 }
 
 const FAULTS: Faults = Faults {

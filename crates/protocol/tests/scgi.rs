@@ -2,7 +2,7 @@
 
 mod cases;
 
-use bolide_protocol::scgi::{RequestHead, request_head};
+use bolide_protocol::scgi::{ScgiHead, request_head};
 use bolide_protocol::variables::{VARIABLE_COUNT_MOST, Variable};
 use bolide_protocol::{Fault, Progress, Span};
 use cases::scgi::{BLOCK_BYTES_MOST, CASES, Outcome};
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 const NO_LIMIT: usize = 1 << 20;
 
-fn read(bytes: &[u8], block_bytes_most: usize) -> (Result<Progress<RequestHead>, Fault>, Vec<Variable>) {
+fn read(bytes: &[u8], block_bytes_most: usize) -> (Result<Progress<ScgiHead>, Fault>, Vec<Variable>) {
     let mut found = vec![Variable { name: Span::default(), value: Span::default() }; 2];
     let outcome = request_head(bytes, block_bytes_most, &mut found);
     (outcome, found)

@@ -10,7 +10,7 @@
 use bolide_engine::forks::leave_if_child;
 use bolide_engine::request_stream::RequestStream;
 use bolide_engine::response::ResponseWriter;
-use bolide_engine::{Key, Visited};
+use bolide_engine::{ExchangeId, Visited};
 use pyo3::ffi;
 
 use super::awaitable::ReceiveResult;
@@ -48,7 +48,7 @@ pub enum ConnectionRef {
     /// In the hands of the call that gave the request to the application, further up the stack.
     Lent { response: *mut ResponseWriter<'static>, request_stream: *mut RequestStream },
     /// In the engine's connection table.
-    Parked(Key),
+    Parked(ExchangeId),
     /// It is no longer ours: all was said, or the client has gone.
     Over,
 }
@@ -157,10 +157,10 @@ impl AsgiExchange {
                 let (response, request_stream) = unsafe { (&mut *response, &mut *request_stream) };
                 Visited::Done(act(&mut self.protocol, response, request_stream))
             }
-            ConnectionRef::Parked(key) => {
+            ConnectionRef::Parked(id) => {
                 let Some(embedded) = self.asgi.embedded() else { return Visited::Gone };
                 let protocol = &mut self.protocol;
-                embedded.visit(key, |response, request_stream| act(protocol, response, request_stream))
+                embedded.visit(id, |response, request_stream| act(protocol, response, request_stream))
             }
             ConnectionRef::Over => Visited::Gone,
         }

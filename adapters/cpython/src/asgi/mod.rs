@@ -160,7 +160,7 @@ impl AsgiThread {
             exchange.began_ms = now_ms();
             let is_complete = exchange.protocol.is_complete();
             if !is_complete {
-                exchange.connection = ConnectionRef::Parked(request.connection);
+                exchange.connection = ConnectionRef::Parked(request.id);
             }
             is_complete
         });

@@ -2,7 +2,7 @@
 //! changes, then the few keys that differ. The same bytes of a kept-alive connection's header block are not turned into
 //! Python objects twice. It knows nothing of the call that follows.
 
-use bolide_engine::request::{HeaderMemory, HttpRequest, LogFacts, Request, RequestParts, UwsgiRequest, Version};
+use bolide_engine::request::{HeaderMemory, HttpRequest, LogFacts, Request, RequestParts, VariablesRequest, Version};
 use pyo3::ffi;
 
 use super::names::AsgiNames;
@@ -63,7 +63,9 @@ impl Scopes {
         let template = templates.get(request.listener).or(templates.first())?.clone();
         let mut scope = match &mut request.parts {
             RequestParts::Http(http) => self.http(&template, http, request.peer, mount, is_websocket, &mut request.log_facts)?,
-            RequestParts::Uwsgi(uwsgi) => self.uwsgi(&template, uwsgi, mount, is_websocket, &mut request.log_facts)?,
+            RequestParts::Variables(variables) => {
+                self.front_server(&template, variables, mount, is_websocket, &mut request.log_facts)?
+            }
         };
         request.log_facts.application = application as u32;
         // An application may write into what it is given; the next request is not to see it.
@@ -197,10 +199,10 @@ impl Scopes {
         }
     }
 
-    fn uwsgi(
+    fn front_server(
         &mut self,
         template: &Object,
-        uwsgi: &UwsgiRequest<'_>,
+        variables: &VariablesRequest<'_>,
         mount: &[u8],
         is_websocket: bool,
         log_facts: &mut LogFacts,
@@ -208,8 +210,8 @@ impl Scopes {
         let mut scope = Dictionary::copy_of(template)?;
         let headers = self.new_list()?;
         let mut found = UwsgiVariables::default();
-        for variable in uwsgi.variables {
-            let (name, value) = (variable.name.of(uwsgi.bytes), variable.value.of(uwsgi.bytes));
+        for variable in variables.variables {
+            let (name, value) = (variable.name.of(variables.bytes), variable.value.of(variables.bytes));
             if let Some(header) = header_of(name) {
                 // An empty Content-Length or Content-Type is how nginx says that there is none.
                 if name.starts_with(b"HTTP_") || !value.is_empty() {
@@ -245,8 +247,8 @@ impl Scopes {
         let raw_path = if raw_path.is_empty() { &path } else { raw_path };
         let line = RequestLine { method: found.method, path: &path, raw_path, query, root_path };
         self.set_line(&mut scope, &line, is_websocket)?;
-        log_facts.variables = uwsgi.variables.len() as u32;
-        log_facts.variable_bytes = uwsgi.bytes.len() as u32;
+        log_facts.variables = variables.variables.len() as u32;
+        log_facts.variable_bytes = variables.bytes.len() as u32;
         Some(scope)
     }
 

@@ -2,9 +2,9 @@
 
 use bolide_protocol::Fault;
 
-use super::{Connection, NextAction, Stage};
+use super::{Connection, NextAction};
 use crate::app::App;
-use crate::worker::{ThreadContext, Worker};
+use crate::context::Context;
 
 impl<A: App> Connection<A> {
     /// A request that has begun to come has so long to come whole.
@@ -16,18 +16,14 @@ impl<A: App> Connection<A> {
 
     /// A head or a body is on its way, and the application has not been called for it yet.
     pub(super) fn is_arriving(&self) -> bool {
-        match self.stage {
-            Stage::Head => !self.input.is_empty(),
-            Stage::Body(_) => true,
-            _ => false,
-        }
+        self.exchange.is_collecting() || self.exchange.is_idle() && self.lingering.is_none() && !self.input.is_empty()
     }
 
     /// The answer, where there is one to give, is 408.
-    pub(super) fn expire(&mut self, thread: &mut ThreadContext, worker: &Worker) -> NextAction {
-        let begun = self.is_arriving() || matches!(self.stage, Stage::Open(_)) && !self.response.head_has_left();
-        if begun && self.is_http(worker) {
-            self.refuse(Fault { status: 408, reason: "The request did not come to its end in time." }, thread, worker);
+    pub(super) fn expire(&mut self, context: &mut Context<'_, A>) -> NextAction {
+        let begun = self.is_arriving() || self.exchange.is_streaming() && !self.exchange.response.head_has_left();
+        if begun && self.session.is_http() {
+            self.refuse(Fault { status: 408, reason: "The request did not come to its end in time." }, context);
         }
         NextAction::Close
     }

@@ -1,40 +1,74 @@
 //! The end of a connection whose client may still send: we say that we send no more, and read on for a moment.
 
-use super::{Connection, NextAction, Stage};
+use super::{Connection, NextAction};
 use crate::app::App;
+use crate::context::Context;
+use crate::exchange::{ExchangeState, UnreadBody};
 use crate::socket::Read;
-use crate::worker::ThreadContext;
 
 /// A connection that is ended by us with unread input lingers this long, in milliseconds, so that the peer
 /// can read the answer before a reset destroys it (RFC 9112 section 9.6).
 const LINGER_MS: u64 = 2_000;
 
-/// Bytes that a lingering connection swallows at the most.
-pub(super) const LINGER_BYTES: usize = 1024 * 1024;
+/// Bytes that are thrown away at the most: of a body that nobody wants, and of a connection that lingers.
+const LINGER_BYTES: usize = 1024 * 1024;
 
 impl<A: App> Connection<A> {
-    pub(super) fn close_or_linger(&mut self, thread: &mut ThreadContext) -> NextAction {
-        if self.input.is_empty() { NextAction::Close } else { self.begin_linger(thread) }
+    pub(super) fn close_or_linger(&mut self, context: &mut Context<'_, A>) -> NextAction {
+        if self.input.is_empty() { NextAction::Close } else { self.begin_linger(context) }
     }
 
-    pub(super) fn begin_linger(&mut self, thread: &mut ThreadContext) -> NextAction {
+    pub(super) fn begin_linger(&mut self, context: &mut Context<'_, A>) -> NextAction {
         self.transport.end_sending();
         self.input = Vec::new();
-        self.deadline_ms = thread.clock.now_ms + LINGER_MS;
-        self.linger(thread, 0)
+        self.deadline_ms = context.thread.clock.now_ms + LINGER_MS;
+        self.linger(context, 0)
     }
 
-    pub(super) fn linger(&mut self, thread: &mut ThreadContext, mut swallowed: usize) -> NextAction {
+    pub(super) fn linger(&mut self, context: &mut Context<'_, A>, mut swallowed: usize) -> NextAction {
         while swallowed < LINGER_BYTES {
-            match self.transport.read(&mut thread.read) {
+            match self.transport.read(&mut context.thread.read) {
                 Read::Bytes(count) => swallowed += count,
                 Read::Nothing => {
-                    self.stage = Stage::Linger { swallowed };
+                    self.lingering = Some(swallowed);
                     return NextAction::Wait;
                 }
                 Read::End | Read::Broken => break,
             }
         }
         NextAction::Close
+    }
+
+    /// Reads what is left of a body that nobody wants, up to [`LINGER_BYTES`]. `None`: it is done, go on.
+    pub(super) fn swallow(
+        &mut self,
+        mut body: Box<UnreadBody>,
+        mut swallowed: usize,
+        context: &mut Context<'_, A>,
+    ) -> Option<NextAction> {
+        body.patience.wait(true, context.thread.clock.now_ms);
+        while swallowed < LINGER_BYTES {
+            let read = match context.thread.turn.may_read() {
+                true => self.read_body(&mut body.patience, context, |_| Ok(())),
+                false => return Some(self.swallow_later(body, swallowed, NextAction::Again)),
+            };
+            let Ok(read) = read else { break };
+            if !self.session.is_body_open() {
+                return None;
+            }
+            match read {
+                // All that came: chunks may be more frame than body.
+                Read::Bytes(count) => swallowed += count,
+                Read::Nothing => return Some(self.swallow_later(body, swallowed, NextAction::Wait)),
+                Read::End | Read::Broken => return Some(NextAction::Close),
+            }
+        }
+        Some(self.begin_linger(context))
+    }
+
+    fn swallow_later(&mut self, body: Box<UnreadBody>, swallowed: usize, next: NextAction) -> NextAction {
+        self.deadline_ms = body.patience.until_ms();
+        self.exchange.state = ExchangeState::Draining { body, swallowed };
+        next
     }
 }

@@ -1,23 +1,23 @@
 //! What a client is told whose request is none. Workers run it.
 
 use bolide_protocol::Fault;
-use bolide_protocol::response::Wire;
 
 use super::Connection;
 use crate::access_log::complain;
 use crate::app::App;
+use crate::context::Context;
 use crate::response::{Progress, Terms, reason_phrase};
-use crate::worker::{ThreadContext, Worker};
 
 impl<A: App> Connection<A> {
     /// Answers a peer's mistake and logs it: the fault, never the bytes.
-    pub(super) fn refuse(&mut self, fault: Fault, thread: &mut ThreadContext, worker: &Worker) {
+    pub(super) fn refuse(&mut self, fault: Fault, context: &mut Context<'_, A>) {
         let who = if self.peer.address.is_empty() { "a local client" } else { self.peer.address.as_str() };
-        complain(worker.number, &format!("refused a request of {who} with {}: {}", fault.status, fault.reason));
-        let wire = if self.is_http(worker) { Wire::Http11 } else { Wire::Uwsgi };
-        let date_line = thread.clock.date_line();
+        complain(context.worker.number, &format!("refused a request of {who} with {}: {}", fault.status, fault.reason));
+        let (wire, date_line) = (self.session.wire(), context.thread.clock.date_line());
+        let terms = Terms { wire, head_only: false, keep_alive: false, may_cork: false, date_line };
+        let buffers = context.thread.buffers.lend();
         let mut writer = self.writer();
-        writer.begin(Terms { wire, head_only: false, keep_alive: false, may_cork: false, date_line }, thread.buffers.lend());
+        writer.begin(terms, buffers);
         if fault.status == 426 {
             writer.answer_upgrade_required(fault.reason);
         } else {
@@ -25,7 +25,7 @@ impl<A: App> Connection<A> {
         }
         // Few bytes, and the last ones: they leave whatever was sent before them.
         if writer.send_last() == Progress::Done {
-            thread.buffers.keep(writer.end());
+            context.thread.buffers.keep(writer.end());
         }
     }
 }

@@ -3,9 +3,9 @@
 //! Here is where request smuggling is refused: a length that two readers could take differently is a fault, never a guess.
 //! Must not know how fields are found in the bytes. Workers run it, once a head.
 
-use super::head::Version;
 use super::scan::{is_token_byte, without_blanks};
 use super::target::is_authority;
+use super::version::Version;
 use crate::fault::{Fault, Span};
 
 /// How the end of a request's body is known (RFC 9112 section 6.3). A request without both headers has no body.

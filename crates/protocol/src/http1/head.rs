@@ -11,6 +11,7 @@
 use super::framing::FieldFacts;
 pub use super::framing::{Framing, HeaderFacts};
 use super::scan::{first_below, is_token_byte, token};
+pub use super::version::Version;
 use crate::fault::{Fault, Progress, Span};
 
 /// Longest method in bytes. The longest that is registered with IANA has 17 (`UPDATEREDIRECTREF`).
@@ -18,13 +19,6 @@ pub const METHOD_BYTES_MOST: usize = 32;
 
 /// Bytes of `HTTP/1.1` and its CRLF.
 const VERSION_BYTES: usize = 10;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Version {
-    Http10,
-    /// HTTP/1.1, or a later minor version, which RFC 9110 section 2.5 has us read as the highest that we know.
-    Http11,
-}
 
 /// The first line of a request. Spans are relative to the bytes that were parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

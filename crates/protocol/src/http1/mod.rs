@@ -8,6 +8,7 @@ pub mod framing;
 pub mod head;
 pub(crate) mod scan;
 pub mod target;
+mod version;
 
 pub use framing::{Framing, HeaderFacts};
 pub use scan::is_token;

@@ -21,6 +21,16 @@ pub enum Wire {
     FastCgi { id: u16, has_status_line: bool },
 }
 
+impl Wire {
+    /// A connection may have a next request.
+    pub fn can_keep_alive(self) -> bool {
+        match self {
+            Wire::Http11 | Wire::Http10 | Wire::FastCgi { .. } => true,
+            Wire::Uwsgi | Wire::Cgi => false,
+        }
+    }
+}
+
 /// What is known of a body when its head is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyLength {

@@ -39,7 +39,7 @@ pub struct Receiver {
     has_deflate: bool,
     header: HeaderStart,
     /// Only while a frame or a message is incomplete.
-    progress: Option<Box<Progress>>,
+    progress: Option<Box<MessageProgress>>,
     end: End,
 }
 
@@ -55,7 +55,7 @@ enum End {
 
 /// What is kept of a frame or a message of which only a part has come.
 #[derive(Debug, Default)]
-struct Progress {
+struct MessageProgress {
     frame: Option<Frame>,
     message: Option<Message>,
     /// Payload of the control frame in `frame`.
@@ -273,7 +273,7 @@ impl Receiver {
     }
 }
 
-impl Progress {
+impl MessageProgress {
     fn begin(&mut self, frame: Frame) {
         if let Content::Start { kind, is_compressed } = frame.content {
             self.message = Some(Message { kind, is_compressed, payload: Vec::new(), valid_bytes: 0 });

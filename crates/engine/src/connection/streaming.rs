@@ -1,0 +1,324 @@
+//! A connection whose request the application has in its hands: it goes on by itself, takes what the client sends as it
+//! comes, and answers when it likes, through [`Connection::visit`].
+//!
+//! Only asynchronous applications have such connections; the thread that runs the worker's loop attends to them.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use bolide_contract::scoreboard::now_ms;
+use bolide_protocol::Fault;
+use bolide_protocol::session::HeadEvent;
+
+use super::{Connection, NextAction, ServeStep, pull};
+use crate::app::App;
+use crate::connections::ExchangeId;
+use crate::context::Context;
+use crate::exchange::{BodySource, ExchangeState, Served, Streaming, give_up};
+use crate::patience::Patience;
+use crate::request_stream::{BodyStream, RequestStream};
+use crate::response::{Progress, ResponseWriter, reason_phrase};
+use crate::socket::Read;
+use crate::worker::Worker;
+
+/// No time limit, in monotonic milliseconds.
+const NEVER_MS: u64 = u64::MAX;
+
+impl<A: App> Connection<A> {
+    /// Gives a request to a streaming application. `rest` is what followed the head; returns the bytes of it that were used.
+    pub(super) fn stream(
+        &mut self,
+        head: &HeadEvent,
+        bytes: &[u8],
+        rest: &[u8],
+        context: &mut Context<'_, A>,
+    ) -> Result<(usize, ServeStep), Fault> {
+        let worker = context.worker;
+        let most_bytes = worker.body_limits.bytes;
+        let mut body = BodyStream::new(head.body, most_bytes, head.head.expects_continue(), self.patience(worker))?;
+        let (used, is_complete) = pull(&mut self.session, rest, worker, &mut context.thread.parts, |part| body.push(part))?;
+        note_progress(&mut body, used, is_complete);
+        let mut request_stream = RequestStream::Body(body);
+        let served = self.serve(head, bytes, BodySource::Streamed(&mut request_stream), context)?;
+        let Served::Ongoing(suspended) = served else {
+            self.exchange.keep_unread(request_stream);
+            return Ok((used, self.after_answer(served, context)));
+        };
+        request_stream.keep_time();
+        let began_ms = context.thread.clock.now_ms;
+        let of_route = self.exchange.response.harakiri_ms.map(u64::from);
+        let most_ms = worker.settings.lifecycle.harakiri_ms.into_iter().chain(of_route).min();
+        let streaming = Box::new(Streaming {
+            request_stream,
+            suspended,
+            began_ms,
+            overdue_ms: most_ms.map_or(NEVER_MS, |most| began_ms + most),
+            mercy_ends_ms: worker.mercy_ends_ms.load(Relaxed),
+            stream_ends_ms: worker.streams_end_ms.load(Relaxed),
+        });
+        self.deadline_ms = self.streaming_until_ms(&streaming, self.timeout_ms(worker));
+        self.exchange.state = ExchangeState::Streaming(streaming);
+        Ok((used, ServeStep::Parked))
+    }
+
+    /// Does all for an ongoing exchange that can be done without waiting. `None`: its answer is complete, go on.
+    pub(super) fn go_on_streaming(
+        &mut self,
+        mut streaming: Box<Streaming<A>>,
+        context: &mut Context<'_, A>,
+    ) -> Option<NextAction> {
+        let now = context.thread.clock.now_ms;
+        if streaming.overdue_ms <= now && matches!(streaming.request_stream, RequestStream::Body(_)) {
+            return self.end_overdue(streaming, context);
+        }
+        let mut writer = self.writer();
+        let progress = if writer.has_file() { context.app.aside(|| writer.advance()) } else { writer.advance() };
+        if progress == Progress::Broken || streaming.given_up_ms(&self.exchange.response) <= now {
+            // What the client said before it went is the application's; a fault in it changes nothing any more.
+            let _ = self.take_in(&mut streaming.request_stream, context);
+            self.give_up_streaming(*streaming, context);
+            return Some(NextAction::Close);
+        }
+        if let Err(fault) = self.take_in(&mut streaming.request_stream, context) {
+            return Some(self.end_faulty(*streaming, fault, context));
+        }
+        let timeout_ms = self.timeout_ms(context.worker);
+        if let RequestStream::Messages(websocket) = &mut streaming.request_stream {
+            websocket.tend(&mut self.writer(), now_ms(), timeout_ms, context.worker.is_draining());
+        }
+        if let Some(pending) = &mut streaming.suspended.pending {
+            context.app.news(pending, &mut self.writer(), &mut streaming.request_stream);
+        }
+        // Nothing happens unless there is one that has not left: the application takes its time, see `holds_its_head`.
+        self.writer().send_head();
+        if self.transport.is_broken {
+            self.give_up_streaming(*streaming, context);
+            return Some(NextAction::Close);
+        }
+        let next = self.park(streaming, timeout_ms);
+        let is_cut_short = next == Some(NextAction::Wait) && !context.thread.turn.may_read();
+        if is_cut_short { Some(NextAction::Again) } else { next }
+    }
+
+    /// Lets the application act on an exchange that it has in its hands. `None`: it has none of this name here any more. The second part
+    /// says whether the connection is to be attended to soon.
+    pub fn visit<R>(
+        &mut self,
+        id: ExchangeId,
+        worker: &Worker,
+        act: impl FnOnce(&mut ResponseWriter<'_>, &mut RequestStream) -> R,
+    ) -> Option<(R, bool)> {
+        if self.exchange.stream != id.stream {
+            return None;
+        }
+        let mut streaming = self.exchange.take_streaming()?;
+        let waited_for_client = self.waits_for_client(&streaming);
+        let had_room = streaming.request_stream.room() > 0;
+        let mut writer = self.writer();
+        if worker.is_draining() && !writer.head_has_left() {
+            // RFC 9112 section 9.6: the request was taken before the drain began, and the answer is the last one all the same.
+            writer.close_after();
+        }
+        let result = act(&mut writer, &mut streaming.request_stream);
+        streaming.request_stream.keep_time();
+        let resumes = !had_room && streaming.request_stream.room() > 0;
+        let wants_turn = self.exchange.response.is_finished() || self.transport.is_broken || self.may_go_on_sending();
+        let until_ms = self.streaming_until_ms(&streaming, self.timeout_ms(worker));
+        // What the application does is no sign of life of a client that it waits for.
+        let goes_on_waiting = waited_for_client && self.waits_for_client(&streaming);
+        self.deadline_ms = if goes_on_waiting { self.deadline_ms.min(until_ms) } else { until_ms };
+        self.exchange.state = ExchangeState::Streaming(streaming);
+        Some((result, resumes || wants_turn))
+    }
+
+    /// The application will not be told of the client any more: it has gone, or was slow for too long.
+    pub(super) fn give_up_streaming(&mut self, mut streaming: Streaming<A>, context: &mut Context<'_, A>) {
+        streaming.request_stream.hang_up();
+        if let Some(pending) = &mut streaming.suspended.pending {
+            // What came before the end is the application's.
+            context.app.news(pending, &mut self.writer(), &mut streaming.request_stream);
+        }
+        give_up(&mut self.context(context), *streaming.suspended);
+    }
+
+    /// An ongoing exchange that looks after time by itself: a WebSocket, or one that is over its time.
+    pub(super) fn keeps_its_own_time(&self) -> bool {
+        self.exchange.is_websocket() || self.exchange.is_over_its_time(now_ms())
+    }
+
+    /// A stream is cut off then, and what becomes one: the worker stops.
+    pub fn end_stream_at(&mut self, when_ms: u64) {
+        if let Some(streaming) = self.exchange.streaming() {
+            streaming.stream_ends_ms = when_ms;
+        }
+    }
+
+    /// A WebSocket, which will not end by itself when the worker drains: it is closed at this time, in monotonic milliseconds.
+    pub fn leave_at(&mut self, when_ms: u64, for_good: bool) {
+        if let Some(Streaming { request_stream: RequestStream::Messages(websocket), .. }) = self.exchange.streaming() {
+            websocket.leave_at(when_ms, for_good);
+            self.deadline_ms = self.deadline_ms.min(when_ms);
+        }
+    }
+
+    /// A request that the application still has in its hands then is cut off: the worker drains. A WebSocket has a close of its
+    /// own, see [`Connection::leave_at`].
+    pub fn give_up_at(&mut self, when_ms: u64) {
+        if let Some(streaming) = self.exchange.streaming() {
+            streaming.mercy_ends_ms = when_ms;
+        }
+    }
+
+    /// One whose answer's end nobody can tell.
+    pub fn is_endless(&self) -> bool {
+        self.is_streaming() && self.exchange.response.is_stream()
+    }
+
+    /// A request that the application has in its hands.
+    pub fn is_streaming(&self) -> bool {
+        self.exchange.is_streaming_body()
+    }
+
+    pub fn is_websocket(&self) -> bool {
+        self.exchange.is_websocket()
+    }
+
+    /// Leaves the exchange to the application, unless its answer is complete: `None`.
+    fn park(&mut self, mut streaming: Box<Streaming<A>>, timeout_ms: u64) -> Option<NextAction> {
+        if self.exchange.response.is_finished() {
+            let Streaming { request_stream, mut suspended, .. } = *streaming;
+            suspended.pending = None;
+            self.exchange.keep_unread(request_stream);
+            self.exchange.state = ExchangeState::Suspended(suspended);
+            return None;
+        }
+        streaming.request_stream.keep_time();
+        self.deadline_ms = self.streaming_until_ms(&streaming, timeout_ms);
+        self.exchange.state = ExchangeState::Streaming(streaming);
+        // What is sent in turns has nothing but our own queue to tell, between two of them, that there is more to do.
+        Some(if self.may_go_on_sending() { NextAction::Again } else { NextAction::Wait })
+    }
+
+    /// There is more to send, which waits for nothing but its turn.
+    pub(super) fn may_go_on_sending(&self) -> bool {
+        (self.exchange.response.has_file() || self.transport.turn_is_over()) && !self.transport.is_full
+    }
+
+    /// Until when the peer may let an ongoing exchange wait. The application itself may take its time.
+    fn streaming_until_ms(&self, streaming: &Streaming<A>, timeout_ms: u64) -> u64 {
+        match &streaming.request_stream {
+            RequestStream::Messages(websocket) => websocket.next_ms(self.has_unsent(), timeout_ms),
+            RequestStream::Body(body) if self.has_unsent() => (now_ms() + timeout_ms).min(body.patience.until_ms()),
+            RequestStream::Body(body) => body.patience.until_ms(),
+        }
+    }
+
+    /// Whether something waits for the client, as [`ResponseWriter::has_unsent`] says.
+    fn has_unsent(&self) -> bool {
+        self.exchange.response.has_file() || self.transport.has_unsent()
+    }
+
+    /// Whether it is the client's turn: to take what was sent, or to send of the body what the application waits for.
+    fn waits_for_client(&self, streaming: &Streaming<A>) -> bool {
+        let owes_body = match &streaming.request_stream {
+            RequestStream::Messages(_) => false,
+            RequestStream::Body(body) => body.is_owed(),
+        };
+        owes_body || self.has_unsent()
+    }
+
+    /// Reads as much as the application has room for.
+    fn take_in(&mut self, request_stream: &mut RequestStream, context: &mut Context<'_, A>) -> Result<(), Fault> {
+        match request_stream {
+            RequestStream::Body(body) => {
+                let mut read = Read::Nothing;
+                while body.room() > 0 && context.thread.turn.may_read() {
+                    let mut patience = body.patience;
+                    read = self.read_body(&mut patience, context, |part| body.push(part))?;
+                    body.patience = patience;
+                    note_progress(body, usize::from(matches!(read, Read::Bytes(_))), !self.session.is_body_open());
+                    if !matches!(read, Read::Bytes(_)) {
+                        break;
+                    }
+                }
+                body.is_gone |= matches!(read, Read::End | Read::Broken) || self.peer_has_ended && body.is_complete();
+            }
+            RequestStream::Messages(websocket) => {
+                let mut writer = ResponseWriter { response: &mut self.exchange.response, transport: &mut self.transport };
+                websocket.take_in(&mut writer, &mut self.input, &mut context.thread.turn);
+                while websocket.room() > 0 && self.input.is_empty() && context.thread.turn.may_read() {
+                    let buffer = &mut context.thread.read;
+                    match writer.transport.read(buffer) {
+                        Read::Bytes(count) => {
+                            context.thread.turn.note_read(count);
+                            websocket.hear(context.thread.clock.now_ms);
+                            let used = websocket.feed(&mut buffer[..count], &mut writer, &mut context.thread.turn);
+                            self.input.extend_from_slice(&buffer[used..count]);
+                            // An edge-triggered poll tells of what comes after a read that did not fill the buffer.
+                            if count < buffer.len() && !self.peer_has_ended {
+                                break;
+                            }
+                        }
+                        Read::Nothing => break,
+                        Read::End | Read::Broken => {
+                            websocket.hang_up();
+                            break;
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads once. What follows the body stays for later.
+    pub(super) fn read_body(
+        &mut self,
+        patience: &mut Patience,
+        context: &mut Context<'_, A>,
+        sink: impl FnMut(&[u8]) -> Result<(), Fault>,
+    ) -> Result<Read, Fault> {
+        let thread = &mut *context.thread;
+        let read = self.transport.read(&mut thread.read);
+        if let Read::Bytes(count) = read {
+            thread.turn.note_read(count);
+            patience.note(count, thread.clock.now_ms);
+            let (used, _) = pull(&mut self.session, &thread.read[..count], context.worker, &mut thread.parts, sink)?;
+            self.input.extend_from_slice(&thread.read[used..count]);
+        }
+        Ok(read)
+    }
+
+    /// The client's body is not what HTTP allows, or too large: the application is told that the client has gone.
+    fn end_faulty(&mut self, streaming: Streaming<A>, fault: Fault, context: &mut Context<'_, A>) -> NextAction {
+        let head_has_left = self.exchange.response.head_has_left();
+        self.give_up_streaming(streaming, context);
+        if !head_has_left {
+            self.refuse(fault, context);
+        }
+        self.begin_linger(context)
+    }
+
+    /// `harakiri`: the application is told, and the client gets 504 if it got nothing yet.
+    fn end_overdue(&mut self, mut streaming: Box<Streaming<A>>, context: &mut Context<'_, A>) -> Option<NextAction> {
+        if let Some(pending) = streaming.suspended.pending.take() {
+            context.app.overdue(pending, context.thread.clock.now_ms.saturating_sub(streaming.began_ms));
+        }
+        let mut writer = self.writer();
+        if writer.head_has_left() {
+            writer.cut_off();
+        } else {
+            writer.answer(504, reason_phrase(504), "The application took too long.");
+        }
+        self.park(streaming, 0)
+    }
+}
+
+/// So many bytes of a request's body were used, and perhaps its last.
+fn note_progress(body: &mut BodyStream, used: usize, is_complete: bool) {
+    if used > 0 {
+        body.note_begun();
+    }
+    if is_complete {
+        body.note_end();
+    }
+}

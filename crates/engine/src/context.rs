@@ -1,0 +1,28 @@
+//! Where work is done: the worker and what its thread has, and for a request the connection that it came by.
+//!
+//! It knows no protocol. Worker threads make it for moments.
+
+use crate::app::App;
+use crate::connections::ExchangeId;
+use crate::listener::Peer;
+use crate::response::ResponseWriter;
+use crate::worker::{ThreadContext, Worker};
+
+/// A thread at work.
+pub struct Context<'a, A: App> {
+    pub worker: &'a Worker,
+    pub thread: &'a mut ThreadContext,
+    pub app: &'a mut A,
+}
+
+/// A thread at work on one exchange.
+pub struct ExchangeContext<'a, A: App> {
+    pub worker: &'a Worker,
+    pub thread: &'a mut ThreadContext,
+    pub app: &'a mut A,
+    pub writer: ResponseWriter<'a>,
+    pub peer: &'a Peer,
+    /// Number of the listener, in the order of the settings.
+    pub listener: usize,
+    pub id: ExchangeId,
+}

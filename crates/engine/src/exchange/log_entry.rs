@@ -1,0 +1,58 @@
+//! What the log says of a request: while its bytes are at hand, and in memory of its own when it outlives them.
+//!
+//! It knows no log and no protocol. Worker threads run it.
+
+use crate::request::LogFacts;
+
+/// While the request's bytes are at hand.
+pub struct LogEntry<'a> {
+    pub method: &'a [u8],
+    pub uri: &'a [u8],
+    pub protocol: &'a [u8],
+    pub address: &'a [u8],
+    pub user: &'a [u8],
+    pub log_facts: LogFacts,
+    pub ctime: [u8; 24],
+    pub began_us: u64,
+}
+
+/// The same in memory of its own: one piece for all texts.
+pub struct KeptLogEntry {
+    text: Vec<u8>,
+    /// Where each of the five texts ends: method, target, protocol, address, user.
+    ends: [u32; 5],
+    log_facts: LogFacts,
+    ctime: [u8; 24],
+    began_us: u64,
+}
+
+impl LogEntry<'_> {
+    pub fn kept(self) -> KeptLogEntry {
+        let texts = [self.method, self.uri, self.protocol, self.address, self.user];
+        let mut text = Vec::with_capacity(texts.iter().map(|text| text.len()).sum());
+        let ends = texts.map(|part| {
+            text.extend_from_slice(part);
+            text.len() as u32
+        });
+        KeptLogEntry { text, ends, log_facts: self.log_facts, ctime: self.ctime, began_us: self.began_us }
+    }
+}
+
+impl KeptLogEntry {
+    pub fn entry(&self) -> LogEntry<'_> {
+        let part = |number: usize| {
+            let begin = number.checked_sub(1).map_or(0, |before| self.ends[before]);
+            self.text.get(begin as usize..self.ends[number] as usize).unwrap_or_default()
+        };
+        LogEntry {
+            method: part(0),
+            uri: part(1),
+            protocol: part(2),
+            address: part(3),
+            user: part(4),
+            log_facts: self.log_facts,
+            ctime: self.ctime,
+            began_us: self.began_us,
+        }
+    }
+}

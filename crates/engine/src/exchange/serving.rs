@@ -1,0 +1,402 @@
+//! A request on its way: from a head and a body to the application, its response, the log line and the counters.
+//!
+//! It knows no readiness and no time limits (those are the connection's) and runs on the thread that read the request.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::sync::atomic::Ordering::Relaxed;
+
+use bolide_protocol::http1::head::{HeaderFacts, RequestLine, Version, header_block};
+use bolide_protocol::http1::target::{Target, decode_path, split_target};
+use bolide_protocol::http1::{Framing, target::TargetForm};
+use bolide_protocol::response::Wire;
+use bolide_protocol::session::RequestHead;
+use bolide_protocol::variables::VariableFacts;
+use bolide_protocol::{Fault, Span};
+
+use super::log_entry::LogEntry;
+use super::{BodySource, Served, Suspended};
+use crate::access_log::{LogLine, complain};
+use crate::app::{App, Outcome};
+use crate::clock::precise_us;
+use crate::context::ExchangeContext;
+use crate::dispatch::serve_directly;
+use crate::request::{HeaderMemory, HttpRequest, LogFacts, Request, RequestParts, VariablesRequest};
+use crate::response::{Progress, ResponseWriter, Terms};
+use crate::routing::{HttpValues, Routed, VariableValues};
+use crate::websocket::{self, Handshake};
+use crate::worker::Worker;
+
+/// Serves a request. `bytes` are those of its head; what of it is many lies in `context.thread.parts`. `wire` is how the connection's
+/// session is answered.
+///
+/// # Errors
+/// A target that can't be understood, or a request to switch that is wrong: nothing has been answered yet.
+pub fn serve<A: App>(
+    context: &mut ExchangeContext<'_, A>,
+    (head, bytes): (&RequestHead, &[u8]),
+    wire: Wire,
+    memory: HeaderMemory<'_, A::Memo>,
+    source: BodySource<'_>,
+) -> Result<Served<A::Pending>, Fault> {
+    match head {
+        RequestHead::Http { line, facts } => serve_http(context, (line, facts, bytes), wire, memory, source),
+        RequestHead::Variables { facts } => serve_variables(context, (facts, bytes), wire, source),
+    }
+}
+
+fn serve_http<A: App>(
+    context: &mut ExchangeContext<'_, A>,
+    (line, facts, bytes): (&RequestLine, &HeaderFacts, &[u8]),
+    wire: Wire,
+    memory: HeaderMemory<'_, A::Memo>,
+    source: BodySource<'_>,
+) -> Result<Served<A::Pending>, Fault> {
+    let method = line.method.of(bytes);
+    let target_bytes = line.target.of(bytes);
+    let target = split_target(target_bytes, method)?;
+    let was_changed = decode_path(target.path.of(target_bytes), &mut context.thread.path)?;
+    let header_bytes = bytes.get(line.length as usize..).unwrap_or_default();
+    let handshake = handshake_of_fields(context, facts, method, header_bytes)?;
+    let is_known = matches!(memory, HeaderMemory::Same(_));
+    if !is_known && context.thread.parts.fields.is_empty() {
+        // The block was read before, and nothing was made of it then: it can be read again.
+        let _ = header_block(header_bytes, line.version, &context.worker.head_limits, &mut context.thread.parts.fields);
+    }
+    let (decoded, fields) = (std::mem::take(&mut context.thread.path), std::mem::take(&mut context.thread.parts.fields));
+    // Routes, mounts, files and the application see one path.
+    let path = if was_changed { &decoded } else { target.path.of(target_bytes) };
+    let uri = request_uri(&target, target_bytes);
+    let worker = context.worker;
+    let is_old = line.version == Version::Http10;
+    let wire = if is_old { Wire::Http10 } else { wire };
+    begin(context, wire, method == b"HEAD", facts.keep_alive && worker.settings.limits.keepalive_ms > 0);
+    let routed = worker.rules.map(|rules| {
+        let app = RefCell::new(&mut *context.app);
+        let values = HttpValues {
+            method,
+            uri: &uri,
+            path,
+            query: target.query.of(target_bytes),
+            authority: target.authority.of(target_bytes),
+            version: line.version,
+            header_bytes,
+            body_bytes: source.length(),
+            peer: context.peer,
+            listener: worker.listeners.get(context.listener),
+            worker: worker.number,
+            aside: &|work| app.borrow_mut().aside(work),
+        };
+        rules.walk(&values, &mut context.writer)
+    });
+    let routed = routed.as_ref();
+    let or = |name: &[u8], before| routed.map_or(before, |routed| routed.or(name, before));
+    let parts = RequestParts::Http(HttpRequest {
+        method: or(b"REQUEST_METHOD", method),
+        uri: or(b"REQUEST_URI", &uri),
+        path: or(b"PATH_INFO", path),
+        query: or(b"QUERY_STRING", target.query.of(target_bytes)),
+        authority: target.authority.of(target_bytes),
+        version: line.version,
+        header_bytes,
+        variables: routed.map_or(&[], Routed::variables),
+        fields: &fields,
+        memo: memory,
+        upgrade: facts.upgrade,
+        chunked: facts.framing == Framing::Chunked,
+    });
+    let entry = LogEntry {
+        method: or(b"REQUEST_METHOD", method),
+        uri: or(b"REQUEST_URI", &uri),
+        protocol: if is_old { b"HTTP/1.0" } else { b"HTTP/1.1" },
+        address: or(b"REMOTE_ADDR", context.peer.address.as_bytes()),
+        user: or(b"REMOTE_USER", b""),
+        ..log_entry(context)
+    };
+    let served = answer(context, parts, entry, routed, (source, handshake));
+    context.thread.parts.fields = fields;
+    context.thread.path = decoded;
+    Ok(served)
+}
+
+fn serve_variables<A: App>(
+    context: &mut ExchangeContext<'_, A>,
+    (facts, bytes): (&VariableFacts, &[u8]),
+    wire: Wire,
+    source: BodySource<'_>,
+) -> Result<Served<A::Pending>, Fault> {
+    let mut variables = std::mem::take(&mut context.thread.parts.variables);
+    let worker = context.worker;
+    begin(context, wire, facts.head_request, true);
+    let routed = worker.rules.map(|rules| {
+        let app = RefCell::new(&mut *context.app);
+        let aside = |work: &mut dyn FnMut()| app.borrow_mut().aside(work);
+        let values = VariableValues { bytes, variables: &variables, worker: worker.number, aside: &aside };
+        rules.walk(&values, &mut context.writer)
+    });
+    let changed;
+    let (mut facts, mut bytes) = (*facts, bytes);
+    if let Some((packet, more, new)) = routed.as_ref().and_then(|routed| routed.packet(bytes, &variables, facts)) {
+        changed = packet;
+        (bytes, variables, facts) = (&changed, more, new);
+    }
+    let text = |span: Option<Span>| span.map_or(&b""[..], |span| span.of(bytes));
+    let find = |name: &[u8]| {
+        variables.iter().rfind(|variable| variable.name.of(bytes) == name).map_or(&b""[..], |found| found.value.of(bytes))
+    };
+    let handshake = match A::STREAMS {
+        true => websocket::asked_by_variables(&find, &worker.settings.asynchronous.websocket)?,
+        false => None,
+    };
+    let is_logged = worker.settings.logging.requests;
+    let entry = LogEntry {
+        method: text(facts.method),
+        uri: text(facts.uri),
+        protocol: text(facts.protocol),
+        // The log names the client, not the front server.
+        address: if is_logged { find(b"REMOTE_ADDR") } else { b"" },
+        user: if is_logged { find(b"REMOTE_USER") } else { b"" },
+        ..log_entry(context)
+    };
+    let VariableFacts { method, uri, protocol, .. } = facts;
+    let parts = RequestParts::Variables(VariablesRequest { bytes, variables: &variables, method, uri, protocol });
+    let served = answer(context, parts, entry, routed.as_ref(), (source, handshake));
+    context.thread.parts.variables = variables;
+    Ok(served)
+}
+
+/// Begins the response to a request whose client lets the connection go on, or not.
+fn begin<A: App>(context: &mut ExchangeContext<'_, A>, wire: Wire, head_only: bool, may_keep: bool) {
+    let thread = &mut *context.thread;
+    let terms = Terms {
+        wire,
+        head_only,
+        keep_alive: may_keep && wire.can_keep_alive() && !context.worker.is_draining(),
+        may_cork: thread.may_cork && matches!(wire, Wire::Http11 | Wire::Http10),
+        date_line: thread.clock.date_line(),
+    };
+    context.writer.begin(terms, thread.buffers.lend());
+}
+
+/// Looks whether the client asks for WebSocket, where the application may speak it.
+fn handshake_of_fields<A: App>(
+    context: &ExchangeContext<'_, A>,
+    facts: &HeaderFacts,
+    method: &[u8],
+    header_bytes: &[u8],
+) -> Result<Option<Handshake>, Fault> {
+    if !(A::STREAMS && facts.upgrade && method == b"GET") {
+        return Ok(None);
+    }
+    let settings = &context.worker.settings.asynchronous.websocket;
+    let handshake = websocket::asked_by_fields(&context.thread.parts.fields, header_bytes, settings)?;
+    if handshake.is_some() && facts.framing != Framing::None {
+        // RFC 6455 section 4.1: frames follow the head, and what is announced as a body would be taken for them.
+        return Err(Fault::bad_request("A request to switch to WebSocket has no body."));
+    }
+    Ok(handshake)
+}
+
+/// What the log knows of a request before its parts.
+fn log_entry<'a, A: App>(context: &ExchangeContext<'_, A>) -> LogEntry<'a> {
+    let began_us = if context.worker.settings.logging.requests { precise_us() } else { 0 };
+    let (log_facts, ctime) = (LogFacts::default(), context.thread.clock.ctime());
+    LogEntry { method: b"", uri: b"", protocol: b"", address: b"", user: b"", log_facts, ctime, began_us }
+}
+
+/// Has a request answered that is understood: by a route, a file or the application.
+fn answer<A: App>(
+    context: &mut ExchangeContext<'_, A>,
+    parts: RequestParts<'_, A::Memo>,
+    mut entry: LogEntry<'_>,
+    routed: Option<&Routed>,
+    (source, handshake): (BodySource<'_>, Option<Handshake>),
+) -> Served<A::Pending> {
+    let (body, request_stream) = source.parts();
+    let mut request = Request {
+        listener: context.listener,
+        peer: context.peer,
+        parts,
+        body,
+        request_stream,
+        handshake,
+        id: context.id,
+        slot: context.thread.slot,
+        log_facts: LogFacts::default(),
+    };
+    let outcome = call(context, &mut request, &mut entry, routed);
+    resolve(context, outcome, entry)
+}
+
+fn call<A: App>(
+    context: &mut ExchangeContext<'_, A>,
+    request: &mut Request<'_, A::Memo>,
+    entry: &mut LogEntry<'_>,
+    routed: Option<&Routed>,
+) -> Outcome<A::Pending> {
+    if context.worker.has_own_answers && serve_directly(context, request, routed.and_then(Routed::verdict)) {
+        return Outcome::Finished;
+    }
+    let slot = context.thread.slot;
+    let limit_ms = context.writer.harakiri_ms;
+    if let Some(limit_ms) = limit_ms {
+        slot.limit_ms.store(limit_ms, Relaxed);
+    }
+    slot.begin(context.thread.clock.now_ms, &[entry.method, b" ", entry.uri]);
+    let outcome = context.app.call(request, &mut context.writer);
+    slot.end();
+    if limit_ms.is_some() {
+        slot.limit_ms.store(0, Relaxed);
+    }
+    entry.log_facts = request.log_facts;
+    outcome
+}
+
+/// Goes on with a response whose client has taken something.
+pub fn go_on<A: App>(context: &mut ExchangeContext<'_, A>, mut suspended: Box<Suspended<A::Pending>>) -> Served<A::Pending> {
+    loop {
+        if suspended.pending.is_some() && context.writer.turn_is_over() {
+            return Served::Blocked(suspended);
+        }
+        match advance(context) {
+            Progress::Blocked => return Served::Blocked(suspended),
+            Progress::Broken => {
+                if let Some(pending) = suspended.pending.take() {
+                    context.app.abandon(pending);
+                }
+                return finish_line(context, &suspended.log_entry.entry());
+            }
+            Progress::Done => {}
+        }
+        let Some(pending) = suspended.pending.take() else {
+            return finish_line(context, &suspended.log_entry.entry());
+        };
+        let entry = suspended.log_entry.entry();
+        context.thread.slot.begin(context.thread.clock.now_ms, &[entry.method, b" ", entry.uri]);
+        let outcome = context.app.resume(pending, &mut context.writer);
+        context.thread.slot.end();
+        suspended.pending = conclude(context, outcome, entry.method, entry.uri);
+        if suspended.pending.is_some() && context.writer.is_full() {
+            return Served::Blocked(suspended);
+        }
+    }
+}
+
+/// Sends what waits. A file is read and perhaps encoded for it, which may take a while.
+fn advance<A: App>(context: &mut ExchangeContext<'_, A>) -> Progress {
+    if context.writer.has_file() { context.app.aside(|| context.writer.advance()) } else { context.writer.advance() }
+}
+
+/// Ends a response that its client has not taken in time: the application's `close()` runs, and the log has its line.
+pub fn give_up<A: App>(context: &mut ExchangeContext<'_, A>, mut suspended: Suspended<A::Pending>) {
+    if let Some(pending) = suspended.pending.take() {
+        context.app.abandon(pending);
+    }
+    finish_line(context, &suspended.log_entry.entry());
+}
+
+/// What an outcome means for the response; what is still pending is returned.
+fn conclude<A: App>(
+    context: &mut ExchangeContext<'_, A>,
+    outcome: Outcome<A::Pending>,
+    method: &[u8],
+    uri: &[u8],
+) -> Option<A::Pending> {
+    let leave = matches!(outcome, Outcome::FailedAndLeave);
+    match outcome {
+        Outcome::Suspended(pending) | Outcome::Ongoing(pending) => return Some(pending),
+        Outcome::Finished => {
+            context.writer.finish();
+            // A streaming application was told in its face.
+            if let Some(fault) = context.writer.length_fault().filter(|_| !A::STREAMS) {
+                let (method, uri) = (String::from_utf8_lossy(method), String::from_utf8_lossy(uri));
+                complain(context.worker.number, &format!("the application's answer to {method} {uri} {fault}"));
+            }
+        }
+        Outcome::Failed | Outcome::FailedAndLeave => {
+            let exceptions = &context.worker.row.exceptions;
+            exceptions.store(exceptions.load(Relaxed) + 1, Relaxed);
+            if leave {
+                context.worker.leaving.store(true, Relaxed);
+                context.writer.close_after();
+            }
+            if context.writer.head_has_left() {
+                context.writer.cut_off();
+            } else {
+                fail(context.worker, &mut context.writer);
+            }
+        }
+    }
+    None
+}
+
+/// Answers 500, with the page for it where there is one.
+fn fail(worker: &Worker, response: &mut ResponseWriter<'_>) {
+    match worker.rules.and_then(|rules| rules.error_page(500)) {
+        Some(page) => response.answer_page(500, "text/html", &page),
+        None => response.answer(500, "Internal Server Error", "Internal Server Error"),
+    }
+}
+
+fn resolve<A: App>(
+    context: &mut ExchangeContext<'_, A>,
+    outcome: Outcome<A::Pending>,
+    entry: LogEntry<'_>,
+) -> Served<A::Pending> {
+    if let Outcome::Ongoing(pending) = outcome {
+        return Served::Ongoing(Box::new(Suspended { pending: Some(pending), log_entry: entry.kept() }));
+    }
+    let pending = conclude(context, outcome, entry.method, entry.uri);
+    if pending.is_none() {
+        match advance(context) {
+            Progress::Done | Progress::Broken => return finish_line(context, &entry),
+            Progress::Blocked => {}
+        }
+    }
+    let suspended = Box::new(Suspended { pending, log_entry: entry.kept() });
+    // The socket may have drained while the application was at work; a suspended response is tried once more,
+    // because an edge-triggered poll does not tell the same news twice.
+    if suspended.pending.is_some() { go_on(context, suspended) } else { Served::Blocked(suspended) }
+}
+
+/// Counters and the log line; the response's buffer goes back to the thread.
+fn finish_line<A: App>(context: &mut ExchangeContext<'_, A>, entry: &LogEntry<'_>) -> Served<A::Pending> {
+    let row = context.worker.row;
+    let requests = row.requests.fetch_add(1, Relaxed) + 1;
+    if context.worker.settings.logging.requests && !context.writer.is_unlogged {
+        let response = &context.writer;
+        context.thread.log.line(&LogLine {
+            application: entry.log_facts.application,
+            request: requests,
+            request_of_all: requests + context.worker.requests_elsewhere.load(Relaxed),
+            address: entry.address,
+            user: entry.user,
+            variables: entry.log_facts.variables,
+            variable_bytes: entry.log_facts.variable_bytes,
+            ctime: &entry.ctime,
+            method: entry.method,
+            uri: entry.uri,
+            body_bytes: response.body_bytes,
+            microseconds: precise_us().saturating_sub(entry.began_us),
+            via_sendfile: response.sent_file,
+            protocol: entry.protocol,
+            status: response.status_code(),
+            header_count: response.header_count(),
+            head_bytes: response.head_bytes,
+            core: context.thread.core,
+        });
+    }
+    row.sent_bytes.store(row.sent_bytes.load(Relaxed) + context.writer.head_bytes + context.writer.body_bytes, Relaxed);
+    let keep = context.writer.keeps_alive();
+    context.thread.buffers.keep(context.writer.end());
+    Served::Done { keep }
+}
+
+/// REQUEST_URI is what uWSGI's users know: the path and query as the client wrote them, also of an absolute-form target.
+fn request_uri<'a>(target: &Target, bytes: &'a [u8]) -> Cow<'a, [u8]> {
+    if target.form != TargetForm::Absolute {
+        return Cow::Borrowed(bytes);
+    }
+    let rest = bytes.get(target.authority.end as usize..).unwrap_or_default();
+    if rest.starts_with(b"/") { Cow::Borrowed(rest) } else { Cow::Owned([b"/", rest].concat()) }
+}

@@ -1,0 +1,180 @@
+//! What the threads of a worker share: its settings and sockets, and what the one that leads has in its hands.
+//!
+//! The loop itself is in `event_loop`; letting connections in, draining and the threads work on the same state. Workers run it.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bolide_contract::message::{self, Report};
+use bolide_contract::scoreboard::{Scoreboard, now_ms};
+use bolide_contract::settings::{Settings, Threads};
+use bolide_files::Files;
+use bolide_protocol::http1::head::HeadLimits;
+use nix::sys::epoll::{Epoll, EpollCreateFlags};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+
+use crate::access_log::complain;
+use crate::app::{App, Language};
+use crate::body::{BodyLimits, BodyStore};
+use crate::connection::Connection;
+use crate::connections::ConnectionTable;
+use crate::corking::Corking;
+use crate::leadership::Leadership;
+use crate::listener::ListeningSocket;
+use crate::routing::Rules;
+use crate::worker::Worker;
+
+/// How long a draining worker waits for a next request on a connection that was answered before it could be told
+/// `Connection: close`, in milliseconds after its last answer. Closing at once would lose the request that is on its way.
+const DRAIN_IDLE_MS: u64 = 2_000;
+
+/// What a worker is given.
+pub struct Assignment {
+    pub settings: Settings,
+    pub row: u32,
+    pub worker: u32,
+    pub scoreboard: Scoreboard,
+    pub control: OwnedFd,
+    pub listeners: Vec<ListeningSocket>,
+    /// Asks for a replacement after this many requests: `max-requests`, less a jitter of the worker's own.
+    pub worn_after: Option<u64>,
+}
+
+/// What the threads of the worker share.
+pub(crate) struct Shared<L: Language> {
+    pub worker: Worker,
+    pub leadership: Leadership,
+    state: Mutex<LeaderState<L::App>>,
+    pub language: &'static L,
+    pub(crate) poll: Epoll,
+    /// Where several threads take turns to lead: wakes the one that does.
+    pub(crate) bell: Option<EventFd>,
+    pub(crate) control: OwnedFd,
+    pub(crate) scoreboard: Scoreboard,
+    pub(crate) row_number: u32,
+    pub(crate) worn_after: Option<u64>,
+}
+
+/// What the leader has in its hands, and passes on with the lead. It is free while a thread attends to a connection.
+pub(crate) struct LeaderState<A: App> {
+    pub connections: ConnectionTable<Connection<A>>,
+    pub housekeeping: Housekeeping,
+}
+
+#[derive(Default)]
+pub(crate) struct Housekeeping {
+    pub(crate) swept_ms: u64,
+    pub(crate) corking: Corking,
+    pub(crate) stopping_at_once: bool,
+    /// Until when a draining worker waits for requests that have begun to come, in monotonic milliseconds.
+    pub(crate) arrivals_end_ms: u64,
+    pub(crate) mercy_is_over: bool,
+    pub(crate) streams_have_ended: bool,
+    pub(crate) worn_reported: bool,
+    /// Listeners that are left alone at present.
+    pub(crate) pauses: Vec<Pause>,
+    pub(crate) exhausted_reported_ms: u64,
+}
+
+impl Housekeeping {
+    /// Until when a draining worker keeps a connection that has become idle, in monotonic milliseconds. At an ordered stop one
+    /// that was answered is closed at once; one that never asked anything has a request on its way.
+    pub(crate) fn idle_until_ms(&mut self, has_served: bool) -> u64 {
+        if self.stopping_at_once && has_served {
+            // The sweep that closes it is not to wait for its time.
+            self.swept_ms = 0;
+            return 0;
+        }
+        now_ms() + DRAIN_IDLE_MS
+    }
+}
+
+/// How leading ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum LeadEnd {
+    /// The thread was found blocked, and another leads.
+    Lost,
+    /// The worker has drained.
+    Drained,
+}
+
+pub(crate) type Guard<'a, L> = MutexGuard<'a, LeaderState<<L as Language>::App>>;
+
+/// A listening socket that the poll does not know at present: otherwise it would tell of waiting connections without end.
+pub(crate) struct Pause {
+    pub listener: usize,
+    pub until_ms: u64,
+    /// How long the next pause is, in milliseconds.
+    pub length_ms: u64,
+}
+
+impl<L: Language> Shared<L> {
+    pub(crate) fn new(language: &'static L, assignment: Assignment) -> io::Result<Shared<L>> {
+        let Assignment { settings, row: row_number, worker, scoreboard, control, listeners, worn_after } = assignment;
+        let row =
+            scoreboard.row(row_number).ok_or_else(|| io::Error::other(format!("the scoreboard has no row {row_number}")))?;
+        let limits = &settings.limits;
+        let head_limits = HeadLimits {
+            request_line_bytes: limits.request_line_bytes,
+            head_bytes: limits.head_bytes,
+            header_count: limits.header_count,
+            lenient_targets: limits.lenient_targets,
+        };
+        let body_limits = BodyLimits {
+            bytes: limits.body_bytes.unwrap_or(u64::MAX),
+            memory_bytes: limits.body_memory_bytes,
+            store: BodyStore::lasting(limits.body_disk_bytes),
+        };
+        let slots = scoreboard.slots(row_number);
+        let has_bell = settings.workers.threads != Threads::Fixed(1);
+        let rules = Rules::of(&settings)?;
+        let mut problems = Vec::new();
+        let folders = rules.map_or(&[][..], Rules::folders);
+        // They live as long as the process: responses refer to them.
+        let files = settings.files.as_ref().map(|files| Files::new(files, &mut problems).with_folders(folders));
+        let files = files.map(|files| &*Box::leak(Box::new(files)));
+        for problem in problems {
+            complain(worker, &problem);
+        }
+        let worker = Worker {
+            has_own_answers: files.is_some() || rules.is_some(),
+            files,
+            settings,
+            number: worker,
+            row,
+            slots,
+            listeners,
+            head_limits,
+            body_limits,
+            rules,
+            requests_elsewhere: 0.into(),
+            draining: false.into(),
+            mercy_ends_ms: u64::MAX.into(),
+            streams_end_ms: u64::MAX.into(),
+            leaving: false.into(),
+        };
+        Ok(Shared {
+            worker,
+            leadership: Leadership::new(),
+            state: Mutex::new(LeaderState { connections: ConnectionTable::new(), housekeeping: Housekeeping::default() }),
+            language,
+            poll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?,
+            bell: has_bell.then(|| EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)).transpose()?,
+            control,
+            scoreboard,
+            row_number,
+            worn_after,
+        })
+    }
+
+    pub(crate) fn report(&self, make: impl FnOnce(u32, u32) -> Report) {
+        let report = make(self.row_number, std::process::id());
+        // A master that is gone can't be told; its end of file says what to do.
+        let _ = message::send(self.control.as_fd(), &report, None);
+    }
+
+    pub(crate) fn lock_state(&self) -> Guard<'_, L> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

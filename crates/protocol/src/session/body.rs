@@ -1,0 +1,64 @@
+//! Where a request's body ends: by its length, or by its chunks.
+//!
+//! It keeps none of the bytes: it says which of them are the body's. Workers run it.
+
+use super::event::SessionEvent;
+use crate::fault::Fault;
+use crate::http1::Framing;
+use crate::http1::chunked::{ChunkedDecoder, ChunkedStep};
+
+#[derive(Debug, Default)]
+pub enum BodyDecoder {
+    /// There is none, or it has ended.
+    #[default]
+    Closed,
+    /// Bytes that are still to come.
+    Length(u64),
+    Chunked(Box<ChunkedDecoder>),
+}
+
+impl BodyDecoder {
+    /// A body begins. Returns how its end is known, with none in place of an empty one.
+    #[inline]
+    pub fn begin(&mut self, framing: Framing) -> Framing {
+        let framing = if framing == Framing::Length(0) { Framing::None } else { framing };
+        *self = match framing {
+            Framing::None => BodyDecoder::Closed,
+            Framing::Length(length) => BodyDecoder::Length(length),
+            Framing::Chunked => BodyDecoder::Chunked(Box::default()),
+        };
+        framing
+    }
+
+    #[inline]
+    pub fn is_open(&self) -> bool {
+        !matches!(self, BodyDecoder::Closed)
+    }
+
+    /// The next part of the body, or its end. A body of a length ends with an event of its own, which uses no bytes.
+    ///
+    /// # Errors
+    /// A malformed chunk.
+    pub fn next(&mut self, input: &[u8]) -> Result<(usize, SessionEvent), Fault> {
+        match self {
+            BodyDecoder::Closed | BodyDecoder::Length(0) => {
+                *self = BodyDecoder::Closed;
+                Ok((0, SessionEvent::End))
+            }
+            BodyDecoder::Length(_) if input.is_empty() => Ok((0, SessionEvent::More)),
+            BodyDecoder::Length(left) => {
+                let taken = (*left).min(input.len() as u64);
+                *left -= taken;
+                Ok((taken as usize, SessionEvent::Data(0..taken as usize)))
+            }
+            BodyDecoder::Chunked(decoder) => match decoder.step(input)? {
+                ChunkedStep::Data { data, used } => Ok((used, SessionEvent::Data(data.start as usize..data.end as usize))),
+                ChunkedStep::More { used } => Ok((used, SessionEvent::More)),
+                ChunkedStep::Done { used } => {
+                    *self = BodyDecoder::Closed;
+                    Ok((used, SessionEvent::End))
+                }
+            },
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! What the bytes of a connection may mean: a request's head, its body, its end.
+//!
+//! It knows no protocol's bytes. Workers run it.
+
+use std::ops::Range;
+
+use crate::http1::head::{Field, RequestLine};
+use crate::http1::{Framing, HeaderFacts};
+use crate::variables::{Variable, VariableFacts};
+
+/// The parts of a head that are many: filled by [`super::Session::next`], their capacity is reused.
+#[derive(Debug, Default, Clone)]
+pub struct HeadParts {
+    /// Of HTTP; spans relative to the header block.
+    pub fields: Vec<Field>,
+    /// Of front servers; spans relative to the head's bytes.
+    pub variables: Vec<Variable>,
+}
+
+/// A request's head.
+#[derive(Debug, Clone, Copy)]
+pub enum RequestHead {
+    /// Spans of the line are relative to the head's first byte, those of the facts to the header block behind the line.
+    Http {
+        line: RequestLine,
+        facts: HeaderFacts,
+    },
+    Variables {
+        facts: VariableFacts,
+    },
+}
+
+/// A head and what comes with it.
+#[derive(Debug, Clone)]
+pub struct HeadEvent {
+    pub head: RequestHead,
+    /// Where the head stands in the input.
+    pub bytes: Range<usize>,
+    pub body: Framing,
+    /// The header block is that of the connection's last request, byte for byte: its fields are not given again.
+    pub is_repeated: bool,
+    /// The header block will be known again: it is worth to keep what is made of it.
+    pub is_remembered: bool,
+}
+
+/// What the next bytes meant.
+#[derive(Debug, Clone)]
+pub enum SessionEvent {
+    /// Nothing yet: more of them are needed.
+    More,
+    /// A request begins. Its body follows as data and an end, unless there is none.
+    Head(HeadEvent),
+    /// Bytes of its body: this range of the input.
+    Data(Range<usize>),
+    /// Its body is complete.
+    End,
+}
+
+impl RequestHead {
+    /// The request is one for HTTP, whatever else the client would like.
+    pub fn forget_upgrade(&mut self) {
+        if let RequestHead::Http { facts, .. } = self {
+            facts.upgrade = false;
+        }
+    }
+
+    /// The client waits for `100 Continue`, to send the body.
+    pub fn expects_continue(&self) -> bool {
+        matches!(self, RequestHead::Http { facts, .. } if facts.expect_continue)
+    }
+}

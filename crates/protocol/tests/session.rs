@@ -1,0 +1,139 @@
+//! A connection's bytes as events: the same whole, in pieces of any size, and with the next request behind.
+
+use bolide_protocol::http1::head::HeadLimits;
+use bolide_protocol::session::{HeadParts, RequestHead, Session, SessionEvent};
+
+const LIMITS: HeadLimits =
+    HeadLimits { request_line_bytes: 1 << 16, head_bytes: 1 << 16, header_count: 100, lenient_targets: false };
+
+/// What a connection was told, with the pieces of a body put together again.
+#[derive(Debug, PartialEq, Eq)]
+enum Told {
+    Head(String),
+    Body(Vec<u8>),
+    End,
+    Fault(u16),
+}
+
+/// One list of cases for all protocols: a session, its bytes, and what they mean.
+fn cases() -> Vec<(&'static str, fn() -> Session, Vec<u8>, Vec<Told>)> {
+    let head = |text: &str| Told::Head(text.to_owned());
+    let body = |bytes: &[u8]| Told::Body(bytes.to_vec());
+    vec![
+        (
+            "two GETs",
+            Session::http1,
+            b"GET /a HTTP/1.1\r\nHost: x\r\n\r\nGET /b HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(),
+            vec![head("GET /a"), head("GET /b")],
+        ),
+        (
+            "a length, then a GET",
+            Session::http1,
+            b"\r\nPOST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhelloGET /b HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(),
+            vec![head("POST /a"), body(b"hello"), Told::End, head("GET /b")],
+        ),
+        (
+            "chunks with trailers, then an empty length",
+            Session::http1,
+            b"PUT /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n2;x=y\r\nlo\r\n0\r\nTrailer: 1\r\n\r\n\
+              POST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"
+                .to_vec(),
+            vec![head("PUT /a"), body(b"hello"), Told::End, head("POST /b")],
+        ),
+        (
+            "a chunk that is none",
+            Session::http1,
+            b"PUT /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nhZ".to_vec(),
+            vec![head("PUT /a"), body(b"h"), Told::Fault(400)],
+        ),
+        ("no HTTP", Session::http1, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03".to_vec(), vec![Told::Fault(400)]),
+        (
+            "a packet with a body",
+            Session::uwsgi,
+            packet(&[("REQUEST_METHOD", "POST"), ("CONTENT_LENGTH", "3")], b"abc"),
+            vec![head("POST"), body(b"abc"), Told::End],
+        ),
+        (
+            "two packets",
+            Session::uwsgi,
+            [packet(&[("REQUEST_METHOD", "GET")], b""), packet(&[], b"")].concat(),
+            vec![head("GET"), head("")],
+        ),
+    ]
+}
+
+fn packet(variables: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
+    let mut block = Vec::new();
+    for text in variables.iter().flat_map(|(name, value)| [name, value]) {
+        block.extend_from_slice(&(text.len() as u16).to_le_bytes());
+        block.extend_from_slice(text.as_bytes());
+    }
+    [&[0], &(block.len() as u16).to_le_bytes()[..], &[0], &block, body].concat()
+}
+
+/// Hands the bytes in, in pieces of this size, as a connection does: what was not used comes again with more behind it.
+fn told(session: &mut Session, bytes: &[u8], piece_bytes: usize) -> Vec<Told> {
+    let (mut told, mut waiting, mut parts) = (Vec::new(), Vec::new(), HeadParts::default());
+    for piece in bytes.chunks(piece_bytes) {
+        waiting.extend_from_slice(piece);
+        loop {
+            let (used, event) = match session.next(&waiting, &LIMITS, &mut parts) {
+                Ok(made) => made,
+                Err(fault) => {
+                    told.push(Told::Fault(fault.status));
+                    return told;
+                }
+            };
+            let wants_more = matches!(event, SessionEvent::More);
+            match event {
+                SessionEvent::Head(head) => {
+                    let text = &waiting[head.bytes];
+                    told.push(Told::Head(match head.head {
+                        RequestHead::Http { line, .. } => {
+                            format!(
+                                "{} {}",
+                                String::from_utf8_lossy(line.method.of(text)),
+                                String::from_utf8_lossy(line.target.of(text))
+                            )
+                        }
+                        RequestHead::Variables { facts } => {
+                            facts.method.map_or(String::new(), |span| String::from_utf8_lossy(span.of(text)).into_owned())
+                        }
+                    }));
+                }
+                SessionEvent::Data(range) => match told.last_mut() {
+                    Some(Told::Body(body)) => body.extend_from_slice(&waiting[range]),
+                    _ => told.push(Told::Body(waiting[range].to_vec())),
+                },
+                SessionEvent::End => told.push(Told::End),
+                _ => {}
+            }
+            waiting.drain(..used);
+            if wants_more {
+                break;
+            }
+        }
+    }
+    told
+}
+
+#[test]
+fn a_connection_means_the_same_whole_and_in_pieces_of_any_size() {
+    for (name, session, bytes, expected) in cases() {
+        for piece_bytes in 1..=bytes.len() {
+            assert_eq!(told(&mut session(), &bytes, piece_bytes), expected, "{name}, pieces of {piece_bytes} bytes");
+        }
+    }
+}
+
+#[test]
+fn a_head_that_comes_again_is_known_and_gives_no_fields() {
+    let request = b"GET / HTTP/1.1\r\nHost: x\r\nAccept: */*\r\n\r\n";
+    let (mut session, mut parts) = (Session::http1(), HeadParts::default());
+    for is_repeated in [false, true, true] {
+        let (used, event) = session.next(request, &LIMITS, &mut parts).expect("well-formed");
+        let SessionEvent::Head(head) = event else { panic!("{event:?}") };
+        assert_eq!((used, head.is_repeated, head.is_remembered), (request.len(), is_repeated, true));
+        assert_eq!(parts.fields.len(), if is_repeated { 0 } else { 2 });
+    }
+}
