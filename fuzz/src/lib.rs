@@ -19,6 +19,7 @@ pub mod mutate;
 pub mod options_parsers;
 pub mod routes;
 pub mod scgi;
+pub mod session;
 pub mod target_decode;
 pub mod uwsgi_packet;
 mod variables;
@@ -32,6 +33,7 @@ pub const TARGETS: &[Target] = &[
     uwsgi_packet::TARGET,
     scgi::TARGET,
     fastcgi::TARGET,
+    session::TARGET,
     target_decode::TARGET,
     options_parsers::TARGET,
     routes::TARGET,

@@ -1,0 +1,113 @@
+//! A connection as a session reads it: its events are the same however its bytes are cut.
+
+use bolide_protocol::http1::head::HeadLimits;
+use bolide_protocol::session::{HeadParts, RequestHead, Session, SessionEvent};
+
+use crate::{Kind, Target, cases, ensure};
+
+pub const TARGET: Target = Target {
+    name: "session",
+    check,
+    seeds,
+    words: &[
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc",
+        b"Transfer-Encoding: chunked\r\n\r\n",
+        b"1\r\nx\r\n0\r\n\r\n",
+        b"\r\n\r\n",
+        b"HTTP/1.0",
+        b"\x0e\0CONTENT_LENGTH\x01\x005",
+    ],
+};
+
+const LIMITS: HeadLimits = HeadLimits { request_line_bytes: 4096, head_bytes: 8192, header_count: 100, lenient_targets: false };
+
+/// What was told of a connection. Pieces of a body are put together again.
+#[derive(Debug, PartialEq, Eq)]
+enum Told {
+    Head(Vec<u8>),
+    Body(Vec<u8>),
+    End,
+    Fault,
+}
+
+/// The first byte says the protocol, the second how the bytes are cut.
+fn check(input: &[u8]) -> Result<Kind, String> {
+    let [protocol, cut, bytes @ ..] = input else { return Ok(Kind::of("none")) };
+    let session = || if protocol % 2 == 0 { Session::http1() } else { Session::uwsgi() };
+    let whole = told(session(), bytes, bytes.len().max(1))?;
+    let cut = usize::from(*cut).max(1);
+    let pieces = told(session(), bytes, cut)?;
+    // Where a fault is certain before the end of its head, the end may be waited for: that is looked for first.
+    let still_waits = whole.split_last() == Some((&Told::Fault, &pieces[..]));
+    ensure!(whole == pieces || still_waits, "in pieces of {cut} bytes it means {pieces:?}, and whole {whole:?}");
+    let count = |wanted: fn(&Told) -> bool| whole.iter().filter(|told| wanted(told)).count().min(4);
+    Ok(Kind::of((
+        protocol % 2,
+        count(|told| matches!(told, Told::Head(_))),
+        count(|told| matches!(told, Told::Body(_))),
+        count(|told| *told == Told::End),
+        count(|told| *told == Told::Fault),
+    )))
+}
+
+fn told(mut session: Session, bytes: &[u8], piece_bytes: usize) -> Result<Vec<Told>, String> {
+    let (mut told, mut waiting, mut parts) = (Vec::new(), Vec::new(), HeadParts::default());
+    for piece in bytes.chunks(piece_bytes) {
+        waiting.extend_from_slice(piece);
+        loop {
+            let Ok((used, event)) = session.next(&waiting, &LIMITS, &mut parts) else {
+                told.push(Told::Fault);
+                return Ok(told);
+            };
+            ensure!(used <= waiting.len(), "more bytes are used than there are");
+            let is_waiting = matches!(event, SessionEvent::More);
+            let goes_on = used > 0 || is_waiting || matches!(event, SessionEvent::End);
+            ensure!(goes_on, "an event of no bytes, again and again");
+            match event {
+                SessionEvent::Head(head) => {
+                    let text = waiting.get(head.bytes.clone()).ok_or("a head that is not in the input")?;
+                    if let RequestHead::Http { line, facts } = head.head {
+                        ensure!(line.length + facts.length == text.len() as u32, "a head of another length than its parts");
+                    }
+                    told.push(Told::Head(text.to_vec()));
+                }
+                SessionEvent::Data(range) => {
+                    let part = waiting.get(range).ok_or("a part of a body that is not in the input")?;
+                    match told.last_mut() {
+                        Some(Told::Body(body)) => body.extend_from_slice(part),
+                        _ => told.push(Told::Body(part.to_vec())),
+                    }
+                }
+                SessionEvent::End => told.push(Told::End),
+                SessionEvent::More => {}
+            }
+            waiting.drain(..used);
+            if is_waiting {
+                break;
+            }
+        }
+    }
+    Ok(told)
+}
+
+fn seeds() -> Vec<Vec<u8>> {
+    let http: &[&[u8]] = &[
+        b"GET /a HTTP/1.1\r\nHost: x\r\n\r\nGET /b HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhelloGET /b HTTP/1.0\r\n\r\n",
+        b"PUT /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n0\r\nTrailer: 1\r\n\r\nGET /b HTTP/1.1\r\nHost: x\r\n\r\n",
+    ];
+    let http = http.iter().flat_map(|bytes| [1, 3, 7, 50].map(|cut| [&[0, cut], *bytes].concat()));
+    let more: &[&[u8]] = &[
+        b"\x00\x05GET / HTTP/1.1\r\nHost: x\r\n\r\nBAD\x01 / HTTP/1.1\r\n\r\n",
+        b"\x00\x05PUT / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nhZ",
+        b"\x01\x05\0\x16\0\0\x0e\0CONTENT_LENGTH\x04\x003333abc",
+        b"\x01\x02\0\0\0\0\0\0\0\0",
+    ];
+    let more = more.iter().map(|bytes| bytes.to_vec());
+    let packets = cases::uwsgi::CASES.iter().map(|case| {
+        let [low, high] = (case.bytes.len() as u16).to_le_bytes();
+        [&[1, 3, 0, low, high, 0], case.bytes].concat()
+    });
+    http.chain(more).chain(packets).collect()
+}
