@@ -15,8 +15,11 @@ enum Told {
     Fault(u16),
 }
 
-/// One list of cases for all protocols: a session, its bytes, and what they mean.
-fn cases() -> Vec<(&'static str, fn() -> Session, Vec<u8>, Vec<Told>)> {
+/// A name, a session, its bytes, and what they mean.
+type Case = (&'static str, fn() -> Session, Vec<u8>, Vec<Told>);
+
+/// One list of cases for all protocols.
+fn cases() -> Vec<Case> {
     let head = |text: &str| Told::Head(text.to_owned());
     let body = |bytes: &[u8]| Told::Body(bytes.to_vec());
     vec![
