@@ -31,6 +31,14 @@ ARROWS = {
         "bolide-master",
         "bolide-prototype",
     },
+    "bolide-testing": {
+        "bolide-contract",
+        "bolide-engine",
+        "bolide-log",
+        "bolide-master",
+        "bolide-options",
+        "bolide-prototype",
+    },
 }
 
 #: Rooms in which `unsafe` may stand, each block with its SAFETY line.

@@ -10,7 +10,7 @@ use bolide_options::{Reading, Severity, read};
 use crate::interpreter::Program;
 use crate::log_sink;
 use crate::signal_instance::signal_instance;
-use crate::start::{EXIT_START_FAILED, supervise};
+use crate::start::{ChooseProgram, EXIT_START_FAILED, supervise};
 
 /// The call of Bolide: its arguments, and the Python that made it.
 #[derive(Debug, Clone, Default)]
@@ -23,22 +23,26 @@ pub struct Invocation {
     pub package_folder: Option<PathBuf>,
 }
 
-/// Runs Bolide. Gives the exit status.
+/// Runs Bolide with Python as its language. Gives the exit status.
 pub fn main(invocation: Invocation) -> i32 {
+    run(&invocation.arguments, &|settings| {
+        let (interpreter, folder) = (invocation.interpreter.as_deref(), invocation.package_folder.as_deref());
+        Program::choose(&settings.python, interpreter, folder, std::env::var_os("PATH"))
+    })
+}
+
+/// Runs Bolide with these arguments, without the program's name, and with a prototype of the caller's choice. Gives the exit status.
+pub fn run(arguments: &[OsString], choose: &ChooseProgram<'_>) -> i32 {
     if log_sink::ensure_standard_descriptors().is_err() {
         // There may be nobody to tell: the status has to do.
         return EXIT_START_FAILED;
     }
     let environment: Vec<(OsString, OsString)> = std::env::vars_os().collect();
-    match read(&invocation.arguments, &environment) {
+    match read(arguments, &environment) {
         Ok(Reading::Print { text, status }) => print(&text, status),
         Ok(Reading::Run { settings, diagnostics }) => {
             let warnings: Vec<String> = diagnostics.iter().map(ToString::to_string).collect();
-            let choose = |settings: &bolide_contract::settings::Settings| {
-                let (interpreter, folder) = (invocation.interpreter.as_deref(), invocation.package_folder.as_deref());
-                Program::choose(&settings.python, interpreter, folder, std::env::var_os("PATH"))
-            };
-            supervise(*settings, &choose, &warnings)
+            supervise(*settings, choose, &warnings)
         }
         Ok(Reading::SignalInstance { order, pidfile }) => signal_instance(order, &pidfile),
         Err(mut failure) => {

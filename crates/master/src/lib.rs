@@ -1,8 +1,8 @@
 //! The master: it owns the listening sockets, the scoreboard, the timers and the signals, starts prototypes, has them fork
 //! workers, and replaces what dies. No application code, no HTTP and no thread is in it.
 //!
-//! The way in is [`main`], for the program `bolide` and for the Python package's console script alike.
-//! [`supervise`] runs settings that are already made, with a program of the caller's choice as prototype.
+//! The way in is [`main`], for the program `bolide` and for the Python package's console script alike, and [`run`] for the program of
+//! another language. [`supervise`] runs settings that are already made.
 
 mod announce;
 mod backoff;
@@ -37,7 +37,7 @@ mod system;
 mod testing;
 mod words;
 
-pub use cli::{Invocation, main};
+pub use cli::{Invocation, main, run};
 pub use error::StartError;
 pub use interpreter::Program;
 pub use start::{EXIT_START_FAILED, supervise};

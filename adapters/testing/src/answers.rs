@@ -1,0 +1,63 @@
+//! What the applications of the tests answer, by the path that they are asked for. It knows no response and no connection.
+//!
+//! | path | answer |
+//! | --- | --- |
+//! | `/echo…` | the method, the target, and the request's body, with a Content-Length |
+//! | `/fields` | the request's header fields, a line each |
+//! | `/slow/NAME`, `/busy/NAME` | the same as `/echo`, once the gate NAME is open; `/busy` keeps the language meanwhile |
+//! | `/stream/PARTS/BYTES` | a body of unknown length, in so many parts of so many bytes |
+//! | `/fail` | the application fails before it has said anything |
+//! | `/fail/PARTS/BYTES` | it fails after these parts |
+//! | `/leave` | it fails, and asks the process to end |
+//! | `/short`, `/long` | less, and more, than its Content-Length |
+//! | anything else | 404 |
+
+/// Parts and bytes of a part that a request can ask for.
+const PARTS_MOST: usize = 10_000;
+const PART_BYTES_MOST: usize = 1024 * 1024;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    Echo,
+    Fields,
+    Slow { gate: String, keeps_language: bool },
+    Stream { parts: usize, bytes: usize, fails: bool },
+    Fail { leaves: bool },
+    Short,
+    Long,
+    NotFound,
+}
+
+impl Answer {
+    pub fn of(path: &[u8]) -> Answer {
+        let path = String::from_utf8_lossy(path);
+        let mut segments = path.split('/').skip(1);
+        let name = segments.next().unwrap_or_default();
+        let rest: Vec<&str> = segments.collect();
+        let number = |text: &str, most: usize| text.parse().ok().filter(|number| *number <= most);
+        match (name, rest.as_slice()) {
+            ("echo", _) => Answer::Echo,
+            ("fields", []) => Answer::Fields,
+            ("slow" | "busy", [gate]) => Answer::Slow { gate: (*gate).to_owned(), keeps_language: name == "busy" },
+            ("fail", []) => Answer::Fail { leaves: false },
+            ("leave", []) => Answer::Fail { leaves: true },
+            ("short", []) => Answer::Short,
+            ("long", []) => Answer::Long,
+            ("stream" | "fail", [parts, bytes]) => match (number(parts, PARTS_MOST), number(bytes, PART_BYTES_MOST)) {
+                (Some(parts), Some(bytes)) => Answer::Stream { parts, bytes, fails: name == "fail" },
+                _ => Answer::NotFound,
+            },
+            _ => Answer::NotFound,
+        }
+    }
+}
+
+/// The bytes of a part of a stream: each part has a letter of its own.
+pub fn part(number: usize, bytes: usize) -> Vec<u8> {
+    vec![b'a' + (number % 26) as u8; bytes]
+}
+
+/// The body of a stream as a whole.
+pub fn stream(parts: usize, bytes: usize) -> Vec<u8> {
+    (0..parts).flat_map(|number| part(number, bytes)).collect()
+}

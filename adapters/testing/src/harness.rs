@@ -1,0 +1,267 @@
+//! A worker in the hands of a test: it turns only when its poll has news, so that news which nobody told it of stay where they are and
+//! fail the test, and time is counted in turns. Clients are the other ends of socket pairs, in the same thread: what one has sent is
+//! there when the worker turns.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::FileExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use bolide_contract::message::{self, Order};
+use bolide_contract::scoreboard::{Row, Scoreboard};
+use bolide_contract::settings::{Protocol, Settings};
+use bolide_engine::app::Language;
+use bolide_engine::{Assignment, EmbeddedWorker, ListeningSocket, Turned};
+use bolide_options::{Reading, read};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, setsockopt, socketpair, sockopt};
+
+use crate::gates::PATIENCE;
+
+/// A worker that turns more often without an end does not wait for its clients.
+const TURNS_MOST: u32 = 100_000;
+
+/// Number of the listener whose protocol is HTTP, and of the one whose is uwsgi.
+pub const HTTP: u32 = 0;
+pub const UWSGI: u32 = 1;
+
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+/// The log of this process.
+static LOG: OnceLock<File> = OnceLock::new();
+
+pub struct Harness<L: Language> {
+    pub engine: EmbeddedWorker<L>,
+    /// The master's end of the worker's line.
+    master: OwnedFd,
+    pub row: &'static Row,
+    last: Turned,
+    /// When the worker wants its next turn, whatever its poll says.
+    due: Option<Instant>,
+}
+
+/// The other end of a connection.
+pub struct Client {
+    pub stream: UnixStream,
+}
+
+impl<L: Language> Harness<L> {
+    /// A worker with these options of the command line.
+    pub fn new(language: &'static L, options: &[&str]) -> Harness<L> {
+        Harness::with_settings(language, settings(options))
+    }
+
+    pub fn with_settings(language: &'static L, settings: Settings) -> Harness<L> {
+        log();
+        let (assignment, master) = assignment(settings);
+        let row = assignment.scoreboard.row(0).expect("a row");
+        let engine = EmbeddedWorker::new(language, assignment).expect("a worker");
+        // A failed assertion is the test's, and not the end of a worker's process.
+        drop(std::panic::take_hook());
+        Harness { engine, master, row, last: Turned::Wait(None), due: None }
+    }
+
+    /// A client of HTTP.
+    pub fn client(&mut self) -> Client {
+        self.client_of(HTTP, None)
+    }
+
+    /// A client of a listener. `room`: bytes that the worker's socket takes at once, more or less.
+    pub fn client_of(&mut self, listener: u32, room: Option<usize>) -> Client {
+        let (near, far) = UnixStream::pair().expect("a pair");
+        for stream in [&near, &far] {
+            stream.set_nonblocking(true).expect("set");
+        }
+        if let Some(room) = room {
+            setsockopt(&far, sockopt::SndBuf, &room).expect("set");
+        }
+        self.order(&Order::Serve { listener }, Some(&far));
+        self.settle();
+        Client { stream: near }
+    }
+
+    pub fn order(&self, order: &Order, with: Option<&UnixStream>) {
+        message::send(self.master.as_fd(), order, with.map(AsRawFd::as_raw_fd)).expect("the worker takes orders");
+    }
+
+    /// One turn, if there is news. False: there was none.
+    pub fn turn(&mut self) -> bool {
+        let has_news = self.has_news(PollTimeout::ZERO) || self.last == Turned::Wait(Some(0)) || self.engine.wants_turn();
+        if has_news {
+            self.turn_now();
+        }
+        has_news
+    }
+
+    /// Turns as long as there is news. Gives the number of turns.
+    pub fn settle(&mut self) -> u32 {
+        let mut turns = 0;
+        while self.turn() {
+            turns += 1;
+            assert!(turns < TURNS_MOST, "the worker has news without end");
+        }
+        turns
+    }
+
+    /// Turns when there is news, or when the worker's own time has come, until the condition holds.
+    pub fn wait(&mut self, what: &str, mut condition: impl FnMut(&mut Harness<L>) -> bool) {
+        let until = Instant::now() + PATIENCE;
+        while !condition(self) {
+            assert!(Instant::now() < until, "in vain: {what}");
+            let most = self.due.map_or(PATIENCE, |due| due.saturating_duration_since(Instant::now()));
+            // A whole millisecond at the least, as the poll counts in them.
+            self.has_news(PollTimeout::try_from(most + Duration::from_millis(1)).expect("a short time"));
+            self.turn_now();
+        }
+    }
+
+    /// Connections of the worker's.
+    pub fn connections(&self) -> u32 {
+        self.row.connections.load(Relaxed)
+    }
+
+    /// Whether the worker has drained.
+    pub fn has_drained(&self) -> bool {
+        self.last == Turned::Drained
+    }
+
+    fn turn_now(&mut self) {
+        self.last = self.engine.turn();
+        self.due = match self.last {
+            Turned::Wait(Some(milliseconds)) => Some(Instant::now() + Duration::from_millis(milliseconds)),
+            Turned::Wait(None) | Turned::Drained => None,
+        };
+    }
+
+    fn has_news(&self, most: PollTimeout) -> bool {
+        let mut waits = [PollFd::new(self.engine.descriptor(), PollFlags::POLLIN)];
+        poll(&mut waits, most).is_ok_and(|count| count > 0)
+    }
+}
+
+impl Client {
+    /// Sends all of it: there is room.
+    pub fn send(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).expect("the worker's socket has room");
+    }
+
+    /// Sends as much as there is room for. Gives the number of bytes; `None` when the worker has gone.
+    pub fn send_some(&mut self, bytes: &[u8]) -> Option<usize> {
+        match self.stream.write(bytes) {
+            Ok(count) => Some(count),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Some(0),
+            Err(_) => None,
+        }
+    }
+
+    /// What has come, up to `most` bytes. True: and the worker has closed the connection.
+    pub fn receive(&mut self, most: usize) -> (Vec<u8>, bool) {
+        let mut bytes = vec![0; most];
+        let mut count = 0;
+        while count < most {
+            match self.stream.read(&mut bytes[count..]) {
+                Ok(0) => {
+                    bytes.truncate(count);
+                    return (bytes, true);
+                }
+                Ok(read) => count += read,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                // A connection that was closed with something unread in it is reset.
+                Err(_) => {
+                    bytes.truncate(count);
+                    return (bytes, true);
+                }
+            }
+        }
+        bytes.truncate(count);
+        (bytes, false)
+    }
+
+    /// All that has come.
+    pub fn received(&mut self) -> Vec<u8> {
+        let mut all = Vec::new();
+        loop {
+            let (bytes, ended) = self.receive(64 * 1024);
+            all.extend_from_slice(&bytes);
+            if ended || bytes.is_empty() {
+                return all;
+            }
+        }
+    }
+
+    /// Says that it sends no more.
+    pub fn end_sending(&mut self) {
+        self.stream.shutdown(std::net::Shutdown::Write).expect("the connection is there");
+    }
+}
+
+/// The log of all workers of this process, so far.
+pub fn log() -> String {
+    let file = LOG.get_or_init(|| {
+        let memory = memfd_create(c"bolide-testing-log", MFdFlags::MFD_CLOEXEC).expect("a memory file");
+        bolide_log::inherit(memory.try_clone().expect("a copy")).expect("a log");
+        File::from(memory)
+    });
+    let mut bytes = vec![0; file.metadata().map_or(0, |facts| facts.len()) as usize];
+    file.read_exact_at(&mut bytes, 0).expect("read");
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Nobody reads the log of this process, and it takes no memory.
+pub fn log_to_nobody() {
+    LOG.get_or_init(|| {
+        let file = File::options().write(true).open("/dev/null").expect("there");
+        bolide_log::inherit(file.try_clone().expect("a copy").into()).expect("a log");
+        file
+    });
+}
+
+/// Settings as the command line makes them.
+pub fn settings(options: &[&str]) -> Settings {
+    let arguments: Vec<_> =
+        ["--http-socket", "127.0.0.1:0", "--socket", "127.0.0.1:0", "--disable-logging", "--module", "testing"]
+            .iter()
+            .chain(options)
+            .map(Into::into)
+            .collect();
+    match read(&arguments, &[]) {
+        Ok(Reading::Run { settings, .. }) => *settings,
+        Ok(_) => panic!("the options don't start anything"),
+        Err(failure) => panic!("{:?}", failure.diagnostics),
+    }
+}
+
+/// What a worker of these settings is given, and the master's end of its line. Its listeners are there to be named in orders.
+pub fn assignment(settings: Settings) -> (Assignment, OwnedFd) {
+    let slots = settings.workers.threads.most();
+    let (scoreboard, _memory) = Scoreboard::create(1, slots).expect("a scoreboard");
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let (master, control) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags).expect("a socket pair");
+    let listeners = settings
+        .listeners
+        .iter()
+        .map(|listener| {
+            let name = format!("bolide-testing-{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed));
+            let address = SocketAddr::from_abstract_name(&name).expect("a short name");
+            let socket = UnixListener::bind_addr(&address).expect("a free name");
+            socket.set_nonblocking(true).expect("set");
+            ListeningSocket {
+                descriptor: socket.into(),
+                protocol: listener.protocol,
+                server_name: "testing".to_owned(),
+                server_port: if listener.protocol == Protocol::Http { "80" } else { "" }.to_owned(),
+                bound: name,
+                timeout_ms: listener.timeout_ms,
+                is_tcp: false,
+                is_ours: true,
+            }
+        })
+        .collect();
+    (Assignment { settings, row: 0, worker: 1, scoreboard, control, listeners, worn_after: None }, master)
+}

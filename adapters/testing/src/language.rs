@@ -1,0 +1,219 @@
+//! The application that is called: one request at a time on a thread, its body collected before, its answer suspended where the client is
+//! slow. What an adapter for an interpreter has to do, and nothing else.
+
+use std::io::Read;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use bolide_engine::app::{App, Language, Outcome};
+use bolide_engine::request::{Body, HeaderMemory, HttpRequest, Request, RequestParts};
+use bolide_engine::response::{Pushed, ResponseWriter, When};
+
+use crate::answers::{Answer, part};
+use crate::gates::Gates;
+use crate::interpreter::{Interpreter, Kept};
+
+pub struct TestLanguage {
+    pub interpreter: &'static Interpreter,
+    pub gates: Arc<dyn Gates>,
+}
+
+/// One thread of it. It has the language from its making to its end, but for the time of a [`App::release`].
+pub struct TestApp {
+    interpreter: &'static Interpreter,
+    gates: Arc<dyn Gates>,
+}
+
+/// A header block as the application sees it.
+pub struct Fields {
+    text: Vec<u8>,
+    interpreter: &'static Interpreter,
+}
+
+/// An answer's body on its way.
+struct Sending {
+    parts: Box<dyn Iterator<Item = Vec<u8>> + Send>,
+    /// The part that is next, and the bytes of it that were taken.
+    part: Option<(Vec<u8>, usize)>,
+    fails: bool,
+}
+
+/// The same while the engine keeps it.
+pub struct SuspendedSending {
+    sending: Sending,
+    kept: Kept,
+}
+
+impl TestLanguage {
+    /// A language that lives as long as the process, as the engine wants it.
+    pub fn new(gates: Arc<dyn Gates>) -> &'static TestLanguage {
+        Box::leak(Box::new(TestLanguage { interpreter: Box::leak(Box::default()), gates }))
+    }
+}
+
+impl Language for TestLanguage {
+    type App = TestApp;
+
+    fn enter(&self, _thread: u32) -> Result<TestApp, String> {
+        self.interpreter.acquire();
+        Ok(TestApp { interpreter: self.interpreter, gates: self.gates.clone() })
+    }
+
+    fn spawn(&self, name: String, body: Box<dyn FnOnce() + Send + 'static>) -> Result<(), String> {
+        std::thread::Builder::new().name(name).spawn(body).map(drop).map_err(|error| error.to_string())
+    }
+}
+
+impl App for TestApp {
+    type Memo = Fields;
+    type Pending = SuspendedSending;
+
+    fn call(&mut self, request: &mut Request<'_, Fields>, response: &mut ResponseWriter<'_>) -> Outcome<SuspendedSending> {
+        self.interpreter.check();
+        let fields = self.fields(&mut request.parts);
+        let (line, path) = line_and_path(&request.parts);
+        let answer = Answer::of(&path);
+        let mut body = line;
+        match &answer {
+            Answer::Fail { leaves: true } => return Outcome::FailedAndLeave,
+            Answer::Fail { leaves: false } => return Outcome::Failed,
+            Answer::Stream { parts, bytes, fails } => {
+                let (parts, bytes) = (*parts, *bytes);
+                begin(response, b"200 OK", None);
+                let parts = Box::new((0..parts).map(move |number| part(number, bytes)));
+                return self.send(Sending { parts, part: None, fails: *fails }, response);
+            }
+            Answer::Slow { gate, keeps_language } => self.pass(gate, *keeps_language),
+            Answer::Fields => body = fields,
+            Answer::NotFound => body = b"nothing is here\n".to_vec(),
+            Answer::Echo | Answer::Short | Answer::Long => {}
+        }
+        body.extend(bytes_of(std::mem::take(&mut request.body)));
+        let length = match answer {
+            Answer::Short => body.len() + 1,
+            Answer::Long => body.len() - 1,
+            _ => body.len(),
+        };
+        begin(response, if answer == Answer::NotFound { b"404 Not Found" } else { b"200 OK" }, Some(length));
+        self.send(Sending { parts: Box::new(std::iter::once(body)), part: None, fails: false }, response)
+    }
+
+    fn resume(&mut self, mut pending: SuspendedSending, response: &mut ResponseWriter<'_>) -> Outcome<SuspendedSending> {
+        pending.kept.give_back();
+        self.send(pending.sending, response)
+    }
+
+    fn abandon(&mut self, mut pending: SuspendedSending) {
+        pending.kept.give_back();
+    }
+
+    fn release(&mut self) {
+        self.interpreter.release();
+    }
+
+    fn acquire(&mut self) {
+        self.interpreter.acquire();
+    }
+
+    fn interrupted(&mut self) -> ControlFlow<()> {
+        self.interpreter.check();
+        ControlFlow::Continue(())
+    }
+}
+
+impl TestApp {
+    fn pass(&mut self, gate: &str, keeps_language: bool) {
+        if keeps_language {
+            return self.gates.pass(gate);
+        }
+        self.interpreter.release();
+        self.gates.pass(gate);
+        self.interpreter.acquire();
+    }
+
+    /// The request's header fields, a line each: from what was made of them when the same bytes came before, if they did.
+    fn fields(&self, parts: &mut RequestParts<'_, Fields>) -> Vec<u8> {
+        let RequestParts::Http(http) = parts else { return Vec::new() };
+        if let HeaderMemory::Same(fields) = &http.memo {
+            return fields.text.clone();
+        }
+        let text = lines_of(http);
+        if let HeaderMemory::Fill(memory) = &mut http.memo {
+            **memory = Some(Fields { text: text.clone(), interpreter: self.interpreter });
+        }
+        text
+    }
+
+    /// Hands the body to the response as far as the client takes it.
+    fn send(&mut self, mut sending: Sending, response: &mut ResponseWriter<'_>) -> Outcome<SuspendedSending> {
+        self.interpreter.check();
+        while let Some((part, taken)) = sending.part.take().or_else(|| sending.parts.next().map(|part| (part, 0))) {
+            match response.push(&part[taken..], When::Now) {
+                Pushed::All if !response.turn_is_over() => continue,
+                Pushed::All => {}
+                Pushed::Part(further) => sending.part = Some((part, taken + further)),
+                Pushed::Gone => return Outcome::Finished,
+            }
+            return Outcome::Suspended(SuspendedSending { sending, kept: Kept::new(self.interpreter) });
+        }
+        if sending.fails { Outcome::Failed } else { Outcome::Finished }
+    }
+}
+
+impl Drop for TestApp {
+    fn drop(&mut self) {
+        self.interpreter.release();
+    }
+}
+
+impl Drop for Fields {
+    fn drop(&mut self) {
+        self.interpreter.check();
+    }
+}
+
+/// The first line of most answers, and the path that chooses one.
+pub fn line_and_path<Memo>(parts: &RequestParts<'_, Memo>) -> (Vec<u8>, Vec<u8>) {
+    let (method, target, path) = match parts {
+        RequestParts::Http(http) => (http.method, http.uri, http.path),
+        RequestParts::Variables(request) => {
+            let find = |name: &[u8]| {
+                let found = request.variables.iter().rfind(|variable| variable.name.of(request.bytes) == name);
+                found.map_or(&b""[..], |variable| variable.value.of(request.bytes))
+            };
+            (find(b"REQUEST_METHOD"), find(b"REQUEST_URI"), find(b"PATH_INFO"))
+        }
+    };
+    ([method, b" ", target, b"\n"].concat(), path.to_vec())
+}
+
+pub fn lines_of<Memo>(http: &HttpRequest<'_, Memo>) -> Vec<u8> {
+    let lines = http
+        .fields
+        .iter()
+        .map(|field| [field.name.of(http.header_bytes), b"=", field.value.of(http.header_bytes), b"\n"].concat());
+    lines.flatten().collect()
+}
+
+/// Begins an answer.
+pub fn begin(response: &mut ResponseWriter<'_>, status: &[u8], length: Option<usize>) {
+    let begun = response.status(status).and_then(|()| response.field(b"Content-Type", b"text/plain"));
+    let begun = match length {
+        Some(length) => begun.and_then(|()| response.field(b"Content-Length", length.to_string().as_bytes())),
+        None => begun,
+    };
+    assert_eq!(begun, Ok(()), "the response refuses a head that is right");
+}
+
+fn bytes_of(body: Body) -> Vec<u8> {
+    match body {
+        Body::Empty => Vec::new(),
+        Body::Memory(bytes) => bytes,
+        Body::File { mut file, length } => {
+            let mut bytes = Vec::new();
+            let read = file.read_to_end(&mut bytes).map(|count| count as u64);
+            assert!(read.is_ok_and(|count| count == length), "a body's file has another length than was told");
+            bytes
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! A language of the tests. Its applications are Rust, so engine, prototype and master run with it as they do under any adapter, without an
+//! interpreter; and what the engine promises to an adapter is checked at each step.
+//!
+//! It serves nobody but tests and fuzz targets. What it is made of:
+//!
+//! * [`language::TestLanguage`]: an application that is called, one request a thread, as WSGI's are; [`streaming::TestStreams`]: one that
+//!   keeps what it is given, as ASGI's are.
+//! * [`gates`]: where applications wait until they are told to go on.
+//! * [`harness`]: a worker in the hands of a test, turn by turn, with clients over socket pairs.
+//! * [`prototype`]: the same applications under a real master.
+
+pub mod answers;
+pub mod gates;
+pub mod harness;
+pub mod interpreter;
+pub mod language;
+pub mod prototype;
+pub mod streaming;

@@ -1,0 +1,67 @@
+//! The test language under a real master: its half of a prototype. There is one application to load, `testing`; another name is that of an
+//! application that can't be loaded. The prototype's process runs it, and each worker.
+
+use std::io;
+use std::os::fd::RawFd;
+use std::path::Path;
+use std::sync::Arc;
+
+use bolide_contract::boot::Boot;
+use bolide_contract::settings::{ApplicationSource, Settings};
+use bolide_engine::Assignment;
+use bolide_prototype::{Application, FailureNote, Loading};
+
+use crate::gates::Pipes;
+use crate::language::TestLanguage;
+
+/// Lives the life of a prototype. Gives the exit status.
+///
+/// # Errors
+/// What keeps this process from its work.
+pub fn run(boot: RawFd) -> io::Result<i32> {
+    bolide_prototype::run(boot, &mut TestApplication { settings: None, language: None })
+}
+
+struct TestApplication {
+    settings: Option<Settings>,
+    language: Option<&'static TestLanguage>,
+}
+
+impl Application for TestApplication {
+    type Error = io::Error;
+
+    fn prepare(&mut self, boot: &Boot) -> io::Result<()> {
+        self.settings = Some(boot.settings.clone());
+        Ok(())
+    }
+
+    fn load(&mut self) -> io::Result<Loading> {
+        let settings = self.settings.as_ref().ok_or_else(|| io::Error::other("nothing was prepared"))?;
+        let strange = settings.applications.iter().find(|application| match &application.source {
+            ApplicationSource::Module(name) => name != "testing",
+            ApplicationSource::File(_) => true,
+        });
+        if let Some(strange) = strange {
+            return Ok(Loading::Failed(format!("the test language has no application {:?}", strange.source)));
+        }
+        let folder = settings.python.chdir.as_deref().unwrap_or(Path::new(".")).to_owned();
+        self.language = Some(TestLanguage::new(Arc::new(Pipes { folder })));
+        Ok(Loading::Loaded)
+    }
+
+    /// Nothing writes into what is loaded.
+    fn freeze(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn become_worker(&mut self, number: u32) -> io::Result<()> {
+        bolide_log::line(&format!("worker {number} of the test language"));
+        Ok(())
+    }
+
+    fn serve(&mut self, assignment: Assignment, _note: FailureNote) -> io::Result<i32> {
+        let language = self.language.ok_or_else(|| io::Error::other("nothing was loaded"))?;
+        bolide_engine::serve(language, assignment)?;
+        Ok(0)
+    }
+}

@@ -1,0 +1,308 @@
+//! The application that keeps what it is given: it gets a request with its head, takes the body as it comes, and answers from within
+//! [`App::news`] or, later, from outside by [`EmbeddedWorker::visit`], as an asynchronous one does. One thread runs it.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bolide_engine::app::{App, Language, Outcome};
+use bolide_engine::request::{Request, RequestParts};
+use bolide_engine::request_stream::{BodyStream, RequestStream};
+use bolide_engine::response::{Pushed, ResponseWriter, When};
+use bolide_engine::{EmbeddedWorker, ExchangeId, Visited};
+
+use crate::answers::{Answer, part};
+use crate::interpreter::{Interpreter, Kept};
+use crate::language::{begin, line_and_path, lines_of};
+
+#[derive(Clone, Copy)]
+pub struct TestStreams {
+    pub interpreter: &'static Interpreter,
+    exchanges: &'static Mutex<Exchanges>,
+}
+
+/// The requests that the application has in its hands, by a number of its own.
+#[derive(Default)]
+struct Exchanges {
+    next: u64,
+    going_on: BTreeMap<u64, Exchange>,
+}
+
+struct Exchange {
+    id: ExchangeId,
+    /// The gate at which it waits: till it is open nothing of the body is taken, and nothing is said.
+    gate: Option<String>,
+    is_echo: bool,
+    /// The status, until the answer has begun.
+    status: Option<&'static [u8]>,
+    parts: Box<dyn Iterator<Item = Vec<u8>> + Send>,
+    /// What the client has not taken yet.
+    unsent: Vec<u8>,
+    fails: bool,
+}
+
+/// How far an exchange has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// It waits for its client, or at a gate.
+    Waits,
+    Complete,
+    Failed,
+}
+
+/// The application on its one thread.
+pub struct StreamApp {
+    streams: TestStreams,
+}
+
+/// An exchange as the engine keeps it.
+pub struct ExchangeNumber {
+    number: u64,
+    kept: Kept,
+}
+
+impl TestStreams {
+    /// A language that lives as long as the process, as the engine wants it.
+    pub fn new() -> &'static TestStreams {
+        Box::leak(Box::new(TestStreams { interpreter: Box::leak(Box::default()), exchanges: Box::leak(Box::default()) }))
+    }
+
+    /// Tells those who wait at a gate to go on, from outside of any turn. Gives what became of each visit.
+    pub fn open(&self, gate: &str, worker: &EmbeddedWorker<TestStreams>) -> Vec<Visited<()>> {
+        let waits = |exchange: &Exchange| exchange.gate.as_deref() == Some(gate);
+        let numbers: Vec<u64> =
+            self.lock().going_on.iter().filter(|(_, exchange)| waits(exchange)).map(|(number, _)| *number).collect();
+        numbers.into_iter().map(|number| self.go_on(number, worker)).collect()
+    }
+
+    /// Requests that the application has in its hands.
+    pub fn going_on(&self) -> usize {
+        self.lock().going_on.len()
+    }
+
+    fn go_on(&self, number: u64, worker: &EmbeddedWorker<TestStreams>) -> Visited<()> {
+        let Some(mut exchange) = self.lock().going_on.remove(&number) else { return Visited::Gone };
+        exchange.gate = None;
+        let mut step = Step::Waits;
+        let visited = worker.visit(exchange.id, |response, stream| step = exchange.finish_or_wait(response, stream));
+        if step == Step::Waits && visited == Visited::Done(()) {
+            self.lock().going_on.insert(number, exchange);
+        }
+        visited
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Exchanges> {
+        self.exchanges.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Language for TestStreams {
+    type App = StreamApp;
+
+    fn enter(&self, _thread: u32) -> Result<StreamApp, String> {
+        self.interpreter.acquire();
+        Ok(StreamApp { streams: *self })
+    }
+
+    fn spawn(&self, _name: String, _body: Box<dyn FnOnce() + Send + 'static>) -> Result<(), String> {
+        Err("an event loop has one thread".to_owned())
+    }
+}
+
+impl App for StreamApp {
+    type Memo = ();
+    type Pending = ExchangeNumber;
+    const STREAMS: bool = true;
+
+    fn call(&mut self, request: &mut Request<'_, ()>, response: &mut ResponseWriter<'_>) -> Outcome<ExchangeNumber> {
+        self.streams.interpreter.check();
+        let Some(stream) = request.request_stream.as_deref_mut() else { return Outcome::Failed };
+        if let Some(handshake) = request.handshake.take() {
+            match handshake.accept(response, None, &[]) {
+                Ok(websocket) => *stream = RequestStream::Messages(Box::new(websocket)),
+                Err(_) => return Outcome::Failed,
+            }
+        }
+        let mut exchange = match Exchange::new(&request.parts, request.id, stream) {
+            Ok(exchange) => exchange,
+            Err(outcome) => return outcome,
+        };
+        match exchange.advance(response, stream) {
+            Step::Complete => Outcome::Finished,
+            Step::Failed => Outcome::Failed,
+            Step::Waits => {
+                let mut exchanges = self.streams.lock();
+                exchanges.next += 1;
+                let number = exchanges.next;
+                exchanges.going_on.insert(number, exchange);
+                Outcome::Ongoing(ExchangeNumber { number, kept: Kept::new(self.streams.interpreter) })
+            }
+        }
+    }
+
+    fn resume(&mut self, pending: ExchangeNumber, _response: &mut ResponseWriter<'_>) -> Outcome<ExchangeNumber> {
+        // Ongoing exchanges have news; they are never suspended.
+        Outcome::Ongoing(pending)
+    }
+
+    fn abandon(&mut self, pending: ExchangeNumber) {
+        self.streams.lock().going_on.remove(&pending.number);
+    }
+
+    fn news(&mut self, pending: &mut ExchangeNumber, response: &mut ResponseWriter<'_>, stream: &mut RequestStream) {
+        self.streams.interpreter.check();
+        let Some(mut exchange) = self.streams.lock().going_on.remove(&pending.number) else { return };
+        if exchange.finish_or_wait(response, stream) == Step::Waits {
+            self.streams.lock().going_on.insert(pending.number, exchange);
+        }
+    }
+
+    fn overdue(&mut self, pending: ExchangeNumber, _milliseconds: u64) {
+        self.abandon(pending);
+    }
+
+    fn release(&mut self) {
+        self.streams.interpreter.release();
+    }
+
+    fn acquire(&mut self) {
+        self.streams.interpreter.acquire();
+    }
+
+    fn interrupted(&mut self) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+}
+
+impl Drop for StreamApp {
+    fn drop(&mut self) {
+        self.streams.interpreter.release();
+    }
+}
+
+impl Drop for ExchangeNumber {
+    fn drop(&mut self) {
+        // An exchange whose answer is complete is done with: the engine drops its name.
+        self.kept.give_back();
+    }
+}
+
+impl Exchange {
+    /// What is to be answered. The error is the end of a request that the application fails for.
+    fn new<Memo>(
+        parts: &RequestParts<'_, Memo>,
+        id: ExchangeId,
+        stream: &RequestStream,
+    ) -> Result<Exchange, Outcome<ExchangeNumber>> {
+        let (line, path) = line_and_path(parts);
+        let mut exchange = Exchange {
+            id,
+            gate: None,
+            is_echo: false,
+            status: None,
+            parts: Box::new(std::iter::empty()),
+            unsent: Vec::new(),
+            fails: false,
+        };
+        if matches!(stream, RequestStream::Messages(_)) {
+            return Ok(exchange);
+        }
+        let answer = Answer::of(&path);
+        exchange.status = Some(if answer == Answer::NotFound { b"404 Not Found" } else { b"200 OK" });
+        match answer {
+            Answer::Fail { leaves } => return Err(if leaves { Outcome::FailedAndLeave } else { Outcome::Failed }),
+            Answer::Slow { gate, .. } => (exchange.gate, exchange.is_echo, exchange.unsent) = (Some(gate), true, line),
+            Answer::Stream { parts, bytes, fails } => {
+                exchange.parts = Box::new((0..parts).map(move |number| part(number, bytes)));
+                exchange.fails = fails;
+            }
+            Answer::Fields => {
+                let RequestParts::Http(http) = parts else { return Err(Outcome::Failed) };
+                exchange.unsent = lines_of(http);
+            }
+            Answer::Echo | Answer::Short | Answer::Long => (exchange.is_echo, exchange.unsent) = (true, line),
+            Answer::NotFound => exchange.unsent = b"nothing is here\n".to_vec(),
+        }
+        Ok(exchange)
+    }
+
+    /// As [`Exchange::advance`], from outside of the call: what it comes to is said here.
+    fn finish_or_wait(&mut self, response: &mut ResponseWriter<'_>, stream: &mut RequestStream) -> Step {
+        let step = self.advance(response, stream);
+        match step {
+            Step::Waits => {}
+            Step::Complete => response.finish(),
+            Step::Failed if response.head_has_left() => response.cut_off(),
+            Step::Failed => response.answer(500, "Internal Server Error", "Internal Server Error"),
+        }
+        step
+    }
+
+    /// Goes on as far as the client lets it.
+    fn advance(&mut self, response: &mut ResponseWriter<'_>, stream: &mut RequestStream) -> Step {
+        let is_held = self.gate.is_some();
+        let waits_in_vain = |body: &mut BodyStream| body.is_gone && (is_held || !body.has_part());
+        if (is_held || self.is_echo) && stream.body().is_some_and(waits_in_vain) {
+            // The client has gone: an application that is told so has nothing to wait for.
+            return Step::Failed;
+        }
+        if self.gate.is_some() {
+            return Step::Waits;
+        }
+        let body = match stream {
+            RequestStream::Messages(websocket) => {
+                while !websocket.is_behind(response)
+                    && let Some(message) = websocket.take()
+                {
+                    websocket.say(message.kind, &message.payload, response);
+                }
+                return Step::Waits;
+            }
+            RequestStream::Body(body) => body,
+        };
+        if self.status.is_some() && self.is_echo && !self.take_body(body, response) {
+            return Step::Waits;
+        }
+        if let Some(status) = self.status.take() {
+            begin(response, status, None);
+        }
+        loop {
+            if !self.unsent.is_empty() {
+                match response.push(&self.unsent, When::Now) {
+                    Pushed::All => self.unsent.clear(),
+                    Pushed::Part(taken) => drop(self.unsent.drain(..taken)),
+                    Pushed::Gone => return Step::Waits,
+                }
+                if !self.unsent.is_empty() || response.turn_is_over() {
+                    return Step::Waits;
+                }
+            }
+            if let Some(part) = self.parts.next() {
+                self.unsent = part;
+                continue;
+            }
+            if !self.is_echo {
+                return if self.fails { Step::Failed } else { Step::Complete };
+            }
+            if !self.take_body(body, response) {
+                return Step::Waits;
+            }
+        }
+    }
+
+    /// Takes what has come of the body. False: nothing has.
+    fn take_body(&mut self, body: &mut BodyStream, response: &mut ResponseWriter<'_>) -> bool {
+        body.is_wanted = false;
+        if let Some(part) = body.take() {
+            self.unsent.extend_from_slice(&part.bytes);
+            self.is_echo = part.more;
+            return true;
+        }
+        body.is_wanted = true;
+        if body.owes_continue && !response.head_has_left() {
+            body.owes_continue = false;
+            response.say_continue();
+        }
+        false
+    }
+}

@@ -1,0 +1,295 @@
+//! One thread of a worker and its connections, with scripted clients: whatever comes, in whatever pieces, is answered at the turn in which it
+//! is complete, and nothing of it reaches another connection.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bolide_engine::app::Language;
+use bolide_testing::answers;
+use bolide_testing::gates::{Doors, Events};
+use bolide_testing::harness::{Client, Harness, UWSGI};
+use bolide_testing::interpreter::Interpreter;
+use bolide_testing::language::TestLanguage;
+use bolide_testing::streaming::TestStreams;
+
+/// What is sent in pieces, and the ends of answers to it.
+const CONVERSATIONS: [(&[u8], &[&str]); 6] = [
+    (b"GET /echo HTTP/1.1\r\nHost: h\r\n\r\n", &["GET /echo\n"]),
+    (b"POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello", &["POST /echo\nhello"]),
+    (
+        b"POST /echo/2 HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3;x=\"y\"\r\nhel\r\n2\r\nlo\r\n0\r\nTrailer: 1\r\n\r\n",
+        &["POST /echo/2\nhello"],
+    ),
+    (
+        b"GET /echo/one HTTP/1.1\r\nHost: h\r\n\r\n\r\nPOST /echo/two HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\nxGET /echo/three HTTP/1.0\r\nHost: h\r\n\r\n",
+        &["GET /echo/one\n", "POST /echo/two\nx", "GET /echo/three\n"],
+    ),
+    (b"BAD REQUEST\r\n\r\n", &["400"]),
+    (b"POST /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n", &["400"]),
+];
+
+/// What a client sends at a moment that the application chooses.
+type Script = (Client, &'static [u8]);
+
+/// A worker of applications that are called, and its language.
+fn called(options: &[&str]) -> (Harness<TestLanguage>, &'static Interpreter) {
+    let language = TestLanguage::new(Arc::new(Doors::default()));
+    (Harness::new(language, options), language.interpreter)
+}
+
+/// The bodies of answers, in their order. An answer of the server's own counts by its status.
+fn bodies(answers: &[u8]) -> Vec<String> {
+    let mut left = answers;
+    let mut found = Vec::new();
+    while !left.is_empty() {
+        let head_bytes = find(left, b"\r\n\r\n").expect("a whole head") + 4;
+        let head = String::from_utf8(left[..head_bytes].to_vec()).expect("text").to_ascii_lowercase();
+        let status = head.get(9..12).expect("a status").to_owned();
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+        let (body, used) = match length.map(|length| length.parse::<usize>().expect("a number")) {
+            Some(length) => (left[head_bytes..head_bytes + length].to_vec(), length),
+            None if head.contains("transfer-encoding: chunked") => chunks(&left[head_bytes..]),
+            None => (left[head_bytes..].to_vec(), left.len() - head_bytes),
+        };
+        left = &left[head_bytes + used..];
+        found.push(if status == "200" { String::from_utf8(body).expect("text") } else { status });
+    }
+    found
+}
+
+/// The content of a chunked body, and the bytes that it takes.
+fn chunks(bytes: &[u8]) -> (Vec<u8>, usize) {
+    let (mut content, mut used) = (Vec::new(), 0);
+    loop {
+        let line = find(&bytes[used..], b"\r\n").expect("a chunk's size");
+        let length = usize::from_str_radix(std::str::from_utf8(&bytes[used..used + line]).expect("text"), 16).expect("a number");
+        used += line + 2;
+        content.extend_from_slice(&bytes[used..used + length]);
+        used += length + 2;
+        if length == 0 {
+            return (content, used);
+        }
+    }
+}
+
+fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
+    bytes.windows(wanted.len()).position(|window| window == wanted)
+}
+
+/// Sends a conversation with cuts at these places, and gives the answers. Each piece is served in a few turns.
+fn converse<L: Language>(worker: &mut Harness<L>, sent: &[u8], cuts: impl IntoIterator<Item = usize>) -> Vec<String> {
+    let mut client = worker.client();
+    let mut from = 0;
+    for cut in cuts.into_iter().chain([sent.len()]) {
+        if client.send_some(&sent[from..cut]) != Some(cut - from) {
+            // It was refused before, and the connection closed.
+            break;
+        }
+        from = cut;
+        let turns = worker.settle();
+        assert!(turns <= 4, "{turns} turns for one piece");
+    }
+    let answers = bodies(&client.received());
+    drop(client);
+    worker.settle();
+    answers
+}
+
+fn each_cut_gives_the_same<L: Language>(mut worker: Harness<L>, interpreter: &Interpreter) {
+    for (sent, wanted) in CONVERSATIONS {
+        assert_eq!(converse(&mut worker, sent, []), wanted, "whole: {}", String::from_utf8_lossy(sent));
+        for cut in 1..sent.len() {
+            let answers = converse(&mut worker, sent, [cut]);
+            assert_eq!(answers, wanted, "cut at {cut}: {}", String::from_utf8_lossy(sent));
+        }
+        assert_eq!(converse(&mut worker, sent, 1..sent.len()), wanted, "byte by byte: {}", String::from_utf8_lossy(sent));
+    }
+    assert_eq!((worker.connections(), interpreter.balance()), (0, (0, 0)));
+}
+
+#[test]
+fn a_request_is_the_same_wherever_it_is_cut() {
+    let (worker, interpreter) = called(&[]);
+    each_cut_gives_the_same(worker, interpreter);
+}
+
+#[test]
+fn a_request_is_the_same_wherever_it_is_cut_for_an_application_that_takes_its_body_as_it_comes() {
+    let language = TestStreams::new();
+    each_cut_gives_the_same(Harness::new(language, &[]), language.interpreter);
+}
+
+#[test]
+fn a_packet_of_uwsgi_is_the_same_wherever_it_is_cut() {
+    let (mut worker, interpreter) = called(&[]);
+    let mut variables = Vec::new();
+    for (name, value) in [("REQUEST_METHOD", "POST"), ("REQUEST_URI", "/echo"), ("PATH_INFO", "/echo"), ("CONTENT_LENGTH", "2")] {
+        for text in [name, value] {
+            variables.extend_from_slice(&(text.len() as u16).to_le_bytes());
+            variables.extend_from_slice(text.as_bytes());
+        }
+    }
+    let size = (variables.len() as u16).to_le_bytes();
+    let sent = [&[0, size[0], size[1], 0], &variables[..], b"hi"].concat();
+    for cut in 1..sent.len() {
+        let mut client = worker.client_of(UWSGI, None);
+        client.send(&sent[..cut]);
+        worker.settle();
+        assert_eq!(client.received(), b"", "an answer before its request, at {cut}");
+        client.send(&sent[cut..]);
+        worker.settle();
+        assert!(client.received().ends_with(b"POST /echo\nhi"), "cut at {cut}");
+    }
+    drop((worker, interpreter));
+}
+
+#[test]
+fn two_requests_that_come_at_once_have_their_answers_in_the_order_in_which_they_end() {
+    let (mut worker, _) = called(&[]);
+    let (mut one, mut two) = (worker.client(), worker.client());
+    one.send(b"POST /echo/one HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\non");
+    worker.settle();
+    two.send(b"POST /echo/two HTTP/1.1\r\nHo");
+    worker.settle();
+    two.send(b"st: h\r\nContent-Length: 3\r\n\r\ntwo");
+    one.send(b"e");
+    worker.settle();
+    assert_eq!((bodies(&one.received()), bodies(&two.received())), (vec![], vec!["POST /echo/two\ntwo".to_owned()]));
+    one.send(b"!");
+    worker.settle();
+    assert_eq!(bodies(&one.received()), ["POST /echo/one\none!"]);
+}
+
+#[test]
+fn a_header_block_that_is_remembered_is_that_of_its_own_connection() {
+    for is_interleaved in [false, true] {
+        let (mut worker, interpreter) = called(&[]);
+        let (mut one, mut two) = (worker.client(), worker.client());
+        let ask = |worker: &mut Harness<TestLanguage>, client: &mut Client, fields: &str| {
+            client.send(format!("GET /fields HTTP/1.1\r\n{fields}\r\n").as_bytes());
+            worker.settle();
+            bodies(&client.received())
+        };
+        for _ in 0..4 {
+            assert_eq!(ask(&mut worker, &mut one, "Host: h\r\nX-Name: one\r\n"), ["Host=h\nX-Name=one\n"]);
+            if is_interleaved {
+                assert_eq!(ask(&mut worker, &mut two, "Accept: */*\r\nHost: other\r\n"), ["Accept=*/*\nHost=other\n"]);
+            }
+        }
+        assert_eq!(ask(&mut worker, &mut one, "Host: h\r\nX-Name: six\r\n"), ["Host=h\nX-Name=six\n"]);
+        drop((one, two));
+        worker.settle();
+        assert_eq!(interpreter.balance(), (0, 0));
+    }
+}
+
+#[test]
+fn what_a_client_sends_while_its_request_is_in_work_is_served_without_a_look_at_the_clock() {
+    // The application is in a call when the next request comes, and another client's.
+    let scripts: Arc<Mutex<VecDeque<Script>>> = Arc::default();
+    let (told, clients) = (scripts.clone(), Arc::new(Mutex::new(Vec::new())));
+    let kept = clients.clone();
+    let language = TestLanguage::new(Arc::new(Events(move |_: &str| {
+        let mut scripts = told.lock().unwrap_or_else(PoisonError::into_inner);
+        for (mut client, sent) in scripts.drain(..) {
+            client.send(sent);
+            kept.lock().unwrap_or_else(PoisonError::into_inner).push(client);
+        }
+    })));
+    let mut worker = Harness::new(language, &[]);
+    let (mut first, other) = (worker.client(), worker.client());
+    first.send(b"GET /busy/gate HTTP/1.1\r\nHost: h\r\n\r\n");
+    let again = Client { stream: first.stream.try_clone().expect("a copy") };
+    let next: &[u8] = b"GET /echo/next HTTP/1.1\r\nHost: h\r\n\r\n";
+    scripts.lock().unwrap_or_else(PoisonError::into_inner).extend([(again, next), (other, next)]);
+    worker.settle();
+    assert_eq!(bodies(&first.received()), ["GET /busy/gate\n", "GET /echo/next\n"]);
+    let mut clients = std::mem::take(&mut *clients.lock().unwrap_or_else(PoisonError::into_inner));
+    assert_eq!(bodies(&clients[1].received()), ["GET /echo/next\n"]);
+}
+
+#[test]
+fn what_a_client_sends_while_the_application_has_its_request_is_served_after_it() {
+    let language = TestStreams::new();
+    let mut worker = Harness::new(language, &[]);
+    let mut client = worker.client();
+    client.send(b"POST /slow/gate HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nab");
+    worker.settle();
+    client.send(b"cdGET /echo/next HTTP/1.1\r\nHost: h\r\n\r\n");
+    worker.settle();
+    assert_eq!((client.received(), language.going_on()), (Vec::new(), 1));
+    language.open("gate", &worker.engine);
+    // The visit leaves something to do, for which a turn is asked at once.
+    assert!(worker.turn());
+    worker.settle();
+    assert_eq!(bodies(&client.received()), ["POST /slow/gate\nabcd", "GET /echo/next\n"]);
+    drop(client);
+    worker.settle();
+    assert_eq!((language.going_on(), language.interpreter.balance()), (0, (0, 0)));
+}
+
+#[test]
+fn one_client_does_not_hold_the_thread_with_requests_without_end() {
+    // Large enough that few of them fit into the buffer of one read.
+    let padding = "x".repeat(3_500);
+    let request = format!("GET /echo HTTP/1.1\r\nHost: h\r\nX-Padding: {padding}\r\n\r\n");
+    let (mut worker, _) = called(&[]);
+    let (mut greedy, mut modest) = (worker.client(), worker.client());
+    let stream = request.repeat(200);
+    let (mut sent, mut turns) = (0, 0);
+    loop {
+        sent += greedy.send_some(&stream.as_bytes()[sent % request.len()..]).expect("it is served");
+        if turns == 3 {
+            modest.send(b"GET /echo/modest HTTP/1.1\r\nHost: h\r\n\r\n");
+        }
+        assert!(worker.turn(), "the greedy client has news");
+        turns += 1;
+        greedy.received();
+        if turns > 3 && !modest.received().is_empty() {
+            break;
+        }
+        assert!(turns < 10, "the modest client waits for more than a turn of the other");
+    }
+}
+
+#[test]
+fn a_client_that_is_slow_gets_all_of_its_answer_and_others_theirs_meanwhile() {
+    let (mut worker, interpreter) = called(&[]);
+    let mut slow = worker.client_of(0, Some(8 * 1024));
+    slow.send(b"GET /stream/60/10000 HTTP/1.0\r\n\r\n");
+    worker.settle();
+    assert_eq!(interpreter.balance(), (1, 0), "the answer is suspended");
+    let (mut answer, mut ended) = (Vec::new(), false);
+    while !ended {
+        let (bytes, end) = slow.receive(3_000);
+        answer.extend_from_slice(&bytes);
+        ended = end;
+        let mut other = worker.client();
+        other.send(b"GET /echo HTTP/1.1\r\nHost: h\r\n\r\n");
+        worker.settle();
+        assert_eq!(bodies(&other.received()), ["GET /echo\n"]);
+    }
+    let body = find(&answer, b"\r\n\r\n").expect("a head") + 4;
+    assert!(answer[body..] == answers::stream(60, 10_000), "the body is another one, of {} bytes", answer.len() - body);
+    worker.settle();
+    assert_eq!((interpreter.balance(), worker.connections()), ((0, 0), 0));
+}
+
+#[test]
+fn a_failure_is_answered_with_500_or_ends_the_connection_when_something_has_left() {
+    let (mut worker, interpreter) = called(&[]);
+    for (target, status, is_whole) in [("/fail", "500", true), ("/fail/3/1000", "200", false), ("/short", "200", false)] {
+        let mut client = worker.client();
+        client.send(format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes());
+        worker.settle();
+        let (answer, ended) = client.receive(1 << 20);
+        assert_eq!(&answer[9..12], status.as_bytes(), "{target}");
+        let end: &[u8] = if is_whole { b"Internal Server Error" } else { b"\r\n0\r\n\r\n" };
+        assert_eq!((answer.ends_with(end), ended), (is_whole, !is_whole), "{target}");
+    }
+    let mut client = worker.client();
+    client.send(b"GET /long HTTP/1.1\r\nHost: h\r\n\r\nGET /echo HTTP/1.1\r\nHost: h\r\n\r\n");
+    worker.settle();
+    assert_eq!(bodies(&client.received()), ["GET /long", "GET /echo\n"]);
+    assert_eq!(interpreter.balance(), (0, 0));
+}
