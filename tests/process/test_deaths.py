@@ -18,9 +18,10 @@ LOADED_CLIENTS = 4
     [
         (f"/kill/{int(signal.SIGKILL)}", "was killed by SIGKILL"),
         ("/segv", "was killed by SIGSEGV"),
+        (f"/kill/{int(signal.SIGRTMIN) + 5}", r"was killed by SIGRTMIN\+5"),
         ("/exit/7", "exited with status 7"),
     ],
-    ids=["SIGKILL", "SIGSEGV", "os._exit"],
+    ids=["SIGKILL", "SIGSEGV", "a real-time signal", "os._exit"],
 )
 def test_a_worker_that_dies_under_load_loses_only_requests_in_flight(target, cause, start):
     instance = start("--processes", "2", alarms=True)

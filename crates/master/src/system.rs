@@ -5,6 +5,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::unistd::Pid;
+use rustix::process::{self, PidfdFlags, WaitOptions, pidfd_open, waitpid};
 
 /// Takes over a descriptor that somebody else opened, and keeps it from programs that we execute. The master's call.
 ///
@@ -65,13 +66,12 @@ fn wait_for_any(which: i32) -> Option<(Pid, i32, i32)> {
     (pid > 0).then(|| (Pid::from_raw(pid), found.si_code, status))
 }
 
-/// Takes the end of a child, as a raw wait status: the safe interface loses the status of a child that a real-time signal ended.
-/// The master's call.
+/// Takes the end of a child, as a raw wait status; 0 where there is nothing to take. `nix` would lose the status of a child that a
+/// real-time signal ended. The master's call.
 pub fn take_status(child: Pid) -> i32 {
-    let mut status = 0;
-    // SAFETY: `status` is ours and lives through the call.
-    unsafe { libc::waitpid(child.as_raw(), &raw mut status, libc::WNOHANG) };
-    status
+    let child = process::Pid::from_raw(child.as_raw());
+    let taken = child.and_then(|child| waitpid(Some(child), WaitOptions::NOHANG).ok().flatten());
+    taken.map_or(0, |(_, status)| status.as_raw())
 }
 
 /// A descriptor of a process, which names it still when its number is another's. The master's call.
@@ -79,13 +79,8 @@ pub fn take_status(child: Pid) -> i32 {
 /// # Errors
 /// There is no such process, or no descriptor is left.
 pub fn process_descriptor(process: Pid) -> io::Result<OwnedFd> {
-    // SAFETY: the call takes a number and flags, and makes a new descriptor, closed on exec.
-    let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, process.as_raw(), 0) };
-    if descriptor < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the kernel has just made it, for us alone.
-    Ok(unsafe { OwnedFd::from_raw_fd(descriptor as RawFd) })
+    let process = process::Pid::from_raw(process.as_raw()).ok_or(io::ErrorKind::NotFound)?;
+    Ok(pidfd_open(process, PidfdFlags::empty())?)
 }
 
 /// Sends a signal to the process of a descriptor; 0 asks whether there is one. The master's call.

@@ -1,13 +1,14 @@
 //! The workers that a prototype has forked: who they are, and whether they have ended. It knows nothing of orders.
 
 use std::io;
-use std::os::fd::{AsFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, OwnedFd};
 
 use bolide_contract::message::Report;
 use nix::poll::{PollFd, PollFlags};
 use nix::sys::signal::{Signal, kill};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
+use rustix::io::Errno;
+use rustix::process::{self, PidfdFlags, WaitOptions, pidfd_open, waitpid};
 
 /// The workers that have not ended, as far as is known.
 #[derive(Default)]
@@ -29,7 +30,7 @@ impl Children {
 
     /// A worker was forked.
     pub fn add(&mut self, row: u32, pid: Pid) -> io::Result<()> {
-        let descriptor = pidfd_open(pid)
+        let descriptor = watch(pid)
             .map_err(|error| io::Error::new(error.kind(), format!("a worker can't be watched (pidfd_open): {error}")))?;
         self.alive.push(Child { row, pid, descriptor });
         Ok(())
@@ -68,23 +69,17 @@ impl Children {
 
 /// The raw wait status of a child that has ended. One that cannot be waited for was reaped by the application: status 0.
 fn wait_status(pid: Pid) -> Option<u32> {
-    match waitpid(pid, Some(WaitPidFlag::WNOHANG)) {
-        Ok(WaitStatus::Exited(_, code)) => Some((code as u32 & 0xff) << 8),
-        Ok(WaitStatus::Signaled(_, signal, dumped)) => Some(signal as u32 | if dumped { 0x80 } else { 0 }),
-        Ok(_) => None,
-        Err(nix::errno::Errno::ECHILD) => Some(0),
-        Err(_) => None,
+    let pid = process::Pid::from_raw(pid.as_raw())?;
+    match waitpid(Some(pid), WaitOptions::NOHANG) {
+        Ok(Some((_, status))) => Some(status.as_raw().cast_unsigned()),
+        Err(Errno::CHILD) => Some(0),
+        Ok(None) | Err(_) => None,
     }
 }
 
-fn pidfd_open(pid: Pid) -> io::Result<OwnedFd> {
-    // SAFETY: the call takes a number and flags, and makes a new descriptor.
-    let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), 0) };
-    if descriptor < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the kernel has just made it, for us alone.
-    Ok(unsafe { OwnedFd::from_raw_fd(descriptor as RawFd) })
+/// A descriptor that becomes readable when the child has ended.
+fn watch(pid: Pid) -> Result<OwnedFd, Errno> {
+    pidfd_open(process::Pid::from_raw(pid.as_raw()).ok_or(Errno::SRCH)?, PidfdFlags::empty())
 }
 
 #[cfg(test)]
@@ -96,7 +91,7 @@ mod tests {
     #[expect(clippy::zombie_processes, reason = "the table under test waits for them")]
     fn the_end_of_a_worker_is_heard_of_once_with_its_status() {
         let mut children = Children::default();
-        for (row, script) in [(3, "exit 7"), (4, "kill -9 $$")] {
+        for (row, script) in [(3, "exit 7"), (4, "kill -9 $$"), (5, "kill -44 $$")] {
             let child = std::process::Command::new("/bin/sh").args(["-c", script]).spawn().expect("started");
             children.add(row, Pid::from_raw(child.id() as i32)).expect("watched");
         }
@@ -109,7 +104,15 @@ mod tests {
             Report::Ended { row, .. } => *row,
             other => panic!("{other:?}"),
         });
-        assert!(matches!(ended[..], [Report::Ended { status: 0x700, .. }, Report::Ended { status: 9, .. }]), "{ended:?}");
+        let statuses: Vec<Option<u32>> = ended
+            .iter()
+            .map(|report| match report {
+                Report::Ended { status, .. } => Some(*status),
+                _ => None,
+            })
+            .collect();
+        // The last one is a real-time signal.
+        assert_eq!(statuses, [Some(0x700), Some(9), Some(44)]);
         assert!(children.take_ended().is_empty());
     }
 }
