@@ -47,3 +47,20 @@ def test_the_readme_leads_to_every_guide():
     linked = {match["target"].partition("#")[0] for match in LINK.finditer(prose(ROOT / "README.md"))}
     guides = {f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")}
     assert guides <= linked, f"not in the README: {sorted(guides - linked)}"
+
+
+def test_the_architecture_names_files_that_are_there():
+    """`engine/connection` is a file or a folder of the room `engine`, and so with every room."""
+    rooms = {path.name for path in (ROOT / "crates").iterdir()}
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    named = sorted(set(re.findall(r"`((?:crates/|adapters/)?[a-z_]+(?:/[a-z0-9_]+)+)(?:\.rs)?`", text)))
+    missing = []
+    for name in named:
+        *folder, room, rest = re.fullmatch(r"(?:(adapters)/|crates/)?([a-z_]+)(?:/(.+))?", name).groups()
+        if folder == [None] and room not in rooms:
+            continue
+        source = ROOT / (folder[0] or "crates") / room / "src" / (rest or "").removeprefix("src/")
+        if not source.is_dir() and not source.with_name(f"{source.name}.rs").is_file():
+            missing.append(name)
+    assert len(named) > 40
+    assert missing == []
