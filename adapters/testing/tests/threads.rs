@@ -1,0 +1,186 @@
+//! Several threads of one worker: who is blocked in a call keeps nobody else waiting, and what comes for a connection meanwhile is served when
+//! the call returns, without a look at the clock.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+
+use bolide_contract::message::{self, Order, Received, Report};
+use bolide_testing::gates::{Doors, PATIENCE};
+use bolide_testing::harness::{HTTP, assignment, log, settings};
+use bolide_testing::language::TestLanguage;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+/// A worker that serves in threads of its own.
+struct Worker {
+    language: &'static TestLanguage,
+    doors: Arc<Doors>,
+    master: OwnedFd,
+    ended: Receiver<std::io::Result<()>>,
+}
+
+impl Worker {
+    fn start(threads: &str) -> Worker {
+        log();
+        let doors = Arc::new(Doors::default());
+        let language = TestLanguage::new(doors.clone());
+        let (assignment, master) = assignment(settings(&["--threads", threads]));
+        let (end, ended) = channel();
+        std::thread::spawn(move || {
+            let result = bolide_engine::serve(language, assignment);
+            // A test that has failed already does not wait for it.
+            let _nobody_waits = end.send(result);
+        });
+        let worker = Worker { language, doors, master, ended };
+        worker.wait_for(|report| matches!(report, Report::Serving { .. }));
+        // A failed assertion is the test's, and not the end of a worker's process.
+        drop(std::panic::take_hook());
+        worker
+    }
+
+    fn wait_for(&self, wanted: impl Fn(&Report) -> bool) {
+        loop {
+            let mut waits = [PollFd::new(self.master.as_fd(), PollFlags::POLLIN)];
+            let count = poll(&mut waits, PollTimeout::try_from(PATIENCE).expect("a short time")).expect("polled");
+            assert!(count > 0, "the worker says nothing");
+            match message::receive::<Report>(self.master.as_fd()) {
+                Ok(Received::Message(report, _)) if wanted(&report) => return,
+                Ok(Received::Message(..) | Received::Nothing) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    /// A client of TCP: a pair of UNIX sockets would wake the worker's poll each time that the client takes something.
+    fn client(&self) -> TcpStream {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let near = TcpStream::connect(listener.local_addr().expect("bound")).expect("connected");
+        let (far, _) = listener.accept().expect("accepted");
+        far.set_nonblocking(true).expect("set");
+        near.set_read_timeout(Some(PATIENCE)).expect("set");
+        message::send(self.master.as_fd(), &Order::Serve { listener: HTTP }, Some(far.as_raw_fd())).expect("ordered");
+        near
+    }
+
+    /// Ends the worker in order: everything is answered, every thread has let go of the language, and nobody had to be found by the clock.
+    fn end(self) {
+        message::send(self.master.as_fd(), &Order::Drain, None).expect("ordered");
+        self.ended.recv_timeout(PATIENCE).expect("the worker ends").expect("well");
+        assert_eq!(self.language.interpreter.balance(), (0, 0));
+        self.language.interpreter.acquire();
+        self.language.interpreter.release();
+        assert!(!log().contains("internal error"), "{}", log());
+    }
+}
+
+fn ask(mut client: &TcpStream, target: &str) {
+    client.write_all(format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes()).expect("sent");
+}
+
+/// Waits for the answer to this target.
+fn hear(mut client: &TcpStream, target: &str) {
+    let wanted = format!("GET {target}\n");
+    let mut received = Vec::new();
+    let mut byte = [0];
+    while !received.ends_with(wanted.as_bytes()) {
+        client.read_exact(&mut byte).unwrap_or_else(|error| panic!("{error} after {}", String::from_utf8_lossy(&received)));
+        received.push(byte[0]);
+    }
+}
+
+#[test]
+fn a_call_that_blocks_keeps_no_other_client_waiting() {
+    for threads in ["2", "4", "auto"] {
+        let worker = Worker::start(threads);
+        let (slow, quick) = (worker.client(), worker.client());
+        for gate in ["one", "two", "three"] {
+            let target = format!("/slow/{gate}");
+            ask(&slow, &target);
+            worker.doors.wait_for_somebody_at(gate);
+            for _ in 0..10 {
+                ask(&quick, "/echo");
+                hear(&quick, "/echo");
+            }
+            worker.doors.open(gate);
+            hear(&slow, &target);
+        }
+        drop((slow, quick));
+        worker.end();
+    }
+}
+
+#[test]
+fn what_comes_for_a_connection_that_is_in_a_call_is_served_when_the_call_returns() {
+    for threads in ["2", "3"] {
+        let worker = Worker::start(threads);
+        let (slow, quick) = (worker.client(), worker.client());
+        for round in 0..20 {
+            let gate = format!("gate-{round}");
+            ask(&slow, &format!("/slow/{gate}"));
+            worker.doors.wait_for_somebody_at(&gate);
+            // The poll has told of it before it tells of what comes later: news of a connection that is away, which are told once.
+            ask(&slow, "/echo/next");
+            ask(&quick, "/echo");
+            hear(&quick, "/echo");
+            worker.doors.open(&gate);
+            hear(&slow, &format!("/slow/{gate}"));
+            hear(&slow, "/echo/next");
+        }
+        drop((slow, quick));
+        worker.end();
+    }
+}
+
+#[test]
+fn every_thread_may_be_blocked_and_all_go_on() {
+    for threads in ["3", "auto"] {
+        let worker = Worker::start(threads);
+        let clients: Vec<TcpStream> = (0..3).map(|_| worker.client()).collect();
+        for (number, client) in clients.iter().enumerate() {
+            ask(client, &format!("/slow/{number}"));
+        }
+        for number in 0..clients.len() {
+            worker.doors.wait_for_somebody_at(&number.to_string());
+        }
+        let late = worker.client();
+        ask(&late, "/echo");
+        for (number, client) in clients.iter().enumerate().rev() {
+            worker.doors.open(&number.to_string());
+            hear(client, &format!("/slow/{number}"));
+        }
+        hear(&late, "/echo");
+        drop((clients, late));
+        worker.end();
+    }
+}
+
+#[test]
+fn a_call_that_keeps_the_language_ends_and_all_are_answered() {
+    let worker = Worker::start("2");
+    let (busy, other) = (worker.client(), worker.client());
+    ask(&busy, "/busy/gate");
+    worker.doors.wait_for_somebody_at("gate");
+    ask(&other, "/echo");
+    ask(&busy, "/echo/next");
+    worker.doors.open("gate");
+    hear(&busy, "/busy/gate");
+    hear(&busy, "/echo/next");
+    hear(&other, "/echo");
+    drop((busy, other));
+    worker.end();
+}
+
+#[test]
+fn a_drain_in_the_middle_of_a_call_waits_for_its_answer() {
+    let worker = Worker::start("2");
+    let slow = worker.client();
+    ask(&slow, "/slow/gate");
+    worker.doors.wait_for_somebody_at("gate");
+    message::send(worker.master.as_fd(), &Order::Drain, None).expect("ordered");
+    worker.doors.open("gate");
+    hear(&slow, "/slow/gate");
+    drop(slow);
+    worker.end();
+}
