@@ -18,9 +18,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
-#: What is still to be mended, and nothing else: an entry that is not needed any more fails the test, as one that is missing does.
-KNOWN_EXCEPTIONS = set()
-
 TYPE = re.compile(r"^(?:pub(?:\([^)]*\))? )?(?:unsafe )?(?:struct|enum|trait|type|union) (\w+)", re.MULTILINE)
 TEST_MODULE = re.compile(
     r"^[ \t]*#\[cfg\(test\)\]\s*(?:#\[path = \"(?P<path>[^\"]+)\"\]\s*)?(?:pub(?:\([^)]*\))? )?mod (?P<name>\w+);", re.M
@@ -168,8 +165,7 @@ def test_one_name_is_one_type_and_no_file_knows_itself_by_way_of_others():
         found |= {f"{crate}: type {name} is declared twice" for name in shared_names(modules)}
         for circle in circles(knowledge(modules)):
             found |= {f"{crate}: {'/'.join(module) or 'lib'} is in a circle" for module in circle}
-    assert sorted(found - KNOWN_EXCEPTIONS) == [], "give one of them another name, or put what both need into a third file"
-    assert sorted(KNOWN_EXCEPTIONS - found) == [], "mended: take it off the list of exceptions"
+    assert sorted(found) == [], "give one of them another name, or put what both need into a third file"
 
 
 def made(**files):
