@@ -166,6 +166,7 @@ fn serve_variables<A: App>(
 }
 
 /// Begins the response to a request whose client lets the connection go on, or not.
+#[inline(always)]
 fn begin<A: App>(context: &mut ExchangeContext<'_, A>, wire: Wire, head_only: bool, may_keep: bool) {
     let thread = &mut *context.thread;
     let terms = Terms {
@@ -198,13 +199,16 @@ fn handshake_of_fields<A: App>(
 }
 
 /// What the log knows of a request before its parts.
+#[inline(always)]
 fn log_entry<'a, A: App>(context: &ExchangeContext<'_, A>) -> LogEntry<'a> {
     let began_us = if context.worker.settings.logging.requests { precise_us() } else { 0 };
     let (log_facts, ctime) = (LogFacts::default(), context.thread.clock.ctime());
     LogEntry { method: b"", uri: b"", protocol: b"", address: b"", user: b"", log_facts, ctime, began_us }
 }
 
-/// Has a request answered that is understood: by a route, a file or the application.
+/// Has a request answered that is understood: by a route, a file or the application. Written into its callers, whose request would be
+/// moved once more.
+#[inline(always)]
 fn answer<A: App>(
     context: &mut ExchangeContext<'_, A>,
     parts: RequestParts<'_, A::Memo>,

@@ -38,12 +38,14 @@ impl DerefMut for ResponseWriter<'_> {
 
 impl ResponseWriter<'_> {
     /// Begins the next answer, with buffers of the thread's.
+    #[inline]
     pub(crate) fn begin(&mut self, terms: Terms, buffers: ResponseBuffers) {
         self.transport.lend(buffers.output);
         self.response.begin(terms, buffers.head);
     }
 
     /// Gives the buffers back when everything has left.
+    #[inline]
     pub(crate) fn end(&mut self) -> ResponseBuffers {
         let output = if self.transport.is_broken { Vec::new() } else { self.transport.take_buffer() };
         ResponseBuffers { head: self.response.take_buffer(), output }

@@ -42,6 +42,7 @@ pub struct ResponseHead {
 
 impl ResponseHead {
     /// Makes the head an empty one again, which keeps its buffer.
+    #[inline]
     pub fn clear(&mut self) {
         self.status = 0;
         self.text.clear();
@@ -68,6 +69,7 @@ impl ResponseHead {
     }
 
     /// Begins anew with a status. `text` is its three digits, a space and a reason.
+    #[inline]
     pub fn begin(&mut self, status: u16, text: &[u8]) {
         self.clear();
         self.status = status;
@@ -115,17 +117,16 @@ impl ResponseHead {
     }
 
     /// Adds a field that counts as the application's.
-    #[inline]
+    #[inline(always)]
     pub fn add(&mut self, name: &[u8], value: &[u8]) {
         self.add_own(name, value);
         self.count += 1;
     }
 
     /// Adds a field of the server's.
-    #[inline]
+    #[inline(always)]
     pub fn add_own(&mut self, name: &[u8], value: &[u8]) {
         let start = self.text.len();
-        self.text.reserve(name.len() + value.len() + 4);
         self.text.extend_from_slice(name);
         self.text.extend_from_slice(b": ");
         self.text.extend_from_slice(value);
@@ -193,7 +194,7 @@ impl ResponseHead {
     }
 
     /// Writes the status, after `prefix`, and the lines of the fields.
-    #[inline]
+    #[inline(always)]
     pub fn write(&self, prefix: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(prefix);
         if !self.is_edited {
