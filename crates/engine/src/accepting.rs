@@ -16,7 +16,7 @@ use crate::connection::Connection;
 use crate::connections::{ConnectionTable, Key};
 use crate::fairness::{another_waits, is_ahead};
 use crate::listener::Accepted;
-use crate::worker::ThreadContext;
+use crate::thread_context::ThreadContext;
 use crate::worker_state::{Housekeeping, Pause, Shared};
 
 /// Connections that one turn accepts from one socket, so that those that are open have their turn too. While another worker

@@ -25,9 +25,10 @@ use crate::patience::Patience;
 use crate::request::HeaderMemory;
 use crate::response::ResponseWriter;
 use crate::socket::Read;
+use crate::thread_context::ThreadContext;
 use crate::transport::Transport;
 use crate::turn::TurnBudget;
-use crate::worker::{ThreadContext, Worker};
+use crate::worker::Worker;
 
 /// What a connection does next.
 #[derive(Debug, PartialEq, Eq)]

@@ -6,7 +6,8 @@ use crate::app::App;
 use crate::connections::ExchangeId;
 use crate::listener::Peer;
 use crate::response::ResponseWriter;
-use crate::worker::{ThreadContext, Worker};
+use crate::thread_context::ThreadContext;
+use crate::worker::Worker;
 
 /// A thread at work.
 pub struct Context<'a, A: App> {

@@ -20,7 +20,8 @@ use crate::connections::{EventSource, ExchangeId, Key};
 use crate::event_loop::prepare;
 use crate::request_stream::RequestStream;
 use crate::response::ResponseWriter;
-use crate::worker::{ThreadContext, Worker};
+use crate::thread_context::ThreadContext;
+use crate::worker::Worker;
 use crate::worker_state::{Assignment, LeaderState, Shared};
 
 /// Events that one fetch brings at most.

@@ -21,8 +21,8 @@ use crate::connections::{ConnectionTable, EventSource, Key};
 use crate::forks;
 use crate::panics::end_worker_at_a_panic;
 use crate::socket;
+use crate::thread_context::ThreadContext;
 use crate::threads;
-use crate::worker::ThreadContext;
 use crate::worker_state::{Assignment, Guard, Housekeeping, LeadEnd, LeaderState, Shared};
 
 /// Events that one poll fetches.

@@ -34,6 +34,7 @@ pub mod response;
 mod response_filters;
 mod routing;
 mod socket;
+mod thread_context;
 mod threads;
 mod transport;
 mod turn;

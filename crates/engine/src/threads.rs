@@ -11,7 +11,7 @@ use bolide_contract::settings::Threads;
 use crate::access_log::complain;
 use crate::app::{App, Language};
 use crate::leadership::Turn;
-use crate::worker::ThreadContext;
+use crate::thread_context::ThreadContext;
 use crate::worker_state::{LeadEnd, Shared};
 
 /// How long the first thread waits for the others at the end before it says so.

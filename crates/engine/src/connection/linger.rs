@@ -27,12 +27,16 @@ impl<A: App> Connection<A> {
 
     pub(super) fn linger(&mut self, context: &mut Context<'_, A>, mut swallowed: usize) -> NextAction {
         while swallowed < LINGER_BYTES {
+            self.lingering = Some(swallowed);
+            if !context.thread.turn.may_read() {
+                return NextAction::Again;
+            }
             match self.transport.read(&mut context.thread.read) {
-                Read::Bytes(count) => swallowed += count,
-                Read::Nothing => {
-                    self.lingering = Some(swallowed);
-                    return NextAction::Wait;
+                Read::Bytes(count) => {
+                    context.thread.turn.note_read(count);
+                    swallowed += count;
                 }
+                Read::Nothing => return NextAction::Wait,
                 Read::End | Read::Broken => break,
             }
         }
