@@ -98,6 +98,17 @@ fn head_204_and_304_have_no_body_and_keep_the_connection() {
 }
 
 #[test]
+fn an_answer_that_has_left_is_still_known_by_its_status() {
+    let (mut answer, _client) = begun(terms());
+    answer.writer().switch_to_websocket(b"key", None, &[]).expect("switched");
+    answer.writer().finish();
+    assert_eq!(answer.writer().advance(), Progress::Done);
+    let buffers = answer.writer().end();
+    assert!(buffers.head.capacity() > 0 && buffers.output.capacity() > 0, "a connection that waits owns no buffer");
+    assert_eq!(answer.writer().status_code(), 101, "what comes next depends on it");
+}
+
+#[test]
 fn an_empty_body_has_a_length_of_zero() {
     let (mut answer, client) = begun(terms());
     answer.writer().status(b"200 OK").expect("a status");

@@ -61,9 +61,9 @@ impl ResponseHead {
         self.clear();
     }
 
-    /// Takes the buffer back; the head is empty then.
+    /// Takes the buffer back: what is left of the head is its status.
     pub fn take_buffer(&mut self) -> Vec<u8> {
-        self.clear();
+        self.is_indexed = false;
         self.fields = Vec::new();
         std::mem::take(&mut self.text)
     }
