@@ -21,7 +21,7 @@ pub struct BodyFile {
 /// Bytes, and the file that follows them.
 pub struct QueuedPart {
     pub before: Vec<u8>,
-    pub file: Option<BodyFile>,
+    pub file: Option<Box<BodyFile>>,
 }
 
 impl BodyFile {

@@ -106,8 +106,9 @@ pub struct Response {
     /// The body's end is not the answer's: trailer fields follow it.
     has_trailers: bool,
     /// A file that is sent behind what was written, and what is sent behind that.
-    file: Option<BodyFile>,
-    queue: VecDeque<QueuedPart>,
+    /// Few answers have any, and a connection that waits is to be small.
+    file: Option<Box<BodyFile>>,
+    queue: Option<Box<VecDeque<QueuedPart>>>,
     /// Where the application may name a file in place of a body: what is needed to send it.
     x_sendfile: Option<Box<XSendfile>>,
     /// The body is a file that the application has named: what it says itself as a body is not sent.
@@ -137,7 +138,7 @@ impl Response {
             short: false,
             has_trailers: false,
             file: None,
-            queue: VecDeque::new(),
+            queue: None,
             x_sendfile: None,
             file_replaces_body: false,
             filter: None,
@@ -332,13 +333,14 @@ impl Response {
     /// No file follows any more.
     fn drop_files(&mut self) {
         self.file = None;
-        self.queue.clear();
+        self.queue = None;
     }
 
     /// Bytes that follow what is written.
     fn to_come(&self) -> u64 {
-        let of_file = |part: &Option<BodyFile>| part.as_ref().map_or(0, |part| part.left);
-        of_file(&self.file) + self.queue.iter().map(|later| later.before.len() as u64 + of_file(&later.file)).sum::<u64>()
+        let of_file = |part: &Option<Box<BodyFile>>| part.as_ref().map_or(0, |part| part.left);
+        let queued = self.queue.iter().flat_map(|queue| queue.iter());
+        of_file(&self.file) + queued.map(|later| later.before.len() as u64 + of_file(&later.file)).sum::<u64>()
     }
 
     fn forget_head(&mut self) {

@@ -47,7 +47,7 @@ impl ResponseWriter<'_> {
         if self.filter.is_none() {
             self.response.encoder.open_frame(left, &mut self.transport.bytes);
         }
-        self.file = Some(BodyFile { file: Arc::new(file), offset, left, promised: None, has_begun: false });
+        self.file = Some(Box::new(BodyFile { file: Arc::new(file), offset, left, promised: None, has_begun: false }));
         self.sent_file = true;
     }
 

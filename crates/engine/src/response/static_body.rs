@@ -1,6 +1,7 @@
 //! Answers that the server makes by itself, of static files: their heads come ready-made, and their bodies lie in memory or in
 //! files that others send from, too.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
@@ -61,7 +62,7 @@ impl ResponseWriter<'_> {
         self.filter_head(FirstPart::File);
         self.close_head();
         if self.left != BodyLeft::Discard {
-            self.file = Some(BodyFile::promised(file, bytes, version));
+            self.file = Some(Box::new(BodyFile::promised(file, bytes, version)));
             self.sent_file = true;
         }
     }
@@ -74,18 +75,20 @@ impl ResponseWriter<'_> {
         if self.left == BodyLeft::Discard {
             return;
         }
-        self.queue.extend(parts.parts.into_iter().map(|(before, FileRange { file, bytes, version })| QueuedPart {
+        let mut queue = VecDeque::with_capacity(parts.parts.len() + 1);
+        queue.extend(parts.parts.into_iter().map(|(before, FileRange { file, bytes, version })| QueuedPart {
             before,
-            file: Some(BodyFile::promised(file, bytes, version)),
+            file: Some(Box::new(BodyFile::promised(file, bytes, version))),
         }));
-        self.queue.push_back(QueuedPart { before: parts.end, file: None });
+        queue.push_back(QueuedPart { before: parts.end, file: None });
+        self.queue = Some(Box::new(queue));
         self.sent_file = true;
         self.begin_next_part();
     }
 
     /// Goes on to what comes after the file. False: nothing does.
     pub(super) fn begin_next_part(&mut self) -> bool {
-        let Some(next) = self.queue.pop_front() else { return false };
+        let Some(next) = self.queue.as_mut().and_then(|queue| queue.pop_front()) else { return false };
         self.write_framed(&next.before);
         self.file = next.file;
         true
