@@ -2,6 +2,7 @@
 //!
 //! It knows no sockets and no protocol. Worker threads run it.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,6 +24,9 @@ pub struct QueuedPart {
     pub before: Vec<u8>,
     pub file: Option<Box<BodyFile>>,
 }
+
+/// What follows one file: further ones, in their order, each behind its bytes.
+pub struct Queue(pub VecDeque<QueuedPart>);
 
 impl BodyFile {
     pub fn promised(file: Arc<File>, bytes: Range<u64>, version: FileVersion) -> BodyFile {

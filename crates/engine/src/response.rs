@@ -12,13 +12,11 @@ mod upgrade;
 mod writer;
 mod x_sendfile;
 
-use std::collections::VecDeque;
-
 use bolide_protocol::http1::framing::decimal;
 use bolide_protocol::http1::is_token;
 use bolide_protocol::response::{ResponseEncoder, ResponseHead, Wire};
 
-use crate::body_file::{BodyFile, QueuedPart};
+use crate::body_file::{BodyFile, Queue};
 use crate::fields::{Known, is_field_value, known_field};
 use crate::response_filters::ResponseFilter;
 pub use crate::socket::wait_for_room;
@@ -108,7 +106,7 @@ pub struct Response {
     /// A file that is sent behind what was written, and what is sent behind that.
     /// Few answers have any, and a connection that waits is to be small.
     file: Option<Box<BodyFile>>,
-    queue: Option<Box<VecDeque<QueuedPart>>>,
+    queue: Option<Box<Queue>>,
     /// Where the application may name a file in place of a body: what is needed to send it.
     x_sendfile: Option<Box<XSendfile>>,
     /// The body is a file that the application has named: what it says itself as a body is not sent.
@@ -339,7 +337,7 @@ impl Response {
     /// Bytes that follow what is written.
     fn to_come(&self) -> u64 {
         let of_file = |part: &Option<Box<BodyFile>>| part.as_ref().map_or(0, |part| part.left);
-        let queued = self.queue.iter().flat_map(|queue| queue.iter());
+        let queued = self.queue.iter().flat_map(|queue| queue.0.iter());
         of_file(&self.file) + queued.map(|later| later.before.len() as u64 + of_file(&later.file)).sum::<u64>()
     }
 

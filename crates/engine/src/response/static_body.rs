@@ -11,7 +11,7 @@ use bolide_files::roots::FileVersion;
 
 use super::writer::{COPY_BYTES, ResponseWriter};
 use super::{BodyLeft, Stage};
-use crate::body_file::{BodyFile, QueuedPart};
+use crate::body_file::{BodyFile, Queue, QueuedPart};
 use crate::response_filters::FirstPart;
 
 impl ResponseWriter<'_> {
@@ -81,14 +81,14 @@ impl ResponseWriter<'_> {
             file: Some(Box::new(BodyFile::promised(file, bytes, version))),
         }));
         queue.push_back(QueuedPart { before: parts.end, file: None });
-        self.queue = Some(Box::new(queue));
+        self.queue = Some(Box::new(Queue(queue)));
         self.sent_file = true;
         self.begin_next_part();
     }
 
     /// Goes on to what comes after the file. False: nothing does.
     pub(super) fn begin_next_part(&mut self) -> bool {
-        let Some(next) = self.queue.as_mut().and_then(|queue| queue.pop_front()) else { return false };
+        let Some(next) = self.queue.as_mut().and_then(|queue| queue.0.pop_front()) else { return false };
         self.write_framed(&next.before);
         self.file = next.file;
         true
