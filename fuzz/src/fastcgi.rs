@@ -88,7 +88,7 @@ fn note(
     is_answered: bool,
     told: &mut Vec<Told>,
 ) -> Result<(), String> {
-    let is_over = matches!(event, FastCgiEvent::End | FastCgiEvent::Aborted);
+    let is_over = matches!(event, FastCgiEvent::End | FastCgiEvent::Aborted { .. });
     match event {
         FastCgiEvent::Head { facts, keep_connection } => {
             let bytes = decoder.take_parameters();
@@ -105,7 +105,7 @@ fn note(
             }
         }
         FastCgiEvent::End => told.push(Told::End),
-        FastCgiEvent::Aborted => told.push(Told::Aborted),
+        FastCgiEvent::Aborted { .. } => told.push(Told::Aborted),
         FastCgiEvent::Send { answer, close } => told.push(Told::Send { bytes: answer.as_bytes().to_vec(), close }),
     }
     if is_over && is_answered {

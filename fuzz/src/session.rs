@@ -1,7 +1,8 @@
 //! A connection as a session reads it: its events are the same however its bytes are cut.
 
+use bolide_protocol::fastcgi::FastCgiLimits;
 use bolide_protocol::http1::head::HeadLimits;
-use bolide_protocol::session::{HeadParts, RequestHead, Session, SessionEvent};
+use bolide_protocol::session::{HeadBytes, HeadParts, RequestHead, Session, SessionEvent};
 
 use crate::{Kind, Target, cases, ensure};
 
@@ -20,6 +21,9 @@ pub const TARGET: Target = Target {
     ],
 };
 
+/// Protocols that a connection may have.
+const PROTOCOLS: u8 = 4;
+
 const LIMITS: HeadLimits = HeadLimits { request_line_bytes: 4096, head_bytes: 8192, header_count: 100, lenient_targets: false };
 
 /// What was told of a connection. Pieces of a body are put together again.
@@ -28,13 +32,20 @@ enum Told {
     Head(Vec<u8>),
     Body(Vec<u8>),
     End,
+    Aborted,
+    Own(Vec<u8>),
     Fault,
 }
 
 /// The first byte says the protocol, the second how the bytes are cut.
 fn check(input: &[u8]) -> Result<Kind, String> {
     let [protocol, cut, bytes @ ..] = input else { return Ok(Kind::of("none")) };
-    let session = || if protocol % 2 == 0 { Session::http1() } else { Session::uwsgi() };
+    let session = || match protocol % PROTOCOLS {
+        0 => Session::http1(),
+        1 => Session::uwsgi(true),
+        2 => Session::scgi(false),
+        _ => Session::fastcgi(FastCgiLimits { parameter_bytes: LIMITS.head_bytes, connections: 1 }, false),
+    };
     let whole = told(session(), bytes, bytes.len().max(1))?;
     let cut = usize::from(*cut).max(1);
     let pieces = told(session(), bytes, cut)?;
@@ -43,7 +54,7 @@ fn check(input: &[u8]) -> Result<Kind, String> {
     ensure!(whole == pieces || still_waits, "in pieces of {cut} bytes it means {pieces:?}, and whole {whole:?}");
     let count = |wanted: fn(&Told) -> bool| whole.iter().filter(|told| wanted(told)).count().min(4);
     Ok(Kind::of((
-        protocol % 2,
+        protocol % PROTOCOLS,
         count(|told| matches!(told, Told::Head(_))),
         count(|told| matches!(told, Told::Body(_))),
         count(|told| *told == Told::End),
@@ -66,7 +77,10 @@ fn told(mut session: Session, bytes: &[u8], piece_bytes: usize) -> Result<Vec<To
             ensure!(goes_on, "an event of no bytes, again and again");
             match event {
                 SessionEvent::Head(head) => {
-                    let text = waiting.get(head.bytes.clone()).ok_or("a head that is not in the input")?;
+                    if let HeadBytes::Input(range) = &head.bytes {
+                        ensure!(waiting.get(range.clone()).is_some(), "a head that is not in the input");
+                    }
+                    let text = head.bytes.of(&waiting);
                     if let RequestHead::Http { line, facts } = head.head {
                         ensure!(line.length + facts.length == text.len() as u32, "a head of another length than its parts");
                     }
@@ -79,7 +93,15 @@ fn told(mut session: Session, bytes: &[u8], piece_bytes: usize) -> Result<Vec<To
                         _ => told.push(Told::Body(part.to_vec())),
                     }
                 }
-                SessionEvent::End => told.push(Told::End),
+                SessionEvent::End => {
+                    told.push(Told::End);
+                    session.note_answered();
+                }
+                SessionEvent::Aborted { .. } => {
+                    told.push(Told::Aborted);
+                    session.note_answered();
+                }
+                SessionEvent::Send { answer, .. } => told.push(Told::Own(answer.as_bytes().to_vec())),
                 SessionEvent::More => {}
             }
             waiting.drain(..used);
@@ -109,5 +131,7 @@ fn seeds() -> Vec<Vec<u8>> {
         let [low, high] = (case.bytes.len() as u16).to_le_bytes();
         [&[1, 3, 0, low, high, 0], case.bytes].concat()
     });
-    http.chain(more).chain(packets).collect()
+    let netstrings = cases::scgi::CASES.iter().map(|case| [&[2, 3], case.bytes].concat());
+    let records = cases::fastcgi::cases().into_iter().map(|case| [&[3, 3], case.bytes.as_slice()].concat());
+    http.chain(more).chain(packets).chain(netstrings).chain(records).collect()
 }

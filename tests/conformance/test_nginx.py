@@ -1,20 +1,30 @@
-"""A real nginx in front: the uwsgi protocol over TCP and UNIX sockets, and HTTP."""
+"""A real nginx in front: the uwsgi protocol over TCP and UNIX sockets, HTTP, FastCGI and SCGI."""
 
 import hashlib
 import json
 import os
+from pathlib import Path
 
 import pytest
 from support.nginx import in_front_of
 
-ROUTES = ["tcp", "unix", "unbuffered", "http", "kept"]
+#: The state of a connected socket in /proc/net/unix (SS_CONNECTED, linux/net.h).
+CONNECTED = "03"
+
+ROUTES = ["tcp", "unix", "unbuffered", "http", "kept", "fastcgi", "fastcgi-kept", "fastcgi-unbuffered", "scgi", "scgi-unbuffered"]
 
 
 @pytest.fixture(scope="module")
 def server(serve_module):
     return serve_module(
         "wsgi-file = {apps}/front.py\nprocesses = 2\npost-buffering = 65536",
-        listen=("http-socket = 127.0.0.1:0", "socket = 127.0.0.1:0", "socket = {folder}/app.sock"),
+        listen=(
+            "http-socket = 127.0.0.1:0",
+            "socket = 127.0.0.1:0",
+            "socket = {folder}/app.sock",
+            "fastcgi-socket = {folder}/fastcgi.sock",
+            "scgi-socket = {folder}/scgi.sock",
+        ),
     )
 
 
@@ -84,3 +94,20 @@ def test_behind_nginx_a_client_that_vanishes_ends_the_answer_and_no_more(server,
     server.wait_for_log(rf"closed /{route}/endless$")
     with nginx.connect() as client:
         assert client.request("GET", f"/{route}/echo").status == 200
+
+
+def connections_at(path):
+    """The inodes of the server's ends of connections to a UNIX socket, as /proc/net/unix has them."""
+    rows = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()]
+    return {row[6] for row in rows if row[-1] == str(path) and row[5] == CONNECTED}
+
+
+def test_behind_nginx_a_kept_connection_is_used_again(server, nginx):
+    path = server.folder / "fastcgi.sock"
+    with nginx.connect() as client:
+        assert client.request("GET", "/fastcgi-kept/echo").status == 200
+        kept = connections_at(path)
+        assert kept
+        for _ in range(20):
+            assert client.request("GET", "/fastcgi-kept/echo").status == 200
+    assert connections_at(path) == kept

@@ -31,6 +31,7 @@ http {{
 FRONT = """
     client_max_body_size 20m;
     upstream kept {{ server 127.0.0.1:{http}; keepalive 4; }}
+    upstream fastcgi_kept {{ server unix:{folder}/fastcgi.sock; keepalive 4; }}
     server {{
         listen 127.0.0.1:{{port}};
         include {parameters};
@@ -39,10 +40,17 @@ FRONT = """
         location /unbuffered/ {{ uwsgi_pass unix:{socket}; uwsgi_request_buffering off; uwsgi_buffering off; }}
         location /http/ {{ proxy_pass http://127.0.0.1:{http}; }}
         location /kept/ {{ proxy_pass http://kept; proxy_http_version 1.1; proxy_set_header Connection ""; }}
+        location /fastcgi/ {{ fastcgi_pass unix:{folder}/fastcgi.sock; }}
+        location /fastcgi-kept/ {{ fastcgi_pass fastcgi_kept; fastcgi_keep_conn on; }}
+        location /fastcgi-unbuffered/ {{
+            fastcgi_pass fastcgi_kept; fastcgi_keep_conn on; fastcgi_request_buffering off; fastcgi_buffering off;
+        }}
+        location /scgi/ {{ scgi_pass unix:{folder}/scgi.sock; }}
+        location /scgi-unbuffered/ {{ scgi_pass unix:{folder}/scgi.sock; scgi_buffering off; }}
     }}
 """
 
-#: As nginx ships it.
+#: As nginx ships it for the uwsgi protocol; the others get the same, and no SCRIPT_NAME by their own files.
 PARAMETERS = """
 uwsgi_param  QUERY_STRING       $query_string;
 uwsgi_param  REQUEST_METHOD     $request_method;
@@ -108,8 +116,19 @@ class Nginx:
         self.process.wait(timeout=20)
 
 
+def parameters():
+    """The lines of ``uwsgi_params``, for each of the protocols that take them."""
+    lines = PARAMETERS.strip().splitlines()
+    fastcgi = [line.replace("uwsgi_param ", "fastcgi_param ") for line in lines]
+    # nginx sends the length by itself, before all others.
+    scgi = [line.replace("uwsgi_param ", "scgi_param ") for line in lines if "CONTENT_LENGTH" not in line]
+    return "\n".join([*lines, *fastcgi, *scgi, "scgi_param  SCGI  1;"]) + "\n"
+
+
 def in_front_of(server, folder):
-    """An nginx before a server that has an HTTP socket, a uwsgi socket, and another one at ``app.sock`` in its folder."""
-    (folder / "uwsgi_params").write_text(PARAMETERS)
+    """An nginx before a server that has an HTTP socket, a uwsgi socket, and another one at ``app.sock`` in its folder; where
+    tests ask for them, one of FastCGI at ``fastcgi.sock`` and one of SCGI at ``scgi.sock``.
+    """
+    (folder / "parameters").write_text(parameters())
     places = {"uwsgi": server.address("uwsgi")[1], "http": server.port, "socket": server.folder / "app.sock"}
-    return Nginx(folder, FRONT.format(parameters=folder / "uwsgi_params", **places))
+    return Nginx(folder, FRONT.format(parameters=folder / "parameters", folder=server.folder, **places))

@@ -64,6 +64,38 @@ pub enum Address {
 pub enum Protocol {
     Http,
     Uwsgi,
+    /// The same, with further packets on a connection whose answer has told its length.
+    PersistentUwsgi,
+    FastCgi,
+    /// With heads of HTTP in place of CGI's ("non-parsed headers").
+    FastCgiNph,
+    Scgi,
+    ScgiNph,
+}
+
+impl Protocol {
+    pub const ALL: [Protocol; 7] = [
+        Protocol::Http,
+        Protocol::Uwsgi,
+        Protocol::PersistentUwsgi,
+        Protocol::FastCgi,
+        Protocol::FastCgiNph,
+        Protocol::Scgi,
+        Protocol::ScgiNph,
+    ];
+
+    /// What uWSGI calls it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Protocol::Http => "http",
+            Protocol::Uwsgi => "uwsgi",
+            Protocol::PersistentUwsgi => "puwsgi",
+            Protocol::FastCgi => "fastcgi",
+            Protocol::FastCgiNph => "fastcgi-nph",
+            Protocol::Scgi => "scgi",
+            Protocol::ScgiNph => "scgi-nph",
+        }
+    }
 }
 
 /// An application and where it is mounted.

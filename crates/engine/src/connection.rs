@@ -3,8 +3,10 @@
 //! It moves bytes between its transport and its session, and hands what they mean to the exchange. It is attended to by one thread at a
 //! time, whenever its socket has news; it knows no poll and no other connection.
 
+mod collecting;
 mod late;
 mod linger;
+mod pulling;
 mod refusal;
 mod streaming;
 
@@ -12,14 +14,14 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 use bolide_contract::settings::Protocol;
 use bolide_protocol::Fault;
-use bolide_protocol::session::{HeadEvent, HeadParts, Session, SessionEvent};
+use bolide_protocol::fastcgi::FastCgiLimits;
+use bolide_protocol::session::{HeadEvent, Session, SessionEvent};
 
-use crate::access_log::complain;
 use crate::app::App;
-use crate::body::{Body, Collector, Refusal};
+use crate::body::{Body, Collector};
 use crate::connections::{ExchangeId, Key};
 use crate::context::{Context, ExchangeContext};
-use crate::exchange::{BodySource, Collecting, Exchange, ExchangeState, Served, give_up, go_on, serve};
+use crate::exchange::{BodySource, Exchange, ExchangeState, Served, give_up, go_on, serve};
 use crate::listener::Peer;
 use crate::patience::Patience;
 use crate::request::HeaderMemory;
@@ -29,6 +31,10 @@ use crate::thread_context::ThreadContext;
 use crate::transport::Transport;
 use crate::turn::TurnBudget;
 use crate::worker::Worker;
+
+/// Connections that a front server is told it may open, where its protocol lets it ask: as many as a process has descriptors for, by
+/// default (the soft limit of RLIMIT_NOFILE).
+const CONNECTIONS_TOLD: u32 = 1024;
 
 /// What a connection does next.
 #[derive(Debug, PartialEq, Eq)]
@@ -86,10 +92,7 @@ impl<A: App> Connection<A> {
         let listening = worker.listeners.get(listener);
         Connection {
             transport: Transport::new(socket),
-            session: match listening.map(|listening| listening.protocol) {
-                Some(Protocol::Uwsgi) => Session::uwsgi(),
-                Some(Protocol::Http) | None => Session::http1(),
-            },
+            session: session_of(listening.map(|listening| listening.protocol), worker),
             exchange: Exchange::new(),
             memo: None,
             peer,
@@ -130,7 +133,12 @@ impl<A: App> Connection<A> {
 
     /// True while no request is begun or under way.
     pub fn is_idle(&self) -> bool {
-        self.exchange.is_idle() && self.lingering.is_none() && self.input.is_empty()
+        self.exchange.is_idle() && self.lingering.is_none() && !self.has_part_of_request()
+    }
+
+    /// Something of a next request is here, be it understood or not.
+    fn has_part_of_request(&self) -> bool {
+        !self.input.is_empty() || self.session.has_part_of_head()
     }
 
     /// Idle, and has been answered before: the client may have a next request on its way.
@@ -247,6 +255,7 @@ impl<A: App> Connection<A> {
     fn read(&mut self, context: &mut Context<'_, A>) -> Option<NextAction> {
         let mut buffer = std::mem::take(&mut context.thread.read);
         let held = self.input.len();
+        let had_begun = self.has_part_of_request();
         buffer[..held].copy_from_slice(&self.input);
         self.input = Vec::new();
         // What was kept may fill the buffer; reading into nothing would look like the client's end.
@@ -262,7 +271,7 @@ impl<A: App> Connection<A> {
         let has_rest = !rest.is_empty();
         let was_full = filled == buffer.len();
         context.thread.read = buffer;
-        self.set_deadline(&step, held, context);
+        self.set_deadline(&step, had_begun, context);
         match step {
             ServeStep::Close if has_rest => Some(self.begin_linger(context)),
             ServeStep::Close => Some(NextAction::Close),
@@ -288,7 +297,7 @@ impl<A: App> Connection<A> {
     }
 
     /// How long the connection may now keep us waiting.
-    fn set_deadline(&mut self, step: &ServeStep, held: usize, context: &Context<'_, A>) {
+    fn set_deadline(&mut self, step: &ServeStep, had_begun: bool, context: &Context<'_, A>) {
         let now = context.thread.clock.now_ms;
         let timeout_ms = self.timeout_ms(context.worker);
         match (step, &self.exchange.state) {
@@ -298,8 +307,8 @@ impl<A: App> Connection<A> {
                 self.deadline_ms = now + timeout_ms
             }
             // A head has its time as a whole: a byte a second must not keep a connection for ever.
-            (ServeStep::More, _) if !self.input.is_empty() && held == 0 => self.deadline_ms = now + timeout_ms,
-            (ServeStep::More, _) if !self.input.is_empty() => {}
+            (ServeStep::More, _) if self.has_part_of_request() && !had_begun => self.deadline_ms = now + timeout_ms,
+            (ServeStep::More, _) if self.has_part_of_request() => {}
             _ if self.has_served => self.deadline_ms = now + context.worker.settings.limits.keepalive_ms,
             _ => {}
         }
@@ -336,10 +345,21 @@ impl<A: App> Connection<A> {
     fn begin(&mut self, bytes: &[u8], context: &mut Context<'_, A>) -> Result<(usize, ServeStep), Fault> {
         let limits = &context.worker.head_limits;
         let (used, event) = self.session.next(bytes, limits, &mut context.thread.parts)?;
-        let SessionEvent::Head(mut head) = event else { return Ok((used, ServeStep::More)) };
-        let (own, rest) = (&bytes[head.bytes.clone()], &bytes[used..]);
+        let mut head = match event {
+            SessionEvent::Head(head) => head,
+            SessionEvent::Send { answer, close } => {
+                self.writer().say_aside(answer.as_bytes());
+                let is_over = close || self.transport.is_broken;
+                return Ok((used, if is_over { ServeStep::Close } else { ServeStep::Next }));
+            }
+            // Without a request there is nothing of it.
+            SessionEvent::More | SessionEvent::Data(_) | SessionEvent::End | SessionEvent::Aborted { .. } => {
+                return Ok((used, ServeStep::More));
+            }
+        };
+        let rest = &bytes[used..];
         let (more, step) = if A::STREAMS {
-            self.stream(&head, own, rest, context)?
+            self.stream(&head, head.bytes.of(bytes), rest, context)?
         } else {
             let collector = Collector::new(head.body, context.worker.body_limits)?;
             // What the client sent behind a request for another protocol would be lost to an application that takes the socket.
@@ -347,101 +367,11 @@ impl<A: App> Connection<A> {
                 head.head.forget_upgrade();
             }
             match collector {
-                None => (0, self.answer(&head, own, Body::Empty, context)?),
-                Some(collector) => self.begin_to_collect(head, own, collector, rest, context)?,
+                None => (0, self.answer(&head, head.bytes.of(bytes), Body::Empty, context)?),
+                Some(collector) => self.begin_to_collect(head, bytes, collector, rest, context)?,
             }
         };
         Ok((used + more, step))
-    }
-
-    /// Collects what has come of the body, and serves the request if that is all of it.
-    fn begin_to_collect(
-        &mut self,
-        head: HeadEvent,
-        bytes: &[u8],
-        mut collector: Collector,
-        rest: &[u8],
-        context: &mut Context<'_, A>,
-    ) -> Result<(usize, ServeStep), Fault> {
-        let (used, is_complete) = self.keep(&mut collector, rest, context)?;
-        if is_complete {
-            return Ok((used, self.answer_collected(&head, bytes, collector, context)?));
-        }
-        if head.head.expects_continue() && rest.is_empty() {
-            self.transport.send_aside(b"HTTP/1.1 100 Continue\r\n\r\n");
-        }
-        let mut patience = self.patience(context.worker);
-        patience.wait(true, context.thread.clock.now_ms);
-        collector.wait().map_err(|refusal| self.fault_of(refusal, context))?;
-        let parts = context.thread.parts.clone();
-        let bytes = bytes.to_vec();
-        self.exchange.state = ExchangeState::Collecting(Box::new(Collecting { head, bytes, parts, collector, patience }));
-        Ok((used, ServeStep::More))
-    }
-
-    /// Hands bytes to the body that is coming, and serves the request when it is complete.
-    fn collect(
-        &mut self,
-        mut collecting: Box<Collecting>,
-        bytes: &[u8],
-        context: &mut Context<'_, A>,
-    ) -> Result<(usize, ServeStep), Fault> {
-        let (used, is_complete) = self.keep(&mut collecting.collector, bytes, context)?;
-        if !is_complete {
-            collecting.patience.note(used, context.thread.clock.now_ms);
-            collecting.collector.wait().map_err(|refusal| self.fault_of(refusal, context))?;
-            self.exchange.state = ExchangeState::Collecting(collecting);
-            return Ok((used, ServeStep::More));
-        }
-        let Collecting { head, bytes, parts, collector, .. } = *collecting;
-        context.thread.parts = parts;
-        Ok((used, self.answer_collected(&head, &bytes, collector, context)?))
-    }
-
-    /// Puts what is the body's of `bytes` into the collector. Returns the bytes used, and whether the body is complete.
-    fn keep(&mut self, collector: &mut Collector, bytes: &[u8], context: &mut Context<'_, A>) -> Result<(usize, bool), Fault> {
-        let Context { worker, thread, app } = context;
-        let mut refused = None;
-        let is_long = collector.will_spill(bytes.len());
-        let session = &mut self.session;
-        let mut take = || {
-            pull(session, bytes, worker, &mut thread.parts, |part| {
-                collector.keep(part).map_err(|refusal| {
-                    let fault = Fault::new(507, "The body could not be stored.");
-                    refused = Some(refusal);
-                    fault
-                })
-            })
-        };
-        let taken = if is_long { app.aside(take) } else { take() };
-        match refused {
-            Some(refusal) => Err(self.fault_of(refusal, context)),
-            None => taken,
-        }
-    }
-
-    fn fault_of(&self, refusal: Refusal, context: &Context<'_, A>) -> Fault {
-        match refusal {
-            Refusal::Fault(fault) => fault,
-            Refusal::Spill(error) => {
-                let problem = format!("a request's body can't be kept in a temporary file: {error}; is the disk full?");
-                complain(context.worker.number, &problem);
-                Fault::new(507, "The body could not be stored.")
-            }
-        }
-    }
-
-    fn answer_collected(
-        &mut self,
-        head: &HeadEvent,
-        bytes: &[u8],
-        collector: Collector,
-        context: &mut Context<'_, A>,
-    ) -> Result<ServeStep, Fault> {
-        let finished = if collector.has_file() { context.app.aside(|| collector.finish()) } else { collector.finish() };
-        let (body, share) = finished.map_err(|refusal| self.fault_of(refusal, context))?;
-        self.exchange.share = Some(share);
-        self.answer(head, bytes, body, context)
     }
 
     fn answer(&mut self, head: &HeadEvent, bytes: &[u8], body: Body, context: &mut Context<'_, A>) -> Result<ServeStep, Fault> {
@@ -456,7 +386,6 @@ impl<A: App> Connection<A> {
         source: BodySource<'_>,
         context: &mut Context<'_, A>,
     ) -> Result<Served<A::Pending>, Fault> {
-        let wire = self.session.wire();
         let memory = memory(&mut self.memo, head);
         let mut context = ExchangeContext {
             worker: context.worker,
@@ -467,7 +396,7 @@ impl<A: App> Connection<A> {
             listener: self.listener,
             id: ExchangeId { connection: self.key, stream: self.exchange.stream },
         };
-        serve(&mut context, (&head.head, bytes), wire, memory, source)
+        serve(&mut context, (&head.head, bytes), head.wire, memory, source)
     }
 
     fn after_answer(&mut self, served: Served<A::Pending>, context: &Context<'_, A>) -> ServeStep {
@@ -486,7 +415,8 @@ impl<A: App> Connection<A> {
                 self.has_served = true;
                 self.exchange.stream = self.exchange.stream.wrapping_add(1);
                 self.exchange.share = None;
-                match self.exchange.unread.take() {
+                self.session.note_answered();
+                match self.exchange.unread.take().filter(|_| self.session.is_body_open()) {
                     // RFC 9110 section 10.1.1: a client that was not told to continue may send the body or not; nobody can tell.
                     Some(body) if keep && !body.owes_continue => {
                         self.exchange.state = ExchangeState::Draining { body, swallowed: 0 };
@@ -505,26 +435,18 @@ impl<A: App> Connection<A> {
     }
 }
 
-/// Hands what is the body's of `bytes` to `sink`. Returns the bytes used, and whether the body is complete.
-fn pull(
-    session: &mut Session,
-    bytes: &[u8],
-    worker: &Worker,
-    parts: &mut HeadParts,
-    mut sink: impl FnMut(&[u8]) -> Result<(), Fault>,
-) -> Result<(usize, bool), Fault> {
-    let mut used = 0;
-    while session.is_body_open() {
-        let rest = &bytes[used..];
-        let (count, event) = session.next(rest, &worker.head_limits, parts)?;
-        used += count;
-        match event {
-            SessionEvent::Data(range) => sink(&rest[range])?,
-            SessionEvent::End => break,
-            SessionEvent::More | SessionEvent::Head(_) => return Ok((used, false)),
-        }
+/// The session of a connection at a listener of this protocol.
+fn session_of(protocol: Option<Protocol>, worker: &Worker) -> Session {
+    let limits = FastCgiLimits { parameter_bytes: worker.head_limits.head_bytes, connections: CONNECTIONS_TOLD };
+    match protocol {
+        Some(Protocol::Http) | None => Session::http1(),
+        Some(Protocol::Uwsgi) => Session::uwsgi(false),
+        Some(Protocol::PersistentUwsgi) => Session::uwsgi(true),
+        Some(Protocol::Scgi) => Session::scgi(false),
+        Some(Protocol::ScgiNph) => Session::scgi(true),
+        Some(Protocol::FastCgi) => Session::fastcgi(limits, false),
+        Some(Protocol::FastCgiNph) => Session::fastcgi(limits, true),
     }
-    Ok((used, true))
 }
 
 /// What the adapter remembers of the header block, or may remember.

@@ -193,6 +193,13 @@ impl Transport {
         }
     }
 
+    /// The same for bytes that must arrive: a client whose socket has no room for them is given up.
+    pub fn send_whole(&mut self, bytes: &[u8]) {
+        debug_assert!(self.unsent() == 0);
+        let written = socket::write(self.socket.as_fd(), bytes, &[]);
+        self.is_broken |= !matches!(written, Written::Bytes(count) if count == bytes.len());
+    }
+
     pub fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }

@@ -145,10 +145,7 @@ impl Listeners {
 impl Endpoint {
     /// The place as something to open: `http://127.0.0.1:8080`, `uwsgi://127.0.0.1:3031`, `unix:/run/app.sock`.
     pub fn to_open(&self) -> String {
-        let scheme = match self.protocol {
-            Protocol::Http => "http",
-            Protocol::Uwsgi => "uwsgi",
-        };
+        let scheme = self.protocol.word();
         match self.address {
             // Every address is no address to open: the loopback one is among them.
             Bound::Tcp(SocketAddr::V4(address)) if address.ip().is_unspecified() => {

@@ -432,3 +432,25 @@ fn test_numbers_that_work_in_uwsgi_work_here() {
         assert_eq!(settings.limits.head_bytes, wanted);
     }
 }
+
+#[test]
+fn test_each_protocol_has_a_socket_option_of_its_own_and_a_word_for_all_sockets() {
+    let folder = Folder::new("protocols");
+    let help = crate::catalogue::catalogue().get("protocol").expect("the row").help;
+    for protocol in Protocol::ALL {
+        let word = protocol.word();
+        assert!(help.contains(&format!("`{word}`")), "{word} is not in the help of `protocol`");
+        for options in [format!("{word}-socket = 127.0.0.1:4000"), format!("protocol = {word}\nsocket = 127.0.0.1:4000")] {
+            folder.write("uwsgi.ini", format!("[uwsgi]\nmodule = shop\nsocket-timeout = 5\n{options}\n"));
+            let (settings, diagnostics) = run(&folder, "uwsgi.ini", &[]);
+            assert!(diagnostics.is_empty(), "{options}: {diagnostics:?}");
+            let found: Vec<_> = settings.listeners.iter().map(|listener| (listener.protocol, listener.timeout_ms)).collect();
+            assert_eq!(found, [(protocol, 5000)], "{options}");
+        }
+    }
+    for (text, is_fine) in [("fastcgi-modifier1 = 0", true), ("fastcgi-modifier1 = 14", false), ("scgi-modifier2 = 1", false)] {
+        folder.write("uwsgi.ini", format!("[uwsgi]\nmodule = shop\nfastcgi-socket = :4000\n{text}\n"));
+        let (_, diagnostics) = run(&folder, "uwsgi.ini", &[]);
+        assert_eq!(diagnostics.is_empty(), is_fine, "{text}: {diagnostics:?}");
+    }
+}

@@ -21,6 +21,10 @@ pub use record::{CONTENT_BYTES_MOST, HEAD_BYTES as RECORD_HEAD_BYTES};
 /// Bytes of FCGI_GET_VALUES that are understood. The three names that there are take 49.
 pub const VALUES_BYTES_MOST: usize = 512;
 
+/// Bytes of records that say nothing, from one request's beginning to the next one's: what is left of a body that was answered before
+/// its end, for the most part.
+pub const IGNORED_BYTES_MOST: usize = 1024 * 1024;
+
 /// What the peer is told and allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FastCgiLimits {
@@ -39,8 +43,9 @@ pub enum FastCgiEvent {
     Data(Range<usize>),
     /// The body is here in full.
     End,
-    /// The front server does not want the request's answer any more (FCGI_ABORT_REQUEST, section 5.4). It is to be ended all the same.
-    Aborted,
+    /// The front server does not want the request's answer any more (FCGI_ABORT_REQUEST, section 5.4). It is to be ended all the same:
+    /// with these bytes, where nothing was answered yet, after which the connection is closed or not.
+    Aborted { end: Answer, keep_connection: bool },
     /// This is to be sent at once, and `close` says whether it is the connection's last.
     Send { answer: Answer, close: bool },
 }
@@ -59,6 +64,8 @@ pub struct Decoder {
     parameters: Vec<u8>,
     /// Contents of a record that counts as a whole only.
     control: Vec<u8>,
+    /// Bytes of records that were ignored since the last request began.
+    ignored_bytes: usize,
     fault: Option<Fault>,
 }
 
@@ -114,6 +121,7 @@ impl Decoder {
             request: None,
             parameters: Vec::new(),
             control: Vec::new(),
+            ignored_bytes: 0,
             fault: None,
         }
     }
@@ -143,6 +151,11 @@ impl Decoder {
     /// A request's body has not come in full.
     pub fn is_body_open(&self) -> bool {
         self.request.is_some_and(|request| request.stage == Stage::Body)
+    }
+
+    /// The request that is under way is here in full, and may still be aborted.
+    pub fn is_complete(&self) -> bool {
+        self.request.is_some_and(|request| request.stage == Stage::Complete)
     }
 
     /// Nothing of a request or of a record is here.
@@ -227,6 +240,12 @@ impl Decoder {
                 return Err(Fault::new(431, "The FastCGI request's parameters are larger than buffer-size."));
             }
             Purpose::Body => self.count_body(content_left as u64)?,
+            Purpose::Ignored => {
+                self.ignored_bytes += RECORD_HEAD_BYTES + content_left + usize::from(head.padding_bytes);
+                if self.ignored_bytes > IGNORED_BYTES_MOST {
+                    return Err(Fault::bad_request("The FastCGI records that belong to no request are more than the limit."));
+                }
+            }
             _ => {}
         }
         self.control.clear();
@@ -292,6 +311,7 @@ impl Decoder {
             return Ok(Some(FastCgiEvent::Send { answer, close: !keep_connection }));
         }
         self.parameters.clear();
+        self.ignored_bytes = 0;
         self.request = Some(Request { id, keep_connection, stage: Stage::Parameters, body_left: None });
         Ok(None)
     }
@@ -300,13 +320,13 @@ impl Decoder {
     fn abort(&mut self) -> Option<FastCgiEvent> {
         let request = self.request.as_mut()?;
         let was = std::mem::replace(&mut request.stage, Stage::Aborted);
+        let end = answers::end_request(request.id, ProtocolStatus::Complete);
+        let keep_connection = request.keep_connection;
         if was != Stage::Parameters {
-            return Some(FastCgiEvent::Aborted);
+            return Some(FastCgiEvent::Aborted { end, keep_connection });
         }
-        let answer = answers::end_request(request.id, ProtocolStatus::Complete);
-        let close = !request.keep_connection;
         self.note_answered();
-        Some(FastCgiEvent::Send { answer, close })
+        Some(FastCgiEvent::Send { answer: end, close: !keep_connection })
     }
 
     fn end_parameters(&mut self, variables: &mut Vec<Variable>) -> Result<FastCgiEvent, Fault> {

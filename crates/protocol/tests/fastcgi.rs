@@ -4,7 +4,8 @@ mod cases;
 
 use bolide_protocol::Fault;
 use bolide_protocol::fastcgi::{
-    CONTENT_BYTES_MOST, Decoder, END_OF_ANSWER_BYTES, FastCgiEvent, FastCgiLimits, RECORD_HEAD_BYTES, end_of_answer, stdout_head,
+    CONTENT_BYTES_MOST, Decoder, END_OF_ANSWER_BYTES, FastCgiEvent, FastCgiLimits, IGNORED_BYTES_MOST, RECORD_HEAD_BYTES,
+    end_of_answer, stdout_head,
 };
 use bolide_protocol::variables::VARIABLE_COUNT_MOST;
 use cases::fastcgi::{
@@ -52,7 +53,7 @@ impl Fed {
     }
 
     fn note(&mut self, event: FastCgiEvent, piece: &[u8], variables: &[bolide_protocol::variables::Variable]) {
-        let is_over = matches!(event, FastCgiEvent::End | FastCgiEvent::Aborted);
+        let is_over = matches!(event, FastCgiEvent::End | FastCgiEvent::Aborted { .. });
         match event {
             FastCgiEvent::Head { facts, keep_connection } => {
                 assert!(self.decoder.is_body_open() && self.decoder.request_id().is_some());
@@ -76,7 +77,7 @@ impl Fed {
                 }
             }
             FastCgiEvent::End => self.told.push(Told::End),
-            FastCgiEvent::Aborted => self.told.push(Told::Aborted),
+            FastCgiEvent::Aborted { .. } => self.told.push(Told::Aborted),
             FastCgiEvent::Send { answer, close } => self.told.push(Told::Send { bytes: answer.as_bytes().to_vec(), close }),
         }
         if is_over && self.is_answered {
@@ -187,6 +188,25 @@ fn test_values_as_many_as_the_limit_are_understood() {
     }
     let found = fed(&record(GET_VALUES, 0, &list), 5, true);
     assert!(matches!(found.told.as_slice(), [Told::Send { close: false, .. }]), "{:?}", found.told);
+}
+
+#[test]
+fn test_records_of_no_request_are_ignored_up_to_the_limit_and_from_each_request_anew() {
+    let large = record(STDIN, 9, &vec![0; 65_000]);
+    let mut found = Fed::new(LIMITS, true);
+    for _ in 0..2 {
+        for _ in 0..IGNORED_BYTES_MOST / large.len() {
+            found.feed(&large);
+        }
+        found.feed(&[begin(1, 1, 1), record(PARAMS, 1, b""), record(STDIN, 1, b"")].concat());
+        assert_eq!(found.fault, None);
+    }
+    for _ in 0..=IGNORED_BYTES_MOST / large.len() {
+        if found.fault.is_none() {
+            found.feed(&large);
+        }
+    }
+    assert_eq!(found.fault.map(|fault| fault.status), Some(400));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! A connection's bytes as events: the same whole, in pieces of any size, and with the next request behind.
 
+use bolide_protocol::fastcgi::FastCgiLimits;
 use bolide_protocol::http1::head::HeadLimits;
 use bolide_protocol::session::{HeadParts, RequestHead, Session, SessionEvent};
 
@@ -12,6 +13,9 @@ enum Told {
     Head(String),
     Body(Vec<u8>),
     End,
+    Aborted,
+    /// The protocol's own word, and whether it is the last.
+    Own(bool),
     Fault(u16),
 }
 
@@ -52,17 +56,50 @@ fn cases() -> Vec<Case> {
         ("no HTTP", Session::http1, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03".to_vec(), vec![Told::Fault(400)]),
         (
             "a packet with a body",
-            Session::uwsgi,
+            || Session::uwsgi(false),
             packet(&[("REQUEST_METHOD", "POST"), ("CONTENT_LENGTH", "3")], b"abc"),
             vec![head("POST"), body(b"abc"), Told::End],
         ),
         (
             "two packets",
-            Session::uwsgi,
+            || Session::uwsgi(true),
             [packet(&[("REQUEST_METHOD", "GET")], b""), packet(&[], b"")].concat(),
             vec![head("GET"), head("")],
         ),
+        (
+            "a netstring with a body",
+            || Session::scgi(false),
+            b"44:CONTENT_LENGTH\x003\0SCGI\x001\0REQUEST_METHOD\0POST\0,abc".to_vec(),
+            vec![head("POST"), body(b"abc"), Told::End],
+        ),
+        ("no netstring", || Session::scgi(false), b"12345x".to_vec(), vec![Told::Fault(400)]),
+        (
+            "a request of FastCGI with a body in two records, and a question in between",
+            fastcgi,
+            [
+                b"\x01\x01\0\x01\0\x08\0\0\0\x01\x01\0\0\0\0\0\x01\x04\0\x01\0\x14\0\0\x0e\x04REQUEST_METHODPOST\x01\x04\0\x01\0\0\0\0",
+                &b"\x01\x05\0\x01\0\x02\x01\0ab!\x01\x2a\0\0\0\0\0\0\x01\x05\0\x01\0\x01\0\0c\x01\x05\0\x01\0\0\0\0"[..],
+            ]
+            .concat(),
+            vec![head("POST"), body(b"ab"), Told::Own(false), body(b"c"), Told::End],
+        ),
+        (
+            "a request of FastCGI that is aborted",
+            fastcgi,
+            b"\x01\x01\0\x01\0\x08\0\0\0\x01\x01\0\0\0\0\0\x01\x04\0\x01\0\0\0\0\x01\x02\0\x01\0\0\0\0".to_vec(),
+            vec![head(""), Told::Aborted],
+        ),
+        (
+            "a role that is none, without keeping the connection",
+            fastcgi,
+            b"\x01\x01\0\x01\0\x08\0\0\0\x02\0\0\0\0\0\0".to_vec(),
+            vec![Told::Own(true)],
+        ),
     ]
+}
+
+fn fastcgi() -> Session {
+    Session::fastcgi(FastCgiLimits { parameter_bytes: 1 << 16, connections: 1 }, false)
 }
 
 fn packet(variables: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
@@ -90,7 +127,7 @@ fn told(session: &mut Session, bytes: &[u8], piece_bytes: usize) -> Vec<Told> {
             let wants_more = matches!(event, SessionEvent::More);
             match event {
                 SessionEvent::Head(head) => {
-                    let text = &waiting[head.bytes];
+                    let text = head.bytes.of(&waiting);
                     told.push(Told::Head(match head.head {
                         RequestHead::Http { line, .. } => {
                             format!(
@@ -99,7 +136,7 @@ fn told(session: &mut Session, bytes: &[u8], piece_bytes: usize) -> Vec<Told> {
                                 String::from_utf8_lossy(line.target.of(text))
                             )
                         }
-                        RequestHead::Variables { facts } => {
+                        RequestHead::Variables { facts, .. } => {
                             facts.method.map_or(String::new(), |span| String::from_utf8_lossy(span.of(text)).into_owned())
                         }
                     }));
@@ -109,7 +146,9 @@ fn told(session: &mut Session, bytes: &[u8], piece_bytes: usize) -> Vec<Told> {
                     _ => told.push(Told::Body(waiting[range].to_vec())),
                 },
                 SessionEvent::End => told.push(Told::End),
-                _ => {}
+                SessionEvent::Aborted { .. } => told.push(Told::Aborted),
+                SessionEvent::Send { close, .. } => told.push(Told::Own(close)),
+                SessionEvent::More => {}
             }
             waiting.drain(..used);
             if wants_more {

@@ -16,7 +16,7 @@ impl<A: App> Connection<A> {
 
     /// A head or a body is on its way, and the application has not been called for it yet.
     pub(super) fn is_arriving(&self) -> bool {
-        self.exchange.is_collecting() || self.exchange.is_idle() && self.lingering.is_none() && !self.input.is_empty()
+        self.exchange.is_collecting() || self.exchange.is_idle() && self.lingering.is_none() && self.has_part_of_request()
     }
 
     /// The answer, where there is one to give, is 408.

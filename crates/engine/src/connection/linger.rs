@@ -56,7 +56,7 @@ impl<A: App> Connection<A> {
                 true => self.read_body(&mut body.patience, context, |_| Ok(())),
                 false => return Some(self.swallow_later(body, swallowed, NextAction::Again)),
             };
-            let Ok(read) = read else { break };
+            let Ok((read, _)) = read else { break };
             if !self.session.is_body_open() {
                 return None;
             }

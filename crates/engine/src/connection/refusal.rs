@@ -13,7 +13,8 @@ impl<A: App> Connection<A> {
     pub(super) fn refuse(&mut self, fault: Fault, context: &mut Context<'_, A>) {
         let who = if self.peer.address.is_empty() { "a local client" } else { self.peer.address.as_str() };
         complain(context.worker.number, &format!("refused a request of {who} with {}: {}", fault.status, fault.reason));
-        let (wire, date_line) = (self.session.wire(), context.thread.clock.date_line());
+        let Some(wire) = self.session.wire() else { return };
+        let date_line = context.thread.clock.date_line();
         let terms = Terms { wire, head_only: false, keep_alive: false, may_cork: false, date_line };
         let buffers = context.thread.buffers.lend();
         let mut writer = self.writer();

@@ -9,7 +9,8 @@ use bolide_contract::scoreboard::now_ms;
 use bolide_protocol::Fault;
 use bolide_protocol::session::HeadEvent;
 
-use super::{Connection, NextAction, ServeStep, pull};
+use super::pulling::{PullEnd, Pulled, heed, pull};
+use super::{Connection, NextAction, ServeStep};
 use crate::app::App;
 use crate::connections::ExchangeId;
 use crate::context::Context;
@@ -35,8 +36,13 @@ impl<A: App> Connection<A> {
         let worker = context.worker;
         let most_bytes = worker.body_limits.bytes;
         let mut body = BodyStream::new(head.body, most_bytes, head.head.expects_continue(), self.patience(worker))?;
-        let (used, is_complete) = pull(&mut self.session, rest, worker, &mut context.thread.parts, |part| body.push(part))?;
-        note_progress(&mut body, used, is_complete);
+        let mut writer = ResponseWriter { response: &mut self.exchange.response, transport: &mut self.transport };
+        let session = (&mut self.session, &mut writer);
+        let Pulled { used, end } = pull(session, rest, worker, &mut context.thread.parts, |part| body.push(part))?;
+        if let PullEnd::Aborted { end, keep_alive } = end {
+            return Ok((used, self.abort(end, keep_alive)));
+        }
+        note_progress(&mut body, used, matches!(end, PullEnd::Complete));
         let mut request_stream = RequestStream::Body(body);
         let served = self.serve(head, bytes, BodySource::Streamed(&mut request_stream), context)?;
         let Served::Ongoing(suspended) = served else {
@@ -233,12 +239,19 @@ impl<A: App> Connection<A> {
                 let mut read = Read::Nothing;
                 while body.room() > 0 && context.thread.turn.may_read() {
                     let mut patience = body.patience;
-                    read = self.read_body(&mut patience, context, |part| body.push(part))?;
+                    let is_aborted;
+                    (read, is_aborted) = self.read_body(&mut patience, context, |part| body.push(part))?;
                     body.patience = patience;
-                    note_progress(body, usize::from(matches!(read, Read::Bytes(_))), !self.session.is_body_open());
+                    body.is_gone |= is_aborted;
+                    let is_complete = !is_aborted && !self.session.is_body_open();
+                    note_progress(body, usize::from(matches!(read, Read::Bytes(_))), is_complete);
                     if !matches!(read, Read::Bytes(_)) {
                         break;
                     }
+                }
+                // Behind an answer that is complete comes the next request.
+                if self.session.may_be_aborted() && !self.exchange.response.is_finished() {
+                    body.is_gone |= self.listen_for_abort(context)?;
                 }
                 body.is_gone |= matches!(read, Read::End | Read::Broken) || self.peer_has_ended && body.is_complete();
             }
@@ -270,22 +283,46 @@ impl<A: App> Connection<A> {
         Ok(())
     }
 
-    /// Reads once. What follows the body stays for later.
+    /// Reads on behind a request that is complete: its client may say, or show by going, that it does not want the answer any more.
+    fn listen_for_abort(&mut self, context: &mut Context<'_, A>) -> Result<bool, Fault> {
+        let thread = &mut *context.thread;
+        let mut writer = ResponseWriter { response: &mut self.exchange.response, transport: &mut self.transport };
+        let came_along = std::mem::take(&mut self.input);
+        let limits = &context.worker.head_limits;
+        let mut is_aborted = heed(&mut self.session, &mut writer, &came_along, limits, &mut thread.parts)?;
+        while !is_aborted && thread.turn.may_read() {
+            match writer.transport.read(&mut thread.read) {
+                Read::Bytes(count) => {
+                    thread.turn.note_read(count);
+                    is_aborted = heed(&mut self.session, &mut writer, &thread.read[..count], limits, &mut thread.parts)?;
+                }
+                Read::Nothing => break,
+                Read::End | Read::Broken => return Ok(true),
+            }
+        }
+        Ok(is_aborted)
+    }
+
+    /// Reads once, and says whether the client has taken its request back. What follows the body stays for later.
     pub(super) fn read_body(
         &mut self,
         patience: &mut Patience,
         context: &mut Context<'_, A>,
         sink: impl FnMut(&[u8]) -> Result<(), Fault>,
-    ) -> Result<Read, Fault> {
+    ) -> Result<(Read, bool), Fault> {
         let thread = &mut *context.thread;
         let read = self.transport.read(&mut thread.read);
+        let mut is_aborted = false;
         if let Read::Bytes(count) = read {
             thread.turn.note_read(count);
             patience.note(count, thread.clock.now_ms);
-            let (used, _) = pull(&mut self.session, &thread.read[..count], context.worker, &mut thread.parts, sink)?;
-            self.input.extend_from_slice(&thread.read[used..count]);
+            let mut writer = ResponseWriter { response: &mut self.exchange.response, transport: &mut self.transport };
+            let session = (&mut self.session, &mut writer);
+            let pulled = pull(session, &thread.read[..count], context.worker, &mut thread.parts, sink)?;
+            is_aborted = matches!(pulled.end, PullEnd::Aborted { .. });
+            self.input.extend_from_slice(&thread.read[pulled.used..count]);
         }
-        Ok(read)
+        Ok((read, is_aborted))
     }
 
     /// The client's body is not what HTTP allows, or too large: the application is told that the client has gone.

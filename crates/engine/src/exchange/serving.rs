@@ -41,7 +41,7 @@ pub fn serve<A: App>(
 ) -> Result<Served<A::Pending>, Fault> {
     match head {
         RequestHead::Http { line, facts } => serve_http(context, (line, facts, bytes), wire, memory, source),
-        RequestHead::Variables { facts } => serve_variables(context, (facts, bytes), wire, source),
+        RequestHead::Variables { facts, keep_alive } => serve_variables(context, (facts, bytes), (wire, *keep_alive), source),
     }
 }
 
@@ -70,7 +70,7 @@ fn serve_http<A: App>(
     let worker = context.worker;
     let is_old = line.version == Version::Http10;
     let wire = if is_old { Wire::Http10 } else { wire };
-    begin(context, wire, method == b"HEAD", facts.keep_alive && worker.settings.limits.keepalive_ms > 0);
+    begin(context, wire, method == b"HEAD", facts.keep_alive);
     let routed = worker.rules.map(|rules| {
         let app = RefCell::new(&mut *context.app);
         let values = HttpValues {
@@ -122,12 +122,12 @@ fn serve_http<A: App>(
 fn serve_variables<A: App>(
     context: &mut ExchangeContext<'_, A>,
     (facts, bytes): (&VariableFacts, &[u8]),
-    wire: Wire,
+    (wire, keep_alive): (Wire, bool),
     source: BodySource<'_>,
 ) -> Result<Served<A::Pending>, Fault> {
     let mut variables = std::mem::take(&mut context.thread.parts.variables);
     let worker = context.worker;
-    begin(context, wire, facts.head_request, true);
+    begin(context, wire, facts.head_request, keep_alive);
     let routed = worker.rules.map(|rules| {
         let app = RefCell::new(&mut *context.app);
         let aside = |work: &mut dyn FnMut()| app.borrow_mut().aside(work);
@@ -145,8 +145,11 @@ fn serve_variables<A: App>(
         variables.iter().rfind(|variable| variable.name.of(bytes) == name).map_or(&b""[..], |found| found.value.of(bytes))
     };
     let handshake = match A::STREAMS {
-        true => websocket::asked_by_variables(&find, &worker.settings.asynchronous.websocket)?,
-        false => None,
+        // Within FastCGI's records there is no other protocol.
+        true if !matches!(wire, Wire::FastCgi { .. }) => {
+            websocket::asked_by_variables(&find, &worker.settings.asynchronous.websocket)?
+        }
+        _ => None,
     };
     let is_logged = worker.settings.logging.requests;
     let entry = LogEntry {
@@ -172,7 +175,7 @@ fn begin<A: App>(context: &mut ExchangeContext<'_, A>, wire: Wire, head_only: bo
     let terms = Terms {
         wire,
         head_only,
-        keep_alive: may_keep && wire.can_keep_alive() && !context.worker.is_draining(),
+        keep_alive: may_keep && context.worker.settings.limits.keepalive_ms > 0 && !context.worker.is_draining(),
         may_cork: thread.may_cork && matches!(wire, Wire::Http11 | Wire::Http10),
         date_line: thread.clock.date_line(),
     };

@@ -205,6 +205,20 @@ impl ResponseWriter<'_> {
         self.finish();
     }
 
+    /// Sends a few bytes of the protocol's own, between the frames of whatever answer is on its way. A client that is so far behind that there
+    /// is no room for them is given up: they must arrive whole.
+    pub(crate) fn say_aside(&mut self, bytes: &[u8]) {
+        if self.response.encoder.is_within_frame() {
+            self.transport.is_broken = true;
+        } else if self.transport.unsent() == 0 {
+            self.transport.send_whole(bytes);
+        } else if self.transport.has_room(bytes.len(), OUTPUT_BYTES) {
+            self.transport.bytes.extend_from_slice(bytes);
+        } else {
+            self.transport.is_broken = true;
+        }
+    }
+
     /// Gives up an answer whose head has left: the connection's end tells the client that it is not whole.
     pub fn cut_off(&mut self) {
         self.filter = None;

@@ -2,13 +2,14 @@
 //! here, so an option that is called supported and means nothing does not compile.
 
 use bolide_contract::files::ExpirySubject;
+use bolide_contract::settings::Protocol;
 
 /// A meaning that `resolve` gives to a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Setting {
     Socket,
-    UwsgiSocket,
-    HttpSocket,
+    /// Of this protocol, whatever `protocol` says.
+    SocketOf(Protocol),
     Http,
     SocketProtocol,
     Listen,

@@ -1,24 +1,48 @@
 //! Rows of the sockets: what is listened on, and how long a peer may take.
 
+use bolide_contract::settings::Protocol;
+
 use crate::catalogue::row::{Entry, Value};
 use crate::catalogue::setting::Setting;
 
 const SECONDS: Value = Value::Number { least: 0, most: 31_536_000, unit: "seconds" };
 
+const MODIFIER: Value = Value::Number { least: 0, most: 255, unit: "" };
+
+/// The applications are Python's.
+const ONE_PLUGIN: &str = "leave it out: each request is the application's";
+
 pub const ENTRIES: &[Entry] = &[
     Entry::supported("socket", Setting::Socket, Value::Address, "", "Listen on this address with the uwsgi protocol (or with the one that `protocol` names).")
         .example("socket = /run/app.sock\nsocket = 127.0.0.1:3031\nsocket = @app\nsocket = fd://3\nsocket = unix:/run/app.sock"),
-    Entry::supported("uwsgi-socket", Setting::UwsgiSocket, Value::Address, "", "Listen on this address with the uwsgi protocol.")
+    Entry::supported("uwsgi-socket", Setting::SocketOf(Protocol::Uwsgi), Value::Address, "", "Listen on this address with the uwsgi protocol.")
         .example("uwsgi-socket = 127.0.0.1:3031"),
+    Entry::supported("puwsgi-socket", Setting::SocketOf(Protocol::PersistentUwsgi), Value::Address, "", "Listen on this address with the uwsgi protocol, one request behind the other on a connection.")
+        .uwsgi("uWSGI gives the application no body there, and never closes, so that the client of an answer without Content-Length waits for ever; here bodies are read, and such an answer ends with its connection.")
+        .example("puwsgi-socket = 127.0.0.1:3031"),
+    Entry::supported("fastcgi-socket", Setting::SocketOf(Protocol::FastCgi), Value::Address, "", "Listen on this address with FastCGI, as a responder.")
+        .uwsgi("uWSGI closes the connection after each answer; here it is kept where the front server asks for it (nginx: `fastcgi_keep_conn on`).")
+        .example("fastcgi-socket = /run/app.sock\nfastcgi-socket = 127.0.0.1:9000"),
+    Entry::supported("fastcgi-nph-socket", Setting::SocketOf(Protocol::FastCgiNph), Value::Address, "", "The same, with a status line of HTTP at the head of each answer in place of CGI's field Status. nginx does not understand it.")
+        .example("fastcgi-nph-socket = 127.0.0.1:9000"),
+    Entry::planned("fastcgi-modifier1", MODIFIER, "Which of uWSGI's plugins serves requests of FastCGI.", ONE_PLUGIN),
+    Entry::planned("fastcgi-modifier2", MODIFIER, "A variant of what `fastcgi-modifier1` names.", ONE_PLUGIN),
+    Entry::supported("scgi-socket", Setting::SocketOf(Protocol::Scgi), Value::Address, "", "Listen on this address with SCGI.")
+        .uwsgi("uWSGI takes what comes; here a request without `SCGI` = 1, or without CONTENT_LENGTH as its first variable, is refused, as the protocol says.")
+        .example("scgi-socket = 127.0.0.1:4000"),
+    Entry::supported("scgi-nph-socket", Setting::SocketOf(Protocol::ScgiNph), Value::Address, "", "The same, with a status line of HTTP at the head of each answer in place of CGI's field Status.")
+        .example("scgi-nph-socket = 127.0.0.1:4000"),
+    Entry::planned("scgi-modifier1", MODIFIER, "Which of uWSGI's plugins serves requests of SCGI.", ONE_PLUGIN),
+    Entry::planned("scgi-modifier2", MODIFIER, "A variant of what `scgi-modifier1` names.", ONE_PLUGIN),
     Entry::supported("http", Setting::Http, Value::Address, "", "Listen on this address with HTTP/1.1.")
         .uwsgi("uWSGI puts a router process in front of the workers; here the workers speak HTTP themselves, which costs less.")
         .example("http = 127.0.0.1:8080\nhttp = :8080"),
-    Entry::supported("http-socket", Setting::HttpSocket, Value::Address, "", "Listen on this address with HTTP/1.1.")
+    Entry::supported("http-socket", Setting::SocketOf(Protocol::Http), Value::Address, "", "Listen on this address with HTTP/1.1.")
         .uwsgi("uWSGI closes the connection after each answer; here it is kept alive as HTTP/1.1 has it.")
         .example("http-socket = :8080"),
-    Entry::supported("http11-socket", Setting::HttpSocket, Value::Address, "", "Listen on this address with HTTP/1.1.")
+    Entry::supported("http11-socket", Setting::SocketOf(Protocol::Http), Value::Address, "", "Listen on this address with HTTP/1.1.")
         .example("http11-socket = :8080"),
-    Entry::supported("protocol", Setting::SocketProtocol, Value::Text, "uwsgi", "The protocol of the addresses that `socket` names: `uwsgi`, `http` or `http11`.")
+    Entry::supported("protocol", Setting::SocketProtocol, Value::Text, "uwsgi", "The protocol of the addresses that `socket` names: `uwsgi`, `puwsgi`, `http` or `http11`, `fastcgi`, `fastcgi-nph`, `scgi`, `scgi-nph`.")
         .example("protocol = http"),
     Entry::supported(
         "listen",

@@ -128,8 +128,8 @@ pub struct SocketDraft {
 pub enum SocketKind {
     /// `http`: its time limit is `http-timeout`.
     HttpRouter,
-    HttpSocket,
-    Uwsgi,
+    /// The option names it.
+    Of(Protocol),
     /// `socket`: `protocol` decides.
     Default,
 }

@@ -64,6 +64,10 @@ fn is_done_already(name: &str, pair: &Pair) -> bool {
     match name {
         // SIGTERM stops gracefully, and SIGHUP reloads without an end.
         "hook-master-start" => pair.value.as_deref() == Some("unix_signal:15 gracefully_kill_them_all"),
+        // There is one plugin to choose, and this is its number.
+        "fastcgi-modifier1" | "fastcgi-modifier2" | "scgi-modifier1" | "scgi-modifier2" => {
+            pair.value.as_deref().map(str::trim) == Some("0")
+        }
         "exit-on-reload" => !crate::values::switch(pair.value.as_deref()).on,
         _ => false,
     }
@@ -124,8 +128,7 @@ impl Draft<'_> {
     fn set(&mut self, setting: Setting, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
         match setting {
             Setting::Socket => self.socket(SocketKind::Default, pair)?,
-            Setting::UwsgiSocket => self.socket(SocketKind::Uwsgi, pair)?,
-            Setting::HttpSocket => self.socket(SocketKind::HttpSocket, pair)?,
+            Setting::SocketOf(protocol) => self.socket(SocketKind::Of(protocol), pair)?,
             Setting::Http => self.socket(SocketKind::HttpRouter, pair)?,
             Setting::SocketProtocol => self.socket_protocol = values::protocol(pair)?,
             Setting::Listen => self.backlog = self.bounded_u32(row, pair)?,
@@ -338,8 +341,7 @@ impl Draft<'_> {
         let listener = |socket: &SocketDraft| {
             let (protocol, seconds) = match socket.kind {
                 SocketKind::HttpRouter => (Protocol::Http, self.http_timeout),
-                SocketKind::HttpSocket => (Protocol::Http, self.socket_timeout),
-                SocketKind::Uwsgi => (Protocol::Uwsgi, self.socket_timeout),
+                SocketKind::Of(protocol) => (protocol, self.socket_timeout),
                 SocketKind::Default => (self.socket_protocol, self.socket_timeout),
             };
             Listener {

@@ -175,12 +175,14 @@ pub fn umask(pair: &Pair) -> Result<u32, Diagnostic> {
 }
 
 pub fn protocol(pair: &Pair) -> Result<Protocol, Diagnostic> {
-    match text(pair)?.as_str() {
-        "uwsgi" => Ok(Protocol::Uwsgi),
-        "http" | "http11" => Ok(Protocol::Http),
-        other => Err(Diagnostic::error(Some(&pair.location), format!("the protocol `{other}` is not supported"))
-            .advise("write `uwsgi` or `http`")),
-    }
+    let text = text(pair)?;
+    // The second word that uWSGI has for it.
+    let word = if text == "http11" { Protocol::Http.word() } else { text.as_str() };
+    Protocol::ALL.into_iter().find(|protocol| protocol.word() == word).ok_or_else(|| {
+        let words = Protocol::ALL.map(|protocol| format!("`{}`", protocol.word())).join(", ");
+        Diagnostic::error(Some(&pair.location), format!("the protocol `{text}` is not supported"))
+            .advise(format!("write one of {words}"))
+    })
 }
 
 /// `KEY=VALUE`.

@@ -21,16 +21,6 @@ pub enum Wire {
     FastCgi { id: u16, has_status_line: bool },
 }
 
-impl Wire {
-    /// A connection may have a next request.
-    pub fn can_keep_alive(self) -> bool {
-        match self {
-            Wire::Http11 | Wire::Http10 | Wire::FastCgi { .. } => true,
-            Wire::Uwsgi | Wire::Cgi => false,
-        }
-    }
-}
-
 /// What is known of a body when its head is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyLength {
@@ -195,6 +185,11 @@ impl ResponseEncoder {
             BodyFraming::Chunked => out.extend_from_slice(b"0\r\n\r\n"),
             BodyFraming::Records(id) => out.extend_from_slice(&end_of_answer(id)),
         }
+    }
+
+    /// A part of the body is on its way whose frame has more to come: nothing else may be said before that.
+    pub fn is_within_frame(&self) -> bool {
+        self.frame_left > 0
     }
 
     /// The end of the body is the connection's, unless its head has said how long it is.

@@ -4,8 +4,10 @@
 
 use std::ops::Range;
 
+use crate::fastcgi::Answer;
 use crate::http1::head::{Field, RequestLine};
 use crate::http1::{Framing, HeaderFacts};
+use crate::response::Wire;
 use crate::variables::{Variable, VariableFacts};
 
 /// The parts of a head that are many: filled by [`super::Session::next`], their capacity is reused.
@@ -21,22 +23,31 @@ pub struct HeadParts {
 #[derive(Debug, Clone, Copy)]
 pub enum RequestHead {
     /// Spans of the line are relative to the head's first byte, those of the facts to the header block behind the line.
-    Http {
-        line: RequestLine,
-        facts: HeaderFacts,
-    },
+    Http { line: RequestLine, facts: HeaderFacts },
     Variables {
         facts: VariableFacts,
+        /// The front server and its protocol let the connection go on after this request.
+        keep_alive: bool,
     },
+}
+
+/// Where a head's bytes are.
+#[derive(Debug, Clone)]
+pub enum HeadBytes {
+    /// In the input, at this range.
+    Input(Range<usize>),
+    /// They came in pieces.
+    Own(Vec<u8>),
 }
 
 /// A head and what comes with it.
 #[derive(Debug, Clone)]
 pub struct HeadEvent {
     pub head: RequestHead,
-    /// Where the head stands in the input.
-    pub bytes: Range<usize>,
+    pub bytes: HeadBytes,
     pub body: Framing,
+    /// How the request is answered.
+    pub wire: Wire,
     /// The header block is that of the connection's last request, byte for byte: its fields are not given again.
     pub is_repeated: bool,
     /// The header block will be known again: it is worth to keep what is made of it.
@@ -54,6 +65,22 @@ pub enum SessionEvent {
     Data(Range<usize>),
     /// Its body is complete.
     End,
+    /// The front server does not want its answer any more. Where nothing was answered yet, these bytes end it, and the connection goes on
+    /// or not.
+    Aborted { end: Answer, keep_alive: bool },
+    /// The protocol itself has something to say, whatever becomes of requests; `close`: and nothing after it.
+    Send { answer: Answer, close: bool },
+}
+
+impl HeadBytes {
+    /// The head's bytes, where `input` is what the head was found in.
+    #[inline]
+    pub fn of<'a>(&'a self, input: &'a [u8]) -> &'a [u8] {
+        match self {
+            HeadBytes::Input(range) => input.get(range.clone()).unwrap_or_default(),
+            HeadBytes::Own(bytes) => bytes,
+        }
+    }
 }
 
 impl RequestHead {

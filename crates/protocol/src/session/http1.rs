@@ -3,10 +3,11 @@
 //! Clients that keep their connection send the same fields with each request: comparing them costs a tenth of reading them.
 
 use super::body::BodyDecoder;
-use super::event::{HeadEvent, HeadParts, RequestHead, SessionEvent};
+use super::event::{HeadBytes, HeadEvent, HeadParts, RequestHead, SessionEvent};
 use crate::fault::{Fault, Progress};
 use crate::http1::HeaderFacts;
 use crate::http1::head::{HeadLimits, Version, header_block, leading_blank, request_line};
+use crate::response::Wire;
 
 /// Bytes of a header block that a connection remembers: an idle one has the block, and what was made of it, for as long as it lives.
 const REMEMBERED_BYTES: usize = 4096;
@@ -73,7 +74,8 @@ impl Http1 {
         self.searched = 0;
         let head = HeadEvent {
             head: RequestHead::Http { line, facts },
-            bytes: blank..blank + length,
+            bytes: HeadBytes::Input(blank..blank + length),
+            wire: Wire::Http11,
             body: self.body.begin(facts.framing),
             is_repeated: repeated.is_some(),
             is_remembered: self.last.known.is_some(),

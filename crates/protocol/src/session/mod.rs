@@ -5,22 +5,28 @@
 
 mod body;
 mod event;
+mod fastcgi;
 mod http1;
+mod scgi;
+mod uwsgi;
 
-use crate::fault::{Fault, Progress};
-use crate::http1::Framing;
+use crate::fastcgi::FastCgiLimits;
+use crate::fault::Fault;
 use crate::http1::head::HeadLimits;
 use crate::response::Wire;
-use crate::uwsgi::{PACKET_HEAD_BYTES, not_a_request, packet_head, variables};
-use body::BodyDecoder;
-pub use event::{HeadEvent, HeadParts, RequestHead, SessionEvent};
+pub use event::{HeadBytes, HeadEvent, HeadParts, RequestHead, SessionEvent};
+use fastcgi::FastCgi;
 use http1::Http1;
+use scgi::Scgi;
+use uwsgi::Uwsgi;
 
 /// What a connection speaks.
 #[derive(Debug)]
 pub enum Session {
     Http1(Http1),
-    Uwsgi(BodyDecoder),
+    Uwsgi(Uwsgi),
+    Scgi(Scgi),
+    FastCgi(Box<FastCgi>),
 }
 
 impl Session {
@@ -28,8 +34,19 @@ impl Session {
         Session::Http1(Http1::default())
     }
 
-    pub fn uwsgi() -> Session {
-        Session::Uwsgi(BodyDecoder::default())
+    /// `is_persistent`: more packets may follow an answer.
+    pub fn uwsgi(is_persistent: bool) -> Session {
+        Session::Uwsgi(Uwsgi { is_persistent, ..Uwsgi::default() })
+    }
+
+    /// `has_status_line`: answers have a head of HTTP, and not of CGI.
+    pub fn scgi(has_status_line: bool) -> Session {
+        Session::Scgi(Scgi { has_status_line, ..Scgi::default() })
+    }
+
+    /// The same.
+    pub fn fastcgi(limits: FastCgiLimits, has_status_line: bool) -> Session {
+        Session::FastCgi(Box::new(FastCgi::new(limits, has_status_line)))
     }
 
     /// Makes one event of the bytes; returns how many were used. It is called again with what is left, and what is added to it, until it
@@ -41,8 +58,9 @@ impl Session {
     pub fn next(&mut self, input: &[u8], limits: &HeadLimits, parts: &mut HeadParts) -> Result<(usize, SessionEvent), Fault> {
         match self {
             Session::Http1(http1) => http1.next(input, limits, parts),
-            Session::Uwsgi(body) if body.is_open() => body.next(input),
-            Session::Uwsgi(body) => uwsgi_head(body, input, limits, parts),
+            Session::Uwsgi(uwsgi) => uwsgi.next(input, limits, parts),
+            Session::Scgi(scgi) => scgi.next(input, limits, parts),
+            Session::FastCgi(fastcgi) => fastcgi.next(input, parts),
         }
     }
 
@@ -50,15 +68,39 @@ impl Session {
     pub fn is_body_open(&self) -> bool {
         match self {
             Session::Http1(http1) => http1.body.is_open(),
-            Session::Uwsgi(body) => body.is_open(),
+            Session::Uwsgi(uwsgi) => uwsgi.body.is_open(),
+            Session::Scgi(scgi) => scgi.body.is_open(),
+            Session::FastCgi(fastcgi) => fastcgi.decoder.is_body_open(),
         }
     }
 
-    /// How a request is answered whose head was not understood.
-    pub fn wire(&self) -> Wire {
+    /// A part of a request that is not complete was understood, and is kept here.
+    pub fn has_part_of_head(&self) -> bool {
         match self {
-            Session::Http1(_) => Wire::Http11,
-            Session::Uwsgi(_) => Wire::Uwsgi,
+            Session::Http1(_) | Session::Uwsgi(_) | Session::Scgi(_) => false,
+            Session::FastCgi(fastcgi) => !fastcgi.decoder.is_idle(),
+        }
+    }
+
+    /// The request in work is here in full, and its client may say that it does not want the answer any more.
+    pub fn may_be_aborted(&self) -> bool {
+        matches!(self, Session::FastCgi(fastcgi) if fastcgi.decoder.is_complete())
+    }
+
+    /// The answer of the request in work is complete.
+    pub fn note_answered(&mut self) {
+        if let Session::FastCgi(fastcgi) = self {
+            fastcgi.decoder.note_answered();
+        }
+    }
+
+    /// How a request is answered whose head was not understood; `None` where nobody could tell which one is meant.
+    pub fn wire(&self) -> Option<Wire> {
+        match self {
+            Session::Http1(_) => Some(Wire::Http11),
+            Session::Uwsgi(_) => Some(Wire::Uwsgi),
+            Session::Scgi(scgi) => Some(scgi.wire()),
+            Session::FastCgi(fastcgi) => fastcgi.wire(),
         }
     }
 
@@ -66,27 +108,4 @@ impl Session {
     pub fn is_http(&self) -> bool {
         matches!(self, Session::Http1(_))
     }
-}
-
-fn uwsgi_head(
-    body: &mut BodyDecoder,
-    input: &[u8],
-    limits: &HeadLimits,
-    parts: &mut HeadParts,
-) -> Result<(usize, SessionEvent), Fault> {
-    let Progress::Complete(packet) = packet_head(input) else { return Ok((0, SessionEvent::More)) };
-    if packet.modifier1 != 0 {
-        return Err(not_a_request(input));
-    }
-    let length = usize::from(packet.vars_bytes);
-    if length > limits.head_bytes {
-        return Err(Fault::new(431, "The uwsgi packet is larger than buffer-size."));
-    }
-    let bytes = PACKET_HEAD_BYTES..PACKET_HEAD_BYTES + length;
-    let Some(block) = input.get(bytes.clone()) else { return Ok((0, SessionEvent::More)) };
-    let facts = variables(block, &mut parts.variables)?;
-    let framing = body.begin(Framing::Length(facts.content_length.unwrap_or(0)));
-    let head = RequestHead::Variables { facts };
-    let used = bytes.end;
-    Ok((used, SessionEvent::Head(HeadEvent { head, bytes, body: framing, is_repeated: false, is_remembered: false })))
 }

@@ -1,0 +1,70 @@
+//! Bytes that were read go through the session, as far as they belong to the request in work: its body, and what its front server has to
+//! say beside it. Workers run it.
+
+use bolide_protocol::Fault;
+use bolide_protocol::fastcgi::Answer;
+use bolide_protocol::http1::head::HeadLimits;
+use bolide_protocol::session::{HeadParts, Session, SessionEvent};
+
+use crate::response::ResponseWriter;
+use crate::worker::Worker;
+
+/// What handing bytes to a body came to.
+pub(super) struct Pulled {
+    pub used: usize,
+    pub end: PullEnd,
+}
+
+pub(super) enum PullEnd {
+    /// There is more of the body to come.
+    More,
+    Complete,
+    /// Nobody wants an answer any more; where nothing was answered yet, this ends the request.
+    Aborted {
+        end: Answer,
+        keep_alive: bool,
+    },
+}
+
+/// Hands what is the body's of `bytes` to `sink`.
+pub(super) fn pull(
+    (session, writer): (&mut Session, &mut ResponseWriter<'_>),
+    bytes: &[u8],
+    worker: &Worker,
+    parts: &mut HeadParts,
+    mut sink: impl FnMut(&[u8]) -> Result<(), Fault>,
+) -> Result<Pulled, Fault> {
+    let mut used = 0;
+    while session.is_body_open() {
+        let rest = &bytes[used..];
+        let (count, event) = session.next(rest, &worker.head_limits, parts)?;
+        used += count;
+        match event {
+            SessionEvent::Data(range) => sink(&rest[range])?,
+            SessionEvent::End => break,
+            SessionEvent::Send { answer, .. } => writer.say_aside(answer.as_bytes()),
+            SessionEvent::Aborted { end, keep_alive } => return Ok(Pulled { used, end: PullEnd::Aborted { end, keep_alive } }),
+            SessionEvent::More | SessionEvent::Head(_) => return Ok(Pulled { used, end: PullEnd::More }),
+        }
+    }
+    Ok(Pulled { used, end: PullEnd::Complete })
+}
+
+/// Looks for an abort in what came behind a request. Returns whether there is one; what follows it says nothing.
+pub(super) fn heed(
+    session: &mut Session,
+    writer: &mut ResponseWriter<'_>,
+    mut bytes: &[u8],
+    limits: &HeadLimits,
+    parts: &mut HeadParts,
+) -> Result<bool, Fault> {
+    loop {
+        let (used, event) = session.next(bytes, limits, parts)?;
+        bytes = &bytes[used..];
+        match event {
+            SessionEvent::Aborted { .. } => return Ok(true),
+            SessionEvent::Send { answer, .. } => writer.say_aside(answer.as_bytes()),
+            SessionEvent::More | SessionEvent::Head(_) | SessionEvent::Data(_) | SessionEvent::End => return Ok(false),
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! The uwsgi protocol as events: a packet, and a body by its CONTENT_LENGTH; where the connection is kept, one behind the other.
+//!
+//! Workers run it. The client of a kept connection (`puwsgi`) is told by a Content-Length where an answer ends, or by the connection's end.
+
+use super::body::BodyDecoder;
+use super::event::{HeadBytes, HeadEvent, HeadParts, RequestHead, SessionEvent};
+use crate::fault::{Fault, Progress};
+use crate::http1::Framing;
+use crate::http1::head::HeadLimits;
+use crate::response::Wire;
+use crate::uwsgi::{PACKET_HEAD_BYTES, not_a_request, packet_head, variables};
+
+#[derive(Debug, Default)]
+pub struct Uwsgi {
+    pub(super) body: BodyDecoder,
+    /// More packets may follow an answer.
+    pub(super) is_persistent: bool,
+}
+
+impl Uwsgi {
+    #[inline]
+    pub(super) fn next(
+        &mut self,
+        input: &[u8],
+        limits: &HeadLimits,
+        parts: &mut HeadParts,
+    ) -> Result<(usize, SessionEvent), Fault> {
+        if self.body.is_open() { self.body.next(input) } else { self.head(input, limits, parts) }
+    }
+
+    fn head(&mut self, input: &[u8], limits: &HeadLimits, parts: &mut HeadParts) -> Result<(usize, SessionEvent), Fault> {
+        let Progress::Complete(packet) = packet_head(input) else { return Ok((0, SessionEvent::More)) };
+        if packet.modifier1 != 0 {
+            return Err(not_a_request(input));
+        }
+        let length = usize::from(packet.vars_bytes);
+        if length > limits.head_bytes {
+            return Err(Fault::new(431, "The uwsgi packet is larger than buffer-size."));
+        }
+        let bytes = PACKET_HEAD_BYTES..PACKET_HEAD_BYTES + length;
+        let Some(block) = input.get(bytes.clone()) else { return Ok((0, SessionEvent::More)) };
+        let facts = variables(block, &mut parts.variables)?;
+        let body = self.body.begin(Framing::Length(facts.content_length.unwrap_or(0)));
+        let head = RequestHead::Variables { facts, keep_alive: self.is_persistent };
+        let used = bytes.end;
+        let bytes = HeadBytes::Input(bytes);
+        let head = HeadEvent { head, bytes, body, wire: Wire::Uwsgi, is_repeated: false, is_remembered: false };
+        Ok((used, SessionEvent::Head(head)))
+    }
+}
