@@ -42,8 +42,11 @@ def pythons(entries):
 
 
 def ours_beside(entries, label):
-    """The label of Bolide on the same Python; of the newest, for what runs on none."""
-    return labelled(OURS, entries[label].get("python") or next(iter(pythons(entries)), None))
+    """The label of Bolide on the same Python, of the newest for what runs on none; where Bolide is there in several ways only,
+    the one that goes the same way.
+    """
+    ours = labelled(OURS, entries[label].get("python") or next(iter(pythons(entries)), None))
+    return ours if ours in entries else OURS + label.removeprefix(entries[label]["server"])
 
 
 def cost(entry):

@@ -47,6 +47,21 @@ def _ratio_to(other, label=OURS):
     return measure
 
 
+def _worst_way(other):
+    """The largest of Bolide's ratios to another server, of those that went the same way."""
+
+    def measure(results):
+        ways = [label.removeprefix(other) for label, found in results.items() if found["server"] == other]
+        ratios = {way: figures.ratio(results, OURS + way, other + way) for way in ways}
+        ratios = {way: found for way, found in ratios.items() if found}
+        if not ratios:
+            return NOTHING
+        worst = max(ratios, key=lambda way: ratios[way].median)
+        return Verdict(ratios[worst].median, f"the worst of {len(ratios)} ways is {worst.strip()}: {_ratio_text(ratios[worst])}")
+
+    return measure
+
+
 def _asynchronous(measure):
     """Judged on the newest Python that begins tasks at once (3.12 and later); what it is on the others stands beside."""
 
@@ -185,6 +200,7 @@ MARKS = [
     Mark("fibonacci", "at most 0.95 × the nearest competitor", 0.95, _ratio_to_nearest),
     Mark("django", "at most 0.97 × the nearest competitor", 0.97, _ratio_to_nearest),
     Mark("nginx-uwsgi", "at most 0.8 × uWSGI's own CPU", 0.8, _ratio_to("uwsgi")),
+    Mark("nginx-django", "by no way more than uWSGI's own CPU", 1.0, _worst_way("uwsgi")),
     Mark("threads", "four threads cost at most 10 % more than one", 1.10, _ratio_to(OURS, f"{OURS} 4 threads")),
     Mark("static-1k", "at most 0.85 × nginx", 0.85, _ratio_to(NGINX)),
     Mark("static-30k", "at most 0.85 × nginx", 0.85, _ratio_to(NGINX)),

@@ -25,9 +25,17 @@ WSGI, ASGI, BOTH = frozenset(["wsgi"]), frozenset(["asgi"]), frozenset(["wsgi", 
 
 
 @dataclass(frozen=True)
+class Behind:
+    """How a front server reaches a server: `protocol` is uwsgi, fastcgi or http, `socket` a UNIX socket, or None for TCP."""
+
+    protocol: str
+    socket: Path | None = None
+
+
+@dataclass(frozen=True)
 class Launch:
-    """What a scenario asks of a server. With `uwsgi_socket` it speaks the uwsgi protocol there, and no HTTP; with `static` it
-    serves the files of that folder below /static.
+    """What a scenario asks of a server. With `behind` it is for a front server alone; with `static` it serves the files of that
+    folder below /static.
     """
 
     module: str
@@ -35,7 +43,7 @@ class Launch:
     workers: int = 1
     threads: int = 1
     request_log: bool = False
-    uwsgi_socket: Path | None = None
+    behind: Behind | None = None
     static: Path | None = None
     interface: str = "wsgi"
     websocket: bool = False
@@ -81,9 +89,10 @@ def _uwsgi(socket_option):
 
 
 def _socket_words(launch, http_option):
-    if launch.uwsgi_socket is not None:
-        return ["--socket", launch.uwsgi_socket, "--chmod-socket=666"]
-    return [http_option, _address(launch)]
+    if launch.behind is None:
+        return [http_option, _address(launch)]
+    option = {"uwsgi": "--uwsgi-socket", "fastcgi": "--fastcgi-socket", "http": "--http-socket"}[launch.behind.protocol]
+    return [option, launch.behind.socket or _address(launch), "--chmod-socket=666"]
 
 
 def _uwsgi_words(launch):
@@ -102,7 +111,9 @@ def _uwsgi_words(launch):
 
 def _gunicorn(*own):
     def command(launch):
-        words = ["--bind", _address(launch), "--workers", str(launch.workers), "--threads", str(launch.threads)]
+        socket = launch.behind.socket if launch.behind else None
+        words = ["--bind", f"unix:{socket}" if socket else _address(launch)]
+        words += ["--workers", str(launch.workers), "--threads", str(launch.threads)]
         words += ["--backlog", str(BACKLOG), "--worker-connections", str(BACKLOG), "--log-level", "warning"]
         words += ["--access-logfile", "-"] if launch.request_log else []
         return [launch.program("gunicorn"), *words, *own, f"{launch.module}:application"]
@@ -180,12 +191,19 @@ def _abilities(words):
 
 
 # keep-alive: keeps many connections open at once. many: holds 10,000 of them. websocket: speaks it. static: serves files
-# by itself. newest-python: too far behind to be measured on a second Python as well.
+# by itself. front: stands behind nginx in the comparison of ways there, with uwsgi-protocol by uwsgi and FastCGI too, else by
+# HTTP alone. newest-python: too far behind to be measured on a second Python as well.
 SERVERS = {
     server.name: server
     for server in [
         Server(REFERENCE, None, _limit, _abilities("keep-alive many websocket"), BOTH),
-        Server(OURS, "bolide", _bolide, _abilities("keep-alive many workers threads log uwsgi-protocol websocket static"), BOTH),
+        Server(
+            OURS,
+            "bolide",
+            _bolide,
+            _abilities("keep-alive many workers threads log front uwsgi-protocol websocket static"),
+            BOTH,
+        ),
         Server("fastpysgi", "fastpysgi", _embedded("fastpysgi"), _abilities("keep-alive many"), BOTH),
         Server("freastal", "freastal==0.0.3", _embedded("freastal"), _abilities("keep-alive many workers"), BOTH),
         Server(
@@ -208,9 +226,9 @@ SERVERS = {
         Server("granian", "granian", _granian, _abilities("keep-alive many workers threads log websocket static"), BOTH),
         Server("uvicorn", "uvicorn[standard]", _uvicorn, _abilities("keep-alive many workers log websocket"), ASGI),
         Server("hypercorn", "hypercorn", _hypercorn, _abilities("keep-alive many workers log websocket newest-python"), ASGI),
-        Server("uwsgi", "uwsgi", _uwsgi("--http11-socket"), _abilities("workers threads log uwsgi-protocol static")),
+        Server("uwsgi", "uwsgi", _uwsgi("--http11-socket"), _abilities("workers threads log front uwsgi-protocol static")),
         Server("uwsgi-http-socket", "uwsgi", _uwsgi("--http-socket"), _abilities("closes workers threads log")),
-        Server("gunicorn", "gunicorn", _gunicorn("--worker-class", "sync"), _abilities("closes workers")),
+        Server("gunicorn", "gunicorn", _gunicorn("--worker-class", "sync"), _abilities("closes workers front")),
         Server(
             "gunicorn-gthread", "gunicorn", _gunicorn("--worker-class", "gthread"), _abilities("keep-alive workers threads log")
         ),

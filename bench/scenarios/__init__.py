@@ -37,6 +37,15 @@ def _behind_nginx(session, name):
     return compare(session, name, workloads.HELLO, entries, start=behind_nginx.start)
 
 
+def _django_behind_nginx(session, name):
+    """Every way from nginx to Django, of each server that stands there in practice."""
+
+    def start(session, entry):
+        return behind_nginx.start(session, entry, workloads.DJANGO)
+
+    return compare(session, name, workloads.DJANGO, behind_nginx.ways_of(session), start=start)
+
+
 def _pairs(session, name, ability, suffix, options):
     """Each server with the ability, twice: as it is, and with these options. Bolide's pair is the one with a mark."""
     servers = [server for server in session.chosen(ability) if server in (OURS, "uwsgi", "granian")]
@@ -66,6 +75,9 @@ SCENARIOS = {
     "fibonacci": Scenario("cpu", "fibonacci: a Flask API", _against_limit(workloads.FIBONACCI)),
     "django": Scenario("cpu", "django: a view without sessions", _against_limit(workloads.DJANGO)),
     "nginx-uwsgi": Scenario("cpu", "nginx-uwsgi: hello behind nginx, uwsgi protocol on a UNIX socket", _behind_nginx),
+    "nginx-django": Scenario(
+        "cpu", "nginx-django: Django behind nginx by FastCGI, uwsgi and HTTP, over TCP and UNIX sockets", _django_behind_nginx
+    ),
     "logging": Scenario("cpu", "logging: hello with request logging on and off", _logging),
     "threads": Scenario("cpu", f"threads: hello with {THREADS_COMPARED} threads and with one", _threads),
     **{

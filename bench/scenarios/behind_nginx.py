@@ -1,6 +1,7 @@
-"""Behind a real nginx, over a UNIX socket with the uwsgi protocol: the CPU of the application server alone.
+"""Behind a real nginx, by the uwsgi protocol, FastCGI or HTTP, over TCP or a UNIX socket: the application server's CPU alone.
 
-Runs in the suite's own process; nginx runs on the client's CPU, with one worker.
+Runs in the suite's own process; nginx runs on the client's CPU, with one worker. Each request has a connection of its own between
+the two, as nginx does it unless it is told otherwise.
 """
 
 import os
@@ -10,9 +11,10 @@ from http.client import HTTPException
 from .. import load
 from ..machine import find_program
 from ..processes import Program
-from ..servers import Launch
+from ..servers import HOST, Behind, Launch
 from ..session import NotStarted, Running
 from ..workloads import HELLO
+from .cpu import Entry
 
 CONFIGURATION = """
 daemon off;
@@ -31,29 +33,47 @@ http {{
     server {{
         listen 127.0.0.1:{port} backlog=2048;
         location / {{
-            include {folder}/uwsgi_params;
-            uwsgi_pass unix:{socket};
+            {passed}
         }}
     }}
 }}
 """
-# What the file uwsgi_params of nginx's own packages says.
+# What the files uwsgi_params and fastcgi_params of nginx's own packages say to both protocols.
 PARAMETERS = """
-uwsgi_param QUERY_STRING $query_string;
-uwsgi_param REQUEST_METHOD $request_method;
-uwsgi_param CONTENT_TYPE $content_type;
-uwsgi_param CONTENT_LENGTH $content_length;
-uwsgi_param REQUEST_URI $request_uri;
-uwsgi_param PATH_INFO $document_uri;
-uwsgi_param DOCUMENT_ROOT $document_root;
-uwsgi_param SERVER_PROTOCOL $server_protocol;
-uwsgi_param REQUEST_SCHEME $scheme;
-uwsgi_param HTTPS $https if_not_empty;
-uwsgi_param REMOTE_ADDR $remote_addr;
-uwsgi_param REMOTE_PORT $remote_port;
-uwsgi_param SERVER_PORT $server_port;
-uwsgi_param SERVER_NAME $server_name;
+QUERY_STRING $query_string
+REQUEST_METHOD $request_method
+CONTENT_TYPE $content_type
+CONTENT_LENGTH $content_length
+REQUEST_URI $request_uri
+DOCUMENT_ROOT $document_root
+SERVER_PROTOCOL $server_protocol
+REQUEST_SCHEME $scheme
+HTTPS $https if_not_empty
+REMOTE_ADDR $remote_addr
+REMOTE_PORT $remote_port
+SERVER_PORT $server_port
+SERVER_NAME $server_name
 """
+# FastCGI's file leaves it to whoever splits the path; with uwsgi it is as here.
+PATH_PARAMETERS = 'PATH_INFO $document_uri\nSCRIPT_NAME ""'
+# The ways to Django, as (protocol, whether it is a UNIX socket).
+WAYS = {
+    f"{protocol} {'UNIX' if is_unix else 'TCP'}": (protocol, is_unix)
+    for protocol in ("fastcgi", "uwsgi", "http")
+    for is_unix in (False, True)
+}
+
+
+def ways_of(session):
+    """Each server with each way that it has, as entries of a comparison."""
+    speaks = dict.fromkeys(session.chosen("front", "uwsgi-protocol"), WAYS)
+    plain = {label: way for label, way in WAYS.items() if way[0] == "http"}
+    servers = {server: speaks.get(server, plain) for server in session.chosen("front")}
+    return [
+        Entry(f"{server} {label}", server, {"protocol": protocol, "is_unix": is_unix})
+        for server, ways in servers.items()
+        for label, (protocol, is_unix) in ways.items()
+    ]
 
 
 @dataclass
@@ -67,32 +87,42 @@ class BehindNginx(Running):
         self.program.stop()
 
 
-def start(session, entry):
-    """Starts the application server on a UNIX socket and nginx in front, and checks the answer. Raises NotStarted."""
+def start(session, entry, workload=HELLO):
+    """Starts the application server and nginx in front, and checks the answer. Raises NotStarted."""
     nginx_program = find_program("nginx")
     if nginx_program is None:
         raise NotStarted("there is no nginx on this system")
-    socket = session.folder / f"{entry.server}-{session.started}.sock"
-    launch = Launch(HELLO.module, load.free_port(), uwsgi_socket=socket)
-    (session.folder / "uwsgi_params").write_text(PARAMETERS)
-    configuration = session.folder / f"nginx-{launch.port}.conf"
-    configuration.write_text(CONFIGURATION.format(folder=session.folder, port=launch.port, socket=socket))
+    protocol = entry.options.get("protocol", "uwsgi")
+    socket = session.folder / f"{entry.server}-{session.started}.sock" if entry.options.get("is_unix", True) else None
+    launch = Launch(workload.module, load.free_port(), behind=Behind(protocol, socket))
     server = session.spawn(entry.server, launch)
+    port = load.free_port() if socket is None else launch.port
+    configuration = session.folder / f"nginx-{port}.conf"
+    place = f"unix:{socket}" if socket else f"{HOST}:{launch.port}"
+    configuration.write_text(CONFIGURATION.format(folder=session.folder, port=port, passed=_passed(protocol, place)))
     # Started first, the application server has its socket before nginx asks; nginx answers 502 until then.
     nginx = Program(
         "nginx",
         [nginx_program, "-p", session.folder, "-c", configuration, "-e", "stderr"],
         cpus=session.cpus.client,
-        log=session.folder / f"nginx-{launch.port}.log",
+        log=session.folder / f"nginx-{port}.log",
         folder=session.folder,
         environment=dict(os.environ),
     )
-    running = BehindNginx(entry.server, server, launch.port, HELLO, launch, nginx=nginx)
+    running = BehindNginx(entry.server, server, port, workload, launch, nginx=nginx)
     try:
-        load.wait_until_served(launch.port, HELLO.path, [server, nginx])
+        load.wait_until_served(port, workload.path, [server, nginx])
     except (load.LoadFailed, OSError, HTTPException) as error:
         lines = server.last_lines() + nginx.last_lines()
         running.stop()
         raise NotStarted(str(error), lines) from None
     session.check(running)
     return running
+
+
+def _passed(protocol, place):
+    """nginx's lines for one way."""
+    if protocol == "http":
+        return f"proxy_pass http://{place}{':' if place.startswith('unix:') else ''};"
+    parameters = PARAMETERS.strip().splitlines() + PATH_PARAMETERS.splitlines()
+    return " ".join([f"{protocol}_pass {place};", *(f"{protocol}_param {parameter};" for parameter in parameters)])
