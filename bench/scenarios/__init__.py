@@ -39,11 +39,7 @@ def _behind_nginx(session, name):
 
 def _django_behind_nginx(session, name):
     """Every way from nginx to Django, of each server that stands there in practice."""
-
-    def start(session, entry):
-        return behind_nginx.start(session, entry, workloads.DJANGO)
-
-    return compare(session, name, workloads.DJANGO, behind_nginx.ways_of(session), start=start)
+    return compare(session, name, workloads.DJANGO, behind_nginx.ways_of(session), start=behind_nginx.start)
 
 
 def _pairs(session, name, ability, suffix, options):

@@ -13,7 +13,6 @@ from ..machine import find_program
 from ..processes import Program
 from ..servers import HOST, Behind, Launch
 from ..session import NotStarted, Running
-from ..workloads import HELLO
 from .cpu import Entry
 
 CONFIGURATION = """
@@ -87,7 +86,7 @@ class BehindNginx(Running):
         self.program.stop()
 
 
-def start(session, entry, workload=HELLO):
+def start(session, entry, workload):
     """Starts the application server and nginx in front, and checks the answer. Raises NotStarted."""
     nginx_program = find_program("nginx")
     if nginx_program is None:

@@ -37,15 +37,15 @@ def entries_of(names):
 def compare(session, scenario, workload, entries, *, connections=CONNECTIONS, start=None, ask=None):
     """Measures the entries against each other; {label: {"server", "python", "samples": […]}} with a sample for each round.
 
-    `start(session, entry)` gives a Running; by default the entry's server with its options. `ask(session, running,
+    `start(session, entry, workload)` gives a Running; by default the entry's server with its options. `ask(session, running,
     connections, seconds)` gives a client's counts and the CPU of the tree before and after; by default it is wrk that asks.
     """
     ask = ask or ask_with_wrk
-    start = start or (lambda session, entry: session.start(entry.server, workload, **entry.options))
+    start = start or _start
     results = {entry.label: {"server": entry.server, "python": entry.python, "samples": []} for entry in entries}
     if workload.closing:
         for entry in entries:
-            results[entry.label]["undone"] = _undone(session, entry, workloads.closing(workload.closing))
+            results[entry.label]["undone"] = _undone(session, entry, workloads.closing(workload.closing), start)
     alive = list(entries)
     running = {}
     with ExitStack() as at_end:
@@ -56,7 +56,7 @@ def compare(session, scenario, workload, entries, *, connections=CONNECTIONS, st
             for entry in turn:
                 try:
                     if entry.label not in running:
-                        running[entry.label] = start(session, entry)
+                        running[entry.label] = start(session, entry, workload)
                         ask(session, running[entry.label], connections, session.effort.warm_seconds)
                     sample = {"round": number + 1, **_measure(session, running[entry.label], connections, ask)}
                 except (NotStarted, load.LoadFailed) as error:
@@ -71,12 +71,16 @@ def compare(session, scenario, workload, entries, *, connections=CONNECTIONS, st
     return {label: result for label, result in results.items() if result["samples"]}
 
 
-def _undone(session, entry, workload):
+def _start(session, entry, workload):
+    return session.start(entry.server, workload, **entry.options)
+
+
+def _undone(session, entry, workload, start):
     """What a server leaves undone that belongs to a request, or None. The limit program does nothing at all, and says so."""
     if entry.server == REFERENCE:
         return None
     try:
-        running = session.start(entry.server, workload, **entry.options)
+        running = start(session, entry, workload)
     except NotStarted:
         # It won't start for the measurement either, which then says why.
         return None

@@ -71,7 +71,7 @@ def whole(size):
         connections = LARGE_CONNECTIONS if size.bytes >= MB else CONNECTIONS
         entries = entries_of([*_nginx(), *session.chosen("static")])
         ask = _ask_for(size.bytes) if size.bytes >= MB else None
-        return compare(session, name, workload, entries, connections=connections, start=_starter(workload), ask=ask)
+        return compare(session, name, workload, entries, connections=connections, start=_start, ask=ask)
 
     return run
 
@@ -92,12 +92,11 @@ def not_modified(session, name):
     names = session.chosen("static", "keep-alive")
     entries = entries_of([*_nginx(), *names])
     entries += [Entry(f"{OURS} hello", OURS)] if OURS in names else []
-    start_file = _starter(workload)
 
-    def start(session, entry):
+    def start(session, entry, workload):
         if entry.label != entry.server:
             return session.start(entry.server, HELLO)
-        running = start_file(session, entry)
+        running = _start(session, entry, workload)
         running.fields = (f"If-Modified-Since: {_last_modified(running)}",)
         return running
 
@@ -125,14 +124,11 @@ def _nginx():
     return [NGINX] if find_program("nginx") else []
 
 
-def _starter(workload):
-    def start(session, entry):
-        program, launch = serve_folder(session, entry.server, session.folder / "files")
-        running = Running(entry.server, program, launch.port, workload, launch)
-        session.check(running)
-        return running
-
-    return start
+def _start(session, entry, workload):
+    program, launch = serve_folder(session, entry.server, session.folder / "files")
+    running = Running(entry.server, program, launch.port, workload, launch)
+    session.check(running)
+    return running
 
 
 def _file(session, name, size):

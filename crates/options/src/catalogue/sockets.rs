@@ -12,6 +12,9 @@ const MODIFIER: Value = Value::Number { least: 0, most: 255, unit: "" };
 /// The applications are Python's.
 const ONE_PLUGIN: &str = "leave it out: each request is the application's";
 
+/// Their applications speak by `uwsgi.send` and `uwsgi.recv`.
+const INSTEAD_OF_RAW: &str = "a WSGI application can take a connection over (`gunicorn.socket` in its environ); the module `uwsgi`, by which raw applications send and receive, is not there yet";
+
 pub const ENTRIES: &[Entry] = &[
     Entry::supported("socket", Setting::Socket, Value::Address, "", "Listen on this address with the uwsgi protocol (or with the one that `protocol` names).")
         .example("socket = /run/app.sock\nsocket = 127.0.0.1:3031\nsocket = @app\nsocket = fd://3\nsocket = unix:/run/app.sock"),
@@ -34,6 +37,10 @@ pub const ENTRIES: &[Entry] = &[
         .example("scgi-nph-socket = 127.0.0.1:4000"),
     Entry::planned("scgi-modifier1", MODIFIER, "Which of uWSGI's plugins serves requests of SCGI.", ONE_PLUGIN),
     Entry::planned("scgi-modifier2", MODIFIER, "A variant of what `scgi-modifier1` names.", ONE_PLUGIN),
+    Entry::planned("raw-socket", Value::Address, "Listen on this address, and call what `python-raw` names with the descriptor of each connection.", INSTEAD_OF_RAW),
+    Entry::planned("python-raw", Value::Path, "A file whose callable gets the descriptors of `raw-socket`.", INSTEAD_OF_RAW),
+    Entry::planned("raw-modifier1", MODIFIER, "Which of uWSGI's plugins serves the connections of `raw-socket`.", INSTEAD_OF_RAW),
+    Entry::planned("raw-modifier2", MODIFIER, "A variant of what `raw-modifier1` names.", INSTEAD_OF_RAW),
     Entry::supported("http", Setting::Http, Value::Address, "", "Listen on this address with HTTP/1.1.")
         .uwsgi("uWSGI puts a router process in front of the workers; here the workers speak HTTP themselves, which costs less.")
         .example("http = 127.0.0.1:8080\nhttp = :8080"),
