@@ -357,9 +357,9 @@ fn latin1_text<'a>(text: *mut ffi::PyObject, what: &dyn Fn() -> String) -> Optio
         let mut length = 0;
         let start = ffi::PyUnicode_AsUTF8AndSize(text, &mut length);
         if !start.is_null() {
-            let bytes = std::slice::from_raw_parts(start.cast::<u8>(), length as usize);
-            if bytes.is_ascii() {
-                return Some(Latin1Text::Own(bytes));
+            // UTF-8 has as many bytes as the str has characters where all of them are ASCII, and only there.
+            if length == ffi::PyUnicode_GET_LENGTH(text) {
+                return Some(Latin1Text::Own(std::slice::from_raw_parts(start.cast::<u8>(), length as usize)));
             }
         }
         ffi::PyErr_Clear();
