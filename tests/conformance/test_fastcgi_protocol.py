@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import struct
 
 import pytest
@@ -20,6 +21,7 @@ from support.fastcgi import (
     record,
     stream,
 )
+from support.waiting import wait_until
 
 LISTEN = ("fastcgi-socket = 127.0.0.1:0", "fastcgi-socket = {folder}/app.sock", "uwsgi-socket = 127.0.0.1:0")
 
@@ -397,6 +399,35 @@ def test_a_reload_closes_kept_connections_after_their_answers(serve):
             assert client.is_closed()
 
 
+def test_a_request_that_drips_has_its_time_as_a_whole(serve):
+    server = serve("wsgi-file = {apps}/echo.py\nsocket-timeout = 1", listen=LISTEN)
+    with Client(server.address("fastcgi")) as client:
+        client.send(begin(keep=True))
+
+        def is_closed_after_another_byte():
+            client.send(record(PARAMS, 1, b"x"))
+            readable, _, _ = select.select([client.socket], [], [], 0)
+            return bool(readable)
+
+        wait_until(is_closed_after_another_byte, "the connection is closed, whatever still comes")
+        assert client.is_closed()
+    assert fastcgi.ask(server.address("fastcgi")).status == 200
+
+
+def test_an_idle_connection_is_kept_as_long_as_one_of_http(serve):
+    server = serve("wsgi-file = {apps}/echo.py\nhttp-keepalive = 2", listen=LISTEN)
+    with Client(server.address("fastcgi")) as client:
+        for _ in range(2):
+            client.send(fastcgi.request(keep=True))
+            assert fastcgi.read_answer(client).status == 200
+        assert client.is_closed()
+    server = serve("wsgi-file = {apps}/echo.py\nhttp-keepalive = 0", listen=LISTEN)
+    with Client(server.address("fastcgi")) as client:
+        client.send(fastcgi.request(keep=True))
+        assert fastcgi.read_answer(client).status == 200
+        assert client.is_closed()
+
+
 # Asynchronous applications.
 
 
@@ -437,6 +468,26 @@ def test_a_front_server_that_gives_up_is_an_http_disconnect(asynchronous, way):
         else:
             client.close()
         asynchronous.wait_for_log(f"^ended {name}$")
+
+
+def test_an_abort_may_come_with_the_request(asynchronous):
+    with Client(asynchronous.address("fastcgi")) as client:
+        client.send(fastcgi.request(target="/wait_for_end?along", keep=True) + record(ABORT_REQUEST, 1))
+        asynchronous.wait_for_log("^ended along$")
+
+
+def test_while_the_application_takes_its_time_questions_are_answered_and_second_requests_refused(asynchronous):
+    with Client(asynchronous.address("fastcgi")) as client:
+        client.send(fastcgi.request(target="/slow?beside", keep=True))
+        asynchronous.wait_for_log("^slow beside has begun$")
+        client.send(record(GET_VALUES, 0, fastcgi.pairs([("FCGI_MPXS_CONNS", "")])))
+        assert fastcgi.read_record(client) == (GET_VALUES_RESULT, 0, b"\x0f\x01FCGI_MPXS_CONNS0")
+        client.send(fastcgi.request("POST", "/fine", b"body", number=2, keep=True))
+        assert fastcgi.read_record(client) == end_of(2, fastcgi.CANT_MPX_CONN)
+        assert fastcgi.ask(asynchronous.address("fastcgi"), target="/open?beside").body == b"open"
+        assert fastcgi.read_answer(client).body == b"slow beside"
+        client.send(fastcgi.request(target="/fine", number=2, keep=True))
+        assert fastcgi.read_answer(client, 2).body == b"fine"
 
 
 def test_asynchronous_answers_are_framed_as_others(asynchronous):
