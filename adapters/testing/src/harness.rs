@@ -27,9 +27,10 @@ use crate::gates::PATIENCE;
 /// A worker that turns more often without an end does not wait for its clients.
 const TURNS_MOST: u32 = 100_000;
 
-/// Number of the listener whose protocol is HTTP, and of the one whose is uwsgi.
+/// Number of the listener whose protocol is HTTP, of the one whose is uwsgi, and of the one whose is FastCGI.
 pub const HTTP: u32 = 0;
 pub const UWSGI: u32 = 1;
+pub const FASTCGI: u32 = 2;
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
@@ -224,12 +225,21 @@ pub fn log_to_nobody() {
 
 /// Settings as the command line makes them.
 pub fn settings(options: &[&str]) -> Settings {
-    let arguments: Vec<_> =
-        ["--http-socket", "127.0.0.1:0", "--socket", "127.0.0.1:0", "--disable-logging", "--module", "testing"]
-            .iter()
-            .chain(options)
-            .map(Into::into)
-            .collect();
+    let arguments: Vec<_> = [
+        "--http-socket",
+        "127.0.0.1:0",
+        "--socket",
+        "127.0.0.1:0",
+        "--fastcgi-socket",
+        "127.0.0.1:0",
+        "--disable-logging",
+        "--module",
+        "testing",
+    ]
+    .iter()
+    .chain(options)
+    .map(Into::into)
+    .collect();
     match read(&arguments, &[]) {
         Ok(Reading::Run { settings, .. }) => *settings,
         Ok(_) => panic!("the options don't start anything"),

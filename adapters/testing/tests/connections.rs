@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bolide_engine::app::Language;
 use bolide_testing::answers;
 use bolide_testing::gates::{Doors, Events};
-use bolide_testing::harness::{Client, HTTP, Harness, UWSGI};
+use bolide_testing::harness::{Client, FASTCGI, HTTP, Harness, UWSGI};
 use bolide_testing::interpreter::Interpreter;
 use bolide_testing::language::TestLanguage;
 use bolide_testing::streaming::TestStreams;
@@ -145,6 +145,88 @@ fn a_packet_of_uwsgi_is_the_same_wherever_it_is_cut() {
         assert!(client.received().ends_with(b"POST /echo\nhi"), "cut at {cut}");
     }
     drop((worker, interpreter));
+}
+
+/// What stands for the record that answers a question.
+const KNOWN_NOT: &str = "[known not]";
+
+/// A record of FastCGI, of request 7.
+fn record(kind: u8, content: &[u8]) -> Vec<u8> {
+    let [high, low] = (content.len() as u16).to_be_bytes();
+    [&[1, kind, 0, 7, high, low, 0, 0], content].concat()
+}
+
+/// A request of FastCGI whose body comes in two records with a question in between.
+fn fastcgi_request(keeps: bool) -> Vec<u8> {
+    let mut parameters = Vec::new();
+    for (name, value) in [("REQUEST_METHOD", "POST"), ("REQUEST_URI", "/echo"), ("PATH_INFO", "/echo"), ("CONTENT_LENGTH", "3")] {
+        parameters.extend([name.len() as u8, value.len() as u8]);
+        parameters.extend([name, value].concat().as_bytes());
+    }
+    let (first, second) = parameters.split_at(20);
+    let question = [1, 42, 0, 0, 0, 0, 0, 0].to_vec();
+    [
+        record(1, &[0, 1, u8::from(keeps), 0, 0, 0, 0, 0]),
+        record(4, first),
+        record(4, second),
+        record(4, b""),
+        record(5, b"he"),
+        question,
+        record(5, b"y"),
+        record(5, b""),
+    ]
+    .concat()
+}
+
+/// The contents of an answer's records, in their order; what stands for the others among them.
+fn fastcgi_answer(mut answer: &[u8]) -> Vec<u8> {
+    let mut content = Vec::new();
+    while let [1, kind, 0, id, high, low, 0, 0, rest @ ..] = answer {
+        let (part, rest) = rest.split_at(usize::from(u16::from_be_bytes([*high, *low])));
+        match (kind, id) {
+            (6, 7) => content.extend_from_slice(part),
+            (11, 0) => content.extend_from_slice(KNOWN_NOT.as_bytes()),
+            (3, 7) => content.extend_from_slice(b"[end]"),
+            other => panic!("{other:?}"),
+        }
+        answer = rest;
+    }
+    assert_eq!(answer, b"", "no record");
+    content
+}
+
+fn each_cut_of_records_gives_the_same<L: Language>(mut worker: Harness<L>, interpreter: &Interpreter) {
+    let (sent, last) = (fastcgi_request(true), fastcgi_request(false));
+    for cut in 1..=sent.len() {
+        let mut client = worker.client_of(FASTCGI, None);
+        for piece in [&sent[..cut], &sent[cut..]] {
+            client.send(piece);
+            worker.settle();
+        }
+        for request in [&b""[..], &last] {
+            client.send(request);
+            worker.settle();
+            let answer = String::from_utf8(fastcgi_answer(&client.received())).expect("text");
+            // The question is answered when it comes, be it between two parts of the answer.
+            assert_eq!(answer.matches(KNOWN_NOT).count(), 1, "cut at {cut}: {answer}");
+            let answer = answer.replace(KNOWN_NOT, "");
+            assert!(answer.starts_with("Status: 200 ") && answer.ends_with("POST /echo\nhey[end]"), "cut at {cut}: {answer}");
+        }
+        assert_eq!(worker.connections(), 0, "the client has not asked for a connection that is kept");
+    }
+    assert_eq!(interpreter.balance(), (0, 0));
+}
+
+#[test]
+fn a_request_of_fastcgi_is_the_same_wherever_it_is_cut() {
+    let (worker, interpreter) = called(&[]);
+    each_cut_of_records_gives_the_same(worker, interpreter);
+}
+
+#[test]
+fn a_request_of_fastcgi_is_the_same_wherever_it_is_cut_for_an_application_that_takes_its_body_as_it_comes() {
+    let language = TestStreams::new();
+    each_cut_of_records_gives_the_same(Harness::new(language, &[]), language.interpreter);
 }
 
 #[test]
