@@ -12,6 +12,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 #[path = "../../crates/protocol/tests/cases/mod.rs"]
 mod cases;
+pub mod connection;
 pub mod fastcgi;
 pub mod http1_chunked;
 pub mod http1_head;
@@ -39,6 +40,7 @@ pub const TARGETS: &[Target] = &[
     routes::TARGET,
     websocket::TARGET,
     websocket_offer::TARGET,
+    connection::TARGET,
 ];
 
 /// One codec under test.

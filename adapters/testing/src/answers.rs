@@ -12,9 +12,9 @@
 //! | `/short`, `/long` | less, and more, than its Content-Length |
 //! | anything else | 404 |
 
-/// Parts and bytes of a part that a request can ask for.
+/// Bytes of an answer that a request can ask for, and parts of them.
+const BYTES_MOST: usize = 4 * 1024 * 1024;
 const PARTS_MOST: usize = 10_000;
-const PART_BYTES_MOST: usize = 1024 * 1024;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
@@ -34,7 +34,7 @@ impl Answer {
         let mut segments = path.split('/').skip(1);
         let name = segments.next().unwrap_or_default();
         let rest: Vec<&str> = segments.collect();
-        let number = |text: &str, most: usize| text.parse().ok().filter(|number| *number <= most);
+        let number = |text: &str, most: usize| text.parse::<usize>().ok().filter(|number| *number <= most);
         match (name, rest.as_slice()) {
             ("echo", _) => Answer::Echo,
             ("fields", []) => Answer::Fields,
@@ -43,8 +43,10 @@ impl Answer {
             ("leave", []) => Answer::Fail { leaves: true },
             ("short", []) => Answer::Short,
             ("long", []) => Answer::Long,
-            ("stream" | "fail", [parts, bytes]) => match (number(parts, PARTS_MOST), number(bytes, PART_BYTES_MOST)) {
-                (Some(parts), Some(bytes)) => Answer::Stream { parts, bytes, fails: name == "fail" },
+            ("stream" | "fail", [parts, bytes]) => match (number(parts, PARTS_MOST), number(bytes, BYTES_MOST)) {
+                (Some(parts), Some(bytes)) if parts * bytes <= BYTES_MOST => {
+                    Answer::Stream { parts, bytes, fails: name == "fail" }
+                }
                 _ => Answer::NotFound,
             },
             _ => Answer::NotFound,

@@ -5,6 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread::{ThreadId, current};
 
+/// Calls that are remembered; nobody asks for more.
+const CALLS_MOST: usize = 10_000;
+
 #[derive(Default)]
 pub struct Interpreter {
     holder: Mutex<Option<ThreadId>>,
@@ -14,6 +17,8 @@ pub struct Interpreter {
     pub given_back: AtomicU64,
     /// What the engine did against its word.
     pub faults: AtomicU64,
+    /// The first lines of the requests that the application was called for, until somebody takes them.
+    calls: Mutex<Vec<Vec<u8>>>,
 }
 
 impl Interpreter {
@@ -42,6 +47,20 @@ impl Interpreter {
         if !self.is_held() {
             self.faults.fetch_add(1, SeqCst);
         }
+    }
+
+    /// The application is called.
+    pub fn note_call(&self, line: &[u8]) {
+        self.check();
+        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        if calls.len() < CALLS_MOST {
+            calls.push(line.to_vec());
+        }
+    }
+
+    /// The calls since this was asked last: `METHOD TARGET` and a line end.
+    pub fn take_calls(&self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut *self.calls.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// What the engine still has, and what it did against its word.

@@ -69,9 +69,9 @@ impl App for TestApp {
     type Pending = SuspendedSending;
 
     fn call(&mut self, request: &mut Request<'_, Fields>, response: &mut ResponseWriter<'_>) -> Outcome<SuspendedSending> {
-        self.interpreter.check();
         let fields = self.fields(&mut request.parts);
         let (line, path) = line_and_path(&request.parts);
+        self.interpreter.note_call(&line);
         let answer = Answer::of(&path);
         let mut body = line;
         match &answer {

@@ -7,6 +7,7 @@
 //!   keeps what it is given, as ASGI's are.
 //! * [`gates`]: where applications wait until they are told to go on.
 //! * [`harness`]: a worker in the hands of a test, turn by turn, with clients over socket pairs.
+//! * [`replies`]: what a client reads of their answers.
 //! * [`prototype`]: the same applications under a real master.
 
 pub mod answers;
@@ -15,4 +16,5 @@ pub mod harness;
 pub mod interpreter;
 pub mod language;
 pub mod prototype;
+pub mod replies;
 pub mod streaming;

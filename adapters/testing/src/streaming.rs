@@ -115,7 +115,7 @@ impl App for StreamApp {
     const STREAMS: bool = true;
 
     fn call(&mut self, request: &mut Request<'_, ()>, response: &mut ResponseWriter<'_>) -> Outcome<ExchangeNumber> {
-        self.streams.interpreter.check();
+        self.streams.interpreter.note_call(&line_and_path(&request.parts).0);
         let Some(stream) = request.request_stream.as_deref_mut() else { return Outcome::Failed };
         if let Some(handshake) = request.handshake.take() {
             match handshake.accept(response, None, &[]) {
@@ -241,7 +241,10 @@ impl Exchange {
     /// Goes on as far as the client lets it.
     fn advance(&mut self, response: &mut ResponseWriter<'_>, stream: &mut RequestStream) -> Step {
         let is_held = self.gate.is_some();
-        let waits_in_vain = |body: &mut BodyStream| body.is_gone && (is_held || !body.has_part());
+        // A body that is not whole when its client has gone may be one that is refused: an answer that has not begun would stand in the way.
+        let is_fresh = self.status.is_some();
+        let waits_in_vain =
+            |body: &mut BodyStream| body.is_gone && (is_held || !body.has_part() || is_fresh && !body.is_complete());
         if (is_held || self.is_echo) && stream.body().is_some_and(waits_in_vain) {
             // The client has gone: an application that is told so has nothing to wait for.
             return Step::Failed;

@@ -10,6 +10,7 @@ use bolide_testing::gates::{Doors, Events};
 use bolide_testing::harness::{Client, FASTCGI, HTTP, Harness, UWSGI};
 use bolide_testing::interpreter::Interpreter;
 use bolide_testing::language::TestLanguage;
+use bolide_testing::replies::{Reply, replies};
 use bolide_testing::streaming::TestStreams;
 use nix::sys::socket::{setsockopt, sockopt};
 
@@ -43,37 +44,11 @@ fn called(options: &[&str]) -> (Harness<TestLanguage>, &'static Interpreter) {
 
 /// The bodies of answers, in their order. An answer of the server's own counts by its status.
 fn bodies(answers: &[u8]) -> Vec<String> {
-    let mut left = answers;
-    let mut found = Vec::new();
-    while !left.is_empty() {
-        let head_bytes = find(left, b"\r\n\r\n").expect("a whole head") + 4;
-        let head = String::from_utf8(left[..head_bytes].to_vec()).expect("text").to_ascii_lowercase();
-        let status = head.get(9..12).expect("a status").to_owned();
-        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
-        let (body, used) = match length.map(|length| length.parse::<usize>().expect("a number")) {
-            Some(length) => (left[head_bytes..head_bytes + length].to_vec(), length),
-            None if head.contains("transfer-encoding: chunked") => chunks(&left[head_bytes..]),
-            None => (left[head_bytes..].to_vec(), left.len() - head_bytes),
-        };
-        left = &left[head_bytes + used..];
-        found.push(if status == "200" { String::from_utf8(body).expect("text") } else { status });
-    }
-    found
-}
-
-/// The content of a chunked body, and the bytes that it takes.
-fn chunks(bytes: &[u8]) -> (Vec<u8>, usize) {
-    let (mut content, mut used) = (Vec::new(), 0);
-    loop {
-        let line = find(&bytes[used..], b"\r\n").expect("a chunk's size");
-        let length = usize::from_str_radix(std::str::from_utf8(&bytes[used..used + line]).expect("text"), 16).expect("a number");
-        used += line + 2;
-        content.extend_from_slice(&bytes[used..used + length]);
-        used += length + 2;
-        if length == 0 {
-            return (content, used);
-        }
-    }
+    let found = replies(answers, |_| false).expect("answers");
+    let text = |reply: Reply| {
+        if reply.status == 200 { String::from_utf8_lossy(&reply.body).into_owned() } else { reply.status.to_string() }
+    };
+    found.into_iter().map(text).collect()
 }
 
 fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
