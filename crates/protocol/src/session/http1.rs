@@ -33,17 +33,13 @@ struct LastBlock {
 }
 
 impl Http1 {
-    #[inline]
-    pub(super) fn next(
+    /// The next request's head, while no body is open.
+    pub(super) fn head(
         &mut self,
         input: &[u8],
         limits: &HeadLimits,
         parts: &mut HeadParts,
     ) -> Result<(usize, SessionEvent), Fault> {
-        if self.body.is_open() { self.body.next(input) } else { self.head(input, limits, parts) }
-    }
-
-    fn head(&mut self, input: &[u8], limits: &HeadLimits, parts: &mut HeadParts) -> Result<(usize, SessionEvent), Fault> {
         let searched = std::mem::replace(&mut self.searched, input.len());
         if searched > 0 && searched <= input.len() && !has_head_end(input, searched) && input.len() < limits.head_bytes {
             return Ok((0, SessionEvent::More));
@@ -129,7 +125,7 @@ mod tests {
     }
 
     fn head_of(session: &mut Http1, input: &[u8]) -> HeadEvent {
-        match session.next(input, &LIMITS, &mut HeadParts::default()).expect("well-formed") {
+        match session.head(input, &LIMITS, &mut HeadParts::default()).expect("well-formed") {
             (used, SessionEvent::Head(head)) if used == input.len() => head,
             other => panic!("{other:?}"),
         }

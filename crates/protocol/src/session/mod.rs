@@ -57,9 +57,14 @@ impl Session {
     #[inline]
     pub fn next(&mut self, input: &[u8], limits: &HeadLimits, parts: &mut HeadParts) -> Result<(usize, SessionEvent), Fault> {
         match self {
-            Session::Http1(http1) => http1.next(input, limits, parts),
-            Session::Uwsgi(uwsgi) => uwsgi.next(input, limits, parts),
-            Session::Scgi(scgi) => scgi.next(input, limits, parts),
+            Session::Http1(Http1 { body, .. }) | Session::Uwsgi(Uwsgi { body, .. }) | Session::Scgi(Scgi { body, .. })
+                if body.is_open() =>
+            {
+                body.next(input)
+            }
+            Session::Http1(http1) => http1.head(input, limits, parts),
+            Session::Uwsgi(uwsgi) => uwsgi.head(input, limits, parts),
+            Session::Scgi(scgi) => scgi.head(input, limits, parts),
             Session::FastCgi(fastcgi) => fastcgi.next(input, parts),
         }
     }
@@ -67,9 +72,9 @@ impl Session {
     /// The body of the request in work has not come to its end.
     pub fn is_body_open(&self) -> bool {
         match self {
-            Session::Http1(http1) => http1.body.is_open(),
-            Session::Uwsgi(uwsgi) => uwsgi.body.is_open(),
-            Session::Scgi(scgi) => scgi.body.is_open(),
+            Session::Http1(Http1 { body, .. }) | Session::Uwsgi(Uwsgi { body, .. }) | Session::Scgi(Scgi { body, .. }) => {
+                body.is_open()
+            }
             Session::FastCgi(fastcgi) => fastcgi.decoder.is_body_open(),
         }
     }

@@ -18,17 +18,13 @@ pub struct Scgi {
 }
 
 impl Scgi {
-    #[inline]
-    pub(super) fn next(
+    /// The next request's head, while no body is open.
+    pub(super) fn head(
         &mut self,
         input: &[u8],
         limits: &HeadLimits,
         parts: &mut HeadParts,
     ) -> Result<(usize, SessionEvent), Fault> {
-        if self.body.is_open() { self.body.next(input) } else { self.head(input, limits, parts) }
-    }
-
-    fn head(&mut self, input: &[u8], limits: &HeadLimits, parts: &mut HeadParts) -> Result<(usize, SessionEvent), Fault> {
         let Progress::Complete(found) = request_head(input, limits.head_bytes, &mut parts.variables)? else {
             return Ok((0, SessionEvent::More));
         };

@@ -18,17 +18,13 @@ pub struct Uwsgi {
 }
 
 impl Uwsgi {
-    #[inline]
-    pub(super) fn next(
+    /// The next request's head, while no body is open.
+    pub(super) fn head(
         &mut self,
         input: &[u8],
         limits: &HeadLimits,
         parts: &mut HeadParts,
     ) -> Result<(usize, SessionEvent), Fault> {
-        if self.body.is_open() { self.body.next(input) } else { self.head(input, limits, parts) }
-    }
-
-    fn head(&mut self, input: &[u8], limits: &HeadLimits, parts: &mut HeadParts) -> Result<(usize, SessionEvent), Fault> {
         let Progress::Complete(packet) = packet_head(input) else { return Ok((0, SessionEvent::More)) };
         if packet.modifier1 != 0 {
             return Err(not_a_request(input));
