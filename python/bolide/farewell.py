@@ -25,6 +25,7 @@ NAMES_MOST = 10
 
 # Those of the interpreter itself: the application may put its own in their place (gevent does).
 start_thread = _thread.start_new_thread
+make_lock = _thread.allocate_lock
 sleep = time.sleep
 
 #: With which the process leaves; None as long as it has something to do.
@@ -37,11 +38,17 @@ def begin(status):
     has_begun = exit_status is not None
     exit_status = status
     if not has_begun:
-        start_thread(watch, ())
+        # An interpreter that ends frees the state of a thread that has not begun to run, and CPython's own start of the thread
+        # then writes there.
+        runs = make_lock()
+        runs.acquire()
+        start_thread(watch, (runs,))
+        runs.acquire(timeout=FAREWELL_SECONDS)
 
 
-def watch():
+def watch(runs):
     """Look at the clock, in a thread for which nobody waits."""
+    runs.release()
     sleep(TOLD_AFTER_SECONDS)
     names = waited_for()
     if names:

@@ -2,6 +2,8 @@
 get the whole mercy."""
 
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -208,3 +210,24 @@ async def application(scope, receive, send):
     finally:
         print("the stream has ended", flush=True)
 """
+
+#: Nobody lets a thread run here before this one waits for something. The process leaves as soon as the clock is looked at.
+BEGUN = """
+import os, sys
+from bolide import farewell
+sys.setswitchinterval(1000)
+looked = []
+def sleep(seconds):
+    looked.append(seconds)
+    end.acquire()
+farewell.sleep = sleep
+end = farewell.make_lock()
+end.acquire()
+farewell.begin(0)
+os._exit(0 if looked else 3)
+"""
+
+
+def test_the_thread_of_the_farewell_runs_before_the_interpreter_ends():
+    """The end of the interpreter frees the state of a thread that has not begun: CPython would write there, and crash."""
+    assert subprocess.run([sys.executable, "-c", BEGUN], timeout=50, check=False).returncode == 0
