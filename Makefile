@@ -14,7 +14,7 @@ build: ## build the plain program `bolide` and the wheel, optimised, into target
 test: ## install what tests need, then run all of them
 	@scripts/test all
 
-test-rust: ## unit, property and bounded fuzz tests
+test-rust: ## unit and property tests, models of threads, bounded fuzz tests
 	@scripts/test rust
 
 test-python: ## tests of the real program
@@ -45,4 +45,4 @@ conformance: ## the Autobahn suite's WebSocket cases; writes docs/autobahn.md (C
 	@scripts/conformance
 
 clean: ## remove what was built
-	rm -rf target build dist .venv .venv-test fuzz/target
+	rm -rf target build dist .venv .venv-test fuzz/target models/target

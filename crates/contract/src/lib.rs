@@ -4,8 +4,10 @@
 //! the same contract understand each other, whatever else they do.
 
 pub mod answering;
+mod atomics;
 pub mod boot;
 pub mod files;
 pub mod message;
 pub mod scoreboard;
 pub mod settings;
+mod slot;

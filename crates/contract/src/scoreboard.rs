@@ -1,19 +1,17 @@
 //! The scoreboard: one shared mapping, made by the master, written by workers, read by the master
 //! and by tools. A row a worker, a slot a thread of it; nothing in it is ever locked.
 //!
-//! Workers write with relaxed atomics: a reader may see a request's text a moment before or after
-//! its beginning, and must treat both as news, not as truth to act on without a second look.
+//! Workers write with atomics and wait for nobody: what a reader has seen of a row may be over by then, and must be treated as news,
+//! not as truth to act on without a second look. What it sees of a slot is of one request (`slot`).
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
+pub use crate::slot::{Slot, TEXT_BYTES};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap};
-
-/// Bytes of a request's first line that a slot keeps; the rest is cut.
-pub const TEXT_BYTES: usize = 192;
 
 /// A worker's row. 128 bytes of its own, so that two workers never share a cache line.
 #[repr(C, align(128))]
@@ -44,22 +42,6 @@ pub struct Row {
     pub stopped_ms: AtomicU64,
 }
 
-/// The request that one thread of a worker is serving.
-#[repr(C, align(128))]
-#[derive(Debug)]
-pub struct Slot {
-    /// Monotonic time at which the request in progress began, in milliseconds; 0 when there is none.
-    pub began_ms: AtomicU64,
-    /// Number of requests that this slot has begun: two looks that differ saw two requests.
-    pub count: AtomicU64,
-    /// Kernel's id of the thread.
-    pub thread: AtomicU32,
-    text_length: AtomicU32,
-    text: [AtomicU64; TEXT_BYTES / 8],
-    /// Time that this very request may take (a route's `harakiri:`), in milliseconds; 0 is that of the settings.
-    pub limit_ms: AtomicU32,
-}
-
 /// A snapshot of a request in progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InFlight {
@@ -79,44 +61,6 @@ pub struct Scoreboard {
     rows: &'static [Row],
     slots: &'static [Slot],
     slots_per_row: u32,
-}
-
-impl Slot {
-    /// A `limit_ms` of what is no request any more: a connection that the application has taken.
-    pub const UNLIMITED_MS: u32 = u32::MAX;
-
-    /// Says that a request began. `text` is given in pieces, as `GET`, ` `, `/path`.
-    pub fn begin(&self, now_ms: u64, pieces: &[&[u8]]) {
-        let mut words = [0u64; TEXT_BYTES / 8];
-        let mut bytes = [0u8; TEXT_BYTES];
-        let mut length = 0;
-        for piece in pieces {
-            let taken = piece.len().min(TEXT_BYTES - length);
-            bytes[length..length + taken].copy_from_slice(&piece[..taken]);
-            length += taken;
-        }
-        let used = length.div_ceil(8);
-        for (word, chunk) in words[..used].iter_mut().zip(bytes.chunks_exact(8)) {
-            *word = u64::from_ne_bytes([chunk[0], chunk[1], chunk[2], chunk[3], chunk[4], chunk[5], chunk[6], chunk[7]]);
-        }
-        for (place, word) in self.text.iter().zip(&words[..used]) {
-            place.store(*word, Relaxed);
-        }
-        self.text_length.store(length as u32, Relaxed);
-        self.count.store(self.count.load(Relaxed).wrapping_add(1), Relaxed);
-        self.began_ms.store(now_ms.max(1), Relaxed);
-    }
-
-    /// Says that no request is in progress.
-    pub fn end(&self) {
-        self.began_ms.store(0, Relaxed);
-    }
-
-    fn text(&self) -> String {
-        let length = (self.text_length.load(Relaxed) as usize).min(TEXT_BYTES);
-        let bytes: Vec<u8> = self.text.iter().flat_map(|word| word.load(Relaxed).to_ne_bytes()).take(length).collect();
-        String::from_utf8_lossy(&bytes).into_owned()
-    }
 }
 
 impl Scoreboard {
@@ -177,14 +121,14 @@ impl Scoreboard {
         let mut found: Vec<InFlight> = (0u32..)
             .zip(self.slots(row))
             .filter_map(|(number, slot)| {
-                let began_ms = slot.began_ms.load(Relaxed);
-                (began_ms != 0).then(|| InFlight {
+                let seen = slot.look()?;
+                Some(InFlight {
                     slot: number,
                     thread: slot.thread.load(Relaxed),
-                    began_ms,
-                    count: slot.count.load(Relaxed),
-                    limit_ms: slot.limit_ms.load(Relaxed),
-                    text: slot.text(),
+                    began_ms: seen.began_ms,
+                    count: seen.count,
+                    limit_ms: seen.limit_ms,
+                    text: seen.text,
                 })
             })
             .collect();

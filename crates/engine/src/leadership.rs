@@ -6,12 +6,13 @@
 //! (it still leads) or by a thread that found it blocked (then that one leads). It knows no language: who must
 //! hold an interpreter takes it after the lead.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::PoisonError;
+use std::time::Duration;
 
-use bolide_contract::scoreboard::now_ms;
-use nix::time::{ClockId, clock_gettime};
+use crate::concurrency::{
+    AtomicBool, AtomicU32, AtomicU64, Condvar, IDLE_TICKS, Instant, Mutex, MutexGuard, Ordering::SeqCst, now_ms, own_thread,
+    pause, thread_cpu_us,
+};
 
 /// How often a standby looks at the leader, in microseconds, while calls return quickly.
 const TICK_US: u64 = 1_000;
@@ -25,9 +26,6 @@ const EAGER_MS: u64 = 1_000;
 /// A call that is on the CPU all the time keeps the lead for this many microseconds: CPython's switch interval,
 /// before which nobody else could run anyway.
 const ON_CPU_US: u64 = 5_000;
-
-/// Ticks without a call after which the standby goes to sleep; the next call wakes it.
-const IDLE_TICKS: u32 = 50;
 
 /// With `threads = auto`, a thread that nobody needed for this long ends.
 const RETIRE: Duration = Duration::from_secs(30);
@@ -93,7 +91,7 @@ impl Leadership {
 
     /// The calling thread leads: at the start, and after [`Turn::Lead`].
     pub fn take_over(&self) {
-        self.leader.store(nix::unistd::gettid().as_raw() as u32, SeqCst);
+        self.leader.store(own_thread(), SeqCst);
     }
 
     /// True when no thread is left to watch over the leader: with `threads = auto`, time for another.
@@ -181,7 +179,7 @@ impl Leadership {
         self.standby_is_awake.store(true, SeqCst);
         while !self.is_stopping() {
             let eager = now_ms().saturating_sub(self.blocked_ms.load(SeqCst)) < EAGER_MS;
-            std::thread::sleep(Duration::from_micros(if eager { EAGER_TICK_US } else { TICK_US }));
+            pause(if eager { EAGER_TICK_US } else { TICK_US });
             let look = Look::take(self);
             if look.word != last.word {
                 idle_ticks = 0;
@@ -254,14 +252,6 @@ impl Look {
         let cpu_us = self.cpu_us.saturating_sub(earlier.cpu_us);
         cpu_us * 2 < wall_us || wall_us >= ON_CPU_US
     }
-}
-
-/// CPU time of a thread of this process in microseconds; 0 if it is gone.
-fn thread_cpu_us(thread: u32) -> u64 {
-    /// Linux' encoding of a thread's scheduler clock (`CPUCLOCK_PERTHREAD_MASK | CPUCLOCK_SCHED`), as glibc makes it.
-    const THREAD_SCHEDULER_CLOCK: i32 = 6;
-    let clock = ClockId::from_raw(!(thread as i32) << 3 | THREAD_SCHEDULER_CLOCK);
-    clock_gettime(clock).map_or(0, |time| time.tv_sec() as u64 * 1_000_000 + time.tv_nsec() as u64 / 1000)
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ mod body_file;
 mod buffers;
 mod clock;
 mod compression;
+mod concurrency;
 mod connection;
 mod connections;
 mod context;

@@ -1,0 +1,101 @@
+//! A slot of the scoreboard: what one thread of a worker serves at present. The thread writes, the master and tools read from other
+//! processes, and nobody waits for anybody: a reader that was overtaken by the writer notices it and looks again.
+//!
+//! It knows neither rows nor memory. `models` runs this very file under each order in which writer and reader can meet; so its atomics
+//! are those of `crate::atomics`.
+
+use crate::atomics::{AtomicU32, AtomicU64, Ordering, fence};
+use Ordering::{Acquire, Relaxed, Release};
+
+/// Bytes of a request's first line that a slot keeps; the rest is cut.
+pub const TEXT_BYTES: usize = 192;
+
+/// Looks that a reader takes before it gives up: a slot that changes so quickly holds up nothing.
+const LOOKS_MOST: u32 = 8;
+
+/// The request that one thread of a worker is serving.
+#[repr(C, align(128))]
+#[derive(Debug, Default)]
+pub struct Slot {
+    /// Monotonic time at which the request in progress began, in milliseconds; 0 when there is none.
+    pub began_ms: AtomicU64,
+    /// Number of requests that this slot has begun: two looks that differ saw two requests.
+    pub count: AtomicU64,
+    /// Kernel's id of the thread.
+    pub thread: AtomicU32,
+    text_length: AtomicU32,
+    text: [AtomicU64; TEXT_BYTES / 8],
+    /// Time that this very request may take (a route's `harakiri:`), in milliseconds; 0 is that of the settings.
+    pub limit_ms: AtomicU32,
+}
+
+/// What a reader has seen of a request in progress, all of it of the same one.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Seen {
+    pub began_ms: u64,
+    pub count: u64,
+    pub limit_ms: u32,
+    pub text: String,
+}
+
+impl Slot {
+    /// A `limit_ms` of what is no request any more: a connection that the application has taken.
+    pub const UNLIMITED_MS: u32 = u32::MAX;
+
+    /// Says that a request began. `text` is given in pieces, as `GET`, ` `, `/path`.
+    pub fn begin(&self, now_ms: u64, pieces: &[&[u8]]) {
+        let mut words = [0u64; TEXT_BYTES / 8];
+        let mut bytes = [0u8; TEXT_BYTES];
+        let mut length = 0;
+        for piece in pieces {
+            let taken = piece.len().min(TEXT_BYTES - length);
+            bytes[length..length + taken].copy_from_slice(&piece[..taken]);
+            length += taken;
+        }
+        let used = length.div_ceil(8);
+        for (word, chunk) in words[..used].iter_mut().zip(bytes.chunks_exact(8)) {
+            *word = u64::from_ne_bytes([chunk[0], chunk[1], chunk[2], chunk[3], chunk[4], chunk[5], chunk[6], chunk[7]]);
+        }
+        // The number changes before the text does, and the time is written last: a reader that has seen anything of the new text sees
+        // the new number as well, and one that has seen the new time sees the whole text.
+        self.began_ms.store(0, Relaxed);
+        self.count.store(self.count.load(Relaxed).wrapping_add(1), Release);
+        fence(Release);
+        for (place, word) in self.text.iter().zip(&words[..used]) {
+            place.store(*word, Relaxed);
+        }
+        self.text_length.store(length as u32, Relaxed);
+        self.began_ms.store(now_ms.max(1), Release);
+    }
+
+    /// Says that no request is in progress.
+    pub fn end(&self) {
+        self.began_ms.store(0, Relaxed);
+        // A limit that is written after this is the next request's: whoever sees it sees that this one has ended.
+        fence(Release);
+    }
+
+    /// The request in progress. `None`: there is none, or one followed another during each look.
+    pub fn look(&self) -> Option<Seen> {
+        for _ in 0..LOOKS_MOST {
+            let count = self.count.load(Acquire);
+            let began_ms = self.began_ms.load(Acquire);
+            if began_ms == 0 {
+                return None;
+            }
+            let limit_ms = self.limit_ms.load(Relaxed);
+            let text = self.text();
+            fence(Acquire);
+            if self.began_ms.load(Acquire) == began_ms && self.count.load(Relaxed) == count {
+                return Some(Seen { began_ms, count, limit_ms, text });
+            }
+        }
+        None
+    }
+
+    fn text(&self) -> String {
+        let length = (self.text_length.load(Relaxed) as usize).min(TEXT_BYTES);
+        let bytes: Vec<u8> = self.text.iter().flat_map(|word| word.load(Relaxed).to_ne_bytes()).take(length).collect();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}

@@ -1,0 +1,32 @@
+//! What the lead of threads is made of: atomics, locks, and the time that a standby looks at. `models`, which runs `leadership` under each
+//! order in which threads can meet, has its own in their place.
+
+pub use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+pub use std::sync::{Condvar, Mutex, MutexGuard};
+pub use std::time::Instant;
+
+use std::time::Duration;
+
+pub use bolide_contract::scoreboard::now_ms;
+use nix::time::{ClockId, clock_gettime};
+
+/// Ticks without a call after which the standby goes to sleep; the next call wakes it.
+pub const IDLE_TICKS: u32 = 50;
+
+/// The standby's pause between two looks.
+pub fn pause(microseconds: u64) {
+    std::thread::sleep(Duration::from_micros(microseconds));
+}
+
+/// The kernel's id of the calling thread.
+pub fn own_thread() -> u32 {
+    nix::unistd::gettid().as_raw() as u32
+}
+
+/// CPU time of a thread of this process in microseconds; 0 if it is gone.
+pub fn thread_cpu_us(thread: u32) -> u64 {
+    /// Linux' encoding of a thread's scheduler clock (`CPUCLOCK_PERTHREAD_MASK | CPUCLOCK_SCHED`), as glibc makes it.
+    const THREAD_SCHEDULER_CLOCK: i32 = 6;
+    let clock = ClockId::from_raw(!(thread as i32) << 3 | THREAD_SCHEDULER_CLOCK);
+    clock_gettime(clock).map_or(0, |time| time.tv_sec() as u64 * 1_000_000 + time.tv_nsec() as u64 / 1000)
+}

@@ -1,0 +1,146 @@
+//! The connection table in the hands of several threads: one has lost the lead while it attends to a connection, another leads and polls.
+//! A `Desk` is what `event_loop` does with the table, its lock, and the bell; the table is the server's own.
+
+use bolide_models::connections::{ConnectionTable, Key};
+use bolide_models::explore;
+use loom::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use loom::sync::{Arc, Condvar, Mutex, MutexGuard};
+use loom::thread;
+
+/// A connection: which of its client's messages were taken.
+type Connection = u32;
+
+struct Desk {
+    table: Mutex<ConnectionTable<Connection>>,
+    /// What the client has sent, counted.
+    sent: AtomicU32,
+    is_attended: AtomicBool,
+    /// Says that the leader sleeps, or is about to: written under the lock of the table.
+    sleeps: AtomicBool,
+    /// What the poll knows and has not told: that the bell rang, and which connections have news.
+    untold: Mutex<Vec<Key>>,
+    told: Condvar,
+}
+
+impl Desk {
+    fn new() -> (Arc<Desk>, Key) {
+        let mut table = ConnectionTable::new();
+        let key = table.insert(Box::new(0));
+        assert_eq!(table.next_ready(), Some(key));
+        let desk = Desk {
+            table: Mutex::new(table),
+            sent: AtomicU32::new(0),
+            is_attended: AtomicBool::new(false),
+            sleeps: AtomicBool::new(false),
+            untold: Mutex::new(Vec::new()),
+            told: Condvar::new(),
+        };
+        (Arc::new(desk), key)
+    }
+
+    fn table(&self) -> MutexGuard<'_, ConnectionTable<Connection>> {
+        self.table.lock().expect("nobody panicked")
+    }
+
+    /// The kernel's part: the client's bytes are there, or the bell rang.
+    fn tell_poll(&self, key: Key) {
+        self.untold.lock().expect("nobody panicked").push(key);
+        self.told.notify_one();
+    }
+
+    fn send(&self, key: Key) {
+        self.sent.fetch_add(1, SeqCst);
+        self.tell_poll(key);
+    }
+
+    /// Takes what the client has sent, and brings the connection back. Gives what it has taken by then.
+    fn attend(&self, key: Key, mut connection: Box<Connection>) -> Connection {
+        assert!(!self.is_attended.swap(true, SeqCst), "two threads attend to one connection");
+        let taken = self.sent.load(SeqCst);
+        *connection = taken;
+        assert!(self.is_attended.swap(false, SeqCst));
+        let mut table = self.table();
+        table.check_in(key, connection);
+        if self.sleeps.load(SeqCst) && table.has_ready() {
+            self.tell_poll(Key::BELL);
+        }
+        taken
+    }
+
+    /// Leads until the connection has taken so many messages. A leader that is never told of them sleeps for ever, which `loom` reports.
+    fn lead(&self, wanted: Connection) {
+        loop {
+            let mut table = self.table();
+            while let Some(key) = table.next_ready() {
+                let Some(connection) = table.check_out(key) else { continue };
+                drop(table);
+                if self.attend(key, connection) == wanted {
+                    return;
+                }
+                table = self.table();
+            }
+            self.sleeps.store(true, SeqCst);
+            drop(table);
+            let mut untold = self.untold.lock().expect("nobody panicked");
+            while untold.is_empty() {
+                untold = self.told.wait(untold).expect("nobody panicked");
+            }
+            let news = std::mem::take(&mut *untold);
+            drop(untold);
+            self.sleeps.store(false, SeqCst);
+            let mut table = self.table();
+            for key in news {
+                table.news(key);
+            }
+        }
+    }
+}
+
+#[test]
+fn nobody_sleeps_while_there_is_news_and_no_connection_has_two_threads() {
+    explore(|| {
+        let (desk, key) = Desk::new();
+        let connection = desk.table().check_out(key).expect("it is here");
+        // This thread has lost the lead, and brings its connection back at some time: before the client sends, or after, or meanwhile.
+        let busy = thread::spawn({
+            let desk = desk.clone();
+            move || desk.attend(key, connection)
+        });
+        let client = thread::spawn({
+            let desk = desk.clone();
+            move || desk.send(key)
+        });
+        desk.lead(1);
+        assert!(client.join().is_ok() && busy.join().is_ok());
+        assert_eq!(desk.table().peek(key), Some(&1));
+    });
+}
+
+#[test]
+fn news_of_a_connection_that_is_gone_reach_nobody_who_has_its_place() {
+    explore(|| {
+        let (desk, key) = Desk::new();
+        let poll = thread::spawn({
+            let desk = desk.clone();
+            move || {
+                let mut table = desk.table();
+                table.note_end(key);
+                table.news(key);
+            }
+        });
+        let next = {
+            let connection = desk.table().check_out(key);
+            assert!(connection.is_some());
+            desk.table().remove(key);
+            let next = desk.table().insert(Box::new(7));
+            assert_ne!(next, key);
+            next
+        };
+        assert!(poll.join().is_ok());
+        let mut table = desk.table();
+        assert!(!table.has_ended(next));
+        let ready: Vec<Key> = std::iter::from_fn(|| table.next_ready()).collect();
+        assert_eq!(ready.iter().filter(|&&ready| ready == next).count(), 1, "it was queued when it came, and not again");
+        assert_eq!(table.count(), 1);
+    });
+}
