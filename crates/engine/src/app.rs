@@ -48,7 +48,7 @@ pub trait App: Sized {
     fn abandon(&mut self, pending: Self::Pending);
 
     /// Something about an ongoing exchange has changed: there is more from the client, or room for more to it, or it has gone.
-    fn news(&mut self, _pending: &mut Self::Pending, _reply: &mut ResponseWriter<'_>, _inflow: &mut RequestStream) {}
+    fn news(&mut self, _pending: &mut Self::Pending, _response: &mut ResponseWriter<'_>, _request_stream: &mut RequestStream) {}
 
     /// An ongoing exchange is over its time (`harakiri`): the application is told to give it up. The engine answers 504.
     fn overdue(&mut self, _pending: Self::Pending, _milliseconds: u64) {}

@@ -81,7 +81,7 @@ impl App for AsgiThread {
         outcome.unwrap_or_else(|| failed(&self.asgi.fault_log, &described(&request.parts)))
     }
 
-    fn resume(&mut self, pending: ExchangeHandle, _reply: &mut ResponseWriter<'_>) -> Outcome<ExchangeHandle> {
+    fn resume(&mut self, pending: ExchangeHandle, _response: &mut ResponseWriter<'_>) -> Outcome<ExchangeHandle> {
         // Ongoing exchanges have news; they are never suspended.
         Outcome::Ongoing(pending)
     }
