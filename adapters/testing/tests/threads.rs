@@ -23,10 +23,39 @@ struct Worker {
 
 impl Worker {
     fn start(threads: &str) -> Worker {
+        Worker::with(&["--threads", threads])
+    }
+
+    /// One that has a file and a route of its own.
+    fn with_own_answers(threads: &str) -> Worker {
+        let folder = concat!(env!("CARGO_TARGET_TMPDIR"), "/own_answers");
+        std::fs::create_dir_all(folder).expect("made");
+        std::fs::write(format!("{folder}/own.txt"), "own").expect("written");
+        let map = format!("/files={folder}");
+        let worker = Worker::with(&["--threads", threads, "--static-map", &map, "--route", "^/gone$ return:410"]);
+        worker.wait_for_threads(threads.parse().unwrap_or(2));
+        worker
+    }
+
+    /// A thread has come up when it has had the language for the first time: so many requests are under way at once then.
+    fn wait_for_threads(&self, count: usize) {
+        let clients: Vec<TcpStream> = (0..count).map(|_| self.client()).collect();
+        for (number, client) in clients.iter().enumerate() {
+            ask(client, &format!("/slow/up-{number}"));
+        }
+        let gates: Vec<String> = (0..count).map(|number| format!("up-{number}")).collect();
+        gates.iter().for_each(|gate| self.doors.wait_for_somebody_at(gate));
+        gates.iter().for_each(|gate| self.doors.open(gate));
+        for (number, client) in clients.iter().enumerate() {
+            hear(client, &format!("/slow/up-{number}"));
+        }
+    }
+
+    fn with(options: &[&str]) -> Worker {
         log();
         let doors = Arc::new(Doors::default());
         let language = TestLanguage::new(doors.clone());
-        let (assignment, master) = assignment(settings(&["--threads", threads]));
+        let (assignment, master) = assignment(settings(options));
         let (end, ended) = channel();
         std::thread::spawn(move || {
             let result = bolide_engine::serve(language, assignment);
@@ -169,6 +198,99 @@ fn a_call_that_keeps_the_language_ends_and_all_are_answered() {
     hear(&busy, "/echo/next");
     hear(&other, "/echo");
     drop((busy, other));
+    worker.end();
+}
+
+/// Asks for what the worker answers without the application, and hears it.
+fn have_own_answers(mut client: &TcpStream) {
+    for (target, fields, status) in [("/files/own.txt", "", "200"), ("/gone", "X-Other: 1\r\n", "410")] {
+        client.write_all(format!("GET {target} HTTP/1.1\r\nHost: h\r\n{fields}\r\n").as_bytes()).expect("sent");
+        let mut line = [0; "HTTP/1.1 200".len()];
+        client.read_exact(&mut line).unwrap_or_else(|error| panic!("{error} in place of {target}"));
+        assert_eq!(String::from_utf8_lossy(&line), format!("HTTP/1.1 {status}"));
+        let mut rest = String::new();
+        let mut byte = [0];
+        while !rest.contains("\r\n\r\n") {
+            client.read_exact(&mut byte).expect("the rest of the head");
+            rest.push(char::from(byte[0]));
+        }
+        let (_, length) = rest.split_once("Content-Length: ").expect("a length");
+        let length = length.lines().next().and_then(|length| length.parse().ok()).expect("a number");
+        client.read_exact(&mut vec![0; length]).expect("the body");
+    }
+}
+
+#[test]
+fn files_and_routes_wait_for_no_thread_that_has_the_language() {
+    // With three threads, one has the language and one waits for it; with fewer, nobody may be waiting.
+    for (threads, waiting) in [("2", 0), ("3", 1), ("auto", 0)] {
+        let worker = Worker::with_own_answers(threads);
+        let (busy, known, late) = (worker.client(), worker.client(), worker.client());
+        ask(&known, "/echo");
+        hear(&known, "/echo");
+        ask(&busy, "/busy/gate");
+        worker.doors.wait_for_somebody_at("gate");
+        let waiting: Vec<TcpStream> = (0..waiting).map(|_| worker.client()).collect();
+        for client in &waiting {
+            ask(client, "/echo");
+        }
+        for _ in 0..10 {
+            have_own_answers(&late);
+        }
+        worker.doors.open("gate");
+        hear(&busy, "/busy/gate");
+        for client in &waiting {
+            hear(client, "/echo");
+        }
+        drop((busy, known, late, waiting));
+        worker.end();
+    }
+}
+
+#[test]
+fn what_the_language_keeps_of_a_connection_is_dropped_by_a_thread_that_has_it() {
+    for threads in ["2", "3"] {
+        let worker = Worker::with_own_answers(threads);
+        let (busy, watch) = (worker.client(), worker.client());
+        for gate in ["one", "two"] {
+            let known: Vec<TcpStream> = (0..10).map(|_| worker.client()).collect();
+            for client in &known {
+                // The second time its header block is known, and what was made of it is kept.
+                for _ in 0..2 {
+                    ask(client, "/echo");
+                    hear(client, "/echo");
+                }
+            }
+            let target = format!("/busy/{gate}");
+            ask(&busy, &target);
+            worker.doors.wait_for_somebody_at(gate);
+            // Another header block comes in place of the one that is known, or the client goes.
+            known[..5].iter().for_each(have_own_answers);
+            drop(known);
+            have_own_answers(&watch);
+            worker.doors.open(gate);
+            hear(&busy, &target);
+        }
+        drop((busy, watch));
+        worker.end();
+    }
+}
+
+#[test]
+fn a_client_that_goes_while_its_answer_waits_has_it_given_back_by_a_thread_that_has_the_language() {
+    let worker = Worker::with_own_answers("3");
+    let (busy, slow, watch) = (worker.client(), worker.client(), worker.client());
+    ask(&slow, "/stream/1000/65536");
+    // The answer has begun: most of it waits for this client.
+    let mut some = [0; 64];
+    (&slow).read_exact(&mut some).expect("the answer begins");
+    ask(&busy, "/busy/gate");
+    worker.doors.wait_for_somebody_at("gate");
+    drop(slow);
+    have_own_answers(&watch);
+    worker.doors.open("gate");
+    hear(&busy, "/busy/gate");
+    drop((busy, watch));
     worker.end();
 }
 

@@ -68,7 +68,8 @@ pub trait App: Sized {
         result
     }
 
-    /// A signal interrupted the wait: the language may have handlers to run. `Break` asks for an ordered end of the worker.
+    /// A signal interrupted the wait: the language may have handlers to run, on the thread that entered it first. `Break` asks for an ordered
+    /// end of the worker.
     fn interrupted(&mut self) -> ControlFlow<()>;
 }
 

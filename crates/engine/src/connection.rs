@@ -18,6 +18,7 @@ use bolide_protocol::fastcgi::FastCgiLimits;
 use bolide_protocol::session::{HeadEvent, Session, SessionEvent};
 
 use crate::app::App;
+use crate::app_thread::{AppThread, Leftover};
 use crate::body::{Body, Collector};
 use crate::connections::{ExchangeId, Key};
 use crate::context::{Context, ExchangeContext};
@@ -131,6 +132,16 @@ impl<A: App> Connection<A> {
         self.transport.push();
     }
 
+    /// What is left in it of the language, which a thread that is to close it must not drop where it has the language not.
+    pub fn leftover(&mut self) -> Leftover<A> {
+        let pending = match self.exchange.take_state() {
+            ExchangeState::Suspended(suspended) => suspended.pending,
+            ExchangeState::Streaming(streaming) => streaming.suspended.pending,
+            ExchangeState::Idle | ExchangeState::Collecting(_) | ExchangeState::Draining { .. } => None,
+        };
+        Leftover { memo: self.memo.take(), pending }
+    }
+
     /// True while no request is begun or under way.
     pub fn is_idle(&self) -> bool {
         self.exchange.is_idle() && self.lingering.is_none() && !self.has_part_of_request()
@@ -147,7 +158,7 @@ impl<A: App> Connection<A> {
     }
 
     /// Does all that can be done without waiting: reads, serves, sends. After `Close` nothing of it is left with the application.
-    pub fn attend(&mut self, thread: &mut ThreadContext, app: &mut A, worker: &Worker) -> NextAction {
+    pub fn attend(&mut self, thread: &mut ThreadContext, app: &mut AppThread<A>, worker: &Worker) -> NextAction {
         thread.turn = TurnBudget::default();
         self.transport.begin_turn();
         let context = &mut Context { worker, thread, app };
@@ -386,7 +397,7 @@ impl<A: App> Connection<A> {
         source: BodySource<'_>,
         context: &mut Context<'_, A>,
     ) -> Result<Served<A::Pending>, Fault> {
-        let memory = memory(&mut self.memo, head);
+        let memory = memory(&mut self.memo, head, context.app);
         let mut context = ExchangeContext {
             worker: context.worker,
             thread: context.thread,
@@ -450,9 +461,9 @@ fn session_of(protocol: Option<Protocol>, worker: &Worker) -> Session {
 }
 
 /// What the adapter remembers of the header block, or may remember.
-fn memory<'a, Memo>(memo: &'a mut Option<Memo>, head: &HeadEvent) -> HeaderMemory<'a, Memo> {
-    if !head.is_repeated {
-        *memo = None;
+fn memory<'a, A: App>(memo: &'a mut Option<A::Memo>, head: &HeadEvent, app: &mut AppThread<A>) -> HeaderMemory<'a, A::Memo> {
+    if !head.is_repeated && memo.is_some() {
+        app.discard(Leftover { memo: memo.take(), pending: None });
     }
     match memo {
         Some(memo) => HeaderMemory::Same(memo),

@@ -3,6 +3,7 @@
 //! It knows no protocol. Worker threads make it for moments.
 
 use crate::app::App;
+use crate::app_thread::AppThread;
 use crate::connections::ExchangeId;
 use crate::listener::Peer;
 use crate::response::ResponseWriter;
@@ -13,14 +14,14 @@ use crate::worker::Worker;
 pub struct Context<'a, A: App> {
     pub worker: &'a Worker,
     pub thread: &'a mut ThreadContext,
-    pub app: &'a mut A,
+    pub app: &'a mut AppThread<A>,
 }
 
 /// A thread at work on one exchange.
 pub struct ExchangeContext<'a, A: App> {
     pub worker: &'a Worker,
     pub thread: &'a mut ThreadContext,
-    pub app: &'a mut A,
+    pub app: &'a mut AppThread<A>,
     pub writer: ResponseWriter<'a>,
     pub peer: &'a Peer,
     /// Number of the listener, in the order of the settings.

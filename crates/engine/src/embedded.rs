@@ -16,6 +16,7 @@ use nix::sys::epoll::{EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use crate::app::{App, Language};
+use crate::app_thread::AppThread;
 use crate::connections::{EventSource, ExchangeId, Key};
 use crate::event_loop::prepare;
 use crate::request_stream::RequestStream;
@@ -45,7 +46,7 @@ pub struct EmbeddedWorker<L: Language> {
 /// What one thread works with.
 struct LoopThread<A: App> {
     thread: ThreadContext,
-    app: A,
+    app: AppThread<A>,
     events: Box<[EpollEvent]>,
 }
 
@@ -84,7 +85,7 @@ impl<L: Language> EmbeddedWorker<L> {
     /// The poll can't be made, or the language refuses the thread.
     pub fn new(language: &'static L, assignment: Assignment) -> io::Result<EmbeddedWorker<L>> {
         let shared = prepare(language, assignment)?;
-        let app = shared.language.enter(0).map_err(io::Error::other)?;
+        let app = AppThread::new(shared.language.enter(0).map_err(io::Error::other)?, None);
         let slot = shared.worker.slots.first().ok_or_else(|| io::Error::other("the scoreboard has no slot for this thread"))?;
         let thread = ThreadContext::new(&shared.worker, 0, slot);
         let heartbeat = Arc::new(Heartbeat::new(slot)?);
@@ -201,13 +202,15 @@ impl<L: Language> EmbeddedWorker<L> {
     }
 
     /// Queues what is there already. Returns how many events that were.
-    fn fetch(&self, thread: &mut ThreadContext, app: &mut L::App, events: &mut [EpollEvent]) -> usize {
+    fn fetch(&self, thread: &mut ThreadContext, app: &mut AppThread<L::App>, events: &mut [EpollEvent]) -> usize {
         let found = self.shared.poll.wait(events, EpollTimeout::ZERO);
-        self.shared.take_news(found, events, &mut self.shared.lock_state().connections, thread, app);
+        if self.shared.take_news(found, events, &mut self.shared.lock_state().connections, thread) {
+            self.shared.run_signal_handlers(app);
+        }
         found.unwrap_or(0)
     }
 
-    fn attend_all(&self, thread: &mut ThreadContext, app: &mut L::App) {
+    fn attend_all(&self, thread: &mut ThreadContext, app: &mut AppThread<L::App>) {
         loop {
             let mut guard = self.shared.lock_state();
             let Some(key) = guard.connections.next_ready() else { return };
@@ -224,7 +227,7 @@ impl<L: Language> EmbeddedWorker<L> {
                     // The application may visit other connections meanwhile.
                     drop(guard);
                     let after = connection.attend(thread, app, &self.shared.worker);
-                    self.shared.place_back(key, connection, after, &mut self.shared.lock_state());
+                    self.shared.place_back(key, connection, after, &mut self.shared.lock_state(), app);
                 }
             }
         }

@@ -16,6 +16,7 @@ use nix::sys::epoll::{EpollEvent, EpollFlags, EpollTimeout};
 
 use crate::access_log::complain;
 use crate::app::{App, Language};
+use crate::app_thread::AppThread;
 use crate::connection::{Connection, NextAction};
 use crate::connections::{ConnectionTable, EventSource, Key};
 use crate::forks;
@@ -78,10 +79,16 @@ impl<L: Language> Shared<L> {
         self.report(|row, pid| Report::Serving { row, pid });
     }
 
-    /// Leads until the lead is lost or the worker has drained. The calling thread runs the language.
-    pub fn lead(&self, thread: &mut ThreadContext, app: &mut L::App, alone: bool) -> LeadEnd {
+    /// Leads until the lead is lost or the worker has drained. The calling thread is one that runs the language.
+    pub fn lead(&self, thread: &mut ThreadContext, app: &mut AppThread<L::App>, alone: bool) -> LeadEnd {
         // A signal that came since this thread last ran the language (at its start, or while it followed) interrupts no wait any more.
-        self.run_signal_handlers(app);
+        // One that takes the language late does so for this when nobody is busy with it; handlers run on the first thread alone.
+        let mut owes_handlers = app.is_late() && thread.core == 0;
+        if app.is_held() {
+            self.run_signal_handlers(app);
+            owes_handlers = false;
+        }
+        let mut is_interrupted = false;
         let mut guard = self.lock_state();
         let mut events = [EpollEvent::empty(); EVENTS];
         loop {
@@ -106,6 +113,14 @@ impl<L: Language> Shared<L> {
             Self::push_corked(&mut guard);
             guard.housekeeping.corking.end_turn();
             thread.log.flush();
+            if is_interrupted || owes_handlers && self.is_calm() {
+                owes_handlers = false;
+                let (back, still_leads) = self.run_signal_handlers_unlocked(guard, app, alone);
+                guard = back;
+                if !still_leads {
+                    return LeadEnd::Lost;
+                }
+            }
             let LeaderState { connections, housekeeping } = &mut *guard;
             if self.look_after_time(connections, housekeeping, thread) {
                 continue;
@@ -113,12 +128,13 @@ impl<L: Language> Shared<L> {
             if self.worker.is_draining() && connections.count() == 0 {
                 return LeadEnd::Drained;
             }
-            guard = self.poll(guard, thread, app, &mut events);
+            (guard, is_interrupted) = self.poll(guard, thread, app, &mut events);
+            is_interrupted &= app.is_held() || thread.core == 0;
             guard.housekeeping.corking.begin_turn();
         }
     }
 
-    fn attend(&self, key: Key, state: &mut LeaderState<L::App>, thread: &mut ThreadContext, app: &mut L::App) {
+    fn attend(&self, key: Key, state: &mut LeaderState<L::App>, thread: &mut ThreadContext, app: &mut AppThread<L::App>) {
         let Some(mut connection) = state.connections.check_out(key) else { return };
         connection.peer_has_ended = state.connections.has_ended(key);
         connection.key = key;
@@ -126,7 +142,7 @@ impl<L: Language> Shared<L> {
             state.housekeeping.corking.is_on() && state.connections.has_ready() && self.worker.is_tcp(connection.listener());
         let after = connection.attend(thread, app, &self.worker);
         let held = connection.take_corked();
-        self.place_back(key, connection, after, state);
+        self.place_back(key, connection, after, state, app);
         if state.housekeeping.corking.attended(key, held) {
             Self::push_corked(state);
         }
@@ -146,7 +162,7 @@ impl<L: Language> Shared<L> {
         key: Key,
         mut guard: Guard<'a, L>,
         thread: &mut ThreadContext,
-        app: &mut L::App,
+        app: &mut AppThread<L::App>,
     ) -> (Guard<'a, L>, bool) {
         let Some(mut connection) = guard.connections.check_out(key) else { return (guard, true) };
         connection.peer_has_ended = guard.connections.has_ended(key);
@@ -156,7 +172,7 @@ impl<L: Language> Shared<L> {
         let after = connection.attend(thread, app, &self.worker);
         let still_leads = self.leadership.leave_call(inside);
         let mut guard = self.lock_state();
-        self.place_back(key, connection, after, &mut guard);
+        self.place_back(key, connection, after, &mut guard, app);
         if !still_leads {
             self.tell_leader(&guard);
         }
@@ -189,6 +205,7 @@ impl<L: Language> Shared<L> {
         mut connection: Box<Connection<L::App>>,
         after: NextAction,
         state: &mut LeaderState<L::App>,
+        app: &mut AppThread<L::App>,
     ) {
         let LeaderState { connections, housekeeping } = state;
         let is_known = connection.is_polled;
@@ -203,6 +220,9 @@ impl<L: Language> Shared<L> {
             connections.check_in(key, connection);
         } else {
             self.end_for_others(&connection);
+            if !app.is_held() {
+                app.discard(connection.leftover());
+            }
             connections.remove(key);
             self.worker.row.connections.store(connections.count() as u32, Relaxed);
         }
@@ -240,23 +260,24 @@ impl<L: Language> Shared<L> {
         }
     }
 
-    /// Fetches news: what is there already with the language in hand, and only then, if there is none, waits without it.
+    /// Fetches news: what is there already with the language in hand (if it is), and only then, if there is none, waits
+    /// without it. The second part says whether a signal interrupted it.
     fn poll<'a>(
         &'a self,
         mut guard: Guard<'a, L>,
         thread: &mut ThreadContext,
-        app: &mut L::App,
+        app: &mut AppThread<L::App>,
         events: &mut [EpollEvent],
-    ) -> Guard<'a, L> {
+    ) -> (Guard<'a, L>, bool) {
         let timeout = self.longest_wait(&guard, thread.clock.now_ms);
         let mut found = self.poll.wait(events, EpollTimeout::ZERO);
         if matches!(found, Ok(0)) && timeout != EpollTimeout::ZERO {
             // Before the state is unlocked: see `tell_leader`.
             self.worker.row.waiting.store(1, Relaxed);
             drop(guard);
-            app.release();
+            app.let_go();
             found = self.poll.wait(events, timeout);
-            app.acquire();
+            app.come_back();
             self.worker.row.waiting.store(0, Relaxed);
             guard = self.lock_state();
             if found == Ok(0) && self.has_news(&guard) {
@@ -266,8 +287,8 @@ impl<L: Language> Shared<L> {
                 }
             }
         }
-        self.take_news(found, events, &mut guard.connections, thread, app);
-        guard
+        let is_interrupted = self.take_news(found, events, &mut guard.connections, thread);
+        (guard, is_interrupted)
     }
 
     /// The look at the clock has found news that should have woken the loop. They are attended to now, late: that must not stay
@@ -276,15 +297,14 @@ impl<L: Language> Shared<L> {
         complain(self.worker.number, "internal error: a connection had news of which nobody told the loop; the clock did");
     }
 
-    /// Queues what the poll has found.
+    /// Queues what the poll has found. True: a signal interrupted it.
     pub(crate) fn take_news(
         &self,
         found: Result<usize, Errno>,
         events: &[EpollEvent],
         connections: &mut ConnectionTable<Connection<L::App>>,
         thread: &mut ThreadContext,
-        app: &mut L::App,
-    ) {
+    ) -> bool {
         thread.clock.tick();
         self.worker.row.turned_ms.store(thread.clock.now_ms, Relaxed);
         if self.worker.settings.logging.requests {
@@ -300,19 +320,48 @@ impl<L: Language> Shared<L> {
                     connections.news(key);
                 }
             }
-            Err(Errno::EINTR) => self.run_signal_handlers(app),
+            Err(Errno::EINTR) => {}
             // Every other error of epoll_wait(2) is a mistake of ours; the master replaces a worker that makes one.
             Err(errno) => {
                 complain(self.worker.number, &format!("the poll failed, the worker ends: {errno}"));
                 std::process::abort();
             }
         }
+        found == Err(Errno::EINTR)
     }
 
-    fn run_signal_handlers(&self, app: &mut L::App) {
-        if app.interrupted() == ControlFlow::Break(()) {
+    pub(crate) fn run_signal_handlers(&self, app: &mut AppThread<L::App>) {
+        if app.enter().interrupted() == ControlFlow::Break(()) {
             self.worker.leaving.store(true, Relaxed);
         }
+    }
+
+    /// The same in the middle of the loop. A handler is the application's code: with other threads about it runs as a call does, so that one
+    /// that blocks, or waits for the language, keeps nobody from the lead.
+    fn run_signal_handlers_unlocked<'a>(
+        &'a self,
+        guard: Guard<'a, L>,
+        app: &mut AppThread<L::App>,
+        alone: bool,
+    ) -> (Guard<'a, L>, bool) {
+        if alone {
+            self.run_signal_handlers(app);
+            return (guard, true);
+        }
+        drop(guard);
+        let inside = self.leadership.enter_call();
+        self.run_signal_handlers(app);
+        let still_leads = self.leadership.leave_call(inside);
+        let guard = self.lock_state();
+        if !still_leads {
+            self.tell_leader(&guard);
+        }
+        (guard, still_leads)
+    }
+
+    /// No thread of the worker is in the application, as far as the scoreboard knows: whoever takes the language waits for nobody of them.
+    fn is_calm(&self) -> bool {
+        self.worker.slots.iter().all(|slot| slot.began_ms.load(Relaxed) == 0)
     }
 
     fn longest_wait(&self, state: &LeaderState<L::App>, now: u64) -> EpollTimeout {

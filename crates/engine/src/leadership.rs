@@ -4,7 +4,7 @@
 //! All that a request pays is two writes to one word: odd while the leader is inside a call, even otherwise.
 //! The lead passes by a compare-and-swap from odd to the next even number, either by the leader that comes back
 //! (it still leads) or by a thread that found it blocked (then that one leads). It knows no language: who must
-//! hold an interpreter takes it after the lead.
+//! hold an interpreter takes it after the lead, or in a call.
 
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -24,7 +24,7 @@ const EAGER_TICK_US: u64 = 100;
 const EAGER_MS: u64 = 1_000;
 
 /// A call that is on the CPU all the time keeps the lead for this many microseconds: CPython's switch interval,
-/// before which nobody else could run anyway.
+/// before which nobody else could run the application anyway.
 const ON_CPU_US: u64 = 5_000;
 
 /// With `threads = auto`, a thread that nobody needed for this long ends.
@@ -94,6 +94,11 @@ impl Leadership {
         self.leader.store(own_thread(), SeqCst);
     }
 
+    /// Kernel's id of the thread that leads.
+    pub fn leader(&self) -> u32 {
+        self.leader.load(SeqCst)
+    }
+
     /// True when no thread is left to watch over the leader: with `threads = auto`, time for another.
     pub fn is_alone(&self) -> bool {
         let roles = self.roles();
@@ -116,7 +121,7 @@ impl Leadership {
         self.word.compare_exchange(inside, inside + 1, SeqCst, SeqCst).is_ok()
     }
 
-    /// For a thread that holds the interpreter: a leader that is inside a call then is blocked, and loses the lead.
+    /// For a thread that knows that a leader inside a call is blocked, because it holds the interpreter itself: that leader loses the lead.
     pub fn seize(&self) -> bool {
         let seen = self.word.load(SeqCst);
         seen % 2 == 1 && self.take_from(seen)

@@ -7,6 +7,7 @@ mod accepting;
 mod access_log;
 mod allocator;
 pub mod app;
+mod app_thread;
 mod body;
 mod body_file;
 mod buffers;

@@ -4,7 +4,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bolide_contract::message::{self, Report};
 use bolide_contract::scoreboard::{Scoreboard, now_ms};
@@ -16,6 +16,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use crate::access_log::complain;
 use crate::app::{App, Language};
+use crate::app_thread::Leftovers;
 use crate::body::{BodyLimits, BodyStore};
 use crate::connection::Connection;
 use crate::connections::ConnectionTable;
@@ -47,6 +48,8 @@ pub(crate) struct Shared<L: Language> {
     pub leadership: Leadership,
     state: Mutex<LeaderState<L::App>>,
     pub language: &'static L,
+    /// Where threads take the language late: what those without it had to put down.
+    pub(crate) leftovers: Option<Arc<Leftovers<L::App>>>,
     pub(crate) poll: Epoll,
     /// Where several threads take turns to lead: wakes the one that does.
     pub(crate) bell: Option<EventFd>,
@@ -127,7 +130,7 @@ impl<L: Language> Shared<L> {
             store: BodyStore::lasting(limits.body_disk_bytes),
         };
         let slots = scoreboard.slots(row_number);
-        let has_bell = settings.workers.threads != Threads::Fixed(1);
+        let has_threads = settings.workers.threads != Threads::Fixed(1);
         let rules = Rules::of(&settings)?;
         let mut problems = Vec::new();
         let folders = rules.map_or(&[][..], Rules::folders);
@@ -155,12 +158,13 @@ impl<L: Language> Shared<L> {
             leaving: false.into(),
         };
         Ok(Shared {
+            leftovers: (has_threads && worker.has_own_answers).then(|| Arc::new(Leftovers::new())),
             worker,
             leadership: Leadership::new(),
             state: Mutex::new(LeaderState { connections: ConnectionTable::new(), housekeeping: Housekeeping::default() }),
             language,
             poll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?,
-            bell: has_bell.then(|| EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)).transpose()?,
+            bell: has_threads.then(|| EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)).transpose()?,
             control,
             scoreboard,
             row_number,

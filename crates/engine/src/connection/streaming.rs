@@ -92,7 +92,7 @@ impl<A: App> Connection<A> {
             websocket.tend(&mut self.writer(), now_ms(), timeout_ms, context.worker.is_draining());
         }
         if let Some(pending) = &mut streaming.suspended.pending {
-            context.app.news(pending, &mut self.writer(), &mut streaming.request_stream);
+            context.app.enter().news(pending, &mut self.writer(), &mut streaming.request_stream);
         }
         // Nothing happens unless there is one that has not left: the application takes its time, see `holds_its_head`.
         self.writer().send_head();
@@ -141,7 +141,7 @@ impl<A: App> Connection<A> {
         streaming.request_stream.hang_up();
         if let Some(pending) = &mut streaming.suspended.pending {
             // What came before the end is the application's.
-            context.app.news(pending, &mut self.writer(), &mut streaming.request_stream);
+            context.app.enter().news(pending, &mut self.writer(), &mut streaming.request_stream);
         }
         give_up(&mut self.context(context), *streaming.suspended);
     }
@@ -338,7 +338,7 @@ impl<A: App> Connection<A> {
     /// `harakiri`: the application is told, and the client gets 504 if it got nothing yet.
     fn end_overdue(&mut self, mut streaming: Box<Streaming<A>>, context: &mut Context<'_, A>) -> Option<NextAction> {
         if let Some(pending) = streaming.suspended.pending.take() {
-            context.app.overdue(pending, context.thread.clock.now_ms.saturating_sub(streaming.began_ms));
+            context.app.enter().overdue(pending, context.thread.clock.now_ms.saturating_sub(streaming.began_ms));
         }
         let mut writer = self.writer();
         if writer.head_has_left() {

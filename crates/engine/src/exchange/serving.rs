@@ -250,7 +250,7 @@ fn call<A: App>(
         slot.limit_ms.store(limit_ms, Relaxed);
     }
     slot.begin(context.thread.clock.now_ms, &[entry.method, b" ", entry.uri]);
-    let outcome = context.app.call(request, &mut context.writer);
+    let outcome = context.app.enter().call(request, &mut context.writer);
     slot.end();
     if limit_ms.is_some() {
         slot.limit_ms.store(0, Relaxed);
@@ -269,7 +269,7 @@ pub fn go_on<A: App>(context: &mut ExchangeContext<'_, A>, mut suspended: Box<Su
             Progress::Blocked => return Served::Blocked(suspended),
             Progress::Broken => {
                 if let Some(pending) = suspended.pending.take() {
-                    context.app.abandon(pending);
+                    context.app.enter().abandon(pending);
                 }
                 return finish_line(context, &suspended.log_entry.entry());
             }
@@ -280,7 +280,7 @@ pub fn go_on<A: App>(context: &mut ExchangeContext<'_, A>, mut suspended: Box<Su
         };
         let entry = suspended.log_entry.entry();
         context.thread.slot.begin(context.thread.clock.now_ms, &[entry.method, b" ", entry.uri]);
-        let outcome = context.app.resume(pending, &mut context.writer);
+        let outcome = context.app.enter().resume(pending, &mut context.writer);
         context.thread.slot.end();
         suspended.pending = conclude(context, outcome, entry.method, entry.uri);
         if suspended.pending.is_some() && context.writer.is_full() {
@@ -297,7 +297,7 @@ fn advance<A: App>(context: &mut ExchangeContext<'_, A>) -> Progress {
 /// Ends a response that its client has not taken in time: the application's `close()` runs, and the log has its line.
 pub fn give_up<A: App>(context: &mut ExchangeContext<'_, A>, mut suspended: Suspended<A::Pending>) {
     if let Some(pending) = suspended.pending.take() {
-        context.app.abandon(pending);
+        context.app.enter().abandon(pending);
     }
     finish_line(context, &suspended.log_entry.entry());
 }
