@@ -47,7 +47,8 @@ pub trait App: Sized {
     /// Gives a suspended response or an ongoing exchange up: the client has gone. The application's `close()` runs.
     fn abandon(&mut self, pending: Self::Pending);
 
-    /// Something about an ongoing exchange has changed: there is more from the client, or room for more to it, or it has gone.
+    /// Something about an ongoing exchange has changed: there is more from the client, or room for more to it, or it has gone. Once it has
+    /// gone (its request stream has hung up) no answer may be begun: the engine may have to say what was wrong with the request.
     fn news(&mut self, _pending: &mut Self::Pending, _response: &mut ResponseWriter<'_>, _request_stream: &mut RequestStream) {}
 
     /// An ongoing exchange is over its time (`harakiri`): the application is told to give it up. The engine answers 504.

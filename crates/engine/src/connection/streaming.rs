@@ -327,9 +327,9 @@ impl<A: App> Connection<A> {
 
     /// The client's body is not what HTTP allows, or too large: the application is told that the client has gone.
     fn end_faulty(&mut self, streaming: Streaming<A>, fault: Fault, context: &mut Context<'_, A>) -> NextAction {
+        let head_has_left = self.exchange.response.head_has_left();
         self.give_up_streaming(streaming, context);
-        // Asked for now: what the application was told may have had it begin its answer.
-        if !self.exchange.response.head_has_left() {
+        if !head_has_left {
             self.refuse(fault, context);
         }
         self.begin_linger(context)
