@@ -31,7 +31,7 @@ const STAND_BACK_MS: u64 = 2;
 /// The time doubles while nothing waits, up to this many milliseconds.
 const STAND_BACK_MOST_MS: u64 = 64;
 
-/// How long a socket is not accepted from when no descriptor was left, in milliseconds.
+/// Milliseconds for which a socket is not accepted from when no descriptor was left.
 const EXHAUSTED_MS: u64 = 100;
 
 /// A complaint about missing descriptors comes at most this often, in milliseconds.

@@ -26,7 +26,7 @@ pub trait Language: Sync + 'static {
 
 /// The application as one thread sees it.
 pub trait App: Sized {
-    /// What the adapter remembers of a connection's header block, so that the same bytes need not be turned
+    /// The adapter's memory of a connection's header block, so that the same bytes need not be turned
     /// into the language's objects twice. It must be safe to drop on any thread that runs the language.
     type Memo: Send;
 
@@ -74,7 +74,7 @@ pub trait App: Sized {
     fn interrupted(&mut self) -> ControlFlow<()>;
 }
 
-/// How a call ended.
+/// The end of a call of the application.
 #[derive(Debug)]
 pub enum Outcome<Pending> {
     /// All that the application has to say is said (and possibly still in the response's buffer).

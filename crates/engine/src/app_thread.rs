@@ -27,7 +27,7 @@ pub struct Leftovers<A: App> {
     are_there: AtomicBool,
 }
 
-/// What is left of a connection that closes.
+/// The language's objects in a connection that closes.
 pub struct Leftover<A: App> {
     pub memo: Option<A::Memo>,
     pub pending: Option<A::Pending>,

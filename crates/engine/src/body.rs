@@ -48,7 +48,7 @@ pub enum Refusal {
     Spill(io::Error),
 }
 
-/// How much a body may take.
+/// The bounds of a body.
 #[derive(Debug, Clone, Copy)]
 pub struct BodyLimits {
     pub bytes: u64,
@@ -56,7 +56,7 @@ pub struct BodyLimits {
     pub store: &'static BodyStore,
 }
 
-/// What the bodies of a worker take together, while they come and while they are served.
+/// The room that the bodies of a worker take together, while they come and while they are served.
 #[derive(Debug)]
 pub struct BodyStore {
     /// `limit-post-disk`

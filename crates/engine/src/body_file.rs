@@ -25,7 +25,7 @@ pub struct QueuedPart {
     pub file: Option<Box<BodyFile>>,
 }
 
-/// What follows one file: further ones, in their order, each behind its bytes.
+/// The files that follow one, in their order, each behind its bytes.
 pub struct Queue(pub VecDeque<QueuedPart>);
 
 impl BodyFile {

@@ -37,7 +37,7 @@ use crate::worker::Worker;
 /// default (the soft limit of RLIMIT_NOFILE).
 const CONNECTIONS_TOLD: u32 = 1024;
 
-/// What a connection does next.
+/// The next action for a connection, as it asks for it.
 #[derive(Debug, PartialEq, Eq)]
 pub enum NextAction {
     /// It waits for news of its socket.
@@ -52,7 +52,7 @@ pub struct Connection<A: App> {
     session: Session,
     /// The request in work. A protocol with several at a time has the others beside it.
     exchange: Exchange<A>,
-    /// What the adapter has made of the header block that the session remembers.
+    /// The adapter's memory of the header block that the session remembers.
     memo: Option<A::Memo>,
     peer: Peer,
     listener: usize,
@@ -73,7 +73,7 @@ pub struct Connection<A: App> {
     pub peer_has_ended: bool,
 }
 
-/// What serving the bytes at hand came to.
+/// The result of serving the bytes at hand.
 enum ServeStep {
     /// More bytes are needed.
     More,
@@ -307,7 +307,7 @@ impl<A: App> Connection<A> {
         if context.thread.turn.may_read() { None } else { Some(NextAction::Again) }
     }
 
-    /// How long the connection may now keep us waiting.
+    /// Sets the time until which the connection may now keep us waiting.
     fn set_deadline(&mut self, step: &ServeStep, had_begun: bool, context: &Context<'_, A>) {
         let now = context.thread.clock.now_ms;
         let timeout_ms = self.timeout_ms(context.worker);
@@ -460,7 +460,7 @@ fn session_of(protocol: Option<Protocol>, worker: &Worker) -> Session {
     }
 }
 
-/// What the adapter remembers of the header block, or may remember.
+/// The adapter's memory of the header block, or the place for one.
 fn memory<'a, A: App>(memo: &'a mut Option<A::Memo>, head: &HeadEvent, app: &mut AppThread<A>) -> HeaderMemory<'a, A::Memo> {
     if !head.is_repeated && memo.is_some() {
         app.discard(Leftover { memo: memo.take(), pending: None });

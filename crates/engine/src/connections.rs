@@ -17,7 +17,7 @@ pub struct ExchangeId {
     pub stream: u32,
 }
 
-/// What a poll's news is about.
+/// The subject of a poll's news.
 #[derive(Debug, PartialEq, Eq)]
 pub enum EventSource {
     Control,

@@ -21,7 +21,7 @@ const SLOW_US: u64 = 30;
 /// One turn in this many is measured.
 const MEASURED_TURN: u32 = 16;
 
-/// What the loop remembers of held answers. One thread's: with several, the leader may block while it holds.
+/// Answers that the kernel holds, as the loop remembers them. One thread's: with several, the leader may block while it holds.
 #[derive(Default)]
 pub struct Corking {
     held: Vec<Key>,

@@ -22,7 +22,7 @@ const LAST_PART_MS: u64 = 5_000;
 /// must not cost all of the mercy.
 const DRAIN_ARRIVAL_MS: u64 = 5_000;
 
-/// How long a stream may go on after the order to stop, in milliseconds: an answer whose length nobody has told, as events are. Its
+/// Milliseconds for which a stream may go on after the order to stop: an answer whose length nobody has told, as events are. Its
 /// client is then taken for one that has left. At a reload it has all of the mercy.
 const STREAM_STOP_MS: u64 = 3_000;
 

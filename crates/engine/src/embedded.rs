@@ -43,14 +43,14 @@ pub struct EmbeddedWorker<L: Language> {
     heartbeat: Arc<Heartbeat>,
 }
 
-/// What one thread works with.
+/// The one thread of an embedded worker, and its tools.
 struct LoopThread<A: App> {
     thread: ThreadContext,
     app: AppThread<A>,
     events: Box<[EpollEvent]>,
 }
 
-/// What the host is to do after a turn.
+/// The host's next step after a turn.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Turned {
     /// Call again when the descriptor has news, or after this many milliseconds at the latest.
@@ -59,7 +59,7 @@ pub enum Turned {
     Drained,
 }
 
-/// How a visit of the application went.
+/// The result of a visit by the application.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Visited<R> {
     Done(R),
@@ -99,7 +99,7 @@ impl<L: Language> EmbeddedWorker<L> {
         })
     }
 
-    /// What the host watches for reading.
+    /// The descriptor that the host watches for reading.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.shared.poll.0.as_fd()
     }

@@ -27,7 +27,7 @@ pub struct Exchange<A: App> {
     pub stream: u32,
 }
 
-/// What an exchange waits for.
+/// The states of an exchange, by what it waits for.
 pub enum ExchangeState<A: App> {
     /// A head: there is no request.
     Idle,
@@ -50,7 +50,7 @@ pub struct Collecting {
     pub patience: Patience,
 }
 
-/// What is known of a body that nobody wants.
+/// A body that nobody wants: all that is known of it.
 pub struct UnreadBody {
     pub patience: Patience,
     /// The client waits for `100 Continue`.
@@ -72,11 +72,11 @@ pub struct Streaming<A: App> {
     pub overdue_ms: u64,
     /// When the draining worker gives it up.
     pub mercy_ends_ms: u64,
-    /// The same where the answer is a stream.
+    /// Where the answer is a stream, when the draining worker gives it up.
     pub stream_ends_ms: u64,
 }
 
-/// How serving a request ended, or did not yet.
+/// The result of serving a request, which may not have ended yet.
 pub enum Served<Pending> {
     /// The answer has left; `keep` says whether the connection goes on.
     Done { keep: bool },
@@ -119,7 +119,7 @@ impl<A: App> Exchange<A> {
         std::mem::replace(&mut self.state, ExchangeState::Idle)
     }
 
-    /// The same for an exchange that the application has in its hands.
+    /// Takes the state out of an exchange that the application has in its hands; others keep theirs.
     pub fn take_streaming(&mut self) -> Option<Box<Streaming<A>>> {
         match self.take_state() {
             ExchangeState::Streaming(streaming) => Some(streaming),
@@ -142,7 +142,7 @@ impl<A: App> Exchange<A> {
         matches!(self.state, ExchangeState::Streaming(_))
     }
 
-    /// What the application has in its hands.
+    /// The exchange as the application has it in its hands.
     pub fn streaming(&mut self) -> Option<&mut Streaming<A>> {
         match &mut self.state {
             ExchangeState::Streaming(streaming) => Some(streaming),
@@ -150,7 +150,7 @@ impl<A: App> Exchange<A> {
         }
     }
 
-    /// What is left of the body is nobody's.
+    /// Notes that the rest of the body is nobody's, where there is one.
     pub fn keep_unread(&mut self, request_stream: RequestStream) {
         if let RequestStream::Body(body) = request_stream
             && !body.is_complete()

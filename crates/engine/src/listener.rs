@@ -17,7 +17,7 @@ pub struct ListeningSocket {
     pub server_port: String,
     /// The address as bound: `127.0.0.1:8080`, `/run/app.sock`.
     pub bound: String,
-    /// How long a peer may keep us waiting, in milliseconds.
+    /// Milliseconds for which a peer may keep us waiting.
     pub timeout_ms: u64,
     /// True for TCP: its connections have an address worth asking for.
     pub is_tcp: bool,
@@ -25,7 +25,7 @@ pub struct ListeningSocket {
     pub is_ours: bool,
 }
 
-/// Who is on the other side. Empty strings for UNIX sockets.
+/// The peer's address and port. Empty strings for UNIX sockets.
 #[derive(Debug, Default, Clone)]
 pub struct Peer {
     pub address: String,

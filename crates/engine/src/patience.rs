@@ -2,11 +2,11 @@
 //!
 //! It knows no sockets and asks no clock: times are handed in, in monotonic milliseconds. Workers run it, for each piece of a body.
 
-/// What is left of the time that a client may keep us waiting. Waiting uses it up, and each byte that comes gives some back: who sends at the
+/// The time that a client may still keep us waiting. Waiting uses it up, and each byte that comes gives some back: who sends at the
 /// lowest rate or above never runs out of it, and who sends nothing has the whole time limit.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
-    /// What there is at the most, and at first.
+    /// The most that there may be, and what there is at first.
     timeout_ms: u64,
     /// `body-min-rate`; 0 is any.
     bytes_per_second: u64,

@@ -23,13 +23,13 @@ pub use crate::socket::wait_for_room;
 use crate::x_sendfile::XSendfile;
 pub use writer::ResponseWriter;
 
-/// What a response holds back for a slow client, in bytes, before its iterator is suspended.
+/// Bytes that wait for a slow client before the application's iterator is suspended.
 pub const OUTPUT_BYTES: usize = 64 * 1024;
 
 /// Bytes of a status line and of a field that an application may set.
 const FIELD_BYTES: usize = 64 * 1024;
 
-/// What the connection and the request say about how to answer.
+/// The terms on which the connection and the request want to be answered.
 #[derive(Debug, Clone, Copy)]
 pub struct Terms {
     pub wire: Wire,
@@ -40,7 +40,7 @@ pub struct Terms {
     pub date_line: [u8; 37],
 }
 
-/// How far the answer has come.
+/// The stages of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     /// No status was given.
@@ -51,7 +51,7 @@ enum Stage {
     Done,
 }
 
-/// What the body may still have.
+/// The bytes that the body may still have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum BodyLeft {
     /// Bytes that the announced length still wants.
@@ -62,7 +62,7 @@ enum BodyLeft {
     Discard,
 }
 
-/// What became of a part of the body.
+/// The result of handing in a part of the body.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Pushed {
     All,
@@ -81,7 +81,7 @@ pub enum When {
     WithTheNext,
 }
 
-/// How far sending has come.
+/// The result of sending what waits.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Progress {
     Done,
@@ -98,7 +98,7 @@ pub struct Response {
     encoder: ResponseEncoder,
     left: BodyLeft,
     terms: Terms,
-    /// What the application did against its own Content-Length.
+    /// The application has broken its own Content-Length.
     overrun: bool,
     short: bool,
     /// The body's end is not the answer's: trailer fields follow it.
@@ -111,7 +111,7 @@ pub struct Response {
     x_sendfile: Option<Box<XSendfile>>,
     /// The body is a file that the application has named: what it says itself as a body is not sent.
     file_replaces_body: bool,
-    /// What is changed in this answer on its way; `None` for nothing.
+    /// The filter that changes this answer on its way; `None` for none.
     filter: Option<Box<ResponseFilter>>,
     /// A route wants no log line.
     pub(crate) is_unlogged: bool,

@@ -18,7 +18,7 @@ use crate::fields::{Known, is_field_value, known_field};
 /// A body of up to this many bytes that is complete is compressed before its head leaves, so that its length can be told.
 const WHOLE_BYTES: usize = 256 * 1024;
 
-/// What happens to every answer, resolved at a worker's start.
+/// The rules for every answer, resolved at a worker's start.
 pub struct FilterRules {
     /// Names and values to be added.
     added: Vec<(String, String)>,
@@ -66,7 +66,7 @@ impl FilterRules {
     }
 }
 
-/// The same for one answer, with what the routes of its request said.
+/// The filter of one answer: those rules, and what the routes of its request said.
 pub struct ResponseFilter {
     rules: &'static FilterRules,
     routes: &'static Table,
@@ -91,7 +91,7 @@ pub struct FilteredHead<'a> {
     pub head_only: bool,
 }
 
-/// What follows a head.
+/// The beginning of a body, as far as it is known when the head is filtered.
 #[derive(Clone, Copy)]
 pub enum FirstPart<'a> {
     /// A part of the body, or all.
@@ -123,7 +123,7 @@ impl ResponseFilter {
         })
     }
 
-    /// What an answer 304 is about, where that is known.
+    /// Notes what an answer 304 is about, where that is known.
     pub fn note_unmodified(&mut self, content_type: &[u8], bytes: u64, is_compressed: bool) {
         let compression = &self.rules.compression;
         self.is_of_plain = is_compressed || bytes < compression.least_bytes || !is_wanted_type(compression, content_type);

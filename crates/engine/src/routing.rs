@@ -22,14 +22,14 @@ use crate::response_filters::{FilterRules, ResponseFilter};
 /// Bytes of an error page.
 const PAGE_BYTES: u64 = 1024 * 1024;
 
-/// What a worker does to requests and answers, resolved at its start.
+/// The rules of a worker for requests and answers, resolved at its start.
 pub struct Rules {
     routes: Routes,
     answers: FilterRules,
     error_pages: Vec<(u16, std::path::PathBuf)>,
 }
 
-/// What the rules made of a request.
+/// A request as the rules have left it.
 pub struct Routed {
     /// `None`: the application is asked.
     verdict: Option<Verdict>,

@@ -10,7 +10,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::sockopt::TcpNoDelay;
 use nix::sys::socket::{MsgFlags, Shutdown, recv, send, sendmsg, setsockopt, shutdown};
 
-/// What reading found.
+/// The result of a read.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Read {
     Bytes(usize),
@@ -21,7 +21,7 @@ pub enum Read {
     Broken,
 }
 
-/// What writing did.
+/// The result of a write.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Written {
     Bytes(usize),

@@ -16,7 +16,7 @@ use crate::worker::Worker;
 /// Bytes that a thread reads at once. A head that is within its limit always fits, with what may follow it.
 const READ_BYTES: usize = 64 * 1024;
 
-/// What one thread works with: buffers that live as long as it, so that a request allocates none.
+/// The tools of one thread: buffers that live as long as it, so that a request allocates none.
 pub struct ThreadContext {
     pub read: Vec<u8>,
     pub parts: HeadParts,

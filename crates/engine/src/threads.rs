@@ -15,7 +15,7 @@ use crate::leadership::Turn;
 use crate::thread_context::ThreadContext;
 use crate::worker_state::{LeadEnd, Shared};
 
-/// How long the first thread waits for the others at the end before it says so.
+/// Time that the first thread waits for the others at the end before it says so.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Runs the worker on the calling thread, and on as many more as the settings say.

@@ -20,7 +20,7 @@ const READ_TURN_BYTES: usize = 256 * 1024;
 /// Pings of a WebSocket that are answered in a turn.
 const PINGS_TURN_MOST: u32 = 64;
 
-/// How far the turn of a connection has come.
+/// A connection's use of its turn.
 #[derive(Debug, Default)]
 pub struct TurnBudget {
     requests: u32,

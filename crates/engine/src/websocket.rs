@@ -23,10 +23,10 @@ use crate::turn::TurnBudget;
 const WAITING_MESSAGES: usize = 1024;
 const WAITING_BYTES: usize = 64 * 1024;
 
-/// How long the application may take, in milliseconds, to answer the messages that came whole before a client's mistake.
+/// Milliseconds that the application may take to answer the messages that came whole before a client's mistake.
 const ANSWER_MS: u64 = 5_000;
 
-/// How long a client may take to answer our close frame, in milliseconds.
+/// Milliseconds that a client may take to answer our close frame.
 const CLOSE_MS: u64 = 5_000;
 
 /// A buffer for frames that grew beyond this many bytes is given back to the allocator after its message.
@@ -62,14 +62,14 @@ pub struct Message {
     pub payload: Vec<u8>,
 }
 
-/// How it ended, as the application is told.
+/// The end of a WebSocket, as the application is told of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Goodbye {
     pub code: u16,
     pub reason: String,
 }
 
-/// How far the end has come.
+/// The stages of a WebSocket's end (RFC 6455 section 7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SocketStage {
     Open,
@@ -136,7 +136,7 @@ pub fn asked_by_fields(fields: &[Field], bytes: &[u8], settings: &Settings) -> R
     asked.judge(settings).map(Some)
 }
 
-/// The same for the variables of a uwsgi packet.
+/// Looks the same up in the variables of a front server.
 ///
 /// # Errors
 /// As [`asked_by_fields`].
@@ -156,7 +156,7 @@ fn names_websocket(upgrade: &[u8]) -> bool {
     upgrade.split(|byte| *byte == b',').any(|name| name.trim_ascii().eq_ignore_ascii_case(b"websocket"))
 }
 
-/// What a client says when it asks.
+/// A client's words when it asks to switch.
 struct Asked<'a> {
     version: &'a [u8],
     key: &'a [u8],

@@ -26,11 +26,11 @@ use crate::listener::ListeningSocket;
 use crate::routing::Rules;
 use crate::worker::Worker;
 
-/// How long a draining worker waits for a next request on a connection that was answered before it could be told
-/// `Connection: close`, in milliseconds after its last answer. Closing at once would lose the request that is on its way.
+/// Milliseconds that a draining worker waits, after the last answer, for a next request on a connection that could not be told
+/// `Connection: close`. Closing at once would lose the request that is on its way.
 const DRAIN_IDLE_MS: u64 = 2_000;
 
-/// What a worker is given.
+/// A worker's beginning: all that it is given.
 pub struct Assignment {
     pub settings: Settings,
     pub row: u32,
@@ -42,7 +42,7 @@ pub struct Assignment {
     pub worn_after: Option<u64>,
 }
 
-/// What the threads of the worker share.
+/// The state that the threads of the worker share.
 pub(crate) struct Shared<L: Language> {
     pub worker: Worker,
     pub leadership: Leadership,
@@ -59,7 +59,7 @@ pub(crate) struct Shared<L: Language> {
     pub(crate) worn_after: Option<u64>,
 }
 
-/// What the leader has in its hands, and passes on with the lead. It is free while a thread attends to a connection.
+/// The leader's state, which is passed on with the lead. It is free while a thread attends to a connection.
 pub(crate) struct LeaderState<A: App> {
     pub connections: ConnectionTable<Connection<A>>,
     pub housekeeping: Housekeeping,
@@ -93,7 +93,7 @@ impl Housekeeping {
     }
 }
 
-/// How leading ended.
+/// The end of a thread's time as the leader.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum LeadEnd {
     /// The thread was found blocked, and another leads.
@@ -108,7 +108,7 @@ pub(crate) type Guard<'a, L> = MutexGuard<'a, LeaderState<<L as Language>::App>>
 pub(crate) struct Pause {
     pub listener: usize,
     pub until_ms: u64,
-    /// How long the next pause is, in milliseconds.
+    /// Milliseconds of the next pause.
     pub length_ms: u64,
 }
 

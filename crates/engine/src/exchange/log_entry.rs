@@ -16,7 +16,7 @@ pub struct LogEntry<'a> {
     pub began_us: u64,
 }
 
-/// The same in memory of its own: one piece for all texts.
+/// A log entry in memory of its own: one piece for all texts.
 pub struct KeptLogEntry {
     text: Vec<u8>,
     /// Where each of the five texts ends: method, target, protocol, address, user.

@@ -201,7 +201,7 @@ fn handshake_of_fields<A: App>(
     Ok(handshake)
 }
 
-/// What the log knows of a request before its parts.
+/// A log entry without the parts of its request.
 #[inline(always)]
 fn log_entry<'a, A: App>(context: &ExchangeContext<'_, A>) -> LogEntry<'a> {
     let began_us = if context.worker.settings.logging.requests { precise_us() } else { 0 };
@@ -302,7 +302,7 @@ pub fn give_up<A: App>(context: &mut ExchangeContext<'_, A>, mut suspended: Susp
     finish_line(context, &suspended.log_entry.entry());
 }
 
-/// What an outcome means for the response; what is still pending is returned.
+/// Does to the response what an outcome means for it; returns what is still pending.
 fn conclude<A: App>(
     context: &mut ExchangeContext<'_, A>,
     outcome: Outcome<A::Pending>,
