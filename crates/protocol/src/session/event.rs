@@ -83,6 +83,14 @@ impl HeadBytes {
     }
 }
 
+impl HeadEvent {
+    /// A front server's request, which no connection remembers.
+    pub(super) fn of_variables(facts: VariableFacts, keep_alive: bool, bytes: HeadBytes, body: Framing, wire: Wire) -> HeadEvent {
+        let head = RequestHead::Variables { facts, keep_alive };
+        HeadEvent { head, bytes, body, wire, is_repeated: false, is_remembered: false }
+    }
+}
+
 impl RequestHead {
     /// The request is one for HTTP, whatever else the client would like.
     pub fn forget_upgrade(&mut self) {

@@ -2,7 +2,7 @@
 //!
 //! Workers run it. Requests come one behind the other; the decoder refuses those that are sent beside another.
 
-use super::event::{HeadBytes, HeadEvent, HeadParts, RequestHead, SessionEvent};
+use super::event::{HeadBytes, HeadEvent, HeadParts, SessionEvent};
 use crate::fastcgi::{Decoder, FastCgiEvent, FastCgiLimits};
 use crate::fault::Fault;
 use crate::http1::Framing;
@@ -24,15 +24,13 @@ impl FastCgi {
         let (used, event) = self.decoder.next(input, &mut parts.variables)?;
         let event = match event {
             None => SessionEvent::More,
-            Some(FastCgiEvent::Head { facts, keep_connection }) => SessionEvent::Head(HeadEvent {
-                head: RequestHead::Variables { facts, keep_alive: keep_connection },
-                bytes: HeadBytes::Own(self.decoder.take_parameters()),
+            Some(FastCgiEvent::Head { facts, keep_connection }) => {
+                let bytes = HeadBytes::Own(self.decoder.take_parameters());
                 // Its stream ends it, also where there is nothing in it.
-                body: facts.content_length.filter(|length| *length > 0).map_or(Framing::Chunked, Framing::Length),
-                wire: self.wire().unwrap_or(Wire::Cgi),
-                is_repeated: false,
-                is_remembered: false,
-            }),
+                let body = facts.content_length.filter(|length| *length > 0).map_or(Framing::Chunked, Framing::Length);
+                let wire = self.wire().unwrap_or(Wire::Cgi);
+                SessionEvent::Head(HeadEvent::of_variables(facts, keep_connection, bytes, body, wire))
+            }
             Some(FastCgiEvent::Data(range)) => SessionEvent::Data(range),
             Some(FastCgiEvent::End) => SessionEvent::End,
             Some(FastCgiEvent::Aborted { end, keep_connection }) => SessionEvent::Aborted { end, keep_alive: keep_connection },

@@ -3,7 +3,7 @@
 //! Workers run it.
 
 use super::body::BodyDecoder;
-use super::event::{HeadBytes, HeadEvent, HeadParts, RequestHead, SessionEvent};
+use super::event::{HeadBytes, HeadEvent, HeadParts, SessionEvent};
 use crate::fault::{Fault, Progress};
 use crate::http1::Framing;
 use crate::http1::head::HeadLimits;
@@ -28,14 +28,9 @@ impl Scgi {
         let Progress::Complete(found) = request_head(input, limits.head_bytes, &mut parts.variables)? else {
             return Ok((0, SessionEvent::More));
         };
-        let head = HeadEvent {
-            head: RequestHead::Variables { facts: found.facts, keep_alive: false },
-            bytes: HeadBytes::Input(found.block.start as usize..found.block.end as usize),
-            body: self.body.begin(Framing::Length(found.facts.content_length.unwrap_or(0))),
-            wire: self.wire(),
-            is_repeated: false,
-            is_remembered: false,
-        };
+        let bytes = HeadBytes::Input(found.block.start as usize..found.block.end as usize);
+        let body = self.body.begin(Framing::Length(found.facts.content_length.unwrap_or(0)));
+        let head = HeadEvent::of_variables(found.facts, false, bytes, body, self.wire());
         Ok((found.length, SessionEvent::Head(head)))
     }
 

@@ -3,7 +3,7 @@
 //! Workers run it. The client of a kept connection (`puwsgi`) is told by a Content-Length where an answer ends, or by the connection's end.
 
 use super::body::BodyDecoder;
-use super::event::{HeadBytes, HeadEvent, HeadParts, RequestHead, SessionEvent};
+use super::event::{HeadBytes, HeadEvent, HeadParts, SessionEvent};
 use crate::fault::{Fault, Progress};
 use crate::http1::Framing;
 use crate::http1::head::HeadLimits;
@@ -37,10 +37,8 @@ impl Uwsgi {
         let Some(block) = input.get(bytes.clone()) else { return Ok((0, SessionEvent::More)) };
         let facts = variables(block, &mut parts.variables)?;
         let body = self.body.begin(Framing::Length(facts.content_length.unwrap_or(0)));
-        let head = RequestHead::Variables { facts, keep_alive: self.is_persistent };
         let used = bytes.end;
-        let bytes = HeadBytes::Input(bytes);
-        let head = HeadEvent { head, bytes, body, wire: Wire::Uwsgi, is_repeated: false, is_remembered: false };
+        let head = HeadEvent::of_variables(facts, self.is_persistent, HeadBytes::Input(bytes), body, Wire::Uwsgi);
         Ok((used, SessionEvent::Head(head)))
     }
 }
