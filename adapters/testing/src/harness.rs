@@ -268,6 +268,9 @@ pub fn assignment(settings: Settings) -> (Assignment, OwnedFd) {
                 server_port: if listener.protocol == Protocol::Http { "80" } else { "" }.to_owned(),
                 bound: name,
                 timeout_ms: listener.timeout_ms,
+                tls: listener.tls.clone(),
+                http2: listener.http2,
+                has_proxy_header: listener.has_proxy_header,
                 is_tcp: false,
                 is_ours: true,
             }

@@ -11,3 +11,4 @@ pub mod message;
 pub mod scoreboard;
 pub mod settings;
 mod slot;
+pub mod tls;

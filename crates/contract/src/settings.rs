@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::answering::{Answering, RouteRule};
+use crate::tls::{Http2, Tls};
 
 /// Everything that a start of Bolide is told.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -40,6 +41,12 @@ pub struct Listener {
     pub owner: Option<String>,
     /// Time that a peer may keep us waiting for the next byte of a head or a body, or for room to send, in milliseconds.
     pub timeout_ms: u64,
+    /// `None`: what comes is not encrypted.
+    pub tls: Option<Tls>,
+    /// Of a listener of HTTP.
+    pub http2: Http2,
+    /// `enable-proxy-protocol`: each connection begins with a header that says who its client is.
+    pub has_proxy_header: bool,
     /// Where the listener was asked for: `uwsgi.ini:3`, `command line`.
     pub origin: String,
 }

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use bolide_contract::settings::Protocol;
+use bolide_contract::tls::{Http2, Tls};
 use nix::errno::Errno;
 use nix::sys::socket::{Shutdown, SockFlag, SockaddrLike, SockaddrStorage, accept4, getpeername, shutdown};
 
@@ -19,6 +20,12 @@ pub struct ListeningSocket {
     pub bound: String,
     /// Milliseconds for which a peer may keep us waiting.
     pub timeout_ms: u64,
+    /// `None`: what comes is not encrypted.
+    pub tls: Option<Tls>,
+    /// Of a listener of HTTP.
+    pub http2: Http2,
+    /// Each connection begins with a header that says who its client is.
+    pub has_proxy_header: bool,
     /// True for TCP: its connections have an address worth asking for.
     pub is_tcp: bool,
     /// The master has bound it: it may be shut down for all processes. One that was handed to the master is others' too.

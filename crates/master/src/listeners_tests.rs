@@ -8,6 +8,7 @@ use std::os::unix::net::{SocketAddr as UnixAddress, UnixListener, UnixStream};
 
 use super::*;
 use crate::testing::Folder;
+use bolide_contract::tls::Http2;
 
 fn listener(address: Address) -> Listener {
     Listener {
@@ -17,6 +18,9 @@ fn listener(address: Address) -> Listener {
         mode: None,
         owner: None,
         timeout_ms: 1000,
+        tls: None,
+        http2: Http2::Off,
+        has_proxy_header: false,
         origin: "app.ini:3".to_owned(),
     }
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use bolide_contract::settings::{
     Address, Asynchronous, Identity, Lifecycle, Limits, Listener, Logging, Naming, Protocol, Python, Settings, Threads, Workers,
 };
+use bolide_contract::tls::Http2;
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
@@ -44,6 +45,9 @@ pub fn settings() -> Settings {
             mode: None,
             owner: None,
             timeout_ms: 4000,
+            tls: None,
+            http2: Http2::Off,
+            has_proxy_header: false,
             origin,
         }],
         applications: Vec::new(),

@@ -47,6 +47,9 @@ fn listening_sockets(boot: &Boot) -> io::Result<Vec<ListeningSocket>> {
                 server_port,
                 bound: handed.bound.clone(),
                 timeout_ms: listener.timeout_ms,
+                tls: listener.tls.clone(),
+                http2: listener.http2,
+                has_proxy_header: listener.has_proxy_header,
                 is_ours: handed.is_ours,
                 is_tcp: !matches!(listener.address, Address::Unix(_) | Address::Abstract(_)),
             })

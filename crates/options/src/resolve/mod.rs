@@ -23,6 +23,7 @@ use std::path::Path;
 pub use application::{PositionalApplication, asgi_file, positional};
 
 use bolide_contract::settings::{Listener, Protocol, Settings, Threads};
+use bolide_contract::tls::Http2;
 
 use draft::{Draft, HTTP_TIMEOUT_SECONDS, RELOAD_MERCY_SECONDS, SOCKET_TIMEOUT_SECONDS, SocketDraft, SocketKind};
 use paths::normalized;
@@ -351,6 +352,9 @@ impl Draft<'_> {
                 mode: self.mode,
                 owner: self.owner.clone(),
                 timeout_ms: seconds * 1000,
+                tls: None,
+                http2: Http2::default(),
+                has_proxy_header: false,
                 origin: socket.location.to_string(),
             }
         };
