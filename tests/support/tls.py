@@ -1,0 +1,116 @@
+"""Certificates for the tests, made by Debian's ``openssl``: an authority, and what it signs for servers and clients.
+
+Keys are of P-256 and live in the test's folder. Nothing here is trusted by anybody but the test that made it.
+"""
+
+import ssl
+import subprocess
+from pathlib import Path
+
+
+def openssl(*arguments, stdin=None):
+    """Run ``openssl`` and return what it prints; a failure shows what it said."""
+    done = subprocess.run(["openssl", *map(str, arguments)], input=stdin, capture_output=True, timeout=60)
+    assert done.returncode == 0, f"openssl {arguments[0]} failed: {done.stderr.decode(errors='replace')}"
+    return done.stdout
+
+
+class Credentials:
+    """A certificate with its key, in PEM files: ``chain`` has the certificate and those above it but for the root."""
+
+    def __init__(self, chain, key, certificate=None):
+        self.chain = Path(chain)
+        self.key = Path(key)
+        #: The certificate alone.
+        self.certificate = Path(certificate or chain)
+
+    def der(self):
+        """The certificate's own bytes."""
+        return ssl.PEM_cert_to_DER_cert(self.certificate.read_text())
+
+
+class Authority:
+    """An authority whose files are in ``folder``; ``certificate`` is its own, for who is to trust it.
+
+    With ``parent`` it is an authority between that one and what it signs.
+    """
+
+    def __init__(self, folder, name="Tests Root", parent=None):
+        self.folder = Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.name = name
+        self.parent = parent
+        self._file = name.lower().replace(" ", "-")
+        self.key = self.folder / f"{self._file}.key"
+        self.certificate = self.folder / f"{self._file}.crt"
+        extensions = ("basicConstraints=critical,CA:TRUE", "keyUsage=critical,keyCertSign,cRLSign")
+        if parent is None:
+            self._make_key(self.key)
+            added = [part for extension in extensions for part in ("-addext", extension)]
+            openssl(
+                "req",
+                "-x509",
+                "-new",
+                "-key",
+                self.key,
+                "-subj",
+                f"/O=Bolide/CN={name}",
+                "-days",
+                30,
+                *added,
+                "-out",
+                self.certificate,
+            )
+        else:
+            parent.sign(self.key, self.certificate, f"/O=Bolide/CN={name}", extensions)
+
+    def server(self, *names, file=None, days=30, key="ec", subject=None):
+        """Credentials for a server of these names (``localhost`` and 127.0.0.1 unless told)."""
+        names = names or ("localhost", "127.0.0.1")
+        alternatives = ",".join(f"IP:{name}" if name[0].isdigit() else f"DNS:{name}" for name in names)
+        usage = (f"subjectAltName={alternatives}", "extendedKeyUsage=serverAuth")
+        return self._issue(file or names[0].replace("*", "any"), subject or f"/O=Bolide/CN={names[0]}", usage, days, key)
+
+    def client(self, name="client", file=None, days=30, subject=None):
+        """Credentials for a client; ``subject`` is its whole name as openssl writes one, ``/C=DE/O=Example/CN=…``."""
+        return self._issue(file or name, subject or f"/O=Bolide/CN={name}", ("extendedKeyUsage=clientAuth",), days, "ec")
+
+    def sign(self, key, certificate, subject, extensions, days=30, kind="ec"):
+        """Make a key and a certificate for it, of this subject and with these extensions."""
+        self._make_key(key, kind)
+        request = openssl("req", "-new", "-key", key, "-subj", subject)
+        settings = certificate.with_suffix(".ext")
+        settings.write_text("\n".join(extensions) + "\n")
+        signed_by = ("-CA", self.certificate, "-CAkey", self.key, "-CAcreateserial")
+        openssl("x509", "-req", *signed_by, "-days", days, "-extfile", settings, "-out", certificate, stdin=request)
+
+    def _issue(self, file, subject, extensions, days, key):
+        key_file, certificate, chain = (self.folder / f"{file}{suffix}" for suffix in (".key", ".crt", ".pem"))
+        self.sign(key_file, certificate, subject, extensions, days, key)
+        texts, above = [certificate.read_text()], self
+        while above.parent is not None:
+            texts.append(above.certificate.read_text())
+            above = above.parent
+        chain.write_text("".join(texts))
+        return Credentials(chain, key_file, certificate)
+
+    @staticmethod
+    def _make_key(file, kind="ec"):
+        kinds = {"ec": ("-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256"), "rsa": ("-algorithm", "RSA")}
+        openssl("genpkey", *kinds[kind], "-out", file)
+        file.chmod(0o600)
+
+
+def context_of(authority, client=None, alpn=("http/1.1",), least=None, most=None):
+    """A client's settings that trust ``authority`` alone, and show the certificate of ``client``."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(authority.certificate)
+    if alpn:
+        context.set_alpn_protocols(list(alpn))
+    if client is not None:
+        context.load_cert_chain(client.chain, client.key)
+    if least is not None:
+        context.minimum_version = least
+    if most is not None:
+        context.maximum_version = most
+    return context
