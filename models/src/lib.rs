@@ -9,6 +9,8 @@ mod concurrency;
 pub mod connections;
 #[path = "../../crates/engine/src/leadership.rs"]
 pub mod leadership;
+#[path = "../../crates/contract/src/published.rs"]
+pub mod published;
 #[path = "../../crates/contract/src/slot.rs"]
 pub mod slot;
 

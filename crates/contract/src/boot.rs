@@ -21,6 +21,8 @@ pub struct Boot {
     pub scoreboard: i32,
     pub scoreboard_rows: u32,
     pub scoreboard_slots: u32,
+    /// The memory of the session tickets' keys, where a listener speaks TLS.
+    pub ticket_keys: Option<i32>,
     /// The log, opened by the master: the prototype's user may not be allowed to.
     pub log: Option<i32>,
     /// A memory file, empty at first: whoever can't load the application writes there why, in one line.

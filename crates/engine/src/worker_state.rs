@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bolide_contract::message::{self, Report};
 use bolide_contract::scoreboard::{Scoreboard, now_ms};
 use bolide_contract::settings::{Settings, Threads};
+use bolide_contract::ticket_keys::TicketKeys;
 use bolide_files::Files;
 use bolide_protocol::http1::head::HeadLimits;
 use nix::sys::epoll::{Epoll, EpollCreateFlags};
@@ -36,6 +37,8 @@ pub struct Assignment {
     pub row: u32,
     pub worker: u32,
     pub scoreboard: Scoreboard,
+    /// The keys of TLS session tickets, where a session of any listener can be resumed.
+    pub ticket_keys: Option<TicketKeys>,
     pub control: OwnedFd,
     pub listeners: Vec<ListeningSocket>,
     /// Asks for a replacement after this many requests: `max-requests`, less a jitter of the worker's own.
@@ -114,7 +117,8 @@ pub(crate) struct Pause {
 
 impl<L: Language> Shared<L> {
     pub(crate) fn new(language: &'static L, assignment: Assignment) -> io::Result<Shared<L>> {
-        let Assignment { settings, row: row_number, worker, scoreboard, control, listeners, worn_after } = assignment;
+        let Assignment { settings, row: row_number, worker, scoreboard, ticket_keys: _, control, listeners, worn_after } =
+            assignment;
         let row =
             scoreboard.row(row_number).ok_or_else(|| io::Error::other(format!("the scoreboard has no row {row_number}")))?;
         let limits = &settings.limits;

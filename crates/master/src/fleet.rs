@@ -25,6 +25,7 @@ use crate::privileges::Privileges;
 use crate::signals::Signals;
 use crate::spawn::{self, Launch};
 use crate::system;
+use crate::tickets::Tickets;
 
 /// Time that a killed child may take to be gone before the log says so, in milliseconds.
 pub const KILL_WAIT_MS: u64 = 5000;
@@ -36,6 +37,8 @@ pub struct Fleet {
     pub listeners: Listeners,
     pub scoreboard: Scoreboard,
     pub children: Vec<Child>,
+    /// `None` where no TLS session can be resumed.
+    pub tickets: Option<Tickets>,
     program: Program,
     privileges: Option<Privileges>,
     memory: OwnedFd,
@@ -57,10 +60,11 @@ impl Fleet {
     /// A fleet with no child yet.
     ///
     /// # Errors
-    /// No memory for the scoreboard.
+    /// No memory for what processes share.
     pub fn new(settings: Settings, listeners: Listeners, program: Program, privileges: Option<Privileges>) -> io::Result<Fleet> {
         let (scoreboard, memory) = Scoreboard::create(rows(&settings), settings.workers.threads.most())?;
-        Ok(Fleet { settings, listeners, scoreboard, children: Vec::new(), program, privileges, memory, next_id: 1 })
+        let tickets = Tickets::create(&settings, now_ms())?;
+        Ok(Fleet { settings, listeners, scoreboard, children: Vec::new(), tickets, program, privileges, memory, next_id: 1 })
     }
 
     /// The interpreter that runs prototypes, for messages.
@@ -78,7 +82,8 @@ impl Fleet {
         let descriptors = self.listeners.descriptors();
         let mut inherited: Vec<i32> = descriptors.iter().map(|listener| listener.descriptor).collect();
         let log = bolide_log::descriptor().map(|descriptor| descriptor.as_raw_fd());
-        inherited.extend([far.as_raw_fd(), self.memory.as_raw_fd(), note.descriptor()].into_iter().chain(log));
+        let ticket_keys = self.tickets.as_ref().map(|tickets| tickets.ring().memory().as_raw_fd());
+        inherited.extend([far.as_raw_fd(), self.memory.as_raw_fd(), note.descriptor()].into_iter().chain(log).chain(ticket_keys));
         let at_terminal = self.settings.python.honour_stdin
             || self.settings.workers.processes == 1 && std::io::IsTerminal::is_terminal(&std::io::stdin());
         let boot = Boot {
@@ -90,6 +95,7 @@ impl Fleet {
             scoreboard: self.memory.as_raw_fd(),
             scoreboard_rows: rows(&self.settings),
             scoreboard_slots: self.settings.workers.threads.most(),
+            ticket_keys,
             log,
             reason: note.descriptor(),
             listeners: descriptors,

@@ -35,6 +35,7 @@ mod supervisor;
 mod system;
 #[cfg(test)]
 mod testing;
+mod tickets;
 mod words;
 
 pub use cli::{Invocation, main, run};

@@ -71,7 +71,7 @@ fn prepare(
         listeners.remove_files();
     })?;
     let fleet = Fleet::new(settings, listeners, program, privileges)
-        .map_err(|error| StartError::new(format!("there is no memory for the scoreboard: {error}")))?;
+        .map_err(|error| StartError::new(format!("there is no memory that processes can share: {error}")))?;
     Ok(Supervisor::new(fleet, signals))
 }
 

@@ -24,6 +24,7 @@ use crate::log_sink;
 use crate::notify::{self, Notifier};
 use crate::signals::{self, SignalAction, Signals};
 use crate::system::{self, Pause};
+use crate::tickets::Tickets;
 use crate::words::duration;
 
 /// The longest turn, in milliseconds: a net under a timer that was forgotten.
@@ -396,6 +397,9 @@ impl Supervisor {
     /// Does what is due: ends patience with children, looks for requests over time, queues workers past their lifetime for recycling.
     fn take_timers(&mut self, now: u64) {
         self.hurry_prototypes_without_workers(now);
+        if let Some(tickets) = &mut self.fleet.tickets {
+            tickets.rotate_if_due(now);
+        }
         for id in self.fleet.ids(|child| child.stopped_until_ms.is_some_and(|time| now >= time)) {
             if let Some(child) = self.fleet.find_mut(id) {
                 child.stopped_until_ms = None;
@@ -487,7 +491,8 @@ impl Supervisor {
         let children = self.fleet.children.iter().flat_map(times);
         let watch = self.watch.as_ref().map(Watch::wake_ms);
         let log = bolide_log::is_waiting().then_some(now + bolide_log::RETRY_MS);
-        let wakes = children.chain([watch, log, self.wake_for_generations(now)]).flatten();
+        let tickets = self.fleet.tickets.as_ref().map(Tickets::wake_ms);
+        let wakes = children.chain([watch, log, tickets, self.wake_for_generations(now)]).flatten();
         wakes.min().map_or(TURN_MOST_MS, |wake| wake.saturating_sub(now).saturating_add(CLOCK_LAG_MS).min(TURN_MOST_MS))
     }
 

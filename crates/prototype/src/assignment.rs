@@ -6,6 +6,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use bolide_contract::boot::Boot;
 use bolide_contract::scoreboard::Scoreboard;
 use bolide_contract::settings::{Address, Listener};
+use bolide_contract::ticket_keys::TicketKeys;
 use bolide_engine::{Assignment, ListeningSocket};
 
 use crate::handover::{close_on_exec, copied, set_non_blocking};
@@ -20,15 +21,22 @@ pub struct Worker {
     pub number: u32,
 }
 
+/// The memory files that the master shares with workers.
+pub struct SharedMemory<'a> {
+    pub scoreboard: &'a OwnedFd,
+    pub ticket_keys: Option<&'a OwnedFd>,
+}
+
 /// `control` is the worker's own line to the master.
-pub fn assignment(boot: &Boot, scoreboard: &OwnedFd, control: OwnedFd, worker: &Worker) -> io::Result<Assignment> {
+pub fn assignment(boot: &Boot, memory: &SharedMemory<'_>, control: OwnedFd, worker: &Worker) -> io::Result<Assignment> {
     set_non_blocking(&control)?;
     close_on_exec(control.as_raw_fd())?;
     Ok(Assignment {
         settings: boot.settings.clone(),
         row: worker.row,
         worker: worker.number,
-        scoreboard: Scoreboard::attach(scoreboard, boot.scoreboard_rows, boot.scoreboard_slots)?,
+        scoreboard: Scoreboard::attach(memory.scoreboard, boot.scoreboard_rows, boot.scoreboard_slots)?,
+        ticket_keys: memory.ticket_keys.map(TicketKeys::attach).transpose()?,
         control,
         listeners: listening_sockets(boot)?,
         worn_after: boot.settings.lifecycle.max_requests.map(with_jitter),

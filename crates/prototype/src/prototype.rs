@@ -13,7 +13,7 @@ use nix::sys::signal::Signal;
 use nix::unistd::{ForkResult, getpid, getppid};
 
 use crate::application::Application;
-use crate::assignment::{Worker, assignment};
+use crate::assignment::{SharedMemory, Worker, assignment};
 use crate::children::Children;
 use crate::handover::{FailureNote, close_on_exec, inherited, read_boot, set_non_blocking};
 use crate::signals;
@@ -26,6 +26,7 @@ const ORPHAN_MERCY_MS: u64 = 1_000;
 pub struct Prototype {
     boot: Boot,
     scoreboard: OwnedFd,
+    ticket_keys: Option<OwnedFd>,
     failure_note: FailureNote,
     /// The line to the master: the prototype's, and in a worker its own.
     control: Option<OwnedFd>,
@@ -50,6 +51,7 @@ impl Prototype {
         // Orders are looked for also when it was a child's end that woke us: that must not block.
         set_non_blocking(&control)?;
         let scoreboard = inherited(boot.scoreboard)?;
+        let ticket_keys = boot.ticket_keys.map(inherited).transpose()?;
         let failure_note = FailureNote::new(inherited(boot.reason)?);
         for listener in &boot.listeners {
             close_on_exec(listener.descriptor)?;
@@ -60,7 +62,7 @@ impl Prototype {
             return Err(io::Error::other("the master has ended before its prototype began"));
         }
         signals::in_prototype(boot.master_pid as i32, boot.at_terminal)?;
-        Ok(Prototype { boot, scoreboard, failure_note, control: Some(control), children: Children::default() })
+        Ok(Prototype { boot, scoreboard, ticket_keys, failure_note, control: Some(control), children: Children::default() })
     }
 
     pub fn boot(&self) -> &Boot {
@@ -106,7 +108,8 @@ impl Prototype {
     /// What a worker serves with, and its way to say that it can't.
     pub fn assignment(&mut self, worker: &Worker) -> io::Result<(Assignment, FailureNote)> {
         let control = self.control.take().ok_or_else(|| io::Error::other("a worker serves once only"))?;
-        Ok((assignment(&self.boot, &self.scoreboard, control, worker)?, self.failure_note.try_clone()?))
+        let memory = SharedMemory { scoreboard: &self.scoreboard, ticket_keys: self.ticket_keys.as_ref() };
+        Ok((assignment(&self.boot, &memory, control, worker)?, self.failure_note.try_clone()?))
     }
 
     /// Waits for an order that the language must have a hand in; ends of children are reported on the way.
