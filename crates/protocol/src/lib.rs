@@ -9,6 +9,7 @@
 pub mod fastcgi;
 pub mod fault;
 pub mod http1;
+pub mod http2;
 pub mod response;
 pub mod scgi;
 pub mod session;

@@ -35,7 +35,7 @@ pub struct HeaderFacts {
 }
 
 /// The facts of a header block while its fields come in.
-pub(super) struct FieldFacts {
+pub(crate) struct FieldFacts {
     version: Version,
     host: Option<Span>,
     content_length: Option<u64>,
@@ -61,7 +61,7 @@ enum Expectation {
 }
 
 impl FieldFacts {
-    pub(super) fn new(version: Version) -> FieldFacts {
+    pub(crate) fn new(version: Version) -> FieldFacts {
         FieldFacts {
             version,
             host: None,
@@ -77,7 +77,7 @@ impl FieldFacts {
 
     /// Takes one field in. The lengths of the names that matter differ, so most fields cost one comparison of a length.
     #[inline]
-    pub(super) fn note(&mut self, name: &[u8], block: &[u8], value: Span) -> Result<(), Fault> {
+    pub(crate) fn note(&mut self, name: &[u8], block: &[u8], value: Span) -> Result<(), Fault> {
         match name.len() {
             4 if name.eq_ignore_ascii_case(b"host") => self.note_host(value.of(block), value),
             6 if name.eq_ignore_ascii_case(b"expect") => self.note_expect(value.of(block)),
@@ -96,7 +96,7 @@ impl FieldFacts {
     }
 
     /// The whole of it, after the last field. `length` is the block's, in bytes.
-    pub(super) fn settle(&self, length: u32) -> Result<HeaderFacts, Fault> {
+    pub(crate) fn settle(&self, length: u32) -> Result<HeaderFacts, Fault> {
         let framing = match (self.transfer_coding, self.content_length) {
             (Some(TransferCoding::Chunked), _) => Framing::Chunked,
             // RFC 9112 section 6.1: a transfer coding that the server does not understand is 501.
@@ -106,21 +106,21 @@ impl FieldFacts {
             (None, Some(length)) => Framing::Length(length),
             (None, None) => Framing::None,
         };
-        if self.version == Version::Http11 && self.host.is_none() {
+        if self.version != Version::Http10 && self.host.is_none() {
             return Err(Fault::bad_request("The request has no Host header."));
         }
         if self.expectation == Expectation::Unknown {
             return Err(Fault::new(417, "The request expects something other than 100-continue."));
         }
         let has_body = !matches!(framing, Framing::None | Framing::Length(0));
-        let modern = self.version == Version::Http11;
+        let modern = self.version != Version::Http10;
         Ok(HeaderFacts {
             length,
             framing,
             keep_alive: !self.close && (modern || self.keep_alive),
             expect_continue: modern && has_body && self.expectation == Expectation::Continue,
             host: self.host,
-            upgrade: modern && self.upgrade_field && self.upgrade_option,
+            upgrade: self.version == Version::Http11 && self.upgrade_field && self.upgrade_option,
         })
     }
 

@@ -1,8 +1,9 @@
-//! The versions of HTTP/1. Workers run it.
+//! The versions of HTTP that a request may have. Workers run it.
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Version {
     Http10,
     /// HTTP/1.1, or a later minor version, which RFC 9110 section 2.5 has us read as the highest that we know.
     Http11,
+    Http2,
 }

@@ -19,6 +19,8 @@ pub enum Wire {
     /// Records of FastCGI with this request id, the last of which ends the answer. `has_status_line`: the head is one of HTTP, and not of
     /// CGI (`nph`).
     FastCgi { id: u16, has_status_line: bool },
+    /// Frames of this stream of HTTP/2. We are the origin server.
+    Http2 { stream: u32 },
 }
 
 /// What is known of a body when its head is written.
@@ -57,11 +59,14 @@ pub struct ResponseEncoder {
     framing: BodyFraming,
     /// Bytes of the present frame that are still to come, its beginning being written.
     frame_left: u64,
+    room: u64,
+    sent: u64,
+    has_ended: bool,
 }
 
 impl ResponseEncoder {
     pub fn new(wire: Wire) -> ResponseEncoder {
-        ResponseEncoder { wire, framing: BodyFraming::Bare, frame_left: 0 }
+        ResponseEncoder { wire, framing: BodyFraming::Bare, frame_left: 0, room: 0, sent: 0, has_ended: false }
     }
 
     pub fn wire(&self) -> Wire {
@@ -185,6 +190,24 @@ impl ResponseEncoder {
             BodyFraming::Chunked => out.extend_from_slice(b"0\r\n\r\n"),
             BodyFraming::Records(id) => out.extend_from_slice(&end_of_answer(id)),
         }
+    }
+
+    /// Bytes of the body that the peer's windows have room for: what [`ResponseEncoder::open_frame`] gives is not more. HTTP/2 alone has windows.
+    #[inline]
+    pub fn set_room(&mut self, bytes: u64) {
+        self.room = bytes;
+    }
+
+    /// Bytes of the body that were put into frames since this was last asked.
+    #[inline]
+    pub fn take_sent(&mut self) -> u64 {
+        std::mem::take(&mut self.sent)
+    }
+
+    /// The end of a stream of HTTP/2 is written. An answer that is done without it must end by a reset.
+    #[inline]
+    pub fn has_ended(&self) -> bool {
+        self.has_ended
     }
 
     /// A part of the body is on its way whose frame has more to come: nothing else may be said before that.

@@ -17,6 +17,8 @@ pub struct HeadParts {
     pub fields: Vec<Field>,
     /// Of front servers; spans relative to the head's bytes.
     pub variables: Vec<Variable>,
+    /// Of HTTP/2, whose heads are compressed: the head as HTTP/1 writes one.
+    pub bytes: Vec<u8>,
 }
 
 /// A request's head.
@@ -38,6 +40,8 @@ pub enum HeadBytes {
     Input(Range<usize>),
     /// They came in pieces.
     Own(Vec<u8>),
+    /// All of [`HeadParts::bytes`], or of where they were taken to.
+    Parts,
 }
 
 /// A head and what comes with it.
@@ -73,12 +77,13 @@ pub enum SessionEvent {
 }
 
 impl HeadBytes {
-    /// The head's bytes, where `input` is what the head was found in.
+    /// The head's bytes, where `input` is what the head was found in: the buffer that was read, or those of [`HeadBytes::Parts`].
     #[inline]
     pub fn of<'a>(&'a self, input: &'a [u8]) -> &'a [u8] {
         match self {
             HeadBytes::Input(range) => input.get(range.clone()).unwrap_or_default(),
             HeadBytes::Own(bytes) => bytes,
+            HeadBytes::Parts => input,
         }
     }
 }

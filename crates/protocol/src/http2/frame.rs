@@ -1,0 +1,138 @@
+//! Frames (RFC 9113 section 4 and 6): their heads, and those that the protocol itself sends. Workers run it.
+
+use super::error::ErrorCode;
+use super::limits::Http2Limits;
+
+/// What a client begins with (RFC 9113 section 3.4).
+pub const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+pub const FRAME_HEAD_BYTES: usize = 9;
+
+/// Bytes of a frame's payload that everybody takes: no more are taken or sent here, whatever the peer would take.
+pub const FRAME_BYTES_MOST: usize = 16_384;
+
+/// Bytes that a window may have (RFC 9113 section 6.9.1).
+pub const WINDOW_BYTES_MOST: i64 = (1 << 31) - 1;
+
+/// Bytes of a window before anybody has said otherwise.
+pub const DEFAULT_WINDOW_BYTES: u32 = 65_535;
+
+/// The highest number of a stream.
+pub const STREAM_MOST: u32 = (1 << 31) - 1;
+
+/// The types of frames.
+pub mod kind {
+    pub const DATA: u8 = 0x0;
+    pub const HEADERS: u8 = 0x1;
+    pub const PRIORITY: u8 = 0x2;
+    pub const RST_STREAM: u8 = 0x3;
+    pub const SETTINGS: u8 = 0x4;
+    pub const PUSH_PROMISE: u8 = 0x5;
+    pub const PING: u8 = 0x6;
+    pub const GOAWAY: u8 = 0x7;
+    pub const WINDOW_UPDATE: u8 = 0x8;
+    pub const CONTINUATION: u8 = 0x9;
+    /// RFC 9218 section 7.1.
+    pub const PRIORITY_UPDATE: u8 = 0x10;
+}
+
+pub mod flag {
+    pub const END_STREAM: u8 = 0x1;
+    pub const ACK: u8 = 0x1;
+    pub const END_HEADERS: u8 = 0x4;
+    pub const PADDED: u8 = 0x8;
+    pub const PRIORITY: u8 = 0x20;
+}
+
+/// The numbers of settings (RFC 9113 section 6.5.2, RFC 8441 section 3, RFC 9218 section 2.1).
+pub mod setting {
+    pub const ENABLE_PUSH: u16 = 0x2;
+    pub const MAX_CONCURRENT_STREAMS: u16 = 0x3;
+    pub const INITIAL_WINDOW_SIZE: u16 = 0x4;
+    pub const MAX_FRAME_SIZE: u16 = 0x5;
+    pub const MAX_HEADER_LIST_SIZE: u16 = 0x6;
+    pub const ENABLE_CONNECT_PROTOCOL: u16 = 0x8;
+    pub const NO_RFC7540_PRIORITIES: u16 = 0x9;
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FrameHead {
+    pub length: u32,
+    pub kind: u8,
+    pub flags: u8,
+    pub stream: u32,
+}
+
+impl FrameHead {
+    /// `None`: more bytes are needed.
+    #[inline]
+    pub fn read(input: &[u8]) -> Option<FrameHead> {
+        let [l2, l1, l0, kind, flags, s3, s2, s1, s0, ..] = *input else { return None };
+        let length = u32::from_be_bytes([0, l2, l1, l0]);
+        // The bit in front of the stream is reserved, and has no meaning.
+        let stream = u32::from_be_bytes([s3, s2, s1, s0]) & STREAM_MOST;
+        Some(FrameHead { length, kind, flags, stream })
+    }
+
+    #[inline]
+    pub fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    #[inline]
+    pub fn bytes(&self) -> [u8; FRAME_HEAD_BYTES] {
+        let [_, l2, l1, l0] = self.length.to_be_bytes();
+        let [s3, s2, s1, s0] = self.stream.to_be_bytes();
+        [l2, l1, l0, self.kind, self.flags, s3, s2, s1, s0]
+    }
+}
+
+/// A number of 31 bits whose first bit is reserved.
+pub fn number_31(bytes: &[u8]) -> Option<u32> {
+    Some(u32::from_be_bytes(*bytes.first_chunk()?) & STREAM_MOST)
+}
+
+pub fn write_settings(limits: &Http2Limits, out: &mut Vec<u8>) {
+    let settings = [
+        (setting::MAX_CONCURRENT_STREAMS, limits.streams),
+        (setting::INITIAL_WINDOW_SIZE, limits.stream_window_bytes),
+        (setting::MAX_HEADER_LIST_SIZE, limits.header_list_bytes),
+        (setting::NO_RFC7540_PRIORITIES, 1),
+        (setting::ENABLE_CONNECT_PROTOCOL, 1),
+    ];
+    let settings = &settings[..settings.len() - usize::from(!limits.has_extended_connect)];
+    let head = FrameHead { length: 6 * settings.len() as u32, kind: kind::SETTINGS, flags: 0, stream: 0 };
+    out.extend_from_slice(&head.bytes());
+    for (name, value) in settings {
+        out.extend_from_slice(&name.to_be_bytes());
+        out.extend_from_slice(&value.to_be_bytes());
+    }
+}
+
+pub fn write_settings_ack(out: &mut Vec<u8>) {
+    out.extend_from_slice(&FrameHead { length: 0, kind: kind::SETTINGS, flags: flag::ACK, stream: 0 }.bytes());
+}
+
+pub fn write_ping_ack(payload: &[u8], out: &mut Vec<u8>) {
+    let head = FrameHead { length: payload.len() as u32, kind: kind::PING, flags: flag::ACK, stream: 0 };
+    out.extend_from_slice(&head.bytes());
+    out.extend_from_slice(payload);
+}
+
+pub fn write_window_update(stream: u32, bytes: u32, out: &mut Vec<u8>) {
+    out.extend_from_slice(&FrameHead { length: 4, kind: kind::WINDOW_UPDATE, flags: 0, stream }.bytes());
+    out.extend_from_slice(&bytes.to_be_bytes());
+}
+
+pub fn write_reset(stream: u32, code: ErrorCode, out: &mut Vec<u8>) {
+    out.extend_from_slice(&FrameHead { length: 4, kind: kind::RST_STREAM, flags: 0, stream }.bytes());
+    out.extend_from_slice(&code.0.to_be_bytes());
+}
+
+pub fn write_go_away(last_stream: u32, code: ErrorCode, reason: &str, out: &mut Vec<u8>) {
+    let head = FrameHead { length: 8 + reason.len() as u32, kind: kind::GOAWAY, flags: 0, stream: 0 };
+    out.extend_from_slice(&head.bytes());
+    out.extend_from_slice(&last_stream.to_be_bytes());
+    out.extend_from_slice(&code.0.to_be_bytes());
+    out.extend_from_slice(reason.as_bytes());
+}

@@ -1,0 +1,19 @@
+//! HTTP/2 as an origin server speaks it (RFC 9113, RFC 7541, RFC 8441, RFC 9218): bytes to the events of streams, and the frames that the
+//! protocol itself has to send. What answers are is [`crate::response`]'s to write.
+//!
+//! It must not know sockets, applications or time. Workers run it.
+
+mod error;
+mod event;
+mod frame;
+mod limits;
+mod priority;
+mod session;
+mod streams;
+
+pub use error::{ErrorCode, Http2Error};
+pub use event::Http2Event;
+pub use frame::{FRAME_BYTES_MOST, FRAME_HEAD_BYTES, PREFACE};
+pub use limits::{CONTINUATIONS_MOST, CONTROL_BYTES_MOST, Http2Limits, IDLE_FRAMES_MOST, RESETS_MOST};
+pub use priority::Priority;
+pub use session::Http2;

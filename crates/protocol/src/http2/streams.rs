@@ -1,0 +1,171 @@
+//! The streams of a connection: those that are open, and how the last ones that were have closed. Workers run it.
+
+use super::frame::DEFAULT_WINDOW_BYTES;
+use super::priority::Priority;
+
+/// Streams whose end is remembered: frames that crossed it on the wire are told from a peer's mistakes by it.
+const CLOSED_MOST: usize = 32;
+
+/// A request that is read, answered, or both.
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub id: u32,
+    /// The peer has more to say: its END_STREAM has not come.
+    pub is_body_open: bool,
+    /// What comes of the body is dropped, and nobody is told.
+    pub is_refused: bool,
+    /// Bytes that the peer may still send. Below 0 only where the window was made smaller, which is never done here.
+    pub receive_window: i64,
+    /// Bytes that were taken and not given back yet.
+    pub due: u32,
+    /// Bytes that may be sent; below 0 where the peer has made its windows smaller.
+    pub send_window: i64,
+    /// Bytes of the body that Content-Length has announced and that are still to come.
+    pub announced: Option<u64>,
+    pub priority: Priority,
+}
+
+/// How a stream was closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Closing {
+    /// Both sides have ended it.
+    Complete,
+    ResetByPeer,
+    /// The peer may not have known: what comes is dropped.
+    ResetHere,
+}
+
+/// What a stream of this number is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    Idle,
+    /// At this place of the table.
+    Open(usize),
+    Closed(Closing),
+    /// So long ago that nobody knows how.
+    Forgotten,
+    /// It was passed over, and can't be opened any more (RFC 9113 section 5.1.1).
+    Skipped,
+}
+
+#[derive(Debug)]
+pub(super) struct Streams {
+    /// By their numbers.
+    open: Vec<Stream>,
+    /// The highest number that the peer has used.
+    pub last: u32,
+    /// Numbers of streams of a client are odd: of each, what is above the lowest bit, and behind that two bits for how it closed.
+    closed: [u32; CLOSED_MOST],
+    closed_next: usize,
+    /// The highest number whose end is not remembered any more.
+    forgotten: u32,
+    /// What peers may send and we may send on a new stream.
+    pub receive_window: u32,
+    pub send_window: u32,
+}
+
+impl Streams {
+    pub fn new(receive_window: u32) -> Streams {
+        let send_window = DEFAULT_WINDOW_BYTES;
+        let closed = [0; CLOSED_MOST];
+        Streams { open: Vec::new(), last: 0, closed, closed_next: 0, forgotten: 0, receive_window, send_window }
+    }
+
+    pub fn len(&self) -> usize {
+        self.open.len()
+    }
+
+    #[inline]
+    pub fn get(&self, id: u32) -> Option<&Stream> {
+        self.place(id).and_then(|place| self.open.get(place))
+    }
+
+    #[inline]
+    pub fn get_mut(&mut self, id: u32) -> Option<&mut Stream> {
+        self.place(id).and_then(|place| self.open.get_mut(place))
+    }
+
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Stream> {
+        self.open.iter_mut()
+    }
+
+    #[inline]
+    fn place(&self, id: u32) -> Option<usize> {
+        // The stream that was opened last is the one that most is said about.
+        match self.open.last() {
+            Some(last) if last.id == id => Some(self.open.len() - 1),
+            _ => self.open.binary_search_by_key(&id, |stream| stream.id).ok(),
+        }
+    }
+
+    /// `id` is not 0.
+    #[inline]
+    pub fn state(&self, id: u32) -> State {
+        if id > self.last || id.is_multiple_of(2) {
+            return State::Idle;
+        }
+        match self.place(id) {
+            Some(place) => State::Open(place),
+            None => self.closed_state(id),
+        }
+    }
+
+    fn closed_state(&self, id: u32) -> State {
+        match self.closed.iter().find(|entry| **entry != 0 && **entry >> 2 == id >> 1) {
+            Some(entry) => State::Closed(match entry & 3 {
+                1 => Closing::Complete,
+                2 => Closing::ResetByPeer,
+                _ => Closing::ResetHere,
+            }),
+            None if id <= self.forgotten => State::Forgotten,
+            None => State::Skipped,
+        }
+    }
+
+    /// Opens the next stream: its number is above that of each before it.
+    pub fn open(&mut self, id: u32) -> &mut Stream {
+        self.last = id;
+        let place = self.open.len();
+        self.open.push(Stream {
+            id,
+            is_body_open: true,
+            is_refused: false,
+            receive_window: i64::from(self.receive_window),
+            due: 0,
+            send_window: i64::from(self.send_window),
+            announced: None,
+            priority: Priority::default(),
+        });
+        &mut self.open[place]
+    }
+
+    /// Takes an open stream out. False: there is none.
+    pub fn close(&mut self, id: u32, closing: Closing) -> bool {
+        let Some(place) = self.place(id) else { return false };
+        self.open.remove(place);
+        self.note_closed(id, closing);
+        true
+    }
+
+    /// Remembers how a stream was closed, also one that was never opened.
+    pub fn note_closed(&mut self, id: u32, closing: Closing) {
+        let entry = (id >> 1) << 2
+            | match closing {
+                Closing::Complete => 1,
+                Closing::ResetByPeer => 2,
+                Closing::ResetHere => 3,
+            };
+        let before = std::mem::replace(&mut self.closed[self.closed_next], entry);
+        if before != 0 {
+            self.forgotten = self.forgotten.max((before >> 2) << 1 | 1);
+        }
+        self.closed_next = (self.closed_next + 1) % CLOSED_MOST;
+    }
+
+    /// Gives back the room of a table that is empty.
+    pub fn rest(&mut self) {
+        if self.open.is_empty() {
+            self.open = Vec::new();
+        }
+    }
+}
