@@ -14,10 +14,12 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 mod cases;
 pub mod connection;
 pub mod fastcgi;
+pub mod forwarded;
 pub mod http1_chunked;
 pub mod http1_head;
 pub mod mutate;
 pub mod options_parsers;
+pub mod proxy_header;
 pub mod routes;
 pub mod scgi;
 pub mod session;
@@ -35,6 +37,8 @@ pub const TARGETS: &[Target] = &[
     scgi::TARGET,
     fastcgi::TARGET,
     session::TARGET,
+    proxy_header::TARGET,
+    forwarded::TARGET,
     target_decode::TARGET,
     options_parsers::TARGET,
     routes::TARGET,

@@ -1,4 +1,5 @@
-//! Bytes to meaning: HTTP/1.1, uwsgi, SCGI and FastCGI requests and WebSocket messages, read from slices.
+//! Bytes to meaning: HTTP/1.1, uwsgi, SCGI and FastCGI requests, WebSocket messages, and what front servers say of clients, read from
+//! slices.
 //!
 //! There is no I/O here, no clock and no memory of a peer beyond what a decoder's struct shows. Workers
 //! run it, on every byte that a peer sends, so nothing in it may panic and nothing may grow without a
@@ -8,8 +9,10 @@
 
 pub mod fastcgi;
 pub mod fault;
+pub mod forwarded;
 pub mod http1;
 pub mod http2;
+pub mod proxy_header;
 pub mod response;
 pub mod scgi;
 pub mod session;

@@ -4,7 +4,7 @@
 //! Must not know how fields are found in the bytes. Workers run it, once a head.
 
 use super::scan::{is_token_byte, without_blanks};
-use super::target::is_authority;
+use super::target::{is_authority, names_a_host};
 use super::version::Version;
 use crate::fault::{Fault, Span};
 
@@ -131,8 +131,7 @@ impl FieldFacts {
         if !is_authority(text) {
             return Err(Fault::bad_request("The Host header is not a host with an optional port."));
         }
-        // An empty one belongs to URIs without a host (RFC 9112 section 3.2), and those of http have one (RFC 9110 section 4.2.1).
-        if matches!(text, [] | [b':', ..]) {
+        if !names_a_host(text) {
             return Err(Fault::bad_request("The Host header names no host."));
         }
         self.host = Some(value);

@@ -4,6 +4,7 @@
 
 use std::net::Ipv6Addr;
 
+use super::framing::decimal;
 use super::scan::is_reg_name_byte;
 use crate::fault::{Fault, Span};
 
@@ -158,7 +159,8 @@ pub(super) fn hexadecimal(digit: u8) -> Option<u8> {
 /// Whether the text is a host with an optional port (RFC 9110 section 7.2, RFC 3986 section 3.2). The host may be empty, as in
 /// RFC 3986; whether that has a meaning is for the caller to say.
 ///
-/// Of the bracketed forms only IPv6 addresses are taken: there is no other yet that RFC 3986 provides for.
+/// Of the bracketed forms only IPv6 addresses are taken: there is no other yet that RFC 3986 provides for. A port that no peer can have is
+/// refused: readers that cut it take it for another one.
 pub(crate) fn is_authority(text: &[u8]) -> bool {
     let (host_is_good, port) = if let [b'[', bracketed @ ..] = text {
         let Some(close) = memchr::memchr(b']', bracketed) else { return false };
@@ -170,9 +172,15 @@ pub(crate) fn is_authority(text: &[u8]) -> bool {
     host_is_good
         && match port {
             [] => true,
-            [b':', digits @ ..] => digits.iter().all(u8::is_ascii_digit),
+            [b':', digits @ ..] => digits.is_empty() || decimal(digits).is_some_and(|port| port <= u64::from(u16::MAX)),
             _ => false,
         }
+}
+
+/// Whether there is a host before the port. An empty one belongs to URIs without a host (RFC 9112 section 3.2), and those of http have one
+/// (RFC 9110 section 4.2.1).
+pub(crate) fn names_a_host(authority: &[u8]) -> bool {
+    !matches!(authority, [] | [b':', ..])
 }
 
 fn is_ipv6(text: &[u8]) -> bool {
@@ -216,7 +224,7 @@ fn split_absolute(target: &[u8]) -> Result<Target, Fault> {
     let authority = &target[start..end];
     // RFC 9110 section 4.2.1: an empty host is invalid. User information (`user@host`) is refused with all else
     // that a Host header could not say (section 4.2.4).
-    if matches!(authority, [] | [b':', ..]) || !is_authority(authority) {
+    if !names_a_host(authority) || !is_authority(authority) {
         return Err(Fault::bad_request("The host in the request's target is malformed."));
     }
     let mut split = split_path(target, end, TargetForm::Absolute, Span::between(start, end))?;

@@ -5,9 +5,11 @@
 #![allow(dead_code)]
 
 pub mod fastcgi;
+pub mod forwarded;
 pub mod http1_block;
 pub mod http1_chunked;
 pub mod http1_line;
+pub mod proxy_header;
 pub mod scgi;
 pub mod target;
 pub mod uwsgi;

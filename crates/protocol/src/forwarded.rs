@@ -1,0 +1,309 @@
+//! What front servers say of a request in its header fields: `X-Forwarded-*`, and `Forwarded` (RFC 7239).
+//!
+//! Each front server writes behind what came to it, so such a list is true from its end up to the first entry that is no front server of ours:
+//! that one is the client, and what stands before it are the client's own words. It must not know sockets, nor which addresses are
+//! trusted. Workers run it, on the header fields of peers that are trusted.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use crate::http1::head::Field;
+use crate::http1::target::{is_authority, names_a_host};
+
+/// Entries of a list that are looked at, from its end. Nobody has that many front servers.
+const HOPS_MOST: usize = 64;
+
+/// The fields that count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ForwardedFields {
+    pub x_forwarded_for: bool,
+    pub x_forwarded_proto: bool,
+    pub x_forwarded_host: bool,
+    pub x_forwarded_port: bool,
+    pub x_forwarded_prefix: bool,
+    /// Where a request has none of the others.
+    pub forwarded: bool,
+}
+
+/// The result: what is `None` was not said, or not so that it can be believed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ForwardedRequest<'a> {
+    pub client: Option<ForwardedNode>,
+    pub is_https: Option<bool>,
+    /// A host with an optional port.
+    pub host: Option<&'a [u8]>,
+    /// The port that the client has asked.
+    pub port: Option<u16>,
+    /// The part of the path that a front server has taken away: empty, or a slash and what follows it, without one at the end.
+    pub prefix: Option<&'a [u8]>,
+}
+
+/// An address that a list names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ForwardedNode {
+    pub address: IpAddr,
+    pub port: Option<u16>,
+}
+
+impl ForwardedRequest<'_> {
+    pub fn is_empty(&self) -> bool {
+        *self == ForwardedRequest::default()
+    }
+}
+
+/// Reads the fields of a request whose peer is trusted. Of the lists whose entries have no sender (all but `X-Forwarded-For` and `Forwarded`) the
+/// last entry counts, which the peer itself has written.
+pub fn forwarded_request<'a>(
+    fields: &[Field],
+    header_bytes: &'a [u8],
+    counting: ForwardedFields,
+    is_trusted: &dyn Fn(IpAddr) -> bool,
+) -> ForwardedRequest<'a> {
+    let mut conventional = Conventional::default();
+    let mut way = Way::new(is_trusted);
+    let mut standard = Standard { found: ForwardedRequest::default(), way: Way::new(is_trusted) };
+    for field in fields.iter().rev() {
+        let name = field.name.of(header_bytes);
+        // Most fields cost this one comparison.
+        if !matches!(name.first(), Some(b'x' | b'X' | b'f' | b'F')) {
+            continue;
+        }
+        let value = field.value.of(header_bytes);
+        match name.len() {
+            15 if counting.x_forwarded_for && name.eq_ignore_ascii_case(b"x-forwarded-for") => {
+                conventional.has_way = true;
+                value.rsplit(|&byte| byte == b',').map(<[u8]>::trim_ascii).filter(|entry| !entry.is_empty()).for_each(|entry| {
+                    way.pass(node(entry));
+                });
+            }
+            17 if counting.x_forwarded_proto && name.eq_ignore_ascii_case(b"x-forwarded-proto") => {
+                conventional.proto.get_or_insert(last_entry(value));
+            }
+            16 if counting.x_forwarded_host && name.eq_ignore_ascii_case(b"x-forwarded-host") => {
+                conventional.host.get_or_insert(last_entry(value));
+            }
+            16 if counting.x_forwarded_port && name.eq_ignore_ascii_case(b"x-forwarded-port") => {
+                conventional.port.get_or_insert(last_entry(value));
+            }
+            18 if counting.x_forwarded_prefix && name.eq_ignore_ascii_case(b"x-forwarded-prefix") => {
+                conventional.prefix.get_or_insert(last_entry(value));
+            }
+            9 if counting.forwarded && name.eq_ignore_ascii_case(b"forwarded") => standard.read(value),
+            _ => {}
+        }
+    }
+    if conventional.is_there() {
+        ForwardedRequest {
+            client: way.client,
+            is_https: conventional.proto.and_then(is_https),
+            host: conventional.host.filter(|host| is_host(host)),
+            port: conventional.port.and_then(port),
+            prefix: conventional.prefix.and_then(prefix),
+        }
+    } else {
+        ForwardedRequest { client: standard.way.client, ..standard.found }
+    }
+}
+
+/// The way back from us to the client, from one front server to the one before it.
+struct Way<'f> {
+    client: Option<ForwardedNode>,
+    is_over: bool,
+    hops: usize,
+    is_trusted: &'f dyn Fn(IpAddr) -> bool,
+}
+
+impl<'f> Way<'f> {
+    fn new(is_trusted: &'f dyn Fn(IpAddr) -> bool) -> Way<'f> {
+        Way { client: None, is_over: false, hops: 0, is_trusted }
+    }
+
+    /// Goes on to the next entry. `None`: it names nobody, so that nobody vouches for those before it, and the one behind it counts.
+    fn pass(&mut self, node: Option<ForwardedNode>) {
+        if self.is_over {
+            return;
+        }
+        self.hops += 1;
+        match node {
+            Some(node) => {
+                self.client = Some(node);
+                self.is_over = !(self.is_trusted)(node.address) || self.hops == HOPS_MOST;
+            }
+            None => self.is_over = true,
+        }
+    }
+}
+
+/// The last entries of the fields whose entries have no sender. Fields come from the last one on, so the first that comes is the one that
+/// counts, whether it can be understood or not.
+#[derive(Default)]
+struct Conventional<'a> {
+    /// There is an `X-Forwarded-For`.
+    has_way: bool,
+    proto: Option<&'a [u8]>,
+    host: Option<&'a [u8]>,
+    port: Option<&'a [u8]>,
+    prefix: Option<&'a [u8]>,
+}
+
+impl Conventional<'_> {
+    fn is_there(&self) -> bool {
+        self.has_way || [self.proto, self.host, self.port, self.prefix].iter().any(Option::is_some)
+    }
+}
+
+fn last_entry(value: &[u8]) -> &[u8] {
+    value.rsplit(|&byte| byte == b',').next().unwrap_or_default().trim_ascii()
+}
+
+/// RFC 7239: an entry has the address, the scheme and the host that one front server has seen.
+struct Standard<'a, 'f> {
+    found: ForwardedRequest<'a>,
+    way: Way<'f>,
+}
+
+impl<'a> Standard<'a, '_> {
+    /// A line that is malformed says nothing, and nobody vouches for those before it.
+    fn read(&mut self, value: &'a [u8]) {
+        if self.way.is_over {
+            return;
+        }
+        let mut elements = [Element::default(); HOPS_MOST];
+        let Some(count) = read_elements(value, &mut elements) else {
+            self.way.is_over = true;
+            return;
+        };
+        for element in elements[..count].iter().rev() {
+            if self.way.is_over {
+                return;
+            }
+            // Whoever has written this entry is trusted, whomever it names.
+            self.found.is_https = element.proto.and_then(is_https).or(self.found.is_https);
+            self.found.host = element.host.filter(|host| is_host(host)).or(self.found.host);
+            self.way.pass(element.client.and_then(standard_node));
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Element<'a> {
+    client: Option<&'a [u8]>,
+    proto: Option<&'a [u8]>,
+    host: Option<&'a [u8]>,
+}
+
+/// `for=192.0.2.60;proto=http, for="[2001:db8::1]:4711"` (section 4). Returns the number of elements; `None`: it is malformed, or has more
+/// than there is place for.
+fn read_elements<'a>(value: &'a [u8], elements: &mut [Element<'a>]) -> Option<usize> {
+    let (mut rest, mut count) = (value, 0);
+    loop {
+        let element = elements.get_mut(count)?;
+        let mut is_empty = true;
+        loop {
+            rest = rest.trim_ascii_start();
+            if !matches!(rest, [] | [b',' | b';', ..]) {
+                let (name, value, after) = read_pair(rest)?;
+                let place = match name {
+                    name if name.eq_ignore_ascii_case(b"for") => Some(&mut element.client),
+                    name if name.eq_ignore_ascii_case(b"proto") => Some(&mut element.proto),
+                    name if name.eq_ignore_ascii_case(b"host") => Some(&mut element.host),
+                    _ => None,
+                };
+                // "Each parameter MUST NOT occur more than once per field-value", of which readers would take another one each.
+                if place.is_some_and(|place| place.replace(value).is_some()) {
+                    return None;
+                }
+                (rest, is_empty) = (after.trim_ascii_start(), false);
+            }
+            match rest {
+                [b';', after @ ..] => rest = after,
+                [] | [b',', ..] => break,
+                _ => return None,
+            }
+        }
+        // RFC 9110 section 5.6.1.2: empty elements of a list are ignored.
+        count += usize::from(!is_empty);
+        match rest {
+            [_comma, after @ ..] => rest = after,
+            [] => return Some(count),
+        }
+    }
+}
+
+/// `name=value` at the start, and what follows it. A quoted value is given without its quotes; one with a backslash in it is none that could
+/// name an address, a scheme or a host.
+fn read_pair(text: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
+    use crate::http1::scan::is_token_byte;
+    let token = |text: &[u8]| text.iter().position(|&byte| !is_token_byte(byte)).unwrap_or(text.len());
+    let (name, rest) = text.split_at(token(text));
+    let rest = rest.strip_prefix(b"=").filter(|_| !name.is_empty())?;
+    if let Some(quoted) = rest.strip_prefix(b"\"") {
+        let mut end = 0;
+        loop {
+            match quoted.get(end)? {
+                b'"' => return Some((name, &quoted[..end], &quoted[end + 1..])),
+                b'\\' => end += 2,
+                _ => end += 1,
+            }
+        }
+    }
+    // Section 4 wants colons and brackets quoted; some servers write them as they are, and mean the same.
+    let end = rest.iter().position(|&byte| !is_token_byte(byte) && !matches!(byte, b':' | b'[' | b']')).unwrap_or(rest.len());
+    (end > 0).then(|| (name, &rest[..end], &rest[end..]))
+}
+
+/// Section 6: an IPv6 address has brackets; `unknown` and names that begin with `_` are no addresses.
+fn standard_node(text: &[u8]) -> Option<ForwardedNode> {
+    let node = node(text)?;
+    (node.address.is_ipv4() || text.starts_with(b"[")).then_some(node)
+}
+
+/// An address, with or without a port, as front servers write it: `192.0.2.1`, `192.0.2.1:4711`, `2001:db8::1`, `[2001:db8::1]:4711`.
+fn node(text: &[u8]) -> Option<ForwardedNode> {
+    let text = std::str::from_utf8(text).ok()?;
+    let node = |address: IpAddr, port| Some(ForwardedNode { address: address.to_canonical(), port });
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return node(address, None);
+    }
+    if let Some(inner) = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')) {
+        return node(inner.parse::<Ipv6Addr>().ok()?.into(), None);
+    }
+    let socket = text.parse::<SocketAddr>().ok()?;
+    node(socket.ip(), Some(socket.port()))
+}
+
+fn is_https(scheme: &[u8]) -> Option<bool> {
+    let is = |word: &[u8]| scheme.eq_ignore_ascii_case(word);
+    if is(b"https") || is(b"wss") {
+        Some(true)
+    } else if is(b"http") || is(b"ws") {
+        Some(false)
+    } else {
+        None
+    }
+}
+
+fn is_host(text: &[u8]) -> bool {
+    is_authority(text) && names_a_host(text)
+}
+
+fn port(text: &[u8]) -> Option<u16> {
+    if !text.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    std::str::from_utf8(text).ok()?.parse().ok().filter(|&port| port > 0)
+}
+
+/// A path that applications put before their links: one that begins with two slashes would lead to another host.
+fn prefix(text: &[u8]) -> Option<&[u8]> {
+    let text = text.strip_suffix(b"/").unwrap_or(text);
+    let is_good = |&byte: &u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@".contains(&byte);
+    match text {
+        [] => Some(text),
+        [b'/', rest @ ..] => {
+            let mut segments = rest.split(|&byte| byte == b'/');
+            let are_good = segments.all(|segment| !matches!(segment, b"" | b"." | b"..") && segment.iter().all(is_good));
+            are_good.then_some(text)
+        }
+        _ => None,
+    }
+}
