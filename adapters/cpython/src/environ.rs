@@ -158,8 +158,12 @@ impl Environs {
         peer: (&str, &str),
     ) -> Option<(Dictionary, LogFacts)> {
         let mut environ = Dictionary::copy_of(template)?;
-        let version_1_0 = http.version == Version::Http10;
-        environ.set(&self.names.server_protocol, if version_1_0 { &self.names.http_1_0 } else { &self.names.http_1_1 });
+        let protocol = match http.version {
+            Version::Http10 => &self.names.http_1_0,
+            Version::Http11 => &self.names.http_1_1,
+            Version::Http2 => &self.names.http_2,
+        };
+        environ.set(&self.names.server_protocol, protocol);
         environ.set_text(&self.names.remote_addr, peer.0.as_bytes());
         environ.set_text(&self.names.remote_port, peer.1.as_bytes());
         let mut log_facts = LogFacts {

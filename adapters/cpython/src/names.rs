@@ -48,6 +48,7 @@ interned! { EnvironNames {
     slash = "/",
     http_1_0 = "HTTP/1.0",
     http_1_1 = "HTTP/1.1",
+    http_2 = "HTTP/2.0",
     close = "close",
     gunicorn_socket = "gunicorn.socket",
     werkzeug_socket = "werkzeug.socket",

@@ -421,12 +421,12 @@ fn write_rest(state: &CallState, mut rest: &[u8]) -> Option<()> {
         // It is there: the engine's thread takes no response away while somebody writes.
         let Some(response) = state.response() else { break false };
         if response.wants_room() {
-            let socket = response.socket().as_raw_fd();
+            let (socket, awaited) = (response.socket().as_raw_fd(), response.awaited());
             // SAFETY: this thread holds the interpreter, and takes it again before it looks at the state or the response, to which
             // no reference of ours is used in between. The socket stays open: see above.
             let has_room = unsafe {
                 let thread = ffi::PyEval_SaveThread();
-                let has_room = wait_for_room(BorrowedFd::borrow_raw(socket), state.write_timeout);
+                let has_room = wait_for_room(BorrowedFd::borrow_raw(socket), awaited, state.write_timeout);
                 ffi::PyEval_RestoreThread(thread);
                 has_room
             };

@@ -6,11 +6,13 @@
 mod collecting;
 mod late;
 mod linger;
+mod multiplexed;
 mod pulling;
 mod refusal;
 mod streaming;
 
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use bolide_contract::settings::Protocol;
 use bolide_protocol::Fault;
@@ -23,7 +25,8 @@ use crate::body::{Body, Collector};
 use crate::connections::{ExchangeId, Key};
 use crate::context::{Context, ExchangeContext};
 use crate::exchange::{BodySource, Exchange, ExchangeState, Served, give_up, go_on, serve};
-use crate::listener::Peer;
+use crate::listener::{ListeningSocket, Peer};
+use crate::multiplexer::SharedMultiplexer;
 use crate::patience::Patience;
 use crate::request::HeaderMemory;
 use crate::response::ResponseWriter;
@@ -32,6 +35,7 @@ use crate::thread_context::ThreadContext;
 use crate::transport::Transport;
 use crate::turn::TurnBudget;
 use crate::worker::Worker;
+use multiplexed::Beginning;
 
 /// Connections that a front server is told it may open, where its protocol lets it ask: as many as a process has descriptors for, by
 /// default (the soft limit of RLIMIT_NOFILE).
@@ -54,8 +58,14 @@ pub struct Connection<A: App> {
     exchange: Exchange<A>,
     /// The adapter's memory of the header block that the session remembers.
     memo: Option<A::Memo>,
-    peer: Peer,
+    peer: Arc<Peer>,
     listener: usize,
+    /// Of a connection of HTTP/2: what its streams have in common, the transport among it.
+    multiplexer: Option<Arc<SharedMultiplexer>>,
+    /// Nothing was understood yet, and it may be HTTP/2.
+    awaits_preface: bool,
+    /// A part of a frame was here at the end of its last turn.
+    had_part: bool,
     /// Bytes that were read and not understood yet.
     input: Vec<u8>,
     /// We have said all and wait for the client's end; so many bytes were thrown away meanwhile.
@@ -84,6 +94,8 @@ enum ServeStep {
     Blocked,
     /// The exchange's state says what comes next: the application's turn, or the rest of an unwanted body.
     Parked,
+    /// It speaks HTTP/2 from here on, with a first request where it has upgraded.
+    Http2(Box<Beginning>),
     Close,
     Linger,
 }
@@ -91,18 +103,29 @@ enum ServeStep {
 impl<A: App> Connection<A> {
     pub fn new(socket: OwnedFd, peer: Peer, listener: usize, worker: &Worker, now_ms: u64) -> Connection<A> {
         let listening = worker.listeners.get(listener);
+        let session = session_of(listening.map(|listening| listening.protocol), worker);
+        let mut connection = Connection::with(Transport::new(socket), session, Arc::new(peer), listener);
+        connection.awaits_preface = listening.is_some_and(ListeningSocket::speaks_http2);
+        connection.deadline_ms = now_ms + listening.map_or(0, |listening| listening.timeout_ms);
+        connection
+    }
+
+    fn with(transport: Transport, session: Session, peer: Arc<Peer>, listener: usize) -> Connection<A> {
         Connection {
-            transport: Transport::new(socket),
-            session: session_of(listening.map(|listening| listening.protocol), worker),
+            transport,
+            session,
             exchange: Exchange::new(),
             memo: None,
             peer,
             listener,
+            multiplexer: None,
+            awaits_preface: false,
+            had_part: false,
             input: Vec::new(),
             lingering: None,
             has_served: false,
             key: Key::CONTROL,
-            deadline_ms: now_ms + listening.map_or(0, |listening| listening.timeout_ms),
+            deadline_ms: 0,
             is_overdue: false,
             is_polled: false,
             peer_has_ended: false,
@@ -144,6 +167,9 @@ impl<A: App> Connection<A> {
 
     /// True while no request is begun or under way.
     pub fn is_idle(&self) -> bool {
+        if let (Some(shared), None) = (&self.multiplexer, self.lingering) {
+            return shared.lock().is_idle();
+        }
         self.exchange.is_idle() && self.lingering.is_none() && !self.has_part_of_request()
     }
 
@@ -164,6 +190,13 @@ impl<A: App> Connection<A> {
         let context = &mut Context { worker, thread, app };
         let now_ms = context.thread.clock.now_ms;
         let is_over = std::mem::take(&mut self.is_overdue) && self.deadline_ms <= now_ms;
+        if self.multiplexer.is_some() && self.lingering.is_none() {
+            return self.attend_multiplexed(is_over, context);
+        }
+        if self.transport.is_stream() && self.transport.peer_has_ended() {
+            self.peer_has_ended = true;
+            self.transport.is_broken = true;
+        }
         // What drips into a worker that ends has always a byte more.
         let is_late = worker.is_draining() && self.is_arriving();
         let next = if !is_over || self.keeps_its_own_time() {
@@ -276,6 +309,12 @@ impl<A: App> Connection<A> {
         context.thread.turn.note_read(filled - held);
         let (position, step) = self.serve_all(&buffer[..filled], context);
         let rest = &buffer[position..filled];
+        if let ServeStep::Http2(beginning) = step {
+            let rest = rest.to_vec();
+            context.thread.read = buffer;
+            self.begin_http2(*beginning, rest, context.worker);
+            return Some(self.attend_multiplexed(false, context));
+        }
         if !rest.is_empty() && !matches!(step, ServeStep::Close | ServeStep::Linger) {
             self.input = rest.to_vec();
         }
@@ -289,7 +328,7 @@ impl<A: App> Connection<A> {
             ServeStep::Linger => Some(self.begin_linger(context)),
             ServeStep::Blocked => Some(self.wait_for_client()),
             ServeStep::Yield => Some(NextAction::Again),
-            ServeStep::More | ServeStep::Next | ServeStep::Parked => match read {
+            ServeStep::More | ServeStep::Next | ServeStep::Parked | ServeStep::Http2(_) => match read {
                 // A read that filled the buffer may have left something behind, and an edge-triggered poll won't tell.
                 Read::Bytes(_) if was_full || self.peer_has_ended => Self::go_on_reading(context),
                 Read::Nothing if was_full && position > 0 => Self::go_on_reading(context),
@@ -329,7 +368,7 @@ impl<A: App> Connection<A> {
     fn serve_all(&mut self, bytes: &[u8], context: &mut Context<'_, A>) -> (usize, ServeStep) {
         let mut position = 0;
         loop {
-            if position == bytes.len() {
+            if position == bytes.len() && !self.session.has_head() {
                 return (position, ServeStep::More);
             }
             if !context.thread.turn.may_serve() {
@@ -354,6 +393,11 @@ impl<A: App> Connection<A> {
 
     /// Serves the request at the start of `bytes`, as far as it is here. Returns the bytes used.
     fn begin(&mut self, bytes: &[u8], context: &mut Context<'_, A>) -> Result<(usize, ServeStep), Fault> {
+        if self.awaits_preface
+            && let Some(step) = self.look_for_preface(bytes, context.worker)
+        {
+            return Ok((0, step));
+        }
         let limits = &context.worker.head_limits;
         let (used, event) = self.session.next(bytes, limits, &mut context.thread.parts)?;
         let mut head = match event {
@@ -369,6 +413,11 @@ impl<A: App> Connection<A> {
             }
         };
         let rest = &bytes[used..];
+        if self.awaits_preface
+            && let Some(beginning) = self.upgrade_to_http2(&mut head, bytes, context)
+        {
+            return Ok((used, ServeStep::Http2(beginning)));
+        }
         let (more, step) = if A::STREAMS {
             self.stream(&head, head.bytes.of(bytes), rest, context)?
         } else {

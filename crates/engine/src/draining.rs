@@ -101,6 +101,7 @@ impl<L: Language> Shared<L> {
                 connection.arrive_by(housekeeping.arrivals_end_ms);
             }
         });
+        self.tell_multiplexed(connections);
     }
 
     pub(crate) fn tell_of_streams(&self, connections: &mut ConnectionTable<Connection<L::App>>) {

@@ -150,8 +150,12 @@ impl<L: Language> EmbeddedWorker<L> {
         };
         drop(guard);
         let visited = connection.visit(id, &self.shared.worker, act);
+        let shared = connection.multiplexer().cloned();
         let mut guard = self.shared.lock_state();
         guard.connections.check_in(key, connection);
+        if let Some(shared) = shared {
+            self.shared.call_connection(&shared, None, &mut guard.connections);
+        }
         let Some((result, has_news)) = visited else { return Visited::Gone };
         if has_news {
             guard.connections.news(key);

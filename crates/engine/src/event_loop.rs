@@ -5,7 +5,7 @@
 
 use std::io;
 use std::ops::ControlFlow;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -208,15 +208,17 @@ impl<L: Language> Shared<L> {
         app: &mut AppThread<L::App>,
     ) {
         let LeaderState { connections, housekeeping } = state;
+        if connection.multiplexer().is_some() {
+            match connection.is_multiplexed() {
+                true => self.let_streams_in(&connection, connections),
+                false => return self.place_stream_back(key, connection, after, state, app),
+            }
+        }
         let is_known = connection.is_polled;
         let stays = after != NextAction::Close && (is_known || self.tell_poll(key, &mut connection));
         let stays = stays && (after != NextAction::Again || !is_known || self.ask_again(key, &connection));
         if stays {
-            if self.worker.is_draining() && connection.is_idle() {
-                connection.deadline_ms = connection.deadline_ms.min(housekeeping.idle_until_ms(connection.has_served()));
-            } else if self.worker.is_draining() {
-                connection.arrive_by(housekeeping.arrivals_end_ms);
-            }
+            self.limit_time(&mut connection, housekeeping);
             connections.check_in(key, connection);
         } else {
             self.end_for_others(&connection);
@@ -225,6 +227,15 @@ impl<L: Language> Shared<L> {
             }
             connections.remove(key);
             self.worker.row.connections.store(connections.count() as u32, Relaxed);
+        }
+    }
+
+    /// What is kept by a worker that drains is not kept for long.
+    pub(crate) fn limit_time(&self, connection: &mut Connection<L::App>, housekeeping: &mut Housekeeping) {
+        if self.worker.is_draining() && connection.is_idle() {
+            connection.deadline_ms = connection.deadline_ms.min(housekeeping.idle_until_ms(connection.has_served()));
+        } else if self.worker.is_draining() {
+            connection.arrive_by(housekeeping.arrivals_end_ms);
         }
     }
 
@@ -238,9 +249,13 @@ impl<L: Language> Shared<L> {
         }
     }
 
-    /// The poll tells anew what it has told already: the socket has room. What it tells now comes after the news of others.
     fn ask_again(&self, key: Key, connection: &Connection<L::App>) -> bool {
-        self.poll.modify(connection.socket(), &mut Self::interest(key)).is_ok()
+        self.tell_again(key, connection.socket())
+    }
+
+    /// The poll tells anew what it has told already: the socket has room. What it tells now comes after the news of others.
+    pub(crate) fn tell_again(&self, key: Key, socket: BorrowedFd<'_>) -> bool {
+        self.poll.modify(socket, &mut Self::interest(key)).is_ok()
     }
 
     fn interest(key: Key) -> EpollEvent {

@@ -28,6 +28,8 @@ mod fields;
 pub mod forks;
 mod leadership;
 mod listener;
+mod multiplexer;
+mod multiplexing;
 mod panics;
 mod patience;
 pub mod request;

@@ -48,6 +48,16 @@ pub enum Accepted {
 }
 
 impl ListeningSocket {
+    /// A client may choose HTTP/2 here.
+    pub fn speaks_http2(&self) -> bool {
+        self.protocol == Protocol::Http
+            && match self.http2 {
+                Http2::Off => false,
+                Http2::Tls => self.tls.is_some(),
+                Http2::Everywhere => true,
+            }
+    }
+
     /// Takes one connection. It is non-blocking; TCP_NODELAY comes from the listening socket, as Linux hands it on.
     pub fn accept(&self) -> Accepted {
         loop {

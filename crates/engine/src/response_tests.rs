@@ -48,7 +48,7 @@ fn sent(mut answer: Answer, mut client: UnixStream) -> (String, bool) {
 /// Waits until the client has taken all that waits for it.
 fn drained(answer: &mut Answer, most: Duration) -> bool {
     while answer.writer().wants_room() {
-        let has_room = wait_for_room(answer.transport.socket(), most);
+        let has_room = wait_for_room(answer.transport.socket(), Awaited::Room, most);
         answer.writer().room_came(has_room);
     }
     !answer.writer().client_is_gone()
@@ -100,7 +100,7 @@ fn head_204_and_304_have_no_body_and_keep_the_connection() {
 #[test]
 fn an_answer_that_has_left_is_still_known_by_its_status() {
     let (mut answer, _client) = begun(terms());
-    answer.writer().switch_to_websocket(b"key", None, &[]).expect("switched");
+    answer.writer().switch_to_websocket(Some(b"key"), None, &[]).expect("switched");
     answer.writer().finish();
     assert_eq!(answer.writer().advance(), Progress::Done);
     let buffers = answer.writer().end();

@@ -101,11 +101,24 @@ pub fn send_file(socket: BorrowedFd<'_>, file: &File, offset: &mut i64, count: u
     }
 }
 
-/// Waits until the socket takes something again. False: it did not within the time.
-pub fn wait_for_room(socket: BorrowedFd<'_>, most: Duration) -> bool {
+/// What makes room for more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Awaited {
+    /// The client takes what was sent.
+    Room,
+    /// The client says that it would take more (HTTP/2's windows).
+    Word,
+}
+
+/// Waits until the socket takes something again, or has news. False: it did not within the time.
+pub fn wait_for_room(socket: BorrowedFd<'_>, awaited: Awaited, most: Duration) -> bool {
+    let wanted = match awaited {
+        Awaited::Room => PollFlags::POLLOUT,
+        Awaited::Word => PollFlags::POLLIN,
+    };
     let timeout = PollTimeout::try_from(most).unwrap_or(PollTimeout::MAX);
     loop {
-        match poll(&mut [PollFd::new(socket, PollFlags::POLLOUT)], timeout) {
+        match poll(&mut [PollFd::new(socket, wanted)], timeout) {
             Err(Errno::EINTR) => {}
             Ok(0) | Err(_) => return false,
             Ok(_) => return true,

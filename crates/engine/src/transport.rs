@@ -1,13 +1,16 @@
-//! One connection's way to its peer: the socket, what it said last, and the bytes that wait for it.
+//! One connection's way to its peer: the socket or the stream, what it said last, and the bytes that wait for it.
 //!
-//! It knows no protocol: sessions make bytes, it moves them. What it may send in a turn has a bound, so that others have theirs.
+//! It knows no protocol: sessions make bytes, it moves them. A stream of HTTP/2 has frames in place of bytes, and the socket in common with others. What it may send in a turn has a bound, so that others have theirs.
 //! Worker threads run it, each for the connection that it attends to.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::body_file::BodyFile;
-use crate::socket::{self, Read, Written};
+use crate::multiplexer::{Moved, StreamLink};
+use crate::socket::{self, Awaited, Read, Written};
 
 /// Bytes that are sent to one client before others have their turn; those of files have a measure of their own.
 pub const SEND_TURN_BYTES: usize = 256 * 1024;
@@ -19,11 +22,17 @@ const CORKED_BYTES: usize = 16 * 1024;
 /// is full: its application is suspended at once.
 const WAITING_MOST_BYTES: usize = 16 * 1024 * 1024;
 
+/// Bytes of the largest frame of a stream with its head, or more.
+const FRAME_BYTES: usize = 17 * 1024;
+
 /// Bytes that wait for slow clients in this process, which is one worker.
 static WAITING_BYTES: AtomicUsize = AtomicUsize::new(0);
 
 pub struct Transport {
-    socket: OwnedFd,
+    /// The streams of a connection have it in common.
+    socket: Arc<OwnedFd>,
+    /// Of a stream of HTTP/2; `None` where the socket is ours alone.
+    stream: Option<Box<StreamLink>>,
     /// Bytes that wait to be sent.
     pub bytes: Vec<u8>,
     /// How many of `bytes` have left.
@@ -50,8 +59,25 @@ impl Drop for Transport {
 
 impl Transport {
     pub fn new(socket: OwnedFd) -> Transport {
+        Transport::with(Arc::new(socket), None)
+    }
+
+    /// The transport of one stream. `connection` is that of the connection that has the socket.
+    pub fn of_stream(connection: &Transport, stream: StreamLink) -> Transport {
+        Transport::with(connection.socket.clone(), Some(Box::new(stream)))
+    }
+
+    /// Takes the transport out of a connection whose streams have it in common from now on; what stays behind only names the socket.
+    pub fn take(&mut self) -> Transport {
+        let mut left = Transport::with(self.socket.clone(), None);
+        left.is_broken = true;
+        std::mem::replace(self, left)
+    }
+
+    fn with(socket: Arc<OwnedFd>, stream: Option<Box<StreamLink>>) -> Transport {
         Transport {
             socket,
+            stream,
             bytes: Vec::new(),
             sent: 0,
             is_full: false,
@@ -61,6 +87,15 @@ impl Transport {
             turn_left: SEND_TURN_BYTES,
             counted: 0,
         }
+    }
+
+    /// The stream that it is, where it is one of several on a connection.
+    pub fn stream(&self) -> Option<&StreamLink> {
+        self.stream.as_deref()
+    }
+
+    pub fn is_stream(&self) -> bool {
+        self.stream.is_some()
     }
 
     /// Whether so many bytes more may be kept here, beside those that wait, for `most_bytes` at the most.
@@ -105,6 +140,9 @@ impl Transport {
     /// Sends what the socket takes, as far as the turn goes. With `more_follows`, what is sent leaves in one packet with the start of
     /// what is sent next.
     pub fn send(&mut self, more_follows: bool) {
+        if self.stream.is_some() {
+            return self.send_frames(more_follows);
+        }
         if more_follows
             && self.unsent() > 0
             && let Written::Bytes(count) = socket::write_corked(self.socket.as_fd(), &self.bytes[self.sent..])
@@ -126,8 +164,27 @@ impl Transport {
         self.recycle();
     }
 
+    /// Hands the frames of a stream to its connection. With `may_wait`, they may leave together with those of others.
+    fn send_frames(&mut self, may_wait: bool) {
+        let Some(stream) = &self.stream else { return };
+        if self.unsent() == 0 || !self.may_send() {
+            return;
+        }
+        let before = self.sent;
+        match stream.send(&mut self.bytes, &mut self.sent, may_wait) {
+            Moved::All => {}
+            Moved::Part => self.is_full = true,
+            Moved::Gone => self.is_broken = true,
+        }
+        self.note_sent(self.sent - before);
+        self.recycle();
+    }
+
     /// As [`Transport::send`], but what is small is kept by the kernel until it is pushed.
     pub fn cork(&mut self) {
+        if self.stream.is_some() {
+            return self.send_frames(true);
+        }
         if (1..=CORKED_BYTES).contains(&self.unsent()) && !self.is_broken {
             match socket::write_corked(self.socket.as_fd(), &self.bytes[self.sent..]) {
                 Written::Bytes(count) => {
@@ -144,6 +201,9 @@ impl Transport {
 
     /// Sends what waits and then `part`, from where they are, as far as the turn goes. Returns the bytes of `part` that were taken.
     pub fn send_through(&mut self, part: &[u8]) -> usize {
+        if self.stream.is_some() {
+            return self.send_frame_through(part);
+        }
         let mut taken = 0;
         while taken < part.len() && self.may_send() {
             let piece = &part[taken..part.len().min(taken + self.turn_left)];
@@ -162,6 +222,34 @@ impl Transport {
         taken
     }
 
+    /// A stream may begin a frame: its bytes are written to the end. What waits before it leaves first, where it can.
+    pub fn may_begin_frame(&mut self, most_bytes: usize) -> bool {
+        if self.stream.is_none() || self.has_room(FRAME_BYTES, most_bytes) {
+            return true;
+        }
+        self.send_frames(false);
+        self.has_room(FRAME_BYTES, most_bytes)
+    }
+
+    /// What whoever waits for room must wait for: see [`wait_for_room`](crate::socket::wait_for_room).
+    pub fn awaited(&self) -> Awaited {
+        match &self.stream {
+            Some(stream) if stream.waits_for_window() => Awaited::Word,
+            _ => Awaited::Room,
+        }
+    }
+
+    /// The same on a stream, where a part is a frame's: whole or not at all.
+    fn send_frame_through(&mut self, part: &[u8]) -> usize {
+        self.send_frames(false);
+        if self.is_broken || self.is_full || self.turn_is_over() {
+            return 0;
+        }
+        self.bytes.extend_from_slice(part);
+        self.send_frames(false);
+        part.len()
+    }
+
     /// Sends the next piece of a file, `most` bytes at the most; returns its bytes.
     pub fn send_file(&mut self, part: &mut BodyFile, most: u64) -> u64 {
         if part.left <= most && part.has_changed() {
@@ -170,6 +258,9 @@ impl Transport {
         }
         part.has_begun = true;
         let count = usize::try_from(part.left.min(most)).unwrap_or(usize::MAX);
+        if self.stream.is_some() {
+            return self.send_file_copied(part, count);
+        }
         match socket::send_file(self.socket.as_fd(), &part.file, &mut part.offset, count) {
             // The file is shorter than it was when its length was announced: nothing can mend this answer.
             Written::Bytes(0) | Written::Broken => self.is_broken = true,
@@ -182,10 +273,28 @@ impl Transport {
         0
     }
 
+    /// The same where the kernel can't send it by itself. A frame of it goes out as one, so `count` is small.
+    fn send_file_copied(&mut self, part: &mut BodyFile, count: usize) -> u64 {
+        let start = self.bytes.len();
+        self.bytes.resize(start + count, 0);
+        if part.file.read_exact_at(&mut self.bytes[start..], part.offset.cast_unsigned()).is_err() {
+            self.is_broken = true;
+            return 0;
+        }
+        part.offset += count.cast_signed() as i64;
+        part.left -= count as u64;
+        self.send_frames(false);
+        count as u64
+    }
+
     /// Sends a few bytes that stand for themselves, before anything of an answer. A socket without room for them does without, which
     /// must be allowed; a part of them would spoil what follows.
     pub fn send_aside(&mut self, bytes: &[u8]) {
         debug_assert!(self.unsent() == 0);
+        if self.stream.is_some() {
+            self.bytes.extend_from_slice(bytes);
+            return self.send_frames(false);
+        }
         match socket::write(self.socket.as_fd(), bytes, &[]) {
             Written::Bytes(count) if count == bytes.len() => {}
             Written::Full => {}
@@ -206,22 +315,33 @@ impl Transport {
 
     /// Reads what the peer has sent.
     pub fn read(&self, buffer: &mut [u8]) -> Read {
+        if let Some(stream) = &self.stream {
+            return stream.read(buffer);
+        }
         socket::read(self.socket.as_fd(), buffer)
     }
 
     /// Whether the peer has sent something that was not read yet; its end counts too.
     pub fn has_input(&self) -> bool {
-        socket::has_input(self.socket.as_fd())
+        match &self.stream {
+            Some(stream) => stream.has_input(),
+            None => socket::has_input(self.socket.as_fd()),
+        }
     }
 
     /// Whether the peer has ended its side, and all that it sent before was read.
     pub fn peer_has_ended(&self) -> bool {
-        socket::has_ended(self.socket.as_fd())
+        match &self.stream {
+            Some(stream) => stream.is_gone(),
+            None => socket::has_ended(self.socket.as_fd()),
+        }
     }
 
     /// Says that we send no more; the peer still may.
     pub fn end_sending(&self) {
-        socket::end_sending(self.socket.as_fd());
+        if self.stream.is_none() {
+            socket::end_sending(self.socket.as_fd());
+        }
     }
 
     /// Lets go what the kernel keeps.
@@ -256,8 +376,11 @@ impl Transport {
     /// A descriptor of its own for whoever takes the connection over: nothing more is read or sent here from now on.
     ///
     /// # Errors
-    /// There is no further descriptor.
+    /// There is no further descriptor, or the connection is not this request's alone.
     pub fn give_away(&mut self) -> std::io::Result<OwnedFd> {
+        if self.stream.is_some() {
+            return Err(std::io::Error::new(std::io::ErrorKind::Unsupported, "the connection has other requests too (HTTP/2)"));
+        }
         let own = self.socket.try_clone()?;
         self.is_broken = true;
         self.is_given_away = true;
@@ -279,6 +402,9 @@ impl Transport {
         self.is_full = false;
         self.is_broken |= !has_room;
         self.begin_turn();
+        if let Some(stream) = &self.stream {
+            stream.catch_up();
+        }
         self.send(false);
     }
 

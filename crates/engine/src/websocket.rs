@@ -50,7 +50,8 @@ thread_local! {
 /// A client's request to switch, found to be good.
 #[derive(Debug, Clone)]
 pub struct Handshake {
-    accept: [u8; handshake::ACCEPT_BYTES],
+    /// `None` on a stream of HTTP/2, where nobody could take the answer for another's (RFC 8441 section 5).
+    accept: Option<[u8; handshake::ACCEPT_BYTES]>,
     deflate: Option<Deflate>,
     settings: Settings,
 }
@@ -115,25 +116,38 @@ pub struct WebSocket {
 /// # Errors
 /// 426 for another version than 13, 400 for a malformed key or list of extensions (RFC 6455 section 4.2).
 pub fn asked_by_fields(fields: &[Field], bytes: &[u8], settings: &Settings) -> Result<Option<Handshake>, Fault> {
-    let all = |wanted: &[u8]| {
-        let mut joined: Vec<u8> = Vec::new();
-        for field in fields.iter().filter(|field| field.name.of(bytes).eq_ignore_ascii_case(wanted)) {
-            if !joined.is_empty() {
-                joined.extend_from_slice(b", ");
-            }
-            joined.extend_from_slice(field.value.of(bytes));
-        }
-        joined
-    };
+    let all = |wanted| joined(fields, bytes, wanted);
     if !names_websocket(&all(b"upgrade")) {
         return Ok(None);
     }
     let asked = Asked {
         version: &all(b"sec-websocket-version"),
-        key: &all(b"sec-websocket-key"),
+        key: Some(&all(b"sec-websocket-key")),
         extensions: &all(b"sec-websocket-extensions"),
     };
     asked.judge(settings).map(Some)
+}
+
+/// The same for a request of HTTP/2 that asks for WebSocket by its method (RFC 8441 section 4).
+///
+/// # Errors
+/// As [`asked_by_fields`].
+pub fn asked_by_connect(fields: &[Field], bytes: &[u8], settings: &Settings) -> Result<Handshake, Fault> {
+    let version = joined(fields, bytes, b"sec-websocket-version");
+    let extensions = joined(fields, bytes, b"sec-websocket-extensions");
+    Asked { version: &version, key: None, extensions: &extensions }.judge(settings)
+}
+
+/// The values of all fields with this name, as one list.
+fn joined(fields: &[Field], bytes: &[u8], wanted: &[u8]) -> Vec<u8> {
+    let mut joined: Vec<u8> = Vec::new();
+    for field in fields.iter().filter(|field| field.name.of(bytes).eq_ignore_ascii_case(wanted)) {
+        if !joined.is_empty() {
+            joined.extend_from_slice(b", ");
+        }
+        joined.extend_from_slice(field.value.of(bytes));
+    }
+    joined
 }
 
 /// Looks the same up in the variables of a front server.
@@ -146,7 +160,7 @@ pub fn asked_by_variables<'a>(find: &dyn Fn(&[u8]) -> &'a [u8], settings: &Setti
     }
     let asked = Asked {
         version: find(b"HTTP_SEC_WEBSOCKET_VERSION"),
-        key: find(b"HTTP_SEC_WEBSOCKET_KEY"),
+        key: Some(find(b"HTTP_SEC_WEBSOCKET_KEY")),
         extensions: find(b"HTTP_SEC_WEBSOCKET_EXTENSIONS"),
     };
     asked.judge(settings).map(Some)
@@ -159,7 +173,8 @@ fn names_websocket(upgrade: &[u8]) -> bool {
 /// A client's words when it asks to switch.
 struct Asked<'a> {
     version: &'a [u8],
-    key: &'a [u8],
+    /// Of HTTP/1.
+    key: Option<&'a [u8]>,
     extensions: &'a [u8],
 }
 
@@ -168,7 +183,7 @@ impl Asked<'_> {
         if self.version != b"13" {
             return Err(Fault::new(426, "WebSocket is spoken here in version 13."));
         }
-        let accept = handshake::accept_key(self.key)?;
+        let accept = self.key.map(handshake::accept_key).transpose()?;
         let deflate =
             if settings.compression && !self.extensions.is_empty() { handshake::negotiate(self.extensions)? } else { None };
         Ok(Handshake { accept, deflate, settings: settings.clone() })
@@ -176,7 +191,7 @@ impl Asked<'_> {
 }
 
 impl Handshake {
-    /// Answers 101, with the application's choice of a subprotocol and its fields, and begins to speak.
+    /// Answers 101 (of HTTP/2, 200), with the application's choice of a subprotocol and its fields, and begins to speak.
     ///
     /// # Errors
     /// A field or a subprotocol that can't be; nothing has left then.
@@ -200,7 +215,7 @@ impl Handshake {
             deflate.write_response(&mut value);
             value
         });
-        response.switch_to_websocket(&self.accept, extensions.as_deref(), &fields)?;
+        response.switch_to_websocket(self.accept.as_ref().map(|accept| &accept[..]), extensions.as_deref(), &fields)?;
         let limits = Limits { message_bytes: self.settings.message_bytes };
         Ok(WebSocket {
             receiver: Receiver::new(limits, self.deflate),

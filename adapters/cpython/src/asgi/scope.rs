@@ -163,8 +163,10 @@ impl Scopes {
         let mut scope = Dictionary::copy_of(template)?;
         let headers = self.new_list()?;
         let mut log_facts = LogFacts::default();
-        if http.version == Version::Http10 {
-            scope.set(&self.names.http_version, &self.names.version_1_0);
+        match http.version {
+            Version::Http10 => scope.set(&self.names.http_version, &self.names.version_1_0),
+            Version::Http11 => {}
+            Version::Http2 => scope.set(&self.names.http_version, &self.names.version_2),
         }
         if let (false, Ok(port)) = (peer.address.is_empty(), peer.port.parse::<u16>()) {
             scope.set(&self.names.client, &address(peer.address.as_bytes(), port)?);

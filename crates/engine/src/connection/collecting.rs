@@ -1,6 +1,7 @@
 //! A request whose body is collected before the application is called. Workers run it.
 
 use bolide_protocol::fastcgi::Answer;
+use bolide_protocol::response::ResponseEncoder;
 use bolide_protocol::session::{HeadEvent, RequestHead};
 use bolide_protocol::variables::Variable;
 use bolide_protocol::{Fault, Span};
@@ -34,7 +35,8 @@ impl<A: App> Connection<A> {
             PullEnd::More => {}
         }
         if head.head.expects_continue() && rest.is_empty() {
-            self.transport.send_aside(b"HTTP/1.1 100 Continue\r\n\r\n");
+            let interim = ResponseEncoder::new(head.wire).interim("100 Continue", &[]);
+            self.transport.send_aside(&interim.unwrap_or_default());
         }
         let mut patience = self.patience(context.worker);
         patience.wait(true, context.thread.clock.now_ms);

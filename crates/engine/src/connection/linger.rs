@@ -19,6 +19,10 @@ impl<A: App> Connection<A> {
     }
 
     pub(super) fn begin_linger(&mut self, context: &mut Context<'_, A>) -> NextAction {
+        if self.transport.is_stream() {
+            // What is still to come of a request says nothing, and its connection goes on.
+            return NextAction::Close;
+        }
         self.transport.end_sending();
         self.input = Vec::new();
         self.deadline_ms = context.thread.clock.now_ms + LINGER_MS;

@@ -108,7 +108,7 @@ fn serve_http<A: App>(
     let entry = LogEntry {
         method: or(b"REQUEST_METHOD", method),
         uri: or(b"REQUEST_URI", &uri),
-        protocol: if is_old { b"HTTP/1.0" } else { b"HTTP/1.1" },
+        protocol: line.version.name().as_bytes(),
         address: or(b"REMOTE_ADDR", context.peer.address.as_bytes()),
         user: or(b"REMOTE_USER", b""),
         ..log_entry(context)
@@ -176,7 +176,12 @@ fn begin<A: App>(context: &mut ExchangeContext<'_, A>, wire: Wire, head_only: bo
         wire,
         head_only,
         keep_alive: may_keep && context.worker.settings.limits.keepalive_ms > 0 && !context.worker.is_draining(),
-        may_cork: thread.may_cork && matches!(wire, Wire::Http11 | Wire::Http10),
+        may_cork: match wire {
+            Wire::Http11 | Wire::Http10 => thread.may_cork,
+            // Its connection decides.
+            Wire::Http2 { .. } => true,
+            Wire::Uwsgi | Wire::Cgi | Wire::FastCgi { .. } => false,
+        },
         date_line: thread.clock.date_line(),
     };
     context.writer.begin(terms, thread.buffers.lend());
@@ -189,10 +194,14 @@ fn handshake_of_fields<A: App>(
     method: &[u8],
     header_bytes: &[u8],
 ) -> Result<Option<Handshake>, Fault> {
+    let settings = &context.worker.settings.asynchronous.websocket;
+    if A::STREAMS && facts.upgrade && method == b"CONNECT" {
+        // RFC 8441 section 4: the session has found that WebSocket is asked for.
+        return websocket::asked_by_connect(&context.thread.parts.fields, header_bytes, settings).map(Some);
+    }
     if !(A::STREAMS && facts.upgrade && method == b"GET") {
         return Ok(None);
     }
-    let settings = &context.worker.settings.asynchronous.websocket;
     let handshake = websocket::asked_by_fields(&context.thread.parts.fields, header_bytes, settings)?;
     if handshake.is_some() && facts.framing != Framing::None {
         // RFC 6455 section 4.1: frames follow the head, and what is announced as a body would be taken for them.

@@ -44,7 +44,7 @@ impl ResponseWriter<'_> {
             // What is encoded has lost the length that was announced for it.
             BodyLeft::Unknown => announced.map_or(length, |announced| announced.min(length)),
         };
-        if self.filter.is_none() {
+        if self.filter.is_none() && !self.transport.is_stream() {
             self.response.encoder.open_frame(left, &mut self.transport.bytes);
         }
         self.file = Some(Box::new(BodyFile { file: Arc::new(file), offset, left, promised: None, has_begun: false }));
@@ -145,7 +145,7 @@ impl ResponseWriter<'_> {
 /// Sends a piece of a file within the frame that it belongs to.
 fn send_framed(encoder: &mut ResponseEncoder, transport: &mut Transport, part: &mut BodyFile, most: u64) -> u64 {
     let frame = encoder.open_frame(part.left, &mut transport.bytes);
-    if transport.unsent() > 0 {
+    if transport.unsent() > 0 && !transport.is_stream() {
         transport.send(true);
         if transport.unsent() > 0 {
             return 0;

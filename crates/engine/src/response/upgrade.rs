@@ -11,23 +11,29 @@ use crate::fields::{Known, known_field};
 use crate::response_filters::FirstPart;
 
 impl ResponseWriter<'_> {
-    /// RFC 6455 section 4.2.2: from here on the connection carries frames, which [`ResponseWriter::push`] sends as they are.
+    /// RFC 6455 section 4.2.2: from here on the connection carries frames, which [`ResponseWriter::push`] sends as they are. Without `accept` it
+    /// is a stream of HTTP/2, and switches to nothing: it carries frames within its own (RFC 8441 section 5).
     /// `fields` are further header fields as name and value.
     ///
     /// # Errors
     /// As [`Response::field`]; nothing has left then.
     pub fn switch_to_websocket(
         &mut self,
-        accept: &[u8],
+        accept: Option<&[u8]>,
         extensions: Option<&[u8]>,
         fields: &[(&[u8], &[u8])],
     ) -> Result<(), HeadRefusal> {
         self.forget_head();
         self.stage = Stage::Head;
-        self.head.begin(101, b"101 Switching Protocols");
-        self.head.add_own(b"Upgrade", b"websocket");
-        self.head.add_own(b"Connection", b"Upgrade");
-        for (name, value) in [(&b"Sec-WebSocket-Accept"[..], accept)].iter().chain(fields) {
+        if accept.is_some() {
+            self.head.begin(101, b"101 Switching Protocols");
+            self.head.add_own(b"Upgrade", b"websocket");
+            self.head.add_own(b"Connection", b"Upgrade");
+        } else {
+            self.head.begin(200, b"200 OK");
+        }
+        let accept = accept.map(|accept| (&b"Sec-WebSocket-Accept"[..], accept));
+        for (name, value) in accept.iter().chain(fields) {
             let set = match known_field(name) {
                 // RFC 9110 section 8.6: "A server MUST NOT send a Content-Length header field in any response with a status
                 // code of 1xx".

@@ -11,6 +11,7 @@ use bolide_protocol::response::{BodyLength, HeadTerms};
 use super::{BodyLeft, OUTPUT_BYTES, Progress, Pushed, Response, Stage, Terms, When};
 use crate::buffers::ResponseBuffers;
 use crate::response_filters::FirstPart;
+use crate::socket::Awaited;
 use crate::transport::Transport;
 
 /// Parts of a body up to this many bytes are copied behind the head; larger ones go out from where they are.
@@ -96,6 +97,11 @@ impl ResponseWriter<'_> {
     /// ([`super::wait_for_room`]) and goes on with [`ResponseWriter::room_came`].
     pub fn wants_room(&self) -> bool {
         self.transport.wants_room()
+    }
+
+    /// What such a wait is for.
+    pub fn awaited(&self) -> Awaited {
+        self.transport.awaited()
     }
 
     /// Goes on after such a wait.
@@ -275,7 +281,7 @@ impl ResponseWriter<'_> {
     /// Copies or sends as much of a part as there is room for; returns the bytes taken.
     fn take(&mut self, part: &[u8], when: When) -> usize {
         let mut taken = 0;
-        while taken < part.len() {
+        while taken < part.len() && self.transport.may_begin_frame(OUTPUT_BYTES) {
             let rest = &part[taken..];
             let frame = self.response.encoder.open_frame(rest.len() as u64, &mut self.transport.bytes);
             let piece = &rest[..(frame as usize).min(rest.len())];

@@ -7,3 +7,14 @@ pub enum Version {
     Http11,
     Http2,
 }
+
+impl Version {
+    /// SERVER_PROTOCOL.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Version::Http10 => "HTTP/1.0",
+            Version::Http11 => "HTTP/1.1",
+            Version::Http2 => "HTTP/2.0",
+        }
+    }
+}

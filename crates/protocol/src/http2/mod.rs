@@ -5,7 +5,7 @@
 
 mod error;
 mod event;
-mod frame;
+pub mod frame;
 mod limits;
 mod priority;
 mod session;

@@ -7,6 +7,7 @@ mod body;
 mod event;
 mod fastcgi;
 mod http1;
+mod http2_stream;
 mod scgi;
 mod uwsgi;
 
@@ -17,6 +18,7 @@ use crate::response::Wire;
 pub use event::{HeadBytes, HeadEvent, HeadParts, RequestHead, SessionEvent};
 use fastcgi::FastCgi;
 use http1::Http1;
+use http2_stream::Http2Stream;
 use scgi::Scgi;
 use uwsgi::Uwsgi;
 
@@ -27,6 +29,8 @@ pub enum Session {
     Uwsgi(Uwsgi),
     Scgi(Scgi),
     FastCgi(Box<FastCgi>),
+    /// One request of a connection that has several.
+    Http2Stream(Box<Http2Stream>),
 }
 
 impl Session {
@@ -49,6 +53,16 @@ impl Session {
         Session::FastCgi(Box::new(FastCgi::new(limits, has_status_line)))
     }
 
+    /// A request of HTTP/2, whose body follows as the framing of its head says: its bytes, or chunks.
+    pub fn http2_stream(number: u32, head: HeadEvent, parts: HeadParts) -> Session {
+        Session::Http2Stream(Box::new(Http2Stream::new(number, head, parts)))
+    }
+
+    /// The same for one that is to be answered with a fault.
+    pub fn refused_http2_stream(number: u32, fault: Fault) -> Session {
+        Session::Http2Stream(Box::new(Http2Stream::refused(number, fault)))
+    }
+
     /// Makes one event of the bytes; returns how many were used. It is called again with what is left, and what is added to it, until it
     /// wants more.
     ///
@@ -66,6 +80,8 @@ impl Session {
             Session::Uwsgi(uwsgi) => uwsgi.head(input, limits, parts),
             Session::Scgi(scgi) => scgi.head(input, limits, parts),
             Session::FastCgi(fastcgi) => fastcgi.next(input, parts),
+            Session::Http2Stream(stream) if stream.body.is_open() && stream.head.is_none() => stream.body.next(input),
+            Session::Http2Stream(stream) => stream.head(parts),
         }
     }
 
@@ -76,6 +92,7 @@ impl Session {
                 body.is_open()
             }
             Session::FastCgi(fastcgi) => fastcgi.decoder.is_body_open(),
+            Session::Http2Stream(stream) => stream.body.is_open(),
         }
     }
 
@@ -84,7 +101,13 @@ impl Session {
         match self {
             Session::Http1(_) | Session::Uwsgi(_) | Session::Scgi(_) => false,
             Session::FastCgi(fastcgi) => !fastcgi.decoder.is_idle(),
+            Session::Http2Stream(stream) => stream.head.is_some(),
         }
+    }
+
+    /// A head is here that waits for no more bytes.
+    pub fn has_head(&self) -> bool {
+        matches!(self, Session::Http2Stream(stream) if stream.head.is_some())
     }
 
     /// The request in work is here in full, and its client may say that it does not want the answer any more.
@@ -106,11 +129,12 @@ impl Session {
             Session::Uwsgi(_) => Some(Wire::Uwsgi),
             Session::Scgi(scgi) => Some(scgi.wire()),
             Session::FastCgi(fastcgi) => fastcgi.wire(),
+            Session::Http2Stream(stream) => Some(Wire::Http2 { stream: stream.number }),
         }
     }
 
     /// The peer is a client of its own, and no front server: it is told when it is too slow.
     pub fn is_http(&self) -> bool {
-        matches!(self, Session::Http1(_))
+        matches!(self, Session::Http1(_) | Session::Http2Stream(_))
     }
 }

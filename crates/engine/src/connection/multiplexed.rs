@@ -1,0 +1,242 @@
+//! A connection of HTTP/2: it reads for all of its streams, and each of them is a connection of its own.
+//!
+//! It knows frames by what the session says of them, and no application. Workers run it.
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+use bolide_protocol::http1::Framing;
+use bolide_protocol::http1::head::Version;
+use bolide_protocol::http2::{Http2, Http2Error, Http2Limits, PREFACE};
+use bolide_protocol::response::Wire;
+use bolide_protocol::session::{HeadBytes, HeadEvent, HeadParts, RequestHead, Session};
+
+use super::{Connection, NextAction, ServeStep};
+use crate::access_log::complain;
+use crate::app::App;
+use crate::connections::Key;
+use crate::context::Context;
+use crate::multiplexer::{Arrival, Farewell, Multiplexer, Pumped, SharedMultiplexer, StreamLink};
+use crate::transport::Transport;
+use crate::worker::Worker;
+
+/// Milliseconds between the two words of farewell (RFC 9113 section 6.8): requests that were sent before the client has read the first are
+/// served.
+const FAREWELL_MS: u64 = 1_000;
+
+/// A connection of HTTP/2 that begins.
+pub(super) struct Beginning {
+    session: Http2,
+    /// The request that asked for it.
+    upgraded: Option<Arrival>,
+}
+
+/// No time limit, in monotonic milliseconds.
+const NEVER_MS: u64 = u64::MAX;
+
+impl<A: App> Connection<A> {
+    /// The connection of one stream. `connection` is the one that has the socket.
+    pub fn of_stream(connection: &Connection<A>, arrival: Arrival, worker: &Worker, now_ms: u64) -> Option<Connection<A>> {
+        let shared = connection.multiplexer.as_ref()?;
+        let Arrival { number, request } = arrival;
+        let transport = Transport::of_stream(&connection.transport, StreamLink::new(shared.clone(), number));
+        let session = match request {
+            Ok((head, parts)) => Session::http2_stream(number, head, parts),
+            Err(fault) => Session::refused_http2_stream(number, fault),
+        };
+        let timeout_ms = connection.timeout_ms(worker);
+        let mut stream = Connection::with(transport, session, connection.peer.clone(), connection.listener);
+        stream.deadline_ms = now_ms + timeout_ms;
+        // The poll knows its connection.
+        stream.is_polled = true;
+        Some(stream)
+    }
+
+    /// What a connection of HTTP/2 and its streams have in common; `None` for others.
+    pub fn multiplexer(&self) -> Option<&Arc<SharedMultiplexer>> {
+        self.multiplexer.as_ref().or_else(|| self.transport.stream().map(StreamLink::shared))
+    }
+
+    /// It has the socket that its streams have in common.
+    pub fn is_multiplexed(&self) -> bool {
+        self.multiplexer.is_some()
+    }
+
+    /// Number of the stream, where it is one.
+    pub fn stream_number(&self) -> Option<u32> {
+        self.transport.stream().map(StreamLink::number)
+    }
+
+    /// Name of the connection that has the socket.
+    pub fn socket_key(&self) -> Key {
+        self.multiplexer().map_or(self.key, |shared| shared.lock().key)
+    }
+
+    /// The first bytes of a connection: they are the beginning of HTTP/2 (RFC 9113 sections 3.2 and 3.3), may become it, or are not (`None`).
+    pub(super) fn look_for_preface(&mut self, bytes: &[u8], worker: &Worker) -> Option<ServeStep> {
+        let length = bytes.len().min(PREFACE.len());
+        if PREFACE[..length] != bytes[..length] {
+            return None;
+        }
+        if length < PREFACE.len() {
+            return Some(ServeStep::More);
+        }
+        let session = Http2::new(Self::http2_limits(worker));
+        Some(ServeStep::Http2(Box::new(Beginning { session, upgraded: None })))
+    }
+
+    /// A first request may ask for HTTP/2 (RFC 7540 section 3.2): it is the first stream then, and answered there. What is wrong with how it
+    /// asks changes nothing, as nobody must upgrade. One with a body is left alone: it would have to come whole first.
+    pub(super) fn upgrade_to_http2(
+        &mut self,
+        head: &mut HeadEvent,
+        bytes: &[u8],
+        context: &mut Context<'_, A>,
+    ) -> Option<Box<Beginning>> {
+        self.awaits_preface = false;
+        let RequestHead::Http { line, facts } = &mut head.head else { return None };
+        let is_encrypted = context.worker.listeners.get(self.listener).is_some_and(|listener| listener.tls.is_some());
+        if !facts.upgrade || is_encrypted || head.body != Framing::None || head.is_repeated {
+            return None;
+        }
+        let own = head.bytes.of(bytes);
+        let block = own.get(line.length as usize..).unwrap_or_default();
+        let mut settings = None;
+        let mut asks = false;
+        for field in &context.thread.parts.fields {
+            let value = field.value.of(block);
+            match field.name.of(block) {
+                name if name.eq_ignore_ascii_case(b"upgrade") => {
+                    asks |= value.split(|byte| *byte == b',').any(|token| token.trim_ascii() == b"h2c");
+                }
+                name if name.eq_ignore_ascii_case(b"http2-settings") => settings = Some(value),
+                _ => {}
+            }
+        }
+        let settings = URL_SAFE_NO_PAD.decode(settings.filter(|_| asks)?).ok()?;
+        let session = Http2::upgraded(Self::http2_limits(context.worker), &settings).ok()?;
+        self.transport.send_aside(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n");
+        (line.version, facts.upgrade) = (Version::Http2, false);
+        let bytes = HeadBytes::Own(own.to_vec());
+        let parts = HeadParts { fields: std::mem::take(&mut context.thread.parts.fields), ..HeadParts::default() };
+        let head = HeadEvent { bytes, wire: Wire::Http2 { stream: 1 }, is_remembered: false, ..head.clone() };
+        Some(Box::new(Beginning { session, upgraded: Some(Arrival { number: 1, request: Ok((head, parts)) }) }))
+    }
+
+    /// From here on the connection speaks HTTP/2. `input` is what was read.
+    pub(super) fn begin_http2(&mut self, beginning: Beginning, input: Vec<u8>, worker: &Worker) {
+        let shared = Multiplexer::shared(self.transport.take(), beginning.session, worker.head_limits, self.key, input);
+        if let Some(arrival) = beginning.upgraded {
+            shared.lock().arrive(arrival);
+        }
+        self.multiplexer = Some(shared);
+    }
+
+    /// The bounds of a connection of HTTP/2 here.
+    pub(super) fn http2_limits(worker: &Worker) -> Http2Limits {
+        Http2Limits {
+            header_list_bytes: u32::try_from(worker.head_limits.head_bytes).unwrap_or(u32::MAX),
+            has_extended_connect: A::STREAMS,
+            ..Http2Limits::default()
+        }
+    }
+
+    /// Reads, and sends what streams have left. What begins is found by [`Connection::take_arrived`].
+    pub(super) fn attend_multiplexed(&mut self, is_over: bool, context: &mut Context<'_, A>) -> NextAction {
+        let Some(shared) = self.multiplexer.clone() else { return NextAction::Close };
+        let mut multiplexer = shared.lock();
+        let now_ms = context.thread.clock.now_ms;
+        multiplexer.key = self.key;
+        multiplexer.peer_has_ended = self.peer_has_ended;
+        multiplexer.session.note_time(now_ms);
+        multiplexer.begin_turn();
+        if context.worker.is_draining() {
+            self.say_farewell(&mut multiplexer, now_ms);
+        }
+        let unsent = multiplexer.transport.unsent();
+        let turn = &mut context.thread.turn;
+        let pumped = multiplexer.pump(&mut context.thread.read, |count| {
+            turn.note_read(count);
+            turn.may_read()
+        });
+        multiplexer.flush();
+        match pumped {
+            Pumped::All | Pumped::Rest if !multiplexer.transport.is_broken => {}
+            Pumped::Fault(fault) => {
+                multiplexer.break_all();
+                let transport = multiplexer.transport.take();
+                drop(multiplexer);
+                return self.end_http2(fault, transport, context);
+            }
+            Pumped::All | Pumped::Rest | Pumped::End | Pumped::Broken => {
+                multiplexer.transport.is_broken = true;
+                multiplexer.break_all();
+                return NextAction::Close;
+            }
+        }
+        let is_stuck = multiplexer.has_part() && self.had_part || unsent > 0 && multiplexer.transport.unsent() >= unsent;
+        let has_ended = multiplexer.farewell == Farewell::Said && multiplexer.is_idle();
+        if has_ended || is_over && (multiplexer.is_idle() || is_stuck) {
+            multiplexer.go_away(true);
+            multiplexer.break_all();
+            let transport = multiplexer.transport.take();
+            drop(multiplexer);
+            self.transport = transport;
+            return self.begin_linger(context);
+        }
+        self.set_multiplexed_deadline(&multiplexer, context);
+        let has_more = matches!(pumped, Pumped::Rest) && !multiplexer.has_streams() && !multiplexer.is_behind();
+        // Streams that begin, or that have room again, ask for the next turn.
+        if has_more || multiplexer.transport.turn_is_over() { NextAction::Again } else { NextAction::Wait }
+    }
+
+    /// The client has said what is not HTTP/2, and has been told.
+    fn end_http2(&mut self, fault: Http2Error, transport: Transport, context: &mut Context<'_, A>) -> NextAction {
+        let who = if self.peer.address.is_empty() { "a local client" } else { self.peer.address.as_str() };
+        let problem = format!("ended a connection of {who} with {}: {}", fault.code.name(), fault.reason);
+        complain(context.worker.number, &problem);
+        self.transport = transport;
+        self.begin_linger(context)
+    }
+
+    /// The worker drains: the client is told, and told again when what was on its way must have come.
+    fn say_farewell(&mut self, multiplexer: &mut Multiplexer, now_ms: u64) {
+        match multiplexer.farewell {
+            Farewell::Unsaid => {
+                multiplexer.go_away(false);
+                multiplexer.farewell = Farewell::Announced { until_ms: now_ms + FAREWELL_MS };
+            }
+            Farewell::Announced { until_ms } if until_ms <= now_ms => {
+                multiplexer.go_away(true);
+                multiplexer.farewell = Farewell::Said;
+            }
+            Farewell::Announced { .. } | Farewell::Said => {}
+        }
+    }
+
+    fn set_multiplexed_deadline(&mut self, multiplexer: &Multiplexer, context: &Context<'_, A>) {
+        let now_ms = context.thread.clock.now_ms;
+        let (worker, timeout_ms) = (context.worker, self.timeout_ms(context.worker));
+        let waits_since_ms = self.deadline_ms;
+        self.deadline_ms = match multiplexer.farewell {
+            Farewell::Announced { until_ms } => until_ms,
+            _ if multiplexer.transport.has_unsent() => now_ms + timeout_ms,
+            // A head has its time as a whole, as in HTTP/1.
+            _ if multiplexer.has_part() && self.had_part => waits_since_ms,
+            _ if multiplexer.has_part() => now_ms + timeout_ms,
+            // Each stream has a time of its own.
+            _ if multiplexer.has_streams() => NEVER_MS,
+            _ if self.has_served => now_ms + worker.settings.limits.keepalive_ms,
+            _ => waits_since_ms,
+        };
+        self.had_part = multiplexer.has_part();
+        self.has_served |= multiplexer.has_streams();
+    }
+
+    /// Requests that have begun, each to become a connection of its own.
+    pub fn take_arrived(&self) -> Vec<Arrival> {
+        self.multiplexer.as_ref().map_or_else(Vec::new, |shared| shared.lock().take_arrived())
+    }
+}

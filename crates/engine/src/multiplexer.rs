@@ -1,0 +1,450 @@
+//! A connection of HTTP/2 as its requests share it: the transport, the session, and what waits for each stream.
+//!
+//! Each stream is a connection of its own in the table, whose transport is a [`StreamLink`] to this; so streams wait, are given up and are
+//! served by threads as other connections are. The connection that has the socket reads for all of them. It is locked for moments, in
+//! which no code of an application runs; whoever holds the table's lock may take this one, never the other way round.
+
+mod stream_link;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bolide_protocol::http1::Framing;
+use bolide_protocol::http1::head::HeadLimits;
+use bolide_protocol::http2::{ErrorCode, Http2, Http2Error, Http2Event};
+use bolide_protocol::session::{HeadBytes, HeadEvent, HeadParts};
+use bolide_protocol::{Fault, Span};
+
+use crate::clock::precise_us;
+use crate::connections::Key;
+use crate::socket::Read;
+use crate::transport::Transport;
+pub use stream_link::{Moved, StreamLink};
+
+/// Bytes of frames that wait for a client, all streams of its connection together. Beyond it their applications wait.
+const OUTPUT_BYTES: usize = 256 * 1024;
+
+/// Requests of a connection that begin before others have their turn: so many at the most, and no more than two after ones that were slow.
+const BATCH_MOST: usize = 32;
+const BATCH_LEAST: usize = 2;
+
+/// A batch that took longer than this many microseconds halves the next.
+const BATCH_US: u64 = 1_000;
+
+/// An answer may wait for those of the other requests of its batch, but not longer than this many microseconds...
+const HOLD_US: u64 = 200;
+
+/// ...and only where that many answers before it were quicker than that.
+const QUICK_ANSWERS: u32 = 16;
+
+/// Times that the streams of a connection may ask for its turn before it must stand in line behind all others, at the poll.
+const CALLS_MOST: u32 = 8;
+
+/// A connection as its streams share it.
+pub struct SharedMultiplexer {
+    /// Never locked while code of an application runs.
+    state: Mutex<Multiplexer>,
+}
+
+pub struct Multiplexer {
+    pub transport: Transport,
+    pub session: Http2,
+    limits: HeadLimits,
+    /// The streams that are open, by number.
+    lines: Vec<Line>,
+    /// Requests that wait to be made connections of.
+    arrived: Vec<Arrival>,
+    /// Streams that wait for room, be it the client's window or the socket's, in the order in which they began to.
+    blocked: Vec<u32>,
+    /// Streams with news.
+    woken: Vec<u32>,
+    /// Name of the connection that has the socket.
+    pub key: Key,
+    /// Bytes that were read and not understood yet.
+    input: Vec<u8>,
+    /// Frames wait to be sent together with those that follow.
+    is_dirty: bool,
+    /// More requests are here than began in this turn.
+    has_rest: bool,
+    batch: usize,
+    calls: u32,
+    /// When the last answer was complete, or the batch began, in microseconds.
+    marked_us: u64,
+    quick_answers: u32,
+    /// What the client has said that is not HTTP/2.
+    fault: Option<Http2Error>,
+    /// The poll has told that the client sends no more: what is left to read ends with the end itself.
+    pub peer_has_ended: bool,
+    /// How far the end has come that a draining worker gives it.
+    pub farewell: Farewell,
+}
+
+/// The end of a connection by a worker that drains (RFC 9113 section 6.8).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Farewell {
+    Unsaid,
+    /// The client knows that there is an end; requests that were on their way are served until then, in monotonic milliseconds.
+    Announced {
+        until_ms: u64,
+    },
+    /// It knows which request was the last.
+    Said,
+}
+
+/// A stream, from its request's head to the end of its answer.
+struct Line {
+    number: u32,
+    /// Name of its own connection, once it has one.
+    key: Option<Key>,
+    /// The body as it has come.
+    inbound: Vec<u8>,
+    /// Bytes of the body that were not given back to the client's window yet.
+    owed: u64,
+    /// The body is handed on in chunks, as nobody knows its length.
+    is_chunked: bool,
+    /// The client has taken its request back.
+    is_reset: bool,
+}
+
+/// A request whose head is here, or the fault in it.
+pub struct Arrival {
+    pub number: u32,
+    pub request: Result<(HeadEvent, HeadParts), Fault>,
+}
+
+/// RFC 8441 section 4: a server that does not know the protocol answers 501.
+const UNKNOWN_PROTOCOL: Fault =
+    Fault { status: 501, reason: "The only protocol that an extended CONNECT leads to is websocket." };
+
+impl Arrival {
+    /// `protocol` is what an extended CONNECT asks for, a span of the head's bytes.
+    pub fn new(number: u32, mut head: HeadEvent, mut parts: HeadParts, protocol: Option<Span>) -> Arrival {
+        let is_known = protocol.is_none_or(|name| name.of(&parts.bytes) == b"websocket");
+        if matches!(head.bytes, HeadBytes::Parts) {
+            head.bytes = HeadBytes::Own(std::mem::take(&mut parts.bytes));
+        }
+        if protocol.is_some() {
+            // What follows is the other protocol's.
+            head.body = Framing::None;
+        }
+        Arrival { number, request: if is_known { Ok((head, parts)) } else { Err(UNKNOWN_PROTOCOL) } }
+    }
+}
+
+/// The result of reading what a client has sent.
+#[derive(Debug)]
+pub enum Pumped {
+    /// All that has come is understood.
+    All,
+    /// More is here, which waits for its turn, or for room for what would be answered.
+    Rest,
+    /// The client says no more.
+    End,
+    Broken,
+    /// It is not HTTP/2 what it says: it was told, and nothing that follows can be understood.
+    Fault(Http2Error),
+}
+
+impl SharedMultiplexer {
+    pub fn lock(&self) -> MutexGuard<'_, Multiplexer> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Multiplexer {
+    /// `input` is what was read and is the session's to understand.
+    pub fn shared(transport: Transport, session: Http2, limits: HeadLimits, key: Key, input: Vec<u8>) -> Arc<SharedMultiplexer> {
+        let multiplexer = Multiplexer {
+            transport,
+            session,
+            limits,
+            lines: Vec::new(),
+            arrived: Vec::new(),
+            blocked: Vec::new(),
+            woken: Vec::new(),
+            key,
+            input,
+            is_dirty: false,
+            has_rest: false,
+            batch: BATCH_LEAST,
+            calls: 0,
+            marked_us: 0,
+            quick_answers: 0,
+            fault: None,
+            peer_has_ended: false,
+            farewell: Farewell::Unsaid,
+        };
+        Arc::new(SharedMultiplexer { state: Mutex::new(multiplexer) })
+    }
+
+    /// No request is begun or under way.
+    pub fn is_idle(&self) -> bool {
+        self.lines.is_empty() && !self.has_part() && !self.transport.has_unsent()
+    }
+
+    /// Something of a frame or of a head is here.
+    pub fn has_part(&self) -> bool {
+        !self.input.is_empty() || self.session.has_part_of_head()
+    }
+
+    pub fn has_streams(&self) -> bool {
+        !self.lines.is_empty()
+    }
+
+    /// The connection that has the socket must have its turn: streams have left something for it.
+    pub fn wants_turn(&mut self) -> bool {
+        self.is_dirty || self.has_rest || !self.woken.is_empty() || !self.session.output().is_empty() || self.may_go_on_sending()
+    }
+
+    /// Its turn is asked for by a stream. False: too often in a row, others come first.
+    pub fn may_call(&mut self) -> bool {
+        self.calls += 1;
+        self.calls <= CALLS_MOST && !self.transport.turn_is_over()
+    }
+
+    /// It stands in line at the poll.
+    pub fn note_queued(&mut self) {
+        self.calls = 0;
+    }
+
+    /// There is more to send, which waits for nothing but its turn.
+    fn may_go_on_sending(&self) -> bool {
+        self.transport.unsent() > 0 && !self.transport.is_full && !self.transport.is_broken
+    }
+
+    /// The others have had theirs.
+    pub fn begin_turn(&mut self) {
+        self.transport.begin_turn();
+        self.transport.is_full = false;
+        let now_us = precise_us();
+        if std::mem::take(&mut self.has_rest) {
+            let is_quick = now_us.saturating_sub(self.marked_us) < BATCH_US;
+            self.batch = if is_quick { (self.batch * 2).min(BATCH_MOST) } else { (self.batch / 2).max(BATCH_LEAST) };
+        }
+        self.marked_us = now_us;
+        self.flush();
+    }
+
+    /// Reads and understands what the client has sent, into `buffer`. `may_read` is asked before each read.
+    pub fn pump(&mut self, buffer: &mut [u8], mut may_read: impl FnMut(usize) -> bool) -> Pumped {
+        let mut parts = HeadParts::default();
+        loop {
+            if let Some(fault) = self.fault {
+                return Pumped::Fault(fault);
+            }
+            let mut before = std::mem::take(&mut self.input);
+            if !before.is_empty() {
+                let used = self.feed(&before, &mut parts);
+                before.drain(..used);
+                self.input = before;
+            }
+            if self.has_rest || self.is_behind() {
+                self.has_rest |= !self.input.is_empty();
+                return Pumped::Rest;
+            }
+            if !may_read(0) {
+                return Pumped::Rest;
+            }
+            let held = self.input.len();
+            let Some(room) = buffer.get_mut(held..).filter(|room| !room.is_empty()) else { return Pumped::Broken };
+            match self.transport.read(room) {
+                Read::Nothing => return Pumped::All,
+                Read::End => return Pumped::End,
+                Read::Broken => return Pumped::Broken,
+                Read::Bytes(count) => {
+                    may_read(count);
+                    let is_full = held + count == buffer.len();
+                    buffer[..held].copy_from_slice(&self.input);
+                    self.input.clear();
+                    let used = self.feed(&buffer[..held + count], &mut parts);
+                    self.input.extend_from_slice(&buffer[used..held + count]);
+                    // An edge-triggered poll tells of what comes after a read that did not fill the buffer.
+                    if !is_full && !self.has_rest && !self.peer_has_ended {
+                        return Pumped::All;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Understands bytes, as far as requests may begin; returns how many.
+    fn feed(&mut self, bytes: &[u8], parts: &mut HeadParts) -> usize {
+        let mut used = 0;
+        while self.fault.is_none() {
+            if self.arrived.len() >= self.batch || self.is_behind() {
+                self.has_rest = used < bytes.len();
+                break;
+            }
+            let rest = &bytes[used..];
+            let (count, event) = match self.session.next(rest, &self.limits, parts) {
+                Ok(understood) => understood,
+                Err(fault) => {
+                    self.fault = Some(fault);
+                    break;
+                }
+            };
+            used += count;
+            match event {
+                Http2Event::More => break,
+                Http2Event::Head { stream, head, protocol, .. } => {
+                    let arrival = Arrival::new(stream, head, std::mem::take(parts), protocol);
+                    self.arrive(arrival);
+                }
+                Http2Event::Refused { stream, fault } => self.arrive(Arrival { number: stream, request: Err(fault) }),
+                Http2Event::Data { stream, range } => self.take_in(stream, &rest[range]),
+                Http2Event::End { stream } => self.end_inbound(stream),
+                Http2Event::Reset { stream, .. } => {
+                    if let Some(line) = self.line(stream) {
+                        line.is_reset = true;
+                        self.woken.push(stream);
+                    }
+                }
+                Http2Event::Room { .. } => self.wake_blocked(),
+                Http2Event::Ended => {}
+            }
+        }
+        used
+    }
+
+    /// A request begins.
+    pub fn arrive(&mut self, arrival: Arrival) {
+        let is_chunked = matches!(&arrival.request, Ok((head, _)) if head.body == Framing::Chunked);
+        let line = Line { number: arrival.number, key: None, inbound: Vec::new(), owed: 0, is_chunked, is_reset: false };
+        let place = self.lines.partition_point(|line| line.number < arrival.number);
+        self.lines.insert(place, line);
+        self.arrived.push(arrival);
+    }
+
+    fn take_in(&mut self, number: u32, bytes: &[u8]) {
+        let Some(line) = self.line(number) else {
+            // Nobody wants it any more: the connection's window is the other requests'.
+            return self.session.note_taken(number, bytes.len() as u64);
+        };
+        if bytes.is_empty() {
+            return;
+        }
+        line.owed += bytes.len() as u64;
+        if line.is_chunked {
+            line.inbound.extend_from_slice(format!("{:x}\r\n", bytes.len()).as_bytes());
+            line.inbound.extend_from_slice(bytes);
+            line.inbound.extend_from_slice(b"\r\n");
+        } else {
+            line.inbound.extend_from_slice(bytes);
+        }
+        self.woken.push(number);
+    }
+
+    fn end_inbound(&mut self, number: u32) {
+        let Some(line) = self.line(number) else { return };
+        if line.is_chunked {
+            line.inbound.extend_from_slice(b"0\r\n\r\n");
+        }
+        self.woken.push(number);
+    }
+
+    /// Sends what waits, and lets streams go on that have waited for room.
+    pub fn flush(&mut self) {
+        self.is_dirty = false;
+        self.write_own();
+        self.transport.send(false);
+        if self.transport.unsent() <= OUTPUT_BYTES / 2 && !self.transport.is_broken {
+            self.wake_blocked();
+        }
+        if self.transport.unsent() == 0 && self.lines.is_empty() {
+            drop(self.transport.take_buffer());
+        }
+    }
+
+    /// Puts what the session itself has to say behind the frames that wait.
+    fn write_own(&mut self) {
+        let own = self.session.output();
+        self.transport.bytes.append(own);
+    }
+
+    /// No more is made of requests, or read, before the client has taken something.
+    pub fn is_behind(&self) -> bool {
+        self.transport.unsent() >= OUTPUT_BYTES
+    }
+
+    /// Says that the client is to open no more streams. `is_last`: those that are open were the last.
+    pub fn go_away(&mut self, is_last: bool) {
+        self.session.go_away(is_last);
+        self.flush();
+    }
+
+    /// Those that wait for room go on, the most urgent first (RFC 9218 section 10).
+    fn wake_blocked(&mut self) {
+        if self.blocked.is_empty() {
+            return;
+        }
+        let mut blocked = std::mem::take(&mut self.blocked);
+        blocked.sort_by_key(|stream| self.session.priority(*stream).urgency);
+        self.woken.append(&mut blocked);
+    }
+
+    /// The client has gone, or nothing of it can be understood any more: all streams learn of it.
+    pub fn break_all(&mut self) {
+        self.arrived.clear();
+        self.lines.retain(|line| line.key.is_some());
+        for line in &mut self.lines {
+            line.is_reset = true;
+            self.woken.push(line.number);
+        }
+    }
+
+    pub fn take_arrived(&mut self) -> Vec<Arrival> {
+        std::mem::take(&mut self.arrived)
+    }
+
+    /// Takes the names of the connections of streams that have news.
+    pub fn take_woken(&mut self) -> Vec<Key> {
+        let woken = std::mem::take(&mut self.woken);
+        let mut keys = Vec::new();
+        for number in woken {
+            if let Some(key) = self.line(number).and_then(|line| line.key)
+                && !keys.contains(&key)
+            {
+                keys.push(key);
+            }
+        }
+        keys
+    }
+
+    /// The stream has a connection of its own now.
+    pub fn name(&mut self, number: u32, key: Key) {
+        if let Some(line) = self.line(number) {
+            line.key = Some(key);
+        }
+    }
+
+    /// The stream has had its turn and wants another, behind those of all other connections.
+    pub fn wake_later(&mut self, number: u32) {
+        self.woken.push(number);
+    }
+
+    fn line(&mut self, number: u32) -> Option<&mut Line> {
+        let place = self.lines.binary_search_by_key(&number, |line| line.number).ok()?;
+        self.lines.get_mut(place)
+    }
+
+    /// An answer is complete: its frames wait a moment for others, or leave at once.
+    fn hold(&mut self) {
+        let now_us = precise_us();
+        let took_us = now_us.saturating_sub(std::mem::replace(&mut self.marked_us, now_us));
+        self.quick_answers = if took_us < HOLD_US { self.quick_answers.saturating_add(1) } else { 0 };
+        self.is_dirty = true;
+        if self.quick_answers < QUICK_ANSWERS || self.is_behind() {
+            self.flush();
+        }
+    }
+
+    /// The stream's exchange is over. An answer that has not ended is broken off, as nothing says that it is whole.
+    fn end_line(&mut self, number: u32) {
+        let Ok(place) = self.lines.binary_search_by_key(&number, |line| line.number) else { return };
+        let line = self.lines.remove(place);
+        self.session.note_taken(number, line.owed);
+        self.blocked.retain(|blocked| *blocked != number);
+        if self.session.is_open(number) {
+            self.session.reset(number, ErrorCode::INTERNAL_ERROR);
+        }
+    }
+}

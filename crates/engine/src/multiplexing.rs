@@ -1,0 +1,98 @@
+//! Streams of HTTP/2 in the connection table: they enter when their requests begin, and wake their connection when they leave it something.
+//!
+//! It knows no frames and no application. The threads that attend to connections run it, with the table in their hands.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use bolide_contract::scoreboard::now_ms;
+
+use crate::app::Language;
+use crate::app_thread::AppThread;
+use crate::connection::{Connection, NextAction};
+use crate::connections::{ConnectionTable, Key};
+use crate::multiplexer::SharedMultiplexer;
+use crate::worker_state::{LeaderState, Shared};
+
+impl<L: Language> Shared<L> {
+    /// After a turn of a connection of HTTP/2: its new streams enter the table, and those that may go on are queued.
+    pub(crate) fn let_streams_in(&self, connection: &Connection<L::App>, connections: &mut ConnectionTable<Connection<L::App>>) {
+        let Some(shared) = connection.multiplexer() else { return };
+        let arrived = connection.take_arrived();
+        let has_arrived = !arrived.is_empty();
+        for arrival in arrived {
+            let number = arrival.number;
+            if let Some(stream) = Connection::of_stream(connection, arrival, &self.worker, now_ms()) {
+                let key = connections.insert(Box::new(stream));
+                shared.lock().name(number, key);
+            }
+        }
+        let woken = shared.lock().take_woken();
+        for key in woken {
+            connections.news(key);
+        }
+        if has_arrived {
+            self.worker.row.connections.store(connections.count() as u32, Relaxed);
+        }
+    }
+
+    /// After a turn of a stream.
+    pub(crate) fn place_stream_back(
+        &self,
+        key: Key,
+        mut stream: Box<Connection<L::App>>,
+        after: NextAction,
+        state: &mut LeaderState<L::App>,
+        app: &mut AppThread<L::App>,
+    ) {
+        let LeaderState { connections, housekeeping } = state;
+        let Some(shared) = stream.multiplexer().cloned() else { return };
+        let number = stream.stream_number().filter(|_| after == NextAction::Again);
+        if after == NextAction::Close {
+            if !app.is_held() {
+                app.discard(stream.leftover());
+            }
+            connections.remove(key);
+            self.worker.row.connections.store(connections.count() as u32, Relaxed);
+            drop(stream);
+        } else {
+            self.limit_time(&mut stream, housekeeping);
+            connections.check_in(key, stream);
+        }
+        self.call_connection(&shared, number, connections);
+    }
+
+    /// After a turn of a stream, or a visit of its application: its connection has its turn where the stream has left it something.
+    /// `again` is the number of a stream that wants to go on, behind the connections of others.
+    pub(crate) fn call_connection(
+        &self,
+        shared: &SharedMultiplexer,
+        again: Option<u32>,
+        connections: &mut ConnectionTable<Connection<L::App>>,
+    ) {
+        let mut multiplexer = shared.lock();
+        if let Some(number) = again {
+            multiplexer.wake_later(number);
+        }
+        if !multiplexer.wants_turn() {
+            return;
+        }
+        let key = multiplexer.key;
+        if again.is_none() && multiplexer.may_call() {
+            drop(multiplexer);
+            return connections.news(key);
+        }
+        multiplexer.note_queued();
+        if !self.tell_again(key, multiplexer.transport.socket()) {
+            drop(multiplexer);
+            connections.news(key);
+        }
+    }
+
+    /// The worker drains: clients of HTTP/2 are to be told.
+    pub(crate) fn tell_multiplexed(&self, connections: &mut ConnectionTable<Connection<L::App>>) {
+        let keys: Vec<Key> = connections.keys(|connection| connection.is_multiplexed());
+        for key in keys {
+            connections.news(key);
+        }
+    }
+}
