@@ -26,7 +26,7 @@ use crate::connections::{ExchangeId, Key};
 use crate::context::{Context, ExchangeContext};
 use crate::exchange::{BodySource, Exchange, ExchangeState, Served, give_up, go_on, serve};
 use crate::listener::{ListeningSocket, Peer};
-use crate::multiplexer::SharedMultiplexer;
+use crate::multiplexer::{Beginning, SharedMultiplexer};
 use crate::patience::Patience;
 use crate::request::HeaderMemory;
 use crate::response::ResponseWriter;
@@ -35,7 +35,6 @@ use crate::thread_context::ThreadContext;
 use crate::transport::Transport;
 use crate::turn::TurnBudget;
 use crate::worker::Worker;
-use multiplexed::Beginning;
 
 /// Connections that a front server is told it may open, where its protocol lets it ask: as many as a process has descriptors for, by
 /// default (the soft limit of RLIMIT_NOFILE).
@@ -60,8 +59,10 @@ pub struct Connection<A: App> {
     memo: Option<A::Memo>,
     peer: Arc<Peer>,
     listener: usize,
-    /// Of a connection of HTTP/2: what its streams have in common, the transport among it.
+    /// Of a connection of HTTP/2 and of each of its streams: what they have in common, the transport among it.
     multiplexer: Option<Arc<SharedMultiplexer>>,
+    /// Of a stream.
+    stream_number: Option<u32>,
     /// Nothing was understood yet, and it may be HTTP/2.
     awaits_preface: bool,
     /// A part of a frame was here at the end of its last turn.
@@ -119,6 +120,7 @@ impl<A: App> Connection<A> {
             peer,
             listener,
             multiplexer: None,
+            stream_number: None,
             awaits_preface: false,
             had_part: false,
             input: Vec::new(),
@@ -167,7 +169,7 @@ impl<A: App> Connection<A> {
 
     /// True while no request is begun or under way.
     pub fn is_idle(&self) -> bool {
-        if let (Some(shared), None) = (&self.multiplexer, self.lingering) {
+        if let (Some(shared), None, true) = (&self.multiplexer, self.lingering, self.is_multiplexed()) {
             return shared.lock().is_idle();
         }
         self.exchange.is_idle() && self.lingering.is_none() && !self.has_part_of_request()
@@ -190,7 +192,7 @@ impl<A: App> Connection<A> {
         let context = &mut Context { worker, thread, app };
         let now_ms = context.thread.clock.now_ms;
         let is_over = std::mem::take(&mut self.is_overdue) && self.deadline_ms <= now_ms;
-        if self.multiplexer.is_some() && self.lingering.is_none() {
+        if self.is_multiplexed() && self.lingering.is_none() {
             return self.attend_multiplexed(is_over, context);
         }
         if self.transport.is_stream() && self.transport.peer_has_ended() {

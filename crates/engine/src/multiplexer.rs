@@ -18,7 +18,7 @@ use crate::clock::precise_us;
 use crate::connections::Key;
 use crate::socket::Read;
 use crate::transport::Transport;
-pub use stream_link::{Moved, StreamLink};
+pub use stream_link::StreamLink;
 
 /// Bytes of frames that wait for a client, all streams of its connection together. Beyond it their applications wait.
 const OUTPUT_BYTES: usize = 256 * 1024;
@@ -103,6 +103,13 @@ struct Line {
     is_chunked: bool,
     /// The client has taken its request back.
     is_reset: bool,
+}
+
+/// A connection of HTTP/2 that begins.
+pub struct Beginning {
+    pub session: Http2,
+    /// The request that asked for it.
+    pub upgraded: Option<Arrival>,
 }
 
 /// A request whose head is here, or the fault in it.

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::body_file::BodyFile;
-use crate::multiplexer::{Moved, StreamLink};
 use crate::socket::{self, Awaited, Read, Written};
 
 /// Bytes that are sent to one client before others have their turn; those of files have a measure of their own.
@@ -28,11 +27,43 @@ const FRAME_BYTES: usize = 17 * 1024;
 /// Bytes that wait for slow clients in this process, which is one worker.
 static WAITING_BYTES: AtomicUsize = AtomicUsize::new(0);
 
+/// The way of one stream to its peer, within a connection that it has in common with others.
+pub trait StreamTransport: Send {
+    /// Moves frames of `staged`, from `sent` on, to the connection, as far as there is room; `sent` is moved along. They leave at once, or, where
+    /// the answer `may_wait`, perhaps with others.
+    fn send(&self, staged: &mut [u8], sent: &mut usize, may_wait: bool) -> Moved;
+
+    /// Takes bytes of the request's body.
+    fn read(&self, buffer: &mut [u8]) -> Read;
+
+    fn has_input(&self) -> bool;
+
+    /// The client has taken its request back, or has gone.
+    fn is_gone(&self) -> bool;
+
+    /// It is the client's window that keeps it waiting, and not the socket.
+    fn waits_for_window(&self) -> bool;
+
+    /// Reads what has come for the connection, for a thread that waits for room in the middle of a call: nobody else may be there to do it.
+    fn catch_up(&self);
+}
+
+/// What of a stream's frames has left.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Moved {
+    /// All that is complete.
+    All,
+    /// The rest waits for room.
+    Part,
+    /// The client has taken its request back, or has gone.
+    Gone,
+}
+
 pub struct Transport {
     /// The streams of a connection have it in common.
     socket: Arc<OwnedFd>,
     /// Of a stream of HTTP/2; `None` where the socket is ours alone.
-    stream: Option<Box<StreamLink>>,
+    stream: Option<Box<dyn StreamTransport>>,
     /// Bytes that wait to be sent.
     pub bytes: Vec<u8>,
     /// How many of `bytes` have left.
@@ -63,8 +94,8 @@ impl Transport {
     }
 
     /// The transport of one stream. `connection` is that of the connection that has the socket.
-    pub fn of_stream(connection: &Transport, stream: StreamLink) -> Transport {
-        Transport::with(connection.socket.clone(), Some(Box::new(stream)))
+    pub fn of_stream(connection: &Transport, stream: Box<dyn StreamTransport>) -> Transport {
+        Transport::with(connection.socket.clone(), Some(stream))
     }
 
     /// Takes the transport out of a connection whose streams have it in common from now on; what stays behind only names the socket.
@@ -74,7 +105,7 @@ impl Transport {
         std::mem::replace(self, left)
     }
 
-    fn with(socket: Arc<OwnedFd>, stream: Option<Box<StreamLink>>) -> Transport {
+    fn with(socket: Arc<OwnedFd>, stream: Option<Box<dyn StreamTransport>>) -> Transport {
         Transport {
             socket,
             stream,
@@ -89,11 +120,7 @@ impl Transport {
         }
     }
 
-    /// The stream that it is, where it is one of several on a connection.
-    pub fn stream(&self) -> Option<&StreamLink> {
-        self.stream.as_deref()
-    }
-
+    /// It is one of several on a connection.
     pub fn is_stream(&self) -> bool {
         self.stream.is_some()
     }

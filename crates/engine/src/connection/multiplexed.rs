@@ -16,22 +16,14 @@ use bolide_protocol::session::{HeadBytes, HeadEvent, HeadParts, RequestHead, Ses
 use super::{Connection, NextAction, ServeStep};
 use crate::access_log::complain;
 use crate::app::App;
-use crate::connections::Key;
 use crate::context::Context;
-use crate::multiplexer::{Arrival, Farewell, Multiplexer, Pumped, SharedMultiplexer, StreamLink};
+use crate::multiplexer::{Arrival, Beginning, Farewell, Multiplexer, Pumped, SharedMultiplexer, StreamLink};
 use crate::transport::Transport;
 use crate::worker::Worker;
 
 /// Milliseconds between the two words of farewell (RFC 9113 section 6.8): requests that were sent before the client has read the first are
 /// served.
 const FAREWELL_MS: u64 = 1_000;
-
-/// A connection of HTTP/2 that begins.
-pub(super) struct Beginning {
-    session: Http2,
-    /// The request that asked for it.
-    upgraded: Option<Arrival>,
-}
 
 /// No time limit, in monotonic milliseconds.
 const NEVER_MS: u64 = u64::MAX;
@@ -41,7 +33,7 @@ impl<A: App> Connection<A> {
     pub fn of_stream(connection: &Connection<A>, arrival: Arrival, worker: &Worker, now_ms: u64) -> Option<Connection<A>> {
         let shared = connection.multiplexer.as_ref()?;
         let Arrival { number, request } = arrival;
-        let transport = Transport::of_stream(&connection.transport, StreamLink::new(shared.clone(), number));
+        let transport = Transport::of_stream(&connection.transport, Box::new(StreamLink::new(shared.clone(), number)));
         let session = match request {
             Ok((head, parts)) => Session::http2_stream(number, head, parts),
             Err(fault) => Session::refused_http2_stream(number, fault),
@@ -49,6 +41,8 @@ impl<A: App> Connection<A> {
         let timeout_ms = connection.timeout_ms(worker);
         let mut stream = Connection::with(transport, session, connection.peer.clone(), connection.listener);
         stream.deadline_ms = now_ms + timeout_ms;
+        stream.multiplexer = Some(shared.clone());
+        stream.stream_number = Some(number);
         // The poll knows its connection.
         stream.is_polled = true;
         Some(stream)
@@ -56,22 +50,17 @@ impl<A: App> Connection<A> {
 
     /// What a connection of HTTP/2 and its streams have in common; `None` for others.
     pub fn multiplexer(&self) -> Option<&Arc<SharedMultiplexer>> {
-        self.multiplexer.as_ref().or_else(|| self.transport.stream().map(StreamLink::shared))
+        self.multiplexer.as_ref()
     }
 
     /// It has the socket that its streams have in common.
     pub fn is_multiplexed(&self) -> bool {
-        self.multiplexer.is_some()
+        self.multiplexer.is_some() && self.stream_number.is_none()
     }
 
     /// Number of the stream, where it is one.
     pub fn stream_number(&self) -> Option<u32> {
-        self.transport.stream().map(StreamLink::number)
-    }
-
-    /// Name of the connection that has the socket.
-    pub fn socket_key(&self) -> Key {
-        self.multiplexer().map_or(self.key, |shared| shared.lock().key)
+        self.stream_number
     }
 
     /// The first bytes of a connection: they are the beginning of HTTP/2 (RFC 9113 sections 3.2 and 3.3), may become it, or are not (`None`).

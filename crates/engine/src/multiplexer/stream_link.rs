@@ -9,6 +9,7 @@ use bolide_protocol::http2::frame::{FRAME_HEAD_BYTES, FrameHead, flag, kind};
 
 use super::{Multiplexer, Pumped, SharedMultiplexer};
 use crate::socket::Read;
+use crate::transport::{Moved, StreamTransport};
 
 /// Bytes that are read at once where a thread waits for room.
 const CATCH_UP_BYTES: usize = 32 * 1024;
@@ -17,17 +18,6 @@ const CATCH_UP_BYTES: usize = 32 * 1024;
 pub struct StreamLink {
     shared: Arc<SharedMultiplexer>,
     number: u32,
-}
-
-/// What of a stream's frames has left.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Moved {
-    /// All that is complete.
-    All,
-    /// The rest waits for room.
-    Part,
-    /// The client has taken its request back, or has gone.
-    Gone,
 }
 
 impl Drop for StreamLink {
@@ -40,17 +30,10 @@ impl StreamLink {
     pub fn new(shared: Arc<SharedMultiplexer>, number: u32) -> StreamLink {
         StreamLink { shared, number }
     }
+}
 
-    pub fn number(&self) -> u32 {
-        self.number
-    }
-
-    pub fn shared(&self) -> &Arc<SharedMultiplexer> {
-        &self.shared
-    }
-
-    /// Takes bytes of the request's body.
-    pub fn read(&self, buffer: &mut [u8]) -> Read {
+impl StreamTransport for StreamLink {
+    fn read(&self, buffer: &mut [u8]) -> Read {
         let mut multiplexer = self.shared.lock();
         let Some(line) = multiplexer.line(self.number) else { return Read::Broken };
         let count = line.inbound.len().min(buffer.len());
@@ -69,22 +52,19 @@ impl StreamLink {
         Read::Bytes(count)
     }
 
-    pub fn has_input(&self) -> bool {
+    fn has_input(&self) -> bool {
         self.shared.lock().line(self.number).is_none_or(|line| line.is_reset || !line.inbound.is_empty())
     }
 
-    /// The client has taken its request back, or has gone.
-    pub fn is_gone(&self) -> bool {
+    fn is_gone(&self) -> bool {
         self.shared.lock().is_gone(self.number)
     }
 
-    /// It is the client's window that keeps it waiting, and not the socket.
-    pub fn waits_for_window(&self) -> bool {
+    fn waits_for_window(&self) -> bool {
         self.shared.lock().transport.unsent() == 0
     }
 
-    /// Reads what has come for the connection, for a thread that waits for room in the middle of a call: nobody else may be there to do it.
-    pub fn catch_up(&self) {
+    fn catch_up(&self) {
         let mut multiplexer = self.shared.lock();
         multiplexer.transport.begin_turn();
         multiplexer.transport.is_full = false;
@@ -106,9 +86,7 @@ impl StreamLink {
         multiplexer.is_dirty = true;
     }
 
-    /// Moves frames of `staged`, from `sent` on, to the connection, as far as there is room; `sent` is moved along. They leave at once, or, where
-    /// the answer `may_wait`, perhaps with others.
-    pub fn send(&self, staged: &mut [u8], sent: &mut usize, may_wait: bool) -> Moved {
+    fn send(&self, staged: &mut [u8], sent: &mut usize, may_wait: bool) -> Moved {
         let mut multiplexer = self.shared.lock();
         if multiplexer.is_gone(self.number) {
             return Moved::Gone;
