@@ -112,7 +112,8 @@ impl FieldFacts {
         if self.expectation == Expectation::Unknown {
             return Err(Fault::new(417, "The request expects something other than 100-continue."));
         }
-        let has_body = !matches!(framing, Framing::None | Framing::Length(0));
+        // In HTTP/2 the frames say it.
+        let has_body = self.version == Version::Http2 || !matches!(framing, Framing::None | Framing::Length(0));
         let modern = self.version != Version::Http10;
         Ok(HeaderFacts {
             length,

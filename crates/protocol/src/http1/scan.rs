@@ -6,6 +6,7 @@
 const TOKEN: u8 = 1;
 const REG_NAME: u8 = 2;
 const UNDERSCORE: u8 = 4;
+const UPPERCASE: u8 = 8;
 
 /// RFC 9110 section 5.6.2 `tchar` and RFC 3986 section 3.2.2 `reg-name`, looked up by byte.
 static CLASS: [u8; 256] = {
@@ -19,6 +20,9 @@ static CLASS: [u8; 256] = {
         }
         if alphanumeric || is_one_of(character, b"-._~!$&'()*+,;=%") {
             class[byte] |= REG_NAME;
+        }
+        if character.is_ascii_uppercase() {
+            class[byte] |= UPPERCASE;
         }
         if character == b'_' {
             class[byte] |= UNDERSCORE;
@@ -68,6 +72,23 @@ pub(super) fn token(text: &[u8]) -> Token {
     Token { length, has_underscore: seen & UNDERSCORE != 0 }
 }
 
+/// The name of a field.
+pub(crate) struct NameClass {
+    pub is_token: bool,
+    pub has_uppercase: bool,
+    pub has_underscore: bool,
+}
+
+#[inline]
+pub(crate) fn name_class(name: &[u8]) -> NameClass {
+    let (any, all) = name.iter().fold((0, TOKEN), |(any, all), &byte| {
+        let class = CLASS[byte as usize];
+        (any | class, all & class)
+    });
+    let is_token = !name.is_empty() && all & TOKEN != 0;
+    NameClass { is_token, has_uppercase: any & UPPERCASE != 0, has_underscore: any & UNDERSCORE != 0 }
+}
+
 /// A byte of a registered name, `%` included: that two hexadecimal digits follow it is for the caller to check.
 #[inline]
 pub(super) fn is_reg_name_byte(byte: u8) -> bool {
@@ -79,7 +100,7 @@ pub(super) fn is_reg_name_byte(byte: u8) -> bool {
 /// Eight bytes at a time: a subtraction borrows from a byte's top bit when the byte is below the bound. A borrow can spill into
 /// the *next higher* byte only, so the lowest marked byte is always a true one, and it is the only one that is used.
 #[inline]
-pub(super) fn first_below<const LOWEST: u8>(bytes: &[u8], from: usize) -> Option<usize> {
+pub(crate) fn first_below<const LOWEST: u8>(bytes: &[u8], from: usize) -> Option<usize> {
     const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
     const TOPS: u64 = u64::from_ne_bytes([0x80; 8]);
     const DELETES: u64 = u64::from_ne_bytes([0x7f; 8]);

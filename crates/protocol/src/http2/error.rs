@@ -60,6 +60,8 @@ impl Http2Error {
         Http2Error::new(ErrorCode::PROTOCOL_ERROR, reason)
     }
 
+    pub(super) const PADDING: Http2Error = Http2Error::protocol("A frame has more padding than bytes.");
+
     pub(super) const fn size(reason: &'static str) -> Http2Error {
         Http2Error::new(ErrorCode::FRAME_SIZE_ERROR, reason)
     }

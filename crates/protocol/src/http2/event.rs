@@ -34,3 +34,23 @@ pub enum Http2Event {
     /// The peer opens no more streams; those that are open go on.
     Ended,
 }
+
+/// What reading on has come to.
+#[derive(Debug)]
+pub(super) enum Step {
+    More,
+    /// So many bytes meant nothing to a stream.
+    Used(usize),
+    Event(usize, Http2Event),
+}
+
+impl Http2Event {
+    /// The same event, where so many bytes stand in front of the input.
+    #[inline]
+    pub(super) fn behind(self, bytes: usize) -> Http2Event {
+        match self {
+            Http2Event::Data { stream, range } => Http2Event::Data { stream, range: range.start + bytes..range.end + bytes },
+            event => event,
+        }
+    }
+}

@@ -27,7 +27,6 @@ pub mod kind {
     pub const PRIORITY: u8 = 0x2;
     pub const RST_STREAM: u8 = 0x3;
     pub const SETTINGS: u8 = 0x4;
-    pub const PUSH_PROMISE: u8 = 0x5;
     pub const PING: u8 = 0x6;
     pub const GOAWAY: u8 = 0x7;
     pub const WINDOW_UPDATE: u8 = 0x8;

@@ -49,6 +49,9 @@ pub const IDLE_FRAMES_MOST: u32 = 2000;
 /// What each answered request earns back of [`IDLE_FRAMES_MOST`].
 const ANSWER_EARNS: u32 = 20;
 
+/// What each part of an answer that was sent earns back: a client may give its room back at once, on the stream and on the connection.
+const SENT_EARNS: u32 = 2;
+
 /// Bytes of a body, in either direction, that earn one frame back.
 const BYTES_A_FRAME: u64 = 256;
 
@@ -98,10 +101,17 @@ impl Patience {
         self.earn(ANSWER_EARNS);
     }
 
-    /// So many bytes of bodies have moved.
+    /// So many bytes of an answer were put into frames, of each of which the peer may say that it has come.
     #[inline]
-    pub(super) fn note_bytes(&mut self, bytes: u64) {
-        self.bytes += bytes;
+    pub(super) fn note_sent(&mut self, bytes: u64) {
+        self.earn(SENT_EARNS);
+        self.note_taken(bytes);
+    }
+
+    /// So many bytes of a request's body were of use.
+    #[inline]
+    pub(super) fn note_taken(&mut self, bytes: u64) {
+        self.bytes = self.bytes.saturating_add(bytes);
         if self.bytes >= BYTES_A_FRAME {
             self.earn((self.bytes / BYTES_A_FRAME).min(u64::from(IDLE_FRAMES_MOST)) as u32);
             self.bytes %= BYTES_A_FRAME;

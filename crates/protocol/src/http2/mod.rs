@@ -3,13 +3,19 @@
 //!
 //! It must not know sockets, applications or time. Workers run it.
 
+mod control;
+mod data;
 mod error;
 mod event;
 pub mod frame;
+mod head;
+mod heads;
+pub(crate) mod hpack;
 mod limits;
 mod priority;
 mod session;
 mod streams;
+mod text;
 
 pub use error::{ErrorCode, Http2Error};
 pub use event::Http2Event;

@@ -1,39 +1,112 @@
-//! One connection of HTTP/2. Workers run it.
+//! One connection of HTTP/2: which frame is whose, and what its server says to it. Workers run it.
+//!
+//! A frame is read when all of it is there, but for DATA, whose bytes are handed out as they come, and for frames that nobody wants.
 
 use super::error::{ErrorCode, Http2Error};
-use super::event::Http2Event;
-use super::frame::{DEFAULT_WINDOW_BYTES, STREAM_MOST, write_go_away, write_settings, write_window_update};
-use super::limits::{Http2Limits, Patience};
+use super::event::{Http2Event, Step};
+use super::frame::{
+    DEFAULT_WINDOW_BYTES, FRAME_BYTES_MOST, FRAME_HEAD_BYTES, FrameHead, PREFACE, STREAM_MOST, kind, write_go_away, write_reset,
+    write_settings, write_window_update,
+};
+use super::head::HeadMemory;
+use super::hpack::decoder::HpackDecoder;
+use super::limits::{CONTROL_BYTES_MOST, Http2Limits, Patience};
 use super::priority::Priority;
-use super::streams::Streams;
+use super::streams::{Closing, Streams};
 use crate::http1::head::HeadLimits;
 use crate::session::HeadParts;
 
 #[derive(Debug)]
 pub struct Http2 {
-    limits: Http2Limits,
-    streams: Streams,
-    patience: Patience,
-    output: Vec<u8>,
-    send_window: i64,
-    is_draining: bool,
+    pub(super) limits: Http2Limits,
+    pub(super) reading: FrameReading,
+    /// Nothing but SETTINGS may come first.
+    pub(super) has_settings: bool,
+    pub(super) streams: Streams,
+    pub(super) decoder: HpackDecoder,
+    pub(super) memory: HeadMemory,
+    /// The header block that CONTINUATION goes on with.
+    pub(super) block: Option<Box<OpenBlock>>,
+    pub(super) patience: Patience,
+    pub(super) output: Vec<u8>,
+    /// Bytes that may be sent on the connection.
+    pub(super) send_window: i64,
+    /// Bytes that may come on the connection, and those that came and are not given back yet.
+    pub(super) receive_window: i64,
+    pub(super) due: u32,
+    /// What peers have said of streams that are not there yet.
+    pub(super) early_priorities: Vec<(u32, Priority)>,
+    draining: Draining,
+    fault: Option<Http2Error>,
+}
+
+/// Where in its bytes a connection is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FrameReading {
+    /// So many bytes of the preface have come.
+    Preface(usize),
+    Frames,
+    /// Within a frame of DATA, whose padding is counted as well.
+    Data {
+        stream: u32,
+        left: u32,
+        padding: u32,
+        is_last: bool,
+    },
+    /// Within a frame that nobody wants.
+    Skipped(u32),
+}
+
+/// A header block of which there is only a part.
+#[derive(Debug)]
+pub(super) struct OpenBlock {
+    pub stream: u32,
+    pub is_complete: bool,
+    pub is_self_dependent: bool,
+    pub continuations: u32,
+    pub bytes: Vec<u8>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Draining {
+    No,
+    /// The peer was asked to open no more streams.
+    Asked,
+    /// It was told which one was the last.
+    After(u32),
 }
 
 impl Http2 {
     /// A connection whose first bytes are the client's preface. What it has to say begins with its settings.
     pub fn new(limits: Http2Limits) -> Http2 {
+        // Peers hold smaller windows for this size until they have read otherwise.
+        let limits = Http2Limits {
+            stream_window_bytes: limits.stream_window_bytes.clamp(DEFAULT_WINDOW_BYTES, STREAM_MOST),
+            connection_window_bytes: limits.connection_window_bytes.clamp(DEFAULT_WINDOW_BYTES, STREAM_MOST),
+            ..limits
+        };
         let mut output = Vec::new();
         write_settings(&limits, &mut output);
-        if let Some(more) = limits.connection_window_bytes.checked_sub(DEFAULT_WINDOW_BYTES).filter(|more| *more > 0) {
+        let more = limits.connection_window_bytes - DEFAULT_WINDOW_BYTES;
+        if more > 0 {
             write_window_update(0, more, &mut output);
         }
         Http2 {
+            reading: FrameReading::Preface(0),
+            has_settings: false,
             streams: Streams::new(limits.stream_window_bytes),
-            limits,
+            decoder: HpackDecoder::new(),
+            memory: HeadMemory::default(),
+            block: None,
             patience: Patience::new(),
             output,
             send_window: i64::from(DEFAULT_WINDOW_BYTES),
-            is_draining: false,
+            receive_window: i64::from(limits.connection_window_bytes),
+            due: 0,
+            early_priorities: Vec::new(),
+            draining: Draining::No,
+            fault: None,
+            limits,
         }
     }
 
@@ -42,8 +115,11 @@ impl Http2 {
     ///
     /// # Errors
     /// The settings are malformed: nothing is upgraded.
-    pub fn upgraded(limits: Http2Limits, _settings: &[u8]) -> Result<Http2, Http2Error> {
-        Ok(Http2::new(limits))
+    pub fn upgraded(limits: Http2Limits, settings: &[u8]) -> Result<Http2, Http2Error> {
+        let mut connection = Http2::new(limits);
+        connection.apply_settings(settings)?;
+        connection.streams.open(1).is_body_open = false;
+        Ok(connection)
     }
 
     /// Makes one event of the bytes; returns how many were used. It is called again with what is left, and what is added to it, until it
@@ -51,13 +127,118 @@ impl Http2 {
     ///
     /// # Errors
     /// A connection error: its GOAWAY waits in [`Http2::output`], and each further call says the same.
-    pub fn next(
-        &mut self,
-        _input: &[u8],
-        _limits: &HeadLimits,
-        _parts: &mut HeadParts,
-    ) -> Result<(usize, Http2Event), Http2Error> {
-        Ok((0, Http2Event::More))
+    pub fn next(&mut self, input: &[u8], limits: &HeadLimits, parts: &mut HeadParts) -> Result<(usize, Http2Event), Http2Error> {
+        if let Some(fault) = self.fault {
+            return Err(fault);
+        }
+        let mut used = 0;
+        loop {
+            let step = self.step(input.get(used..).unwrap_or_default(), limits, parts);
+            let step = if self.output.len() > CONTROL_BYTES_MOST {
+                step.and(Err(Http2Error::calm("The peer takes none of the answers to its frames.")))
+            } else {
+                step
+            };
+            match step {
+                Ok(Step::More) => return Ok((used, Http2Event::More)),
+                Ok(Step::Used(count)) => used += count,
+                Ok(Step::Event(count, event)) => {
+                    let event = event.behind(used);
+                    return Ok((used + count, event));
+                }
+                Err(error) => {
+                    self.fault = Some(error);
+                    write_go_away(self.last_served(), error.code, error.reason, &mut self.output);
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    fn step(&mut self, input: &[u8], limits: &HeadLimits, parts: &mut HeadParts) -> Result<Step, Http2Error> {
+        match self.reading {
+            FrameReading::Frames => self.frame(input, limits, parts),
+            FrameReading::Data { stream, left, padding, is_last } => self.data(input, (stream, is_last), left, padding),
+            FrameReading::Skipped(left) => {
+                let count = input.len().min(left as usize);
+                let left = left - count as u32;
+                self.reading = if left == 0 { FrameReading::Frames } else { FrameReading::Skipped(left) };
+                Ok(if left == 0 || count > 0 { Step::Used(count) } else { Step::More })
+            }
+            FrameReading::Preface(seen) => self.preface(input, seen),
+        }
+    }
+
+    fn preface(&mut self, input: &[u8], seen: usize) -> Result<Step, Http2Error> {
+        let wanted = PREFACE.get(seen..).unwrap_or_default();
+        let count = wanted.len().min(input.len());
+        if input.get(..count) != wanted.get(..count) {
+            return Err(Http2Error::protocol("The connection does not begin with HTTP/2's preface."));
+        }
+        self.reading = if count == wanted.len() { FrameReading::Frames } else { FrameReading::Preface(seen + count) };
+        Ok(if count == 0 { Step::More } else { Step::Used(count) })
+    }
+
+    fn frame(&mut self, input: &[u8], limits: &HeadLimits, parts: &mut HeadParts) -> Result<Step, Http2Error> {
+        let Some(head) = FrameHead::read(input) else { return Ok(Step::More) };
+        self.check_order(head)?;
+        if head.kind == kind::DATA {
+            return self.begin_data(head, input);
+        }
+        if !is_read(head.kind) {
+            // RFC 9113 section 5.5.
+            self.patience.spend(1)?;
+            self.reading = FrameReading::Skipped(head.length);
+            return Ok(Step::Used(FRAME_HEAD_BYTES));
+        }
+        check_size(head)?;
+        let end = FRAME_HEAD_BYTES + head.length as usize;
+        let Some(payload) = input.get(FRAME_HEAD_BYTES..end) else { return Ok(Step::More) };
+        let event = match head.kind {
+            kind::HEADERS => self.headers(head, payload, limits, parts)?,
+            kind::CONTINUATION => self.continuation(head, payload, limits, parts)?,
+            kind::PRIORITY => self.old_priority(head, payload)?,
+            kind::RST_STREAM => self.peer_reset(head, payload)?,
+            kind::SETTINGS => self.settings(head, payload)?,
+            kind::PING => self.ping(head, payload)?,
+            kind::GOAWAY => self.peer_goes_away(head)?,
+            kind::WINDOW_UPDATE => self.window_update(head, payload)?,
+            kind::PRIORITY_UPDATE => self.priority_update(head, payload)?,
+            _ => return Err(Http2Error::protocol("The client has sent PUSH_PROMISE, which is for servers.")),
+        };
+        Ok(event.map_or(Step::Used(end), |event| Step::Event(end, event)))
+    }
+
+    /// Whether this frame may come now.
+    #[inline]
+    fn check_order(&mut self, head: FrameHead) -> Result<(), Http2Error> {
+        if head.length as usize > FRAME_BYTES_MOST {
+            return Err(Http2Error::size("A frame is larger than 16,384 bytes."));
+        }
+        if !self.has_settings {
+            if head.kind != kind::SETTINGS || head.flags & super::frame::flag::ACK != 0 {
+                return Err(Http2Error::protocol("The first frame is none of SETTINGS."));
+            }
+            self.has_settings = true;
+        }
+        // RFC 9113 section 4.3: nothing comes between the frames of a header block.
+        match &self.block {
+            Some(block) if head.kind != kind::CONTINUATION || head.stream != block.stream => {
+                Err(Http2Error::protocol("Another frame stands between those of a header block."))
+            }
+            None if head.kind == kind::CONTINUATION => Err(Http2Error::protocol("CONTINUATION goes on with no header block.")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Ends a stream for what the peer has done on it (RFC 9113 section 5.4.2).
+    pub(super) fn fault_stream(&mut self, stream: u32, code: ErrorCode) -> Result<Option<Http2Event>, Http2Error> {
+        write_reset(stream, code, &mut self.output);
+        self.patience.note_reset()?;
+        if !self.streams.close(stream, Closing::ResetHere) {
+            return Ok(None);
+        }
+        Ok(Some(Http2Event::Reset { stream, code, is_by_peer: false }))
     }
 
     /// Frames of the protocol itself that wait to be sent, before anything else is. They are to be taken out whole.
@@ -73,23 +254,61 @@ impl Http2 {
     }
 
     /// So many bytes of a body were put into frames.
-    pub fn note_sent(&mut self, _stream: u32, _bytes: u64) {}
+    #[inline]
+    pub fn note_sent(&mut self, stream: u32, bytes: u64) {
+        // More than a window has is never sent, and a window has 31 bits.
+        let count = bytes.min(u64::from(STREAM_MOST)) as i64;
+        self.send_window -= count;
+        if let Some(stream) = self.streams.get_mut(stream) {
+            stream.send_window -= count;
+        }
+        self.patience.note_sent(bytes);
+    }
 
-    /// So many bytes of a request's body were used: the peer may send as many again.
-    pub fn note_taken(&mut self, _stream: u32, _bytes: u64) {}
-
-    /// An answer's END_STREAM is written. Where the request's body has not ended, the peer is told that nobody wants the rest.
-    pub fn note_answered(&mut self, _stream: u32) {}
+    /// An answer's END_STREAM is written. Where the request's body has not ended, the peer is told that nobody wants the rest
+    /// (RFC 9113 section 8.1).
+    #[inline]
+    pub fn note_answered(&mut self, stream: u32) {
+        let Some(open) = self.streams.get(stream) else { return };
+        if open.is_body_open {
+            write_reset(stream, ErrorCode::NO_ERROR, &mut self.output);
+            self.streams.close(stream, Closing::ResetHere);
+        } else {
+            self.streams.close(stream, Closing::Complete);
+        }
+        self.patience.note_answered();
+    }
 
     /// Ends a stream that can't be answered, or not to its end.
-    pub fn reset(&mut self, _stream: u32, _code: ErrorCode) {}
+    pub fn reset(&mut self, stream: u32, code: ErrorCode) {
+        if self.streams.close(stream, Closing::ResetHere) {
+            write_reset(stream, code, &mut self.output);
+        }
+    }
 
     /// Tells the peer to open no more streams. Not final: those that are on their way are still served (RFC 9113 section 6.8);
     /// final: they are refused.
     pub fn go_away(&mut self, is_final: bool) {
-        let last = if is_final { self.streams.last } else { STREAM_MOST };
-        self.is_draining = true;
+        let last = match (self.draining, is_final) {
+            (Draining::No, false) => STREAM_MOST,
+            (Draining::No | Draining::Asked, true) => self.streams.last,
+            _ => return,
+        };
+        self.draining = if is_final { Draining::After(last) } else { Draining::Asked };
         write_go_away(last, ErrorCode::NO_ERROR, "", &mut self.output);
+    }
+
+    /// The highest stream that is served, or was.
+    fn last_served(&self) -> u32 {
+        match self.draining {
+            Draining::After(last) => last.min(self.streams.last),
+            Draining::No | Draining::Asked => self.streams.last,
+        }
+    }
+
+    /// A new stream is not served: too many are open, or the peer was told that none is.
+    pub(super) fn refuses_streams(&self) -> bool {
+        matches!(self.draining, Draining::After(_)) || self.streams.len() >= self.limits.streams as usize
     }
 
     /// The caller's clock, before bytes are handed in: time gives back some patience with frames that serve nobody.
@@ -113,12 +332,12 @@ impl Http2 {
 
     /// The peer was told to open no more streams.
     pub fn is_draining(&self) -> bool {
-        self.is_draining
+        self.draining != Draining::No
     }
 
     /// A part of the preface or of a head is here, and what completes it is awaited.
     pub fn has_part_of_head(&self) -> bool {
-        false
+        self.block.is_some() || matches!(self.reading, FrameReading::Preface(_))
     }
 
     pub fn priority(&self, stream: u32) -> Priority {
@@ -131,5 +350,33 @@ impl Http2 {
         if self.output.is_empty() {
             self.output = Vec::new();
         }
+    }
+}
+
+/// Frames of other types are passed over.
+fn is_read(frame_kind: u8) -> bool {
+    frame_kind <= kind::CONTINUATION || frame_kind == kind::PRIORITY_UPDATE
+}
+
+/// Frames of one size only are refused before they are whole. The types that have a stream have one, the others have none.
+#[inline]
+fn check_size(head: FrameHead) -> Result<(), Http2Error> {
+    let is_good = match head.kind {
+        kind::PRIORITY => head.length == 5,
+        kind::RST_STREAM | kind::WINDOW_UPDATE => head.length == 4,
+        kind::SETTINGS => head.length.is_multiple_of(6) && (head.length == 0 || !head.has(super::frame::flag::ACK)),
+        kind::PING => head.length == 8,
+        kind::GOAWAY => head.length >= 8,
+        kind::PRIORITY_UPDATE => head.length >= 4,
+        _ => true,
+    };
+    if !is_good {
+        return Err(Http2Error::size("A frame has not the size that its type has."));
+    }
+    let is_of_connection = matches!(head.kind, kind::SETTINGS | kind::PING | kind::GOAWAY | kind::PRIORITY_UPDATE);
+    match head.kind {
+        kind::WINDOW_UPDATE => Ok(()),
+        _ if is_of_connection == (head.stream == 0) => Ok(()),
+        _ => Err(Http2Error::protocol("A frame names a stream where its type has none, or none where it has one.")),
     }
 }

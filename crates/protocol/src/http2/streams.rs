@@ -37,7 +37,7 @@ pub(super) enum Closing {
 
 /// What a stream of this number is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum StreamState {
     Idle,
     /// At this place of the table.
     Open(usize),
@@ -100,25 +100,25 @@ impl Streams {
 
     /// `id` is not 0.
     #[inline]
-    pub fn state(&self, id: u32) -> State {
+    pub fn state(&self, id: u32) -> StreamState {
         if id > self.last || id.is_multiple_of(2) {
-            return State::Idle;
+            return StreamState::Idle;
         }
         match self.place(id) {
-            Some(place) => State::Open(place),
+            Some(place) => StreamState::Open(place),
             None => self.closed_state(id),
         }
     }
 
-    fn closed_state(&self, id: u32) -> State {
+    fn closed_state(&self, id: u32) -> StreamState {
         match self.closed.iter().find(|entry| **entry != 0 && **entry >> 2 == id >> 1) {
-            Some(entry) => State::Closed(match entry & 3 {
+            Some(entry) => StreamState::Closed(match entry & 3 {
                 1 => Closing::Complete,
                 2 => Closing::ResetByPeer,
                 _ => Closing::ResetHere,
             }),
-            None if id <= self.forgotten => State::Forgotten,
-            None => State::Skipped,
+            None if id <= self.forgotten => StreamState::Forgotten,
+            None => StreamState::Skipped,
         }
     }
 

@@ -2,8 +2,10 @@
 //!
 //! It owns no buffer and copies no body: it writes what stands before, between and behind the parts of one.
 
+use super::frames;
 use super::head::ResponseHead;
 use crate::fastcgi::{CONTENT_BYTES_MOST, RECORD_HEAD_BYTES, end_of_answer, frame_stdout, stdout_head};
+use crate::http2::FRAME_BYTES_MOST;
 
 /// How the client wants to be answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +53,8 @@ enum BodyFraming {
     Chunked,
     /// Records of FastCGI with this request id.
     Records(u16),
+    /// Frames of HTTP/2. The body has so many bytes more, where its head has said it.
+    Frames { stream: u32, left: Option<u64> },
 }
 
 #[derive(Debug)]
@@ -62,11 +66,21 @@ pub struct ResponseEncoder {
     room: u64,
     sent: u64,
     has_ended: bool,
+    /// A header block of trailer fields, which leaves in one piece.
+    trailers: Vec<u8>,
 }
 
 impl ResponseEncoder {
     pub fn new(wire: Wire) -> ResponseEncoder {
-        ResponseEncoder { wire, framing: BodyFraming::Bare, frame_left: 0, room: 0, sent: 0, has_ended: false }
+        ResponseEncoder {
+            wire,
+            framing: BodyFraming::Bare,
+            frame_left: 0,
+            room: 0,
+            sent: 0,
+            has_ended: false,
+            trailers: Vec::new(),
+        }
     }
 
     pub fn wire(&self) -> Wire {
@@ -81,6 +95,10 @@ impl ResponseEncoder {
         if let Wire::FastCgi { id, .. } = self.wire {
             self.framing = BodyFraming::Records(id);
             self.recorded_head(head, id, out);
+            return terms.keep_alive;
+        }
+        if let Wire::Http2 { stream } = self.wire {
+            self.framed_head(head, terms, stream, out);
             return terms.keep_alive;
         }
         self.framing = if is_unknown && self.wire == Wire::Http11 { BodyFraming::Chunked } else { BodyFraming::Bare };
@@ -110,6 +128,18 @@ impl ResponseEncoder {
         frame_stdout(id, out, start);
     }
 
+    /// A head within frames, which end the answer where no body follows.
+    fn framed_head(&mut self, head: &ResponseHead, terms: HeadTerms<'_>, stream: u32, out: &mut Vec<u8>) {
+        let left = match terms.length {
+            BodyLength::Known => head.content_length,
+            BodyLength::Unknown => None,
+            BodyLength::NoBody => Some(0),
+        };
+        self.has_ended = left == Some(0);
+        self.framing = BodyFraming::Frames { stream, left };
+        frames::head(head, terms.date_line, stream, self.has_ended, out);
+    }
+
     /// What an origin server says of itself is ours to add; behind a front server it is that one's.
     fn is_origin(&self) -> bool {
         matches!(self.wire, Wire::Http11 | Wire::Http10)
@@ -123,8 +153,13 @@ impl ResponseEncoder {
         }
     }
 
-    /// Writes the head of a switch to another protocol, whose bytes follow as they are.
+    /// Writes the head of a switch to another protocol, whose bytes follow as they are; in HTTP/2 they follow in frames of its stream.
     pub fn switch(&mut self, head: &ResponseHead, date_line: &[u8], out: &mut Vec<u8>) {
+        if let Wire::Http2 { stream } = self.wire {
+            self.framing = BodyFraming::Frames { stream, left: None };
+            self.frame_left = 0;
+            return frames::switch(head, date_line, stream, out);
+        }
         head.write(self.status_prefix(), out);
         self.framing = BodyFraming::Bare;
         self.frame_left = 0;
@@ -164,7 +199,28 @@ impl ResponseEncoder {
                 }
                 self.frame_left.min(length)
             }
+            BodyFraming::Frames { stream, left } => {
+                if self.frame_left == 0 && length > 0 {
+                    self.open_data(stream, left, length, out);
+                }
+                self.frame_left.min(length)
+            }
         }
+    }
+
+    /// Opens a frame for as many bytes as a frame, and the peer's windows, have room for.
+    fn open_data(&mut self, stream: u32, left: Option<u64>, length: u64, out: &mut Vec<u8>) {
+        let bytes = length.min(self.room).min(FRAME_BYTES_MOST as u64).min(left.unwrap_or(u64::MAX));
+        if bytes == 0 {
+            return;
+        }
+        let left = left.map(|left| left - bytes);
+        self.has_ended = left == Some(0);
+        self.framing = BodyFraming::Frames { stream, left };
+        frames::data(stream, bytes as u32, self.has_ended, out);
+        self.frame_left = bytes;
+        self.room -= bytes;
+        self.sent += bytes;
     }
 
     /// So many bytes of the body were written; where they complete a frame, its end follows.
@@ -178,7 +234,7 @@ impl ResponseEncoder {
                     out.extend_from_slice(b"\r\n");
                 }
             }
-            BodyFraming::Records(_) => self.frame_left = self.frame_left.saturating_sub(bytes),
+            BodyFraming::Records(_) | BodyFraming::Frames { .. } => self.frame_left = self.frame_left.saturating_sub(bytes),
         }
     }
 
@@ -189,6 +245,12 @@ impl ResponseEncoder {
             BodyFraming::Bare => {}
             BodyFraming::Chunked => out.extend_from_slice(b"0\r\n\r\n"),
             BodyFraming::Records(id) => out.extend_from_slice(&end_of_answer(id)),
+            // A body that is shorter than its head has said has no good end.
+            BodyFraming::Frames { stream, left: None } if !self.has_ended => {
+                frames::data(stream, 0, true, out);
+                self.has_ended = true;
+            }
+            BodyFraming::Frames { .. } => {}
         }
     }
 
@@ -222,35 +284,52 @@ impl ResponseEncoder {
 
     /// Trailer fields can be said: between [`ResponseEncoder::begin_trailers`] and [`ResponseEncoder::end_trailers`].
     pub fn has_trailers(&self) -> bool {
-        self.framing == BodyFraming::Chunked
+        match self.framing {
+            BodyFraming::Chunked => true,
+            BodyFraming::Frames { .. } => !self.has_ended,
+            BodyFraming::Bare | BodyFraming::Records(_) => false,
+        }
     }
 
     /// Ends the body where trailer fields follow (RFC 9112 section 7.1.2).
     pub fn begin_trailers(&mut self, out: &mut Vec<u8>) {
-        if self.framing == BodyFraming::Chunked {
-            out.extend_from_slice(b"0\r\n");
+        match self.framing {
+            BodyFraming::Chunked => out.extend_from_slice(b"0\r\n"),
+            BodyFraming::Frames { .. } => frames::begin_trailers(&mut self.trailers),
+            BodyFraming::Bare | BodyFraming::Records(_) => {}
         }
     }
 
     pub fn trailer(&mut self, name: &[u8], value: &[u8], out: &mut Vec<u8>) {
-        if self.framing == BodyFraming::Chunked {
-            for part in [name, b": ", value, b"\r\n"] {
-                out.extend_from_slice(part);
+        match self.framing {
+            BodyFraming::Chunked => {
+                for part in [name, b": ", value, b"\r\n"] {
+                    out.extend_from_slice(part);
+                }
             }
+            BodyFraming::Frames { .. } => frames::trailer(name, value, &mut self.trailers),
+            BodyFraming::Bare | BodyFraming::Records(_) => {}
         }
     }
 
     pub fn end_trailers(&mut self, out: &mut Vec<u8>) {
-        if self.framing == BodyFraming::Chunked {
-            out.extend_from_slice(b"\r\n");
+        match self.framing {
+            BodyFraming::Chunked => out.extend_from_slice(b"\r\n"),
+            BodyFraming::Frames { stream, .. } => {
+                frames::end_trailers(stream, &std::mem::take(&mut self.trailers), out);
+                self.has_ended = true;
+            }
+            BodyFraming::Bare | BodyFraming::Records(_) => {}
         }
     }
 
     /// What may be said before an answer (RFC 9110 section 15.2): the head of an interim response with these fields, where the client
     /// understands it.
     pub fn interim(&self, status: &str, fields: &[(&[u8], &[u8])]) -> Option<Vec<u8>> {
-        if self.wire != Wire::Http11 {
-            return None;
+        match self.wire {
+            Wire::Http11 => {}
+            Wire::Http2 { stream } => return Some(frames::interim(status, fields, stream)),
+            _ => return None,
         }
         let mut head = format!("HTTP/1.1 {status}\r\n").into_bytes();
         for (name, value) in fields {

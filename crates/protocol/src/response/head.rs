@@ -208,6 +208,25 @@ impl ResponseHead {
         }
     }
 
+    /// Hands each field to `each`, in the order of the head, and leaves the head alone.
+    #[inline]
+    pub(super) fn each(&self, mut each: impl FnMut(&[u8], &[u8])) {
+        if self.is_indexed {
+            for field in &self.fields {
+                let (name, value) = field.of(&self.text);
+                each(name, value);
+            }
+            return;
+        }
+        let mut rest = self.text.get(self.status_span.end as usize + b"\r\n".len()..).unwrap_or_default();
+        while let Some(end) = memchr(b'\n', rest) {
+            let (line, after) = rest.split_at(end + 1);
+            let (name, value) = line.split_at(memchr(b':', line).unwrap_or(0));
+            each(name, value.get(1..).unwrap_or_default().trim_ascii());
+            rest = after;
+        }
+    }
+
     /// Finds the fields, where that was not done yet.
     fn index(&mut self) {
         if self.is_indexed {

@@ -3,6 +3,7 @@
 //! It must not know sockets, applications or what may be said in an answer: whoever fills a head has checked it. Workers run it.
 
 mod encoder;
+mod frames;
 mod head;
 
 pub use encoder::{BodyLength, HeadTerms, ResponseEncoder, Wire};

@@ -19,6 +19,15 @@ pub struct HeadParts {
     pub variables: Vec<Variable>,
     /// Of HTTP/2, whose heads are compressed: the head as HTTP/1 writes one.
     pub bytes: Vec<u8>,
+    /// What [`HeadParts::bytes`] are made of.
+    pub scratch: Scratch,
+}
+
+/// Room for what a head of HTTP/2 is made of.
+#[derive(Debug, Default, Clone)]
+pub struct Scratch {
+    pub(crate) values: Vec<u8>,
+    pub(crate) literal: Vec<u8>,
 }
 
 /// A request's head.

@@ -4,16 +4,10 @@
 
 use super::body::BodyDecoder;
 use super::event::{HeadBytes, HeadEvent, HeadParts, RequestHead, SessionEvent};
+use super::last_block::LastBlock;
 use crate::fault::{Fault, Progress};
-use crate::http1::HeaderFacts;
-use crate::http1::head::{HeadLimits, Version, header_block, leading_blank, request_line};
+use crate::http1::head::{HeadLimits, header_block, leading_blank, request_line};
 use crate::response::Wire;
-
-/// Bytes of a header block that a connection remembers: an idle one has the block, and what was made of it, for as long as it lives.
-const REMEMBERED_BYTES: usize = 4096;
-
-/// After this many header blocks that were not the same as the one before, a connection stops to remember them.
-const MEMORY_MISSES: u8 = 4;
 
 #[derive(Debug, Default)]
 pub struct Http1 {
@@ -21,15 +15,6 @@ pub struct Http1 {
     /// How much of the input was already searched for the end of a head.
     searched: usize,
     last: LastBlock,
-}
-
-/// The header block that came last.
-#[derive(Debug, Default)]
-struct LastBlock {
-    bytes: Vec<u8>,
-    /// `None`: nothing is remembered.
-    known: Option<(Version, HeaderFacts)>,
-    misses: u8,
 }
 
 impl Http1 {
@@ -74,33 +59,9 @@ impl Http1 {
             wire: Wire::Http11,
             body: self.body.begin(facts.framing),
             is_repeated: repeated.is_some(),
-            is_remembered: self.last.known.is_some(),
+            is_remembered: self.last.is_known(),
         };
         Ok((blank + length, SessionEvent::Head(head)))
-    }
-}
-
-impl LastBlock {
-    /// What the block says, if it begins as the last one was. It ends with an empty line, so that it is the same then.
-    #[inline]
-    fn facts_of(&self, block: &[u8], version: Version) -> Option<HeaderFacts> {
-        let (known, facts) = self.known?;
-        (known == version && block.starts_with(&self.bytes)).then_some(facts)
-    }
-
-    /// Remembers a block whose connection goes on, unless this client never sends the same twice.
-    fn remember(&mut self, block: &[u8], version: Version, facts: HeaderFacts) {
-        if self.known.take().is_some() {
-            self.misses = self.misses.saturating_add(1);
-        }
-        // A request to switch protocols is looked at field by field, and comes once.
-        if facts.keep_alive && !facts.upgrade && self.misses < MEMORY_MISSES && block.len() <= REMEMBERED_BYTES {
-            self.bytes.clear();
-            self.bytes.extend_from_slice(block);
-            self.known = Some((version, facts));
-        } else {
-            self.bytes = Vec::new();
-        }
     }
 }
 
@@ -113,6 +74,7 @@ fn has_head_end(bytes: &[u8], searched: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::last_block::{MEMORY_MISSES, REMEMBERED_BYTES};
     use super::*;
 
     const LIMITS: HeadLimits =
@@ -138,7 +100,7 @@ mod tests {
             let first = head_of(&mut session, &request(bytes, "1.1"));
             assert_eq!((first.is_repeated, first.is_remembered), (false, known), "{bytes} bytes");
             assert_eq!(head_of(&mut session, &request(bytes, "1.1")).is_repeated, known, "{bytes} bytes");
-            assert!(session.last.bytes.capacity() <= REMEMBERED_BYTES);
+            assert!(session.last.capacity() <= REMEMBERED_BYTES);
             assert!(!head_of(&mut session, &request(bytes, "1.0")).is_repeated);
         }
     }

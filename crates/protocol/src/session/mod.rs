@@ -8,6 +8,7 @@ mod event;
 mod fastcgi;
 mod http1;
 mod http2_stream;
+pub(crate) mod last_block;
 mod scgi;
 mod uwsgi;
 

@@ -1,0 +1,170 @@
+//! Frames that speak of a connection or of a stream's way, and not of requests (RFC 9113 section 6). Workers run it.
+
+use super::error::{ErrorCode, Http2Error};
+use super::event::Http2Event;
+use super::frame::{
+    FRAME_BYTES_MOST, FrameHead, STREAM_MOST, WINDOW_BYTES_MOST, flag, number_31, setting, write_ping_ack, write_settings_ack,
+};
+use super::priority::Priority;
+use super::session::Http2;
+use super::streams::{Closing, StreamState};
+
+/// Priorities that are remembered of streams before they are opened (RFC 9218 section 7.1).
+const EARLY_PRIORITIES_MOST: usize = 16;
+
+/// What a frame of SETTINGS counts as: it may change the windows of all streams.
+const SETTINGS_FRAMES: u32 = 10;
+
+impl Http2 {
+    pub(super) fn settings(&mut self, head: FrameHead, payload: &[u8]) -> Result<Option<Http2Event>, Http2Error> {
+        if head.has(flag::ACK) {
+            return self.patience.spend(1).map(|()| None);
+        }
+        self.patience.spend(SETTINGS_FRAMES)?;
+        let has_grown = self.apply_settings(payload)?;
+        write_settings_ack(&mut self.output);
+        Ok(has_grown.then_some(Http2Event::Room { stream: 0 }))
+    }
+
+    /// RFC 9113 section 6.5.2. What concerns the table of our encoder has no effect: it never uses one. Returns whether a window that was
+    /// closed has opened.
+    pub(super) fn apply_settings(&mut self, payload: &[u8]) -> Result<bool, Http2Error> {
+        let (settings, rest) = payload.as_chunks::<6>();
+        if !rest.is_empty() {
+            return Err(Http2Error::size("The settings are cut off."));
+        }
+        let mut window = None;
+        for &[n1, n0, v3, v2, v1, v0] in settings {
+            let value = u32::from_be_bytes([v3, v2, v1, v0]);
+            match u16::from_be_bytes([n1, n0]) {
+                setting::ENABLE_PUSH | setting::ENABLE_CONNECT_PROTOCOL | setting::NO_RFC7540_PRIORITIES if value > 1 => {
+                    return Err(Http2Error::protocol("A setting that is on or off has another value."));
+                }
+                setting::INITIAL_WINDOW_SIZE if value > STREAM_MOST => {
+                    return Err(Http2Error::new(ErrorCode::FLOW_CONTROL_ERROR, "SETTINGS_INITIAL_WINDOW_SIZE is above 2^31-1."));
+                }
+                setting::INITIAL_WINDOW_SIZE => window = Some(value),
+                setting::MAX_FRAME_SIZE if !(FRAME_BYTES_MOST as u32..1 << 24).contains(&value) => {
+                    return Err(Http2Error::protocol("SETTINGS_MAX_FRAME_SIZE is not between 2^14 and 2^24-1."));
+                }
+                _ => {}
+            }
+        }
+        // RFC 9113 section 6.9.2: windows of streams that are open change by the difference, and may come below 0.
+        let Some(window) = window else { return Ok(false) };
+        let change = i64::from(window) - i64::from(self.streams.send_window);
+        self.streams.send_window = window;
+        let mut has_grown = false;
+        for stream in self.streams.iter_mut() {
+            let was_closed = stream.send_window <= 0;
+            stream.send_window += change;
+            if stream.send_window > WINDOW_BYTES_MOST {
+                return Err(Http2Error::new(
+                    ErrorCode::FLOW_CONTROL_ERROR,
+                    "SETTINGS make a stream's window larger than 2^31-1.",
+                ));
+            }
+            has_grown |= was_closed && stream.send_window > 0;
+        }
+        Ok(has_grown)
+    }
+
+    pub(super) fn ping(&mut self, head: FrameHead, payload: &[u8]) -> Result<Option<Http2Event>, Http2Error> {
+        self.patience.spend(1)?;
+        if !head.has(flag::ACK) {
+            write_ping_ack(payload, &mut self.output);
+        }
+        Ok(None)
+    }
+
+    pub(super) fn peer_goes_away(&mut self, _head: FrameHead) -> Result<Option<Http2Event>, Http2Error> {
+        self.patience.spend(1)?;
+        Ok(Some(Http2Event::Ended))
+    }
+
+    pub(super) fn window_update(&mut self, head: FrameHead, payload: &[u8]) -> Result<Option<Http2Event>, Http2Error> {
+        self.patience.spend(1)?;
+        let more = i64::from(number_31(payload).unwrap_or(0));
+        if head.stream == 0 {
+            if more == 0 {
+                return Err(Http2Error::protocol("WINDOW_UPDATE adds nothing to the connection's window."));
+            }
+            let before = self.send_window;
+            self.send_window += more;
+            if self.send_window > WINDOW_BYTES_MOST {
+                return Err(Http2Error::new(ErrorCode::FLOW_CONTROL_ERROR, "The connection's window is larger than 2^31-1."));
+            }
+            return Ok((before <= 0 && self.send_window > 0).then_some(Http2Event::Room { stream: 0 }));
+        }
+        if self.streams.state(head.stream) == StreamState::Idle {
+            return Err(Http2Error::protocol("WINDOW_UPDATE names a stream that was not opened."));
+        }
+        let Some(stream) = self.streams.get_mut(head.stream) else { return Ok(None) };
+        let before = stream.send_window;
+        stream.send_window += more;
+        let after = stream.send_window;
+        if more == 0 {
+            return self.fault_stream(head.stream, ErrorCode::PROTOCOL_ERROR);
+        }
+        if after > WINDOW_BYTES_MOST {
+            return self.fault_stream(head.stream, ErrorCode::FLOW_CONTROL_ERROR);
+        }
+        Ok((before <= 0 && after > 0).then_some(Http2Event::Room { stream: head.stream }))
+    }
+
+    pub(super) fn peer_reset(&mut self, head: FrameHead, payload: &[u8]) -> Result<Option<Http2Event>, Http2Error> {
+        if self.streams.state(head.stream) == StreamState::Idle {
+            return Err(Http2Error::protocol("RST_STREAM names a stream that was not opened."));
+        }
+        if !self.streams.close(head.stream, Closing::ResetByPeer) {
+            return self.patience.spend(1).map(|()| None);
+        }
+        self.patience.note_reset()?;
+        let code = ErrorCode(payload.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes)));
+        Ok(Some(Http2Event::Reset { stream: head.stream, code, is_by_peer: true }))
+    }
+
+    /// The priorities of RFC 7540 have no effect: RFC 9113 section 5.3 takes them back.
+    pub(super) fn old_priority(&mut self, head: FrameHead, payload: &[u8]) -> Result<Option<Http2Event>, Http2Error> {
+        self.patience.spend(1)?;
+        if number_31(payload) != Some(head.stream) {
+            return Ok(None);
+        }
+        if self.is_open(head.stream) {
+            return self.fault_stream(head.stream, ErrorCode::PROTOCOL_ERROR);
+        }
+        Err(Http2Error::protocol("A stream's priority depends on itself."))
+    }
+
+    /// RFC 9218 section 7.1.
+    pub(super) fn priority_update(&mut self, _head: FrameHead, payload: &[u8]) -> Result<Option<Http2Event>, Http2Error> {
+        self.patience.spend(1)?;
+        let id = number_31(payload).unwrap_or(0);
+        let priority = Priority::parse(payload.get(4..).unwrap_or_default());
+        if id.is_multiple_of(2) {
+            return Err(Http2Error::protocol("PRIORITY_UPDATE names no stream of the client's."));
+        }
+        if let Some(stream) = self.streams.get_mut(id) {
+            stream.priority = priority;
+        } else if self.streams.state(id) == StreamState::Idle {
+            self.early_priorities.retain(|(known, _)| *known != id);
+            if self.early_priorities.len() == EARLY_PRIORITIES_MOST {
+                self.early_priorities.remove(0);
+            }
+            self.early_priorities.push((id, priority));
+        }
+        Ok(None)
+    }
+
+    /// What was said of a stream before it was opened.
+    #[inline]
+    pub(super) fn take_early_priority(&mut self, id: u32) -> Option<Priority> {
+        if self.early_priorities.is_empty() {
+            return None;
+        }
+        let found = self.early_priorities.iter().find(|(known, _)| *known == id).map(|(_, priority)| *priority);
+        // Streams below it can't be opened any more.
+        self.early_priorities.retain(|(known, _)| *known > id);
+        found
+    }
+}

@@ -1,0 +1,244 @@
+//! A head that was written from fields is checked (RFC 9113 sections 8.2 and 8.3) and becomes what HTTP/1's are to whoever serves it.
+//!
+//! A header block with the bytes of the one before needs no check, but for its request line. Workers run it.
+
+use super::priority::Priority;
+use super::text::HeadText;
+use crate::fault::{Fault, Span};
+use crate::http1::framing::FieldFacts;
+use crate::http1::head::{Field, HeadLimits, METHOD_BYTES_MOST, RequestLine, Version};
+use crate::http1::scan::{first_below, name_class};
+use crate::http1::target::is_authority;
+use crate::http1::{Framing, HeaderFacts, is_token};
+use crate::session::last_block::LastBlock;
+
+/// The blocks of a connection.
+#[derive(Debug, Default)]
+pub(super) struct HeadMemory {
+    last: LastBlock,
+    /// Of the last block: lines, and what it says of priority.
+    lines: usize,
+    priority: Priority,
+}
+
+/// What the head of a request says.
+#[derive(Debug)]
+pub(super) struct ReadHead {
+    pub line: RequestLine,
+    pub facts: HeaderFacts,
+    pub protocol: Option<Span>,
+    pub priority: Priority,
+    pub is_repeated: bool,
+    pub is_remembered: bool,
+}
+
+/// Why there is no request.
+#[derive(Debug)]
+pub(super) enum Unread {
+    /// A stream error (RFC 9113 section 8.1.1).
+    Malformed,
+    /// It can be answered.
+    Refused(Fault),
+}
+
+/// What a head is read with beside its limits.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct HeadContext {
+    /// END_STREAM came with it.
+    pub is_complete: bool,
+    pub has_extended_connect: bool,
+}
+
+impl HeadMemory {
+    /// Reads the head of a request whose fields are all there.
+    pub fn read(&mut self, mut text: HeadText<'_>, limits: &HeadLimits, context: HeadContext) -> Result<ReadHead, Unread> {
+        text.finish();
+        if text.is_malformed {
+            return Err(Unread::Malformed);
+        }
+        if let Some(fault) = text.fault {
+            return Err(Unread::Refused(fault));
+        }
+        let line = request_line(&text, limits, context.has_extended_connect)?;
+        let block = text.bytes.get(line.length as usize..).unwrap_or_default();
+        if block.len() > limits.head_bytes {
+            return Err(Unread::Refused(Fault::new(431, "The request's header fields are longer than the limit.")));
+        }
+        let lines = text.fields.len();
+        // A request for another protocol is looked at field by field, and comes once.
+        let is_plain = text.pseudo.protocol.is_none();
+        let known = self.last.facts_of(block, Version::Http2).filter(|_| is_plain);
+        // Blocks of the same bytes in as many lines are of the same fields.
+        let repeated = known.filter(|facts| facts.length as usize == block.len() && lines == self.lines);
+        let (mut facts, priority) = match repeated {
+            Some(facts) => {
+                text.fields.clear();
+                (facts, self.priority)
+            }
+            None => {
+                let (facts, priority) = check_fields(block, text.fields)?;
+                if is_plain {
+                    self.last.remember(block, Version::Http2, facts);
+                    (self.lines, self.priority) = (lines, priority);
+                }
+                (facts, priority)
+            }
+        };
+        match (context.is_complete, facts.framing) {
+            (true, Framing::None | Framing::Length(0)) => facts.framing = Framing::None,
+            // RFC 9113 section 8.1.1: as many bytes as are announced have to come.
+            (true, _) => return Err(Unread::Malformed),
+            (false, Framing::None) => facts.framing = Framing::Chunked,
+            (false, _) => {}
+        }
+        facts.expect_continue &= !context.is_complete;
+        let protocol = append_protocol(&mut text);
+        facts.upgrade = protocol.is_some();
+        let is_repeated = repeated.is_some();
+        Ok(ReadHead { line, facts, protocol, priority, is_repeated, is_remembered: is_plain && self.last.is_known() })
+    }
+}
+
+/// Checks the fields behind a request's body: they are dropped. False: they are malformed.
+pub(super) fn are_trailers(mut text: HeadText<'_>) -> bool {
+    text.finish();
+    let pseudo = &text.pseudo;
+    let has_pseudo = [pseudo.method, pseudo.scheme, pseudo.path, pseudo.authority, pseudo.protocol].iter().any(Option::is_some);
+    let block = text.bytes.get(text.line_bytes.unwrap_or(0)..).unwrap_or_default();
+    let are_good = text.fields.iter().all(|field| check_field(field.name.of(block), field.value.of(block)).is_ok());
+    !text.is_malformed && !has_pseudo && are_good
+}
+
+/// RFC 9113 section 8.3.1.
+fn request_line(text: &HeadText<'_>, limits: &HeadLimits, has_extended_connect: bool) -> Result<RequestLine, Unread> {
+    let pseudo = &text.pseudo;
+    let method = text.value_of(pseudo.method);
+    if !is_token(method) {
+        return Err(Unread::Malformed);
+    }
+    if method.len() > METHOD_BYTES_MOST {
+        return Err(Fault::bad_request("The request's method is longer than any known one.").into());
+    }
+    let target = text.value_of(pseudo.path.or(pseudo.authority));
+    if method == b"CONNECT" && pseudo.protocol.is_none() {
+        // RFC 9113 section 8.5.
+        if pseudo.scheme.is_some() || pseudo.path.is_some() || target.is_empty() || !is_authority(target) {
+            return Err(Unread::Malformed);
+        }
+    } else {
+        if pseudo.protocol.is_some() {
+            // RFC 8441 section 4.
+            let is_allowed = has_extended_connect && method == b"CONNECT" && pseudo.authority.is_some();
+            if !is_allowed || !is_token(text.value_of(pseudo.protocol)) {
+                return Err(Unread::Malformed);
+            }
+        }
+        if pseudo.path.is_none() || !is_scheme(text.value_of(pseudo.scheme)) {
+            return Err(Unread::Malformed);
+        }
+        check_target(target, method, limits)?;
+    }
+    let length = text.line_bytes.unwrap_or(0);
+    if length > limits.request_line_bytes {
+        return Err(Fault::new(414, "The request line is longer than the limit.").into());
+    }
+    let target_start = method.len() + 1;
+    Ok(RequestLine {
+        method: Span::between(0, method.len()),
+        target: Span::between(target_start, target_start + target.len()),
+        version: Version::Http2,
+        length: length as u32,
+    })
+}
+
+/// What `:path` holds: a path with its query, or `*` of OPTIONS.
+fn check_target(target: &[u8], method: &[u8], limits: &HeadLimits) -> Result<(), Unread> {
+    let begins_well = match target {
+        b"*" => method == b"OPTIONS",
+        _ => target.first() == Some(&b'/'),
+    };
+    if !begins_well || first_below::<0x21>(target, 0).is_some() {
+        return Err(Unread::Malformed);
+    }
+    if !limits.lenient_targets && (!target.is_ascii() || memchr::memchr(b'\\', target).is_some()) {
+        return Err(Unread::Refused(Fault::bad_request(
+            "The request's target has a byte beyond ASCII or a backslash, which clients must escape.",
+        )));
+    }
+    Ok(())
+}
+
+/// RFC 3986 section 3.1.
+fn is_scheme(text: &[u8]) -> bool {
+    let is_rest = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
+    text.first().is_some_and(u8::is_ascii_alphabetic) && text.iter().all(is_rest)
+}
+
+/// Checks a block's fields, and takes those out whose names have an underscore, as HTTP/1's reader does.
+fn check_fields(block: &[u8], fields: &mut Vec<Field>) -> Result<(HeaderFacts, Priority), Unread> {
+    let mut facts = FieldFacts::new(Version::Http2);
+    let mut priority = Priority::default();
+    let mut kept = 0;
+    for place in 0..fields.len() {
+        let field = fields[place];
+        let (name, value) = (field.name.of(block), field.value.of(block));
+        let has_underscore = check_field(name, value)?;
+        facts.note(name, block, field.value)?;
+        if name == b"priority" {
+            priority = Priority::parse(value);
+        }
+        fields[kept] = field;
+        kept += usize::from(!has_underscore);
+    }
+    fields.truncate(kept);
+    Ok((facts.settle(block.len() as u32)?, priority))
+}
+
+/// RFC 9113 sections 8.2.1 and 8.2.2. Returns whether the name has an underscore.
+#[inline]
+fn check_field(name: &[u8], value: &[u8]) -> Result<bool, Unread> {
+    let class = name_class(name);
+    if !class.is_token || class.has_uppercase || !is_value(value) || is_of_connections(name, value) {
+        return Err(Unread::Malformed);
+    }
+    Ok(class.has_underscore)
+}
+
+/// What follows a colon and a blank in a header block that was written from fields.
+fn is_value(value: &[u8]) -> bool {
+    let mut from = 0;
+    while let Some(found) = first_below::<0x20>(value, from) {
+        if value.get(found) != Some(&b'\t') {
+            return false;
+        }
+        from = found + 1;
+    }
+    !matches!(value, [b' ' | b'\t', ..] | [.., b' ' | b'\t'])
+}
+
+/// A field that speaks of a connection, of which this one has many requests.
+fn is_of_connections(name: &[u8], value: &[u8]) -> bool {
+    match name.len() {
+        2 => name == b"te" && !value.eq_ignore_ascii_case(b"trailers"),
+        7 => name == b"upgrade",
+        10 => matches!(name, b"connection" | b"keep-alive"),
+        16 => name == b"proxy-connection",
+        17 => name == b"transfer-encoding",
+        _ => false,
+    }
+}
+
+/// Appends the protocol of an extended CONNECT to the head's bytes, behind its block.
+fn append_protocol(text: &mut HeadText<'_>) -> Option<Span> {
+    let span = text.pseudo.protocol?;
+    let protocol = text.value_of(Some(span)).to_vec();
+    let start = text.bytes.len();
+    text.bytes.extend_from_slice(&protocol);
+    Some(Span::between(start, text.bytes.len()))
+}
+
+impl From<Fault> for Unread {
+    fn from(fault: Fault) -> Unread {
+        Unread::Refused(fault)
+    }
+}

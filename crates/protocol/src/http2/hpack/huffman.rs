@@ -1,0 +1,258 @@
+//! The Huffman code of HPACK (RFC 7541 section 5.2 and Appendix B). Workers run it.
+//!
+//! The code is a canonical one: the lengths of its words say all of it.
+
+/// A string is no Huffman code, or does not end as one has to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BadHuffman;
+
+/// Bits of the word of each byte, and of the word that ends a string.
+#[rustfmt::skip]
+const LENGTHS: [u8; 257] = [
+    13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28,
+    28, 28, 28, 28, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 28,
+    6, 10, 10, 12, 13, 6, 8, 11, 10, 10, 8, 11, 8, 6, 6, 6,
+    5, 5, 5, 6, 6, 6, 6, 6, 6, 6, 7, 8, 15, 6, 12, 10,
+    13, 6, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7,
+    7, 7, 7, 7, 7, 7, 7, 7, 8, 7, 8, 13, 19, 13, 14, 6,
+    15, 5, 6, 5, 6, 5, 6, 6, 6, 5, 7, 7, 6, 6, 6, 5,
+    6, 7, 6, 5, 5, 6, 7, 7, 7, 7, 7, 15, 11, 14, 13, 28,
+    20, 22, 20, 20, 22, 22, 22, 23, 22, 23, 23, 23, 23, 23, 24, 23,
+    24, 24, 22, 23, 24, 23, 23, 23, 23, 21, 22, 23, 22, 23, 23, 24,
+    22, 21, 20, 22, 22, 23, 23, 21, 23, 22, 22, 24, 21, 22, 23, 23,
+    21, 21, 22, 21, 23, 22, 23, 23, 20, 22, 22, 22, 23, 22, 22, 23,
+    26, 26, 20, 19, 22, 23, 22, 25, 26, 26, 26, 27, 27, 26, 24, 25,
+    19, 21, 26, 27, 27, 26, 27, 24, 21, 21, 26, 26, 28, 27, 27, 27,
+    20, 24, 20, 21, 22, 21, 21, 23, 22, 22, 25, 25, 24, 24, 26, 23,
+    26, 27, 26, 26, 27, 27, 27, 27, 27, 28, 27, 27, 27, 27, 27, 26,
+    30,
+];
+
+const LENGTH_MOST: usize = 30;
+
+const END_OF_STRING: u16 = 256;
+
+/// Bits that the first look decides. Words of up to so many are those of nearly all text.
+const LOOK_BITS: u32 = 10;
+
+struct Code {
+    /// Each byte's word, right-aligned.
+    words: [u32; 257],
+    /// Bytes by their words.
+    symbols: [u16; 257],
+    /// Of each length: its first word, the place of its first symbol, and how many there are.
+    first_word: [u32; LENGTH_MOST + 1],
+    first_symbol: [u16; LENGTH_MOST + 1],
+    count: [u16; LENGTH_MOST + 1],
+    /// By the next bits: the length of the word that they begin with, and behind it the byte; 0 for a longer word.
+    look: [u16; 1 << LOOK_BITS],
+}
+
+static CODE: Code = code();
+
+const fn code() -> Code {
+    let mut code = Code {
+        words: [0; 257],
+        symbols: [0; 257],
+        first_word: [0; LENGTH_MOST + 1],
+        first_symbol: [0; LENGTH_MOST + 1],
+        count: [0; LENGTH_MOST + 1],
+        look: [0; 1 << LOOK_BITS],
+    };
+    let (mut word, mut place, mut length) = (0u32, 0usize, 1usize);
+    while length <= LENGTH_MOST {
+        word <<= 1;
+        code.first_word[length] = word;
+        code.first_symbol[length] = place as u16;
+        let mut symbol = 0;
+        while symbol < LENGTHS.len() {
+            if LENGTHS[symbol] as usize == length {
+                code.words[symbol] = word;
+                code.symbols[place] = symbol as u16;
+                code.count[length] += 1;
+                if length <= LOOK_BITS as usize {
+                    let spare = LOOK_BITS as usize - length;
+                    let mut rest = 0;
+                    while rest < 1 << spare {
+                        code.look[((word as usize) << spare) + rest] = (length as u16) << 8 | symbol as u16;
+                        rest += 1;
+                    }
+                }
+                word += 1;
+                place += 1;
+            }
+            symbol += 1;
+        }
+        length += 1;
+    }
+    code
+}
+
+/// Appends what a string stands for.
+///
+/// # Errors
+/// The word that ends a string is in it, or what fills its last byte is not the beginning of that word.
+pub fn decode(mut text: &[u8], out: &mut Vec<u8>) -> Result<(), BadHuffman> {
+    // The shortest word has five bits.
+    out.reserve(text.len() * 8 / 5);
+    // The next bits of the text, from the highest on, and how many of them there are. What is below them are zeros.
+    let (mut bits, mut count) = (0u64, 0u32);
+    loop {
+        if let Some((next, _)) = text.split_first_chunk::<8>() {
+            bits |= u64::from_be_bytes(*next) >> count;
+            let bytes = (63 - count) / 8;
+            text = &text[bytes as usize..];
+            count += bytes * 8;
+            // Bits beyond those that count were read too, and are read again.
+            bits &= !(u64::MAX >> count);
+        } else {
+            while count <= 56
+                && let Some((next, rest)) = text.split_first()
+            {
+                bits |= u64::from(*next) << (56 - count);
+                count += 8;
+                text = rest;
+            }
+        }
+        if count < LENGTH_MOST as u32 && text.is_empty() {
+            return decode_end(bits, count, out);
+        }
+        while count >= LENGTH_MOST as u32 {
+            let (symbol, length) = next_word(bits);
+            if symbol == END_OF_STRING {
+                return Err(BadHuffman);
+            }
+            out.push(symbol as u8);
+            bits <<= length;
+            count -= length;
+        }
+    }
+}
+
+/// Fewer bits than the longest word has are left, and no more come.
+fn decode_end(mut bits: u64, mut count: u32, out: &mut Vec<u8>) -> Result<(), BadHuffman> {
+    loop {
+        // What is not there is taken for the word that ends a string, of ones alone.
+        let (symbol, length) = next_word(bits | u64::MAX >> count);
+        if length > count {
+            let is_filling = bits | u64::MAX >> count == u64::MAX;
+            return if is_filling && count < 8 { Ok(()) } else { Err(BadHuffman) };
+        }
+        out.push(symbol as u8);
+        bits <<= length;
+        count -= length;
+    }
+}
+
+/// The word that bits begin with: what it stands for, and its length.
+#[inline(always)]
+fn next_word(bits: u64) -> (u16, u32) {
+    match CODE.look[(bits >> (64 - LOOK_BITS)) as usize] {
+        0 => next_long_word(bits),
+        found => (found & 0xff, u32::from(found >> 8)),
+    }
+}
+
+fn next_long_word(bits: u64) -> (u16, u32) {
+    for length in LOOK_BITS as usize + 1..LENGTH_MOST {
+        let place = ((bits >> (64 - length)) as u32).wrapping_sub(CODE.first_word[length]);
+        if place < u32::from(CODE.count[length]) {
+            let symbol = usize::from(CODE.first_symbol[length]) + place as usize;
+            return (CODE.symbols.get(symbol).copied().unwrap_or(END_OF_STRING), length as u32);
+        }
+    }
+    let place = ((bits >> (64 - LENGTH_MOST)) as u32).wrapping_sub(CODE.first_word[LENGTH_MOST]);
+    let symbol = usize::from(CODE.first_symbol[LENGTH_MOST]) + place as usize;
+    (CODE.symbols.get(symbol).copied().unwrap_or(END_OF_STRING), LENGTH_MOST as u32)
+}
+
+/// Bytes that a text has in Huffman code.
+#[inline]
+pub fn encoded_bytes(text: &[u8]) -> usize {
+    let bits: usize = text.iter().map(|&byte| usize::from(LENGTHS[usize::from(byte)])).sum();
+    bits.div_ceil(8)
+}
+
+/// Appends a text in Huffman code.
+#[inline]
+pub fn encode(text: &[u8], out: &mut Vec<u8>) {
+    let (mut bits, mut count) = (0u64, 0u32);
+    for &byte in text {
+        let length = u32::from(LENGTHS[usize::from(byte)]);
+        bits = bits << length | u64::from(CODE.words[usize::from(byte)]);
+        count += length;
+        if count >= 32 {
+            count -= 32;
+            out.extend_from_slice(&((bits >> count) as u32).to_be_bytes());
+        }
+    }
+    let whole = count.div_ceil(8);
+    // The last byte is filled with ones.
+    let filled = bits << (whole * 8 - count) | ((1u64 << (whole * 8 - count)) - 1);
+    out.extend_from_slice(&filled.to_be_bytes()[8 - whole as usize..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decoded(text: &[u8]) -> Result<Vec<u8>, BadHuffman> {
+        let mut out = b"before".to_vec();
+        decode(text, &mut out)?;
+        Ok(out.split_off(6))
+    }
+
+    #[test]
+    fn every_byte_in_every_place_comes_back() {
+        for byte in 0..=255u8 {
+            for before in 0..9 {
+                for behind in 0..9 {
+                    let text = [&b"a,Zq01&%~"[..before], &[byte], &b"te/=\\{\xff\0b"[..behind]].concat();
+                    let mut coded = Vec::new();
+                    encode(&text, &mut coded);
+                    assert_eq!(coded.len(), encoded_bytes(&text));
+                    assert_eq!(decoded(&coded), Ok(text));
+                }
+            }
+        }
+    }
+
+    /// RFC 7541 Appendix C.4 and C.6.
+    #[test]
+    fn the_standard_writes_the_same() {
+        for (text, coded) in [
+            ("www.example.com", "f1e3c2e5f23a6ba0ab90f4ff"),
+            ("no-cache", "a8eb10649cbf"),
+            ("custom-key", "25a849e95ba97d7f"),
+            ("custom-value", "25a849e95bb8e8b4bf"),
+            ("302", "6402"),
+            ("private", "aec3771a4b"),
+            ("Mon, 21 Oct 2013 20:13:21 GMT", "d07abe941054d444a8200595040b8166e082a62d1bff"),
+            ("https://www.example.com", "9d29ad171863c78f0b97c8e9ae82ae43d3"),
+            ("gzip", "9bd9ab"),
+            (
+                "foo=ASDJKHQKBZXOQWEOPIUAXQWEOIU; max-age=3600; version=1",
+                "94e7821dd7f2e6c7b335dfdfcd5b3960d5af27087f3672c1ab270fb5291f9587316065c003ed4ee5b1063d5007",
+            ),
+        ] {
+            let mut out = Vec::new();
+            encode(text.as_bytes(), &mut out);
+            let digits: String = out.iter().map(|byte| format!("{byte:02x}")).collect();
+            assert_eq!(digits, coded, "{text}");
+            assert_eq!(decoded(&out).as_deref(), Ok(text.as_bytes()));
+        }
+    }
+
+    #[test]
+    fn a_string_ends_with_less_than_a_byte_of_ones() {
+        assert_eq!(decoded(b""), Ok(Vec::new()));
+        assert_eq!(decoded(&[0b0001_1111]), Ok(b"a".to_vec()));
+        for bad in [&[0b0001_1110][..], &[0b0001_1111, 0xff], &[0xff], &[0xff; 2], &[0xff; 3], &[0xff; 4], &[0xff; 9], &[0xfe]] {
+            assert_eq!(decoded(bad), Err(BadHuffman), "{bad:x?}");
+        }
+        // The same behind so much text that it is read by words.
+        for bad in [&[0xff][..], &[0xff; 4], &[0xff; 12]] {
+            assert_eq!(decoded(&[&[0b0001_1000; 3], &[0x1f; 8][..], bad].concat()), Err(BadHuffman), "{bad:x?}");
+        }
+    }
+}

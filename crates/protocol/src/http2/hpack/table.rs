@@ -1,0 +1,173 @@
+//! The dynamic table of a decoder (RFC 7541 section 2.3.2): fields that the peer has named before. Workers run it.
+//!
+//! An entry lies here as the line that it becomes in a head (`name: value` and a line end), so that a field that comes again is one copy.
+
+use std::collections::VecDeque;
+
+use super::field_kind::FieldKind;
+
+/// Bytes that a table has until SETTINGS say otherwise; ours don't (RFC 9113 section 6.5.2).
+pub const TABLE_BYTES: usize = 4096;
+
+/// What an entry counts beside its bytes (RFC 7541 section 4.1).
+pub const ENTRY_SURPLUS_BYTES: usize = 32;
+
+/// Bytes of lines, with those of entries that are gone, beyond which the latter are taken out.
+const TEXT_BYTES_MOST: usize = 2 * TABLE_BYTES;
+
+#[derive(Debug)]
+pub struct DynamicTable {
+    /// The newest is the last.
+    entries: VecDeque<Entry>,
+    text: Vec<u8>,
+    /// The sizes of all entries, and what they may come to, as the peer has it.
+    size: usize,
+    most: usize,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    /// Where its line begins in the text.
+    start: u32,
+    name_bytes: u32,
+    value_bytes: u32,
+    kind: FieldKind,
+}
+
+/// An entry as others see it.
+#[derive(Debug, Clone, Copy)]
+pub struct Known<'a> {
+    /// `name: value` and a line end.
+    pub line: &'a [u8],
+    pub name_bytes: usize,
+    pub kind: FieldKind,
+}
+
+impl<'a> Known<'a> {
+    #[inline]
+    pub fn name(&self) -> &'a [u8] {
+        self.line.get(..self.name_bytes).unwrap_or_default()
+    }
+
+    #[inline]
+    pub fn value(&self) -> &'a [u8] {
+        self.line.get(self.name_bytes + 2..self.line.len().saturating_sub(2)).unwrap_or_default()
+    }
+}
+
+impl DynamicTable {
+    pub fn new() -> DynamicTable {
+        DynamicTable { entries: VecDeque::new(), text: Vec::new(), size: 0, most: TABLE_BYTES }
+    }
+
+    /// The entry with this number, the newest being 0.
+    #[inline]
+    pub fn get(&self, number: usize) -> Option<Known<'_>> {
+        let place = self.entries.len().checked_sub(1)?.checked_sub(number)?;
+        let entry = self.entries.get(place)?;
+        let start = entry.start as usize;
+        let line = self.text.get(start..start + entry.line_bytes())?;
+        Some(Known { line, name_bytes: entry.name_bytes as usize, kind: entry.kind })
+    }
+
+    /// Adds an entry, for which the oldest ones go; one that is larger than the table leaves it empty (RFC 7541 section 4.4).
+    pub fn insert(&mut self, kind: FieldKind, name: &[u8], value: &[u8]) {
+        let size = name.len() + value.len() + ENTRY_SURPLUS_BYTES;
+        self.evict(self.most.saturating_sub(size));
+        if size > self.most {
+            return;
+        }
+        let entry = Entry {
+            start: self.text_start(name.len() + value.len() + 4),
+            name_bytes: name.len() as u32,
+            value_bytes: value.len() as u32,
+            kind,
+        };
+        for part in [name, b": ", value, b"\r\n"] {
+            self.text.extend_from_slice(part);
+        }
+        self.size += size;
+        self.entries.push_back(entry);
+    }
+
+    /// What the peer has its table come to. False: more than it was allowed.
+    pub fn resize(&mut self, most: usize) -> bool {
+        if most > TABLE_BYTES {
+            return false;
+        }
+        self.most = most;
+        self.evict(most);
+        true
+    }
+
+    /// Takes the oldest entries out until the others have no more than so many bytes.
+    fn evict(&mut self, most: usize) {
+        while self.size > most
+            && let Some(entry) = self.entries.pop_front()
+        {
+            self.size -= entry.size();
+        }
+        if self.entries.is_empty() {
+            self.text.clear();
+        }
+    }
+
+    /// Where a line of so many bytes begins.
+    fn text_start(&mut self, bytes: usize) -> u32 {
+        if self.text.len() + bytes > TEXT_BYTES_MOST {
+            let gone = self.entries.front().map_or(self.text.len(), |entry| entry.start as usize);
+            self.text.drain(..gone);
+            for entry in &mut self.entries {
+                entry.start -= gone as u32;
+            }
+        }
+        self.text.len() as u32
+    }
+}
+
+impl Entry {
+    fn size(&self) -> usize {
+        self.name_bytes as usize + self.value_bytes as usize + ENTRY_SURPLUS_BYTES
+    }
+
+    fn line_bytes(&self) -> usize {
+        self.name_bytes as usize + self.value_bytes as usize + 4
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_holds_the_newest_fields_that_fit() {
+        let mut table = DynamicTable::new();
+        for number in 0..10_000usize {
+            let (name, value) = (format!("x-{number}"), "v".repeat(number % 90));
+            table.insert(FieldKind::Regular, name.as_bytes(), value.as_bytes());
+            let mut size = 0;
+            for back in 0..=number {
+                let (name, value) = (format!("x-{}", number - back), "v".repeat((number - back) % 90));
+                size += name.len() + value.len() + 32;
+                let Some(known) = table.get(back) else {
+                    assert!(size > TABLE_BYTES, "{back} of {number} is gone");
+                    break;
+                };
+                assert!(size <= TABLE_BYTES);
+                assert_eq!((known.name(), known.value()), (name.as_bytes(), value.as_bytes()));
+            }
+            assert!(table.text.len() <= TEXT_BYTES_MOST);
+        }
+    }
+
+    #[test]
+    fn a_field_larger_than_the_table_empties_it() {
+        let mut table = DynamicTable::new();
+        table.insert(FieldKind::Regular, b"a", b"b");
+        table.insert(FieldKind::Regular, b"a", &[b'v'; TABLE_BYTES - 32]);
+        assert!(table.get(0).is_none());
+        table.insert(FieldKind::Regular, b"a", &[b'v'; TABLE_BYTES - 33]);
+        assert!(table.get(0).is_some() && table.get(1).is_none());
+        assert!(table.resize(0) && table.get(0).is_none() && !table.resize(TABLE_BYTES + 1));
+    }
+}

@@ -1,0 +1,230 @@
+//! The fields of a request become a head as HTTP/1 writes one: a request line and a header block. Workers run it.
+//!
+//! Here is what depends on the order of fields (RFC 9113 section 8.3) and on several of them (sections 8.2.3 and 8.3.1). Their bytes are
+//! checked afterwards, where they are not those of the head before.
+
+use super::error::Http2Error;
+use super::hpack::field_kind::FieldKind;
+use crate::fault::{Fault, Span};
+use crate::http1::head::{Field, HeadLimits};
+use crate::session::HeadParts;
+
+/// How often a head may exceed its limit before its connection ends: up to it the request is answered with 431.
+const SURPLUS_MOST: usize = 4;
+
+/// What a field counts beside its bytes (RFC 9113 section 6.5.2).
+const FIELD_SURPLUS_BYTES: usize = 32;
+
+pub struct HeadText<'a> {
+    pub bytes: &'a mut Vec<u8>,
+    /// Spans relative to the header block.
+    pub fields: &'a mut Vec<Field>,
+    /// Pseudo-header fields, and behind them the crumbs of cookies.
+    values: &'a mut Vec<u8>,
+    pub pseudo: Pseudo,
+    /// Bytes of the request line, once it is written.
+    pub line_bytes: Option<usize>,
+    cookies: Option<usize>,
+    bytes_most: usize,
+    count_most: usize,
+    /// Bytes of all fields so far, with what they count beside.
+    decoded_bytes: usize,
+    /// The request can't be taken for one (RFC 9113 section 8.1.1).
+    pub is_malformed: bool,
+    pub fault: Option<Fault>,
+}
+
+/// Places in the values.
+#[derive(Debug, Default)]
+pub struct Pseudo {
+    pub method: Option<Span>,
+    pub scheme: Option<Span>,
+    pub path: Option<Span>,
+    pub authority: Option<Span>,
+    pub protocol: Option<Span>,
+}
+
+impl<'a> HeadText<'a> {
+    /// A head in `parts`, and room there for what its decoder needs.
+    pub fn new(parts: &'a mut HeadParts, limits: &HeadLimits) -> (HeadText<'a>, &'a mut Vec<u8>) {
+        let HeadParts { fields, bytes, scratch, .. } = parts;
+        fields.clear();
+        bytes.clear();
+        scratch.values.clear();
+        let text = HeadText {
+            bytes,
+            fields,
+            values: &mut scratch.values,
+            pseudo: Pseudo::default(),
+            line_bytes: None,
+            cookies: None,
+            bytes_most: limits.head_bytes.min(Span::REACH_BYTES / 8),
+            count_most: limits.header_count,
+            decoded_bytes: 0,
+            is_malformed: false,
+            fault: None,
+        };
+        (text, &mut scratch.literal)
+    }
+
+    pub fn has_fields(&self) -> bool {
+        self.decoded_bytes > 0
+    }
+
+    /// The bytes of a pseudo-header field; empty where there is none.
+    pub fn value_of(&self, span: Option<Span>) -> &[u8] {
+        span.map_or(&[], |span| span.of(self.values))
+    }
+
+    /// The field behind all others: of no regular name, and not written yet.
+    #[inline]
+    pub fn field(&mut self, kind: FieldKind, name: &[u8], value: &[u8]) -> Result<(), Http2Error> {
+        if !self.admits(name.len() + value.len())? {
+            return Ok(());
+        }
+        match kind {
+            FieldKind::Regular => self.write(name, value),
+            FieldKind::Host => self.host(value),
+            FieldKind::Cookie => self.crumb(value),
+            _ => self.pseudo(kind, value),
+        }
+        Ok(())
+    }
+
+    /// The same with a regular field's line as it stands in a head.
+    #[inline]
+    pub fn line(&mut self, line: &[u8], name_bytes: usize) -> Result<(), Http2Error> {
+        if !self.admits(line.len())? {
+            return Ok(());
+        }
+        let start = self.begin_line();
+        self.bytes.extend_from_slice(line);
+        self.note_line(start, name_bytes);
+        Ok(())
+    }
+
+    /// There is room for a field of so many bytes.
+    #[inline]
+    fn admits(&mut self, bytes: usize) -> Result<bool, Http2Error> {
+        self.decoded_bytes += bytes + FIELD_SURPLUS_BYTES;
+        if self.decoded_bytes <= self.bytes_most && self.fields.len() < self.count_most {
+            return Ok(true);
+        }
+        self.admits_barely(bytes)
+    }
+
+    #[cold]
+    fn admits_barely(&mut self, bytes: usize) -> Result<bool, Http2Error> {
+        if self.decoded_bytes > self.bytes_most.saturating_mul(SURPLUS_MOST) {
+            return Err(Http2Error::calm("A request's header fields are far larger than the limit."));
+        }
+        let has_room = self.bytes.len() + self.values.len() + bytes <= self.bytes_most;
+        if has_room && self.fields.len() < self.count_most && self.fault.is_none() {
+            return Ok(true);
+        }
+        self.fault = Some(Fault::new(431, "The request's header fields are more or longer than the limit."));
+        Ok(false)
+    }
+
+    /// Writes what stands in front of regular fields.
+    #[inline]
+    fn begin_line(&mut self) -> usize {
+        if self.line_bytes.is_none() {
+            self.write_request_line();
+        }
+        self.bytes.len()
+    }
+
+    #[inline]
+    fn note_line(&mut self, start: usize, name_bytes: usize) {
+        let block = self.line_bytes.unwrap_or(0);
+        let value = Span::between(start - block + name_bytes + 2, self.bytes.len() - block - 2);
+        self.fields.push(Field { name: Span::between(start - block, start - block + name_bytes), value });
+    }
+
+    fn write(&mut self, name: &[u8], value: &[u8]) {
+        let start = self.begin_line();
+        for part in [name, b": ", value, b"\r\n"] {
+            self.bytes.extend_from_slice(part);
+        }
+        self.note_line(start, name.len());
+        // Else a name and a value could be read as those of another field.
+        if memchr::memchr(b':', name).is_some() {
+            self.is_malformed = true;
+        }
+    }
+
+    /// RFC 9113 section 8.3.1: what :authority names is the host, and a Host field that names another one is a mistake.
+    fn host(&mut self, value: &[u8]) {
+        match self.pseudo.authority {
+            None => self.write(b"host", value),
+            Some(authority) if authority.of(self.values).eq_ignore_ascii_case(value) => {}
+            Some(_) => self.is_malformed = true,
+        }
+    }
+
+    /// RFC 9113 section 8.2.3: crumbs of cookies are one field to whoever does not speak HTTP/2.
+    fn crumb(&mut self, value: &[u8]) {
+        if matches!(value, [b' ' | b'\t', ..] | [.., b' ' | b'\t']) {
+            self.is_malformed = true;
+        }
+        self.begin_line();
+        match self.cookies {
+            None => self.cookies = Some(self.values.len()),
+            Some(_) => self.values.extend_from_slice(b"; "),
+        }
+        self.values.extend_from_slice(value);
+    }
+
+    fn pseudo(&mut self, kind: FieldKind, value: &[u8]) {
+        let place = match kind {
+            FieldKind::Method => &mut self.pseudo.method,
+            FieldKind::Scheme => &mut self.pseudo.scheme,
+            FieldKind::Path => &mut self.pseudo.path,
+            FieldKind::Authority => &mut self.pseudo.authority,
+            FieldKind::Protocol => &mut self.pseudo.protocol,
+            _ => {
+                self.is_malformed = true;
+                return;
+            }
+        };
+        if place.is_some() {
+            self.is_malformed = true;
+        } else if self.line_bytes.is_some() {
+            self.is_malformed = true;
+        } else {
+            let start = self.values.len();
+            *place = Some(Span::between(start, start + value.len()));
+            self.values.extend_from_slice(value);
+        }
+    }
+
+    fn write_request_line(&mut self) {
+        let values = &*self.values;
+        let of = |span: Option<Span>| span.map_or(&b""[..], |span| span.of(values));
+        let target = of(self.pseudo.path.or(self.pseudo.authority));
+        for part in [of(self.pseudo.method), b" ", target, b" HTTP/2.0\r\n"] {
+            self.bytes.extend_from_slice(part);
+        }
+        self.line_bytes = Some(self.bytes.len());
+        if let Some(authority) = self.pseudo.authority {
+            let start = self.bytes.len();
+            for part in [b"host: ", authority.of(values), b"\r\n"] {
+                self.bytes.extend_from_slice(part);
+            }
+            self.note_line(start, b"host".len());
+        }
+    }
+
+    /// Writes what is still to come of a head, and the line that ends it.
+    pub fn finish(&mut self) {
+        let start = self.begin_line();
+        if let Some(crumbs) = self.cookies {
+            for part in [b"cookie: ", self.values.get(crumbs..).unwrap_or_default(), b"\r\n"] {
+                self.bytes.extend_from_slice(part);
+            }
+            self.note_line(start, b"cookie".len());
+        }
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+}
