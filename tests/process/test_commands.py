@@ -110,7 +110,6 @@ def test_commands_of_uwsgi_that_are_not_there_start_nothing(command, fail, tmp_p
         ("immediate-gid", "nogroup"),
         ("cap", "setgid"),
         ("unshare", "pid"),
-        ("http-to-https", ":80"),
     ],
 )
 def test_an_option_that_protects_and_is_missing_is_an_error_unless_it_is_allowed(name, value, start, fail, tmp_path):

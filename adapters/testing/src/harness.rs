@@ -270,6 +270,7 @@ pub fn assignment(settings: Settings) -> (Assignment, OwnedFd) {
                 timeout_ms: listener.timeout_ms,
                 tls: listener.tls.clone(),
                 http2: listener.http2,
+                redirects_to_https: listener.redirects_to_https,
                 has_proxy_header: listener.has_proxy_header,
                 is_tcp: false,
                 is_ours: true,

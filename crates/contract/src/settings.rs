@@ -45,6 +45,8 @@ pub struct Listener {
     pub tls: Option<Tls>,
     /// Of a listener of HTTP.
     pub http2: Http2,
+    /// `http-to-https`: each request is answered with the address of the same path, by HTTPS at this port.
+    pub redirects_to_https: Option<u16>,
     /// `enable-proxy-protocol`: each connection begins with a header that says who its client is.
     pub has_proxy_header: bool,
     /// Where the listener was asked for: `uwsgi.ini:3`, `command line`.

@@ -23,6 +23,8 @@ pub struct Tls {
     pub session_lifetime_s: u32,
     /// `https-export-cert`: the application sees the client's certificate itself, and not only its names.
     pub exports_certificate: bool,
+    /// `sni-dir`: the folder of further certificates, which a reload looks through again.
+    pub folder: Option<PathBuf>,
     /// `tls-keylog`: secrets of all sessions are written here, for who debugs the wire.
     pub key_log: Option<PathBuf>,
 }

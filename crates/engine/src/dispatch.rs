@@ -11,6 +11,7 @@ use bolide_routes::{Form, Served, Verdict};
 use crate::access_log::complain;
 use crate::app::App;
 use crate::context::ExchangeContext;
+use crate::https_redirect::https_redirect;
 use crate::request::{HttpRequest, Request, RequestParts, VariablesRequest};
 use crate::response::ResponseWriter;
 use crate::routing::{Rules, give};
@@ -23,6 +24,11 @@ pub fn serve_directly<A: App>(
     verdict: Option<&Verdict>,
 ) -> bool {
     let worker = context.worker;
+    let listener = worker.listeners.get(context.listener);
+    if let Some(port) = listener.and_then(|listener| listener.redirects_to_https) {
+        give(&https_redirect(request, port), worker.rules, &mut context.writer);
+        return true;
+    }
     match (verdict, worker.files) {
         (None | Some(Verdict::Serve), None) => false,
         (None | Some(Verdict::Serve), Some(files)) => {

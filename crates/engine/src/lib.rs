@@ -26,6 +26,7 @@ mod exchange;
 mod fairness;
 mod fields;
 pub mod forks;
+mod https_redirect;
 mod leadership;
 mod listener;
 mod multiplexer;

@@ -24,6 +24,8 @@ pub struct ListeningSocket {
     pub tls: Option<Tls>,
     /// Of a listener of HTTP.
     pub http2: Http2,
+    /// Its requests are sent to this port of HTTPS.
+    pub redirects_to_https: Option<u16>,
     /// Each connection begins with a header that says who its client is.
     pub has_proxy_header: bool,
     /// True for TCP: its connections have an address worth asking for.

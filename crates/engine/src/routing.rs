@@ -240,25 +240,29 @@ impl Values for HttpValues<'_> {
 }
 
 impl HttpValues<'_> {
-    /// A header by its CGI name; several of one name are joined as `environ` joins them.
     fn header(&self, wanted: &[u8]) -> Option<Cow<'_, [u8]>> {
-        let mut found: Option<Cow<'_, [u8]>> = None;
-        for line in self.header_bytes.split(|&byte| byte == b'\n') {
-            let Some(colon) = line.iter().position(|&byte| byte == b':') else { continue };
-            if !is_cgi_name(&line[..colon], wanted) {
-                continue;
-            }
-            let value = line[colon + 1..].trim_ascii();
-            found = Some(match found {
-                None => value.into(),
-                Some(before) => {
-                    let separator: &[u8] = if wanted == b"COOKIE" { b"; " } else { b", " };
-                    [&before, separator, value].concat().into()
-                }
-            });
-        }
-        found
+        header_of(self.header_bytes, wanted)
     }
+}
+
+/// A header of a block by its CGI name; several of one name are joined as `environ` joins them.
+pub fn header_of<'a>(header_bytes: &'a [u8], wanted: &[u8]) -> Option<Cow<'a, [u8]>> {
+    let mut found: Option<Cow<'a, [u8]>> = None;
+    for line in header_bytes.split(|&byte| byte == b'\n') {
+        let Some(colon) = line.iter().position(|&byte| byte == b':') else { continue };
+        if !is_cgi_name(&line[..colon], wanted) {
+            continue;
+        }
+        let value = line[colon + 1..].trim_ascii();
+        found = Some(match found {
+            None => value.into(),
+            Some(before) => {
+                let separator: &[u8] = if wanted == b"COOKIE" { b"; " } else { b", " };
+                [&before, separator, value].concat().into()
+            }
+        });
+    }
+    found
 }
 
 /// Whether a field's name becomes this CGI name. One with an underscore becomes none: it could be another's forgery.

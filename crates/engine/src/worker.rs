@@ -26,7 +26,7 @@ pub struct Worker {
     pub rules: Option<&'static Rules>,
     /// What is answered without the application; `None` where nothing is.
     pub files: Option<&'static Files>,
-    /// Some requests are answered without the application: by routes, or with files.
+    /// Some requests are answered without the application: by routes, with files, or with where HTTPS is.
     pub has_own_answers: bool,
     /// Requests of all other workers, as of the last turn of the loop: for the log only.
     pub requests_elsewhere: AtomicU64,

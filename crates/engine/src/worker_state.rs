@@ -145,7 +145,9 @@ impl<L: Language> Shared<L> {
             complain(worker, &problem);
         }
         let worker = Worker {
-            has_own_answers: files.is_some() || rules.is_some(),
+            has_own_answers: files.is_some()
+                || rules.is_some()
+                || listeners.iter().any(|listener| listener.redirects_to_https.is_some()),
             files,
             settings,
             number: worker,

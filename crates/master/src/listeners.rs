@@ -50,6 +50,7 @@ pub struct Listeners {
 #[derive(Debug, Clone)]
 pub struct Endpoint {
     pub protocol: Protocol,
+    pub is_tls: bool,
     /// As bound: `127.0.0.1:8080`, `/run/app.sock`, `@name`.
     pub bound: String,
     address: Bound,
@@ -143,9 +144,14 @@ impl Listeners {
 }
 
 impl Endpoint {
-    /// The place as something to open: `http://127.0.0.1:8080`, `uwsgi://127.0.0.1:3031`, `unix:/run/app.sock`.
+    /// The place as something to open: `https://127.0.0.1:8443`, `uwsgi://127.0.0.1:3031`, `unix:/run/app.sock`.
     pub fn to_open(&self) -> String {
-        let scheme = self.protocol.word();
+        let scheme = match (self.protocol, self.is_tls) {
+            (Protocol::Http, true) => "https",
+            // As nginx calls it.
+            (Protocol::Uwsgi, true) => "suwsgi",
+            (protocol, _) => protocol.word(),
+        };
         match self.address {
             // Every address is no address to open: the loopback one is among them.
             Bound::Tcp(SocketAddr::V4(address)) if address.ip().is_unspecified() => {
@@ -225,7 +231,7 @@ fn bind_one(listener: &Listener, all: &[Listener], owner: Option<&Privileges>) -
         (_, Bound::Local) => local_name(&name),
     };
     let is_ours = !matches!(listener.address, Address::Descriptor(_) | Address::Passed(_));
-    Ok((descriptor, Endpoint { protocol: listener.protocol, bound, address, file, is_ours }))
+    Ok((descriptor, Endpoint { protocol: listener.protocol, is_tls: listener.tls.is_some(), bound, address, file, is_ours }))
 }
 
 fn bind_tcp(host: &str, port: u16, listener: &Listener, all: &[Listener]) -> Result<OwnedFd, Refusal> {

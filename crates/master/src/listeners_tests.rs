@@ -19,6 +19,7 @@ fn listener(address: Address) -> Listener {
         owner: None,
         timeout_ms: 1000,
         tls: None,
+        redirects_to_https: None,
         http2: Http2::Off,
         has_proxy_header: false,
         origin: "app.ini:3".to_owned(),
@@ -66,12 +67,16 @@ fn a_host_is_an_address_a_name_or_nothing() {
 fn every_address_is_shown_as_one_that_opens() {
     let endpoint = |text: &str, protocol| Endpoint {
         protocol,
+        is_tls: false,
         bound: text.to_owned(),
         address: text.parse().map_or(Bound::Local, Bound::Tcp),
         file: None,
         is_ours: true,
     };
     let shown = |text, protocol| endpoint(text, protocol).to_open();
+    let encrypted = |text, protocol| Endpoint { is_tls: true, ..endpoint(text, protocol) }.to_open();
+    assert_eq!(encrypted("127.0.0.1:8443", Protocol::Http), "https://127.0.0.1:8443");
+    assert_eq!(encrypted("127.0.0.1:3032", Protocol::Uwsgi), "suwsgi://127.0.0.1:3032");
     assert_eq!(shown("0.0.0.0:8080", Protocol::Http), "http://127.0.0.1:8080");
     assert_eq!(shown("[::]:8080", Protocol::Http), "http://[::1]:8080");
     assert_eq!(shown("192.0.2.1:80", Protocol::Uwsgi), "uwsgi://192.0.2.1:80");

@@ -47,6 +47,7 @@ pub fn settings() -> Settings {
             timeout_ms: 4000,
             tls: None,
             http2: Http2::Off,
+            redirects_to_https: None,
             has_proxy_header: false,
             origin,
         }],

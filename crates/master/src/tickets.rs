@@ -94,6 +94,7 @@ mod tests {
             session_lifetime_s,
             exports_certificate: false,
             key_log: None,
+            folder: None,
         });
         settings
     }

@@ -4,9 +4,9 @@ use std::collections::HashSet;
 
 use crate::catalogue::catalogue;
 use crate::catalogue::row::Status;
-use crate::catalogue::setting::Setting;
+use crate::catalogue::setting::{Setting, Tls};
 use crate::tests::{Folder, outcome};
-use crate::{Reading, Severity};
+use crate::{Diagnostic, Reading, Severity};
 
 /// Words, a configuration that uses them, and the variables that it then sets, in order. `CASES` has every word at least once.
 const CASES: &[(&[&str], &str, &str)] = &[
@@ -148,13 +148,18 @@ fn test_the_example_of_every_supported_row_changes_the_settings() {
     }
     folder.write("shop/static/favicon.ico", "");
     folder.write("shop/mime.types", "");
+    std::fs::create_dir_all(folder.path().join("sites")).expect("a folder of the test can be made");
+    write_certificates(&folder);
     // Options about files say something only where there are files.
     let with_files = format!("module = shop\nstatic-map2 = /other={}\n", folder.path().display());
     let settings = |text: &str| {
         folder.write("uwsgi.ini", format!("[uwsgi]\nhttp = :2\nhttp-socket = :1\nsocket = base.sock\n{text}\n"));
         match outcome(&folder, "uwsgi.ini", &[]) {
             Ok(Reading::Run { settings, diagnostics }) => {
-                assert!(diagnostics.is_empty(), "{text}: {diagnostics:?}");
+                let is_expected = |one: &Diagnostic| {
+                    one.message.contains("are written to /tmp/keys.log") || one.message.contains("for development alone")
+                };
+                assert!(diagnostics.iter().all(is_expected), "{text}: {diagnostics:?}");
                 format!("{settings:#?}")
             }
             other => panic!("{text}: {other:?}"),
@@ -172,17 +177,32 @@ fn test_the_example_of_every_supported_row_changes_the_settings() {
             Setting::Files(_) => &with_files,
             // A single worker without a master is lazy anyway.
             Setting::LazyApps => "master = true\nmodule = shop\n",
+            Setting::Tls(Tls::Certificate) => "module = shop\n",
+            Setting::Tls(Tls::Key) => "module = shop\ntls-certificate = app.pem\n",
+            Setting::Tls(Tls::ClientAuth) => "module = shop\nhttps = :3,app.pem,app.key\ntls-client-ca = clients.pem\n",
+            Setting::Tls(_) => "module = shop\nhttps = :3,app.pem,app.key\n",
             _ => "module = shop\n",
         };
         for name in &row.names {
             for line in row.example.lines().filter(|line| line.starts_with(&format!("{} =", row.name()))) {
                 let line = line.replacen(row.name(), name, 1).replace("/srv/shop", &shop.display().to_string());
+                let line = line.replace("/etc/ssl", &folder.path().display().to_string());
                 let with = if is_application { settings(&line) } else { settings(&format!("{base}{line}")) };
                 let differs = with != settings(base);
                 assert!(differs || WITHOUT_A_SETTING.contains(&setting), "`{line}` changes nothing");
             }
         }
     }
+}
+
+/// The files of the examples about TLS: each certificate has its key in the same file too.
+fn write_certificates(folder: &Folder) {
+    let certificate = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+    let key = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n";
+    for name in ["app", "api", "org", "clients"] {
+        folder.write(&format!("{name}.pem"), format!("{certificate}{key}")).write(&format!("{name}.key"), key);
+    }
+    folder.write("sites/example.com.crt", certificate).write("sites/example.com.key", key).write("app.ocsp", b"\x30\x00");
 }
 
 /// Blocks of a Markdown page between lines of three backticks.

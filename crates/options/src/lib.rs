@@ -6,16 +6,19 @@
 //! Runs in the process that is started; it opens configuration files and nothing else.
 
 pub mod catalogue;
+pub mod certificates;
 mod command_line;
 mod command_table;
 mod commands;
 pub mod compatibility;
 mod conditionals;
+mod development;
 mod diagnostic;
 pub mod expand;
 mod host_info;
 mod manual;
 mod other_servers;
+mod pem;
 mod reader;
 mod reading;
 mod resolve;
@@ -25,6 +28,7 @@ mod values;
 
 use std::ffi::OsString;
 
+use bolide_contract::settings::Settings;
 pub use catalogue::setting::InstanceOrder;
 pub use diagnostic::{Diagnostic, Location, Severity};
 pub use reading::{Failure, Reading};
@@ -61,9 +65,24 @@ fn read_in(arguments: &[OsString], host: &HostInfo) -> Result<Reading, Failure> 
     if configuration.show_config.is_some() {
         diagnostics.push(Diagnostic::note(None, manual::show::as_uwsgi(&configuration.pairs)));
     }
-    match settings {
+    match settings.map(|settings| with_development_certificate(settings, host, &mut diagnostics)).transpose()? {
         Some(settings) => Ok(Reading::Run { settings: Box::new(settings), diagnostics }),
         None => Err(Failure { diagnostics }),
+    }
+}
+
+/// Only an instance that serves has one made, and `check` has none.
+fn with_development_certificate(
+    mut settings: Settings,
+    host: &HostInfo,
+    diagnostics: &mut Vec<Diagnostic>,
+) -> Result<Settings, Failure> {
+    match development::complete(&mut settings, &host.host_name) {
+        Ok(note) => {
+            diagnostics.extend(note);
+            Ok(settings)
+        }
+        Err(diagnostic) => Err(Failure { diagnostics: vec![diagnostic] }),
     }
 }
 
@@ -92,3 +111,5 @@ mod hostile;
 mod language_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tls_tests;

@@ -57,6 +57,7 @@ fn listening_sockets(boot: &Boot) -> io::Result<Vec<ListeningSocket>> {
                 timeout_ms: listener.timeout_ms,
                 tls: listener.tls.clone(),
                 http2: listener.http2,
+                redirects_to_https: listener.redirects_to_https,
                 has_proxy_header: listener.has_proxy_header,
                 is_ours: handed.is_ours,
                 is_tcp: !matches!(listener.address, Address::Unix(_) | Address::Abstract(_)),

@@ -16,6 +16,7 @@ mod requests;
 pub mod row;
 pub mod setting;
 mod sockets;
+pub mod tls;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
@@ -30,6 +31,7 @@ const KNOWN: &str = include_str!("known.tsv");
 /// The chapters and their tables.
 const TABLES: &[(Theme, &[Entry])] = &[
     (Theme::Sockets, sockets::ENTRIES),
+    (Theme::Tls, tls::ENTRIES),
     (Theme::Application, application::ENTRIES),
     (Theme::Asynchronous, asynchronous::ENTRIES),
     (Theme::Processes, processes::ENTRIES),

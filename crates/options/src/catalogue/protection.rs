@@ -51,10 +51,4 @@ pub const ENTRIES: &[Entry] = &[
     Entry::protective("jail", Value::Path, "Locks the processes into a jail of FreeBSD.", "Bolide runs on Linux only; use a container"),
     Entry::protective("jail2", Value::List, "Locks the processes into a jail of FreeBSD.", "Bolide runs on Linux only; use a container"),
     Entry::protective("jail-attach", Value::Text, "Enters a jail of FreeBSD.", "Bolide runs on Linux only; use a container"),
-    Entry::protective(
-        "http-to-https",
-        Value::Address,
-        "Sends the clients of an HTTP address to HTTPS.",
-        "let the front server do it; or write `http = ADDRESS` and `route-if = equal:${HTTP_X_FORWARDED_PROTO};http redirect-permanent:https://${HTTP_HOST}${REQUEST_URI}`",
-    ),
 ];

@@ -87,6 +87,7 @@ impl Status {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Theme {
     Sockets,
+    Tls,
     Application,
     Asynchronous,
     Processes,
@@ -102,8 +103,9 @@ pub enum Theme {
 }
 
 impl Theme {
-    pub const ALL: [Theme; 12] = [
+    pub const ALL: [Theme; 13] = [
         Theme::Sockets,
+        Theme::Tls,
         Theme::Application,
         Theme::Asynchronous,
         Theme::Processes,
@@ -120,6 +122,7 @@ impl Theme {
     pub fn title(self) -> &'static str {
         match self {
             Theme::Sockets => "Sockets",
+            Theme::Tls => "HTTPS: TLS and HTTP/2",
             Theme::Application => "The application",
             Theme::Asynchronous => "Asynchronous applications (ASGI)",
             Theme::Processes => "Processes and threads",

@@ -66,12 +66,39 @@ pub enum Setting {
     ProcessNamePrefix,
     ProcessNamePrefixSpaced,
     Plugin,
+    Tls(Tls),
     Requests(Requests),
     Asynchronous(Asynchronous),
     Answering(Answering),
     Files(Files),
     /// Acts while the configuration is read; `resolve` never sees it.
     Language(Word),
+}
+
+/// Addresses that speak TLS, and how they do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tls {
+    /// `ADDR,CERT,KEY[,CIPHERS[,CLIENTCA]]`.
+    Https,
+    /// The same in words of the form `key=value`.
+    Https2,
+    /// As `https`, for the own sockets of a protocol.
+    SocketOf(Protocol),
+    /// An address whose clients are sent to `https`.
+    HttpToHttps,
+    Certificate,
+    Key,
+    ClientAuthorities,
+    ClientAuth,
+    LeastVersion,
+    KeyLog,
+    Ocsp,
+    ExportCertificate,
+    VerifyDepth,
+    SessionLifetime,
+    ServerName,
+    ServerNameFolder,
+    Http2,
 }
 
 /// Limits of a request.

@@ -7,6 +7,8 @@ use bolide_contract::settings::{
     Asynchronous, Identity, Interface, Lifecycle, Limits, Logging, Naming, Protocol, Python, Threads,
 };
 
+use bolide_contract::tls::{ClientAuth, Http2, TlsVersion};
+
 use crate::diagnostic::{Diagnostic, Location};
 use crate::host_info::HostInfo;
 
@@ -14,6 +16,8 @@ use crate::host_info::HostInfo;
 pub const SOCKET_TIMEOUT_SECONDS: u64 = 30;
 pub const HTTP_TIMEOUT_SECONDS: u64 = 60;
 pub const RELOAD_MERCY_SECONDS: u64 = 60;
+/// As in uWSGI.
+pub const SESSION_LIFETIME_S: u32 = 300;
 
 /// All settings, as far as they have been understood. Paths are as written.
 pub struct Draft<'a> {
@@ -56,6 +60,7 @@ pub struct Draft<'a> {
     pub factory: bool,
     pub needs_application: bool,
     pub asynchronous: Asynchronous,
+    pub tls: TlsDraft,
     pub asked: AnsweringDraft,
     pub files: FilesDraft,
 }
@@ -111,6 +116,7 @@ impl<'a> Draft<'a> {
             factory: false,
             needs_application: false,
             asynchronous: Asynchronous::default(),
+            tls: TlsDraft::default(),
             asked: AnsweringDraft::default(),
             files: FilesDraft::default(),
         }
@@ -122,6 +128,10 @@ pub struct SocketDraft {
     pub kind: SocketKind,
     pub address: bolide_contract::settings::Address,
     pub location: Location,
+    /// What follows the address of `https`.
+    pub credentials: Option<Credentials>,
+    /// `http-to-https`: clients are sent to this port of HTTPS.
+    pub https_port: Option<u16>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -132,6 +142,63 @@ pub enum SocketKind {
     Of(Protocol),
     /// `socket`: `protocol` decides.
     Default,
+}
+
+/// The certificate of an address, and what else is written with it. Paths are as written.
+#[derive(Clone)]
+pub enum Credentials {
+    /// Those of `tls-certificate` and `tls-key`.
+    Common,
+    /// `auto`: made by us, for development.
+    Development,
+    Files(CredentialFiles),
+}
+
+#[derive(Clone, Default)]
+pub struct CredentialFiles {
+    pub certificate: String,
+    pub key: String,
+    pub ciphers: Option<String>,
+    /// With a `!` before it, clients without a certificate are refused.
+    pub client_authorities: Option<String>,
+}
+
+/// Settings of TLS that no address has for itself. Paths are as written.
+pub struct TlsDraft {
+    pub certificate: Option<(String, Location)>,
+    pub key: Option<(String, Location)>,
+    pub client_authorities: Option<(String, Location)>,
+    pub client_auth: Option<(ClientAuth, Location)>,
+    pub least_version: TlsVersion,
+    pub key_log: Option<(String, Location)>,
+    pub ocsp: Option<(String, Location)>,
+    pub exports_certificate: bool,
+    pub verify_depth: u32,
+    pub session_lifetime_s: u32,
+    /// Names of hosts, or none, and their certificates.
+    pub server_names: Vec<(Vec<String>, CredentialFiles, Location)>,
+    pub folder: Option<(String, Location)>,
+    pub http2: Http2,
+}
+
+impl Default for TlsDraft {
+    fn default() -> TlsDraft {
+        TlsDraft {
+            certificate: None,
+            key: None,
+            client_authorities: None,
+            client_auth: None,
+            least_version: TlsVersion::Tls12,
+            key_log: None,
+            ocsp: None,
+            exports_certificate: false,
+            verify_depth: 1,
+            session_lifetime_s: SESSION_LIFETIME_S,
+            server_names: Vec::new(),
+            folder: None,
+            http2: Http2::default(),
+        }
+    }
 }
 
 /// Settings of static files. Paths are as written.

@@ -9,12 +9,14 @@ mod address;
 mod answering;
 mod application;
 mod asynchronous;
+mod ciphers;
 mod draft;
 mod files;
 mod paths;
 mod processes;
 mod protection;
 mod requests;
+mod tls;
 mod unknown;
 mod values;
 
@@ -22,8 +24,8 @@ use std::path::Path;
 
 pub use application::{PositionalApplication, asgi_file, positional};
 
-use bolide_contract::settings::{Listener, Protocol, Settings, Threads};
-use bolide_contract::tls::Http2;
+use bolide_contract::settings::{Listener, Settings, Threads};
+use bolide_contract::tls::Tls;
 
 use draft::{Draft, HTTP_TIMEOUT_SECONDS, RELOAD_MERCY_SECONDS, SOCKET_TIMEOUT_SECONDS, SocketDraft, SocketKind};
 use paths::normalized;
@@ -213,6 +215,7 @@ impl Draft<'_> {
             // It was looked for before all others.
             Setting::AllowMissing => {}
             Setting::Plugin => self.plugins(pair),
+            Setting::Tls(setting) => self.set_tls(setting, row, pair)?,
             Setting::Requests(setting) => self.set_requests(setting, row, pair)?,
             Setting::Asynchronous(setting) => self.set_asynchronous(setting, row, pair)?,
             Setting::Answering(setting) => self.set_answering(setting, row, pair)?,
@@ -226,7 +229,8 @@ impl Draft<'_> {
     fn socket(&mut self, kind: SocketKind, pair: &Pair) -> Result<(), Diagnostic> {
         let (address, doubt) = address::read(pair)?;
         self.diagnostics.extend(doubt);
-        self.sockets.push(SocketDraft { kind, address, location: pair.location.clone() });
+        let location = pair.location.clone();
+        self.sockets.push(SocketDraft { kind, address, location, credentials: None, https_port: None });
         Ok(())
     }
 
@@ -241,6 +245,8 @@ impl Draft<'_> {
             kind,
             address: bolide_contract::settings::Address::Passed(descriptor),
             location: location.clone(),
+            credentials: None,
+            https_port: None,
         }));
     }
 
@@ -281,6 +287,8 @@ impl Draft<'_> {
                 kind: SocketKind::HttpRouter,
                 address: address::default(),
                 location: Location::command_line(),
+                credentials: None,
+                https_port: None,
             });
         }
         self.add_passed_sockets(bare);
@@ -338,13 +346,12 @@ impl Draft<'_> {
         }
     }
 
-    fn listeners(&self, folder: &Path) -> Vec<Listener> {
-        let listener = |socket: &SocketDraft| {
-            let (protocol, seconds) = match socket.kind {
-                SocketKind::HttpRouter => (Protocol::Http, self.http_timeout),
-                SocketKind::Of(protocol) => (protocol, self.socket_timeout),
-                SocketKind::Default => (self.socket_protocol, self.socket_timeout),
-            };
+    fn listeners(&mut self, folder: &Path) -> Vec<Listener> {
+        self.assign_common_certificate();
+        let tls = self.tls_of_sockets(folder);
+        let listener = |(socket, tls): (&SocketDraft, Option<Tls>)| {
+            let protocol = socket.protocol(self.socket_protocol);
+            let seconds = if socket.kind == SocketKind::HttpRouter { self.http_timeout } else { self.socket_timeout };
             Listener {
                 address: address::absolute(&socket.address, folder),
                 protocol,
@@ -352,12 +359,13 @@ impl Draft<'_> {
                 mode: self.mode,
                 owner: self.owner.clone(),
                 timeout_ms: seconds * 1000,
-                tls: None,
-                http2: Http2::default(),
+                tls,
+                http2: self.http2_of(protocol),
+                redirects_to_https: socket.https_port,
                 has_proxy_header: false,
                 origin: socket.location.to_string(),
             }
         };
-        self.sockets.iter().map(listener).collect()
+        self.sockets.iter().zip(tls).map(listener).collect()
     }
 }

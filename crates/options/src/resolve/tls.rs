@@ -1,0 +1,390 @@
+//! Addresses that speak TLS: from their options to what their listeners show and ask for. It reads the files that they name, which
+//! paths against the folder of the start lead to, since uWSGI reads them before `chdir`.
+
+use std::path::Path;
+
+use bolide_contract::settings::Protocol;
+use bolide_contract::tls::{Certificate, ClientAuth, Http2, Tls};
+
+use super::draft::{CredentialFiles, Credentials, Draft, SocketDraft, SocketKind};
+use super::paths::normalized;
+use super::{address, ciphers, values};
+use crate::catalogue::row::Row;
+use crate::catalogue::setting::Tls as TlsSetting;
+use crate::catalogue::tls::{CLIENT_AUTH, HTTP2, VERSIONS};
+use crate::certificates::{self, Trouble};
+use crate::diagnostic::{Diagnostic, Location};
+use crate::reader::Pair;
+
+/// The port that an `https` address of the web has unless it is written.
+const HTTPS_PORT: u16 = 443;
+
+impl Draft<'_> {
+    pub(super) fn set_tls(&mut self, setting: TlsSetting, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
+        let named = |pair: &Pair| values::text(pair).map(|text| Some((text, pair.location.clone())));
+        match setting {
+            TlsSetting::Https => self.https(SocketKind::HttpRouter, &values::text(pair)?, pair)?,
+            TlsSetting::SocketOf(protocol) => self.https(SocketKind::Of(protocol), &values::text(pair)?, pair)?,
+            TlsSetting::Https2 => self.https(SocketKind::HttpRouter, &of_key_values(pair)?, pair)?,
+            TlsSetting::HttpToHttps => self.http_to_https(pair)?,
+            TlsSetting::Certificate => self.tls.certificate = named(pair)?,
+            TlsSetting::Key => self.tls.key = named(pair)?,
+            TlsSetting::ClientAuthorities => self.tls.client_authorities = named(pair)?,
+            TlsSetting::ClientAuth => {
+                self.tls.client_auth = Some((values::one_of(pair, &CLIENT_AUTH)?, pair.location.clone()));
+            }
+            TlsSetting::LeastVersion => self.tls.least_version = values::one_of(pair, &VERSIONS)?,
+            TlsSetting::KeyLog => self.tls.key_log = named(pair)?,
+            TlsSetting::Ocsp => self.tls.ocsp = named(pair)?,
+            TlsSetting::ExportCertificate => self.tls.exports_certificate = self.switch(pair),
+            TlsSetting::VerifyDepth => self.tls.verify_depth = self.bounded_u32(row, pair)?,
+            TlsSetting::SessionLifetime => self.tls.session_lifetime_s = self.bounded_u32(row, pair)?,
+            TlsSetting::ServerName => self.server_name(row, pair)?,
+            TlsSetting::ServerNameFolder => self.tls.folder = named(pair)?,
+            TlsSetting::Http2 => self.tls.http2 = values::one_of(pair, &HTTP2)?,
+        }
+        Ok(())
+    }
+
+    /// `ADDR,CERT,KEY[,CIPHERS[,CLIENTCA]]`, `ADDR,auto`, `ADDR`.
+    fn https(&mut self, kind: SocketKind, text: &str, pair: &Pair) -> Result<(), Diagnostic> {
+        let mut words = text.splitn(5, ',').map(str::trim);
+        let written = words.next().unwrap_or_default();
+        let address = Pair { value: Some(written.to_owned()), ..pair.clone() };
+        let (address, doubt) = address::read(&address)?;
+        self.diagnostics.extend(doubt);
+        let rest: Vec<&str> = words.collect();
+        let optional = |index: usize| rest.get(index).copied().filter(|text| !text.is_empty()).map(str::to_owned);
+        let credentials = match rest.as_slice() {
+            [] => Credentials::Common,
+            ["auto"] => Credentials::Development,
+            [certificate, ..] if certificate.is_empty() || rest.get(1).is_some_and(|key| key.is_empty()) => {
+                return Err(Diagnostic::error(
+                    Some(&pair.location),
+                    format!("`{} = {text}` names no certificate or no key", pair.key),
+                )
+                .advise("write ADDRESS,CERTIFICATE,KEY; or ADDRESS,auto for a certificate for development"));
+            }
+            [certificate, ..] => Credentials::Files(CredentialFiles {
+                certificate: (*certificate).to_owned(),
+                key: optional(1).unwrap_or_else(|| (*certificate).to_owned()),
+                ciphers: optional(2),
+                client_authorities: optional(3),
+            }),
+        };
+        let location = pair.location.clone();
+        self.sockets.push(SocketDraft { kind, address, location, credentials: Some(credentials), https_port: None });
+        Ok(())
+    }
+
+    /// `ADDR[,PORT]`.
+    fn http_to_https(&mut self, pair: &Pair) -> Result<(), Diagnostic> {
+        let text = values::text(pair)?;
+        let (written, port) = text.split_once(',').map_or((text.as_str(), None), |(written, port)| (written, Some(port.trim())));
+        let https_port = match port.map(str::parse::<u16>) {
+            None => HTTPS_PORT,
+            Some(Ok(port)) if port > 0 => port,
+            Some(_) => {
+                return Err(Diagnostic::error(Some(&pair.location), format!("`{} = {text}` names no port of HTTPS", pair.key))
+                    .advise("write ADDRESS,PORT, such as :80,8443"));
+            }
+        };
+        let (address, doubt) = address::read(&Pair { value: Some(written.to_owned()), ..pair.clone() })?;
+        self.diagnostics.extend(doubt);
+        let (kind, location) = (SocketKind::HttpRouter, pair.location.clone());
+        self.sockets.push(SocketDraft { kind, address, location, credentials: None, https_port: Some(https_port) });
+        Ok(())
+    }
+
+    /// `NAME CERT,KEY[,CIPHERS[,CLIENTCA]]`; the name of `sni-regexp` is an expression, in whose place the certificate's own names count.
+    fn server_name(&mut self, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
+        let text = values::text(pair)?;
+        let wrong = || {
+            Diagnostic::error(Some(&pair.location), format!("`{} = {text}` names no certificate and key", pair.key))
+                .advise("write the name, a space, and the files: `example.com example.pem,example.key`")
+        };
+        let (name, files) = text.split_once(' ').ok_or_else(wrong)?;
+        let words: Vec<&str> = files.splitn(4, ',').map(str::trim).collect();
+        let optional = |index: usize| words.get(index).copied().filter(|text| !text.is_empty()).map(str::to_owned);
+        let (Some(certificate), Some(key)) = (optional(0), optional(1)) else { return Err(wrong()) };
+        let files = CredentialFiles { certificate, key, ciphers: optional(2), client_authorities: optional(3) };
+        if files.ciphers.is_some() {
+            let message = format!("the ciphers of `{name}` have no effect: those of the address count for all its certificates");
+            self.diagnostics.push(Diagnostic::warning(Some(&pair.location), message).advise("name them with `https`"));
+        }
+        let names = match row.name() {
+            "sni-regexp" => Vec::new(),
+            _ => name.split(',').filter(|name| !name.is_empty()).map(str::to_ascii_lowercase).collect(),
+        };
+        self.tls.server_names.push((names, files, pair.location.clone()));
+        Ok(())
+    }
+
+    /// Gives TLS to the addresses that are to speak it. Where none is an `https` one, `tls-certificate` makes all that speak HTTP so.
+    pub(super) fn assign_common_certificate(&mut self) {
+        let Some((_, location)) = self.tls.certificate.clone().or_else(|| self.tls.key.clone()) else { return };
+        if self.sockets.iter().any(|socket| socket.credentials.is_some()) {
+            return;
+        }
+        let protocol = self.socket_protocol;
+        let is_http = |socket: &&mut SocketDraft| socket.https_port.is_none() && socket.protocol(protocol) == Protocol::Http;
+        let mut found = false;
+        for socket in self.sockets.iter_mut().filter(is_http) {
+            socket.credentials = Some(Credentials::Common);
+            found = true;
+        }
+        if !found {
+            let message = "no address speaks HTTP: the certificate has no effect";
+            self.diagnostics.push(Diagnostic::warning(Some(&location), message).advise("write `https = ADDRESS`"));
+        }
+    }
+
+    /// What each socket shows and asks for; `None` for those without TLS. What is wrong is among the diagnostics.
+    pub(super) fn tls_of_sockets(&mut self, folder: &Path) -> Vec<Option<Tls>> {
+        let sockets: Vec<Option<(Credentials, Location)>> = self
+            .sockets
+            .iter()
+            .map(|socket| socket.credentials.clone().map(|credentials| (credentials, socket.location.clone())))
+            .collect();
+        if sockets.iter().all(Option::is_none) {
+            return sockets.iter().map(|_| None).collect();
+        }
+        let named = self.named_certificates(folder);
+        self.warn_of_key_log();
+        let make = |socket: Option<(Credentials, Location)>| {
+            let (credentials, location) = socket?;
+            match self.tls(&credentials, &named, folder, &location) {
+                Ok(tls) => Some(tls),
+                Err(diagnostic) => {
+                    self.diagnostics.push(diagnostic);
+                    None
+                }
+            }
+        };
+        sockets.into_iter().map(make).collect()
+    }
+
+    fn warn_of_key_log(&mut self) {
+        let Some((file, location)) = &self.tls.key_log else { return };
+        let message = format!("the secrets of all TLS sessions are written to {file}: whoever reads it reads all that is sent");
+        self.diagnostics
+            .push(Diagnostic::warning(Some(location), message).advise("remove `tls-keylog` when you have seen enough"));
+    }
+
+    fn tls(
+        &mut self,
+        credentials: &Credentials,
+        named: &[Certificate],
+        folder: &Path,
+        location: &Location,
+    ) -> Result<Tls, Diagnostic> {
+        let none = CredentialFiles::default();
+        let (own, files) = match credentials {
+            Credentials::Development => (development(location), &none),
+            Credentials::Common => (self.common_certificate(location)?, &none),
+            Credentials::Files(files) => (self.certificate(files, &[], location)?, files),
+        };
+        let (client_auth, client_authorities) = self.client_auth(files, location)?;
+        let cipher_suites = files.ciphers.as_deref().map(|text| self.ciphers(text, location)).transpose()?.unwrap_or_default();
+        let certificates = std::iter::once(own).chain(named.iter().cloned()).collect();
+        Ok(Tls {
+            certificates,
+            least_version: self.tls.least_version,
+            cipher_suites,
+            client_auth,
+            client_authorities,
+            verify_depth: self.tls.verify_depth,
+            session_lifetime_s: self.tls.session_lifetime_s,
+            exports_certificate: self.tls.exports_certificate,
+            key_log: self.tls.key_log.as_ref().map(|(path, _)| normalized(&self.host.folder.join(path))),
+            folder: self.tls.folder.as_ref().map(|(path, _)| normalized(&folder.join(path))),
+        })
+    }
+
+    fn common_certificate(&mut self, location: &Location) -> Result<Certificate, Diagnostic> {
+        let Some((certificate, named)) = self.tls.certificate.clone() else {
+            let at = self.tls.key.as_ref().map_or(location, |(_, location)| location);
+            return Err(Diagnostic::error(Some(at), "no certificate is named")
+                .advise("write ADDRESS,CERTIFICATE,KEY; or `tls-certificate = FILE` and `tls-key = FILE`; or ADDRESS,auto for development"));
+        };
+        let key = self.tls.key.as_ref().map_or_else(|| certificate.clone(), |(key, _)| key.clone());
+        self.certificate(&CredentialFiles { certificate, key, ..CredentialFiles::default() }, &[], &named)
+    }
+
+    /// Reads the certificate of an address itself.
+    fn certificate(&mut self, files: &CredentialFiles, names: &[String], location: &Location) -> Result<Certificate, Diagnostic> {
+        let path = |text: &str| normalized(&self.host.folder.join(text));
+        let mut found = certificates::files(path(&files.certificate), path(&files.key));
+        if let Some((ocsp, _)) = self.tls.ocsp.as_ref().filter(|_| names.is_empty()) {
+            found.ocsp = Some(path(ocsp));
+        }
+        certificates::read(&found, names, &location.to_string()).map_err(|trouble| trouble.at(location))
+    }
+
+    /// The certificates of `sni` and `sni-dir`.
+    fn named_certificates(&mut self, folder: &Path) -> Vec<Certificate> {
+        let mut found = Vec::new();
+        for (names, files, location) in self.tls.server_names.clone() {
+            let path = |text: &str| normalized(&self.host.folder.join(text));
+            let wanted = certificates::files(path(&files.certificate), path(&files.key));
+            let read = certificates::read(&wanted, &names, &location.to_string());
+            self.keep(read, &location, &mut found);
+            if let Some(authorities) = &files.client_authorities {
+                self.check_authorities_of_name(authorities, &location);
+            }
+        }
+        if let Some((written, location)) = self.tls.folder.clone() {
+            let path = normalized(&folder.join(written));
+            match certificates::folder(&path) {
+                Ok(listed) => {
+                    for (name, files) in listed {
+                        let authorities = path.join(format!("{name}.ca"));
+                        if authorities.is_file() {
+                            self.check_authorities_of_name(&authorities.to_string_lossy(), &location);
+                        }
+                        let read = certificates::read(&files, &[name], &location.to_string());
+                        self.keep(read, &location, &mut found);
+                    }
+                }
+                Err(trouble) => self.diagnostics.push(trouble.at(&location)),
+            }
+        }
+        found
+    }
+
+    /// Clients are asked for a certificate before all that they ask for is known, so that addresses have authorities, and names have none.
+    fn check_authorities_of_name(&mut self, wanted: &str, location: &Location) {
+        let path = |text: &str| normalized(&self.host.folder.join(text.strip_prefix('!').unwrap_or(text)));
+        let common = self.tls.client_authorities.as_ref().map(|(text, _)| text.as_str());
+        let of_address = |credentials: &Credentials| match credentials {
+            Credentials::Files(files) => files.client_authorities.clone(),
+            Credentials::Common | Credentials::Development => None,
+        };
+        let mut addresses = self.sockets.iter().filter_map(|socket| socket.credentials.as_ref());
+        let is_same = addresses
+            .all(|credentials| of_address(credentials).as_deref().or(common).is_some_and(|text| path(text) == path(wanted)));
+        if !is_same {
+            let message = format!(
+                "client authorities of one name ({wanted}) are not there yet: whoever asks for another name would not be asked for a certificate"
+            );
+            self.diagnostics.push(Diagnostic::error(Some(location), message).advise(
+                "name them for the whole address: `https = ADDRESS,CERTIFICATE,KEY,,CLIENT-CA`, or `tls-client-ca = FILE`",
+            ));
+        }
+    }
+
+    fn keep(&mut self, read: Result<Certificate, Trouble>, location: &Location, found: &mut Vec<Certificate>) {
+        match read {
+            Ok(certificate) => found.push(certificate),
+            Err(trouble) => self.diagnostics.push(trouble.at(location)),
+        }
+    }
+
+    /// Whether clients show a certificate, and the authorities of those that are taken, in PEM.
+    fn client_auth(&mut self, files: &CredentialFiles, location: &Location) -> Result<(ClientAuth, Vec<u8>), Diagnostic> {
+        let own = files.client_authorities.as_deref().map(|text| (text.to_owned(), location.clone()));
+        let asked = self.tls.client_auth.clone();
+        let Some((text, at)) = own.or_else(|| self.tls.client_authorities.clone()) else {
+            return match asked {
+                Some((ClientAuth::Optional | ClientAuth::Required, at)) => {
+                    Err(Diagnostic::error(Some(&at), "nothing says whose certificates clients are to show")
+                        .advise("name the authorities' certificates: `tls-client-ca = FILE`"))
+                }
+                _ => Ok((ClientAuth::Off, Vec::new())),
+            };
+        };
+        let (path, is_required) = text.strip_prefix('!').map_or((text.as_str(), false), |path| (path, true));
+        let client_auth = match asked {
+            _ if is_required => ClientAuth::Required,
+            Some((client_auth, _)) => client_auth,
+            None => ClientAuth::Optional,
+        };
+        if client_auth == ClientAuth::Off {
+            return Ok((client_auth, Vec::new()));
+        }
+        let path = normalized(&self.host.folder.join(path));
+        certificates::chain(&path).map(|authorities| (client_auth, authorities)).map_err(|trouble| trouble.at(&at))
+    }
+
+    fn ciphers(&mut self, text: &str, location: &Location) -> Result<Vec<String>, Diagnostic> {
+        let Some(read) = ciphers::read(text) else {
+            return Err(Diagnostic::error(Some(location), format!("no cipher of `{text}` is spoken here"))
+                .advise("leave the ciphers out, or write some of `ECDHE+AESGCM:ECDHE+CHACHA20`: others have no forward secrecy, or don't notice changes"));
+        };
+        if !read.left_out.is_empty() {
+            let message = format!("ciphers that are not spoken here are left out: {}", read.left_out.join(", "));
+            self.diagnostics.push(Diagnostic::warning(Some(location), message).advise(
+                "they have no forward secrecy, or don't notice changes; every client of TLS 1.2 since 2014 has better ones",
+            ));
+        }
+        Ok(read.suites)
+    }
+
+    /// Where a listener speaks HTTP/2.
+    pub(super) fn http2_of(&self, protocol: Protocol) -> Http2 {
+        if protocol == Protocol::Http { self.tls.http2 } else { Http2::Off }
+    }
+}
+
+impl SocketDraft {
+    /// What is spoken here, where `protocol` says this.
+    pub(super) fn protocol(&self, default: Protocol) -> Protocol {
+        match self.kind {
+            SocketKind::HttpRouter => Protocol::Http,
+            SocketKind::Of(protocol) => protocol,
+            SocketKind::Default => default,
+        }
+    }
+}
+
+impl Trouble {
+    fn at(self, location: &Location) -> Diagnostic {
+        let diagnostic = Diagnostic::error(Some(location), self.message).advise(self.advice);
+        if self.is_local { diagnostic.local() } else { diagnostic }
+    }
+}
+
+/// The words of `https2`, as `https` has them.
+fn of_key_values(pair: &Pair) -> Result<String, Diagnostic> {
+    let text = values::text(pair)?;
+    let wrong = |message: String| Diagnostic::error(Some(&pair.location), message);
+    let (mut address, mut certificate, mut key, mut ciphers, mut authorities) = ("", "", "", "", "");
+    for item in text.split(',').filter(|item| !item.is_empty()) {
+        let Some((name, value)) = item.split_once('=') else {
+            return Err(wrong(format!("`{item}` of `{}` has no `=`", pair.key)).advise("write addr=ADDRESS,cert=FILE,key=FILE"));
+        };
+        match name.trim() {
+            "addr" => address = value,
+            "cert" | "crt" => certificate = value,
+            "key" => key = value,
+            "ciphers" => ciphers = value,
+            "clientca" | "client_ca" => authorities = value,
+            "spdy" => {
+                return Err(wrong("SPDY is not spoken by anybody any more".to_owned())
+                    .advise("remove `spdy`: HTTP/2 took its place and is on (`http2 = on`)"));
+            }
+            _ => {
+                let advice = "there are addr, cert, key, ciphers and clientca";
+                return Err(wrong(format!("`{item}` of `{}` is not known", pair.key)).advise(advice));
+            }
+        }
+    }
+    if address.is_empty() || certificate.is_empty() || key.is_empty() {
+        return Err(
+            wrong(format!("`{} = {text}` needs addr, cert and key", pair.key)).advise("write addr=ADDRESS,cert=FILE,key=FILE")
+        );
+    }
+    Ok([address, certificate, key, ciphers, authorities].join(","))
+}
+
+/// The place of a certificate that is made when the instance starts.
+fn development(location: &Location) -> Certificate {
+    Certificate {
+        names: Vec::new(),
+        chain: Vec::new(),
+        key: bolide_contract::tls::PrivateKey(Vec::new()),
+        ocsp: None,
+        files: None,
+        origin: location.to_string(),
+    }
+}

@@ -1,0 +1,282 @@
+//! Options of TLS, from their words to what listeners show and ask for.
+
+use bolide_contract::settings::{Listener, Protocol, Settings};
+use bolide_contract::tls::{ClientAuth, Http2, Tls, TlsVersion};
+
+use crate::tests::{Folder, outcome};
+use crate::{Failure, Reading};
+
+const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+const KEY: &str = "-----BEGIN PRIVATE KEY-----\nBBBB\n-----END PRIVATE KEY-----\n";
+
+/// A folder with a certificate, a key, and authorities of clients.
+fn folder(name: &str) -> Folder {
+    let folder = Folder::new(&format!("tls-{name}"));
+    let both = format!("{KEY}{CERTIFICATE}");
+    folder.write("app.pem", CERTIFICATE).write("app.key", KEY).write("both.pem", both).write("clients.pem", CERTIFICATE);
+    folder.write("other.pem", CERTIFICATE).write("other.key", KEY);
+    folder
+}
+
+/// The outcome of a file with an application and these lines.
+fn read(folder: &Folder, text: &str) -> Result<(Settings, Vec<String>), Vec<String>> {
+    folder.write("app.ini", format!("[uwsgi]\nmodule = shop\n{text}\n"));
+    match outcome(folder, "app.ini", &[]) {
+        Ok(Reading::Run { settings, diagnostics }) => Ok((*settings, diagnostics.iter().map(ToString::to_string).collect())),
+        Ok(other) => panic!("{text}: {other:?}"),
+        Err(Failure { diagnostics }) => Err(diagnostics.iter().map(ToString::to_string).collect()),
+    }
+}
+
+/// Settings of a file about which there is nothing to say.
+fn settings(folder: &Folder, text: &str) -> Settings {
+    let (settings, diagnostics) = read(folder, text).unwrap_or_else(|errors| panic!("{text}: {errors:?}"));
+    assert!(diagnostics.is_empty(), "{text}: {diagnostics:?}");
+    settings
+}
+
+fn listener(folder: &Folder, text: &str) -> Listener {
+    settings(folder, text).listeners.remove(0)
+}
+
+fn tls(folder: &Folder, text: &str) -> Tls {
+    listener(folder, text).tls.unwrap_or_else(|| panic!("{text}: no TLS"))
+}
+
+/// The one error of a file.
+fn error(folder: &Folder, text: &str) -> String {
+    // An address that is wrong would be missed too.
+    let errors = read(folder, &format!("{text}\nsocket = app.sock")).expect_err(text);
+    assert_eq!(errors.len(), 1, "{text}: {errors:?}");
+    errors[0].clone()
+}
+
+#[test]
+fn test_each_way_to_write_an_https_address_has_its_certificate_and_key() {
+    let folder = folder("ways");
+    for text in [
+        "https = :8443,app.pem,app.key",
+        "https = :8443, app.pem , app.key",
+        "https2 = addr=:8443,cert=app.pem,key=app.key",
+        "https2 = key=app.key,crt=app.pem,addr=:8443",
+        "https-socket = :8443,app.pem,app.key",
+        "https = :8443\ntls-certificate = app.pem\ntls-key = app.key",
+        "http = :8443\ncertfile = app.pem\nkeyfile = app.key",
+        "http-socket = :8443\nssl-certfile = app.pem\nssl-keyfile = app.key",
+        "socket = :8443\nprotocol = http\ntls-key = app.key\ntls-certificate = app.pem",
+    ] {
+        let listener = listener(&folder, text);
+        let tls = listener.tls.expect(text);
+        assert_eq!((listener.protocol, listener.http2), (Protocol::Http, Http2::Tls), "{text}");
+        assert_eq!(tls.certificates.len(), 1, "{text}");
+        let own = &tls.certificates[0];
+        assert_eq!((own.chain.as_slice(), own.key.0.as_slice()), (CERTIFICATE.as_bytes(), KEY.as_bytes()), "{text}");
+        assert!(own.origin.starts_with("app.ini:"), "{text}: {}", own.origin);
+        let files = own.files.as_ref().expect(text);
+        assert_eq!(files.chain, folder.path().join("app.pem"), "{text}");
+        assert_eq!(files.key, folder.path().join("app.key"), "{text}");
+        assert_eq!((tls.client_auth, tls.least_version), (ClientAuth::Off, TlsVersion::Tls12), "{text}");
+        assert_eq!((tls.session_lifetime_s, tls.verify_depth), (300, 1), "{text}: as uWSGI has it");
+    }
+}
+
+#[test]
+fn test_a_key_in_the_file_of_its_certificate_is_not_shown_with_it() {
+    let folder = folder("both");
+    for text in ["https = :8443,both.pem", "https = :8443,both.pem,both.pem", "http = :1\ncertfile = both.pem"] {
+        let tls = tls(&folder, text);
+        assert_eq!(tls.certificates[0].chain, CERTIFICATE.as_bytes(), "{text}");
+        assert_eq!(tls.certificates[0].key.0, KEY.as_bytes(), "{text}");
+        assert!(!format!("{tls:?}").contains("BBBB"), "{text}");
+    }
+}
+
+#[test]
+fn test_files_are_those_of_the_start_and_not_of_chdir() {
+    let folder = folder("chdir");
+    std::fs::create_dir(folder.path().join("deep")).expect("made");
+    let tls = tls(&folder, "chdir = deep\nhttps = :8443,app.pem,app.key");
+    assert_eq!(tls.certificates[0].files.as_ref().map(|files| files.chain.clone()), Some(folder.path().join("app.pem")));
+}
+
+#[test]
+fn test_plain_addresses_stay_plain_beside_an_https_one() {
+    let folder = folder("plain");
+    let settings = settings(&folder, "http = :80\nhttps = :443\nsocket = app.sock\ntls-certificate = both.pem");
+    let tls: Vec<bool> = settings.listeners.iter().map(|listener| listener.tls.is_some()).collect();
+    assert_eq!(tls, [false, true, false]);
+    let (_, told) = read(&folder, "socket = app.sock\ntls-certificate = both.pem").expect("it starts");
+    assert!(told[0].contains("no address speaks HTTP: the certificate has no effect"), "{told:?}");
+}
+
+#[test]
+fn test_client_certificates_are_asked_for_as_the_address_or_the_option_says() {
+    let folder = folder("clients");
+    let with = "https = :8443,app.pem,app.key";
+    for (text, wanted) in [
+        (format!("{with},,clients.pem"), ClientAuth::Optional),
+        (format!("{with},,!clients.pem"), ClientAuth::Required),
+        (format!("{with},,!clients.pem\ntls-client-auth = optional"), ClientAuth::Required),
+        (format!("{with},,clients.pem\ntls-client-auth = required"), ClientAuth::Required),
+        (format!("{with}\ntls-client-ca = clients.pem"), ClientAuth::Optional),
+        (format!("{with}\nca-certs = clients.pem\ncert-reqs = 2"), ClientAuth::Required),
+        (format!("{with}\nssl-ca-certs = clients.pem\nssl-cert-reqs = 1"), ClientAuth::Optional),
+        (format!("{with}\ntls-client-ca = clients.pem\ntls-client-auth = off"), ClientAuth::Off),
+        ("https2 = addr=:1,cert=app.pem,key=app.key,clientca=!clients.pem".to_owned(), ClientAuth::Required),
+    ] {
+        let tls = tls(&folder, &text);
+        assert_eq!(tls.client_auth, wanted, "{text}");
+        assert_eq!(tls.client_authorities.is_empty(), wanted == ClientAuth::Off, "{text}");
+    }
+    let told = error(&folder, &format!("{with}\ntls-client-auth = required"));
+    assert!(told.starts_with("app.ini:4: error: nothing says whose certificates"), "{told}");
+}
+
+#[test]
+fn test_versions_sessions_depth_http2_and_their_kin_are_the_listeners() {
+    let folder = folder("numbers");
+    let base = "https = :8443,app.pem,app.key\n";
+    let with = |text: &str| tls(&folder, &format!("{base}{text}"));
+    assert_eq!(with("tls-min-version = 1.3").least_version, TlsVersion::Tls13);
+    assert_eq!(with("ssl-verify-depth = 3").verify_depth, 3);
+    assert_eq!(with("ssl-session-timeout = 0").session_lifetime_s, 0);
+    assert!(with("https-export-cert = true").exports_certificate);
+    for (text, wanted) in [("off", Http2::Off), ("h2c", Http2::Everywhere), ("on", Http2::Tls), ("true", Http2::Tls)] {
+        assert_eq!(listener(&folder, &format!("{base}http2 = {text}")).http2, wanted, "{text}");
+    }
+    assert_eq!(listener(&folder, "ssl-socket = :1,app.pem,app.key").http2, Http2::Off, "nobody speaks it there");
+    let (settings, told) = read(&folder, &format!("{base}tls-keylog = keys.log")).expect("it starts");
+    let log = settings.listeners[0].tls.as_ref().and_then(|tls| tls.key_log.clone());
+    assert_eq!(log, Some(folder.path().join("keys.log")));
+    assert!(told[0].contains("warning: the secrets of all TLS sessions are written to keys.log"), "{told:?}");
+}
+
+#[test]
+fn test_ciphers_that_are_left_out_are_told_and_none_left_is_an_error() {
+    let folder = folder("ciphers");
+    assert!(tls(&folder, "https = :1,app.pem,app.key,HIGH:!aNULL:!MD5").cipher_suites.is_empty());
+    let text = "https = :1,app.pem,app.key,ECDHE-RSA-AES128-GCM-SHA256:AES128-SHA:DHE-RSA-AES256-SHA";
+    let (settings, told) = read(&folder, text).expect("it starts");
+    assert_eq!(told.len(), 1);
+    assert!(told[0].contains("left out: AES128-SHA, DHE-RSA-AES256-SHA"), "{told:?}");
+    let suites = settings.listeners[0].tls.as_ref().map(|tls| tls.cipher_suites.clone()).unwrap_or_default();
+    assert_eq!(suites.last().map(String::as_str), Some("TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"));
+    let told = error(&folder, "https = :1,app.pem,app.key,RC4-SHA");
+    assert!(told.contains("no cipher of `RC4-SHA` is spoken here"), "{told}");
+}
+
+#[test]
+fn test_names_have_their_certificates_on_every_address_behind_its_own() {
+    let folder = folder("names");
+    std::fs::create_dir(folder.path().join("sites")).expect("made");
+    folder.write("sites/B.example.crt", CERTIFICATE).write("sites/B.example.key", KEY).write("sites/a.example.crt", CERTIFICATE);
+    folder.write("sites/B.example.crt.ocsp", b"\x30\x00").write("sites/README", "");
+    let text = "https = :1,app.pem,app.key\nhttps = :2,app.pem,app.key\nsni = X.example,*.y.example other.pem,other.key\n\
+                sni-regexp = ^z other.pem,other.key\nsni-dir = sites";
+    let settings = settings(&folder, text);
+    for listener in &settings.listeners {
+        let tls = listener.tls.as_ref().expect("TLS");
+        let names: Vec<&[String]> = tls.certificates.iter().map(|one| one.names.as_slice()).collect();
+        let wanted: [&[String]; 4] = [&[], &["x.example".to_owned(), "*.y.example".to_owned()], &[], &["b.example".to_owned()]];
+        assert_eq!(names, wanted, "a certificate of the folder without its key is none");
+        assert_eq!(tls.folder, Some(folder.path().join("sites")));
+        assert_eq!(tls.certificates[3].ocsp.as_deref(), Some(&b"\x30\x00"[..]), "what lies beside it goes with it");
+    }
+}
+
+#[test]
+fn test_client_authorities_of_a_name_alone_are_an_error() {
+    let folder = folder("name-clients");
+    let name = "sni = x.example other.pem,other.key,,clients.pem";
+    let told = error(&folder, &format!("https = :1,app.pem,app.key\n{name}"));
+    assert!(told.starts_with("app.ini:4: error: client authorities of one name (clients.pem)"), "{told}");
+    settings(&folder, &format!("https = :1,app.pem,app.key,,!clients.pem\n{name}"));
+    std::fs::create_dir(folder.path().join("sites")).expect("made");
+    folder.write("sites/a.crt", CERTIFICATE).write("sites/a.key", KEY).write("sites/a.ca", CERTIFICATE);
+    let told = error(&folder, "https = :1,app.pem,app.key\nsni-dir = sites");
+    assert!(told.contains("sites/a.ca"), "{told}");
+}
+
+#[test]
+fn test_a_development_certificate_is_made_once_for_all_addresses_and_its_fingerprint_is_told() {
+    let folder = folder("auto");
+    let (settings, told) = read(&folder, "https = :1,auto\nhttps = :2,auto\nhttps = :3,app.pem,app.key").expect("it starts");
+    let certificates: Vec<_> =
+        settings.listeners.iter().filter_map(|listener| listener.tls.as_ref()).map(|tls| &tls.certificates[0]).collect();
+    assert_eq!(certificates[0].chain, certificates[1].chain);
+    assert!(certificates[0].chain.starts_with(b"-----BEGIN CERTIFICATE-----") && !certificates[0].key.0.is_empty());
+    assert_eq!((&certificates[0].files, certificates[2].chain.as_slice()), (&None, CERTIFICATE.as_bytes()));
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].contains("the certificate for localhost, 127.0.0.1, ::1, box is made for this start"), "{told:?}");
+    let fingerprint = told[0].split("fingerprint ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap_or_default();
+    assert_eq!(fingerprint.split(':').filter(|byte| byte.len() == 2).count(), 32, "{told:?}");
+    let Ok(Reading::Print { text, status: 0 }) = outcome(&folder, "check app.ini", &[]) else { panic!("check prints") };
+    assert!(!text.contains("fingerprint"), "check makes none: {text}");
+}
+
+#[test]
+fn test_http_to_https_is_a_plain_listener_with_the_port_to_go_to() {
+    let folder = folder("redirect");
+    for (text, port) in [("http-to-https = :80", 443), ("http-to-https = :80,8443", 8443)] {
+        let listener = listener(&folder, text);
+        assert_eq!((listener.redirects_to_https, listener.tls.is_none()), (Some(port), true), "{text}");
+    }
+    assert!(error(&folder, "http-to-https = :80,x").contains("names no port of HTTPS"));
+    let text = "http-to-https = :80\nhttp = :81\ntls-certificate = both.pem";
+    let tls: Vec<bool> = settings(&folder, text).listeners.iter().map(|listener| listener.tls.is_some()).collect();
+    assert_eq!(tls, [false, true], "the address that sends away stays plain");
+}
+
+#[test]
+fn test_what_is_wrong_with_files_is_one_clear_error_with_file_line_and_path() {
+    let folder = folder("wrong");
+    let encrypted = "-----BEGIN ENCRYPTED PRIVATE KEY-----\nBBBB\n-----END ENCRYPTED PRIVATE KEY-----\n";
+    folder.write("encrypted.key", encrypted).write("empty.pem", "").write("der.pem", b"\x30\x82").write("junk.pem", "hello");
+    folder.write("request.pem", "-----BEGIN CERTIFICATE REQUEST-----\nA\n-----END CERTIFICATE REQUEST-----\n");
+    folder.write("large.pem", vec![b'x'; 2 * 1024 * 1024]);
+    for (files, said) in [
+        ("missing.pem,app.key", "the certificate DIR/missing.pem can't be read: No such file or directory"),
+        ("app.pem,missing.key", "the key DIR/missing.key can't be read: No such file or directory"),
+        ("app.key,app.pem", "the certificate DIR/app.key is a key, and no certificate is in it"),
+        ("app.pem,other.pem", "the key DIR/other.pem is a certificate, and no key is in it"),
+        ("app.pem", "no key is in DIR/app.pem beside the certificate"),
+        ("app.pem,encrypted.key", "`openssl pkey -in DIR/encrypted.key -out NEW`"),
+        ("empty.pem,app.key", "the certificate DIR/empty.pem is empty"),
+        ("app.pem,empty.pem", "the key DIR/empty.pem is empty"),
+        ("der.pem,app.key", "the certificate DIR/der.pem is DER, and not PEM (convert it: `openssl x509 -inform der"),
+        ("app.pem,der.pem", "the key DIR/der.pem is DER, and not PEM (convert it: `openssl pkey -inform der"),
+        ("junk.pem,app.key", "the certificate DIR/junk.pem is not PEM"),
+        ("request.pem,app.key", "the certificate DIR/request.pem is a request for one"),
+        ("large.pem,app.key", "the certificate DIR/large.pem is larger than a MiB"),
+        ("app.pem,app.key,,missing.pem", "the certificate DIR/missing.pem can't be read"),
+        (",app.key", "names no certificate or no key"),
+        ("app.pem,", "names no certificate or no key"),
+    ] {
+        let told = error(&folder, &format!("https = :1,{files}"));
+        let told = told.replace(&folder.path().display().to_string(), "DIR");
+        assert!(told.starts_with("app.ini:3: error: ") && told.contains(said), "{files}: {told}");
+    }
+}
+
+#[test]
+fn test_what_is_wrong_with_words_is_an_error_that_says_what_to_write() {
+    let folder = folder("words");
+    for (text, said) in [
+        ("https = :1", "no certificate is named"),
+        ("https2 = addr=:1,cert=app.pem,key=app.key,spdy=1", "HTTP/2 took its place"),
+        ("https2 = addr=:1,cert=app.pem", "needs addr, cert and key"),
+        ("https2 = addr=:1,cert=app.pem,key=app.key,colour=red", "`colour=red` of `https2` is not known"),
+        ("https2 = :1,app.pem,app.key", "`:1` of `https2` has no `=`"),
+        ("https = :1,both.pem\nsni = x.example", "names no certificate and key"),
+        ("https = :1,both.pem\nsni-dir = nowhere", "nowhere can't be read"),
+        ("https = :1,both.pem\nssl-enable-tlsv1 = true", "TLS 1.0, 1.1 and SSL must not be used"),
+        ("https = :1,both.pem\nssl-keyfile-password = secret", "openssl pkey"),
+        ("https = :1,both.pem\ntls-min-version = 1.1", "write `1.2` or `1.3`"),
+        ("https = :1,both.pem\nhttp2 = h3", "is not known"),
+        ("https = :1,both.pem\ntls-ocsp-file = app.pem", "app.pem is not DER"),
+    ] {
+        let told = error(&folder, text);
+        assert!(told.contains(said) && told.contains('('), "{text}: {told}");
+        assert!(!told.contains("secret"), "{told}");
+    }
+}
