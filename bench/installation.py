@@ -12,13 +12,24 @@ import time
 
 from .interpreters import OWN
 from .machine import find_program
-from .places import LIMIT_PROGRAM, LIMIT_SOURCE, REPOSITORY, WEBSOCKET_LOAD_PROGRAM, WEBSOCKET_LOAD_SOURCE
+from .places import (
+    LIMIT_PROGRAM,
+    LIMIT_SOURCE,
+    REPOSITORY,
+    TLS_LOAD_PROGRAM,
+    TLS_LOAD_SOURCE,
+    WEBSOCKET_LOAD_PROGRAM,
+    WEBSOCKET_LOAD_SOURCE,
+)
 from .servers import OURS, SERVERS
 
 # What the applications that are served need.
 APPLICATION_PACKAGES = {"wsgi": ["flask", "django"], "asgi": ["starlette", "fastapi"]}
 # What `uvicorn[standard]` brings with it; their versions are stated too.
 PARTS_OF_SERVERS = ["uvloop", "httptools", "websockets"]
+# The programs in C that every run has, and the one that needs OpenSSL's headers: without them it is left out.
+C_PROGRAMS = {LIMIT_PROGRAM: (LIMIT_SOURCE, []), WEBSOCKET_LOAD_PROGRAM: (WEBSOCKET_LOAD_SOURCE, [])}
+TLS_PROGRAMS = {TLS_LOAD_PROGRAM: (TLS_LOAD_SOURCE, ["-lssl", "-lcrypto", "-lpthread"])}
 INSTALL_TIMEOUT_SECONDS = 900
 # Bolide is built with link-time optimisation of the whole program.
 BUILD_TIMEOUT_SECONDS = 1800
@@ -121,7 +132,14 @@ def versions(interpreter):
 
 def tool_versions():
     """Versions of the programs of the system that take part."""
-    questions = {"wrk": ["-v"], "ab": ["-V"], "nginx": ["-v"], "gcc": ["--version"]}
+    questions = {
+        "wrk": ["-v"],
+        "ab": ["-V"],
+        "nginx": ["-v"],
+        "gcc": ["--version"],
+        "h2load": ["--version"],
+        "openssl": ["version"],
+    }
     return {name: _version_line(name, words) for name, words in questions.items() if find_program(name)}
 
 
@@ -134,15 +152,15 @@ def _version_line(name, words):
     return lines[0].partition(" Copyright")[0].removeprefix("This is ") if lines else "unknown"
 
 
-def build_programs():
-    """Compiles the limit program and the WebSocket load client when they are older than their sources. Raises CannotRun."""
+def build_programs(programs=None):
+    """Compiles the suite's programs when they are older than their sources. Raises CannotRun."""
     compiler = find_program("cc") or find_program("gcc")
     if compiler is None:
         raise CannotRun("there is no C compiler for the limit program; install gcc")
-    for program, source in ((LIMIT_PROGRAM, LIMIT_SOURCE), (WEBSOCKET_LOAD_PROGRAM, WEBSOCKET_LOAD_SOURCE)):
+    for program, (source, libraries) in (programs or C_PROGRAMS).items():
         if program.exists() and program.stat().st_mtime >= source.stat().st_mtime:
             continue
-        command = [compiler, "-O2", "-Wall", "-Wextra", "-o", str(program), str(source)]
+        command = [compiler, "-O2", "-Wall", "-Wextra", "-o", str(program), str(source), *libraries]
         done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_SECONDS)
         if done.returncode != 0:
             raise CannotRun(f"{source.name} does not compile: {done.stderr.strip()}")

@@ -6,6 +6,8 @@ import os
 import re
 import select
 import socket
+import ssl
+import statistics
 import subprocess
 import time
 from pathlib import Path
@@ -13,6 +15,7 @@ from pathlib import Path
 from .machine import find_program
 from .places import BENCH
 from .processes import Program, run_client
+from .servers import PLAIN
 
 HOST = "127.0.0.1"
 FETCH_SECONDS = 10
@@ -36,9 +39,14 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def fetch(port, path, seconds=FETCH_SECONDS, posted=b""):
+def fetch(port, path, seconds=FETCH_SECONDS, posted=b"", wire=PLAIN):
     """One request on a connection of its own: (status, body). Raises OSError or http.client.HTTPException."""
-    connection = http.client.HTTPConnection(HOST, port, timeout=seconds)
+    if wire.http2:
+        return _fetch_with_curl(port, path, seconds, wire)
+    if wire.is_tls:
+        connection = http.client.HTTPSConnection(HOST, port, timeout=seconds, context=_trusting())
+    else:
+        connection = http.client.HTTPConnection(HOST, port, timeout=seconds)
     try:
         if posted:
             connection.request("POST", path, posted, {"Content-Type": "application/json"})
@@ -50,12 +58,41 @@ def fetch(port, path, seconds=FETCH_SECONDS, posted=b""):
         connection.close()
 
 
-def wait_for_answer(port, path, program, seconds, posted=b""):
+def _trusting():
+    """The certificates are the suite's own, and what is measured is the server's side."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _fetch_with_curl(port, path, seconds, wire):
+    """Over HTTP/2 and nothing else, as `fetch`."""
+    words = ["--http2" if wire.is_tls else "--http2-prior-knowledge", "--insecure", "--silent", "--max-time", str(seconds)]
+    command = [
+        find_program("curl"),
+        *words,
+        "--write-out",
+        "%{http_version} %{http_code}",
+        f"{wire.scheme}://{HOST}:{port}{path}",
+    ]
+    if command[0] is None:
+        raise LoadFailed("there is no curl on this system; install the package curl")
+    done = subprocess.run(command, capture_output=True, timeout=seconds + CLIENT_GRACE_SECONDS)
+    if done.returncode != 0:
+        raise ConnectionError(f"curl ended with status {done.returncode}")
+    version, status = done.stdout[-len("2 200") :].decode().split()
+    if version != "2":
+        raise LoadFailed(f"it speaks HTTP/{version}")
+    return int(status), done.stdout[: -len("2 200")]
+
+
+def wait_for_answer(port, path, program, seconds, posted=b"", wire=PLAIN):
     """Asks until there is an answer: (status, body). Raises LoadFailed when the program ends or the time is over."""
     deadline = time.monotonic() + seconds
     while True:
         try:
-            return fetch(port, path, max(deadline - time.monotonic(), POLL_SECONDS), posted)
+            return fetch(port, path, max(deadline - time.monotonic(), POLL_SECONDS), posted, wire)
         except (OSError, http.client.HTTPException) as error:
             if program.process.poll() is not None:
                 raise LoadFailed(f"it ended with status {program.process.returncode} before it answered") from None
@@ -82,7 +119,7 @@ def wait_until_served(port, path, programs, seconds=START_SECONDS):
         time.sleep(POLL_SECONDS)
 
 
-def wrk(port, path, *, connections, seconds, cpus, folder, posted=b"", meanwhile=None, fields=()):
+def wrk(port, path, *, connections, seconds, cpus, folder, posted=b"", meanwhile=None, fields=(), wire=PLAIN):
     """wrk's counts: requests, microseconds, bytes, errors by kind, latency percentiles in microseconds.
 
     With `posted` it posts these bytes; `fields` are further lines of each request's head; `meanwhile` is called again
@@ -90,7 +127,7 @@ def wrk(port, path, *, connections, seconds, cpus, folder, posted=b"", meanwhile
     """
     command = [find_program("wrk"), "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", WRK_TIMEOUT]
     command += [word for field in fields for word in ("-H", field)]
-    command += ["-s", BENCH / "wrk_summary.lua", f"http://{HOST}:{port}{path}"]
+    command += ["-s", BENCH / "wrk_summary.lua", f"{wire.scheme}://{HOST}:{port}{path}"]
     if posted:
         body = Path(folder) / "posted.json"
         body.write_bytes(posted)
@@ -105,6 +142,45 @@ def wrk(port, path, *, connections, seconds, cpus, folder, posted=b"", meanwhile
     if status != 0 or not found:
         raise LoadFailed(f"wrk ended with status {status}: {(errors or output).strip()[-300:]}")
     return json.loads(found.group(1))
+
+
+def h2load(port, path, *, connections, streams, seconds, cpus, folder, wire):
+    """h2load's counts in wrk's words: requests, microseconds, errors by kind, latency percentiles in microseconds.
+
+    Each of `connections` has `streams` requests open at any time. Raises LoadFailed.
+    """
+    log = Path(folder) / "h2load.log"
+    log.unlink(missing_ok=True)
+    command = [find_program("h2load"), f"--clients={connections}", f"--max-concurrent-streams={streams}", f"--duration={seconds}"]
+    command += ["--threads=1", f"--log-file={log}", f"{wire.scheme}://{HOST}:{port}{path}"]
+    if command[0] is None:
+        raise LoadFailed("there is no h2load on this system; install the package nghttp2-client")
+    try:
+        status, output, errors = run_client(command, cpus=cpus, seconds=seconds + CLIENT_GRACE_SECONDS, folder=folder)
+    except TimeoutError as error:
+        raise LoadFailed(str(error)) from None
+    took = re.search(r"^finished in ([\d.]+)(us|ms|s), ", output, re.MULTILINE)
+    counts = re.search(r"(\d+) succeeded, (\d+) failed, (\d+) errored, (\d+) timeout", output)
+    statuses = re.search(r"status codes: (\d+) 2xx, (\d+) 3xx, (\d+) 4xx, (\d+) 5xx", output)
+    if status != 0 or not (took and counts and statuses):
+        raise LoadFailed(f"h2load ended with status {status}: {(errors or output).strip()[-300:]}")
+    succeeded, failed, errored, timeouts = map(int, counts.groups())
+    others = map(int, statuses.groups()[1:])
+    return {
+        "requests": succeeded,
+        "microseconds": float(took[1]) * {"us": 1, "ms": 1e3, "s": 1e6}[took[2]],
+        "errors": {"failed": failed, "errored": errored, "status": sum(others), "timeout": timeouts},
+        "latency_us": _percentiles(log),
+    }
+
+
+def _percentiles(log):
+    """Of h2load's log, which has the start, the status and the microseconds of each request."""
+    took = [int(line.split("\t")[2]) for line in log.read_text().splitlines()]
+    if len(took) < 2:
+        raise LoadFailed("h2load has logged no request")
+    cuts = statistics.quantiles(took, n=1000)
+    return {"p50": cuts[499], "p90": cuts[899], "p99": cuts[989], "p99.9": cuts[998], "max": max(took)}
 
 
 def apache_bench(port, path, *, connections, requests, cpus, folder):

@@ -40,7 +40,7 @@ def _ratio_to(other, label=OURS):
     """How much Bolide costs as a multiple of another; `python` is the version both run on, where there are several."""
 
     def measure(results, python=None):
-        theirs = other if other == REFERENCE else figures.labelled(other, python)
+        theirs = other if other in (REFERENCE, NGINX) else figures.labelled(other, python)
         found = figures.ratio(results, figures.labelled(label, python), theirs)
         return Verdict(found.median, _ratio_text(found)) if found else NOTHING
 
@@ -155,6 +155,21 @@ def _failed_transfers(results):
     return Verdict(failed, "; ".join(details))
 
 
+def _idle_bytes_beside(other):
+    """How much an idle connection costs as a multiple of another server's, when both still hold all of them."""
+
+    def measure(results, python=None):
+        ours, theirs = (results.get(figures.labelled(name, python)) for name in (OURS, other))
+        if not (ours and theirs) or theirs["still_open"] < theirs["wanted"]:
+            return NOTHING
+        if ours["still_open"] < ours["wanted"]:
+            return Verdict(float("inf"), f"it held {ours['still_open']} of {ours['wanted']} connections")
+        value = ours["bytes_per_connection"] / theirs["bytes_per_connection"]
+        return Verdict(value, f"{value:.3f} ×, {ours['bytes_per_connection']:.0f} bytes each")
+
+    return measure
+
+
 def _events_missing(results, python=None):
     found = results.get(figures.labelled(OURS, python))
     if found is None:
@@ -231,6 +246,20 @@ MARKS = [
     Mark("event-streams", "no event is lost", 0, _asynchronous(_events_missing)),
     Mark("event-streams", "memory is flat: at most 1 MB more at the end", 1024, _asynchronous(_growth_of_streams)),
     Mark("idle-websockets", "a few KB for each socket: at most 8", 8.0, _asynchronous(_idle_bytes)),
+    Mark("tls-hello", "at most 1.25 × nginx, which answers out of its memory", 1.25, _ratio_to(NGINX)),
+    Mark("tls-hello", "ahead of every competitor", 1.0, _ratio_to_nearest),
+    Mark("tls-asgi-hello", "ahead of every competitor", 1.0, _asynchronous(_ratio_to_nearest)),
+    # 0.9 × the bytes and the handshakes a second of the same CPU.
+    Mark("tls-file", "at most 1.11 × nginx", 1 / 0.9, _ratio_to(NGINX)),
+    Mark("tls-handshakes", "at most 1.11 × nginx", 1 / 0.9, _ratio_to(NGINX)),
+    Mark("tls-resumptions", "at most 1.11 × nginx", 1 / 0.9, _ratio_to(NGINX)),
+    Mark("tls-idle", "no more bytes for each connection than granian", 1.0, _asynchronous(_idle_bytes_beside("granian"))),
+    Mark("h2-hello-tls", "at most 0.6 × granian", 0.6, _ratio_to("granian")),
+    Mark("h2-hello-h2c", "at most 0.6 × granian", 0.6, _ratio_to("granian")),
+    Mark("h2-asgi-hello-tls", "at most 0.6 × granian", 0.6, _asynchronous(_ratio_to("granian"))),
+    Mark("h2-asgi-hello-tls", "at most hypercorn", 1.0, _asynchronous(_ratio_to("hypercorn"))),
+    Mark("h2-asgi-hello-h2c", "at most 0.6 × granian", 0.6, _asynchronous(_ratio_to("granian"))),
+    Mark("h2-asgi-hello-h2c", "at most hypercorn", 1.0, _asynchronous(_ratio_to("hypercorn"))),
     Mark(
         "idle-websockets",
         "a message on a new one or an old one is echoed at once (within 50 ms)",

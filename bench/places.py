@@ -15,6 +15,8 @@ LIMIT_SOURCE = BENCH / "limit.c"
 LIMIT_PROGRAM = PROGRAMS / "bench-limit"
 WEBSOCKET_LOAD_SOURCE = BENCH / "websocket_load.c"
 WEBSOCKET_LOAD_PROGRAM = PROGRAMS / "bench-websocket-load"
+TLS_LOAD_SOURCE = BENCH / "tls_load.c"
+TLS_LOAD_PROGRAM = PROGRAMS / "bench-tls-load"
 RESULTS = BENCH / "results"
 LATEST = RESULTS / "latest"
 

@@ -16,7 +16,7 @@ BACKLOG = 2048
 # More than any scenario opens.
 MOST_CONNECTIONS = 16384
 # For servers that end idle connections sooner than a scenario does.
-KEEP_ALIVE_SECONDS = 120
+KEEP_ALIVE_SECONDS = 150
 REFERENCE = "limit"
 OURS = "bolide"
 # Not an application server: static files are compared with it.
@@ -30,6 +30,31 @@ class Behind:
 
     protocol: str
     socket: Path | None = None
+
+
+@dataclass(frozen=True)
+class Wire:
+    """How clients speak: within TLS with this certificate and key or without, and HTTP/2 or HTTP/1.1."""
+
+    certificate: Path | None = None
+    key: Path | None = None
+    http2: bool = False
+
+    @property
+    def is_tls(self):
+        return self.certificate is not None
+
+    @property
+    def scheme(self):
+        return "https" if self.is_tls else "http"
+
+    @property
+    def words(self):
+        """What it is called in a report; nothing for HTTP/1.1 without TLS."""
+        return " ".join(word for word, there in (("HTTP/2", self.http2), ("TLS", self.is_tls)) if there)
+
+
+PLAIN = Wire()
 
 
 @dataclass(frozen=True)
@@ -48,6 +73,7 @@ class Launch:
     interface: str = "wsgi"
     websocket: bool = False
     interpreter: Interpreter = OWN
+    wire: Wire = PLAIN
 
     def program(self, name):
         """A console script of the virtualenv that the server runs in."""
@@ -76,7 +102,12 @@ def _limit(launch):
 
 
 def _bolide(launch):
-    return [launch.program("bolide"), *_socket_words(launch, "--http-socket"), *_uwsgi_words(launch)]
+    wire = launch.wire
+    if wire.is_tls:
+        socket = ["--https", f"{_address(launch)},{wire.certificate},{wire.key}", "--http-keepalive", KEEP_ALIVE_SECONDS]
+    else:
+        socket = _socket_words(launch, "--http-socket")
+    return [launch.program("bolide"), *socket, *(["--http2", "h2c"] if wire.http2 else []), *_uwsgi_words(launch)]
 
 
 def _uwsgi(socket_option):
@@ -116,13 +147,15 @@ def _gunicorn(*own):
         words += ["--workers", str(launch.workers), "--threads", str(launch.threads)]
         words += ["--backlog", str(BACKLOG), "--worker-connections", str(BACKLOG), "--log-level", "warning"]
         words += ["--access-logfile", "-"] if launch.request_log else []
+        words += _files(launch, "--certfile", "--keyfile")
         return [launch.program("gunicorn"), *words, *own, f"{launch.module}:application"]
 
     return command
 
 
 def _granian(launch):
-    words = ["--interface", launch.interface, "--host", HOST, "--port", str(launch.port), "--http", "1"]
+    words = ["--interface", launch.interface, "--host", HOST, "--port", str(launch.port)]
+    words += ["--http", "2" if launch.wire.http2 else "1", *_files(launch, "--ssl-certificate", "--ssl-keyfile")]
     words += ["--ws" if launch.websocket else "--no-ws", "--workers", str(launch.workers), "--runtime-threads", "1"]
     # Its threads are for WSGI alone: with ASGI it takes one and no more.
     words += ["--loop", "uvloop"] if launch.interface == "asgi" else ["--blocking-threads", str(launch.threads)]
@@ -141,14 +174,16 @@ def _waitress(launch):
 
 def _uvicorn(launch):
     words = ["--host", HOST, "--port", str(launch.port), "--workers", str(launch.workers), "--backlog", str(BACKLOG)]
+    words += ["--timeout-keep-alive", KEEP_ALIVE_SECONDS]
     words += ["--loop", "uvloop", "--http", "httptools", "--log-level", "info" if launch.request_log else "warning"]
-    words += ["--access-log" if launch.request_log else "--no-access-log"]
+    words += ["--access-log" if launch.request_log else "--no-access-log", *_files(launch, "--ssl-certfile", "--ssl-keyfile")]
     return [launch.program("uvicorn"), *words, f"{launch.module}:application"]
 
 
 def _hypercorn(launch):
     words = ["--bind", _address(launch), "--workers", str(launch.workers), "--worker-class", "uvloop"]
     words += ["--backlog", str(BACKLOG), "--log-level", "warning", *(["--access-logfile", "-"] if launch.request_log else [])]
+    words += ["--keep-alive", KEEP_ALIVE_SECONDS, *_files(launch, "--certfile", "--keyfile")]
     return [launch.program("hypercorn"), *words, f"{launch.module}:application"]
 
 
@@ -182,6 +217,11 @@ def _embedded(name):
     return command
 
 
+def _files(launch, certificate, key):
+    """The words for a certificate and its key, where there is to be TLS."""
+    return [certificate, launch.wire.certificate, key, launch.wire.key] if launch.wire.is_tls else []
+
+
 def _address(launch):
     return f"{HOST}:{launch.port}"
 
@@ -192,7 +232,7 @@ def _abilities(words):
 
 # keep-alive: keeps many connections open at once. many: holds 10,000 of them. websocket: speaks it. static: serves files
 # by itself. front: stands behind nginx in the comparison of ways there, with uwsgi-protocol by uwsgi and FastCGI too, else by
-# HTTP alone. newest-python: too far behind to be measured on a second Python as well.
+# HTTP alone. tls, h2: speaks them by itself. newest-python: too far behind to be measured on a second Python as well.
 SERVERS = {
     server.name: server
     for server in [
@@ -201,7 +241,7 @@ SERVERS = {
             OURS,
             "bolide",
             _bolide,
-            _abilities("keep-alive many workers threads log front uwsgi-protocol websocket static"),
+            _abilities("keep-alive many workers threads log front uwsgi-protocol websocket static tls h2"),
             BOTH,
         ),
         Server("fastpysgi", "fastpysgi", _embedded("fastpysgi"), _abilities("keep-alive many"), BOTH),
@@ -223,14 +263,19 @@ SERVERS = {
             oldest_python="3.12",
         ),
         Server("bjoern", "bjoern", _embedded("bjoern"), _abilities("keep-alive many")),
-        Server("granian", "granian", _granian, _abilities("keep-alive many workers threads log websocket static"), BOTH),
-        Server("uvicorn", "uvicorn[standard]", _uvicorn, _abilities("keep-alive many workers log websocket"), ASGI),
-        Server("hypercorn", "hypercorn", _hypercorn, _abilities("keep-alive many workers log websocket newest-python"), ASGI),
+        Server("granian", "granian", _granian, _abilities("keep-alive many workers threads log websocket static tls h2"), BOTH),
+        Server("uvicorn", "uvicorn[standard]", _uvicorn, _abilities("keep-alive many workers log websocket tls"), ASGI),
+        Server(
+            "hypercorn", "hypercorn", _hypercorn, _abilities("keep-alive many workers log websocket newest-python tls h2"), ASGI
+        ),
         Server("uwsgi", "uwsgi", _uwsgi("--http11-socket"), _abilities("workers threads log front uwsgi-protocol static")),
         Server("uwsgi-http-socket", "uwsgi", _uwsgi("--http-socket"), _abilities("closes workers threads log")),
         Server("gunicorn", "gunicorn", _gunicorn("--worker-class", "sync"), _abilities("closes workers front")),
         Server(
-            "gunicorn-gthread", "gunicorn", _gunicorn("--worker-class", "gthread"), _abilities("keep-alive workers threads log")
+            "gunicorn-gthread",
+            "gunicorn",
+            _gunicorn("--worker-class", "gthread"),
+            _abilities("keep-alive workers threads log tls"),
         ),
         Server(
             "gunicorn-preload", "gunicorn", _gunicorn("--worker-class", "sync", "--preload"), _abilities("memory-only workers")

@@ -87,7 +87,7 @@ class Session:
     def start(self, name, workload: Workload, *, cpus=None, **wishes) -> Running:
         """Starts a server with an application over HTTP and checks its answer. Raises NotStarted.
 
-        `wishes` are fields of Launch: workers, threads, request_log, interpreter.
+        `wishes` are fields of Launch: workers, threads, request_log, interpreter, wire.
         """
         launch = Launch(workload.module, load.free_port(), interface=workload.interface, websocket=workload.websocket, **wishes)
         running = Running(name, self.spawn(name, launch, cpus=cpus), launch.port, workload, launch)
@@ -98,7 +98,8 @@ class Session:
         """Starts a server and does not wait for it."""
         command = [str(word) for word in SERVERS[name].command(launch)]
         line = places.for_report(" ".join(command), self.folder).replace(str(launch.port), "PORT")
-        kind = " (ASGI)" if launch.interface == "asgi" and "wsgi" in SERVERS[name].interfaces and name != REFERENCE else ""
+        kind = f" ({launch.wire.words})" if launch.wire.words else ""
+        kind += " (ASGI)" if launch.interface == "asgi" and "wsgi" in SERVERS[name].interfaces and name != REFERENCE else ""
         self.launch_lines.setdefault(f"{name}{kind}", line)
         self.started += 1
         log = self.folder / f"{self.started:04}-{name}.log"
@@ -120,7 +121,12 @@ class Session:
         workload = running.workload
         try:
             status, body = load.wait_for_answer(
-                running.port, workload.path, running.program, load.START_SECONDS, posted=workload.body
+                running.port,
+                workload.path,
+                running.program,
+                load.START_SECONDS,
+                posted=workload.body,
+                wire=running.launch.wire,
             )
             # The limit program has one answer, whatever it is asked.
             right = HELLO if running.name == REFERENCE else workload
@@ -148,6 +154,7 @@ class Session:
             posted=running.workload.body,
             meanwhile=meanwhile,
             fields=running.fields,
+            wire=running.launch.wire,
         )
 
     def leave_out(self, name, scenario, error):

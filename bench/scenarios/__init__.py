@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from .. import workloads
 from ..servers import OURS
-from . import asgi, behind_nginx, connections, resources, static_files, transfers
+from . import asgi, behind_nginx, connections, http2, resources, static_files, tls, transfers
 from .cpu import Entry, compare, entries_of
 
 THREADS_COMPARED = 4
@@ -105,4 +105,22 @@ SCENARIOS = {
         "streams", f"event-streams: {asgi.STREAMS:,} streams of server-sent events", asgi.streams, "asgi", "event"
     ),
     "idle-websockets": Scenario("idle", "idle-websockets: 10,000 idle WebSockets", asgi.idle_websockets, "asgi"),
+    "tls-hello": Scenario("cpu", "tls-hello: a constant answer over kept-alive TLS", tls.hello),
+    "tls-asgi-hello": Scenario("cpu", "tls-asgi-hello: the same by ASGI", tls.asgi_hello, "asgi"),
+    "tls-file": Scenario("cpu", f"tls-file: a file of {tls.FILE.words} within TLS", tls.file, unit="file"),
+    "tls-handshakes": Scenario(
+        "cpu", "tls-handshakes: a full handshake, a request and a close", tls.full_handshakes, unit="connection"
+    ),
+    "tls-resumptions": Scenario(
+        "cpu", "tls-resumptions: a resumed handshake, a request and a close", tls.resumed_handshakes, unit="connection"
+    ),
+    "tls-idle": Scenario("idle", "tls-idle: 10,000 kept-alive connections within TLS", tls.idle_connections, "asgi"),
+    "h2-hello-tls": Scenario("cpu", f"h2-hello-tls: WSGI, {http2.WORDS}, within TLS", http2.hello(tls=True)),
+    "h2-hello-h2c": Scenario("cpu", f"h2-hello-h2c: WSGI, {http2.WORDS}, without TLS", http2.hello(tls=False)),
+    "h2-asgi-hello-tls": Scenario(
+        "cpu", f"h2-asgi-hello-tls: ASGI, {http2.WORDS}, within TLS", http2.asgi_hello(tls=True), "asgi"
+    ),
+    "h2-asgi-hello-h2c": Scenario(
+        "cpu", f"h2-asgi-hello-h2c: ASGI, {http2.WORDS}, without TLS", http2.asgi_hello(tls=False), "asgi"
+    ),
 }

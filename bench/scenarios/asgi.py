@@ -33,14 +33,14 @@ def against_limit(workload):
     """A scenario that compares the CPU of a request."""
 
     def run(session, name):
-        return compare(session, name, workload, _entries(session, "keep-alive"))
+        return compare(session, name, workload, entries_of_all(session, "keep-alive"))
 
     return run
 
 
 def echo(session, name):
     """CPU of a message, there and back, of ECHO_BYTES on each of ECHO_SOCKETS sockets."""
-    entries = _entries(session, "websocket")
+    entries = entries_of_all(session, "websocket")
     return compare(session, name, workloads.ASGI_ECHO, entries, connections=ECHO_SOCKETS, ask=_exchange_messages)
 
 
@@ -57,7 +57,7 @@ def idle_websockets(session, name):
         finally:
             running.stop()
 
-    return _each(session, name, _entries(session, "websocket", "many"), measure)
+    return _each(session, name, entries_of_all(session, "websocket", "many"), measure)
 
 
 def streams(session, name):
@@ -71,12 +71,12 @@ def streams(session, name):
         finally:
             running.stop()
 
-    entries = [entry for entry in _entries(session, "keep-alive") if entry.server != REFERENCE]
+    entries = [entry for entry in entries_of_all(session, "keep-alive") if entry.server != REFERENCE]
     return _each(session, name, entries, measure)
 
 
-def _entries(session, *abilities):
-    """The limit program once, and the others on each Python, the newest first."""
+def entries_of_all(session, *abilities):
+    """Whoever has the abilities: the limit program once, and the others on each Python, the newest first."""
     rows = [Entry(REFERENCE, REFERENCE)]
     newest = next(iter(session.servers))
     for interpreter in session.servers:

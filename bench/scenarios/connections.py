@@ -20,7 +20,8 @@ BALANCE_CONNECTIONS = 64
 IDLE_CONNECTIONS = 10_000
 # What the client and the server need besides the connections.
 DESCRIPTORS_KEPT_FREE = 500
-IDLE_OPEN_SECONDS = 60
+# More than the client itself allows.
+IDLE_OPEN_SECONDS = 120
 PROBE_SECONDS = 15
 SETTLE_SECONDS = 0.5
 
@@ -149,7 +150,7 @@ def most_connections(session, scenario):
 
 def holding_client(session, running, count):
     """idle_client.py, which opens its connections at once, and says so in a line."""
-    kind = "websocket" if running.workload.websocket else "http"
+    kind = "websocket" if running.workload.websocket else running.launch.wire.scheme
     return session.client("idle_client", PYTHON, BENCH / "idle_client.py", kind, running.port, running.path, count)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from .. import load
 from ..machine import find_program
 from ..processes import Program
-from ..servers import NGINX, OURS, Launch
+from ..servers import NGINX, OURS, PLAIN, Launch
 from ..session import NotStarted, Running
 from ..workloads import HELLO, Workload
 from .cpu import CONNECTIONS, Entry, ask_with_wrk, compare, entries_of
@@ -26,7 +26,7 @@ master_process off;
 worker_processes 1;
 pid {folder}/static-nginx.pid;
 error_log {folder}/static-nginx-error.log warn;
-events {{ worker_connections 4096; }}
+events {{ worker_connections 16384; }}
 http {{
     access_log off;
     types {{ application/octet-stream bin; }}
@@ -36,12 +36,16 @@ http {{
     scgi_temp_path {folder}/nginx-scgi;
     uwsgi_temp_path {folder}/nginx-uwsgi;
     keepalive_requests 1000000000;
+    keepalive_timeout 150s;
     sendfile on;
     tcp_nopush on;
     open_file_cache max=1024 inactive=60s;
     open_file_cache_valid 1s;
     server {{
-        listen 127.0.0.1:{port} backlog=2048;
+        listen 127.0.0.1:{port} backlog=2048{listen};
+        {tls}
+        default_type text/plain;
+        location = / {{ return 200 "Hello, World!"; }}
         location /static/ {{ alias {files}/; }}
     }}
 }}
@@ -67,16 +71,16 @@ def whole(size):
     """The scenario of one size."""
 
     def run(session, name):
-        workload = _file(session, name, size.bytes)
+        workload = file_of(session, name, size.bytes)
         connections = LARGE_CONNECTIONS if size.bytes >= MB else CONNECTIONS
-        entries = entries_of([*_nginx(), *session.chosen("static")])
-        ask = _ask_for(size.bytes) if size.bytes >= MB else None
-        return compare(session, name, workload, entries, connections=connections, start=_start, ask=ask)
+        entries = entries_of([*nginx(), *session.chosen("static")])
+        ask = by_bytes(size.bytes) if size.bytes >= MB else None
+        return compare(session, name, workload, entries, connections=connections, start=start_with_files, ask=ask)
 
     return run
 
 
-def _ask_for(size):
+def by_bytes(size):
     """A client that counts files by their bytes: of a large one, most are under way when the time is over."""
 
     def ask(session, running, connections, seconds):
@@ -88,15 +92,15 @@ def _ask_for(size):
 
 def not_modified(session, name):
     """A client that has the file already, beside hello world: neither has a body worth speaking of."""
-    workload = _file(session, name, 30 * KB)
+    workload = file_of(session, name, 30 * KB)
     names = session.chosen("static", "keep-alive")
-    entries = entries_of([*_nginx(), *names])
+    entries = entries_of([*nginx(), *names])
     entries += [Entry(f"{OURS} hello", OURS)] if OURS in names else []
 
     def start(session, entry, workload):
         if entry.label != entry.server:
             return session.start(entry.server, HELLO)
-        running = _start(session, entry, workload)
+        running = start_with_files(session, entry, workload)
         running.fields = (f"If-Modified-Since: {_last_modified(running)}",)
         return running
 
@@ -104,34 +108,43 @@ def not_modified(session, name):
     return compare(session, name, workload, entries, start=start)
 
 
-def serve_folder(session, server, files, *, cpus=None):
-    """A server with a folder below /static: (program, port). Raises NotStarted. It has not answered yet."""
-    launch = Launch(HELLO.module, load.free_port(), static=files)
+def serve_folder(session, server, files, *, cpus=None, wire=PLAIN):
+    """A server with a folder below /static: (program, launch). Raises NotStarted. It has not answered yet.
+
+    nginx answers at / too, out of its memory: less than that no server does.
+    """
+    launch = Launch(HELLO.module, load.free_port(), static=files, wire=wire)
     if server != NGINX:
         return session.spawn(server, launch, cpus=cpus), launch
     program = find_program("nginx")
     if program is None:
         raise NotStarted("there is no nginx on this system")
     configuration = session.folder / f"static-nginx-{launch.port}.conf"
-    configuration.write_text(CONFIGURATION.format(folder=session.folder, files=files, port=launch.port))
+    words = {
+        "listen": (" ssl" if wire.is_tls else "") + (" http2" if wire.http2 else ""),
+        "tls": f"ssl_certificate {wire.certificate}; ssl_certificate_key {wire.key};" if wire.is_tls else "",
+    }
+    configuration.write_text(CONFIGURATION.format(folder=session.folder, files=files, port=launch.port, **words))
     command = [program, "-p", session.folder, "-c", configuration, "-e", "stderr"]
     log = session.folder / f"static-nginx-{launch.port}.log"
     made = Program(NGINX, command, cpus=cpus or session.cpus.server, log=log, folder=session.folder, environment=dict(os.environ))
     return made, launch
 
 
-def _nginx():
+def nginx():
+    """nginx, where there is one."""
     return [NGINX] if find_program("nginx") else []
 
 
-def _start(session, entry, workload):
-    program, launch = serve_folder(session, entry.server, session.folder / "files")
+def start_with_files(session, entry, workload):
+    """A server with the folder of files; `entry.options` may name the wire."""
+    program, launch = serve_folder(session, entry.server, session.folder / "files", **entry.options)
     running = Running(entry.server, program, launch.port, workload, launch)
     session.check(running)
     return running
 
 
-def _file(session, name, size):
+def file_of(session, name, size):
     """Makes the file, and what is asked for it."""
     folder = session.folder / "files"
     folder.mkdir(exist_ok=True)
