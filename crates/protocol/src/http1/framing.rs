@@ -3,6 +3,7 @@
 //! Here is where request smuggling is refused: a length that two readers could take differently is a fault, never a guess.
 //! Must not know how fields are found in the bytes. Workers run it, once a head.
 
+pub use super::scan::decimal;
 use super::scan::{is_token_byte, without_blanks};
 use super::target::{is_authority, names_a_host};
 use super::version::Version;
@@ -209,18 +210,4 @@ const BOTH_LENGTHS: Fault = Fault::bad_request("The request has both a Content-L
 /// The non-empty members of a comma-separated list (RFC 9110 section 5.6.1).
 fn members(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|&byte| byte == b',').map(without_blanks).filter(|member| !member.is_empty())
-}
-
-/// `1*DIGIT` that fits 64 bits; no sign, no blank, no list.
-pub fn decimal(text: &[u8]) -> Option<u64> {
-    if text.is_empty() {
-        return None;
-    }
-    text.iter().try_fold(0u64, |number, &byte| {
-        let digit = byte.wrapping_sub(b'0');
-        if digit > 9 {
-            return None;
-        }
-        number.checked_mul(10)?.checked_add(u64::from(digit))
-    })
 }

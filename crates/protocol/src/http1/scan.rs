@@ -122,6 +122,20 @@ pub(crate) fn first_below<const LOWEST: u8>(bytes: &[u8], from: usize) -> Option
     Some(at + offset)
 }
 
+/// `1*DIGIT` that fits 64 bits; no sign, no blank, no list.
+pub fn decimal(text: &[u8]) -> Option<u64> {
+    if text.is_empty() {
+        return None;
+    }
+    text.iter().try_fold(0u64, |number, &byte| {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        number.checked_mul(10)?.checked_add(u64::from(digit))
+    })
+}
+
 /// The text without spaces and tabs at either end: RFC 9110 section 5.6.3 `OWS`.
 #[inline]
 pub(super) fn without_blanks(mut text: &[u8]) -> &[u8] {

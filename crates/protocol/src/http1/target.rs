@@ -4,8 +4,7 @@
 
 use std::net::Ipv6Addr;
 
-use super::framing::decimal;
-use super::scan::is_reg_name_byte;
+use super::scan::{decimal, is_reg_name_byte};
 use crate::fault::{Fault, Span};
 
 /// RFC 9112 section 3.2.

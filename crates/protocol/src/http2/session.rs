@@ -234,11 +234,9 @@ impl Http2 {
     /// Ends a stream for what the peer has done on it (RFC 9113 section 5.4.2).
     pub(super) fn fault_stream(&mut self, stream: u32, code: ErrorCode) -> Result<Option<Http2Event>, Http2Error> {
         write_reset(stream, code, &mut self.output);
+        let was_open = self.streams.close(stream, Closing::ResetHere);
         self.patience.note_reset()?;
-        if !self.streams.close(stream, Closing::ResetHere) {
-            return Ok(None);
-        }
-        Ok(Some(Http2Event::Reset { stream, code, is_by_peer: false }))
+        Ok(was_open.then_some(Http2Event::Reset { stream, code, is_by_peer: false }))
     }
 
     /// Frames of the protocol itself that wait to be sent, before anything else is. They are to be taken out whole.

@@ -188,9 +188,8 @@ impl<'a> HeadText<'a> {
                 return;
             }
         };
-        if place.is_some() {
-            self.is_malformed = true;
-        } else if self.line_bytes.is_some() {
+        // Twice, or behind a regular field.
+        if place.is_some() || self.line_bytes.is_some() {
             self.is_malformed = true;
         } else {
             let start = self.values.len();

@@ -151,3 +151,93 @@ const NO_ENTRY: Http2Error = compression("A header block names a field that the 
 const fn compression(reason: &'static str) -> Http2Error {
     Http2Error::new(ErrorCode::COMPRESSION_ERROR, reason)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http1::head::HeadLimits;
+    use crate::session::HeadParts;
+
+    const LIMITS: HeadLimits =
+        HeadLimits { request_line_bytes: 8192, head_bytes: 65536, header_count: 100, lenient_targets: false };
+
+    fn bytes_of(digits: &str) -> Vec<u8> {
+        let digits: Vec<u32> = digits.chars().filter_map(|digit| digit.to_digit(16)).collect();
+        digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect()
+    }
+
+    /// Decodes a block; gives the head, or for an answer what its fields are.
+    fn decoded(decoder: &mut HpackDecoder, digits: &str) -> String {
+        let mut parts = HeadParts::default();
+        let (mut head, literal) = HeadText::new(&mut parts, &LIMITS);
+        decoder.decode(&bytes_of(digits), &mut head, literal).expect("a good block");
+        head.finish();
+        String::from_utf8(parts.bytes).expect("text").replace("\r\n", "|")
+    }
+
+    fn table(decoder: &HpackDecoder) -> Vec<String> {
+        let entries = (0..).map_while(|number| decoder.table.get(number));
+        entries.map(|entry| String::from_utf8_lossy(entry.line).trim_end().to_owned()).collect()
+    }
+
+    /// RFC 7541 Appendix C.3 and C.4.
+    #[test]
+    fn the_standards_requests_are_read() {
+        let plain = [
+            "828684410f7777772e6578616d706c652e636f6d",
+            "828684be58086e6f2d6361636865",
+            "828785bf400a637573746f6d2d6b65790c637573746f6d2d76616c7565",
+        ];
+        let coded = [
+            "828684418cf1e3c2e5f23a6ba0ab90f4ff",
+            "828684be5886a8eb10649cbf",
+            "828785bf408825a849e95ba97d7f8925a849e95bb8e8b4bf",
+        ];
+        for blocks in [plain, coded] {
+            let mut decoder = HpackDecoder::new();
+            assert_eq!(decoded(&mut decoder, blocks[0]), "GET / HTTP/2.0|host: www.example.com||");
+            assert_eq!(decoded(&mut decoder, blocks[1]), "GET / HTTP/2.0|host: www.example.com|cache-control: no-cache||");
+            let third = "GET /index.html HTTP/2.0|host: www.example.com|custom-key: custom-value||";
+            assert_eq!(decoded(&mut decoder, blocks[2]), third);
+            let entries = ["custom-key: custom-value", "cache-control: no-cache", ":authority: www.example.com"];
+            assert_eq!(table(&decoder), entries);
+        }
+    }
+
+    /// RFC 7541 Appendix C.5 and C.6, with a table of 256 bytes.
+    #[test]
+    fn the_standards_answers_leave_its_tables() {
+        let (plain, coded) = (
+            [
+                "3fe101 4803333032580770726976617465611d4d6f6e2c203231204f637420323031332032303a31333a323120474d54\
+                 6e1768747470733a2f2f7777772e6578616d706c652e636f6d",
+                "4803333037c1c0bf",
+                "88c1611d4d6f6e2c203231204f637420323031332032303a31333a323220474d54c05a04677a69707738666f6f3d4153444a4b48\
+                 514b425a584f5157454f50495541585157454f49553b206d61782d6167653d333630303b2076657273696f6e3d31",
+            ],
+            [
+                "3fe101 488264025885aec3771a4b6196d07abe941054d444a8200595040b8166e082a62d1bff6e919d29ad171863c78f0b97c8e9ae\
+                 82ae43d3",
+                "4883640effc1c0bf",
+                "88c16196d07abe941054d444a8200595040b8166e084a62d1bffc05a839bd9ab77ad94e7821dd7f2e6c7b335dfdfcd5b3960d5af27\
+                 087f3672c1ab270fb5291f9587316065c003ed4ee5b1063d5007",
+            ],
+        );
+        for blocks in [plain, coded] {
+            let mut decoder = HpackDecoder::new();
+            let fields = "cache-control: private|date: Mon, 21 Oct 2013 20:13:21 GMT|location: https://www.example.com||";
+            assert!(decoded(&mut decoder, blocks[0]).ends_with(fields));
+            let first = ["location: https://www.example.com", "date: Mon, 21 Oct 2013 20:13:21 GMT", "cache-control: private"];
+            assert_eq!(table(&decoder), [&first[..], &[":status: 302"]].concat());
+            assert!(decoded(&mut decoder, blocks[1]).ends_with(fields));
+            assert_eq!(table(&decoder), [&[":status: 307"], &first[..]].concat());
+            decoded(&mut decoder, blocks[2]);
+            let last = [
+                "set-cookie: foo=ASDJKHQKBZXOQWEOPIUAXQWEOIU; max-age=3600; version=1",
+                "content-encoding: gzip",
+                "date: Mon, 21 Oct 2013 20:13:22 GMT",
+            ];
+            assert_eq!(table(&decoder), last);
+        }
+    }
+}
