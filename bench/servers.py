@@ -184,7 +184,7 @@ def _hypercorn(launch):
     words = ["--bind", _address(launch), "--workers", str(launch.workers), "--worker-class", "uvloop"]
     words += ["--backlog", str(BACKLOG), "--log-level", "warning", *(["--access-logfile", "-"] if launch.request_log else [])]
     words += ["--keep-alive", KEEP_ALIVE_SECONDS, *_files(launch, "--certfile", "--keyfile")]
-    return [launch.program("hypercorn"), *words, f"{launch.module}:application"]
+    return [launch.program("hypercorn"), *words, f"{launch.interface}:{launch.module}:application"]
 
 
 def _peregrine(launch):
@@ -232,7 +232,8 @@ def _abilities(words):
 
 # keep-alive: keeps many connections open at once. many: holds 10,000 of them. websocket: speaks it. static: serves files
 # by itself. front: stands behind nginx in the comparison of ways there, with uwsgi-protocol by uwsgi and FastCGI too, else by
-# HTTP alone. tls, h2: speaks them by itself. newest-python: too far behind to be measured on a second Python as well.
+# HTTP alone. tls, h2: speaks them by itself. http2-only: takes part where HTTP/2 is compared, and nowhere else. newest-python:
+# too far behind to be measured on a second Python as well.
 SERVERS = {
     server.name: server
     for server in [
@@ -268,6 +269,7 @@ SERVERS = {
         Server(
             "hypercorn", "hypercorn", _hypercorn, _abilities("keep-alive many workers log websocket newest-python tls h2"), ASGI
         ),
+        Server("hypercorn-wsgi", "hypercorn", _hypercorn, _abilities("http2-only keep-alive tls h2")),
         Server("uwsgi", "uwsgi", _uwsgi("--http11-socket"), _abilities("workers threads log front uwsgi-protocol static")),
         Server("uwsgi-http-socket", "uwsgi", _uwsgi("--http-socket"), _abilities("closes workers threads log")),
         Server("gunicorn", "gunicorn", _gunicorn("--worker-class", "sync"), _abilities("closes workers front")),

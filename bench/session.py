@@ -77,6 +77,7 @@ class Session:
 
     def chosen(self, *abilities, without=(), interface="wsgi", interpreter=OWN):
         """Names of the servers of this run on an interpreter that have all these abilities and none of those."""
+        without = {*without, *([] if "h2" in abilities else ["http2-only"])}
         rows = [SERVERS[name] for name in self.servers[interpreter]]
         return [
             row.name
