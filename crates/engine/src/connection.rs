@@ -10,6 +10,7 @@ mod multiplexed;
 mod pulling;
 mod refusal;
 mod streaming;
+mod tls;
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -105,7 +106,11 @@ impl<A: App> Connection<A> {
     pub fn new(socket: OwnedFd, peer: Peer, listener: usize, worker: &Worker, now_ms: u64) -> Connection<A> {
         let listening = worker.listeners.get(listener);
         let session = session_of(listening.map(|listening| listening.protocol), worker);
-        let mut connection = Connection::with(Transport::new(socket), session, Arc::new(peer), listener);
+        let mut transport = Transport::new(socket);
+        if let Some(tls) = worker.tls(listener) {
+            transport.begin_tls(tls, &[]);
+        }
+        let mut connection = Connection::with(transport, session, Arc::new(peer), listener);
         connection.awaits_preface = listening.is_some_and(ListeningSocket::speaks_http2);
         connection.deadline_ms = now_ms + listening.map_or(0, |listening| listening.timeout_ms);
         connection
@@ -211,6 +216,7 @@ impl<A: App> Connection<A> {
         };
         if next == NextAction::Close {
             self.give_up(context);
+            self.transport.say_goodbye();
         }
         next
     }
@@ -306,9 +312,19 @@ impl<A: App> Connection<A> {
         self.input = Vec::new();
         // What was kept may fill the buffer; reading into nothing would look like the client's end.
         let full = held == buffer.len();
-        let read = if full { Read::Nothing } else { self.transport.read(&mut buffer[held..]) };
+        let read = match full {
+            true => Read::Nothing,
+            false if self.transport.is_handshaking() => self.read_handshake(&mut buffer[held..], context),
+            false => self.transport.read(&mut buffer[held..]),
+        };
+        if self.transport.is_encrypted()
+            && let Some(fault) = self.transport.take_tls_fault()
+        {
+            context.thread.read = buffer;
+            return Some(self.refuse_handshake(&fault, context));
+        }
         let filled = held + if let Read::Bytes(count) = read { count } else { 0 };
-        context.thread.turn.note_read(filled - held);
+        context.thread.turn.note_read(self.transport.read_cost(filled - held));
         let (position, step) = self.serve_all(&buffer[..filled], context);
         let rest = &buffer[position..filled];
         if let ServeStep::Http2(beginning) = step {
@@ -321,7 +337,7 @@ impl<A: App> Connection<A> {
             self.input = rest.to_vec();
         }
         let has_rest = !rest.is_empty();
-        let was_full = filled == buffer.len();
+        let was_full = filled == buffer.len() || self.transport.has_more();
         context.thread.read = buffer;
         self.set_deadline(&step, had_begun, context);
         match step {
@@ -332,7 +348,7 @@ impl<A: App> Connection<A> {
             ServeStep::Yield => Some(NextAction::Again),
             ServeStep::More | ServeStep::Next | ServeStep::Parked | ServeStep::Http2(_) => match read {
                 // A read that filled the buffer may have left something behind, and an edge-triggered poll won't tell.
-                Read::Bytes(_) if was_full || self.peer_has_ended => Self::go_on_reading(context),
+                Read::Bytes(_) if was_full || self.peer_says_no_more() => Self::go_on_reading(context),
                 Read::Nothing if was_full && position > 0 => Self::go_on_reading(context),
                 _ if self.exchange.is_streaming() && self.may_go_on_sending() => Some(NextAction::Again),
                 // A WebSocket's first frames may have come with its handshake.
@@ -341,6 +357,11 @@ impl<A: App> Connection<A> {
                 Read::End | Read::Broken => Some(NextAction::Close),
             },
         }
+    }
+
+    /// The peer has ended, as the poll or a word within TLS tells: what is left to read ends with the end itself.
+    fn peer_says_no_more(&self) -> bool {
+        self.peer_has_ended || self.transport.peer_has_closed()
     }
 
     /// `None`: at once; but a turn has an end.
@@ -424,8 +445,9 @@ impl<A: App> Connection<A> {
             self.stream(&head, head.bytes.of(bytes), rest, context)?
         } else {
             let collector = Collector::new(head.body, context.worker.body_limits)?;
-            // What the client sent behind a request for another protocol would be lost to an application that takes the socket.
-            if !rest.is_empty() || collector.is_some() {
+            // What the client sent behind a request for another protocol would be lost to an application that takes the socket; and one
+            // that is encrypted is of no use to it.
+            if !rest.is_empty() || collector.is_some() || self.transport.is_encrypted() {
                 head.head.forget_upgrade();
             }
             match collector {

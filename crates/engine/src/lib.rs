@@ -41,6 +41,7 @@ mod routing;
 mod socket;
 mod thread_context;
 mod threads;
+mod tls;
 mod transport;
 mod turn;
 pub mod websocket;

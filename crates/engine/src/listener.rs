@@ -2,9 +2,11 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
 
 use bolide_contract::settings::Protocol;
 use bolide_contract::tls::{Http2, Tls};
+use bolide_tls::TlsFacts;
 use nix::errno::Errno;
 use nix::sys::socket::{Shutdown, SockFlag, SockaddrLike, SockaddrStorage, accept4, getpeername, shutdown};
 
@@ -34,11 +36,13 @@ pub struct ListeningSocket {
     pub is_ours: bool,
 }
 
-/// The peer's address and port. Empty strings for UNIX sockets.
+/// The peer: its address and port, which are empty strings for UNIX sockets, and what it has said within TLS.
 #[derive(Debug, Default, Clone)]
 pub struct Peer {
     pub address: String,
     pub port: String,
+    /// There from the end of its handshake on.
+    pub tls: Option<Arc<TlsFacts>>,
 }
 
 pub enum Accepted {
@@ -112,13 +116,13 @@ fn peer_of(socket: &OwnedFd) -> Peer {
         return Peer::default();
     };
     if let Some(address) = address.as_sockaddr_in() {
-        return Peer { address: address.ip().to_string(), port: address.port().to_string() };
+        return Peer { address: address.ip().to_string(), port: address.port().to_string(), tls: None };
     }
     if let Some(address) = address.as_sockaddr_in6() {
         let port = address.port().to_string();
         return match address.ip().to_ipv4_mapped() {
-            Some(mapped) => Peer { address: mapped.to_string(), port },
-            None => Peer { address: address.ip().to_string(), port },
+            Some(mapped) => Peer { address: mapped.to_string(), port, tls: None },
+            None => Peer { address: address.ip().to_string(), port, tls: None },
         };
     }
     debug_assert!(address.family().is_some());

@@ -258,14 +258,14 @@ impl Multiplexer {
                 Read::End => return Pumped::End,
                 Read::Broken => return Pumped::Broken,
                 Read::Bytes(count) => {
-                    may_read(count);
-                    let is_full = held + count == buffer.len();
+                    may_read(self.transport.read_cost(count));
+                    let is_full = held + count == buffer.len() || self.transport.has_more();
                     buffer[..held].copy_from_slice(&self.input);
                     self.input.clear();
                     let used = self.feed(&buffer[..held + count], &mut parts);
                     self.input.extend_from_slice(&buffer[used..held + count]);
                     // An edge-triggered poll tells of what comes after a read that did not fill the buffer.
-                    if !is_full && !self.has_rest && !self.peer_has_ended {
+                    if !is_full && !self.has_rest && !self.peer_has_ended && !self.transport.peer_has_closed() {
                         return Pumped::All;
                     }
                 }

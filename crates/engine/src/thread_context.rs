@@ -13,7 +13,7 @@ use crate::clock::Clock;
 use crate::turn::TurnBudget;
 use crate::worker::Worker;
 
-/// Bytes that a thread reads at once. A head that is within its limit always fits, with what may follow it.
+/// Bytes that a thread reads at once. A head that is within its limit always fits, with what may follow it: a whole record of TLS at least.
 const READ_BYTES: usize = 64 * 1024;
 
 /// The tools of one thread: buffers that live as long as it, so that a request allocates none.
@@ -35,7 +35,7 @@ pub struct ThreadContext {
 
 impl ThreadContext {
     pub fn new(worker: &Worker, core: u32, slot: &'static Slot) -> ThreadContext {
-        let read_bytes = READ_BYTES.max(worker.head_limits.head_bytes + worker.head_limits.request_line_bytes + READ_BYTES / 4);
+        let read_bytes = READ_BYTES.max(worker.head_limits.head_bytes + worker.head_limits.request_line_bytes + READ_BYTES / 2);
         slot.thread.store(nix::unistd::gettid().as_raw() as u32, Relaxed);
         ThreadContext {
             read: vec![0; read_bytes],

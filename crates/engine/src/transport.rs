@@ -1,15 +1,21 @@
 //! One connection's way to its peer: the socket or the stream, what it said last, and the bytes that wait for it.
 //!
-//! It knows no protocol: sessions make bytes, it moves them. A stream of HTTP/2 has frames in place of bytes, and the socket in common with others. What it may send in a turn has a bound, so that others have theirs.
-//! Worker threads run it, each for the connection that it attends to.
+//! It knows no protocol: sessions make bytes, it moves them, as they are or within TLS. A stream of HTTP/2 has frames in place of bytes, and
+//! the socket in common with others. What it may send in a turn has a bound, so that others have theirs. Worker threads run it, each for
+//! the connection that it attends to.
+
+mod encrypted;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use bolide_tls::{ListenerTls, TlsFacts};
+
 use crate::body_file::BodyFile;
 use crate::socket::{self, Awaited, Read, Written};
+use crate::tls::{Alpn, TlsFault, TlsStream};
 
 /// Bytes that are sent to one client before others have their turn; those of files have a measure of their own.
 pub const SEND_TURN_BYTES: usize = 256 * 1024;
@@ -59,12 +65,20 @@ pub enum Moved {
     Gone,
 }
 
+/// How bytes come and go.
+enum Carrier {
+    /// As they are.
+    Socket,
+    Tls(Box<TlsStream>),
+    /// As frames of a stream of HTTP/2.
+    Stream(Box<dyn StreamTransport>),
+}
+
 pub struct Transport {
     /// The streams of a connection have it in common.
     socket: Arc<OwnedFd>,
-    /// Of a stream of HTTP/2; `None` where the socket is ours alone.
-    stream: Option<Box<dyn StreamTransport>>,
-    /// Bytes that wait to be sent.
+    carrier: Carrier,
+    /// Bytes that wait to be sent, or with TLS to be encrypted.
     pub bytes: Vec<u8>,
     /// How many of `bytes` have left.
     sent: usize,
@@ -80,6 +94,8 @@ pub struct Transport {
     counted: usize,
     /// Bytes that may leave in this turn.
     turn_left: usize,
+    /// An answer that has no other end than the connection's was given up: a client must not take it for whole.
+    pub ends_short: bool,
 }
 
 impl Drop for Transport {
@@ -90,25 +106,25 @@ impl Drop for Transport {
 
 impl Transport {
     pub fn new(socket: OwnedFd) -> Transport {
-        Transport::with(Arc::new(socket), None)
+        Transport::with(Arc::new(socket), Carrier::Socket)
     }
 
     /// The transport of one stream. `connection` is that of the connection that has the socket.
     pub fn of_stream(connection: &Transport, stream: Box<dyn StreamTransport>) -> Transport {
-        Transport::with(connection.socket.clone(), Some(stream))
+        Transport::with(connection.socket.clone(), Carrier::Stream(stream))
     }
 
     /// Takes the transport out of a connection whose streams have it in common from now on; what stays behind only names the socket.
     pub fn take(&mut self) -> Transport {
-        let mut left = Transport::with(self.socket.clone(), None);
+        let mut left = Transport::with(self.socket.clone(), Carrier::Socket);
         left.is_broken = true;
         std::mem::replace(self, left)
     }
 
-    fn with(socket: Arc<OwnedFd>, stream: Option<Box<dyn StreamTransport>>) -> Transport {
+    fn with(socket: Arc<OwnedFd>, carrier: Carrier) -> Transport {
         Transport {
             socket,
-            stream,
+            carrier,
             bytes: Vec::new(),
             sent: 0,
             is_full: false,
@@ -117,12 +133,64 @@ impl Transport {
             is_corked: false,
             turn_left: SEND_TURN_BYTES,
             counted: 0,
+            ends_short: false,
         }
+    }
+
+    /// What comes next is TLS. `heard` is what was read of it already.
+    pub fn begin_tls(&mut self, listener: &Arc<ListenerTls>, heard: &[u8]) {
+        self.carrier = Carrier::Tls(Box::new(TlsStream::new(listener, heard)));
+    }
+
+    /// What is sent from here on leaves as it is: the peer does not speak TLS.
+    pub fn leave_tls(&mut self) {
+        self.carrier = Carrier::Socket;
+    }
+
+    fn tls(&self) -> Option<&TlsStream> {
+        if let Carrier::Tls(tls) = &self.carrier { Some(tls) } else { None }
+    }
+
+    fn tls_mut(&mut self) -> Option<&mut TlsStream> {
+        if let Carrier::Tls(tls) = &mut self.carrier { Some(tls) } else { None }
+    }
+
+    fn stream(&self) -> Option<&dyn StreamTransport> {
+        if let Carrier::Stream(stream) = &self.carrier { Some(&**stream) } else { None }
+    }
+
+    pub fn is_encrypted(&self) -> bool {
+        self.tls().is_some()
+    }
+
+    /// A handshake is not done: nothing of a request can have come.
+    pub fn is_handshaking(&self) -> bool {
+        self.tls().is_some_and(TlsStream::is_handshaking)
+    }
+
+    /// A handshake has begun to come, and not come to its end.
+    pub fn is_within_handshake(&self) -> bool {
+        self.tls().is_some_and(TlsStream::is_within_handshake)
+    }
+
+    /// What there is to know of TLS on this connection, from the handshake's end on.
+    pub fn tls_facts(&self) -> Option<&Arc<TlsFacts>> {
+        self.tls()?.facts()
+    }
+
+    /// The protocol that was chosen within the handshake. It is there before the first byte that [`Transport::read`] hands on.
+    pub fn alpn(&self) -> Option<Alpn> {
+        self.tls()?.alpn()
+    }
+
+    /// Why the handshake came to nothing. Asking forgets it.
+    pub fn take_tls_fault(&mut self) -> Option<TlsFault> {
+        self.tls_mut()?.take_fault()
     }
 
     /// It is one of several on a connection.
     pub fn is_stream(&self) -> bool {
-        self.stream.is_some()
+        matches!(self.carrier, Carrier::Stream(_))
     }
 
     /// Whether so many bytes more may be kept here, beside those that wait, for `most_bytes` at the most.
@@ -142,6 +210,11 @@ impl Transport {
     }
 
     pub fn unsent(&self) -> usize {
+        self.waiting() + self.tls().map_or(0, TlsStream::unsent)
+    }
+
+    /// Bytes of ours that wait; those that are encrypted already are not among them.
+    fn waiting(&self) -> usize {
         self.bytes.len() - self.sent
     }
 
@@ -167,8 +240,10 @@ impl Transport {
     /// Sends what the socket takes, as far as the turn goes. With `more_follows`, what is sent leaves in one packet with the start of
     /// what is sent next.
     pub fn send(&mut self, more_follows: bool) {
-        if self.stream.is_some() {
-            return self.send_frames(more_follows);
+        match self.carrier {
+            Carrier::Socket => {}
+            Carrier::Tls(_) => return self.send_encrypted(more_follows),
+            Carrier::Stream(_) => return self.send_frames(more_follows),
         }
         if more_follows
             && self.unsent() > 0
@@ -193,7 +268,7 @@ impl Transport {
 
     /// Hands the frames of a stream to its connection. With `may_wait`, they may leave together with those of others.
     fn send_frames(&mut self, may_wait: bool) {
-        let Some(stream) = &self.stream else { return };
+        let Carrier::Stream(stream) = &self.carrier else { return };
         if self.unsent() == 0 || !self.may_send() {
             return;
         }
@@ -209,8 +284,10 @@ impl Transport {
 
     /// As [`Transport::send`], but what is small is kept by the kernel until it is pushed.
     pub fn cork(&mut self) {
-        if self.stream.is_some() {
-            return self.send_frames(true);
+        match self.carrier {
+            Carrier::Socket => {}
+            Carrier::Tls(_) => return self.cork_encrypted(),
+            Carrier::Stream(_) => return self.send_frames(true),
         }
         if (1..=CORKED_BYTES).contains(&self.unsent()) && !self.is_broken {
             match socket::write_corked(self.socket.as_fd(), &self.bytes[self.sent..]) {
@@ -228,8 +305,10 @@ impl Transport {
 
     /// Sends what waits and then `part`, from where they are, as far as the turn goes. Returns the bytes of `part` that were taken.
     pub fn send_through(&mut self, part: &[u8]) -> usize {
-        if self.stream.is_some() {
-            return self.send_frame_through(part);
+        match self.carrier {
+            Carrier::Socket => {}
+            Carrier::Tls(_) => return self.send_encrypted_through(part),
+            Carrier::Stream(_) => return self.send_frame_through(part),
         }
         let mut taken = 0;
         while taken < part.len() && self.may_send() {
@@ -251,7 +330,7 @@ impl Transport {
 
     /// A stream may begin a frame: its bytes are written to the end. What waits before it leaves first, where it can.
     pub fn may_begin_frame(&mut self, most_bytes: usize) -> bool {
-        if self.stream.is_none() || self.has_room(FRAME_BYTES, most_bytes) {
+        if !self.is_stream() || self.has_room(FRAME_BYTES, most_bytes) {
             return true;
         }
         self.send_frames(false);
@@ -260,7 +339,7 @@ impl Transport {
 
     /// What whoever waits for room must wait for: see [`wait_for_room`](crate::socket::wait_for_room).
     pub fn awaited(&self) -> Awaited {
-        match &self.stream {
+        match self.stream() {
             Some(stream) if stream.waits_for_window() => Awaited::Word,
             _ => Awaited::Room,
         }
@@ -277,6 +356,14 @@ impl Transport {
         part.len()
     }
 
+    /// Nothing stands before the next piece of a file, but what leaves with it.
+    pub fn is_clear_for_file(&self) -> bool {
+        match self.tls() {
+            None => self.waiting() == 0,
+            Some(tls) => tls.unsent() == 0 && self.may_leave_with_file(),
+        }
+    }
+
     /// Sends the next piece of a file, `most` bytes at the most; returns its bytes.
     pub fn send_file(&mut self, part: &mut BodyFile, most: u64) -> u64 {
         if part.left <= most && part.has_changed() {
@@ -285,8 +372,10 @@ impl Transport {
         }
         part.has_begun = true;
         let count = usize::try_from(part.left.min(most)).unwrap_or(usize::MAX);
-        if self.stream.is_some() {
-            return self.send_file_copied(part, count);
+        match self.carrier {
+            Carrier::Socket => {}
+            Carrier::Tls(_) => return self.send_encrypted_file(part, count),
+            Carrier::Stream(_) => return self.send_file_copied(part, count),
         }
         match socket::send_file(self.socket.as_fd(), &part.file, &mut part.offset, count) {
             // The file is shorter than it was when its length was announced: nothing can mend this answer.
@@ -317,10 +406,14 @@ impl Transport {
     /// Sends a few bytes that stand for themselves, before anything of an answer. A socket without room for them does without, which
     /// must be allowed; a part of them would spoil what follows.
     pub fn send_aside(&mut self, bytes: &[u8]) {
-        debug_assert!(self.unsent() == 0);
-        if self.stream.is_some() {
-            self.bytes.extend_from_slice(bytes);
-            return self.send_frames(false);
+        debug_assert!(self.waiting() == 0);
+        match self.carrier {
+            Carrier::Socket => {}
+            Carrier::Tls(_) => return self.send_encrypted_aside(bytes),
+            Carrier::Stream(_) => {
+                self.bytes.extend_from_slice(bytes);
+                return self.send_frames(false);
+            }
         }
         match socket::write(self.socket.as_fd(), bytes, &[]) {
             Written::Bytes(count) if count == bytes.len() => {}
@@ -331,7 +424,10 @@ impl Transport {
 
     /// The same for bytes that must arrive: a client whose socket has no room for them is given up.
     pub fn send_whole(&mut self, bytes: &[u8]) {
-        debug_assert!(self.unsent() == 0);
+        debug_assert!(self.waiting() == 0);
+        if self.is_encrypted() {
+            return self.send_encrypted_aside(bytes);
+        }
         let written = socket::write(self.socket.as_fd(), bytes, &[]);
         self.is_broken |= !matches!(written, Written::Bytes(count) if count == bytes.len());
     }
@@ -340,34 +436,64 @@ impl Transport {
         self.socket.as_fd()
     }
 
-    /// Reads what the peer has sent.
-    pub fn read(&self, buffer: &mut [u8]) -> Read {
-        if let Some(stream) = &self.stream {
-            return stream.read(buffer);
+    /// Reads what the peer has sent. Within TLS a handshake comes first, which this leads on: it has no bytes to show for that.
+    pub fn read(&mut self, buffer: &mut [u8]) -> Read {
+        match &self.carrier {
+            Carrier::Socket => socket::read(self.socket.as_fd(), buffer),
+            Carrier::Tls(_) => self.read_encrypted(buffer),
+            Carrier::Stream(stream) => stream.read(buffer),
         }
-        socket::read(self.socket.as_fd(), buffer)
+    }
+
+    /// The last read has left something of which the poll will not tell, though the buffer was not filled.
+    pub fn has_more(&self) -> bool {
+        self.tls().is_some_and(TlsStream::has_more)
+    }
+
+    /// What the last read took of the turn, where it has brought so many bytes: with TLS each record has its price, however short it is.
+    pub fn read_cost(&self, bytes: usize) -> usize {
+        self.tls().map_or(bytes, TlsStream::came_bytes)
     }
 
     /// Whether the peer has sent something that was not read yet; its end counts too.
     pub fn has_input(&self) -> bool {
-        match &self.stream {
-            Some(stream) => stream.has_input(),
-            None => socket::has_input(self.socket.as_fd()),
+        match &self.carrier {
+            Carrier::Tls(tls) if tls.has_unheard() => true,
+            Carrier::Socket | Carrier::Tls(_) => socket::has_input(self.socket.as_fd()),
+            Carrier::Stream(stream) => stream.has_input(),
         }
     }
 
     /// Whether the peer has ended its side, and all that it sent before was read.
     pub fn peer_has_ended(&self) -> bool {
-        match &self.stream {
-            Some(stream) => stream.is_gone(),
-            None => socket::has_ended(self.socket.as_fd()),
+        match &self.carrier {
+            Carrier::Tls(tls) if tls.peer_has_closed() => true,
+            Carrier::Socket | Carrier::Tls(_) => socket::has_ended(self.socket.as_fd()),
+            Carrier::Stream(stream) => stream.is_gone(),
         }
     }
 
+    /// The peer has said within TLS that it sends no more. The poll tells of a connection's end, and nothing of this.
+    pub fn peer_has_closed(&self) -> bool {
+        self.tls().is_some_and(TlsStream::peer_has_closed)
+    }
+
     /// Says that we send no more; the peer still may.
-    pub fn end_sending(&self) {
-        if self.stream.is_none() {
+    pub fn end_sending(&mut self) {
+        if self.is_stream() {
+            return;
+        }
+        self.say_goodbye();
+        // What is encrypted and has no room yet would be lost behind the end; the connection's own end comes soon enough.
+        if self.tls().is_none_or(|tls| tls.unsent() == 0) {
             socket::end_sending(self.socket.as_fd());
+        }
+    }
+
+    /// Within TLS, says that what came was all (RFC 8446 section 6.1), as far as that is true.
+    pub fn say_goodbye(&mut self) {
+        if self.is_encrypted() && !self.is_broken && !self.ends_short {
+            self.send_encrypted_goodbye();
         }
     }
 
@@ -383,7 +509,7 @@ impl Transport {
 
     /// Lends a buffer for what is sent, while nothing waits.
     pub fn lend(&mut self, buffer: Vec<u8>) {
-        debug_assert!(self.unsent() == 0);
+        debug_assert!(self.waiting() == 0);
         self.bytes = buffer;
         self.clear();
     }
@@ -403,10 +529,16 @@ impl Transport {
     /// A descriptor of its own for whoever takes the connection over: nothing more is read or sent here from now on.
     ///
     /// # Errors
-    /// There is no further descriptor, or the connection is not this request's alone.
+    /// There is no further descriptor; or the connection is not this request's alone, or encrypted, so that its bytes mean nothing to who
+    /// has it.
     pub fn give_away(&mut self) -> std::io::Result<OwnedFd> {
-        if self.stream.is_some() {
-            return Err(std::io::Error::new(std::io::ErrorKind::Unsupported, "the connection has other requests too (HTTP/2)"));
+        let reason = match self.carrier {
+            Carrier::Socket => None,
+            Carrier::Tls(_) => Some("the connection is encrypted"),
+            Carrier::Stream(_) => Some("the connection has other requests too (HTTP/2)"),
+        };
+        if let Some(reason) = reason {
+            return Err(std::io::Error::new(std::io::ErrorKind::Unsupported, reason));
         }
         let own = self.socket.try_clone()?;
         self.is_broken = true;
@@ -429,7 +561,7 @@ impl Transport {
         self.is_full = false;
         self.is_broken |= !has_room;
         self.begin_turn();
-        if let Some(stream) = &self.stream {
+        if let Some(stream) = self.stream() {
             stream.catch_up();
         }
         self.send(false);

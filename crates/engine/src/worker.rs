@@ -2,16 +2,19 @@
 //!
 //! It knows no connection and no thread. Nothing of it is locked.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use bolide_contract::scoreboard::{Row, Slot};
 use bolide_contract::settings::Settings;
 use bolide_files::Files;
 use bolide_protocol::http1::head::HeadLimits;
+use bolide_tls::ListenerTls;
 
 use crate::body::BodyLimits;
 use crate::listener::ListeningSocket;
 use crate::routing::Rules;
+use crate::tls::TlsComplaints;
 
 /// The worker: settings, its scoreboard row, its sockets. Shared by its threads and never locked.
 pub struct Worker {
@@ -20,6 +23,9 @@ pub struct Worker {
     pub row: &'static Row,
     pub slots: &'static [Slot],
     pub listeners: Vec<ListeningSocket>,
+    /// TLS of each of them; `None` for those that speak none.
+    pub tls: Vec<Option<Arc<ListenerTls>>>,
+    pub tls_complaints: TlsComplaints,
     pub head_limits: HeadLimits,
     pub body_limits: BodyLimits,
     /// Routes, header fields, compression; `None` where nothing of them is set, so that it costs one branch.
@@ -44,6 +50,11 @@ pub struct Worker {
 impl Worker {
     pub fn is_tcp(&self, listener: usize) -> bool {
         self.listeners.get(listener).is_some_and(|listener| listener.is_tcp)
+    }
+
+    /// TLS of connections that come through a listener.
+    pub fn tls(&self, listener: usize) -> Option<&Arc<ListenerTls>> {
+        self.tls.get(listener)?.as_ref()
     }
 
     pub fn is_draining(&self) -> bool {

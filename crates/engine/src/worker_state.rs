@@ -12,6 +12,7 @@ use bolide_contract::settings::{Settings, Threads};
 use bolide_contract::ticket_keys::TicketKeys;
 use bolide_files::Files;
 use bolide_protocol::http1::head::HeadLimits;
+use bolide_tls::{ALPN_HTTP1, ALPN_HTTP2, ListenerTls};
 use nix::sys::epoll::{Epoll, EpollCreateFlags};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
@@ -25,6 +26,7 @@ use crate::corking::Corking;
 use crate::leadership::Leadership;
 use crate::listener::ListeningSocket;
 use crate::routing::Rules;
+use crate::tls::TlsComplaints;
 use crate::worker::Worker;
 
 /// Milliseconds that a draining worker waits, after the last answer, for a next request on a connection that could not be told
@@ -117,7 +119,7 @@ pub(crate) struct Pause {
 
 impl<L: Language> Shared<L> {
     pub(crate) fn new(language: &'static L, assignment: Assignment) -> io::Result<Shared<L>> {
-        let Assignment { settings, row: row_number, worker, scoreboard, ticket_keys: _, control, listeners, worn_after } =
+        let Assignment { settings, row: row_number, worker, scoreboard, ticket_keys, control, listeners, worn_after } =
             assignment;
         let row =
             scoreboard.row(row_number).ok_or_else(|| io::Error::other(format!("the scoreboard has no row {row_number}")))?;
@@ -144,7 +146,10 @@ impl<L: Language> Shared<L> {
         for problem in problems {
             complain(worker, &problem);
         }
+        let tls = tls_of(&listeners, ticket_keys, worker)?;
         let worker = Worker {
+            tls,
+            tls_complaints: TlsComplaints::default(),
             has_own_answers: files.is_some()
                 || rules.is_some()
                 || listeners.iter().any(|listener| listener.redirects_to_https.is_some()),
@@ -187,4 +192,19 @@ impl<L: Language> Shared<L> {
     pub(crate) fn lock_state(&self) -> Guard<'_, L> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// TLS of each listener, as far as it speaks it.
+fn tls_of(
+    listeners: &[ListeningSocket],
+    ticket_keys: Option<TicketKeys>,
+    worker: u32,
+) -> io::Result<Vec<Option<Arc<ListenerTls>>>> {
+    let of_listener = |listener: &ListeningSocket| {
+        let Some(tls) = &listener.tls else { return Ok(None) };
+        let protocols = if listener.speaks_http2() { &[ALPN_HTTP2, ALPN_HTTP1][..] } else { &[ALPN_HTTP1] };
+        let made = ListenerTls::new(tls, protocols, ticket_keys, &mut |problem| complain(worker, problem));
+        made.map(|tls| Some(Arc::new(tls))).map_err(|error| io::Error::other(format!("TLS at {}: {error}", listener.bound)))
+    };
+    listeners.iter().map(of_listener).collect()
 }

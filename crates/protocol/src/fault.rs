@@ -20,6 +20,11 @@ impl Fault {
     pub const fn bad_request(reason: &'static str) -> Fault {
         Fault::new(400, reason)
     }
+
+    /// The client speaks TLS to a socket that does not: the codecs of all protocols begin their sentence about it alike.
+    pub fn is_misplaced_tls(&self) -> bool {
+        self.reason.starts_with("The client speaks TLS")
+    }
 }
 
 /// Span of a buffer, in bytes, relative to the slice that was parsed.

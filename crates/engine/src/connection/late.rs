@@ -5,6 +5,7 @@ use bolide_protocol::Fault;
 use super::{Connection, NextAction};
 use crate::app::App;
 use crate::context::Context;
+use crate::tls::TlsFault;
 
 impl<A: App> Connection<A> {
     /// A request that has begun to come has so long to come whole.
@@ -24,6 +25,9 @@ impl<A: App> Connection<A> {
         let begun = self.is_arriving() || self.exchange.is_streaming() && !self.exchange.response.head_has_left();
         if begun && self.session.is_http() {
             self.refuse(Fault { status: 408, reason: "The request did not come to its end in time." }, context);
+        }
+        if self.transport.is_within_handshake() {
+            self.tell_of_handshake(&TlsFault::TooSlow, context);
         }
         NextAction::Close
     }

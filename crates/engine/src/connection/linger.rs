@@ -37,7 +37,7 @@ impl<A: App> Connection<A> {
             }
             match self.transport.read(&mut context.thread.read) {
                 Read::Bytes(count) => {
-                    context.thread.turn.note_read(count);
+                    context.thread.turn.note_read(self.transport.read_cost(count));
                     swallowed += count;
                 }
                 Read::Nothing => return NextAction::Wait,

@@ -11,8 +11,23 @@ use crate::response::{Progress, Terms, reason_phrase};
 impl<A: App> Connection<A> {
     /// Answers a peer's mistake and logs it: the fault, never the bytes.
     pub(super) fn refuse(&mut self, fault: Fault, context: &mut Context<'_, A>) {
-        let who = if self.peer.address.is_empty() { "a local client" } else { self.peer.address.as_str() };
-        complain(context.worker.number, &format!("refused a request of {who} with {}: {}", fault.status, fault.reason));
+        // Whoever scans for TLS comes again and again.
+        if fault.is_misplaced_tls() {
+            self.complain_of_peer(&format!("with {}: {}", fault.status, fault.reason), "a request", context);
+        } else {
+            let who = self.peer_name();
+            complain(context.worker.number, &format!("refused a request of {who} with {}: {}", fault.status, fault.reason));
+        }
+        self.answer_fault(fault, context);
+    }
+
+    /// Who it is, for the log.
+    pub(super) fn peer_name(&self) -> &str {
+        if self.peer.address.is_empty() { "a local client" } else { self.peer.address.as_str() }
+    }
+
+    /// Answers a fault of which the log knows.
+    pub(super) fn answer_fault(&mut self, fault: Fault, context: &mut Context<'_, A>) {
         let Some(wire) = self.session.wire() else { return };
         let date_line = context.thread.clock.date_line();
         let terms = Terms { wire, head_only: false, keep_alive: false, may_cork: false, date_line };

@@ -253,7 +253,7 @@ impl<A: App> Connection<A> {
                 if self.session.may_be_aborted() && !self.exchange.response.is_finished() {
                     body.is_gone |= self.listen_for_abort(context)?;
                 }
-                body.is_gone |= matches!(read, Read::End | Read::Broken) || self.peer_has_ended && body.is_complete();
+                body.is_gone |= matches!(read, Read::End | Read::Broken) || self.peer_says_no_more() && body.is_complete();
             }
             RequestStream::Messages(websocket) => {
                 let mut writer = ResponseWriter { response: &mut self.exchange.response, transport: &mut self.transport };
@@ -262,12 +262,13 @@ impl<A: App> Connection<A> {
                     let buffer = &mut context.thread.read;
                     match writer.transport.read(buffer) {
                         Read::Bytes(count) => {
-                            context.thread.turn.note_read(count);
+                            context.thread.turn.note_read(writer.transport.read_cost(count));
                             websocket.hear(context.thread.clock.now_ms);
                             let used = websocket.feed(&mut buffer[..count], &mut writer, &mut context.thread.turn);
                             self.input.extend_from_slice(&buffer[used..count]);
                             // An edge-triggered poll tells of what comes after a read that did not fill the buffer.
-                            if count < buffer.len() && !self.peer_has_ended {
+                            let has_more = count == buffer.len() || writer.transport.has_more();
+                            if !has_more && !self.peer_has_ended && !writer.transport.peer_has_closed() {
                                 break;
                             }
                         }
@@ -314,7 +315,7 @@ impl<A: App> Connection<A> {
         let read = self.transport.read(&mut thread.read);
         let mut is_aborted = false;
         if let Read::Bytes(count) = read {
-            thread.turn.note_read(count);
+            thread.turn.note_read(self.transport.read_cost(count));
             patience.note(count, thread.clock.now_ms);
             let mut writer = ResponseWriter { response: &mut self.exchange.response, transport: &mut self.transport };
             let session = (&mut self.session, &mut writer);

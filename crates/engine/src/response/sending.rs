@@ -61,7 +61,7 @@ impl ResponseWriter<'_> {
         } else {
             self.send();
         }
-        while !self.transport.is_broken && !self.transport.is_full && self.transport.unsent() == 0 {
+        while !self.transport.is_broken && !self.transport.is_full && self.transport.is_clear_for_file() {
             let Some(part) = &self.file else { break };
             if part.left == 0 {
                 self.end_file();
@@ -147,7 +147,7 @@ fn send_framed(encoder: &mut ResponseEncoder, transport: &mut Transport, part: &
     let frame = encoder.open_frame(part.left, &mut transport.bytes);
     if transport.unsent() > 0 && !transport.is_stream() {
         transport.send(true);
-        if transport.unsent() > 0 {
+        if !transport.is_clear_for_file() {
             return 0;
         }
     }

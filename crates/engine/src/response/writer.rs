@@ -228,6 +228,7 @@ impl ResponseWriter<'_> {
     /// Gives up an answer whose head has left: the connection's end tells the client that it is not whole.
     pub fn cut_off(&mut self) {
         self.filter = None;
+        self.transport.ends_short = self.left == BodyLeft::Unknown && self.encoder.ends_with_connection();
         self.terms.keep_alive = false;
         self.drop_files();
         self.stage = Stage::Done;

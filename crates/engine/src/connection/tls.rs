@@ -1,0 +1,54 @@
+//! The beginning of a connection that speaks TLS, or that should. Workers run it.
+
+use std::sync::Arc;
+
+use bolide_protocol::Fault;
+
+use super::{Connection, NextAction};
+use crate::access_log::complain;
+use crate::app::App;
+use crate::context::Context;
+use crate::socket::Read;
+use crate::tls::{Alpn, TlsFault};
+
+impl<A: App> Connection<A> {
+    /// Leads the handshake on, and reads what came behind it. Signatures are native work of a millisecond, for which nobody waits who
+    /// needs the language.
+    pub(super) fn read_handshake(&mut self, buffer: &mut [u8], context: &mut Context<'_, A>) -> Read {
+        let transport = &mut self.transport;
+        let read = context.app.aside(|| transport.read(buffer));
+        if let Some(facts) = transport.tls_facts() {
+            Arc::make_mut(&mut self.peer).tls = Some(facts.clone());
+            // RFC 9113 section 3.2: within TLS it is chosen in the handshake, and not by how a client begins.
+            self.awaits_preface = transport.alpn() == Some(Alpn::Http2);
+        }
+        read
+    }
+
+    /// A handshake has come to nothing. Who speaks HTTP is told so in the same language; the others have an alert.
+    pub(super) fn refuse_handshake(&mut self, fault: &TlsFault, context: &mut Context<'_, A>) -> NextAction {
+        self.tell_of_handshake(fault, context);
+        match fault {
+            TlsFault::PlainHttp => {
+                self.transport.leave_tls();
+                self.answer_fault(Fault::new(400, "This port speaks HTTPS: use https:// in place of http://."), context);
+                self.begin_linger(context)
+            }
+            TlsFault::Left => NextAction::Close,
+            TlsFault::NotTls | TlsFault::TooSlow | TlsFault::TooLong | TlsFault::Failed(_) => self.begin_linger(context),
+        }
+    }
+
+    pub(super) fn tell_of_handshake(&self, fault: &TlsFault, context: &Context<'_, A>) {
+        self.complain_of_peer(&format!(": {}", fault.reason()), "a TLS handshake", context);
+    }
+
+    /// One line a minute of each peer, at the most.
+    pub(super) fn complain_of_peer(&self, what: &str, subject: &str, context: &Context<'_, A>) {
+        let Some(untold) = context.worker.tls_complaints.note(&self.peer.address, context.thread.clock.now_ms) else { return };
+        let who = self.peer_name();
+        let more = if untold > 0 { format!(" ({untold} faults of other peers were not told)") } else { String::new() };
+        let separator = if what.starts_with(':') { "" } else { " " };
+        complain(context.worker.number, &format!("refused {subject} of {who}{separator}{what}{more}"));
+    }
+}

@@ -1,0 +1,117 @@
+//! A certificate with its key, read and found to belong together.
+//!
+//! It knows no file: errors say what is wrong, and the reader of the configuration says where. The master runs it at the start, workers
+//! when they begin.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bolide_contract::tls::Certificate;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+use rustls::{Error, InconsistentKeys};
+use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
+
+use crate::provider::provider;
+
+/// Characters of a line of PEM (RFC 7468 section 2).
+const PEM_LINE_CHARACTERS: usize = 64;
+
+/// A certificate that can be shown.
+#[derive(Debug)]
+pub struct LoadedCertificate {
+    pub key: Arc<CertifiedKey>,
+    /// Hosts that it is shown for, in lower case.
+    pub names: Vec<String>,
+    /// Seconds since 1970 from which, and until which, it counts.
+    pub not_before_s: i64,
+    pub not_after_s: i64,
+    /// The certificate alone, as applications are told of it.
+    pub pem: Arc<str>,
+}
+
+/// Reads a certificate and its key.
+///
+/// # Errors
+/// What is wrong with them, as the end of a sentence that names the file.
+pub fn load(certificate: &Certificate) -> Result<LoadedCertificate, String> {
+    let chain = certificates_of(&certificate.chain)?;
+    let Some(first) = chain.first() else { return Err("there is no certificate in it (-----BEGIN CERTIFICATE-----)".into()) };
+    let (_, parsed) = X509Certificate::from_der(first).map_err(|error| format!("the certificate can't be read: {error}"))?;
+    let names = match certificate.names.as_slice() {
+        [] => names_of_parsed(&parsed),
+        names => names.iter().map(|name| name.to_ascii_lowercase()).collect(),
+    };
+    let (not_before_s, not_after_s) = (parsed.validity().not_before.timestamp(), parsed.validity().not_after.timestamp());
+    let pem = Arc::from(pem_of(first));
+    let key = key_of(&certificate.key.0)?;
+    let mut key = CertifiedKey::from_der(chain, key, provider()).map_err(|error| match error {
+        Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
+            "the key belongs to another certificate; the certificate of the server comes first in its file".to_owned()
+        }
+        error => format!("the key can't be used: {error}"),
+    })?;
+    key.ocsp.clone_from(&certificate.ocsp);
+    Ok(LoadedCertificate { key: Arc::new(key), names, not_before_s, not_after_s, pem })
+}
+
+/// Hosts that a certificate names (RFC 6125 section 6.4.4: the subject counts only where it has no alternative names).
+///
+/// # Errors
+/// It can't be read.
+pub fn names_of(chain: &[u8]) -> Result<Vec<String>, String> {
+    let chain = certificates_of(chain)?;
+    let first = chain.first().ok_or("there is no certificate in it (-----BEGIN CERTIFICATE-----)")?;
+    let (_, parsed) = X509Certificate::from_der(first).map_err(|error| format!("the certificate can't be read: {error}"))?;
+    Ok(names_of_parsed(&parsed))
+}
+
+/// Certificates of PEM.
+pub(crate) fn certificates_of(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+    CertificateDer::pem_slice_iter(pem)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| format!("it is no PEM of certificates: {error}"))
+}
+
+/// The same certificate in PEM.
+pub(crate) fn pem_of(certificate: &[u8]) -> String {
+    let encoded = STANDARD.encode(certificate);
+    let mut text = String::from("-----BEGIN CERTIFICATE-----\n");
+    let mut rest = encoded.as_str();
+    while !rest.is_empty() {
+        let (line, after) = rest.split_at(rest.len().min(PEM_LINE_CHARACTERS));
+        // Writing into a String can't fail.
+        let _ = writeln!(text, "{line}");
+        rest = after;
+    }
+    text.push_str("-----END CERTIFICATE-----\n");
+    text
+}
+
+fn key_of(pem: &[u8]) -> Result<PrivateKeyDer<'static>, String> {
+    let has = |mark: &[u8]| pem.windows(mark.len()).any(|window| window == mark);
+    if has(b"BEGIN ENCRYPTED PRIVATE KEY") || has(b"Proc-Type: 4,ENCRYPTED") {
+        let advice =
+            "nobody is there to give a password when workers start: write it without one (openssl pkey -in KEY -out NEW)";
+        return Err(format!("the key is encrypted; {advice}"));
+    }
+    PrivateKeyDer::from_pem_slice(pem).map_err(|error| match error {
+        rustls::pki_types::pem::Error::NoItemsFound => "there is no private key in it (-----BEGIN PRIVATE KEY-----)".to_owned(),
+        error => format!("it is no PEM of a private key: {error}"),
+    })
+}
+
+fn names_of_parsed(certificate: &X509Certificate<'_>) -> Vec<String> {
+    let alternatives = certificate.subject_alternative_name().ok().flatten();
+    if let Some(alternatives) = alternatives {
+        let names = alternatives.value.general_names.iter();
+        return names
+            .filter_map(|name| if let GeneralName::DNSName(name) = name { Some(name.to_ascii_lowercase()) } else { None })
+            .collect();
+    }
+    let common_names = certificate.subject().iter_common_name();
+    common_names.filter_map(|name| name.as_str().ok()).map(str::to_ascii_lowercase).collect()
+}

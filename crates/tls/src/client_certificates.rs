@@ -1,0 +1,110 @@
+//! Certificates of clients: verified as rustls does it, with a bound for the chain (`ssl-verify-depth`). Workers run it.
+
+use std::sync::Arc;
+
+use bolide_contract::tls::{ClientAuth, Tls};
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme};
+use webpki::{EndEntityCert, KeyUsage, VerifiedPath};
+
+use crate::certificate::certificates_of;
+use crate::provider::provider;
+
+/// The verifier for a listener's settings; `None` where it asks for no certificate.
+///
+/// # Errors
+/// What is wrong with the authorities.
+pub fn verifier(tls: &Tls) -> Result<Option<Arc<dyn ClientCertVerifier>>, String> {
+    if tls.client_auth == ClientAuth::Off {
+        return Ok(None);
+    }
+    let mut roots = RootCertStore::empty();
+    for authority in certificates_of(&tls.client_authorities)? {
+        roots.add(authority).map_err(|error| format!("a certificate of the authorities can't be used: {error}"))?;
+    }
+    if roots.is_empty() {
+        return Err("there is no certificate of an authority in it (-----BEGIN CERTIFICATE-----)".into());
+    }
+    let roots = Arc::new(roots);
+    let builder = WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(provider()));
+    let builder = if tls.client_auth == ClientAuth::Optional { builder.allow_unauthenticated() } else { builder };
+    let verifier = builder.build().map_err(|error| format!("the authorities can't be used: {error}"))?;
+    Ok(Some(Arc::new(BoundedChains { verifier, roots, most: tls.verify_depth })))
+}
+
+/// A verifier that takes no longer chains than it may.
+#[derive(Debug)]
+struct BoundedChains {
+    verifier: Arc<dyn ClientCertVerifier>,
+    roots: Arc<RootCertStore>,
+    /// Certificates between a client's and an authority's.
+    most: u32,
+}
+
+impl BoundedChains {
+    /// Looks for a way to an authority that is short enough. What makes a chain good otherwise was looked at before.
+    fn check_length(&self, client: &CertificateDer<'_>, between: &[CertificateDer<'_>], now: UnixTime) -> Result<(), Error> {
+        let too_long = || Error::InvalidCertificate(CertificateError::UnknownIssuer);
+        let is_short = |path: &VerifiedPath<'_>| match path.intermediate_certificates().count() <= self.most as usize {
+            true => Ok(()),
+            false => Err(webpki::Error::MaximumPathDepthExceeded),
+        };
+        let client = EndEntityCert::try_from(client).map_err(|_| Error::InvalidCertificate(CertificateError::BadEncoding))?;
+        let algorithms = provider().signature_verification_algorithms.all;
+        let usage = KeyUsage::client_auth();
+        let found = client.verify_for_usage(algorithms, &self.roots.roots, between, now, usage, None, Some(&is_short));
+        found.map(|_| ()).map_err(|_| too_long())
+    }
+}
+
+impl ClientCertVerifier for BoundedChains {
+    fn offer_client_auth(&self) -> bool {
+        self.verifier.offer_client_auth()
+    }
+
+    fn client_auth_mandatory(&self) -> bool {
+        self.verifier.client_auth_mandatory()
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.verifier.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        client: &CertificateDer<'_>,
+        between: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        let verified = self.verifier.verify_client_cert(client, between, now)?;
+        if between.len() > self.most as usize {
+            self.check_length(client, between, now)?;
+        }
+        Ok(verified)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.verifier.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.verifier.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.verifier.supported_verify_schemes()
+    }
+}

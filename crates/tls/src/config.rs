@@ -1,0 +1,102 @@
+//! A listener's settings as the library takes them. Each worker makes one for each listener that speaks TLS; the master makes one to see
+//! whether that will do.
+
+use std::sync::Arc;
+
+use aws_lc_rs::digest::{Context, SHA256};
+use bolide_contract::ticket_keys::TicketKeys;
+use bolide_contract::tls::{ClientAuth, Tls, TlsVersion};
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::version::{TLS12, TLS13};
+use rustls::{CommonState, NoKeyLog, ServerConfig};
+
+use crate::certificate::load;
+use crate::client_certificates::verifier;
+use crate::facts::TlsFacts;
+use crate::key_log::SecretsLog;
+use crate::provider::{provider, with_suites};
+use crate::resolver::CertificatesByName;
+use crate::tickets::{SealedTickets, TERMS_BYTES};
+
+/// What clients call the protocols that are spoken within TLS (RFC 7301 section 6).
+pub const ALPN_HTTP1: &[u8] = b"http/1.1";
+pub const ALPN_HTTP2: &[u8] = b"h2";
+
+/// TLS of one listener.
+#[derive(Debug)]
+pub struct ListenerTls {
+    pub config: Arc<ServerConfig>,
+    certificates: Arc<CertificatesByName>,
+    exports_certificate: bool,
+}
+
+impl ListenerTls {
+    /// `protocols` are those that clients may choose, the preferred one first. Without `ticket_keys` no session is resumed. What is wrong
+    /// but can be done without is said to `complain`.
+    ///
+    /// # Errors
+    /// What is wrong with the settings, and where they stand.
+    pub fn new(
+        tls: &Tls,
+        protocols: &[&[u8]],
+        ticket_keys: Option<TicketKeys>,
+        complain: &mut dyn FnMut(&str),
+    ) -> Result<ListenerTls, String> {
+        let load_one = |certificate| load(certificate).map_err(|error| format!("{}: {error}", certificate.origin));
+        let certificates = tls.certificates.iter().map(load_one).collect::<Result<Vec<_>, String>>()?;
+        if certificates.is_empty() {
+            return Err("a socket that speaks TLS needs a certificate".into());
+        }
+        let certificates = Arc::new(CertificatesByName::new(certificates));
+        let provider = if tls.cipher_suites.is_empty() { Arc::clone(provider()) } else { with_suites(&tls.cipher_suites)? };
+        let versions = if tls.least_version == TlsVersion::Tls13 { &[&TLS13][..] } else { &[&TLS13, &TLS12][..] };
+        let builder = ServerConfig::builder_with_provider(provider).with_protocol_versions(versions);
+        let builder = builder.map_err(|error| format!("the cipher suites do not go with the versions of TLS: {error}"))?;
+        let verifier = verifier(tls)?.unwrap_or_else(WebPkiClientVerifier::no_client_auth);
+        let mut config = builder.with_client_cert_verifier(verifier).with_cert_resolver(Arc::clone(&certificates) as _);
+        config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+        // The configuration's order counts where there is one.
+        config.ignore_client_order = !tls.cipher_suites.is_empty();
+        // A request that is sent before the handshake's end can be sent again by anybody (RFC 8446 section 8).
+        config.max_early_data_size = 0;
+        // Sessions are in their tickets, and nowhere else.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+        if let Some(keys) = ticket_keys.filter(|_| tls.session_lifetime_s > 0) {
+            config.ticketer = Arc::new(SealedTickets { keys, lifetime_s: tls.session_lifetime_s, terms: terms_of(tls) });
+            // One for each connection that a browser opens next, as other servers send them.
+            config.send_tls13_tickets = 2;
+        }
+        config.key_log = match tls.key_log.as_deref().map(|path| (path, SecretsLog::open(path))) {
+            Some((_, Ok(log))) => Arc::new(log),
+            Some((path, Err(error))) => {
+                complain(&format!("secrets are not written to {}: {error} (tls-keylog)", path.display()));
+                Arc::new(NoKeyLog {})
+            }
+            None => Arc::new(NoKeyLog {}),
+        };
+        Ok(ListenerTls { config: Arc::new(config), certificates, exports_certificate: tls.exports_certificate })
+    }
+
+    /// What applications are told of a connection whose handshake is done.
+    pub fn facts(&self, state: &CommonState, server_name: Option<&str>) -> TlsFacts {
+        let certificate = self.certificates.find(server_name).map(|certificate| Arc::clone(&certificate.pem));
+        TlsFacts::new(state, server_name, certificate, self.exports_certificate)
+    }
+}
+
+/// A digest of what the listener asks of clients. A session's ticket counts only where the same is asked: at another listener, or after a
+/// reload that asks for more, its client must show its certificate again.
+fn terms_of(tls: &Tls) -> [u8; TERMS_BYTES] {
+    let mut context = Context::new(&SHA256);
+    context.update(match tls.client_auth {
+        ClientAuth::Off => b"off",
+        ClientAuth::Optional => b"optional",
+        ClientAuth::Required => b"required",
+    });
+    context.update(&tls.verify_depth.to_be_bytes());
+    context.update(&tls.client_authorities);
+    let mut terms = [0; TERMS_BYTES];
+    terms.copy_from_slice(context.finish().as_ref());
+    terms
+}

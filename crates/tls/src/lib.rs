@@ -1,0 +1,21 @@
+//! TLS without a socket: what certificates and keys are, what a listener's settings mean to the library, what a session's ticket is, and
+//! what an application is told of a connection.
+//!
+//! It opens no file but the log of secrets that was asked for. The master checks by it what workers then serve by.
+
+mod certificate;
+mod client_certificates;
+mod config;
+mod facts;
+mod key_log;
+mod names;
+mod provider;
+mod resolver;
+mod tickets;
+
+pub use certificate::{LoadedCertificate, load, names_of};
+pub use config::{ALPN_HTTP1, ALPN_HTTP2, ListenerTls};
+pub use facts::{ClientFacts, TlsFacts};
+pub use provider::{known_suites, provider};
+pub use resolver::take_named_host;
+pub use rustls;

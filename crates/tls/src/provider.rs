@@ -1,0 +1,36 @@
+//! The one choice of cryptography: aws-lc-rs, which has the hybrid key exchange X25519MLKEM768 that browsers ask for, and the quickest
+//! signatures of those that rustls knows. Every process runs it.
+
+use std::sync::{Arc, OnceLock};
+
+use rustls::SupportedCipherSuite;
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+
+/// What computes for this process.
+pub fn provider() -> &'static Arc<CryptoProvider> {
+    static PROVIDER: OnceLock<Arc<CryptoProvider>> = OnceLock::new();
+    PROVIDER.get_or_init(|| Arc::new(aws_lc_rs::default_provider()))
+}
+
+/// Names of the cipher suites that there are, in the library's own order of preference.
+pub fn known_suites() -> Vec<String> {
+    provider().cipher_suites.iter().map(name_of).collect()
+}
+
+/// The provider with these suites alone, the first one preferred.
+///
+/// # Errors
+/// A name that no suite has.
+pub(crate) fn with_suites(names: &[String]) -> Result<Arc<CryptoProvider>, String> {
+    let all = &provider().cipher_suites;
+    let find = |name: &String| {
+        let unknown = || format!("there is no cipher suite {name}; there are {}", known_suites().join(", "));
+        all.iter().find(|suite| name_of(suite) == *name).copied().ok_or_else(unknown)
+    };
+    let cipher_suites = names.iter().map(find).collect::<Result<Vec<_>, String>>()?;
+    Ok(Arc::new(CryptoProvider { cipher_suites, ..aws_lc_rs::default_provider() }))
+}
+
+fn name_of(suite: &SupportedCipherSuite) -> String {
+    format!("{:?}", suite.suite())
+}

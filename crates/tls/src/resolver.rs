@@ -1,0 +1,57 @@
+//! Which certificate a client is shown: by the host that it names (RFC 6066 section 3). Workers run it.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+
+use crate::certificate::LoadedCertificate;
+
+thread_local! {
+    /// The host that a client has just named, within the handshake that the thread goes on with.
+    static NAMED: RefCell<Option<Box<str>>> = const { RefCell::new(None) };
+}
+
+/// The host that the client named, right after the records with its first message were processed. rustls tells it to who picks the
+/// certificate, and on its connections without buffers to nobody else. Asking forgets it.
+pub fn take_named_host() -> Option<Box<str>> {
+    NAMED.take()
+}
+
+#[derive(Debug)]
+pub struct CertificatesByName {
+    certificates: Vec<LoadedCertificate>,
+    /// Numbers of those above, by names; those of wildcards are without their star: `.example.com`.
+    names: HashMap<String, usize>,
+}
+
+impl CertificatesByName {
+    /// The first certificate of a name is the one that counts. There is one at least.
+    pub fn new(certificates: Vec<LoadedCertificate>) -> CertificatesByName {
+        let mut names = HashMap::new();
+        for (number, certificate) in certificates.iter().enumerate() {
+            for name in &certificate.names {
+                let name = name.strip_prefix('*').unwrap_or(name);
+                names.entry(name.to_owned()).or_insert(number);
+            }
+        }
+        CertificatesByName { certificates, names }
+    }
+
+    /// The certificate for a host in lower case, as rustls hands it on: of its name, else of a wildcard for its first label (RFC 6125
+    /// section 6.4.3), else the first of all.
+    pub fn find(&self, host: Option<&str>) -> Option<&LoadedCertificate> {
+        let of_name = |name: &str| self.names.get(name).copied();
+        let number = host.and_then(|host| of_name(host).or_else(|| of_name(&host[host.find('.')?..]))).unwrap_or(0);
+        self.certificates.get(number)
+    }
+}
+
+impl ResolvesServerCert for CertificatesByName {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        NAMED.set(hello.server_name().map(Into::into));
+        self.find(hello.server_name()).map(|certificate| Arc::clone(&certificate.key))
+    }
+}
