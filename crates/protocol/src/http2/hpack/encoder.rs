@@ -1,9 +1,9 @@
 //! Fields of answers become header blocks (RFC 7541 section 6). Workers run it.
 //!
 //! The encoder keeps no table: answers are written by whoever has them, in any order, and no memory of a connection goes into it. Names that
-//! every decoder knows are one or two bytes, so that values are what is left to save on.
+//! every decoder knows are one or two bytes. Values are not in Huffman code: for the head of a small answer it is a third of the encoder's
+//! work, and saves 15 bytes.
 
-use super::huffman;
 use super::static_table::index_of_name;
 
 /// Longest name that every decoder knows and answers have.
@@ -77,14 +77,8 @@ fn known(index: u8, value: &[u8], out: &mut Vec<u8>) {
 
 #[inline]
 fn string(text: &[u8], out: &mut Vec<u8>) {
-    let coded = huffman::encoded_bytes(text);
-    if coded < text.len() {
-        integer(coded, 7, 0x80, out);
-        huffman::encode(text, out);
-    } else {
-        integer(text.len(), 7, 0, out);
-        out.extend_from_slice(text);
-    }
+    integer(text.len(), 7, 0, out);
+    out.extend_from_slice(text);
 }
 
 /// RFC 7541 section 5.1.

@@ -32,32 +32,39 @@ const LENGTH_MOST: usize = 30;
 
 const END_OF_STRING: u16 = 256;
 
-/// Bits that the first look decides. Words of up to so many are those of nearly all text.
-const LOOK_BITS: u32 = 10;
+/// Bits that one look decides: most pairs of letters have no more.
+const LOOK_BITS: usize = 12;
 
 struct Code {
-    /// Each byte's word, right-aligned.
-    words: [u32; 257],
-    /// Bytes by their words.
+    /// Symbols by their words.
     symbols: [u16; 257],
     /// Of each length: its first word, the place of its first symbol, and how many there are.
     first_word: [u32; LENGTH_MOST + 1],
     first_symbol: [u16; LENGTH_MOST + 1],
     count: [u16; LENGTH_MOST + 1],
-    /// By the next bits: the length of the word that they begin with, and behind it the byte; 0 for a longer word.
-    look: [u16; 1 << LOOK_BITS],
+    look: [Look; 1 << LOOK_BITS],
+}
+
+/// What bits begin with.
+#[derive(Clone, Copy)]
+struct Look {
+    /// One or two; none where their first word is longer than what was looked at.
+    bytes: [u8; 2],
+    byte_count: u8,
+    /// Bits of the first one, and of all.
+    first_bits: u8,
+    bits: u8,
 }
 
 static CODE: Code = code();
 
 const fn code() -> Code {
     let mut code = Code {
-        words: [0; 257],
         symbols: [0; 257],
         first_word: [0; LENGTH_MOST + 1],
         first_symbol: [0; LENGTH_MOST + 1],
         count: [0; LENGTH_MOST + 1],
-        look: [0; 1 << LOOK_BITS],
+        look: [Look { bytes: [0; 2], byte_count: 0, first_bits: 0, bits: 0 }; 1 << LOOK_BITS],
     };
     let (mut word, mut place, mut length) = (0u32, 0usize, 1usize);
     while length <= LENGTH_MOST {
@@ -67,17 +74,8 @@ const fn code() -> Code {
         let mut symbol = 0;
         while symbol < LENGTHS.len() {
             if LENGTHS[symbol] as usize == length {
-                code.words[symbol] = word;
                 code.symbols[place] = symbol as u16;
                 code.count[length] += 1;
-                if length <= LOOK_BITS as usize {
-                    let spare = LOOK_BITS as usize - length;
-                    let mut rest = 0;
-                    while rest < 1 << spare {
-                        code.look[((word as usize) << spare) + rest] = (length as u16) << 8 | symbol as u16;
-                        rest += 1;
-                    }
-                }
                 word += 1;
                 place += 1;
             }
@@ -85,7 +83,37 @@ const fn code() -> Code {
         }
         length += 1;
     }
+    let mut bits = 0;
+    while bits < code.look.len() {
+        code.look[bits] = look(&code, bits as u32);
+        bits += 1;
+    }
     code
+}
+
+/// What [`LOOK_BITS`] bits begin with.
+const fn look(code: &Code, bits: u32) -> Look {
+    let (first, first_bits) = short_word(code, bits, LOOK_BITS);
+    if first_bits == 0 {
+        return Look { bytes: [0; 2], byte_count: 0, first_bits: 0, bits: 0 };
+    }
+    let left = LOOK_BITS - first_bits;
+    let (second, second_bits) = short_word(code, bits & ((1 << left) - 1), left);
+    let byte_count = 1 + (second_bits > 0) as u8;
+    Look { bytes: [first, second], byte_count, first_bits: first_bits as u8, bits: (first_bits + second_bits) as u8 }
+}
+
+/// The byte that so many bits begin with, and the bits of its word; 0 where it has more of them.
+const fn short_word(code: &Code, bits: u32, count: usize) -> (u8, usize) {
+    let mut length = 1;
+    while length <= count {
+        let place = (bits >> (count - length)).wrapping_sub(code.first_word[length]);
+        if place < code.count[length] as u32 {
+            return (code.symbols[code.first_symbol[length] as usize + place as usize] as u8, length);
+        }
+        length += 1;
+    }
+    (0, 0)
 }
 
 /// Appends what a string stands for.
@@ -93,8 +121,11 @@ const fn code() -> Code {
 /// # Errors
 /// The word that ends a string is in it, or what fills its last byte is not the beginning of that word.
 pub fn decode(mut text: &[u8], out: &mut Vec<u8>) -> Result<(), BadHuffman> {
-    // The shortest word has five bits.
-    out.reserve(text.len() * 8 / 5);
+    let start = out.len();
+    // The shortest word has five bits. A look writes two bytes, of which the second may be none.
+    out.resize(start + text.len() * 8 / 5 + 2, 0);
+    let space = out.get_mut(start..).unwrap_or_default();
+    let mut at = 0;
     // The next bits of the text, from the highest on, and how many of them there are. What is below them are zeros.
     let (mut bits, mut count) = (0u64, 0u32);
     loop {
@@ -115,46 +146,56 @@ pub fn decode(mut text: &[u8], out: &mut Vec<u8>) -> Result<(), BadHuffman> {
             }
         }
         if count < LENGTH_MOST as u32 && text.is_empty() {
-            return decode_end(bits, count, out);
+            at += decode_end(bits, count, space.get_mut(at..).unwrap_or_default())?;
+            out.truncate(start + at);
+            return Ok(());
         }
         while count >= LENGTH_MOST as u32 {
-            let (symbol, length) = next_word(bits);
-            if symbol == END_OF_STRING {
-                return Err(BadHuffman);
-            }
-            out.push(symbol as u8);
-            bits <<= length;
-            count -= length;
+            let look = &CODE.look[(bits >> (64 - LOOK_BITS)) as usize];
+            let Some(room) = space.get_mut(at..at + 2) else { return Err(BadHuffman) };
+            let used = if look.byte_count > 0 {
+                room.copy_from_slice(&look.bytes);
+                at += usize::from(look.byte_count);
+                u32::from(look.bits)
+            } else {
+                let (symbol, length) = next_long_word(bits);
+                if symbol == END_OF_STRING {
+                    return Err(BadHuffman);
+                }
+                room[0] = symbol as u8;
+                at += 1;
+                length
+            };
+            bits <<= used;
+            count -= used;
         }
     }
 }
 
-/// Fewer bits than the longest word has are left, and no more come.
-fn decode_end(mut bits: u64, mut count: u32, out: &mut Vec<u8>) -> Result<(), BadHuffman> {
+/// Fewer bits than the longest word has are left, and no more come. Returns how many bytes they are.
+fn decode_end(mut bits: u64, mut count: u32, space: &mut [u8]) -> Result<usize, BadHuffman> {
+    let mut at = 0;
     loop {
         // What is not there is taken for the word that ends a string, of ones alone.
-        let (symbol, length) = next_word(bits | u64::MAX >> count);
+        let filled = bits | u64::MAX >> count;
+        let look = &CODE.look[(filled >> (64 - LOOK_BITS)) as usize];
+        let (symbol, length) = match look.byte_count {
+            0 => next_long_word(filled),
+            _ => (u16::from(look.bytes[0]), u32::from(look.first_bits)),
+        };
         if length > count {
-            let is_filling = bits | u64::MAX >> count == u64::MAX;
-            return if is_filling && count < 8 { Ok(()) } else { Err(BadHuffman) };
+            return if filled == u64::MAX && count < 8 { Ok(at) } else { Err(BadHuffman) };
         }
-        out.push(symbol as u8);
+        let room = space.get_mut(at).ok_or(BadHuffman)?;
+        *room = symbol as u8;
+        at += 1;
         bits <<= length;
         count -= length;
     }
 }
 
-/// The word that bits begin with: what it stands for, and its length.
-#[inline(always)]
-fn next_word(bits: u64) -> (u16, u32) {
-    match CODE.look[(bits >> (64 - LOOK_BITS)) as usize] {
-        0 => next_long_word(bits),
-        found => (found & 0xff, u32::from(found >> 8)),
-    }
-}
-
 fn next_long_word(bits: u64) -> (u16, u32) {
-    for length in LOOK_BITS as usize + 1..LENGTH_MOST {
+    for length in LOOK_BITS + 1..LENGTH_MOST {
         let place = ((bits >> (64 - length)) as u32).wrapping_sub(CODE.first_word[length]);
         if place < u32::from(CODE.count[length]) {
             let symbol = usize::from(CODE.first_symbol[length]) + place as usize;
@@ -166,35 +207,28 @@ fn next_long_word(bits: u64) -> (u16, u32) {
     (CODE.symbols.get(symbol).copied().unwrap_or(END_OF_STRING), LENGTH_MOST as u32)
 }
 
-/// Bytes that a text has in Huffman code.
-#[inline]
-pub fn encoded_bytes(text: &[u8]) -> usize {
-    let bits: usize = text.iter().map(|&byte| usize::from(LENGTHS[usize::from(byte)])).sum();
-    bits.div_ceil(8)
-}
-
-/// Appends a text in Huffman code.
-#[inline]
-pub fn encode(text: &[u8], out: &mut Vec<u8>) {
-    let (mut bits, mut count) = (0u64, 0u32);
-    for &byte in text {
-        let length = u32::from(LENGTHS[usize::from(byte)]);
-        bits = bits << length | u64::from(CODE.words[usize::from(byte)]);
-        count += length;
-        if count >= 32 {
-            count -= 32;
-            out.extend_from_slice(&((bits >> count) as u32).to_be_bytes());
-        }
-    }
-    let whole = count.div_ceil(8);
-    // The last byte is filled with ones.
-    let filled = bits << (whole * 8 - count) | ((1u64 << (whole * 8 - count)) - 1);
-    out.extend_from_slice(&filled.to_be_bytes()[8 - whole as usize..]);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn encode(text: &[u8], out: &mut Vec<u8>) {
+        let (mut bits, mut count) = (0u64, 0u32);
+        for &byte in text {
+            let length = u32::from(LENGTHS[usize::from(byte)]);
+            let number = CODE.symbols.iter().position(|&symbol| symbol == u16::from(byte)).expect("each byte has a word") as u32;
+            let place = number - u32::from(CODE.first_symbol[length as usize]);
+            bits = bits << length | u64::from(CODE.first_word[length as usize] + place);
+            count += length;
+            while count >= 8 {
+                count -= 8;
+                out.push((bits >> count) as u8);
+            }
+        }
+        if count > 0 {
+            // The last byte is filled with ones.
+            out.push((bits << (8 - count)) as u8 | 0xff >> count);
+        }
+    }
 
     fn decoded(text: &[u8]) -> Result<Vec<u8>, BadHuffman> {
         let mut out = b"before".to_vec();
@@ -210,7 +244,6 @@ mod tests {
                     let text = [&b"a,Zq01&%~"[..before], &[byte], &b"te/=\\{\xff\0b"[..behind]].concat();
                     let mut coded = Vec::new();
                     encode(&text, &mut coded);
-                    assert_eq!(coded.len(), encoded_bytes(&text));
                     assert_eq!(decoded(&coded), Ok(text));
                 }
             }
