@@ -53,8 +53,10 @@ pub struct Multiplexer {
     lines: Vec<Line>,
     /// Requests that wait to be made connections of.
     arrived: Vec<Arrival>,
-    /// Streams that wait for room, be it the client's window or the socket's, in the order in which they began to.
+    /// Streams that wait until something of what waits for the client has left, in the order in which they began to.
     blocked: Vec<u32>,
+    /// Those that wait until the client takes more, by its windows.
+    starved: Vec<u32>,
     /// Streams with news.
     woken: Vec<u32>,
     /// Name of the connection that has the socket.
@@ -167,6 +169,7 @@ impl Multiplexer {
             lines: Vec::new(),
             arrived: Vec::new(),
             blocked: Vec::new(),
+            starved: Vec::new(),
             woken: Vec::new(),
             key,
             input,
@@ -305,7 +308,7 @@ impl Multiplexer {
                         self.woken.push(stream);
                     }
                 }
-                Http2Event::Room { .. } => self.wake_blocked(),
+                Http2Event::Room { stream } => self.wake_starved(stream),
                 Http2Event::Ended => {}
             }
         }
@@ -378,14 +381,32 @@ impl Multiplexer {
         self.flush();
     }
 
-    /// Those that wait for room go on, the most urgent first (RFC 9218 section 10).
+    /// Something has left: those that waited for it go on.
     fn wake_blocked(&mut self) {
-        if self.blocked.is_empty() {
-            return;
+        let blocked = std::mem::take(&mut self.blocked);
+        self.wake(blocked);
+    }
+
+    /// A window has opened: the stream's, or with 0 the connection's.
+    fn wake_starved(&mut self, stream: u32) {
+        let starved = std::mem::take(&mut self.starved);
+        let (woken, starved) = starved.into_iter().partition(|number| stream == 0 || *number == stream);
+        self.starved = starved;
+        self.wake(woken);
+    }
+
+    /// The most urgent go first (RFC 9218 section 10).
+    fn wake(&mut self, mut streams: Vec<u32>) {
+        streams.sort_by_key(|stream| self.session.priority(*stream).urgency);
+        self.woken.append(&mut streams);
+    }
+
+    /// A stream has more to send than there is room for.
+    fn note_waiting(&mut self, number: u32) {
+        let waiting = if self.is_behind() { &mut self.blocked } else { &mut self.starved };
+        if !waiting.contains(&number) {
+            waiting.push(number);
         }
-        let mut blocked = std::mem::take(&mut self.blocked);
-        blocked.sort_by_key(|stream| self.session.priority(*stream).urgency);
-        self.woken.append(&mut blocked);
     }
 
     /// The client has gone, or nothing of it can be understood any more: all streams learn of it.
@@ -450,6 +471,7 @@ impl Multiplexer {
         let line = self.lines.remove(place);
         self.session.note_taken(number, line.owed);
         self.blocked.retain(|blocked| *blocked != number);
+        self.starved.retain(|starved| *starved != number);
         if self.session.is_open(number) {
             self.session.reset(number, ErrorCode::INTERNAL_ERROR);
         }

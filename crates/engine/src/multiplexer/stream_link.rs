@@ -92,8 +92,8 @@ impl StreamTransport for StreamLink {
             return Moved::Gone;
         }
         let moved = multiplexer.move_frames(self.number, staged, sent);
-        if moved == Moved::Part && !multiplexer.blocked.contains(&self.number) {
-            multiplexer.blocked.push(self.number);
+        if moved == Moved::Part {
+            multiplexer.note_waiting(self.number);
         }
         match may_wait {
             true => multiplexer.hold(),

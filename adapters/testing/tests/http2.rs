@@ -1,0 +1,323 @@
+//! HTTP/2, counted in turns of the worker's loop: streams of one connection wait for nobody but their client, and hold up nobody.
+//!
+//! Frames are written and read by hand, with the few fields that need no compression.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bolide_contract::message::Order;
+use bolide_contract::tls::Http2;
+use bolide_engine::app::Language;
+use bolide_testing::answers::stream;
+use bolide_testing::gates::{Doors, Events};
+use bolide_testing::harness::{Client, HTTP, Harness, settings};
+use bolide_testing::language::TestLanguage;
+use bolide_testing::streaming::TestStreams;
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const GOAWAY: u8 = 7;
+const WINDOW_UPDATE: u8 = 8;
+
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+
+/// Bytes of a body that a client takes before it says more (RFC 9113 section 6.9.2).
+const WINDOW_BYTES: usize = 65_535;
+
+fn worker<L: Language>(language: &'static L) -> Harness<L> {
+    let mut settings = settings(&[]);
+    settings.listeners[0].http2 = Http2::Everywhere;
+    Harness::with_settings(language, settings)
+}
+
+fn called() -> Harness<TestLanguage> {
+    worker(TestLanguage::new(Arc::new(Doors::default())))
+}
+
+fn streamed() -> (Harness<TestStreams>, &'static TestStreams) {
+    let language = TestStreams::new();
+    (worker(language), language)
+}
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = (payload.len() as u32).to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// A request without a body: fields that name an entry of the static table, and literals (RFC 7541 section 6).
+fn get(stream: u32, path: &str) -> Vec<u8> {
+    head(stream, 0x82, path, END_STREAM)
+}
+
+/// The head of one whose body follows.
+fn post(stream: u32, path: &str) -> Vec<u8> {
+    head(stream, 0x83, path, 0)
+}
+
+fn head(stream: u32, method: u8, path: &str, flags: u8) -> Vec<u8> {
+    let block = [&[method, 0x86, 0x04, path.len() as u8], path.as_bytes(), b"\x01\x01h"].concat();
+    frame(HEADERS, flags | END_HEADERS, stream, &block)
+}
+
+fn window(stream: u32, bytes: u32) -> Vec<u8> {
+    frame(WINDOW_UPDATE, 0, stream, &bytes.to_be_bytes())
+}
+
+/// What a client has got of each stream, and of the connection as a whole.
+#[derive(Debug, Default)]
+struct Got {
+    bodies: BTreeMap<u32, Vec<u8>>,
+    ended: Vec<u32>,
+    reset: Vec<u32>,
+    /// The last streams that were named in farewells.
+    farewells: Vec<u32>,
+    rest: Vec<u8>,
+}
+
+impl Got {
+    fn read(&mut self, client: &mut Client) {
+        self.rest.extend(client.received());
+        while let [a, b, c, kind, flags, stream @ ..] = self.rest.as_slice() {
+            let length = u32::from_be_bytes([0, *a, *b, *c]) as usize;
+            let Some((number, rest)) = stream.split_first_chunk() else { return };
+            let number = u32::from_be_bytes(*number);
+            let Some(payload) = rest.get(..length) else { return };
+            match *kind {
+                DATA => self.bodies.entry(number).or_default().extend_from_slice(payload),
+                HEADERS => drop(self.bodies.entry(number).or_default()),
+                RST_STREAM => self.reset.push(number),
+                GOAWAY => self.farewells.push(u32::from_be_bytes(payload[..4].try_into().expect("four bytes"))),
+                _ => {}
+            }
+            if matches!(*kind, DATA | HEADERS) && flags & END_STREAM != 0 {
+                self.ended.push(number);
+            }
+            self.rest.drain(..9 + length);
+        }
+    }
+
+    fn text(&self, stream: u32) -> &str {
+        self.bodies.get(&stream).map_or("", |body| std::str::from_utf8(body).expect("text"))
+    }
+}
+
+/// A client that has begun.
+fn client<L: Language>(worker: &mut Harness<L>) -> Client {
+    let mut client = worker.client_of(HTTP, None);
+    client.send(&[PREFACE, &frame(SETTINGS, 0, 0, b"")].concat());
+    worker.settle();
+    client.send(&frame(SETTINGS, 1, 0, b""));
+    worker.settle();
+    client
+}
+
+fn requests_are_answered_in_the_turn_in_which_they_are_read<L: Language>(mut worker: Harness<L>) {
+    let mut client = client(&mut worker);
+    let mut got = Got::default();
+    for round in 0..3u32 {
+        let numbers: Vec<u32> = (0..20).map(|number| round * 40 + number * 2 + 1).collect();
+        client.send(&numbers.iter().flat_map(|number| get(*number, "/echo")).collect::<Vec<u8>>());
+        assert!(worker.turn(), "the poll tells of the requests");
+        worker.settle();
+        got.read(&mut client);
+        for number in numbers {
+            assert_eq!(got.text(number), "GET /echo\n", "stream {number}");
+            assert!(got.ended.contains(&number));
+        }
+        assert_eq!(worker.connections(), 1, "streams end with their answers");
+    }
+    assert_eq!((got.reset.len(), got.farewells.len()), (0, 0));
+}
+
+#[test]
+fn requests_of_one_connection_are_answered_without_a_look_at_the_clock() {
+    requests_are_answered_in_the_turn_in_which_they_are_read(called());
+    requests_are_answered_in_the_turn_in_which_they_are_read(streamed().0);
+}
+
+fn a_connection_is_understood_in_any_pieces<L: Language>(mut worker: Harness<L>) {
+    let mut client = worker.client_of(HTTP, None);
+    let body = [post(3, "/echo"), frame(DATA, 0, 3, b"hel"), frame(DATA, END_STREAM, 3, b"lo")].concat();
+    for byte in [PREFACE, &frame(SETTINGS, 0, 0, b""), &get(1, "/echo"), &body].concat() {
+        client.send(&[byte]);
+        worker.settle();
+    }
+    let mut got = Got::default();
+    got.read(&mut client);
+    assert_eq!((got.text(1), got.text(3)), ("GET /echo\n", "POST /echo\nhello"));
+    assert_eq!(worker.connections(), 1);
+}
+
+#[test]
+fn a_connection_is_understood_byte_by_byte() {
+    a_connection_is_understood_in_any_pieces(called());
+    a_connection_is_understood_in_any_pieces(streamed().0);
+}
+
+#[test]
+fn a_request_that_waits_holds_up_no_other_of_its_connection() {
+    let (mut worker, language) = streamed();
+    let mut client = client(&mut worker);
+    client.send(&[get(1, "/slow/gate"), get(3, "/echo"), get(5, "/slow/gate")].concat());
+    worker.settle();
+    let mut got = Got::default();
+    got.read(&mut client);
+    assert_eq!((got.text(3), got.ended.as_slice()), ("GET /echo\n", &[3][..]));
+    language.open("gate", &worker.engine);
+    assert!(worker.engine.wants_turn(), "what a visit has left is sent by the next turn");
+    worker.settle();
+    got.read(&mut client);
+    assert_eq!((got.text(1), got.text(5)), ("GET /slow/gate\n", "GET /slow/gate\n"));
+    assert_eq!(language.going_on(), 0);
+}
+
+/// A body that is larger than what the client takes: it stops there, and goes on when the client says so.
+fn a_body_waits_for_its_window<L: Language>(mut worker: Harness<L>) {
+    let mut client = client(&mut worker);
+    let body = stream(30, 10_000);
+    client.send(&get(1, "/stream/30/10000"));
+    worker.settle();
+    let mut got = Got::default();
+    got.read(&mut client);
+    assert_eq!(got.bodies[&1].len(), WINDOW_BYTES);
+    // The connection's window is closed to all: an answer's head is there, and no body.
+    client.send(&get(3, "/echo"));
+    worker.settle();
+    got.read(&mut client);
+    assert_eq!(got.bodies.get(&3).map(Vec::len), Some(0), "its head has no need of a window");
+    client.send(&window(0, 1 << 20));
+    worker.settle();
+    got.read(&mut client);
+    assert_eq!(got.text(3), "GET /echo\n");
+    // A byte at a time, too.
+    for _ in 0..3 {
+        let before = got.bodies[&1].len();
+        client.send(&window(1, 1));
+        worker.settle();
+        got.read(&mut client);
+        assert_eq!(got.bodies[&1].len(), before + 1);
+    }
+    client.send(&window(1, 1 << 20));
+    worker.settle();
+    got.read(&mut client);
+    assert!(got.bodies[&1] == body && got.ended.contains(&1), "{} bytes", got.bodies[&1].len());
+    assert_eq!(worker.connections(), 1);
+}
+
+#[test]
+fn a_body_goes_on_when_its_window_opens() {
+    a_body_waits_for_its_window(called());
+    a_body_waits_for_its_window(streamed().0);
+}
+
+#[test]
+fn a_request_that_its_client_takes_back_is_given_up_at_once() {
+    let (mut worker, language) = streamed();
+    let mut client = client(&mut worker);
+    client.send(&[get(1, "/slow/gate"), get(3, "/stream/30/10000"), post(5, "/echo")].concat());
+    worker.settle();
+    assert_eq!(language.going_on(), 3);
+    for (number, left) in [(1, 2), (3, 1), (5, 0)] {
+        client.send(&frame(RST_STREAM, 0, number, &8u32.to_be_bytes()));
+        worker.settle();
+        assert_eq!((language.going_on(), worker.connections()), (left, 1 + left as u32), "stream {number}");
+    }
+    client.send(&[get(7, "/echo"), window(0, 1 << 20)].concat());
+    worker.settle();
+    let mut got = Got::default();
+    got.read(&mut client);
+    assert_eq!(got.text(7), "GET /echo\n", "the connection goes on");
+}
+
+fn nothing_is_left_of_a_client_that_goes<L: Language>(mut worker: Harness<L>, paths: &[&str]) {
+    let mut client = client(&mut worker);
+    for (number, path) in paths.iter().enumerate() {
+        client.send(&get(number as u32 * 2 + 1, path));
+    }
+    client.send(&post(101, "/echo"));
+    worker.settle();
+    assert!(worker.connections() > 2);
+    drop(client);
+    worker.settle();
+    assert_eq!(worker.connections(), 0);
+}
+
+#[test]
+fn all_requests_of_a_client_that_goes_are_given_up() {
+    nothing_is_left_of_a_client_that_goes(called(), &["/stream/30/10000", "/stream/31/10000"]);
+    let (worker, language) = streamed();
+    nothing_is_left_of_a_client_that_goes(worker, &["/slow/gate", "/stream/30/10000"]);
+    assert_eq!(language.going_on(), 0);
+}
+
+#[test]
+fn an_answer_that_fails_half_way_is_reset_and_its_connection_goes_on() {
+    let mut worker = called();
+    let mut client = client(&mut worker);
+    client.send(&[get(1, "/fail/2/10"), get(3, "/fail"), get(5, "/echo")].concat());
+    worker.settle();
+    let mut got = Got::default();
+    got.read(&mut client);
+    assert_eq!((got.reset.as_slice(), got.text(5)), (&[1][..], "GET /echo\n"));
+    assert!(got.text(3).contains("Internal Server Error"), "{}", got.text(3));
+}
+
+#[test]
+fn a_worker_that_drains_says_so_and_finishes_what_was_asked_for() {
+    let (mut worker, language) = streamed();
+    let mut client = client(&mut worker);
+    let mut idle = self::client(&mut worker);
+    client.send(&get(1, "/slow/gate"));
+    worker.settle();
+    worker.order(&Order::Drain, None);
+    worker.settle();
+    let mut got = Got::default();
+    got.read(&mut client);
+    assert_eq!(got.farewells, [0x7fff_ffff], "RFC 9113 section 6.8: requests that are on their way are served");
+    client.send(&get(3, "/echo"));
+    worker.settle();
+    got.read(&mut client);
+    assert_eq!(got.text(3), "GET /echo\n");
+    let mut of_idle = Got::default();
+    worker.wait("the last word of farewell", |_| {
+        got.read(&mut client);
+        of_idle.read(&mut idle);
+        got.farewells.len() == 2 && of_idle.farewells.len() == 2
+    });
+    assert_eq!((got.farewells[1], of_idle.farewells[1]), (3, 0));
+    drop(idle);
+    client.send(&get(5, "/echo"));
+    worker.settle();
+    language.open("gate", &worker.engine);
+    worker.settle();
+    got.read(&mut client);
+    assert_eq!((got.text(1), got.text(5)), ("GET /slow/gate\n", ""));
+    drop(client);
+    worker.wait("the end", |worker| worker.has_drained());
+}
+
+#[test]
+fn a_client_of_many_requests_holds_up_others_for_few_of_them() {
+    let calls: Arc<Mutex<Vec<String>>> = Arc::default();
+    let noted = calls.clone();
+    // Each call takes longer than a turn lets requests begin.
+    let language = TestLanguage::new(Arc::new(Events(move |name: &str| {
+        noted.lock().unwrap_or_else(PoisonError::into_inner).push(name.to_owned());
+        let began = std::time::Instant::now();
+        while began.elapsed().as_micros() < 2_000 {}
+    })));
+    let mut worker = worker(language);
+    let mut many = client(&mut worker);
+    let mut one = client(&mut worker);
+    many.send(&(0..90).flat_map(|number| get(number * 2 + 1, "/slow/many")).collect::<Vec<u8>>());
+    one.send(&get(1, "/slow/one"));
+    worker.settle();
+    let calls = calls.lock().unwrap_or_else(PoisonError::into_inner);
+    let place = calls.iter().position(|name| name == "one");
+    assert!(calls.len() == 91 && place.is_some_and(|place| place < 10), "{place:?} of {}", calls.len());
+}
