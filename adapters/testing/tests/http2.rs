@@ -203,8 +203,10 @@ fn a_body_waits_for_its_window<L: Language>(mut worker: Harness<L>) {
         assert_eq!(got.bodies[&1].len(), before + 1);
     }
     client.send(&window(1, 1 << 20));
-    worker.settle();
-    got.read(&mut client);
+    // A socket takes less than that at once.
+    while worker.settle() > 0 {
+        got.read(&mut client);
+    }
     assert!(got.bodies[&1] == body && got.ended.contains(&1), "{} bytes", got.bodies[&1].len());
     assert_eq!(worker.connections(), 1);
 }

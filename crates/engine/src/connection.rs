@@ -496,6 +496,8 @@ impl<A: App> Connection<A> {
                 ServeStep::Close
             }
             Served::Done { keep } => {
+                // A stream ends with its answer.
+                let keep = keep && !self.transport.is_stream();
                 self.has_served = true;
                 self.exchange.stream = self.exchange.stream.wrapping_add(1);
                 self.exchange.share = None;

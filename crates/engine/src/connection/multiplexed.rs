@@ -109,7 +109,8 @@ impl<A: App> Connection<A> {
         self.transport.send_aside(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n");
         (line.version, facts.upgrade) = (Version::Http2, false);
         let bytes = HeadBytes::Own(own.to_vec());
-        let parts = HeadParts { fields: std::mem::take(&mut context.thread.parts.fields), ..HeadParts::default() };
+        let mut parts = HeadParts::default();
+        parts.fields = std::mem::take(&mut context.thread.parts.fields);
         let head = HeadEvent { bytes, wire: Wire::Http2 { stream: 1 }, is_remembered: false, ..head.clone() };
         Some(Box::new(Beginning { session, upgraded: Some(Arrival { number: 1, request: Ok((head, parts)) }) }))
     }
