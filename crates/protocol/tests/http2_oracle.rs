@@ -213,10 +213,10 @@ fn write(session: &mut Http2, answer: &mut Answer, out: &mut Vec<u8>, chance: &m
         assert!(encoder.head(&head, HeadTerms { length, keep_alive: true, date_line: DATE }, out));
     }
     while *sent < text.len() && !encoder.has_ended() {
-        encoder.set_room(session.room(answer.stream));
         let rest = &text[*sent..];
-        let frame = encoder.open_frame(rest.len() as u64, out) as usize;
-        session.note_sent(answer.stream, encoder.take_sent());
+        let room = session.room(answer.stream).min(rest.len() as u64);
+        let frame = encoder.open_frame(room, out) as usize;
+        session.note_sent(answer.stream, frame as u64);
         if frame == 0 {
             return;
         }

@@ -63,8 +63,6 @@ pub struct ResponseEncoder {
     framing: BodyFraming,
     /// Bytes of the present frame that are still to come, its beginning being written.
     frame_left: u64,
-    room: u64,
-    sent: u64,
     has_ended: bool,
     /// A header block of trailer fields, which leaves in one piece.
     trailers: Vec<u8>,
@@ -76,8 +74,6 @@ impl ResponseEncoder {
             wire,
             framing: BodyFraming::Bare,
             frame_left: 0,
-            room: 0,
-            sent: 0,
             has_ended: false,
             trailers: Vec::new(),
         }
@@ -208,9 +204,9 @@ impl ResponseEncoder {
         }
     }
 
-    /// Opens a frame for as many bytes as a frame, and the peer's windows, have room for.
+    /// Opens a frame for as many bytes as it may have. When it may leave is decided by whoever knows the peer's windows.
     fn open_data(&mut self, stream: u32, left: Option<u64>, length: u64, out: &mut Vec<u8>) {
-        let bytes = length.min(self.room).min(FRAME_BYTES_MOST as u64).min(left.unwrap_or(u64::MAX));
+        let bytes = length.min(FRAME_BYTES_MOST as u64).min(left.unwrap_or(u64::MAX));
         if bytes == 0 {
             return;
         }
@@ -219,8 +215,6 @@ impl ResponseEncoder {
         self.framing = BodyFraming::Frames { stream, left };
         frames::data(stream, bytes as u32, self.has_ended, out);
         self.frame_left = bytes;
-        self.room -= bytes;
-        self.sent += bytes;
     }
 
     /// So many bytes of the body were written; where they complete a frame, its end follows.
@@ -252,18 +246,6 @@ impl ResponseEncoder {
             }
             BodyFraming::Frames { .. } => {}
         }
-    }
-
-    /// Bytes of the body that the peer's windows have room for: what [`ResponseEncoder::open_frame`] gives is not more. HTTP/2 alone has windows.
-    #[inline]
-    pub fn set_room(&mut self, bytes: u64) {
-        self.room = bytes;
-    }
-
-    /// Bytes of the body that were put into frames since this was last asked.
-    #[inline]
-    pub fn take_sent(&mut self) -> u64 {
-        std::mem::take(&mut self.sent)
     }
 
     /// The end of a stream of HTTP/2 is written. An answer that is done without it must end by a reset.
