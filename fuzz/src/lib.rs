@@ -17,6 +17,7 @@ pub mod fastcgi;
 pub mod forwarded;
 pub mod http1_chunked;
 pub mod http1_head;
+pub mod http2;
 pub mod mutate;
 pub mod options_parsers;
 pub mod proxy_header;
@@ -37,6 +38,7 @@ pub const TARGETS: &[Target] = &[
     scgi::TARGET,
     fastcgi::TARGET,
     session::TARGET,
+    http2::TARGET,
     proxy_header::TARGET,
     forwarded::TARGET,
     target_decode::TARGET,
