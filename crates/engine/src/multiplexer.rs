@@ -296,7 +296,7 @@ impl Multiplexer {
             match event {
                 Http2Event::More => break,
                 Http2Event::Head { stream, head, protocol, .. } => {
-                    let arrival = Arrival::new(stream, head, std::mem::take(parts), protocol);
+                    let arrival = Arrival::new(stream, head, parts.take_head(), protocol);
                     self.arrive(arrival);
                 }
                 Http2Event::Refused { stream, fault } => self.arrive(Arrival { number: stream, request: Err(fault) }),

@@ -85,6 +85,17 @@ pub enum SessionEvent {
     Send { answer: Answer, close: bool },
 }
 
+impl HeadParts {
+    /// Takes out what is a head's, for a request that waits. What is room alone stays for the next one.
+    #[must_use]
+    pub fn take_head(&mut self) -> HeadParts {
+        let scratch = std::mem::take(&mut self.scratch);
+        let head = std::mem::take(self);
+        self.scratch = scratch;
+        head
+    }
+}
+
 impl HeadBytes {
     /// The head's bytes, where `input` is what the head was found in: the buffer that was read, or those of [`HeadBytes::Parts`].
     #[inline]
