@@ -7,6 +7,8 @@ import ssl
 import subprocess
 from pathlib import Path
 
+from support.client import PATIENCE_SECONDS, Client
+
 
 def openssl(*arguments, stdin=None):
     """Run ``openssl`` and return what it prints; a failure shows what it said."""
@@ -78,7 +80,7 @@ class Authority:
     def sign(self, key, certificate, subject, extensions, days=30, kind="ec"):
         """Make a key and a certificate for it, of this subject and with these extensions."""
         self._make_key(key, kind)
-        request = openssl("req", "-new", "-key", key, "-subj", subject)
+        request = openssl("req", "-new", "-utf8", "-key", key, "-subj", subject)
         settings = certificate.with_suffix(".ext")
         settings.write_text("\n".join(extensions) + "\n")
         signed_by = ("-CA", self.certificate, "-CAkey", self.key, "-CAcreateserial")
@@ -114,3 +116,27 @@ def context_of(authority, client=None, alpn=("http/1.1",), least=None, most=None
     if most is not None:
         context.maximum_version = most
     return context
+
+
+class TlsClient(Client):
+    """A connection within TLS. ``host`` is the name that it asks for and checks; None names none."""
+
+    def __init__(self, address, context, host="localhost", session=None, **options):
+        super().__init__(address, **options)
+        context.check_hostname = host is not None
+        try:
+            self.socket = context.wrap_socket(self.socket, server_hostname=host, session=session, suppress_ragged_eofs=False)
+        except BaseException:
+            self.socket.close()
+            raise
+
+    def say_goodbye(self):
+        """Say within TLS that no more comes; the server's own word is waited for."""
+        return self.socket.unwrap()
+
+
+def s_client(address, *arguments, stdin=b"", patience=PATIENCE_SECONDS):
+    """Run ``openssl s_client`` to its end and return its status and all that it said."""
+    command = ["openssl", "s_client", "-connect", "{}:{}".format(*address), *map(str, arguments)]
+    done = subprocess.run(command, input=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=patience)
+    return done.returncode, done.stdout.decode(errors="replace")

@@ -3,7 +3,7 @@
 //! There is a template for each listener; for a kept-alive connection that repeats its header block there is a
 //! richer one, with the header fields in it. It knows nothing of the call that follows.
 
-use bolide_engine::request::{HeaderMemory, HttpRequest, LogFacts, Request, RequestParts, VariablesRequest, Version};
+use bolide_engine::request::{HeaderMemory, HttpRequest, LogFacts, Peer, Request, RequestParts, VariablesRequest, Version};
 use pyo3::ffi;
 
 use crate::names::{EnvironKeys, EnvironNames, Methods};
@@ -28,6 +28,12 @@ pub struct Dictionary {
 }
 
 impl Dictionary {
+    pub fn new() -> Option<Dictionary> {
+        // SAFETY: the result is new.
+        let object = unsafe { Object::owned(ffi::PyDict_New())? };
+        Some(Dictionary { object, failed: false })
+    }
+
     /// A copy of another dictionary.
     pub fn copy_of(template: &Object) -> Option<Dictionary> {
         // SAFETY: the template is a dictionary of ours; the copy is new.
@@ -82,10 +88,9 @@ impl Environs {
     /// The dictionary for a request, without `wsgi.input` and without a mount's SCRIPT_NAME. `None`: an exception is set.
     pub fn make(&mut self, request: &mut Request<'_, EnvironMemo>) -> Option<Dictionary> {
         let template = self.templates.get(request.listener).or(self.templates.first())?.clone();
-        let address = (request.peer.address.as_str(), request.peer.port.as_str());
         let length = request.body.length();
         match &mut request.parts {
-            RequestParts::Http(http) => self.http(&template, http, address, length, &mut request.log_facts),
+            RequestParts::Http(http) => self.http(&template, http, request.peer, length, &mut request.log_facts),
             RequestParts::Variables(variables) => self.front_server(&template, variables, &mut request.log_facts),
         }
     }
@@ -94,7 +99,7 @@ impl Environs {
         &mut self,
         template: &Object,
         http: &mut HttpRequest<'_, EnvironMemo>,
-        peer: (&str, &str),
+        peer: &Peer,
         body_length: u64,
         log_facts: &mut LogFacts,
     ) -> Option<Dictionary> {
@@ -155,7 +160,7 @@ impl Environs {
         &mut self,
         template: &Object,
         http: &HttpRequest<'_, EnvironMemo>,
-        peer: (&str, &str),
+        peer: &Peer,
     ) -> Option<(Dictionary, LogFacts)> {
         let mut environ = Dictionary::copy_of(template)?;
         let protocol = match http.version {
@@ -164,11 +169,16 @@ impl Environs {
             Version::Http2 => &self.names.http_2,
         };
         environ.set(&self.names.server_protocol, protocol);
-        environ.set_text(&self.names.remote_addr, peer.0.as_bytes());
-        environ.set_text(&self.names.remote_port, peer.1.as_bytes());
+        environ.set_text(&self.names.remote_addr, peer.address.as_bytes());
+        environ.set_text(&self.names.remote_port, peer.port.as_bytes());
+        if let Some(facts) = &peer.tls {
+            for (name, value) in facts.variables() {
+                environ.set_text(&self.keys.variable(name.as_bytes())?, value.as_bytes());
+            }
+        }
         let mut log_facts = LogFacts {
             variables: OWN_VARIABLES,
-            variable_bytes: OWN_VARIABLE_BYTES + (peer.0.len() + peer.1.len() + "HTTP/1.1".len()) as u32,
+            variable_bytes: OWN_VARIABLE_BYTES + (peer.address.len() + peer.port.len() + "HTTP/1.1".len()) as u32,
             application: 0,
         };
         for name in [&self.names.server_name, &self.names.server_port] {

@@ -108,6 +108,11 @@ pub fn utf8_lossy(bytes: &[u8]) -> Option<Object> {
     unsafe { Object::owned(ffi::PyUnicode_DecodeUTF8(bytes.as_ptr().cast(), bytes.len() as isize, c"replace".as_ptr())) }
 }
 
+pub fn none() -> Object {
+    // SAFETY: None lives as long as the interpreter and is never null.
+    unsafe { Object::borrowed(ffi::Py_None()) }.unwrap_or_else(|| unreachable!("None is there"))
+}
+
 /// A `str` from UTF-8. `None`: an exception is set.
 pub fn utf8(bytes: &[u8]) -> Option<Object> {
     // SAFETY: the pointer and length are those of a slice; the result is new.

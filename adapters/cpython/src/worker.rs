@@ -72,7 +72,8 @@ fn template(py: Python<'_>, settings: &Settings, listener: &ListeningSocket, mod
     environ.set_item("REMOTE_PORT", "")?;
     environ.set_item("DOCUMENT_ROOT", "")?;
     environ.set_item("wsgi.version", (1, 0))?;
-    environ.set_item("wsgi.url_scheme", "http")?;
+    // A front server's TLS is not its client's.
+    environ.set_item("wsgi.url_scheme", if listener.is_https() { "https" } else { "http" })?;
     environ.set_item("wsgi.input", module.getattr("EMPTY_INPUT")?)?;
     // The body is whole and has an end (it was collected first): reading beyond its length is safe, also of a chunked one.
     environ.set_item("wsgi.input_terminated", true)?;

@@ -54,6 +54,11 @@ pub enum Accepted {
 }
 
 impl ListeningSocket {
+    /// Clients themselves speak TLS here.
+    pub fn is_https(&self) -> bool {
+        self.protocol == Protocol::Http && self.tls.is_some()
+    }
+
     /// A client may choose HTTP/2 here.
     pub fn speaks_http2(&self) -> bool {
         self.protocol == Protocol::Http

@@ -7,6 +7,8 @@ pub use bolide_protocol::http1::head::Version;
 use bolide_protocol::variables::Variable;
 
 pub use crate::body::Body;
+pub use bolide_tls::{ClientFacts, TlsFacts};
+
 use crate::connections::ExchangeId;
 pub use crate::listener::Peer;
 use crate::request_stream::RequestStream;

@@ -226,7 +226,10 @@ impl Values for HttpValues<'_> {
             b"CONTENT_LENGTH" => return self.header(b"CONTENT_LENGTH"),
             // CVE-2016-5385: see `environ`.
             b"HTTP_PROXY" => return None,
-            _ => return self.header(name.strip_prefix(b"HTTP_")?),
+            _ => match name.strip_prefix(b"HTTP_") {
+                Some(name) => return self.header(name),
+                None => return self.of_tls(name),
+            },
         }))
     }
 
@@ -240,6 +243,12 @@ impl Values for HttpValues<'_> {
 }
 
 impl HttpValues<'_> {
+    fn of_tls(&self, wanted: &[u8]) -> Option<Cow<'_, [u8]>> {
+        let variables = self.peer.tls.as_ref()?.variables();
+        let (_, value) = variables.into_iter().find(|(name, _)| name.as_bytes() == wanted)?;
+        Some(value.into_owned().into_bytes().into())
+    }
+
     fn header(&self, wanted: &[u8]) -> Option<Cow<'_, [u8]>> {
         header_of(self.header_bytes, wanted)
     }

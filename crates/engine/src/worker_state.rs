@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bolide_contract::message::{self, Report};
 use bolide_contract::scoreboard::{Scoreboard, now_ms};
-use bolide_contract::settings::{Settings, Threads};
+use bolide_contract::settings::{Protocol, Settings, Threads};
 use bolide_contract::ticket_keys::TicketKeys;
 use bolide_files::Files;
 use bolide_protocol::http1::head::HeadLimits;
-use bolide_tls::{ALPN_HTTP1, ALPN_HTTP2, ListenerTls};
+use bolide_tls::{ALPN_HTTP1, ALPN_HTTP1_0, ALPN_HTTP2, ListenerTls};
 use nix::sys::epoll::{Epoll, EpollCreateFlags};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
@@ -32,6 +32,9 @@ use crate::worker::Worker;
 /// Milliseconds that a draining worker waits, after the last answer, for a next request on a connection that could not be told
 /// `Connection: close`. Closing at once would lose the request that is on its way.
 const DRAIN_IDLE_MS: u64 = 2_000;
+
+/// HTTP/2 is offered within TLS: not before what serves it is whole.
+const OFFERS_HTTP2: bool = false;
 
 /// A worker's beginning: all that it is given.
 pub struct Assignment {
@@ -202,7 +205,12 @@ fn tls_of(
 ) -> io::Result<Vec<Option<Arc<ListenerTls>>>> {
     let of_listener = |listener: &ListeningSocket| {
         let Some(tls) = &listener.tls else { return Ok(None) };
-        let protocols = if listener.speaks_http2() { &[ALPN_HTTP2, ALPN_HTTP1][..] } else { &[ALPN_HTTP1] };
+        // One of the other protocols has no name there, and takes whatever its front server says.
+        let protocols = match listener.protocol {
+            Protocol::Http if OFFERS_HTTP2 && listener.speaks_http2() => &[ALPN_HTTP2, ALPN_HTTP1, ALPN_HTTP1_0][..],
+            Protocol::Http => &[ALPN_HTTP1, ALPN_HTTP1_0],
+            _ => &[],
+        };
         let made = ListenerTls::new(tls, protocols, ticket_keys, &mut |problem| complain(worker, problem));
         made.map(|tls| Some(Arc::new(tls))).map_err(|error| io::Error::other(format!("TLS at {}: {error}", listener.bound)))
     };

@@ -20,6 +20,7 @@ use crate::tickets::{SealedTickets, TERMS_BYTES};
 
 /// What clients call the protocols that are spoken within TLS (RFC 7301 section 6).
 pub const ALPN_HTTP1: &[u8] = b"http/1.1";
+pub const ALPN_HTTP1_0: &[u8] = b"http/1.0";
 pub const ALPN_HTTP2: &[u8] = b"h2";
 
 /// TLS of one listener.

@@ -1,5 +1,6 @@
 //! What there is to know of a connection's TLS once its handshake is done: for environ, scope and log. Workers make it once a connection.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -63,6 +64,35 @@ impl TlsFacts {
             certificate,
             client: state.peer_certificates().and_then(|chain| ClientFacts::new(chain, exports_certificate)),
         }
+    }
+}
+
+impl TlsFacts {
+    /// The variables of a request on this connection: as mod_ssl names them, and uWSGI with `HTTPS_`.
+    pub fn variables(&self) -> Vec<(&'static str, Cow<'_, str>)> {
+        let mut variables: Vec<(&'static str, Cow<'_, str>)> = vec![
+            ("HTTPS", "on".into()),
+            ("SSL_PROTOCOL", self.version.into()),
+            ("SSL_CIPHER", self.cipher.into()),
+            ("SSL_CIPHER_USEKEYSIZE", self.cipher_bits.to_string().into()),
+            ("SSL_SESSION_RESUMED", if self.is_resumed { "Resumed".into() } else { "Initial".into() }),
+            // One that is wrong has not come so far.
+            ("SSL_CLIENT_VERIFY", if self.client.is_some() { "SUCCESS".into() } else { "NONE".into() }),
+        ];
+        if let Some(name) = &self.server_name {
+            variables.push(("SSL_TLS_SNI", (&**name).into()));
+        }
+        if let Some(client) = &self.client {
+            variables.push(("SSL_CLIENT_S_DN", (&client.subject).into()));
+            variables.push(("SSL_CLIENT_I_DN", (&client.issuer).into()));
+            variables.push(("SSL_CLIENT_M_SERIAL", (&client.serial).into()));
+            variables.push(("HTTPS_DN", (&client.subject_oneline).into()));
+        }
+        if let Some(certificate) = self.client.as_ref().and_then(|client| client.chain.first()) {
+            variables.push(("SSL_CLIENT_CERT", certificate.into()));
+            variables.push(("HTTPS_CC", certificate.into()));
+        }
+        variables
     }
 }
 

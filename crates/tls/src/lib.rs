@@ -14,7 +14,7 @@ mod resolver;
 mod tickets;
 
 pub use certificate::{LoadedCertificate, load, names_of};
-pub use config::{ALPN_HTTP1, ALPN_HTTP2, ListenerTls};
+pub use config::{ALPN_HTTP1, ALPN_HTTP1_0, ALPN_HTTP2, ListenerTls};
 pub use facts::{ClientFacts, TlsFacts};
 pub use provider::{known_suites, provider};
 pub use resolver::take_named_host;

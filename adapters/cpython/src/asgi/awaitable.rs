@@ -8,7 +8,7 @@ use std::ptr::null_mut;
 use pyo3::ffi;
 
 use crate::native::{Lasting, NativeType, call, held, hexversion};
-use crate::object::{Object, new_reference};
+use crate::object::{Object, new_reference, none};
 
 /// Number of the slot `am_send`, which came with Python 3.10 (typeslots.h).
 const AM_SEND_SLOT: i32 = 81;
@@ -88,11 +88,6 @@ impl Awaitables {
         let iterator = unsafe { Object::owned(ffi::PyObject_GetIter(future.as_ptr()))? };
         self.kind.make(AwaitableState::Receiving { iterator, source, take })
     }
-}
-
-fn none() -> Object {
-    // SAFETY: None lives as long as the interpreter and is never null.
-    unsafe { Object::borrowed(ffi::Py_None()) }.unwrap_or_else(|| unreachable!("None is there"))
 }
 
 static METHODS: Lasting<[ffi::PyMethodDef; 4]> = Lasting([

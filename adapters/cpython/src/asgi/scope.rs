@@ -2,19 +2,29 @@
 //! changes, then the few keys that differ. The same bytes of a kept-alive connection's header block are not turned into
 //! Python objects twice. It knows nothing of the call that follows.
 
-use bolide_engine::request::{HeaderMemory, HttpRequest, LogFacts, Request, RequestParts, VariablesRequest, Version};
+use bolide_engine::request::{
+    HeaderMemory, HttpRequest, LogFacts, Peer, Request, RequestParts, TlsFacts, VariablesRequest, Version,
+};
 use pyo3::ffi;
 
 use super::names::AsgiNames;
 use crate::environ::Dictionary;
 use crate::names::{Methods, NameCache};
-use crate::object::{Object, bytes_of, latin1, new_bytes, utf8_lossy};
+use crate::object::{Object, bytes_of, latin1, new_bytes, none, utf8_lossy};
 
 /// A header block of a connection, as a template for its next request.
 pub struct ScopeMemo {
     template: Object,
     headers: Object,
+    /// The extension of this name, on a connection that speaks it.
+    tls: Option<Object>,
     log_facts: LogFacts,
+}
+
+/// A request as a dictionary under construction, and the extension `tls` where it has one.
+struct Begun {
+    scope: Dictionary,
+    tls: Option<Object>,
 }
 
 /// What every scope of a listener and an application has.
@@ -61,16 +71,21 @@ impl Scopes {
         let is_websocket = request.handshake.is_some();
         let templates = if is_websocket { &self.templates.websocket } else { &self.templates.http };
         let template = templates.get(request.listener).or(templates.first())?.clone();
-        let mut scope = match &mut request.parts {
+        let Begun { mut scope, tls } = match &mut request.parts {
             RequestParts::Http(http) => self.http(&template, http, request.peer, mount, is_websocket, &mut request.log_facts)?,
             RequestParts::Variables(variables) => {
-                self.front_server(&template, variables, mount, is_websocket, &mut request.log_facts)?
+                let scope = self.front_server(&template, variables, mount, is_websocket, &mut request.log_facts)?;
+                Begun { scope, tls: None }
             }
         };
         request.log_facts.application = application as u32;
         // An application may write into what it is given; the next request is not to see it.
         let extensions = if is_websocket { &self.templates.websocket_extensions } else { &self.templates.http_extensions };
-        scope.set(&self.names.extensions, &Dictionary::copy_of(extensions)?.done()?);
+        let mut extensions = Dictionary::copy_of(extensions)?;
+        if let Some(tls) = tls {
+            extensions.set(&self.names.tls, &Dictionary::copy_of(&tls)?.done()?);
+        }
+        scope.set(&self.names.extensions, &extensions.done()?);
         scope.set(&self.names.asgi, &Dictionary::copy_of(&self.templates.asgi)?.done()?);
         match self.templates.states.get(application) {
             // "A shallow copy of the namespace" for each request (ASGI, "Lifespan State").
@@ -84,29 +99,33 @@ impl Scopes {
         &mut self,
         template: &Object,
         http: &mut HttpRequest<'_, ScopeMemo>,
-        peer: &bolide_engine::request::Peer,
+        peer: &Peer,
         mount: &[u8],
         is_websocket: bool,
         log_facts: &mut LogFacts,
-    ) -> Option<Dictionary> {
-        let mut scope = match &mut http.memo {
+    ) -> Option<Begun> {
+        let Begun { mut scope, tls } = match &mut http.memo {
             HeaderMemory::Same(memo) => {
                 *log_facts = memo.log_facts;
                 let mut scope = Dictionary::copy_of(&memo.template)?;
                 scope.set(&self.names.headers, &list_copy(&memo.headers)?);
-                scope
+                Begun { scope, tls: memo.tls.clone() }
             }
             memory => {
                 let remembers = matches!(memory, HeaderMemory::Fill(_));
                 let (template, headers, count) = self.with_headers(template, http, peer, is_websocket)?;
                 *log_facts = count;
+                let tls = match &peer.tls {
+                    Some(facts) => Some(self.tls(facts)?),
+                    None => None,
+                };
                 let template = template.done()?;
                 let mut scope = Dictionary::copy_of(&template)?;
                 scope.set(&self.names.headers, &if remembers { list_copy(&headers)? } else { headers.clone() });
                 if let HeaderMemory::Fill(memo) = &mut http.memo {
-                    **memo = Some(ScopeMemo { template, headers, log_facts: count });
+                    **memo = Some(ScopeMemo { template, headers, tls: tls.clone(), log_facts: count });
                 }
-                scope
+                Begun { scope, tls }
             }
         };
         let raw_path = http.uri.split(|byte| *byte == b'?').next().unwrap_or_default();
@@ -123,7 +142,31 @@ impl Scopes {
         self.set_line(&mut scope, &line, is_websocket)?;
         self.set_routed(&mut scope, http, peer, is_websocket)?;
         log_facts.variable_bytes += (http.method.len() + http.uri.len() + http.path.len() + http.query.len()) as u32;
-        Some(scope)
+        Some(Begun { scope, tls })
+    }
+
+    /// The extension `tls` (ASGI, "TLS Extension").
+    fn tls(&self, facts: &TlsFacts) -> Option<Object> {
+        let names = &self.names;
+        let mut tls = Dictionary::new()?;
+        let text = |text: Option<&str>| text.map_or_else(|| Some(none()), |text| utf8_lossy(text.as_bytes()));
+        let client = facts.client.as_ref();
+        tls.set(&names.server_cert, &text(facts.certificate.as_deref())?);
+        let chain = self.new_list()?;
+        for certificate in client.map_or(&[][..], |client| &client.chain) {
+            let certificate = utf8_lossy(certificate.as_bytes())?;
+            // SAFETY: both live; the list takes a reference of its own.
+            if unsafe { ffi::PyList_Append(chain.as_ptr(), certificate.as_ptr()) } != 0 {
+                return None;
+            }
+        }
+        tls.set(&names.client_cert_chain, &chain);
+        tls.set(&names.client_cert_name, &text(client.map(|client| client.subject.as_str()))?);
+        // A client whose certificate is wrong has not come so far.
+        tls.set(&names.client_cert_error, &none());
+        tls.set(&names.tls_version, &number(facts.version_number)?);
+        tls.set(&names.cipher_suite, &number(facts.cipher_number)?);
+        tls.done()
     }
 
     /// What routes have set, as far as a scope has a place for it: the client, the scheme, header fields.
@@ -131,7 +174,7 @@ impl Scopes {
         &mut self,
         scope: &mut Dictionary,
         http: &HttpRequest<'_, ScopeMemo>,
-        peer: &bolide_engine::request::Peer,
+        peer: &Peer,
         is_websocket: bool,
     ) -> Option<()> {
         for (name, value) in http.variables {
@@ -157,7 +200,7 @@ impl Scopes {
         &mut self,
         template: &Object,
         http: &HttpRequest<'_, ScopeMemo>,
-        peer: &bolide_engine::request::Peer,
+        peer: &Peer,
         is_websocket: bool,
     ) -> Option<(Dictionary, Object, LogFacts)> {
         let mut scope = Dictionary::copy_of(template)?;
@@ -361,6 +404,11 @@ fn address(host: &[u8], port: u16) -> Option<Object> {
         let port = Object::owned(ffi::PyLong_FromLong(port.into()))?;
         Object::owned(ffi::PyTuple_Pack(2, host.as_ptr(), port.as_ptr()))
     }
+}
+
+fn number(number: u16) -> Option<Object> {
+    // SAFETY: the result is new.
+    unsafe { Object::owned(ffi::PyLong_FromLong(number.into())) }
 }
 
 fn list_copy(list: &Object) -> Option<Object> {

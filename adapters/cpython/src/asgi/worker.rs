@@ -271,7 +271,7 @@ fn templates(py: Python<'_>, engine: &bolide_engine::Assignment, applications: &
             _ => (listener.bound.as_str(), None),
         };
         for is_websocket in [false, true] {
-            let scope = template(py, is_websocket, server)?;
+            let scope = template(py, is_websocket, listener.is_https(), server)?;
             // A dictionary that was built by insertion may have spare room; a copy of it is as small as it can be.
             let scope = object_of(scope.copy()?.into_any());
             (if is_websocket { &mut templates.websocket } else { &mut templates.http }).push(scope);
@@ -296,14 +296,25 @@ fn extensions(py: Python<'_>, names: impl IntoIterator<Item = &'static str>) -> 
 }
 
 /// The scope of `GET /`. The keys that differ from request to request are here too, so that the copy has room for them.
-fn template<'py>(py: Python<'py>, is_websocket: bool, server: (&str, Option<u16>)) -> PyResult<Bound<'py, PyDict>> {
+fn template<'py>(
+    py: Python<'py>,
+    is_websocket: bool,
+    is_https: bool,
+    server: (&str, Option<u16>),
+) -> PyResult<Bound<'py, PyDict>> {
     let scope = PyDict::new(py);
     scope.set_item("type", if is_websocket { "websocket" } else { "http" })?;
     scope.set_item("asgi", py.None())?;
     scope.set_item("http_version", "1.1")?;
     scope.set_item("server", server)?;
     scope.set_item("client", py.None())?;
-    scope.set_item("scheme", if is_websocket { "ws" } else { "http" })?;
+    let scheme = match (is_websocket, is_https) {
+        (false, false) => "http",
+        (false, true) => "https",
+        (true, false) => "ws",
+        (true, true) => "wss",
+    };
+    scope.set_item("scheme", scheme)?;
     if is_websocket {
         scope.set_item("subprotocols", PyList::empty(py))?;
     } else {

@@ -47,6 +47,8 @@ fn reason_of(error: &Error) -> Cow<'static, str> {
             PeerIncompatible::Tls12NotOffered
             | PeerIncompatible::Tls12NotOfferedOrEnabled
             | PeerIncompatible::SupportedVersionsExtensionRequired
+            // What a client of TLS 1.1 and older leaves out.
+            | PeerIncompatible::SignatureAlgorithmsExtensionRequired
             | PeerIncompatible::ServerTlsVersionIsDisabledByOurConfig,
         ) => "it offers no version of TLS that is spoken here (tls-min-version)".into(),
         Error::PeerIncompatible(PeerIncompatible::NoCipherSuitesInCommon) => {
