@@ -361,6 +361,7 @@ impl Multiplexer {
         }
         if self.transport.unsent() == 0 && self.lines.is_empty() {
             drop(self.transport.take_buffer());
+            self.session.rest();
         }
     }
 

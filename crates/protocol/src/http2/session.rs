@@ -16,6 +16,9 @@ use super::streams::{Closing, Streams};
 use crate::http1::head::HeadLimits;
 use crate::session::HeadParts;
 
+/// Bytes of room that a connection keeps for its own frames while it says none.
+const RESTING_BYTES: usize = 128;
+
 #[derive(Debug)]
 pub struct Http2 {
     pub(super) limits: Http2Limits,
@@ -342,11 +345,14 @@ impl Http2 {
         self.streams.get(stream).map_or(Priority::default(), |stream| stream.priority)
     }
 
-    /// Gives back the room that a connection without streams does not need.
+    /// Gives back the room that a connection without streams does not need: it costs nothing where there is little of it.
     pub fn rest(&mut self) {
         self.streams.rest();
-        if self.output.is_empty() {
+        if self.output.is_empty() && self.output.capacity() > RESTING_BYTES {
             self.output = Vec::new();
+        }
+        if self.early_priorities.is_empty() {
+            self.early_priorities = Vec::new();
         }
     }
 }

@@ -6,6 +6,9 @@ use super::priority::Priority;
 /// Streams whose end is remembered: frames that crossed it on the wire are told from a peer's mistakes by it.
 const CLOSED_MOST: usize = 32;
 
+/// Streams that a connection without any keeps room for: most have one after the other.
+const RESTING_STREAMS: usize = 4;
+
 /// A request that is read, answered, or both.
 #[derive(Debug)]
 pub(super) struct Stream {
@@ -162,10 +165,31 @@ impl Streams {
         self.closed_next = (self.closed_next + 1) % CLOSED_MOST;
     }
 
-    /// Gives back the room of a table that is empty.
+    /// Gives back the room of a table that is empty and had many.
     pub fn rest(&mut self) {
-        if self.open.is_empty() {
+        if self.open.is_empty() && self.open.capacity() > RESTING_STREAMS {
             self.open = Vec::new();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_that_was_large_is_small_again_when_it_rests() {
+        let mut streams = Streams::new(1 << 16);
+        for (count, is_kept) in [(100, false), (1, true)] {
+            let first = streams.last + 2 | 1;
+            let ids = (first..).step_by(2).take(count);
+            ids.clone().for_each(|id| drop(streams.open(id).id));
+            streams.rest();
+            assert_eq!(streams.len(), count);
+            ids.for_each(|id| assert!(streams.close(id, Closing::Complete)));
+            streams.rest();
+            assert_eq!(streams.open.capacity() > 0, is_kept);
+            assert!(streams.open.capacity() <= RESTING_STREAMS);
         }
     }
 }

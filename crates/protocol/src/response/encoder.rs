@@ -70,13 +70,7 @@ pub struct ResponseEncoder {
 
 impl ResponseEncoder {
     pub fn new(wire: Wire) -> ResponseEncoder {
-        ResponseEncoder {
-            wire,
-            framing: BodyFraming::Bare,
-            frame_left: 0,
-            has_ended: false,
-            trailers: Vec::new(),
-        }
+        ResponseEncoder { wire, framing: BodyFraming::Bare, frame_left: 0, has_ended: false, trailers: Vec::new() }
     }
 
     pub fn wire(&self) -> Wire {
