@@ -18,7 +18,7 @@ ARROWS = {
     "bolide-log": set(),
     "bolide-protocol": set(),
     "bolide-routes": {"bolide-contract"},
-    "bolide-options": {"bolide-contract", "bolide-routes"},
+    "bolide-options": {"bolide-contract", "bolide-routes", "bolide-tls"},
     "bolide-files": {"bolide-contract"},
     "bolide-tls": {"bolide-contract"},
     "bolide-engine": {"bolide-contract", "bolide-files", "bolide-log", "bolide-protocol", "bolide-routes", "bolide-tls"},

@@ -47,6 +47,7 @@ fn made() -> &'static Made {
             cipher_suites: Vec::new(),
             client_auth: ClientAuth::Off,
             client_authorities: Vec::new(),
+            client_authorities_file: None,
             verify_depth: 1,
             session_lifetime_s: 300,
             exports_certificate: false,

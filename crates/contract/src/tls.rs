@@ -17,6 +17,8 @@ pub struct Tls {
     pub client_auth: ClientAuth,
     /// PEM of the authorities whose client certificates are taken; empty where none are asked for.
     pub client_authorities: Vec<u8>,
+    /// The file that they were read from.
+    pub client_authorities_file: Option<PathBuf>,
     /// `ssl-verify-depth`: certificates that may stand between a client's and an authority's.
     pub verify_depth: u32,
     /// Seconds for which a session can be resumed (`ssl-sessions-timeout`); 0: never.
@@ -46,7 +48,7 @@ pub struct Certificate {
     pub origin: String,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct CertificateFiles {
     pub chain: PathBuf,
     pub key: PathBuf,

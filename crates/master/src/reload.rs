@@ -2,8 +2,8 @@
 //! It starts no process and reads no report itself: `fleet` and `supervisor` do. The master runs it.
 //!
 //! A reload is ordered by SIGHUP, and happens by itself when the prototype of the serving generation has died: its workers
-//! serve on, but nobody could fork their replacements. The settings stay as they were read at the start: a change of options
-//! needs a restart.
+//! serve on, but nobody could fork their replacements. The settings stay as they were read at the start, but for certificates: a change
+//! of options needs a restart.
 
 use bolide_contract::message::{EXIT_LOAD_FAILED, Order};
 use bolide_contract::settings::ReloadOrder;
@@ -44,6 +44,9 @@ impl Supervisor {
     pub(crate) fn begin_generation(&mut self, reason: Reason, now_ms: u64) -> Result<(), StartError> {
         let number = self.last_generation + 1;
         enter_folder(&self.fleet.settings)?;
+        if reason != Reason::PrototypeDied && self.last_generation > 0 {
+            self.renew_certificates();
+        }
         let started = self.fleet.start_prototype(number);
         let note = started.map_err(|error| not_executed(self.fleet.program(), &error))?;
         self.last_generation = number;
@@ -58,6 +61,13 @@ impl Supervisor {
             notice_ms: now_ms + notice_ms(),
         });
         Ok(())
+    }
+
+    /// Certificates are files that others renew: a reload is how they are taken into use. Options stay as they were read at the start.
+    fn renew_certificates(&mut self) {
+        for line in bolide_options::renewal::renew(&mut self.fleet.settings.listeners) {
+            log_sink::line(&format!("reload: {line}"));
+        }
     }
 
     /// SIGHUP: another generation is wanted. A generation that still forms has begun with older code, and may hang in it: it is given up.

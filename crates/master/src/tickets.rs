@@ -90,6 +90,7 @@ mod tests {
             cipher_suites: Vec::new(),
             client_auth: ClientAuth::Off,
             client_authorities: Vec::new(),
+            client_authorities_file: None,
             verify_depth: 1,
             session_lifetime_s,
             exports_certificate: false,

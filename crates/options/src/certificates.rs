@@ -5,12 +5,17 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use bolide_contract::tls::{Certificate, CertificateFiles, PrivateKey};
+use bolide_tls::{Inspection, inspect};
+use time::OffsetDateTime;
 
 use crate::diagnostic::plain_error;
 use crate::pem::{Part, parts};
 
 /// Largest file of certificates, in bytes: all authorities that browsers know take a fifth of it.
 const FILE_BYTES_MOST: u64 = 1024 * 1024;
+/// Days before its end in which a certificate is told of: authorities that renew by themselves do so thirty days before.
+const EXPIRES_SOON_DAYS: i64 = 30;
+const DAY_S: i64 = 24 * 3600;
 /// Most certificates of a folder.
 const FOLDER_MOST: usize = 10_000;
 
@@ -38,6 +43,119 @@ pub fn read(files: &CertificateFiles, names: &[String], origin: &str) -> Result<
     let key = key(&files.key, &files.chain)?;
     let ocsp = files.ocsp.as_deref().map(ocsp_response).transpose()?;
     Ok(Certificate { names: names.to_vec(), chain, key, ocsp, files: Some(files.clone()), origin: origin.to_owned() })
+}
+
+/// What is doubtful about a certificate that can be shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Remark {
+    pub message: String,
+    pub advice: &'static str,
+}
+
+/// Looks whether a certificate and its key belong together, and says what of it clients may not like.
+///
+/// # Errors
+/// They don't, or can't be used.
+pub fn check(certificate: &Certificate) -> Result<Vec<Remark>, Trouble> {
+    let shown = shown(certificate);
+    let found = inspect(certificate).map_err(|error| {
+        let key = certificate.files.as_ref().filter(|files| files.key != files.chain);
+        let key = key.map(|files| format!(" (with the key {})", files.key.display())).unwrap_or_default();
+        Trouble::new(
+            format!("the certificate {shown}{key} can't be shown: {error}"),
+            "name the two that were made for one another",
+        )
+    })?;
+    let mut remarks = Vec::new();
+    let mut remark = |message: String, advice| remarks.push(Remark { message, advice });
+    let now_s = OffsetDateTime::now_utc().unix_timestamp();
+    let days = (found.not_after_s - now_s) / DAY_S;
+    if found.not_after_s < now_s {
+        let message = format!("the certificate {shown} has expired on {}: clients refuse it", date(found.not_after_s));
+        remark(message, "renew it, and reload (SIGHUP)");
+    } else if found.not_before_s > now_s {
+        let message = format!("the certificate {shown} counts from {} on only: clients refuse it", date(found.not_before_s));
+        remark(message, "is the clock right?");
+    } else if days < EXPIRES_SOON_DAYS {
+        let message = format!("the certificate {shown} expires in {}, on {}", in_days(days), date(found.not_after_s));
+        remark(message, "renew it, and reload (SIGHUP)");
+    }
+    if let Some(gap) = &found.gap {
+        let (place, next) = (gap.place, gap.place + 1);
+        let message = format!(
+            "the chain of {shown} breaks off: certificate {place} was issued by {}, and certificate {next} is that of {}",
+            gap.issuer, gap.next_subject
+        );
+        remark(
+            message,
+            "put the certificate of the server first, and each one's issuer behind it, as in certbot's fullchain.pem",
+        );
+    }
+    for name in certificate.names.iter().filter(|name| !found.names.iter().any(|pattern| covers(pattern, name))) {
+        let message = format!("the certificate {shown} is not for {name}, but for {}", listed(&found.names));
+        remark(message, "clients refuse it for that name");
+    }
+    Ok(remarks)
+}
+
+/// A certificate in a line: its names, its key and its end.
+pub fn describe(certificate: &Certificate) -> String {
+    match inspect(certificate) {
+        Ok(Inspection { names, key, not_after_s, .. }) => {
+            format!("for {}; key {key}; expires on {}", listed(&names), date(not_after_s))
+        }
+        Err(error) => error,
+    }
+}
+
+fn shown(certificate: &Certificate) -> String {
+    certificate.files.as_ref().map_or_else(|| "for development".to_owned(), |files| files.chain.display().to_string())
+}
+
+/// RFC 9525 section 6.3: an asterisk stands for one whole label, the first.
+fn covers(pattern: &str, name: &str) -> bool {
+    let behind_first = |text: &str| text.split_once('.').map(|(_, rest)| rest.to_owned());
+    pattern == name || pattern.starts_with("*.") && behind_first(pattern) == behind_first(name)
+}
+
+fn listed(names: &[String]) -> String {
+    /// A certificate may have hundreds of names.
+    const NAMES_MOST: usize = 5;
+    let some = names.iter().take(NAMES_MOST).map(String::as_str).collect::<Vec<_>>().join(", ");
+    match names.len() {
+        0 => "no host".to_owned(),
+        count if count > NAMES_MOST => format!("{some} and {} more", count - NAMES_MOST),
+        _ => some,
+    }
+}
+
+fn in_days(days: i64) -> String {
+    match days {
+        0 => "less than a day".to_owned(),
+        1 => "1 day".to_owned(),
+        days => format!("{days} days"),
+    }
+}
+
+fn date(seconds: i64) -> String {
+    // A date beyond the calendar is far away, whichever it is.
+    let Ok(time) = OffsetDateTime::from_unix_timestamp(seconds) else { return "a day beyond the calendar".to_owned() };
+    format!("{:04}-{:02}-{:02}", time.year(), u8::from(time.month()), time.day())
+}
+
+/// The client authorities of a file, in PEM.
+///
+/// # Errors
+/// It has none, or one that can't be read.
+pub fn authorities(path: &Path) -> Result<Vec<u8>, Trouble> {
+    let chain = chain(path)?;
+    match bolide_tls::names_of(&chain) {
+        Ok(_) => Ok(chain),
+        Err(error) => Err(Trouble::new(
+            format!("the client authorities {} can't be used: {error}", path.display()),
+            "name a file with their certificates, in PEM",
+        )),
+    }
 }
 
 /// The certificates of a file, in PEM and without anything else that is there: a key may be, and is shown to nobody.

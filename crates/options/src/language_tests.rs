@@ -197,12 +197,12 @@ fn test_the_example_of_every_supported_row_changes_the_settings() {
 
 /// The files of the examples about TLS: each certificate has its key in the same file too.
 fn write_certificates(folder: &Folder) {
-    let certificate = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
-    let key = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n";
+    let names = ["app.example", "api.example.com", "example.com", "example.org", "*.example.org"];
+    let crate::tls_tests::Pair { certificate, key } = crate::tls_tests::pair(&names, 300);
     for name in ["app", "api", "org", "clients"] {
-        folder.write(&format!("{name}.pem"), format!("{certificate}{key}")).write(&format!("{name}.key"), key);
+        folder.write(&format!("{name}.pem"), format!("{certificate}{key}")).write(&format!("{name}.key"), &key);
     }
-    folder.write("sites/example.com.crt", certificate).write("sites/example.com.key", key).write("app.ocsp", b"\x30\x00");
+    folder.write("sites/example.com.crt", &certificate).write("sites/example.com.key", &key).write("app.ocsp", b"\x30\x00");
 }
 
 /// Blocks of a Markdown page between lines of three backticks.

@@ -21,6 +21,7 @@ mod other_servers;
 mod pem;
 mod reader;
 mod reading;
+pub mod renewal;
 mod resolve;
 pub mod sources;
 mod suggest;

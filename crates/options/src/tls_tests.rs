@@ -1,20 +1,44 @@
 //! Options of TLS, from their words to what listeners show and ask for.
 
+use std::sync::LazyLock;
+
 use bolide_contract::settings::{Listener, Protocol, Settings};
 use bolide_contract::tls::{ClientAuth, Http2, Tls, TlsVersion};
 
-use crate::tests::{Folder, outcome};
-use crate::{Failure, Reading};
+use rcgen::{CertificateParams, DnType, KeyPair};
+use time::{Duration, OffsetDateTime};
 
-const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
-const KEY: &str = "-----BEGIN PRIVATE KEY-----\nBBBB\n-----END PRIVATE KEY-----\n";
+use crate::tests::{Folder, outcome};
+use crate::{Failure, Reading, renewal};
+
+/// A certificate and its key, in PEM.
+pub(crate) struct Pair {
+    pub certificate: String,
+    pub key: String,
+}
+
+/// A certificate of these names that counts for so many days yet.
+pub(crate) fn pair(names: &[&str], days: i64) -> Pair {
+    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    let mut parameters = CertificateParams::new(names.clone()).expect("names");
+    parameters.distinguished_name.push(DnType::CommonName, names[0].clone());
+    parameters.not_before = OffsetDateTime::now_utc() - Duration::days(100);
+    // An hour more, so that a day does not end meanwhile.
+    parameters.not_after = OffsetDateTime::now_utc() + Duration::days(days) + Duration::HOUR;
+    let key = KeyPair::generate().expect("a key");
+    let certificate = parameters.self_signed(&key).expect("a certificate");
+    Pair { certificate: certificate.pem().replace('\r', ""), key: key.serialize_pem().replace('\r', "") }
+}
+
+static APP: LazyLock<Pair> = LazyLock::new(|| pair(&["app.example", "localhost"], 300));
+static OTHER: LazyLock<Pair> = LazyLock::new(|| pair(&["x.example", "*.y.example", "b.example", "a.example"], 300));
 
 /// A folder with a certificate, a key, and authorities of clients.
 fn folder(name: &str) -> Folder {
     let folder = Folder::new(&format!("tls-{name}"));
-    let both = format!("{KEY}{CERTIFICATE}");
-    folder.write("app.pem", CERTIFICATE).write("app.key", KEY).write("both.pem", both).write("clients.pem", CERTIFICATE);
-    folder.write("other.pem", CERTIFICATE).write("other.key", KEY);
+    let both = format!("{}{}", APP.key, APP.certificate);
+    folder.write("app.pem", &APP.certificate).write("app.key", &APP.key).write("both.pem", both);
+    folder.write("other.pem", &OTHER.certificate).write("other.key", &OTHER.key).write("clients.pem", &OTHER.certificate);
     folder
 }
 
@@ -70,7 +94,7 @@ fn test_each_way_to_write_an_https_address_has_its_certificate_and_key() {
         assert_eq!((listener.protocol, listener.http2), (Protocol::Http, Http2::Tls), "{text}");
         assert_eq!(tls.certificates.len(), 1, "{text}");
         let own = &tls.certificates[0];
-        assert_eq!((own.chain.as_slice(), own.key.0.as_slice()), (CERTIFICATE.as_bytes(), KEY.as_bytes()), "{text}");
+        assert_eq!((own.chain.as_slice(), own.key.0.as_slice()), (APP.certificate.as_bytes(), APP.key.as_bytes()), "{text}");
         assert!(own.origin.starts_with("app.ini:"), "{text}: {}", own.origin);
         let files = own.files.as_ref().expect(text);
         assert_eq!(files.chain, folder.path().join("app.pem"), "{text}");
@@ -85,9 +109,10 @@ fn test_a_key_in_the_file_of_its_certificate_is_not_shown_with_it() {
     let folder = folder("both");
     for text in ["https = :8443,both.pem", "https = :8443,both.pem,both.pem", "http = :1\ncertfile = both.pem"] {
         let tls = tls(&folder, text);
-        assert_eq!(tls.certificates[0].chain, CERTIFICATE.as_bytes(), "{text}");
-        assert_eq!(tls.certificates[0].key.0, KEY.as_bytes(), "{text}");
-        assert!(!format!("{tls:?}").contains("BBBB"), "{text}");
+        assert_eq!(tls.certificates[0].chain, APP.certificate.as_bytes(), "{text}");
+        assert_eq!(tls.certificates[0].key.0, APP.key.as_bytes(), "{text}");
+        let secret = APP.key.lines().nth(1).expect("a line of the key");
+        assert!(!format!("{tls:?}").contains(secret), "{text}");
     }
 }
 
@@ -169,7 +194,8 @@ fn test_ciphers_that_are_left_out_are_told_and_none_left_is_an_error() {
 fn test_names_have_their_certificates_on_every_address_behind_its_own() {
     let folder = folder("names");
     std::fs::create_dir(folder.path().join("sites")).expect("made");
-    folder.write("sites/B.example.crt", CERTIFICATE).write("sites/B.example.key", KEY).write("sites/a.example.crt", CERTIFICATE);
+    folder.write("sites/B.example.crt", &OTHER.certificate).write("sites/B.example.key", &OTHER.key);
+    folder.write("sites/a.example.crt", &OTHER.certificate);
     folder.write("sites/B.example.crt.ocsp", b"\x30\x00").write("sites/README", "");
     let text = "https = :1,app.pem,app.key\nhttps = :2,app.pem,app.key\nsni = X.example,*.y.example other.pem,other.key\n\
                 sni-regexp = ^z other.pem,other.key\nsni-dir = sites";
@@ -192,9 +218,10 @@ fn test_client_authorities_of_a_name_alone_are_an_error() {
     assert!(told.starts_with("app.ini:4: error: client authorities of one name (clients.pem)"), "{told}");
     settings(&folder, &format!("https = :1,app.pem,app.key,,!clients.pem\n{name}"));
     std::fs::create_dir(folder.path().join("sites")).expect("made");
-    folder.write("sites/a.crt", CERTIFICATE).write("sites/a.key", KEY).write("sites/a.ca", CERTIFICATE);
+    folder.write("sites/a.example.crt", &OTHER.certificate).write("sites/a.example.key", &OTHER.key);
+    folder.write("sites/a.example.ca", &OTHER.certificate);
     let told = error(&folder, "https = :1,app.pem,app.key\nsni-dir = sites");
-    assert!(told.contains("sites/a.ca"), "{told}");
+    assert!(told.contains("sites/a.example.ca"), "{told}");
 }
 
 #[test]
@@ -205,7 +232,7 @@ fn test_a_development_certificate_is_made_once_for_all_addresses_and_its_fingerp
         settings.listeners.iter().filter_map(|listener| listener.tls.as_ref()).map(|tls| &tls.certificates[0]).collect();
     assert_eq!(certificates[0].chain, certificates[1].chain);
     assert!(certificates[0].chain.starts_with(b"-----BEGIN CERTIFICATE-----") && !certificates[0].key.0.is_empty());
-    assert_eq!((&certificates[0].files, certificates[2].chain.as_slice()), (&None, CERTIFICATE.as_bytes()));
+    assert_eq!((&certificates[0].files, certificates[2].chain.as_slice()), (&None, APP.certificate.as_bytes()));
     assert_eq!(told.len(), 1, "{told:?}");
     assert!(told[0].contains("the certificate for localhost, 127.0.0.1, ::1, box is made for this start"), "{told:?}");
     let fingerprint = told[0].split("fingerprint ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap_or_default();
@@ -279,4 +306,131 @@ fn test_what_is_wrong_with_words_is_an_error_that_says_what_to_write() {
         assert!(told.contains(said) && told.contains('('), "{text}: {told}");
         assert!(!told.contains("secret"), "{told}");
     }
+}
+
+/// What `check` prints of a file with an application and these lines.
+fn checked(folder: &Folder, text: &str) -> String {
+    folder.write("app.ini", format!("[uwsgi]\nmodule = shop\n{text}\n"));
+    match outcome(folder, "check app.ini", &[]) {
+        Ok(Reading::Print { text, .. }) => text.replace(&folder.path().display().to_string(), "DIR"),
+        other => panic!("{text}: {other:?}"),
+    }
+}
+
+#[test]
+fn test_check_tells_names_key_and_end_of_each_certificate() {
+    let folder = folder("check");
+    let text = checked(&folder, "https = :1,app.pem,app.key,HIGH:!aNULL:!CHACHA20\nsni = x.example other.pem,other.key");
+    for line in [
+        "app.ini:3: note: the certificate DIR/app.pem is for app.example, localhost; key EC P-256; expires on 2",
+        "app.ini:4: note: the certificate DIR/other.pem is for x.example, *.y.example, b.example, a.example; key EC P-256",
+        ", shown to who asks for x.example",
+        "note: of `HIGH:!aNULL:!CHACHA20` 4 are spoken with TLS 1.2: ECDHE-ECDSA-AES256-GCM-SHA384, ",
+    ] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+    assert!(text.ends_with("3 notes\n"), "{text}");
+}
+
+#[test]
+fn test_a_certificate_that_clients_will_not_like_is_a_warning_and_the_start_goes_on() {
+    let folder = folder("doubtful");
+    let write = |name: &str, pair: &Pair| {
+        folder.write(&format!("{name}.pem"), &pair.certificate).write(&format!("{name}.key"), &pair.key);
+    };
+    write("soon", &pair(&["app.example"], 12));
+    write("today", &pair(&["app.example"], 0));
+    write("over", &pair(&["app.example"], -2));
+    folder.write("chain.pem", format!("{}{}", APP.certificate, OTHER.certificate));
+    for (text, said) in [
+        ("https = :1,soon.pem,soon.key", "soon.pem expires in 12 days, on 2"),
+        ("https = :1,today.pem,today.key", "today.pem expires in less than a day, on 2"),
+        ("https = :1,over.pem,over.key", "over.pem has expired on 2"),
+        (
+            "https = :1,chain.pem,app.key",
+            "chain.pem breaks off: certificate 1 was issued by CN=app.example, and certificate 2 is that of CN=x.example",
+        ),
+        ("https = :1,app.pem,app.key\nsni = z.example other.pem,other.key", "other.pem is not for z.example, but for x.example"),
+    ] {
+        let (_, told) = read(&folder, text).expect(text);
+        assert_eq!(told.len(), 1, "{text}: {told:?}");
+        assert!(told[0].contains("warning: ") && told[0].contains(said), "{text}: {told:?}");
+    }
+    settings(&folder, "https = :1,app.pem,app.key\nsni = q.y.example,X.example other.pem,other.key");
+}
+
+#[test]
+fn test_a_key_of_another_certificate_is_an_error() {
+    let folder = folder("pairs");
+    let told = error(&folder, "https = :1,app.pem,other.key").replace(&folder.path().display().to_string(), "DIR");
+    assert!(
+        told.starts_with("app.ini:3: error: the certificate DIR/app.pem (with the key DIR/other.key) can't be shown: the key"),
+        "{told}"
+    );
+    folder.write("reversed.pem", format!("{}{}", OTHER.certificate, APP.certificate));
+    let told = error(&folder, "https = :1,reversed.pem,app.key");
+    assert!(told.contains("the certificate of the server comes first in its file"), "{told}");
+    let broken = APP.certificate.replacen("MII", "AII", 1).replacen("MIIB", "AIIB", 1);
+    folder.write("broken.pem", broken);
+    assert!(error(&folder, "https = :1,broken.pem,app.key").contains("broken.pem"));
+    assert!(error(&folder, "https = :1,app.pem,app.key,,broken.pem").contains("the client authorities"));
+}
+
+#[test]
+fn test_a_renewal_takes_what_has_changed_and_keeps_what_can_not_be_read() {
+    let folder = folder("renewal");
+    std::fs::create_dir(folder.path().join("sites")).expect("made");
+    for name in ["a.example", "b.example"] {
+        folder.write(&format!("sites/{name}.crt"), &OTHER.certificate).write(&format!("sites/{name}.key"), &OTHER.key);
+    }
+    let text = "https = :1,app.pem,app.key,,clients.pem\nhttps = :2,app.pem,app.key,,clients.pem\nsni-dir = sites";
+    let mut listeners = settings(&folder, text).listeners;
+    let before = listeners.clone();
+    assert_eq!(renewal::renew(&mut listeners), Vec::<String>::new(), "nothing has changed");
+    assert_eq!(listeners, before);
+
+    let new = pair(&["app.example"], 90);
+    folder.write("app.pem", &new.certificate).write("app.key", &new.key).write("clients.pem", &new.certificate);
+    std::fs::remove_file(folder.path().join("sites/a.example.crt")).expect("removed");
+    folder.write("sites/b.example.key", &new.key);
+    folder.write("sites/c.example.crt", &pair(&["c.example"], 9).certificate).write("sites/c.example.key", &new.key);
+    folder.write("sites/d.example.crt", &pair(&["d.example"], 9).certificate);
+    let lines = renewal::renew(&mut listeners);
+    for listener in &listeners {
+        let tls = listener.tls.as_ref().expect("TLS");
+        assert_eq!(tls.certificates[0].chain, new.certificate.as_bytes());
+        assert_eq!(tls.client_authorities, new.certificate.as_bytes());
+        let rest: Vec<_> = tls.certificates[1..].iter().map(|one| (one.names.join(","), one.key.0.as_slice())).collect();
+        assert_eq!(rest, [("b.example".to_owned(), OTHER.key.as_bytes())], "b's new key is not its own, c's neither, a is gone");
+    }
+    let said = [
+        "app.pem has changed: for app.example; key EC P-256; expires on 2",
+        "clients.pem have changed",
+        "b.example.key) can't be shown: the key",
+        "; the one that was read before goes on",
+        "c.example.key) can't be shown: the key",
+        "; it is not shown to anybody",
+    ];
+    for part in said {
+        assert!(lines.iter().any(|line| line.contains(part)), "{part}: {lines:?}");
+    }
+    assert_eq!(lines.len(), 4, "each is said once, whatever listeners show it: {lines:?}");
+    assert!(lines.iter().filter(|line| line.starts_with("WARNING: app.ini:5: ")).count() == 2, "{lines:?}");
+}
+
+#[test]
+fn test_a_renewal_of_files_that_are_gone_keeps_all() {
+    let folder = folder("gone");
+    std::fs::create_dir(folder.path().join("sites")).expect("made");
+    folder.write("sites/a.example.crt", &OTHER.certificate).write("sites/a.example.key", &OTHER.key);
+    let mut listeners = settings(&folder, "https = :1,app.pem,app.key,,clients.pem\nsni-dir = sites").listeners;
+    let before = listeners.clone();
+    for name in ["app.pem", "clients.pem"] {
+        std::fs::remove_file(folder.path().join(name)).expect("removed");
+    }
+    std::fs::remove_dir_all(folder.path().join("sites")).expect("removed");
+    let lines = renewal::renew(&mut listeners);
+    assert_eq!(listeners, before);
+    assert_eq!(lines.len(), 3, "{lines:?}");
+    assert!(lines.iter().all(|line| line.starts_with("WARNING: ") && line.contains("No such file")), "{lines:?}");
 }

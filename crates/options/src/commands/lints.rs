@@ -8,9 +8,10 @@ use bolide_contract::settings::{Address, Interface, Settings};
 use crate::catalogue::catalogue;
 use crate::catalogue::row::{Status, Value};
 use crate::catalogue::setting::Setting;
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, Location};
 use crate::host_info::HostInfo;
 use crate::reader::{Configuration, Pair};
+use crate::resolve::ciphers;
 
 /// Heads of requests with a few cookies reach this.
 const COMMON_HEAD_BYTES: i64 = 8192;
@@ -36,6 +37,7 @@ pub fn all(read: &Configuration, settings: Option<&Settings>, host: &HostInfo) -
         context.sockets(settings);
         context.processes(settings);
         context.asynchronous(settings);
+        context.certificates(settings);
     }
     context.diagnostics
 }
@@ -63,6 +65,45 @@ impl LintContext<'_> {
                 row.home == "bolide" || is_auto
             })
         })
+    }
+
+    /// The certificates that are shown, and for whom.
+    fn certificates(&mut self, settings: &Settings) {
+        let shown = settings.listeners.iter().filter_map(|listener| listener.tls.as_ref()).flat_map(|tls| &tls.certificates);
+        for certificate in shown {
+            let Some(files) = &certificate.files else { continue };
+            let asked_for = match certificate.names.as_slice() {
+                [] => String::new(),
+                names => format!(", shown to who asks for {}", names.join(", ")),
+            };
+            let about = crate::certificates::describe(certificate);
+            let location = self.located(&certificate.origin);
+            self.diagnostics.push(
+                Diagnostic::note(Some(&location), format!("the certificate {} is {about}{asked_for}", files.chain.display()))
+                    .local(),
+            );
+        }
+        self.ciphers();
+    }
+
+    /// What is left of each list of ciphers, which OpenSSL would understand in its own way.
+    fn ciphers(&mut self) {
+        let is_address = |pair: &&Pair| {
+            catalogue().get(&pair.key).is_some_and(|row| matches!(row.name(), "https" | "https-socket" | "ssl-socket"))
+        };
+        for pair in self.read.effects.iter().filter(is_address) {
+            let text = pair.value.as_deref().and_then(|value| value.split(',').nth(3)).filter(|text| !text.is_empty());
+            let Some((text, read)) = text.and_then(|text| ciphers::read(text).map(|read| (text, read))) else { continue };
+            let count = read.openssl_names.len();
+            let message = format!("of `{text}` {count} are spoken with TLS 1.2: {}", read.openssl_names.join(", "));
+            self.diagnostics.push(Diagnostic::note(Some(&pair.location), message));
+        }
+    }
+
+    /// The location that an origin was made of, with the line itself.
+    fn located(&self, origin: &str) -> Location {
+        let found = self.read.effects.iter().find(|pair| pair.location.to_string() == origin);
+        found.map_or_else(|| Location::file(origin, 0), |pair| pair.location.clone())
     }
 
     /// Quotes and comments that are part of the value.

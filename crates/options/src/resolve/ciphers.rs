@@ -52,6 +52,8 @@ const TLS13: &[&str] = &["TLS13_AES_256_GCM_SHA384", "TLS13_AES_128_GCM_SHA256",
 pub struct Ciphers {
     /// By the names of rustls, those of TLS 1.3 first. Empty: all of them, in its own order.
     pub suites: Vec<String>,
+    /// Those of TLS 1.2 by the names of OpenSSL.
+    pub openssl_names: Vec<&'static str>,
     /// Suites that the list names and nobody here speaks.
     pub left_out: Vec<String>,
 }
@@ -86,13 +88,14 @@ pub fn read(text: &str) -> Option<Ciphers> {
             }
         }
     }
+    let openssl_names = chosen.iter().map(|suite| suite.openssl).collect();
     let chosen: Vec<&str> = chosen.into_iter().map(|suite| suite.name).collect();
     if chosen.is_empty() {
         return None;
     }
     let is_all = chosen.iter().eq(SUITES.iter().map(|suite| &suite.name));
     let suites = if is_all { Vec::new() } else { TLS13.iter().chain(&chosen).map(|name| (*name).to_owned()).collect() };
-    Some(Ciphers { suites, left_out })
+    Some(Ciphers { suites, openssl_names, left_out })
 }
 
 /// A name, or words with `+` between them all of which are the suite's.

@@ -9,7 +9,7 @@ mod address;
 mod answering;
 mod application;
 mod asynchronous;
-mod ciphers;
+pub mod ciphers;
 mod draft;
 mod files;
 mod paths;

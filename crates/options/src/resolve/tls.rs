@@ -1,7 +1,7 @@
 //! Addresses that speak TLS: from their options to what their listeners show and ask for. It reads the files that they name, which
 //! paths against the folder of the start lead to, since uWSGI reads them before `chdir`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use bolide_contract::settings::Protocol;
 use bolide_contract::tls::{Certificate, ClientAuth, Http2, Tls};
@@ -15,6 +15,9 @@ use crate::catalogue::tls::{CLIENT_AUTH, HTTP2, VERSIONS};
 use crate::certificates::{self, Trouble};
 use crate::diagnostic::{Diagnostic, Location};
 use crate::reader::Pair;
+
+/// PEM of authorities, and its file.
+type Authorities = (Vec<u8>, PathBuf);
 
 /// The port that an `https` address of the web has unless it is written.
 const HTTPS_PORT: u16 = 443;
@@ -184,7 +187,7 @@ impl Draft<'_> {
             Credentials::Common => (self.common_certificate(location)?, &none),
             Credentials::Files(files) => (self.certificate(files, &[], location)?, files),
         };
-        let (client_auth, client_authorities) = self.client_auth(files, location)?;
+        let (client_auth, authorities) = self.client_auth(files, location)?;
         let cipher_suites = files.ciphers.as_deref().map(|text| self.ciphers(text, location)).transpose()?.unwrap_or_default();
         let certificates = std::iter::once(own).chain(named.iter().cloned()).collect();
         Ok(Tls {
@@ -192,7 +195,8 @@ impl Draft<'_> {
             least_version: self.tls.least_version,
             cipher_suites,
             client_auth,
-            client_authorities,
+            client_authorities: authorities.as_ref().map(|(read, _)| read.clone()).unwrap_or_default(),
+            client_authorities_file: authorities.map(|(_, path)| path),
             verify_depth: self.tls.verify_depth,
             session_lifetime_s: self.tls.session_lifetime_s,
             exports_certificate: self.tls.exports_certificate,
@@ -218,7 +222,8 @@ impl Draft<'_> {
         if let Some((ocsp, _)) = self.tls.ocsp.as_ref().filter(|_| names.is_empty()) {
             found.ocsp = Some(path(ocsp));
         }
-        certificates::read(&found, names, &location.to_string()).map_err(|trouble| trouble.at(location))
+        let read = certificates::read(&found, names, &location.to_string());
+        self.checked(read, location)
     }
 
     /// The certificates of `sni` and `sni-dir`.
@@ -274,14 +279,31 @@ impl Draft<'_> {
     }
 
     fn keep(&mut self, read: Result<Certificate, Trouble>, location: &Location, found: &mut Vec<Certificate>) {
-        match read {
+        match self.checked(read, location) {
             Ok(certificate) => found.push(certificate),
-            Err(trouble) => self.diagnostics.push(trouble.at(location)),
+            Err(diagnostic) => self.diagnostics.push(diagnostic),
         }
     }
 
-    /// Whether clients show a certificate, and the authorities of those that are taken, in PEM.
-    fn client_auth(&mut self, files: &CredentialFiles, location: &Location) -> Result<(ClientAuth, Vec<u8>), Diagnostic> {
+    /// A certificate that can be shown; what clients may not like about it is told once.
+    fn checked(&mut self, read: Result<Certificate, Trouble>, location: &Location) -> Result<Certificate, Diagnostic> {
+        let checked = read.and_then(|read| certificates::check(&read).map(|remarks| (read, remarks)));
+        let (certificate, remarks) = checked.map_err(|trouble| trouble.at(location))?;
+        for remark in remarks {
+            let diagnostic = Diagnostic::warning(Some(location), remark.message).advise(remark.advice).local();
+            if !self.diagnostics.contains(&diagnostic) {
+                self.diagnostics.push(diagnostic);
+            }
+        }
+        Ok(certificate)
+    }
+
+    /// Whether clients show a certificate, and the authorities of those that are taken.
+    fn client_auth(
+        &mut self,
+        files: &CredentialFiles,
+        location: &Location,
+    ) -> Result<(ClientAuth, Option<Authorities>), Diagnostic> {
         let own = files.client_authorities.as_deref().map(|text| (text.to_owned(), location.clone()));
         let asked = self.tls.client_auth.clone();
         let Some((text, at)) = own.or_else(|| self.tls.client_authorities.clone()) else {
@@ -290,7 +312,7 @@ impl Draft<'_> {
                     Err(Diagnostic::error(Some(&at), "nothing says whose certificates clients are to show")
                         .advise("name the authorities' certificates: `tls-client-ca = FILE`"))
                 }
-                _ => Ok((ClientAuth::Off, Vec::new())),
+                _ => Ok((ClientAuth::Off, None)),
             };
         };
         let (path, is_required) = text.strip_prefix('!').map_or((text.as_str(), false), |path| (path, true));
@@ -300,10 +322,11 @@ impl Draft<'_> {
             None => ClientAuth::Optional,
         };
         if client_auth == ClientAuth::Off {
-            return Ok((client_auth, Vec::new()));
+            return Ok((client_auth, None));
         }
         let path = normalized(&self.host.folder.join(path));
-        certificates::chain(&path).map(|authorities| (client_auth, authorities)).map_err(|trouble| trouble.at(&at))
+        let read = certificates::authorities(&path).map_err(|trouble| trouble.at(&at))?;
+        Ok((client_auth, Some((read, path))))
     }
 
     fn ciphers(&mut self, text: &str, location: &Location) -> Result<Vec<String>, Diagnostic> {
