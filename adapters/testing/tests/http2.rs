@@ -323,3 +323,36 @@ fn a_client_of_many_requests_holds_up_others_for_few_of_them() {
     let place = calls.iter().position(|name| name == "one");
     assert!(calls.len() == 91 && place.is_some_and(|place| place < 10), "{place:?} of {}", calls.len());
 }
+
+#[test]
+fn a_client_that_breaks_the_protocol_is_told_and_its_connection_ends() {
+    let (mut worker, language) = streamed();
+    let mut client = client(&mut worker);
+    // A PING has eight bytes (RFC 9113 section 6.7).
+    client.send(&[get(1, "/slow/gate"), frame(6, 0, 0, b"six"), get(3, "/echo")].concat());
+    worker.settle();
+    let mut got = Got::default();
+    got.read(&mut client);
+    assert_eq!((got.farewells.len(), got.text(3), language.going_on()), (1, "", 0));
+    assert!(client.receive(1).1, "and there is nothing more to come");
+    drop(client);
+    worker.settle();
+    assert_eq!(worker.connections(), 0);
+}
+
+#[test]
+fn what_is_no_beginning_of_either_http_is_ended_without_an_answer() {
+    let mut worker = called();
+    for (sent, answer) in [
+        (&b"NONSENSE\r\n\r\n"[..], ""),
+        (b"GET / HTTP/3.0\r\n\r\n", "HTTP/1.1 505 "),
+        (b"GET /echo HTTP/1.0\r\n\r\n", "HTTP/1.1 200 "),
+    ] {
+        let mut client = worker.client_of(HTTP, None);
+        client.send(sent);
+        worker.settle();
+        let received = String::from_utf8_lossy(&client.received()).into_owned();
+        assert!(received.contains(answer) && received.starts_with("HTTP/") != answer.is_empty(), "{received}");
+        assert!(client.receive(1).1, "the connection ends");
+    }
+}

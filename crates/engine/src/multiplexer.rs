@@ -238,14 +238,14 @@ impl Multiplexer {
     pub fn pump(&mut self, buffer: &mut [u8], mut may_read: impl FnMut(usize) -> bool) -> Pumped {
         let mut parts = HeadParts::default();
         loop {
-            if let Some(fault) = self.fault {
-                return Pumped::Fault(fault);
-            }
             let mut before = std::mem::take(&mut self.input);
             if !before.is_empty() {
                 let used = self.feed(&before, &mut parts);
                 before.drain(..used);
                 self.input = before;
+            }
+            if let Some(fault) = self.fault {
+                return Pumped::Fault(fault);
             }
             if self.has_rest || self.is_behind() {
                 self.has_rest |= !self.input.is_empty();
@@ -268,7 +268,12 @@ impl Multiplexer {
                     let used = self.feed(&buffer[..held + count], &mut parts);
                     self.input.extend_from_slice(&buffer[used..held + count]);
                     // An edge-triggered poll tells of what comes after a read that did not fill the buffer.
-                    if !is_full && !self.has_rest && !self.peer_has_ended && !self.transport.peer_has_closed() {
+                    if !is_full
+                        && self.fault.is_none()
+                        && !self.has_rest
+                        && !self.peer_has_ended
+                        && !self.transport.peer_has_closed()
+                    {
                         return Pumped::All;
                     }
                 }

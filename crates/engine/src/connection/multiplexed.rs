@@ -14,7 +14,6 @@ use bolide_protocol::response::Wire;
 use bolide_protocol::session::{HeadBytes, HeadEvent, HeadParts, RequestHead, Session};
 
 use super::{Connection, NextAction, ServeStep};
-use crate::access_log::complain;
 use crate::app::App;
 use crate::context::Context;
 use crate::multiplexer::{Arrival, Beginning, Farewell, Multiplexer, Pumped, SharedMultiplexer, StreamLink};
@@ -66,14 +65,22 @@ impl<A: App> Connection<A> {
     /// The first bytes of a connection: they are the beginning of HTTP/2 (RFC 9113 sections 3.2 and 3.3), may become it, or are not (`None`).
     pub(super) fn look_for_preface(&mut self, bytes: &[u8], worker: &Worker) -> Option<ServeStep> {
         let length = bytes.len().min(PREFACE.len());
-        if PREFACE[..length] != bytes[..length] {
-            return None;
-        }
-        if length < PREFACE.len() {
+        let is_preface = PREFACE[..length] == bytes[..length];
+        if is_preface && length < PREFACE.len() {
             return Some(ServeStep::More);
+        }
+        if !is_preface && !self.must_be_http2(bytes) {
+            return None;
         }
         let session = Http2::new(Self::http2_limits(worker));
         Some(ServeStep::Http2(Box::new(Beginning { session, upgraded: None })))
+    }
+
+    /// What is no beginning of HTTP/2 can be nothing else: it was chosen in the TLS handshake, or the first line is none of HTTP/1. The session
+    /// says what is to be said of it.
+    fn must_be_http2(&self, bytes: &[u8]) -> bool {
+        let line_end = memchr::memchr(b'\n', bytes);
+        self.transport.is_encrypted() || line_end.is_some_and(|end| memchr::memmem::find(&bytes[..end], b" HTTP/").is_none())
     }
 
     /// A first request may ask for HTTP/2 (RFC 7540 section 3.2): it is the first stream then, and answered there. What is wrong with how it
@@ -184,9 +191,7 @@ impl<A: App> Connection<A> {
 
     /// The client has said what is not HTTP/2, and has been told.
     fn end_http2(&mut self, fault: Http2Error, transport: Transport, context: &mut Context<'_, A>) -> NextAction {
-        let who = if self.peer.address.is_empty() { "a local client" } else { self.peer.address.as_str() };
-        let problem = format!("ended a connection of {who} with {}: {}", fault.code.name(), fault.reason);
-        complain(context.worker.number, &problem);
+        self.complain_of_peer(&format!("with {}: {}", fault.code.name(), fault.reason), "a connection", context);
         self.transport = transport;
         self.begin_linger(context)
     }

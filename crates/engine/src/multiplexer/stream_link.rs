@@ -72,6 +72,7 @@ impl StreamTransport for StreamLink {
         let mut buffer = vec![0; CATCH_UP_BYTES];
         // What is waited for may stand behind the heads of requests.
         let batch = std::mem::replace(&mut multiplexer.batch, usize::MAX);
+        multiplexer.has_rest = false;
         let pumped = multiplexer.pump(&mut buffer, |_| true);
         multiplexer.batch = batch;
         match pumped {
