@@ -109,6 +109,8 @@ class WsgiApplication:
             "uwsgi.node": self.node.encode(),
             "uwsgi.core": 0,
         }
+        if scope["scheme"] == "https":
+            environ["HTTPS"] = "on"
         if self.has_file_wrapper:
             environ["wsgi.file_wrapper"] = wsgi.FileWrapper
         for name, value in scope["headers"]:

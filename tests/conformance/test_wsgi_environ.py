@@ -98,7 +98,7 @@ def test_x_forwarded_proto_tells_the_scheme_and_only_for_its_own_request(server)
         assert seen["wsgi.url_scheme"] == (proto or "http")
 
 
-@pytest.mark.parametrize("proto", ["javascript", "http, https", "ftp", "https:", "h", "", "wss"])
+@pytest.mark.parametrize("proto", ["javascript", "https, http", "https, gopher", "ftp", "https:", "h", "", "ws"])
 def test_the_scheme_is_http_or_https_whatever_a_client_writes(server, proto):
     seen = json.loads(server.get(headers=[("X-Forwarded-Proto", proto)]).body)["environ"]
     assert (seen["wsgi.url_scheme"], seen["HTTP_X_FORWARDED_PROTO"]) == ("http", proto)

@@ -62,9 +62,11 @@ class Response:
 
 
 class Client:
-    """A TCP or UNIX connection. ``receive_bytes`` bounds the kernel's buffer, for a reader that stops."""
+    """A TCP or UNIX connection. ``receive_bytes`` bounds the kernel's buffer, for a reader that stops. ``source`` is the
+    address that it comes from.
+    """
 
-    def __init__(self, address, patience=PATIENCE_SECONDS, receive_bytes=None):
+    def __init__(self, address, patience=PATIENCE_SECONDS, receive_bytes=None, source=None):
         family = socket.AF_UNIX if isinstance(address, (str, bytes)) else socket.AF_INET
         if family == socket.AF_INET and ":" in address[0]:
             family = socket.AF_INET6
@@ -74,6 +76,8 @@ class Client:
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if receive_bytes is not None:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+        if source is not None:
+            self.socket.bind((source, 0))
         self.socket.connect(address)
         self.buffer = b""
 

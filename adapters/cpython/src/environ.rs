@@ -3,7 +3,9 @@
 //! There is a template for each listener; for a kept-alive connection that repeats its header block there is a
 //! richer one, with the header fields in it. It knows nothing of the call that follows.
 
-use bolide_engine::request::{HeaderMemory, HttpRequest, LogFacts, Peer, Request, RequestParts, VariablesRequest, Version};
+use bolide_engine::request::{
+    Forwarded, FrontTls, HeaderMemory, HttpRequest, LogFacts, Peer, Request, RequestParts, VariablesRequest, Version,
+};
 use pyo3::ffi;
 
 use crate::names::{EnvironKeys, EnvironNames, Methods};
@@ -14,6 +16,14 @@ use crate::object::{Object, latin1};
 /// REMOTE_ADDR, REMOTE_PORT: their number, the bytes of their names and of their two lengths.
 const OWN_VARIABLES: u32 = 10;
 const OWN_VARIABLE_BYTES: u32 = 14 + 11 + 9 + 12 + 15 + 11 + 11 + 11 + 11 + 11 + 4 * OWN_VARIABLES;
+
+/// Whom a request comes from, as far as its connection and its header block say.
+#[derive(Clone, Copy)]
+struct RequestOrigin<'a> {
+    peer: &'a Peer,
+    forwarded: Option<&'a Forwarded>,
+    script_name: &'a [u8],
+}
 
 /// A header block of a connection, as a template for its next request.
 pub struct EnvironMemo {
@@ -88,10 +98,12 @@ impl Environs {
     /// The dictionary for a request, without `wsgi.input` and without a mount's SCRIPT_NAME. `None`: an exception is set.
     pub fn make(&mut self, request: &mut Request<'_, EnvironMemo>) -> Option<Dictionary> {
         let template = self.templates.get(request.listener).or(self.templates.first())?.clone();
+        let Request { peer, forwarded, script_name, .. } = *request;
+        let origin = RequestOrigin { peer, forwarded, script_name };
         let length = request.body.length();
         match &mut request.parts {
-            RequestParts::Http(http) => self.http(&template, http, request.peer, length, &mut request.log_facts),
-            RequestParts::Variables(variables) => self.front_server(&template, variables, &mut request.log_facts),
+            RequestParts::Http(http) => self.http(&template, http, origin, length, &mut request.log_facts),
+            RequestParts::Variables(variables) => self.front_server(&template, variables, script_name, &mut request.log_facts),
         }
     }
 
@@ -99,7 +111,7 @@ impl Environs {
         &mut self,
         template: &Object,
         http: &mut HttpRequest<'_, EnvironMemo>,
-        peer: &Peer,
+        origin: RequestOrigin<'_>,
         body_length: u64,
         log_facts: &mut LogFacts,
     ) -> Option<Dictionary> {
@@ -109,12 +121,12 @@ impl Environs {
                 Dictionary::copy_of(&memo.template)?
             }
             HeaderMemory::Off => {
-                let (environ, count) = self.with_headers(template, http, peer)?;
+                let (environ, count) = self.with_headers(template, http, origin)?;
                 *log_facts = count;
                 environ
             }
             HeaderMemory::Fill(_) => {
-                let (base, count) = self.with_headers(template, http, peer)?;
+                let (base, count) = self.with_headers(template, http, origin)?;
                 *log_facts = count;
                 let base = base.done()?;
                 let environ = Dictionary::copy_of(&base)?;
@@ -160,7 +172,7 @@ impl Environs {
         &mut self,
         template: &Object,
         http: &HttpRequest<'_, EnvironMemo>,
-        peer: &Peer,
+        origin: RequestOrigin<'_>,
     ) -> Option<(Dictionary, LogFacts)> {
         let mut environ = Dictionary::copy_of(template)?;
         let protocol = match http.version {
@@ -169,16 +181,19 @@ impl Environs {
             Version::Http2 => &self.names.http_2,
         };
         environ.set(&self.names.server_protocol, protocol);
-        environ.set_text(&self.names.remote_addr, peer.address.as_bytes());
-        environ.set_text(&self.names.remote_port, peer.port.as_bytes());
-        if let Some(facts) = &peer.tls {
+        environ.set_text(&self.names.remote_addr, origin.peer.address.as_bytes());
+        environ.set_text(&self.names.remote_port, origin.peer.port.as_bytes());
+        if !origin.script_name.is_empty() {
+            environ.set_text(&self.names.script_name, origin.script_name);
+        }
+        if let Some(facts) = &origin.peer.tls {
             for (name, value) in facts.variables() {
                 environ.set_text(&self.keys.variable(name.as_bytes())?, value.as_bytes());
             }
         }
         let mut log_facts = LogFacts {
             variables: OWN_VARIABLES,
-            variable_bytes: OWN_VARIABLE_BYTES + (peer.address.len() + peer.port.len() + "HTTP/1.1".len()) as u32,
+            variable_bytes: OWN_VARIABLE_BYTES + (origin.peer.address.len() + origin.peer.port.len() + "HTTP/1.1".len()) as u32,
             application: 0,
         };
         for name in [&self.names.server_name, &self.names.server_port] {
@@ -189,6 +204,12 @@ impl Environs {
             self.header(&mut environ, name, value)?;
             log_facts.variables += 1;
             log_facts.variable_bytes += (4 + "HTTP_".len() + name.len() + value.len()) as u32;
+        }
+        if let Some(facts) = &origin.peer.front_tls {
+            self.set_front_tls(&mut environ, facts)?;
+        }
+        if let Some(forwarded) = origin.forwarded {
+            self.set_forwarded(&mut environ, forwarded);
         }
         Some((environ, log_facts))
     }
@@ -208,20 +229,56 @@ impl Environs {
         } else {
             environ.set(&key, &text);
         }
-        // uWSGI takes the scheme from here, and applications behind a balancer rely on it.
-        if name.eq_ignore_ascii_case(b"x-forwarded-proto") {
-            self.set_scheme(environ, value);
+        Some(())
+    }
+
+    /// The TLS that a front server speaks with the client, by its PROXY header; as mod_ssl names it.
+    fn set_front_tls(&mut self, environ: &mut Dictionary, facts: &FrontTls) -> Option<()> {
+        environ.set(&self.names.wsgi_url_scheme, &self.names.https);
+        environ.set(&self.names.https_variable, &self.names.on);
+        for (name, value) in [
+            ("SSL_PROTOCOL", facts.version.as_slice()),
+            ("SSL_CIPHER", &facts.cipher),
+            ("SSL_CLIENT_VERIFY", facts.client_verify.as_bytes()),
+            ("SSL_CLIENT_S_DN_CN", &facts.common_name),
+        ] {
+            if !value.is_empty() {
+                environ.set(&self.keys.variable(name.as_bytes())?, &latin1(value)?);
+            }
         }
         Some(())
+    }
+
+    /// What a trusted front server says beyond the client's address. The host is in each request's `authority`.
+    fn set_forwarded(&self, environ: &mut Dictionary, forwarded: &Forwarded) {
+        let names = &self.names;
+        match forwarded.is_https {
+            Some(true) => {
+                environ.set(&names.wsgi_url_scheme, &names.https);
+                environ.set(&names.https_variable, &names.on);
+            }
+            Some(false) => {
+                environ.set(&names.wsgi_url_scheme, &names.http);
+                environ.remove(&names.https_variable);
+            }
+            None => {}
+        }
+        if !forwarded.server_port.is_empty() {
+            environ.set_text(&names.server_port, forwarded.server_port.as_bytes());
+        }
     }
 
     fn front_server(
         &mut self,
         template: &Object,
         variables: &VariablesRequest<'_>,
+        script_name: &[u8],
         log_facts: &mut LogFacts,
     ) -> Option<Dictionary> {
         let mut environ = Dictionary::copy_of(template)?;
+        if !script_name.is_empty() {
+            environ.set_text(&self.names.script_name, script_name);
+        }
         for variable in variables.variables {
             self.variable(&mut environ, variable.name.of(variables.bytes), variable.value.of(variables.bytes))?;
         }

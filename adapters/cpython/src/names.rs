@@ -45,6 +45,8 @@ interned! { EnvironNames {
     uwsgi_core = "uwsgi.core",
     http = "http",
     https = "https",
+    https_variable = "HTTPS",
+    on = "on",
     slash = "/",
     http_1_0 = "HTTP/1.0",
     http_1_1 = "HTTP/1.1",

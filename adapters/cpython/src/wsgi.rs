@@ -232,7 +232,10 @@ impl WsgiThread {
     fn choose(&mut self, environ: &mut Dictionary, request: &mut Request<'_, EnvironMemo>) -> Option<*mut ffi::PyObject> {
         let choice = self.wsgi.mounts.choose(&request.parts)?;
         if let Some((mount, rest)) = choice.below {
-            environ.set_text(&self.environs.names.script_name, mount);
+            match request.script_name {
+                [] => environ.set_text(&self.environs.names.script_name, mount),
+                prefix => environ.set_text(&self.environs.names.script_name, &[prefix, mount].concat()),
+            }
             environ.set_text(&self.environs.names.path_info, rest);
         }
         request.log_facts.application = choice.number as u32;

@@ -6,6 +6,7 @@
 pub mod answering;
 mod atomics;
 pub mod boot;
+pub mod clients;
 pub mod files;
 pub mod message;
 mod published;

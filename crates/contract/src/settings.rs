@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::answering::{Answering, RouteRule};
+use crate::clients::Clients;
 use crate::tls::{Http2, Tls};
 
 /// Everything that a start of Bolide is told.
@@ -20,6 +21,7 @@ pub struct Settings {
     pub logging: Logging,
     pub identity: Identity,
     pub naming: Naming,
+    pub clients: Clients,
     pub asynchronous: Asynchronous,
     /// Internal routing, in the order written.
     pub routes: Vec<RouteRule>,
@@ -169,6 +171,8 @@ pub struct Python {
     pub arguments: Vec<String>,
     /// `env = KEY=VALUE`, in order.
     pub environment: Vec<(String, String)>,
+    /// `root-path`: SCRIPT_NAME of every request, without a slash at the end; empty: none. A front server has taken it away from the path.
+    pub root_path: String,
     /// `manage-script-name`: the mount is taken from the start of PATH_INFO into SCRIPT_NAME.
     pub manage_script_name: bool,
     /// `ignore-script-name`: a front server's SCRIPT_NAME does not choose the application.
@@ -296,6 +300,8 @@ pub struct Logging {
     pub file: Option<PathBuf>,
     /// `memory-report`: the request line starts with the worker's memory, as uWSGI writes it.
     pub memory_report: bool,
+    /// `log-x-forwarded-for`: the request line has the field's value in the place of the client's address.
+    pub x_forwarded_for: bool,
     /// `disable-write-exception`, `ignore-write-errors`: a client that left while we wrote is not the application's business.
     pub write_errors: bool,
 }

@@ -11,6 +11,9 @@ const BUFFER_BYTES: usize = 64 * 1024;
 /// Bytes of a URI that a line shows.
 const URI_BYTES: usize = 2048;
 
+/// Bytes of an address that a line shows: `log-x-forwarded-for` may have a list of them.
+const ADDRESS_BYTES: usize = 512;
+
 /// What a line says of the request, in the order in which it says it.
 pub struct LogLine<'a> {
     pub application: u32,
@@ -61,7 +64,7 @@ impl AccessLog {
         number(buffer, u64::from(line.application), b"|req: ");
         number(buffer, line.request, b"/");
         number(buffer, line.request_of_all, b"] ");
-        buffer.extend_from_slice(line.address);
+        visible(buffer, &line.address[..line.address.len().min(ADDRESS_BYTES)]);
         buffer.extend_from_slice(b" (");
         visible(buffer, line.user);
         buffer.extend_from_slice(b") {");

@@ -7,6 +7,7 @@ mod collecting;
 mod late;
 mod linger;
 mod multiplexed;
+mod proxy_header;
 mod pulling;
 mod refusal;
 mod streaming;
@@ -18,11 +19,12 @@ use std::sync::Arc;
 use bolide_contract::settings::Protocol;
 use bolide_protocol::Fault;
 use bolide_protocol::fastcgi::FastCgiLimits;
-use bolide_protocol::session::{HeadEvent, Session, SessionEvent};
+use bolide_protocol::session::{HeadEvent, RequestHead, Session, SessionEvent};
 
 use crate::app::App;
 use crate::app_thread::{AppThread, Leftover};
 use crate::body::{Body, Collector};
+use crate::client::Client;
 use crate::connections::{ExchangeId, Key};
 use crate::context::{Context, ExchangeContext};
 use crate::exchange::{BodySource, Exchange, ExchangeState, Served, give_up, go_on, serve};
@@ -58,7 +60,7 @@ pub struct Connection<A: App> {
     exchange: Exchange<A>,
     /// The adapter's memory of the header block that the session remembers.
     memo: Option<A::Memo>,
-    peer: Arc<Peer>,
+    client: Client,
     listener: usize,
     /// Of a connection of HTTP/2 and of each of its streams: what they have in common, the transport among it.
     multiplexer: Option<Arc<SharedMultiplexer>>,
@@ -70,8 +72,7 @@ pub struct Connection<A: App> {
     had_part: bool,
     /// Bytes that were read and not understood yet.
     input: Vec<u8>,
-    /// We have said all and wait for the client's end; so many bytes were thrown away meanwhile.
-    lingering: Option<usize>,
+    stage: ConnectionStage,
     /// It has been answered before.
     has_served: bool,
     /// Its name in the connection table.
@@ -83,6 +84,18 @@ pub struct Connection<A: App> {
     pub is_polled: bool,
     /// The poll has told that the peer sends no more: what is left to read ends with the end itself.
     pub peer_has_ended: bool,
+}
+
+/// How far a connection has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ConnectionStage {
+    /// The first thing is a PROXY header.
+    AwaitsProxyHeader,
+    Serves,
+    /// We have said all and wait for the client's end; so many bytes were thrown away meanwhile.
+    Lingers {
+        swallowed: usize,
+    },
 }
 
 /// The result of serving the bytes at hand.
@@ -110,26 +123,31 @@ impl<A: App> Connection<A> {
         if let Some(tls) = worker.tls(listener) {
             transport.begin_tls(tls, &[]);
         }
-        let mut connection = Connection::with(transport, session, Arc::new(peer), listener);
+        let has_fields = listening.is_none_or(|listening| listening.protocol == Protocol::Http);
+        let client = Client::new(peer, has_fields, &worker.clients);
+        let mut connection = Connection::with(transport, session, client, listener);
+        if listening.is_some_and(|listening| listening.has_proxy_header) {
+            connection.stage = ConnectionStage::AwaitsProxyHeader;
+        }
         connection.awaits_preface = listening.is_some_and(ListeningSocket::speaks_http2);
         connection.deadline_ms = now_ms + listening.map_or(0, |listening| listening.timeout_ms);
         connection
     }
 
-    fn with(transport: Transport, session: Session, peer: Arc<Peer>, listener: usize) -> Connection<A> {
+    fn with(transport: Transport, session: Session, client: Client, listener: usize) -> Connection<A> {
         Connection {
             transport,
             session,
             exchange: Exchange::new(),
             memo: None,
-            peer,
+            client,
             listener,
             multiplexer: None,
             stream_number: None,
             awaits_preface: false,
             had_part: false,
             input: Vec::new(),
-            lingering: None,
+            stage: ConnectionStage::Serves,
             has_served: false,
             key: Key::CONTROL,
             deadline_ms: 0,
@@ -174,10 +192,10 @@ impl<A: App> Connection<A> {
 
     /// True while no request is begun or under way.
     pub fn is_idle(&self) -> bool {
-        if let (Some(shared), None, true) = (&self.multiplexer, self.lingering, self.is_multiplexed()) {
+        if let (Some(shared), ConnectionStage::Serves, true) = (&self.multiplexer, self.stage, self.is_multiplexed()) {
             return shared.lock().is_idle();
         }
-        self.exchange.is_idle() && self.lingering.is_none() && !self.has_part_of_request()
+        self.exchange.is_idle() && !matches!(self.stage, ConnectionStage::Lingers { .. }) && !self.has_part_of_request()
     }
 
     /// Something of a next request is here, be it understood or not.
@@ -197,7 +215,7 @@ impl<A: App> Connection<A> {
         let context = &mut Context { worker, thread, app };
         let now_ms = context.thread.clock.now_ms;
         let is_over = std::mem::take(&mut self.is_overdue) && self.deadline_ms <= now_ms;
-        if self.is_multiplexed() && self.lingering.is_none() {
+        if self.is_multiplexed() && self.stage == ConnectionStage::Serves {
             return self.attend_multiplexed(is_over, context);
         }
         if self.transport.is_stream() && self.transport.peer_has_ended() {
@@ -228,8 +246,14 @@ impl<A: App> Connection<A> {
     }
 
     fn turn(&mut self, context: &mut Context<'_, A>) -> NextAction {
-        if let Some(swallowed) = self.lingering {
-            return self.linger(context, swallowed);
+        match self.stage {
+            ConnectionStage::Serves => {}
+            ConnectionStage::Lingers { swallowed } => return self.linger(context, swallowed),
+            ConnectionStage::AwaitsProxyHeader => {
+                if let Some(next) = self.take_proxy_header(context) {
+                    return next;
+                }
+            }
         }
         loop {
             let next = match self.exchange.take_state() {
@@ -265,9 +289,10 @@ impl<A: App> Connection<A> {
         (self.is_idle() || self.exchange.is_collecting()) && self.transport.has_input()
     }
 
-    /// What has come of a body does not buy it more time.
+    /// What has come of a body, or of a PROXY header, does not buy it more time.
     fn is_too_slow(&self, now_ms: u64) -> bool {
-        self.exchange.is_collecting() && self.deadline_ms <= now_ms
+        let is_incomplete = self.exchange.is_collecting() || self.stage == ConnectionStage::AwaitsProxyHeader;
+        is_incomplete && self.deadline_ms <= now_ms
     }
 
     /// A suspended answer is given up, so that the application's `close()` runs.
@@ -297,7 +322,7 @@ impl<A: App> Connection<A> {
             thread: context.thread,
             app: context.app,
             writer: ResponseWriter { response: &mut self.exchange.response, transport: &mut self.transport },
-            peer: &self.peer,
+            client: &self.client,
             listener: self.listener,
             id: ExchangeId { connection: self.key, stream: self.exchange.stream },
         }
@@ -471,12 +496,15 @@ impl<A: App> Connection<A> {
         context: &mut Context<'_, A>,
     ) -> Result<Served<A::Pending>, Fault> {
         let memory = memory(&mut self.memo, head, context.app);
+        if self.client.is_trusted() && !head.is_repeated {
+            note_client(&mut self.client, head, bytes, context);
+        }
         let mut context = ExchangeContext {
             worker: context.worker,
             thread: context.thread,
             app: context.app,
             writer: ResponseWriter { response: &mut self.exchange.response, transport: &mut self.transport },
-            peer: &self.peer,
+            client: &self.client,
             listener: self.listener,
             id: ExchangeId { connection: self.key, stream: self.exchange.stream },
         };
@@ -518,6 +546,14 @@ impl<A: App> Connection<A> {
                 }
             }
         }
+    }
+}
+
+/// Notes what a trusted front server says of a request.
+fn note_client<A: App>(client: &mut Client, head: &HeadEvent, bytes: &[u8], context: &Context<'_, A>) {
+    if let RequestHead::Http { line, .. } = &head.head {
+        let header_bytes = bytes.get(line.length as usize..).unwrap_or_default();
+        client.note_fields(&context.thread.parts.fields, header_bytes, &context.worker.clients);
     }
 }
 

@@ -4,8 +4,8 @@
 
 use crate::app::App;
 use crate::app_thread::AppThread;
+use crate::client::Client;
 use crate::connections::ExchangeId;
-use crate::listener::Peer;
 use crate::response::ResponseWriter;
 use crate::thread_context::ThreadContext;
 use crate::worker::Worker;
@@ -23,7 +23,7 @@ pub struct ExchangeContext<'a, A: App> {
     pub thread: &'a mut ThreadContext,
     pub app: &'a mut AppThread<A>,
     pub writer: ResponseWriter<'a>,
-    pub peer: &'a Peer,
+    pub client: &'a Client,
     /// Number of the listener, in the order of the settings.
     pub listener: usize,
     pub id: ExchangeId,

@@ -1,6 +1,7 @@
 //! A listening socket as a worker sees it: inherited, shared with the other workers, accepted from.
 
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
@@ -43,6 +44,44 @@ pub struct Peer {
     pub port: String,
     /// There from the end of its handshake on.
     pub tls: Option<Arc<TlsFacts>>,
+    /// The TLS of a client whose front server ends it, and says so in its PROXY header.
+    pub front_tls: Option<Arc<FrontTls>>,
+    pub origin: PeerOrigin,
+}
+
+/// What a PROXY header says of a client's TLS. Texts that it does not have are empty.
+#[derive(Debug, PartialEq, Eq)]
+pub struct FrontTls {
+    /// As `TLSv1.3`.
+    pub version: Vec<u8>,
+    pub cipher: Vec<u8>,
+    /// CN of the client's certificate.
+    pub common_name: Vec<u8>,
+    /// `NONE`, `SUCCESS` or `FAILED`, as mod_ssl has it: whether the client has shown a certificate, and a good one.
+    pub client_verify: &'static str,
+}
+
+/// The way in which a peer has come.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub enum PeerOrigin {
+    /// It was gone before it could be asked.
+    #[default]
+    Unknown,
+    Unix,
+    /// One of IPv4 that came through IPv6 is IPv4's.
+    Address(IpAddr),
+}
+
+impl Peer {
+    pub fn of(address: SocketAddr) -> Peer {
+        let ip = address.ip().to_canonical();
+        Peer { address: ip.to_string(), port: address.port().to_string(), origin: PeerOrigin::Address(ip), ..Peer::default() }
+    }
+
+    /// The peer's name in the log.
+    pub fn name(&self) -> &str {
+        if self.address.is_empty() { "a local client" } else { &self.address }
+    }
 }
 
 pub enum Accepted {
@@ -93,7 +132,7 @@ impl ListeningSocket {
     pub fn take(&self, socket: OwnedFd) -> Accepted {
         match above_standard(socket) {
             Ok(socket) => {
-                let peer = if self.is_tcp { peer_of(&socket) } else { Peer::default() };
+                let peer = if self.is_tcp { peer_of(&socket) } else { Peer { origin: PeerOrigin::Unix, ..Peer::default() } };
                 Accepted::Connection(socket, peer)
             }
             Err(error) => Accepted::Exhausted(error),
@@ -121,14 +160,10 @@ fn peer_of(socket: &OwnedFd) -> Peer {
         return Peer::default();
     };
     if let Some(address) = address.as_sockaddr_in() {
-        return Peer { address: address.ip().to_string(), port: address.port().to_string(), tls: None };
+        return Peer::of(SocketAddr::new(address.ip().into(), address.port()));
     }
     if let Some(address) = address.as_sockaddr_in6() {
-        let port = address.port().to_string();
-        return match address.ip().to_ipv4_mapped() {
-            Some(mapped) => Peer { address: mapped.to_string(), port, tls: None },
-            None => Peer { address: address.ip().to_string(), port, tls: None },
-        };
+        return Peer::of(SocketAddr::new(address.ip().into(), address.port()));
     }
     debug_assert!(address.family().is_some());
     Peer::default()

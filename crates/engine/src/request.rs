@@ -7,10 +7,11 @@ pub use bolide_protocol::http1::head::Version;
 use bolide_protocol::variables::Variable;
 
 pub use crate::body::Body;
+pub use crate::client::Forwarded;
 pub use bolide_tls::{ClientFacts, TlsFacts};
 
 use crate::connections::ExchangeId;
-pub use crate::listener::Peer;
+pub use crate::listener::{FrontTls, Peer};
 use crate::request_stream::RequestStream;
 use crate::websocket::Handshake;
 
@@ -18,7 +19,12 @@ use crate::websocket::Handshake;
 pub struct Request<'a, Memo> {
     /// Number of the listener, in the order of the settings.
     pub listener: usize,
+    /// Whoever has made it.
     pub peer: &'a Peer,
+    /// What a trusted front server says of it. The same for each request of a connection that repeats its header block.
+    pub forwarded: Option<&'a Forwarded>,
+    /// The start of the path that a front server has taken away: what SCRIPT_NAME begins with, where the request itself does not say it.
+    pub script_name: &'a [u8],
     pub parts: RequestParts<'a, Memo>,
     pub body: Body,
     /// Where the application streams: its body as it comes.
@@ -47,7 +53,8 @@ pub struct HttpRequest<'a, Memo> {
     /// The path, percent-decoded.
     pub path: &'a [u8],
     pub query: &'a [u8],
-    /// Host and port of an absolute-form target, which take the place of the Host header (RFC 9112 section 3.2.2); else empty.
+    /// Host and port that take the place of the Host header: those that a trusted front server says, or those of an absolute-form target (RFC 9112
+    /// section 3.2.2); else empty.
     pub authority: &'a [u8],
     pub version: Version,
     /// The header fields' bytes, up to and with the empty line; spans of `fields` are relative to it.

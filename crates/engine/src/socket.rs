@@ -32,8 +32,13 @@ pub enum Written {
 }
 
 pub fn read(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Read {
+    receive(socket, buffer, MsgFlags::empty())
+}
+
+#[inline]
+fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8], flags: MsgFlags) -> Read {
     loop {
-        return match recv(socket.as_raw_fd(), buffer, MsgFlags::empty()) {
+        return match recv(socket.as_raw_fd(), buffer, flags) {
             Ok(0) => Read::End,
             Ok(count) => Read::Bytes(count),
             Err(Errno::EINTR) => continue,
@@ -41,6 +46,11 @@ pub fn read(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Read {
             Err(_) => Read::Broken,
         };
     }
+}
+
+/// Reads without taking: the same bytes come again.
+pub fn peek(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Read {
+    receive(socket, buffer, MsgFlags::MSG_PEEK)
 }
 
 /// Whether the peer has sent something that was not read yet; its end counts too.

@@ -12,6 +12,7 @@ use bolide_protocol::http1::head::HeadLimits;
 use bolide_tls::ListenerTls;
 
 use crate::body::BodyLimits;
+use crate::client::ClientRules;
 use crate::listener::ListeningSocket;
 use crate::routing::Rules;
 use crate::tls::TlsComplaints;
@@ -28,6 +29,7 @@ pub struct Worker {
     pub tls_complaints: TlsComplaints,
     pub head_limits: HeadLimits,
     pub body_limits: BodyLimits,
+    pub clients: ClientRules,
     /// Routes, header fields, compression; `None` where nothing of them is set, so that it costs one branch.
     pub rules: Option<&'static Rules>,
     /// What is answered without the application; `None` where nothing is.

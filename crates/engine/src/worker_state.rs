@@ -20,6 +20,7 @@ use crate::access_log::complain;
 use crate::app::{App, Language};
 use crate::app_thread::Leftovers;
 use crate::body::{BodyLimits, BodyStore};
+use crate::client::ClientRules;
 use crate::connection::Connection;
 use crate::connections::ConnectionTable;
 use crate::corking::Corking;
@@ -157,6 +158,7 @@ impl<L: Language> Shared<L> {
                 || rules.is_some()
                 || listeners.iter().any(|listener| listener.redirects_to_https.is_some()),
             files,
+            clients: ClientRules::new(&settings),
             settings,
             number: worker,
             row,

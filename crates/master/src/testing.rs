@@ -74,9 +74,10 @@ pub fn settings() -> Settings {
             keepalive_ms: 1000,
             ..Limits::default()
         },
-        logging: Logging { requests: true, file: None, memory_report: false, write_errors: true },
+        logging: Logging { requests: true, file: None, memory_report: false, x_forwarded_for: false, write_errors: true },
         identity: Identity::default(),
         naming: Naming::default(),
+        clients: bolide_contract::clients::Clients::default(),
         asynchronous: Asynchronous::default(),
         routes: Vec::new(),
         answering: bolide_contract::answering::Answering::default(),

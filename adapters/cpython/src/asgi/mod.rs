@@ -18,6 +18,7 @@ mod watcher;
 mod websocket;
 pub mod worker;
 
+use std::borrow::Cow;
 use std::ops::ControlFlow;
 
 use bolide_contract::scoreboard::now_ms;
@@ -120,7 +121,11 @@ impl AsgiThread {
         let number = choice.number;
         // In ASGI no root path ends with a slash.
         let mount = choice.below.map_or(&b""[..], |(mount, _)| mount.strip_suffix(b"/").unwrap_or(mount));
-        let scope = self.scopes.make(request, number, mount)?;
+        let root_path = match (request.script_name, mount) {
+            (b"", root_path) | (root_path, b"") => Cow::Borrowed(root_path),
+            (prefix, mount) => Cow::Owned([prefix, mount].concat()),
+        };
+        let scope = self.scopes.make(request, number, &root_path)?;
         let Some(request_stream) = request.request_stream.as_deref_mut() else {
             return raise(runtime_error(), "a request came without its body's flow");
         };

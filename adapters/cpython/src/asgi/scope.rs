@@ -3,7 +3,7 @@
 //! Python objects twice. It knows nothing of the call that follows.
 
 use bolide_engine::request::{
-    HeaderMemory, HttpRequest, LogFacts, Peer, Request, RequestParts, TlsFacts, VariablesRequest, Version,
+    Forwarded, HeaderMemory, HttpRequest, LogFacts, Peer, Request, RequestParts, TlsFacts, VariablesRequest, Version,
 };
 use pyo3::ffi;
 
@@ -50,6 +50,17 @@ pub struct Scopes {
     header_names: NameCache,
 }
 
+/// Whom a request of HTTP comes from, and where its application is.
+#[derive(Clone, Copy)]
+struct ScopeOrigin<'a> {
+    peer: &'a Peer,
+    forwarded: Option<&'a Forwarded>,
+    /// Of the path, and what of it a front server has taken away.
+    root_path: &'a [u8],
+    taken_away: &'a [u8],
+    is_websocket: bool,
+}
+
 /// The request line, whatever protocol it came by.
 struct RequestLine<'a> {
     method: &'a [u8],
@@ -66,15 +77,19 @@ impl Scopes {
         Some(Scopes { names, methods, templates, header_names })
     }
 
-    /// The scope of a request to the application of this number, which is mounted at `mount`. `None`: an exception is set.
-    pub fn make(&mut self, request: &mut Request<'_, ScopeMemo>, application: usize, mount: &[u8]) -> Option<Object> {
+    /// The scope of a request to the application of this number, which is at `root_path`. `None`: an exception is set.
+    pub fn make(&mut self, request: &mut Request<'_, ScopeMemo>, application: usize, root_path: &[u8]) -> Option<Object> {
         let is_websocket = request.handshake.is_some();
         let templates = if is_websocket { &self.templates.websocket } else { &self.templates.http };
         let template = templates.get(request.listener).or(templates.first())?.clone();
         let Begun { mut scope, tls } = match &mut request.parts {
-            RequestParts::Http(http) => self.http(&template, http, request.peer, mount, is_websocket, &mut request.log_facts)?,
+            RequestParts::Http(http) => {
+                let (peer, forwarded, taken_away) = (request.peer, request.forwarded, request.script_name);
+                let origin = ScopeOrigin { peer, forwarded, root_path, taken_away, is_websocket };
+                self.http(&template, http, origin, &mut request.log_facts)?
+            }
             RequestParts::Variables(variables) => {
-                let scope = self.front_server(&template, variables, mount, is_websocket, &mut request.log_facts)?;
+                let scope = self.front_server(&template, variables, root_path, is_websocket, &mut request.log_facts)?;
                 Begun { scope, tls: None }
             }
         };
@@ -99,11 +114,10 @@ impl Scopes {
         &mut self,
         template: &Object,
         http: &mut HttpRequest<'_, ScopeMemo>,
-        peer: &Peer,
-        mount: &[u8],
-        is_websocket: bool,
+        origin: ScopeOrigin<'_>,
         log_facts: &mut LogFacts,
     ) -> Option<Begun> {
+        let is_websocket = origin.is_websocket;
         let Begun { mut scope, tls } = match &mut http.memo {
             HeaderMemory::Same(memo) => {
                 *log_facts = memo.log_facts;
@@ -113,9 +127,9 @@ impl Scopes {
             }
             memory => {
                 let remembers = matches!(memory, HeaderMemory::Fill(_));
-                let (template, headers, count) = self.with_headers(template, http, peer, is_websocket)?;
+                let (template, headers, count) = self.with_headers(template, http, origin)?;
                 *log_facts = count;
-                let tls = match &peer.tls {
+                let tls = match &origin.peer.tls {
                     Some(facts) => Some(self.tls(facts)?),
                     None => None,
                 };
@@ -128,19 +142,26 @@ impl Scopes {
                 Begun { scope, tls }
             }
         };
+        if !http.authority.is_empty() {
+            self.set_host(&scope.get(&self.names.headers)?, http.authority)?;
+        }
         let raw_path = http.uri.split(|byte| *byte == b'?').next().unwrap_or_default();
         // A route may have set it.
         let script_name = http.variables.iter().rfind(|(name, _)| name == b"SCRIPT_NAME").map(|(_, value)| value.as_slice());
-        let path = script_name.map(|script_name| whole_path(script_name, http.path));
+        let path = match (script_name, origin.taken_away) {
+            (None, b"") => None,
+            (None, taken_away) => Some([taken_away, http.path].concat()),
+            (Some(script_name), _) => Some(whole_path(script_name, http.path)),
+        };
         let line = RequestLine {
             method: http.method,
             path: path.as_deref().unwrap_or(http.path),
             raw_path,
             query: http.query,
-            root_path: script_name.unwrap_or(mount),
+            root_path: script_name.unwrap_or(origin.root_path),
         };
         self.set_line(&mut scope, &line, is_websocket)?;
-        self.set_routed(&mut scope, http, peer, is_websocket)?;
+        self.set_routed(&mut scope, http, origin.peer, is_websocket)?;
         log_facts.variable_bytes += (http.method.len() + http.uri.len() + http.path.len() + http.query.len()) as u32;
         Some(Begun { scope, tls })
     }
@@ -200,8 +221,7 @@ impl Scopes {
         &mut self,
         template: &Object,
         http: &HttpRequest<'_, ScopeMemo>,
-        peer: &Peer,
-        is_websocket: bool,
+        ScopeOrigin { peer, forwarded, is_websocket, .. }: ScopeOrigin<'_>,
     ) -> Option<(Dictionary, Object, LogFacts)> {
         let mut scope = Dictionary::copy_of(template)?;
         let headers = self.new_list()?;
@@ -214,22 +234,15 @@ impl Scopes {
         if let (false, Ok(port)) = (peer.address.is_empty(), peer.port.parse::<u16>()) {
             scope.set(&self.names.client, &address(peer.address.as_bytes(), port)?);
         }
-        let has_authority = !http.authority.is_empty();
-        if has_authority {
-            // RFC 9112 section 3.2.2: the authority of an absolute-form target takes the place of the Host header.
-            self.append(&headers, b"host", http.authority)?;
-        }
         for field in http.fields {
             let (name, value) = (field.name.of(http.header_bytes), field.value.of(http.header_bytes));
             log_facts.variables += 1;
             log_facts.variable_bytes += (4 + "HTTP_".len() + name.len() + value.len()) as u32;
-            if has_authority && name.eq_ignore_ascii_case(b"host") {
-                continue;
-            }
             self.append(&headers, name, value)?;
-            if name.eq_ignore_ascii_case(b"x-forwarded-proto") {
-                self.set_scheme(&mut scope, value, is_websocket);
-            }
+        }
+        let said = forwarded.and_then(|forwarded| forwarded.is_https);
+        if let Some(is_https) = said.or(peer.front_tls.as_ref().map(|_| true)) {
+            self.set_scheme(&mut scope, if is_https { b"https" } else { b"http" }, is_websocket);
         }
         Some((scope, headers, log_facts))
     }
@@ -248,7 +261,7 @@ impl Scopes {
         &mut self,
         template: &Object,
         variables: &VariablesRequest<'_>,
-        mount: &[u8],
+        root_path: &[u8],
         is_websocket: bool,
         log_facts: &mut LogFacts,
     ) -> Option<Dictionary> {
@@ -282,7 +295,7 @@ impl Scopes {
             scope.set(&self.names.server, &address(found.server_name, port)?);
         }
         scope.set(&self.names.headers, &headers);
-        let root_path = if found.script_name.is_empty() { mount } else { found.script_name };
+        let root_path = if found.script_name.is_empty() { root_path } else { found.script_name };
         let path = whole_path(root_path, found.path);
         let (raw_path, query) = match found.uri.iter().position(|byte| *byte == b'?') {
             Some(mark) => (&found.uri[..mark], &found.uri[mark + 1..]),
@@ -321,6 +334,23 @@ impl Scopes {
             scope.set(&names.subprotocols, &subprotocols(&headers)?);
         }
         Some(())
+    }
+
+    /// Puts a host in the place of the field Host, or before all fields where there is none.
+    fn set_host(&mut self, headers: &Object, host: &[u8]) -> Option<()> {
+        let name = self.header_names.get_or_make(b"host", new_bytes)?;
+        let value = new_bytes(host)?;
+        // SAFETY: the list is ours, and holds tuples of two bytes objects that live as long as it does; it takes references of its own.
+        unsafe {
+            let pair = Object::owned(ffi::PyTuple_Pack(2, name.as_ptr(), value.as_ptr()))?;
+            let is_host =
+                |index: &isize| bytes_of(ffi::PyTuple_GetItem(ffi::PyList_GetItem(headers.as_ptr(), *index), 0)) == b"host";
+            let result = match (0..ffi::PyList_Size(headers.as_ptr())).find(is_host) {
+                Some(index) => ffi::PyList_SetSlice(headers.as_ptr(), index, index + 1, list_of(&pair)?.as_ptr()),
+                None => ffi::PyList_Insert(headers.as_ptr(), 0, pair.as_ptr()),
+            };
+            (result == 0).then_some(())
+        }
     }
 
     fn new_list(&self) -> Option<Object> {
@@ -409,6 +439,14 @@ fn address(host: &[u8], port: u16) -> Option<Object> {
 fn number(number: u16) -> Option<Object> {
     // SAFETY: the result is new.
     unsafe { Object::owned(ffi::PyLong_FromLong(number.into())) }
+}
+
+fn list_of(object: &Object) -> Option<Object> {
+    // SAFETY: the list is new, and takes a reference of its own.
+    unsafe {
+        let list = Object::owned(ffi::PyList_New(0))?;
+        (ffi::PyList_Append(list.as_ptr(), object.as_ptr()) == 0).then_some(list)
+    }
 }
 
 fn list_copy(list: &Object) -> Option<Object> {

@@ -2,7 +2,7 @@
 
 use bolide_protocol::Fault;
 
-use super::{Connection, NextAction};
+use super::{Connection, ConnectionStage, NextAction};
 use crate::app::App;
 use crate::context::Context;
 use crate::tls::TlsFault;
@@ -17,7 +17,8 @@ impl<A: App> Connection<A> {
 
     /// A head or a body is on its way, and the application has not been called for it yet.
     pub(super) fn is_arriving(&self) -> bool {
-        self.exchange.is_collecting() || self.exchange.is_idle() && self.lingering.is_none() && self.has_part_of_request()
+        self.exchange.is_collecting()
+            || self.exchange.is_idle() && self.stage == ConnectionStage::Serves && self.has_part_of_request()
     }
 
     /// The answer, where there is one to give, is 408.

@@ -1,6 +1,6 @@
 //! The end of a connection whose client may still send: we say that we send no more, and read on for a moment.
 
-use super::{Connection, NextAction};
+use super::{Connection, ConnectionStage, NextAction};
 use crate::app::App;
 use crate::context::Context;
 use crate::exchange::{ExchangeState, UnreadBody};
@@ -31,7 +31,7 @@ impl<A: App> Connection<A> {
 
     pub(super) fn linger(&mut self, context: &mut Context<'_, A>, mut swallowed: usize) -> NextAction {
         while swallowed < LINGER_BYTES {
-            self.lingering = Some(swallowed);
+            self.stage = ConnectionStage::Lingers { swallowed };
             if !context.thread.turn.may_read() {
                 return NextAction::Again;
             }

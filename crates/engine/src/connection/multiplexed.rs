@@ -38,7 +38,7 @@ impl<A: App> Connection<A> {
             Err(fault) => Session::refused_http2_stream(number, fault),
         };
         let timeout_ms = connection.timeout_ms(worker);
-        let mut stream = Connection::with(transport, session, connection.peer.clone(), connection.listener);
+        let mut stream = Connection::with(transport, session, connection.client.of_stream(), connection.listener);
         stream.deadline_ms = now_ms + timeout_ms;
         stream.multiplexer = Some(shared.clone());
         stream.stream_number = Some(number);

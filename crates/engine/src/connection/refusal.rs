@@ -15,15 +15,10 @@ impl<A: App> Connection<A> {
         if fault.is_misplaced_tls() {
             self.complain_of_peer(&format!("with {}: {}", fault.status, fault.reason), "a request", context);
         } else {
-            let who = self.peer_name();
+            let who = self.client.own_peer().name();
             complain(context.worker.number, &format!("refused a request of {who} with {}: {}", fault.status, fault.reason));
         }
         self.answer_fault(fault, context);
-    }
-
-    /// Who it is, for the log.
-    pub(super) fn peer_name(&self) -> &str {
-        if self.peer.address.is_empty() { "a local client" } else { self.peer.address.as_str() }
     }
 
     /// Answers a fault of which the log knows.

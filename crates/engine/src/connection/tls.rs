@@ -1,7 +1,5 @@
 //! The beginning of a connection that speaks TLS, or that should. Workers run it.
 
-use std::sync::Arc;
-
 use bolide_protocol::Fault;
 
 use super::{Connection, NextAction};
@@ -18,7 +16,7 @@ impl<A: App> Connection<A> {
         let transport = &mut self.transport;
         let read = context.app.aside(|| transport.read(buffer));
         if let Some(facts) = transport.tls_facts() {
-            Arc::make_mut(&mut self.peer).tls = Some(facts.clone());
+            self.client.note_tls(facts.clone());
             // RFC 9113 section 3.2: within TLS it is chosen in the handshake, and not by how a client begins.
             self.awaits_preface = transport.alpn() == Some(Alpn::Http2);
         }
@@ -45,8 +43,11 @@ impl<A: App> Connection<A> {
 
     /// One line a minute of each peer, at the most.
     pub(super) fn complain_of_peer(&self, what: &str, subject: &str, context: &Context<'_, A>) {
-        let Some(untold) = context.worker.tls_complaints.note(&self.peer.address, context.thread.clock.now_ms) else { return };
-        let who = self.peer_name();
+        let Some(untold) = context.worker.tls_complaints.note(&self.client.own_peer().address, context.thread.clock.now_ms)
+        else {
+            return;
+        };
+        let who = self.client.own_peer().name();
         let more = if untold > 0 { format!(" ({untold} faults of other peers were not told)") } else { String::new() };
         let separator = if what.starts_with(':') { "" } else { " " };
         complain(context.worker.number, &format!("refused {subject} of {who}{separator}{what}{more}"));

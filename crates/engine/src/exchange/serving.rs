@@ -57,6 +57,15 @@ fn serve_http<A: App>(
     let target = split_target(target_bytes, method)?;
     let was_changed = decode_path(target.path.of(target_bytes), &mut context.thread.path)?;
     let header_bytes = bytes.get(line.length as usize..).unwrap_or_default();
+    let forwarded = context.client.forwarded();
+    let authority = match forwarded {
+        Some(forwarded) if !forwarded.host.is_empty() => forwarded.host.as_slice(),
+        _ => target.authority.of(target_bytes),
+    };
+    if let Some(names) = &context.worker.clients.server_names {
+        let named = facts.host.map_or(&b""[..], |host| host.of(header_bytes));
+        names.check(if authority.is_empty() { named } else { authority })?;
+    }
     let handshake = handshake_of_fields(context, facts, method, header_bytes)?;
     let is_known = matches!(memory, HeaderMemory::Same(_));
     if !is_known && context.thread.parts.fields.is_empty() {
@@ -71,6 +80,7 @@ fn serve_http<A: App>(
     let is_old = line.version == Version::Http10;
     let wire = if is_old { Wire::Http10 } else { wire };
     begin(context, wire, method == b"HEAD", facts.keep_alive);
+    let (client, script_name) = (context.client, script_name(context));
     let routed = worker.rules.map(|rules| {
         let app = RefCell::new(&mut *context.app);
         let values = HttpValues {
@@ -78,11 +88,13 @@ fn serve_http<A: App>(
             uri: &uri,
             path,
             query: target.query.of(target_bytes),
-            authority: target.authority.of(target_bytes),
+            authority,
             version: line.version,
             header_bytes,
             body_bytes: source.length(),
-            peer: context.peer,
+            peer: client.peer(),
+            script_name,
+            is_https: client.is_https(),
             listener: worker.listeners.get(context.listener),
             worker: worker.number,
             aside: &|work| app.borrow_mut().aside(work),
@@ -96,7 +108,7 @@ fn serve_http<A: App>(
         uri: or(b"REQUEST_URI", &uri),
         path: or(b"PATH_INFO", path),
         query: or(b"QUERY_STRING", target.query.of(target_bytes)),
-        authority: target.authority.of(target_bytes),
+        authority,
         version: line.version,
         header_bytes,
         variables: routed.map_or(&[], Routed::variables),
@@ -109,7 +121,7 @@ fn serve_http<A: App>(
         method: or(b"REQUEST_METHOD", method),
         uri: or(b"REQUEST_URI", &uri),
         protocol: line.version.name().as_bytes(),
-        address: or(b"REMOTE_ADDR", context.peer.address.as_bytes()),
+        address: or(b"REMOTE_ADDR", context.client.log_address()),
         user: or(b"REMOTE_USER", b""),
         ..log_entry(context)
     };
@@ -127,6 +139,10 @@ fn serve_variables<A: App>(
 ) -> Result<Served<A::Pending>, Fault> {
     let mut variables = std::mem::take(&mut context.thread.parts.variables);
     let worker = context.worker;
+    if let Some(names) = &worker.clients.server_names {
+        let host = variables.iter().rfind(|variable| variable.name.of(bytes) == b"HTTP_HOST");
+        names.check(host.map_or(b"", |host| host.value.of(bytes)))?;
+    }
     begin(context, wire, facts.head_request, keep_alive);
     let routed = worker.rules.map(|rules| {
         let app = RefCell::new(&mut *context.app);
@@ -157,7 +173,7 @@ fn serve_variables<A: App>(
         uri: text(facts.uri),
         protocol: text(facts.protocol),
         // The log names the client, not the front server.
-        address: if is_logged { find(b"REMOTE_ADDR") } else { b"" },
+        address: if is_logged { logged_address(&find, worker) } else { b"" },
         user: if is_logged { find(b"REMOTE_USER") } else { b"" },
         ..log_entry(context)
     };
@@ -231,7 +247,9 @@ fn answer<A: App>(
     let (body, request_stream) = source.parts();
     let mut request = Request {
         listener: context.listener,
-        peer: context.peer,
+        peer: context.client.peer(),
+        forwarded: context.client.forwarded(),
+        script_name: script_name(context),
         parts,
         body,
         request_stream,
@@ -406,6 +424,18 @@ fn finish_line<A: App>(context: &mut ExchangeContext<'_, A>, entry: &LogEntry<'_
     let keep = context.writer.keeps_alive();
     context.thread.buffers.keep(context.writer.end());
     Served::Done { keep }
+}
+
+/// The client of a front server's request.
+fn logged_address<'a>(find: &dyn Fn(&[u8]) -> &'a [u8], worker: &Worker) -> &'a [u8] {
+    let said = if worker.settings.logging.x_forwarded_for { find(b"HTTP_X_FORWARDED_FOR") } else { b"" };
+    if said.is_empty() { find(b"REMOTE_ADDR") } else { said }
+}
+
+/// The start of the path that a front server has taken away: its own word, or the setting.
+fn script_name<'a, A: App>(context: &ExchangeContext<'a, A>) -> &'a [u8] {
+    let said = context.client.forwarded().and_then(|forwarded| forwarded.prefix.as_deref());
+    said.unwrap_or(context.worker.settings.python.root_path.as_bytes())
 }
 
 /// REQUEST_URI is what uWSGI's users know: the path and query as the client wrote them, also of an absolute-form target.

@@ -5,6 +5,7 @@
 mod answering;
 pub mod application;
 pub mod asynchronous;
+pub mod clients;
 pub mod files;
 mod identity;
 mod language;
@@ -32,6 +33,7 @@ const KNOWN: &str = include_str!("known.tsv");
 const TABLES: &[(Theme, &[Entry])] = &[
     (Theme::Sockets, sockets::ENTRIES),
     (Theme::Tls, tls::ENTRIES),
+    (Theme::Clients, clients::ENTRIES),
     (Theme::Application, application::ENTRIES),
     (Theme::Asynchronous, asynchronous::ENTRIES),
     (Theme::Processes, processes::ENTRIES),

@@ -88,6 +88,7 @@ impl Status {
 pub enum Theme {
     Sockets,
     Tls,
+    Clients,
     Application,
     Asynchronous,
     Processes,
@@ -103,9 +104,10 @@ pub enum Theme {
 }
 
 impl Theme {
-    pub const ALL: [Theme; 13] = [
+    pub const ALL: [Theme; 14] = [
         Theme::Sockets,
         Theme::Tls,
+        Theme::Clients,
         Theme::Application,
         Theme::Asynchronous,
         Theme::Processes,
@@ -123,6 +125,7 @@ impl Theme {
         match self {
             Theme::Sockets => "Sockets",
             Theme::Tls => "HTTPS: TLS and HTTP/2",
+            Theme::Clients => "Clients and front servers",
             Theme::Application => "The application",
             Theme::Asynchronous => "Asynchronous applications (ASGI)",
             Theme::Processes => "Processes and threads",

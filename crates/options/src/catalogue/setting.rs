@@ -68,6 +68,7 @@ pub enum Setting {
     Plugin,
     Tls(Tls),
     Requests(Requests),
+    Clients(Clients),
     Asynchronous(Asynchronous),
     Answering(Answering),
     Files(Files),
@@ -110,6 +111,20 @@ pub enum Requests {
     LimitPostDisk,
     BodyMinRate,
     LenientTargets,
+}
+
+/// Settings of clients behind front servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Clients {
+    TrustedProxies,
+    TrustedHeaders,
+    ProxyHeaders,
+    NoProxyHeaders,
+    RootPath,
+    ServerNames,
+    EnableProxyProtocol,
+    HttpEnableProxyProtocol,
+    LogXForwardedFor,
 }
 
 /// Settings of asynchronous applications only.

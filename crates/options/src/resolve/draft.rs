@@ -2,6 +2,7 @@
 //! of this folder fill it in.
 
 use bolide_contract::answering::{Answering, RouteRule};
+use bolide_contract::clients::{TrustedHeader, TrustedProxies};
 use bolide_contract::files::{Cache, Expiry, MapKind, Missing, Mode, Precompressed};
 use bolide_contract::settings::{
     Asynchronous, Identity, Interface, Lifecycle, Limits, Logging, Naming, Protocol, Python, Threads,
@@ -55,6 +56,7 @@ pub struct Draft<'a> {
     pub log_file: Option<String>,
     pub identity: Identity,
     pub naming: Naming,
+    pub clients: ClientsDraft,
     pub allowed_missing: Vec<&'static str>,
     pub interface: Option<(Interface, Location)>,
     pub factory: bool,
@@ -107,10 +109,11 @@ impl<'a> Draft<'a> {
                 vacuum: false,
             },
             limits: Limits::default(),
-            logging: Logging { requests: true, file: None, memory_report: false, write_errors: true },
+            logging: Logging { requests: true, file: None, memory_report: false, x_forwarded_for: false, write_errors: true },
             log_file: None,
             identity: Identity::default(),
             naming: Naming::default(),
+            clients: ClientsDraft::default(),
             allowed_missing: Vec::new(),
             interface: None,
             factory: false,
@@ -199,6 +202,22 @@ impl Default for TlsDraft {
             http2: Http2::default(),
         }
     }
+}
+
+/// Settings of clients behind front servers.
+#[derive(Default)]
+pub struct ClientsDraft {
+    /// `None`: the usual ones.
+    pub trusted_proxies: Option<TrustedProxies>,
+    /// `None`: what goes with `trusted_proxies`.
+    pub trusted_headers: Option<Vec<TrustedHeader>>,
+    /// `proxy-headers = false`.
+    pub ignores_headers: bool,
+    pub server_names: Vec<String>,
+    /// `enable-proxy-protocol` is on, of the workers' own sockets.
+    pub sockets_have_proxy_header: Option<Location>,
+    /// `http-enable-proxy-protocol` is on.
+    pub router_has_proxy_header: Option<Location>,
 }
 
 /// Settings of static files. Paths are as written.

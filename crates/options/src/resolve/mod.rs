@@ -10,6 +10,7 @@ mod answering;
 mod application;
 mod asynchronous;
 pub mod ciphers;
+mod clients;
 mod draft;
 mod files;
 mod paths;
@@ -24,7 +25,7 @@ use std::path::Path;
 
 pub use application::{PositionalApplication, asgi_file, positional};
 
-use bolide_contract::settings::{Listener, Settings, Threads};
+use bolide_contract::settings::{Listener, Protocol, Settings, Threads};
 use bolide_contract::tls::Tls;
 
 use draft::{Draft, HTTP_TIMEOUT_SECONDS, RELOAD_MERCY_SECONDS, SOCKET_TIMEOUT_SECONDS, SocketDraft, SocketKind};
@@ -217,6 +218,7 @@ impl Draft<'_> {
             Setting::Plugin => self.plugins(pair),
             Setting::Tls(setting) => self.set_tls(setting, row, pair)?,
             Setting::Requests(setting) => self.set_requests(setting, row, pair)?,
+            Setting::Clients(setting) => self.set_clients(setting, pair)?,
             Setting::Asynchronous(setting) => self.set_asynchronous(setting, row, pair)?,
             Setting::Answering(setting) => self.set_answering(setting, row, pair)?,
             Setting::Files(setting) => self.set_files(setting, row, pair)?,
@@ -297,6 +299,7 @@ impl Draft<'_> {
         let serves_itself = files.is_some() || !routes.is_empty();
         self.check_something_to_serve(!applications.is_empty() || serves_itself && !self.needs_application, read);
         let listeners = self.listeners(&folder);
+        self.check_proxy_headers(&listeners);
         self.check_daemonized_sockets(read, &listeners);
         let workers = self.workers(bare);
         // Without a master uWSGI loads the application where it serves: threads that it starts meanwhile live on there.
@@ -320,6 +323,7 @@ impl Draft<'_> {
             logging: self.logging.clone(),
             identity: self.identity.clone(),
             naming: self.naming.clone(),
+            clients: self.complete_clients(),
             asynchronous: self.asynchronous.clone(),
             routes,
             answering,
@@ -362,7 +366,7 @@ impl Draft<'_> {
                 tls,
                 http2: self.http2_of(protocol),
                 redirects_to_https: socket.https_port,
-                has_proxy_header: false,
+                has_proxy_header: protocol == Protocol::Http && self.clients.has_proxy_header(socket.kind).is_some(),
                 origin: socket.location.to_string(),
             }
         };

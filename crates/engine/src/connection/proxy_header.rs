@@ -1,0 +1,78 @@
+//! The PROXY header that a connection begins with where its listener has it so: before TLS, before any request. Workers run it, once a connection.
+
+use std::sync::Arc;
+
+use bolide_protocol::proxy_header::{PROXY_HEADER_BYTES_MOST, ProxyHeader, ProxySource, ProxyTls, proxy_header};
+use bolide_protocol::{Fault, Progress};
+
+use super::{Connection, ConnectionStage, NextAction};
+use crate::app::App;
+use crate::context::Context;
+use crate::listener::{FrontTls, Peer, PeerOrigin};
+use crate::socket::{self, Read};
+
+impl<A: App> Connection<A> {
+    /// Reads the header, and nothing of what follows it: it stays in the socket until all of it has come. `None`: it is done, go on.
+    pub(super) fn take_proxy_header(&mut self, context: &mut Context<'_, A>) -> Option<NextAction> {
+        if !self.client.may_speak_for_others(&context.worker.clients) {
+            let fault = Fault::bad_request("A PROXY header is expected, and taken from trusted-proxies only.");
+            return Some(self.turn_away(fault, context));
+        }
+        let bytes = &mut context.thread.read[..PROXY_HEADER_BYTES_MOST];
+        let count = match socket::peek(self.transport.socket(), bytes) {
+            Read::Bytes(count) => count,
+            Read::Nothing => return Some(NextAction::Wait),
+            // Balancers look so whether somebody listens.
+            Read::End | Read::Broken => return Some(NextAction::Close),
+        };
+        match proxy_header(&bytes[..count]) {
+            Ok(Progress::Complete(header)) => {
+                let found = peer_of(&header);
+                let front_tls = header.tls.map(|tls| Arc::new(tls_of(&tls, bytes)));
+                // These bytes are there, and nobody else reads them.
+                let taken = socket::read(self.transport.socket(), &mut bytes[..header.length]);
+                if taken != Read::Bytes(header.length) {
+                    return Some(NextAction::Close);
+                }
+                let peer = Peer { front_tls, ..found.unwrap_or_else(|| self.client.own_peer().clone()) };
+                self.client.replace(peer, &context.worker.clients);
+                self.stage = ConnectionStage::Serves;
+                // What follows has a time of its own.
+                self.deadline_ms = context.thread.clock.now_ms + self.timeout_ms(context.worker);
+                None
+            }
+            // The bytes are here still, so that the end behind them is not read.
+            Ok(Progress::Partial) if self.peer_has_ended => Some(NextAction::Close),
+            Ok(Progress::Partial) => Some(NextAction::Wait),
+            Err(fault) => Some(self.turn_away(fault, context)),
+        }
+    }
+
+    /// No answer would be understood: what the peer speaks is not known.
+    fn turn_away(&self, fault: Fault, context: &Context<'_, A>) -> NextAction {
+        self.complain_of_peer(&format!(": {}", fault.reason), "a connection", context);
+        NextAction::Close
+    }
+}
+
+/// The client that a header names; `None`: the peer itself.
+fn peer_of(header: &ProxyHeader) -> Option<Peer> {
+    match header.source {
+        ProxySource::Sender => None,
+        ProxySource::Address(address) => Some(Peer::of(address)),
+        ProxySource::Unix => Some(Peer { origin: PeerOrigin::Unix, ..Peer::default() }),
+    }
+}
+
+fn tls_of(tls: &ProxyTls, header: &[u8]) -> FrontTls {
+    FrontTls {
+        version: tls.version.of(header).to_vec(),
+        cipher: tls.cipher.of(header).to_vec(),
+        common_name: tls.common_name.of(header).to_vec(),
+        client_verify: match (tls.has_certificate, tls.is_verified) {
+            (false, _) => "NONE",
+            (true, true) => "SUCCESS",
+            (true, false) => "FAILED",
+        },
+    }
+}

@@ -1,0 +1,194 @@
+//! Options of clients behind front servers, and their settings. Knows no connection; runs in the process that reads the configuration.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use bolide_contract::clients::{Clients as ClientSettings, Network, TrustedHeader, TrustedProxies};
+use bolide_contract::settings::Listener;
+
+use super::draft::{ClientsDraft, Draft, SocketKind};
+use super::values;
+use crate::catalogue::clients::TRUSTED_HEADERS;
+use crate::catalogue::setting::Clients;
+use crate::diagnostic::{Diagnostic, Location};
+use crate::reader::Pair;
+
+/// Bytes of a name in the DNS (RFC 1035 section 2.3.4).
+const HOST_BYTES_MOST: usize = 255;
+
+impl Draft<'_> {
+    pub(super) fn set_clients(&mut self, setting: Clients, pair: &Pair) -> Result<(), Diagnostic> {
+        let switched = |on: bool| on.then(|| pair.location.clone());
+        match setting {
+            Clients::TrustedProxies => {
+                let nobody = TrustedProxies { everyone: false, unix: false, networks: Vec::new() };
+                let trusted = self.clients.trusted_proxies.get_or_insert(nobody);
+                words(pair).try_for_each(|word| add_proxy(trusted, word, pair))?;
+            }
+            Clients::TrustedHeaders => {
+                let headers = self.clients.trusted_headers.get_or_insert_default();
+                words(pair).try_for_each(|word| add_header(headers, word, pair))?;
+            }
+            Clients::ProxyHeaders => self.clients.ignores_headers = !self.switch(pair),
+            Clients::NoProxyHeaders => self.clients.ignores_headers = self.switch(pair),
+            Clients::RootPath => self.python.root_path = root_path(pair)?,
+            Clients::ServerNames => {
+                for word in words(pair) {
+                    self.clients.server_names.push(server_name(word, pair)?);
+                }
+            }
+            Clients::EnableProxyProtocol => self.clients.sockets_have_proxy_header = switched(self.switch(pair)),
+            Clients::HttpEnableProxyProtocol => self.clients.router_has_proxy_header = switched(self.switch(pair)),
+            Clients::LogXForwardedFor => self.logging.x_forwarded_for = self.switch(pair),
+        }
+        Ok(())
+    }
+
+    pub(super) fn complete_clients(&self) -> ClientSettings {
+        let ClientsDraft { trusted_proxies, trusted_headers, ignores_headers, server_names, .. } = &self.clients;
+        let usual = match trusted_proxies {
+            Some(_) => TRUSTED_HEADERS.map(|(_, header)| header).to_vec(),
+            None => TrustedHeader::USUAL.to_vec(),
+        };
+        ClientSettings {
+            trusted_proxies: trusted_proxies.clone().unwrap_or_default(),
+            has_chosen_proxies: trusted_proxies.is_some(),
+            trusted_headers: if *ignores_headers { Vec::new() } else { trusted_headers.clone().unwrap_or(usual) },
+            server_names: server_names.clone(),
+        }
+    }
+
+    /// Warns of an `enable-proxy-protocol` that no socket has, so that nobody relies on it.
+    pub(super) fn check_proxy_headers(&mut self, listeners: &[Listener]) {
+        let kinds = [
+            ("enable-proxy-protocol", &self.clients.sockets_have_proxy_header, SocketKind::Default),
+            ("http-enable-proxy-protocol", &self.clients.router_has_proxy_header, SocketKind::HttpRouter),
+        ];
+        let mut found = Vec::new();
+        for (name, location, kind) in kinds {
+            let is_of_kind = |socket: SocketKind| (socket == SocketKind::HttpRouter) == (kind == SocketKind::HttpRouter);
+            let mut sockets = self.sockets.iter().zip(listeners);
+            let Some(location) = location else { continue };
+            if !sockets.any(|(socket, listener)| is_of_kind(socket.kind) && listener.has_proxy_header) {
+                let (has, other) = match kind {
+                    SocketKind::HttpRouter => ("`http` or `https`", "for `http-socket` write `enable-proxy-protocol`"),
+                    _ => ("`http-socket`", "for `http` write `http-enable-proxy-protocol`"),
+                };
+                let message = format!("`{name}` has no effect: there is no {has}");
+                found.push(Diagnostic::warning(Some(location), message).advise(other));
+            }
+        }
+        self.diagnostics.extend(found);
+    }
+}
+
+impl ClientsDraft {
+    /// Where connections of sockets of this kind were given their PROXY header.
+    pub fn has_proxy_header(&self, kind: SocketKind) -> Option<&Location> {
+        match kind {
+            SocketKind::HttpRouter => self.router_has_proxy_header.as_ref(),
+            SocketKind::Of(_) | SocketKind::Default => self.sockets_have_proxy_header.as_ref(),
+        }
+    }
+}
+
+/// Words with commas or blanks between them.
+fn words(pair: &Pair) -> impl Iterator<Item = &str> {
+    let text = pair.value.as_deref().unwrap_or_default();
+    text.split([',', ' ', '\t']).map(str::trim).filter(|word| !word.is_empty())
+}
+
+fn add_proxy(trusted: &mut TrustedProxies, word: &str, pair: &Pair) -> Result<(), Diagnostic> {
+    match word {
+        "*" => trusted.everyone = true,
+        _ if word.eq_ignore_ascii_case("unix") => trusted.unix = true,
+        // Whoever was named before is not meant any more.
+        _ if word.eq_ignore_ascii_case("none") => {
+            *trusted = TrustedProxies { everyone: false, unix: false, networks: Vec::new() };
+        }
+        _ => trusted.networks.push(network(word).ok_or_else(|| {
+            Diagnostic::error(Some(&pair.location), format!("`{} = {word}` names no address and no network", pair.key))
+                .advise("write addresses such as 10.0.0.7, networks such as 10.0.0.0/8 or fd00::/8, `unix`, `*` or `none`")
+        })?),
+    }
+    Ok(())
+}
+
+/// `192.0.2.1`, `10.0.0.0/8`, `fd00::/8`, `[::1]`.
+fn network(word: &str) -> Option<Network> {
+    let (address, bits) = word.split_once('/').map_or((word, None), |(address, bits)| (address, Some(bits)));
+    let bare = address.strip_prefix('[').and_then(|address| address.strip_suffix(']'));
+    let address = match bare {
+        Some(bare) => IpAddr::V6(bare.parse().ok()?),
+        None => address.parse().ok()?,
+    };
+    let Some(bits) = bits else {
+        // A peer is known by the address that it has, and not by the way in which it came.
+        let address = address.to_canonical();
+        return Some(Network { address, prefix_bits: bits_of(address) });
+    };
+    let is_number = !bits.is_empty() && bits.bytes().all(|byte| byte.is_ascii_digit());
+    let prefix_bits = bits.parse().ok().filter(|&bits: &u8| is_number && bits <= bits_of(address))?;
+    Some(Network { address, prefix_bits })
+}
+
+fn bits_of(address: IpAddr) -> u8 {
+    if address.is_ipv4() { 32 } else { 128 }
+}
+
+fn add_header(headers: &mut Vec<TrustedHeader>, word: &str, pair: &Pair) -> Result<(), Diagnostic> {
+    if word.eq_ignore_ascii_case("none") {
+        headers.clear();
+        return Ok(());
+    }
+    let single = Pair { value: Some(word.to_owned()), ..pair.clone() };
+    let header = values::one_of(&single, &TRUSTED_HEADERS)?;
+    if !headers.contains(&header) {
+        headers.push(header);
+    }
+    Ok(())
+}
+
+/// A path from the root, without a slash at its end. An empty one is none.
+fn root_path(pair: &Pair) -> Result<String, Diagnostic> {
+    let text = pair.value.as_deref().unwrap_or_default();
+    let path = text.trim_end_matches('/');
+    let is_good = path.is_empty() || path.starts_with('/') && !path.starts_with("//");
+    if !is_good || path.bytes().any(|byte| byte < 0x20 || byte == 0x7f || matches!(byte, b'?' | b'#')) {
+        return Err(Diagnostic::error(Some(&pair.location), format!("`{} = {text}` is no path", pair.key))
+            .advise("write the start of the path that the front server takes away, such as /shop"));
+    }
+    Ok(path.to_owned())
+}
+
+/// A host without a port, in lower case and without a dot at its end.
+fn server_name(word: &str, pair: &Pair) -> Result<String, Diagnostic> {
+    let wrong = |advice: &str| {
+        let message = format!("`{} = {word}` names no host", pair.key);
+        Err(Diagnostic::error(Some(&pair.location), message).advise(advice.to_owned()))
+    };
+    let bare = word.strip_prefix('[').and_then(|word| word.strip_suffix(']')).unwrap_or(word);
+    if let Ok(address) = bare.parse::<Ipv6Addr>() {
+        return Ok(format!("[{address}]"));
+    }
+    let host = word.strip_suffix('.').unwrap_or(word);
+    let name = host.strip_prefix("*.").unwrap_or(host);
+    let is_host = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    if word == "*" {
+        return wrong("leave the option out: then every host is served");
+    }
+    if word.contains(':') || word.contains('/') {
+        return wrong("write the host alone, without scheme, port and path");
+    }
+    if !name.is_ascii() {
+        return wrong("write the name as it stands in the DNS, with `xn--`");
+    }
+    if name.is_empty()
+        || name.len() > HOST_BYTES_MOST
+        || name.starts_with('.')
+        || name.contains("..")
+        || !name.bytes().all(is_host)
+    {
+        return wrong("write a name such as shop.example or *.shop.example, or an address");
+    }
+    Ok(host.to_ascii_lowercase())
+}

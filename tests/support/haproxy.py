@@ -1,0 +1,64 @@
+"""A real HAProxy in front of a server under test."""
+
+import os
+import shutil
+import subprocess
+
+from support.client import Client
+from support.nginx import PORT_TRIES, free_port
+from support.waiting import wait_until
+
+CONFIGURATION = """
+global
+    maxconn 200
+defaults
+    mode tcp
+    timeout connect 20s
+    timeout client 60s
+    timeout server 60s
+"""
+
+SECTION = """
+listen {name}
+    bind 127.0.0.1:{port} {bind}
+    server only {server}
+"""
+
+
+class HAProxy:
+    """Serves at ``ports`` when it is made: one for each of ``ways``, which are ``{name: (words of bind, words of server)}``."""
+
+    def __init__(self, folder, ways):
+        program = shutil.which("haproxy", path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
+        assert program, "HAProxy is not installed: apt-get install haproxy"
+        self.log = folder / "haproxy.log"
+        for _ in range(PORT_TRIES):
+            self.ports = {name: free_port() for name in ways}
+            sections = [
+                SECTION.format(name=name, port=self.ports[name], bind=bind, server=server)
+                for name, (bind, server) in ways.items()
+            ]
+            (folder / "haproxy.cfg").write_text(CONFIGURATION + "".join(sections))
+            with self.log.open("wb") as log:
+                command = [program, "-db", "-f", str(folder / "haproxy.cfg")]
+                self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            if wait_until(self._answers, lambda: f"HAProxy serves: {self.log.read_text()}") is True:
+                return
+        raise AssertionError(f"HAProxy does not start: {self.log.read_text()}")
+
+    def _answers(self):
+        if self.process.poll() is not None:
+            return "ended"
+        try:
+            for name in self.ports:
+                self.connect(name).close()
+        except OSError:
+            return False
+        return True
+
+    def connect(self, name, **options):
+        return Client(("127.0.0.1", self.ports[name]), **options)
+
+    def finish(self):
+        self.process.terminate()
+        self.process.wait(timeout=20)
