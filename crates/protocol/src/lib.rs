@@ -1,5 +1,4 @@
-//! Bytes to meaning: HTTP/1.1, uwsgi, SCGI and FastCGI requests, WebSocket messages, and what front servers say of clients, read from
-//! slices.
+//! Bytes to meaning: requests of HTTP/1.1, HTTP/2, uwsgi, SCGI and FastCGI, and WebSocket messages, read from slices.
 //!
 //! There is no I/O here, no clock and no memory of a peer beyond what a decoder's struct shows. Workers
 //! run it, on every byte that a peer sends, so nothing in it may panic and nothing may grow without a
