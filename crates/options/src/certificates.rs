@@ -293,6 +293,10 @@ fn contents(path: &Path, what: &str) -> Result<Vec<u8>, Trouble> {
         },
         is_local: true,
     };
+    // The master never waits, and a pipe without a writer would have it wait; a reload would find nothing in one.
+    if !std::fs::metadata(path).map_err(trouble)?.is_file() {
+        return Err(Trouble::new(format!("{what} {shown} is no file"), "name a file: it is read again at each reload"));
+    }
     let file = std::fs::File::open(path).map_err(trouble)?;
     let mut bytes = Vec::new();
     file.take(FILE_BYTES_MOST + 1).read_to_end(&mut bytes).map_err(trouble)?;

@@ -132,6 +132,9 @@ fn test_plain_addresses_stay_plain_beside_an_https_one() {
     assert_eq!(tls, [false, true, false]);
     let (_, told) = read(&folder, "socket = app.sock\ntls-certificate = both.pem").expect("it starts");
     assert!(told[0].contains("no address speaks HTTP: the certificate has no effect"), "{told:?}");
+    let (_, told) =
+        read(&folder, "http = :80\nsni = x.example other.pem,other.key\ntls-client-auth = required").expect("it starts");
+    assert_eq!(told.iter().filter(|line| line.contains("no address speaks TLS: this has no effect")).count(), 2, "{told:?}");
 }
 
 #[test]
@@ -260,6 +263,8 @@ fn test_what_is_wrong_with_files_is_one_clear_error_with_file_line_and_path() {
     let encrypted = "-----BEGIN ENCRYPTED PRIVATE KEY-----\nBBBB\n-----END ENCRYPTED PRIVATE KEY-----\n";
     folder.write("encrypted.key", encrypted).write("empty.pem", "").write("der.pem", b"\x30\x82").write("junk.pem", "hello");
     folder.write("request.pem", "-----BEGIN CERTIFICATE REQUEST-----\nA\n-----END CERTIFICATE REQUEST-----\n");
+    std::fs::create_dir(folder.path().join("sites")).expect("made");
+    nix::unistd::mkfifo(&folder.path().join("pipe"), nix::sys::stat::Mode::S_IRWXU).expect("made");
     folder.write("large.pem", vec![b'x'; 2 * 1024 * 1024]);
     for (files, said) in [
         ("missing.pem,app.key", "the certificate DIR/missing.pem can't be read: No such file or directory"),
@@ -276,6 +281,8 @@ fn test_what_is_wrong_with_files_is_one_clear_error_with_file_line_and_path() {
         ("request.pem,app.key", "the certificate DIR/request.pem is a request for one"),
         ("large.pem,app.key", "the certificate DIR/large.pem is larger than a MiB"),
         ("app.pem,app.key,,missing.pem", "the certificate DIR/missing.pem can't be read"),
+        ("pipe,app.key", "the certificate DIR/pipe is no file"),
+        ("sites,app.key", "the certificate DIR/sites is no file"),
         (",app.key", "names no certificate or no key"),
         ("app.pem,", "names no certificate or no key"),
     ] {

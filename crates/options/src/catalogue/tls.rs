@@ -57,7 +57,7 @@ pub const ENTRIES: &[Entry] = &[
         .example("ssl-socket = :3032,app.pem,app.key"),
     Entry::supported("tls-certificate", Setting::Tls(Tls::Certificate), Value::Path, "", "The certificate, and those that lead to its authority, in PEM, of each `https` address that names none. Where no `https` is written, the addresses of `http` and `http-socket` speak TLS with it.")
         .example("https = :8443\ntls-certificate = /etc/ssl/app.pem\ntls-key = /etc/ssl/app.key")
-        .also(&["certfile", "ssl-certfile"]),
+        .also(&["certfile", "ssl-certfile", "ssl-certificate"]),
     Entry::supported("tls-key", Setting::Tls(Tls::Key), Value::Path, "the file of the certificate", "The key of `tls-certificate`, in PEM and without a password.")
         .example("tls-key = /etc/ssl/app.key")
         .also(&["keyfile", "ssl-keyfile"]),

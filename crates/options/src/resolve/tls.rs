@@ -150,6 +150,7 @@ impl Draft<'_> {
             .map(|socket| socket.credentials.clone().map(|credentials| (credentials, socket.location.clone())))
             .collect();
         if sockets.iter().all(Option::is_none) {
+            self.warn_of_tls_without_an_address();
             return sockets.iter().map(|_| None).collect();
         }
         let named = self.named_certificates(folder);
@@ -165,6 +166,21 @@ impl Draft<'_> {
             }
         };
         sockets.into_iter().map(make).collect()
+    }
+
+    /// Settings of TLS where nothing speaks it: an address has probably been forgotten.
+    fn warn_of_tls_without_an_address(&mut self) {
+        let draft = &self.tls;
+        let named = [&draft.client_authorities, &draft.key_log, &draft.ocsp, &draft.folder];
+        let locations = named.into_iter().flatten().map(|(_, location)| location);
+        let locations = locations.chain(draft.server_names.iter().map(|(_, _, location)| location));
+        let locations = locations.chain(draft.client_auth.iter().map(|(_, location)| location));
+        let told = |location: &Location| {
+            Diagnostic::warning(Some(location), "no address speaks TLS: this has no effect")
+                .advise("write `https = ADDRESS,CERTIFICATE,KEY`")
+        };
+        let diagnostics: Vec<Diagnostic> = locations.map(told).collect();
+        self.diagnostics.extend(diagnostics);
     }
 
     fn warn_of_key_log(&mut self) {
