@@ -233,6 +233,27 @@ def test_curl_is_served(echo, authority, options):
     assert json.loads(done.stdout)["body"] == "x" * 100_000
 
 
+def test_http2_passes_large_bodies_both_ways(serve, listen, authority, tmp_path):
+    content = os.urandom(3_000_001)
+    (tmp_path / "film").write_bytes(content)
+    server = serve(f"wsgi-file = {{apps}}/echo.py\nstatic-map = /files={tmp_path}", listen=listen)
+    url = f"https://localhost:{server.address('https')[1]}/"
+    command = ["curl", "-sS", "--http2", "--cacert", str(authority.certificate), "-w", "%{stderr}%{http_version}"]
+    done = subprocess.run([*command, url + "files/film"], capture_output=True, timeout=30)
+    assert (done.stderr, done.stdout) == (b"2", content)
+    done = subprocess.run([*command, "--data-binary", "@-", url], input=content, capture_output=True, timeout=30)
+    told = json.loads(done.stdout)
+    assert (done.stderr, told["body"]) == (b"2", content.decode("latin-1"))
+    assert (told["environ"]["SERVER_PROTOCOL"], told["environ"]["HTTPS"]) == ("HTTP/2.0", "on")
+
+
+def test_who_chooses_http2_must_speak_it(echo, authority):
+    with connect(echo, context_of(authority, alpn=("h2",))) as client:
+        client.send(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        # RFC 9113 section 3.4: GOAWAY with PROTOCOL_ERROR, behind our own settings.
+        assert b"\0\0\0\0\0\0\0\0\1" in client.read_to_end()
+
+
 def test_connections_that_come_and_go_leave_nothing(serve, listen, context):
     server = serve("wsgi-file = {apps}/echo.py", listen=listen)
     worker = server.worker()

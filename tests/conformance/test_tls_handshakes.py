@@ -102,6 +102,10 @@ def test_protocols_are_chosen_by_what_is_spoken(serve, authority, credentials):
         with TlsClient(address_of(server), context_of(authority, alpn=offered)) as client:
             assert client.socket.selected_alpn_protocol() == chosen
             assert client.request().status == 200
+    server = serve("wsgi-file = {apps}/echo.py", listen=https(credentials))
+    for offered, chosen in ((("http/1.1", "h2"), "h2"), (("http/1.1",), "http/1.1"), (("http/1.0",), "http/1.0"), ((), None)):
+        with TlsClient(address_of(server), context_of(authority, alpn=offered)) as client:
+            assert client.socket.selected_alpn_protocol() == chosen
     with pytest.raises(ssl.SSLError, match=r"(?i)no.application.protocol"):
         TlsClient(address_of(server), context_of(authority, alpn=("imap",)))
 

@@ -34,9 +34,6 @@ use crate::worker::Worker;
 /// `Connection: close`. Closing at once would lose the request that is on its way.
 const DRAIN_IDLE_MS: u64 = 2_000;
 
-/// HTTP/2 is offered within TLS: not before what serves it is whole.
-const OFFERS_HTTP2: bool = false;
-
 /// A worker's beginning: all that it is given.
 pub struct Assignment {
     pub settings: Settings,
@@ -209,7 +206,7 @@ fn tls_of(
         let Some(tls) = &listener.tls else { return Ok(None) };
         // One of the other protocols has no name there, and takes whatever its front server says.
         let protocols = match listener.protocol {
-            Protocol::Http if OFFERS_HTTP2 && listener.speaks_http2() => &[ALPN_HTTP2, ALPN_HTTP1, ALPN_HTTP1_0][..],
+            Protocol::Http if listener.speaks_http2() => &[ALPN_HTTP2, ALPN_HTTP1, ALPN_HTTP1_0][..],
             Protocol::Http => &[ALPN_HTTP1, ALPN_HTTP1_0],
             _ => &[],
         };
