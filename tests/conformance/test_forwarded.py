@@ -5,6 +5,7 @@ import itertools
 import pytest
 from support import uwsgi
 from support.front import View
+from support.http2 import Http2
 from support.nginx import Nginx, free_port
 
 LISTEN = ("http-socket = 127.0.0.1:0", "http-socket = {folder}/http.sock", "socket = 127.0.0.1:0")
@@ -198,6 +199,26 @@ def test_a_request_with_a_body_that_comes_late_has_its_client(trusting):
         head = f"POST / HTTP/1.1\r\nHost: localhost\r\nX-Forwarded-For: 192.0.2.1\r\nContent-Length: {len(body)}\r\n\r\n"
         client.send_byte_by_byte(head.encode() + body)
         assert View(client.read_response()).address == "192.0.2.1"
+
+
+def test_over_http2_each_stream_has_its_own_client(serve, application):
+    server = serve(application + "\ntrusted-proxies = 127.0.0.1\nhttp2 = h2c")
+    with Http2(server.connect()) as client:
+        said = [("x-forwarded-for", "192.0.2.{}"), ("x-forwarded-proto", "https"), ("x-forwarded-prefix", "/shop")]
+        answers = [client.begin(headers=[(name, value.format(number)) for name, value in said]) for number in range(1, 6)]
+        answers.append(client.begin())
+        client.finish(*answers)
+    views = [View(answer) for answer in answers]
+    assert [view.address for view in views] == [*(f"192.0.2.{number}" for number in range(1, 6)), "127.0.0.1"]
+    assert [(view.scheme, view.path) for view in views] == [("https", "/shop/")] * 5 + [("http", "/")]
+
+
+def test_over_http2_a_strangers_words_do_not_count(serve, application):
+    server = serve(application + "\nhttp2 = h2c")
+    with Http2(server.connect(source=STRANGER)) as client:
+        fields = [(name.lower(), value) for name, value in EVERYTHING]
+        view = View(client.request(headers=fields))
+    assert (view.address, view.scheme, view.host, view.prefix) == (STRANGER, "http", "localhost", "")
 
 
 def test_an_absolute_target_is_for_its_own_request_alone(usual):

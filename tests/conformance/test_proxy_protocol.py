@@ -3,6 +3,7 @@
 import pytest
 from support.front import LOCAL, View, binary, line, part, ssl_part
 from support.haproxy import HAProxy
+from support.http2 import Http2
 from support.tls import Authority, context_of
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -158,6 +159,37 @@ def test_the_application_sees_what_the_header_says_of_tls(serve, told, verify, n
     assert response.get("x-tls") == "yes"
     assert (environ["HTTPS"], environ["SSL_PROTOCOL"], environ["SSL_CIPHER"]) == ("on", "TLSv1.3", "TLS_AES_128_GCM_SHA256")
     assert (environ["SSL_CLIENT_VERIFY"], environ.get("SSL_CLIENT_S_DN_CN")) == (verify, name)
+
+
+@pytest.mark.parametrize("option", ["https-socket", "https"])
+def test_the_header_comes_before_tls(serve, tmp_path, option):
+    authority = Authority(tmp_path)
+    credentials = authority.server()
+    switch = "enable-proxy-protocol" if option == "https-socket" else "http-enable-proxy-protocol"
+    address = f"{option} = 127.0.0.1:0,{credentials.chain},{credentials.key}"
+    server = serve(APPLICATIONS["wsgi"] + f"\n{switch} = true", listen=(address,))
+    for way in ("at once", "byte by byte"):
+        client = server.connect(server.address("https"))
+        header = binary("192.0.2.1", 56324, parts=OTHER_PARTS)
+        _sent = client.send(header) if way == "at once" else client.send_byte_by_byte(header)
+        client.socket = context_of(authority).wrap_socket(client.socket, server_hostname="localhost")
+        for _ in range(2):
+            view = ask(client)
+            assert (view.client, view.scheme) == (("192.0.2.1", "56324"), "https")
+            assert view.environ["SSL_PROTOCOL"] == "TLSv1.3"
+    # TLS without the header is none.
+    with server.connect(server.address("https")) as client:
+        client.send(NONE["TLS"])
+        assert client.read_to_end() == b""
+    server.wait_for_log("does not begin with a PROXY header")
+
+
+def test_http2_follows_the_header_too(serve):
+    server = serve(APPLICATIONS["wsgi"] + "\nenable-proxy-protocol = true\nhttp2 = h2c")
+    client = server.connect()
+    client.send(line("192.0.2.1", 56324))
+    with Http2(client) as session:
+        assert [View(session.request()).client for _ in range(3)] == [("192.0.2.1", "56324")] * 3
 
 
 # Who may say it, and what counts beside it.

@@ -3,6 +3,7 @@
 import pytest
 from support import uwsgi
 from support.client import Client
+from support.http2 import Http2
 
 SERVED = [
     "shop.example",
@@ -40,6 +41,7 @@ def server(serve_module):
         server-names = shop.example, *.B.example
         server-names = ::1 127.0.0.1
         trusted-proxies = 127.0.0.1
+        http2 = h2c
         """,
         listen=("http-socket = 127.0.0.1:0", "socket = 127.0.0.1:0"),
     )
@@ -97,6 +99,12 @@ def test_an_old_request_without_a_host_is_for_nobody(server):
 def test_front_servers_of_other_protocols_are_asked_too(server):
     for host, status in (("shop.example", 200), ("other.example", 421)):
         assert uwsgi.ask(server.address("uwsgi"), extra=[("HTTP_HOST", host)]).status == status
+
+
+def test_over_http2_each_stream_is_looked_at(server):
+    with Http2(server.connect()) as client:
+        for host, status in (("shop.example", 200), ("other.example", 421), ("A.b.example:80", 200), ("", 400), ("a b", 400)):
+            assert client.request(authority=host).status == status, host
 
 
 def test_a_body_for_another_host_is_not_waited_for(server):
