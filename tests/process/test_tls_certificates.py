@@ -161,13 +161,20 @@ def test_a_certificate_for_development_has_the_fingerprint_of_the_log_for_as_lon
     assert shown(instance.address("https"), context) == before
 
 
-def test_plain_http_is_sent_to_https(start, served):
-    instance = start("--https", served.option, "--http-to-https", "127.0.0.1:0,8443", socket=None)
+@pytest.mark.parametrize("options", [(), ("--threads", "2"), ("--route", "^/a break:403")], ids=["plain", "threads", "routes"])
+def test_plain_http_is_sent_to_https_whatever_else_is_served(options, start, served):
+    instance = start("--https", served.option, "--http-to-https", "127.0.0.1:0,8443", *options, socket=None)
     with instance.connect(instance.address("http")) as client:
         answer = client.request("GET", "/a/b?c=%20d")
         assert (answer.status, answer.get("Location")) == (301, "https://localhost:8443/a/b?c=%20d")
         answer = client.request("POST", "/form", body=b"x=1")
         assert (answer.status, answer.get("Location")) == (308, "https://localhost:8443/form")
+        client.send(b"GET http://shop.example:8080/x HTTP/1.1\r\nHost: shop.example:8080\r\n\r\n")
+        assert client.read_response().get("Location") == "https://shop.example:8443/x"
+        client.send(b"OPTIONS * HTTP/1.1\r\nHost: [::1]:80\r\n\r\n")
+        assert client.read_response().get("Location") == "https://[::1]:8443/"
+        client.send(b"GET / HTTP/1.0\r\n\r\n")
+        assert client.read_response().status == 400, "there is no host to be sent to"
 
 
 @pytest.mark.parametrize(

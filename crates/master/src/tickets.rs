@@ -33,7 +33,7 @@ impl Tickets {
             return Ok(None);
         };
         // A ticket opens with the key before the present one: so a period is not shorter than a session may live.
-        let period_ms = period_ms().max(u64::from(lifetime_s) * 1000);
+        let period_ms = PERIOD_MS.max(u64::from(lifetime_s) * 1000);
         let ring = TicketKeyring::create([fresh_key()?, fresh_key()?, fresh_key()?])?;
         Ok(Some(Tickets { ring, period_ms, due_ms: now_ms + period_ms }))
     }
@@ -62,12 +62,6 @@ impl Tickets {
     pub fn ring(&self) -> &TicketKeyring {
         &self.ring
     }
-}
-
-/// [`PERIOD_MS`]; tests can't wait for that long.
-fn period_ms() -> u64 {
-    let shortened = std::env::var("BOLIDE_TEST_TICKET_PERIOD_MS").ok().and_then(|text| text.parse().ok());
-    shortened.unwrap_or(PERIOD_MS)
 }
 
 fn fresh_key() -> io::Result<TicketKey> {

@@ -327,7 +327,14 @@ fn checked(folder: &Folder, text: &str) -> String {
 #[test]
 fn test_check_tells_names_key_and_end_of_each_certificate() {
     let folder = folder("check");
-    let text = checked(&folder, "https = :1,app.pem,app.key,HIGH:!aNULL:!CHACHA20\nsni = x.example other.pem,other.key");
+    let set_mode = |name: &str, mode| {
+        let permissions = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        std::fs::set_permissions(folder.path().join(name), permissions).expect("set");
+    };
+    set_mode("app.key", 0o640);
+    set_mode("other.key", 0o644);
+    let text = "https = :1,app.pem,app.key,HIGH:!aNULL:!CHACHA20\nsni = x.example other.pem,other.key\nhttp-to-https = :2";
+    let text = checked(&folder, text);
     for line in [
         "app.ini:3: note: the certificate DIR/app.pem is for app.example, localhost; key EC P-256; expires on 2",
         "app.ini:4: note: the certificate DIR/other.pem is for x.example, *.y.example, b.example, a.example; key EC P-256",
@@ -336,7 +343,9 @@ fn test_check_tells_names_key_and_end_of_each_certificate() {
     ] {
         assert!(text.contains(line), "{line}: {text}");
     }
-    assert!(text.ends_with("3 notes\n"), "{text}");
+    assert!(text.contains("app.ini:4: warning: every user of this machine may read the key DIR/other.key"), "{text}");
+    assert!(text.contains("app.ini:5: note: clients are sent to port 443, and no address here speaks HTTPS at it"), "{text}");
+    assert!(text.ends_with("1 warning, 4 notes\n"), "{text}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! combinations that do nothing or hurt.
 
 use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt;
 
 use bolide_contract::settings::{Address, Interface, Settings};
 
@@ -83,7 +84,42 @@ impl LintContext<'_> {
                     .local(),
             );
         }
+        self.keys_of_others(settings);
+        self.port_to_go_to(settings);
         self.ciphers();
+    }
+
+    /// Keys that every user of the machine may read, though only who starts the instance has to.
+    fn keys_of_others(&mut self, settings: &Settings) {
+        /// The right of others to read (inode(7)).
+        const OTHERS_READ: u32 = 0o004;
+        let shown = settings.listeners.iter().filter_map(|listener| listener.tls.as_ref()).flat_map(|tls| &tls.certificates);
+        for (files, origin) in shown.filter_map(|one| Some((one.files.as_ref()?, &one.origin))) {
+            if !std::fs::metadata(&files.key).is_ok_and(|found| found.mode() & OTHERS_READ != 0) {
+                continue;
+            }
+            let location = self.located(origin);
+            let message = format!("every user of this machine may read the key {}", files.key.display());
+            self.diagnostics
+                .push(Diagnostic::warning(Some(&location), message).advise("take their right away: `chmod 600`").local());
+        }
+    }
+
+    /// `http-to-https` without a port leads to 443, where perhaps nobody listens.
+    fn port_to_go_to(&mut self, settings: &Settings) {
+        let is_there = |wanted: u16| {
+            let mut listeners = settings.listeners.iter().filter(|listener| listener.tls.is_some());
+            listeners.any(|listener| matches!(listener.address, Address::Tcp { port, .. } if port == wanted))
+        };
+        for listener in &settings.listeners {
+            let Some(port) = listener.redirects_to_https.filter(|&port| !is_there(port)) else { continue };
+            let location = self.located(&listener.origin);
+            let message = format!("clients are sent to port {port}, and no address here speaks HTTPS at it");
+            self.diagnostics.push(
+                Diagnostic::note(Some(&location), message)
+                    .advise("write `http-to-https = ADDRESS,PORT` unless another port leads here"),
+            );
+        }
     }
 
     /// What is left of each list of ciphers, which OpenSSL would understand in its own way.
