@@ -356,3 +356,49 @@ fn what_is_no_beginning_of_either_http_is_ended_without_an_answer() {
         assert!(client.receive(1).1, "the connection ends");
     }
 }
+
+/// More than a turn reads: the rest is not told of by an edge-triggered poll.
+fn a_large_body_comes_whole<L: Language>(mut worker: Harness<L>) {
+    let mut client = client(&mut worker);
+    let body = vec![b'b'; 3 << 20];
+    client.send(&[post(1, "/echo"), window(0, 1 << 24), window(1, 1 << 24)].concat());
+    let mut got = Got::default();
+    let mut frames: Vec<u8> = body.chunks(16_000).flat_map(|chunk| frame(DATA, 0, 1, chunk)).collect();
+    frames.extend(frame(DATA, END_STREAM, 1, b""));
+    // A piece is less than the worker's window, which is open again when all of it was used.
+    let mut sent = 0;
+    while sent < frames.len() {
+        let piece = &frames[sent..frames.len().min(sent + 200_000)];
+        sent += client.send_some(piece).expect("it is there");
+        while worker.settle() > 0 {
+            got.read(&mut client);
+        }
+    }
+    while worker.settle() > 0 {
+        got.read(&mut client);
+    }
+    assert_eq!(
+        (got.bodies.get(&1).map(Vec::len), got.reset.len(), got.farewells.len()),
+        (Some(body.len() + "POST /echo\n".len()), 0, 0)
+    );
+}
+
+#[test]
+fn a_body_of_many_turns_comes_whole() {
+    a_large_body_comes_whole(called());
+    a_large_body_comes_whole(streamed().0);
+}
+
+#[test]
+fn a_request_that_is_taken_back_at_once_is_nobodys() {
+    let calls: Arc<Mutex<u32>> = Arc::default();
+    let noted = calls.clone();
+    let language = TestLanguage::new(Arc::new(Events(move |_: &str| *noted.lock().unwrap_or_else(PoisonError::into_inner) += 1)));
+    let mut worker = worker(language);
+    let mut client = client(&mut worker);
+    for number in 0..20 {
+        client.send(&[get(number * 2 + 1, "/slow/counted"), frame(RST_STREAM, 0, number * 2 + 1, &8u32.to_be_bytes())].concat());
+    }
+    worker.settle();
+    assert_eq!((*calls.lock().unwrap_or_else(PoisonError::into_inner), worker.connections()), (0, 1));
+}

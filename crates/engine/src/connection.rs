@@ -221,6 +221,10 @@ impl<A: App> Connection<A> {
         if self.transport.is_stream() && self.transport.peer_has_ended() {
             self.peer_has_ended = true;
             self.transport.is_broken = true;
+            if self.session.has_head() {
+                // The client has taken it back before anybody has seen it.
+                return NextAction::Close;
+            }
         }
         // What drips into a worker that ends has always a byte more.
         let is_late = worker.is_draining() && self.is_arriving();

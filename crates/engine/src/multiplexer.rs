@@ -144,8 +144,10 @@ impl Arrival {
 pub enum Pumped {
     /// All that has come is understood.
     All,
-    /// More is here, which waits for its turn, or for room for what would be answered.
+    /// More is here, which waits for the requests before it, or for room for what would be answered.
     Rest,
+    /// More may be here, and its turn comes after those of others.
+    Later,
     /// The client says no more.
     End,
     Broken,
@@ -252,7 +254,7 @@ impl Multiplexer {
                 return Pumped::Rest;
             }
             if !may_read(0) {
-                return Pumped::Rest;
+                return Pumped::Later;
             }
             let held = self.input.len();
             let Some(room) = buffer.get_mut(held..).filter(|room| !room.is_empty()) else { return Pumped::Broken };
@@ -308,10 +310,13 @@ impl Multiplexer {
                 Http2Event::Data { stream, range } => self.take_in(stream, &rest[range]),
                 Http2Event::End { stream } => self.end_inbound(stream),
                 Http2Event::Reset { stream, .. } => {
+                    // One that nobody has seen yet never was.
+                    self.arrived.retain(|arrival| arrival.number != stream);
                     if let Some(line) = self.line(stream) {
                         line.is_reset = true;
                         self.woken.push(stream);
                     }
+                    self.lines.retain(|line| !line.is_reset || line.key.is_some());
                 }
                 Http2Event::Room { stream } => self.wake_starved(stream),
                 Http2Event::Ended => {}

@@ -412,7 +412,8 @@ impl Transport {
             Carrier::Tls(_) => return self.send_encrypted_aside(bytes),
             Carrier::Stream(_) => {
                 self.bytes.extend_from_slice(bytes);
-                return self.send_frames(false);
+                self.send_frames(false);
+                return self.clear();
             }
         }
         match socket::write(self.socket.as_fd(), bytes, &[]) {

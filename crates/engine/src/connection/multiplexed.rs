@@ -160,14 +160,14 @@ impl<A: App> Connection<A> {
         });
         multiplexer.flush();
         match pumped {
-            Pumped::All | Pumped::Rest if !multiplexer.transport.is_broken => {}
+            Pumped::All | Pumped::Rest | Pumped::Later if !multiplexer.transport.is_broken => {}
             Pumped::Fault(fault) => {
                 multiplexer.break_all();
                 let transport = multiplexer.transport.take();
                 drop(multiplexer);
                 return self.end_http2(fault, transport, context);
             }
-            Pumped::All | Pumped::Rest | Pumped::End | Pumped::Broken => {
+            Pumped::All | Pumped::Rest | Pumped::Later | Pumped::End | Pumped::Broken => {
                 multiplexer.transport.is_broken = true;
                 multiplexer.break_all();
                 return NextAction::Close;
@@ -184,8 +184,12 @@ impl<A: App> Connection<A> {
             return self.begin_linger(context);
         }
         self.set_multiplexed_deadline(&multiplexer, context);
-        let has_more = matches!(pumped, Pumped::Rest) && !multiplexer.has_streams() && !multiplexer.is_behind();
         // Streams that begin, or that have room again, ask for the next turn.
+        let has_more = match pumped {
+            Pumped::Later => true,
+            Pumped::Rest => !multiplexer.has_streams() && !multiplexer.is_behind(),
+            _ => false,
+        };
         if has_more || multiplexer.transport.turn_is_over() { NextAction::Again } else { NextAction::Wait }
     }
 

@@ -76,7 +76,7 @@ impl StreamTransport for StreamLink {
         let pumped = multiplexer.pump(&mut buffer, |_| true);
         multiplexer.batch = batch;
         match pumped {
-            Pumped::All | Pumped::Rest => {}
+            Pumped::All | Pumped::Rest | Pumped::Later => {}
             Pumped::End | Pumped::Broken => {
                 multiplexer.transport.is_broken = true;
                 multiplexer.break_all();
