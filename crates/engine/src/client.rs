@@ -37,7 +37,7 @@ pub struct Client {
     forwarded: Option<Box<Forwarded>>,
 }
 
-/// What a trusted front server says of a request. Texts that it does not say are empty.
+/// A request as a trusted front server describes it. Texts that it does not say are empty.
 #[derive(Debug, Default)]
 pub struct Forwarded {
     /// Whom it speaks for.
@@ -85,7 +85,7 @@ impl ClientRules {
         self.trusted.everyone || self.trusted.networks.iter().any(|network| contains(network, address))
     }
 
-    /// Whether anything is read of what a trusted peer says.
+    /// Trusted peers have fields that count, or that the log shows.
     fn has_fields(&self) -> bool {
         self.fields != ForwardedFields::default() || self.logs_x_forwarded_for
     }
@@ -117,7 +117,7 @@ impl Client {
         Client { peer: self.peer.clone(), is_trusted: self.is_trusted, forwarded: None }
     }
 
-    /// Whether a PROXY header is taken from the peer.
+    /// A PROXY header is taken from the peer.
     pub fn may_speak_for_others(&self, rules: &ClientRules) -> bool {
         !rules.has_chosen_proxies || rules.trusts(&self.peer)
     }

@@ -49,7 +49,7 @@ pub struct Peer {
     pub origin: PeerOrigin,
 }
 
-/// What a PROXY header says of a client's TLS. Texts that it does not have are empty.
+/// The TLS of a client as a PROXY header describes it. Texts that it does not have are empty.
 #[derive(Debug, PartialEq, Eq)]
 pub struct FrontTls {
     /// As `TLSv1.3`.

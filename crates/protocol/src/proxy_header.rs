@@ -174,7 +174,7 @@ fn binary_source(header: &[u8], family: u8) -> Option<(ProxySource, usize)> {
     (addresses.len() >= bytes).then_some((source, FIXED_BYTES + bytes))
 }
 
-/// What follows the addresses: of the types only `PP2_TYPE_SSL` means something here, the others are for others.
+/// Reads the parts behind the addresses: of the types only `PP2_TYPE_SSL` means something here, the others are for others.
 fn read_parts(header: &[u8], start: usize) -> Result<Option<ProxyTls>, Fault> {
     let mut at = start;
     let mut tls = None;

@@ -176,7 +176,7 @@ pub(crate) fn is_authority(text: &[u8]) -> bool {
         }
 }
 
-/// Whether there is a host before the port. An empty one belongs to URIs without a host (RFC 9112 section 3.2), and those of http have one
+/// There is a host before the port. An empty one belongs to URIs without a host (RFC 9112 section 3.2), and those of http have one
 /// (RFC 9110 section 4.2.1).
 pub(crate) fn names_a_host(authority: &[u8]) -> bool {
     !matches!(authority, [] | [b':', ..])
