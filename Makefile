@@ -1,9 +1,9 @@
 # Thin verbs; what they do is in scripts/.
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-rust test-python lint deny format bench fuzz compat conformance clean
+.PHONY: help run build test test-rust test-python lint deny format bench fuzz compat conformance h2spec clean
 
 help: ## show this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: ## build optimised and serve examples/fibonacci on http://127.0.0.1:8080
 	@scripts/run
@@ -43,6 +43,9 @@ compat: ## how many of the real configurations run as they are
 
 conformance: ## the Autobahn suite's WebSocket cases; writes docs/autobahn.md (CASES='7.*' picks)
 	@scripts/conformance
+
+h2spec: ## the suite of HTTP/2 over TLS and h2c; writes docs/h2spec.md
+	@scripts/h2spec
 
 clean: ## remove what was built
 	rm -rf target build dist .venv .venv-test fuzz/target models/target

@@ -2,6 +2,7 @@
 
 import re
 import socket
+import ssl
 import sys
 
 #: Where `struct tcp_info` (linux/tcp.h) has `tcpi_data_segs_in`, of 4 bytes.
@@ -104,7 +105,7 @@ class Client:
         """Send all of it. A server that has closed already is told by what is read afterwards."""
         try:
             self.socket.sendall(data)
-        except (BrokenPipeError, ConnectionResetError):
+        except (BrokenPipeError, ConnectionResetError, ssl.SSLEOFError):
             return False
         return True
 

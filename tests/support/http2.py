@@ -12,6 +12,7 @@ import time
 import hpack
 
 from support.client import PATIENCE_SECONDS, Closed, Response
+from support.tls import Authority, context_of
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
@@ -307,7 +308,7 @@ class Http2:
         for answer in answers:
             if answer.reset is not None and not answer.is_whole:
                 raise Reset(answer)
-        return answers[0]
+        return answers[0] if answers else None
 
     def read_reset(self, answer):
         """The code with which the server resets a stream."""
@@ -380,7 +381,7 @@ class Http2:
             last = self._read_frame()
             assert (last.kind, last.stream) == (CONTINUATION, read.stream), f"{last} within the header block of {read}"
             block += last.payload
-        fields = self.decoder.decode(block)
+        fields = [tuple(part.decode("latin-1") for part in pair) for pair in self.decoder.decode(block, raw=True)]
         for name, value in fields:
             assert name == name.lower(), f"a name in upper case: {name}"
             assert name not in CONNECTION_FIELDS, f"a field that HTTP/2 does not have: {name}: {value}"
@@ -405,7 +406,7 @@ class Http2:
         answer = self._answer(read)
         assert len(read.payload) == 4, read
         (answer.reset,) = struct.unpack(">I", read.payload)
-        assert not answer.is_whole or answer.reset == NO_ERROR, f"an answer that was whole is reset: {answer}"
+        assert not answer.is_whole or answer.is_left or answer.reset == NO_ERROR, f"an answer that was whole is reset: {answer}"
 
     def _answer(self, read):
         assert read.stream in self.answers, f"a frame on a stream that we have not opened: {read}"
@@ -463,3 +464,34 @@ def upgraded(client, method="GET", target="/", headers=(), body=b"", values=None
     assert (switched.status, switched.get("upgrade")) == (101, "h2c"), switched
     connection = Http2(client, values, **more)
     return connection, connection.expect(1, method)
+
+
+def secured(client, context, name="localhost"):
+    """The client, within TLS from now on, where both sides have chosen HTTP/2."""
+    client.socket = context.wrap_socket(client.socket, server_hostname=name)
+    assert client.socket.selected_alpn_protocol() == "h2"
+    return client
+
+
+class Both:
+    """A server at two sockets: HTTP/2 without TLS at one, and within TLS at the other.
+
+    ``serve`` starts it, from a configuration; certificates are made in ``folder``.
+    """
+
+    def __init__(self, serve, folder, configuration):
+        self.authority = Authority(folder / "certificates")
+        shown = self.authority.server()
+        self.context = context_of(self.authority, alpn=["h2"])
+        listen = ("http-socket = 127.0.0.1:0", f"https = 127.0.0.1:0,{shown.chain},{shown.key}", "http2 = h2c")
+        self.server = serve(configuration, listen=listen)
+
+    def connect(self, way, values=None, **options):
+        """A :class:`Http2` by ``plain`` or ``tls``; what else there is, is the client's."""
+        own = {name: options.pop(name) for name in ("gives_back", "preface") if name in options}
+        if way == "plain":
+            return Http2(self.server.connect(**options), values, **own)
+        client = secured(self.server.connect(self.server.address("https"), **options), self.context)
+        connection = Http2(client, values, **own)
+        connection.scheme = "https"
+        return connection

@@ -1,0 +1,1 @@
+"""h2spec against Bolide: ``make h2spec``."""
