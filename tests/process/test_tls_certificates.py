@@ -1,6 +1,7 @@
 """Certificates: what is wrong with them is said at the start, and a reload takes new ones without losing a client."""
 
 import hashlib
+import os
 import re
 import signal
 import socket
@@ -8,6 +9,7 @@ import ssl
 import threading
 
 import pytest
+from support.server import program
 from support.tls import Authority, context_of, openssl
 from support.waiting import PATIENCE_SECONDS, wait_until
 from support_instance import START_FAILED
@@ -120,6 +122,18 @@ def test_a_new_certificate_that_is_wrong_leaves_the_old_one_in_place_and_says_wh
     instance.reload(2)
     line = instance.wait_for_log(r"^bolide: reload: WARNING: .*; the one that was read before goes on").group()
     assert reasons[wrong] in line
+    assert shown(instance.address("https"), context_of(authority)) == before
+
+
+def test_a_master_that_may_not_read_a_key_any_more_goes_on_with_the_one_it_has(start, served, authority):
+    # Root reads what it has no right to, unless it has lost that power.
+    powerless = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.getuid() == 0 else []
+    instance = start("--https", served.option, command=[*powerless, *program()])
+    before = shown(instance.address("https"), context_of(authority))
+    served.key.chmod(0)
+    instance.reload(2)
+    line = instance.wait_for_log(r"^bolide: reload: WARNING: .*; the one that was read before goes on").group()
+    assert f"the key {served.key} can't be read: Permission denied" in line
     assert shown(instance.address("https"), context_of(authority)) == before
 
 

@@ -66,7 +66,7 @@ pub const ENTRIES: &[Entry] = &[
     Entry::supported("tls-client-ca", Setting::Tls(Tls::ClientAuthorities), Value::Path, "", "Certificates, in PEM, of the authorities whose clients are let in, for each address that names none itself.")
         .example("tls-client-ca = clients.pem\ntls-client-auth = required")
         .also(&["ca-certs", "ssl-ca-certs"]),
-    Entry::supported("tls-client-auth", Setting::Tls(Tls::ClientAuth), Value::OneOf(&CLIENT_AUTH_WORDS), "optional with client authorities, else off", "Whether clients are asked for a certificate: `off`, `optional` (who has none is let in, who has a wrong one is not) or `required`; 0, 1 and 2 mean the same.")
+    Entry::supported("tls-client-auth", Setting::Tls(Tls::ClientAuth), Value::OneOf(&CLIENT_AUTH_WORDS), "off", "Whether clients are asked for a certificate: `off`, `optional` (who has none is let in, who has a wrong one is not) or `required`; 0, 1 and 2 mean the same. Where client authorities are named, `optional` is the default.")
         .example("tls-client-auth = required")
         .also(&["cert-reqs", "ssl-cert-reqs"]),
     Entry::supported("tls-min-version", Setting::Tls(Tls::LeastVersion), Value::OneOf(&VERSION_WORDS), "1.2", "The oldest version of TLS that is spoken: `1.2` or `1.3`.")
