@@ -91,9 +91,12 @@ impl<A: App> Connection<A> {
         if let RequestStream::Messages(websocket) = &mut streaming.request_stream {
             websocket.tend(&mut self.writer(), now_ms(), timeout_ms, context.worker.is_draining());
         }
+        let had_room = streaming.request_stream.room() > 0;
         if let Some(pending) = &mut streaming.suspended.pending {
             context.app.enter().news(pending, &mut self.writer(), &mut streaming.request_stream);
         }
+        // What was left unread for want of room is told of by nobody else.
+        let resumes = !had_room && streaming.request_stream.room() > 0;
         // Nothing happens unless there is one that has not left: the application takes its time, see `holds_its_head`.
         self.writer().send_head();
         if self.transport.is_broken {
@@ -101,7 +104,7 @@ impl<A: App> Connection<A> {
             return Some(NextAction::Close);
         }
         let next = self.park(streaming, timeout_ms);
-        let is_cut_short = next == Some(NextAction::Wait) && !context.thread.turn.may_read();
+        let is_cut_short = next == Some(NextAction::Wait) && (resumes || !context.thread.turn.may_read());
         if is_cut_short { Some(NextAction::Again) } else { next }
     }
 
