@@ -57,15 +57,7 @@ fn serve_http<A: App>(
     let target = split_target(target_bytes, method)?;
     let was_changed = decode_path(target.path.of(target_bytes), &mut context.thread.path)?;
     let header_bytes = bytes.get(line.length as usize..).unwrap_or_default();
-    let forwarded = context.client.forwarded();
-    let authority = match forwarded {
-        Some(forwarded) if !forwarded.host.is_empty() => forwarded.host.as_slice(),
-        _ => target.authority.of(target_bytes),
-    };
-    if let Some(names) = &context.worker.clients.server_names {
-        let named = facts.host.map_or(&b""[..], |host| host.of(header_bytes));
-        names.check(if authority.is_empty() { named } else { authority })?;
-    }
+    let authority = authority_of(context, target.authority.of(target_bytes), facts, header_bytes)?;
     let handshake = handshake_of_fields(context, facts, method, header_bytes)?;
     let is_known = matches!(memory, HeaderMemory::Same(_));
     if !is_known && context.thread.parts.fields.is_empty() {
@@ -424,6 +416,28 @@ fn finish_line<A: App>(context: &mut ExchangeContext<'_, A>, entry: &LogEntry<'_
     let keep = context.writer.keeps_alive();
     context.thread.buffers.keep(context.writer.end());
     Served::Done { keep }
+}
+
+/// Host and port that take the place of the Host header, where there are some: a trusted front server's word, or the target's.
+///
+/// # Errors
+/// The host that counts is none of `server-names`.
+#[inline]
+fn authority_of<'a, A: App>(
+    context: &ExchangeContext<'a, A>,
+    of_target: &'a [u8],
+    facts: &HeaderFacts,
+    header_bytes: &[u8],
+) -> Result<&'a [u8], Fault> {
+    let authority = match context.client.forwarded() {
+        Some(forwarded) if !forwarded.host.is_empty() => forwarded.host.as_slice(),
+        _ => of_target,
+    };
+    if let Some(names) = &context.worker.clients.server_names {
+        let named = facts.host.map_or(&b""[..], |host| host.of(header_bytes));
+        names.check(if authority.is_empty() { named } else { authority })?;
+    }
+    Ok(authority)
 }
 
 /// The client of a front server's request.
