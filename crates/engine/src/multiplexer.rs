@@ -105,6 +105,8 @@ struct Line {
     is_chunked: bool,
     /// The client has taken its request back.
     is_reset: bool,
+    /// Bytes of the answer that have found room.
+    sent_bytes: u64,
 }
 
 /// A connection of HTTP/2 that begins.
@@ -328,7 +330,8 @@ impl Multiplexer {
     /// A request begins.
     pub fn arrive(&mut self, arrival: Arrival) {
         let is_chunked = matches!(&arrival.request, Ok((head, _)) if head.body == Framing::Chunked);
-        let line = Line { number: arrival.number, key: None, inbound: Vec::new(), owed: 0, is_chunked, is_reset: false };
+        let line =
+            Line { number: arrival.number, key: None, inbound: Vec::new(), owed: 0, is_chunked, is_reset: false, sent_bytes: 0 };
         let place = self.lines.partition_point(|line| line.number < arrival.number);
         self.lines.insert(place, line);
         self.arrived.push(arrival);
@@ -406,9 +409,15 @@ impl Multiplexer {
         self.wake(woken);
     }
 
-    /// The most urgent go first (RFC 9218 section 10).
+    /// The most urgent go first. Of those that are as urgent, each is sent as a whole, in the order of the requests, and behind them those of which parts
+    /// are of use share the room (RFC 9218 section 10).
     fn wake(&mut self, mut streams: Vec<u32>) {
-        streams.sort_by_key(|stream| self.session.priority(*stream).urgency);
+        streams.sort_by_cached_key(|number| {
+            let priority = self.session.priority(*number);
+            let sent_bytes = self.line(*number).map_or(0, |line| line.sent_bytes);
+            let turn = if priority.incremental { sent_bytes } else { u64::from(*number) };
+            (priority.urgency, priority.incremental, turn)
+        });
         self.woken.append(&mut streams);
     }
 

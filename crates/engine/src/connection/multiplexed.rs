@@ -107,7 +107,8 @@ impl<A: App> Connection<A> {
                 name if name.eq_ignore_ascii_case(b"upgrade") => {
                     asks |= value.split(|byte| *byte == b',').any(|token| token.trim_ascii() == b"h2c");
                 }
-                name if name.eq_ignore_ascii_case(b"http2-settings") => settings = Some(value),
+                // RFC 7540 section 3.2.1: not "if more than one is present".
+                name if name.eq_ignore_ascii_case(b"http2-settings") && settings.replace(value).is_some() => return None,
                 _ => {}
             }
         }

@@ -54,7 +54,9 @@ fn serve_http<A: App>(
 ) -> Result<Served<A::Pending>, Fault> {
     let method = line.method.of(bytes);
     let target_bytes = line.target.of(bytes);
-    let target = split_target(target_bytes, method)?;
+    // RFC 8441 section 4: an extended CONNECT has the target of other methods, and is answered here.
+    let is_extended = line.version == Version::Http2 && facts.upgrade;
+    let target = split_target(target_bytes, if is_extended { b"GET" } else { method })?;
     let was_changed = decode_path(target.path.of(target_bytes), &mut context.thread.path)?;
     let header_bytes = bytes.get(line.length as usize..).unwrap_or_default();
     let authority = authority_of(context, target.authority.of(target_bytes), facts, header_bytes)?;

@@ -92,7 +92,11 @@ impl StreamTransport for StreamLink {
         if multiplexer.is_gone(self.number) {
             return Moved::Gone;
         }
+        let before = *sent;
         let moved = multiplexer.move_frames(self.number, staged, sent);
+        if let Some(line) = multiplexer.line(self.number) {
+            line.sent_bytes += (*sent - before) as u64;
+        }
         if moved == Moved::Part {
             multiplexer.note_waiting(self.number);
         }
