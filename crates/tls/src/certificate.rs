@@ -115,3 +115,49 @@ fn names_of_parsed(certificate: &X509Certificate<'_>) -> Vec<String> {
     let common_names = certificate.subject().iter_common_name();
     common_names.filter_map(|name| name.as_str().ok()).map(str::to_ascii_lowercase).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bolide_contract::tls::PrivateKey;
+
+    fn made(name: &str) -> (Vec<u8>, Vec<u8>) {
+        let made = rcgen::generate_simple_self_signed([name.to_owned()]).expect("a certificate");
+        (made.cert.pem().into_bytes(), made.signing_key.serialize_pem().into_bytes())
+    }
+
+    fn certificate(chain: &[u8], key: &[u8]) -> Certificate {
+        let (chain, key) = (chain.to_vec(), PrivateKey(key.to_vec()));
+        Certificate { names: Vec::new(), chain, key, ocsp: Some(vec![0x30]), files: None, origin: "the test".into() }
+    }
+
+    #[test]
+    fn a_certificate_with_its_key_is_loaded() {
+        let (chain, key) = made("WWW.example");
+        let loaded = load(&certificate(&chain, &key)).expect("they belong together");
+        assert_eq!(loaded.names, ["www.example"]);
+        assert_eq!(loaded.pem.as_bytes(), chain.as_slice().trim_ascii_end().iter().chain(b"\n").copied().collect::<Vec<_>>());
+        assert_eq!(loaded.key.ocsp.as_deref(), Some(&[0x30][..]));
+        assert!(loaded.not_before_s < loaded.not_after_s);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        let ((chain, key), (other, other_key)) = (made("one.example"), made("other.example"));
+        let encrypted = b"-----BEGIN ENCRYPTED PRIVATE KEY-----\nMAA=\n-----END ENCRYPTED PRIVATE KEY-----\n";
+        let garbled = b"-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n";
+        let cases: [(&[u8], &[u8], &str); 7] = [
+            (&chain, &other_key, "another certificate"),
+            (&other, &key, "another certificate"),
+            (b"", &key, "no certificate"),
+            (&key, &key, "no certificate"),
+            (garbled, &key, "can't be read"),
+            (&chain, &chain, "no private key"),
+            (&chain, encrypted, "encrypted"),
+        ];
+        for (chain, key, wanted) in cases {
+            let told = load(&certificate(chain, key)).expect_err(wanted);
+            assert!(told.contains(wanted), "{told}");
+        }
+    }
+}

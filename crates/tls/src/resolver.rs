@@ -55,3 +55,52 @@ impl ResolvesServerCert for CertificatesByName {
         self.find(hello.server_name()).map(|certificate| Arc::clone(&certificate.key))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::certificate::load;
+    use bolide_contract::tls::{Certificate, PrivateKey};
+
+    fn certificate(names: &[&str], shown_for: &[&str]) -> LoadedCertificate {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let made = rcgen::generate_simple_self_signed(names).expect("a certificate");
+        let certificate = Certificate {
+            names: shown_for.iter().map(|name| (*name).to_owned()).collect(),
+            chain: made.cert.pem().into_bytes(),
+            key: PrivateKey(made.signing_key.serialize_pem().into_bytes()),
+            ocsp: None,
+            files: None,
+            origin: "the test".into(),
+        };
+        load(&certificate).expect("a certificate and its key")
+    }
+
+    #[test]
+    fn a_host_is_shown_its_own_certificate_then_a_wildcards_then_the_first() {
+        let certificates = CertificatesByName::new(vec![
+            certificate(&["first.example"], &[]),
+            certificate(&["A.example", "both.example"], &[]),
+            certificate(&["*.example", "both.example"], &[]),
+            certificate(&["x.example"], &["*.deep.example", "Told.Example"]),
+        ]);
+        let cases = [
+            (Some("first.example"), 0),
+            (Some("a.example"), 1),
+            (Some("both.example"), 1),
+            (Some("other.example"), 2),
+            (Some("x.example"), 2),
+            (Some("x.deep.example"), 3),
+            (Some("told.example"), 3),
+            (Some("x.y.deep.example"), 0),
+            (Some("example"), 0),
+            (Some(""), 0),
+            (Some("."), 0),
+            (None, 0),
+        ];
+        for (host, wanted) in cases {
+            let found = certificates.find(host).expect("there is always one");
+            assert!(std::ptr::eq(found, &raw const certificates.certificates[wanted]), "{host:?}");
+        }
+    }
+}

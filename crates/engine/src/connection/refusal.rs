@@ -13,7 +13,7 @@ impl<A: App> Connection<A> {
     pub(super) fn refuse(&mut self, fault: Fault, context: &mut Context<'_, A>) {
         // Whoever scans for TLS comes again and again.
         if fault.is_misplaced_tls() {
-            self.complain_of_peer(&format!("with {}: {}", fault.status, fault.reason), "a request", context);
+            self.complain_of_peer(&format!(" with {}: {}", fault.status, fault.reason), "a request", context);
         } else {
             let who = self.client.own_peer().name();
             complain(context.worker.number, &format!("refused a request of {who} with {}: {}", fault.status, fault.reason));

@@ -41,7 +41,7 @@ impl<A: App> Connection<A> {
         self.complain_of_peer(&format!(": {}", fault.reason()), "a TLS handshake", context);
     }
 
-    /// One line a minute of each peer, at the most.
+    /// One line a minute of each peer, at the most. `what` goes on behind the peer's name.
     pub(super) fn complain_of_peer(&self, what: &str, subject: &str, context: &Context<'_, A>) {
         let Some(untold) = context.worker.tls_complaints.note(&self.client.own_peer().address, context.thread.clock.now_ms)
         else {
@@ -49,7 +49,6 @@ impl<A: App> Connection<A> {
         };
         let who = self.client.own_peer().name();
         let more = if untold > 0 { format!(" ({untold} faults of other peers were not told)") } else { String::new() };
-        let separator = if what.starts_with(':') { "" } else { " " };
-        complain(context.worker.number, &format!("refused {subject} of {who}{separator}{what}{more}"));
+        complain(context.worker.number, &format!("refused {subject} of {who}{what}{more}"));
     }
 }
