@@ -149,6 +149,7 @@ def test_an_upgrade_of_wsgi_says_http_2(start):
     "fields",
     [
         [("Connection", "Upgrade, HTTP2-Settings"), ("Upgrade", "h2c")],
+        [*UPGRADE, UPGRADE[-1]],
         [("Connection", "Upgrade, HTTP2-Settings"), ("Upgrade", "h2c"), ("HTTP2-Settings", "?????")],
         [("Connection", "Upgrade, HTTP2-Settings"), ("Upgrade", "h2c"), ("HTTP2-Settings", "AAM")],
         [("Connection", "Upgrade, HTTP2-Settings"), ("Upgrade", "h2"), ("HTTP2-Settings", "AAMAAABkAAQAAP__")],
