@@ -104,7 +104,7 @@ def _limit(launch):
 def _bolide(launch):
     wire = launch.wire
     if wire.is_tls:
-        socket = ["--https", f"{_address(launch)},{wire.certificate},{wire.key}", "--http-keepalive", KEEP_ALIVE_SECONDS]
+        socket = ["--https", f"{_address(launch)},{wire.certificate},{wire.key}", f"--http-keepalive={KEEP_ALIVE_SECONDS}"]
     else:
         socket = _socket_words(launch, "--http-socket")
     return [launch.program("bolide"), *socket, *(["--http2", "h2c"] if wire.http2 else []), *_uwsgi_words(launch)]
