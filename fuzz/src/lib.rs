@@ -25,6 +25,7 @@ pub mod routes;
 pub mod scgi;
 pub mod session;
 pub mod target_decode;
+pub mod tls;
 pub mod uwsgi_packet;
 mod variables;
 pub mod websocket;
@@ -47,6 +48,7 @@ pub const TARGETS: &[Target] = &[
     websocket::TARGET,
     websocket_offer::TARGET,
     connection::TARGET,
+    tls::TARGET,
 ];
 
 /// One codec under test.

@@ -255,7 +255,8 @@ impl TlsStream {
         self.begin_handshake(records)?;
         let (TlsStage::Handshake(connection) | TlsStage::Open(connection)) = &mut self.stage else { return Ok(0) };
         let (mut start, mut filled, mut failure) = (0, 0, None);
-        loop {
+        // After a failure the library is only asked for its alert: it must not look at what follows.
+        while failure.is_none() || connection.wants_write() {
             let UnbufferedStatus { discard, state } = connection.process_tls_records(&mut records[start..]);
             match state {
                 Ok(ConnectionState::ReadTraffic(mut traffic)) => {
@@ -278,7 +279,6 @@ impl TlsStream {
                 }
                 // Early data is not offered, and there are no other states.
                 Ok(_) => return Err(TlsFault::Failed(Error::HandshakeNotComplete)),
-                // The library has an alert to send, which is asked for once more.
                 Err(error) if failure.is_none() => failure = Some(error),
                 Err(_) => break,
             }
