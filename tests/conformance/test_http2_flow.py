@@ -220,6 +220,18 @@ def test_files_of_one_urgency_come_one_after_the_other(both, way):
     assert finished_in_order(connection, [first, second]) == [first, second]
 
 
+def test_files_whose_parts_are_of_use_share_the_connection(both, way):
+    # RFC 9218 section 4.2.
+    connection = held_connection(both, way)
+    first, second = begin_file(connection, "u=3, i"), begin_file(connection, "u=3, i")
+    connection.ping()
+    connection.open_window(0, 6 << 20)
+    connection.read_until(lambda: connection.receive_windows[0] == 0, "the window is full")
+    assert min(first.received, second.received) > 2 << 20, (first.received, second.received)
+    connection.open_window(0, 60 << 20)
+    assert len(finished_in_order(connection, [first, second])) == 2
+
+
 def test_a_priority_that_is_malformed_is_none(both, way):
     connection = both.connect(way)
     for text in ("u=9", "u=x", "i=7", "nonsense=", "u=1,u=2;a", ";;;"):

@@ -244,9 +244,10 @@ def test_a_close_by_the_application_ends_the_stream(connection, server):
     assert fine(connection)
 
 
-def test_a_stream_that_is_reset_without_a_close_is_1006(connection, server):
+@pytest.mark.parametrize("way", ["reset", "end_sending"])
+def test_a_stream_that_ends_without_a_close_is_1006(connection, server, way):
     socket = StreamSocket(connection, server, ("accept",), ("receive_all",)).open()
-    socket.client.reset()
+    getattr(socket.client, way)()
     events, _ = socket.ended()
     assert received(events)[-1]["code"] == 1006
     assert fine(connection)

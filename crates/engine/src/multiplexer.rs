@@ -103,6 +103,9 @@ struct Line {
     owed: u64,
     /// The body is handed on in chunks, as nobody knows its length.
     is_chunked: bool,
+    /// What comes is another protocol's, whose end is the client's.
+    is_tunnel: bool,
+    has_ended: bool,
     /// The client has taken its request back.
     is_reset: bool,
     /// Bytes of the answer that have found room.
@@ -119,6 +122,8 @@ pub struct Beginning {
 /// A request whose head is here, or the fault in it.
 pub struct Arrival {
     pub number: u32,
+    /// It asks for another protocol (RFC 8441).
+    pub is_tunnel: bool,
     pub request: Result<(HeadEvent, HeadParts), Fault>,
 }
 
@@ -137,7 +142,11 @@ impl Arrival {
             // What follows is the other protocol's.
             head.body = Framing::None;
         }
-        Arrival { number, request: if is_known { Ok((head, parts)) } else { Err(UNKNOWN_PROTOCOL) } }
+        Arrival {
+            number,
+            is_tunnel: protocol.is_some(),
+            request: if is_known { Ok((head, parts)) } else { Err(UNKNOWN_PROTOCOL) },
+        }
     }
 }
 
@@ -308,7 +317,9 @@ impl Multiplexer {
                     let arrival = Arrival::new(stream, head, parts.take_head(), protocol);
                     self.arrive(arrival);
                 }
-                Http2Event::Refused { stream, fault } => self.arrive(Arrival { number: stream, request: Err(fault) }),
+                Http2Event::Refused { stream, fault } => {
+                    self.arrive(Arrival { number: stream, is_tunnel: false, request: Err(fault) })
+                }
                 Http2Event::Data { stream, range } => self.take_in(stream, &rest[range]),
                 Http2Event::End { stream } => self.end_inbound(stream),
                 Http2Event::Reset { stream, .. } => {
@@ -330,8 +341,17 @@ impl Multiplexer {
     /// A request begins.
     pub fn arrive(&mut self, arrival: Arrival) {
         let is_chunked = matches!(&arrival.request, Ok((head, _)) if head.body == Framing::Chunked);
-        let line =
-            Line { number: arrival.number, key: None, inbound: Vec::new(), owed: 0, is_chunked, is_reset: false, sent_bytes: 0 };
+        let line = Line {
+            number: arrival.number,
+            key: None,
+            inbound: Vec::new(),
+            owed: 0,
+            is_chunked,
+            is_tunnel: arrival.is_tunnel,
+            has_ended: false,
+            is_reset: false,
+            sent_bytes: 0,
+        };
         let place = self.lines.partition_point(|line| line.number < arrival.number);
         self.lines.insert(place, line);
         self.arrived.push(arrival);
@@ -358,6 +378,7 @@ impl Multiplexer {
 
     fn end_inbound(&mut self, number: u32) {
         let Some(line) = self.line(number) else { return };
+        line.has_ended = true;
         if line.is_chunked {
             line.inbound.extend_from_slice(b"0\r\n\r\n");
         }
@@ -397,28 +418,15 @@ impl Multiplexer {
 
     /// Something has left: those that waited for it go on.
     fn wake_blocked(&mut self) {
-        let blocked = std::mem::take(&mut self.blocked);
-        self.wake(blocked);
+        self.woken.append(&mut self.blocked);
     }
 
     /// A window has opened: the stream's, or with 0 the connection's.
     fn wake_starved(&mut self, stream: u32) {
         let starved = std::mem::take(&mut self.starved);
-        let (woken, starved) = starved.into_iter().partition(|number| stream == 0 || *number == stream);
+        let (mut woken, starved) = starved.into_iter().partition(|number| stream == 0 || *number == stream);
         self.starved = starved;
-        self.wake(woken);
-    }
-
-    /// The most urgent go first. Of those that are as urgent, each is sent as a whole, in the order of the requests, and behind them those of which parts
-    /// are of use share the room (RFC 9218 section 10).
-    fn wake(&mut self, mut streams: Vec<u32>) {
-        streams.sort_by_cached_key(|number| {
-            let priority = self.session.priority(*number);
-            let sent_bytes = self.line(*number).map_or(0, |line| line.sent_bytes);
-            let turn = if priority.incremental { sent_bytes } else { u64::from(*number) };
-            (priority.urgency, priority.incremental, turn)
-        });
-        self.woken.append(&mut streams);
+        self.woken.append(&mut woken);
     }
 
     /// A stream has more to send than there is room for.
@@ -443,18 +451,18 @@ impl Multiplexer {
         std::mem::take(&mut self.arrived)
     }
 
-    /// Takes the names of the connections of streams that have news.
+    /// Takes the names of the connections of streams that have news, the most urgent first. Of those that are as urgent, each is sent as a whole, in
+    /// the order of the requests, and behind them those of which parts are of use share the room (RFC 9218 section 10).
     pub fn take_woken(&mut self) -> Vec<Key> {
-        let woken = std::mem::take(&mut self.woken);
-        let mut keys = Vec::new();
-        for number in woken {
-            if let Some(key) = self.line(number).and_then(|line| line.key)
-                && !keys.contains(&key)
-            {
-                keys.push(key);
-            }
-        }
-        keys
+        let mut woken = std::mem::take(&mut self.woken);
+        woken.sort_by_cached_key(|number| {
+            let priority = self.session.priority(*number);
+            let sent_bytes = self.line(*number).map_or(0, |line| line.sent_bytes);
+            let turn = if priority.incremental { sent_bytes } else { u64::from(*number) };
+            (priority.urgency, priority.incremental, turn, *number)
+        });
+        woken.dedup();
+        woken.into_iter().filter_map(|number| self.line(number)?.key).collect()
     }
 
     /// The stream has a connection of its own now.

@@ -31,7 +31,7 @@ impl<A: App> Connection<A> {
     /// The connection of one stream. `connection` is the one that has the socket.
     pub fn of_stream(connection: &Connection<A>, arrival: Arrival, worker: &Worker, now_ms: u64) -> Option<Connection<A>> {
         let shared = connection.multiplexer.as_ref()?;
-        let Arrival { number, request } = arrival;
+        let Arrival { number, request, .. } = arrival;
         let transport = Transport::of_stream(&connection.transport, Box::new(StreamLink::new(shared.clone(), number)));
         let session = match request {
             Ok((head, parts)) => Session::http2_stream(number, head, parts),
@@ -120,7 +120,7 @@ impl<A: App> Connection<A> {
         let mut parts = HeadParts::default();
         parts.fields = std::mem::take(&mut context.thread.parts.fields);
         let head = HeadEvent { bytes, wire: Wire::Http2 { stream: 1 }, is_remembered: false, ..head.clone() };
-        Some(Box::new(Beginning { session, upgraded: Some(Arrival { number: 1, request: Ok((head, parts)) }) }))
+        Some(Box::new(Beginning { session, upgraded: Some(Arrival { number: 1, is_tunnel: false, request: Ok((head, parts)) }) }))
     }
 
     /// From here on the connection speaks HTTP/2. `input` is what was read.

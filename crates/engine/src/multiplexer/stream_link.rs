@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bolide_protocol::http2::frame::{FRAME_HEAD_BYTES, FrameHead, flag, kind};
 
-use super::{Multiplexer, Pumped, SharedMultiplexer};
+use super::{Line, Multiplexer, Pumped, SharedMultiplexer};
 use crate::socket::Read;
 use crate::transport::{Moved, StreamTransport};
 
@@ -38,7 +38,11 @@ impl StreamTransport for StreamLink {
         let Some(line) = multiplexer.line(self.number) else { return Read::Broken };
         let count = line.inbound.len().min(buffer.len());
         if count == 0 {
-            return if line.is_reset { Read::Broken } else { Read::Nothing };
+            return match line {
+                Line { is_reset: true, .. } => Read::Broken,
+                Line { is_tunnel: true, has_ended: true, .. } => Read::End,
+                _ => Read::Nothing,
+            };
         }
         buffer[..count].copy_from_slice(&line.inbound[..count]);
         line.inbound.drain(..count);
