@@ -132,6 +132,13 @@ def test_large_answers_of_several_streams_come_at_once(streams):
     assert {len(answer.body) for answer in started} == {5 * len(MEGABYTE)}
 
 
+def test_requests_of_one_connection_run_on_as_many_threads_as_there_are(serve, tmp_path):
+    both = Both(serve, tmp_path, "wsgi-file = {apps}/blocking.py\nthreads = 8")
+    connection = both.connect("plain")
+    answers = [connection.begin(target="/meet?8") for _ in range(8)]
+    assert [connection.finish(answer).body for answer in answers] == [b"met 8"] * 8
+
+
 def test_with_several_threads_a_call_that_blocks_holds_up_no_other_connection(serve, tmp_path):
     both = Both(serve, tmp_path, "wsgi-file = {apps}/streams.py\nthreads = 4")
     connection = both.connect("plain")

@@ -18,12 +18,14 @@ use crate::clock::precise_us;
 use crate::connections::Key;
 use crate::socket::Read;
 use crate::transport::Transport;
+use crate::worker::Worker;
 pub use stream_link::StreamLink;
 
 /// Bytes of frames that wait for a client, all streams of its connection together. Beyond it their applications wait.
 const OUTPUT_BYTES: usize = 256 * 1024;
 
-/// Requests of a connection that begin before others have their turn: so many at the most, and no more than two after ones that were slow.
+/// Requests of a connection that begin before others have their turn: so many at the most, and after ones that were slow no more than there are
+/// threads, or two.
 const BATCH_MOST: usize = 32;
 const BATCH_LEAST: usize = 2;
 
@@ -68,6 +70,7 @@ pub struct Multiplexer {
     /// More requests are here than began in this turn.
     has_rest: bool,
     batch: usize,
+    batch_least: usize,
     calls: u32,
     /// When the last answer was complete, or the batch began, in microseconds.
     marked_us: u64,
@@ -174,11 +177,12 @@ impl SharedMultiplexer {
 
 impl Multiplexer {
     /// `input` is what was read and is the session's to understand.
-    pub fn shared(transport: Transport, session: Http2, limits: HeadLimits, key: Key, input: Vec<u8>) -> Arc<SharedMultiplexer> {
+    pub fn shared(transport: Transport, session: Http2, worker: &Worker, key: Key, input: Vec<u8>) -> Arc<SharedMultiplexer> {
+        let batch_least = worker.slots.len().clamp(BATCH_LEAST, BATCH_MOST);
         let multiplexer = Multiplexer {
             transport,
             session,
-            limits,
+            limits: worker.head_limits,
             lines: Vec::new(),
             arrived: Vec::new(),
             blocked: Vec::new(),
@@ -188,7 +192,8 @@ impl Multiplexer {
             input,
             is_dirty: false,
             has_rest: false,
-            batch: BATCH_LEAST,
+            batch: batch_least,
+            batch_least,
             calls: 0,
             marked_us: 0,
             quick_answers: 0,
@@ -241,7 +246,7 @@ impl Multiplexer {
         let now_us = precise_us();
         if std::mem::take(&mut self.has_rest) {
             let is_quick = now_us.saturating_sub(self.marked_us) < BATCH_US;
-            self.batch = if is_quick { (self.batch * 2).min(BATCH_MOST) } else { (self.batch / 2).max(BATCH_LEAST) };
+            self.batch = if is_quick { (self.batch * 2).min(BATCH_MOST) } else { (self.batch / 2).max(self.batch_least) };
         }
         self.marked_us = now_us;
         self.flush();

@@ -125,7 +125,7 @@ impl<A: App> Connection<A> {
 
     /// From here on the connection speaks HTTP/2. `input` is what was read.
     pub(super) fn begin_http2(&mut self, beginning: Beginning, input: Vec<u8>, worker: &Worker) {
-        let shared = Multiplexer::shared(self.transport.take(), beginning.session, worker.head_limits, self.key, input);
+        let shared = Multiplexer::shared(self.transport.take(), beginning.session, worker, self.key, input);
         if let Some(arrival) = beginning.upgraded {
             shared.lock().arrive(arrival);
         }
