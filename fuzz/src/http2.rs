@@ -121,9 +121,7 @@ fn understood(
     Ok(Some(match event {
         Http2Event::More => return Ok(None),
         Http2Event::Head { stream, head, is_complete, protocol } => {
-            if !head.is_repeated {
-                fields.clone_from(&parts.fields);
-            }
+            fields.clone_from(&parts.fields);
             check_head(head, parts, fields, protocol.is_some())?;
             Told::Head(*stream, parts.bytes.clone(), *is_complete)
         }

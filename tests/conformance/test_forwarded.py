@@ -213,6 +213,14 @@ def test_over_http2_each_stream_has_its_own_client(serve, application):
     assert [(view.scheme, view.path) for view in views] == [("https", "/shop/")] * 5 + [("http", "/")]
 
 
+def test_over_http2_the_same_words_count_again(serve, application):
+    server = serve(application + "\ntrusted-proxies = 127.0.0.1\nhttp2 = h2c")
+    with Http2(server.connect()) as client:
+        said = [("x-forwarded-for", "192.0.2.7"), ("x-forwarded-proto", "https")]
+        views = [View(client.request(headers=said)) for _ in range(4)]
+    assert [(view.address, view.scheme) for view in views] == [("192.0.2.7", "https")] * 4
+
+
 def test_over_http2_a_strangers_words_do_not_count(serve, application):
     server = serve(application + "\nhttp2 = h2c")
     with Http2(server.connect(source=STRANGER)) as client:

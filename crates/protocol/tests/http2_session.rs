@@ -73,9 +73,6 @@ fn tell(event: &Http2Event, input: &[u8], parts: &HeadParts, session: &Http2, to
             if facts.expect_continue {
                 said.push_str(" continue");
             }
-            if head.is_repeated {
-                said.push_str(" repeated");
-            }
             if let Some(protocol) = protocol {
                 assert!(facts.upgrade);
                 said.push_str(&format!(" for {}", text(protocol.of(bytes))));

@@ -28,8 +28,6 @@ pub(super) struct ReadHead {
     pub facts: HeaderFacts,
     pub protocol: Option<Span>,
     pub priority: Priority,
-    pub is_repeated: bool,
-    pub is_remembered: bool,
 }
 
 /// Why there is no request.
@@ -71,10 +69,7 @@ impl HeadMemory {
         // Blocks of the same bytes in as many lines are of the same fields.
         let repeated = known.filter(|facts| facts.length as usize == block.len() && lines == self.lines);
         let (mut facts, priority) = match repeated {
-            Some(facts) => {
-                text.fields.clear();
-                (facts, self.priority)
-            }
+            Some(facts) => (facts, self.priority),
             None => {
                 let (facts, priority) = check_fields(block, text.fields)?;
                 if is_plain {
@@ -94,8 +89,7 @@ impl HeadMemory {
         facts.expect_continue &= !context.is_complete;
         let protocol = append_protocol(&mut text);
         facts.upgrade = protocol.is_some();
-        let is_repeated = repeated.is_some();
-        Ok(ReadHead { line, facts, protocol, priority, is_repeated, is_remembered: is_plain && self.last.is_known() })
+        Ok(ReadHead { line, facts, protocol, priority })
     }
 }
 

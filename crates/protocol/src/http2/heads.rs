@@ -138,8 +138,9 @@ impl Http2 {
             bytes: HeadBytes::Parts,
             body: read.facts.framing,
             wire: Wire::Http2 { stream },
-            is_repeated: read.is_repeated,
-            is_remembered: read.is_remembered,
+            // Each request has an exchange of its own, which remembers nothing of others.
+            is_repeated: false,
+            is_remembered: false,
         };
         Ok(Some(Http2Event::Head { stream, head: event, is_complete, protocol: read.protocol }))
     }
