@@ -234,8 +234,8 @@ def test_a_malformed_or_ambiguous_head_is_refused_and_closes(server, name, way):
         assert response.says_close
         assert client.is_closed()
     # That a client speaks TLS where nobody does is one line a minute of each peer: the first try has it.
-    before = 0 if name == "TLS" else before
-    complaint = server.wait_for(lambda: [line for line in server.lines[before:] if "refused" in line], "the refusal")
+    since, word = (0, "speaks TLS") if name == "TLS" else (before, "refused")
+    complaint = server.wait_for(lambda: [line for line in server.lines[since:] if word in line], "the refusal")
     assert len(complaint) == 1
     assert f"refused a request of 127.0.0.1 with {status}: " in complaint[0]
     assert words in complaint[0]
