@@ -402,3 +402,35 @@ fn a_request_that_is_taken_back_at_once_is_nobodys() {
     worker.settle();
     assert_eq!((*calls.lock().unwrap_or_else(PoisonError::into_inner), worker.connections()), (0, 1));
 }
+
+#[test]
+fn a_client_that_always_has_another_request_holds_up_others_for_a_few_batches() {
+    const CALLS_MOST: u32 = 20_000;
+    // Two clients, how many requests of the first were called, and how many when the second had its call.
+    let state: Arc<Mutex<(Option<[Client; 2]>, u32, Option<u32>)>> = Arc::default();
+    let shared = state.clone();
+    let language = TestLanguage::new(Arc::new(Events(move |name: &str| {
+        let mut state = shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let (clients, calls, others) = &mut *state;
+        let Some([greedy, modest]) = clients else { return };
+        if name == "modest" {
+            *others = Some(*calls);
+        } else {
+            *calls += 1;
+            drop(greedy.received());
+            if others.is_none() && *calls < CALLS_MOST {
+                greedy.send(&get(*calls * 2 + 199, "/slow/greedy"));
+            }
+            if *calls == 100 {
+                modest.send(&get(1, "/slow/modest"));
+            }
+        }
+    })));
+    let mut worker = worker(language);
+    let mut clients = [client(&mut worker), client(&mut worker)];
+    clients[0].send(&(0..90).flat_map(|number| get(number * 2 + 1, "/slow/greedy")).collect::<Vec<u8>>());
+    state.lock().unwrap_or_else(PoisonError::into_inner).0 = Some(clients);
+    worker.settle();
+    let others = state.lock().unwrap_or_else(PoisonError::into_inner).2;
+    assert!(others.is_some_and(|calls| calls < 100 + 8 * 32), "served after {others:?} requests of the other");
+}

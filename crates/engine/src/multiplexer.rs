@@ -39,7 +39,7 @@ const HOLD_US: u64 = 200;
 const QUICK_ANSWERS: u32 = 16;
 
 /// Times that the streams of a connection may ask for its turn before it must stand in line behind all others, at the poll.
-const CALLS_MOST: u32 = 8;
+const CALLS_MOST: u32 = 4;
 
 /// A connection as its streams share it.
 pub struct SharedMultiplexer {
@@ -71,6 +71,8 @@ pub struct Multiplexer {
     has_rest: bool,
     batch: usize,
     batch_least: usize,
+    /// Its turn was asked for, and has not come yet.
+    is_called: bool,
     calls: u32,
     /// When the last answer was complete, or the batch began, in microseconds.
     marked_us: u64,
@@ -81,6 +83,17 @@ pub struct Multiplexer {
     pub peer_has_ended: bool,
     /// How far the end has come that a draining worker gives it.
     pub farewell: Farewell,
+}
+
+/// When a connection has its turn that a stream asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Call {
+    /// Another has asked already.
+    Made,
+    /// Behind those that have news now.
+    Next,
+    /// Behind all others, at the poll.
+    Last,
 }
 
 /// The end of a connection by a worker that drains (RFC 9113 section 6.8).
@@ -194,6 +207,7 @@ impl Multiplexer {
             has_rest: false,
             batch: batch_least,
             batch_least,
+            is_called: false,
             calls: 0,
             marked_us: 0,
             quick_answers: 0,
@@ -223,15 +237,17 @@ impl Multiplexer {
         self.is_dirty || self.has_rest || !self.woken.is_empty() || !self.session.output().is_empty() || self.may_go_on_sending()
     }
 
-    /// Its turn is asked for by a stream. False: too often in a row, others come first.
-    pub fn may_call(&mut self) -> bool {
+    /// Its turn is asked for by a stream, where it was not yet. `must_wait`: others come first in any case.
+    pub fn call(&mut self, must_wait: bool) -> Call {
+        if std::mem::replace(&mut self.is_called, true) {
+            return Call::Made;
+        }
         self.calls += 1;
-        self.calls <= CALLS_MOST && !self.transport.turn_is_over()
-    }
-
-    /// It stands in line at the poll.
-    pub fn note_queued(&mut self) {
+        if self.calls <= CALLS_MOST && !must_wait && !self.transport.turn_is_over() {
+            return Call::Next;
+        }
         self.calls = 0;
+        Call::Last
     }
 
     /// There is more to send, which waits for nothing but its turn.
@@ -241,6 +257,7 @@ impl Multiplexer {
 
     /// The others have had theirs.
     pub fn begin_turn(&mut self) {
+        self.is_called = false;
         self.transport.begin_turn();
         self.transport.is_full = false;
         let now_us = precise_us();

@@ -10,7 +10,7 @@ use crate::app::Language;
 use crate::app_thread::AppThread;
 use crate::connection::{Connection, NextAction};
 use crate::connections::{ConnectionTable, Key};
-use crate::multiplexer::SharedMultiplexer;
+use crate::multiplexer::{Call, SharedMultiplexer};
 use crate::worker_state::{LeaderState, Shared};
 
 impl<L: Language> Shared<L> {
@@ -77,13 +77,13 @@ impl<L: Language> Shared<L> {
             return;
         }
         let key = multiplexer.key;
-        if again.is_none() && multiplexer.may_call() {
-            drop(multiplexer);
-            return connections.news(key);
-        }
-        multiplexer.note_queued();
-        if !self.tell_again(key, multiplexer.transport.socket()) {
-            drop(multiplexer);
+        let is_told = match multiplexer.call(again.is_some()) {
+            Call::Made => true,
+            Call::Next => false,
+            Call::Last => self.tell_again(key, multiplexer.transport.socket()),
+        };
+        drop(multiplexer);
+        if !is_told {
             connections.news(key);
         }
     }
