@@ -406,12 +406,18 @@ fn a_request_that_is_taken_back_at_once_is_nobodys() {
 #[test]
 fn a_client_that_always_has_another_request_holds_up_others_for_a_few_batches() {
     const CALLS_MOST: u32 = 20_000;
-    // Two clients, how many requests of the first were called, and how many when the second had its call.
-    let state: Arc<Mutex<(Option<[Client; 2]>, u32, Option<u32>)>> = Arc::default();
+    #[derive(Default)]
+    struct Seen {
+        clients: Option<[Client; 2]>,
+        /// Requests of the first that were called, and how many when the second had its call.
+        calls: u32,
+        others: Option<u32>,
+    }
+    let state: Arc<Mutex<Seen>> = Arc::default();
     let shared = state.clone();
     let language = TestLanguage::new(Arc::new(Events(move |name: &str| {
         let mut state = shared.lock().unwrap_or_else(PoisonError::into_inner);
-        let (clients, calls, others) = &mut *state;
+        let Seen { clients, calls, others } = &mut *state;
         let Some([greedy, modest]) = clients else { return };
         if name == "modest" {
             *others = Some(*calls);
@@ -429,8 +435,8 @@ fn a_client_that_always_has_another_request_holds_up_others_for_a_few_batches() 
     let mut worker = worker(language);
     let mut clients = [client(&mut worker), client(&mut worker)];
     clients[0].send(&(0..90).flat_map(|number| get(number * 2 + 1, "/slow/greedy")).collect::<Vec<u8>>());
-    state.lock().unwrap_or_else(PoisonError::into_inner).0 = Some(clients);
+    state.lock().unwrap_or_else(PoisonError::into_inner).clients = Some(clients);
     worker.settle();
-    let others = state.lock().unwrap_or_else(PoisonError::into_inner).2;
+    let others = state.lock().unwrap_or_else(PoisonError::into_inner).others;
     assert!(others.is_some_and(|calls| calls < 100 + 8 * 32), "served after {others:?} requests of the other");
 }
