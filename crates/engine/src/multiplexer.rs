@@ -32,10 +32,11 @@ const BATCH_LEAST: usize = 2;
 /// A batch that took longer than this many microseconds halves the next.
 const BATCH_US: u64 = 1_000;
 
-/// An answer may wait for those of the other requests of its batch, but not longer than this many microseconds...
+/// An answer that came within this many microseconds of the one before it was quick.
 const HOLD_US: u64 = 200;
 
-/// ...and only where that many answers before it were quicker than that.
+/// Behind so many quick answers the next one waits for those of the other requests of its batch, so that they leave together. It can't be known
+/// how long those take: where one is slow after all, an answer before it waits for that one call, and none behind it waits.
 const QUICK_ANSWERS: u32 = 16;
 
 /// Times that the streams of a connection may ask for its turn before it must stand in line behind all others, at the poll.
