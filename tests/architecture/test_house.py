@@ -20,10 +20,11 @@ ARROWS = {
     "bolide-routes": {"bolide-contract"},
     "bolide-options": {"bolide-contract", "bolide-routes", "bolide-tls"},
     "bolide-files": {"bolide-contract"},
+    "bolide-services": {"bolide-contract"},
     "bolide-tls": {"bolide-contract"},
     "bolide-engine": {"bolide-contract", "bolide-files", "bolide-log", "bolide-protocol", "bolide-routes", "bolide-tls"},
     "bolide-prototype": {"bolide-contract", "bolide-engine", "bolide-log"},
-    "bolide-master": {"bolide-contract", "bolide-log", "bolide-options"},
+    "bolide-master": {"bolide-contract", "bolide-log", "bolide-options", "bolide-services"},
     "bolide-cpython": {
         "bolide-contract",
         "bolide-engine",
@@ -48,7 +49,7 @@ UNSAFE_ROOMS = ("crates/contract/", "crates/engine/", "crates/log/", "crates/mas
 
 #: Rooms whose code runs in master, prototype or worker: what they say goes through the room `log`. `println!` and its kin wait
 #: for a reader, and panic when it has gone.
-LOGGING_ROOMS = ("contract", "protocol", "routes", "files", "engine", "log", "master", "prototype", "tls")
+LOGGING_ROOMS = ("contract", "protocol", "routes", "files", "engine", "log", "master", "prototype", "services", "tls")
 
 LONGEST_FILE_LINES = 600
 

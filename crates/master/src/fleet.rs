@@ -1,4 +1,4 @@
-//! The children that exist, and what can be done to them: start, fork, tell, kill, wait for news. It decides nothing:
+//! The children that exist, and what can be done to them: start, fork, tell, kill. It decides nothing:
 //! `supervisor` and `reload` do. The master runs it.
 
 use std::io;
@@ -11,7 +11,6 @@ use bolide_contract::scoreboard::{Scoreboard, now_ms};
 use bolide_contract::settings::Settings;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use nix::unistd::Pid;
@@ -22,10 +21,10 @@ use crate::interpreter::Program;
 use crate::listeners::Listeners;
 use crate::log_sink;
 use crate::privileges::Privileges;
-use crate::signals::Signals;
 use crate::spawn::{self, Launch};
 use crate::system;
 use crate::tickets::Tickets;
+use crate::waiting::{Source, Token};
 
 /// Time that a killed child may take to be gone before the log says so, in milliseconds.
 pub const KILL_WAIT_MS: u64 = 5000;
@@ -238,22 +237,10 @@ impl Fleet {
         !child.is_prototype() && child.channel.is_none() && self.prototype(child.generation).is_none() && nobody
     }
 
-    /// Waits for a signal or a report, for so long at the most. Gives the children that have something to say.
-    pub fn wait(&self, signals: &Signals, milliseconds: u16) -> Vec<u64> {
-        let channels: Vec<(u64, &OwnedFd)> =
-            self.children.iter().filter_map(|child| child.channel.as_ref().map(|channel| (child.id, channel))).collect();
-        let mut poll_fds = vec![PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
-        poll_fds.extend(channels.iter().map(|(_, channel)| PollFd::new(channel.as_fd(), PollFlags::POLLIN)));
-        match poll(&mut poll_fds, PollTimeout::from(milliseconds)) {
-            Ok(_) => {}
-            Err(Errno::EINTR) => return Vec::new(),
-            Err(error) => {
-                log_sink::line(&format!("waiting for children failed: {error}"));
-                return Vec::new();
-            }
-        }
-        let news = channels.iter().zip(&poll_fds[1..]);
-        news.filter(|(_, poll_fd)| poll_fd.any().unwrap_or(true)).map(|((id, _), _)| *id).collect()
+    /// The order sockets of the children, to wait on.
+    pub fn sources(&self) -> impl Iterator<Item = Source<'_>> {
+        let channels = self.children.iter().filter_map(|child| child.channel.as_ref().map(|channel| (child.id, channel)));
+        channels.map(|(id, channel)| Source::readable(Token::Child(id), channel.as_fd()))
     }
 
     /// A process was forked by the prototype of a generation: it is that one's child, or in its process group, or,

@@ -8,6 +8,7 @@ mod announce;
 mod backoff;
 pub mod child;
 mod cli;
+mod command;
 mod error;
 mod exit_report;
 mod failure_note;
@@ -20,6 +21,7 @@ mod listeners;
 mod log_sink;
 pub mod manual;
 mod notify;
+mod obeying;
 mod privileges;
 pub mod process_name;
 mod recycling;
@@ -36,6 +38,7 @@ mod system;
 #[cfg(test)]
 mod testing;
 mod tickets;
+mod waiting;
 mod words;
 
 pub use cli::{Invocation, main, run};

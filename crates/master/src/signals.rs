@@ -7,43 +7,38 @@ pub use bolide_contract::message::stack_signal;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
+use crate::command::Command;
 use crate::error::StartError;
 
 /// The action that a signal asks of the master.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SignalAction {
-    /// End when the requests in flight are answered; asked a second time: at once.
-    Stop,
-    /// End at once.
-    StopNow,
-    /// Let a new generation take over.
-    Reload,
-    /// Write a line for each child to the log.
-    Status,
+    /// A command of the master's.
+    Ask(Command),
     /// A child has ended.
     Reap,
     /// Nothing: it is in the table so that it does not end the master.
     Ignore,
     /// Nothing, and the log says that this signal came.
-    Refuse(i32),
+    Refuse,
 }
 
 /// The table: signal, what it asks, what the manual says of it.
 pub const TABLE: &[(Signal, SignalAction, &str)] = &[
     (
         Signal::SIGTERM,
-        SignalAction::Stop,
+        SignalAction::Ask(Command::Stop),
         "Graceful stop: requests in flight are finished, for `reload-mercy` at the most. A second one stops at once.",
     ),
-    (Signal::SIGINT, SignalAction::Stop, "As SIGTERM."),
-    (Signal::SIGQUIT, SignalAction::StopNow, "Stop at once: workers are killed."),
+    (Signal::SIGINT, SignalAction::Ask(Command::Stop), "As SIGTERM."),
+    (Signal::SIGQUIT, SignalAction::Ask(Command::StopNow), "Stop at once: workers are killed."),
     (
         Signal::SIGHUP,
-        SignalAction::Reload,
+        SignalAction::Ask(Command::Reload),
         "Reload: a new generation loads the application and serves before the old one finishes. The options are not read again.",
     ),
-    (Signal::SIGUSR1, SignalAction::Status, "Write the state of each process to the log."),
-    (Signal::SIGUSR2, SignalAction::Status, "As SIGUSR1."),
+    (Signal::SIGUSR1, SignalAction::Ask(Command::Status), "Write the state of each process to the log."),
+    (Signal::SIGUSR2, SignalAction::Ask(Command::Status), "As SIGUSR1."),
     (Signal::SIGCHLD, SignalAction::Reap, "A process has ended: the master's own business."),
     (Signal::SIGPIPE, SignalAction::Ignore, "Nothing: a reader of the log that has left is not a reason to stop."),
 ];
@@ -79,7 +74,7 @@ pub fn as_markdown() -> String {
 /// The action of a signal.
 pub fn action(number: u32) -> SignalAction {
     let row = TABLE.iter().find(|(signal, _, _)| *signal as u32 == number);
-    row.map_or(SignalAction::Refuse(number as i32), |(_, action, _)| *action)
+    row.map_or(SignalAction::Refuse, |(_, action, _)| *action)
 }
 
 /// The name of a signal number, for the log: `SIGSEGV`, `SIGRTMIN+10`, `signal 99`.
@@ -112,11 +107,11 @@ impl Signals {
         SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).map(Signals).map_err(trouble)
     }
 
-    /// The next request, if a signal is pending. Never waits.
-    pub fn next(&self) -> Option<SignalAction> {
+    /// The next signal and what it asks, if one is pending. Never waits.
+    pub fn next(&self) -> Option<(i32, SignalAction)> {
         loop {
             match self.0.read_signal() {
-                Ok(Some(information)) => return Some(action(information.ssi_signo)),
+                Ok(Some(information)) => return Some((information.ssi_signo as i32, action(information.ssi_signo))),
                 Ok(None) => return None,
                 Err(nix::errno::Errno::EINTR) => {}
                 Err(error) => {
@@ -148,7 +143,7 @@ mod tests {
         }
         assert!(as_markdown().contains("| SIGHUP | Reload"));
         assert!(!as_markdown().contains("SIGCHLD"));
-        assert_eq!(action(libc::SIGTTIN as u32), SignalAction::Refuse(libc::SIGTTIN));
+        assert_eq!(action(libc::SIGTTIN as u32), SignalAction::Refuse);
     }
 
     #[test]

@@ -25,6 +25,7 @@ use crate::notify::{self, Notifier};
 use crate::signals::{self, SignalAction, Signals};
 use crate::system::{self, Pause};
 use crate::tickets::Tickets;
+use crate::waiting::{self, Source, Token};
 use crate::words::duration;
 
 /// The longest turn, in milliseconds: a net under a timer that was forgotten.
@@ -106,11 +107,12 @@ impl Supervisor {
     /// Runs until the instance has ended. Gives the exit status, and the log's last line.
     pub fn run(mut self) -> (i32, Option<String>, Fleet) {
         loop {
-            let wait_ms = self.turn_ms(now_ms());
-            let news = self.fleet.wait(&self.signals, wait_ms as u16);
-            // Reports before signals: a signal is acted upon with all that is known.
-            for id in news {
-                self.take_reports(id, now_ms());
+            for token in self.wait_for_news() {
+                match token {
+                    Token::Child(id) => self.take_reports(id, now_ms()),
+                    // Signals come last: one is acted upon with all that is known.
+                    Token::Signals => {}
+                }
             }
             self.take_signals();
             self.reap(now_ms());
@@ -126,18 +128,24 @@ impl Supervisor {
         }
     }
 
+    /// Waits until somebody has news or a time has come.
+    fn wait_for_news(&self) -> Vec<Token> {
+        let mut sources = vec![Source::readable(Token::Signals, self.signals.as_fd())];
+        sources.extend(self.fleet.sources());
+        waiting::wait(&sources, self.turn_ms(now_ms()) as u16).unwrap_or_else(|error| {
+            log_sink::line(&format!("waiting for news failed: {error}"));
+            Vec::new()
+        })
+    }
+
     fn take_signals(&mut self) {
-        while let Some(request) = self.signals.next() {
-            let now = now_ms();
+        while let Some((signal, request)) = self.signals.next() {
             match request {
-                SignalAction::Stop => self.stop(now),
-                SignalAction::StopNow => self.stop_now("SIGQUIT", now),
-                SignalAction::Reload => self.reload(now),
-                SignalAction::Status => self.write_status(now),
+                SignalAction::Ask(command) => self.obey(command, &signals::name(signal), now_ms()),
                 // Children's ends are looked for in every turn.
                 SignalAction::Reap | SignalAction::Ignore => {}
-                SignalAction::Refuse(number) => {
-                    let name = signals::name(number);
+                SignalAction::Refuse => {
+                    let name = signals::name(signal);
                     log_sink::line(&format!("{name} came, which asks nothing of the master: it goes on"));
                 }
             }
@@ -496,7 +504,7 @@ impl Supervisor {
         wakes.min().map_or(TURN_MOST_MS, |wake| wake.saturating_sub(now).saturating_add(CLOCK_LAG_MS).min(TURN_MOST_MS))
     }
 
-    fn write_status(&self, now: u64) {
+    pub(crate) fn write_status(&self, now: u64) {
         let serving = self.serving.as_ref().map_or("none".to_owned(), |generation| generation.number.to_string());
         log_sink::line(&format!("status: generation in service: {serving}, children: {}", self.fleet.children.len()));
         for child in &self.fleet.children {

@@ -1,0 +1,15 @@
+//! Everything that can be asked of a running master, by a signal or in another way: one list, whoever asks. What each leads to is decided
+//! in `obeying`. Pure data.
+
+/// A request to the running master.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Command {
+    /// End when the requests in flight are answered; asked a second time: at once.
+    Stop,
+    /// End at once.
+    StopNow,
+    /// Let a new generation take over.
+    Reload,
+    /// Write a line for each child to the log.
+    Status,
+}
