@@ -7,6 +7,7 @@ pub mod answering;
 mod atomics;
 pub mod boot;
 pub mod clients;
+pub mod control;
 pub mod files;
 pub mod message;
 mod published;

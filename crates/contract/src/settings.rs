@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::answering::{Answering, RouteRule};
 use crate::clients::Clients;
+use crate::control::Control;
 use crate::tls::{Http2, Tls};
 
 /// Everything that a start of Bolide is told.
@@ -17,6 +18,7 @@ pub struct Settings {
     pub python: Python,
     pub workers: Workers,
     pub lifecycle: Lifecycle,
+    pub control: Control,
     pub limits: Limits,
     pub logging: Logging,
     pub identity: Identity,

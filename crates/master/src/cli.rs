@@ -7,10 +7,11 @@ use std::path::PathBuf;
 
 use bolide_options::{Reading, Severity, read};
 
+use crate::error::EXIT_START_FAILED;
 use crate::interpreter::Program;
 use crate::log_sink;
 use crate::signal_instance::signal_instance;
-use crate::start::{ChooseProgram, EXIT_START_FAILED, supervise};
+use crate::start::{ChooseProgram, supervise};
 
 /// The call of Bolide: its arguments, and the Python that made it.
 #[derive(Debug, Clone, Default)]

@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+/// Exit status of a start that failed before an application could be loaded.
+pub const EXIT_START_FAILED: i32 = 1;
+
 /// Why a start failed, for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StartError(String);

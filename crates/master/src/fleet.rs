@@ -71,6 +71,11 @@ impl Fleet {
         &self.program
     }
 
+    /// Whom prototypes and workers run as, where that is another than the master.
+    pub fn privileges(&self) -> Option<&Privileges> {
+        self.privileges.as_ref()
+    }
+
     /// Executes the prototype of a generation. Gives the file in which it and its workers write why they can't load the application.
     ///
     /// # Errors

@@ -5,6 +5,7 @@
 //! another language. [`supervise`] runs settings that are already made.
 
 mod announce;
+mod background;
 mod backoff;
 pub mod child;
 mod cli;
@@ -22,6 +23,7 @@ mod log_sink;
 pub mod manual;
 mod notify;
 mod obeying;
+mod pidfile;
 mod privileges;
 pub mod process_name;
 mod recycling;
@@ -42,6 +44,6 @@ mod waiting;
 mod words;
 
 pub use cli::{Invocation, main, run};
-pub use error::StartError;
+pub use error::{EXIT_START_FAILED, StartError};
 pub use interpreter::Program;
-pub use start::{EXIT_START_FAILED, supervise};
+pub use start::supervise;

@@ -17,6 +17,7 @@ use crate::fleet::ForkError;
 use crate::generation::{Forming, Generation, Reason};
 use crate::interpreter::{enter_folder, not_executed};
 use crate::log_sink;
+use crate::pidfile;
 use crate::supervisor::{GRACE_MS, Supervisor};
 use crate::words::{duration, workers_in_words};
 use crate::{signals, system};
@@ -265,7 +266,11 @@ impl Supervisor {
                 // Where workers load the application themselves, the prototype's time says nothing.
                 let load_ms = forming.loaded_in_ms.filter(|_| !self.fleet.settings.python.lazy);
                 let load = load_ms.map(|time| format!(" (the application was loaded in {time} ms)")).unwrap_or_default();
+                pidfile::write_when_ready(&self.fleet.settings, self.fleet.privileges());
                 announce::ready(&self.fleet.settings, self.fleet.listeners.endpoints(), &format!(" in {took} ms{load}"));
+                if let Some(starter) = self.starter.take() {
+                    starter.ready();
+                }
             }
             (Some(old), _) => {
                 log_sink::line(&format!("ready: {workers} of generation {number} in {took} ms; generation {old} ends"));

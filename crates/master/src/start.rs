@@ -1,29 +1,23 @@
 //! From settings to a running supervisor: everything that can fail is tried in order, before a process is started, and each
 //! failure is one error that says what to do. The master runs it.
 
-use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
-use std::path::Path;
+use std::fs::File;
 
 use bolide_contract::settings::Settings;
-use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg};
-use nix::unistd::Pid;
 
 use crate::announce;
-use crate::error::StartError;
+use crate::background::{self, Side, Starter};
+use crate::error::{EXIT_START_FAILED, StartError};
 use crate::fleet::Fleet;
 use crate::interpreter::{Program, enter_folder};
 use crate::listeners::Listeners;
 use crate::log_sink;
+use crate::pidfile;
 use crate::privileges::{self, Privileges};
 use crate::process_name;
 use crate::signals::Signals;
 use crate::socket_activation;
 use crate::supervisor::Supervisor;
-
-/// Exit status of a start that failed before an application could be loaded.
-pub const EXIT_START_FAILED: i32 = 1;
 
 /// Chooses the program of a prototype, once the folder of `chdir` is ours.
 pub type ChooseProgram<'a> = dyn Fn(&Settings) -> Result<Program, StartError> + 'a;
@@ -31,20 +25,36 @@ pub type ChooseProgram<'a> = dyn Fn(&Settings) -> Result<Program, StartError> + 
 /// Runs an instance to its end, in this process, which becomes its master. Gives the exit status. `warnings` are diagnostics
 /// about the configuration, written after the line that says what to open.
 pub fn supervise(settings: Settings, choose: &ChooseProgram<'_>, warnings: &[String]) -> i32 {
+    let starter = match settings.control.background.as_ref().map(|background| background::detach(background, warnings)) {
+        None => None,
+        Some(Ok(Side::Foreground { status })) => return status,
+        Some(Ok(Side::Background(starter))) => Some(starter),
+        Some(Err(error)) => {
+            log_sink::line(&format!("not started: {error}"));
+            bolide_log::finish();
+            return EXIT_START_FAILED;
+        }
+    };
     let mut console = None;
     let outcome = prepare(settings, choose, warnings, &mut console).and_then(start);
-    let (status, exit_message) = match outcome {
-        Ok(supervisor) => run(supervisor),
-        Err(error) => (EXIT_START_FAILED, Some(format!("not started: {error}"))),
-    };
-    if let Some(words) = exit_message {
-        // With `logto` the terminal would show nothing of a start that failed.
-        if let Some(console) = &console {
-            log_sink::line_to(console, &words);
+    let (status, exit_message, starter) = match outcome {
+        Ok(mut supervisor) => {
+            supervisor.starter = starter;
+            run(supervisor)
         }
-        log_sink::line(&words);
+        Err(error) => (EXIT_START_FAILED, Some(format!("not started: {error}")), starter),
+    };
+    if let Some(words) = &exit_message {
+        // With `logto` the terminal would show nothing of a start that failed.
+        if let Some(console) = console.as_ref().filter(|_| starter.is_none()) {
+            log_sink::line_to(console, words);
+        }
+        log_sink::line(words);
     }
     bolide_log::finish();
+    if let Some(starter) = starter {
+        starter.failed(status, exit_message.as_deref().unwrap_or("it was told to stop before workers served"));
+    }
     status
 }
 
@@ -61,8 +71,9 @@ fn prepare(
         announce::write_all(warnings);
     }
     let Prepared { program, privileges, log, listeners } = prepared?;
-    let ready = take_process(&settings, log.as_ref()).map(|(signals, terminal)| {
-        *console = terminal;
+    let ready = take_process(&settings, privileges.as_ref(), log.as_ref()).map(|(signals, terminal)| {
+        // In the background a terminal is let go of: who waits in the foreground shows what is to be seen there.
+        *console = terminal.filter(|_| settings.control.background.is_none());
         announce::start(&settings, listeners.endpoints(), privileges.as_ref(), warnings);
         signals
     });
@@ -97,14 +108,16 @@ fn prepare_files(settings: &Settings, choose: &ChooseProgram<'_>) -> Result<Prep
 }
 
 /// Makes this process the master: its signals, its orphans, its pidfile, its name, its log.
-fn take_process(settings: &Settings, log: Option<&File>) -> Result<(Signals, Option<File>), StartError> {
+fn take_process(
+    settings: &Settings,
+    privileges: Option<&Privileges>,
+    log: Option<&File>,
+) -> Result<(Signals, Option<File>), StartError> {
     let signals = Signals::take()?;
     // Workers whose prototype has died become our children: we hear of their ends.
     nix::sys::prctl::set_child_subreaper(true)
         .map_err(|error| StartError::new(format!("orphaned workers can't be taken over (PR_SET_CHILD_SUBREAPER): {error}")))?;
-    if let Some(pidfile) = &settings.lifecycle.pidfile {
-        write_pidfile(pidfile)?;
-    }
+    pidfile::write_at_start(settings, privileges)?;
     if let Some(name) = process_name::of_master(&settings.naming) {
         process_name::set(&name);
     }
@@ -122,54 +135,19 @@ fn start(mut supervisor: Supervisor) -> Result<Supervisor, StartError> {
     Ok(supervisor)
 }
 
-fn run(supervisor: Supervisor) -> (i32, Option<String>) {
-    let (status, exit_message, fleet) = supervisor.run();
+fn run(supervisor: Supervisor) -> (i32, Option<String>, Option<Starter>) {
+    let (status, exit_message, fleet, starter) = supervisor.run();
     clean_up(&fleet);
-    (status, exit_message)
+    (status, exit_message, starter)
 }
 
-/// `vacuum`: socket files and the pidfile go with the instance that made them.
+/// `vacuum`: socket files and pidfiles go with the instance that made them.
 fn clean_up(fleet: &Fleet) {
-    let lifecycle = &fleet.settings.lifecycle;
-    if !lifecycle.vacuum {
+    if !fleet.settings.lifecycle.vacuum {
         return;
     }
     fleet.listeners.remove_files();
-    let Some(pidfile) = &lifecycle.pidfile else { return };
-    let ours = std::fs::read_to_string(pidfile).is_ok_and(|text| text.trim() == Pid::this().to_string());
-    if ours && let Err(error) = std::fs::remove_file(pidfile) {
-        log_sink::line(&format!("the pidfile {} can't be removed: {error}", pidfile.display()));
-    }
-}
-
-/// Writes the pidfile and keeps it locked for the life of this process: a lock tells a living owner from a number that is left over
-/// and may be another program's by now.
-fn write_pidfile(path: &Path) -> Result<(), StartError> {
-    let shown = path.display();
-    let trouble = |error: std::io::Error| {
-        StartError::new(format!("the pidfile {shown} can't be written: {error}; make its folder, or choose another file"))
-    };
-    let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).map_err(trouble)?;
-    // /dev/null and its like are everybody's, and can't be cut.
-    if file.metadata().map_err(trouble)?.is_file() {
-        match Flock::lock(file.try_clone().map_err(trouble)?, FlockArg::LockExclusiveNonblock) {
-            // The lock ends with the process.
-            Ok(lock) => std::mem::forget(lock),
-            Err((mut file, Errno::EWOULDBLOCK)) => {
-                let mut owner = String::new();
-                // A pidfile whose owner has not written it yet names nobody.
-                let _ = file.read_to_string(&mut owner);
-                return Err(StartError::new(format!(
-                    "the pidfile {shown} is that of an instance that runs (pid {}); stop it first, or choose another file",
-                    owner.trim()
-                )));
-            }
-            // A file system without locks: it is written all the same.
-            Err(_) => {}
-        }
-        file.set_len(0).map_err(trouble)?;
-    }
-    writeln!(file, "{}", Pid::this()).map_err(trouble)
+    pidfile::remove_all(&fleet.settings);
 }
 
 #[cfg(test)]

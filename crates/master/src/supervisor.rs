@@ -12,6 +12,7 @@ use bolide_contract::message::{self, Received, Report};
 use bolide_contract::scoreboard::now_ms;
 use nix::unistd::Pid;
 
+use crate::background::Starter;
 use crate::backoff::{BIRTH_MS, Backoff};
 use crate::child::{Child, Event, KillReason, Progress, Role, State};
 use crate::error::StartError;
@@ -67,6 +68,8 @@ pub struct Supervisor {
     pub(crate) recycling_queue: VecDeque<u64>,
     pub(crate) exit_message: Option<String>,
     pub(crate) notifier: Notifier,
+    /// Who waits in the foreground for the start of an instance in the background; none once its workers serve.
+    pub(crate) starter: Option<Starter>,
     signals: Signals,
     watch: Option<Watch>,
     jitter: Jitter,
@@ -89,6 +92,7 @@ impl Supervisor {
             recycling: None,
             recycling_queue: VecDeque::new(),
             exit_message: None,
+            starter: None,
             notifier: Notifier::new(std::env::var_os(notify::VARIABLE)),
             signals,
             watch,
@@ -104,8 +108,8 @@ impl Supervisor {
         self.begin_generation(Reason::First, now_ms())
     }
 
-    /// Runs until the instance has ended. Gives the exit status, and the log's last line.
-    pub fn run(mut self) -> (i32, Option<String>, Fleet) {
+    /// Runs until the instance has ended. Gives the exit status, the log's last line, and who still waits for the start.
+    pub fn run(mut self) -> (i32, Option<String>, Fleet, Option<Starter>) {
         loop {
             for token in self.wait_for_news() {
                 match token {
@@ -123,7 +127,7 @@ impl Supervisor {
                 for child in &self.fleet.children {
                     log_sink::line(&format!("{child} can't be killed: it is left behind"));
                 }
-                return (status, self.exit_message, self.fleet);
+                return (status, self.exit_message, self.fleet, self.starter);
             }
         }
     }

@@ -65,6 +65,7 @@ pub fn settings() -> Settings {
             reload_order: Default::default(),
             vacuum: false,
         },
+        control: bolide_contract::control::Control::default(),
         limits: Limits {
             request_line_bytes: 4096,
             head_bytes: 4096,

@@ -12,7 +12,7 @@ pub const ENTRIES: &[Entry] = &[
     Entry::supported("no-initgroups", Setting::NoInitGroups, Value::Switch, "off", "The application has the group of `gid` only, not the further ones of its user.")
         .example("no-initgroups = true"),
     Entry::supported("umask", Setting::Umask, Value::Text, "that of whoever starts Bolide", "What is taken from the modes of new files: sockets, logs, the pidfile, and what the application writes. Three or four octal digits.")
-        .uwsgi("A bad value is an error here. uWSGI's `daemonize` empties the umask; Bolide does not daemonize, and leaves it.")
+        .uwsgi("A bad value is an error here. uWSGI's `daemonize` empties the umask; Bolide's leaves it.")
         .example("umask = 027"),
     Entry::supported("auto-procname", Setting::AutoProcessName, Value::Switch, "off", "Processes say in `ps` what they are: `bolide master`, `bolide prototype`, `bolide worker 1`.")
         .uwsgi("There they are `uWSGI master` and `uWSGI worker 1`; there is no prototype.")

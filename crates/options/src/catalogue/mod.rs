@@ -6,6 +6,7 @@ mod answering;
 pub mod application;
 pub mod asynchronous;
 pub mod clients;
+mod control;
 pub mod files;
 mod identity;
 mod language;
@@ -37,6 +38,7 @@ const TABLES: &[(Theme, &[Entry])] = &[
     (Theme::Application, application::ENTRIES),
     (Theme::Asynchronous, asynchronous::ENTRIES),
     (Theme::Processes, processes::ENTRIES),
+    (Theme::Processes, control::ENTRIES),
     (Theme::Requests, requests::ENTRIES),
     (Theme::Answering, answering::ENTRIES),
     (Theme::Files, files::ENTRIES),

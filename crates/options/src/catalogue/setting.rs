@@ -67,6 +67,7 @@ pub enum Setting {
     ProcessNamePrefixSpaced,
     Plugin,
     Tls(Tls),
+    Control(Control),
     Requests(Requests),
     Clients(Clients),
     Asynchronous(Asynchronous),
@@ -100,6 +101,16 @@ pub enum Tls {
     ServerName,
     ServerNameFolder,
     Http2,
+}
+
+/// How an instance is put into the background, found and told what to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Control {
+    Daemonize,
+    Daemonize2,
+    PidFile2,
+    SafePidFile,
+    SafePidFile2,
 }
 
 /// Limits of a request.

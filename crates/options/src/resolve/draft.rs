@@ -3,6 +3,7 @@
 
 use bolide_contract::answering::{Answering, RouteRule};
 use bolide_contract::clients::{TrustedHeader, TrustedProxies};
+use bolide_contract::control::Control;
 use bolide_contract::files::{Cache, Expiry, MapKind, Missing, Mode, Precompressed};
 use bolide_contract::settings::{
     Asynchronous, Identity, Interface, Lifecycle, Limits, Logging, Naming, Protocol, Python, Threads,
@@ -50,6 +51,8 @@ pub struct Draft<'a> {
     pub threads: Threads,
     pub worker_mercy: Option<u64>,
     pub pidfile: Option<String>,
+    /// Paths are as written.
+    pub control: Control,
     pub lifecycle: Lifecycle,
     pub limits: Limits,
     pub logging: Logging,
@@ -97,6 +100,7 @@ impl<'a> Draft<'a> {
             threads: Threads::Fixed(1),
             worker_mercy: None,
             pidfile: None,
+            control: Control::default(),
             lifecycle: Lifecycle {
                 harakiri_ms: None,
                 shortest_route_harakiri_ms: None,

@@ -11,6 +11,7 @@ mod application;
 mod asynchronous;
 pub mod ciphers;
 mod clients;
+mod control;
 mod draft;
 mod files;
 mod paths;
@@ -217,6 +218,7 @@ impl Draft<'_> {
             Setting::AllowMissing => {}
             Setting::Plugin => self.plugins(pair),
             Setting::Tls(setting) => self.set_tls(setting, row, pair)?,
+            Setting::Control(setting) => self.set_control(setting, pair)?,
             Setting::Requests(setting) => self.set_requests(setting, row, pair)?,
             Setting::Clients(setting) => self.set_clients(setting, pair)?,
             Setting::Asynchronous(setting) => self.set_asynchronous(setting, row, pair)?,
@@ -306,6 +308,7 @@ impl Draft<'_> {
         self.python.lazy |= workers.processes == 1 && !self.master && !processes::implies_master(read);
         self.lifecycle.reload_mercy_ms = self.worker_mercy.unwrap_or(self.lifecycle.reload_mercy_ms);
         self.lifecycle.pidfile = self.pidfile.as_ref().map(|path| normalized(&self.host.folder.join(path)));
+        self.complete_control();
         self.logging.file = self.log_file.as_ref().map(|path| normalized(&self.host.folder.join(path)));
         // A folder that can't be entered by its path (others may not look into one above it) is only stayed in.
         let enterable = self.chdir.is_some() || folder.join(".").exists();
@@ -319,6 +322,7 @@ impl Draft<'_> {
             python: self.python.clone(),
             workers,
             lifecycle: self.lifecycle.clone(),
+            control: self.control.clone(),
             limits: self.limits.clone(),
             logging: self.logging.clone(),
             identity: self.identity.clone(),

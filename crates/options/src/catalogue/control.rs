@@ -1,0 +1,18 @@
+//! Rows of how an instance is put into the background, found and told what to do.
+
+use crate::catalogue::row::{Entry, Value};
+use crate::catalogue::setting::{Control, Setting};
+
+pub const ENTRIES: &[Entry] = &[
+    Entry::supported("daemonize", Setting::Control(Control::Daemonize), Value::Path, "", "Serves in the background, with this file as the log (that of `logto` where both are set). The command ends when workers serve, with status 0; a start that fails is shown at the terminal, and is the command's exit status.")
+        .uwsgi("uWSGI's command ends at once with status 0, whatever becomes of the start, and empties the umask. A service of systemd or a container needs no daemon: there it is left out.")
+        .example("daemonize = /var/log/shop.log"),
+    Entry::supported("daemonize2", Setting::Control(Control::Daemonize2), Value::Path, "", "As `daemonize`, and what is logged until workers serve is shown at the terminal too.")
+        .example("daemonize2 = /var/log/shop.log"),
+    Entry::supported("pidfile2", Setting::Control(Control::PidFile2), Value::Path, "", "Writes the master's pid to this file, with the rights of `uid` and `gid`: it is theirs.")
+        .example("pidfile2 = /home/shop/run/shop.pid"),
+    Entry::supported("safe-pidfile", Setting::Control(Control::SafePidFile), Value::Path, "", "Writes the master's pid to this file when workers serve for the first time: a start that fails leaves it as it was.")
+        .example("safe-pidfile = /run/shop.pid"),
+    Entry::supported("safe-pidfile2", Setting::Control(Control::SafePidFile2), Value::Path, "", "As `safe-pidfile`, with the rights of `uid` and `gid`.")
+        .example("safe-pidfile2 = /home/shop/run/shop.pid"),
+];

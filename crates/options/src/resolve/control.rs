@@ -1,0 +1,48 @@
+//! How an instance is put into the background, found and told what to do: from options to settings. It opens nothing; runs in the process
+//! that reads the configuration.
+
+use bolide_contract::control::{Background, PidFile};
+
+use super::draft::Draft;
+use super::paths::normalized;
+use super::values;
+use crate::catalogue::setting::Control;
+use crate::diagnostic::Diagnostic;
+use crate::reader::Pair;
+
+impl Draft<'_> {
+    pub(super) fn set_control(&mut self, setting: Control, pair: &Pair) -> Result<(), Diagnostic> {
+        let pidfile = |is_users, when_ready| {
+            let path = values::text(pair)?.into();
+            Ok::<_, Diagnostic>(PidFile { path, is_users, when_ready })
+        };
+        match setting {
+            Control::Daemonize | Control::Daemonize2 => {
+                let log = values::log_file(pair)?.into();
+                self.control.background = Some(Background { log, shows_start: setting == Control::Daemonize2 });
+            }
+            Control::PidFile2 => self.add_pidfile(pidfile(true, false)?),
+            Control::SafePidFile => self.add_pidfile(pidfile(false, true)?),
+            Control::SafePidFile2 => self.add_pidfile(pidfile(true, true)?),
+        }
+        Ok(())
+    }
+
+    /// There is one of each kind: the last that is named.
+    fn add_pidfile(&mut self, pidfile: PidFile) {
+        let is_other = |known: &PidFile| (known.is_users, known.when_ready) != (pidfile.is_users, pidfile.when_ready);
+        self.control.pidfiles.retain(is_other);
+        self.control.pidfiles.push(pidfile);
+    }
+
+    /// Paths are those of the folder in which Bolide was started, as in uWSGI, which writes these files before it enters `chdir`.
+    pub(super) fn complete_control(&mut self) {
+        let absolute = |path: &std::path::Path| normalized(&self.host.folder.join(path));
+        for pidfile in &mut self.control.pidfiles {
+            pidfile.path = absolute(&pidfile.path);
+        }
+        let Some(background) = &mut self.control.background else { return };
+        let log = self.log_file.get_or_insert_with(|| background.log.to_string_lossy().into_owned());
+        background.log = absolute(std::path::Path::new(log));
+    }
+}

@@ -1,0 +1,182 @@
+"""`daemonize`: the command waits for the start, and its status is that of the start; and the pidfiles."""
+
+import os
+import signal
+import socket
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+from support import processes
+from support.client import Client
+from support.server import program
+from support.waiting import wait_until
+from support_instance import APPLICATIONS, LOAD_FAILED, START_FAILED
+from support_processes import descriptors_of
+
+#: How long a command may take that waits for a start, in seconds.
+START_SECONDS = 60
+
+
+class Background:
+    """Starts an instance that leaves the terminal, and ends what is left of it."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.pidfile = folder / "app.pid"
+        self.socket = folder / "app.sock"
+        self.log = folder / "app.log"
+
+    def start(self, *options, module="probe"):
+        """The status and the lines of the command that starts it."""
+        arguments = ["--pythonpath", str(APPLICATIONS), "--module", module, "--http-socket", str(self.socket)]
+        arguments += ["--pidfile", str(self.pidfile), "--master", *map(str, options)]
+        done = subprocess.run(
+            [*program(), *arguments],
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=START_SECONDS,
+        )
+        return done.returncode, done.stdout.decode().splitlines()
+
+    def daemonize(self, *options, **chosen):
+        return self.start("--daemonize", self.log, *options, **chosen)
+
+    @property
+    def pid(self):
+        return int(self.pidfile.read_text())
+
+    def get(self):
+        with Client(str(self.socket)) as client:
+            return client.request()
+
+    def finish(self):
+        """Ends the session of the daemon, which nobody waits for."""
+        if not self.pidfile.exists():
+            return
+        pid = self.pid
+        if processes.look(pid) is not None:
+            processes.kill(pid, signal.SIGTERM)
+        wait_until(lambda: not processes.of_session(pid), lambda: f"the end of {processes.of_session(pid)}")
+
+
+@pytest.fixture
+def background(tmp_path):
+    background = Background(tmp_path)
+    yield background
+    background.finish()
+
+
+@pytest.mark.parametrize("option", ["--daemonize", "--daemonize2", "-d"])
+def test_the_command_ends_when_workers_serve_in_the_background(option, background):
+    status, lines = background.start(option, background.log)
+    assert status == 0
+    # It serves at once: nothing is waited for.
+    assert background.get().status == 200
+    assert lines[-1] == f"bolide: it serves in the background, master pid {background.pid}, log {background.log}"
+    assert "ready:" in background.log.read_text()
+    shown = any("ready:" in line for line in lines)
+    assert shown is (option == "--daemonize2")
+
+
+def test_a_daemon_is_in_a_session_of_its_own_and_holds_nothing_of_the_terminal(background):
+    assert background.daemonize()[0] == 0
+    pid = background.pid
+    assert processes.look(pid).session == pid
+    for process in processes.of_session(pid):
+        held = descriptors_of(process.pid)
+        assert held[0] == "/dev/null"
+        assert held[1] == held[2] == str(background.log)
+        # The pipe of the command that was typed has no other end left here.
+        assert not [target for number, target in held.items() if number < 3 and target.startswith("pipe:")]
+
+
+def test_an_application_that_can_not_be_loaded_is_shown_and_is_the_status(background, tmp_path):
+    (tmp_path / "broken.py").write_text("import no_such_module_at_all\n")
+    status, lines = background.daemonize("--pythonpath", tmp_path, module="broken")
+    assert status == LOAD_FAILED
+    assert any("No module named 'no_such_module_at_all'" in line for line in lines)
+    assert "nothing is served" in lines[-1]
+    assert background.log.read_text().splitlines()[-1] == lines[-1]
+    assert len([line for line in lines if line == lines[-1]]) == 1
+
+
+def test_only_what_this_start_has_logged_is_shown(background, tmp_path):
+    background.log.write_text("yesterday's news\n")
+    status, lines = background.daemonize("--uid", "nobody-of-this-name")
+    assert status == START_FAILED
+    assert "yesterday's news" not in lines
+    assert "nobody-of-this-name" in lines[-1]
+
+
+def test_an_address_that_is_taken_is_an_error_of_the_command(background):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        status, lines = background.daemonize("--http-socket", f"127.0.0.1:{taken.getsockname()[1]}")
+    assert status == START_FAILED
+    assert lines[-1].startswith("bolide: not started: ")
+
+
+def test_a_log_that_can_not_be_written_is_an_error_of_the_command(background, tmp_path):
+    status, lines = background.start("--daemonize", tmp_path / "missing" / "app.log")
+    assert status == START_FAILED
+    assert len(lines) == 1
+    assert "missing/app.log" in lines[0]
+    assert not background.pidfile.exists()
+
+
+def test_ctrl_c_at_a_command_that_waits_ends_what_it_starts(background, tmp_path):
+    (tmp_path / "endless.py").write_text("import time\nprint('loading', flush=True)\nwhile True: time.sleep(0.01)\n")
+    arguments = ["--pythonpath", str(tmp_path), "--module", "endless", "--http-socket", str(background.socket), "--master"]
+    arguments += ["--pidfile", str(background.pidfile), "--daemonize", str(background.log)]
+    command = subprocess.Popen([*program(), *arguments], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    with command:
+        wait_until(lambda: background.log.exists() and "loading" in background.log.read_text(), "the application to be loaded")
+        command.send_signal(signal.SIGINT)
+        said = command.stdout.read().decode()
+        assert command.wait(20) == START_FAILED
+    assert "stop: " in said
+    wait_until(lambda: processes.look(background.pid) is None, "the end of what was started")
+
+
+def test_pidfiles_are_written_and_removed_with_the_instance(start, tmp_path):
+    instance = start("--pidfile2", tmp_path / "two.pid", "--safe-pidfile", "safe.pid", "--safe-pidfile2", "safe2.pid", "--vacuum")
+    files = [tmp_path / name for name in ("two.pid", "safe.pid", "safe2.pid")]
+    assert [int(file.read_text()) for file in files] == [instance.pid] * 3
+    assert instance.stop() == 0
+    assert not any(file.exists() for file in files)
+
+
+def test_a_safe_pidfile_is_that_of_the_last_start_that_served(start, tmp_path):
+    (tmp_path / "safe.pid").write_text("before\n")
+    (tmp_path / "two.pid").write_text("before\n")
+    (tmp_path / "broken.py").write_text("import no_such_module_at_all\n")
+    options = ("--pythonpath", tmp_path, "--safe-pidfile", "safe.pid", "--pidfile2", "two.pid")
+    instance = start(*options, module="broken", ready=False)
+    assert instance.wait_for_exit() == LOAD_FAILED
+    assert (tmp_path / "safe.pid").read_text() == "before\n"
+    assert (tmp_path / "two.pid").read_text() == f"{instance.pid}\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can have another user's files written")
+def test_a_pidfile_of_the_user_is_written_with_the_users_rights(start, fail, tmp_path):
+    for folder in [tmp_path, *tmp_path.parents[:2]]:
+        folder.chmod(0o755)
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    os.chown(theirs, 65534, 65534)
+    identity = ("--uid", "65534", "--gid", "65534")
+    # The Python of these tests may lie where that user can't execute it: the file is there before the application is loaded.
+    instance = start(*identity, "--pidfile2", theirs / "two.pid", ready=False)
+    wait_until(lambda: (theirs / "two.pid").exists(), "the pidfile")
+    found = (theirs / "two.pid").stat()
+    assert (found.st_uid, found.st_gid, stat.S_ISREG(found.st_mode)) == (65534, 65534, True)
+    instance.finish()
+    # Where they may not write, root does not write for them.
+    arguments = ("--module", "probe", "--pythonpath", APPLICATIONS, "--http-socket", "app.sock", *identity)
+    status, lines = fail(*arguments, "--pidfile2", "/root/two.pid")
+    assert status == START_FAILED
+    assert "/root/two.pid can't be written: Permission denied" in lines[-1]
+    assert not Path("/root/two.pid").exists()
