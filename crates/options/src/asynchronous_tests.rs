@@ -278,7 +278,7 @@ fn test_every_row_of_the_chapter_says_how_uwsgi_differs_and_shows_an_example() {
                 assert!(!row.example.is_empty(), "`{}` has no example", row.name());
                 assert!(row.home == "bolide" || !row.uwsgi.is_empty(), "`{}` is uWSGI's, and says nothing of it", row.name());
             }
-            Status::Planned(meanwhile) => assert!(!meanwhile.is_empty(), "`{}` does not say what to use", row.name()),
+            Status::Planned(_, meanwhile) => assert!(!meanwhile.is_empty(), "`{}` does not say what to use", row.name()),
             other => panic!("`{}`: {other:?}", row.name()),
         }
     }

@@ -71,7 +71,7 @@ pub fn report(folder: &Path) -> std::io::Result<Report> {
 }
 
 fn lacks(status: Status) -> bool {
-    matches!(status, Status::Planned(_) | Status::Protective(_) | Status::Refused(_))
+    matches!(status, Status::Planned(..) | Status::Protective(_) | Status::Refused(_))
 }
 
 /// The option that reads a file of this name; whatever has no other known ending is taken for ini.

@@ -2,7 +2,7 @@
 
 use bolide_contract::settings::Interface;
 
-use crate::catalogue::row::{Entry, Value, words};
+use crate::catalogue::row::{Entry, Milestone, Value, words};
 use crate::catalogue::setting::Setting;
 
 /// Values of `interface`.
@@ -139,17 +139,17 @@ pub const ENTRIES: &[Entry] = &[
         "The arguments that the application finds in `sys.argv`, after the name `uwsgi`; separated by blanks, and without quotes.",
     )
     .example("pyargv = --settings production.cfg"),
-    Entry::planned("paste", Value::Text, "An application from a configuration of PasteDeploy.", PASTE),
-    Entry::planned("ini-paste", Value::Path, "A configuration, and an application of PasteDeploy in the same file.", PASTE),
-    Entry::planned("ini-paste-logged", Value::Path, "As `ini-paste`, with the loggers of the file.", PASTE),
+    Entry::planned("paste", Value::Text, Milestone::Operation, "An application from a configuration of PasteDeploy.", PASTE),
+    Entry::planned("ini-paste", Value::Path, Milestone::Operation, "A configuration, and an application of PasteDeploy in the same file.", PASTE),
+    Entry::planned("ini-paste-logged", Value::Path, Milestone::Operation, "As `ini-paste`, with the loggers of the file.", PASTE),
     Entry::planned(
         "eval",
         Value::Text,
-        "An application as a text of Python.",
+        Milestone::Operation, "An application as a text of Python.",
         "put the code into a file, and name that with `wsgi-file`",
     ),
-    Entry::planned("pypy-wsgi", Value::Text, "The module of an application for PyPy.", PYPY),
-    Entry::planned("pypy-wsgi-file", Value::Path, "The file of an application for PyPy.", PYPY),
+    Entry::planned("pypy-wsgi", Value::Text, Milestone::Languages, "The module of an application for PyPy.", PYPY),
+    Entry::planned("pypy-wsgi-file", Value::Path, Milestone::Languages, "The file of an application for PyPy.", PYPY),
     Entry::accepted("enable-threads", Value::Switch, "Lets threads of the application run.", "threads always run"),
     Entry::accepted(
         "single-interpreter",

@@ -3,7 +3,7 @@
 
 use bolide_contract::settings::{EventLoop, Extension, Lifespan};
 
-use crate::catalogue::row::{Entry, Value, words};
+use crate::catalogue::row::{Entry, Milestone, Value, words};
 use crate::catalogue::setting::{Asynchronous, Setting};
 
 /// Values of `loop`.
@@ -158,12 +158,12 @@ pub const ENTRIES: &[Entry] = &[
         "Messages of WebSockets are compressed (permessage-deflate) for clients that offer it.",
     )
     .example("websocket-compression = false"),
-    Entry::planned("gevent", Value::Special, "Serves WSGI applications by gevent, with so many greenlets in a worker.", CONCURRENCY),
-    Entry::planned("gevent-monkey-patch", Value::Switch, "Makes Python's own library wait by gevent.", PATCHING),
-    Entry::planned("gevent-early-monkey-patch", Value::Switch, "As `gevent-monkey-patch`, before the application is loaded.", PATCHING),
-    Entry::planned("async", Value::Special, "Lets a worker serve so many requests that take turns by uWSGI's own calls.", CONCURRENCY),
-    Entry::planned("asyncio", Value::Special, "Serves WSGI applications by asyncio, with so many greenlets in a worker.", CONCURRENCY),
-    Entry::planned("greenlet", Value::Switch, "Requests of `async` and `asyncio` take turns as greenlets.", SWITCHING),
-    Entry::planned("ugreen", Value::Switch, "Requests of `async` take turns on stacks of uWSGI's own.", SWITCHING),
-    Entry::planned("tornado", Value::Special, "Serves WSGI applications by Tornado's loop, with so many greenlets in a worker.", CONCURRENCY),
+    Entry::planned("gevent", Value::Special, Milestone::Gevent, "Serves WSGI applications by gevent, with so many greenlets in a worker.", CONCURRENCY),
+    Entry::planned("gevent-monkey-patch", Value::Switch, Milestone::Gevent, "Makes Python's own library wait by gevent.", PATCHING),
+    Entry::planned("gevent-early-monkey-patch", Value::Switch, Milestone::Gevent, "As `gevent-monkey-patch`, before the application is loaded.", PATCHING),
+    Entry::planned("async", Value::Special, Milestone::Gevent, "Lets a worker serve so many requests that take turns by uWSGI's own calls.", CONCURRENCY),
+    Entry::planned("asyncio", Value::Special, Milestone::Gevent, "Serves WSGI applications by asyncio, with so many greenlets in a worker.", CONCURRENCY),
+    Entry::planned("greenlet", Value::Switch, Milestone::Gevent, "Requests of `async` and `asyncio` take turns as greenlets.", SWITCHING),
+    Entry::planned("ugreen", Value::Switch, Milestone::Gevent, "Requests of `async` take turns on stacks of uWSGI's own.", SWITCHING),
+    Entry::planned("tornado", Value::Special, Milestone::Gevent, "Serves WSGI applications by Tornado's loop, with so many greenlets in a worker.", CONCURRENCY),
 ];

@@ -7,6 +7,7 @@ pub mod application;
 pub mod asynchronous;
 pub mod clients;
 mod control;
+mod families;
 pub mod files;
 mod identity;
 mod language;
@@ -24,7 +25,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
 pub use processes::{MOST_PROCESSES, RELOAD_ORDERS};
-use row::{Argument, Entry, Row, Status, Theme, Value};
+use row::{Argument, Entry, Milestone, Row, Status, Theme, Value};
 use setting::Setting;
 
 /// uWSGI's names, and what its source says of each. See the head of the file.
@@ -119,7 +120,7 @@ impl Catalogue {
         for one in &known {
             if !made.by_name.contains_key(one.name) {
                 let family = family(one, &|name| !made.by_name.contains_key(name));
-                made.add(row_of(Theme::Other, &Entry::planned(one.name, one.value, "", ""), &family));
+                made.add(row_of(Theme::Other, &entry_of(one), &family));
             }
         }
         made
@@ -171,6 +172,14 @@ impl Known {
             },
         }
     }
+}
+
+/// The entry of a name that no themed table has.
+fn entry_of(known: &Known) -> Entry {
+    let Some(family) = families::family_of(known.name, known.home) else {
+        return Entry::planned(known.name, known.value, Milestone::Operation, "", "");
+    };
+    Entry { status: family.status, ..Entry::planned(known.name, known.value, Milestone::Operation, family.help, "") }
 }
 
 /// Joins a table's entry with uWSGI's facts about it; `family` is empty for an option that uWSGI does not have.

@@ -62,8 +62,8 @@ pub enum Status {
     Supported(Setting),
     /// There is nothing to do here, and this is why.
     Accepted(&'static str),
-    /// Known and not there yet: a warning. What to use meanwhile; empty where there is nothing to say.
-    Planned(&'static str),
+    /// Known and not there yet: a warning. What it comes with, and what to use meanwhile; empty where there is nothing to say.
+    Planned(Milestone, &'static str),
     /// Known and not there yet, and an instance without it would be less safe than was asked for: an error that names what to use
     /// instead, unless `allow-missing` names the option.
     Protective(&'static str),
@@ -76,9 +76,36 @@ impl Status {
         match self {
             Status::Supported(_) => "supported",
             Status::Accepted(_) => "accepted",
-            Status::Planned(_) => "planned",
+            Status::Planned(..) => "planned",
             Status::Protective(_) => "missing",
             Status::Refused(_) => "refused",
+        }
+    }
+}
+
+/// A group of features that come together: what a planned option belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Milestone {
+    /// Operation of an instance.
+    Operation,
+    /// Cache, spooler, mules, calls between processes, locks, queues, metrics, alarms.
+    Services,
+    /// Instances that start and watch others.
+    Emperor,
+    /// Other languages than Python.
+    Languages,
+    /// gevent.
+    Gevent,
+}
+
+impl Milestone {
+    pub fn word(self) -> &'static str {
+        match self {
+            Milestone::Operation => "operation",
+            Milestone::Services => "services",
+            Milestone::Emperor => "emperor",
+            Milestone::Languages => "languages",
+            Milestone::Gevent => "gevent",
         }
     }
 }
@@ -172,8 +199,14 @@ impl Entry {
         Entry { name, status: Status::Accepted(why), value, default: "", help, uwsgi: "", example: "", also: &[] }
     }
 
-    pub const fn planned(name: &'static str, value: Value, help: &'static str, meanwhile: &'static str) -> Entry {
-        Entry { name, status: Status::Planned(meanwhile), value, default: "", help, uwsgi: "", example: "", also: &[] }
+    pub const fn planned(
+        name: &'static str,
+        value: Value,
+        milestone: Milestone,
+        help: &'static str,
+        meanwhile: &'static str,
+    ) -> Entry {
+        Entry { name, status: Status::Planned(milestone, meanwhile), value, default: "", help, uwsgi: "", example: "", also: &[] }
     }
 
     pub const fn protective(name: &'static str, value: Value, help: &'static str, instead: &'static str) -> Entry {

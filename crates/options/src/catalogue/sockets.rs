@@ -2,7 +2,7 @@
 
 use bolide_contract::settings::Protocol;
 
-use crate::catalogue::row::{Entry, Value};
+use crate::catalogue::row::{Entry, Milestone, Value};
 use crate::catalogue::setting::Setting;
 
 const SECONDS: Value = Value::Number { least: 0, most: 31_536_000, unit: "seconds" };
@@ -28,19 +28,19 @@ pub const ENTRIES: &[Entry] = &[
         .example("fastcgi-socket = /run/app.sock\nfastcgi-socket = 127.0.0.1:9000"),
     Entry::supported("fastcgi-nph-socket", Setting::SocketOf(Protocol::FastCgiNph), Value::Address, "", "The same, with a status line of HTTP at the head of each answer in place of CGI's field Status. nginx does not understand it.")
         .example("fastcgi-nph-socket = 127.0.0.1:9000"),
-    Entry::planned("fastcgi-modifier1", MODIFIER, "Which of uWSGI's plugins serves requests of FastCGI.", ONE_PLUGIN),
-    Entry::planned("fastcgi-modifier2", MODIFIER, "A variant of what `fastcgi-modifier1` names.", ONE_PLUGIN),
+    Entry::refused("fastcgi-modifier1", MODIFIER, "Which of uWSGI's plugins serves requests of FastCGI.", ONE_PLUGIN),
+    Entry::refused("fastcgi-modifier2", MODIFIER, "A variant of what `fastcgi-modifier1` names.", ONE_PLUGIN),
     Entry::supported("scgi-socket", Setting::SocketOf(Protocol::Scgi), Value::Address, "", "Listen on this address with SCGI.")
         .uwsgi("uWSGI takes what comes; here a request without `SCGI` = 1, or without CONTENT_LENGTH as its first variable, is refused, as the protocol says.")
         .example("scgi-socket = 127.0.0.1:4000"),
     Entry::supported("scgi-nph-socket", Setting::SocketOf(Protocol::ScgiNph), Value::Address, "", "The same, with a status line of HTTP at the head of each answer in place of CGI's field Status.")
         .example("scgi-nph-socket = 127.0.0.1:4000"),
-    Entry::planned("scgi-modifier1", MODIFIER, "Which of uWSGI's plugins serves requests of SCGI.", ONE_PLUGIN),
-    Entry::planned("scgi-modifier2", MODIFIER, "A variant of what `scgi-modifier1` names.", ONE_PLUGIN),
-    Entry::planned("raw-socket", Value::Address, "Listen on this address, and call what `python-raw` names with the descriptor of each connection.", INSTEAD_OF_RAW),
-    Entry::planned("python-raw", Value::Path, "A file whose callable gets the descriptors of `raw-socket`.", INSTEAD_OF_RAW),
-    Entry::planned("raw-modifier1", MODIFIER, "Which of uWSGI's plugins serves the connections of `raw-socket`.", INSTEAD_OF_RAW),
-    Entry::planned("raw-modifier2", MODIFIER, "A variant of what `raw-modifier1` names.", INSTEAD_OF_RAW),
+    Entry::refused("scgi-modifier1", MODIFIER, "Which of uWSGI's plugins serves requests of SCGI.", ONE_PLUGIN),
+    Entry::refused("scgi-modifier2", MODIFIER, "A variant of what `scgi-modifier1` names.", ONE_PLUGIN),
+    Entry::planned("raw-socket", Value::Address, Milestone::Services, "Listen on this address, and call what `python-raw` names with the descriptor of each connection.", INSTEAD_OF_RAW),
+    Entry::planned("python-raw", Value::Path, Milestone::Services, "A file whose callable gets the descriptors of `raw-socket`.", INSTEAD_OF_RAW),
+    Entry::planned("raw-modifier1", MODIFIER, Milestone::Services, "Which of uWSGI's plugins serves the connections of `raw-socket`.", INSTEAD_OF_RAW),
+    Entry::planned("raw-modifier2", MODIFIER, Milestone::Services, "A variant of what `raw-modifier1` names.", INSTEAD_OF_RAW),
     Entry::supported("http", Setting::Http, Value::Address, "", "Listen on this address with HTTP/1.1.")
         .uwsgi("uWSGI puts a router process in front of the workers; here the workers speak HTTP themselves, which costs less.")
         .example("http = 127.0.0.1:8080\nhttp = :8080"),
@@ -72,7 +72,7 @@ pub const ENTRIES: &[Entry] = &[
     Entry::supported("http-keepalive", Setting::HttpKeepalive, SECONDS, "65", "How long an idle HTTP connection is kept: 0 or `false` closes after each answer, 1 or `true` keeps the default, more is a number of seconds.")
         .uwsgi("uWSGI's `http` closes after each answer unless this is set, and reads `true` as 0, which is off; here connections are kept by default, and `true` is on.")
         .example("http-keepalive = 75"),
-    Entry::planned("shared-socket", Value::Special, "A socket that several others refer to by its number.", "name its address with `http` or `socket`"),
+    Entry::planned("shared-socket", Value::Special, Milestone::Operation, "A socket that several others refer to by its number.", "name its address with `http` or `socket`"),
     Entry::accepted("thunder-lock", Value::Switch, "Lets one worker at a time wait for connections.", "workers share the sockets fairly, without a lock"),
     Entry::accepted("http-auto-chunked", Value::Switch, "Answers of unknown length are sent in chunks.", "HTTP/1.1 answers of unknown length are always sent in chunks"),
     Entry::accepted("http-websockets", Value::Switch, "Passes WebSockets on to the application.", "a request for a WebSocket is always recognised, and an ASGI application gets it"),

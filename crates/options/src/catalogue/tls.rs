@@ -3,7 +3,7 @@
 use bolide_contract::settings::Protocol;
 use bolide_contract::tls::{ClientAuth, Http2, TlsVersion};
 
-use crate::catalogue::row::{Entry, Value, words};
+use crate::catalogue::row::{Entry, Milestone, Value, words};
 use crate::catalogue::setting::{Setting, Tls};
 
 const MODIFIER: Value = Value::Number { least: 0, most: 255, unit: "" };
@@ -51,8 +51,8 @@ pub const ENTRIES: &[Entry] = &[
     Entry::supported("https-socket", Setting::Tls(Tls::SocketOf(Protocol::Http)), Value::Special, "", "As `https`, with the time limit of `socket-timeout`.")
         .uwsgi("uWSGI closes the connection after each answer; here it is kept alive.")
         .example("https-socket = :8443,/etc/ssl/app.pem,/etc/ssl/app.key"),
-    Entry::planned("https-socket-modifier1", MODIFIER, "Which of uWSGI's plugins serves requests of `https-socket`.", "leave it out: each request is the application's"),
-    Entry::planned("https-socket-modifier2", MODIFIER, "A variant of what `https-socket-modifier1` names.", "leave it out: each request is the application's"),
+    Entry::refused("https-socket-modifier1", MODIFIER, "Which of uWSGI's plugins serves requests of `https-socket`.", "leave it out: each request is the application's"),
+    Entry::refused("https-socket-modifier2", MODIFIER, "A variant of what `https-socket-modifier1` names.", "leave it out: each request is the application's"),
     Entry::supported("ssl-socket", Setting::Tls(Tls::SocketOf(Protocol::Uwsgi)), Value::Special, "", "Listen on this address with the uwsgi protocol within TLS; written as `https` is. nginx speaks it with `uwsgi_pass suwsgi://…`.")
         .example("ssl-socket = :3032,app.pem,app.key"),
     Entry::supported("tls-certificate", Setting::Tls(Tls::Certificate), Value::Path, "", "The certificate, and those that lead to its authority, in PEM, of each `https` address that names none. Where no `https` is written, the addresses of `http` and `http-socket` speak TLS with it.")
@@ -98,7 +98,7 @@ pub const ENTRIES: &[Entry] = &[
     Entry::supported("sni-dir", Setting::Tls(Tls::ServerNameFolder), Value::Path, "", "A folder with a certificate NAME.crt and a key NAME.key for each name that clients ask for.")
         .uwsgi("uWSGI looks for the files at each connection, as the user who serves; here they are read at the start and at each reload, when root still can. NAME.ca is an error, unless the address asks for the same client authorities.")
         .example("sni-dir = /etc/ssl/sites"),
-    Entry::planned("sni-dir-ciphers", Value::Text, "Ciphers of the certificates of `sni-dir`.", "name them with `https`: they count for all certificates of the address"),
+    Entry::planned("sni-dir-ciphers", Value::Text, Milestone::Operation, "Ciphers of the certificates of `sni-dir`.", "name them with `https`: they count for all certificates of the address"),
     Entry::refused("ssl-enable-sslv3", Value::Switch, "Speaks SSL 3.", TOO_OLD),
     Entry::refused("ssl-enable-tlsv1", Value::Switch, "Speaks TLS 1.0.", TOO_OLD),
     Entry::refused("ssl-option", Value::List, "A number for OpenSSL's SSL_CTX_set_options.", "remove it: there is no OpenSSL here; see `tls-min-version`, and CIPHERS of `https`"),

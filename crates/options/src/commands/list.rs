@@ -18,7 +18,7 @@ pub fn run(arguments: &[String]) -> Reading {
     // Writing to a String can't fail.
     for row in &rows {
         let about = match (row.help, row.status) {
-            ("", Status::Planned(_)) if row.home == "core" => "of uWSGI's core".to_owned(),
+            ("", Status::Planned(..)) if row.home == "core" => "of uWSGI's core".to_owned(),
             ("", _) => format!("of uWSGI's plugin `{}`", row.home),
             (help, _) => help.to_owned(),
         };

@@ -227,7 +227,7 @@ fn test_explain_tells_the_row_by_any_of_its_names() {
     assert!(text.contains("did you mean `vacuum`?") && status == 1, "{text}");
     assert!(printed(&folder, "explain cflags").0.contains("refused: "));
     assert!(printed(&folder, "explain thunder-lock").0.contains("accepted, and there is nothing to do: "));
-    assert!(printed(&folder, "explain stats").0.contains("planned: known from uWSGI (its core)"));
+    assert!(printed(&folder, "explain spooler").0.contains("planned, with `services`: known from uWSGI (its core)"));
 }
 
 #[test]

@@ -28,9 +28,14 @@ pub fn page() -> String {
         let _ = writeln!(text, ".SH {}", theme.title().to_uppercase());
         catalogue().rows().iter().filter(|row| row.theme == theme).for_each(|row| entry(&mut text, row));
     }
-    let planned: Vec<&str> =
-        catalogue().rows().iter().filter(|row| row.theme == Theme::Other).flat_map(|row| row.names.iter().copied()).collect();
-    let _ = writeln!(text, ".SH KNOWN, WITHOUT EFFECT SO FAR\n{}", escape(&planned.join(", ")));
+    text.push_str(".SH OTHER OPTIONS OF UWSGI\n\\fBbolide explain\\fR \\fIOPTION\\fR says why, and what to use instead.\n");
+    for verdict in ["accepted", "planned", "missing", "refused"] {
+        let of_verdict = |row: &&Row| row.theme == Theme::Other && row.status.word() == verdict;
+        let names: Vec<&str> = catalogue().rows().iter().filter(of_verdict).flat_map(|row| row.names.iter().copied()).collect();
+        if !names.is_empty() {
+            let _ = writeln!(text, ".TP\n.B {verdict}\n{}", escape(&names.join(", ")));
+        }
+    }
     text.push_str(".SH EXIT STATUS\n0 after an ordered stop, 1 when the configuration or the start failed, 2 when \\fBcheck\\fR found errors.\n");
     text
 }
@@ -47,7 +52,7 @@ fn entry(text: &mut String, row: &Row) {
     let verdict = match row.status {
         Status::Supported(_) => String::new(),
         Status::Accepted(why) => format!(" Accepted: {why}."),
-        Status::Planned(_) => " Planned.".to_owned(),
+        Status::Planned(..) => " Planned.".to_owned(),
         Status::Protective(instead) => format!(" Not there yet, and an error unless `allow-missing` names it: {instead}."),
         Status::Refused(instead) => format!(" Refused: {instead}."),
     };

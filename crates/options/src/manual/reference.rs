@@ -26,10 +26,7 @@ pub fn page() -> String {
         let rows: Vec<&Row> = catalogue().rows().iter().filter(|row| row.theme == theme).collect();
         let _ = writeln!(text, "\n## {}\n", theme.title());
         if theme == Theme::Other {
-            let _ = writeln!(
-                text,
-                "All of these are *planned*. The number is that of the projects, of 151 looked at, which use the option.\n"
-            );
+            let _ = writeln!(text, "The number behind a name is that of the projects, of 151 looked at, which use the option.\n");
             others(&mut text, &rows);
         } else {
             rows.iter().for_each(|row| section(&mut text, row));
@@ -62,24 +59,21 @@ fn section(text: &mut String, row: &Row) {
     text.push('\n');
 }
 
-/// Names that nobody has described yet, by where uWSGI keeps them.
+/// Options that have a verdict in families, a section for each verdict.
 fn others(text: &mut String, rows: &[&Row]) {
-    let mut homes: Vec<&str> = rows.iter().map(|row| row.home).collect();
-    homes.sort_unstable();
-    homes.dedup();
-    // Core first, then the plugins.
-    homes.sort_by_key(|&home| (home != "core", home));
-    for home in homes {
-        let names: Vec<String> = rows
-            .iter()
-            .filter(|row| row.home == home)
-            .map(|row| {
-                let count = if row.projects > 0 { format!(" {}", row.projects) } else { String::new() };
-                format!("{}{count}", row.names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join("/"))
-            })
-            .collect();
-        let title = if home == "core" { "uWSGI's core".to_owned() } else { format!("plugin {home}") };
-        let _ = writeln!(text, "**{title}**: {}\n", names.join(", "));
+    let mut families: Vec<(&str, String, Vec<String>)> = Vec::new();
+    for row in rows {
+        let count = if row.projects > 0 { format!(" {}", row.projects) } else { String::new() };
+        let names = row.names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join("/") + &count;
+        let verdict = verdict(row);
+        match families.iter_mut().find(|(help, found, _)| *help == row.help && *found == verdict) {
+            Some((_, _, members)) => members.push(names),
+            None => families.push((row.help, verdict, vec![names])),
+        }
+    }
+    families.sort_by(|one, other| one.1.cmp(&other.1));
+    for (help, verdict, members) in families {
+        let _ = writeln!(text, "**{help}** {members}\n\n* verdict: {verdict}\n", members = members.join(", "));
     }
 }
 

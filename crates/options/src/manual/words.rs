@@ -31,8 +31,9 @@ pub fn verdict(row: &Row) -> String {
     match row.status {
         Status::Supported(_) => "supported".to_owned(),
         Status::Accepted(why) => format!("accepted, and there is nothing to do: {why}"),
-        Status::Planned(meanwhile) => {
-            let verdict = format!("planned: known from uWSGI ({}), without effect so far", home(row));
+        Status::Planned(milestone, meanwhile) => {
+            let verdict =
+                format!("planned, with `{}`: known from uWSGI ({}), without effect so far", milestone.word(), home(row));
             if meanwhile.is_empty() { verdict } else { format!("{verdict}. Meanwhile: {meanwhile}") }
         }
         Status::Protective(instead) => {

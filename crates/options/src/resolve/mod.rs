@@ -64,15 +64,13 @@ pub fn resolve(
     (settings.filter(|_| !failed), draft.diagnostics)
 }
 
-/// A planned option asks for what is always done here.
+/// An option that is not there asks for what is always done here.
 fn is_done_already(name: &str, pair: &Pair) -> bool {
     match name {
         // SIGTERM stops gracefully, and SIGHUP reloads without an end.
         "hook-master-start" => pair.value.as_deref() == Some("unix_signal:15 gracefully_kill_them_all"),
         // There is one plugin to choose, and this is its number.
-        "fastcgi-modifier1" | "fastcgi-modifier2" | "scgi-modifier1" | "scgi-modifier2" => {
-            pair.value.as_deref().map(str::trim) == Some("0")
-        }
+        name if name.ends_with("-modifier1") || name.ends_with("-modifier2") => pair.value.as_deref().map(str::trim) == Some("0"),
         "exit-on-reload" => !crate::values::switch(pair.value.as_deref()).on,
         _ => false,
     }
@@ -106,8 +104,9 @@ impl Draft<'_> {
                         .push(Diagnostic::note(Some(location), format!("`{}` can't be switched off: {why}", pair.key)));
                 }
             }
-            Status::Planned(_) if self.take_cheaper(row.name(), pair) || is_done_already(row.name(), pair) => {}
-            Status::Planned(meanwhile) => self.planned(location, &pair.key, meanwhile),
+            Status::Planned(..) if self.take_cheaper(row.name(), pair) => {}
+            Status::Planned(..) | Status::Refused(_) if is_done_already(row.name(), pair) => {}
+            Status::Planned(_, meanwhile) => self.planned(location, &pair.key, meanwhile),
             Status::Protective(instead) => self.protective(location, row, &pair.key, instead),
             Status::Refused(instead) => {
                 self.diagnostics
