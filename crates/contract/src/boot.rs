@@ -17,10 +17,13 @@ pub struct Boot {
     pub at_terminal: bool,
     /// The prototype's end of its order socket.
     pub control: i32,
-    /// The scoreboard's memory file and its rows.
+    /// The scoreboard's memory file, and the rows and slots that it has room for.
     pub scoreboard: i32,
     pub scoreboard_rows: u32,
     pub scoreboard_slots: u32,
+    /// Rows and slots that this generation looks at.
+    pub rows_in_use: u32,
+    pub slots_in_use: u32,
     /// The memory of the session tickets' keys, where a listener speaks TLS.
     pub ticket_keys: Option<i32>,
     /// The log, opened by the master: the prototype's user may not be allowed to.

@@ -61,6 +61,9 @@ pub struct Scoreboard {
     rows: &'static [Row],
     slots: &'static [Slot],
     slots_per_row: u32,
+    /// Rows and slots of a row that are looked at: the mapping may have room for more, for a later generation.
+    rows_in_use: u32,
+    slots_in_use: u32,
 }
 
 impl Scoreboard {
@@ -98,11 +101,18 @@ impl Scoreboard {
             let first = start.as_ptr().cast::<Row>().add(rows_length).cast::<Slot>();
             std::slice::from_raw_parts(first, rows_length * slots_per_row as usize)
         };
-        Ok(Scoreboard { rows: row_slice, slots: slot_slice, slots_per_row })
+        Ok(Scoreboard { rows: row_slice, slots: slot_slice, slots_per_row, rows_in_use: rows, slots_in_use: slots_per_row })
     }
 
+    /// The same mapping, seen by somebody who uses so many rows and slots of a row at the most.
+    pub fn within(self, rows: u32, slots_per_row: u32) -> Scoreboard {
+        let (rows_in_use, slots_in_use) = (rows.min(self.rows.len() as u32), slots_per_row.min(self.slots_per_row));
+        Scoreboard { rows_in_use, slots_in_use, ..self }
+    }
+
+    /// The rows in use.
     pub fn rows(&self) -> &'static [Row] {
-        self.rows
+        &self.rows[..self.rows_in_use as usize]
     }
 
     /// The row of this number; `None` if there is none.
@@ -110,10 +120,10 @@ impl Scoreboard {
         self.rows.get(row as usize)
     }
 
-    /// The slots of a row, one for each thread that its worker may have; empty if there is no such row.
+    /// The slots in use of a row, one for each thread that its worker may have; empty if there is no such row.
     pub fn slots(&self, row: u32) -> &'static [Slot] {
         let first = row as usize * self.slots_per_row as usize;
-        self.slots.get(first..first + self.slots_per_row as usize).unwrap_or(&[])
+        self.slots.get(first..first + self.slots_in_use as usize).unwrap_or(&[])
     }
 
     /// The requests that the worker of this row is serving, the oldest first.
@@ -204,6 +214,17 @@ mod tests {
         board.slots(0)[0].begin(1, &[b"GET ", &[b'x'; 5000]]);
         assert_eq!(board.in_flight(0)[0].text.len(), TEXT_BYTES);
         assert_eq!(board.slots(0)[1].began_ms.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn a_generation_with_fewer_threads_finds_its_slots_where_one_with_more_does() {
+        let (master, memory) = Scoreboard::create(4, 8).expect("made");
+        let (small, large) = (master.within(2, 1), Scoreboard::attach(&memory, 4, 8).expect("attached").within(9, 9));
+        large.slots(1)[0].begin(5, &[b"GET /"]);
+        assert_eq!((small.rows().len(), small.slots(1).len(), small.in_flight(1).len()), (2, 1, 1));
+        assert_eq!((large.rows().len(), large.slots(3).len()), (4, 8));
+        // A row beyond those that are looked at is its worker's own still.
+        assert!(small.row(3).is_some());
     }
 
     #[test]

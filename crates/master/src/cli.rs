@@ -5,13 +5,15 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
 
-use bolide_options::{Reading, Severity, read};
+use bolide_contract::settings::Settings;
+use bolide_options::Reading;
 
+use crate::configuration::{ChooseProgram, Configuration, in_order};
 use crate::error::EXIT_START_FAILED;
 use crate::interpreter::Program;
 use crate::log_sink;
 use crate::signal_instance::signal_instance;
-use crate::start::{ChooseProgram, supervise};
+use crate::start::supervise;
 
 /// The call of Bolide: its arguments, and the Python that made it.
 #[derive(Debug, Clone, Default)]
@@ -26,31 +28,31 @@ pub struct Invocation {
 
 /// Runs Bolide with Python as its language. Gives the exit status.
 pub fn main(invocation: Invocation) -> i32 {
-    run(&invocation.arguments, &|settings| {
-        let (interpreter, folder) = (invocation.interpreter.as_deref(), invocation.package_folder.as_deref());
-        Program::choose(&settings.python, interpreter, folder, std::env::var_os("PATH"))
-    })
+    let Invocation { arguments, interpreter, package_folder } = invocation;
+    let choose = move |settings: &Settings| {
+        Program::choose(&settings.python, interpreter.as_deref(), package_folder.as_deref(), std::env::var_os("PATH"))
+    };
+    run(&arguments, Box::new(choose))
 }
 
 /// Runs Bolide with these arguments, without the program's name, and with a prototype of the caller's choice. Gives the exit status.
-pub fn run(arguments: &[OsString], choose: &ChooseProgram<'_>) -> i32 {
+pub fn run(arguments: &[OsString], choose: Box<ChooseProgram>) -> i32 {
     if log_sink::ensure_standard_descriptors().is_err() {
         // There may be nobody to tell: the status has to do.
         return EXIT_START_FAILED;
     }
-    let environment: Vec<(OsString, OsString)> = std::env::vars_os().collect();
-    match read(arguments, &environment) {
+    let configuration = Configuration::new(arguments, choose);
+    match configuration.read() {
         Ok(Reading::Print { text, status }) => print(&text, status),
         Ok(Reading::Run { settings, diagnostics }) => {
             let warnings: Vec<String> = diagnostics.iter().map(ToString::to_string).collect();
-            supervise(*settings, choose, &warnings)
+            supervise(*settings, configuration, &warnings)
         }
         Ok(Reading::SignalInstance { order, pidfile }) => signal_instance(order, &pidfile),
-        Err(mut failure) => {
+        Err(failure) => {
             // The last line says why: warnings come before errors.
-            failure.diagnostics.sort_by_key(|diagnostic| diagnostic.severity == Severity::Error);
-            for diagnostic in &failure.diagnostics {
-                log_sink::line(&diagnostic.to_string());
+            for line in in_order(failure.diagnostics) {
+                log_sink::line(&line);
             }
             bolide_log::finish();
             EXIT_START_FAILED

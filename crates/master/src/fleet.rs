@@ -38,10 +38,28 @@ pub struct Fleet {
     pub children: Vec<Child>,
     /// `None` where no TLS session can be resumed.
     pub tickets: Option<Tickets>,
+    /// What the forming generation is made with, where the configuration was read again for it; the above is what is in force.
+    pub coming: Option<Plan>,
     program: Program,
-    privileges: Option<Privileges>,
+    pub privileges: Option<Privileges>,
     memory: OwnedFd,
+    room: Room,
     next_id: u64,
+}
+
+/// What a generation is made with.
+#[derive(Debug)]
+pub struct Plan {
+    pub settings: Settings,
+    pub listeners: Listeners,
+    pub program: Program,
+}
+
+/// What the scoreboard has room for, so that a reload may bring more processes or threads. Memory that nobody uses costs nothing.
+#[derive(Debug, Clone, Copy)]
+pub struct Room {
+    pub processes: u32,
+    pub threads: u32,
 }
 
 /// Why no worker was forked.
@@ -61,14 +79,43 @@ impl Fleet {
     /// # Errors
     /// No memory for what processes share.
     pub fn new(settings: Settings, listeners: Listeners, program: Program, privileges: Option<Privileges>) -> io::Result<Fleet> {
-        let (scoreboard, memory) = Scoreboard::create(rows(&settings), settings.workers.threads.most())?;
+        let room = Room::for_settings(&settings);
+        let (whole, memory) = Scoreboard::create(rows(room.processes), room.threads)?;
+        let scoreboard = whole.within(rows(settings.workers.processes), settings.workers.threads.most());
         let tickets = Tickets::create(&settings, now_ms())?;
-        Ok(Fleet { settings, listeners, scoreboard, children: Vec::new(), tickets, program, privileges, memory, next_id: 1 })
+        let (children, coming, next_id) = (Vec::new(), None, 1);
+        Ok(Fleet { settings, listeners, scoreboard, children, tickets, coming, program, privileges, memory, room, next_id })
     }
 
     /// The interpreter that runs prototypes, for messages.
     pub fn program(&self) -> &Program {
-        &self.program
+        self.coming.as_ref().map_or(&self.program, |coming| &coming.program)
+    }
+
+    /// The settings of the generation that forms, or is the next to do so.
+    pub fn coming_settings(&self) -> &Settings {
+        self.coming.as_ref().map_or(&self.settings, |coming| &coming.settings)
+    }
+
+    pub fn room(&self) -> Room {
+        self.room
+    }
+
+    /// Lets the plan of the generation that formed be what is in force. Gives what was before.
+    pub fn adopt_coming(&mut self) -> Option<Plan> {
+        let coming = self.coming.take()?;
+        let settings = std::mem::replace(&mut self.settings, coming.settings);
+        let listeners = std::mem::replace(&mut self.listeners, coming.listeners);
+        let program = std::mem::replace(&mut self.program, coming.program);
+        Some(Plan { settings, listeners, program })
+    }
+
+    /// The master looks at all that generations of both settings use.
+    pub fn widen_scoreboard(&mut self) {
+        // Workers that still end may have more threads than both.
+        let before = self.scoreboard.slots(0).len() as u32;
+        let threads = self.settings.workers.threads.most().max(self.coming_settings().workers.threads.most()).max(before);
+        self.scoreboard = self.scoreboard.within(self.rows_in_use(), threads);
     }
 
     /// Whom prototypes and workers run as, where that is another than the master.
@@ -83,29 +130,34 @@ impl Fleet {
     pub fn start_prototype(&mut self, generation: u32) -> io::Result<FailureNote> {
         let (near, far) = order_pair()?;
         let note = FailureNote::new()?;
-        let descriptors = self.listeners.descriptors();
+        let settings = self.coming_settings();
+        let listeners = self.coming.as_ref().map_or(&self.listeners, |coming| &coming.listeners);
+        let descriptors = listeners.descriptors();
         let mut inherited: Vec<i32> = descriptors.iter().map(|listener| listener.descriptor).collect();
         let log = bolide_log::descriptor().map(|descriptor| descriptor.as_raw_fd());
         let ticket_keys = self.tickets.as_ref().map(|tickets| tickets.ring().memory().as_raw_fd());
         inherited.extend([far.as_raw_fd(), self.memory.as_raw_fd(), note.descriptor()].into_iter().chain(log).chain(ticket_keys));
-        let at_terminal = self.settings.python.honour_stdin
-            || self.settings.workers.processes == 1 && std::io::IsTerminal::is_terminal(&std::io::stdin());
+        let at_terminal = settings.python.honour_stdin
+            || settings.workers.processes == 1 && std::io::IsTerminal::is_terminal(&std::io::stdin());
         let boot = Boot {
-            settings: self.settings.clone(),
+            settings: settings.clone(),
             generation,
             master_pid: Pid::this().as_raw() as u32,
             at_terminal,
             control: far.as_raw_fd(),
             scoreboard: self.memory.as_raw_fd(),
-            scoreboard_rows: rows(&self.settings),
-            scoreboard_slots: self.settings.workers.threads.most(),
+            scoreboard_rows: rows(self.room.processes),
+            scoreboard_slots: self.room.threads,
+            rows_in_use: self.rows_in_use(),
+            slots_in_use: settings.workers.threads.most(),
             ticket_keys,
             log,
             reason: note.descriptor(),
             listeners: descriptors,
-            package_folder: self.program.package_folder.as_ref().map(|folder| folder.to_string_lossy().into_owned()),
+            package_folder: self.program().package_folder.as_ref().map(|folder| folder.to_string_lossy().into_owned()),
         };
-        let launch = Launch { program: &self.program, boot: &boot, inherited, privileges: self.privileges.as_ref(), at_terminal };
+        let launch =
+            Launch { program: self.program(), boot: &boot, inherited, privileges: self.privileges.as_ref(), at_terminal };
         let pid = spawn::prototype(&launch)?;
         self.add(Role::Prototype, generation, Some(pid), near, State::Starting);
         Ok(note)
@@ -259,8 +311,12 @@ impl Fleet {
         pid > 1 && (ours || theirs)
     }
 
+    fn rows_in_use(&self) -> u32 {
+        rows(self.settings.workers.processes.max(self.coming_settings().workers.processes))
+    }
+
     fn free_row(&self) -> Option<u32> {
-        (0..rows(&self.settings)).find(|row| self.children.iter().all(|child| child.row() != Some(*row)))
+        (0..self.rows_in_use()).find(|row| self.children.iter().all(|child| child.row() != Some(*row)))
     }
 
     fn add(&mut self, role: Role, generation: u32, pid: Option<Pid>, channel: OwnedFd, state: State) {
@@ -289,8 +345,19 @@ impl Fleet {
 
 /// Rows of the scoreboard: three generations side by side (one that serves, one that forms, and one whose streams have not ended
 /// when the deploy that mends a deploy comes), a replacement, and one to spare.
-fn rows(settings: &Settings) -> u32 {
-    settings.workers.processes.saturating_mul(3).saturating_add(2)
+fn rows(processes: u32) -> u32 {
+    processes.saturating_mul(3).saturating_add(2)
+}
+
+impl Room {
+    /// Processes and threads that a reload may bring although the start had fewer.
+    const PROCESSES: u32 = 64;
+    const THREADS: u32 = 64;
+
+    fn for_settings(settings: &Settings) -> Room {
+        let (processes, threads) = (settings.workers.processes, settings.workers.threads.most());
+        Room { processes: processes.max(Room::PROCESSES), threads: threads.max(Room::THREADS) }
+    }
 }
 
 /// A pair for orders and reports. Our end never makes us wait; neither end is inherited by what is executed, unless

@@ -1,5 +1,6 @@
-//! The listening sockets: bound once, by the master, and inherited by every prototype, so that a reload never closes one.
-//! It accepts nothing and knows no protocol. The master runs it, at the start, and at the end for `vacuum`.
+//! The listening sockets: bound by the master, and inherited by every prototype. A reload keeps those that stay, binds those that
+//! are new and ends those that are no longer wanted. It knows no protocol. The master runs it, at the start and at each reload, and
+//! at the end for `vacuum`.
 //!
 //! `[::]:80` takes IPv4 connections too, unless the system says otherwise (net.ipv6.bindv6only), as under uWSGI, which
 //! leaves IPV6_V6ONLY alone. nginx sets it since 1.3.4, so that `:80` and `[::]:80` can stand side by side; where a
@@ -11,6 +12,7 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use bolide_contract::boot::ListenerDescriptor;
@@ -42,7 +44,8 @@ const ADDRESS_LOOK_MS: u64 = 50;
 /// The listening sockets of an instance, in the order of its settings.
 #[derive(Debug, Default)]
 pub struct Listeners {
-    sockets: Vec<OwnedFd>,
+    /// Shared with the list of the next generation, for those that stay.
+    sockets: Vec<Rc<OwnedFd>>,
     endpoints: Vec<Endpoint>,
 }
 
@@ -53,6 +56,8 @@ pub struct Endpoint {
     pub is_tls: bool,
     /// As bound: `127.0.0.1:8080`, `/run/app.sock`, `@name`.
     pub bound: String,
+    /// As the configuration has it: by this it is found again at a reload.
+    asked: Address,
     address: Bound,
     file: Option<SocketFile>,
     /// Bound by us, not handed down.
@@ -66,7 +71,7 @@ enum Bound {
 }
 
 /// The file of a UNIX socket, known again by its device and inode: another program's socket is never removed.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct SocketFile {
     path: PathBuf,
     device: u64,
@@ -84,7 +89,7 @@ impl Listeners {
         for listener in wanted {
             match bind_when_free(listener, wanted, owner, until) {
                 Ok((descriptor, endpoint)) => {
-                    listeners.sockets.push(descriptor);
+                    listeners.sockets.push(Rc::new(descriptor));
                     listeners.endpoints.push(endpoint);
                 }
                 Err(message) => {
@@ -96,10 +101,95 @@ impl Listeners {
         Ok(listeners)
     }
 
+    /// The sockets of another configuration: those of this list, and of one that was to follow it, stay where the address is the same,
+    /// the others are bound. Nothing waits here, and nothing has changed where it fails.
+    ///
+    /// # Errors
+    /// As of [`Listeners::bind`].
+    pub fn renewed(
+        &self,
+        pending: Option<&Listeners>,
+        wanted: &[Listener],
+        owner: Option<&Privileges>,
+    ) -> Result<Listeners, StartError> {
+        let mut renewed = Listeners::default();
+        let pools = [Some(self), pending];
+        let known: Vec<(&Rc<OwnedFd>, &Endpoint)> =
+            pools.into_iter().flatten().flat_map(|pool| pool.sockets.iter().zip(&pool.endpoints)).collect();
+        for listener in wanted {
+            let stays = known.iter().find(|(socket, endpoint)| endpoint.asked == listener.address && !renewed.has(socket));
+            let (socket, endpoint) = match stays {
+                Some((socket, endpoint)) => {
+                    let (protocol, is_tls) = (listener.protocol, listener.tls.is_some());
+                    (Rc::clone(socket), Endpoint { protocol, is_tls, ..(*endpoint).clone() })
+                }
+                None => match bind_one(listener, wanted, owner) {
+                    Ok((descriptor, endpoint)) => (Rc::new(descriptor), endpoint),
+                    Err(Refusal::InUse(message) | Refusal::Other(message)) => {
+                        for list in pools.into_iter().flatten() {
+                            renewed.forget(list);
+                        }
+                        drop(renewed.end());
+                        renewed.remove_files();
+                        return Err(StartError::new(format!("{}: {message}", listener.origin)));
+                    }
+                },
+            };
+            renewed.sockets.push(socket);
+            renewed.endpoints.push(endpoint);
+        }
+        Ok(renewed)
+    }
+
+    /// Lets go of the sockets that another list has too: what is left is nobody else's.
+    pub fn forget(&mut self, others: &Listeners) {
+        let is_shared: Vec<bool> = self.sockets.iter().map(|socket| others.has(socket)).collect();
+        let mut shared = is_shared.iter();
+        self.sockets.retain(|_| !shared.next().copied().unwrap_or_default());
+        let mut shared = is_shared.iter();
+        self.endpoints.retain(|_| !shared.next().copied().unwrap_or_default());
+    }
+
+    /// Ends listening at the sockets that another list does not have. Gives the connections that waited there, as [`Listeners::end`].
+    pub fn end_all_but(&mut self, kept: &Listeners) -> Vec<(u32, OwnedFd)> {
+        self.end_where(|socket| !kept.has(socket))
+    }
+
+    /// Gives sockets that stay the backlog, mode and owner that the configuration has by now. Gives what could not be done.
+    pub fn adjust(&self, before: &[Listener], wanted: &[Listener], owner: Option<&Privileges>) -> Vec<String> {
+        let mut troubles = Vec::new();
+        for ((socket, endpoint), listener) in self.sockets.iter().zip(&self.endpoints).zip(wanted) {
+            let Some(old) = before.iter().find(|old| old.address == listener.address) else { continue };
+            // listen(2) again changes the length of the queue alone.
+            if old.backlog != listener.backlog
+                && endpoint.is_ours
+                && let Err(error) = start_listening(socket, listener.backlog)
+            {
+                troubles.push(format!("{}: the backlog of {} can't be changed: {error}", listener.origin, endpoint.bound));
+            }
+            if let Some(file) = &endpoint.file
+                && (&old.mode, &old.owner) != (&listener.mode, &listener.owner)
+                && let Err(message) = apply_ownership(&file.path, listener, owner)
+            {
+                troubles.push(format!("{}: {message}", listener.origin));
+            }
+        }
+        troubles
+    }
+
+    /// The places of the sockets that another list does not have.
+    pub fn endpoints_beside(&self, others: &Listeners) -> impl Iterator<Item = &Endpoint> {
+        self.sockets.iter().zip(&self.endpoints).filter(|(socket, _)| !others.has(socket)).map(|(_, endpoint)| endpoint)
+    }
+
+    fn has(&self, socket: &Rc<OwnedFd>) -> bool {
+        self.sockets.iter().any(|own| Rc::ptr_eq(own, socket))
+    }
+
     /// The sockets, as a prototype inherits them.
     pub fn descriptors(&self) -> Vec<ListenerDescriptor> {
         let pairs = self.sockets.iter().zip(&self.endpoints);
-        let descriptor = |(socket, endpoint): (&OwnedFd, &Endpoint)| ListenerDescriptor {
+        let descriptor = |(socket, endpoint): (&Rc<OwnedFd>, &Endpoint)| ListenerDescriptor {
             descriptor: socket.as_raw_fd(),
             bound: endpoint.bound.clone(),
             is_ours: endpoint.is_ours,
@@ -115,9 +205,14 @@ impl Listeners {
     /// the connections that waited to be accepted, each with the number of its socket, so that nobody is lost who came before.
     /// A socket that was handed to us is its owner's, who may go on with it: only our copy is closed.
     pub fn end(&mut self) -> Vec<(u32, OwnedFd)> {
+        self.end_where(|_| true)
+    }
+
+    fn end_where(&mut self, is_over: impl Fn(&Rc<OwnedFd>) -> bool) -> Vec<(u32, OwnedFd)> {
         let mut waiting = Vec::new();
-        for (number, (socket, _)) in
-            (0u32..).zip(self.sockets.drain(..).zip(&self.endpoints)).filter(|(_, (_, endpoint))| endpoint.is_ours)
+        for (number, (socket, _)) in (0u32..)
+            .zip(self.sockets.drain(..).zip(&self.endpoints))
+            .filter(|(_, (socket, endpoint))| endpoint.is_ours && is_over(socket))
         {
             while waiting.len() < WAITING_MOST
                 && let Ok(connection) = accept4(socket.as_raw_fd(), SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC)
@@ -133,7 +228,13 @@ impl Listeners {
 
     /// Removes the files of UNIX sockets, where they are still the ones that were bound.
     pub fn remove_files(&self) {
-        for file in self.endpoints.iter().filter_map(|endpoint| endpoint.file.as_ref()) {
+        self.remove_files_but(&Listeners::default());
+    }
+
+    /// The same, but for those that another list has too.
+    pub fn remove_files_but(&self, kept: &Listeners) {
+        let is_kept = |file: &SocketFile| kept.endpoints.iter().any(|other| other.file.as_ref() == Some(file));
+        for file in self.endpoints.iter().filter_map(|endpoint| endpoint.file.as_ref()).filter(|file| !is_kept(file)) {
             let ours =
                 std::fs::symlink_metadata(&file.path).is_ok_and(|found| (found.dev(), found.ino()) == (file.device, file.inode));
             if ours && let Err(error) = std::fs::remove_file(&file.path) {
@@ -231,7 +332,8 @@ fn bind_one(listener: &Listener, all: &[Listener], owner: Option<&Privileges>) -
         (_, Bound::Local) => local_name(&name),
     };
     let is_ours = !matches!(listener.address, Address::Descriptor(_) | Address::Passed(_));
-    Ok((descriptor, Endpoint { protocol: listener.protocol, is_tls: listener.tls.is_some(), bound, address, file, is_ours }))
+    let (protocol, is_tls, asked) = (listener.protocol, listener.tls.is_some(), listener.address.clone());
+    Ok((descriptor, Endpoint { protocol, is_tls, bound, asked, address, file, is_ours }))
 }
 
 fn bind_tcp(host: &str, port: u16, listener: &Listener, all: &[Listener]) -> Result<OwnedFd, Refusal> {

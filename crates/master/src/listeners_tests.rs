@@ -66,6 +66,7 @@ fn a_host_is_an_address_a_name_or_nothing() {
 #[test]
 fn every_address_is_shown_as_one_that_opens() {
     let endpoint = |text: &str, protocol| Endpoint {
+        asked: Address::Tcp { host: String::new(), port: 0 },
         protocol,
         is_tls: false,
         bound: text.to_owned(),

@@ -2,8 +2,7 @@
 //! It starts no process and reads no report itself: `fleet` and `supervisor` do. The master runs it.
 //!
 //! A reload is ordered by SIGHUP, and happens by itself when the prototype of the serving generation has died: its workers
-//! serve on, but nobody could fork their replacements. The settings stay as they were read at the start, but for certificates: a change
-//! of options needs a restart.
+//! serve on, but nobody could fork their replacements. An ordered one reads the configuration again (`renewing`).
 
 use bolide_contract::message::{EXIT_LOAD_FAILED, Order};
 use bolide_contract::settings::ReloadOrder;
@@ -44,14 +43,11 @@ impl Supervisor {
     /// Its folder can't be entered, or its program not executed. Nothing has changed then.
     pub(crate) fn begin_generation(&mut self, reason: Reason, now_ms: u64) -> Result<(), StartError> {
         let number = self.last_generation + 1;
-        enter_folder(&self.fleet.settings)?;
-        if reason != Reason::PrototypeDied && self.last_generation > 0 {
-            self.renew_certificates();
-        }
+        enter_folder(self.fleet.coming_settings())?;
         let started = self.fleet.start_prototype(number);
         let note = started.map_err(|error| not_executed(self.fleet.program(), &error))?;
         self.last_generation = number;
-        let worker_slots = vec![Backoff::default(); self.fleet.settings.workers.processes as usize];
+        let worker_slots = vec![Backoff::default(); self.fleet.coming_settings().workers.processes as usize];
         self.forming = Some(Forming {
             generation: Generation { number, worker_slots, served: false },
             reason,
@@ -64,16 +60,9 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Certificates are files that others renew: a reload is how they are taken into use. Options stay as they were read at the start.
-    fn renew_certificates(&mut self) {
-        for line in bolide_options::renewal::renew(&mut self.fleet.settings.listeners) {
-            log_sink::line(&format!("reload: {line}"));
-        }
-    }
-
     /// SIGHUP: another generation is wanted. A generation that still forms has begun with older code, and may hang in it: it is given up.
     pub(crate) fn reload(&mut self, now_ms: u64) {
-        if self.is_stopping() {
+        if self.is_stopping() || !self.plan_generation() {
             return;
         }
         self.reload_wanted = true;
@@ -82,6 +71,7 @@ impl Supervisor {
         if reason == Reason::First {
             // A first generation has nobody to take over from.
             self.reload_wanted = false;
+            self.put_plan_in_force(None);
             if let Err(error) = self.begin_generation(Reason::First, now_ms) {
                 let program = self.fleet.program().executable.display().to_string();
                 self.end_with(EXIT_LOAD_FAILED, format!("{program} can't be executed: {error}; nothing is served"), now_ms);
@@ -91,7 +81,8 @@ impl Supervisor {
 
     /// `load-timeout`: gives up a generation that does not serve in time, and single workers that don't.
     pub(crate) fn kill_late_starters(&mut self, now_ms: u64) {
-        let Some(timeout_ms) = self.fleet.settings.lifecycle.load_timeout_ms else { return };
+        let coming_ms = self.fleet.coming_settings().lifecycle.load_timeout_ms;
+        let Some(timeout_ms) = coming_ms.or(self.fleet.settings.lifecycle.load_timeout_ms) else { return };
         let most = duration(timeout_ms);
         if let Some(forming) = &self.forming
             && now_ms >= forming.began_ms.saturating_add(timeout_ms)
@@ -157,13 +148,15 @@ impl Supervisor {
                 let pause = self.prototype_backoff.died_at_birth(now_ms);
                 let again = if orphaned { format!("; the next try is in {}", duration(pause)) } else { String::new() };
                 log_sink::line(&format!("reload: {error}: generation {serving} goes on serving{again}"));
+                self.fail_reload(reason, error.to_string());
             }
         }
     }
 
     /// Orders the workers that a generation lacks.
     pub(crate) fn start_missing_workers(&mut self, generation: u32, now_ms: u64) {
-        let mut wanted = vec![1usize; self.fleet.settings.workers.processes as usize];
+        let Some(numbers) = self.generation_mut(generation).map(|found| found.worker_slots.len()) else { return };
+        let mut wanted = vec![1usize; numbers];
         let recycling = self.recycling.and_then(|id| self.fleet.find(id)).filter(|worker| worker.state == State::Worn);
         if let Some(missing) =
             recycling.and_then(|worker| worker.worker_number()).and_then(|number| wanted.get_mut(number as usize - 1))
@@ -258,9 +251,13 @@ impl Supervisor {
 
     fn take_over(&mut self, forming: Forming, now_ms: u64) {
         let number = forming.generation.number;
-        let workers = workers_in_words(self.fleet.settings.workers.processes);
+        let workers = workers_in_words(forming.generation.worker_slots.len() as u32);
         let took = now_ms.saturating_sub(forming.began_ms);
         let old = self.serving.replace(forming.generation).map(|old| old.number);
+        self.put_plan_in_force(old);
+        if forming.reason == Reason::Ordered {
+            self.note_reload(Ok(number));
+        }
         match (old, self.vacated_by.take()) {
             (None, None) => {
                 // Where workers load the application themselves, the prototype's time says nothing.
@@ -302,10 +299,19 @@ impl Supervisor {
         let again = if orphaned { format!("; the next try is in {}", duration(pause)) } else { String::new() };
         let who = self.who_serves();
         log_sink::line(&format!("generation {number} could not be loaded ({why}): {who}{again}"));
+        self.fail_reload(forming.reason, format!("generation {number} could not be loaded ({why})"));
         if self.serving.is_some() {
             self.notifier.ready(&format!("generation {number} could not be loaded, generation {serving} serves"));
         }
         self.end_generations(|generation| generation == number, now_ms);
+    }
+
+    /// An ordered reload has failed: the settings are those of the generation that goes on.
+    fn fail_reload(&mut self, reason: Reason, why: String) {
+        if reason == Reason::Ordered {
+            self.drop_plan();
+            self.note_reload(Err(why));
+        }
     }
 
     /// A worker of the forming generation died at birth: too often, or for want of an application, and the generation is given up.
@@ -359,7 +365,7 @@ impl Supervisor {
         let forming = self.forming.as_ref().map(|forming| &forming.generation);
         let worker_slots = self.serving.iter().chain(forming).flat_map(|generation| &generation.worker_slots);
         let pauses = worker_slots.chain([&self.prototype_backoff]).filter_map(|backoff| backoff.wake_ms(now_ms));
-        let timeout_ms = self.fleet.settings.lifecycle.load_timeout_ms;
+        let timeout_ms = self.fleet.coming_settings().lifecycle.load_timeout_ms;
         let formed = self.forming.as_ref().and_then(|forming| Some(forming.began_ms.saturating_add(timeout_ms?)));
         pauses.chain(self.forming.as_ref().map(|forming| forming.notice_ms)).chain(formed).min()
     }

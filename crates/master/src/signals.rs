@@ -35,7 +35,7 @@ pub const TABLE: &[(Signal, SignalAction, &str)] = &[
     (
         Signal::SIGHUP,
         SignalAction::Ask(Command::Reload),
-        "Reload: a new generation loads the application and serves before the old one finishes. The options are not read again.",
+        "Reload: a new generation loads the application and serves before the old one finishes. The configuration is read again.",
     ),
     (Signal::SIGUSR1, SignalAction::Ask(Command::Status), "Write the state of each process to the log."),
     (Signal::SIGUSR2, SignalAction::Ask(Command::Status), "As SIGUSR1."),

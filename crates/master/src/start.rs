@@ -7,6 +7,7 @@ use bolide_contract::settings::Settings;
 
 use crate::announce;
 use crate::background::{self, Side, Starter};
+use crate::configuration::Configuration;
 use crate::error::{EXIT_START_FAILED, StartError};
 use crate::fleet::Fleet;
 use crate::interpreter::{Program, enter_folder};
@@ -19,12 +20,9 @@ use crate::signals::Signals;
 use crate::socket_activation;
 use crate::supervisor::Supervisor;
 
-/// Chooses the program of a prototype, once the folder of `chdir` is ours.
-pub type ChooseProgram<'a> = dyn Fn(&Settings) -> Result<Program, StartError> + 'a;
-
 /// Runs an instance to its end, in this process, which becomes its master. Gives the exit status. `warnings` are diagnostics
 /// about the configuration, written after the line that says what to open.
-pub fn supervise(settings: Settings, choose: &ChooseProgram<'_>, warnings: &[String]) -> i32 {
+pub fn supervise(settings: Settings, configuration: Configuration, warnings: &[String]) -> i32 {
     let starter = match settings.control.background.as_ref().map(|background| background::detach(background, warnings)) {
         None => None,
         Some(Ok(Side::Foreground { status })) => return status,
@@ -36,7 +34,7 @@ pub fn supervise(settings: Settings, choose: &ChooseProgram<'_>, warnings: &[Str
         }
     };
     let mut console = None;
-    let outcome = prepare(settings, choose, warnings, &mut console).and_then(start);
+    let outcome = prepare(settings, configuration, warnings, &mut console).and_then(start);
     let (status, exit_message, starter) = match outcome {
         Ok(mut supervisor) => {
             supervisor.starter = starter;
@@ -61,12 +59,13 @@ pub fn supervise(settings: Settings, choose: &ChooseProgram<'_>, warnings: &[Str
 /// Everything that can fail before a process is started.
 fn prepare(
     mut settings: Settings,
-    choose: &ChooseProgram<'_>,
+    mut configuration: Configuration,
     warnings: &[String],
     console: &mut Option<File>,
 ) -> Result<Supervisor, StartError> {
     settings.listeners = socket_activation::merge(settings.listeners);
-    let prepared = prepare_files(&settings, choose);
+    configuration.note_told(warnings);
+    let prepared = prepare_files(&settings, &configuration);
     if prepared.is_err() {
         announce::write_all(warnings);
     }
@@ -83,7 +82,7 @@ fn prepare(
     })?;
     let fleet = Fleet::new(settings, listeners, program, privileges)
         .map_err(|error| StartError::new(format!("there is no memory that processes can share: {error}")))?;
-    Ok(Supervisor::new(fleet, signals))
+    Ok(Supervisor::new(fleet, signals, configuration))
 }
 
 /// Everything that a start has opened and looked up.
@@ -94,14 +93,14 @@ struct Prepared {
     listeners: Listeners,
 }
 
-fn prepare_files(settings: &Settings, choose: &ChooseProgram<'_>) -> Result<Prepared, StartError> {
+fn prepare_files(settings: &Settings, configuration: &Configuration) -> Result<Prepared, StartError> {
     enter_folder(settings)?;
     if let Some(mask) = settings.identity.umask {
         // Everything that is made from here on has it, and so have prototypes and workers.
         nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(mask));
     }
     let privileges = privileges::resolve(&settings.identity)?;
-    let program = choose(settings)?;
+    let program = configuration.program(settings)?;
     let log = settings.logging.file.as_deref().map(log_sink::open).transpose()?;
     let listeners = Listeners::bind(&settings.listeners, privileges.as_ref())?;
     Ok(Prepared { program, privileges, log, listeners })
@@ -159,7 +158,8 @@ mod tests {
         let mut settings = crate::testing::settings();
         settings.python.chdir = Some("/nonexistent/folder".into());
         let choose = |_: &Settings| -> Result<Program, StartError> { Err(StartError::new("too far")) };
-        let error = prepare_files(&settings, &choose).err().map(|error| error.to_string());
+        let configuration = Configuration::new(&[], Box::new(choose));
+        let error = prepare_files(&settings, &configuration).err().map(|error| error.to_string());
         assert!(error.is_some_and(|error| error.starts_with("chdir = /nonexistent/folder: ")));
     }
 }

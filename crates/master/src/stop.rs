@@ -19,7 +19,8 @@ impl Supervisor {
         let mercy = self.fleet.settings.lifecycle.reload_mercy_ms;
         log_sink::line(&format!("stop: requests in flight are finished, for {} at the most", duration(mercy)));
         let waiting = self.begin_end(0);
-        self.hand_over_waiting(waiting);
+        let serving = self.serving.as_ref().map(|generation| generation.number);
+        self.hand_over_waiting(waiting, serving);
         let mercy_ms = now_ms.saturating_add(mercy);
         for id in self.fleet.ids(|child| child.state != State::Killed) {
             let Some((is_prototype, state)) = self.fleet.find(id).map(|child| (child.is_prototype(), child.state)) else {
@@ -118,10 +119,13 @@ impl Supervisor {
         self.fleet.kill(id, kill_reason, now_ms);
     }
 
-    /// Hands the connections that nobody had accepted yet to workers that serve, those without a request in flight first.
-    fn hand_over_waiting(&mut self, waiting: Vec<(u32, OwnedFd)>) {
+    /// Hands the connections that nobody had accepted yet to workers that serve, those without a request in flight first. Of another
+    /// generation than this, if it has workers, they may know other sockets.
+    pub(crate) fn hand_over_waiting(&mut self, waiting: Vec<(u32, OwnedFd)>, generation: Option<u32>) {
         let serving: Vec<&Child> =
             self.fleet.children.iter().filter(|child| child.row().is_some() && child.state.is_serving()).collect();
+        let serving: Vec<&Child> =
+            serving.into_iter().filter(|child| generation.is_none_or(|number| child.generation == number)).collect();
         let is_free = |worker: &&&Child| worker.row().is_some_and(|row| self.fleet.scoreboard.in_flight(row).is_empty());
         let free: Vec<&Child> = serving.iter().filter(is_free).copied().collect();
         let takers = if free.is_empty() { serving } else { free };
@@ -136,12 +140,13 @@ impl Supervisor {
             lost += u32::from(!taken);
         }
         if lost > 0 {
-            log_sink::line(&format!("stop: {lost} waiting connections are closed, no worker could take them"));
+            log_sink::line(&format!("{lost} waiting connections are closed, no worker could take them"));
         }
     }
 
     /// Gives the connections that nobody has accepted yet.
     fn begin_end(&mut self, status: i32) -> Vec<(u32, OwnedFd)> {
+        self.drop_plan();
         // The first reason to end is the one that the status tells.
         if !self.is_stopping() {
             self.phase = Phase::Stopping { status };

@@ -18,6 +18,7 @@ impl Supervisor {
         match self.serving.as_ref().map(|generation| generation.number) {
             Some(serving) if self.reload_wanted || self.fleet.prototype(serving).is_none() => {
                 self.reload_wanted = false;
+                self.put_plan_in_force(Some(serving));
                 self.serving = None;
                 self.vacated_by = Some(serving);
                 let next = self.last_generation + 1;
@@ -28,6 +29,8 @@ impl Supervisor {
             }
             None if self.vacated_by.is_some() && self.fleet.children.is_empty() => {
                 self.reload_wanted = false;
+                // Nothing serves with other settings.
+                self.put_plan_in_force(None);
                 match self.begin_generation(Reason::Ordered, now_ms) {
                     Ok(()) => log_sink::line(&format!("reload: generation {} is started", self.last_generation)),
                     Err(error) => {

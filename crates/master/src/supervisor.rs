@@ -15,10 +15,11 @@ use nix::unistd::Pid;
 use crate::background::Starter;
 use crate::backoff::{BIRTH_MS, Backoff};
 use crate::child::{Child, Event, KillReason, Progress, Role, State};
+use crate::configuration::Configuration;
 use crate::error::StartError;
 use crate::exit_report::{self, Cause};
 use crate::fleet::{self, Fleet, is_zombie};
-use crate::generation::{Forming, Generation, Reason};
+use crate::generation::{Forming, Generation, Reason, ReloadOutcome};
 use crate::harakiri::{Verdict, Watch};
 use crate::jitter::Jitter;
 use crate::log_sink;
@@ -70,13 +71,16 @@ pub struct Supervisor {
     pub(crate) notifier: Notifier,
     /// Who waits in the foreground for the start of an instance in the background; none once its workers serve.
     pub(crate) starter: Option<Starter>,
+    pub(crate) configuration: Configuration,
+    /// How the last reload that somebody asked for has ended; `None`: there was none.
+    pub(crate) last_reload: Option<ReloadOutcome>,
     signals: Signals,
-    watch: Option<Watch>,
+    pub(crate) watch: Option<Watch>,
     jitter: Jitter,
 }
 
 impl Supervisor {
-    pub fn new(fleet: Fleet, signals: Signals) -> Supervisor {
+    pub fn new(fleet: Fleet, signals: Signals, configuration: Configuration) -> Supervisor {
         let lifecycle = &fleet.settings.lifecycle;
         let watch = Watch::new(lifecycle.harakiri_ms, lifecycle.shortest_route_harakiri_ms);
         let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |time| time.subsec_nanos());
@@ -94,6 +98,8 @@ impl Supervisor {
             exit_message: None,
             starter: None,
             notifier: Notifier::new(std::env::var_os(notify::VARIABLE)),
+            configuration,
+            last_reload: None,
             signals,
             watch,
             jitter: Jitter::new(u64::from(time) << 32 | Pid::this().as_raw() as u64),

@@ -8,12 +8,18 @@ use bolide_contract::tls::{Certificate, PrivateKey};
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 
 use crate::diagnostic::{Diagnostic, Location};
+use crate::known::KnownFiles;
 
 /// Makes the certificate that addresses ask for, if any does. All of them, every worker and every reload show the same one.
 ///
 /// # Errors
 /// No certificate can be made: there are no random numbers.
-pub fn complete(settings: &mut Settings, host_name: &str) -> Result<Option<Diagnostic>, Diagnostic> {
+pub fn complete(settings: &mut Settings, host_name: &str, known: &KnownFiles) -> Result<Option<Diagnostic>, Diagnostic> {
+    if let Some(known) = known.development() {
+        for certificate in settings.listeners.iter_mut().filter_map(wanted_mut) {
+            (certificate.chain, certificate.key) = (known.chain.clone(), known.key.clone());
+        }
+    }
     let mut origin = None;
     for listener in settings.listeners.iter().filter(|listener| wanted(listener).is_some()) {
         origin.get_or_insert_with(|| listener.origin.clone());

@@ -8,6 +8,8 @@ use std::path::{Component, PathBuf};
 use nix::sched::{CpuSet, sched_getaffinity};
 use nix::unistd::Pid;
 
+use crate::known::KnownFiles;
+
 /// Where cgroup v2 and v1 say how much CPU this process may use.
 const CGROUP_V2_QUOTA: &str = "/sys/fs/cgroup/cpu.max";
 const CGROUP_V1_QUOTA: &str = "/sys/fs/cgroup/cpu/cpu.cfs_quota_us";
@@ -35,6 +37,8 @@ pub struct HostInfo {
     pub microseconds: u64,
     pub user: (u32, String),
     pub group: (u32, String),
+    /// What an instance that runs has read already.
+    pub known: KnownFiles,
 }
 
 impl HostInfo {
@@ -64,6 +68,7 @@ impl HostInfo {
             microseconds: u64::try_from(now.as_micros()).unwrap_or(u64::MAX),
             user: (user.as_raw(), user_name),
             group: (group.as_raw(), group_name),
+            known: KnownFiles::default(),
         }
     }
 
@@ -73,7 +78,7 @@ impl HostInfo {
 }
 
 /// POSIX' `pwd -L`: the shell's idea of the folder, if it is true, else the kernel's.
-fn start_folder() -> PathBuf {
+pub fn start_folder() -> PathBuf {
     let is_plain = |path: &PathBuf| path.is_absolute() && path.components().all(|part| !matches!(part, Component::ParentDir));
     let is_same = |path: &PathBuf| {
         let found = std::fs::metadata(path).ok().zip(std::fs::metadata(".").ok());

@@ -16,6 +16,7 @@ mod development;
 mod diagnostic;
 pub mod expand;
 mod host_info;
+mod known;
 mod manual;
 mod other_servers;
 mod pem;
@@ -32,6 +33,7 @@ use std::ffi::OsString;
 use bolide_contract::settings::Settings;
 pub use catalogue::setting::InstanceOrder;
 pub use diagnostic::{Diagnostic, Location, Severity};
+pub use host_info::start_folder;
 pub use reading::{Failure, Reading};
 
 use command_line::collect;
@@ -44,6 +46,26 @@ use reader::EarlyExit;
 /// Everything that is wrong, each with its location and what to do about it.
 pub fn read(arguments: &[OsString], environment: &[(OsString, OsString)]) -> Result<Reading, Failure> {
     read_in(arguments, &HostInfo::gather(environment))
+}
+
+/// Reads them again, for an instance that runs with these settings and has its working directory where it was started.
+///
+/// # Errors
+/// As of [`read`]; and what is there by now is no configuration of a server.
+pub fn read_again(
+    arguments: &[OsString],
+    environment: &[(OsString, OsString)],
+    in_force: &Settings,
+) -> Result<(Settings, Vec<Diagnostic>), Failure> {
+    let mut host = HostInfo::gather(environment);
+    host.known = known::KnownFiles::of(in_force);
+    match read_in(arguments, &host)? {
+        Reading::Run { settings, diagnostics } => Ok((*settings, diagnostics)),
+        _ => {
+            let message = "the configuration asks for something else than a server by now".to_owned();
+            Err(Failure { diagnostics: vec![Diagnostic::error(None, message)] })
+        }
+    }
 }
 
 fn read_in(arguments: &[OsString], host: &HostInfo) -> Result<Reading, Failure> {
@@ -78,7 +100,7 @@ fn with_development_certificate(
     host: &HostInfo,
     diagnostics: &mut Vec<Diagnostic>,
 ) -> Result<Settings, Failure> {
-    match development::complete(&mut settings, &host.host_name) {
+    match development::complete(&mut settings, &host.host_name, &host.known) {
         Ok(note) => {
             diagnostics.extend(note);
             Ok(settings)

@@ -35,7 +35,8 @@ pub fn assignment(boot: &Boot, memory: &SharedMemory<'_>, control: OwnedFd, work
         settings: boot.settings.clone(),
         row: worker.row,
         worker: worker.number,
-        scoreboard: Scoreboard::attach(memory.scoreboard, boot.scoreboard_rows, boot.scoreboard_slots)?,
+        scoreboard: Scoreboard::attach(memory.scoreboard, boot.scoreboard_rows, boot.scoreboard_slots)?
+            .within(boot.rows_in_use, boot.slots_in_use),
         ticket_keys: memory.ticket_keys.map(TicketKeys::attach).transpose()?,
         control,
         listeners: listening_sockets(boot)?,

@@ -18,7 +18,6 @@ fn main() {
         std::process::exit(status);
     }
     let own = std::env::current_exe().unwrap_or_default();
-    std::process::exit(bolide_master::run(&arguments, &|_settings| {
-        Ok(Program { executable: own.clone(), arguments: vec![PROTOTYPE.into()], package_folder: None })
-    }));
+    let choose = move |_: &_| Ok(Program { executable: own.clone(), arguments: vec![PROTOTYPE.into()], package_folder: None });
+    std::process::exit(bolide_master::run(&arguments, Box::new(choose)));
 }

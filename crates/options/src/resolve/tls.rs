@@ -238,7 +238,7 @@ impl Draft<'_> {
         if let Some((ocsp, _)) = self.tls.ocsp.as_ref().filter(|_| names.is_empty()) {
             found.ocsp = Some(path(ocsp));
         }
-        let read = certificates::read(&found, names, &location.to_string());
+        let read = self.host.known.certificate(&found, names, &location.to_string());
         self.checked(read, location)
     }
 
@@ -248,7 +248,7 @@ impl Draft<'_> {
         for (names, files, location) in self.tls.server_names.clone() {
             let path = |text: &str| normalized(&self.host.folder.join(text));
             let wanted = certificates::files(path(&files.certificate), path(&files.key));
-            let read = certificates::read(&wanted, &names, &location.to_string());
+            let read = self.host.known.certificate(&wanted, &names, &location.to_string());
             self.keep(read, &location, &mut found);
             if let Some(authorities) = &files.client_authorities {
                 self.check_authorities_of_name(authorities, &location);
@@ -263,7 +263,10 @@ impl Draft<'_> {
                         if authorities.is_file() {
                             self.check_authorities_of_name(&authorities.to_string_lossy(), &location);
                         }
-                        let read = certificates::read(&files, &[name], &location.to_string());
+                        if self.host.known.is_news(&files) {
+                            continue;
+                        }
+                        let read = self.host.known.certificate(&files, &[name], &location.to_string());
                         self.keep(read, &location, &mut found);
                     }
                 }
@@ -341,7 +344,7 @@ impl Draft<'_> {
             return Ok((client_auth, None));
         }
         let path = normalized(&self.host.folder.join(path));
-        let read = certificates::authorities(&path).map_err(|trouble| trouble.at(&at))?;
+        let read = self.host.known.authorities(&path).map_err(|trouble| trouble.at(&at))?;
         Ok((client_auth, Some((read, path))))
     }
 

@@ -1,0 +1,120 @@
+//! Where an instance has its configuration from: the arguments, the environment and the folder that it was started with. They are read at
+//! the start, and again at each reload. It compares nothing and takes nothing into use. The master runs it.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::PathBuf;
+
+use bolide_contract::settings::Settings;
+use bolide_options::{Diagnostic, Failure, Reading, Severity, read, read_again, renewal, start_folder};
+
+use crate::error::StartError;
+use crate::interpreter::{Program, enter_folder};
+
+/// Whom sockets were handed to (sd_listen_fds(3)).
+const LISTEN_PID: &str = "LISTEN_PID";
+
+/// Chooses the program of a prototype, once the folder of `chdir` is ours.
+pub type ChooseProgram = dyn Fn(&Settings) -> Result<Program, StartError>;
+
+/// The source of an instance's settings.
+pub struct Configuration {
+    arguments: Vec<OsString>,
+    environment: Vec<(OsString, OsString)>,
+    /// By its path, which may lead elsewhere by the time of a reload.
+    folder: PathBuf,
+    choose: Box<ChooseProgram>,
+    /// The pid that the start had.
+    started_as: OsString,
+    /// Warnings that the log has: they are no news at a reload.
+    told: Vec<String>,
+}
+
+/// What a reload has read.
+#[derive(Debug)]
+pub struct ReadAgain {
+    pub settings: Settings,
+    /// What is to be said of it.
+    pub lines: Vec<String>,
+}
+
+impl Configuration {
+    /// Of a start in this folder and environment. Without the program's name.
+    pub fn new(arguments: &[OsString], choose: Box<ChooseProgram>) -> Configuration {
+        let environment = std::env::vars_os().collect();
+        let started_as = std::process::id().to_string().into();
+        Configuration { arguments: arguments.to_vec(), environment, folder: start_folder(), choose, started_as, told: Vec::new() }
+    }
+
+    /// Reads it for a start.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub fn read(&self) -> Result<Reading, Failure> {
+        read(&self.arguments, &self.environment)
+    }
+
+    /// These lines are in the log already.
+    pub fn note_told(&mut self, lines: &[String]) {
+        self.told = lines.to_vec();
+    }
+
+    /// The program of a prototype of these settings; the folder of `chdir` must be ours.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn program(&self, settings: &Settings) -> Result<Program, StartError> {
+        (self.choose)(settings)
+    }
+
+    /// Reads it again, for an instance with these settings. Certificates are renewed by that. The working directory is the one of the
+    /// new settings afterwards, and that of the old ones where it fails.
+    ///
+    /// # Errors
+    /// Lines that say what is wrong with it.
+    pub fn read_again(&mut self, in_force: &Settings) -> Result<ReadAgain, Vec<String>> {
+        let read = self.read_in_folder(in_force);
+        if read.is_err() {
+            // The path may lead nowhere by now: then the folder of the start has to do, until the next reload.
+            let _ = enter_folder(in_force);
+        }
+        read
+    }
+
+    /// The environment of the start. Sockets that were handed over then (`LISTEN_FDS`) are ours still, also where the instance has gone to
+    /// the background since, and its process is another one.
+    fn environment_now(&self) -> Vec<(OsString, OsString)> {
+        let mut environment = self.environment.clone();
+        let handed = environment.iter_mut().filter(|(name, value)| name == LISTEN_PID && *value == *self.started_as);
+        for (_, value) in handed {
+            *value = std::process::id().to_string().into();
+        }
+        environment
+    }
+
+    fn read_in_folder(&mut self, in_force: &Settings) -> Result<ReadAgain, Vec<String>> {
+        std::env::set_current_dir(&self.folder)
+            .map_err(|error| vec![format!("the folder of the start, {}, can't be entered: {error}", self.folder.display())])?;
+        let (mut settings, diagnostics) =
+            read_again(&self.arguments, &self.environment_now(), in_force).map_err(|failure| in_order(failure.diagnostics))?;
+        let warnings = in_order(diagnostics);
+        let mut lines: Vec<String> = warnings.iter().filter(|line| !self.told.contains(line)).cloned().collect();
+        lines.extend(renewal::renew(&mut settings.listeners));
+        enter_folder(&settings).map_err(|error| vec![error.to_string()])?;
+        self.told = warnings;
+        Ok(ReadAgain { settings, lines })
+    }
+}
+
+/// Lines of the log: errors come last, where the eye is.
+pub fn in_order(mut diagnostics: Vec<Diagnostic>) -> Vec<String> {
+    diagnostics.sort_by_key(|diagnostic| diagnostic.severity == Severity::Error);
+    diagnostics.iter().map(ToString::to_string).collect()
+}
+
+impl fmt::Debug for Configuration {
+    /// Without the environment, which may hold secrets.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Configuration").field("folder", &self.folder).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,65 @@
+//! What an instance that runs has read already. Its configuration is read again at a reload; certificates that are known are not opened
+//! by that, because `renewal` does so afterwards and goes on with the known one where that fails. Plain data; it opens nothing.
+
+use std::path::Path;
+
+use bolide_contract::settings::Settings;
+use bolide_contract::tls::{Certificate, CertificateFiles, Tls};
+
+use crate::certificates::{self, Trouble};
+
+/// The certificates of an instance that runs; none at a start.
+#[derive(Debug, Clone, Default)]
+pub struct KnownFiles {
+    tls: Vec<Tls>,
+    is_reload: bool,
+}
+
+impl KnownFiles {
+    pub fn of(settings: &Settings) -> KnownFiles {
+        KnownFiles { tls: settings.listeners.iter().filter_map(|listener| listener.tls.clone()).collect(), is_reload: true }
+    }
+
+    /// The certificate of these files: the known one, or else read.
+    ///
+    /// # Errors
+    /// It is not known, and one of the files is not what it should be.
+    pub fn certificate(&self, files: &CertificateFiles, names: &[String], origin: &str) -> Result<Certificate, Trouble> {
+        match self.find(files) {
+            Some(known) => {
+                Ok(Certificate { names: names.to_vec(), origin: origin.to_owned(), files: Some(files.clone()), ..known.clone() })
+            }
+            None => certificates::read(files, names, origin),
+        }
+    }
+
+    /// The authorities of this file: the known ones, or else read.
+    ///
+    /// # Errors
+    /// They are not known, and the file is not what it should be.
+    pub fn authorities(&self, path: &Path) -> Result<Vec<u8>, Trouble> {
+        let known = self.tls.iter().find(|tls| tls.client_authorities_file.as_deref() == Some(path));
+        known.map_or_else(|| certificates::authorities(path), |known| Ok(known.client_authorities.clone()))
+    }
+
+    /// The certificate that was made for development.
+    pub fn development(&self) -> Option<&Certificate> {
+        self.certificates().find(|certificate| certificate.files.is_none() && !certificate.chain.is_empty())
+    }
+
+    /// A certificate of a folder that a running instance does not know: `renewal` looks at it, and leaves it out if it is wrong.
+    pub fn is_news(&self, files: &CertificateFiles) -> bool {
+        self.is_reload && self.find(files).is_none()
+    }
+
+    fn find(&self, files: &CertificateFiles) -> Option<&Certificate> {
+        let is_it = |known: &&Certificate| {
+            known.files.as_ref().is_some_and(|known| (&known.chain, &known.key) == (&files.chain, &files.key))
+        };
+        self.certificates().find(is_it)
+    }
+
+    fn certificates(&self) -> impl Iterator<Item = &Certificate> {
+        self.tls.iter().flat_map(|tls| &tls.certificates)
+    }
+}
