@@ -16,3 +16,4 @@ pub mod settings;
 mod slot;
 pub mod ticket_keys;
 pub mod tls;
+pub mod watching;

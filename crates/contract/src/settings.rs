@@ -9,6 +9,7 @@ use crate::answering::{Answering, RouteRule};
 use crate::clients::Clients;
 use crate::control::Control;
 use crate::tls::{Http2, Tls};
+use crate::watching::Watching;
 
 /// Everything that a start of Bolide is told.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -30,6 +31,7 @@ pub struct Settings {
     pub answering: Answering,
     /// Static files; `None` where nothing is served without the application.
     pub files: Option<crate::files::Files>,
+    pub watching: Watching,
 }
 
 /// A socket that is served.

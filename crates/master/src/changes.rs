@@ -8,7 +8,7 @@ use crate::fleet::Room;
 
 /// Sections of the settings that a reload takes into use. A section that is not named here stays as it was until a restart: whoever
 /// lets a reload take it writes it down.
-const RELOADED: [&str; 13] = [
+const RELOADED: [&str; 14] = [
     "listeners",
     "applications",
     "python",
@@ -22,6 +22,7 @@ const RELOADED: [&str; 13] = [
     "routes",
     "answering",
     "files",
+    "watching",
 ];
 
 /// What needs a restart within those sections: where it is, and the option that sets it.

@@ -10,6 +10,12 @@ pub enum Command {
     StopNow,
     /// Let a new generation take over.
     Reload,
+    /// The same, but requests in flight have no time: the old generation ends when the new one serves.
+    ReloadBrutally,
+    /// Replace each worker by a new one of the same generation.
+    ReloadWorkers,
+    /// The same, one after the other.
+    ReloadChain,
     /// Write a line for each child to the log.
     Status,
 }

@@ -31,6 +31,7 @@ pub mod process_name;
 mod recycling;
 mod reload;
 mod renewing;
+mod sight;
 mod signal_instance;
 pub mod signals;
 mod socket_activation;
@@ -44,6 +45,7 @@ mod system;
 mod testing;
 mod tickets;
 mod waiting;
+mod watching;
 mod words;
 
 pub use cli::{Invocation, main, run};

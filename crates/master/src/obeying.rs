@@ -10,6 +10,12 @@ impl Supervisor {
             Command::Stop => self.stop(now_ms),
             Command::StopNow => self.stop_now(by, now_ms),
             Command::Reload => self.reload(now_ms),
+            Command::ReloadBrutally => {
+                self.reload_is_brutal = !self.is_stopping();
+                self.reload(now_ms);
+            }
+            // Never are two workers replaced at once, so the one is as good as the other.
+            Command::ReloadWorkers | Command::ReloadChain => self.recycle_all(),
             Command::Status => self.write_status(now_ms),
         }
     }

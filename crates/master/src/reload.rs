@@ -280,6 +280,16 @@ impl Supervisor {
         self.recycling = None;
         self.recycling_queue.clear();
         self.end_generations(|generation| generation != number, now_ms);
+        self.kill_before_if_brutal(number, now_ms);
+    }
+
+    /// A brutal reload leaves the workers of older generations no time.
+    pub(crate) fn kill_before_if_brutal(&mut self, generation: u32, now_ms: u64) {
+        if std::mem::take(&mut self.reload_is_brutal) {
+            for id in self.fleet.ids(|child| !child.is_prototype() && child.generation < generation) {
+                self.kill_and_log(id, KillReason::StopNow, now_ms);
+            }
+        }
     }
 
     /// Gives the forming generation up; the serving one goes on.

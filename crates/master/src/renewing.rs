@@ -86,6 +86,7 @@ impl Supervisor {
             log_sink::line(&format!("reload: {trouble}"));
         }
         self.watch = Watch::new(settings.lifecycle.harakiri_ms, settings.lifecycle.shortest_route_harakiri_ms);
+        self.watches.renew(&settings.watching, now_ms());
         if before.settings.naming != settings.naming
             && let Some(name) = process_name::of_master(&settings.naming)
         {

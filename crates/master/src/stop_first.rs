@@ -26,6 +26,7 @@ impl Supervisor {
                 log_sink::line(&format!("reload: {what}"));
                 self.notifier.reloading(&what);
                 self.end_generations(|_| true, now_ms);
+                self.kill_before_if_brutal(next, now_ms);
             }
             None if self.vacated_by.is_some() && self.fleet.children.is_empty() => {
                 self.reload_wanted = false;

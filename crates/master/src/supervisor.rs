@@ -28,6 +28,7 @@ use crate::signals::{self, SignalAction, Signals};
 use crate::system::{self, Pause};
 use crate::tickets::Tickets;
 use crate::waiting::{self, Source, Token};
+use crate::watching::{FileNews, Watches};
 use crate::words::duration;
 
 /// The longest turn, in milliseconds: a net under a timer that was forgotten.
@@ -63,6 +64,8 @@ pub struct Supervisor {
     pub(crate) last_generation: u32,
     /// SIGHUP has asked for a reload that has not begun; several count as one.
     pub(crate) reload_wanted: bool,
+    /// The old generation gets no time when the forming one, or the next, takes over.
+    pub(crate) reload_is_brutal: bool,
     pub(crate) prototype_backoff: Backoff,
     /// The worker that is being replaced, and those that wait for their turn.
     pub(crate) recycling: Option<u64>,
@@ -76,6 +79,7 @@ pub struct Supervisor {
     pub(crate) last_reload: Option<ReloadOutcome>,
     signals: Signals,
     pub(crate) watch: Option<Watch>,
+    pub(crate) watches: Watches,
     jitter: Jitter,
 }
 
@@ -84,6 +88,7 @@ impl Supervisor {
         let lifecycle = &fleet.settings.lifecycle;
         let watch = Watch::new(lifecycle.harakiri_ms, lifecycle.shortest_route_harakiri_ms);
         let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |time| time.subsec_nanos());
+        let watches = Watches::new(&fleet.settings.watching, now_ms());
         Supervisor {
             fleet,
             phase: Phase::Running,
@@ -92,6 +97,7 @@ impl Supervisor {
             vacated_by: None,
             last_generation: 0,
             reload_wanted: false,
+            reload_is_brutal: false,
             prototype_backoff: Backoff::default(),
             recycling: None,
             recycling_queue: VecDeque::new(),
@@ -102,6 +108,7 @@ impl Supervisor {
             last_reload: None,
             signals,
             watch,
+            watches,
             jitter: Jitter::new(u64::from(time) << 32 | Pid::this().as_raw() as u64),
         }
     }
@@ -120,6 +127,7 @@ impl Supervisor {
             for token in self.wait_for_news() {
                 match token {
                     Token::Child(id) => self.take_reports(id, now_ms()),
+                    Token::Watches => self.watches.ring(now_ms()),
                     // Signals come last: one is acted upon with all that is known.
                     Token::Signals => {}
                 }
@@ -142,6 +150,7 @@ impl Supervisor {
     fn wait_for_news(&self) -> Vec<Token> {
         let mut sources = vec![Source::readable(Token::Signals, self.signals.as_fd())];
         sources.extend(self.fleet.sources());
+        sources.extend(self.watches.sources());
         waiting::wait(&sources, self.turn_ms(now_ms()) as u16).unwrap_or_else(|error| {
             log_sink::line(&format!("waiting for news failed: {error}"));
             Vec::new()
@@ -432,6 +441,19 @@ impl Supervisor {
             self.kill_late_starters(now);
         }
         self.watch_requests(now);
+        self.take_file_news(now);
+    }
+
+    /// Does what files that have changed ask for.
+    fn take_file_news(&mut self, now: u64) {
+        for news in self.watches.take_changes(now) {
+            if self.is_stopping() {
+                return;
+            }
+            let FileNews { command, option, .. } = &news;
+            log_sink::line(&format!("{option}: {}", news.words()));
+            self.obey(*command, option, now);
+        }
     }
 
     fn deadline_passed(&mut self, id: u64, now: u64) {
@@ -510,7 +532,7 @@ impl Supervisor {
         let watch = self.watch.as_ref().map(Watch::wake_ms);
         let log = bolide_log::is_waiting().then_some(now + bolide_log::RETRY_MS);
         let tickets = self.fleet.tickets.as_ref().map(Tickets::wake_ms);
-        let wakes = children.chain([watch, log, tickets, self.wake_for_generations(now)]).flatten();
+        let wakes = children.chain([watch, log, tickets, self.watches.wake_ms(), self.wake_for_generations(now)]).flatten();
         wakes.min().map_or(TURN_MOST_MS, |wake| wake.saturating_sub(now).saturating_add(CLOCK_LAG_MS).min(TURN_MOST_MS))
     }
 

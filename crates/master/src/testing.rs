@@ -83,5 +83,6 @@ pub fn settings() -> Settings {
         routes: Vec::new(),
         answering: bolide_contract::answering::Answering::default(),
         files: None,
+        watching: Default::default(),
     }
 }

@@ -12,6 +12,8 @@ pub enum Token {
     Signals,
     /// The order socket of the child of this number.
     Child(u64),
+    /// A file that is watched has changed.
+    Watches,
 }
 
 /// A descriptor that the master waits on.

@@ -20,6 +20,7 @@ pub mod row;
 pub mod setting;
 mod sockets;
 pub mod tls;
+mod watching;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
@@ -40,6 +41,7 @@ const TABLES: &[(Theme, &[Entry])] = &[
     (Theme::Asynchronous, asynchronous::ENTRIES),
     (Theme::Processes, processes::ENTRIES),
     (Theme::Processes, control::ENTRIES),
+    (Theme::Processes, watching::ENTRIES),
     (Theme::Requests, requests::ENTRIES),
     (Theme::Answering, answering::ENTRIES),
     (Theme::Files, files::ENTRIES),

@@ -3,6 +3,7 @@
 
 use bolide_contract::files::ExpirySubject;
 use bolide_contract::settings::Protocol;
+use bolide_contract::watching::{FileAction, WatchSubject};
 
 /// A meaning that `resolve` gives to a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,6 +74,7 @@ pub enum Setting {
     Asynchronous(Asynchronous),
     Answering(Answering),
     Files(Files),
+    Watching(Watching),
     /// Acts while the configuration is read; `resolve` never sees it.
     Language(Word),
 }
@@ -212,6 +214,12 @@ pub enum Files {
     SendfileLocation,
     CacheFiles,
     CacheMemory,
+}
+
+/// Files whose change asks for something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Watching {
+    File(WatchSubject, FileAction),
 }
 
 /// The words of the configuration language itself.

@@ -10,6 +10,7 @@ use bolide_contract::settings::{
 };
 
 use bolide_contract::tls::{ClientAuth, Http2, TlsVersion};
+use bolide_contract::watching::Watching;
 
 use crate::diagnostic::{Diagnostic, Location};
 use crate::host_info::HostInfo;
@@ -68,6 +69,7 @@ pub struct Draft<'a> {
     pub tls: TlsDraft,
     pub asked: AnsweringDraft,
     pub files: FilesDraft,
+    pub watching: Watching,
 }
 
 impl<'a> Draft<'a> {
@@ -126,6 +128,7 @@ impl<'a> Draft<'a> {
             tls: TlsDraft::default(),
             asked: AnsweringDraft::default(),
             files: FilesDraft::default(),
+            watching: Watching::default(),
         }
     }
 }

@@ -21,6 +21,7 @@ mod requests;
 mod tls;
 mod unknown;
 mod values;
+mod watching;
 
 use std::path::Path;
 
@@ -223,6 +224,7 @@ impl Draft<'_> {
             Setting::Asynchronous(setting) => self.set_asynchronous(setting, row, pair)?,
             Setting::Answering(setting) => self.set_answering(setting, row, pair)?,
             Setting::Files(setting) => self.set_files(setting, row, pair)?,
+            Setting::Watching(setting) => self.set_watching(setting, row, pair)?,
             // These acted while the configuration was read.
             Setting::Language(_) => {}
         }
@@ -331,6 +333,7 @@ impl Draft<'_> {
             routes,
             answering,
             files,
+            watching: self.complete_watching(&folder),
         })
     }
 

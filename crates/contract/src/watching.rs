@@ -1,0 +1,42 @@
+//! Files whose change asks something of the master. The options room fills it in, the master acts on it. Plain data; nobody changes it.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// What is watched.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+pub struct Watching {
+    pub files: Vec<WatchedFile>,
+}
+
+/// A file, and what its change asks for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WatchedFile {
+    pub path: PathBuf,
+    /// The option that names it, for the log.
+    pub option: String,
+    pub subject: WatchSubject,
+    pub action: FileAction,
+}
+
+/// What of a file counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum WatchSubject {
+    /// `touch-*`: its time of modification, and whether it is there.
+    Touch,
+    /// `fs-*`: all that is known of it, and of the files in it where it is a folder; not of those below them.
+    Contents,
+}
+
+/// What a change asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FileAction {
+    Reload,
+    /// A reload that leaves requests in flight no time.
+    BrutalReload,
+    /// Each worker is replaced by a new one of the same generation.
+    ReloadWorkers,
+    /// The same, one after the other.
+    ReloadChain,
+}

@@ -1,0 +1,293 @@
+//! The registry of files whose change asks something of the master: `touch-*`, `fs-*`.
+//!
+//! What counts is what is seen of a file ([`Sight`]), which is looked at again and again: no change can be missed, whatever file system it
+//! lies on and however it comes about. inotify is the doorbell alone: it says that a look is worth while now. Changes that come together are
+//! told together, once nothing more has come for [`SETTLE_MS`]. The master runs it.
+
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use bolide_contract::watching::{FileAction, WatchSubject, WatchedFile, Watching};
+use nix::errno::Errno;
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
+
+use crate::command::Command;
+use crate::log_sink;
+use crate::sight::Sight;
+use crate::waiting::{Source, Token};
+
+/// Time between two looks at the files that nobody rings for, in milliseconds: as often as uWSGI looks.
+const LOOK_MS: u64 = 1_000;
+/// A change is told when nothing more has changed for this long, in milliseconds.
+const SETTLE_MS: u64 = 50;
+/// And this long after the first one at the latest, in milliseconds.
+const SETTLE_MOST_MS: u64 = 1_000;
+/// Reads of the doorbell in a turn: each takes a few hundred events.
+const READS_MOST: usize = 16;
+/// Files that a line of the log names.
+const NAMES_MOST: usize = 3;
+
+/// The files, and what was seen of them.
+#[derive(Debug, Default)]
+pub struct Watches {
+    entries: Vec<Entry>,
+    /// `None` where the system has none for us: then the looks at the files have to do.
+    doorbell: Option<Inotify>,
+    look_ms: u64,
+    settling: Option<Settling>,
+}
+
+/// Changes that may go on.
+#[derive(Debug, Clone, Copy)]
+struct Settling {
+    first_ms: u64,
+    until_ms: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    file: WatchedFile,
+    sight: Sight,
+    ring: Option<WatchDescriptor>,
+    /// It has changed, and that is not told yet.
+    is_changed: bool,
+}
+
+/// Changes that ask for the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileNews {
+    pub command: Command,
+    /// The option, for the log.
+    pub option: String,
+    pub paths: Vec<PathBuf>,
+}
+
+impl Watches {
+    /// Looks at the files for the first time.
+    pub fn new(watching: &Watching, now_ms: u64) -> Watches {
+        let mut watches = Watches { look_ms: now_ms + LOOK_MS, ..Watches::default() };
+        watches.renew(watching, now_ms);
+        watches
+    }
+
+    /// Other files are to be watched from now on. What was seen of those that stay is kept.
+    pub fn renew(&mut self, watching: &Watching, now_ms: u64) {
+        let mut before = std::mem::take(&mut self.entries);
+        let mut kept = |file: &WatchedFile| {
+            let position = before.iter().position(|entry| entry.file == *file)?;
+            Some(before.swap_remove(position))
+        };
+        self.entries = watching.files.iter().map(|file| kept(file).unwrap_or_else(|| Entry::new(file))).collect();
+        if self.entries.is_empty() {
+            // With the doorbell all of its watches go.
+            (self.doorbell, self.settling) = (None, None);
+            return;
+        }
+        if self.doorbell.is_none() {
+            self.doorbell = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).ok();
+            self.look_ms = now_ms + LOOK_MS;
+        }
+        self.hang_rings(before.into_iter().filter_map(|entry| entry.ring).collect());
+    }
+
+    /// What rings when a file changes.
+    pub fn sources(&self) -> Option<Source<'_>> {
+        self.doorbell.as_ref().map(|doorbell| Source::readable(Token::Watches, doorbell.as_fd()))
+    }
+
+    /// The next time at which the files have to be looked at.
+    pub fn wake_ms(&self) -> Option<u64> {
+        let settled = self.settling.map(|settling| settling.until_ms);
+        (!self.entries.is_empty()).then(|| settled.map_or(self.look_ms, |time| time.min(self.look_ms)))
+    }
+
+    /// The doorbell has rung.
+    pub fn ring(&mut self, now_ms: u64) {
+        let Some(doorbell) = &self.doorbell else { return };
+        let has_events = |_: &usize| doorbell.read_events().is_ok_and(|events| !events.is_empty());
+        if (0..READS_MOST).take_while(has_events).count() > 0 {
+            self.settle(now_ms);
+        }
+    }
+
+    /// Looks at the files if it is time, and gives what has changed and come to rest.
+    pub fn take_changes(&mut self, now_ms: u64) -> Vec<FileNews> {
+        if self.wake_ms().is_none_or(|time| now_ms < time) {
+            return Vec::new();
+        }
+        self.look_ms = now_ms + LOOK_MS;
+        if self.look() {
+            self.settle(now_ms);
+        }
+        if self.settling.is_none_or(|settling| now_ms < settling.until_ms) {
+            return Vec::new();
+        }
+        self.settling = None;
+        self.told()
+    }
+
+    /// Compares each file with what was seen of it before. True if one differs.
+    fn look(&mut self) -> bool {
+        let mut differs = false;
+        for entry in &mut self.entries {
+            let sight = Sight::look(&entry.file.path, entry.file.subject);
+            if sight != entry.sight {
+                entry.sight = sight;
+                entry.is_changed = true;
+                differs = true;
+            }
+        }
+        if differs {
+            self.hang_rings(Vec::new());
+        }
+        differs
+    }
+
+    fn settle(&mut self, now_ms: u64) {
+        let first_ms = self.settling.map_or(now_ms, |settling| settling.first_ms);
+        self.settling = Some(Settling { first_ms, until_ms: (now_ms + SETTLE_MS).min(first_ms + SETTLE_MOST_MS) });
+    }
+
+    fn told(&mut self) -> Vec<FileNews> {
+        let mut news: Vec<FileNews> = Vec::new();
+        for entry in self.entries.iter_mut().filter(|entry| entry.is_changed) {
+            entry.is_changed = false;
+            let WatchedFile { path, option, action, .. } = entry.file.clone();
+            let command = command(action);
+            match news.iter_mut().find(|known| known.command == command) {
+                Some(known) => known.paths.push(path),
+                None => news.push(FileNews { command, option, paths: vec![path] }),
+            }
+        }
+        news
+    }
+
+    /// Has the kernel ring for the files as they are now, and no more for those that were there before: another file may have come to
+    /// a path.
+    fn hang_rings(&mut self, mut left: Vec<WatchDescriptor>) {
+        let Some(doorbell) = &self.doorbell else { return };
+        for entry in &mut self.entries {
+            let ring = entry.sight.is_there().then(|| hang(doorbell, &entry.file.path, entry.file.subject)).flatten();
+            left.extend(std::mem::replace(&mut entry.ring, ring).filter(|old| Some(*old) != ring));
+        }
+        for old in left {
+            if !self.entries.iter().any(|entry| entry.ring == Some(old)) {
+                // The kernel has taken it down itself where the file is gone for good.
+                let _ = doorbell.rm_watch(old);
+            }
+        }
+    }
+}
+
+impl Entry {
+    fn new(file: &WatchedFile) -> Entry {
+        let sight = Sight::look(&file.path, file.subject);
+        if !sight.is_there() {
+            let (option, path) = (&file.option, file.path.display());
+            log_sink::line(&format!("{option} = {path}: there is no such file; it counts as changed when it is made"));
+        }
+        Entry { file: file.clone(), sight, ring: None, is_changed: false }
+    }
+}
+
+impl FileNews {
+    /// What has changed, for the log.
+    pub fn words(&self) -> String {
+        let names: Vec<String> = self.paths.iter().take(NAMES_MOST).map(|path| path.display().to_string()).collect();
+        let more = self.paths.len().saturating_sub(NAMES_MOST);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let have = if self.paths.len() > 1 { "have" } else { "has" };
+        format!("{}{more} {have} changed", names.join(", "))
+    }
+}
+
+/// A watch on one file. `None` where the limit of watches is reached, or it is gone by now: the looks find what happens to it.
+fn hang(doorbell: &Inotify, path: &Path, subject: WatchSubject) -> Option<WatchDescriptor> {
+    let mut flags = AddWatchFlags::IN_ATTRIB
+        | AddWatchFlags::IN_MODIFY
+        | AddWatchFlags::IN_CLOSE_WRITE
+        | AddWatchFlags::IN_DELETE_SELF
+        | AddWatchFlags::IN_MOVE_SELF;
+    if subject == WatchSubject::Contents {
+        flags |= AddWatchFlags::IN_CREATE | AddWatchFlags::IN_DELETE | AddWatchFlags::IN_MOVE;
+    }
+    match doorbell.add_watch(path, flags) {
+        Ok(ring) => Some(ring),
+        Err(Errno::EINTR) => doorbell.add_watch(path, flags).ok(),
+        Err(_) => None,
+    }
+}
+
+fn command(action: FileAction) -> Command {
+    match action {
+        FileAction::Reload => Command::Reload,
+        FileAction::BrutalReload => Command::ReloadBrutally,
+        FileAction::ReloadWorkers => Command::ReloadWorkers,
+        FileAction::ReloadChain => Command::ReloadChain,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Folder;
+
+    fn watches(paths: &[(&Path, FileAction)]) -> Watches {
+        let file = |&(path, action): &(&Path, FileAction)| WatchedFile {
+            path: path.to_owned(),
+            option: "touch".to_owned(),
+            subject: WatchSubject::Touch,
+            action,
+        };
+        Watches::new(&Watching { files: paths.iter().map(file).collect() }, 0)
+    }
+
+    #[test]
+    fn changes_that_come_together_are_told_once_and_those_that_go_on_within_a_second() {
+        let folder = Folder::new("watching");
+        let path = folder.path().join("file");
+        let mut watches = watches(&[(&path, FileAction::Reload)]);
+        assert_eq!(watches.take_changes(LOOK_MS), Vec::new());
+        let mut now = LOOK_MS;
+        for number in 0..SETTLE_MOST_MS / (SETTLE_MS / 2) {
+            std::fs::write(&path, vec![b'x'; number as usize]).expect("written");
+            watches.ring(now);
+            assert_eq!(watches.take_changes(now), Vec::new(), "{number}");
+            now += SETTLE_MS / 2;
+        }
+        let told = watches.take_changes(now);
+        assert_eq!(told.iter().map(|news| news.command).collect::<Vec<_>>(), [Command::Reload]);
+        // The last ones were seen in the same look.
+        assert_eq!(watches.take_changes(now + SETTLE_MOST_MS + LOOK_MS), Vec::new());
+    }
+
+    #[test]
+    fn without_a_doorbell_a_look_finds_it() {
+        let folder = Folder::new("watching");
+        let path = folder.path().join("file");
+        let mut watches = watches(&[(&path, FileAction::ReloadChain)]);
+        watches.doorbell = None;
+        std::fs::write(&path, "").expect("written");
+        assert_eq!(watches.take_changes(LOOK_MS), Vec::new());
+        let told = watches.take_changes(LOOK_MS + SETTLE_MS);
+        assert_eq!(told, [FileNews { command: Command::ReloadChain, option: "touch".to_owned(), paths: vec![path] }]);
+    }
+
+    #[test]
+    fn files_that_ask_for_the_same_ask_once() {
+        let folder = Folder::new("watching");
+        let paths: Vec<PathBuf> = (0..5).map(|number| folder.path().join(number.to_string())).collect();
+        let asked = [FileAction::Reload, FileAction::Reload, FileAction::ReloadWorkers, FileAction::Reload, FileAction::Reload];
+        let mut watches = watches(&paths.iter().map(PathBuf::as_path).zip(asked).collect::<Vec<_>>());
+        for path in &paths {
+            std::fs::write(path, "").expect("written");
+        }
+        watches.take_changes(LOOK_MS);
+        let told = watches.take_changes(LOOK_MS + SETTLE_MS);
+        assert_eq!(
+            told.iter().map(|news| (news.command, news.paths.len())).collect::<Vec<_>>(),
+            [(Command::Reload, 4), (Command::ReloadWorkers, 1)]
+        );
+        assert!(told[0].words().ends_with(" and 1 more have changed"), "{}", told[0].words());
+    }
+}
