@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 #: Room -> the rooms it may know. "never: engine <-> master, engine -> options, protocol -> anything".
 ARROWS = {
     "bolide-contract": set(),
-    "bolide-log": set(),
+    "bolide-log": {"bolide-contract"},
     "bolide-protocol": set(),
     "bolide-routes": {"bolide-contract"},
     "bolide-options": {"bolide-contract", "bolide-routes", "bolide-tls"},

@@ -16,6 +16,8 @@ from support.waiting import PATIENCE_SECONDS, wait_until
 TESTS = Path(__file__).resolve().parents[1]
 APPS = TESTS / "apps"
 
+#: The time before the server's own lines, of which the tests know nothing.
+TIME = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d (?=bolide: )", re.MULTILINE)
 #: The line by which the master says that workers serve.
 READY = re.compile(r"^bolide: ready: ", re.MULTILINE)
 #: The lines by which it says where.
@@ -168,7 +170,12 @@ class Server:
 
     @property
     def log(self):
-        """All that it has written so far, to its standard output and standard error."""
+        """All that it has written so far, to standard output and standard error, without the times of its own lines."""
+        return TIME.sub("", self.raw_log)
+
+    @property
+    def raw_log(self):
+        """The same with these times."""
         with self._news:
             return self._text
 
@@ -179,7 +186,7 @@ class Server:
     def everything(self):
         """The log, and what it wrote to the file of ``logto`` if that is ``{folder}/log``."""
         file = self.folder / "log"
-        return self.log + (file.read_text(errors="replace") if file.is_file() else "")
+        return self.log + (TIME.sub("", file.read_text(errors="replace")) if file.is_file() else "")
 
     def leave_log(self):
         """Read nothing more of the log until :meth:`read_log`."""

@@ -9,6 +9,7 @@ pub mod boot;
 pub mod clients;
 pub mod control;
 pub mod files;
+pub mod logging;
 pub mod message;
 mod published;
 pub mod scoreboard;

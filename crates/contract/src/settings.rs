@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::answering::{Answering, RouteRule};
 use crate::clients::Clients;
 use crate::control::Control;
+use crate::logging::Logging;
 use crate::tls::{Http2, Tls};
 use crate::watching::Watching;
 
@@ -294,20 +295,6 @@ impl Default for Limits {
             lenient_targets: false,
         }
     }
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Logging {
-    /// A line for each request (off with `disable-logging`).
-    pub requests: bool,
-    /// `logto`: standard output and standard error go to this file.
-    pub file: Option<PathBuf>,
-    /// `memory-report`: the request line starts with the worker's memory, as uWSGI writes it.
-    pub memory_report: bool,
-    /// `log-x-forwarded-for`: the request line has the field's value in the place of the client's address.
-    pub x_forwarded_for: bool,
-    /// `disable-write-exception`, `ignore-write-errors`: a client that left while we wrote is not the application's business.
-    pub write_errors: bool,
 }
 
 /// User and group of prototypes and workers. The names are as written: a name or a number.

@@ -322,7 +322,7 @@ impl<L: Language> Shared<L> {
     ) -> bool {
         thread.clock.tick();
         self.worker.row.turned_ms.store(thread.clock.now_ms, Relaxed);
-        if self.worker.settings.logging.requests {
+        if self.worker.settings.logging.may_log_requests() {
             self.count_elsewhere();
         }
         match found {

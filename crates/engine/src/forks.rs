@@ -34,10 +34,9 @@ pub fn leave_if_child() {
 #[cold]
 fn leave() -> ! {
     let pid = std::process::id();
-    let line = format!(
-        "bolide: a child that the application forked (pid {pid}) came back from it, and is ended: it must end by os._exit\n"
-    );
-    bolide_log::write(line.as_bytes());
+    bolide_log::line(&format!(
+        "a child that the application forked (pid {pid}) came back from it, and is ended: it must end by os._exit"
+    ));
     bolide_log::finish();
     // SAFETY: the call ends the process, without its destructors: all that they would end is the parent's.
     unsafe { libc::_exit(0) }

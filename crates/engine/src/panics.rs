@@ -7,7 +7,7 @@ use std::panic::PanicHookInfo;
 /// From here on a panic ends this process. The worker's call, when it begins.
 pub fn end_worker_at_a_panic(worker: u32) {
     std::panic::set_hook(Box::new(move |panic| {
-        bolide_log::write_last(described(worker, panic).as_bytes());
+        bolide_log::write_last(&bolide_log::framed(&described(worker, panic)));
         std::process::abort();
     }));
 }
@@ -15,7 +15,7 @@ pub fn end_worker_at_a_panic(worker: u32) {
 fn described(worker: u32, panic: &PanicHookInfo<'_>) -> String {
     let place = panic.location().map_or_else(String::new, |location| format!(" at {}:{}", location.file(), location.line()));
     let text = text_of(panic.payload()).replace(['\n', '\r'], " ");
-    format!("bolide: worker {worker}: internal error: it panicked{place}: {text}; the worker ends and is replaced\n")
+    format!("worker {worker}: internal error: it panicked{place}: {text}; the worker ends and is replaced")
 }
 
 fn text_of(payload: &dyn Any) -> &str {

@@ -62,6 +62,14 @@ enum BodyLeft {
     Discard,
 }
 
+/// Bytes of the name and of the value of a log variable: uWSGI counts them in a byte.
+const LOG_VARIABLE_BYTES: usize = 255;
+/// Log variables of one request.
+const LOG_VARIABLES_MOST: usize = 64;
+
+/// Names and values that an application has set for its request's log line.
+pub(crate) type LogVariables = Vec<(Vec<u8>, Vec<u8>)>;
+
 /// The result of handing in a part of the body.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Pushed {
@@ -115,6 +123,10 @@ pub struct Response {
     filter: Option<Box<ResponseFilter>>,
     /// A route wants no log line.
     pub(crate) is_unlogged: bool,
+    /// The application wants a log line, whatever the settings say.
+    pub(crate) is_logged: bool,
+    /// Variables of the application's for its log line; `None` while it has set none.
+    pub(crate) log_variables: Option<Box<LogVariables>>,
     /// A route's limit for the time of this request, in milliseconds.
     pub(crate) harakiri_ms: Option<u32>,
     /// For the log: bytes of the head, bytes of the body.
@@ -141,6 +153,8 @@ impl Response {
             file_replaces_body: false,
             filter: None,
             is_unlogged: false,
+            is_logged: false,
+            log_variables: None,
             harakiri_ms: None,
             head_bytes: 0,
             body_bytes: 0,
@@ -164,8 +178,34 @@ impl Response {
         self.left = BodyLeft::Unknown;
         self.filter = None;
         self.is_unlogged = false;
+        self.is_logged = false;
+        self.log_variables = None;
         self.harakiri_ms = None;
         self.forget_head();
+    }
+
+    /// Sets a variable for the request's log line (`uwsgi.set_logvar`). Names and values are cut to uWSGI's length, and beyond
+    /// [`LOG_VARIABLES_MOST`] names there are no further ones.
+    pub fn set_log_variable(&mut self, name: &[u8], value: &[u8]) {
+        let [name, value] = [name, value].map(|text| &text[..text.len().min(LOG_VARIABLE_BYTES)]);
+        let variables = self.log_variables.get_or_insert_default();
+        let is_full = variables.len() >= LOG_VARIABLES_MOST;
+        match variables.iter_mut().find(|(known, _)| known == name) {
+            Some((_, before)) => *before = value.to_vec(),
+            None if is_full => {}
+            None => variables.push((name.to_vec(), value.to_vec())),
+        }
+    }
+
+    /// What was set for the request's log line (`uwsgi.get_logvar`).
+    pub fn log_variable(&self, name: &[u8]) -> Option<&[u8]> {
+        let variables = self.log_variables.as_deref()?;
+        variables.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_slice())
+    }
+
+    /// The request has a log line, whatever the settings say (`uwsgi.log_this_request`).
+    pub fn log_this(&mut self) {
+        self.is_logged = true;
     }
 
     /// Takes the head's buffer back, so that idle connections own none.

@@ -104,6 +104,11 @@ impl Routed {
         self.overrides.value(name).unwrap_or(before)
     }
 
+    /// What a rule made of a variable.
+    pub fn value(&self, name: &[u8]) -> Option<&[u8]> {
+        self.overrides.value(name)
+    }
+
     /// Variables that rules have set and that the application must see.
     pub fn variables(&self) -> &[(Vec<u8>, Vec<u8>)] {
         &self.overrides.variables

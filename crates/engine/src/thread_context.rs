@@ -42,7 +42,7 @@ impl ThreadContext {
             parts: HeadParts::default(),
             path: Vec::new(),
             buffers: ResponseBuffers::default(),
-            log: AccessLog::new(worker.settings.logging.memory_report),
+            log: AccessLog::new(worker.line_style, worker.settings.logging.memory_report),
             clock: Clock::new(),
             core,
             slot,

@@ -11,6 +11,7 @@ use bolide_files::Files;
 use bolide_protocol::http1::head::HeadLimits;
 use bolide_tls::ListenerTls;
 
+use crate::access_log::LineStyle;
 use crate::body::BodyLimits;
 use crate::client::ClientRules;
 use crate::listener::ListeningSocket;
@@ -32,6 +33,8 @@ pub struct Worker {
     pub clients: ClientRules,
     /// Routes, header fields, compression; `None` where nothing of them is set, so that it costs one branch.
     pub rules: Option<&'static Rules>,
+    /// The form of request lines.
+    pub line_style: &'static LineStyle,
     /// What is answered without the application; `None` where nothing is.
     pub files: Option<&'static Files>,
     /// Some requests are answered without the application: by routes, with files, or with where HTTPS is.

@@ -16,7 +16,7 @@ use bolide_tls::{ALPN_HTTP1, ALPN_HTTP1_0, ALPN_HTTP2, ListenerTls};
 use nix::sys::epoll::{Epoll, EpollCreateFlags};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-use crate::access_log::complain;
+use crate::access_log::{LineStyle, complain};
 use crate::app::{App, Language};
 use crate::app_thread::Leftovers;
 use crate::body::{BodyLimits, BodyStore};
@@ -156,6 +156,8 @@ impl<L: Language> Shared<L> {
                 || listeners.iter().any(|listener| listener.redirects_to_https.is_some()),
             files,
             clients: ClientRules::new(&settings),
+            // There is one in a process, and its threads refer to it.
+            line_style: Box::leak(Box::new(LineStyle::of(&settings.logging))),
             settings,
             number: worker,
             row,

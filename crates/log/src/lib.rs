@@ -9,7 +9,10 @@
 //! Who writes calls [`write`]; who has a loop looks at [`is_waiting`] and calls [`flush`] after [`RETRY_MS`]. It knows no format:
 //! what a line says, and that no client can forge one, is the caller's business. Every process runs it.
 
+pub mod dates;
 mod destination;
+mod form;
+pub mod json;
 mod writer;
 
 use std::io;
@@ -19,6 +22,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::AcqRel, Ordering::Acqui
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
 
+use bolide_contract::logging::Logging;
 use destination::Destination;
 pub use writer::WAITING_MOST_BYTES;
 use writer::Writer;
@@ -59,8 +63,19 @@ pub fn descriptor() -> Option<BorrowedFd<'static>> {
     Some(destination()?.descriptor())
 }
 
-/// Writes whole lines, each with its line end. Never waits for the reader.
+/// The log is a terminal.
+pub fn is_terminal() -> bool {
+    descriptor().is_some_and(|descriptor| std::io::IsTerminal::is_terminal(&descriptor))
+}
+
+/// Writes whole lines of messages, each with its line end. Never waits for the reader.
 pub fn write(lines: &[u8]) {
+    let formed = form::of_lines(lines);
+    write_requests(formed.as_deref().unwrap_or(lines));
+}
+
+/// Writes whole lines of requests, which have their form already.
+pub fn write_requests(lines: &[u8]) {
     let Some(mut writer) = writer() else { return };
     writer.write(lines);
     WAITING.store(writer.is_waiting(), Relaxed);
@@ -74,9 +89,22 @@ pub fn write_last(line: &[u8]) {
     }
 }
 
-/// Writes `bolide: text` as one line.
+/// Writes `bolide: text` as one line, with the time before it.
 pub fn line(text: &str) {
-    write(format!("bolide: {text}\n").as_bytes());
+    if let Some(mut writer) = writer() {
+        writer.write(&framed(text));
+        WAITING.store(writer.is_waiting(), Relaxed);
+    }
+}
+
+/// The line that [`line`] writes, for [`write_last`].
+pub fn framed(text: &str) -> Vec<u8> {
+    form::message(text)
+}
+
+/// Takes the form that the settings give to lines. The call of the master when it begins, and of a prototype; workers inherit it.
+pub fn configure(logging: &Logging) {
+    form::set(logging);
 }
 
 /// Lines wait for a reader: they are written with the next ones, or by [`flush`].

@@ -3,6 +3,7 @@
 use nix::errno::Errno;
 
 use crate::destination::{ATOMIC_BYTES, Destination};
+use crate::form;
 
 /// Bytes of lines that wait for a reader, in each process; further lines are dropped.
 pub const WAITING_MOST_BYTES: usize = 1024 * 1024;
@@ -52,8 +53,8 @@ impl Writer {
         let lost = self.lost;
         if self.waiting.is_empty() && lost > 0 {
             let notice = notice(lost);
-            let sent = self.send(notice.as_bytes());
-            self.waiting.extend_from_slice(&notice.as_bytes()[sent..]);
+            let sent = self.send(&notice);
+            self.waiting.extend_from_slice(&notice[sent..]);
             // A destination that is still broken has refused the notice as well, which is no line that anybody misses.
             self.lost = if self.lost > lost { lost } else { 0 };
         }
@@ -85,22 +86,22 @@ impl Writer {
         let mut rest = lines;
         while !rest.is_empty() {
             let (line, after) = rest.split_at(end_of_line(rest));
-            let notice = if self.lost > 0 { notice(self.lost) } else { String::new() };
+            let notice = if self.lost > 0 { notice(self.lost) } else { Vec::new() };
             if self.waiting.len() + notice.len() + line.len() > WAITING_MOST_BYTES {
                 self.lost += count_lines(rest);
                 return;
             }
             self.lost = 0;
-            self.waiting.extend_from_slice(notice.as_bytes());
+            self.waiting.extend_from_slice(&notice);
             self.waiting.extend_from_slice(line);
             rest = after;
         }
     }
 }
 
-fn notice(lost: u64) -> String {
+fn notice(lost: u64) -> Vec<u8> {
     let lines = if lost == 1 { "1 line".to_owned() } else { format!("{lost} lines") };
-    format!("bolide: {lines} of process {} are lost here: nobody took them\n", std::process::id())
+    form::message(&format!("{lines} of process {} are lost here: nobody took them", std::process::id()))
 }
 
 fn count_lines(text: &[u8]) -> u64 {

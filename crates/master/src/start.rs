@@ -113,6 +113,7 @@ fn take_process(
     log: Option<&File>,
 ) -> Result<(Signals, Option<File>), StartError> {
     let signals = Signals::take()?;
+    bolide_log::configure(&settings.logging);
     // Workers whose prototype has died become our children: we hear of their ends.
     nix::sys::prctl::set_child_subreaper(true)
         .map_err(|error| StartError::new(format!("orphaned workers can't be taken over (PR_SET_CHILD_SUBREAPER): {error}")))?;

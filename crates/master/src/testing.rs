@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use bolide_contract::settings::{
-    Address, Asynchronous, Identity, Lifecycle, Limits, Listener, Logging, Naming, Protocol, Python, Settings, Threads, Workers,
+    Address, Asynchronous, Identity, Lifecycle, Limits, Listener, Naming, Protocol, Python, Settings, Threads, Workers,
 };
 use bolide_contract::tls::Http2;
 
@@ -75,7 +75,7 @@ pub fn settings() -> Settings {
             keepalive_ms: 1000,
             ..Limits::default()
         },
-        logging: Logging { requests: true, file: None, memory_report: false, x_forwarded_for: false, write_errors: true },
+        logging: Default::default(),
         identity: Identity::default(),
         naming: Naming::default(),
         clients: bolide_contract::clients::Clients::default(),

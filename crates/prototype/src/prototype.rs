@@ -47,6 +47,7 @@ impl Prototype {
         if let Some(log) = boot.log {
             bolide_log::inherit(inherited(log)?)?;
         }
+        bolide_log::configure(&boot.settings.logging);
         let control = inherited(boot.control)?;
         // Orders are looked for also when it was a child's end that woke us: that must not block.
         set_non_blocking(&control)?;

@@ -2,7 +2,12 @@
 //!
 //! It knows no log and no protocol. Worker threads run it.
 
+use std::sync::Arc;
+
 use crate::request::LogFacts;
+
+/// Values of the request's variables that the lines of the settings have, in the order of their names. `None` where they have none.
+pub type NotedValues = Option<Arc<Vec<Vec<u8>>>>;
 
 /// While the request's bytes are at hand.
 pub struct LogEntry<'a> {
@@ -14,6 +19,7 @@ pub struct LogEntry<'a> {
     pub log_facts: LogFacts,
     pub ctime: [u8; 24],
     pub began_us: u64,
+    pub noted: NotedValues,
 }
 
 /// A log entry in memory of its own: one piece for all texts.
@@ -24,6 +30,7 @@ pub struct KeptLogEntry {
     log_facts: LogFacts,
     ctime: [u8; 24],
     began_us: u64,
+    noted: NotedValues,
 }
 
 impl LogEntry<'_> {
@@ -34,7 +41,8 @@ impl LogEntry<'_> {
             text.extend_from_slice(part);
             text.len() as u32
         });
-        KeptLogEntry { text, ends, log_facts: self.log_facts, ctime: self.ctime, began_us: self.began_us }
+        let LogEntry { log_facts, ctime, began_us, noted, .. } = self;
+        KeptLogEntry { text, ends, log_facts, ctime, began_us, noted }
     }
 }
 
@@ -53,6 +61,7 @@ impl KeptLogEntry {
             log_facts: self.log_facts,
             ctime: self.ctime,
             began_us: self.began_us,
+            noted: self.noted.clone(),
         }
     }
 }

@@ -4,6 +4,7 @@
 
 use std::borrow::Cow;
 use std::cell::RefCell;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_protocol::http1::head::{HeaderFacts, RequestLine, Version, header_block};
@@ -13,14 +14,16 @@ use bolide_protocol::response::Wire;
 use bolide_protocol::session::RequestHead;
 use bolide_protocol::variables::VariableFacts;
 use bolide_protocol::{Fault, Span};
+use bolide_routes::Values;
 
-use super::log_entry::LogEntry;
+use super::log_entry::{LogEntry, NotedValues};
 use super::{BodySource, Served, Suspended};
-use crate::access_log::{LogLine, complain};
+use crate::access_log::complain;
 use crate::app::{App, Outcome};
 use crate::clock::precise_us;
 use crate::context::ExchangeContext;
 use crate::dispatch::serve_directly;
+use crate::log_line::{LogLine, RequestNotes};
 use crate::request::{HeaderMemory, HttpRequest, LogFacts, Request, RequestParts, VariablesRequest};
 use crate::response::{Progress, ResponseWriter, Terms};
 use crate::routing::{HttpValues, Routed, VariableValues};
@@ -96,6 +99,22 @@ fn serve_http<A: App>(
         rules.walk(&values, &mut context.writer)
     });
     let routed = routed.as_ref();
+    let noted = noted(worker, routed, || HttpValues {
+        method,
+        uri: &uri,
+        path,
+        query: target.query.of(target_bytes),
+        authority,
+        version: line.version,
+        header_bytes,
+        body_bytes: source.length(),
+        peer: client.peer(),
+        script_name,
+        is_https: client.is_https(),
+        listener: worker.listeners.get(context.listener),
+        worker: worker.number,
+        aside: &|work| work(),
+    });
     let or = |name: &[u8], before| routed.map_or(before, |routed| routed.or(name, before));
     let parts = RequestParts::Http(HttpRequest {
         method: or(b"REQUEST_METHOD", method),
@@ -117,6 +136,7 @@ fn serve_http<A: App>(
         protocol: line.version.name().as_bytes(),
         address: or(b"REMOTE_ADDR", context.client.log_address()),
         user: or(b"REMOTE_USER", b""),
+        noted,
         ..log_entry(context)
     };
     let served = answer(context, parts, entry, routed, (source, handshake));
@@ -161,7 +181,9 @@ fn serve_variables<A: App>(
         }
         _ => None,
     };
-    let is_logged = worker.settings.logging.requests;
+    let is_logged = worker.settings.logging.may_log_requests();
+    let all = &variables;
+    let noted = noted(worker, None, || VariableValues { bytes, variables: all, worker: worker.number, aside: &|work| work() });
     let entry = LogEntry {
         method: text(facts.method),
         uri: text(facts.uri),
@@ -169,6 +191,7 @@ fn serve_variables<A: App>(
         // The log names the client, not the front server.
         address: if is_logged { logged_address(&find, worker) } else { b"" },
         user: if is_logged { find(b"REMOTE_USER") } else { b"" },
+        noted,
         ..log_entry(context)
     };
     let VariableFacts { method, uri, protocol, .. } = facts;
@@ -223,9 +246,26 @@ fn handshake_of_fields<A: App>(
 /// A log entry without the parts of its request.
 #[inline(always)]
 fn log_entry<'a, A: App>(context: &ExchangeContext<'_, A>) -> LogEntry<'a> {
-    let began_us = if context.worker.settings.logging.requests { precise_us() } else { 0 };
+    // An application may want a line where others have none.
+    let about_us = || context.thread.clock.now_ms * 1000;
+    let began_us = if context.worker.settings.logging.may_log_requests() { precise_us() } else { about_us() };
     let (log_facts, ctime) = (LogFacts::default(), context.thread.clock.ctime());
-    LogEntry { method: b"", uri: b"", protocol: b"", address: b"", user: b"", log_facts, ctime, began_us }
+    LogEntry { method: b"", uri: b"", protocol: b"", address: b"", user: b"", log_facts, ctime, began_us, noted: None }
+}
+
+/// The values that the log's lines have of a request, while its bytes are at hand. Costs a branch where they have none.
+#[inline]
+fn noted<V: Values>(worker: &Worker, routed: Option<&Routed>, values: impl FnOnce() -> V) -> NotedValues {
+    let names = worker.line_style.names();
+    if names.is_empty() {
+        return None;
+    }
+    let values = values();
+    let owned = |name: &Vec<u8>| match routed.and_then(|routed| routed.value(name)) {
+        Some(value) => value.to_vec(),
+        None => values.value(name).map(Cow::into_owned).unwrap_or_default(),
+    };
+    Some(Arc::new(names.iter().map(owned).collect()))
 }
 
 /// Has a request answered that is understood: by a route, a file or the application. Written into its callers, whose request would be
@@ -391,9 +431,10 @@ fn resolve<A: App>(
 fn finish_line<A: App>(context: &mut ExchangeContext<'_, A>, entry: &LogEntry<'_>) -> Served<A::Pending> {
     let row = context.worker.row;
     let requests = row.requests.fetch_add(1, Relaxed) + 1;
-    if context.worker.settings.logging.requests && !context.writer.is_unlogged {
+    let logging = &context.worker.settings.logging;
+    if (logging.may_log_requests() || context.writer.is_logged) && !context.writer.is_unlogged {
         let response = &context.writer;
-        context.thread.log.line(&LogLine {
+        let line = LogLine {
             application: entry.log_facts.application,
             request: requests,
             request_of_all: requests + context.worker.requests_elsewhere.load(Relaxed),
@@ -412,7 +453,14 @@ fn finish_line<A: App>(context: &mut ExchangeContext<'_, A>, entry: &LogEntry<'_
             header_count: response.header_count(),
             head_bytes: response.head_bytes,
             core: context.thread.core,
-        });
+            worker: context.worker.number,
+            is_broken: response.client_is_gone(),
+        };
+        if logging.requests || response.is_logged || line.is_among(&logging.always) {
+            let values = entry.noted.as_deref().map_or(&[][..], Vec::as_slice);
+            let application = response.log_variables.as_deref().map_or(&[][..], Vec::as_slice);
+            context.thread.log.line(&line, &RequestNotes { values, application });
+        }
     }
     row.sent_bytes.store(row.sent_bytes.load(Relaxed) + context.writer.head_bytes + context.writer.body_bytes, Relaxed);
     let keep = context.writer.keeps_alive();

@@ -74,8 +74,10 @@ impl Instance {
         Pid::from_raw(self.master.id() as i32)
     }
 
+    /// The log, without the times of the server's own lines.
     pub fn log(&self) -> String {
-        std::fs::read_to_string(self.folder.join("stderr.txt")).unwrap_or_default()
+        let text = std::fs::read_to_string(self.folder.join("stderr.txt")).unwrap_or_default();
+        text.split_inclusive('\n').map(without_time).collect()
     }
 
     /// Lines that the fake prototype and its workers wrote.
@@ -208,4 +210,12 @@ fn new_folder() -> PathBuf {
     let folder = std::env::temp_dir().join(format!("bolide-master-test-{}-{number}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a temporary folder");
     folder
+}
+
+/// A line of a log without the time that stands before the server's own.
+pub fn without_time(line: &str) -> &str {
+    match line.split_once("bolide: ") {
+        Some((time, _)) if time.len() == "2026-11-22 13:40:00 ".len() => &line[time.len()..],
+        _ => line,
+    }
 }

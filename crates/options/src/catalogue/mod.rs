@@ -11,7 +11,7 @@ mod families;
 pub mod files;
 mod identity;
 mod language;
-mod logging;
+pub mod logging;
 mod processes;
 mod program;
 mod protection;

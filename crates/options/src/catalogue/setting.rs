@@ -51,10 +51,6 @@ pub enum Setting {
     Master,
     HonourStdin,
     Vacuum,
-    DisableLogging,
-    LogTo,
-    MemoryReport,
-    QuietWriteErrors,
     User,
     Group,
     NoInitGroups,
@@ -69,6 +65,7 @@ pub enum Setting {
     Plugin,
     Tls(Tls),
     Control(Control),
+    Logging(Logging),
     Requests(Requests),
     Clients(Clients),
     Asynchronous(Asynchronous),
@@ -113,6 +110,28 @@ pub enum Control {
     PidFile2,
     SafePidFile,
     SafePidFile2,
+}
+
+/// Logs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Logging {
+    DisableLogging,
+    LogTo,
+    MemoryReport,
+    QuietWriteErrors,
+    Format,
+    FormatDates,
+    Date,
+    Microseconds,
+    Style,
+    Json,
+    ClientErrors,
+    ServerErrors,
+    Slow,
+    Big,
+    Empty,
+    Sendfile,
+    Broken,
 }
 
 /// Limits of a request.

@@ -5,9 +5,8 @@ use bolide_contract::answering::{Answering, RouteRule};
 use bolide_contract::clients::{TrustedHeader, TrustedProxies};
 use bolide_contract::control::Control;
 use bolide_contract::files::{Cache, Expiry, MapKind, Missing, Mode, Precompressed};
-use bolide_contract::settings::{
-    Asynchronous, Identity, Interface, Lifecycle, Limits, Logging, Naming, Protocol, Python, Threads,
-};
+use bolide_contract::logging::{LogStyle, Logging};
+use bolide_contract::settings::{Asynchronous, Identity, Interface, Lifecycle, Limits, Naming, Protocol, Python, Threads};
 
 use bolide_contract::tls::{ClientAuth, Http2, TlsVersion};
 use bolide_contract::watching::Watching;
@@ -58,6 +57,8 @@ pub struct Draft<'a> {
     pub limits: Limits,
     pub logging: Logging,
     pub log_file: Option<String>,
+    /// `Some(None)` is `log-style = auto`.
+    pub log_style: Option<Option<LogStyle>>,
     pub identity: Identity,
     pub naming: Naming,
     pub clients: ClientsDraft,
@@ -115,8 +116,9 @@ impl<'a> Draft<'a> {
                 vacuum: false,
             },
             limits: Limits::default(),
-            logging: Logging { requests: true, file: None, memory_report: false, x_forwarded_for: false, write_errors: true },
+            logging: Logging::default(),
             log_file: None,
+            log_style: None,
             identity: Identity::default(),
             naming: Naming::default(),
             clients: ClientsDraft::default(),

@@ -14,6 +14,7 @@ mod clients;
 mod control;
 mod draft;
 mod files;
+mod logging;
 mod paths;
 mod processes;
 mod protection;
@@ -191,10 +192,6 @@ impl Draft<'_> {
             Setting::Master => self.master = self.switch(pair),
             Setting::HonourStdin => self.python.honour_stdin = self.switch(pair),
             Setting::Vacuum => self.lifecycle.vacuum = self.switch(pair),
-            Setting::DisableLogging => self.logging.requests = !self.switch(pair),
-            Setting::LogTo => self.log_file = Some(values::log_file(pair)?),
-            Setting::MemoryReport => self.logging.memory_report = self.switch(pair),
-            Setting::QuietWriteErrors => self.logging.write_errors = !self.switch(pair) && self.logging.write_errors,
             Setting::User => self.identity.user = Some(values::text(pair)?),
             Setting::Group => self.identity.group = Some(values::text(pair)?),
             Setting::AutoProcessName => self.naming.auto = self.switch(pair),
@@ -219,6 +216,7 @@ impl Draft<'_> {
             Setting::Plugin => self.plugins(pair),
             Setting::Tls(setting) => self.set_tls(setting, row, pair)?,
             Setting::Control(setting) => self.set_control(setting, pair)?,
+            Setting::Logging(setting) => self.set_logging(setting, row, pair)?,
             Setting::Requests(setting) => self.set_requests(setting, row, pair)?,
             Setting::Clients(setting) => self.set_clients(setting, pair)?,
             Setting::Asynchronous(setting) => self.set_asynchronous(setting, row, pair)?,
@@ -310,7 +308,7 @@ impl Draft<'_> {
         self.lifecycle.reload_mercy_ms = self.worker_mercy.unwrap_or(self.lifecycle.reload_mercy_ms);
         self.lifecycle.pidfile = self.pidfile.as_ref().map(|path| normalized(&self.host.folder.join(path)));
         self.complete_control();
-        self.logging.file = self.log_file.as_ref().map(|path| normalized(&self.host.folder.join(path)));
+        let logging = self.complete_logging(bare);
         // A folder that can't be entered by its path (others may not look into one above it) is only stayed in.
         let enterable = self.chdir.is_some() || folder.join(".").exists();
         self.python.chdir = enterable.then(|| normalized(&folder));
@@ -325,7 +323,7 @@ impl Draft<'_> {
             lifecycle: self.lifecycle.clone(),
             control: self.control.clone(),
             limits: self.limits.clone(),
-            logging: self.logging.clone(),
+            logging,
             identity: self.identity.clone(),
             naming: self.naming.clone(),
             clients: self.complete_clients(),

@@ -1,0 +1,147 @@
+//! What a request's line says, whatever its form: facts, and how a client's text is shown. It writes nothing; worker threads run it.
+
+use bolide_contract::logging::AlwaysLogged;
+
+/// Bytes of a URI that a line shows, and of any other text of a client in a format.
+pub const URI_BYTES: usize = 2048;
+
+/// Bytes of an address that a line shows: `log-x-forwarded-for` may have a list of them.
+pub const ADDRESS_BYTES: usize = 512;
+
+/// What a line says of the request, in the order in which it says it.
+pub struct LogLine<'a> {
+    pub application: u32,
+    /// Requests of this worker, and of all workers.
+    pub request: u64,
+    pub request_of_all: u64,
+    pub address: &'a [u8],
+    pub user: &'a [u8],
+    pub variables: u32,
+    pub variable_bytes: u32,
+    pub ctime: &'a [u8],
+    pub method: &'a [u8],
+    pub uri: &'a [u8],
+    pub body_bytes: u64,
+    pub microseconds: u64,
+    pub via_sendfile: bool,
+    pub protocol: &'a [u8],
+    pub status: u16,
+    pub header_count: u32,
+    pub head_bytes: u64,
+    pub core: u32,
+    pub worker: u32,
+    /// The client did not take the whole answer.
+    pub is_broken: bool,
+}
+
+impl LogLine<'_> {
+    /// The request has a line though others have none.
+    pub fn is_among(&self, always: &AlwaysLogged) -> bool {
+        always.client_errors && (400..500).contains(&self.status)
+            || always.server_errors && (500..600).contains(&self.status)
+            || always.slow_ms.is_some_and(|slow_ms| self.microseconds / 1000 >= slow_ms)
+            || always.big_bytes.is_some_and(|big_bytes| self.body_bytes >= big_bytes)
+            || always.empty && self.body_bytes == 0
+            || always.files && self.via_sendfile
+            || always.broken && self.is_broken
+    }
+}
+
+/// What a format wants of a request beyond its line: values of the names that the style gives, and the application's own variables.
+#[derive(Clone, Copy, Default)]
+pub struct RequestNotes<'a> {
+    pub values: &'a [Vec<u8>],
+    pub application: &'a [(Vec<u8>, Vec<u8>)],
+}
+
+impl RequestNotes<'_> {
+    pub fn request(&self, place: usize) -> &[u8] {
+        self.values.get(place).map_or(b"", Vec::as_slice)
+    }
+
+    /// The application's variable of this name; the last one counts.
+    pub fn of_application(&self, name: &[u8]) -> &[u8] {
+        self.application.iter().rfind(|(known, _)| known == name).map_or(b"", |(_, value)| value)
+    }
+}
+
+/// What a client sent is shown without its control characters: a log line is one line.
+pub fn visible(buffer: &mut Vec<u8>, text: &[u8]) {
+    let start = buffer.len();
+    buffer.extend_from_slice(text);
+    for byte in &mut buffer[start..] {
+        if *byte < 0x20 || *byte == 0x7f {
+            *byte = b'?';
+        }
+    }
+}
+
+/// Address space and resident memory of this process in bytes; zeroes if /proc is not there.
+pub fn memory_bytes() -> (u64, u64) {
+    let Ok(text) = std::fs::read_to_string("/proc/self/statm") else { return (0, 0) };
+    let mut pages = text.split_ascii_whitespace().map(|word| word.parse::<u64>().unwrap_or(0));
+    let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE).ok().flatten().unwrap_or(4096) as u64;
+    (pages.next().unwrap_or(0) * page, pages.next().unwrap_or(0) * page)
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    /// A request that was answered.
+    pub fn line() -> LogLine<'static> {
+        LogLine {
+            application: 0,
+            request: 3,
+            request_of_all: 7,
+            address: b"127.0.0.1",
+            user: b"",
+            variables: 28,
+            variable_bytes: 317,
+            ctime: b"Sun Nov  6 08:49:37 1994",
+            method: b"GET",
+            uri: b"/x?y",
+            body_bytes: 12,
+            microseconds: 1999,
+            via_sendfile: false,
+            protocol: b"HTTP/1.1",
+            status: 200,
+            header_count: 2,
+            head_bytes: 79,
+            core: 0,
+            worker: 1,
+            is_broken: false,
+        }
+    }
+
+    #[test]
+    fn each_condition_has_a_line_for_its_requests_and_no_other() {
+        let off = AlwaysLogged::default();
+        for (always, yes, no) in [
+            (
+                AlwaysLogged { client_errors: true, ..off.clone() },
+                LogLine { status: 404, ..line() },
+                LogLine { status: 500, ..line() },
+            ),
+            (
+                AlwaysLogged { server_errors: true, ..off.clone() },
+                LogLine { status: 503, ..line() },
+                LogLine { status: 499, ..line() },
+            ),
+            (AlwaysLogged { slow_ms: Some(2), ..off.clone() }, LogLine { microseconds: 2000, ..line() }, line()),
+            (AlwaysLogged { big_bytes: Some(13), ..off.clone() }, LogLine { body_bytes: 13, ..line() }, line()),
+            (AlwaysLogged { empty: true, ..off.clone() }, LogLine { body_bytes: 0, ..line() }, line()),
+            (AlwaysLogged { files: true, ..off.clone() }, LogLine { via_sendfile: true, ..line() }, line()),
+            (AlwaysLogged { broken: true, ..off.clone() }, LogLine { is_broken: true, ..line() }, line()),
+        ] {
+            assert!(yes.is_among(&always) && !no.is_among(&always) && !yes.is_among(&off), "{always:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_client_sent_can_not_break_the_line() {
+        let mut buffer = Vec::new();
+        visible(&mut buffer, b"/a\nb\x1b[0m");
+        assert_eq!(buffer, b"/a?b?[0m");
+    }
+}

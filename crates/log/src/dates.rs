@@ -1,0 +1,54 @@
+//! Local times as log lines have them: by strftime(3), and the parts of a moment. It knows no line. Every process runs it.
+
+use std::ffi::CString;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Bytes of a time that strftime(3) makes; a longer one is left out, as in uWSGI.
+const FORMATTED_BYTES: usize = 64;
+
+/// Microseconds since 1970.
+pub fn now_us() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| u64::try_from(time.as_micros()).unwrap_or(u64::MAX))
+}
+
+/// Adds a moment, in microseconds since 1970, as RFC 3339 has it: `2026-11-22T13:40:00.123456+01:00`.
+pub fn rfc3339(text: &mut Vec<u8>, moment_us: u64) {
+    let second = (moment_us / 1_000_000) as i64;
+    strftime(text, "%Y-%m-%dT%H:%M:%S", second);
+    text.extend_from_slice(format!(".{:06}", moment_us % 1_000_000).as_bytes());
+    strftime(text, "%z", second);
+    // strftime(3) writes +0100.
+    let minutes = text.len().saturating_sub(2);
+    text.insert(minutes, b':');
+}
+
+/// Adds the local time of a moment, in seconds since 1970, in a format of strftime(3). A time longer than [`FORMATTED_BYTES`] adds nothing.
+pub fn strftime(text: &mut Vec<u8>, format: &str, second: i64) {
+    let Ok(format) = CString::new(format) else { return };
+    // SAFETY: `tm` is a C structure of integers and one pointer, for which all zeroes is a value.
+    let mut date: libc::tm = unsafe { std::mem::zeroed() };
+    let mut formatted = [0u8; FORMATTED_BYTES];
+    // SAFETY: all pointers are to locals that live through the calls, the length is that of the buffer, and the format ends in a zero.
+    let length = unsafe {
+        libc::localtime_r(&second, &mut date);
+        libc::strftime(formatted.as_mut_ptr().cast(), formatted.len(), format.as_ptr(), &date)
+    };
+    text.extend_from_slice(&formatted[..length]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_written_in_its_format_and_one_that_is_too_long_is_left_out() {
+        let made = |format: &str| {
+            let mut text = b"|".to_vec();
+            strftime(&mut text, format, 784_111_777);
+            String::from_utf8_lossy(&text).into_owned()
+        };
+        assert_eq!(made("%Y"), "|1994");
+        assert_eq!(made(&"%Y".repeat(FORMATTED_BYTES)), "|");
+        assert_eq!(made("a\0b"), "|");
+    }
+}

@@ -1,0 +1,57 @@
+//! Options of the logs, and their settings. It opens nothing; runs in the process that reads the configuration.
+
+use bolide_contract::logging::{LogDate, LogStyle, Logging};
+
+use super::draft::Draft;
+use super::{normalized, values};
+use crate::catalogue::logging::STYLES;
+use crate::catalogue::row::Row;
+use crate::catalogue::setting::Logging as Setting;
+use crate::diagnostic::Diagnostic;
+use crate::reader::Pair;
+
+impl Draft<'_> {
+    pub(super) fn set_logging(&mut self, setting: Setting, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
+        match setting {
+            Setting::DisableLogging => self.logging.requests = !self.switch(pair),
+            Setting::LogTo => self.log_file = Some(values::log_file(pair)?),
+            Setting::MemoryReport => self.logging.memory_report = self.switch(pair),
+            Setting::QuietWriteErrors => self.logging.write_errors = !self.switch(pair) && self.logging.write_errors,
+            Setting::Format => self.logging.format = Some(values::text(pair)?),
+            Setting::FormatDates => self.logging.dates_format = self.switch(pair),
+            Setting::Date => self.logging.date = date(pair),
+            Setting::Microseconds => self.logging.microseconds = self.switch(pair),
+            Setting::Style => self.log_style = Some(values::one_of(pair, &STYLES)?),
+            Setting::Json => self.log_style = self.switch(pair).then_some(Some(LogStyle::Json)),
+            Setting::ClientErrors => self.logging.always.client_errors = self.switch(pair),
+            Setting::ServerErrors => self.logging.always.server_errors = self.switch(pair),
+            Setting::Slow => self.logging.always.slow_ms = self.positive(row, pair)?,
+            Setting::Big => self.logging.always.big_bytes = self.positive(row, pair)?,
+            Setting::Empty => self.logging.always.empty = self.switch(pair),
+            Setting::Sendfile => self.logging.always.files = self.switch(pair),
+            Setting::Broken => self.logging.always.broken = self.switch(pair),
+        }
+        Ok(())
+    }
+
+    /// `bare` is an application on the command line without a configuration file.
+    pub(super) fn complete_logging(&mut self, bare: bool) -> Logging {
+        self.logging.file = self.log_file.as_ref().map(|path| normalized(&self.host.folder.join(path)));
+        self.logging.style = match self.log_style {
+            Some(Some(style)) => style,
+            _ if bare => LogStyle::ShortAtTerminal,
+            _ => LogStyle::Uwsgi,
+        };
+        self.logging.clone()
+    }
+}
+
+/// `log-date` is a switch to some and a format to others.
+fn date(pair: &Pair) -> LogDate {
+    let switch = crate::values::switch(pair.value.as_deref());
+    match (switch.plain, switch.on, &pair.value) {
+        (true, false, _) => LogDate::Iso,
+        (false, _, Some(format)) => LogDate::Strftime(format.clone()),
+        _ => LogDate::Ctime,
+    }
+}

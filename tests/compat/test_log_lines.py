@@ -1,0 +1,107 @@
+"""Request lines: the same format and requests, and the same lines of real uWSGI and of Bolide."""
+
+import re
+
+import pytest
+from support.client import Client
+from support.server import Server
+
+APPLICATION = """\
+def application(environ, start_response):
+    environ['wsgi.input'].read()
+    status = environ['PATH_INFO'].strip('/').split('/')[-1] or '200'
+    body = b'' if status == '204' else b'x' * 37
+    start_response(status + ' Said', [('Content-Type', 'text/plain'), ('Content-Length', str(len(body)))])
+    return [body]
+"""
+LISTEN = ("http-socket = {folder}/http.sock",)
+BUILD_SECONDS = 1800
+pytestmark = pytest.mark.timeout(BUILD_SECONDS)
+
+#: Formats whose lines are equal, byte for byte.
+EQUAL = (
+    "%(method) %(uri) %(proto) %(status)",
+    "[%(host)] [%(user)] [%(uagent)] [%(referer)]",
+    "%(rsize) cl=%(cl) %(var.PATH_INFO)?%(var.QUERY_STRING) %(var.HTTP_X_ONE) %(var.NOTHING) %(var.CONTENT_TYPE)",
+    "%(nothing) 5% of %(status) (%(wid)) %(core) %(switches) %(modifier1) %(modifier2) %(werr) %(rerr) %(ioerr)",
+    "plain text",
+)
+#: Formats whose values are of the moment or the process: their shapes are equal.
+SHAPES = {
+    "%(micros) %(msecs) %(secs)": r"\d+ \d+ \d+\.\d{6}",
+    "%(time) %(tmsecs) %(tmicros) %(epoch)": r"\d{10} \d{13} \d{16} \d{10}",
+    "%(ctime)|%(ltime)|%(ftime)": r"(\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4})(\|\d\d/\w{3}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}){2}",
+    "%(pid) %(size) %(hsize) %(headers) %(vars) %(pktsize)": r"(\d+ ?){6}",
+    "%(vsz) %(rss) %(vszM) %(rssM)": r"(\d+ ?){4}",
+}
+#: What is asked: path, status, body.
+ASKED = (("/", b""), ("/a/404?q=%20", b""), ("/204", b""), ("/503", b"a body"), ("//x//200?", b""))
+
+
+def lines_of(server, is_ready):
+    """The lines of the requests, each marked so that nothing else is taken for one."""
+    (server.folder / "app.py").write_text(APPLICATION)
+    server.launch()
+    server.wait_for(lambda: is_ready() or server.process.poll() is not None, "it is ready")
+    for path, body in ASKED:
+        with Client(str(server.folder / "http.sock")) as client:
+            method = "POST" if body else "GET"
+            length = f"Content-Length: {len(body)}\r\nContent-Type: text/x\r\n" if body else ""
+            fields = f"Host: www.example.com\r\nUser-Agent: one\r\nX-One: a\r\n{length}Connection: close\r\n\r\n"
+            client.send(f"{method} {path} HTTP/1.1\r\n{fields}".encode() + body)
+            client.read_to_end()
+    server.wait_for(lambda: server.log.count("<line>") >= len(ASKED), "all lines are there")
+    return re.findall(r"<line>(.*)</line>", server.log)
+
+
+def both(serve, uwsgi, folder, options):
+    real = Server(folder / "real", f"wsgi-file = app.py\nmaster = true\n{options}", listen=LISTEN, command=[uwsgi])
+    try:
+        expected = lines_of(real, lambda: "spawned uWSGI worker 1 " in real.log)
+    finally:
+        real.finish()
+    server = serve.prepare(f"wsgi-file = app.py\nmaster = true\n{options}", listen=LISTEN)
+    return expected, lines_of(server, lambda: "bolide: ready" in server.log)
+
+
+def test_a_format_gives_the_lines_of_uwsgi(serve, uwsgi, tmp_path):
+    expected, made = both(serve, uwsgi, tmp_path, f"log-format = <line>{'|'.join(EQUAL)}</line>")
+    assert len(expected) == len(ASKED)
+    assert made == expected
+
+
+def test_values_of_the_moment_have_the_form_that_uwsgi_gives_them(serve, uwsgi, tmp_path):
+    expected, made = both(serve, uwsgi, tmp_path, f"log-format = <line>{'@'.join(SHAPES)}</line>")
+    for line in (*expected, *made):
+        values = line.split("@")
+        assert len(values) == len(SHAPES), line
+        for value, shape in zip(values, SHAPES.values(), strict=True):
+            assert re.fullmatch(shape, value), (value, shape)
+
+
+def test_the_form_of_a_time_is_that_of_log_date(serve, uwsgi, tmp_path):
+    options = "log-date = %%Y of %%m\nlogformat-strftime = true\nlog-format = <line>%(ftime)</line>"
+    expected, made = both(serve, uwsgi, tmp_path, options)
+    assert made == expected
+    assert re.fullmatch(r"\d{4} of \d\d", made[0])
+
+
+@pytest.mark.parametrize("condition", ["log-4xx = true", "log-5xx = true", "log-zero = true", "log-big = 37"])
+def test_requests_that_are_named_have_a_line_where_others_have_none(condition, serve, uwsgi, tmp_path):
+    marker = "log-format = <line>%(uri)</line>\ndisable-logging = true\n"
+    wanted = {"log-4xx = true": ["/a/404?q=%20"], "log-5xx = true": ["/503"], "log-zero = true": ["/204"]}
+    wanted = wanted.get(condition, ["/", "/a/404?q=%20", "/503", "//x//200?"])
+    for kind, command in (("real", [uwsgi]), ("own", None)):
+        text = f"wsgi-file = app.py\nmaster = true\n{marker}{condition}"
+        server = Server(tmp_path / kind, text, listen=LISTEN, command=command) if command else serve.prepare(text, listen=LISTEN)
+        (server.folder / "app.py").write_text(APPLICATION)
+        server.launch()
+        server.wait_for(lambda s=server: "spawned uWSGI worker 1 " in s.log or "bolide: ready" in s.log, "it is ready")
+        for path, body in ASKED:
+            with Client(str(server.folder / "http.sock")) as client:
+                length = f"Content-Length: {len(body)}\r\n" if body else ""
+                client.send(f"GET {path} HTTP/1.1\r\nHost: x\r\n{length}Connection: close\r\n\r\n".encode() + body)
+                client.read_to_end()
+        server.wait_for(lambda s=server: s.log.count("<line>") >= len(wanted), "the lines are there")
+        server.finish()
+        assert re.findall(r"<line>(.*)</line>", server.log) == wanted, kind
