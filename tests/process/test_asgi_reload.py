@@ -174,7 +174,7 @@ def test_several_processes_serve_and_one_that_dies_is_replaced(shop):
 
 
 def test_max_requests_replaces_a_worker_and_loses_no_request(shop):
-    instance = shop("--max-requests", "50")
+    instance = shop("--max-requests", "50", "--min-worker-lifetime", "0")
     first = instance.worker()
     with Load(instance.address(), target="/sleep") as load:
         wait_until(lambda: first not in instance.workers(), "the worn worker's end")

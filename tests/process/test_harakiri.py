@@ -1,5 +1,6 @@
 """`harakiri`: a worker whose request takes too long is killed, and the log says where it was stuck."""
 
+import signal
 import threading
 
 import pytest
@@ -95,3 +96,48 @@ def test_harakiri_ends_a_stuck_request_during_a_reload_too(start, tmp_path):
     instance.reload(2)
     assert client.is_closed()
     assert "is killed while it serves GET /wait" in instance.log
+
+
+def test_a_handler_can_break_a_request_off_within_harakiri_graceful_timeout(start, tmp_path):
+    (tmp_path / "graceful.py").write_text(
+        "import os, signal, time\n"
+        "def late(number, frame):\n    raise TimeoutError\n"
+        "signal.signal(signal.SIGRTMIN, late)\n"
+        "def application(environ, start_response):\n"
+        "    status = '200 OK'\n"
+        "    try:\n"
+        "        time.sleep(60 if environ['PATH_INFO'] == '/stuck' else 0)\n"
+        "    except TimeoutError:\n"
+        "        status = '503 Late'\n"
+        "    start_response(status, [])\n"
+        "    return [str(os.getpid()).encode()]\n"
+    )
+    number = int(signal.SIGRTMIN)
+    instance = start(*LIMIT, "--harakiri-graceful-timeout", "30", "--harakiri-graceful-signal", number, module="graceful")
+    worker = str(instance.worker())
+    answer = instance.get("/stuck")
+    assert (answer.status, answer.text) == (503, worker)
+    assert instance.body() == worker
+    assert "is sent SIGRTMIN+0, and killed in 30 s (harakiri-graceful-timeout)" in instance.log
+
+
+def test_a_worker_that_does_not_end_within_harakiri_graceful_timeout_is_killed(start):
+    instance = start("--processes", "2", *LIMIT, "--harakiri-graceful-timeout", "1")
+    with pytest.raises(Closed):
+        instance.connect().request("GET", "/stuck/300")
+    sent = instance.log.index("is sent SIGTERM, and killed in 1 s")
+    assert sent < instance.log.index("is killed while it serves GET /stuck/300 (for 2.")
+    wait_until(lambda: len(instance.workers()) == 2, "the replacement")
+
+
+def test_harakiri_spares_a_request_behind_which_nobody_waits(start, tmp_path):
+    instance = start(*LIMIT, "--harakiri-queue-threshold", "3")
+    assert instance.body("/sleep/2.5") == str(instance.worker())
+    gate = tmp_path / "gate"
+    stuck = instance.connect()
+    stuck.send(f"GET /wait?{gate} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    wait_until(gate.with_suffix(".waiting").exists, "the application to have the request")
+    for _ in range(3):
+        instance.connect().send(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert stuck.is_closed()
+    instance.wait_for_log("is killed while it serves GET /wait")

@@ -1,40 +1,18 @@
 """`max-requests` and `max-worker-lifetime`: a worker is replaced first, ends then, one at a time, and loses nothing."""
 
-import threading
+import time
 
 from support.waiting import wait_until
 from support_load import Load
+from support_observer import Observer
 
 PROCESSES = 2
-
-
-class Observer:
-    """Looks at the pids of the workers all the time."""
-
-    def __init__(self, instance):
-        self.most = 0
-        self.seen = set()
-        self._instance = instance
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._look, daemon=True)
-
-    def __enter__(self):
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._over.set()
-        self._thread.join()
-
-    def _look(self):
-        while not self._over.wait(0.002):
-            workers = self._instance.workers()
-            self.most = max(self.most, len(workers))
-            self.seen.update(workers)
+#: A worker may be replaced as soon as it is worn out.
+AT_ONCE = ("--min-worker-lifetime", "0")
 
 
 def test_max_requests_under_load_retires_one_worker_after_the_other_and_loses_no_request(start):
-    instance = start("--processes", str(PROCESSES), "--max-requests", "200")
+    instance = start("--processes", str(PROCESSES), "--max-requests", "200", *AT_ONCE)
     with Observer(instance) as observer, Load(instance.address(), kept_alive=4, fresh=2) as load:
         wait_until(lambda: len(observer.seen) >= 8, lambda: f"eight workers, saw {observer.seen}; {instance.log}")
         # A look may fall between any two replacements: they go on under load until one of them is seen beside its worker.
@@ -47,7 +25,7 @@ def test_max_requests_under_load_retires_one_worker_after_the_other_and_loses_no
 
 
 def test_a_worker_serves_nine_tenths_of_max_requests_before_it_retires(start):
-    instance = start("--max-requests", "100")
+    instance = start("--max-requests", "100", *AT_ONCE)
     first = str(instance.worker())
     served = 0
     while instance.body() == first:
@@ -58,7 +36,7 @@ def test_a_worker_serves_nine_tenths_of_max_requests_before_it_retires(start):
 
 
 def test_max_requests_with_threads_loses_no_request(start):
-    instance = start("--processes", str(PROCESSES), "--threads", "3", "--max-requests", "100")
+    instance = start("--processes", str(PROCESSES), "--threads", "3", "--max-requests", "100", *AT_ONCE)
     before = set(instance.workers())
     with Load(instance.address(), kept_alive=4, fresh=2) as load:
         wait_until(lambda: not before & set(instance.workers()), "other workers")
@@ -95,3 +73,32 @@ def test_a_request_in_flight_is_finished_by_a_worker_that_retires(start, tmp_pat
     gate.touch()
     assert client.read_response().text == "waited"
     wait_until(lambda: before not in instance.workers(), "its end")
+
+
+def test_a_worker_serves_for_min_worker_lifetime_whatever_max_requests_says(start):
+    began = time.monotonic()
+    instance = start("--max-requests", "5", "--min-worker-lifetime", "2")
+    before = instance.worker()
+    with Load(instance.address(), kept_alive=1, fresh=1) as load:
+        load.wait_for_more(100)
+        wait_until(lambda: instance.workers() and before not in instance.workers(), "another worker")
+    assert load.losses == []
+    assert load.bodies[str(before)] > 5
+    assert time.monotonic() - began >= 2
+
+
+def test_deltas_let_later_workers_serve_longer(start):
+    deltas = ("--max-requests", "50", "--max-requests-delta", "1000000", *AT_ONCE)
+    instance = start("--processes", str(PROCESSES), *deltas)
+    before = set(instance.workers())
+    with Observer(instance) as observer, Load(instance.address()) as load:
+        wait_until(lambda: len(observer.seen) >= 6, lambda: f"replacements; {instance.log}")
+    assert load.losses == []
+    # The first worker is replaced again and again, the second one stays.
+    assert len(before & set(instance.workers())) == 1
+
+
+def test_a_lifetime_that_is_over_before_it_may_be_is_an_error(fail):
+    status, lines = fail("--module", "x", "--http", ":0", "--max-worker-lifetime", "5", "--min-worker-lifetime", "5")
+    assert status != 0
+    assert any("`min-worker-lifetime = 5` is not below `max-worker-lifetime`, which is 5" in line for line in lines), lines

@@ -9,6 +9,7 @@ use crate::answering::{Answering, RouteRule};
 use crate::clients::Clients;
 use crate::control::Control;
 use crate::logging::Logging;
+use crate::recycling::Recycling;
 use crate::tls::{Http2, Tls};
 use crate::watching::Watching;
 
@@ -21,6 +22,7 @@ pub struct Settings {
     pub workers: Workers,
     pub lifecycle: Lifecycle,
     pub control: Control,
+    pub recycling: Recycling,
     pub limits: Limits,
     pub logging: Logging,
     pub identity: Identity,
@@ -235,16 +237,34 @@ pub struct Lifecycle {
     pub harakiri_ms: Option<u64>,
     /// The shortest limit that a route (`harakiri:`) may give a request.
     pub shortest_route_harakiri_ms: Option<u64>,
-    pub max_requests: Option<u64>,
-    pub max_worker_lifetime_ms: Option<u64>,
+    pub harakiri_manners: HarakiriManners,
     /// Time that requests in flight may take at a stop or a reload (`reload-mercy`, `worker-reload-mercy`).
     pub reload_mercy_ms: u64,
+    /// `limit-as`: bytes of address space that a prototype and each worker may have.
+    pub address_space_bytes: Option<u64>,
     /// Time that a generation may take until it serves (`load-timeout`).
     pub load_timeout_ms: Option<u64>,
     pub pidfile: Option<PathBuf>,
     pub reload_order: ReloadOrder,
     /// Remove UNIX sockets and the pidfile at the end.
     pub vacuum: bool,
+}
+
+/// What comes before the kill of a worker whose request takes longer than `harakiri`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HarakiriManners {
+    /// `harakiri-graceful-timeout`: time between the signal and the kill.
+    pub graceful_ms: Option<u64>,
+    /// `harakiri-graceful-signal`: its number.
+    pub graceful_signal: i32,
+    /// `harakiri-queue-threshold`: nobody is killed while fewer connections wait.
+    pub queue_threshold: u32,
+}
+
+impl Default for HarakiriManners {
+    fn default() -> HarakiriManners {
+        HarakiriManners { graceful_ms: None, graceful_signal: libc::SIGTERM, queue_threshold: 0 }
+    }
 }
 
 /// Which generation goes first at a reload.

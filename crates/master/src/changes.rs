@@ -8,12 +8,13 @@ use crate::fleet::Room;
 
 /// Sections of the settings that a reload takes into use. A section that is not named here stays as it was until a restart: whoever
 /// lets a reload take it writes it down.
-const RELOADED: [&str; 14] = [
+const RELOADED: [&str; 15] = [
     "listeners",
     "applications",
     "python",
     "workers",
     "lifecycle",
+    "recycling",
     "limits",
     "logging",
     "naming",

@@ -114,6 +114,8 @@ pub enum KillReason {
     Mercy,
     /// A request took longer than `harakiri`.
     Harakiri,
+    /// It had more memory than it may (`evil-reload-on-rss`, `evil-reload-on-as`).
+    Memory,
     /// It can't be told anything any more: its order socket is closed, or it sent what no child of ours sends.
     OutOfReach,
     /// Everything ends at once.

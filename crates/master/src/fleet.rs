@@ -21,6 +21,7 @@ use crate::interpreter::Program;
 use crate::listeners::Listeners;
 use crate::log_sink;
 use crate::privileges::Privileges;
+use crate::signals;
 use crate::spawn::{self, Launch};
 use crate::system;
 use crate::tickets::Tickets;
@@ -244,7 +245,14 @@ impl Fleet {
             child.kill_reason.get_or_insert(kill_reason);
             child.deadline_ms = Some(now_ms + KILL_WAIT_MS);
         }
-        send_signal(child, Signal::SIGKILL);
+        send_signal(child, libc::SIGKILL);
+    }
+
+    /// Sends a child a signal that is not to kill it at once.
+    pub fn signal(&self, id: u64, signal: i32) {
+        if let Some(child) = self.find(id) {
+            send_signal(child, signal);
+        }
     }
 
     /// Kills a prototype and all that it has started: its workers, and what the application has forked while it was loaded.
@@ -273,7 +281,7 @@ impl Fleet {
         child.handle = handle;
         child.apply(Event::Born);
         if child.state == State::Killed {
-            send_signal(child, Signal::SIGKILL);
+            send_signal(child, libc::SIGKILL);
         }
         true
     }
@@ -374,17 +382,17 @@ pub fn end_group(prototype: &Child) {
     let _ = prototype.pid.map(|pid| killpg(pid, Signal::SIGKILL));
 }
 
-fn send_signal(child: &Child, signal: Signal) {
+fn send_signal(child: &Child, signal: i32) {
     let Some(pid) = child.pid else { return };
     let sent = match &child.handle {
-        Some(handle) => system::signal_process(handle, signal as i32),
+        Some(handle) => system::signal_process(handle, signal),
         // The descriptor could not be opened when the child was new.
-        None => kill(pid, signal),
+        None => Signal::try_from(signal).and_then(|signal| kill(pid, signal)),
     };
     match sent {
         // The process is gone already: its end is on the way to us.
         Ok(()) | Err(Errno::ESRCH) => {}
-        Err(error) => log_sink::line(&format!("{child} can't be sent {}: {error}", signal.as_str())),
+        Err(error) => log_sink::line(&format!("{child} can't be sent {}: {error}", signals::name(signal))),
     }
 }
 

@@ -23,6 +23,8 @@ mod jitter;
 mod listeners;
 mod log_sink;
 pub mod manual;
+mod memory_limits;
+mod memory_watch;
 mod notify;
 mod obeying;
 mod pidfile;

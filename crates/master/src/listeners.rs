@@ -197,6 +197,11 @@ impl Listeners {
         pairs.map(descriptor).collect()
     }
 
+    /// Connections that wait to be accepted, at all sockets together.
+    pub fn waiting(&self) -> u32 {
+        self.sockets.iter().map(|socket| crate::system::waiting_connections(socket)).fold(0, u32::saturating_add)
+    }
+
     pub fn endpoints(&self) -> &[Endpoint] {
         &self.endpoints
     }

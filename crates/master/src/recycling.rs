@@ -1,5 +1,7 @@
-//! Recycling: a worker that is worn out, by `max-requests` or `max-worker-lifetime`, gets its replacement first and ends when that
-//! serves; never are two of them replaced at once. The master runs it.
+//! Recycling: a worker that is worn out, by `max-requests`, `max-worker-lifetime` or its memory, gets its replacement first and ends
+//! when that serves; never are two of them replaced at once. The master runs it.
+
+use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_contract::message::Order;
 
@@ -7,6 +9,23 @@ use crate::child::{Event, State};
 use crate::supervisor::Supervisor;
 
 impl Supervisor {
+    /// A worker says that it is worn out: it is replaced, once it has served for `min-worker-lifetime`. One that ends by itself (it was
+    /// sent SIGTERM) does not wait for that.
+    pub(crate) fn take_worn(&mut self, id: u64, now_ms: u64) {
+        let least_ms = self.fleet.settings.recycling.min_lifetime_ms;
+        let Some(worker) = self.fleet.find(id) else { return };
+        let row = worker.row().and_then(|row| self.fleet.scoreboard.row(row));
+        let leaves = row.is_some_and(|row| row.accepting.load(Relaxed) == 0);
+        match worker.ready_ms.map(|ready| ready.saturating_add(least_ms)) {
+            Some(due_ms) if due_ms > now_ms && !leaves => {
+                if let Some(worker) = self.fleet.find_mut(id) {
+                    worker.expires_ms = Some(worker.expires_ms.map_or(due_ms, |earlier| earlier.min(due_ms)));
+                }
+            }
+            _ => self.queue_for_recycling(id),
+        }
+    }
+
     /// Puts a worker into the queue of those to be replaced.
     pub(crate) fn queue_for_recycling(&mut self, id: u64) {
         let Some(worker) = self.fleet.find_mut(id) else { return };

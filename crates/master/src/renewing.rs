@@ -11,6 +11,7 @@ use crate::fleet::Plan;
 use crate::generation::ReloadOutcome;
 use crate::harakiri::Watch;
 use crate::log_sink;
+use crate::memory_watch::MemoryWatch;
 use crate::process_name;
 use crate::socket_activation;
 use crate::supervisor::Supervisor;
@@ -85,8 +86,12 @@ impl Supervisor {
         for trouble in self.fleet.listeners.adjust(&before.settings.listeners, &settings.listeners, owner) {
             log_sink::line(&format!("reload: {trouble}"));
         }
-        self.watch = Watch::new(settings.lifecycle.harakiri_ms, settings.lifecycle.shortest_route_harakiri_ms);
         self.watches.renew(&settings.watching, now_ms());
+        let lifecycle = &settings.lifecycle;
+        self.watch = Watch::new(lifecycle.harakiri_ms, lifecycle.shortest_route_harakiri_ms, &lifecycle.harakiri_manners);
+        if before.settings.recycling != settings.recycling {
+            self.memory_watch = MemoryWatch::new(&settings.recycling);
+        }
         if before.settings.naming != settings.naming
             && let Some(name) = process_name::of_master(&settings.naming)
         {

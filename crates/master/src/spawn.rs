@@ -46,6 +46,7 @@ pub fn prototype(launch: &Launch<'_>) -> io::Result<Pid> {
     let identity = launch.privileges.map(|privileges| (privileges.uid.as_raw(), privileges.gid.as_raw(), groups));
     let master = Pid::this().as_raw();
     let at_terminal = launch.at_terminal;
+    let address_space = launch.boot.settings.lifecycle.address_space_bytes;
     let mut command = Command::new(&launch.program.executable);
     command.args(&launch.program.arguments).arg(boot.as_raw_fd().to_string());
     // `env` is set here and not only inside Python: PYTHONHASHSEED and its kin are read when an interpreter starts.
@@ -60,7 +61,7 @@ pub fn prototype(launch: &Launch<'_>) -> io::Result<Pid> {
     });
     // SAFETY: the closure makes async-signal-safe calls only, and touches nothing but the vectors that were filled before the fork.
     unsafe {
-        command.pre_exec(move || become_prototype(&inherited, identity.as_ref(), master, at_terminal));
+        command.pre_exec(move || become_prototype(&inherited, identity.as_ref(), master, at_terminal, address_space));
     }
     let child = command.spawn()?;
     // The child is waited for by the supervisor's own reaping: dropping the handle neither waits nor kills.
@@ -84,6 +85,7 @@ fn become_prototype(
     identity: Option<&(u32, u32, Vec<libc::gid_t>)>,
     master: i32,
     at_terminal: bool,
+    address_space: Option<u64>,
 ) -> io::Result<()> {
     // SAFETY: plain system calls, all async-signal-safe (signal-safety(7)), on numbers and on memory filled before the fork.
     unsafe {
@@ -112,6 +114,11 @@ fn become_prototype(
         check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong, 0, 0, 0))?;
         if libc::getppid() != master {
             return Err(io::Error::from_raw_os_error(libc::ESRCH));
+        }
+        // `limit-as`: workers inherit it.
+        if let Some(bytes) = address_space {
+            let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
+            check(libc::setrlimit(libc::RLIMIT_AS, &raw const limit))?;
         }
         for descriptor in inherited {
             check(libc::fcntl(*descriptor, libc::F_SETFD, 0))?;

@@ -98,6 +98,7 @@ impl Supervisor {
             KillReason::Mercy if child.ready_ms.is_none() => format!("{child} does not serve yet, takes no order, and is killed"),
             KillReason::Mercy => format!("{child} has not finished within {mercy} (reload-mercy), and is killed{served}"),
             KillReason::Harakiri => format!("harakiri: {child} is killed{served}"),
+            KillReason::Memory => format!("{child} is killed for its memory{served}"),
             KillReason::OutOfReach => format!("{child} can't be told anything any more, and is killed{served}"),
             KillReason::StopNow => format!("{child} is killed{served}"),
             KillReason::GivenUp => format!("{child} is killed: its generation is given up"),

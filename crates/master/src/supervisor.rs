@@ -23,6 +23,7 @@ use crate::generation::{Forming, Generation, Reason, ReloadOutcome};
 use crate::harakiri::{Verdict, Watch};
 use crate::jitter::Jitter;
 use crate::log_sink;
+use crate::memory_watch::MemoryWatch;
 use crate::notify::{self, Notifier};
 use crate::signals::{self, SignalAction, Signals};
 use crate::system::{self, Pause};
@@ -41,6 +42,8 @@ const REPORTS_A_TURN: usize = 64;
 const LOST_MS: u64 = 2000;
 /// Time that a prototype may take to end when it has nothing left to do, in milliseconds.
 pub const GRACE_MS: u64 = 2000;
+/// A worker that was killed for its memory within this time had too much of it from its start, in milliseconds.
+const FAT_BIRTH_MS: u64 = 10_000;
 /// Time that a prototype stopped by a signal may take to go on, in milliseconds: while it is stopped no worker is replaced.
 const STOPPED_MS: u64 = 5000;
 
@@ -80,13 +83,15 @@ pub struct Supervisor {
     signals: Signals,
     pub(crate) watch: Option<Watch>,
     pub(crate) watches: Watches,
+    pub(crate) memory_watch: Option<MemoryWatch>,
     jitter: Jitter,
 }
 
 impl Supervisor {
     pub fn new(fleet: Fleet, signals: Signals, configuration: Configuration) -> Supervisor {
         let lifecycle = &fleet.settings.lifecycle;
-        let watch = Watch::new(lifecycle.harakiri_ms, lifecycle.shortest_route_harakiri_ms);
+        let memory_watch = MemoryWatch::new(&fleet.settings.recycling);
+        let watch = Watch::new(lifecycle.harakiri_ms, lifecycle.shortest_route_harakiri_ms, &lifecycle.harakiri_manners);
         let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |time| time.subsec_nanos());
         let watches = Watches::new(&fleet.settings.watching, now_ms());
         Supervisor {
@@ -109,6 +114,7 @@ impl Supervisor {
             signals,
             watch,
             watches,
+            memory_watch,
             jitter: Jitter::new(u64::from(time) << 32 | Pid::this().as_raw() as u64),
         }
     }
@@ -223,7 +229,7 @@ impl Supervisor {
                     ));
                 }
             }
-            (Role::Worker { row, .. }, Report::Worn { row: told, .. }) if row == told => self.queue_for_recycling(id),
+            (Role::Worker { row, .. }, Report::Worn { row: told, .. }) if row == told => self.take_worn(id, now),
             (Role::Worker { row, .. }, Report::Drained { row: told, .. }) if row == told => {
                 self.advance_end(id, Progress::Drained, now)
             }
@@ -248,7 +254,8 @@ impl Supervisor {
     }
 
     fn worker_serves(&mut self, id: u64, generation: u32, now: u64) {
-        let lifetime = self.fleet.settings.lifecycle.max_worker_lifetime_ms.map(|lifetime| self.jitter.shorten(lifetime));
+        let Some(worker) = self.fleet.find(id) else { return };
+        let lifetime = self.jitter.lifetime_ms(&self.fleet.settings.recycling, worker.worker_number().unwrap_or(1));
         let Some(worker) = self.fleet.find_mut(id) else { return };
         worker.apply(Event::Ready);
         if worker.ready_ms.is_none() {
@@ -353,12 +360,19 @@ impl Supervisor {
         let has_worked = worker.kill_reason == Some(KillReason::Harakiri) || self.fleet.scoreboard.has_begun_requests(row);
         self.fleet.scoreboard.clear(row);
         let asked = !worker.state.is_active();
-        let lived = has_worked || worker.ready_ms.is_some_and(|ready| now.saturating_sub(ready) >= BIRTH_MS);
+        // A worker that had too much memory soon after its start will have it again.
+        let is_fat = worker.kill_reason == Some(KillReason::Memory);
+        let lived = has_worked && !is_fat
+            || worker.ready_ms.is_some_and(|ready| now.saturating_sub(ready) >= if is_fat { FAT_BIRTH_MS } else { BIRTH_MS });
         let never_was = worker.pid.is_none() && *cause == Cause::Unknown;
         let mut follows = String::new();
         let stopping = self.is_stopping();
         if let Some(generation) = self.generation_mut(worker.generation)
-            && (!asked || matches!(worker.kill_reason, Some(KillReason::Harakiri | KillReason::OutOfReach | KillReason::Late)))
+            && (!asked
+                || matches!(
+                    worker.kill_reason,
+                    Some(KillReason::Harakiri | KillReason::OutOfReach | KillReason::Late | KillReason::Memory)
+                ))
             && !stopping
             && !never_was
         {
@@ -366,6 +380,8 @@ impl Supervisor {
             follows = if lived {
                 slot.lived();
                 "; it is replaced".to_owned()
+            } else if is_fat {
+                format!(" had too much memory soon after its start; the next is tried in {}", duration(slot.died_at_birth(now)))
             } else {
                 format!(" before its first request; the next is tried in {}", duration(slot.died_at_birth(now)))
             };
@@ -378,7 +394,9 @@ impl Supervisor {
             *cause == Cause::Exited(message::EXIT_LOAD_FAILED) && forming.is_some_and(|forming| !forming.generation.served);
         let ended_as_told = asked && *cause == Cause::Exited(0);
         let is_known = worker.kill_reason.is_some() || never_was || is_told || ended_as_told;
-        if !is_known {
+        if is_fat && !lived {
+            log_sink::line(&format!("{worker}{follows}"));
+        } else if !is_known {
             log_sink::line(&format!("{worker} {}{}{follows}", cause.words(), exit_report::while_serving(&in_flight, now)));
         }
         if is_forming && !asked && !lived && !never_was {
@@ -439,6 +457,7 @@ impl Supervisor {
         if !self.is_stopping() {
             self.queue_expired_workers(now);
             self.kill_late_starters(now);
+            self.watch_memory(now);
         }
         self.watch_requests(now);
         self.take_file_news(now);
@@ -486,7 +505,8 @@ impl Supervisor {
         let at_work = |child: &&Child| child.pid.is_some() && child.state != State::Killed && child.progress == Progress::AtWork;
         let living = self.fleet.children.iter().filter(at_work);
         let workers: Vec<(u64, u32)> = living.filter_map(|child| child.row().map(|row| (child.id, row))).collect();
-        let verdicts = watch.look(&workers, &self.fleet.scoreboard, now);
+        let waiting = || self.fleet.listeners.waiting();
+        let verdicts = watch.look(&workers, &self.fleet.scoreboard, waiting, now);
         let limits: Vec<String> =
             verdicts.iter().map(|verdict| duration(watch.limit_ms(verdict.request()).unwrap_or(0))).collect();
         for (verdict, limit) in verdicts.into_iter().zip(limits) {
@@ -503,6 +523,15 @@ impl Supervisor {
                     {
                         log_sink::line(&format!("harakiri: {child} can't be asked for its stack: {error}"));
                     }
+                }
+                Verdict::Warn { child, signal, most_ms, .. } => {
+                    if let Some(child) = self.fleet.find(child) {
+                        let (name, most) = (signals::name(signal), duration(most_ms));
+                        log_sink::line(&format!(
+                            "harakiri: {child} is sent {name}, and killed in {most} (harakiri-graceful-timeout)"
+                        ));
+                    }
+                    self.fleet.signal(child, signal);
                 }
                 Verdict::Kill { child, .. } => self.kill_and_log(child, KillReason::Harakiri, now),
             }
@@ -532,7 +561,9 @@ impl Supervisor {
         let watch = self.watch.as_ref().map(Watch::wake_ms);
         let log = bolide_log::is_waiting().then_some(now + bolide_log::RETRY_MS);
         let tickets = self.fleet.tickets.as_ref().map(Tickets::wake_ms);
-        let wakes = children.chain([watch, log, tickets, self.watches.wake_ms(), self.wake_for_generations(now)]).flatten();
+        let memory = self.memory_watch.as_ref().filter(|_| !self.is_stopping()).map(MemoryWatch::wake_ms);
+        let wakes =
+            children.chain([watch, memory, log, tickets, self.watches.wake_ms(), self.wake_for_generations(now)]).flatten();
         wakes.min().map_or(TURN_MOST_MS, |wake| wake.saturating_sub(now).saturating_add(CLOCK_LAG_MS).min(TURN_MOST_MS))
     }
 

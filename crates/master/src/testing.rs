@@ -57,8 +57,8 @@ pub fn settings() -> Settings {
         lifecycle: Lifecycle {
             harakiri_ms: None,
             shortest_route_harakiri_ms: None,
-            max_requests: None,
-            max_worker_lifetime_ms: None,
+            harakiri_manners: Default::default(),
+            address_space_bytes: None,
             reload_mercy_ms: 60_000,
             load_timeout_ms: None,
             pidfile: None,
@@ -66,6 +66,7 @@ pub fn settings() -> Settings {
             vacuum: false,
         },
         control: bolide_contract::control::Control::default(),
+        recycling: Default::default(),
         limits: Limits {
             request_line_bytes: 4096,
             head_bytes: 4096,

@@ -162,7 +162,7 @@ fn test_every_supported_option_reaches_its_setting() {
     assert_eq!((settings.workers.processes, settings.workers.threads), (3, Threads::Fixed(8)));
     let lifecycle = &settings.lifecycle;
     assert_eq!(
-        (lifecycle.harakiri_ms, lifecycle.max_requests, lifecycle.max_worker_lifetime_ms),
+        (lifecycle.harakiri_ms, settings.recycling.max_requests, settings.recycling.max_lifetime_ms),
         (Some(30_000), Some(5000), Some(60_000))
     );
     assert_eq!((lifecycle.reload_mercy_ms, lifecycle.vacuum), (6000, true));

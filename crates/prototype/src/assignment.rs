@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use bolide_contract::boot::Boot;
+use bolide_contract::recycling::Recycling;
 use bolide_contract::scoreboard::Scoreboard;
 use bolide_contract::settings::{Address, Listener};
 use bolide_contract::ticket_keys::TicketKeys;
@@ -40,7 +41,7 @@ pub fn assignment(boot: &Boot, memory: &SharedMemory<'_>, control: OwnedFd, work
         ticket_keys: memory.ticket_keys.map(TicketKeys::attach).transpose()?,
         control,
         listeners: listening_sockets(boot)?,
-        worn_after: boot.settings.lifecycle.max_requests.map(with_jitter),
+        worn_after: worn_after(&boot.settings.recycling, worker.number),
     })
 }
 
@@ -79,10 +80,34 @@ fn name_and_port(listener: &Listener, bound: &str) -> (String, String) {
     (name, port)
 }
 
+/// The number of requests after which a worker asks for its replacement. Deltas spread workers already, so chance adds nothing to them.
+fn worn_after(recycling: &Recycling, worker: u32) -> Option<u64> {
+    let most = recycling.max_requests?;
+    Some(match recycling.max_requests_delta {
+        0 => with_jitter(most),
+        delta => most.saturating_add(delta.saturating_mul(u64::from(worker.saturating_sub(1)))),
+    })
+}
+
 /// A number of this process' own: workers are forked one after the other, so their pids differ.
 fn with_jitter(requests: u64) -> u64 {
     /// Multiplier of Knuth's multiplicative hash: neighbouring pids come out far apart.
     const SPREAD: u64 = 2_654_435_761;
     let spread = u64::from(std::process::id()).wrapping_mul(SPREAD) % 1000;
     requests - requests * JITTER_PERCENT * spread / 100_000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_delta_lets_later_workers_serve_more_and_without_one_up_to_a_tenth_is_cut_off() {
+        let mut recycling = Recycling { max_requests: Some(1000), max_requests_delta: 50, ..Recycling::default() };
+        assert_eq!([1, 2, 4].map(|worker| worn_after(&recycling, worker)), [Some(1000), Some(1050), Some(1150)]);
+        recycling.max_requests_delta = 0;
+        assert!((900..=1000).contains(&worn_after(&recycling, 3).expect("set")));
+        recycling.max_requests = None;
+        assert_eq!(worn_after(&recycling, 1), None);
+    }
 }

@@ -3,6 +3,7 @@
 import ctypes
 import gc
 import json
+import mmap
 import os
 import random
 import signal
@@ -16,6 +17,9 @@ import uuid
 LOADED_IN = os.getpid()
 AFTER_FORK = []
 os.register_at_fork(after_in_child=lambda: AFTER_FORK.append(os.getpid()))
+
+#: Memory that requests have asked to be kept.
+GROWN = []
 
 #: Requests that `wait` holds until a file of their name is there; bounded, in seconds.
 WAIT_SECONDS = 30
@@ -57,6 +61,18 @@ def do_wait(_argument, environ):
     while not os.path.exists(path) and time.monotonic() < end:
         time.sleep(0.01)
     return "waited"
+
+
+def do_grow(mebibytes, _environ):
+    """Keeps so much memory, in use."""
+    GROWN.append(b"x" * (int(mebibytes) * 1024 * 1024))
+    return str(os.getpid())
+
+
+def do_reserve(mebibytes, _environ):
+    """Keeps so much address space, without a page in it."""
+    GROWN.append(mmap.mmap(-1, int(mebibytes) * 1024 * 1024))
+    return str(os.getpid())
 
 
 def do_kill(number, _environ):

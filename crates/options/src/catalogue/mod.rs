@@ -15,6 +15,7 @@ pub mod logging;
 mod processes;
 mod program;
 mod protection;
+mod recycling;
 mod requests;
 pub mod row;
 pub mod setting;
@@ -42,6 +43,7 @@ const TABLES: &[(Theme, &[Entry])] = &[
     (Theme::Processes, processes::ENTRIES),
     (Theme::Processes, control::ENTRIES),
     (Theme::Processes, watching::ENTRIES),
+    (Theme::Processes, recycling::ENTRIES),
     (Theme::Requests, requests::ENTRIES),
     (Theme::Answering, answering::ENTRIES),
     (Theme::Files, files::ENTRIES),

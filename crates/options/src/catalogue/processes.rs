@@ -33,8 +33,6 @@ pub const ENTRIES: &[Entry] = &[
         .uwsgi("uWSGI has no `auto`.")
         .example("threads = 8\nthreads = auto"),
     Entry::supported("harakiri", Setting::Harakiri, SECONDS, "off", "Kills a worker whose request takes longer than this; the log names the request and shows where it was stuck.").example("harakiri = 30"),
-    Entry::supported("max-requests", Setting::MaxRequests, Value::Number { least: 0, most: i64::MAX, unit: "requests" }, "off", "Retires a worker after this many requests, when its replacement serves.").example("max-requests = 5000"),
-    Entry::supported("max-worker-lifetime", Setting::MaxWorkerLifetime, SECONDS, "off", "Retires a worker after this time, when its replacement serves.").example("max-worker-lifetime = 3600"),
     Entry::supported("reload-mercy", Setting::ReloadMercy, SECONDS, "60", "How long requests in flight may take at a stop or a reload. Of ASGI applications they are cut off in its last quarter, at most 5 s before its end, so that the lifespan can shut down.").example("reload-mercy = 30"),
     Entry::supported("worker-reload-mercy", Setting::WorkerReloadMercy, SECONDS, "60", "As `reload-mercy`, for workers; it wins where both are set.").example("worker-reload-mercy = 30"),
     Entry::supported("load-timeout", Setting::LoadTimeout, SECONDS, "off", "Gives up a new generation whose workers do not all serve within this time: the old one goes on, and a start fails. SIGHUP gives it up too, at any time, and starts another.").example("load-timeout = 120"),

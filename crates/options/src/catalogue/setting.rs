@@ -41,8 +41,7 @@ pub enum Setting {
     Processes,
     Threads,
     Harakiri,
-    MaxRequests,
-    MaxWorkerLifetime,
+    Recycling(Recycling),
     ReloadMercy,
     WorkerReloadMercy,
     LoadTimeout,
@@ -157,6 +156,27 @@ pub enum Clients {
     EnableProxyProtocol,
     HttpEnableProxyProtocol,
     LogXForwardedFor,
+}
+
+/// When workers are replaced, and how one is ended that takes too long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Recycling {
+    MaxRequests,
+    MaxRequestsDelta,
+    MaxLifetime,
+    MaxLifetimeDelta,
+    MinLifetime,
+    OnResident,
+    OnAddressSpace,
+    OnUnique,
+    OnProportional,
+    EvilOnResident,
+    EvilOnAddressSpace,
+    OnPressure,
+    LimitAddressSpace,
+    HarakiriGracefulTimeout,
+    HarakiriGracefulSignal,
+    HarakiriQueueThreshold,
 }
 
 /// Settings of asynchronous applications only.

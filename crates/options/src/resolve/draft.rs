@@ -6,6 +6,7 @@ use bolide_contract::clients::{TrustedHeader, TrustedProxies};
 use bolide_contract::control::Control;
 use bolide_contract::files::{Cache, Expiry, MapKind, Missing, Mode, Precompressed};
 use bolide_contract::logging::{LogStyle, Logging};
+use bolide_contract::recycling::Recycling;
 use bolide_contract::settings::{Asynchronous, Identity, Interface, Lifecycle, Limits, Naming, Protocol, Python, Threads};
 
 use bolide_contract::tls::{ClientAuth, Http2, TlsVersion};
@@ -54,6 +55,9 @@ pub struct Draft<'a> {
     /// Paths are as written.
     pub control: Control,
     pub lifecycle: Lifecycle,
+    pub recycling: Recycling,
+    /// Where `min-worker-lifetime` was set.
+    pub min_lifetime: Option<Location>,
     pub limits: Limits,
     pub logging: Logging,
     pub log_file: Option<String>,
@@ -107,14 +111,16 @@ impl<'a> Draft<'a> {
             lifecycle: Lifecycle {
                 harakiri_ms: None,
                 shortest_route_harakiri_ms: None,
-                max_requests: None,
-                max_worker_lifetime_ms: None,
+                harakiri_manners: Default::default(),
+                address_space_bytes: None,
                 reload_mercy_ms: RELOAD_MERCY_SECONDS * 1000,
                 load_timeout_ms: None,
                 pidfile: None,
                 reload_order: Default::default(),
                 vacuum: false,
             },
+            recycling: Recycling::default(),
+            min_lifetime: None,
             limits: Limits::default(),
             logging: Logging::default(),
             log_file: None,

@@ -18,6 +18,7 @@ mod logging;
 mod paths;
 mod processes;
 mod protection;
+mod recycling;
 mod requests;
 mod tls;
 mod unknown;
@@ -180,10 +181,7 @@ impl Draft<'_> {
                     self.number_or_auto(row, pair)?.map_or(Threads::Auto, |count| Threads::Fixed(count.clamp(1, Threads::MOST)))
             }
             Setting::Harakiri => self.lifecycle.harakiri_ms = self.positive(row, pair)?.map(|seconds| seconds * 1000),
-            Setting::MaxRequests => self.lifecycle.max_requests = self.positive(row, pair)?,
-            Setting::MaxWorkerLifetime => {
-                self.lifecycle.max_worker_lifetime_ms = self.positive(row, pair)?.map(|seconds| seconds * 1000)
-            }
+            Setting::Recycling(setting) => self.set_recycling(setting, row, pair)?,
             Setting::ReloadMercy => self.lifecycle.reload_mercy_ms = self.positive_or(row, pair, RELOAD_MERCY_SECONDS)? * 1000,
             Setting::WorkerReloadMercy => self.worker_mercy = Some(self.positive_or(row, pair, RELOAD_MERCY_SECONDS)? * 1000),
             Setting::LoadTimeout => self.lifecycle.load_timeout_ms = self.positive(row, pair)?.map(|seconds| seconds * 1000),
@@ -322,6 +320,7 @@ impl Draft<'_> {
             workers,
             lifecycle: self.lifecycle.clone(),
             control: self.control.clone(),
+            recycling: self.recycling(),
             limits: self.limits.clone(),
             logging,
             identity: self.identity.clone(),

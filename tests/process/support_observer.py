@@ -1,0 +1,28 @@
+"""Looks at the workers of an instance while something else goes on."""
+
+import threading
+
+
+class Observer:
+    """Looks at the pids of the workers all the time."""
+
+    def __init__(self, instance):
+        self.most = 0
+        self.seen = set()
+        self._instance = instance
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._over.set()
+        self._thread.join()
+
+    def _look(self):
+        while not self._over.wait(0.002):
+            workers = self._instance.workers()
+            self.most = max(self.most, len(workers))
+            self.seen.update(workers)

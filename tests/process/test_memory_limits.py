@@ -1,0 +1,97 @@
+"""`reload-on-rss` and its kin: a worker with too much memory is replaced first, one at a time; `evil-reload-on-rss` kills it."""
+
+import pytest
+from support.waiting import wait_until
+from support_load import Load
+from support_observer import Observer
+
+PROCESSES = 2
+AT_ONCE = ("--min-worker-lifetime", "0")
+
+
+@pytest.mark.parametrize(
+    ("option", "limit", "request_"),
+    [
+        ("reload-on-rss", 200, "/grow/200"),
+        ("reload-on-uss", 150, "/grow/150"),
+        ("reload-on-pss", 150, "/grow/150"),
+        ("reload-on-as", 4000, "/reserve/4000"),
+    ],
+)
+def test_a_worker_with_too_much_memory_is_replaced_and_no_request_is_lost(start, option, limit, request_):
+    instance = start("--processes", str(PROCESSES), f"--{option}", str(limit), *AT_ONCE)
+    with Observer(instance) as observer, Load(instance.address(), kept_alive=1, fresh=1) as load:
+        fat = int(instance.body(request_))
+        wait_until(lambda: fat not in instance.workers(), lambda: f"the end of {fat}: {instance.log}")
+        load.wait_for_more()
+    assert load.losses == []
+    assert observer.most <= PROCESSES + 1
+    said = instance.wait_for_log(
+        rf"^bolide: worker \d \(pid {fat}\) has (\d+) MiB of memory \({option} = {limit}\): it is replaced"
+    )
+    assert int(said[1]) >= limit
+    # Nobody else had to go.
+    assert len(observer.seen) == PROCESSES + 1
+
+
+def test_an_idle_worker_with_too_much_memory_is_replaced_too(start):
+    instance = start("--reload-on-rss", "200", *AT_ONCE)
+    fat = int(instance.body("/grow/200"))
+    wait_until(lambda: instance.workers() and fat not in instance.workers(), "another worker")
+
+
+def test_a_limit_below_what_every_worker_has_makes_no_storm_and_one_warning(start):
+    instance = start("--processes", "3", "--reload-on-rss", "1", "--min-worker-lifetime", "1")
+    with Observer(instance) as observer, Load(instance.address()) as load:
+        wait_until(lambda: len(observer.seen) >= 7, lambda: f"replacements; {instance.log}")
+    assert load.losses == []
+    assert observer.most <= 3 + 1
+    assert instance.log.count("the limit is too low for this application") == 1
+    instance.wait_for_log(r"and its workers are replaced after 1 s each, one at a time$")
+
+
+def test_evil_reload_on_rss_kills_a_worker_with_what_it_serves(start):
+    instance = start("--processes", str(PROCESSES), "--evil-reload-on-rss", "200", *AT_ONCE)
+    fat = int(instance.body("/grow/200"))
+    wait_until(lambda: fat not in instance.workers(), "its end")
+    instance.wait_for_log(rf"^bolide: worker \d \(pid {fat}\) has \d+ MiB of memory \(evil-reload-on-rss = 200\)$")
+    instance.wait_for_log(rf"^bolide: worker \d \(pid {fat}\) is killed for its memory")
+    wait_until(lambda: len(instance.workers()) == PROCESSES, "its replacement")
+
+
+def test_workers_that_are_too_fat_from_their_start_are_tried_again_after_growing_pauses(start):
+    instance = start("--evil-reload-on-rss", "1", ready=False)
+    instance.wait_for_log("is killed for its memory", count=3)
+    # The pauses are those of any worker that dies at birth.
+    instance.wait_for_log(r"^bolide: worker 1 \(pid \d+\) had too much memory soon after its start; the next is tried in 400 ms$")
+
+
+def test_under_pressure_the_fattest_worker_is_replaced(start, tmp_path):
+    cgroup = tmp_path / "cgroup"
+    cgroup.mkdir()
+    (cgroup / "memory.pressure").write_text("some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n")
+    instance = start("--processes", "3", "--reload-on-pressure", "10", *AT_ONCE, environment={"BOLIDE_TEST_CGROUP": str(cgroup)})
+    before = set(instance.workers())
+    fat = int(instance.body("/grow/50"))
+    with Observer(instance) as observer, Load(instance.address()) as load:
+        new = tmp_path / "pressure"
+        new.write_text("some avg10=12.50 avg60=0.00 avg300=0.00 total=9\n")
+        new.rename(cgroup / "memory.pressure")
+        wait_until(lambda: fat not in instance.workers(), lambda: f"the end of {fat}: {instance.log}")
+        load.wait_for_more()
+    assert load.losses == []
+    assert observer.most <= 4
+    assert before - {fat} <= set(instance.workers())
+    assert "processes of the cgroup waited for memory for 12.5 % of the last 10 s (reload-on-pressure)" in instance.log
+
+
+def test_without_a_cgroup_that_tells_of_pressure_the_log_says_so(start, tmp_path):
+    instance = start("--reload-on-pressure", "10", environment={"BOLIDE_TEST_CGROUP": str(tmp_path / "none")})
+    assert "reload-on-pressure = 10 has no effect" in instance.log
+
+
+def test_limit_as_is_that_of_workers(start):
+    instance = start("--limit-as", "3000")
+    assert instance.get("/reserve/1000").status == 200
+    assert instance.get("/reserve/4000").status == 500
+    assert "Cannot allocate memory" in instance.log
