@@ -28,6 +28,9 @@ start_thread = _thread.start_new_thread
 make_lock = _thread.allocate_lock
 sleep = time.sleep
 
+#: The function of the application's that runs at the worker's end, in words; None as long as there is none.
+at_work = None
+
 #: With which the process leaves; None as long as it has something to do.
 exit_status = None
 
@@ -69,6 +72,8 @@ def subject():
 
 def waited_for():
     """Return who the interpreter waits for, in words; nothing if there is nobody."""
+    if at_work:
+        return at_work
     own = {threading.main_thread(), *threads.OWN}
     left = [thread for thread in threading.enumerate() if not thread.daemon and thread not in own]
     names = ", ".join(repr(thread.name) for thread in left[:NAMES_MOST])

@@ -19,18 +19,20 @@ def main(descriptor):
     native = import_native()
     from bolide import farewell
 
-    status = live(native, descriptor)
+    half = made_half(native)
+    # The native module has it load, report and fork on order.
+    status = native.run_prototype(descriptor, half)
     farewell.begin(status)
+    half.end()
     return status
 
 
-def live(native, descriptor):
-    """Have the native module load, report and fork on order. Returns the exit status."""
+def made_half(native):
     # What workers need is imported before they are forked, so that they share it.
     # Threads are known before the application can replace them.
     from bolide import log, threads, unshared, wsgi  # noqa: F401
 
-    return native.run_prototype(descriptor, Half(native, log, wsgi))
+    return Half(native, log, wsgi)
 
 
 class Half:
@@ -43,6 +45,10 @@ class Half:
         self.boot = self.settings = None
         #: What `load_applications` gives, once it is loaded.
         self.applications = None
+        #: What applications find as the module `uwsgi`, and their functions at a worker's begin and end.
+        self.uwsgi = self.hooks = None
+        #: It was a worker that has served, and ended in good order.
+        self.has_served = False
 
     def prepare(self, boot):
         """Set up this process and what the application sees of it: path, environment, arguments."""
@@ -60,13 +66,23 @@ class Half:
         # uWSGI's applications find the server's name here, whatever program it is.
         sys.argv = ["uwsgi", *python["arguments"]]
         name_process(self.native, self.settings["naming"], "prototype")
+        from bolide.hooks import Hooks
+        from bolide.uwsgi_module import Uwsgi
+
+        described = self.settings["python_module"]
+        self.uwsgi = Uwsgi(self.native, boot, self.log)
+        if not described["is_hidden"]:
+            self.uwsgi.register()
+        self.hooks = Hooks(described, self.uwsgi)
 
     def load(self):
         """Load the applications. Returns None, or why they can't be loaded."""
         from bolide import unshared
 
         before = None if self.log.worker else unshared.Before()
-        self.applications, reason = load(self.boot)
+        self.applications, reason = load(self.boot, self.hooks)
+        if reason is None:
+            self.uwsgi.note_applications(self.applications)
         if reason is None and before is not None:
             warning = before.warning()
             if warning:
@@ -94,15 +110,25 @@ class Half:
     def serve(self, assignment):
         """Serve until the worker's end. Returns the exit status."""
         try:
+            self.uwsgi.note_worker()
+            self.hooks.begin_worker()
             if any(interface == "asgi" for _, _, interface in self.applications):
                 from bolide import asgi
 
-                return asgi.serve(self.native, assignment, self.applications, self.settings)
+                status = asgi.serve(self.native, assignment, self.applications, self.settings)
+                self.has_served = status == 0
+                return status
             self.native.serve(assignment, [(mount, callable) for mount, callable, _ in self.applications], self.wsgi)
+            self.has_served = True
         except Exception as error:
             self.log.log_exception(error, "the worker itself")
             return 1
         return 0
+
+    def end(self):
+        """Have the application's functions called that belong to a worker's end."""
+        if self.has_served:
+            self.hooks.end_worker()
 
 
 def finish(native):
@@ -139,17 +165,17 @@ def import_native():
     return _native
 
 
-def load(boot):
+def load(boot, hooks):
     """Load the applications. Returns them and None, or None and why they can't be loaded, of which the log has the details."""
-    from bolide import absent, log
+    from bolide import log
     from bolide.load import LoadError, load_applications
     from bolide.wsgi import nothing_there
 
     settings = boot["settings"]
-    sys.meta_path.append(absent.AbsentUwsgi())
     try:
         # Static files and routes may be all that there is.
         applications = load_applications(settings["applications"]) or [("", nothing_there, "wsgi")]
+        hooks.look_up()
         after = settings["python"]["chdir_after"]
         if after:
             os.chdir(after)

@@ -80,17 +80,6 @@ def test_an_application_that_opens_nothing_is_not_warned_of(start):
     assert "WARNING: while it was loaded" not in start("--processes", "2").log
 
 
-@pytest.mark.parametrize("master", [False, True], ids=["alone", "master"])
-def test_an_application_that_looks_for_the_uwsgi_module_and_goes_on_is_told_of_once(master, start, tmp_path):
-    (tmp_path / "shop.py").write_text(
-        "for _ in range(3):\n    try:\n        import uwsgi\n    except ImportError:\n        uwsgi = None\n"
-        "from probe import application\n"
-    )
-    instance = start(module="shop", master=master)
-    assert instance.log.count("the `uwsgi` module is not there yet") == 1
-    assert "the `uwsgi` module" not in start(master=master).log
-
-
 def test_a_worker_that_loads_the_application_itself_is_replaced_by_one_that_does(start, tmp_path):
     (tmp_path / "shop.py").write_text(TICKING)
     instance = start(module="shop", master=False, alarms=True)

@@ -19,6 +19,7 @@ mod procname;
 mod prototype;
 mod start_response;
 mod threads;
+mod uwsgi_module;
 mod worker;
 mod wsgi;
 
@@ -86,5 +87,5 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(procname::set_process_name, module)?)?;
     module.add_function(wrap_pyfunction!(note_child, module)?)?;
     module.add_function(wrap_pyfunction!(note_fork, module)?)?;
-    Ok(())
+    uwsgi_module::add_to(module)
 }

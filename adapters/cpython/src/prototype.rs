@@ -11,6 +11,8 @@ use nix::unistd::{ForkResult, Pid};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
+use crate::uwsgi_module;
+
 /// Lives the life of a prototype, and in each worker that of a worker. Returns the exit status of the process. `half` has the methods
 /// of the trait [`Application`] that are Python's.
 #[pyfunction]
@@ -86,6 +88,7 @@ impl Application for PythonApplication<'_> {
     }
 
     fn serve(&mut self, assignment: EngineAssignment, note: FailureNote) -> PyResult<i32> {
+        uwsgi_module::attach(&assignment)?;
         let assignment = Assignment { engine: Mutex::new(Some(assignment)), note };
         self.half.call_method1("serve", (assignment,))?.extract()
     }

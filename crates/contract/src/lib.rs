@@ -12,6 +12,7 @@ pub mod files;
 pub mod logging;
 pub mod message;
 mod published;
+pub mod python_module;
 pub mod recycling;
 pub mod scoreboard;
 pub mod settings;

@@ -52,6 +52,31 @@ pub enum Report {
     Drained { row: u32, pid: u32 },
     /// Worker: the application has ended too; the interpreter ends now, within [`INTERPRETER_END_MS`].
     Leaving { row: u32, pid: u32 },
+    /// Worker: the application asks for something that concerns the instance (`uwsgi.reload()`).
+    Asked { row: u32, asked: Asked },
+}
+
+/// What an application may ask of its master.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asked {
+    Reload,
+    Stop,
+}
+
+impl Asked {
+    pub const ALL: [Asked; 2] = [Asked::Reload, Asked::Stop];
+
+    pub const fn code(self) -> u32 {
+        match self {
+            Asked::Reload => 1,
+            Asked::Stop => 2,
+        }
+    }
+
+    /// `None`: the number of nothing that can be asked for.
+    pub fn from_code(code: u32) -> Option<Asked> {
+        Asked::ALL.into_iter().find(|asked| asked.code() == code)
+    }
 }
 
 /// Exit status of a worker or prototype whose application could not be loaded.
@@ -130,6 +155,7 @@ impl Packet for Report {
             Report::Worn { row, pid } => [107, row, pid, 0, 0, 0],
             Report::Drained { row, pid } => [108, row, pid, 0, 0, 0],
             Report::Leaving { row, pid } => [109, row, pid, 0, 0, 0],
+            Report::Asked { row, asked } => [120, row, asked.code(), 0, 0, 0],
         }
     }
 
@@ -144,6 +170,9 @@ impl Packet for Report {
             [107, row, pid, ..] => Ok(Report::Worn { row, pid }),
             [108, row, pid, ..] => Ok(Report::Drained { row, pid }),
             [109, row, pid, ..] => Ok(Report::Leaving { row, pid }),
+            [120, row, code, ..] => {
+                Asked::from_code(code).map(|asked| Report::Asked { row, asked }).ok_or_else(|| unknown_packet(fields[0]))
+            }
             _ => Err(unknown_packet(fields[0])),
         }
     }
@@ -250,6 +279,8 @@ mod tests {
             Report::Worn { row: 1, pid: 2 },
             Report::Drained { row: 1, pid: 2 },
             Report::Leaving { row: 1, pid: 2 },
+            Report::Asked { row: 1, asked: Asked::Reload },
+            Report::Asked { row: 1, asked: Asked::Stop },
         ] {
             send(left.as_fd(), &report, None).expect("sent");
             assert!(matches!(receive::<Report>(right.as_fd()), Ok(Received::Message(got, None)) if got == report));

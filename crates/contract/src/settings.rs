@@ -29,6 +29,7 @@ pub struct Settings {
     pub naming: Naming,
     pub clients: Clients,
     pub asynchronous: Asynchronous,
+    pub python_module: crate::python_module::PythonModule,
     /// Internal routing, in the order written.
     pub routes: Vec<RouteRule>,
     pub answering: Answering,

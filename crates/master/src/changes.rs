@@ -8,7 +8,7 @@ use crate::fleet::Room;
 
 /// Sections of the settings that a reload takes into use. A section that is not named here stays as it was until a restart: whoever
 /// lets a reload take it writes it down.
-const RELOADED: [&str; 15] = [
+const RELOADED: [&str; 16] = [
     "listeners",
     "applications",
     "python",
@@ -24,6 +24,7 @@ const RELOADED: [&str; 15] = [
     "answering",
     "files",
     "watching",
+    "python_module",
 ];
 
 /// What needs a restart within those sections: where it is, and the option that sets it.
@@ -83,11 +84,15 @@ pub fn renewed(in_force: &Settings, wanted: &Settings, room: Room) -> serde_json
     Ok(Renewed { settings, changed, kept })
 }
 
+/// Parts of settings whose change is none: the lines in which they were written, and what `uwsgi.opt` and `uwsgi.magic_table` show,
+/// with the time in it. All that is meant by it is in other sections.
+const NO_CHANGES: [&str; 3] = ["origin", "shown_options", "shown_magic"];
+
 /// Settings without the lines in which they were written: a line above them changes nothing.
 fn without_places(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {
-            let fields = fields.iter().filter(|(name, _)| *name != "origin");
+            let fields = fields.iter().filter(|(name, _)| !NO_CHANGES.contains(&name.as_str()));
             Value::Object(fields.map(|(name, value)| (name.clone(), without_places(value))).collect())
         }
         Value::Array(values) => Value::Array(values.iter().map(without_places).collect()),

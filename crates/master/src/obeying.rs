@@ -1,7 +1,10 @@
 //! The one match over commands: what each leads to. The master runs it.
 
+use bolide_contract::message::Asked;
+
 use crate::command::Command;
-use crate::supervisor::Supervisor;
+use crate::log_sink;
+use crate::supervisor::{Phase, Supervisor};
 
 impl Supervisor {
     /// Does what is asked, or begins it. `by` names who asks, for the log: a signal, a file, an address.
@@ -17,6 +20,23 @@ impl Supervisor {
             // Never are two workers replaced at once, so the one is as good as the other.
             Command::ReloadWorkers | Command::ReloadChain => self.recycle_all(),
             Command::Status => self.write_status(now_ms),
+        }
+    }
+
+    /// Does what an application asks for by uWSGI's Python module. `worker` is where it runs.
+    pub(crate) fn obey_application(&mut self, asked: Asked, worker: &str, now_ms: u64) {
+        let (command, by) = match asked {
+            Asked::Reload => (Command::Reload, "uwsgi.reload()"),
+            Asked::Stop => (Command::Stop, "uwsgi.stop()"),
+        };
+        // An application that asks in each of its requests is told of once.
+        let is_news = match command {
+            Command::Reload => !self.reload_wanted && self.forming.is_none(),
+            _ => self.phase == Phase::Running,
+        };
+        if is_news {
+            log_sink::line(&format!("{worker}: the application calls {by}"));
+            self.obey(command, by, now_ms);
         }
     }
 }

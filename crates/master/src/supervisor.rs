@@ -236,6 +236,10 @@ impl Supervisor {
             (Role::Worker { row, .. }, Report::Leaving { row: told, .. }) if row == told => {
                 self.advance_end(id, Progress::Leaving, now)
             }
+            (Role::Worker { row, .. }, Report::Asked { row: told, asked }) if row == told => {
+                let by = child.to_string();
+                self.obey_application(asked, &by, now);
+            }
             (_, report) => {
                 log_sink::line(&format!("{child} sent a report that is not its to send: {report:?}"));
                 self.kill_and_log(id, KillReason::OutOfReach, now);

@@ -81,6 +81,7 @@ pub fn settings() -> Settings {
         naming: Naming::default(),
         clients: bolide_contract::clients::Clients::default(),
         asynchronous: Asynchronous::default(),
+        python_module: Default::default(),
         routes: Vec::new(),
         answering: bolide_contract::answering::Answering::default(),
         files: None,

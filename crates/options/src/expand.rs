@@ -60,6 +60,12 @@ impl Magic {
         value.clone_into(&mut self.table[usize::from(letter)]);
     }
 
+    /// Those that have a value, but for the upper-case letters of the first file: what uWSGI's Python module shows.
+    pub fn shown(&self) -> Vec<(char, String)> {
+        let letters = (0u8..=255).filter(|letter| !b"ODSPCENXIJ".contains(letter));
+        letters.map(|letter| (char::from(letter), self.get(letter).to_owned())).filter(|(_, value)| !value.is_empty()).collect()
+    }
+
     fn get(&self, letter: u8) -> &str {
         &self.table[usize::from(letter)]
     }

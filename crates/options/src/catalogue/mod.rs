@@ -15,6 +15,7 @@ pub mod logging;
 mod processes;
 mod program;
 mod protection;
+mod python_module;
 mod recycling;
 mod requests;
 pub mod row;
@@ -39,6 +40,7 @@ const TABLES: &[(Theme, &[Entry])] = &[
     (Theme::Tls, tls::ENTRIES),
     (Theme::Clients, clients::ENTRIES),
     (Theme::Application, application::ENTRIES),
+    (Theme::Application, python_module::ENTRIES),
     (Theme::Asynchronous, asynchronous::ENTRIES),
     (Theme::Processes, processes::ENTRIES),
     (Theme::Processes, control::ENTRIES),

@@ -71,6 +71,7 @@ pub enum Setting {
     Answering(Answering),
     Files(Files),
     Watching(Watching),
+    PythonModule(PythonModule),
     /// Acts while the configuration is read; `resolve` never sees it.
     Language(Word),
 }
@@ -131,6 +132,14 @@ pub enum Logging {
     Empty,
     Sendfile,
     Broken,
+}
+
+/// The Python module `uwsgi`, and functions that workers call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PythonModule {
+    Present,
+    PostFork,
+    WorkerExit,
 }
 
 /// Limits of a request.

@@ -86,6 +86,8 @@ pub struct Configuration {
     pub used_variables: HashSet<String>,
     /// Names that `declare-option` made.
     pub declared: HashSet<String>,
+    /// uWSGI's magic variables, as they were when all was read.
+    pub magic: Vec<(char, String)>,
 }
 
 impl Configuration {
@@ -402,6 +404,7 @@ impl<'a> Reader<'a> {
         }
         self.made.used.extend(used);
         self.configure()?;
+        self.made.magic = self.magic.shown();
         Ok(self.made)
     }
 

@@ -6,6 +6,7 @@ use bolide_contract::clients::{TrustedHeader, TrustedProxies};
 use bolide_contract::control::Control;
 use bolide_contract::files::{Cache, Expiry, MapKind, Missing, Mode, Precompressed};
 use bolide_contract::logging::{LogStyle, Logging};
+use bolide_contract::python_module::PythonModule;
 use bolide_contract::recycling::Recycling;
 use bolide_contract::settings::{Asynchronous, Identity, Interface, Lifecycle, Limits, Naming, Protocol, Python, Threads};
 
@@ -71,6 +72,7 @@ pub struct Draft<'a> {
     pub factory: bool,
     pub needs_application: bool,
     pub asynchronous: Asynchronous,
+    pub python_module: PythonModule,
     pub tls: TlsDraft,
     pub asked: AnsweringDraft,
     pub files: FilesDraft,
@@ -133,6 +135,7 @@ impl<'a> Draft<'a> {
             factory: false,
             needs_application: false,
             asynchronous: Asynchronous::default(),
+            python_module: PythonModule::default(),
             tls: TlsDraft::default(),
             asked: AnsweringDraft::default(),
             files: FilesDraft::default(),

@@ -18,6 +18,7 @@ mod logging;
 mod paths;
 mod processes;
 mod protection;
+mod python_module;
 mod recycling;
 mod requests;
 mod tls;
@@ -221,6 +222,7 @@ impl Draft<'_> {
             Setting::Answering(setting) => self.set_answering(setting, row, pair)?,
             Setting::Files(setting) => self.set_files(setting, row, pair)?,
             Setting::Watching(setting) => self.set_watching(setting, row, pair)?,
+            Setting::PythonModule(setting) => self.set_python_module(setting, pair)?,
             // These acted while the configuration was read.
             Setting::Language(_) => {}
         }
@@ -293,6 +295,7 @@ impl Draft<'_> {
             });
         }
         self.add_passed_sockets(bare);
+        self.show_options(read);
         let (routes, answering, names_files) = self.complete_answering(&folder);
         let files = self.complete_files(&folder, &applications, names_files);
         let serves_itself = files.is_some() || !routes.is_empty();
@@ -327,6 +330,7 @@ impl Draft<'_> {
             naming: self.naming.clone(),
             clients: self.complete_clients(),
             asynchronous: self.asynchronous.clone(),
+            python_module: self.python_module.clone(),
             routes,
             answering,
             files,

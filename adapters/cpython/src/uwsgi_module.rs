@@ -1,0 +1,94 @@
+//! What the Python module `uwsgi` (`bolide/uwsgi_module.py`) asks of this process and of the instance: rows of the scoreboard, the
+//! listening sockets, and words to the master.
+//!
+//! It knows no request. Workers run it; in a prototype there is nothing to tell yet.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering::Relaxed;
+
+use bolide_contract::message::{self, Asked, Report};
+use bolide_contract::scoreboard::{Row, Scoreboard, Slot};
+use bolide_engine::Assignment;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+/// A worker's way to the scoreboard and to its master.
+struct Link {
+    scoreboard: Scoreboard,
+    row: u32,
+    control: OwnedFd,
+    listeners: Vec<RawFd>,
+}
+
+static LINK: OnceLock<Link> = OnceLock::new();
+
+/// This process is a worker, and is about to serve.
+pub fn attach(assignment: &Assignment) -> io::Result<()> {
+    let link = Link {
+        scoreboard: assignment.scoreboard,
+        row: assignment.row,
+        control: assignment.control.try_clone()?,
+        listeners: assignment.listeners.iter().map(|listener| listener.descriptor.as_raw_fd()).collect(),
+    };
+    LINK.get_or_init(|| link);
+    Ok(())
+}
+
+/// Tells the master what the application asks for. False: there is no master to tell.
+pub fn ask(asked: Asked) -> bool {
+    let tell = |link: &Link| {
+        let report = Report::Asked { row: link.row, asked };
+        message::send(link.control.as_fd(), &report, None).is_ok()
+    };
+    LINK.get().is_some_and(tell)
+}
+
+#[pyfunction]
+fn uwsgi_is_worker() -> bool {
+    LINK.get().is_some()
+}
+
+#[pyfunction]
+fn uwsgi_listeners() -> Vec<RawFd> {
+    LINK.get().map(|link| link.listeners.clone()).unwrap_or_default()
+}
+
+/// What is known of each worker that lives.
+#[pyfunction]
+fn uwsgi_rows(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
+    let Some(link) = LINK.get() else { return Ok(Vec::new()) };
+    let rows = (0u32..).zip(link.scoreboard.rows()).filter(|(_, row)| row.pid.load(Relaxed) != 0);
+    rows.map(|(number, row)| described(py, row, link.scoreboard.slots(number))).collect()
+}
+
+fn described<'py>(py: Python<'py>, row: &Row, slots: &[Slot]) -> PyResult<Bound<'py, PyDict>> {
+    let is_busy = slots.iter().any(|slot| slot.began_ms.load(Relaxed) != 0);
+    let facts = PyDict::new(py);
+    facts.set_item("worker", row.worker.load(Relaxed))?;
+    facts.set_item("pid", row.pid.load(Relaxed))?;
+    facts.set_item("requests", row.requests.load(Relaxed))?;
+    facts.set_item("exceptions", row.exceptions.load(Relaxed))?;
+    facts.set_item("sent_bytes", row.sent_bytes.load(Relaxed))?;
+    facts.set_item("started_ms", row.started_ms.load(Relaxed))?;
+    facts.set_item("is_busy", is_busy)?;
+    facts.set_item("spent_us", 0)?;
+    Ok(facts)
+}
+
+/// `uwsgi.reload()` and `uwsgi.stop()`.
+#[pyfunction]
+fn uwsgi_ask(code: u32) -> bool {
+    Asked::from_code(code).is_some_and(ask)
+}
+
+pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("ASK_RELOAD", Asked::Reload.code())?;
+    module.add("ASK_STOP", Asked::Stop.code())?;
+    module.add_function(wrap_pyfunction!(uwsgi_is_worker, module)?)?;
+    module.add_function(wrap_pyfunction!(uwsgi_listeners, module)?)?;
+    module.add_function(wrap_pyfunction!(uwsgi_rows, module)?)?;
+    module.add_function(wrap_pyfunction!(uwsgi_ask, module)?)?;
+    Ok(())
+}

@@ -1,0 +1,26 @@
+//! What applications find in the Python module `uwsgi`, and their functions that each worker calls when it begins and when it ends.
+
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct PythonModule {
+    /// `uwsgi-module = false`: there is no such module, as without uWSGI.
+    pub is_hidden: bool,
+    /// The options in the order in which they were read, filled in; `None` for one without a value. The last of a name is what the
+    /// module shows, as in uWSGI.
+    pub shown_options: Vec<(String, Option<String>)>,
+    /// uWSGI's magic variables that have a value: their letters and their values.
+    pub shown_magic: Vec<(char, String)>,
+    /// `post-fork`: called in each worker before it serves.
+    pub post_fork: Vec<NamedFunction>,
+    /// `worker-exit`: called in each worker that ends in good order.
+    pub worker_exit: Vec<NamedFunction>,
+}
+
+/// A function of the application's: `package.module:name`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NamedFunction {
+    pub name: String,
+    /// Where it was asked for: `uwsgi.ini:3`, `command line`.
+    pub origin: String,
+}

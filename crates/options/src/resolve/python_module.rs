@@ -1,0 +1,41 @@
+//! Options of the Python module `uwsgi` and of workers' functions, and their settings. It imports nothing; runs in the process that reads
+//! the configuration.
+
+use bolide_contract::python_module::NamedFunction;
+
+use super::draft::Draft;
+use super::values;
+use crate::catalogue::setting::PythonModule;
+use crate::diagnostic::Diagnostic;
+use crate::reader::{Configuration, Pair};
+
+impl Draft<'_> {
+    pub(super) fn set_python_module(&mut self, setting: PythonModule, pair: &Pair) -> Result<(), Diagnostic> {
+        match setting {
+            PythonModule::Present => self.python_module.is_hidden = !self.switch(pair),
+            PythonModule::PostFork => self.python_module.post_fork.push(named_function(pair)?),
+            PythonModule::WorkerExit => self.python_module.worker_exit.push(named_function(pair)?),
+        }
+        Ok(())
+    }
+
+    /// What `uwsgi.opt` and `uwsgi.magic_table` show.
+    pub(super) fn show_options(&mut self, read: &Configuration) {
+        self.python_module.shown_options = read.pairs.iter().map(|pair| (pair.key.clone(), pair.value.clone())).collect();
+        self.python_module.shown_magic.clone_from(&read.magic);
+    }
+}
+
+/// `package.module:name`; the name may be dotted.
+fn named_function(pair: &Pair) -> Result<NamedFunction, Diagnostic> {
+    let text = values::text(pair)?;
+    let is_path =
+        |path: &str| !path.is_empty() && path.split('.').all(|part| !part.is_empty() && !part.contains([' ', '(', '/']));
+    match text.split_once(':') {
+        Some((module, name)) if is_path(module) && is_path(name) => {
+            Ok(NamedFunction { name: text, origin: pair.location.to_string() })
+        }
+        _ => Err(Diagnostic::error(Some(&pair.location), format!("`{} = {text}` names no function", pair.key))
+            .advise("write its module and its name with a colon between them: `shop.hooks:opened`")),
+    }
+}

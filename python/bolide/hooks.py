@@ -1,0 +1,77 @@
+"""Functions of the application's that a worker calls when it begins and when it ends.
+
+Those of the options ``post-fork`` and ``worker-exit``, those that ``uwsgidecorators`` collects, and those that the application
+has put into the module ``uwsgi``. Runs in workers; the names are looked up where the application is loaded.
+"""
+
+import importlib
+
+from bolide import farewell, log, uwsgi_decorators
+from bolide.load import LoadError
+
+
+class Hooks:
+    """The functions, once :meth:`look_up` has found them."""
+
+    def __init__(self, described, uwsgi):
+        self.described = described
+        self.uwsgi = uwsgi
+        self.post_fork = []
+        self.worker_exit = []
+
+    def look_up(self):
+        """Import what the options name. Raises LoadError."""
+        self.post_fork = [(f"post-fork = {named['name']}", find(named)) for named in self.described["post_fork"]]
+        self.worker_exit = [(f"worker-exit = {named['name']}", find(named)) for named in self.described["worker_exit"]]
+
+    def begin_worker(self):
+        """The worker has the application and is about to serve."""
+        functions = list(self.post_fork)
+        functions += [
+            (f"uwsgidecorators.postfork ({name_of(function)})", function) for function in uwsgi_decorators.postfork_chain
+        ]
+        functions += self.of_module("post_fork_hook")
+        for name, function in functions:
+            call(name, function)
+
+    def end_worker(self):
+        """Every request is answered, and the process' end has begun, which has its bound (``farewell``)."""
+        for name, function in self.worker_exit + self.of_module("atexit"):
+            farewell.at_work = name
+            call(name, function)
+        farewell.at_work = None
+
+    def of_module(self, name):
+        function = self.uwsgi.hook(name)
+        return [(f"uwsgi.{name}", function)] if function else []
+
+
+def call(name, function):
+    """Call one; what it raises is in the log, and nobody else's business."""
+    try:
+        function()
+    except BaseException as error:
+        # Also SystemExit: a function at the beginning or at the end does not decide when the worker goes.
+        log.log_exception(error, name)
+
+
+def name_of(function):
+    return getattr(function, "__qualname__", repr(function))
+
+
+def find(named):
+    """Import the function of an option."""
+    module_name, _, path = named["name"].partition(":")
+    try:
+        found = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not (module_name == error.name or module_name.startswith(error.name + ".")):
+            raise
+        raise LoadError(f"{named['origin']}: there is no module {module_name!r} for the function {named['name']!r}") from None
+    for part in path.split("."):
+        if not hasattr(found, part):
+            raise LoadError(f"{named['origin']}: {module_name!r} has no {path!r}")
+        found = getattr(found, part)
+    if not callable(found):
+        raise LoadError(f"{named['origin']}: {named['name']!r} is a {type(found).__name__}, which can't be called")
+    return found

@@ -1,0 +1,272 @@
+"""The module ``uwsgi`` that applications import: uWSGI 2.0.31's names with its types, thin over the native module.
+
+Runs in every process that loads an application, which finds it in ``sys.modules`` before that. What the names are is said once,
+in ``uwsgi_names``. It must not know sockets or protocols.
+"""
+
+import importlib.machinery
+import os
+import stat
+import struct
+import sys
+import time
+import types
+
+from bolide import uwsgi_decorators, uwsgi_names
+
+#: The most threads that a worker has with `threads = auto`.
+MOST_THREADS = 64
+
+#: Where the number of waiting connections stands in Linux' tcp_info of a listening socket (tcpi_unacked), in bytes.
+UNACKED_AT = 24
+#: Bytes of a tcp_info up to the end of that field.
+TCP_INFO_BYTES = 28
+
+
+class Options(dict):
+    """``uwsgi.opt``. Its keys are text, as in uWSGI for Python 3; those of programs that ask with bytes are found too."""
+
+    def __missing__(self, key):
+        if isinstance(key, bytes) and (text := key.decode("utf-8", "replace")) in self:
+            return self[text]
+        raise KeyError(key)
+
+    def __contains__(self, key):
+        return super().__contains__(key) or (isinstance(key, bytes) and super().__contains__(key.decode("utf-8", "replace")))
+
+    def get(self, key, default=None):
+        return self[key] if key in self else default  # noqa: SIM401
+
+
+class Uwsgi:
+    """What the module's functions need: what is known of this instance, and of this process."""
+
+    def __init__(self, native, boot, log):
+        self.native = native
+        self.boot = boot
+        self.log_settings = log
+        self.settings = boot["settings"]
+        self.module = None
+        self.started = time.time()
+
+    def register(self):
+        """Put the module, and ``uwsgidecorators``, where applications find them."""
+        module = types.ModuleType("uwsgi", __doc__)
+        module.__spec__ = importlib.machinery.ModuleSpec("uwsgi", None, origin="Bolide")
+        module.__dict__.update(self.values())
+        for name in uwsgi_names.HERE:
+            function = getattr(self, name, None) or getattr(self.native, f"uwsgi_{name}", None)
+            if function is not None:
+                setattr(module, name, function)
+        module.__getattr__ = missing
+        self.module = sys.modules["uwsgi"] = module
+        sys.modules["uwsgidecorators"] = uwsgi_decorators
+
+    def values(self):
+        """Return what is no function, by its name."""
+        described = self.settings["python_module"]
+        magic = {letter.encode(): value.encode("utf-8", "surrogateescape") for letter, value in described["shown_magic"]}
+        return {
+            "applications": None,
+            "buffer_size": self.settings["limits"]["head_bytes"],
+            "cores": threads_of(self.settings["workers"]["threads"]),
+            "has_threads": 1,
+            "hostname": magic.get(b"h", b""),
+            "is_a_reload": self.boot["generation"] > 1,
+            "loop": None,
+            "magic_table": magic,
+            "numproc": self.settings["workers"]["processes"],
+            "opt": options(described["shown_options"]),
+            "sockets": [],
+            "started_on": int(magic.get(b"t", b"0")),
+            "unbit": None,
+            "version": ".".join(map(str, uwsgi_names.VERSION)).encode(),
+            "version_info": (*uwsgi_names.VERSION, 0, b""),
+        }
+
+    def note_applications(self, applications):
+        """Show what is loaded, unless the application has put something of its own there."""
+        if self.module is not None and self.module.applications is None:
+            self.module.applications = {mount: callable for mount, callable, _ in applications}
+
+    def note_worker(self):
+        """This process is a worker that is about to serve."""
+        if self.module is not None:
+            self.module.sockets = self.native.uwsgi_listeners()
+
+    def hook(self, name):
+        """Return a function that the application has set, or None."""
+        function = vars(self.module).get(name) if self.module is not None else None
+        return function if callable(function) else None
+
+    # The module's functions.
+
+    def accepting(self, accepting=True):
+        return None
+
+    def worker_id(self):
+        return self.log_settings.worker
+
+    def masterpid(self):
+        return self.boot["master_pid"]
+
+    def mule_id(self):
+        return 0
+
+    def i_am_the_spooler(self):
+        return None
+
+    def i_am_the_lord(self, legion):
+        return False
+
+    def in_farm(self, farm=None):
+        return None
+
+    def ready(self):
+        return True if self.native.uwsgi_is_worker() else None
+
+    def ready_fd(self):
+        return -1
+
+    def suspend(self):
+        time.sleep(0)
+        return True
+
+    def micros(self):
+        return time.time_ns() // 1000
+
+    def log(self, text):
+        if not isinstance(text, str):
+            raise TypeError(f"log() argument 1 must be str, not {type(text).__name__}")
+        self.native.write_log(f"{text}\n".encode("utf-8", "backslashreplace"))
+        return True
+
+    def logsize(self):
+        status = os.fstat(self.native.log_descriptor())
+        return status.st_size if stat.S_ISREG(status.st_mode) else 0
+
+    def setprocname(self, name):
+        if not isinstance(name, str):
+            raise TypeError(f"setprocname() argument 1 must be str, not {type(name).__name__}")
+        self.native.set_process_name(name)
+
+    def mem(self):
+        return memory_of("self")
+
+    def extract(self, path):
+        try:
+            with open(path, "rb") as file:
+                return file.read() or None
+        except OSError:
+            return None
+
+    def reload(self):
+        return self.native.uwsgi_ask(self.native.ASK_RELOAD) or None
+
+    def stop(self):
+        return self.native.uwsgi_ask(self.native.ASK_STOP) or None
+
+    def listen_queue(self):
+        return sum(map(waiting_at, self.module.sockets))
+
+    def request_id(self):
+        own = self.worker_id()
+        return next((row["requests"] for row in self.native.uwsgi_rows() if row["pid"] == os.getpid()), 0) if own else 0
+
+    def total_requests(self):
+        return sum(row["requests"] for row in self.native.uwsgi_rows())
+
+    def workers(self):
+        """As uWSGI's: one dict for each worker that the configuration asks for."""
+        # Of two generations the one that came last is the worker of a number.
+        rows = {row["worker"]: row for row in sorted(self.native.uwsgi_rows(), key=lambda row: row["started_ms"])}
+        return tuple(self.worker(number, rows.get(number)) for number in range(1, self.module.numproc + 1))
+
+    def worker(self, number, row):
+        began = 0
+        resident = address_space = 0
+        if row:
+            began = int(time.time() - (time.monotonic() - row["started_ms"] / 1000))
+            resident, address_space = memory_of(row["pid"])
+        row = row or {"pid": 0, "requests": 0, "exceptions": 0, "sent_bytes": 0, "is_busy": False, "spent_us": 0}
+        applications = self.module.applications
+        return {
+            "id": number,
+            "pid": row["pid"],
+            "requests": row["requests"],
+            "delta_requests": row["requests"],
+            "signals": 0,
+            "exceptions": row["exceptions"],
+            "status": b"cheap" if not row["pid"] else b"busy" if row["is_busy"] else b"idle",
+            "rss": resident,
+            "vsz": address_space,
+            "running_time": row["spent_us"],
+            "last_spawn": began,
+            "respawn_count": self.boot["generation"] - 1,
+            "tx": row["sent_bytes"],
+            "avg_rt": row["spent_us"] // row["requests"] if row["requests"] else 0,
+            "apps": tuple(
+                self.application(place, mount, callable, row, len(applications))
+                for place, (mount, callable) in enumerate(applications.items())
+            )
+            if isinstance(applications, dict)
+            else (),
+        }
+
+    def application(self, place, mount, callable, row, count):
+        # With several, nobody counts for each of them.
+        counted = count == 1
+        return {
+            "id": place,
+            "modifier1": 0,
+            "mountpoint": str(mount).encode("utf-8", "surrogateescape"),
+            "startup_time": 0,
+            "interpreter": 0,
+            "callable": id(callable),
+            "requests": row["requests"] if counted else 0,
+            "exceptions": row["exceptions"] if counted else 0,
+            "chdir": (self.settings["python"]["chdir_after"] or "").encode("utf-8", "surrogateescape"),
+        }
+
+
+def threads_of(threads):
+    """Return how many threads a worker may have."""
+    return threads["Fixed"] if isinstance(threads, dict) else MOST_THREADS
+
+
+def options(pairs):
+    """Make ``uwsgi.opt``. What uWSGI has to be told and is always so here is in it: sentry-sdk and others look for it."""
+    found = Options({"enable-threads": True, "py-call-uwsgi-fork-hooks": True})
+    for name, value in pairs:
+        found.pop(name, None)
+        found[name] = True if value is None else value.encode("utf-8", "surrogateescape")
+    return found
+
+
+def missing(name):
+    """The module's ``__getattr__``."""
+    if name in uwsgi_names.LATER:
+        raise AttributeError(uwsgi_names.missing(name))
+    raise AttributeError(f"module 'uwsgi' has no attribute {name!r}")
+
+
+def memory_of(process):
+    """Return resident memory and address space of a process, in bytes."""
+    try:
+        with open(f"/proc/{process}/statm", "rb") as file:
+            address_space, resident = map(int, file.read().split()[:2])
+    except OSError:
+        return 0, 0
+    page = os.sysconf("SC_PAGE_SIZE")
+    return resident * page, address_space * page
+
+
+def waiting_at(descriptor):
+    """Return how many connections wait at a listening socket. Of a UNIX socket nobody can tell."""
+    import socket
+
+    with socket.socket(fileno=os.dup(descriptor)) as listening:
+        if listening.family == socket.AF_UNIX:
+            return 0
+        facts = listening.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES)
+    return struct.unpack_from("=I", facts, UNACKED_AT)[0]

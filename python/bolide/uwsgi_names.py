@@ -1,0 +1,100 @@
+"""The names of the module ``uwsgi``: which are here, and where those that are not belong. One table, from which the error of a
+missing name, the type stubs' test and the page in ``docs`` are made.
+
+It knows no implementation, and imports nothing.
+"""
+
+#: Names that are here, and what they are.
+HERE = {
+    "accepting": "`accepting()` changes nothing: a worker takes connections as soon as it can answer",
+    "applications": "a dict of mount points and applications, once they are loaded",
+    "atexit": "set it to a function, and each worker calls that at its orderly end",
+    "buffer_size": "bytes that a request's head may have (`buffer-size`)",
+    "cores": "threads that a worker may have",
+    "extract": "`extract(path)`: the bytes of a file; of no other address",
+    "has_threads": "1: threads of the application always run",
+    "hostname": "the machine's name, as bytes",
+    "i_am_the_lord": "`i_am_the_lord(legion)`: False, there are no legions",
+    "i_am_the_spooler": "`i_am_the_spooler()`: None",
+    "in_farm": "`in_farm([name])`: None",
+    "is_a_reload": "True after a reload (no function, as in uWSGI)",
+    "listen_queue": "`listen_queue()`: connections that wait to be accepted",
+    "log": "`log(text)` writes a line to the log",
+    "logsize": "`logsize()`: bytes of the log's file",
+    "loop": "None",
+    "magic_table": "uWSGI's magic variables (`%d`, `%n`, …), bytes for bytes",
+    "masterpid": "`masterpid()`: the master's pid; in uWSGI 0 without `master`, but there is always one here",
+    "mem": "`mem()`: resident memory and address space of this process, in bytes",
+    "micros": "`micros()`: microseconds since 1970",
+    "mule_id": "`mule_id()`: 0",
+    "numproc": "the number of workers (`processes`)",
+    "opt": "the options as they were written: text keys, and bytes, or True for one without a value",
+    "post_fork_hook": "set it to a function, and each worker calls that before it serves",
+    "ready": "`ready()`: True in a worker that serves, else None",
+    "ready_fd": "`ready_fd()`: -1, as in uWSGI without an asynchronous engine",
+    "reload": "`reload()` asks the master for a reload, as SIGHUP does",
+    "request_id": "`request_id()`: requests that this worker has answered",
+    "setprocname": "`setprocname(name)`: the name of this process in `ps`",
+    "sockets": "numbers of the listening sockets' descriptors, in a worker",
+    "started_on": "seconds since 1970 at which the configuration was read",
+    "stop": "`stop()` asks the master for an orderly stop",
+    "suspend": "`suspend()` lets other threads run, and returns True",
+    "total_requests": "`total_requests()`: requests that all workers have answered since they began",
+    "unbit": "None",
+    "version": "`b'2.0.31'`: the uWSGI whose module this is, which programs compare; `bolide.__version__` is ours",
+    "version_info": "`(2, 0, 31, 0, b'')`",
+    "worker_id": "`worker_id()`: the number of this worker, from 1; 0 while the application is loaded before the fork",
+    "workers": "`workers()`: a tuple with a dict for each worker",
+}
+
+#: Names of uWSGI's that are not here: the milestone that they belong to, and what to do meanwhile.
+MILESTONES = {
+    "services": (
+        "it comes with the services (caches, queues, spooler, mules, locks, signals, metrics)",
+        "add_cron add_file_monitor add_rb_timer add_timer alarm cache_clear cache_dec cache_del cache_div cache_exists cache_get "
+        "cache_inc cache_keys cache_mul cache_num cache_set cache_update call farm_get_msg farm_msg is_locked lock metric_dec "
+        "metric_div metric_get metric_inc metric_mul metric_set metric_set_max metric_set_min mule_get_msg mule_msg queue_get "
+        "queue_last queue_pop queue_pull queue_pull_slot queue_push queue_set queue_size queue_slot register_rpc register_signal "
+        "rpc rpc_list send_to_spooler set_spooler_frequency sharedarea_inc16 sharedarea_inc32 sharedarea_inc64 sharedarea_inc8 "
+        "sharedarea_memoryview sharedarea_object sharedarea_read sharedarea_read16 sharedarea_read32 sharedarea_read64 "
+        "sharedarea_read8 sharedarea_readfast sharedarea_rlock sharedarea_unlock sharedarea_wait sharedarea_wlock "
+        "sharedarea_write sharedarea_write16 sharedarea_write32 sharedarea_write64 sharedarea_write8 signal signal_received "
+        "signal_registered signal_wait SPOOL_IGNORE SPOOL_OK SPOOL_RETRY spool spooler_get_task spooler_jobs spooler_pid unlock "
+        "websocket_send_binary_from_sharedarea websocket_send_from_sharedarea",
+    ),
+    "requests": (
+        "it comes with the next step of this version",
+        "after_req_hook chunked_read chunked_read_nb cl connection_fd disconnect get_logvar log_this_request sendfile set_logvar "
+        "set_user_harakiri websocket_handshake websocket_recv websocket_recv_nb websocket_send websocket_send_binary",
+    ),
+    "gevent": (
+        "it comes with uWSGI's asynchronous engines (gevent)",
+        "async_connect async_sleep connect close green_schedule is_connected recv send wait_fd_read wait_fd_write",
+    ),
+    "emperor": ("it comes with the emperor", "lord_scroll scrolls"),
+    "never": (
+        "it does not come; what it does is done by Python's own means",
+        "SymbolsImporter SymbolsZipImporter ZipImporter add_var embedded_data offload parsefile route set_warning_message "
+        "start_response",
+    ),
+}
+
+#: Each name that is not here, and its milestone.
+LATER = {name: milestone for milestone, (_, names) in MILESTONES.items() for name in names.split()}
+
+#: Names that applications set, and that are no attributes before.
+SETTABLE = frozenset({"atexit", "post_fork_hook"})
+
+#: The version of uWSGI whose module this is.
+VERSION = (2, 0, 31)
+
+
+def missing(name):
+    """Return what to tell somebody who asks for a name that is not here."""
+    milestone = LATER.get(name)
+    if milestone is None:
+        return f"module 'uwsgi' has no attribute {name!r}"
+    return (
+        f"`uwsgi.{name}` is not there yet: {MILESTONES[milestone][0]}. "
+        "With `uwsgi-module = false` applications find no module `uwsgi`, and do what they do without"
+    )
