@@ -1,6 +1,6 @@
 # Thin verbs; what they do is in scripts/.
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-rust test-python lint deny format bench fuzz compat conformance h2spec clean
+.PHONY: help run build test test-rust test-python lint deny format bench fuzz soak compat conformance h2spec clean
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ bench: ## measure side by side with other servers (ONLY=hello,bolide,fastpysgi p
 fuzz: ## run every fuzz target for SECONDS (60)
 	@scripts/require rust
 	@cd fuzz && cargo run --quiet --release --bin bounded -- --seconds $(or $(SECONDS),60)
+
+soak: ## a million requests with reloads, kills and clients that misbehave (REQUESTS=100000 is less)
+	@scripts/soak --requests $(or $(REQUESTS),1000000)
 
 compat: ## how many of the real configurations run as they are
 	@scripts/require rust

@@ -11,6 +11,7 @@ import importlib.util
 import inspect
 import os
 import sys
+import types
 
 from bolide import log
 
@@ -127,7 +128,13 @@ def load_application(application, loaded):
     """Return the callable of one application. Modules that several name are loaded once."""
     source = application["source"]
     origin = application["origin"]
-    if "Module" in source:
+    if "Paste" in source or "Pecan" in source:
+        return named_application(source, origin)
+    if "Text" in source:
+        name = "uwsgi_eval"
+        module = loaded.get(name) or import_text(name, source["Text"])
+        loaded[name] = module
+    elif "Module" in source:
         name = source["Module"]
         module = loaded.get(name) or import_application(name, origin)
         loaded[name] = module
@@ -165,6 +172,61 @@ def import_file(path, name, origin):
         del sys.modules[name]
         raise
     return module
+
+
+def import_text(name, text):
+    """Run a text as the body of a module, as uWSGI's ``eval``."""
+    module = types.ModuleType(name)
+    sys.modules[name] = module
+    exec(compile(text, "<eval>", "exec"), module.__dict__)
+    return module
+
+
+def named_application(source, origin):
+    """Return an application that another library makes of its own configuration."""
+    library, name = next(iter(source.items()))
+    module = {"Paste": "paste.deploy", "Pecan": "pecan.deploy"}[library]
+    try:
+        deploy = importlib.import_module(module)
+    except ModuleNotFoundError:
+        package = {"Paste": "PasteDeploy", "Pecan": "pecan"}[library]
+        raise LoadError(f"{origin}: {package} is not installed beside the application: pip install {package}") from None
+    return deploy.loadapp(name) if library == "Paste" else deploy.deploy(name)
+
+
+def set_up_logging(applications):
+    """Set up ``logging`` by the file of the first application of PasteDeploy (``paste-logger``)."""
+    import logging.config
+
+    for application in applications:
+        scheme, _, path = application["source"].get("Paste", "").partition(":")
+        if scheme == "config":
+            # What comes behind "#" names one application of the file.
+            path = path.partition("#")[0]
+            folder = os.path.dirname(path)
+            logging.config.fileConfig(path, {"__file__": path, "here": folder}, disable_existing_loggers=False)
+            return
+
+
+def import_beside(names):
+    """Import the modules and run the files of ``import``. One that fails is told of, and the next is imported."""
+    for name in names:
+        try:
+            module_or_file(name, "import")
+        except Exception as error:
+            tell_failure(error)
+
+
+def set_aliases(aliases, origin):
+    """Give modules further names: ``(name, module or file)``."""
+    for name, what in aliases:
+        sys.modules[name] = module_or_file(what, origin)
+
+
+def module_or_file(name, origin):
+    if "/" in name or name.endswith(".py"):
+        return import_file(name, os.path.splitext(os.path.basename(name))[0], origin)
+    return import_application(name, origin)
 
 
 def find_callable(module, name, wanted, origin):

@@ -54,6 +54,8 @@ class Half:
         """Set up this process and what the application sees of it: path, environment, arguments."""
         import atexit
 
+        from bolide import threads
+
         # Registered first, so that it runs last: functions of the application may write to the log at their end.
         atexit.register(finish, self.native)
         self.boot = boot
@@ -63,6 +65,11 @@ class Half:
         sys.path[:0] = [*python["path"], "."]
         for key, value in python["environment"]:
             os.environ[key] = value
+        for key in python["removed_variables"]:
+            os.environ.pop(key, None)
+        if python["executable"]:
+            sys.executable = python["executable"]
+        threads.stack_bytes = python["thread_stack_bytes"] or 0
         # uWSGI's applications find the server's name here, whatever program it is.
         sys.argv = ["uwsgi", *python["arguments"]]
         name_process(self.native, self.settings["naming"], "prototype")
@@ -168,14 +175,20 @@ def import_native():
 def load(boot, hooks):
     """Load the applications. Returns them and None, or None and why they can't be loaded, of which the log has the details."""
     from bolide import log
-    from bolide.load import LoadError, load_applications
+    from bolide.load import LoadError, import_beside, load_applications, set_aliases, set_up_logging
     from bolide.wsgi import nothing_there
 
     settings = boot["settings"]
     try:
+        python = settings["python"]
+        set_aliases(python["aliases"], "pymodule-alias")
+        import_beside(python["imports"])
+        if python["paste_logger"]:
+            set_up_logging(settings["applications"])
         # Static files and routes may be all that there is.
         applications = load_applications(settings["applications"]) or [("", nothing_there, "wsgi")]
         hooks.look_up()
+        set_aliases(python["late_aliases"], "post-pymodule-alias")
         after = settings["python"]["chdir_after"]
         if after:
             os.chdir(after)

@@ -22,8 +22,21 @@ start_native = _thread.start_new_thread
 OWN = weakref.WeakSet()
 
 
+#: Bytes of the stack of each of them; 0 is the system's (``thread-stack-size``).
+stack_bytes = 0
+
+
 def start(name, body):
     """Start a thread that calls ``body``."""
+    usual = threading.stack_size(stack_bytes)
+    try:
+        start_one(name, body)
+    finally:
+        # Threads of the application have the stack that it asks for itself.
+        threading.stack_size(usual)
+
+
+def start_one(name, body):
     if starters() == NATIVE:
         # The interpreter's end does not wait for it: the worker has waited already, for as long as it will.
         threading.Thread(name=name, target=run_as_parent, args=(name, body), daemon=True).start()

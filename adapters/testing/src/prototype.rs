@@ -39,7 +39,7 @@ impl Application for TestApplication {
         let settings = self.settings.as_ref().ok_or_else(|| io::Error::other("nothing was prepared"))?;
         let strange = settings.applications.iter().find(|application| match &application.source {
             ApplicationSource::Module(name) => name != "testing",
-            ApplicationSource::File(_) => true,
+            _ => true,
         });
         if let Some(strange) = strange {
             return Ok(Loading::Failed(format!("the test language has no application {:?}", strange.source)));

@@ -17,6 +17,7 @@ pub mod recycling;
 pub mod scoreboard;
 pub mod settings;
 mod slot;
+pub mod sockets;
 pub mod ticket_keys;
 pub mod tls;
 pub mod watching;

@@ -10,6 +10,7 @@ use crate::clients::Clients;
 use crate::control::Control;
 use crate::logging::Logging;
 use crate::recycling::Recycling;
+use crate::sockets::SocketTuning;
 use crate::tls::{Http2, Tls};
 use crate::watching::Watching;
 
@@ -59,6 +60,7 @@ pub struct Listener {
     pub redirects_to_https: Option<u16>,
     /// `enable-proxy-protocol`: each connection begins with a header that says who its client is.
     pub has_proxy_header: bool,
+    pub tuning: SocketTuning,
     /// Where the listener was asked for: `uwsgi.ini:3`, `command line`.
     pub origin: String,
 }
@@ -162,6 +164,12 @@ pub enum Interface {
 pub enum ApplicationSource {
     Module(String),
     File(PathBuf),
+    /// `paste`: what PasteDeploy's `loadapp` takes, as `config:/srv/shop/production.ini`.
+    Paste(String),
+    /// `pecan`: a configuration of Pecan.
+    Pecan(PathBuf),
+    /// `eval`: the text of a module.
+    Text(String),
 }
 
 /// The interpreter and what it sees before the application is loaded.
@@ -179,6 +187,22 @@ pub struct Python {
     pub arguments: Vec<String>,
     /// `env = KEY=VALUE`, in order.
     pub environment: Vec<(String, String)>,
+    /// `unenv`, and empty files of `envdir`: variables that the application does not get.
+    pub removed_variables: Vec<String>,
+    /// `shared-import`, then `import`: modules or files, before the application.
+    pub imports: Vec<String>,
+    /// `pymodule-alias`: names and what `import` gives for them, a module or a file.
+    pub aliases: Vec<(String, String)>,
+    /// `post-pymodule-alias`: the same, once the application is loaded.
+    pub late_aliases: Vec<(String, String)>,
+    /// `paste-logger`: the file of `paste` sets up `logging`.
+    pub paste_logger: bool,
+    /// `optimize`: the number of Python's `-O`.
+    pub optimize: u8,
+    /// `py-sys-executable`
+    pub executable: Option<PathBuf>,
+    /// `thread-stack-size`, in bytes; `None` is the system's.
+    pub thread_stack_bytes: Option<u64>,
     /// `root-path`: SCRIPT_NAME of every request, without a slash at the end; empty: none. A front server has taken it away from the path.
     pub root_path: String,
     /// `manage-script-name`: the mount is taken from the start of PATH_INFO into SCRIPT_NAME.

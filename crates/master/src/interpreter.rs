@@ -34,10 +34,12 @@ impl Program {
             (None, Some(own)) => own.to_owned(),
             (None, None) => in_search_path(search)?,
         };
-        let arguments = match package_folder {
+        let optimize = (0..python.optimize).map(|_| "-O".into());
+        let arguments = optimize.chain(match package_folder {
             Some(folder) => vec![folder.join("bolide").join("prototype.py").into_os_string()],
             None => vec!["-m".into(), "bolide.prototype".into()],
-        };
+        });
+        let arguments = arguments.collect();
         Ok(Program { executable, arguments, package_folder: package_folder.map(Path::to_owned) })
     }
 }

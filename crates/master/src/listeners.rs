@@ -19,7 +19,9 @@ use bolide_contract::boot::ListenerDescriptor;
 use bolide_contract::settings::{Address, Listener, Protocol};
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, FcntlArg, OFlag, fcntl};
-use nix::sys::socket::sockopt::{AcceptConn, Ipv6V6Only, ReuseAddr, SockType as SocketType, TcpNoDelay};
+use nix::sys::socket::sockopt::{
+    AcceptConn, IpFreebind, Ipv6V6Only, KeepAlive, RcvBuf, ReuseAddr, ReusePort, SndBuf, SockType as SocketType, TcpNoDelay,
+};
 use nix::sys::socket::{
     AddressFamily, Backlog, Shutdown, SockFlag, SockType, SockaddrLike, SockaddrStorage, UnixAddr, accept4, bind, connect,
     getsockname, getsockopt, listen, setsockopt, shutdown, socket,
@@ -347,6 +349,7 @@ fn bind_tcp(host: &str, port: u16, listener: &Listener, all: &[Listener]) -> Res
     let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
     let descriptor = new_socket(family)?;
     let set = |answer: nix::Result<()>| answer.map_err(|error| format!("{address}: the socket can't be set up: {error}"));
+    tune(&descriptor, listener, family).map_err(|error| format!("{address}: {error}"))?;
     // A restart binds again at once, though connections of the last run still fade out.
     set(setsockopt(&descriptor, ReuseAddr, &true))?;
     // Linux hands it on to every accepted socket. Without it the second small write of an answer can wait 40 ms.
@@ -358,6 +361,35 @@ fn bind_tcp(host: &str, port: u16, listener: &Listener, all: &[Listener]) -> Res
     bind(descriptor.as_raw_fd(), &storage).map_err(|error| bind_trouble(error, address))?;
     start_listening(&descriptor, listener.backlog).map_err(|error| bind_trouble(error, address))?;
     Ok(descriptor)
+}
+
+/// Tells the kernel what is to hold for the socket, and for what it accepts.
+fn tune(socket: &OwnedFd, listener: &Listener, family: AddressFamily) -> Result<(), String> {
+    let tuning = &listener.tuning;
+    let said = |option: &'static str| move |error: Errno| format!("the system refuses `{option}`: {error}");
+    if let Some(bytes) = tuning.send_buffer_bytes {
+        setsockopt(socket, SndBuf, &(bytes as usize)).map_err(said("socket-sndbuf"))?;
+    }
+    if let Some(bytes) = tuning.receive_buffer_bytes {
+        setsockopt(socket, RcvBuf, &(bytes as usize)).map_err(said("socket-rcvbuf"))?;
+    }
+    if family == AddressFamily::Unix {
+        return Ok(());
+    }
+    if tuning.keepalive {
+        setsockopt(socket, KeepAlive, &true).map_err(said("so-keepalive"))?;
+    }
+    if tuning.reuse_port {
+        setsockopt(socket, ReusePort, &true).map_err(said("reuse-port"))?;
+    }
+    // The option of IPv4 counts for IPv6 too (ip(7), ipv6(7)).
+    if tuning.free_bind {
+        setsockopt(socket, IpFreebind, &true).map_err(said("freebind"))?;
+    }
+    if let Some(queue) = tuning.fast_open_queue {
+        crate::system::set_fast_open(socket, queue).map_err(|error| format!("the system refuses `tcp-fast-open`: {error}"))?;
+    }
+    Ok(())
 }
 
 fn is_every_ipv4(address: &Address, wanted: u16) -> bool {
@@ -422,6 +454,7 @@ fn bind_path(path: &Path, listener: &Listener, owner: Option<&Privileges>) -> Re
     let address = UnixAddr::new(path).map_err(|error| format!("{shown} is no path for a socket: {error}"))?;
     remove_stale(path, &address)?;
     let descriptor = new_socket(AddressFamily::Unix)?;
+    tune(&descriptor, listener, AddressFamily::Unix)?;
     bind(descriptor.as_raw_fd(), &address).map_err(|error| match error {
         Errno::ENOENT => format!("{shown}: its folder does not exist; make it first"),
         Errno::EACCES => format!("{shown}: this user may not make files in its folder; change the folder's owner or mode"),
@@ -489,6 +522,7 @@ fn bind_abstract(name: &str, listener: &Listener) -> Result<OwnedFd, Refusal> {
     let address = UnixAddr::new_abstract(name.as_bytes())
         .map_err(|_| format!("@{name}: the name of a socket may have {PATH_BYTES_MOST} bytes"))?;
     let descriptor = new_socket(AddressFamily::Unix)?;
+    tune(&descriptor, listener, AddressFamily::Unix)?;
     let trouble = |error| match error {
         Errno::EADDRINUSE => Refusal::InUse(format!(
             "@{name} is in use by another program; choose another name, or stop it: `ss -lxp` lists who listens"

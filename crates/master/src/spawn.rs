@@ -54,6 +54,9 @@ pub fn prototype(launch: &Launch<'_>) -> io::Result<Pid> {
     for variable in socket_activation::VARIABLES.into_iter().chain([notify::VARIABLE]) {
         command.env_remove(variable);
     }
+    for name in &launch.boot.settings.python.removed_variables {
+        command.env_remove(name);
+    }
     command.envs(environment.iter().map(|(name, value)| (name, value))).stdin(if at_terminal {
         Stdio::inherit()
     } else {

@@ -43,6 +43,19 @@ pub fn waiting_connections(socket: &OwnedFd) -> u32 {
     }
 }
 
+/// Lets so many connections of TCP Fast Open wait at a listening socket (RFC 7413). The master's call.
+///
+/// # Errors
+/// What setsockopt(2) says.
+pub fn set_fast_open(socket: &OwnedFd, queue: u32) -> io::Result<()> {
+    let queue = queue as libc::c_int;
+    let length = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the pointer is that of a number that lives through the call, of the length that is said.
+    let answer =
+        unsafe { libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_FASTOPEN, (&raw const queue).cast(), length) };
+    if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Sends a signal to one thread of a process. The master's call.
 ///
 /// # Errors

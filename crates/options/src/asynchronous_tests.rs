@@ -30,6 +30,7 @@ fn short(folder: &Folder, one: &Application) -> String {
         ApplicationSource::File(path) => {
             format!("file {}", path.strip_prefix(folder.path()).unwrap_or(path).display())
         }
+        other => format!("{other:?}"),
     };
     let factory = if one.factory { " factory" } else { "" };
     format!("{}|{source}|{}|{:?}{factory}", one.mount, one.callable.as_deref().unwrap_or("-"), one.interface)

@@ -143,10 +143,11 @@ const WITHOUT_A_SETTING: &[Setting] = &[Setting::AllowMissing, Setting::Plugin, 
 fn test_the_example_of_every_supported_row_changes_the_settings() {
     let folder = Folder::new("examples");
     let shop = folder.path().join("shop");
-    for name in ["static", "public", "private"] {
+    for name in ["static", "public", "private", "env"] {
         std::fs::create_dir_all(shop.join(name)).expect("a folder of the test can be made");
     }
     folder.write("shop/static/favicon.ico", "");
+    folder.write("shop/env/NAME", "value");
     folder.write("shop/mime.types", "");
     std::fs::create_dir_all(folder.path().join("sites")).expect("a folder of the test can be made");
     write_certificates(&folder);
@@ -173,7 +174,7 @@ fn test_the_example_of_every_supported_row_changes_the_settings() {
             continue;
         }
         assert!(!row.example.is_empty(), "`{}` has no example", row.name());
-        let is_application = matches!(setting, Setting::Asgi | Setting::Module | Setting::WsgiFile);
+        let is_application = matches!(setting, Setting::Asgi | Setting::Module | Setting::WsgiFile | Setting::Named(_));
         let base = match setting {
             _ if is_application => "module = other\n",
             Setting::Files(_) => &with_files,

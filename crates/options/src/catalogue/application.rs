@@ -3,13 +3,13 @@
 use bolide_contract::settings::Interface;
 
 use crate::catalogue::row::{Entry, Milestone, Value, words};
-use crate::catalogue::setting::Setting;
+use crate::catalogue::setting::{NamedBy, Setting};
 
 /// Values of `interface`.
 pub const INTERFACES: [(&str, Interface); 3] = [("auto", Interface::Auto), ("wsgi", Interface::Wsgi), ("asgi", Interface::Asgi)];
 const INTERFACE_WORDS: [&str; 3] = words(&INTERFACES);
 
-const PASTE: &str = "write a file with `from paste.deploy import loadapp` and `application = loadapp('config:/srv/shop.ini')`, and name it with `wsgi-file`";
+const INI_PASTE: &str = "write `ini = FILE` and `paste = config:FILE`; `paste-logger` sets up its loggers";
 const PYPY: &str = "applications run on CPython: write `module` or `wsgi-file`, and `virtualenv` for its packages";
 
 pub const ENTRIES: &[Entry] = &[
@@ -139,15 +139,40 @@ pub const ENTRIES: &[Entry] = &[
         "The arguments that the application finds in `sys.argv`, after the name `uwsgi`; separated by blanks, and without quotes.",
     )
     .example("pyargv = --settings production.cfg"),
-    Entry::planned("paste", Value::Text, Milestone::Operation, "An application from a configuration of PasteDeploy.", PASTE),
-    Entry::planned("ini-paste", Value::Path, Milestone::Operation, "A configuration, and an application of PasteDeploy in the same file.", PASTE),
-    Entry::planned("ini-paste-logged", Value::Path, Milestone::Operation, "As `ini-paste`, with the loggers of the file.", PASTE),
-    Entry::planned(
-        "eval",
+    Entry::supported(
+        "paste",
+        Setting::Named(NamedBy::Paste),
         Value::Text,
-        Milestone::Operation, "An application as a text of Python.",
-        "put the code into a file, and name that with `wsgi-file`",
-    ),
+        "",
+        "An application of PasteDeploy, as `config:/srv/shop/production.ini`; a file alone is `config:FILE`. PasteDeploy has to be installed beside the application.",
+    )
+    .example("paste = config:/srv/shop/production.ini"),
+    Entry::supported(
+        "paste-logger",
+        Setting::PasteLogger,
+        Value::Switch,
+        "off",
+        "Sets up Python's `logging` as the file of `paste` says.",
+    )
+    .example("paste-logger = true"),
+    Entry::supported(
+        "pecan",
+        Setting::Named(NamedBy::Pecan),
+        Value::Path,
+        "",
+        "An application of Pecan, by its configuration.",
+    )
+    .example("pecan = /srv/shop/config.py"),
+    Entry::supported(
+        "eval",
+        Setting::Named(NamedBy::Text),
+        Value::Text,
+        "",
+        "An application as a text of Python, which is the body of a module.",
+    )
+    .example("eval = application = __import__('shop').make()"),
+    Entry::refused("ini-paste", Value::Path, "A configuration, and an application of PasteDeploy in the same file.", INI_PASTE),
+    Entry::refused("ini-paste-logged", Value::Path, "As `ini-paste`, with the loggers of the file.", INI_PASTE),
     Entry::planned("pypy-wsgi", Value::Text, Milestone::Languages, "The module of an application for PyPy.", PYPY),
     Entry::planned("pypy-wsgi-file", Value::Path, Milestone::Languages, "The file of an application for PyPy.", PYPY),
     Entry::accepted("enable-threads", Value::Switch, "Lets threads of the application run.", "threads always run"),

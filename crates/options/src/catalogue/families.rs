@@ -208,7 +208,7 @@ const FAMILIES: &[Family] = &[
         &["http-to", "http-fallback", "http-use-*"],
     ),
     refused("Adds a variable to each request of the router `http`.", "write `route-run = addvar:NAME=VALUE`", &["http-var"]),
-    refused("Statistics of the router `http`.", "`stats` has those of the workers, which speak HTTP themselves", &["http-stats"]),
+    refused("Statistics of the router `http`.", "`stats` has those of the workers, which speak HTTP themselves", &["http-ss"]),
     refused(
         "Puts the host's name in the place of the field Host.",
         "write `route-run = addvar:HTTP_HOST=NAME`",
@@ -318,6 +318,19 @@ const FAMILIES: &[Family] = &[
         "a client that has left ends its answer at the first failed write, and `close()` is called",
         &["write-errors-tolerance", "write-errors-exception-only"],
     ),
+    refused(
+        "The name under which Python starts.",
+        "write `virtualenv`: its interpreter is the one that runs",
+        &["py-program-name"],
+    ),
+    refused("Prints Python's version, and ends.", "`bolide --version` says it", &["python-version"]),
+    refused(
+        "Locks a file before anything is started, and ends where another has it.",
+        "`pidfile` is locked by the instance that runs; or start it with flock(1)",
+        &["flock", "flock2", "flock-wait", "flock-wait2"],
+    ),
+    refused("Ends where a file system is not mounted.", "write `RequiresMountsFor=` in the unit file", &["check-mount"]),
+    planned(Milestone::Languages, "Has plugins of other languages serve as CGI does.", "", &["cgi-mode"]),
     accepted("Says \"not found\" in the log.", "a request that nobody serves is in the log by its status", &["notfound-log"]),
     refused("Prints one value of the configuration, and ends.", "`bolide config FILE` prints what a start would do", &["get"]),
     refused("Reads the configuration and starts nothing.", "use `bolide check FILE`", &["no-server"]),
@@ -408,7 +421,7 @@ const FAMILIES: &[Family] = &[
     refused(
         "A console of Python within the server.",
         "`python -i` with the application imported is one",
-        &["pyshell", "pyshell-oneshot", "pyrun", "python", "test"],
+        &["pyshell", "pyshell-oneshot", "pyrun", "python", "py", "test"],
     ),
     refused(
         "Stacks of Python's threads by a socket.",

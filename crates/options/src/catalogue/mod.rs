@@ -10,6 +10,7 @@ mod control;
 mod families;
 pub mod files;
 mod identity;
+mod interpreter;
 mod language;
 pub mod logging;
 mod processes;
@@ -22,6 +23,7 @@ pub mod row;
 pub mod setting;
 mod sockets;
 pub mod tls;
+mod tuning;
 mod watching;
 
 use std::collections::{HashMap, HashSet};
@@ -37,10 +39,12 @@ const KNOWN: &str = include_str!("known.tsv");
 /// The chapters and their tables.
 const TABLES: &[(Theme, &[Entry])] = &[
     (Theme::Sockets, sockets::ENTRIES),
+    (Theme::Sockets, tuning::ENTRIES),
     (Theme::Tls, tls::ENTRIES),
     (Theme::Clients, clients::ENTRIES),
     (Theme::Application, application::ENTRIES),
     (Theme::Application, python_module::ENTRIES),
+    (Theme::Application, interpreter::ENTRIES),
     (Theme::Asynchronous, asynchronous::ENTRIES),
     (Theme::Processes, processes::ENTRIES),
     (Theme::Processes, control::ENTRIES),

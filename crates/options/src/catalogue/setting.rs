@@ -22,6 +22,8 @@ pub enum Setting {
     Asgi,
     Module,
     WsgiFile,
+    Named(NamedBy),
+    PasteLogger,
     Callable,
     Mount,
     Interface,
@@ -66,6 +68,8 @@ pub enum Setting {
     Control(Control),
     Logging(Logging),
     Requests(Requests),
+    Tuning(Tuning),
+    Interpreter(Interpreter),
     Clients(Clients),
     Asynchronous(Asynchronous),
     Answering(Answering),
@@ -140,6 +144,40 @@ pub enum PythonModule {
     Present,
     PostFork,
     WorkerExit,
+}
+
+/// What else than a module or a file can name the application.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NamedBy {
+    Paste,
+    Pecan,
+    Text,
+}
+
+/// What the kernel is told about sockets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tuning {
+    Keepalive,
+    ReusePort,
+    FreeBind,
+    SendBuffer,
+    ReceiveBuffer,
+    FastOpen,
+    Abstract,
+}
+
+/// How Python's interpreter starts, and what it imports beside the application.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Interpreter {
+    Import,
+    SharedImport,
+    ModuleAlias,
+    LateModuleAlias,
+    Optimize,
+    Executable,
+    ThreadStackSize,
+    EnvironmentFolder,
+    RemoveVariable,
 }
 
 /// Limits of a request.

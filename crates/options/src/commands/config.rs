@@ -74,6 +74,8 @@ fn named(read: &Configuration, application: Option<&PositionalApplication>, sett
             let file = pair("wsgi-file", path.display().to_string(), location.clone());
             std::iter::once(file).chain(callable.map(|callable| pair("callable", callable.to_owned(), location))).collect()
         }
+        // The command line names modules and files alone.
+        ApplicationSource::Paste(_) | ApplicationSource::Pecan(_) | ApplicationSource::Text(_) => Vec::new(),
     };
     let is_socket = |pair: &Pair| catalogue().get(&pair.key).is_some_and(|row| row.value == Value::Address);
     if let ([Listener { address: Address::Tcp { host, port }, .. }], false) =

@@ -7,6 +7,7 @@ use bolide_contract::settings::{Application, ApplicationSource, Interface, Subst
 
 use super::draft::Draft;
 use super::paths::normalized;
+use crate::catalogue::setting::NamedBy;
 use crate::diagnostic::{Diagnostic, Location, Severity};
 use crate::reader::Configuration;
 
@@ -26,6 +27,7 @@ enum ApplicationOption {
     Asgi,
     Module,
     File,
+    Named(NamedBy),
 }
 
 impl ApplicationOption {
@@ -34,6 +36,9 @@ impl ApplicationOption {
             ApplicationOption::Asgi => "asgi",
             ApplicationOption::Module => "module",
             ApplicationOption::File => "wsgi-file",
+            ApplicationOption::Named(NamedBy::Paste) => "paste",
+            ApplicationOption::Named(NamedBy::Pecan) => "pecan",
+            ApplicationOption::Named(NamedBy::Text) => "eval",
         }
     }
 }
@@ -61,8 +66,20 @@ impl NamedApplication {
 fn absolute(source: ApplicationSource, folder: &Path) -> ApplicationSource {
     match source {
         ApplicationSource::File(path) => ApplicationSource::File(normalized(&folder.join(path))),
-        module => module,
+        ApplicationSource::Pecan(path) => ApplicationSource::Pecan(normalized(&folder.join(path))),
+        ApplicationSource::Paste(name) => ApplicationSource::Paste(paste_name(&name, folder)),
+        other => other,
     }
+}
+
+/// The name of an application as PasteDeploy takes it, with an absolute path.
+fn paste_name(name: &str, folder: &Path) -> String {
+    let (scheme, path) = match name.split_once(':') {
+        Some(("egg" | "call", _)) => return name.to_owned(),
+        Some((scheme, path)) => (scheme, path),
+        None => ("config", name),
+    };
+    format!("{scheme}:{}", normalized(&folder.join(path)).display())
 }
 
 /// uWSGI's name for the module of a file: its path as written with underscores for dots and slashes, without `.py` at its end.
@@ -134,12 +151,14 @@ impl Draft<'_> {
             (ApplicationOption::Module, self.module.take()),
             (ApplicationOption::File, self.wsgi_file.take()),
         ];
-        let mut given = asked.into_iter().filter_map(|(way, what)| what.map(|(text, location)| (way, text, location)));
+        let named_by = self.named_by.take().map(|(by, text, location)| (ApplicationOption::Named(by), text, location));
+        let given = asked.into_iter().filter_map(|(way, what)| what.map(|(text, location)| (way, text, location)));
+        let mut given = given.chain(named_by);
         let Some((way, text, location)) = given.next() else { return (None, None) };
         let mut second = None;
         for (other, text, second_place) in given {
             let first = format!("`{}` at {location}", way.name());
-            if way == ApplicationOption::Module {
+            if way == ApplicationOption::Module && other == ApplicationOption::File {
                 let message = format!("`{}` is loaded only if {first} can't be", other.name());
                 self.diagnostics.push(Diagnostic::note(Some(&second_place), message));
                 second = Some(Self::named(other, &text, second_place));
@@ -166,6 +185,9 @@ impl Draft<'_> {
                 (ApplicationSource::Module(module), callable)
             }
             ApplicationOption::File => (ApplicationSource::File(PathBuf::from(text)), None),
+            ApplicationOption::Named(NamedBy::Paste) => (ApplicationSource::Paste(text.to_owned()), None),
+            ApplicationOption::Named(NamedBy::Pecan) => (ApplicationSource::Pecan(PathBuf::from(text)), None),
+            ApplicationOption::Named(NamedBy::Text) => (ApplicationSource::Text(text.to_owned()), None),
         };
         let interface = (way == ApplicationOption::Asgi).then_some(Interface::Asgi);
         NamedApplication { mount: String::new(), source, callable, interface, location }
@@ -263,7 +285,7 @@ fn module_or_file(text: &str) -> (ApplicationSource, Option<String>) {
 pub fn asgi_file(text: &str) -> Option<PathBuf> {
     match module_or_file(text).0 {
         ApplicationSource::File(path) => Some(path),
-        ApplicationSource::Module(_) => None,
+        _ => None,
     }
 }
 

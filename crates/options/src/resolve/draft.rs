@@ -9,10 +9,11 @@ use bolide_contract::logging::{LogStyle, Logging};
 use bolide_contract::python_module::PythonModule;
 use bolide_contract::recycling::Recycling;
 use bolide_contract::settings::{Asynchronous, Identity, Interface, Lifecycle, Limits, Naming, Protocol, Python, Threads};
-
+use bolide_contract::sockets::SocketTuning;
 use bolide_contract::tls::{ClientAuth, Http2, TlsVersion};
 use bolide_contract::watching::Watching;
 
+use crate::catalogue::setting::NamedBy;
 use crate::diagnostic::{Diagnostic, Location};
 use crate::host_info::HostInfo;
 
@@ -60,6 +61,12 @@ pub struct Draft<'a> {
     /// Where `min-worker-lifetime` was set.
     pub min_lifetime: Option<Location>,
     pub limits: Limits,
+    pub tuning: SocketTuning,
+    /// `abstract-socket`: UNIX sockets are names, not files.
+    pub abstract_sockets: bool,
+    pub interpreter: InterpreterDraft,
+    /// `paste`, `pecan` or `eval`.
+    pub named_by: Option<(NamedBy, String, Location)>,
     pub logging: Logging,
     pub log_file: Option<String>,
     /// `Some(None)` is `log-style = auto`.
@@ -125,6 +132,10 @@ impl<'a> Draft<'a> {
             min_lifetime: None,
             limits: Limits::default(),
             logging: Logging::default(),
+            tuning: SocketTuning::default(),
+            abstract_sockets: false,
+            interpreter: InterpreterDraft::default(),
+            named_by: None,
             log_file: None,
             log_style: None,
             identity: Identity::default(),
@@ -259,6 +270,16 @@ pub struct FilesDraft {
     pub mime_files: Vec<(String, Location)>,
     pub charset: Option<String>,
     pub cache: Cache,
+}
+
+/// What the options about the interpreter have said, with relative paths as they were written.
+#[derive(Default)]
+pub struct InterpreterDraft {
+    pub shared_imports: Vec<String>,
+    pub imports: Vec<String>,
+    pub aliases: Vec<(String, String)>,
+    pub late_aliases: Vec<(String, String)>,
+    pub executable: Option<String>,
 }
 
 /// Settings of routes, header fields and compression.

@@ -14,6 +14,7 @@ mod clients;
 mod control;
 mod draft;
 mod files;
+mod interpreter;
 mod logging;
 mod paths;
 mod processes;
@@ -22,6 +23,7 @@ mod python_module;
 mod recycling;
 mod requests;
 mod tls;
+mod tuning;
 mod unknown;
 mod values;
 mod watching;
@@ -147,6 +149,8 @@ impl Draft<'_> {
             Setting::HttpKeepalive => self.limits.keepalive_ms = self.keepalive_ms(row, pair)?,
             Setting::Asgi => self.asgi = Some((values::text(pair)?, pair.location.clone())),
             Setting::Module => self.module = Some((values::text(pair)?, pair.location.clone())),
+            Setting::Named(by) => self.named_by = Some((by, values::text(pair)?, pair.location.clone())),
+            Setting::PasteLogger => self.python.paste_logger = self.switch(pair),
             Setting::WsgiFile => self.wsgi_file = Some((values::text(pair)?, pair.location.clone())),
             Setting::Callable => self.callable = Some(values::text(pair)?),
             Setting::Mount => self.mounts.push((values::text(pair)?, pair.location.clone())),
@@ -217,6 +221,8 @@ impl Draft<'_> {
             Setting::Control(setting) => self.set_control(setting, pair)?,
             Setting::Logging(setting) => self.set_logging(setting, row, pair)?,
             Setting::Requests(setting) => self.set_requests(setting, row, pair)?,
+            Setting::Tuning(setting) => self.set_tuning(setting, row, pair)?,
+            Setting::Interpreter(setting) => self.set_interpreter(setting, row, pair)?,
             Setting::Clients(setting) => self.set_clients(setting, pair)?,
             Setting::Asynchronous(setting) => self.set_asynchronous(setting, row, pair)?,
             Setting::Answering(setting) => self.set_answering(setting, row, pair)?,
@@ -300,7 +306,8 @@ impl Draft<'_> {
         let files = self.complete_files(&folder, &applications, names_files);
         let serves_itself = files.is_some() || !routes.is_empty();
         self.check_something_to_serve(!applications.is_empty() || serves_itself && !self.needs_application, read);
-        let listeners = self.listeners(&folder);
+        let mut listeners = self.listeners(&folder);
+        self.make_abstract(&mut listeners);
         self.check_proxy_headers(&listeners);
         self.check_daemonized_sockets(read, &listeners);
         let workers = self.workers(bare);
@@ -315,6 +322,7 @@ impl Draft<'_> {
         self.python.chdir = enterable.then(|| normalized(&folder));
         self.python.chdir_after = self.chdir_after.as_ref().map(|path| normalized(&folder.join(path)));
         self.python.virtualenv = self.virtualenv.as_ref().map(|path| normalized(&folder.join(path)));
+        self.complete_interpreter(&folder);
         self.python.path = self.python_path.iter().map(|path| normalized(&folder.join(path))).collect();
         Some(Settings {
             listeners,
@@ -374,6 +382,7 @@ impl Draft<'_> {
                 http2: self.http2_of(protocol),
                 redirects_to_https: socket.https_port,
                 has_proxy_header: protocol == Protocol::Http && self.clients.has_proxy_header(socket.kind).is_some(),
+                tuning: self.tuning.clone(),
                 origin: socket.location.to_string(),
             }
         };

@@ -1,0 +1,89 @@
+//! Rows of Python's interpreter: how it starts, and what it imports beside the application.
+
+use crate::catalogue::row::{Entry, Value};
+use crate::catalogue::setting::{Interpreter, Setting};
+
+pub const ENTRIES: &[Entry] = &[
+    Entry::supported(
+        "import",
+        Setting::Interpreter(Interpreter::Import),
+        Value::List,
+        "",
+        "Import this module, or run this file, before the application is loaded. One that fails has its traceback in the log, and the start goes on, as in uWSGI.",
+    )
+    .example("import = shop.signals\nimport = /srv/shop/patches.py"),
+    Entry::supported(
+        "shared-import",
+        Setting::Interpreter(Interpreter::SharedImport),
+        Value::List,
+        "",
+        "As `import`, and before those.",
+    )
+    .uwsgi("In uWSGI it is what is imported before the fork where `lazy-apps` loads the application after it; here whoever loads the application imports it.")
+    .example("shared-import = shop.settings"),
+    Entry::supported(
+        "pymodule-alias",
+        Setting::Interpreter(Interpreter::ModuleAlias),
+        Value::List,
+        "",
+        "`NAME=MODULE` or `NAME=/path/file.py`: `import NAME` gives that module.",
+    )
+    .example("pymodule-alias = settings=shop.production"),
+    Entry::supported(
+        "post-pymodule-alias",
+        Setting::Interpreter(Interpreter::LateModuleAlias),
+        Value::List,
+        "",
+        "As `pymodule-alias`, once the application is loaded.",
+    )
+    .example("post-pymodule-alias = settings=shop.production"),
+    Entry::supported(
+        "optimize",
+        Setting::Interpreter(Interpreter::Optimize),
+        Value::Number { least: 0, most: 2, unit: "" },
+        "0",
+        "Python's own optimisation: 1 leaves out `assert`, 2 docstrings too (`python -O`, `-OO`).",
+    )
+    .example("optimize = 1"),
+    Entry::supported(
+        "py-sys-executable",
+        Setting::Interpreter(Interpreter::Executable),
+        Value::Path,
+        "the interpreter that runs",
+        "The program that the application finds in `sys.executable`, which `multiprocessing` and `subprocess` start.",
+    )
+    .example("py-sys-executable = /srv/shop/venv/bin/python"),
+    Entry::supported(
+        "thread-stack-size",
+        Setting::Interpreter(Interpreter::ThreadStackSize),
+        Value::Number { least: 0, most: 1_048_576, unit: "kilobytes" },
+        "the system's, usually 8192",
+        "The stack of each further thread of a worker. 0 is the system's.",
+    )
+    .example("threads = 32\nthread-stack-size = 512"),
+    Entry::supported(
+        "envdir",
+        Setting::Interpreter(Interpreter::EnvironmentFolder),
+        Value::Path,
+        "",
+        "Set a variable for each file of this folder: its name is the file's, its value the first line (as daemontools' envdir). An empty file removes the variable.",
+    )
+    .example("envdir = /srv/shop/env"),
+    Entry::supported(
+        "early-envdir",
+        Setting::Interpreter(Interpreter::EnvironmentFolder),
+        Value::Path,
+        "",
+        "As `envdir`.",
+    )
+    .uwsgi("In uWSGI it is read before the rest of the configuration, so that `$(NAME)` finds its variables; here it is set for the application alone.")
+    .example("early-envdir = /srv/shop/env"),
+    Entry::supported(
+        "unenv",
+        Setting::Interpreter(Interpreter::RemoveVariable),
+        Value::List,
+        "",
+        "Remove this variable from the environment of the application.",
+    )
+    .example("unenv = PYTHONDONTWRITEBYTECODE"),
+];

@@ -1,0 +1,114 @@
+//! How Python's interpreter starts, and what it imports beside the application. Reads folders of variables (`envdir`) and nothing else; runs
+//! in the process that reads the configuration.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use super::draft::Draft;
+use super::paths::normalized;
+use super::values;
+use crate::catalogue::row::Row;
+use crate::catalogue::setting::Interpreter;
+use crate::diagnostic::{Diagnostic, Location};
+use crate::reader::Pair;
+
+/// Files of an `envdir` that are read.
+const VARIABLES_MOST: usize = 1024;
+/// Bytes of a variable's value: Linux takes no longer one (MAX_ARG_STRLEN).
+const VALUE_BYTES_MOST: u64 = 128 * 1024;
+/// Bytes of a kilobyte of `thread-stack-size`.
+const KILOBYTE_BYTES: u64 = 1024;
+/// The least stack that Python takes, in bytes.
+const STACK_BYTES_LEAST: u64 = 32 * KILOBYTE_BYTES;
+
+impl Draft<'_> {
+    pub(super) fn set_interpreter(&mut self, setting: Interpreter, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
+        match setting {
+            Interpreter::Import => self.interpreter.imports.push(values::text(pair)?),
+            Interpreter::SharedImport => self.interpreter.shared_imports.push(values::text(pair)?),
+            Interpreter::ModuleAlias => self.interpreter.aliases.push(alias(pair)?),
+            Interpreter::LateModuleAlias => self.interpreter.late_aliases.push(alias(pair)?),
+            Interpreter::Optimize => self.python.optimize = u8::try_from(self.bounded_u32(row, pair)?).unwrap_or(u8::MAX),
+            Interpreter::Executable => self.interpreter.executable = Some(values::text(pair)?),
+            Interpreter::ThreadStackSize => {
+                let bytes = self.positive(row, pair)?.map(|kilobytes| kilobytes * KILOBYTE_BYTES);
+                self.python.thread_stack_bytes = bytes.map(|bytes| bytes.max(STACK_BYTES_LEAST));
+            }
+            Interpreter::EnvironmentFolder => self.read_environment(&values::text(pair)?, &pair.location)?,
+            Interpreter::RemoveVariable => self.remove_variable(values::text(pair)?),
+        }
+        Ok(())
+    }
+
+    /// Relative files are against the folder of the application.
+    pub(super) fn complete_interpreter(&mut self, folder: &Path) {
+        let absolute = |text: &String| match is_file(text) {
+            true => normalized(&folder.join(text)).to_string_lossy().into_owned(),
+            false => text.clone(),
+        };
+        let all = |pairs: &[(String, String)]| pairs.iter().map(|(name, module)| (name.clone(), absolute(module))).collect();
+        let draft = &self.interpreter;
+        self.python.imports = draft.shared_imports.iter().chain(&draft.imports).map(absolute).collect();
+        self.python.aliases = all(&draft.aliases);
+        self.python.late_aliases = all(&draft.late_aliases);
+        self.python.executable = draft.executable.as_ref().map(|path| normalized(&folder.join(path)));
+    }
+
+    fn remove_variable(&mut self, name: String) {
+        self.python.environment.retain(|(key, _)| *key != name);
+        self.python.removed_variables.push(name);
+    }
+
+    /// Sets a variable for each file of the folder.
+    fn read_environment(&mut self, text: &str, location: &Location) -> Result<(), Diagnostic> {
+        let folder = self.host.folder.join(text);
+        let wrong = |why: String| Diagnostic::error(Some(location), why).local();
+        let entries = std::fs::read_dir(&folder)
+            .map_err(|error| wrong(format!("the folder {} can't be read: {error}", folder.display())))?;
+        let mut files: Vec<PathBuf> = Vec::new();
+        for entry in entries.take(VARIABLES_MOST + 1) {
+            files.push(entry.map_err(|error| wrong(format!("the folder {} can't be read: {error}", folder.display())))?.path());
+        }
+        if files.len() > VARIABLES_MOST {
+            return Err(wrong(format!("the folder {} has more than {VARIABLES_MOST} files", folder.display())));
+        }
+        files.sort_unstable();
+        for path in files.into_iter().filter(|path| path.is_file()) {
+            let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            if name.starts_with('.') || name.contains('=') {
+                continue;
+            }
+            match first_line(&path).map_err(|error| wrong(format!("{} can't be read: {error}", path.display())))? {
+                Some(value) => self.python.environment.push((name, value)),
+                None => self.remove_variable(name),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The first line of a file without blanks at its end, and with line ends for the NULs in it, as envdir has it; `None` for an empty file.
+fn first_line(path: &Path) -> std::io::Result<Option<String>> {
+    let mut line = Vec::new();
+    let read = BufReader::new(File::open(path)?.take(VALUE_BYTES_MOST)).read_until(b'\n', &mut line)?;
+    let text = String::from_utf8_lossy(&line).replace('\0', "\n");
+    Ok((read > 0).then(|| text.trim_end_matches([' ', '\t', '\r', '\n']).to_owned()))
+}
+
+/// uWSGI tells files from modules so.
+fn is_file(text: &str) -> bool {
+    text.contains('/') || text.ends_with(".py")
+}
+
+/// `NAME=MODULE`.
+fn alias(pair: &Pair) -> Result<(String, String), Diagnostic> {
+    let text = values::text(pair)?;
+    match text.split_once('=').filter(|(name, module)| !name.is_empty() && !module.is_empty()) {
+        Some((name, module)) => Ok((name.to_owned(), module.to_owned())),
+        None => {
+            let message = format!("`{} = {text}` gives no module a name", pair.key);
+            Err(Diagnostic::error(Some(&pair.location), message).advise("write NAME=MODULE"))
+        }
+    }
+}

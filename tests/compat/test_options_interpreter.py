@@ -1,0 +1,191 @@
+"""Options of the interpreter and of the sockets do what uWSGI's manual says."""
+
+import json
+import socket
+
+import pytest
+
+TELLS = """\
+import os, sys, threading
+def application(environ, start_response):
+    start_response('200 OK', [])
+    return [str({answer}).encode()]
+"""
+
+#: The options of the sockets that the worker listens on, as the kernel tells them.
+SOCKETS = """\
+import json, os, socket
+def options(number):
+    try:
+        with socket.socket(fileno=os.dup(number)) as one:
+            if not one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+                return None
+            names = ("SO_KEEPALIVE", "SO_REUSEPORT", "SO_SNDBUF", "SO_RCVBUF")
+            told = {name: one.getsockopt(socket.SOL_SOCKET, getattr(socket, name)) for name in names}
+            if one.family == socket.AF_INET:
+                told["IP_FREEBIND"] = one.getsockopt(socket.SOL_IP, 15)
+                told["TCP_FASTOPEN"] = one.getsockopt(socket.IPPROTO_TCP, socket.TCP_FASTOPEN)
+            return told
+    except OSError:
+        return None
+def application(environ, start_response):
+    start_response('200 OK', [])
+    found = [options(int(number)) for number in os.listdir("/proc/self/fd")]
+    return [json.dumps([one for one in found if one]).encode()]
+"""
+
+
+def started(serve, configuration, files):
+    server = serve.prepare(configuration)
+    for name, text in files.items():
+        path = server.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return server.start()
+
+
+def told(serve, configuration, answer, **files):
+    """What an application answers: the text of an expression."""
+    files = {name.replace("__", "/"): text for name, text in files.items()}
+    return started(serve, f"wsgi-file = app.py\n{configuration}", {"app.py": TELLS.format(answer=answer), **files}).get().text
+
+
+@pytest.mark.parametrize("what", ["patch", "patch.py", "./lib/patch.py"])
+def test_import_comes_before_the_application(what, serve):
+    server = started(
+        serve,
+        f"wsgi-file = app.py\nimport = {what}",
+        {
+            "app.py": "import builtins\nSEEN = builtins.patched\n" + TELLS.format(answer="SEEN"),
+            "patch.py": "import builtins\nbuiltins.patched = 'by the module'\n",
+            "lib/patch.py": "import builtins\nbuiltins.patched = 'by the file'\n",
+        },
+    )
+    assert server.get().text == ("by the file" if "lib" in what else "by the module")
+
+
+def test_an_import_that_fails_is_told_and_the_others_count(serve):
+    server = started(
+        serve,
+        "wsgi-file = app.py\nshared-import = broken\nimport = patch",
+        {
+            "app.py": TELLS.format(answer="sys.modules['patch'].ORDER"),
+            "broken.py": "raise RuntimeError('no luck')\n",
+            "patch.py": "import sys\nORDER = 'after broken'\n",
+        },
+    )
+    assert server.get().text == "after broken"
+    assert "RuntimeError: no luck" in server.log
+
+
+def test_modules_have_the_names_that_aliases_give(serve):
+    server = started(
+        serve,
+        "wsgi-file = app.py\npymodule-alias = settings=production\npost-pymodule-alias = late=./etc/late.py",
+        {
+            "app.py": "import settings\n" + TELLS.format(answer="settings.NAME + __import__('late').NAME"),
+            "production.py": "NAME = 'production '\n",
+            "etc/late.py": "NAME = 'late'\n",
+        },
+    )
+    assert server.get().text == "production late"
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_optimize_is_pythons_own(level, serve):
+    assert told(serve, f"optimize = {level}", "sys.flags.optimize") == str(level)
+
+
+def test_the_application_sees_the_executable_that_was_named(serve):
+    assert told(serve, "py-sys-executable = /srv/shop/bin/python", "sys.executable") == "/srv/shop/bin/python"
+
+
+def test_threads_have_the_stack_that_was_asked_for(serve):
+    answer = "next(line for line in open('/proc/self/status') if line.startswith('VmSize')).split()[1]"
+    small, large = (int(told(serve, f"threads = 16\nthread-stack-size = {size}", answer)) for size in (256, 65536))
+    # Fifteen further threads of 64 MB each: address space, not memory.
+    assert large - small > 15 * 60_000
+
+
+def test_envdir_sets_a_variable_for_each_file_and_removes_those_of_empty_ones(serve, monkeypatch):
+    monkeypatch.setenv("GONE", "still here")
+    answer = "[os.environ.get(name) for name in ('NAME', 'LINES', 'GONE')]"
+    files = {"env__NAME": "shop  \nsecond line\n", "env__LINES": "one\0two", "env__GONE": ""}
+    assert told(serve, "envdir = {folder}/env", answer, **files) == "['shop', 'one\\ntwo', None]"
+
+
+def test_unenv_removes_a_variable(serve, monkeypatch):
+    monkeypatch.setenv("SECRET_OF_THE_SHELL", "x")
+    assert told(serve, "unenv = SECRET_OF_THE_SHELL", "os.environ.get('SECRET_OF_THE_SHELL')") == "None"
+
+
+def test_eval_is_the_body_of_a_module(serve):
+    text = "import shop; application = shop.make()"
+    files = {"shop.py": TELLS.format(answer="'evaluated'") + "def make():\n    return application\n"}
+    assert started(serve, f"eval = {text}", files).get().text == "evaluated"
+
+
+PASTE = """\
+[app:main]
+paste.app_factory = shop:factory
+greeting = from the file
+
+[loggers]
+keys = root
+
+[handlers]
+keys = file
+
+[formatters]
+keys =
+
+[logger_root]
+level = INFO
+handlers = file
+
+[handler_file]
+class = FileHandler
+args = ("%(here)s/shop.log",)
+"""
+SHOP = """\
+import logging
+def factory(settings, greeting):
+    def application(environ, start_response):
+        logging.info("a line for the file")
+        start_response('200 OK', [])
+        return [greeting.encode()]
+    return application
+"""
+
+
+@pytest.mark.parametrize("name", ["config:shop.ini", "shop.ini", "config:shop.ini#main"])
+def test_paste_loads_what_a_file_of_pastedeploy_names(name, serve):
+    server = started(serve, f"paste = {name}\npaste-logger = true", {"shop.ini": PASTE, "shop.py": SHOP})
+    assert server.get().text == "from the file"
+    assert (server.folder / "shop.log").read_text() == "a line for the file\n"
+
+
+def test_the_kernel_is_told_what_the_configuration_says_of_sockets(serve):
+    switches = "so-keepalive = true\nreuse-port = true\nfreebind = true\n"
+    sizes = "socket-sndbuf = 65536\nsocket-rcvbuf = 32768\ntcp-fast-open = 16\n"
+    server = started(serve, f"wsgi-file = app.py\n{switches}{sizes}socket = {{folder}}/app.sock", {"app.py": SOCKETS})
+    told_of = {json.dumps(one) for one in json.loads(server.get().text)}
+    unix, tcp = sorted(map(json.loads, told_of), key=len)
+    # The kernel doubles sizes, for its own accounts (socket(7)).
+    wanted = {"SO_KEEPALIVE": 1, "SO_REUSEPORT": 1, "SO_SNDBUF": 131072, "SO_RCVBUF": 65536, "IP_FREEBIND": 1, "TCP_FASTOPEN": 16}
+    assert tcp == wanted
+    assert (unix["SO_SNDBUF"], unix["SO_RCVBUF"]) == (131072, 65536)
+
+
+def test_an_abstract_socket_is_no_file(serve):
+    server = started(
+        serve,
+        "wsgi-file = app.py\nabstract-socket = true\nhttp-socket = {folder}/app.sock",
+        {"app.py": TELLS.format(answer="'abstract'")},
+    )
+    path = server.folder / "app.sock"
+    assert not path.exists()
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(f"\0{path}")
+        client.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        assert client.makefile("rb").read().endswith(b"abstract")
