@@ -6,7 +6,7 @@ from pathlib import Path
 
 from support.server import Server
 from support.waiting import wait_until
-from support_processes import children_of
+from support_processes import children_of, command_line_of
 
 APPLICATIONS = Path(__file__).parent / "probes"
 #: After `kill -9` of the master nothing of Bolide may be left after this time, in seconds.
@@ -31,7 +31,7 @@ class Instance(Server):
 
     def prototypes(self):
         """Pids of the prototypes that live, the oldest first."""
-        return sorted(children_of(self.pid))
+        return sorted(child for child in children_of(self.pid) if not is_attendant(child))
 
     def prototype(self):
         (only,) = self.prototypes()
@@ -57,6 +57,15 @@ class Instance(Server):
 
     def wait_until_gone(self, seconds):
         wait_until(lambda: not self.processes(), lambda: f"the end of {self.processes()}; the log:\n{self.log}", seconds)
+
+
+def is_attendant(pid):
+    """Whether this child of the master looks after daemons, and is no prototype."""
+    try:
+        return command_line_of(pid).startswith("bolide attendant")
+    except (FileNotFoundError, ProcessLookupError):
+        # It has ended meanwhile, so it is no prototype either.
+        return True
 
 
 def port_is_free(port, host="127.0.0.1"):

@@ -5,6 +5,7 @@
 
 pub mod answering;
 mod atomics;
+pub mod attendant;
 pub mod boot;
 pub mod clients;
 pub mod control;

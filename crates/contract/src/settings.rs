@@ -26,6 +26,8 @@ pub struct Settings {
     pub recycling: Recycling,
     pub limits: Limits,
     pub logging: Logging,
+    /// What runs beside the application.
+    pub attendant: crate::attendant::Attendant,
     pub identity: Identity,
     pub naming: Naming,
     pub clients: Clients,

@@ -8,7 +8,7 @@ use crate::fleet::Room;
 
 /// Sections of the settings that a reload takes into use. A section that is not named here stays as it was until a restart: whoever
 /// lets a reload take it writes it down.
-const RELOADED: [&str; 16] = [
+const RELOADED: [&str; 17] = [
     "listeners",
     "applications",
     "python",
@@ -25,6 +25,7 @@ const RELOADED: [&str; 16] = [
     "files",
     "watching",
     "python_module",
+    "attendant",
 ];
 
 /// What needs a restart within those sections: where it is, and the option that sets it.

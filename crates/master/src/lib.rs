@@ -5,8 +5,11 @@
 //! another language. [`supervise`] runs settings that are already made.
 
 mod announce;
+mod attendance;
+mod attendant;
 mod background;
 mod backoff;
+mod between;
 mod changes;
 pub mod child;
 mod cli;

@@ -39,4 +39,11 @@ impl Supervisor {
             self.obey(command, by, now_ms);
         }
     }
+
+    /// Takes what an attendant has to say: the end of a control daemon asks for that of the instance.
+    pub(crate) fn take_attendant_news(&mut self, pid: i32, now_ms: u64) {
+        if let Some(daemon) = self.attendance.take_news(pid) {
+            self.obey(Command::Stop, &format!("daemon {daemon}"), now_ms);
+        }
+    }
 }

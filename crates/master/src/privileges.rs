@@ -47,6 +47,20 @@ pub fn resolve(identity: &Identity) -> Result<Option<Privileges>, StartError> {
     Ok(Some(Privileges { uid, gid, groups }))
 }
 
+/// The identity of a daemon that has a user or a group of its own; what it does not say is the application's.
+///
+/// # Errors
+/// As [`resolve`].
+pub fn of_daemon(user: Option<&str>, group: Option<&str>, common: Option<&Privileges>) -> Result<Option<Privileges>, StartError> {
+    let identity = Identity { user: user.map(str::to_owned), group: group.map(str::to_owned), ..Identity::default() };
+    let own = resolve(&identity)?;
+    Ok(match (own, common) {
+        // A group alone: the user stays that of the application.
+        (Some(own), Some(common)) if user.is_none() => Some(Privileges { uid: common.uid, ..own }),
+        (own, _) => own,
+    })
+}
+
 /// The warning where the application is about to run as root; `None` where it is not.
 pub fn warning(privileges: Option<&Privileges>) -> Option<&'static str> {
     let runs_as = privileges.map_or_else(geteuid, |privileges| privileges.uid);

@@ -13,6 +13,14 @@ pub fn of_master(naming: &Naming) -> Option<String> {
     })
 }
 
+/// The name of a helper that the master has forked. It always has one: its command line would be the master's.
+pub fn of_helper(naming: &Naming, role: &str) -> String {
+    match naming.auto {
+        true => format!("{}{}{}", naming.prefix, naming.name.clone().unwrap_or_else(|| format!("bolide {role}")), naming.suffix),
+        false => format!("bolide {role}"),
+    }
+}
+
 /// Names this process: the short name, and the command line where it is long enough to hold the text.
 ///
 /// A name that can't be set is no reason to fail: it is for people only, so the errors are dropped.

@@ -277,6 +277,9 @@ impl Supervisor {
             }
         }
         self.notifier.ready(&format!("{workers} of generation {number}"));
+        if forming.reason == Reason::Ordered {
+            self.attendance.renew(&self.fleet.settings, now_ms);
+        }
         self.recycling = None;
         self.recycling_queue.clear();
         self.end_generations(|generation| generation != number, now_ms);

@@ -13,13 +13,11 @@ use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::unistd::Pid;
 
+use crate::between::{self, RawIdentity, check};
 use crate::interpreter::Program;
 use crate::notify;
 use crate::privileges::Privileges;
 use crate::socket_activation;
-
-/// The highest signal number of Linux.
-const SIGNAL_MOST: i32 = 64;
 
 /// Everything that the exec of a prototype takes.
 #[derive(Debug)]
@@ -41,9 +39,7 @@ pub fn prototype(launch: &Launch<'_>) -> io::Result<Pid> {
     let boot = sealed_memory(&serde_json::to_vec(launch.boot)?)?;
     let mut inherited = launch.inherited.clone();
     inherited.push(boot.as_raw_fd());
-    let groups: Vec<libc::gid_t> =
-        launch.privileges.map(|privileges| privileges.groups.iter().map(|group| group.as_raw()).collect()).unwrap_or_default();
-    let identity = launch.privileges.map(|privileges| (privileges.uid.as_raw(), privileges.gid.as_raw(), groups));
+    let identity = launch.privileges.map(RawIdentity::of);
     let master = Pid::this().as_raw();
     let at_terminal = launch.at_terminal;
     let address_space = launch.boot.settings.lifecycle.address_space_bytes;
@@ -85,53 +81,34 @@ fn sealed_memory(bytes: &[u8]) -> io::Result<OwnedFd> {
 /// Runs in the child, between fork and exec: async-signal-safe calls only, no allocation, no lock.
 fn become_prototype(
     inherited: &[RawFd],
-    identity: Option<&(u32, u32, Vec<libc::gid_t>)>,
+    identity: Option<&RawIdentity>,
     master: i32,
     at_terminal: bool,
     address_space: Option<u64>,
 ) -> io::Result<()> {
-    // SAFETY: plain system calls, all async-signal-safe (signal-safety(7)), on numbers and on memory filled before the fork.
-    unsafe {
-        // A group of its own: a terminal's ^C reaches the master only, which stops its children in order.
-        // Only one in the terminal's own group may read from it, so one that is debugged there stays.
-        if !at_terminal {
-            check(libc::setpgid(0, 0))?;
-        }
-        for signal in 1..=SIGNAL_MOST {
-            // The C library keeps some numbers for itself and refuses them, as the kernel does SIGKILL: nothing to undo there.
-            libc::signal(signal, libc::SIG_DFL);
-        }
-        let mut blocked: libc::sigset_t = std::mem::zeroed();
-        check(libc::sigemptyset(&raw mut blocked))?;
-        // A signal to the whole instance waits until the prototype has its handlers.
-        for signal in GROUP_SIGNALS {
-            check(libc::sigaddset(&raw mut blocked, signal))?;
-        }
-        check(libc::sigprocmask(libc::SIG_SETMASK, &raw const blocked, std::ptr::null_mut()))?;
-        if let Some((uid, gid, groups)) = identity {
-            check(libc::setgroups(groups.len(), groups.as_ptr()))?;
-            check(libc::setgid(*gid))?;
-            check(libc::setuid(*uid))?;
-        }
-        // After the change of identity, because that change clears it (prctl(2), PR_SET_PDEATHSIG).
-        check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong, 0, 0, 0))?;
-        if libc::getppid() != master {
-            return Err(io::Error::from_raw_os_error(libc::ESRCH));
-        }
-        // `limit-as`: workers inherit it.
-        if let Some(bytes) = address_space {
-            let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
-            check(libc::setrlimit(libc::RLIMIT_AS, &raw const limit))?;
-        }
-        for descriptor in inherited {
-            check(libc::fcntl(*descriptor, libc::F_SETFD, 0))?;
-        }
+    // A group of its own: a terminal's ^C reaches the master only, which stops its children in order.
+    // Only one in the terminal's own group may read from it, so one that is debugged there stays.
+    if !at_terminal {
+        // SAFETY: a plain system call on numbers.
+        check(unsafe { libc::setpgid(0, 0) })?;
+    }
+    // A signal to the whole instance waits until the prototype has its handlers.
+    between::reset_signals(&GROUP_SIGNALS)?;
+    if let Some(identity) = identity {
+        identity.take()?;
+    }
+    between::die_with(master)?;
+    // `limit-as`: workers inherit it.
+    if let Some(bytes) = address_space {
+        let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
+        // SAFETY: a plain system call on memory of ours.
+        check(unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) })?;
+    }
+    for descriptor in inherited {
+        // SAFETY: a plain system call on numbers.
+        check(unsafe { libc::fcntl(*descriptor, libc::F_SETFD, 0) })?;
     }
     Ok(())
-}
-
-fn check(answer: libc::c_int) -> io::Result<()> {
-    if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::fs::File;
 use bolide_contract::settings::Settings;
 
 use crate::announce;
+use crate::attendance;
 use crate::background::{self, Side, Starter};
 use crate::configuration::Configuration;
 use crate::error::{EXIT_START_FAILED, StartError};
@@ -100,6 +101,7 @@ fn prepare_files(settings: &Settings, configuration: &Configuration) -> Result<P
         nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(mask));
     }
     let privileges = privileges::resolve(&settings.identity)?;
+    attendance::identities(&settings.attendant, privileges.as_ref())?;
     let program = configuration.program(settings)?;
     let log = settings.logging.file.as_deref().map(log_sink::open).transpose()?;
     let listeners = Listeners::bind(&settings.listeners, privileges.as_ref())?;

@@ -45,6 +45,7 @@ impl Supervisor {
     pub(crate) fn stop_now(&mut self, why: &str, now_ms: u64) {
         log_sink::line(&format!("stop at once ({why})"));
         drop(self.begin_end(0));
+        self.attendance.stop_now(now_ms);
         for id in self.fleet.ids(|child| child.state != State::Killed) {
             self.kill_and_log(id, KillReason::StopNow, now_ms);
         }
@@ -68,10 +69,15 @@ impl Supervisor {
     }
 
     /// The exit status, once every child is gone, or the last ones can't be killed.
-    pub(crate) fn finished(&self) -> Option<i32> {
+    pub(crate) fn finished(&mut self, now_ms: u64) -> Option<i32> {
         let Phase::Stopping { status } = self.phase else { return None };
         let left = |child: &crate::child::Child| child.state != State::Killed || child.deadline_ms.is_some();
-        (!self.fleet.children.iter().any(left)).then_some(status)
+        if self.fleet.children.iter().any(left) {
+            return None;
+        }
+        // Daemons go last: requests in flight may need them.
+        self.attendance.stop(&self.fleet.settings, now_ms);
+        self.attendance.is_gone().then_some(status)
     }
 
     /// A prototype that was told to end has nothing more to do when the last of its workers is gone: what is left is its interpreter's

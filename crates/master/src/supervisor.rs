@@ -12,6 +12,7 @@ use bolide_contract::message::{self, Received, Report};
 use bolide_contract::scoreboard::now_ms;
 use nix::unistd::Pid;
 
+use crate::attendance::Attendance;
 use crate::background::Starter;
 use crate::backoff::{BIRTH_MS, Backoff};
 use crate::child::{Child, Event, KillReason, Progress, Role, State};
@@ -80,6 +81,7 @@ pub struct Supervisor {
     pub(crate) configuration: Configuration,
     /// How the last reload that somebody asked for has ended; `None`: there was none.
     pub(crate) last_reload: Option<ReloadOutcome>,
+    pub(crate) attendance: Attendance,
     signals: Signals,
     pub(crate) watch: Option<Watch>,
     pub(crate) watches: Watches,
@@ -111,6 +113,7 @@ impl Supervisor {
             notifier: Notifier::new(std::env::var_os(notify::VARIABLE)),
             configuration,
             last_reload: None,
+            attendance: Attendance::default(),
             signals,
             watch,
             watches,
@@ -134,6 +137,7 @@ impl Supervisor {
                 match token {
                     Token::Child(id) => self.take_reports(id, now_ms()),
                     Token::Watches => self.watches.ring(now_ms()),
+                    Token::Attendant(pid) => self.take_attendant_news(pid, now_ms()),
                     // Signals come last: one is acted upon with all that is known.
                     Token::Signals => {}
                 }
@@ -143,7 +147,7 @@ impl Supervisor {
             self.take_timers(now_ms());
             self.reconcile(now_ms());
             bolide_log::flush();
-            if let Some(status) = self.finished() {
+            if let Some(status) = self.finished(now_ms()) {
                 for child in &self.fleet.children {
                     log_sink::line(&format!("{child} can't be killed: it is left behind"));
                 }
@@ -157,6 +161,7 @@ impl Supervisor {
         let mut sources = vec![Source::readable(Token::Signals, self.signals.as_fd())];
         sources.extend(self.fleet.sources());
         sources.extend(self.watches.sources());
+        sources.extend(self.attendance.sources());
         waiting::wait(&sources, self.turn_ms(now_ms()) as u16).unwrap_or_else(|error| {
             log_sink::line(&format!("waiting for news failed: {error}"));
             Vec::new()
@@ -252,6 +257,7 @@ impl Supervisor {
         prototype.apply(Event::Ready);
         prototype.ready_ms.get_or_insert(now);
         let generation = prototype.generation;
+        self.attendance.begin(&self.fleet.settings);
         if let Some(forming) = self.forming.as_mut().filter(|forming| forming.generation.number == generation) {
             forming.loaded_in_ms.get_or_insert(u64::from(milliseconds));
         }
@@ -322,6 +328,9 @@ impl Supervisor {
             }
             let child = child.map(|child| child.id);
             let status = system::take_status(pid);
+            if self.attendance.note_end(pid, status, now) {
+                continue;
+            }
             // Processes that applications left behind are nobody's child here: as their nearest living ancestor the master only lets them go.
             let Some(id) = child else { continue };
             // Reports that it sent before it ended come first: the ends of its workers.
@@ -445,6 +454,7 @@ impl Supervisor {
 
     /// Does what is due: ends patience with children, looks for requests over time, queues workers past their lifetime for recycling.
     fn take_timers(&mut self, now: u64) {
+        self.attendance.kill_late(now);
         self.hurry_prototypes_without_workers(now);
         if let Some(tickets) = &mut self.fleet.tickets {
             tickets.rotate_if_due(now);
@@ -547,6 +557,7 @@ impl Supervisor {
         if self.is_stopping() {
             return;
         }
+        self.attendance.start_if_due(&self.fleet.settings, self.fleet.privileges(), now);
         // Each step may make work for the next: in this order nothing is left for a turn that only a timer begins.
         self.complete_if_serving(now);
         self.begin_reload_if_due(now);
@@ -566,8 +577,9 @@ impl Supervisor {
         let log = bolide_log::is_waiting().then_some(now + bolide_log::RETRY_MS);
         let tickets = self.fleet.tickets.as_ref().map(Tickets::wake_ms);
         let memory = self.memory_watch.as_ref().filter(|_| !self.is_stopping()).map(MemoryWatch::wake_ms);
-        let wakes =
-            children.chain([watch, memory, log, tickets, self.watches.wake_ms(), self.wake_for_generations(now)]).flatten();
+        let attendance = self.attendance.wake_ms(now);
+        let features = [watch, memory, log, tickets, attendance, self.watches.wake_ms(), self.wake_for_generations(now)];
+        let wakes = children.chain(features).flatten();
         wakes.min().map_or(TURN_MOST_MS, |wake| wake.saturating_sub(now).saturating_add(CLOCK_LAG_MS).min(TURN_MOST_MS))
     }
 

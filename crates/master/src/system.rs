@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 
+use bolide_services::cron::LocalMinute;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::Pid;
@@ -127,6 +128,51 @@ pub fn signal_process(process: &OwnedFd, signal: i32) -> nix::Result<()> {
         libc::syscall(libc::SYS_pidfd_send_signal, process.as_raw_fd(), signal, std::ptr::null::<libc::siginfo_t>(), 0)
     };
     nix::errno::Errno::result(answer).map(drop)
+}
+
+/// Sends a signal of any number to a process group, or to the process of this number where it leads none. The attendant's call.
+pub fn signal_group(leader: Pid, signal: i32) {
+    // SAFETY: numbers only.
+    unsafe {
+        if libc::kill(-leader.as_raw(), signal) != 0 {
+            // It may have ended meanwhile, which is what most signals are to bring about.
+            libc::kill(leader.as_raw(), signal);
+        }
+    }
+}
+
+/// Forks this process, without exec. `None` in the child. The master's call, to make its attendant.
+///
+/// # Errors
+/// What fork(2) says.
+pub fn fork() -> io::Result<Option<Pid>> {
+    // SAFETY: the master has one thread, so no lock is held by another and memory is whole in the child.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(None),
+        child => Ok(Some(Pid::from_raw(child))),
+    }
+}
+
+/// Ends this process at once: no destructor and no exit handler of what was inherited runs. The attendant's last call.
+pub fn leave(status: i32) -> ! {
+    // SAFETY: it takes a number and does not return.
+    unsafe { libc::_exit(status) }
+}
+
+/// The minute of local time in which these seconds since 1970 lie. The attendant's call.
+pub fn local_minute(seconds: i64) -> Option<LocalMinute> {
+    // SAFETY: all zeroes is a valid place for the answer.
+    let mut time: libc::tm = unsafe { std::mem::zeroed() };
+    // SAFETY: both places are ours and live through the call.
+    let found = unsafe { libc::localtime_r(&raw const seconds, &raw mut time) };
+    (!found.is_null()).then_some(LocalMinute {
+        minute: time.tm_min,
+        hour: time.tm_hour,
+        day: time.tm_mday,
+        month: time.tm_mon + 1,
+        weekday: time.tm_wday,
+    })
 }
 
 /// Gives SIGCHLD its default meaning: where it is ignored (a parent may hand that down), the kernel throws wait statuses away.

@@ -78,6 +78,7 @@ pub fn settings() -> Settings {
             ..Limits::default()
         },
         logging: Default::default(),
+        attendant: bolide_contract::attendant::Attendant::default(),
         identity: Identity::default(),
         naming: Naming::default(),
         clients: bolide_contract::clients::Clients::default(),

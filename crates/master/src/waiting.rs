@@ -14,6 +14,8 @@ pub enum Token {
     Child(u64),
     /// A file that is watched has changed.
     Watches,
+    /// The attendant of this pid.
+    Attendant(i32),
 }
 
 /// A descriptor that the master waits on.

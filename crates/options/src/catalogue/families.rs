@@ -350,7 +350,7 @@ const FAMILIES: &[Family] = &[
     refused(
         "Puts a program in the place of uWSGI's, or of a worker.",
         "start it with `attach-daemon`, or as a service of its own",
-        &["privileged-binary-patch*", "unprivileged-binary-patch*", "worker-exec", "worker-exec2", "binsh"],
+        &["privileged-binary-patch*", "unprivileged-binary-patch*", "worker-exec", "worker-exec2"],
     ),
     refused("Mounts a file system for each worker.", "let the service manager mount it", &["worker-mount"]),
     refused("Holds the memory in RAM.", "write `MemorySwapMax=0` in the unit file", &["never-swap"]),
@@ -412,11 +412,6 @@ const FAMILIES: &[Family] = &[
         "A function in C that is called after each request.",
         "wrap the application, or use `uwsgi.after_req_hook`",
         &["after-request-call", "after-request-hook"],
-    ),
-    refused(
-        "A program that uWSGI's hooks talk to.",
-        "`attach-daemon2` starts, stops and restarts programs",
-        &["attach-control-daemon"],
     ),
     refused(
         "A console of Python within the server.",

@@ -5,6 +5,7 @@
 mod answering;
 pub mod application;
 pub mod asynchronous;
+mod attendant;
 pub mod clients;
 mod control;
 mod families;
@@ -50,6 +51,7 @@ const TABLES: &[(Theme, &[Entry])] = &[
     (Theme::Processes, control::ENTRIES),
     (Theme::Processes, watching::ENTRIES),
     (Theme::Processes, recycling::ENTRIES),
+    (Theme::Attendant, attendant::ENTRIES),
     (Theme::Requests, requests::ENTRIES),
     (Theme::Answering, answering::ENTRIES),
     (Theme::Files, files::ENTRIES),

@@ -119,6 +119,7 @@ pub enum Theme {
     Application,
     Asynchronous,
     Processes,
+    Attendant,
     Requests,
     Answering,
     Files,
@@ -131,13 +132,14 @@ pub enum Theme {
 }
 
 impl Theme {
-    pub const ALL: [Theme; 14] = [
+    pub const ALL: [Theme; 15] = [
         Theme::Sockets,
         Theme::Tls,
         Theme::Clients,
         Theme::Application,
         Theme::Asynchronous,
         Theme::Processes,
+        Theme::Attendant,
         Theme::Requests,
         Theme::Answering,
         Theme::Files,
@@ -156,6 +158,7 @@ impl Theme {
             Theme::Application => "The application",
             Theme::Asynchronous => "Asynchronous applications (ASGI)",
             Theme::Processes => "Processes and threads",
+            Theme::Attendant => "Daemons, cron and hooks",
             Theme::Requests => "Requests",
             Theme::Answering => "Routes, header fields and compression",
             Theme::Files => "Static files",

@@ -73,6 +73,7 @@ pub enum Setting {
     Clients(Clients),
     Asynchronous(Asynchronous),
     Answering(Answering),
+    Attendant(Attendant),
     Files(Files),
     Watching(Watching),
     PythonModule(PythonModule),
@@ -178,6 +179,23 @@ pub enum Interpreter {
     ThreadStackSize,
     EnvironmentFolder,
     RemoveVariable,
+}
+
+/// Settings of what runs beside the application.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Attendant {
+    Daemon,
+    ControlDaemon,
+    SmartDaemon,
+    /// `smart-attach-daemon2`: its pidfile is written for it.
+    DetachedDaemon,
+    Daemon2,
+    HonourStdin,
+    Cron,
+    UniqueCron,
+    Cron2,
+    CronHarakiri,
+    Shell,
 }
 
 /// Limits of a request.

@@ -2,6 +2,7 @@
 //! of this folder fill it in.
 
 use bolide_contract::answering::{Answering, RouteRule};
+use bolide_contract::attendant::{Daemon, Job};
 use bolide_contract::clients::{TrustedHeader, TrustedProxies};
 use bolide_contract::control::Control;
 use bolide_contract::files::{Cache, Expiry, MapKind, Missing, Mode, Precompressed};
@@ -81,6 +82,7 @@ pub struct Draft<'a> {
     pub asynchronous: Asynchronous,
     pub python_module: PythonModule,
     pub tls: TlsDraft,
+    pub attendant: AttendantDraft,
     pub asked: AnsweringDraft,
     pub files: FilesDraft,
     pub watching: Watching,
@@ -148,6 +150,7 @@ impl<'a> Draft<'a> {
             asynchronous: Asynchronous::default(),
             python_module: PythonModule::default(),
             tls: TlsDraft::default(),
+            attendant: AttendantDraft::default(),
             asked: AnsweringDraft::default(),
             files: FilesDraft::default(),
             watching: Watching::default(),
@@ -298,4 +301,22 @@ pub struct Cheaper {
     pub least: Option<(u32, Location)>,
     /// `cheaper-initial`: how many there are at first.
     pub first: Option<(u32, Location)>,
+}
+
+/// What runs beside the application. Paths are as written.
+#[derive(Default)]
+pub struct AttendantDraft {
+    pub daemons: Vec<Daemon>,
+    pub jobs: Vec<(Job, JobLimit)>,
+    pub shells: Vec<std::path::PathBuf>,
+    pub cron_harakiri_s: Option<u64>,
+    pub honours_stdin: bool,
+}
+
+/// How long a job may take, as it says itself.
+pub enum JobLimit {
+    /// As `cron-harakiri` says.
+    Common,
+    None,
+    Seconds(u64),
 }

@@ -9,6 +9,7 @@ mod address;
 mod answering;
 mod application;
 mod asynchronous;
+mod attendant;
 pub mod ciphers;
 mod clients;
 mod control;
@@ -225,6 +226,7 @@ impl Draft<'_> {
             Setting::Interpreter(setting) => self.set_interpreter(setting, row, pair)?,
             Setting::Clients(setting) => self.set_clients(setting, pair)?,
             Setting::Asynchronous(setting) => self.set_asynchronous(setting, row, pair)?,
+            Setting::Attendant(setting) => self.set_attendant(setting, row, pair)?,
             Setting::Answering(setting) => self.set_answering(setting, row, pair)?,
             Setting::Files(setting) => self.set_files(setting, row, pair)?,
             Setting::Watching(setting) => self.set_watching(setting, row, pair)?,
@@ -314,6 +316,8 @@ impl Draft<'_> {
         // Without a master uWSGI loads the application where it serves: threads that it starts meanwhile live on there.
         self.python.lazy |= workers.processes == 1 && !self.master && !processes::implies_master(read);
         self.lifecycle.reload_mercy_ms = self.worker_mercy.unwrap_or(self.lifecycle.reload_mercy_ms);
+        let has_mercy = read.effects.iter().any(|pair| pair.key == "reload-mercy");
+        let attendant = self.complete_attendant(&folder, has_mercy);
         self.lifecycle.pidfile = self.pidfile.as_ref().map(|path| normalized(&self.host.folder.join(path)));
         self.complete_control();
         let logging = self.complete_logging(bare);
@@ -334,6 +338,7 @@ impl Draft<'_> {
             recycling: self.recycling(),
             limits: self.limits.clone(),
             logging,
+            attendant,
             identity: self.identity.clone(),
             naming: self.naming.clone(),
             clients: self.complete_clients(),

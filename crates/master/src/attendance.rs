@@ -1,0 +1,230 @@
+//! The master's record of its attendants: one at work, and those that end because another has followed. It forks them, takes what they say,
+//! and tells them to end. What they do is theirs. The master runs it.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use bolide_contract::attendant::Attendant;
+use bolide_contract::settings::Settings;
+use nix::errno::Errno;
+use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, send, socketpair};
+use nix::unistd::Pid;
+
+use crate::attendant::{self, AttendantOrder, Instructions, News, PACKET_MOST_BYTES, Surroundings};
+use crate::backoff::{BIRTH_MS, Backoff};
+use crate::error::StartError;
+use crate::exit_report::Cause;
+use crate::log_sink;
+use crate::privileges::{self, Privileges};
+use crate::process_name;
+use crate::system;
+use crate::waiting::{Source, Token};
+
+/// News taken from one attendant in a turn: programs that write much do not keep workers waiting.
+const NEWS_A_TURN: usize = 64;
+/// Time beyond that of its programs that an attendant may take to end, in milliseconds.
+const END_GRACE_MS: u64 = 2000;
+
+/// What an attendant was told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Task {
+    AtWork,
+    /// Its daemons end, so that another attendant can start them anew.
+    Retiring,
+    /// Its daemons are gone; commands of `cron` may still run.
+    Retired,
+    Stopping,
+}
+
+/// An attendant that lives.
+#[derive(Debug)]
+struct Attending {
+    pid: Pid,
+    channel: OwnedFd,
+    task: Task,
+    born_ms: u64,
+    /// When patience with it is over.
+    deadline_ms: Option<u64>,
+}
+
+/// All attendants of an instance.
+#[derive(Debug, Default)]
+pub struct Attendance {
+    helpers: Vec<Attending>,
+    /// One is to be at work, from the first loaded application to the end.
+    is_wanted: bool,
+    /// One was forked in the life of this master: jobs of the minute have run.
+    has_begun: bool,
+    backoff: Backoff,
+}
+
+/// The identities of daemons, in their order.
+///
+/// # Errors
+/// An unknown name, or a change that only root may make.
+pub fn identities(settings: &Attendant, common: Option<&Privileges>) -> Result<Vec<Option<Privileges>>, StartError> {
+    let of_daemon = |daemon: &bolide_contract::attendant::Daemon| {
+        if daemon.user.is_none() && daemon.group.is_none() {
+            return Ok(common.cloned());
+        }
+        let found = privileges::of_daemon(daemon.user.as_deref(), daemon.group.as_deref(), common);
+        found.map_err(|error| StartError::new(format!("{}: {error}", daemon.origin)))
+    };
+    settings.daemons.iter().map(of_daemon).collect()
+}
+
+impl Attendance {
+    /// The application is loaded for the first time: daemons and `cron` begin.
+    pub fn begin(&mut self, settings: &Settings) {
+        self.is_wanted |= !self.has_begun && !settings.attendant.is_empty();
+    }
+
+    /// A new generation serves: daemons are restarted, by an attendant with the settings of now.
+    pub fn renew(&mut self, settings: &Settings, now_ms: u64) {
+        self.is_wanted = !settings.attendant.is_empty();
+        for helper in self.helpers.iter_mut().filter(|helper| helper.task == Task::AtWork) {
+            helper.tell(AttendantOrder::Retire);
+            helper.task = Task::Retiring;
+            helper.deadline_ms = Some(now_ms + settings.attendant.mercy_ms + END_GRACE_MS);
+        }
+    }
+
+    /// Forks an attendant where one is wanted and none is at work.
+    pub fn start_if_due(&mut self, settings: &Settings, common: Option<&Privileges>, now_ms: u64) {
+        let is_occupied = self.helpers.iter().any(|helper| matches!(helper.task, Task::AtWork | Task::Retiring));
+        if !self.is_wanted || is_occupied || !self.backoff.over(now_ms) {
+            return;
+        }
+        match self.fork(settings, common, now_ms) {
+            Ok(helper) => self.helpers.push(helper),
+            Err(error) => {
+                self.backoff.died_at_birth(now_ms);
+                log_sink::line(&format!("daemons and cron can't be started: {error}"));
+            }
+        }
+    }
+
+    fn fork(&mut self, settings: &Settings, common: Option<&Privileges>, now_ms: u64) -> Result<Attending, StartError> {
+        let trouble = |error: io::Error| StartError::new(error.to_string());
+        let plan = Instructions {
+            identities: identities(&settings.attendant, common)?,
+            settings: settings.attendant.clone(),
+            identity: common.cloned(),
+            surroundings: Surroundings {
+                shells: settings.attendant.shells.clone(),
+                environment: settings.python.environment.clone(),
+                folder: settings.python.chdir.clone(),
+            },
+            counts_this_minute: !self.has_begun,
+            process_name: process_name::of_helper(&settings.naming, "attendant"),
+        };
+        let pair = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC);
+        let (near, far) = pair.map_err(|error| trouble(error.into()))?;
+        match system::fork().map_err(trouble)? {
+            None => attendant::run(plan, far),
+            Some(pid) => {
+                self.has_begun = true;
+                Ok(Attending { pid, channel: near, task: Task::AtWork, born_ms: now_ms, deadline_ms: None })
+            }
+        }
+    }
+
+    /// Tells all to end, once; they have their programs' time for it. The master's own children are gone by then.
+    pub fn stop(&mut self, settings: &Settings, now_ms: u64) {
+        self.is_wanted = false;
+        for helper in self.helpers.iter_mut().filter(|helper| helper.task != Task::Stopping) {
+            helper.tell(AttendantOrder::Stop);
+            helper.task = Task::Stopping;
+            helper.deadline_ms = Some(now_ms + settings.attendant.mercy_ms + END_GRACE_MS);
+        }
+    }
+
+    /// Tells all to kill what they have, and to end.
+    pub fn stop_now(&mut self, now_ms: u64) {
+        self.is_wanted = false;
+        for helper in &mut self.helpers {
+            helper.tell(AttendantOrder::StopNow);
+            helper.task = Task::Stopping;
+            helper.deadline_ms = Some(now_ms + END_GRACE_MS);
+        }
+    }
+
+    /// None is left.
+    pub fn is_gone(&self) -> bool {
+        self.helpers.is_empty()
+    }
+
+    pub fn sources(&self) -> impl Iterator<Item = Source<'_>> {
+        self.helpers.iter().map(|helper| Source::readable(Token::Attendant(helper.pid.as_raw()), helper.channel.as_fd()))
+    }
+
+    /// Takes what an attendant has to say. Gives the name of a daemon with which the instance ends.
+    pub fn take_news(&mut self, pid: i32) -> Option<String> {
+        let helper = self.helpers.iter_mut().find(|helper| helper.pid.as_raw() == pid)?;
+        let mut packet = [0; PACKET_MOST_BYTES];
+        for _ in 0..NEWS_A_TURN {
+            let length = match recv(helper.channel.as_raw_fd(), &mut packet, MsgFlags::MSG_DONTWAIT) {
+                Ok(0) | Err(_) => return None,
+                Ok(length) => length,
+            };
+            match News::decode(&packet[..length]) {
+                Some(News::Told(words)) => log_sink::line(&words),
+                Some(News::Written(line)) => bolide_log::write(&line),
+                Some(News::ControlEnded(name)) => return Some(name),
+                Some(News::DaemonsGone) if helper.task == Task::Retiring => {
+                    helper.task = Task::Retired;
+                    // Commands of `cron` have their own time.
+                    helper.deadline_ms = None;
+                }
+                Some(News::DaemonsGone) | None => {}
+            }
+        }
+        None
+    }
+
+    /// Notes the end of a child of the master. False where it was no attendant.
+    pub fn note_end(&mut self, pid: Pid, status: i32, now_ms: u64) -> bool {
+        let Some(position) = self.helpers.iter().position(|helper| helper.pid == pid) else { return false };
+        // What it said last.
+        let _ = self.take_news(pid.as_raw());
+        let helper = self.helpers.remove(position);
+        let cause = Cause::from_status(status);
+        if helper.task == Task::AtWork {
+            let lived = now_ms.saturating_sub(helper.born_ms) > BIRTH_MS;
+            if lived {
+                self.backoff.lived();
+            } else {
+                self.backoff.died_at_birth(now_ms);
+            }
+            log_sink::line(&format!("the attendant of daemons and cron (pid {pid}) {}: another is started", cause.words()));
+        }
+        true
+    }
+
+    /// Kills attendants that take too long to end; the kernel kills their attached programs with them.
+    pub fn kill_late(&mut self, now_ms: u64) {
+        for helper in &mut self.helpers {
+            if helper.deadline_ms.is_some_and(|deadline_ms| now_ms >= deadline_ms) {
+                helper.deadline_ms = None;
+                log_sink::line(&format!("the attendant of daemons and cron (pid {}) has not ended, and is killed", helper.pid));
+                // It is our child and was not reaped, so the number is its own.
+                system::signal_group(helper.pid, libc::SIGKILL);
+            }
+        }
+    }
+
+    pub fn wake_ms(&self, now_ms: u64) -> Option<u64> {
+        let deadlines = self.helpers.iter().filter_map(|helper| helper.deadline_ms);
+        deadlines.chain(self.backoff.wake_ms(now_ms).filter(|_| self.is_wanted)).min()
+    }
+}
+
+impl Attending {
+    fn tell(&self, order: AttendantOrder) {
+        // The room of a pair is for hundreds of these; where it has none the deadline comes.
+        match send(self.channel.as_raw_fd(), &[order.byte()], MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL) {
+            Ok(_) | Err(Errno::EPIPE) => {}
+            Err(error) => log_sink::line(&format!("the attendant (pid {}) can't be told anything: {error}", self.pid)),
+        }
+    }
+}

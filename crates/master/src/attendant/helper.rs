@@ -1,0 +1,357 @@
+//! The attendant's own loop: orders of the master, what programs write, their ends, and the clock. It never waits for anything else, and ends
+//! when the master is gone. Nothing here returns to what the master was doing when it forked.
+
+use std::io::PipeReader;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use bolide_contract::attendant::Attendant;
+use bolide_contract::scoreboard::now_ms;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::socket::{MsgFlags, recv, send};
+use nix::unistd::Pid;
+
+use super::keeper::{DaemonEnd, Keeper};
+use super::output::Output;
+use super::packets::{AttendantOrder, News};
+use super::program::{Surroundings, Wanted, name_of};
+use super::runs::{RUNNING_MOST, Runs};
+use crate::exit_report::Cause;
+use crate::privileges::Privileges;
+use crate::process_name;
+use crate::system;
+
+/// How often files of daemons are looked at, in milliseconds.
+const LOOK_MS: u64 = 1000;
+/// Time that programs have to end when the master is gone, in milliseconds: nothing outlives it for longer than two seconds.
+const ORPHANED_MERCY_MS: u64 = 1000;
+/// Pipes that are read at the same time at the most. One that a program's own children hold is given up beyond that.
+const OUTPUTS_MOST: usize = 256;
+/// After how long news that the master had no room for are tried again, in milliseconds.
+const OWED_MS: u64 = 50;
+/// The longest turn, in milliseconds: the clock may be set meanwhile.
+const TURN_MOST_MS: u64 = 60_000;
+const MINUTE_S: i64 = 60;
+
+/// Everything that an attendant is told at its birth.
+#[derive(Debug)]
+pub struct Instructions {
+    pub settings: Attendant,
+    /// Of each daemon, in their order.
+    pub identities: Vec<Option<Privileges>>,
+    /// Of the commands of `cron`.
+    pub identity: Option<Privileges>,
+    pub surroundings: Surroundings,
+    /// The minute of the start counts: jobs that are due in it run at once.
+    pub counts_this_minute: bool,
+    pub process_name: String,
+}
+
+/// The attendant at work.
+struct Helper {
+    channel: OwnedFd,
+    /// Lines that the master did not take, since the last that it took.
+    dropped: u64,
+    /// What the master has to hear, in a moment if not now: two at the most.
+    owed: Vec<News>,
+    signals: SignalFd,
+    keepers: Vec<Keeper>,
+    runs: Runs,
+    outputs: Vec<Output>,
+    identity: Option<Privileges>,
+    surroundings: Surroundings,
+    mercy_ms: u64,
+    look_ms: u64,
+    /// `Retire` or more was ordered: nothing is started any more.
+    is_ending: bool,
+    has_told_gone: bool,
+    is_orphaned: bool,
+}
+
+/// Becomes the attendant, in the child of a fork. Never returns.
+pub fn run(plan: Instructions, channel: OwnedFd) -> ! {
+    close_others(channel.as_raw_fd());
+    // A group of its own: a terminal's ^C reaches the master only. It fails where the group is ours already.
+    let _ = nix::unistd::setpgid(Pid::from_raw(0), Pid::from_raw(0));
+    process_name::set(&plan.process_name);
+    let worked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
+        Helper::new(plan, channel).map(|mut helper| helper.work())
+    }));
+    system::leave(i32::from(!matches!(worked, Ok(Ok(())))))
+}
+
+/// Closes what the master had open: its sockets, its locks, its log. The standard descriptors stay, for programs that outlive us.
+fn close_others(kept: RawFd) {
+    let Ok(listing) = std::fs::read_dir("/proc/self/fd") else { return };
+    let numbers: Vec<RawFd> = listing.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    for number in numbers.into_iter().filter(|number| *number > 2 && *number != kept) {
+        // The descriptor of the listing itself is among them, and is closed by now.
+        let _ = nix::unistd::close(number);
+    }
+}
+
+impl Helper {
+    fn new(plan: Instructions, channel: OwnedFd) -> Result<Helper, Errno> {
+        let now = now_ms();
+        // All signals are blocked since the master's start; none but the end of a child asks anything of us.
+        let mut children = SigSet::empty();
+        children.add(Signal::SIGCHLD);
+        let signals = SignalFd::with_flags(&children, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+        let mut daemons: Vec<Keeper> = Vec::new();
+        for (daemon, identity) in plan.settings.daemons.into_iter().zip(plan.identities) {
+            daemons.push(Keeper::new(daemon, identity, now));
+        }
+        let minute = if plan.counts_this_minute { i64::MIN } else { this_minute() };
+        let mut helper = Helper {
+            channel,
+            dropped: 0,
+            owed: Vec::new(),
+            signals,
+            keepers: daemons,
+            runs: Runs::new(plan.settings.jobs, minute),
+            outputs: Vec::new(),
+            identity: plan.identity,
+            surroundings: plan.surroundings,
+            mercy_ms: plan.settings.mercy_ms,
+            look_ms: now + LOOK_MS,
+            is_ending: false,
+            has_told_gone: false,
+            is_orphaned: false,
+        };
+        let found: Vec<String> = helper.keepers.iter().filter_map(Keeper::found).collect();
+        found.into_iter().for_each(|words| helper.tell(&News::Told(words)));
+        Ok(helper)
+    }
+
+    /// Turns until nothing is left to do.
+    fn work(&mut self) {
+        loop {
+            let now = now_ms();
+            self.take_orders(now);
+            self.reap(now);
+            self.read_outputs();
+            self.look(now);
+            self.start_what_is_due(now);
+            self.kill_what_is_late(now);
+            self.pay();
+            if self.is_ending && self.is_done() {
+                // What they wrote last has been read by now, unless somebody still writes.
+                self.read_outputs();
+                self.pay();
+                return;
+            }
+            self.wait();
+        }
+    }
+
+    /// Nothing is left to wait for; says so to the master when the daemons are gone, even while commands still run.
+    fn is_done(&mut self) -> bool {
+        if self.keepers.iter().any(Keeper::is_left) {
+            return false;
+        }
+        if !std::mem::replace(&mut self.has_told_gone, true) {
+            self.owed.push(News::DaemonsGone);
+        }
+        self.runs.is_idle()
+    }
+
+    fn take_orders(&mut self, now: u64) {
+        while !self.is_orphaned {
+            let mut byte = [0; 1];
+            match recv(self.channel.as_raw_fd(), &mut byte, MsgFlags::MSG_DONTWAIT) {
+                Ok(0) | Err(Errno::ECONNRESET) => {
+                    self.is_orphaned = true;
+                    self.mercy_ms = self.mercy_ms.min(ORPHANED_MERCY_MS);
+                    self.obey(AttendantOrder::Stop, now);
+                }
+                Ok(_) => {
+                    if let Some(order) = AttendantOrder::of(byte[0]) {
+                        self.obey(order, now);
+                    }
+                }
+                Err(Errno::EINTR) => {}
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn obey(&mut self, order: AttendantOrder, now: u64) {
+        self.is_ending = true;
+        self.runs.forget_jobs();
+        for keeper in &mut self.keepers {
+            match order {
+                AttendantOrder::StopNow => keeper.kill(),
+                _ => keeper.end(order == AttendantOrder::Retire, self.mercy_ms, now),
+            }
+        }
+        match order {
+            AttendantOrder::Retire => {}
+            AttendantOrder::Stop => self.runs.end(self.mercy_ms, now),
+            AttendantOrder::StopNow => self.runs.kill(),
+        }
+    }
+
+    fn reap(&mut self, now: u64) {
+        // The signal says that there is news; how much of it, the kernel's list of children says.
+        while let Ok(Some(_)) = self.signals.read_signal() {}
+        while let Some(pid) = system::next_end() {
+            if self.keepers.iter().any(|keeper| keeper.is_child(pid) && keeper.is_attached()) {
+                // What a daemon leaves in its group would hold its port against its successor.
+                system::signal_group(pid, Signal::SIGKILL as i32);
+            }
+            self.runs.end_group_of(pid);
+            // Until here the group's number was its own.
+            let cause = Cause::from_status(system::take_status(pid));
+            let keeper = self.keepers.iter_mut().find(|keeper| keeper.is_child(pid));
+            let news = match keeper.map(|keeper| (keeper.note_end(&cause, now), keeper.name.clone())) {
+                Some((DaemonEnd::Told(words), _)) => words.map(News::Told).into_iter().collect(),
+                Some((DaemonEnd::Control(words), name)) => {
+                    self.owed.push(News::ControlEnded(name));
+                    vec![News::Told(words)]
+                }
+                None => self.runs.note_end(pid, &cause, now).map(News::Told).into_iter().collect(),
+            };
+            news.iter().for_each(|news| self.tell(news));
+        }
+    }
+
+    fn read_outputs(&mut self) {
+        let mut lines = Vec::new();
+        self.outputs.retain_mut(|output| output.take(&mut lines));
+        for line in lines {
+            self.tell(&News::Written(line));
+        }
+    }
+
+    fn add_output(&mut self, reader: PipeReader, kind: &str, name: &str) {
+        match Output::new(reader, kind, name) {
+            Ok(output) => {
+                if self.outputs.len() >= OUTPUTS_MOST {
+                    self.outputs.remove(0);
+                }
+                self.outputs.push(output);
+            }
+            Err(error) => self.tell(&News::Told(format!("{kind} {name}: what it writes can't be read: {error}"))),
+        }
+    }
+
+    fn look(&mut self, now: u64) {
+        if now < self.look_ms {
+            return;
+        }
+        self.look_ms = now + LOOK_MS;
+        let mercy_ms = self.mercy_ms;
+        let told: Vec<String> = self.keepers.iter_mut().flat_map(|keeper| keeper.look(mercy_ms, now)).collect();
+        told.into_iter().for_each(|words| self.tell(&News::Told(words)));
+    }
+
+    fn start_what_is_due(&mut self, now: u64) {
+        if self.is_ending {
+            return;
+        }
+        for number in 0..self.keepers.len() {
+            let Some(keeper) = self.keepers.get_mut(number) else { continue };
+            let Some((words, reader)) = keeper.start_if_due(&self.surroundings, now) else { continue };
+            let name = keeper.name.clone();
+            self.tell(&News::Told(words));
+            if let Some(reader) = reader {
+                self.add_output(reader, "daemon", &name);
+            }
+        }
+        if !self.runs.has_jobs() {
+            return;
+        }
+        let minute = this_minute();
+        let Some(local) = system::local_minute(minute * MINUTE_S) else { return };
+        for number in self.runs.due(minute, local) {
+            self.start_job(number, now);
+        }
+    }
+
+    fn start_job(&mut self, number: usize, now: u64) {
+        let Some(command) = self.runs.job(number).map(|job| job.command.clone()) else { return };
+        let name = name_of(&command);
+        if self.runs.is_full() {
+            let words = format!("cron {name} is left out: {RUNNING_MOST} commands run already");
+            return self.tell(&News::Told(words));
+        }
+        let launch =
+            Wanted { command: &command, identity: self.identity.as_ref(), folder: None, has_stdin: false, outlives: false };
+        match self.surroundings.start(&launch) {
+            Ok((pid, reader)) => {
+                self.runs.note_start(number, pid, now);
+                if let Some(reader) = reader {
+                    self.add_output(reader, "cron", &name);
+                }
+            }
+            Err(error) => self.tell(&News::Told(format!("cron {name} can't be started: {error}"))),
+        }
+    }
+
+    fn kill_what_is_late(&mut self, now: u64) {
+        let mut told: Vec<String> = self.keepers.iter_mut().filter_map(|keeper| keeper.kill_if_late(now)).collect();
+        told.extend(self.runs.kill_late(now));
+        told.into_iter().for_each(|words| self.tell(&News::Told(words)));
+    }
+
+    fn wait(&self) {
+        let mut poll_fds = vec![PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];
+        if !self.is_orphaned {
+            poll_fds.push(PollFd::new(self.channel.as_fd(), PollFlags::POLLIN));
+        }
+        poll_fds.extend(self.outputs.iter().map(|output| PollFd::new(output.as_fd(), PollFlags::POLLIN)));
+        // An interrupted wait is a turn without news, and so is one that fails.
+        let _ = poll(&mut poll_fds, PollTimeout::from(self.turn_ms(now_ms()) as u16));
+    }
+
+    fn turn_ms(&self, now: u64) -> u64 {
+        let looks = self.keepers.iter().any(Keeper::has_files).then_some(self.look_ms);
+        let minute = (self.runs.has_jobs() && !self.is_ending).then(|| now + milliseconds_to_next_minute());
+        let keepers = self.keepers.iter().map(Keeper::wake_ms);
+        let owed = (!self.owed.is_empty()).then_some(now + OWED_MS);
+        let wake = keepers.chain([looks, minute, owed, self.runs.wake_ms()]).flatten().min();
+        // The clock is a coarse one: a few milliseconds more, and what is due is due.
+        wake.map_or(TURN_MOST_MS, |wake| (wake.saturating_sub(now) + 4).min(TURN_MOST_MS))
+    }
+
+    /// Sends news, if the master has room for it: it is never waited for.
+    fn tell(&mut self, news: &News) {
+        if self.dropped > 0 {
+            let words =
+                format!("{} lines of daemons and cron were dropped: they came faster than they could be written", self.dropped);
+            if !self.send(&News::Told(words)) {
+                self.dropped += 1;
+                return;
+            }
+            self.dropped = 0;
+        }
+        if !self.send(news) {
+            self.dropped += 1;
+        }
+    }
+
+    /// Sends what the master has to hear; what it has no room for stays owed.
+    fn pay(&mut self) {
+        let owed = std::mem::take(&mut self.owed);
+        self.owed = owed.into_iter().filter(|news| !self.send(news)).collect();
+    }
+
+    fn send(&self, news: &News) -> bool {
+        send(self.channel.as_raw_fd(), &news.encode(), MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL).is_ok()
+    }
+}
+
+fn since_1970_ms() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as i64)
+}
+
+fn this_minute() -> i64 {
+    since_1970_ms() / (MINUTE_S * 1000)
+}
+
+fn milliseconds_to_next_minute() -> u64 {
+    (MINUTE_S * 1000 - since_1970_ms() % (MINUTE_S * 1000)) as u64
+}

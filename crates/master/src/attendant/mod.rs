@@ -1,0 +1,15 @@
+//! The attendant: a child of the master that looks after attached daemons and starts the commands of `cron`. The master forks it, without
+//! exec and before any thread, when the application is loaded; it has no application code, no listening socket and no log: what it and
+//! its programs have to say are packets to the master. It ends with the master, and its programs with it.
+
+mod helper;
+mod keeper;
+mod output;
+mod packets;
+mod pidfile;
+mod program;
+mod runs;
+
+pub use helper::{Instructions, run};
+pub use packets::{AttendantOrder, News, PACKET_MOST_BYTES};
+pub use program::Surroundings;

@@ -1,0 +1,113 @@
+//! The start of a program for the attendant: a command of the shell, in a session of its own, as another user, with or without an end that
+//! is bound to ours. It keeps no record of it. The attendant runs it.
+
+use std::io::{self, PipeReader};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use nix::unistd::Pid;
+
+use crate::between::{self, RawIdentity, check};
+use crate::notify;
+use crate::privileges::Privileges;
+use crate::socket_activation;
+
+/// The shell that is always there.
+const SHELL: &str = "/bin/sh";
+
+/// What all programs of an instance have in common.
+#[derive(Debug, Clone)]
+pub struct Surroundings {
+    pub shells: Vec<PathBuf>,
+    pub environment: Vec<(String, String)>,
+    /// Entered by its path at each start, so that a link that has moved is followed.
+    pub folder: Option<PathBuf>,
+}
+
+/// A program that is to be started.
+#[derive(Debug)]
+pub struct Wanted<'a> {
+    pub command: &'a str,
+    pub identity: Option<&'a Privileges>,
+    pub folder: Option<&'a Path>,
+    pub has_stdin: bool,
+    /// It outlives us, and so writes to the log itself.
+    pub outlives: bool,
+}
+
+impl Surroundings {
+    /// The shell for commands: the first of `binsh` that is there.
+    fn shell(&self) -> &Path {
+        self.shells.iter().find(|shell| shell.is_file()).map_or(Path::new(SHELL), PathBuf::as_path)
+    }
+
+    /// Starts the program. Gives its pid, and the pipe with what it writes unless it outlives us.
+    ///
+    /// # Errors
+    /// No process, no descriptor, no such folder, or no right to become the user.
+    pub fn start(&self, launch: &Wanted<'_>) -> io::Result<(Pid, Option<PipeReader>)> {
+        let mut command = Command::new(self.shell());
+        command.arg("-c").arg(launch.command);
+        for variable in socket_activation::VARIABLES.into_iter().chain([notify::VARIABLE]) {
+            command.env_remove(variable);
+        }
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        if let Some(folder) = launch.folder.or(self.folder.as_deref()) {
+            command.current_dir(folder);
+        }
+        command.stdin(if launch.has_stdin { Stdio::inherit() } else { Stdio::null() });
+        let reader = match launch.outlives {
+            true => None,
+            false => {
+                let (reader, writer) = io::pipe()?;
+                command.stdout(writer.try_clone()?).stderr(writer);
+                Some(reader)
+            }
+        };
+        let identity = launch.identity.map(RawIdentity::of);
+        let parent = Pid::this().as_raw();
+        let outlives = launch.outlives;
+        let between = move || {
+            between::reset_signals(&[])?;
+            // SAFETY: a plain system call. The session's number is the group's, by which the whole of the program is told to end.
+            check(unsafe { libc::setsid() })?;
+            if let Some(identity) = &identity {
+                identity.take()?;
+            }
+            if outlives { Ok(()) } else { between::die_with(parent) }
+        };
+        // SAFETY: the closure makes async-signal-safe calls only, and touches nothing but a vector that was filled before the fork.
+        unsafe {
+            command.pre_exec(between);
+        }
+        let child = command.spawn()?;
+        Ok((Pid::from_raw(child.id() as i32), reader))
+    }
+}
+
+/// The name of a command for the log: its program's, without what the shell reads before it.
+pub fn name_of(command: &str) -> String {
+    let is_program = |word: &&str| !word.contains('=') && !matches!(*word, "exec" | "nice" | "env" | "sudo");
+    let word = command.split_whitespace().find(is_program).unwrap_or(command);
+    let name = word.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or(word);
+    name.chars().filter(|letter| !letter.is_control()).take(40).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_named_after_its_program() {
+        for (command, name) in [
+            ("redis-server --port 6379", "redis-server"),
+            ("/usr/bin/redis-server", "redis-server"),
+            ("exec celery -A shop worker", "celery"),
+            ("  LANG=C /srv/shop/leader --all", "leader"),
+            ("A=1", "A=1"),
+        ] {
+            assert_eq!(name_of(command), name, "{command}");
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! The commands of `cron`: which are due in a new minute, which run, and how long they may. It starts nothing by itself; the clock's
+//! time is given to it. The attendant runs it.
+
+use bolide_contract::attendant::Job;
+use bolide_services::cron::{LocalMinute, is_due};
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
+
+use super::program::name_of;
+use crate::exit_report::Cause;
+use crate::system;
+use crate::words::duration;
+
+/// Commands that run at the same time at the most, of all jobs together.
+pub const RUNNING_MOST: usize = 64;
+
+/// A command that runs.
+#[derive(Debug)]
+struct Running {
+    /// The place of its job among all.
+    job: usize,
+    pid: Pid,
+    started_ms: u64,
+    kill_ms: Option<u64>,
+    is_told: bool,
+}
+
+/// All jobs, and their commands that run.
+#[derive(Debug)]
+pub struct Runs {
+    jobs: Vec<Job>,
+    running: Vec<Running>,
+    /// The last minute, counted from 1970, whose jobs were started.
+    minute: i64,
+}
+
+impl Runs {
+    /// `minute` is one that needs no look any more.
+    pub fn new(jobs: Vec<Job>, minute: i64) -> Runs {
+        Runs { jobs, running: Vec::new(), minute }
+    }
+
+    /// The jobs whose command is to be started now, once a minute. A minute that has gone by meanwhile is not made up for.
+    pub fn due(&mut self, minute: i64, local: LocalMinute) -> Vec<usize> {
+        if minute == self.minute {
+            return Vec::new();
+        }
+        self.minute = minute;
+        let is_busy = |number| self.running.iter().any(|running| running.job == number);
+        let due = |(number, job): &(usize, &Job)| is_due(job.schedule, local) && !(job.is_unique && is_busy(*number));
+        self.jobs.iter().enumerate().filter(due).map(|(number, _)| number).collect()
+    }
+
+    pub fn job(&self, number: usize) -> Option<&Job> {
+        self.jobs.get(number)
+    }
+
+    /// There is a time to wait for.
+    pub fn has_jobs(&self) -> bool {
+        !self.jobs.is_empty()
+    }
+
+    /// No more of them may run.
+    pub fn is_full(&self) -> bool {
+        self.running.len() >= RUNNING_MOST
+    }
+
+    pub fn is_idle(&self) -> bool {
+        self.running.is_empty()
+    }
+
+    /// Notes that the command of a job was started.
+    pub fn note_start(&mut self, number: usize, pid: Pid, now_ms: u64) {
+        let harakiri_s = self.jobs.get(number).and_then(|job| job.harakiri_s);
+        let kill_ms = harakiri_s.map(|seconds| now_ms.saturating_add(seconds.saturating_mul(1000)));
+        self.running.push(Running { job: number, pid, started_ms: now_ms, kill_ms, is_told: false });
+    }
+
+    /// Before the end of a command that was told to end is taken from the kernel: what it has left in its group goes with it.
+    pub fn end_group_of(&self, pid: Pid) {
+        if self.running.iter().any(|running| running.pid == pid && running.is_told) {
+            system::signal_group(pid, Signal::SIGKILL as i32);
+        }
+    }
+
+    /// Notes an end. Gives words for the log; `None` where no command of a job has this pid.
+    pub fn note_end(&mut self, pid: Pid, cause: &Cause, now_ms: u64) -> Option<String> {
+        let position = self.running.iter().position(|running| running.pid == pid)?;
+        let running = self.running.swap_remove(position);
+        let name = self.jobs.get(running.job).map(|job| name_of(&job.command)).unwrap_or_default();
+        Some(format!("cron {name} (pid {pid}) {} after {}", cause.words(), duration(now_ms.saturating_sub(running.started_ms))))
+    }
+
+    /// No job is started any more; those that run go on.
+    pub fn forget_jobs(&mut self) {
+        // The numbers of those that run stay valid for their names.
+        self.minute = i64::MAX;
+    }
+
+    /// Tells the commands that run to end.
+    pub fn end(&mut self, mercy_ms: u64, now_ms: u64) {
+        for running in &mut self.running {
+            let kill_ms = now_ms + mercy_ms;
+            running.kill_ms = Some(running.kill_ms.map_or(kill_ms, |earlier| earlier.min(kill_ms)));
+            if !std::mem::replace(&mut running.is_told, true) {
+                system::signal_group(running.pid, Signal::SIGTERM as i32);
+            }
+        }
+    }
+
+    /// Kills the commands that run.
+    pub fn kill(&mut self) {
+        for running in &mut self.running {
+            running.is_told = true;
+            running.kill_ms = None;
+            system::signal_group(running.pid, Signal::SIGKILL as i32);
+        }
+    }
+
+    /// Kills what takes too long. Gives words for the log.
+    pub fn kill_late(&mut self, now_ms: u64) -> Vec<String> {
+        let late = |running: &&mut Running| running.kill_ms.is_some_and(|kill_ms| now_ms >= kill_ms);
+        let kill = |running: &mut Running| {
+            running.kill_ms = None;
+            system::signal_group(running.pid, Signal::SIGKILL as i32);
+            let name = self.jobs.get(running.job).map(|job| name_of(&job.command)).unwrap_or_default();
+            let why = if running.is_told { "has not ended when told to" } else { "takes too long (harakiri)" };
+            running.is_told = true;
+            format!("cron {name} (pid {}) {why}, and is killed", running.pid)
+        };
+        self.running.iter_mut().filter(late).map(kill).collect()
+    }
+
+    pub fn wake_ms(&self) -> Option<u64> {
+        self.running.iter().filter_map(|running| running.kill_ms).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bolide_contract::attendant::Schedule;
+
+    const NOON: LocalMinute = LocalMinute { minute: 0, hour: 12, day: 1, month: 6, weekday: 1 };
+
+    fn job(is_unique: bool) -> Job {
+        Job { schedule: Schedule::ALWAYS, command: "x".to_owned(), is_unique, harakiri_s: Some(5), origin: "test".to_owned() }
+    }
+
+    #[test]
+    fn a_minute_is_due_once_and_a_unique_job_is_not_started_while_it_runs() {
+        let mut runs = Runs::new(vec![job(false), job(true)], 0);
+        assert_eq!(runs.due(0, NOON), Vec::<usize>::new());
+        assert_eq!(runs.due(7, NOON), [0, 1]);
+        assert_eq!(runs.due(7, NOON), Vec::<usize>::new());
+        // A pid that no process has: nothing is sent to it here.
+        let pid = Pid::from_raw(i32::MAX);
+        runs.note_start(1, pid, 1000);
+        assert_eq!(runs.due(8, NOON), [0]);
+        assert_eq!(runs.wake_ms(), Some(6000));
+        assert_eq!(
+            runs.note_end(pid, &Cause::Exited(3), 3500),
+            Some("cron x (pid 2147483647) exited with status 3 after 2.5 s".to_owned())
+        );
+        assert_eq!(runs.note_end(pid, &Cause::Exited(3), 3500), None);
+        assert_eq!(runs.due(9, NOON), [0, 1]);
+    }
+}

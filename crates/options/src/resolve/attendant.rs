@@ -1,0 +1,289 @@
+//! Options of what runs beside the application, and their settings. It starts nothing and looks at no file; runs in the process that
+//! reads the configuration.
+
+use std::path::{Path, PathBuf};
+
+use bolide_contract::attendant::{Attendant, Daemon, Job, Schedule};
+
+use super::draft::{Draft, JobLimit};
+use super::paths::normalized;
+use super::values;
+use crate::catalogue::row::Row;
+use crate::catalogue::setting::Attendant as Meaning;
+use crate::diagnostic::{Diagnostic, Location};
+use crate::reader::Pair;
+use crate::values::number;
+
+/// As in uWSGI.
+const CHECKS: u32 = 10;
+const THROTTLE_MOST_S: u64 = 300;
+const MERCY_MS: u64 = 3000;
+/// SIGTERM.
+const STOP_SIGNAL: i32 = 15;
+/// The highest number of a signal that can be sent.
+const SIGNAL_MOST: i64 = 64;
+
+const CRON_FORM: &str =
+    "write minute, hour, day, month, weekday and the command: `59 2 -1 -1 -1 COMMAND`; -1 is each, -5 each that 5 divides";
+
+impl Draft<'_> {
+    pub(super) fn set_attendant(&mut self, meaning: Meaning, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
+        match meaning {
+            Meaning::Daemon => self.add_daemon(plain_daemon(values::text(pair)?, pair)),
+            Meaning::ControlDaemon => {
+                let daemon = plain_daemon(values::text(pair)?, pair);
+                self.add_daemon(Daemon { is_control: true, ..daemon });
+            }
+            Meaning::SmartDaemon | Meaning::DetachedDaemon => {
+                let daemon = smart_daemon(pair)?;
+                self.add_daemon(Daemon { is_detached: meaning == Meaning::DetachedDaemon, ..daemon });
+            }
+            Meaning::Daemon2 => {
+                let daemon = daemon_in_words(pair)?;
+                self.add_daemon(daemon);
+            }
+            Meaning::HonourStdin => self.attendant.honours_stdin = self.switch(pair),
+            Meaning::Cron | Meaning::UniqueCron => {
+                let job = job(pair, meaning == Meaning::UniqueCron)?;
+                self.add_job(job, JobLimit::Common, &pair.location);
+            }
+            Meaning::Cron2 => {
+                let (job, harakiri) = job_in_words(pair)?;
+                self.add_job(job, harakiri, &pair.location);
+            }
+            Meaning::CronHarakiri => self.attendant.cron_harakiri_s = self.positive(row, pair)?,
+            Meaning::Shell => self.attendant.shells.push(PathBuf::from(values::text(pair)?)),
+        }
+        Ok(())
+    }
+
+    fn add_daemon(&mut self, daemon: Daemon) {
+        self.attendant.daemons.push(daemon);
+    }
+
+    /// A job that no minute is due for is told of: uWSGI takes it and never runs it.
+    fn add_job(&mut self, job: Job, harakiri: JobLimit, location: &Location) {
+        let Schedule { minute, hour, day, month, weekday } = job.schedule;
+        let bounds = [
+            ("minute", minute, 0, 59),
+            ("hour", hour, 0, 23),
+            ("day", day, 1, 31),
+            ("month", month, 1, 12),
+            ("weekday", weekday, 0, 7),
+        ];
+        for (name, value, least, most) in bounds {
+            if value >= 0 && !(least..=most).contains(&value) {
+                let message = format!("there is no {name} {value}: the command never runs");
+                self.diagnostics.push(
+                    Diagnostic::warning(Some(location), message).advise(format!("a {name} is {least} to {most}, or -1 for each")),
+                );
+            }
+        }
+        self.attendant.jobs.push((job, harakiri));
+    }
+
+    /// The settings; relative paths start from the folder of `chdir`, as in uWSGI, whose master has entered it by then.
+    pub(super) fn complete_attendant(&mut self, folder: &Path, has_mercy: bool) -> Attendant {
+        let draft = std::mem::take(&mut self.attendant);
+        let absolute = |path: PathBuf| normalized(&folder.join(path));
+        let daemon = |daemon: Daemon| Daemon {
+            pidfile: daemon.pidfile.map(absolute),
+            touch: daemon.touch.into_iter().map(absolute).collect(),
+            folder: daemon.folder.map(absolute),
+            has_stdin: daemon.has_stdin || draft.honours_stdin,
+            ..daemon
+        };
+        let limited = |(job, harakiri): (Job, JobLimit)| Job {
+            harakiri_s: match harakiri {
+                JobLimit::Common => draft.cron_harakiri_s,
+                JobLimit::None => None,
+                JobLimit::Seconds(seconds) => Some(seconds),
+            },
+            ..job
+        };
+        Attendant {
+            daemons: draft.daemons.into_iter().map(daemon).collect(),
+            jobs: draft.jobs.into_iter().map(limited).collect(),
+            shells: draft.shells,
+            mercy_ms: if has_mercy { self.lifecycle.reload_mercy_ms } else { MERCY_MS },
+        }
+    }
+}
+
+fn plain_daemon(command: String, pair: &Pair) -> Daemon {
+    Daemon {
+        command,
+        pidfile: None,
+        is_detached: false,
+        checks: CHECKS,
+        is_control: false,
+        touch: Vec::new(),
+        stop_signal: STOP_SIGNAL,
+        reload_signal: None,
+        is_notified: false,
+        user: None,
+        group: None,
+        folder: None,
+        throttle_most_s: THROTTLE_MOST_S,
+        has_stdin: false,
+        origin: origin(pair),
+    }
+}
+
+fn origin(pair: &Pair) -> String {
+    format!("{} ({})", pair.key, pair.location)
+}
+
+/// `PIDFILE[,CHECKS] COMMAND`.
+fn smart_daemon(pair: &Pair) -> Result<Daemon, Diagnostic> {
+    let text = values::text(pair)?;
+    let (pidfile, command) = text
+        .split_once(' ')
+        .filter(|(pidfile, command)| !pidfile.is_empty() && !command.trim().is_empty())
+        .ok_or_else(|| wrong(pair, "needs a pidfile and a command", "write `PIDFILE COMMAND`"))?;
+    let (pidfile, checks) = match pidfile.split_once(',') {
+        Some((pidfile, checks)) => {
+            (pidfile, whole(pair, "the number behind the pidfile", checks, 1, i64::from(u32::MAX))? as u32)
+        }
+        None => (pidfile, CHECKS),
+    };
+    Ok(Daemon { pidfile: Some(PathBuf::from(pidfile)), checks, ..plain_daemon(command.to_owned(), pair) })
+}
+
+/// `KEY=VALUE,KEY=VALUE`.
+fn daemon_in_words(pair: &Pair) -> Result<Daemon, Diagnostic> {
+    const KEYS: &str = "cmd, pidfile, freq, daemonize, control, touch, stopsignal, reloadsignal, uid, gid, chdir, stdin, max_throttle and notifypid";
+    let text = values::text(pair)?;
+    let mut daemon = plain_daemon(String::new(), pair);
+    for (key, value) in key_values(pair, &text)? {
+        let path = || Some(PathBuf::from(&value));
+        match key.as_str() {
+            "command" | "cmd" | "exec" => daemon.command = value,
+            "freq" => daemon.checks = whole(pair, &key, &value, 1, i64::from(u32::MAX))? as u32,
+            "pidfile" => daemon.pidfile = path(),
+            // As in uWSGI, it is the word that counts, and not its value.
+            "control" => daemon.is_control = true,
+            "daemonize" | "daemon" => daemon.is_detached = true,
+            "notifypid" => daemon.is_notified = true,
+            "stdin" => daemon.has_stdin = true,
+            "touch" => daemon.touch = value.split(';').filter(|path| !path.is_empty()).map(PathBuf::from).collect(),
+            "stopsignal" | "stop_signal" => daemon.stop_signal = whole(pair, &key, &value, 1, SIGNAL_MOST)? as i32,
+            "reloadsignal" | "reload_signal" => daemon.reload_signal = Some(whole(pair, &key, &value, 1, SIGNAL_MOST)? as i32),
+            "uid" => daemon.user = Some(value),
+            "gid" => daemon.group = Some(value),
+            "chdir" => daemon.folder = path(),
+            "max_throttle" => daemon.throttle_most_s = whole(pair, &key, &value, 1, 86_400)? as u64,
+            "legion" => {
+                return Err(wrong(pair, "has `legion`, which is not supported", "leave it out; one instance runs the command"));
+            }
+            "ns_pid" => {
+                return Err(wrong(
+                    pair,
+                    "has `ns_pid`, which is not supported",
+                    "write `cmd=unshare --pid --fork --kill-child COMMAND`",
+                ));
+            }
+            _ => return Err(wrong(pair, &format!("has `{key}`, which it does not know"), &format!("the words are {KEYS}"))),
+        }
+    }
+    if daemon.command.trim().is_empty() {
+        return Err(wrong(pair, "has no command", "write `cmd=COMMAND`"));
+    }
+    if daemon.pidfile.is_none() && (daemon.is_detached || daemon.is_notified) {
+        return Err(wrong(pair, "has `daemonize` or `notifypid` and no pidfile", "write `pidfile=PATH` too"));
+    }
+    Ok(daemon)
+}
+
+/// Five numbers and a command.
+fn job(pair: &Pair, is_unique: bool) -> Result<Job, Diagnostic> {
+    let text = values::text(pair)?;
+    let mut rest = text.trim_start();
+    let mut numbers = [0; 5];
+    for number in &mut numbers {
+        let (word, after) =
+            rest.split_once([' ', '\t']).ok_or_else(|| wrong(pair, "has no five numbers and a command", CRON_FORM))?;
+        *number = word.parse().map_err(|_| wrong(pair, &format!("has `{word}` where a number is to be"), CRON_FORM))?;
+        rest = after.trim_start();
+    }
+    if rest.is_empty() {
+        return Err(wrong(pair, "has no command", CRON_FORM));
+    }
+    let [minute, hour, day, month, weekday] = numbers;
+    let schedule = Schedule { minute, hour, day, month, weekday };
+    Ok(Job { schedule, command: rest.to_owned(), is_unique, harakiri_s: None, origin: origin(pair) })
+}
+
+/// `KEY=VALUE,KEY=VALUE COMMAND`, or a command alone, which runs every minute.
+fn job_in_words(pair: &Pair) -> Result<(Job, JobLimit), Diagnostic> {
+    const FORM: &str = "write `minute=-5,unique=1 COMMAND`; the words are minute, hour, day, month, week, unique and harakiri";
+    let text = values::text(pair)?;
+    let (words, command) = match text.split_once(' ') {
+        Some((words, command)) if words.contains('=') => (words, command),
+        None if text.contains('=') => return Err(wrong(pair, "has no command", FORM)),
+        _ => ("", text.as_str()),
+    };
+    if command.trim().is_empty() {
+        return Err(wrong(pair, "has no command", FORM));
+    }
+    let mut job =
+        Job { schedule: Schedule::ALWAYS, command: command.to_owned(), is_unique: false, harakiri_s: None, origin: origin(pair) };
+    let mut harakiri = JobLimit::Common;
+    for (key, value) in key_values(pair, words)? {
+        let number = |least| whole(pair, &key, &value, least, i64::from(i32::MAX));
+        let time = || number(i64::from(i32::MIN)).map(|number| number as i32);
+        match key.as_str() {
+            "minute" => job.schedule.minute = time()?,
+            "hour" => job.schedule.hour = time()?,
+            "day" => job.schedule.day = time()?,
+            "month" => job.schedule.month = time()?,
+            "week" => job.schedule.weekday = time()?,
+            "unique" => job.is_unique = number(0)? > 0,
+            "harakiri" => {
+                harakiri = match number(0)? {
+                    0 => JobLimit::None,
+                    seconds => JobLimit::Seconds(seconds as u64),
+                }
+            }
+            "legion" => {
+                return Err(wrong(pair, "has `legion`, which is not supported", "leave it out; one instance runs the command"));
+            }
+            _ => return Err(wrong(pair, &format!("has `{key}`, which it does not know"), FORM)),
+        }
+    }
+    Ok((job, harakiri))
+}
+
+/// The words of `KEY=VALUE,KEY=VALUE`, where a backslash takes away the meaning of the next character.
+fn key_values(pair: &Pair, text: &str) -> Result<Vec<(String, String)>, Diagnostic> {
+    let mut items = vec![String::new()];
+    let mut letters = text.chars();
+    while let Some(letter) = letters.next() {
+        match (letter, items.last_mut()) {
+            (',', _) => items.push(String::new()),
+            ('\\', Some(item)) => item.extend(letters.next()),
+            (letter, Some(item)) => item.push(letter),
+            (_, None) => {}
+        }
+    }
+    let split = |item: &String| match item.split_once('=') {
+        Some((key, value)) => Ok((key.trim().to_owned(), value.to_owned())),
+        None => {
+            Err(wrong(pair, &format!("has `{item}`, which has no `=`"), "write `KEY=VALUE`; a comma in a value is written `\\,`"))
+        }
+    };
+    items.iter().filter(|item| !item.trim().is_empty()).map(split).collect()
+}
+
+fn whole(pair: &Pair, what: &str, text: &str, least: i64, most: i64) -> Result<i64, Diagnostic> {
+    let found = number(text);
+    match found.whole && (least..=most).contains(&found.value) {
+        true => Ok(found.value),
+        false => Err(wrong(pair, &format!("has `{text}` for {what}"), &format!("it is a number from {least} to {most}"))),
+    }
+}
+
+fn wrong(pair: &Pair, what: &str, advice: &str) -> Diagnostic {
+    let location: &Location = &pair.location;
+    Diagnostic::error(Some(location), format!("`{}` {what}", pair.key)).advise(advice)
+}

@@ -1,0 +1,254 @@
+"""Daemons beside the application: started with it, started again, restarted at a reload, and gone with it."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from support import processes
+from support.waiting import wait_until
+from support_instance import ORPHANS_SECONDS, START_FAILED
+from support_processes import descriptors_of, is_alive, status_field
+
+
+def written(path):
+    """The numbers in a file, one a line, as far as they are whole."""
+    return [int(line) for line in path.read_text().split("\n")[:-1]] if path.exists() else []
+
+
+@pytest.fixture
+def daemon(tmp_path):
+    """A command that writes its pid to a file of this name and goes on, and the file; whatever is left goes with the test."""
+    files = []
+
+    def daemon(name="daemon", before="", after="exec sleep 1000"):
+        path = tmp_path / f"{name}.pids"
+        script = tmp_path / name
+        script.write_text(f"#!/bin/sh\n{before}\necho $$ >> {path}\necho {name} is there\n{after}\n")
+        script.chmod(0o755)
+        files.append(path)
+        return script, path
+
+    yield daemon
+    for pid in (pid for file in files for pid in written(file)):
+        if is_alive(pid):
+            processes.kill(pid)
+
+
+def first_pid(path):
+    return wait_until(lambda: written(path), f"a pid in {path}")[0]
+
+
+def wait_until_gone(pid, seconds=20):
+    wait_until(lambda: not is_alive(pid), f"the end of {pid}", seconds)
+
+
+def test_a_daemon_runs_beside_the_application_writes_to_the_log_and_ends_with_it(start, daemon):
+    script, pids = daemon()
+    instance = start("--attach-daemon", f"exec {script}", alarms=True)
+    pid = first_pid(pids)
+    instance.wait_for_log(r"^\[daemon daemon\] daemon is there$")
+    instance.wait_for_log(rf"^bolide: daemon daemon: started \(pid {pid}\)")
+    assert instance.body()
+    # A session of its own, and nothing of the master's.
+    assert os.getsid(pid) == pid
+    assert set(descriptors_of(pid)) == {0, 1, 2}
+    assert status_field(pid, "SigBlk") == "0" * 16
+    assert instance.stop() == 0
+    assert not is_alive(pid)
+    assert f"daemon daemon (pid {pid}) was killed by SIGTERM" in instance.log
+
+
+def test_requests_in_flight_are_answered_before_daemons_are_stopped(start, daemon, tmp_path):
+    script, pids = daemon()
+    instance = start("--attach-daemon", f"exec {script}", alarms=True)
+    pid = first_pid(pids)
+    gate = tmp_path / "gate"
+    client = instance.connect()
+    client.send(f"GET /wait?{gate} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    wait_until(gate.with_suffix(".waiting").exists, "the application to have the request")
+    instance.send_signal(signal.SIGTERM)
+    instance.wait_for_log("^bolide: stop: ")
+    assert is_alive(pid)
+    gate.touch()
+    assert client.read_response().text == "waited"
+    assert instance.wait_for_exit() == 0
+    assert not is_alive(pid)
+
+
+def test_a_daemon_that_dies_is_started_again_and_one_that_dies_at_birth_after_a_pause(start, daemon):
+    script, pids = daemon(after="exit 3")
+    instance = start("--attach-daemon", f"exec {script}", alarms=True)
+    instance.wait_for_log(r"^bolide: daemon daemon \(pid \d+\) exited with status 3; it is started again in 1 s")
+    instance.wait_for_log(r"^bolide: daemon daemon \(pid \d+\) exited with status 3; it is started again in 2 s")
+    assert len(written(pids)) >= 2
+    assert instance.body()
+    assert instance.stop() == 0
+
+
+def test_a_daemon_that_ignores_its_signal_is_killed_and_so_is_what_it_has_started(start, daemon):
+    script, pids = daemon(before="trap '' TERM\nsleep 1000 &\necho $! > $0.child", after="while :; do sleep 1000; done")
+    instance = start("--attach-daemon", f"exec {script}", "--reload-mercy", "1", alarms=True)
+    pid = first_pid(pids)
+    child = int(Path(f"{script}.child").read_text())
+    assert instance.stop() == 0
+    assert not is_alive(pid)
+    wait_until_gone(child)
+    assert "daemon daemon has not ended after SIGTERM, and is killed" in instance.log
+
+
+def test_nothing_of_a_daemon_outlives_a_killed_master_and_a_killed_attendant_is_replaced(start, daemon):
+    script, pids = daemon()
+    instance = start("--attach-daemon", f"exec {script}", "--auto-procname", alarms=True)
+    pid = first_pid(pids)
+    attendant = processes.look(pid).parent
+    assert Path(f"/proc/{attendant}/cmdline").read_bytes().startswith(b"bolide attendant")
+    os.kill(attendant, signal.SIGKILL)
+    wait_until_gone(pid)
+    wait_until(lambda: len(written(pids)) == 2, "the daemon of another attendant")
+    pid = written(pids)[1]
+    assert is_alive(pid)
+    assert instance.body()
+    instance.send_signal(signal.SIGKILL)
+    began = time.monotonic()
+    instance.process.wait()
+    wait_until_gone(pid)
+    instance.wait_until_gone(ORPHANS_SECONDS + 1)
+    assert time.monotonic() - began < ORPHANS_SECONDS + 1
+
+
+def test_a_reload_restarts_daemons_once_the_new_generation_serves(start, daemon):
+    script, pids = daemon()
+    instance = start("--attach-daemon2", f"cmd=exec {script},reloadsignal=1", alarms=True)
+    pid = first_pid(pids)
+    instance.reload(2)
+    wait_until(lambda: len(written(pids)) == 2, "the daemon to be started again")
+    assert f"daemon daemon (pid {pid}) was killed by SIGHUP" in instance.log
+    assert not is_alive(pid)
+    assert is_alive(written(pids)[1])
+    assert instance.stop() == 0
+
+
+def test_a_reload_that_fails_leaves_daemons_alone(start, daemon, tmp_path):
+    script, pids = daemon()
+    (tmp_path / "fragile.py").write_text(
+        "def application(environ, start_response):\n    start_response('200 OK', [])\n    return [b'ok']\n"
+    )
+    instance = start("--attach-daemon", f"exec {script}", "--pythonpath", tmp_path, module="fragile", alarms=True)
+    pid = first_pid(pids)
+    (tmp_path / "fragile.py").write_text("raise RuntimeError('broken')\n")
+    instance.send_signal(signal.SIGHUP)
+    instance.wait_for_log("generation 1 goes on serving")
+    assert is_alive(pid)
+    assert written(pids) == [pid]
+
+
+def test_a_control_daemon_takes_the_instance_with_it(start, daemon):
+    script, pids = daemon(after="while [ ! -e $0.end ]; do sleep 0.05; done")
+    instance = start("--attach-control-daemon", f"exec {script}", alarms=True)
+    first_pid(pids)
+    Path(f"{script}.end").touch()
+    assert instance.wait_for_exit() == 0
+    assert "exited with status 0, and the instance ends with it" in instance.log
+
+
+def test_a_touched_file_restarts_a_daemon(start, daemon, tmp_path):
+    script, pids = daemon()
+    touched = tmp_path / "daemon.conf"
+    touched.touch()
+    os.utime(touched, (1, 1))
+    instance = start("--attach-daemon2", f"cmd=exec {script},touch={tmp_path}/other;{touched},stopsignal=2", alarms=True)
+    pid = first_pid(pids)
+    os.utime(touched, (2, 2))
+    wait_until(lambda: len(written(pids)) == 2, "the daemon to be started again")
+    assert not is_alive(pid)
+    assert "daemon.conf was touched, it is restarted" in instance.log
+    assert f"(pid {pid}) was killed by SIGINT; it is started again at once" in instance.log
+
+
+def test_a_smart_daemon_outlives_the_instance_and_is_found_by_the_next(start, daemon, tmp_path):
+    pidfile = tmp_path / "smart.pid"
+    script, pids = daemon()
+    # It writes to the log itself, so that is a file here: nobody reads a pipe for as long as it lives.
+    log = tmp_path / "log"
+    instance = start("--smart-attach-daemon2", f"{pidfile} exec {script}", "--logto", log, alarms=True)
+    pid = first_pid(pids)
+    wait_until(lambda: written(pidfile) == [pid], "the pidfile")
+    assert instance.stop() == 0
+    assert is_alive(pid)
+    log.unlink()
+    second = start("--smart-attach-daemon2", f"{pidfile} exec {script}", "--logto", log, alarms=True)
+    second.wait_for_log(rf"^bolide: daemon daemon: it runs already \(pid {pid}, as its pidfile says\)")
+    processes.kill(pid)
+    wait_until(lambda: len(written(pids)) == 2, "the daemon to be started again")
+    second.wait_for_log(rf"the process of its pidfile \({pid}\) has gone")
+    assert second.stop() == 0
+    assert is_alive(written(pids)[1])
+
+
+def test_a_smart_daemon_that_goes_to_the_background_is_told_of_a_stop_where_that_is_asked_for(start, daemon, tmp_path):
+    pidfile = tmp_path / "smart.pid"
+    script, pids = daemon()
+    background = tmp_path / "background"
+    background.write_text(f"#!/bin/sh\nsetsid {script} </dev/null >/dev/null 2>&1 &\necho $! > {pidfile}\n")
+    background.chmod(0o755)
+    instance = start("--attach-daemon2", f"cmd={background},pidfile={pidfile},notifypid=1", alarms=True)
+    instance.wait_for_log(r"^bolide: daemon background: its pidfile says \d+")
+    pid = first_pid(pids)
+    assert instance.stop() == 0
+    wait_until_gone(pid)
+
+
+def test_a_flood_of_a_daemon_neither_blocks_it_nor_the_instance(start, daemon):
+    script, pids = daemon(
+        after="i=0\nwhile [ $i -lt 20000 ]; do echo line $i; i=$((i+1)); done\necho flood is over > $0.over\nexec sleep 1000"
+    )
+    instance = start("--attach-daemon", f"exec {script}", alarms=True)
+    first_pid(pids)
+    instance.leave_log()
+    wait_until(Path(f"{script}.over").exists, "the daemon to have written everything, with nobody who reads the log")
+    assert instance.body()
+    instance.read_log()
+    assert instance.stop() == 0
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can start a daemon as another user")
+def test_a_daemon_runs_as_the_user_that_it_names(start, tmp_path):
+    os.chmod(tmp_path, 0o777)
+    instance = start("--attach-daemon2", "cmd=id -u; id -g; id -G; exec sleep 1000,uid=nobody,chdir=/", alarms=True)
+    instance.wait_for_log(r"^\[daemon id\] 65534\n\[daemon id\] 65534\n\[daemon id\] 65534$")
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        ("attach-daemon2", "stopsignal=15", "has no command"),
+        ("attach-daemon2", "cmd=x,colour=red", "has `colour`, which it does not know"),
+        ("attach-daemon2", "cmd=x,ns_pid=1", "unshare --pid"),
+        ("attach-daemon2", "cmd=x,uid=no-such-user-here", "no user is called `no-such-user-here`"),
+        ("attach-daemon2", "cmd=x,daemonize=1", "no pidfile"),
+        ("attach-daemon2", "cmd=x,stopsignal=99", "number from 1 to 64"),
+        ("smart-attach-daemon", "/tmp/x.pid", "needs a pidfile and a command"),
+        ("legion-attach-daemon", "lord x", "let the cluster's own means decide"),
+    ],
+)
+def test_a_daemon_that_can_not_be_is_refused_at_the_start(fail, option, value, words):
+    status, lines = fail("--http-socket", "127.0.0.1:0", "--module", "probe", f"--{option}", value)
+    assert status != 0
+    assert any(words in line for line in lines), lines
+    assert status in (START_FAILED, 2)
+
+
+def test_a_reload_takes_the_daemons_of_the_configuration_as_it_is_then(start, daemon, tmp_path):
+    (first, first_pids), (second, second_pids) = daemon("first"), daemon("second")
+    configuration = tmp_path / "uwsgi.ini"
+    configuration.write_text(f"[uwsgi]\nattach-daemon = exec {first}\n")
+    instance = start("--ini", configuration, alarms=True)
+    pid = first_pid(first_pids)
+    configuration.write_text(f"[uwsgi]\nattach-daemon = exec {second}\n")
+    instance.reload(2)
+    assert is_alive(first_pid(second_pids))
+    assert not is_alive(pid)
+    assert instance.stop() == 0
+    assert written(first_pids) == [pid]
