@@ -5,7 +5,6 @@ import signal
 import socket
 import stat
 import subprocess
-from pathlib import Path
 
 import pytest
 from support import processes
