@@ -56,14 +56,14 @@ def is_departure(error):
     return False
 
 
-def serve(native, assignment, applications, settings):
-    """Serve until the order to end has been carried out. Returns the exit status of this process."""
+def serve(native, assignment, applications, settings, trial=None):
+    """Serve until the order to end has been carried out. Returns the exit status of this process. `trial` comes before that."""
     loop = event_loop_factory(settings["asynchronous"]["event_loop"])()
     asyncio.set_event_loop(loop)
     global current_loop
     current_loop = loop
     try:
-        return run(loop, Service(native, assignment, applications, settings, loop))
+        return run(loop, Service(native, assignment, applications, settings, loop, trial))
     finally:
         close(loop)
         asyncio.set_event_loop(None)
@@ -86,12 +86,13 @@ def run(loop, service):
 class Service:
     """A worker's life within its loop: lifespan, serving, draining, the lifespan's end."""
 
-    def __init__(self, native, assignment, applications, settings, loop):
+    def __init__(self, native, assignment, applications, settings, loop, trial):
         self.native = native
         self.assignment = assignment
         self.applications = applications
         self.settings = settings
         self.loop = loop
+        self.trial = trial
         self.worker = None
         self.drained = None
 
@@ -106,6 +107,13 @@ class Service:
             tell(str(error))
             self.assignment.note_failure(str(error))
             return self.native.EXIT_LOAD_FAILED
+        if self.trial is not None:
+            asked = [callable for _, callable, _ in self.applications]
+            states = [next((one.state for one in lifespans if one.application is callable), {}) for callable in asked]
+            if not await self.trial.passes_in_loop(states):
+                for lifespan in reversed(lifespans):
+                    await lifespan.shutdown()
+                return self.native.EXIT_LOAD_FAILED
         self.drained = self.loop.create_future()
         states = iter(lifespans)
         mounts = [

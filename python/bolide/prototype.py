@@ -49,6 +49,8 @@ class Half:
         self.uwsgi = self.hooks = None
         #: It was a worker that has served, and ended in good order.
         self.has_served = False
+        #: This worker's generation is not let in yet.
+        self.is_on_trial = False
 
     def prepare(self, boot):
         """Set up this process and what the application sees of it: path, environment, arguments."""
@@ -90,6 +92,10 @@ class Half:
         self.applications, reason = load(self.boot, self.hooks)
         if reason is None:
             self.uwsgi.note_applications(self.applications)
+            if self.settings["reloading"]["warmup"]:
+                from bolide import inner
+
+                inner.warm_up(self.applications, self.settings)
         if reason is None and before is not None:
             warning = before.warning()
             if warning:
@@ -114,17 +120,28 @@ class Half:
         # A child that a view forks shares the worker's sockets: one that comes back from the view must not serve on.
         os.register_at_fork(after_in_child=self.native.note_child, after_in_parent=self.native.note_fork)
 
+    def undergo_trial(self):
+        """Let the application answer `reload-probe` before it serves."""
+        self.is_on_trial = True
+
     def serve(self, assignment):
         """Serve until the worker's end. Returns the exit status."""
         try:
             self.uwsgi.note_worker()
             self.hooks.begin_worker()
+            trial = None
+            if self.is_on_trial and self.settings["reloading"]["probe"]:
+                from bolide import inner
+
+                trial = inner.Trial(self.native, assignment, self.applications, self.settings)
             if any(interface == "asgi" for _, _, interface in self.applications):
                 from bolide import asgi
 
-                status = asgi.serve(self.native, assignment, self.applications, self.settings)
+                status = asgi.serve(self.native, assignment, self.applications, self.settings, trial)
                 self.has_served = status == 0
                 return status
+            if trial is not None and not trial.passes():
+                return self.native.EXIT_LOAD_FAILED
             self.native.serve(assignment, [(mount, callable) for mount, callable, _ in self.applications], self.wsgi)
             self.has_served = True
         except Exception as error:

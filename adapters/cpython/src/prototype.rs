@@ -87,6 +87,10 @@ impl Application for PythonApplication<'_> {
         self.half.call_method1("become_worker", (number,)).map(drop)
     }
 
+    fn undergo_trial(&mut self) -> PyResult<()> {
+        self.half.call_method0("undergo_trial").map(drop)
+    }
+
     fn serve(&mut self, assignment: EngineAssignment, note: FailureNote) -> PyResult<i32> {
         uwsgi_module::attach(&assignment)?;
         let assignment = Assignment { engine: Mutex::new(Some(assignment)), note };

@@ -15,6 +15,7 @@ pub mod message;
 mod published;
 pub mod python_module;
 pub mod recycling;
+pub mod reloading;
 pub mod scoreboard;
 pub mod settings;
 mod slot;

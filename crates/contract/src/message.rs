@@ -16,8 +16,9 @@ pub const PACKET_BYTES: usize = 24;
 /// From the master to a prototype or a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
-    /// To a prototype: fork a worker for this scoreboard row. A descriptor comes with it.
-    Fork { row: u32, worker: u32 },
+    /// To a prototype: fork a worker for this scoreboard row. A descriptor comes with it. One on trial asks its application for
+    /// `reload-probe` before it serves.
+    Fork { row: u32, worker: u32, is_on_trial: bool },
     /// To a prototype: fork no more, and end when the last worker has ended.
     Retire,
     /// To a worker whose successor serves: accept nothing more, answer what still comes on open connections
@@ -123,7 +124,7 @@ pub trait Packet: Sized {
 impl Packet for Order {
     fn fields(&self) -> [u32; 6] {
         match *self {
-            Order::Fork { row, worker } => [1, row, worker, 0, 0, 0],
+            Order::Fork { row, worker, is_on_trial } => [1, row, worker, u32::from(is_on_trial), 0, 0],
             Order::Retire => [2, 0, 0, 0, 0, 0],
             Order::Drain => [3, 0, 0, 0, 0, 0],
             Order::Stop => [4, 0, 0, 0, 0, 0],
@@ -133,7 +134,7 @@ impl Packet for Order {
 
     fn from_fields(fields: [u32; 6]) -> io::Result<Self> {
         match fields {
-            [1, row, worker, ..] => Ok(Order::Fork { row, worker }),
+            [1, row, worker, trial, ..] => Ok(Order::Fork { row, worker, is_on_trial: trial != 0 }),
             [2, ..] => Ok(Order::Retire),
             [3, ..] => Ok(Order::Drain),
             [4, ..] => Ok(Order::Stop),
@@ -265,7 +266,8 @@ mod tests {
     fn every_message_comes_out_as_it_went_in() {
         let (left, right) = pair();
         let serve = Order::Serve { listener: 1 };
-        for order in [Order::Fork { row: 7, worker: 3 }, Order::Retire, Order::Drain, Order::Stop, serve] {
+        let fork = |is_on_trial| Order::Fork { row: 7, worker: 3, is_on_trial };
+        for order in [fork(false), fork(true), Order::Retire, Order::Drain, Order::Stop, serve] {
             send(left.as_fd(), &order, None).expect("sent");
             assert!(matches!(receive::<Order>(right.as_fd()), Ok(Received::Message(got, None)) if got == order));
         }
@@ -291,7 +293,7 @@ mod tests {
     fn a_descriptor_travels_with_its_order() {
         let (left, right) = pair();
         let (near, far) = pair();
-        send(left.as_fd(), &Order::Fork { row: 0, worker: 1 }, Some(far.as_raw_fd())).expect("sent");
+        send(left.as_fd(), &Order::Fork { row: 0, worker: 1, is_on_trial: false }, Some(far.as_raw_fd())).expect("sent");
         drop(far);
         let Ok(Received::Message(_, Some(descriptor))) = receive::<Order>(right.as_fd()) else {
             panic!("the descriptor did not arrive");

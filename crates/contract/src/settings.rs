@@ -11,6 +11,7 @@ use crate::control::Control;
 use crate::logging::Logging;
 use crate::recycling::Recycling;
 use crate::sockets::SocketTuning;
+use crate::reloading::Reloading;
 use crate::tls::{Http2, Tls};
 use crate::watching::Watching;
 
@@ -24,6 +25,7 @@ pub struct Settings {
     pub lifecycle: Lifecycle,
     pub control: Control,
     pub recycling: Recycling,
+    pub reloading: Reloading,
     pub limits: Limits,
     pub logging: Logging,
     /// What runs beside the application.

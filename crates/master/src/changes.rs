@@ -8,7 +8,8 @@ use crate::fleet::Room;
 
 /// Sections of the settings that a reload takes into use. A section that is not named here stays as it was until a restart: whoever
 /// lets a reload take it writes it down.
-const RELOADED: [&str; 17] = [
+const RELOADED: &[&str] = &[
+    "reloading",
     "listeners",
     "applications",
     "python",
@@ -29,7 +30,8 @@ const RELOADED: [&str; 17] = [
 ];
 
 /// What needs a restart within those sections: where it is, and the option that sets it.
-const KEPT: [(&str, &str); 2] = [("/lifecycle/pidfile", "pidfile"), ("/logging/file", "logto")];
+const KEPT: [(&str, &str); 3] =
+    [("/lifecycle/pidfile", "pidfile"), ("/logging/file", "logto"), ("/reloading/descriptors_most", "max-fd")];
 
 /// Options of sections that need a restart, where a section is not called like its option.
 const SECTION_OPTIONS: [(&str, &str); 2] =

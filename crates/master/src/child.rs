@@ -34,6 +34,8 @@ pub enum Event {
     Ready,
     /// It asked for its replacement, or is past its lifetime.
     WornOut,
+    /// A worn worker is to serve on: there is no replacement.
+    Spared,
     /// The master told it to end when its work is done.
     ToldToEnd,
     /// The master killed it.
@@ -42,7 +44,8 @@ pub enum Event {
     Died,
 }
 
-const EVENTS: [Event; 6] = [Event::Born, Event::Ready, Event::WornOut, Event::ToldToEnd, Event::KillSent, Event::Died];
+const EVENTS: [Event; 7] =
+    [Event::Born, Event::Ready, Event::WornOut, Event::Spared, Event::ToldToEnd, Event::KillSent, Event::Died];
 
 /// The table: a row a state, a column an event, in the order of [`EVENTS`]. An event that says nothing new leaves the state:
 /// a worker's own report and its prototype's may come in either order, and an order to end crosses with both.
@@ -50,14 +53,14 @@ const EVENTS: [Event; 6] = [Event::Born, Event::Ready, Event::WornOut, Event::To
 const TABLE: [(State, [State; EVENTS.len()]); 7] = {
     use State::{Ended, Ending, Killed, Ordered, Serving, Starting, Worn};
     [
-        //           Born      Ready    WornOut   ToldToEnd KillSent Died
-        (Ordered,  [Starting, Serving, Ordered,  Ending,   Killed,  Ended]),
-        (Starting, [Starting, Serving, Starting, Ending,   Killed,  Ended]),
-        (Serving,  [Serving,  Serving, Worn,     Ending,   Killed,  Ended]),
-        (Worn,     [Worn,     Worn,    Worn,     Ending,   Killed,  Ended]),
-        (Ending,   [Ending,   Ending,  Ending,   Ending,   Killed,  Ended]),
-        (Killed,   [Killed,   Killed,  Killed,   Killed,   Killed,  Ended]),
-        (Ended,    [Ended,    Ended,   Ended,    Ended,    Ended,   Ended]),
+        //           Born      Ready    WornOut   Spared    ToldToEnd KillSent Died
+        (Ordered,  [Starting, Serving, Ordered,  Ordered,  Ending,   Killed,  Ended]),
+        (Starting, [Starting, Serving, Starting, Starting, Ending,   Killed,  Ended]),
+        (Serving,  [Serving,  Serving, Worn,     Serving,  Ending,   Killed,  Ended]),
+        (Worn,     [Worn,     Worn,    Worn,     Serving,  Ending,   Killed,  Ended]),
+        (Ending,   [Ending,   Ending,  Ending,   Ending,   Ending,   Killed,  Ended]),
+        (Killed,   [Killed,   Killed,  Killed,   Killed,   Killed,   Killed,  Ended]),
+        (Ended,    [Ended,    Ended,   Ended,    Ended,    Ended,    Ended,   Ended]),
     ]
 };
 
@@ -264,6 +267,6 @@ mod tests {
     #[test]
     fn the_documentation_has_a_row_for_each_state() {
         assert_eq!(as_markdown().lines().count(), 2 + TABLE.len());
-        assert!(as_markdown().contains("| Serving | | | Worn | Ending | Killed | Ended |"));
+        assert!(as_markdown().contains("| Serving | | | Worn | | Ending | Killed | Ended |"));
     }
 }

@@ -15,6 +15,7 @@ pub enum Command {
     /// Replace each worker by a new one of the same generation.
     ReloadWorkers,
     /// The same, one after the other.
+    /// Each loads the application anew where `lazy-apps` says so; one that can't ends the chain.
     ReloadChain,
     /// Write a line for each child to the log.
     Status,

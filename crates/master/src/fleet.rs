@@ -164,17 +164,17 @@ impl Fleet {
         Ok(note)
     }
 
-    /// Orders the prototype of a generation to fork the worker of this number.
+    /// Orders the prototype of a generation to fork the worker of this number: on trial where its generation is not let in yet.
     ///
     /// # Errors
     /// See [`ForkError`].
-    pub fn fork_worker(&mut self, generation: u32, number: u32) -> Result<(), ForkError> {
+    pub fn fork_worker(&mut self, generation: u32, number: u32, is_on_trial: bool) -> Result<(), ForkError> {
         let row = self.free_row().ok_or(ForkError::NoRow)?;
         let prototype =
             self.prototype(generation).filter(|prototype| prototype.state == State::Serving).ok_or(ForkError::NoPrototype)?;
         let channel = prototype.channel.as_ref().ok_or(ForkError::NoPrototype)?;
         let (near, far) = order_pair().map_err(ForkError::Failed)?;
-        let order = Order::Fork { row, worker: number };
+        let order = Order::Fork { row, worker: number, is_on_trial };
         message::send(channel.as_fd(), &order, Some(far.as_raw_fd())).map_err(|error| match error.kind() {
             io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => ForkError::NoPrototype,
             _ => ForkError::Failed(error),

@@ -10,6 +10,7 @@ mod attendant;
 mod background;
 mod backoff;
 mod between;
+mod chain;
 mod changes;
 pub mod child;
 mod cli;

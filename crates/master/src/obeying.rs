@@ -18,7 +18,7 @@ impl Supervisor {
                 self.reload(now_ms);
             }
             // Never are two workers replaced at once, so the one is as good as the other.
-            Command::ReloadWorkers | Command::ReloadChain => self.recycle_all(),
+            Command::ReloadWorkers | Command::ReloadChain => self.reload_chain(by, now_ms),
             Command::Status => self.write_status(now_ms),
         }
     }

@@ -37,14 +37,6 @@ impl Supervisor {
         self.recycling_queue.push_back(id);
     }
 
-    /// Puts every worker of the serving generation into the queue. One that forms has new workers anyway.
-    pub(crate) fn recycle_all(&mut self) {
-        let Some(serving) = self.serving.as_ref().map(|generation| generation.number) else { return };
-        for id in self.fleet.ids(|child| !child.is_prototype() && child.generation == serving) {
-            self.queue_for_recycling(id);
-        }
-    }
-
     /// Puts those past their lifetime into the queue.
     pub(crate) fn queue_expired_workers(&mut self, now_ms: u64) {
         for id in self.fleet.ids(|child| child.expires_ms.is_some_and(|time| now_ms >= time)) {

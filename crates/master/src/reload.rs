@@ -62,7 +62,14 @@ impl Supervisor {
 
     /// SIGHUP: another generation is wanted. A generation that still forms has begun with older code, and may hang in it: it is given up.
     pub(crate) fn reload(&mut self, now_ms: u64) {
-        if self.is_stopping() || !self.plan_generation() {
+        if self.is_stopping() {
+            return;
+        }
+        if self.fleet.settings.reloading.exits {
+            log_sink::line("reload: the instance ends (exit-on-reload)");
+            return self.stop(now_ms);
+        }
+        if !self.plan_generation() {
             return;
         }
         self.reload_wanted = true;
@@ -157,6 +164,8 @@ impl Supervisor {
     pub(crate) fn start_missing_workers(&mut self, generation: u32, now_ms: u64) {
         let Some(numbers) = self.generation_mut(generation).map(|found| found.worker_slots.len()) else { return };
         let mut wanted = vec![1usize; numbers];
+        let is_it = |forming: &Forming| forming.generation.number == generation && forming.reason == Reason::Ordered;
+        let is_on_trial = self.forming.as_ref().is_some_and(is_it);
         let recycling = self.recycling.and_then(|id| self.fleet.find(id)).filter(|worker| worker.state == State::Worn);
         if let Some(missing) =
             recycling.and_then(|worker| worker.worker_number()).and_then(|number| wanted.get_mut(number as usize - 1))
@@ -174,7 +183,7 @@ impl Supervisor {
             {
                 continue;
             }
-            match self.fleet.fork_worker(generation, number) {
+            match self.fleet.fork_worker(generation, number, is_on_trial) {
                 Ok(()) => {}
                 // The lack passes: a prototype is started for a generation that has none.
                 Err(ForkError::NoPrototype) => return,

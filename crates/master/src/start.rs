@@ -4,6 +4,7 @@
 use std::fs::File;
 
 use bolide_contract::settings::Settings;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::announce;
 use crate::attendance;
@@ -100,12 +101,27 @@ fn prepare_files(settings: &Settings, configuration: &Configuration) -> Result<P
         // Everything that is made from here on has it, and so have prototypes and workers.
         nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(mask));
     }
+    if let Some(most) = settings.reloading.descriptors_most {
+        limit_descriptors(most);
+    }
     let privileges = privileges::resolve(&settings.identity)?;
     attendance::identities(&settings.attendant, privileges.as_ref())?;
     let program = configuration.program(settings)?;
     let log = settings.logging.file.as_deref().map(log_sink::open).transpose()?;
     let listeners = Listeners::bind(&settings.listeners, privileges.as_ref())?;
     Ok(Prepared { program, privileges, log, listeners })
+}
+
+/// `max-fd`: prototypes and workers inherit the limit. As in uWSGI, one that can't be had ends no start.
+fn limit_descriptors(most: u64) {
+    let wanted = Rlimit { current: Some(most), maximum: Some(most) };
+    let Err(error) = setrlimit(Resource::Nofile, wanted) else { return };
+    let allowed = getrlimit(Resource::Nofile).maximum.map_or(most, |allowed| allowed.min(most));
+    let reached = setrlimit(Resource::Nofile, Rlimit { current: Some(allowed), maximum: getrlimit(Resource::Nofile).maximum });
+    let reached = reached.map_or_else(|error| error.to_string(), |()| format!("the limit is {allowed}"));
+    log_sink::line(&format!(
+        "WARNING: max-fd = {most} can't be had ({error}), {reached}: start Bolide as root, or raise its limit (LimitNOFILE)"
+    ));
 }
 
 /// Makes this process the master: its signals, its orphans, its pidfile, its name, its log.

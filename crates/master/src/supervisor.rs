@@ -74,6 +74,8 @@ pub struct Supervisor {
     /// The worker that is being replaced, and those that wait for their turn.
     pub(crate) recycling: Option<u64>,
     pub(crate) recycling_queue: VecDeque<u64>,
+    /// Workers whose replacement a chain reload has asked for, and that have not ended yet.
+    pub(crate) chain: Vec<u64>,
     pub(crate) exit_message: Option<String>,
     pub(crate) notifier: Notifier,
     /// Who waits in the foreground for the start of an instance in the background; none once its workers serve.
@@ -108,6 +110,7 @@ impl Supervisor {
             prototype_backoff: Backoff::default(),
             recycling: None,
             recycling_queue: VecDeque::new(),
+            chain: Vec::new(),
             exit_message: None,
             starter: None,
             notifier: Notifier::new(std::env::var_os(notify::VARIABLE)),
@@ -415,6 +418,7 @@ impl Supervisor {
         if is_forming && !asked && !lived && !never_was {
             self.note_death_while_forming(cause, now);
         }
+        self.note_end_in_chain(worker, cause, asked);
     }
 
     fn prototype_ended(&mut self, prototype: &Child, cause: &Cause, now: u64) {

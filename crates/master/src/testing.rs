@@ -68,6 +68,7 @@ pub fn settings() -> Settings {
         },
         control: bolide_contract::control::Control::default(),
         recycling: Default::default(),
+        reloading: bolide_contract::reloading::Reloading::default(),
         limits: Limits {
             request_line_bytes: 4096,
             head_bytes: 4096,

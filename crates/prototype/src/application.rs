@@ -53,6 +53,15 @@ pub trait Application {
     /// What keeps the language from its work.
     fn become_worker(&mut self, number: u32) -> Result<(), Self::Error>;
 
+    /// This worker's generation is not let in yet: before it serves, the application is to answer the request of the settings
+    /// (`reload-probe`), if there is one. A language that can't ask its applications lets them serve.
+    ///
+    /// # Errors
+    /// What keeps the language from its work.
+    fn undergo_trial(&mut self) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
     /// Serves until the worker's end, with [`bolide_engine::serve`] or a [`bolide_engine::EmbeddedWorker`]. Gives the exit status.
     /// An application that turns out not to start leaves its reason in `note`, and the status is that of a failed load.
     ///

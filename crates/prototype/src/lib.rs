@@ -49,6 +49,9 @@ fn live<A: Application>(prototype: &mut Prototype, application: &mut A) -> Resul
         return Ok(0);
     };
     application.become_worker(worker.number)?;
+    if worker.is_on_trial {
+        application.undergo_trial()?;
+    }
     if is_lazy {
         if let Loading::Failed(reason) = application.load()? {
             prototype.failure_note().write(&reason)?;

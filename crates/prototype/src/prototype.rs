@@ -126,8 +126,8 @@ impl Prototype {
             self.sleep(None)?;
             let Some(control) = &self.control else { return Ok(Wake::Orphaned) };
             match message::receive::<Order>(control.as_fd())? {
-                Received::Message(Order::Fork { row, worker: number }, Some(control)) => {
-                    return Ok(Wake::Fork(Worker { row, number }, control));
+                Received::Message(Order::Fork { row, worker: number, is_on_trial }, Some(control)) => {
+                    return Ok(Wake::Fork(Worker { row, number, is_on_trial }, control));
                 }
                 Received::Message(Order::Retire, _) => is_retiring = true,
                 Received::Message(order, _) => {

@@ -19,6 +19,7 @@ mod program;
 mod protection;
 mod python_module;
 mod recycling;
+mod reloading;
 mod requests;
 pub mod row;
 pub mod setting;
@@ -31,6 +32,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
 pub use processes::{MOST_PROCESSES, RELOAD_ORDERS};
+pub use reloading::PROBE_TIMEOUT_S;
 use row::{Argument, Entry, Milestone, Row, Status, Theme, Value};
 use setting::Setting;
 
@@ -52,6 +54,7 @@ const TABLES: &[(Theme, &[Entry])] = &[
     (Theme::Processes, watching::ENTRIES),
     (Theme::Processes, recycling::ENTRIES),
     (Theme::Attendant, attendant::ENTRIES),
+    (Theme::Processes, reloading::ENTRIES),
     (Theme::Requests, requests::ENTRIES),
     (Theme::Answering, answering::ENTRIES),
     (Theme::Files, files::ENTRIES),

@@ -67,6 +67,7 @@ pub enum Setting {
     Tls(Tls),
     Control(Control),
     Logging(Logging),
+    Reloading(Reloading),
     Requests(Requests),
     Tuning(Tuning),
     Interpreter(Interpreter),
@@ -105,6 +106,17 @@ pub enum Tls {
     ServerName,
     ServerNameFolder,
     Http2,
+}
+
+/// Settings of reloads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reloading {
+    Exit,
+    Probe,
+    ProbeTimeout,
+    Warmup,
+    Program,
+    DescriptorsMost,
 }
 
 /// How an instance is put into the background, found and told what to do.

@@ -9,6 +9,7 @@ use bolide_contract::files::{Cache, Expiry, MapKind, Missing, Mode, Precompresse
 use bolide_contract::logging::{LogStyle, Logging};
 use bolide_contract::python_module::PythonModule;
 use bolide_contract::recycling::Recycling;
+use bolide_contract::reloading::Reloading;
 use bolide_contract::settings::{Asynchronous, Identity, Interface, Lifecycle, Limits, Naming, Protocol, Python, Threads};
 use bolide_contract::sockets::SocketTuning;
 use bolide_contract::tls::{ClientAuth, Http2, TlsVersion};
@@ -57,6 +58,8 @@ pub struct Draft<'a> {
     pub pidfile: Option<String>,
     /// Paths are as written.
     pub control: Control,
+    pub reloading: Reloading,
+    pub probe_timeout_s: Option<u64>,
     pub lifecycle: Lifecycle,
     pub recycling: Recycling,
     /// Where `min-worker-lifetime` was set.
@@ -119,6 +122,8 @@ impl<'a> Draft<'a> {
             worker_mercy: None,
             pidfile: None,
             control: Control::default(),
+            reloading: Reloading::default(),
+            probe_timeout_s: None,
             lifecycle: Lifecycle {
                 harakiri_ms: None,
                 shortest_route_harakiri_ms: None,

@@ -22,6 +22,7 @@ mod processes;
 mod protection;
 mod python_module;
 mod recycling;
+mod reloading;
 mod requests;
 mod tls;
 mod tuning;
@@ -78,7 +79,6 @@ fn is_done_already(name: &str, pair: &Pair) -> bool {
         "hook-master-start" => pair.value.as_deref() == Some("unix_signal:15 gracefully_kill_them_all"),
         // There is one plugin to choose, and this is its number.
         name if name.ends_with("-modifier1") || name.ends_with("-modifier2") => pair.value.as_deref().map(str::trim) == Some("0"),
-        "exit-on-reload" => !crate::values::switch(pair.value.as_deref()).on,
         _ => false,
     }
 }
@@ -221,6 +221,7 @@ impl Draft<'_> {
             Setting::Tls(setting) => self.set_tls(setting, row, pair)?,
             Setting::Control(setting) => self.set_control(setting, pair)?,
             Setting::Logging(setting) => self.set_logging(setting, row, pair)?,
+            Setting::Reloading(setting) => self.set_reloading(setting, row, pair)?,
             Setting::Requests(setting) => self.set_requests(setting, row, pair)?,
             Setting::Tuning(setting) => self.set_tuning(setting, row, pair)?,
             Setting::Interpreter(setting) => self.set_interpreter(setting, row, pair)?,
@@ -336,6 +337,7 @@ impl Draft<'_> {
             lifecycle: self.lifecycle.clone(),
             control: self.control.clone(),
             recycling: self.recycling(),
+            reloading: self.reloading.clone(),
             limits: self.limits.clone(),
             logging,
             attendant,

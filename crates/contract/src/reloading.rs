@@ -1,0 +1,30 @@
+//! How a generation is let in, and what a reload is asked to do. Plain data; the master reads it, and prototypes what is asked of the
+//! application before it serves.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// Settings of reloads.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+pub struct Reloading {
+    /// `exit-on-reload`: a reload ends the instance.
+    pub exits: bool,
+    /// `reload-probe`: each worker of a new generation asks its application for this before it serves.
+    pub probe: Option<Probe>,
+    /// `warmup`: what the application is asked for when it is loaded, before workers are forked.
+    pub warmup: Vec<String>,
+    /// `binary-path`: the program that an upgrade executes, in the place of the one that was started.
+    pub program: Option<PathBuf>,
+    /// `max-fd`: descriptors that each process may have.
+    pub descriptors_most: Option<u64>,
+}
+
+/// A request by which an application shows that it works.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Probe {
+    /// A path, with a query or without.
+    pub target: String,
+    /// Time that the answer may take, in milliseconds.
+    pub timeout_ms: u64,
+}

@@ -1,0 +1,28 @@
+//! Rows of reloads: what a new generation must show before it is let in, and what a reload does.
+
+use crate::catalogue::row::{Entry, Value};
+use crate::catalogue::setting::{Reloading, Setting};
+
+/// Seconds that an answer to `reload-probe` may take where nothing is said.
+pub const PROBE_TIMEOUT_S: u64 = 10;
+
+const fn reloading(setting: Reloading) -> Setting {
+    Setting::Reloading(setting)
+}
+
+pub const ENTRIES: &[Entry] = &[
+    Entry::supported("reload-probe", reloading(Reloading::Probe), Value::Text, "", "Before a worker of a new generation serves, it asks its own application for this path. Where the answer is a status of 500 and above, an exception, or does not come in `reload-probe-timeout`, the generation is given up and the old one goes on. WSGI and ASGI; not at the start, where there is nothing to go on with.")
+        .example("reload-probe = /health"),
+    Entry::supported("reload-probe-timeout", reloading(Reloading::ProbeTimeout), Value::Number { least: 1, most: 86_400, unit: "seconds" }, "10", "How long the answer to `reload-probe` may take.")
+        .example("reload-probe-timeout = 5"),
+    Entry::supported("warmup", reloading(Reloading::Warmup), Value::Text, "", "Asks the application for this path when it is loaded, before workers are forked: what it makes at its first request (Django's URL patterns and templates, say) is made once and shared. Django's database connections are closed after it. May be given several times. An answer of 500 or above and an exception are told in the log, and nothing else happens. WSGI alone: the event loop of ASGI applications is each worker's own, and they have their lifespan.")
+        .example("warmup = /\nwarmup = /login"),
+    Entry::supported("exit-on-reload", reloading(Reloading::Exit), Value::Switch, "off", "A reload ends the instance in good order, with status 0, for whoever starts it anew: a container, a service manager.")
+        .example("exit-on-reload = true"),
+    Entry::supported("binary-path", reloading(Reloading::Program), Value::Path, "", "The program that an upgrade executes, with the arguments of the start. Else it is the one that was started.")
+        .uwsgi("uWSGI executes it at every reload; here reloads need no new master, and an upgrade is another command.")
+        .example("binary-path = /opt/bolide/bin/bolide"),
+    Entry::supported("max-fd", reloading(Reloading::DescriptorsMost), Value::Number { least: 16, most: 1_048_576, unit: "descriptors" }, "", "How many files and connections each process may have open. Beyond the limit that the instance was started with it needs root; where it can't be had the log says so.")
+        .example("max-fd = 65536"),
+    Entry::accepted("reload-os-env", Value::Switch, "Reads the environment again when an application is loaded.", "each generation is a fresh interpreter, which reads the environment and `env` anew"),
+];

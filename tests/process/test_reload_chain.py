@@ -1,0 +1,79 @@
+"""Chain reload: workers are replaced one by one, each when its replacement serves; a replacement that can't load ends the chain."""
+
+import pytest
+from support.waiting import wait_until
+from support_load import Load
+
+VERSION = """\
+def application(environ, start_response):
+    start_response("200 OK", [("Content-Length", "{length}")])
+    return [b"{version}"]
+"""
+
+
+def write(tmp_path, version, before=""):
+    (tmp_path / "shop.py").write_text(before + VERSION.format(version=version, length=len(version)))
+
+
+@pytest.fixture
+def chained(start, tmp_path):
+    def chained(*options):
+        (tmp_path / "touched").touch()
+        write(tmp_path, "old")
+        return start("--processes", "3", "--touch-chain-reload", tmp_path / "touched", *options, module="shop")
+
+    return chained
+
+
+def touch(tmp_path):
+    # Another size is another file, whatever the clock's grain.
+    with (tmp_path / "touched").open("a") as file:
+        file.write("x")
+
+
+def test_a_chain_reload_takes_new_code_one_worker_after_the_other_without_a_lost_request(chained, tmp_path):
+    instance = chained("--lazy-apps")
+    prototype, before = instance.prototype(), set(instance.workers())
+    with Load(instance.address()) as load:
+        write(tmp_path, "young")
+        touch(tmp_path)
+        instance.wait_for_log(
+            r"chain reload \(.*\): 3 workers of generation 1, one after the other, each loads the application anew$"
+        )
+        instance.wait_for_log(r"chain reload: all workers are replaced$")
+        load.wait_for_more()
+        assert not before & set(instance.workers())
+    assert load.losses == []
+    assert instance.prototype() == prototype
+    assert instance.body() == "young"
+    wait_until(lambda: len(instance.workers()) == 3, "as many workers as before")
+
+
+def test_without_lazy_apps_a_chain_reload_says_that_the_code_is_the_one_that_is_loaded(chained, tmp_path):
+    instance = chained()
+    before = set(instance.workers())
+    write(tmp_path, "young")
+    touch(tmp_path)
+    instance.wait_for_log(r"chain reload \(.*\): 3 workers .* with the code that is loaded, because lazy-apps is off")
+    instance.wait_for_log(r"chain reload: all workers are replaced$")
+    assert not before & set(instance.workers())
+    assert instance.body() == "old"
+
+
+def test_code_that_does_not_load_ends_the_chain_and_the_old_workers_serve_on(chained, tmp_path):
+    instance = chained("--lazy-apps")
+    instance.expects_alarms = True
+    before = sorted(instance.workers())
+    with Load(instance.address()) as load:
+        write(tmp_path, "broken", before="def (:\n")
+        touch(tmp_path)
+        instance.wait_for_log(
+            r"chain reload: worker 1 \(.*\) can't load the application, see above: workers that are not replaced yet"
+        )
+        wait_until(lambda: sorted(instance.workers()) == before, "the workers of before, and no other")
+        load.wait_for_more()
+        write(tmp_path, "mended!")
+        touch(tmp_path)
+        instance.wait_for_log(r"chain reload: all workers are replaced$")
+    assert load.losses == []
+    assert set(load.bodies) == {"old", "mended!"}
