@@ -56,8 +56,8 @@ class Trial:
         self.assignment = assignment
         self.applications = applications
         self.settings = settings
-        self.target = settings["reloading"]["probe"]["target"]
-        self.timeout = settings["reloading"]["probe"]["timeout_ms"] / 1000
+        self.target = settings["reloading"]["probe"]
+        self.timeout = settings["reloading"]["probe_timeout_ms"] / 1000
 
     def passes(self):
         """Ask a WSGI application."""

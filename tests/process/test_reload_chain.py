@@ -1,4 +1,4 @@
-"""Chain reload: workers are replaced one by one, each when its replacement serves; a replacement that can't load ends the chain."""
+"""Chain reload: workers are replaced one by one, each when its replacement serves; one that can't load ends the chain."""
 
 import pytest
 from support.waiting import wait_until
@@ -37,9 +37,7 @@ def test_a_chain_reload_takes_new_code_one_worker_after_the_other_without_a_lost
     with Load(instance.address()) as load:
         write(tmp_path, "young")
         touch(tmp_path)
-        instance.wait_for_log(
-            r"chain reload \(.*\): 3 workers of generation 1, one after the other, each loads the application anew$"
-        )
+        instance.wait_for_log(r"chain reload \(.*\): 3 workers .*, one after the other, each loads the application anew$")
         instance.wait_for_log(r"chain reload: all workers are replaced$")
         load.wait_for_more()
         assert not before & set(instance.workers())
@@ -67,9 +65,7 @@ def test_code_that_does_not_load_ends_the_chain_and_the_old_workers_serve_on(cha
     with Load(instance.address()) as load:
         write(tmp_path, "broken", before="def (:\n")
         touch(tmp_path)
-        instance.wait_for_log(
-            r"chain reload: worker 1 \(.*\) can't load the application, see above: workers that are not replaced yet"
-        )
+        instance.wait_for_log(r"chain reload: worker 1 \(.*\) can't load the application, see above: workers that are not")
         wait_until(lambda: sorted(instance.workers()) == before, "the workers of before, and no other")
         load.wait_for_more()
         write(tmp_path, "mended!")

@@ -11,20 +11,14 @@ pub struct Reloading {
     /// `exit-on-reload`: a reload ends the instance.
     pub exits: bool,
     /// `reload-probe`: each worker of a new generation asks its application for this before it serves.
-    pub probe: Option<Probe>,
+    /// A path, with a query or without.
+    pub probe: Option<String>,
+    /// Time that the answer may take, in milliseconds.
+    pub probe_timeout_ms: u64,
     /// `warmup`: what the application is asked for when it is loaded, before workers are forked.
     pub warmup: Vec<String>,
     /// `binary-path`: the program that an upgrade executes, in the place of the one that was started.
     pub program: Option<PathBuf>,
     /// `max-fd`: descriptors that each process may have.
     pub descriptors_most: Option<u64>,
-}
-
-/// A request by which an application shows that it works.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Probe {
-    /// A path, with a query or without.
-    pub target: String,
-    /// Time that the answer may take, in milliseconds.
-    pub timeout_ms: u64,
 }

@@ -10,8 +10,8 @@ use crate::clients::Clients;
 use crate::control::Control;
 use crate::logging::Logging;
 use crate::recycling::Recycling;
-use crate::sockets::SocketTuning;
 use crate::reloading::Reloading;
+use crate::sockets::SocketTuning;
 use crate::tls::{Http2, Tls};
 use crate::watching::Watching;
 

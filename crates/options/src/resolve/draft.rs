@@ -15,6 +15,7 @@ use bolide_contract::sockets::SocketTuning;
 use bolide_contract::tls::{ClientAuth, Http2, TlsVersion};
 use bolide_contract::watching::Watching;
 
+use crate::catalogue::PROBE_TIMEOUT_S;
 use crate::catalogue::setting::NamedBy;
 use crate::diagnostic::{Diagnostic, Location};
 use crate::host_info::HostInfo;
@@ -59,7 +60,6 @@ pub struct Draft<'a> {
     /// Paths are as written.
     pub control: Control,
     pub reloading: Reloading,
-    pub probe_timeout_s: Option<u64>,
     pub lifecycle: Lifecycle,
     pub recycling: Recycling,
     /// Where `min-worker-lifetime` was set.
@@ -122,8 +122,7 @@ impl<'a> Draft<'a> {
             worker_mercy: None,
             pidfile: None,
             control: Control::default(),
-            reloading: Reloading::default(),
-            probe_timeout_s: None,
+            reloading: Reloading { probe_timeout_ms: PROBE_TIMEOUT_S * 1000, ..Reloading::default() },
             lifecycle: Lifecycle {
                 harakiri_ms: None,
                 shortest_route_harakiri_ms: None,

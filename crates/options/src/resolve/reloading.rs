@@ -1,7 +1,5 @@
 //! Reloads: from options to settings. Runs in the process that reads the configuration.
 
-use bolide_contract::reloading::Probe;
-
 use super::draft::Draft;
 use super::paths::normalized;
 use super::values;
@@ -15,17 +13,9 @@ impl Draft<'_> {
     pub(super) fn set_reloading(&mut self, setting: Reloading, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
         match setting {
             Reloading::Exit => self.reloading.exits = self.switch(pair),
-            Reloading::Probe => {
-                let target = target(pair)?;
-                let timeout_ms = self.probe_timeout_s.unwrap_or(PROBE_TIMEOUT_S) * 1000;
-                self.reloading.probe = Some(Probe { target, timeout_ms });
-            }
+            Reloading::Probe => self.reloading.probe = Some(target(pair)?),
             Reloading::ProbeTimeout => {
-                let seconds = self.positive_or(row, pair, PROBE_TIMEOUT_S)?;
-                self.probe_timeout_s = Some(seconds);
-                if let Some(probe) = &mut self.reloading.probe {
-                    probe.timeout_ms = seconds * 1000;
-                }
+                self.reloading.probe_timeout_ms = self.positive_or(row, pair, PROBE_TIMEOUT_S)? * 1000;
             }
             Reloading::Warmup => self.reloading.warmup.push(target(pair)?),
             Reloading::Program => {
