@@ -1,5 +1,5 @@
 //! The master's one loop, over signals, children's reports and timers. What each event leads to is decided here and in the
-//! files that continue this type: `reload` (generations), `recycling` (worn workers), `stop` (the end).
+//! files that continue this type: `reports` (what children say), `endings` (their ends), `reload` (generations), `recycling` (worn workers), `stop` (the end).
 //!
 //! Every turn first takes the news (reports, signals, ends), then looks at what is due, then compares what is with what should be
 //! and starts what lacks. So a lost race is put right by the next turn, and nothing is ever waited for in place.
@@ -8,18 +8,17 @@
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
 
-use bolide_contract::message::{self, Received, Report};
 use bolide_contract::scoreboard::now_ms;
 use nix::unistd::Pid;
 
 use crate::attendance::Attendance;
 use crate::background::Starter;
-use crate::backoff::{BIRTH_MS, Backoff};
-use crate::child::{Child, Event, KillReason, Progress, Role, State};
+use crate::backoff::Backoff;
+use crate::child::{Child, KillReason, Progress, State};
 use crate::configuration::Configuration;
 use crate::error::StartError;
-use crate::exit_report::{self, Cause};
-use crate::fleet::{self, Fleet, is_zombie};
+use crate::exit_report;
+use crate::fleet::{Fleet, is_zombie};
 use crate::generation::{Forming, Generation, Reason, ReloadOutcome};
 use crate::harakiri::{Verdict, Watch};
 use crate::jitter::Jitter;
@@ -27,7 +26,7 @@ use crate::log_sink;
 use crate::memory_watch::MemoryWatch;
 use crate::notify::{self, Notifier};
 use crate::signals::{self, SignalAction, Signals};
-use crate::system::{self, Pause};
+use crate::system;
 use crate::tickets::Tickets;
 use crate::waiting::{self, Source, Token};
 use crate::watching::{FileNews, Watches};
@@ -37,16 +36,10 @@ use crate::words::duration;
 const TURN_MOST_MS: u64 = 10_000;
 /// The scoreboard's clock may lag this much, in milliseconds: a timer is waited for that much longer, so that it is due then.
 const CLOCK_LAG_MS: u64 = 4;
-/// Reports taken from one child in a turn: a child that floods us does not keep the others waiting.
-const REPORTS_A_TURN: usize = 64;
 /// Time that a worker may live on after its order socket is closed, in milliseconds.
-const LOST_MS: u64 = 2000;
+pub const LOST_MS: u64 = 2000;
 /// Time that a prototype may take to end when it has nothing left to do, in milliseconds.
 pub const GRACE_MS: u64 = 2000;
-/// A worker that was killed for its memory within this time had too much of it from its start, in milliseconds.
-const FAT_BIRTH_MS: u64 = 10_000;
-/// Time that a prototype stopped by a signal may take to go on, in milliseconds: while it is stopped no worker is replaced.
-const STOPPED_MS: u64 = 5000;
 
 /// The instance serves, or ends with an exit status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,7 +81,7 @@ pub struct Supervisor {
     pub(crate) watch: Option<Watch>,
     pub(crate) watches: Watches,
     pub(crate) memory_watch: Option<MemoryWatch>,
-    jitter: Jitter,
+    pub(crate) jitter: Jitter,
 }
 
 impl Supervisor {
@@ -183,277 +176,6 @@ impl Supervisor {
                 }
             }
         }
-    }
-
-    /// Takes what a child has to say, or its closed socket.
-    fn take_reports(&mut self, id: u64, now: u64) {
-        for _ in 0..REPORTS_A_TURN {
-            let Some(channel) = self.fleet.find(id).and_then(|child| child.channel.as_ref()) else { return };
-            match message::receive::<Report>(channel.as_fd()) {
-                Ok(Received::Message(report, _)) => self.take_report(id, report, now),
-                Ok(Received::Nothing) => return,
-                Ok(Received::End) => return self.channel_closed(id, now),
-                Err(error) => {
-                    if let Some(child) = self.fleet.find(id) {
-                        log_sink::line(&format!("{child} sent what is no report: {error}"));
-                    }
-                    self.channel_closed(id, now);
-                    return self.kill_and_log(id, KillReason::OutOfReach, now);
-                }
-            }
-        }
-    }
-
-    /// The one match over reports. Rows and pids are checked: they come from processes that may run as another user.
-    fn take_report(&mut self, id: u64, report: Report, now: u64) {
-        let Some(child) = self.fleet.find(id) else { return };
-        let (role, generation) = (child.role, child.generation);
-        match (role, report) {
-            (Role::Prototype, Report::Loaded { milliseconds }) => self.prototype_loaded(id, milliseconds, now),
-            (Role::Prototype, Report::LoadFailed) => {
-                if self.forming.as_ref().is_some_and(|forming| forming.generation.number == generation) {
-                    self.give_up_forming("see the traceback above", now);
-                }
-            }
-            (Role::Prototype, Report::Forked { row, pid }) => {
-                if let Some(worker) = self.fleet.with_row(generation, row).map(|worker| worker.id) {
-                    // A pid that fails the check belongs to a worker that has ended already: the report of its end follows.
-                    self.fleet.note_pid(worker, pid);
-                }
-            }
-            (Role::Prototype, Report::ForkFailed { row, errno }) => {
-                self.end_of_row(generation, row, None, Cause::NotForked(errno as i32), now)
-            }
-            (Role::Prototype, Report::Ended { row, pid, status }) => {
-                self.end_of_row(generation, row, Some(pid), Cause::from_status(status as i32), now);
-            }
-            (Role::Worker { row, .. }, Report::Serving { row: told, pid }) if row == told => {
-                if self.fleet.note_pid(id, pid) {
-                    self.worker_serves(id, generation, now);
-                } else if Fleet::exists(pid) {
-                    // A worker that is gone already has told the truth: its end is on the way to us.
-                    log_sink::line(&format!(
-                        "a worker says that its pid is {pid}, which is another's: the report is not believed"
-                    ));
-                }
-            }
-            (Role::Worker { row, .. }, Report::Worn { row: told, .. }) if row == told => self.take_worn(id, now),
-            (Role::Worker { row, .. }, Report::Drained { row: told, .. }) if row == told => {
-                self.advance_end(id, Progress::Drained, now)
-            }
-            (Role::Worker { row, .. }, Report::Leaving { row: told, .. }) if row == told => {
-                self.advance_end(id, Progress::Leaving, now)
-            }
-            (Role::Worker { row, .. }, Report::Asked { row: told, asked }) if row == told => {
-                let by = child.to_string();
-                self.obey_application(asked, &by, now);
-            }
-            (_, report) => {
-                log_sink::line(&format!("{child} sent a report that is not its to send: {report:?}"));
-                self.kill_and_log(id, KillReason::OutOfReach, now);
-            }
-        }
-    }
-
-    fn prototype_loaded(&mut self, id: u64, milliseconds: u32, now: u64) {
-        let Some(prototype) = self.fleet.find_mut(id) else { return };
-        prototype.apply(Event::Ready);
-        prototype.ready_ms.get_or_insert(now);
-        let generation = prototype.generation;
-        self.attendance.begin(&self.fleet.settings);
-        if let Some(forming) = self.forming.as_mut().filter(|forming| forming.generation.number == generation) {
-            forming.loaded_in_ms.get_or_insert(u64::from(milliseconds));
-        }
-    }
-
-    fn worker_serves(&mut self, id: u64, generation: u32, now: u64) {
-        let Some(worker) = self.fleet.find(id) else { return };
-        let lifetime = self.jitter.lifetime_ms(&self.fleet.settings.recycling, worker.worker_number().unwrap_or(1));
-        let Some(worker) = self.fleet.find_mut(id) else { return };
-        worker.apply(Event::Ready);
-        if worker.ready_ms.is_none() {
-            worker.ready_ms = Some(now);
-            worker.expires_ms = lifetime.map(|lifetime| now.saturating_add(lifetime));
-        }
-        if let Some(found) = self.generation_mut(generation) {
-            found.served = true;
-        }
-        if let Some(prototype) =
-            self.fleet.children.iter_mut().find(|child| child.is_prototype() && child.generation == generation)
-        {
-            prototype.has_served = true;
-        }
-    }
-
-    /// Progress of a worker that ends. From `Leaving` on, when all requests are answered, its interpreter's end has a deadline of its own.
-    fn advance_end(&mut self, id: u64, progress: Progress, now: u64) {
-        let Some(worker) = self.fleet.find_mut(id) else { return };
-        worker.progress = progress;
-        if progress == Progress::Leaving && worker.state == State::Ending {
-            worker.hurry(now + message::INTERPRETER_END_MS, KillReason::InterpreterStays);
-        }
-    }
-
-    fn end_of_row(&mut self, generation: u32, row: u32, pid: Option<u32>, cause: Cause, now: u64) {
-        let Some(worker) = self.fleet.with_row(generation, row) else { return };
-        // The row may have its next worker already, where this end became known in another way first.
-        let same = pid.is_none() || worker.pid.is_none_or(|known| Some(known.as_raw() as u32) == pid);
-        if same {
-            let id = worker.id;
-            // A worker that was gone before its pid could be verified gets it now, for the log: nothing is sent to it any more.
-            if let (Some(pid), Some(worker)) = (pid, self.fleet.find_mut(id)) {
-                worker.pid.get_or_insert(Pid::from_raw(pid as i32));
-            }
-            self.handle_exit(id, cause, now);
-        }
-    }
-
-    fn channel_closed(&mut self, id: u64, now: u64) {
-        let Some(child) = self.fleet.find_mut(id) else { return };
-        child.channel = None;
-        // A child that ends anyway has closed its socket in good order and has a deadline already.
-        if child.state.is_active() {
-            child.hurry(now + LOST_MS, KillReason::OutOfReach);
-        }
-    }
-
-    /// Reaps children of the master's own (prototypes, and workers whose prototype has ended), and finds the ends of
-    /// workers that nobody can report any more.
-    fn reap(&mut self, now: u64) {
-        while let Some((pid, pause)) = system::next_pause() {
-            self.note_pause(pid, pause, now);
-        }
-        while let Some(pid) = system::next_end() {
-            let child = self.fleet.with_pid(pid);
-            if let Some(child) = child.filter(|child| child.is_prototype() && !child.has_served) {
-                // Processes that the application has started while it was loaded go with it, as long as the group's number is surely its.
-                fleet::end_group(child);
-            }
-            let child = child.map(|child| child.id);
-            let status = system::take_status(pid);
-            if self.attendance.note_end(pid, status, now) {
-                continue;
-            }
-            // Processes that applications left behind are nobody's child here: as their nearest living ancestor the master only lets them go.
-            let Some(id) = child else { continue };
-            // Reports that it sent before it ended come first: the ends of its workers.
-            for _ in 0..=self.fleet.children.len().div_ceil(REPORTS_A_TURN) {
-                self.take_reports(id, now);
-            }
-            self.handle_exit(id, Cause::from_status(status), now);
-        }
-        for id in self.fleet.ids(|child| self.fleet.is_gone_unseen(child)) {
-            self.handle_exit(id, Cause::Unknown, now);
-        }
-    }
-
-    /// A prototype that is stopped replaces nobody: it gets a moment to go on.
-    fn note_pause(&mut self, pid: Pid, pause: Pause, now: u64) {
-        let Some(id) = self.fleet.with_pid(pid).filter(|child| child.is_prototype()).map(|child| child.id) else { return };
-        let Some(child) = self.fleet.find_mut(id) else { return };
-        child.stopped_until_ms = match pause {
-            Pause::Stopped(signal) => {
-                let (name, most) = (signals::name(signal), duration(STOPPED_MS));
-                log_sink::line(&format!("{child} was stopped by {name}: it is killed unless it goes on (SIGCONT) within {most}"));
-                Some(now + STOPPED_MS)
-            }
-            Pause::Continued => None,
-        };
-    }
-
-    /// Takes a child off the list, and does what its end asks for.
-    fn handle_exit(&mut self, id: u64, cause: Cause, now: u64) {
-        let Some(position) = self.fleet.children.iter().position(|child| child.id == id) else { return };
-        let child = self.fleet.children.remove(position);
-        match child.role {
-            Role::Worker { row, number } => self.worker_ended(&child, row, number, &cause, now),
-            Role::Prototype => self.prototype_ended(&child, &cause, now),
-        }
-    }
-
-    fn worker_ended(&mut self, worker: &Child, row: u32, number: u32, cause: &Cause, now: u64) {
-        let in_flight = self.fleet.scoreboard.in_flight(row);
-        let has_worked = worker.kill_reason == Some(KillReason::Harakiri) || self.fleet.scoreboard.has_begun_requests(row);
-        self.fleet.scoreboard.clear(row);
-        let asked = !worker.state.is_active();
-        // A worker that had too much memory soon after its start will have it again.
-        let is_fat = worker.kill_reason == Some(KillReason::Memory);
-        let lived = has_worked && !is_fat
-            || worker.ready_ms.is_some_and(|ready| now.saturating_sub(ready) >= if is_fat { FAT_BIRTH_MS } else { BIRTH_MS });
-        let never_was = worker.pid.is_none() && *cause == Cause::Unknown;
-        let mut follows = String::new();
-        let stopping = self.is_stopping();
-        if let Some(generation) = self.generation_mut(worker.generation)
-            && (!asked
-                || matches!(
-                    worker.kill_reason,
-                    Some(KillReason::Harakiri | KillReason::OutOfReach | KillReason::Late | KillReason::Memory)
-                ))
-            && !stopping
-            && !never_was
-        {
-            let slot = &mut generation.worker_slots[number as usize - 1];
-            follows = if lived {
-                slot.lived();
-                "; it is replaced".to_owned()
-            } else if is_fat {
-                format!(" had too much memory soon after its start; the next is tried in {}", duration(slot.died_at_birth(now)))
-            } else {
-                format!(" before its first request; the next is tried in {}", duration(slot.died_at_birth(now)))
-            };
-        }
-        // The log names no worker twice: a kill has had its line, and an ordered end is no news.
-        let forming = self.forming.as_ref().filter(|forming| forming.generation.number == worker.generation);
-        let is_forming = forming.is_some();
-        // A new generation that can't load the application has one line, when it is given up.
-        let is_told =
-            *cause == Cause::Exited(message::EXIT_LOAD_FAILED) && forming.is_some_and(|forming| !forming.generation.served);
-        let ended_as_told = asked && *cause == Cause::Exited(0);
-        let is_known = worker.kill_reason.is_some() || never_was || is_told || ended_as_told;
-        if is_fat && !lived {
-            log_sink::line(&format!("{worker}{follows}"));
-        } else if !is_known {
-            log_sink::line(&format!("{worker} {}{}{follows}", cause.words(), exit_report::while_serving(&in_flight, now)));
-        }
-        if is_forming && !asked && !lived && !never_was {
-            self.note_death_while_forming(cause, now);
-        }
-        self.note_end_in_chain(worker, cause, asked);
-    }
-
-    fn prototype_ended(&mut self, prototype: &Child, cause: &Cause, now: u64) {
-        let asked = !prototype.state.is_active();
-        let news = prototype.kill_reason.is_none()
-            && !(asked && *cause == Cause::Exited(0))
-            && *cause != Cause::Exited(message::EXIT_LOAD_FAILED);
-        if news && !self.is_stopping() {
-            log_sink::line(&format!("{prototype} {}", cause.words()));
-        }
-        let forming = self.forming.as_ref().filter(|forming| forming.generation.number == prototype.generation);
-        match forming.map(|forming| (forming.reason, prototype.ready_ms.is_some())) {
-            Some((Reason::First, true)) => self.promote_first(),
-            Some((_, loaded)) => self.give_up_forming(&self.why_not_loaded(cause, loaded), now),
-            None => {}
-        }
-        if self.serving.as_ref().is_some_and(|serving| serving.number == prototype.generation) && !self.is_stopping() {
-            log_sink::line("its workers serve on; a new generation is started, because nobody could replace them");
-            let lived = prototype.ready_ms.is_some_and(|ready| now.saturating_sub(ready) >= BIRTH_MS);
-            if !lived {
-                self.prototype_backoff.died_at_birth(now);
-            }
-        }
-    }
-
-    /// The reason for the log why a prototype did not load. One that ended without a word may have found no Bolide to run.
-    fn why_not_loaded(&self, cause: &Cause, loaded: bool) -> String {
-        let program = self.fleet.program();
-        let hint = match (cause, &program.package_folder) {
-            (Cause::Exited(1), None) if !loaded => {
-                format!(" (if it is the module `bolide` that is missing: {} -m pip install bolide)", program.executable.display())
-            }
-            _ => String::new(),
-        };
-        format!("its prototype {}, see above{hint}", cause.words())
     }
 
     /// Does what is due: ends patience with children, looks for requests over time, queues workers past their lifetime for recycling.
