@@ -12,6 +12,9 @@ from bolide import _native
 #: The number of this worker; set once, after the fork.
 worker = 0
 
+#: Called with each exception of the application's that was logged while it serves; None where nobody wants to know.
+after_exception = None
+
 #: A line without an end is written when it has this many characters.
 LONGEST_LINE = 8192
 
@@ -77,6 +80,8 @@ def log_exception(exception, place):
     for part in traceback.format_exception(type(exception), exception, exception.__traceback__):
         lines.extend(part.rstrip("\n").split("\n"))
     write_lines(lines)
+    if after_exception is not None:
+        after_exception(exception)
 
 
 def log_message(message):

@@ -4,6 +4,7 @@ The master execs it, as ``python …/bolide/prototype.py N`` or ``python -m boli
 of the descriptor that holds its settings. It must not know sockets or protocols: those are the native module's.
 """
 
+import contextlib
 import errno
 import importlib
 import os
@@ -51,6 +52,8 @@ class Half:
         self.has_served = False
         #: This worker's generation is not let in yet.
         self.is_on_trial = False
+        #: What `py-autoreload` follows; None where it is off.
+        self.followed = None
 
     def prepare(self, boot):
         """Set up this process and what the application sees of it: path, environment, arguments."""
@@ -83,13 +86,17 @@ class Half:
         if not described["is_hidden"]:
             self.uwsgi.register()
         self.hooks = Hooks(described, self.uwsgi)
+        if self.settings["watching"]["imports"]:
+            from bolide import autoreload
+
+            self.followed = autoreload.Imports(self.settings["watching"]["imports"])
 
     def load(self):
         """Load the applications. Returns None, or why they can't be loaded."""
         from bolide import unshared
 
         before = None if self.log.worker else unshared.Before()
-        self.applications, reason = load(self.boot, self.hooks)
+        self.applications, reason = load(self.boot, self.hooks, self.followed or contextlib.nullcontext())
         if reason is None:
             self.uwsgi.note_applications(self.applications)
             if self.settings["reloading"]["warmup"]:
@@ -101,6 +108,10 @@ class Half:
             if warning:
                 self.log.tell(warning)
         return reason
+
+    def imports(self):
+        """Return the files of what was imported, for `py-autoreload`."""
+        return self.followed.news()
 
     def freeze(self):
         """Freeze what is loaded, so that workers share its pages instead of copying them at their first collection."""
@@ -126,6 +137,13 @@ class Half:
 
     def serve(self, assignment):
         """Serve until the worker's end. Returns the exit status."""
+        if self.followed is not None:
+            self.followed.follow(assignment.report_imports)
+        named = self.settings["python"]["reload_on"]
+        if any(named.values()):
+            from bolide.reload_on import ReloadOn
+
+            self.log.after_exception = ReloadOn(named, self.native.ask_for_replacement)
         try:
             self.uwsgi.note_worker()
             self.hooks.begin_worker()
@@ -189,23 +207,18 @@ def import_native():
     return _native
 
 
-def load(boot, hooks):
-    """Load the applications. Returns them and None, or None and why they can't be loaded, of which the log has the details."""
+def load(boot, hooks, watched):
+    """Load the applications. Returns them and None, or None and why they can't be loaded, of which the log has the details.
+
+    The context `watched` is around the imports, and sees how they fail.
+    """
     from bolide import log
-    from bolide.load import LoadError, import_beside, load_applications, set_aliases, set_up_logging
-    from bolide.wsgi import nothing_there
+    from bolide.load import LoadError
 
     settings = boot["settings"]
     try:
-        python = settings["python"]
-        set_aliases(python["aliases"], "pymodule-alias")
-        import_beside(python["imports"])
-        if python["paste_logger"]:
-            set_up_logging(settings["applications"])
-        # Static files and routes may be all that there is.
-        applications = load_applications(settings["applications"]) or [("", nothing_there, "wsgi")]
-        hooks.look_up()
-        set_aliases(python["late_aliases"], "post-pymodule-alias")
+        with watched:
+            applications = import_all(settings, hooks)
         after = settings["python"]["chdir_after"]
         if after:
             os.chdir(after)
@@ -235,6 +248,23 @@ def load(boot, hooks):
         if boot["generation"] > 1 and holds_exclusively(error):
             reason += "; if the generation that serves holds it: `reload-order = stop-first` ends that one first"
     return None, reason
+
+
+def import_all(settings, hooks):
+    """Import what the settings name, and return the applications."""
+    from bolide.load import import_beside, load_applications, set_aliases, set_up_logging
+    from bolide.wsgi import nothing_there
+
+    python = settings["python"]
+    set_aliases(python["aliases"], "pymodule-alias")
+    import_beside(python["imports"])
+    if python["paste_logger"]:
+        set_up_logging(settings["applications"])
+    # Static files and routes may be all that there is.
+    applications = load_applications(settings["applications"]) or [("", nothing_there, "wsgi")]
+    hooks.look_up()
+    set_aliases(python["late_aliases"], "post-pymodule-alias")
+    return applications
 
 
 def holds_exclusively(error):

@@ -43,7 +43,7 @@ def test_a_pidfile_that_is_missing_or_stale_or_of_another_program_is_told(fail, 
     assert "missing.pid: the pidfile can't be read" in lines[-1]
     status, lines = fail("--reload", "shop:app")
     assert status == NO_FILE
-    assert "`py-autoreload` is planned" in lines[-1]
+    assert "--py-autoreload 1" in lines[-1]
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     for text, reason in [

@@ -86,6 +86,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(worker::serve, module)?)?;
     module.add_function(wrap_pyfunction!(procname::set_process_name, module)?)?;
     module.add_function(wrap_pyfunction!(note_child, module)?)?;
+    module.add_function(wrap_pyfunction!(prototype::ask_for_replacement, module)?)?;
     module.add_function(wrap_pyfunction!(note_fork, module)?)?;
     uwsgi_module::add_to(module)
 }

@@ -2,11 +2,12 @@
 //! It decides nothing. The prototype's process runs it, and each worker up to its service.
 
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 
 use bolide_contract::boot::Boot;
 use bolide_engine::Assignment as EngineAssignment;
-use bolide_prototype::{Application, FailureNote, Loading};
+use bolide_prototype::{Application, FailureNote, Loading, report_imports};
 use nix::unistd::{ForkResult, Pid};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -20,11 +21,19 @@ pub fn run_prototype(boot: i32, half: Bound<'_, PyAny>) -> PyResult<i32> {
     bolide_prototype::run(boot, &mut PythonApplication { half })
 }
 
+/// Asks the master to replace this worker.
+#[pyfunction]
+pub fn ask_for_replacement() {
+    bolide_prototype::signals::ask_for_replacement();
+}
+
 /// What a worker is to serve with.
 #[pyclass(frozen, module = "bolide._native")]
 pub struct Assignment {
     engine: Mutex<Option<EngineAssignment>>,
     note: FailureNote,
+    /// The worker's line to the master, where that wants to hear of imports.
+    control: Option<OwnedFd>,
 }
 
 struct PythonApplication<'py> {
@@ -36,6 +45,14 @@ impl Assignment {
     /// Leaves a line for the master that says why the application does not start.
     fn note_failure(&self, reason: &str) -> PyResult<()> {
         Ok(self.note.write(reason)?)
+    }
+
+    /// Has the master watch the files of what was imported since the worker began.
+    fn report_imports(&self, list: &[u8]) -> PyResult<()> {
+        match &self.control {
+            Some(control) => Ok(report_imports(control.as_fd(), list)?),
+            None => Ok(()),
+        }
     }
 }
 
@@ -59,6 +76,10 @@ impl Application for PythonApplication<'_> {
     fn load(&mut self) -> PyResult<Loading> {
         let reason: Option<String> = self.half.call_method0("load")?.extract()?;
         Ok(reason.map_or(Loading::Loaded, Loading::Failed))
+    }
+
+    fn imports(&mut self) -> PyResult<Option<Vec<u8>>> {
+        self.half.call_method0("imports")?.extract()
     }
 
     fn freeze(&mut self) -> PyResult<()> {
@@ -93,7 +114,9 @@ impl Application for PythonApplication<'_> {
 
     fn serve(&mut self, assignment: EngineAssignment, note: FailureNote) -> PyResult<i32> {
         uwsgi_module::attach(&assignment)?;
-        let assignment = Assignment { engine: Mutex::new(Some(assignment)), note };
+        let wants_imports = assignment.settings.watching.imports.is_some();
+        let control = wants_imports.then(|| assignment.control.try_clone()).transpose()?;
+        let assignment = Assignment { engine: Mutex::new(Some(assignment)), note, control };
         self.half.call_method1("serve", (assignment,))?.extract()
     }
 }

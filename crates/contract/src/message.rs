@@ -55,6 +55,9 @@ pub enum Report {
     Leaving { row: u32, pid: u32 },
     /// Worker: the application asks for something that concerns the instance (`uwsgi.reload()`).
     Asked { row: u32, asked: Asked },
+    /// Prototype or worker, with `py-autoreload`: a sealed memory file comes with it, a list of [`ImportedFile`] as JSON, to be watched for this
+    /// generation beside those that were told before.
+    Imports,
 }
 
 /// What an application may ask of its master.
@@ -79,6 +82,13 @@ impl Asked {
         Asked::ALL.into_iter().find(|asked| asked.code() == code)
     }
 }
+
+/// A file that a module was loaded from, or would be if it were there: its absolute path, and its time of modification when it was
+/// imported, in nanoseconds; `None` where that is not known.
+pub type ImportedFile = (String, Option<i64>);
+
+/// Bytes of a list of imported files, at the most.
+pub const IMPORTS_BYTES: usize = 8 * 1024 * 1024;
 
 /// Exit status of a worker or prototype whose application could not be loaded.
 pub const EXIT_LOAD_FAILED: i32 = 22;
@@ -157,6 +167,7 @@ impl Packet for Report {
             Report::Drained { row, pid } => [108, row, pid, 0, 0, 0],
             Report::Leaving { row, pid } => [109, row, pid, 0, 0, 0],
             Report::Asked { row, asked } => [120, row, asked.code(), 0, 0, 0],
+            Report::Imports => [110, 0, 0, 0, 0, 0],
         }
     }
 
@@ -174,6 +185,7 @@ impl Packet for Report {
             [120, row, code, ..] => {
                 Asked::from_code(code).map(|asked| Report::Asked { row, asked }).ok_or_else(|| unknown_packet(fields[0]))
             }
+            [110, ..] => Ok(Report::Imports),
             _ => Err(unknown_packet(fields[0])),
         }
     }
@@ -283,6 +295,7 @@ mod tests {
             Report::Leaving { row: 1, pid: 2 },
             Report::Asked { row: 1, asked: Asked::Reload },
             Report::Asked { row: 1, asked: Asked::Stop },
+            Report::Imports,
         ] {
             send(left.as_fd(), &report, None).expect("sent");
             assert!(matches!(receive::<Report>(right.as_fd()), Ok(Received::Message(got, None)) if got == report));

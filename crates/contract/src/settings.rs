@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::answering::{Answering, RouteRule};
 use crate::clients::Clients;
 use crate::control::Control;
+use crate::exceptions::ReloadOn;
 use crate::logging::Logging;
 use crate::recycling::Recycling;
 use crate::reloading::Reloading;
@@ -225,6 +226,7 @@ pub struct Python {
     pub honour_stdin: bool,
     /// `auto-procname` and its kin are in [`Naming`]; `enable-threads` is always on.
     pub catch_exceptions: bool,
+    pub reload_on: ReloadOn,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 pub struct Watching {
     pub files: Vec<WatchedFile>,
+    /// `py-autoreload`; `None` where it is off.
+    pub imports: Option<WatchedImports>,
 }
 
 /// A file, and what its change asks for.
@@ -18,6 +20,17 @@ pub struct WatchedFile {
     pub option: String,
     pub subject: WatchSubject,
     pub action: FileAction,
+}
+
+/// What `py-autoreload` watches: the files of all modules that are imported, as prototypes and workers tell them, and what the
+/// configuration was read from.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+pub struct WatchedImports {
+    /// Time between two looks at them where nothing rings, and at what workers have imported meanwhile, in milliseconds.
+    pub every_ms: u64,
+    /// `py-auto-reload-ignore`: names of modules.
+    pub ignored: Vec<String>,
+    pub configuration: Vec<PathBuf>,
 }
 
 /// What of a file counts.

@@ -23,6 +23,7 @@ mod failure_note;
 mod fleet;
 mod generation;
 mod harakiri;
+mod imports;
 mod interpreter;
 mod jitter;
 mod listeners;

@@ -293,6 +293,7 @@ impl Supervisor {
         self.recycling_queue.clear();
         self.end_generations(|generation| generation != number, now_ms);
         self.kill_before_if_brutal(number, now_ms);
+        self.watches.forget_importers_but(&[number]);
     }
 
     /// A brutal reload leaves the workers of older generations no time.

@@ -20,6 +20,7 @@ impl Supervisor {
         for _ in 0..REPORTS_A_TURN {
             let Some(channel) = self.fleet.find(id).and_then(|child| child.channel.as_ref()) else { return };
             match message::receive::<Report>(channel.as_fd()) {
+                Ok(Received::Message(Report::Imports, list)) => self.take_imports(id, list, now),
                 Ok(Received::Message(report, _)) => self.take_report(id, report, now),
                 Ok(Received::Nothing) => return,
                 Ok(Received::End) => return self.channel_closed(id, now),

@@ -40,6 +40,14 @@ impl Sight {
         }
     }
 
+    /// The time of modification, where that is what counts.
+    pub fn modified_ns(self) -> Option<i128> {
+        match self {
+            Sight::Touched { modified_ns, .. } => Some(modified_ns),
+            Sight::Missing | Sight::Contents(_) => None,
+        }
+    }
+
     pub fn is_there(self) -> bool {
         self != Sight::Missing
     }

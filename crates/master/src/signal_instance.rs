@@ -39,7 +39,7 @@ pub fn signal_instance(order: InstanceOrder, pidfile: &Path) -> i32 {
 fn send(signal: Signal, pidfile: &Path) -> Result<Pid, (i32, String)> {
     let text = std::fs::read_to_string(pidfile).map_err(|error| {
         // `--reload` of other servers takes no file, so somebody may have written the application behind it.
-        let other = if signal == Signal::SIGHUP { "; to reload when code changes, `py-autoreload` is planned" } else { "" };
+        let other = if signal == Signal::SIGHUP { "; to reload when code changes: --py-autoreload 1" } else { "" };
         (EXIT_NO_FILE, format!("the pidfile can't be read: {error}; name the file of the option `pidfile`{other}"))
     })?;
     let not_sent = |why: String| (EXIT_NOT_SENT, why);

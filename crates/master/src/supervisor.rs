@@ -210,7 +210,7 @@ impl Supervisor {
                 return;
             }
             let FileNews { command, option, .. } = &news;
-            log_sink::line(&format!("{option}: {}", news.words()));
+            log_sink::line(&format!("{option}: {}", news.words(self.fleet.settings.python.chdir.as_deref())));
             self.obey(*command, option, now);
         }
     }

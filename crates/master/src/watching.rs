@@ -1,9 +1,10 @@
-//! The registry of files whose change asks something of the master: `touch-*`, `fs-*`.
+//! The registry of files whose change asks something of the master: `touch-*`, `fs-*`, and what is imported (`py-autoreload`).
 //!
 //! What counts is what is seen of a file ([`Sight`]), which is looked at again and again: no change can be missed, whatever file system it
 //! lies on and however it comes about. inotify is the doorbell alone: it says that a look is worth while now. Changes that come together are
 //! told together, once nothing more has come for [`SETTLE_MS`]. The master runs it.
 
+use std::collections::{HashMap, HashSet};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
@@ -24,6 +25,8 @@ const SETTLE_MS: u64 = 50;
 const SETTLE_MOST_MS: u64 = 1_000;
 /// Reads of the doorbell in a turn: each takes a few hundred events.
 const READS_MOST: usize = 16;
+/// The option of files that are imported.
+const AUTORELOAD: &str = "py-autoreload";
 /// Files that a line of the log names.
 const NAMES_MOST: usize = 3;
 
@@ -34,7 +37,26 @@ pub struct Watches {
     /// `None` where the system has none for us: then the looks at the files have to do.
     doorbell: Option<Inotify>,
     look_ms: u64,
+    /// The same for what is imported; `None` where that is not watched.
+    imports: Option<Period>,
     settling: Option<Settling>,
+    /// Files that had changed before their generation told of them: those that change themselves at each import reload once.
+    late: HashSet<PathBuf>,
+}
+
+/// When imported files are looked at.
+#[derive(Debug, Clone, Copy)]
+struct Period {
+    every_ms: u64,
+    look_ms: u64,
+}
+
+/// A file that a generation has imported, or would have.
+#[derive(Debug)]
+pub struct Imported {
+    pub path: PathBuf,
+    /// Its time of modification when it was read; `None`: not known.
+    pub modified_ns: Option<i64>,
 }
 
 /// Changes that may go on.
@@ -47,6 +69,8 @@ struct Settling {
 #[derive(Debug)]
 struct Entry {
     file: WatchedFile,
+    /// The generations that have imported it; none for a file that the configuration names.
+    importers: Vec<u32>,
     sight: Sight,
     ring: Option<WatchDescriptor>,
     /// It has changed, and that is not told yet.
@@ -72,13 +96,22 @@ impl Watches {
 
     /// Other files are to be watched from now on. What was seen of those that stay is kept.
     pub fn renew(&mut self, watching: &Watching, now_ms: u64) {
-        let mut before = std::mem::take(&mut self.entries);
+        self.imports = watching.imports.as_ref().map(|imports| Period {
+            every_ms: imports.every_ms,
+            look_ms: self.imports.map_or(now_ms + imports.every_ms, |period| period.look_ms),
+        });
+        let is_watched = self.imports.is_some();
+        let (imported, mut before): (Vec<Entry>, Vec<Entry>) =
+            std::mem::take(&mut self.entries).into_iter().partition(|entry| is_watched && !entry.importers.is_empty());
         let mut kept = |file: &WatchedFile| {
             let position = before.iter().position(|entry| entry.file == *file)?;
             Some(before.swap_remove(position))
         };
-        self.entries = watching.files.iter().map(|file| kept(file).unwrap_or_else(|| Entry::new(file))).collect();
-        if self.entries.is_empty() {
+        let configuration =
+            watching.imports.iter().flat_map(|imports| &imports.configuration).map(|path| autoreload(path.clone()));
+        let named = watching.files.iter().cloned().chain(configuration);
+        self.entries = named.map(|file| kept(&file).unwrap_or_else(|| Entry::named(file))).chain(imported).collect();
+        if self.entries.is_empty() && self.imports.is_none() {
             // With the doorbell all of its watches go.
             (self.doorbell, self.settling) = (None, None);
             return;
@@ -90,6 +123,51 @@ impl Watches {
         self.hang_rings(before.into_iter().filter_map(|entry| entry.ring).collect());
     }
 
+    /// A generation tells what it has imported, or what more: it is watched beside what the generations of `living` have told. A file that
+    /// was changed after the generation had read it counts as changed now.
+    pub fn adopt(&mut self, generation: u32, files: Vec<Imported>, living: &[u32], now_ms: u64) {
+        let mut positions: HashMap<PathBuf, usize> = HashMap::new();
+        let imported =
+            |(position, entry): (usize, &Entry)| (!entry.importers.is_empty()).then(|| (entry.file.path.clone(), position));
+        positions.extend(self.entries.iter().enumerate().filter_map(imported));
+        let mut late = HashSet::new();
+        for Imported { path, modified_ns } in files {
+            let position = *positions.entry(path.clone()).or_insert_with(|| {
+                self.entries.push(Entry::new(autoreload(path)));
+                self.entries.len() - 1
+            });
+            let entry = &mut self.entries[position];
+            if !entry.importers.contains(&generation) {
+                entry.importers.push(generation);
+            }
+            if modified_ns.is_some_and(|told| entry.sight.modified_ns() != Some(i128::from(told))) {
+                entry.is_changed |= !self.late.contains(&entry.file.path);
+                late.insert(entry.file.path.clone());
+            }
+        }
+        if !late.is_empty() {
+            self.settle(now_ms);
+        }
+        self.late = late;
+        self.forget_importers_but(living);
+    }
+
+    /// Only these generations are left: what others alone have imported is watched no more.
+    pub fn forget_importers_but(&mut self, living: &[u32]) {
+        let mut left = Vec::new();
+        self.entries.retain_mut(|entry| {
+            if entry.importers.is_empty() {
+                return true;
+            }
+            entry.importers.retain(|generation| living.contains(generation));
+            if entry.importers.is_empty() {
+                left.extend(entry.ring);
+            }
+            !entry.importers.is_empty()
+        });
+        self.hang_rings(left);
+    }
+
     /// What rings when a file changes.
     pub fn sources(&self) -> Option<Source<'_>> {
         self.doorbell.as_ref().map(|doorbell| Source::readable(Token::Watches, doorbell.as_fd()))
@@ -98,7 +176,9 @@ impl Watches {
     /// The next time at which the files have to be looked at.
     pub fn wake_ms(&self) -> Option<u64> {
         let settled = self.settling.map(|settling| settling.until_ms);
-        (!self.entries.is_empty()).then(|| settled.map_or(self.look_ms, |time| time.min(self.look_ms)))
+        let imports = self.imports.map(|period| period.look_ms);
+        let named = self.entries.iter().any(|entry| entry.importers.is_empty()).then_some(self.look_ms);
+        [settled, imports, named].into_iter().flatten().min()
     }
 
     /// The doorbell has rung.
@@ -115,8 +195,16 @@ impl Watches {
         if self.wake_ms().is_none_or(|time| now_ms < time) {
             return Vec::new();
         }
-        self.look_ms = now_ms + LOOK_MS;
-        if self.look() {
+        let rung = self.settling.is_some_and(|settling| now_ms >= settling.until_ms);
+        let imports = rung || self.imports.is_some_and(|period| now_ms >= period.look_ms);
+        let named = rung || now_ms >= self.look_ms;
+        if let Some(period) = self.imports.as_mut().filter(|_| imports) {
+            period.look_ms = now_ms + period.every_ms;
+        }
+        if named {
+            self.look_ms = now_ms + LOOK_MS;
+        }
+        if self.look(|entry| if entry.importers.is_empty() { named } else { imports }) {
             self.settle(now_ms);
         }
         if self.settling.is_none_or(|settling| now_ms < settling.until_ms) {
@@ -126,10 +214,10 @@ impl Watches {
         self.told()
     }
 
-    /// Compares each file with what was seen of it before. True if one differs.
-    fn look(&mut self) -> bool {
+    /// Compares each of these files with what was seen of it before. True if one differs.
+    fn look(&mut self, which: impl Fn(&Entry) -> bool) -> bool {
         let mut differs = false;
-        for entry in &mut self.entries {
+        for entry in self.entries.iter_mut().filter(|entry| which(entry)) {
             let sight = Sight::look(&entry.file.path, entry.file.subject);
             if sight != entry.sight {
                 entry.sight = sight;
@@ -180,25 +268,40 @@ impl Watches {
 }
 
 impl Entry {
-    fn new(file: &WatchedFile) -> Entry {
+    fn new(file: WatchedFile) -> Entry {
         let sight = Sight::look(&file.path, file.subject);
-        if !sight.is_there() {
-            let (option, path) = (&file.option, file.path.display());
+        Entry { file, importers: Vec::new(), sight, ring: None, is_changed: false }
+    }
+
+    /// A file that the configuration names.
+    fn named(file: WatchedFile) -> Entry {
+        let entry = Entry::new(file);
+        if !entry.sight.is_there() {
+            let (option, path) = (&entry.file.option, entry.file.path.display());
             log_sink::line(&format!("{option} = {path}: there is no such file; it counts as changed when it is made"));
         }
-        Entry { file: file.clone(), sight, ring: None, is_changed: false }
+        entry
     }
 }
 
 impl FileNews {
-    /// What has changed, for the log.
-    pub fn words(&self) -> String {
-        let names: Vec<String> = self.paths.iter().take(NAMES_MOST).map(|path| path.display().to_string()).collect();
+    /// What has changed, for the log; the application's own files as seen from its folder.
+    pub fn words(&self, folder: Option<&Path>) -> String {
+        let shown = |path: &PathBuf| {
+            let short = folder.filter(|_| self.option == AUTORELOAD).and_then(|folder| path.strip_prefix(folder).ok());
+            short.unwrap_or(path).display().to_string()
+        };
+        let names: Vec<String> = self.paths.iter().take(NAMES_MOST).map(shown).collect();
         let more = self.paths.len().saturating_sub(NAMES_MOST);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         let have = if self.paths.len() > 1 { "have" } else { "has" };
         format!("{}{more} {have} changed", names.join(", "))
     }
+}
+
+/// What `py-autoreload` makes of a file.
+fn autoreload(path: PathBuf) -> WatchedFile {
+    WatchedFile { path, option: AUTORELOAD.to_owned(), subject: WatchSubject::Touch, action: FileAction::Reload }
 }
 
 /// A watch on one file. `None` where the limit of watches is reached, or it is gone by now: the looks find what happens to it.
@@ -239,7 +342,7 @@ mod tests {
             subject: WatchSubject::Touch,
             action,
         };
-        Watches::new(&Watching { files: paths.iter().map(file).collect() }, 0)
+        Watches::new(&Watching { files: paths.iter().map(file).collect(), imports: None }, 0)
     }
 
     #[test]
@@ -288,6 +391,6 @@ mod tests {
             told.iter().map(|news| (news.command, news.paths.len())).collect::<Vec<_>>(),
             [(Command::Reload, 4), (Command::ReloadWorkers, 1)]
         );
-        assert!(told[0].words().ends_with(" and 1 more have changed"), "{}", told[0].words());
+        assert!(told[0].words(None).ends_with(" and 1 more have changed"), "{}", told[0].words(None));
     }
 }

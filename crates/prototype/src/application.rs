@@ -26,6 +26,15 @@ pub trait Application {
     /// A fault of the adapter itself. An application that can't be loaded is [`Loading::Failed`].
     fn load(&mut self) -> Result<Loading, Self::Error>;
 
+    /// With `py-autoreload`: the files of what was imported so far, or would have been where loading failed, as the contract writes
+    /// them ([`bolide_contract::message::ImportedFile`]). Called after [`Application::load`], however that went. A language that can't tell them has none.
+    ///
+    /// # Errors
+    /// What keeps the language from its work.
+    fn imports(&mut self) -> Result<Option<Vec<u8>>, Self::Error> {
+        Ok(None)
+    }
+
     /// Whatever is loaded stays as it is from here on: a collector that would write into it, and so copy the pages that workers
     /// share, is told so.
     ///

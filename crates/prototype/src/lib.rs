@@ -8,6 +8,7 @@ mod application;
 mod assignment;
 mod children;
 mod handover;
+mod imports;
 mod prototype;
 pub mod signals;
 
@@ -18,6 +19,7 @@ use bolide_contract::message::EXIT_LOAD_FAILED;
 
 pub use application::{Application, Loading};
 pub use handover::FailureNote;
+pub use imports::report_imports;
 use prototype::Prototype;
 
 /// Lives the life of a prototype, and in each worker that of a worker. Gives the exit status of the process. `boot` is the number of
@@ -37,7 +39,7 @@ fn live<A: Application>(prototype: &mut Prototype, application: &mut A) -> Resul
     application.prepare(prototype.boot())?;
     let is_lazy = prototype.boot().settings.python.lazy;
     let began = Instant::now();
-    if !is_lazy && let Loading::Failed(reason) = application.load()? {
+    if !is_lazy && let Loading::Failed(reason) = load(prototype, application)? {
         prototype.report_load_failed(&reason)?;
         return Ok(EXIT_LOAD_FAILED);
     }
@@ -53,7 +55,7 @@ fn live<A: Application>(prototype: &mut Prototype, application: &mut A) -> Resul
         application.undergo_trial()?;
     }
     if is_lazy {
-        if let Loading::Failed(reason) = application.load()? {
+        if let Loading::Failed(reason) = load(prototype, application)? {
             prototype.failure_note().write(&reason)?;
             return Ok(EXIT_LOAD_FAILED);
         }
@@ -61,4 +63,15 @@ fn live<A: Application>(prototype: &mut Prototype, application: &mut A) -> Resul
     }
     let (assignment, note) = prototype.assignment(&worker)?;
     application.serve(assignment, note)
+}
+
+/// Loads the application, and tells the master what is to be watched for the next one.
+fn load<A: Application>(prototype: &Prototype, application: &mut A) -> Result<Loading, A::Error> {
+    let loading = application.load()?;
+    if prototype.boot().settings.watching.imports.is_some()
+        && let Some(list) = application.imports()?
+    {
+        prototype.report_imports(&list)?;
+    }
+    Ok(loading)
 }

@@ -16,6 +16,7 @@ use crate::application::Application;
 use crate::assignment::{SharedMemory, Worker, assignment};
 use crate::children::Children;
 use crate::handover::{FailureNote, close_on_exec, inherited, read_boot, set_non_blocking};
+use crate::imports::report_imports;
 use crate::signals;
 
 /// How long workers may finish what is in flight when the master has died, in milliseconds. All of Bolide is to be gone
@@ -86,6 +87,11 @@ impl Prototype {
         // that was stopped meanwhile (SIGSTOP) is woken for it.
         nix::sys::prctl::set_pdeathsig(Signal::SIGCONT)?;
         self.report(&Report::Loaded { milliseconds: u32::try_from(took.as_millis()).unwrap_or(u32::MAX) })
+    }
+
+    /// Tells the master the files of what was imported.
+    pub fn report_imports(&self, list: &[u8]) -> io::Result<()> {
+        self.control.as_ref().map_or(Ok(()), |control| report_imports(control.as_fd(), list))
     }
 
     /// Carries out orders until the end. Returns what it is to be in each new worker, and `None` in the prototype when it is done.

@@ -105,14 +105,23 @@ extern "C" fn on_group_signal(signal: c_int) {
             }
             return;
         }
-        let control = CONTROL.load(Relaxed);
-        if signal == libc::SIGTERM && control >= 0 {
-            let report = packet(&Report::Worn { row: ROW.load(Relaxed), pid: OWNER.load(Relaxed) as u32 });
-            // A master that takes nothing has other worries; the signal can be sent again.
-            // SAFETY: the bytes are ours for the call, which does not wait and raises no SIGPIPE.
-            unsafe { libc::send(control, report.as_ptr().cast(), report.len(), libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) };
+        if signal == libc::SIGTERM {
+            ask_for_replacement();
         }
     });
+}
+
+/// Asks the master for another worker in the place of this one, which serves on until that does. In a prototype, and in a process that
+/// the application has forked, it does nothing. Async-signal-safe.
+pub fn ask_for_replacement() {
+    let control = CONTROL.load(Relaxed);
+    if control < 0 || !is_owner() {
+        return;
+    }
+    let report = packet(&Report::Worn { row: ROW.load(Relaxed), pid: OWNER.load(Relaxed) as u32 });
+    // A master that takes nothing has other worries; it can be asked again.
+    // SAFETY: the bytes are ours for the call, which does not wait and raises no SIGPIPE.
+    unsafe { libc::send(control, report.as_ptr().cast(), report.len(), libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) };
 }
 
 extern "C" fn on_orphan_signal(_: c_int) {

@@ -336,6 +336,13 @@ pub enum Files {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Watching {
     File(WatchSubject, FileAction),
+    /// `py-autoreload`.
+    Imports,
+    ImportsIgnored,
+    OnException,
+    OnExceptionType,
+    OnExceptionValue,
+    OnExceptionRepr,
 }
 
 /// The words of the configuration language itself.

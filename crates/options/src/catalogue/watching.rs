@@ -8,6 +8,9 @@ use crate::catalogue::setting::{Setting, Watching};
 /// What `touch-*` and `fs-*` have in common with uWSGI's, and what not.
 const TOUCHED: &str = "uWSGI looks once a second, and does not see a file whose time goes back, as it does when one from an archive takes its place.";
 
+/// uWSGI 2.0.31 was asked.
+const UNHEARD: &str = "In uWSGI 2.0.31 it does nothing, whichever way the type is written.";
+
 const fn touch(action: FileAction) -> Setting {
     Setting::Watching(Watching::File(WatchSubject::Touch, action))
 }
@@ -29,4 +32,20 @@ pub const ENTRIES: &[Entry] = &[
         .example("fs-reload = /srv/shop/templates"),
     Entry::supported("fs-brutal-reload", contents(FileAction::BrutalReload), Value::List, "", "As `fs-reload`, but requests in flight are not waited for: old workers end as soon as the new ones serve.")
         .example("fs-brutal-reload = /srv/shop/emergency"),
+    Entry::supported("py-autoreload", Setting::Watching(Watching::Imports), Value::Decimal { most: 3600, unit: "seconds" }, "0", "For development: reloads when a file of any module that is imported changes, or what the configuration was read from. The log says which. The old code serves on where the new can't be imported, and mending any file of that import reloads. Changes are seen at once; where a file system does not tell of them, after so many seconds. 0 is off.")
+        .uwsgi("In uWSGI a thread of a worker looks once in so many seconds, code that can't be imported is not looked at again, and the configuration is not watched.")
+        .example("py-autoreload = 1"),
+    Entry::supported("py-auto-reload-ignore", Setting::Watching(Watching::ImportsIgnored), Value::List, "", "The name of a module whose file `py-autoreload` does not watch.")
+        .example("py-auto-reload-ignore = shop.generated"),
+    Entry::supported("reload-on-exception", Setting::Watching(Watching::OnException), Value::Switch, "off", "Replaces a worker whose application has raised an exception that reached the server: its replacement serves first, and requests in flight end. Frameworks turn most exceptions into answers of their own, and these count not.")
+        .uwsgi("uWSGI ends the worker at once, with the requests of its other threads.")
+        .example("reload-on-exception = true"),
+    Entry::supported("reload-on-exception-type", Setting::Watching(Watching::OnExceptionType), Value::List, "", "The same for exceptions of this type: its name, with or without that of its module.")
+        .uwsgi(UNHEARD)
+        .example("reload-on-exception-type = psycopg.OperationalError"),
+    Entry::supported("reload-on-exception-value", Setting::Watching(Watching::OnExceptionValue), Value::List, "", "The same for exceptions of this text.")
+        .example("reload-on-exception-value = connection lost"),
+    Entry::supported("reload-on-exception-repr", Setting::Watching(Watching::OnExceptionRepr), Value::List, "", "The same for exceptions of this type and text, with a colon and a space between them.")
+        .uwsgi(UNHEARD)
+        .example("reload-on-exception-repr = OperationalError: connection lost"),
 ];

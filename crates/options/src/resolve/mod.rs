@@ -349,7 +349,7 @@ impl Draft<'_> {
             routes,
             answering,
             files,
-            watching: self.complete_watching(&folder),
+            watching: self.complete_watching(&folder, read),
         })
     }
 

@@ -1,0 +1,137 @@
+"""``py-autoreload``: the files of what is imported, for the master to watch.
+
+It must not know who watches them, or what a change leads to. Runs in prototypes and workers.
+"""
+
+import contextlib
+import importlib.machinery
+import json
+import os
+import re
+import sys
+import threading
+import time
+
+#: Exceptions of a chain that are looked at, at the most.
+CAUSES_MOST = 20
+
+#: Endings of compiled files, whose source has one letter less.
+COMPILED = (".pyc", ".pyo", ".pyd")
+
+
+class Imports:
+    """Takes note of each file that a module is loaded from. As a context, of what an import lacked that failed within it."""
+
+    def __init__(self, settings):
+        self._every = settings["every_ms"] / 1000
+        self._ignored = frozenset(settings["ignored"])
+        #: The time of modification of each source file when it was read, in nanoseconds, whether its module came to be or not.
+        self._read = {}
+        self._missing = set()
+        self._told = set()
+        self._modules = 0
+        self._follow_sources()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, _kind, error, _traceback):
+        for _ in range(CAUSES_MOST):
+            if error is None:
+                break
+            name = missing_module(error)
+            if name:
+                self._missing.update(candidates(name))
+            error = error.__cause__ or error.__context__
+
+    def news(self):
+        """Return what was not told before, as bytes for the master, or None."""
+        modules = list(sys.modules.items())
+        ignored = {source_of(sys.modules[name]) for name in self._ignored if name in sys.modules}
+        files = {source_of(module) for name, module in modules if name not in self._ignored}
+        files |= self._missing | set(self._read)
+        self._modules = len(modules)
+        new = sorted(file for file in files - ignored - self._told if file is not None)
+        if not new:
+            return None
+        self._told.update(new)
+        return json.dumps([[file, self._read.get(file)] for file in new if is_text(file)]).encode()
+
+    def follow(self, report):
+        """Have a thread report what a worker imports from now on, which views may do at their first request."""
+        threading.Thread(target=self._follow, args=(report,), name="bolide py-autoreload", daemon=True).start()
+
+    def _follow(self, report):
+        while True:
+            time.sleep(self._every)
+            if len(sys.modules) == self._modules:
+                continue
+            news = self.news()
+            if news is not None:
+                try:
+                    report(news)
+                except OSError:
+                    # The master is gone, or takes nothing now: what it does not hear of is not watched.
+                    return
+
+    def _follow_sources(self):
+        """Note when each source was changed before it is read: a change that comes between reading and watching is seen then."""
+        loader = importlib.machinery.SourceFileLoader
+        original = loader.path_stats
+
+        def path_stats(itself, path):
+            with contextlib.suppress(OSError, ValueError):
+                self._read[os.path.abspath(path)] = os.stat(path).st_mtime_ns
+            return original(itself, path)
+
+        loader.path_stats = path_stats
+
+
+def source_of(module):
+    """Return the path of a module's source, or None for one that has none."""
+    file = getattr(module, "__file__", None)
+    if not isinstance(file, str):
+        return None
+    if file.endswith(COMPILED):
+        file = file[:-1]
+    return os.path.abspath(file)
+
+
+def missing_module(error):
+    """Return the name of the module that an import lacked, or None."""
+    if isinstance(error, ModuleNotFoundError):
+        return error.name
+    if isinstance(error, ImportError) and error.name:
+        # `from package import module`; before 3.12 the name of the module is in the message alone.
+        found = re.search(r"cannot import name '([^']+)'", str(error))
+        return found and f"{error.name}.{found[1]}"
+    return None
+
+
+def candidates(name):
+    """Yield the files that would have been a module that is missing."""
+    parent, _, leaf = name.rpartition(".")
+    for folder in folders_of(parent):
+        yield os.path.join(folder, f"{leaf}.py")
+        yield os.path.join(folder, leaf, "__init__.py")
+
+
+def folders_of(package):
+    """Return the folders in which modules of a package are looked for; it may have gone with the import that failed."""
+    if not package:
+        return [os.path.abspath(folder) for folder in sys.path if isinstance(folder, str)]
+    known = getattr(sys.modules.get(package), "__path__", None)
+    if known is not None:
+        return [os.path.abspath(folder) for folder in known]
+    parent, _, leaf = package.rpartition(".")
+    folders = (os.path.join(folder, leaf) for folder in folders_of(parent))
+    return [folder for folder in folders if os.path.isdir(folder)]
+
+
+def is_text(path):
+    """Whether JSON can carry it; a name that is no UTF-8 is not watched."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in path

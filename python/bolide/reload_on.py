@@ -1,0 +1,40 @@
+"""``reload-on-exception`` and its kin: a worker that has seen such an exception asks for its replacement.
+
+It must not know how that comes about. Runs in workers, when an exception of the application's has been logged.
+"""
+
+from bolide.log import tell
+
+
+class ReloadOn:
+    """Compares exceptions with what the configuration names."""
+
+    def __init__(self, settings, ask):
+        self._any = settings["any"]
+        self._types = frozenset(settings["types"])
+        self._values = frozenset(settings["values"])
+        self._reprs = frozenset(settings["reprs"])
+        self._ask = ask
+        self._has_asked = False
+
+    def __call__(self, error):
+        if self._has_asked or isinstance(error, SystemExit) or not (self._any or self.is_named(error)):
+            return
+        self._has_asked = True
+        tell(f"is replaced because of this {type(error).__name__} (reload-on-exception)")
+        self._ask()
+
+    def is_named(self, error):
+        """Whether its type, its text, or both with a colon between them are named; the type with or without its module."""
+        kind = type(error)
+        names = {kind.__name__, f"{kind.__module__}.{kind.__qualname__}"}
+        if names & self._types:
+            return True
+        if not (self._values or self._reprs):
+            return False
+        try:
+            value = str(error)
+        except Exception:
+            # An exception that can't say what it is has no value to compare.
+            return False
+        return value in self._values or any(f"{name}: {value}" in self._reprs for name in names)

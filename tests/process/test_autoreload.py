@@ -1,0 +1,145 @@
+"""`py-autoreload`: what is imported is watched, and a change reloads."""
+
+import os
+
+import pytest
+from support.waiting import wait_until
+
+VIEWS = 'TEXT = "{text}"\n'
+#: Imports a module of its own package, and another one at the first request for it.
+SHOP = """\
+from shop import views
+def application(environ, start_response):
+    text = views.TEXT
+    if environ["PATH_INFO"] == "/late":
+        from shop import late
+        text = late.TEXT
+    start_response("200 OK", [("Content-Length", str(len(text)))])
+    return [text.encode()]
+"""
+WAYS = {
+    "one-worker": (),
+    "two-workers": ("--processes", "2"),
+    "lazy": ("--processes", "2", "--lazy-apps"),
+    # A period in which no test would see a change by looks alone.
+    "doorbell": ("--py-autoreload", "3600"),
+}
+
+
+@pytest.fixture
+def package(tmp_path):
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    (folder / "__init__.py").write_text(SHOP)
+    (folder / "views.py").write_text(VIEWS.format(text="old"))
+    return folder
+
+
+def watched(start, *options, **more):
+    return start("--py-autoreload", "1", *options, module="shop", master=False, **more)
+
+
+def serves(instance, text, target="/"):
+    wait_until(lambda: instance.body(target) == text, f"{text} from {target}")
+
+
+@pytest.mark.parametrize("options", WAYS.values(), ids=WAYS)
+def test_a_changed_module_is_served_and_the_log_says_which(options, start, package):
+    instance = watched(start, *options)
+    assert instance.body() == "old"
+    (package / "views.py").write_text(VIEWS.format(text="young"))
+    instance.wait_for_generation(2)
+    assert instance.body() == "young"
+    assert "bolide: py-autoreload: shop/views.py has changed" in instance.lines
+
+
+def test_a_module_that_an_editor_replaces_reloads_each_time(start, package):
+    instance = watched(start, "--processes", "2")
+    for number in range(2, 5):
+        fresh = package / "views.py~"
+        fresh.write_text(VIEWS.format(text=f"version {'x' * number}"))
+        fresh.rename(package / "views.py")
+        instance.wait_for_generation(number)
+        assert instance.body() == f"version {'x' * number}"
+
+
+def test_a_module_that_a_view_imports_later_is_watched_too(start, package):
+    (package / "late.py").write_text(VIEWS.format(text="late"))
+    instance = watched(start)
+    assert instance.body("/late") == "late"
+    # Workers look for new imports once a period: until then nobody watches the file.
+    number = iter(range(1, 1000))
+    while "py-autoreload: shop/late.py has changed" not in instance.log:
+        (package / "late.py").write_text(VIEWS.format(text=f"later {next(number)}"))
+        assert instance.body("/late").startswith("late")
+    instance.wait_for_log(r"^bolide: ready: .* of generation \d+ in")
+
+
+@pytest.mark.parametrize("options", [(), ("--processes", "2", "--lazy-apps")], ids=["prototype", "lazy"])
+@pytest.mark.parametrize(
+    ("broken", "mending"),
+    [
+        ('TEXT = "old"\nthis is no Python\n', ("views.py", VIEWS.format(text="young"))),
+        ('from shop import tax\nTEXT = "young"\n', ("tax.py", "")),
+        ("from shop.prices import TEXT\n", ("prices.py", VIEWS.format(text="young"))),
+        ("import shop_prices\nTEXT = shop_prices.TEXT\n", ("../shop_prices/__init__.py", VIEWS.format(text="young"))),
+    ],
+    ids=["syntax", "missing-name", "missing-module", "missing-package"],
+)
+def test_the_old_code_serves_on_while_the_new_does_not_import_and_mending_it_reloads(broken, mending, options, start, package):
+    instance = watched(start, *options)
+    (package / "views.py").write_text(broken)
+    instance.wait_for_log(r"^bolide: generation 2 could not be loaded .*: generation 1 goes on serving")
+    assert instance.body() == "old"
+    file = package / mending[0]
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(mending[1])
+    instance.wait_for_generation(3)
+    assert instance.body() == "young"
+    # A generation that fails is not tried again by itself.
+    assert instance.log.count("could not be loaded") == 1
+
+
+def test_a_module_that_fails_is_mended_in_a_file_that_only_it_had_imported(start, package):
+    instance = watched(start)
+    (package / "tax.py").write_text("raise RuntimeError('no taxes')\n")
+    (package / "views.py").write_text('from shop import tax\nTEXT = "young"\n')
+    instance.wait_for_log(r"generation 2 could not be loaded .*no taxes")
+    (package / "tax.py").write_text("RATE = 19\n")
+    instance.wait_for_generation(3)
+    assert "bolide: py-autoreload: shop/tax.py has changed" in instance.lines
+
+
+def test_what_is_changed_while_it_is_imported_is_loaded_again(start, package, tmp_path):
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    waits = f"open({str(gate)!r}).close()\n"
+    instance = watched(start)
+    # The module has been read when it waits for the gate.
+    (package / "views.py").write_text(VIEWS.format(text="young") + waits)
+    instance.wait_for_log(r"^bolide: reload: generation 2 is started")
+    with open(gate, "w"):
+        (package / "views.py").write_text(VIEWS.format(text="younger"))
+    serves(instance, "younger")
+
+
+def test_modules_that_are_ignored_do_not_reload(start, package):
+    (package / "late.py").write_text(VIEWS.format(text="late"))
+    (package / "views.py").write_text('from shop import late\nTEXT = "old"\n')
+    instance = watched(start, "--py-auto-reload-ignore", "shop.late")
+    (package / "late.py").write_text(VIEWS.format(text="changed"))
+    (package / "views.py").write_text('from shop import late\nTEXT = "young"\n')
+    instance.wait_for_generation(2)
+    assert "late.py" not in instance.log
+
+
+def test_the_files_of_the_configuration_are_watched(start, package, tmp_path):
+    settings = tmp_path / "shop.ini"
+    settings.write_text("[uwsgi]\npy-autoreload = 1\nenv = SHOP=one\n")
+    (package / "views.py").write_text('import os\nTEXT = os.environ["SHOP"]\n')
+    instance = start("--ini", settings, module="shop", master=False)
+    assert instance.body() == "one"
+    settings.write_text("[uwsgi]\npy-autoreload = 1\nenv = SHOP=two\n")
+    instance.wait_for_generation(2)
+    assert instance.body() == "two"
+    assert "bolide: py-autoreload: shop.ini has changed" in instance.lines

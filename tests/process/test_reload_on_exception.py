@@ -1,0 +1,76 @@
+"""`reload-on-exception` and its kin: a worker whose application has raised is replaced, and nobody is kept waiting."""
+
+import signal
+
+import pytest
+from support.waiting import wait_until
+
+FAILING = """\
+import os
+class Lost(ValueError):
+    pass
+def application(environ, start_response):
+    if environ["PATH_INFO"] == "/lost":
+        raise Lost("the connection", 3)
+    if environ["PATH_INFO"] == "/other":
+        raise KeyError("other")
+    start_response("200 OK", [])
+    return [str(os.getpid()).encode()]
+"""
+FAILING_ASGI = """\
+import os
+class Lost(ValueError):
+    pass
+async def application(scope, receive, send):
+    if scope["path"] == "/lost":
+        raise Lost("the connection", 3)
+    if scope["path"] == "/other":
+        raise KeyError("other")
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": str(os.getpid()).encode()})
+"""
+INTERFACES = {"wsgi": (FAILING, "--module", ()), "asgi": (FAILING_ASGI, "--asgi", ("--lifespan", "off"))}
+NAMES = {
+    "type": ("--reload-on-exception-type", "Lost"),
+    "type-of-its-module": ("--reload-on-exception-type", "shop.Lost"),
+    "value": ("--reload-on-exception-value", "('the connection', 3)"),
+    "repr": ("--reload-on-exception-repr", "shop.Lost: ('the connection', 3)"),
+}
+
+
+@pytest.fixture(params=INTERFACES.values(), ids=INTERFACES)
+def shop(request, start, tmp_path):
+    text, option, more = request.param
+    (tmp_path / "shop.py").write_text(text)
+    return lambda *options: start(option, "shop:application", *more, *options, module=None)
+
+
+def test_a_worker_that_saw_an_exception_is_replaced(shop):
+    instance = shop("--reload-on-exception")
+    old = instance.body()
+    assert instance.get("/other").status == 500
+    wait_until(lambda: instance.workers() and old not in map(str, instance.workers()), "another worker")
+    assert instance.body() != old
+    assert "is replaced because of this KeyError (reload-on-exception)" in instance.log
+
+
+@pytest.mark.parametrize("named", NAMES.values(), ids=NAMES)
+def test_an_exception_that_is_named_replaces_and_another_does_not(named, shop):
+    instance = shop(*named)
+    old = instance.body()
+    assert instance.get("/other").status == 500
+    assert instance.get("/lost").status == 500
+    wait_until(lambda: instance.workers() and old not in map(str, instance.workers()), "another worker")
+    assert "KeyError (reload-on-exception)" not in instance.log
+    assert instance.log.count("(reload-on-exception)") == 1
+    assert instance.body() != old
+
+
+def test_without_the_option_workers_stay(shop):
+    instance = shop()
+    old = instance.body()
+    assert instance.get("/lost").status == 500
+    # A reload takes its turn behind whatever the exception would have asked for.
+    instance.send_signal(signal.SIGUSR1)
+    instance.wait_for_log("^bolide: status: ")
+    assert instance.body() == old
