@@ -9,6 +9,7 @@ pub mod attendant;
 pub mod boot;
 pub mod clients;
 pub mod control;
+pub mod elastic;
 pub mod exceptions;
 pub mod files;
 pub mod logging;

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::answering::{Answering, RouteRule};
 use crate::clients::Clients;
 use crate::control::Control;
+use crate::elastic::Elastic;
 use crate::exceptions::ReloadOn;
 use crate::logging::Logging;
 use crate::recycling::Recycling;
@@ -27,6 +28,7 @@ pub struct Settings {
     pub control: Control,
     pub recycling: Recycling,
     pub reloading: Reloading,
+    pub elastic: Elastic,
     pub limits: Limits,
     pub logging: Logging,
     /// What runs beside the application.
@@ -235,6 +237,8 @@ pub struct Workers {
     pub processes: u32,
     /// True when the number was chosen by somebody (a number or `auto`), false for uWSGI's default of one.
     pub processes_chosen: bool,
+    /// `processes = auto`: one for each CPU.
+    pub processes_auto: bool,
     pub threads: Threads,
     /// CPUs that this process may use: affinity and cgroup quota counted.
     pub cpus: u32,

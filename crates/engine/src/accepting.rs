@@ -11,7 +11,7 @@ use bolide_contract::scoreboard::{Slot, now_ms};
 use nix::sys::epoll::{EpollEvent, EpollFlags};
 
 use crate::access_log::complain;
-use crate::app::Language;
+use crate::app::{App, Language};
 use crate::connection::Connection;
 use crate::connections::{ConnectionTable, Key};
 use crate::fairness::{another_waits, is_ahead};
@@ -65,7 +65,7 @@ impl<L: Language> Shared<L> {
             }
             // The first is taken in any case: the kernel may have told nobody else of it.
             if accepted > 0
-                && another_waits(self.worker.row, self.scoreboard.rows())
+                && (self.may_have_company() || another_waits(self.worker.row, self.scoreboard.rows()))
                 && connections.ready_count() >= self.free_threads()
             {
                 return;
@@ -113,6 +113,11 @@ impl<L: Language> Shared<L> {
     fn free_threads(&self) -> usize {
         let is_free = |slot: &&Slot| slot.thread.load(Relaxed) != 0 && slot.began_ms.load(Relaxed) == 0;
         self.worker.slots.iter().filter(is_free).count().max(1)
+    }
+
+    /// Who is left waiting may be served by a worker that the master adds (`cheaper`). An application that serves many at once needs none.
+    fn may_have_company(&self) -> bool {
+        self.worker.settings.elastic.cheaper.is_some() && !L::App::STREAMS
     }
 
     fn is_ahead(&self, thread: &ThreadContext) -> bool {

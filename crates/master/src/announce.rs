@@ -23,9 +23,12 @@ pub fn start(settings: &Settings, endpoints: &[Endpoint], privileges: Option<&Pr
 }
 
 /// The lines when the first generation serves, `how_long` after the start. The address to open comes last, where the eye is.
-pub fn ready(settings: &Settings, endpoints: &[Endpoint], how_long: &str) {
+pub fn ready(settings: &Settings, endpoints: &[Endpoint], count: u32, how_long: &str) {
     let workers = &settings.workers;
-    log_sink::line(&format!("ready: {}{how_long}{}", workers_in_words(workers.processes), idle_cpus_in_words(workers)));
+    log_sink::line(&format!("ready: {}{how_long}{}", workers_in_words(count), idle_cpus_in_words(workers)));
+    if count == 0 {
+        log_sink::line("no worker serves yet (cheap): the first connection starts some");
+    }
     if let Some(endpoint) = endpoints.iter().find(|endpoint| endpoint.is_web()) {
         log_sink::line(&format!("open {}{}", endpoint.to_open(), bound_in_words(endpoint)));
     }
@@ -44,9 +47,19 @@ fn start_lines(settings: &Settings, endpoints: &[Endpoint]) -> Vec<String> {
     let threads = match workers.threads {
         Threads::Fixed(1) => "1 thread".to_owned(),
         Threads::Fixed(count) => format!("{count} threads"),
-        Threads::Auto => format!("1 to {} threads", workers.threads.most()),
+        // The reasons stand in the line, so that nobody has to look for what was chosen.
+        Threads::Auto => format!(
+            "1 to {} threads (auto: one at first, more while requests wait and the running ones are blocked)",
+            workers.threads.most()
+        ),
     };
-    lines.push(format!("{} × {threads}", workers_in_words(workers.processes)));
+    let least = settings.elastic.cheaper.as_ref().map(|cheaper| cheaper.least);
+    let count = match least {
+        Some(least) => format!("{least} to {}", workers_in_words(workers.processes)),
+        None => workers_in_words(workers.processes),
+    };
+    let why = if workers.processes_auto { " (auto: one for each CPU that this process may use)" } else { "" };
+    lines.push(format!("{count}{why} × {threads}"));
     lines
 }
 
@@ -75,17 +88,32 @@ mod tests {
         for (processes, threads, said) in [
             (1, Threads::Fixed(2), "1 worker × 2 threads"),
             (2, Threads::Fixed(1), "2 workers × 1 thread"),
-            (4, Threads::Auto, "4 workers × 1 to 64 threads"),
+            (
+                4,
+                Threads::Auto,
+                "4 workers × 1 to 64 threads (auto: one at first, more while requests wait and the running ones are blocked)",
+            ),
         ] {
-            settings.workers = Workers { processes, processes_chosen: true, cpus: 2, threads };
+            settings.workers = Workers { processes, processes_chosen: true, processes_auto: false, cpus: 2, threads };
             assert_eq!(start_lines(&settings, listeners.endpoints()).last().map(String::as_str), Some(said));
         }
     }
 
     #[test]
+    fn a_start_says_what_auto_has_chosen_and_between_what_cheaper_may_choose() {
+        let mut settings = crate::testing::settings();
+        let cheaper = bolide_contract::elastic::Cheaper { least: 2, ..Default::default() };
+        settings.workers = Workers { processes: 3, processes_auto: true, ..settings.workers };
+        let said = |settings: &Settings| start_lines(settings, &[]).last().cloned().unwrap_or_default();
+        assert_eq!(said(&settings), "3 workers (auto: one for each CPU that this process may use) × 1 thread");
+        (settings.elastic.cheaper, settings.workers.processes_auto) = (Some(cheaper), false);
+        assert_eq!(said(&settings), "2 to 3 workers × 1 thread");
+    }
+
+    #[test]
     fn idle_cpus_are_told_unless_the_number_of_workers_was_chosen() {
         let said = |processes, processes_chosen, cpus| {
-            idle_cpus_in_words(&Workers { processes, processes_chosen, cpus, threads: Threads::Fixed(1) })
+            idle_cpus_in_words(&Workers { processes, processes_chosen, processes_auto: false, cpus, threads: Threads::Fixed(1) })
         };
         assert_eq!(said(1, false, 4), "; `workers = auto` (or `--workers auto`) starts one for each of the 4 CPUs");
         assert_eq!(said(1, true, 4), "");

@@ -16,6 +16,7 @@ const RELOADED: &[&str] = &[
     "workers",
     "lifecycle",
     "recycling",
+    "elastic",
     "limits",
     "logging",
     "naming",

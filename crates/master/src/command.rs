@@ -17,6 +17,10 @@ pub enum Command {
     /// The same, one after the other.
     /// Each loads the application anew where `lazy-apps` says so; one that can't ends the chain.
     ReloadChain,
+    /// One worker more, up to `processes`.
+    AddWorker,
+    /// One worker less; the last one stays.
+    RemoveWorker,
     /// Write a line for each child to the log.
     Status,
 }

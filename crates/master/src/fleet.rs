@@ -183,6 +183,12 @@ impl Fleet {
         Ok(())
     }
 
+    /// Connections that wait to be accepted, at all sockets together.
+    pub fn waiting_connections(&self) -> u32 {
+        let waiting = self.listeners.sources().map(|source| system::waiting_connections(source.descriptor));
+        waiting.fold(0, u32::saturating_add)
+    }
+
     /// The prototype of a generation, if it lives.
     pub fn prototype(&self, generation: u32) -> Option<&Child> {
         self.children.iter().find(|child| child.is_prototype() && child.generation == generation)

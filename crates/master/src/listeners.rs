@@ -9,7 +9,7 @@
 use std::fs::File;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -30,6 +30,7 @@ use nix::unistd::{Gid, Uid};
 
 use crate::error::StartError;
 use crate::privileges::{self, Privileges};
+use crate::waiting::{Source, Token};
 
 /// Bytes that a UNIX socket's path may have: `sun_path` holds 108 with the closing NUL (unix(7)).
 const PATH_BYTES_MOST: usize = 107;
@@ -199,9 +200,9 @@ impl Listeners {
         pairs.map(descriptor).collect()
     }
 
-    /// Connections that wait to be accepted, at all sockets together.
-    pub fn waiting(&self) -> u32 {
-        self.sockets.iter().map(|socket| crate::system::waiting_connections(socket)).fold(0, u32::saturating_add)
+    /// The sockets, to wait on for connections.
+    pub fn sources(&self) -> impl Iterator<Item = Source<'_>> {
+        self.sockets.iter().map(|socket| Source::readable(Token::Listeners, socket.as_fd()))
     }
 
     pub fn endpoints(&self) -> &[Endpoint] {

@@ -19,6 +19,8 @@ impl Supervisor {
             }
             // Never are two workers replaced at once, so the one is as good as the other.
             Command::ReloadWorkers | Command::ReloadChain => self.reload_chain(by, now_ms),
+            Command::AddWorker => self.add_worker(by),
+            Command::RemoveWorker => self.remove_worker(by, now_ms),
             Command::Status => self.write_status(now_ms),
         }
     }

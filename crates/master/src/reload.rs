@@ -10,6 +10,7 @@ use bolide_contract::settings::ReloadOrder;
 use crate::announce;
 use crate::backoff::Backoff;
 use crate::child::{Child, KillReason, State};
+use crate::elasticity;
 use crate::error::StartError;
 use crate::exit_report::Cause;
 use crate::fleet::ForkError;
@@ -47,9 +48,12 @@ impl Supervisor {
         let started = self.fleet.start_prototype(number);
         let note = started.map_err(|error| not_executed(self.fleet.program(), &error))?;
         self.last_generation = number;
-        let worker_slots = vec![Backoff::default(); self.fleet.coming_settings().workers.processes as usize];
+        // A reload under load begins with as many workers as serve, and one while none serves with none.
+        let before = self.serving.as_ref().map(Generation::wanted_count);
+        let wanted = elasticity::first_workers(self.fleet.coming_settings(), before);
+        let worker_slots = vec![Backoff::default(); wanted.len()];
         self.forming = Some(Forming {
-            generation: Generation { number, worker_slots, served: false },
+            generation: Generation { number, worker_slots, wanted, served: false },
             reason,
             began_ms: now_ms,
             loaded_in_ms: None,
@@ -162,10 +166,10 @@ impl Supervisor {
 
     /// Orders the workers that a generation lacks.
     pub(crate) fn start_missing_workers(&mut self, generation: u32, now_ms: u64) {
-        let Some(numbers) = self.generation_mut(generation).map(|found| found.worker_slots.len()) else { return };
-        let mut wanted = vec![1usize; numbers];
         let is_it = |forming: &Forming| forming.generation.number == generation && forming.reason == Reason::Ordered;
         let is_on_trial = self.forming.as_ref().is_some_and(is_it);
+        let Some(found) = self.generation_mut(generation) else { return };
+        let mut wanted: Vec<usize> = found.wanted.iter().map(|wanted| usize::from(*wanted)).collect();
         let recycling = self.recycling.and_then(|id| self.fleet.find(id)).filter(|worker| worker.state == State::Worn);
         if let Some(missing) =
             recycling.and_then(|worker| worker.worker_number()).and_then(|number| wanted.get_mut(number as usize - 1))
@@ -230,7 +234,10 @@ impl Supervisor {
                 *serves = true;
             }
         }
-        if !serving.iter().all(|serves| *serves) {
+        let wanted = &forming.generation.wanted;
+        // Where no worker is wanted yet, the application must be loaded at least.
+        let is_loaded = forming.loaded_in_ms.is_some() || !forming.generation.is_empty();
+        if !is_loaded || serving.iter().zip(wanted).any(|(serves, wanted)| *wanted && !serves) {
             if now_ms >= forming.notice_ms {
                 forming.notice_ms = now_ms + notice_ms();
                 let what = if forming.loaded_in_ms.is_some() {
@@ -260,7 +267,8 @@ impl Supervisor {
 
     fn take_over(&mut self, forming: Forming, now_ms: u64) {
         let number = forming.generation.number;
-        let workers = workers_in_words(forming.generation.worker_slots.len() as u32);
+        let count = forming.generation.wanted_count();
+        let workers = workers_in_words(count);
         let took = now_ms.saturating_sub(forming.began_ms);
         let old = self.serving.replace(forming.generation).map(|old| old.number);
         self.put_plan_in_force(old);
@@ -273,7 +281,7 @@ impl Supervisor {
                 let load_ms = forming.loaded_in_ms.filter(|_| !self.fleet.settings.python.lazy);
                 let load = load_ms.map(|time| format!(" (the application was loaded in {time} ms)")).unwrap_or_default();
                 pidfile::write_when_ready(&self.fleet.settings, self.fleet.privileges());
-                announce::ready(&self.fleet.settings, self.fleet.listeners.endpoints(), &format!(" in {took} ms{load}"));
+                announce::ready(&self.fleet.settings, self.fleet.listeners.endpoints(), count, &format!(" in {took} ms{load}"));
                 if let Some(starter) = self.starter.take() {
                     starter.ready();
                 }

@@ -7,6 +7,7 @@ use std::time::SystemTime;
 use bolide_contract::scoreboard::now_ms;
 
 use crate::changes;
+use crate::elasticity::Elasticity;
 use crate::fleet::Plan;
 use crate::generation::ReloadOutcome;
 use crate::harakiri::Watch;
@@ -89,6 +90,9 @@ impl Supervisor {
         self.watches.renew(&settings.watching, now_ms());
         let lifecycle = &settings.lifecycle;
         self.watch = Watch::new(lifecycle.harakiri_ms, lifecycle.shortest_route_harakiri_ms, &lifecycle.harakiri_manners);
+        if before.settings.elastic != settings.elastic || before.settings.workers != settings.workers {
+            self.elasticity = Elasticity::new(settings, now_ms());
+        }
         if before.settings.recycling != settings.recycling {
             self.memory_watch = MemoryWatch::new(&settings.recycling);
         }

@@ -37,6 +37,16 @@ pub const TABLE: &[(Signal, SignalAction, &str)] = &[
         SignalAction::Ask(Command::Reload),
         "Reload: a new generation loads the application and serves before the old one finishes. The configuration is read again.",
     ),
+    (
+        Signal::SIGTTIN,
+        SignalAction::Ask(Command::AddWorker),
+        "One worker more, up to `processes`. With `cheaper` the algorithm goes on deciding, unless it is `manual`.",
+    ),
+    (
+        Signal::SIGTTOU,
+        SignalAction::Ask(Command::RemoveWorker),
+        "One worker less, when it has finished what it has; the last one stays.",
+    ),
     (Signal::SIGUSR1, SignalAction::Ask(Command::Status), "Write the state of each process to the log."),
     (Signal::SIGUSR2, SignalAction::Ask(Command::Status), "As SIGUSR1."),
     (Signal::SIGCHLD, SignalAction::Reap, "A process has ended: the master's own business."),
@@ -143,7 +153,7 @@ mod tests {
         }
         assert!(as_markdown().contains("| SIGHUP | Reload"));
         assert!(!as_markdown().contains("SIGCHLD"));
-        assert_eq!(action(libc::SIGTTIN as u32), SignalAction::Refuse);
+        assert_eq!(action(libc::SIGTSTP as u32), SignalAction::Refuse);
     }
 
     #[test]

@@ -16,6 +16,7 @@ use crate::background::Starter;
 use crate::backoff::Backoff;
 use crate::child::{Child, KillReason, Progress, State};
 use crate::configuration::Configuration;
+use crate::elasticity::Elasticity;
 use crate::error::StartError;
 use crate::exit_report;
 use crate::fleet::{Fleet, is_zombie};
@@ -82,12 +83,14 @@ pub struct Supervisor {
     pub(crate) watches: Watches,
     pub(crate) memory_watch: Option<MemoryWatch>,
     pub(crate) jitter: Jitter,
+    pub(crate) elasticity: Elasticity,
 }
 
 impl Supervisor {
     pub fn new(fleet: Fleet, signals: Signals, configuration: Configuration) -> Supervisor {
         let lifecycle = &fleet.settings.lifecycle;
         let memory_watch = MemoryWatch::new(&fleet.settings.recycling);
+        let elasticity = Elasticity::new(&fleet.settings, now_ms());
         let watch = Watch::new(lifecycle.harakiri_ms, lifecycle.shortest_route_harakiri_ms, &lifecycle.harakiri_manners);
         let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |time| time.subsec_nanos());
         let watches = Watches::new(&fleet.settings.watching, now_ms());
@@ -114,6 +117,7 @@ impl Supervisor {
             watch,
             watches,
             memory_watch,
+            elasticity,
             jitter: Jitter::new(u64::from(time) << 32 | Pid::this().as_raw() as u64),
         }
     }
@@ -129,17 +133,22 @@ impl Supervisor {
     /// Runs until the instance has ended. Gives the exit status, the log's last line, and who still waits for the start.
     pub fn run(mut self) -> (i32, Option<String>, Fleet, Option<Starter>) {
         loop {
+            let mut hears_connection = false;
             for token in self.wait_for_news() {
                 match token {
                     Token::Child(id) => self.take_reports(id, now_ms()),
                     Token::Watches => self.watches.ring(now_ms()),
                     Token::Attendant(pid) => self.take_attendant_news(pid, now_ms()),
+                    Token::Listeners => hears_connection = true,
                     // Signals come last: one is acted upon with all that is known.
                     Token::Signals => {}
                 }
             }
             self.take_signals();
             self.reap(now_ms());
+            if hears_connection {
+                self.connection_waits(now_ms());
+            }
             self.take_timers(now_ms());
             self.reconcile(now_ms());
             bolide_log::flush();
@@ -158,6 +167,7 @@ impl Supervisor {
         sources.extend(self.fleet.sources());
         sources.extend(self.watches.sources());
         sources.extend(self.attendance.sources());
+        sources.extend(self.listening_sources(now_ms()));
         waiting::wait(&sources, self.turn_ms(now_ms()) as u16).unwrap_or_else(|error| {
             log_sink::line(&format!("waiting for news failed: {error}"));
             Vec::new()
@@ -198,6 +208,7 @@ impl Supervisor {
             self.queue_expired_workers(now);
             self.kill_late_starters(now);
             self.watch_memory(now);
+            self.scale(now);
         }
         self.watch_requests(now);
         self.take_file_news(now);
@@ -245,7 +256,7 @@ impl Supervisor {
         let at_work = |child: &&Child| child.pid.is_some() && child.state != State::Killed && child.progress == Progress::AtWork;
         let living = self.fleet.children.iter().filter(at_work);
         let workers: Vec<(u64, u32)> = living.filter_map(|child| child.row().map(|row| (child.id, row))).collect();
-        let waiting = || self.fleet.listeners.waiting();
+        let waiting = || self.fleet.waiting_connections();
         let verdicts = watch.look(&workers, &self.fleet.scoreboard, waiting, now);
         let limits: Vec<String> =
             verdicts.iter().map(|verdict| duration(watch.limit_ms(verdict.request()).unwrap_or(0))).collect();
@@ -304,7 +315,8 @@ impl Supervisor {
         let tickets = self.fleet.tickets.as_ref().map(Tickets::wake_ms);
         let memory = self.memory_watch.as_ref().filter(|_| !self.is_stopping()).map(MemoryWatch::wake_ms);
         let attendance = self.attendance.wake_ms(now);
-        let features = [watch, memory, log, tickets, attendance, self.watches.wake_ms(), self.wake_for_generations(now)];
+        let scaling = self.elasticity.wake_ms(now).filter(|_| !self.is_stopping());
+        let features = [watch, memory, scaling, log, tickets, attendance, self.watches.wake_ms(), self.wake_for_generations(now)];
         let wakes = children.chain(features).flatten();
         wakes.min().map_or(TURN_MOST_MS, |wake| wake.saturating_sub(now).saturating_add(CLOCK_LAG_MS).min(TURN_MOST_MS))
     }

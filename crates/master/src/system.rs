@@ -1,7 +1,7 @@
 //! The few system calls that no safe interface offers. It decides nothing. The master runs it.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use bolide_services::cron::LocalMinute;
 use nix::fcntl::{FcntlArg, fcntl};
@@ -25,7 +25,7 @@ pub fn adopt(descriptor: RawFd) -> io::Result<OwnedFd> {
 }
 
 /// Connections that wait at a listening socket to be accepted. Of a UNIX socket the kernel tells only whether there is one. The master's call.
-pub fn waiting_connections(socket: &OwnedFd) -> u32 {
+pub fn waiting_connections(socket: BorrowedFd<'_>) -> u32 {
     // SAFETY: all zeroes is a valid place for the answer.
     let mut answer: libc::tcp_info = unsafe { std::mem::zeroed() };
     let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
@@ -37,7 +37,7 @@ pub fn waiting_connections(socket: &OwnedFd) -> u32 {
         // Of a listening socket this field is the length of its queue (tcp_get_info in Linux' tcp.c).
         return answer.tcpi_unacked;
     }
-    let mut one = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
+    let mut one = [PollFd::new(socket, PollFlags::POLLIN)];
     match poll(&mut one, PollTimeout::ZERO) {
         Ok(_) => u32::from(one[0].any().unwrap_or(false)),
         Err(_) => 0,

@@ -54,7 +54,7 @@ pub fn settings() -> Settings {
         }],
         applications: Vec::new(),
         python: Python::default(),
-        workers: Workers { processes: 1, processes_chosen: true, threads: Threads::Fixed(1), cpus: 2 },
+        workers: Workers { processes: 1, processes_chosen: true, processes_auto: false, threads: Threads::Fixed(1), cpus: 2 },
         lifecycle: Lifecycle {
             harakiri_ms: None,
             shortest_route_harakiri_ms: None,
@@ -69,6 +69,7 @@ pub fn settings() -> Settings {
         control: bolide_contract::control::Control::default(),
         recycling: Default::default(),
         reloading: bolide_contract::reloading::Reloading::default(),
+        elastic: Default::default(),
         limits: Limits {
             request_line_bytes: 4096,
             head_bytes: 4096,

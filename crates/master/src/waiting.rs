@@ -12,6 +12,8 @@ pub enum Token {
     Signals,
     /// The order socket of the child of this number.
     Child(u64),
+    /// A connection waits at a listening socket.
+    Listeners,
     /// A file that is watched has changed.
     Watches,
     /// The attendant of this pid.

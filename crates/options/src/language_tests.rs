@@ -182,6 +182,8 @@ fn test_the_example_of_every_supported_row_changes_the_settings() {
             Setting::Files(_) => &with_files,
             // A single worker without a master is lazy anyway.
             Setting::LazyApps => "master = true\nmodule = shop\n",
+            // Details of `cheaper` and `idle` say nothing without these.
+            Setting::Elastic(_) => "module = shop\nprocesses = 64\ncheaper = 1\nidle = 1\n",
             // It is about daemons.
             Setting::Attendant(Attendant::HonourStdin) => "module = shop\nattach-daemon = cat\n",
             Setting::Tls(Tls::Certificate) => "module = shop\n",

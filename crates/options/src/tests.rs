@@ -191,20 +191,37 @@ fn test_defaults_are_those_of_the_manual() {
 }
 
 #[test]
-fn test_cheaper_starts_as_many_workers_as_it_has_at_first() {
-    for (index, (text, processes, said)) in [
-        ("processes = 16\ncheaper = 2", 2, "2 of 16 processes start, and no more are added"),
-        ("cheaper-initial = 4\ncheaper = 2\nprocesses = 16", 4, "4 of 16 processes start"),
-        ("processes = 4\ncheaper = 4", 4, "`cheaper = 4` is not below the number of processes"),
-        ("processes = 8\ncheaper-initial = 4", 8, "`cheaper-initial` is known, but not supported yet"),
+fn test_cheaper_gives_the_number_of_workers_two_bounds() {
+    for (index, (text, bounds, said)) in [
+        ("processes = 16\ncheaper = 2", Some((2, 2)), ""),
+        ("cheaper-initial = 4\ncheaper = 2\nprocesses = 16", Some((2, 4)), ""),
+        ("processes = 4\ncheaper = 2\ncheaper-initial = 9", Some((2, 4)), "`cheaper-initial = 9` is not between"),
+        ("processes = 4\ncheaper = 4", None, "`cheaper = 4` is not below the number of processes"),
+        ("processes = 8\ncheaper-step = 4", None, "`cheaper-step` does nothing without `cheaper`"),
+        ("die-on-idle = true", None, "`die-on-idle` does nothing without `idle`"),
     ]
     .into_iter()
     .enumerate()
     {
         let (settings, diagnostics) = ini(&format!("cheaper-{index}"), &format!("{SERVES}{text}\n"));
-        assert_eq!(settings.workers.processes, processes, "{text}");
-        assert!(diagnostics.len() == 1 && diagnostics[0].contains(said), "{text}: {diagnostics:?}");
+        let found = settings.elastic.cheaper.as_ref().map(|cheaper| (cheaper.least, cheaper.first));
+        assert_eq!(found, bounds, "{text}");
+        assert_eq!(diagnostics.len(), usize::from(!said.is_empty()), "{text}: {diagnostics:?}");
+        assert!(diagnostics.iter().all(|diagnostic| diagnostic.contains(said)), "{text}: {diagnostics:?}");
     }
+}
+
+#[test]
+fn test_the_details_of_cheaper_are_read_and_0_is_the_default() {
+    let text = "processes = 9\ncheaper = 2\ncheaper-algo = busyness\ncheaper-busyness-max = 70\ncheaper-overload = 0\nidle = 5\ncheap = true\n\
+                cheaper-rss-limit-soft = 1000\ncheaper-rss-limit-hard = 2000\ncheaper-busyness-verbose = true\n";
+    let (settings, diagnostics) = ini("cheaper-details", &format!("{SERVES}{text}"));
+    assert!(diagnostics.is_empty(), "{diagnostics:?}");
+    let cheaper = settings.elastic.cheaper.clone().expect("set");
+    assert_eq!((cheaper.algorithm, cheaper.overload), (bolide_contract::elastic::Algorithm::Busyness, 3));
+    assert_eq!((cheaper.busyness.most_percent, cheaper.busyness.least_percent, cheaper.busyness.is_verbose), (70, 25, true));
+    assert_eq!((cheaper.resident_soft, cheaper.resident_hard), (Some(1000), Some(2000)));
+    assert_eq!((settings.elastic.idle_ms, settings.elastic.starts_empty), (Some(5000), true));
 }
 
 #[test]

@@ -8,6 +8,7 @@ pub mod asynchronous;
 mod attendant;
 pub mod clients;
 mod control;
+mod elastic;
 mod families;
 pub mod files;
 mod identity;
@@ -31,6 +32,7 @@ mod watching;
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
+pub use elastic::ALGORITHMS;
 pub use processes::{MOST_PROCESSES, RELOAD_ORDERS};
 pub use reloading::PROBE_TIMEOUT_S;
 use row::{Argument, Entry, Milestone, Row, Status, Theme, Value};
@@ -55,6 +57,7 @@ const TABLES: &[(Theme, &[Entry])] = &[
     (Theme::Processes, recycling::ENTRIES),
     (Theme::Attendant, attendant::ENTRIES),
     (Theme::Processes, reloading::ENTRIES),
+    (Theme::Processes, elastic::ENTRIES),
     (Theme::Requests, requests::ENTRIES),
     (Theme::Answering, answering::ENTRIES),
     (Theme::Files, files::ENTRIES),

@@ -2,7 +2,7 @@
 
 use bolide_contract::settings::ReloadOrder;
 
-use crate::catalogue::row::{Entry, Milestone, Value, words};
+use crate::catalogue::row::{Entry, Value, words};
 use crate::catalogue::setting::Setting;
 
 /// A thousand processes is beyond any machine that runs an interpreter in each.
@@ -27,8 +27,6 @@ pub const ENTRIES: &[Entry] = &[
     Entry::supported("processes", Setting::Processes, Value::NumberOrAuto { least: 1, most: MOST_PROCESSES, unit: "processes" }, "1", "How many workers serve; `auto` is the number of CPUs that this process may use, the quota of its cgroup counted. For an application on the command line `WEB_CONCURRENCY` counts where this is not set.")
         .uwsgi("uWSGI has no `auto`; `%k` counts the machine's CPUs, also where a container may use fewer.")
         .example("processes = 4\nprocesses = auto"),
-    Entry::planned("cheaper", Value::Number { least: 0, most: MOST_PROCESSES, unit: "processes" }, Milestone::Operation, "How many workers stay when there is little to do. So far this many start (or as many as `cheaper-initial` says), and no more are added.", ""),
-    Entry::planned("cheaper-initial", Value::Number { least: 0, most: MOST_PROCESSES, unit: "processes" }, Milestone::Operation, "How many workers start where `cheaper` is set.", ""),
     Entry::supported("threads", Setting::Threads, Value::NumberOrAuto { least: 0, most: 1024, unit: "threads" }, "1", "How many threads a worker has, 0 being one; `auto` starts with one and adds more while requests wait and the running ones are blocked.")
         .uwsgi("uWSGI has no `auto`.")
         .example("threads = 8\nthreads = auto"),

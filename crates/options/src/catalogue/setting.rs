@@ -44,6 +44,7 @@ pub enum Setting {
     Threads,
     Harakiri,
     Recycling(Recycling),
+    Elastic(Elastic),
     ReloadMercy,
     WorkerReloadMercy,
     LoadTimeout,
@@ -254,6 +255,31 @@ pub enum Recycling {
     HarakiriGracefulTimeout,
     HarakiriGracefulSignal,
     HarakiriQueueThreshold,
+}
+
+/// A number of workers that varies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Elastic {
+    Least,
+    First,
+    Step,
+    Overload,
+    Idle,
+    Algorithm,
+    ResidentSoft,
+    ResidentHard,
+    BusynessMax,
+    BusynessMin,
+    BusynessMultiplier,
+    BusynessPenalty,
+    BusynessVerbose,
+    BacklogAlert,
+    BacklogMultiplier,
+    BacklogStep,
+    BacklogNonzero,
+    StartsEmpty,
+    IdleTime,
+    DiesIdle,
 }
 
 /// Settings of asynchronous applications only.

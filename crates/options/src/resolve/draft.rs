@@ -53,7 +53,8 @@ pub struct Draft<'a> {
     pub chdir_after: Option<String>,
     pub master: bool,
     pub processes: Option<u32>,
-    pub cheaper: Cheaper,
+    pub processes_auto: bool,
+    pub elastic: ElasticDraft,
     pub threads: Threads,
     pub worker_mercy: Option<u64>,
     pub pidfile: Option<String>,
@@ -117,7 +118,8 @@ impl<'a> Draft<'a> {
             chdir_after: None,
             master: false,
             processes: None,
-            cheaper: Cheaper::default(),
+            processes_auto: false,
+            elastic: ElasticDraft::default(),
             threads: Threads::Fixed(1),
             worker_mercy: None,
             pidfile: None,
@@ -298,15 +300,6 @@ pub struct AnsweringDraft {
     pub has_types: bool,
 }
 
-/// Values of the options for a varying number of workers, which do not vary it yet.
-#[derive(Default)]
-pub struct Cheaper {
-    /// `cheaper`: how many stay when there is little to do.
-    pub least: Option<(u32, Location)>,
-    /// `cheaper-initial`: how many there are at first.
-    pub first: Option<(u32, Location)>,
-}
-
 /// What runs beside the application. Paths are as written.
 #[derive(Default)]
 pub struct AttendantDraft {
@@ -323,4 +316,17 @@ pub enum JobLimit {
     Common,
     None,
     Seconds(u64),
+}
+
+/// What the options of a varying number of workers said so far.
+#[derive(Default)]
+pub struct ElasticDraft {
+    pub settings: bolide_contract::elastic::Elastic,
+    pub cheaper: bolide_contract::elastic::Cheaper,
+    pub least: Option<(u32, Location)>,
+    pub first: Option<(u32, Location)>,
+    /// The last option that does nothing without `cheaper`.
+    pub detail: Option<(String, Location)>,
+    pub hard: Option<Location>,
+    pub dies: Option<Location>,
 }

@@ -14,6 +14,7 @@ pub mod ciphers;
 mod clients;
 mod control;
 mod draft;
+mod elastic;
 mod files;
 mod interpreter;
 mod logging;
@@ -111,7 +112,6 @@ impl Draft<'_> {
                         .push(Diagnostic::note(Some(location), format!("`{}` can't be switched off: {why}", pair.key)));
                 }
             }
-            Status::Planned(..) if self.take_cheaper(row.name(), pair) => {}
             Status::Planned(..) | Status::Refused(_) if is_done_already(row.name(), pair) => {}
             Status::Planned(_, meanwhile) => self.planned(location, &pair.key, meanwhile),
             Status::Protective(instead) => self.protective(location, row, &pair.key, instead),
@@ -179,8 +179,9 @@ impl Draft<'_> {
                     values::text(pair)?.split([' ', '\t']).filter(|word| !word.is_empty()).map(str::to_owned).collect();
             }
             Setting::Processes => {
-                let cpus = self.host.cpus;
-                self.processes = Some(self.number_or_auto(row, pair)?.unwrap_or(cpus));
+                let (cpus, number) = (self.host.cpus, self.number_or_auto(row, pair)?);
+                self.processes_auto = number.is_none();
+                self.processes = Some(number.unwrap_or(cpus));
             }
             Setting::Threads => {
                 self.threads =
@@ -188,6 +189,7 @@ impl Draft<'_> {
             }
             Setting::Harakiri => self.lifecycle.harakiri_ms = self.positive(row, pair)?.map(|seconds| seconds * 1000),
             Setting::Recycling(setting) => self.set_recycling(setting, row, pair)?,
+            Setting::Elastic(setting) => self.set_elastic(setting, row, pair)?,
             Setting::ReloadMercy => self.lifecycle.reload_mercy_ms = self.positive_or(row, pair, RELOAD_MERCY_SECONDS)? * 1000,
             Setting::WorkerReloadMercy => self.worker_mercy = Some(self.positive_or(row, pair, RELOAD_MERCY_SECONDS)? * 1000),
             Setting::LoadTimeout => self.lifecycle.load_timeout_ms = self.positive(row, pair)?.map(|seconds| seconds * 1000),
@@ -314,6 +316,7 @@ impl Draft<'_> {
         self.check_proxy_headers(&listeners);
         self.check_daemonized_sockets(read, &listeners);
         let workers = self.workers(bare);
+        let elastic = self.elastic(workers.processes);
         // Without a master uWSGI loads the application where it serves: threads that it starts meanwhile live on there.
         self.python.lazy |= workers.processes == 1 && !self.master && !processes::implies_master(read);
         self.lifecycle.reload_mercy_ms = self.worker_mercy.unwrap_or(self.lifecycle.reload_mercy_ms);
@@ -338,6 +341,7 @@ impl Draft<'_> {
             control: self.control.clone(),
             recycling: self.recycling(),
             reloading: self.reloading.clone(),
+            elastic,
             limits: self.limits.clone(),
             logging,
             attendant,
