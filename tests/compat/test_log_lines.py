@@ -105,3 +105,50 @@ def test_requests_that_are_named_have_a_line_where_others_have_none(condition, s
         server.wait_for(lambda s=server: s.log.count("<line>") >= len(wanted), "the lines are there")
         server.finish()
         assert re.findall(r"<line>(.*)</line>", server.log) == wanted, kind
+
+
+SAYING = """\
+import os
+def application(environ, start_response):
+    os.write(2, environ['QUERY_STRING'].encode() + b'\\n')
+    start_response('200 OK', [('Content-Length', '2')])
+    return [b'ok']
+"""
+LOGGERS = """\
+logger = a file:{folder}/alpha
+logger = file:{folder}/rest
+log-route = a ^alpha
+log-drain = gam+a
+req-logger = file:{folder}/requests
+log-encoder = prefix one:
+log-encoder = format:a ${msg}=${msg}
+log-encoder = nl:a
+log-req-encoder = json {"line":"${msg}"}
+log-req-encoder = nl
+log-format = <%(uri)>
+"""
+
+
+def test_lines_go_where_uwsgi_sends_them(serve, uwsgi, tmp_path):
+    files = {}
+    text = f"wsgi-file = app.py\nmaster = true\n{LOGGERS}"
+    for kind, command in (("real", [uwsgi]), ("own", None)):
+        server = Server(tmp_path / kind, text, listen=LISTEN, command=command) if command else serve.prepare(text, listen=LISTEN)
+        (server.folder / "app.py").write_text(SAYING)
+        server.launch()
+        written = {name: server.folder / name for name in ("alpha", "rest", "requests")}
+
+        def all_of(name, written=written):
+            return written[name].read_text() if written[name].exists() else ""
+
+        server.wait_for(lambda read=all_of: re.search("spawned uWSGI worker 1 |bolide: ready", read("rest")), "it is ready")
+        for query in ("alpha", "beta", "gamma", "alphabet", "omega"):
+            with Client(str(server.folder / "http.sock")) as client:
+                client.send(f"GET /?{query} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+                client.read_to_end()
+        server.wait_for(lambda read=all_of: "omega" in read("rest") and "omega" in read("requests"), "all lines are there")
+        server.finish()
+        said = [line for line in all_of("rest").splitlines() if re.search("alpha|beta|gamma|omega", line)]
+        files[kind] = (all_of("alpha"), said, all_of("requests"))
+    assert files["own"] == files["real"]
+    assert files["own"][0] == "one:alpha=one:alpha\none:alphabet=one:alphabet\n"

@@ -20,5 +20,5 @@ pub fn finish_log(py: Python<'_>) {
 /// The number of the log's descriptor, for what writes from a signal handler (`faulthandler`). It is none of 0, 1 and 2.
 #[pyfunction]
 pub fn log_descriptor() -> Option<RawFd> {
-    bolide_log::descriptor().map(|descriptor| descriptor.as_raw_fd())
+    bolide_log::raw_descriptor().map(|descriptor| descriptor.as_raw_fd())
 }

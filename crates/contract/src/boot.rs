@@ -28,6 +28,8 @@ pub struct Boot {
     pub ticket_keys: Option<i32>,
     /// The log, opened by the master: the prototype's user may not be allowed to.
     pub log: Option<i32>,
+    /// Further logs, in the order of `settings.logging.targets`.
+    pub log_targets: Vec<i32>,
     /// A memory file, empty at first: whoever can't load the application writes there why, in one line.
     pub reason: i32,
     /// Listening sockets, in the order of `settings.listeners`. They are non-blocking.

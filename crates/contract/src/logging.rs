@@ -14,6 +14,11 @@ pub struct Logging {
     pub always: AlwaysLogged,
     /// `logto`: standard output and standard error go to this file.
     pub file: Option<PathBuf>,
+    /// Where lines go beside that: `logger` and `req-logger`. Number 0 is the log itself, the first of these is 1.
+    pub targets: Vec<LogTarget>,
+    /// What goes where; `None`: all to the log.
+    pub flows: Option<LogFlows>,
+    pub files: LogFiles,
     /// `log-style`, `log-json`: the form of lines without a `log-format`.
     pub style: LogStyle,
     /// `log-format`: the form of a request's line.
@@ -30,6 +35,99 @@ pub struct Logging {
     pub x_forwarded_for: bool,
     /// `disable-write-exception`, `ignore-write-errors`: a client that left while we wrote is not the application's business.
     pub write_errors: bool,
+}
+
+/// Logs in one process, the log itself among them.
+pub const LOGS_MOST: usize = 16;
+
+/// Somewhere that lines go: a `logger` or `req-logger`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LogTarget {
+    pub place: LogPlace,
+    /// What stands before each line there.
+    pub frame: LineFrame,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum LogPlace {
+    File(PathBuf),
+    /// A descriptor that the server was started with.
+    Descriptor(i32),
+    /// `HOST:PORT`, by UDP.
+    Udp(String),
+    /// A program, by its command line: it reads lines from its standard input.
+    Program(String),
+    /// A datagram socket of the file system.
+    Unix(PathBuf),
+}
+
+/// What stands before a line where it goes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LineFrame {
+    Plain,
+    Prefix(String),
+    /// Priority, time and tag, as syslog takes them (RFC 3164).
+    Syslog {
+        priority: u8,
+        tag: String,
+    },
+}
+
+/// The ways of lines.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LogFlows {
+    pub messages: LogFlow,
+    /// `None`: request lines go the way of messages.
+    pub requests: Option<LogFlow>,
+}
+
+/// The way of lines of one kind. Logs are named by their numbers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LogFlow {
+    /// `log-drain`: lines that match one of these regular expressions go nowhere.
+    pub drains: Vec<String>,
+    /// `log-filter`: where there are some, lines that match none of these go nowhere.
+    pub filters: Vec<String>,
+    /// `log-route`: lines that match go to this log, and not to the usual ones.
+    pub routes: Vec<(String, usize)>,
+    /// Loggers without a name; the log itself where there are none.
+    pub usual: Vec<usize>,
+    pub encoders: Vec<LogEncoder>,
+}
+
+/// `log-encoder`: changes lines on their way.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LogEncoder {
+    /// For the lines of this log alone.
+    pub only: Option<usize>,
+    pub encoding: LineEncoding,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LineEncoding {
+    Prefix(String),
+    Suffix(String),
+    /// A text with `${msg}`, `${unix}`, `${micros}`, `${millis}` and `${strftime:FORMAT}`.
+    Format(String),
+    /// The same, whose values are escaped for JSON.
+    Json(String),
+}
+
+/// How files of logs are made, and made anew.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct LogFiles {
+    /// `log-maxsize`: a file with more bytes is put aside.
+    pub most_bytes: Option<u64>,
+    /// `log-backupname`: under this name; without it, under its own with the time in seconds behind.
+    pub backup: Option<PathBuf>,
+    /// `log-truncate`
+    pub truncate: bool,
+    /// `log-reopen`: each reload opens the files anew.
+    pub reopen_at_reload: bool,
+    /// `logfile-chmod`
+    pub mode: Option<u32>,
+    /// `logfile-chown`, `logto2`: files belong to the user that workers run as.
+    pub are_users: bool,
 }
 
 /// The form of lines that the configuration gives no format of their own.
@@ -83,6 +181,14 @@ impl AlwaysLogged {
 }
 
 impl Logging {
+    /// What applications print can't go to the log as it is: the master takes it and sends it the way of messages.
+    pub fn takes_output(&self) -> bool {
+        let is_plain = |flow: &LogFlow| {
+            *flow == LogFlow { drains: vec![], filters: vec![], routes: vec![], usual: vec![], encoders: vec![] }
+        };
+        self.style == LogStyle::Json || self.flows.as_ref().is_some_and(|flows| !is_plain(&flows.messages))
+    }
+
     /// Some request may have a line.
     pub fn may_log_requests(&self) -> bool {
         self.requests || self.always.is_any()
@@ -96,6 +202,9 @@ impl Default for Logging {
             requests: true,
             always: AlwaysLogged::default(),
             file: None,
+            targets: Vec::new(),
+            flows: None,
+            files: LogFiles::default(),
             style: LogStyle::Uwsgi,
             format: None,
             date: LogDate::Iso,

@@ -2,7 +2,8 @@
 //! SOCK_SEQPACKET pair. End of file on the pair means that the other side is gone.
 //!
 //! A packet is [`PACKET_BYTES`] long: a kind (u32) and five u32 of content, little-endian.
-//! A `Fork` order carries one descriptor: the worker's end of its own pair with the master; a `Serve` order a connection.
+//! A `Fork` order carries one descriptor: the worker's end of its own pair with the master; a `Serve` order a connection, a `TakeLog` order
+//! a file.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -29,6 +30,8 @@ pub enum Order {
     /// To a worker, just before `Stop`: a connection comes with it, which waited at the listening socket of this number when that
     /// was closed. Its request is answered like those that the worker has accepted itself.
     Serve { listener: u32 },
+    /// To a prototype or a worker: the log of this number goes on in the file that comes with it.
+    TakeLog { log: u32 },
 }
 
 /// From a prototype or a worker to the master.
@@ -139,6 +142,7 @@ impl Packet for Order {
             Order::Drain => [3, 0, 0, 0, 0, 0],
             Order::Stop => [4, 0, 0, 0, 0, 0],
             Order::Serve { listener } => [5, listener, 0, 0, 0, 0],
+            Order::TakeLog { log } => [6, log, 0, 0, 0, 0],
         }
     }
 
@@ -149,6 +153,7 @@ impl Packet for Order {
             [3, ..] => Ok(Order::Drain),
             [4, ..] => Ok(Order::Stop),
             [5, listener, ..] => Ok(Order::Serve { listener }),
+            [6, log, ..] => Ok(Order::TakeLog { log }),
             _ => Err(unknown_packet(fields[0])),
         }
     }
@@ -279,7 +284,7 @@ mod tests {
         let (left, right) = pair();
         let serve = Order::Serve { listener: 1 };
         let fork = |is_on_trial| Order::Fork { row: 7, worker: 3, is_on_trial };
-        for order in [fork(false), fork(true), Order::Retire, Order::Drain, Order::Stop, serve] {
+        for order in [fork(false), fork(true), Order::Retire, Order::Drain, Order::Stop, serve, Order::TakeLog { log: 2 }] {
             send(left.as_fd(), &order, None).expect("sent");
             assert!(matches!(receive::<Order>(right.as_fd()), Ok(Received::Message(got, None)) if got == order));
         }

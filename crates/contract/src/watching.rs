@@ -52,4 +52,8 @@ pub enum FileAction {
     ReloadWorkers,
     /// The same, one after the other.
     ReloadChain,
+    /// Files of logs are opened anew.
+    ReopenLogs,
+    /// Files of logs are put aside.
+    RotateLogs,
 }

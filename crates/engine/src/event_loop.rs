@@ -457,6 +457,11 @@ impl<L: Language> Shared<L> {
                 Ok(Received::Message(Order::Serve { listener }, Some(socket))) => {
                     self.let_in_handed(listener, socket, connections, housekeeping);
                 }
+                Ok(Received::Message(Order::TakeLog { log }, Some(file))) => {
+                    if let Err(error) = bolide_log::replace(log as usize, &file) {
+                        complain(self.worker.number, &format!("the log {log} can't be taken anew: {error}"));
+                    }
+                }
                 Ok(Received::Message(order, _)) => {
                     complain(self.worker.number, &format!("got the order {order:?}, which it can't carry out, and ignores it"));
                 }

@@ -68,7 +68,7 @@ impl Writer {
         let mut done = 0;
         while done < lines.len() {
             let rest = &lines[done..];
-            match self.destination.write(&rest[..piece_length(rest)]) {
+            match self.destination.write(&rest[..self.piece_length(rest)]) {
                 Ok(0) | Err(Errno::EAGAIN) => break,
                 Ok(count) => done += count,
                 Err(Errno::EINTR) => {}
@@ -80,6 +80,17 @@ impl Writer {
             }
         }
         done
+    }
+
+    /// Bytes up to the end of the last line that fits an atomic write, or of the first line if that alone is longer or may leave alone only.
+    fn piece_length(&self, text: &[u8]) -> usize {
+        if self.destination.takes_single_lines() {
+            return end_of_line(text);
+        }
+        if text.len() <= ATOMIC_BYTES {
+            return text.len();
+        }
+        memchr::memrchr(b'\n', &text[..ATOMIC_BYTES]).map_or_else(|| end_of_line(text), |end| end + 1)
     }
 
     fn keep(&mut self, lines: &[u8]) {
@@ -112,20 +123,13 @@ fn end_of_line(text: &[u8]) -> usize {
     memchr::memchr(b'\n', text).map_or(text.len(), |end| end + 1)
 }
 
-/// Bytes up to the end of the last line that fits an atomic write, or of the first line if that alone is longer.
-fn piece_length(text: &[u8]) -> usize {
-    if text.len() <= ATOMIC_BYTES {
-        return text.len();
-    }
-    memchr::memrchr(b'\n', &text[..ATOMIC_BYTES]).map_or_else(|| end_of_line(text), |end| end + 1)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use nix::fcntl::{FcntlArg, OFlag, fcntl};
     use std::fs::File;
     use std::io::Read;
+    use std::os::unix::net::UnixDatagram;
 
     const PIPE_BYTES: usize = 4096;
 
@@ -202,11 +206,35 @@ mod tests {
 
     #[test]
     fn a_long_text_is_written_in_pieces_that_are_whole_lines() {
+        let (writer, _reader) = small_pipe();
         let line = format!("{}\n", "x".repeat(1500));
         let text = line.repeat(10).into_bytes();
-        let length = piece_length(&text);
+        let length = writer.piece_length(&text);
         assert!(length <= ATOMIC_BYTES && length.is_multiple_of(line.len()) && length > 0);
         let monster = format!("{}\n{line}", "y".repeat(9000)).into_bytes();
-        assert_eq!(piece_length(&monster), 9001);
+        assert_eq!(writer.piece_length(&monster), 9001);
+    }
+    #[test]
+    fn a_socket_of_datagrams_is_given_one_line_at_a_time_also_by_who_is_started_anew() {
+        let path = std::env::temp_dir().join(format!("bolide-log-{}.sock", std::process::id()));
+        let read = |socket: &UnixDatagram| {
+            let mut text = [0; 100];
+            let length = socket.recv(&mut text).expect("a line");
+            String::from_utf8_lossy(&text[..length]).into_owned()
+        };
+        let reader = UnixDatagram::bind(&path).expect("bound");
+        let socket = UnixDatagram::unbound().expect("made");
+        socket.connect(&path).expect("connected");
+        let mut writer = Writer::new(Box::leak(Box::new(Destination::of(socket.into()).expect("a destination"))));
+        writer.write(b"one\ntwo\n");
+        assert_eq!([read(&reader), read(&reader)], ["one", "two"]);
+        drop(reader);
+        std::fs::remove_file(&path).expect("removed");
+        writer.write(b"lost\n");
+        let reader = UnixDatagram::bind(&path).expect("bound");
+        writer.write(b"three\n");
+        assert!(read(&reader).contains("1 line of process"));
+        assert_eq!(read(&reader), "three");
+        std::fs::remove_file(&path).expect("removed");
     }
 }

@@ -7,6 +7,7 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, OwnedFd};
 
 use bolide_contract::control::Background;
+use bolide_contract::logging::Logging;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -16,7 +17,7 @@ use nix::unistd::{ForkResult, Pid, dup2_stdin, fork, pipe2, setsid};
 
 use crate::announce;
 use crate::error::{EXIT_START_FAILED, StartError};
-use crate::log_sink;
+use crate::{log_sink, logs};
 
 /// Bytes of the log that the terminal shows of a start, its last ones.
 const SHOWN_MOST_BYTES: u64 = 64 * 1024;
@@ -94,7 +95,7 @@ fn leave_terminal(background: &Background, nowhere: &File) -> Result<(), StartEr
     let trouble = |error: Errno| StartError::new(format!("the terminal can't be left: {error}"));
     setsid().map_err(trouble)?;
     dup2_stdin(nowhere).map_err(trouble)?;
-    let log = log_sink::open(&background.log)?;
+    let log = logs::open_log(&background.log, &Logging::default(), None)?;
     log_sink::redirect(&log).map_err(|error| StartError::new(format!("the log can't be taken as standard error: {error}")))?;
     Ok(())
 }

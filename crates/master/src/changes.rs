@@ -31,8 +31,13 @@ const RELOADED: &[&str] = &[
 ];
 
 /// What needs a restart within those sections: where it is, and the option that sets it.
-const KEPT: [(&str, &str); 3] =
-    [("/lifecycle/pidfile", "pidfile"), ("/logging/file", "logto"), ("/reloading/descriptors_most", "max-fd")];
+const KEPT: [(&str, &str); 5] = [
+    ("/lifecycle/pidfile", "pidfile"),
+    ("/logging/file", "logto"),
+    ("/reloading/descriptors_most", "max-fd"),
+    ("/logging/targets", "logger or req-logger"),
+    ("/logging/flows", "logger or log-route"),
+];
 
 /// Options of sections that need a restart, where a section is not called like its option.
 const SECTION_OPTIONS: [(&str, &str); 2] =

@@ -21,6 +21,10 @@ pub enum Command {
     AddWorker,
     /// One worker less; the last one stays.
     RemoveWorker,
+    /// Open files of logs anew: somebody has moved them away.
+    ReopenLogs,
+    /// Put files of logs aside and begin new ones.
+    RotateLogs,
     /// Write a line for each child to the log.
     Status,
 }

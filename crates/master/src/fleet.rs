@@ -136,6 +136,8 @@ impl Fleet {
         let descriptors = listeners.descriptors();
         let mut inherited: Vec<i32> = descriptors.iter().map(|listener| listener.descriptor).collect();
         let log = bolide_log::descriptor().map(|descriptor| descriptor.as_raw_fd());
+        let log_targets = bolide_log::targets();
+        inherited.extend(&log_targets);
         let ticket_keys = self.tickets.as_ref().map(|tickets| tickets.ring().memory().as_raw_fd());
         inherited.extend([far.as_raw_fd(), self.memory.as_raw_fd(), note.descriptor()].into_iter().chain(log).chain(ticket_keys));
         let at_terminal = settings.python.honour_stdin
@@ -153,6 +155,7 @@ impl Fleet {
             slots_in_use: settings.workers.threads.most(),
             ticket_keys,
             log,
+            log_targets,
             reason: note.descriptor(),
             listeners: descriptors,
             package_folder: self.program().package_folder.as_ref().map(|folder| folder.to_string_lossy().into_owned()),

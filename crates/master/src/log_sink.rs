@@ -4,35 +4,16 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
 
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use crate::error::StartError;
-
 /// Time that the last line of a failed start waits for a reader of the terminal, in milliseconds.
 const WRITE_WAIT_MS: u16 = 1000;
-/// Mode of a log file that did not exist, as uWSGI makes it.
-const FILE_MODE: u32 = 0o640;
 
 /// Writes `bolide: text` as one line, and never waits for a reader. Any process that runs the master's code.
 pub fn line(text: &str) {
     bolide_log::line(text);
-}
-
-/// Opens the file of `logto`, before anything is started. The master's call.
-///
-/// # Errors
-/// It can't be opened for writing at its end.
-pub fn open(path: &Path) -> Result<File, StartError> {
-    OpenOptions::new().append(true).create(true).mode(FILE_MODE).open(path).map_err(|error| {
-        let shown = path.display();
-        StartError::new(format!(
-            "the log file {shown} (logto) can't be written: {error}; make its folder, or choose another file"
-        ))
-    })
 }
 
 /// Sends standard output and standard error to the file, for this process and all that it starts.
@@ -41,13 +22,20 @@ pub fn open(path: &Path) -> Result<File, StartError> {
 /// # Errors
 /// No descriptor left.
 pub fn redirect(file: &File) -> io::Result<File> {
-    let before = fcntl(io::stderr(), FcntlArg::F_DUPFD_CLOEXEC(3))?;
-    // The new number is ours alone; `dup` by way of the standard library makes it an owned file.
-    let before = adopt_number(before)?;
+    let before = copy_of_standard_error()?;
     nix::unistd::dup2_stdout(file)?;
     nix::unistd::dup2_stderr(file)?;
     bolide_log::take_standard_error()?;
     Ok(before)
+}
+
+/// A copy of standard error, above the standard descriptors.
+///
+/// # Errors
+/// No descriptor left.
+pub fn copy_of_standard_error() -> io::Result<File> {
+    // The new number is ours alone.
+    adopt_number(fcntl(io::stderr(), FcntlArg::F_DUPFD_CLOEXEC(3))?)
 }
 
 /// Writes one line to a place other than the log: the last of a start that failed, which is worth a moment's wait.
@@ -77,26 +65,4 @@ pub fn ensure_standard_descriptors() -> io::Result<()> {
 
 fn adopt_number(number: i32) -> io::Result<File> {
     crate::system::adopt(number).map(|descriptor: OwnedFd| File::from(descriptor))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::testing::Folder;
-
-    #[test]
-    fn a_log_file_is_made_and_added_to_and_never_emptied() {
-        let folder = Folder::new("log");
-        let path = folder.path().join("app.log");
-        for text in ["one", "two"] {
-            line_to(&open(&path).expect("opened"), text);
-        }
-        assert_eq!(std::fs::read_to_string(&path).expect("read"), "bolide: one\nbolide: two\n");
-    }
-
-    #[test]
-    fn an_unwritable_log_is_an_error_that_names_the_file_and_the_option() {
-        let error = open(Path::new("/nonexistent/folder/app.log")).expect_err("refused").to_string();
-        assert!(error.contains("/nonexistent/folder/app.log") && error.contains("logto"), "{error}");
-    }
 }

@@ -12,8 +12,12 @@ impl Supervisor {
         match command {
             Command::Stop => self.stop(now_ms),
             Command::StopNow => self.stop_now(by, now_ms),
-            Command::Reload => self.reload(now_ms),
+            Command::Reload => {
+                self.reopen_logs_if_wanted();
+                self.reload(now_ms);
+            }
             Command::ReloadBrutally => {
+                self.reopen_logs_if_wanted();
                 self.reload_is_brutal = !self.is_stopping();
                 self.reload(now_ms);
             }
@@ -21,6 +25,8 @@ impl Supervisor {
             Command::ReloadWorkers | Command::ReloadChain => self.reload_chain(by, now_ms),
             Command::AddWorker => self.add_worker(by),
             Command::RemoveWorker => self.remove_worker(by, now_ms),
+            Command::ReopenLogs => self.reopen_logs(by),
+            Command::RotateLogs => self.rotate_logs(by),
             Command::Status => self.write_status(now_ms),
         }
     }

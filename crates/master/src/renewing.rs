@@ -87,6 +87,8 @@ impl Supervisor {
         for trouble in self.fleet.listeners.adjust(&before.settings.listeners, &settings.listeners, owner) {
             log_sink::line(&format!("reload: {trouble}"));
         }
+        self.logs.renew(&settings.logging);
+        bolide_log::configure(&settings.logging);
         self.watches.renew(&settings.watching, now_ms());
         let lifecycle = &settings.lifecycle;
         self.watch = Watch::new(lifecycle.harakiri_ms, lifecycle.shortest_route_harakiri_ms, &lifecycle.harakiri_manners);

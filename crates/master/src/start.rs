@@ -2,6 +2,7 @@
 //! failure is one error that says what to do. The master runs it.
 
 use std::fs::File;
+use std::io;
 
 use bolide_contract::settings::Settings;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -15,7 +16,9 @@ use crate::fleet::Fleet;
 use crate::interpreter::{Program, enter_folder};
 use crate::listeners::Listeners;
 use crate::log_sink;
+use crate::logs::{self, OpenedLogs};
 use crate::pidfile;
+use crate::printed::Printed;
 use crate::privileges::{self, Privileges};
 use crate::process_name;
 use crate::signals::Signals;
@@ -71,27 +74,29 @@ fn prepare(
     if prepared.is_err() {
         announce::write_all(warnings);
     }
-    let Prepared { program, privileges, log, listeners } = prepared?;
-    let ready = take_process(&settings, privileges.as_ref(), log.as_ref()).map(|(signals, terminal)| {
+    let Prepared { program, privileges, logs, listeners } = prepared?;
+    let ready = take_process(&settings, privileges.as_ref(), logs).map(|(signals, terminal, printed)| {
         // In the background a terminal is let go of: who waits in the foreground shows what is to be seen there.
         *console = terminal.filter(|_| settings.control.background.is_none());
         announce::start(&settings, listeners.endpoints(), privileges.as_ref(), warnings);
-        signals
+        (signals, printed)
     });
-    let signals = ready.inspect_err(|_| {
+    let (signals, printed) = ready.inspect_err(|_| {
         announce::write_all(warnings);
         listeners.remove_files();
     })?;
     let fleet = Fleet::new(settings, listeners, program, privileges)
         .map_err(|error| StartError::new(format!("there is no memory that processes can share: {error}")))?;
-    Ok(Supervisor::new(fleet, signals, configuration))
+    let mut supervisor = Supervisor::new(fleet, signals, configuration);
+    supervisor.printed = printed;
+    Ok(supervisor)
 }
 
 /// Everything that a start has opened and looked up.
 struct Prepared {
     program: Program,
     privileges: Option<Privileges>,
-    log: Option<File>,
+    logs: OpenedLogs,
     listeners: Listeners,
 }
 
@@ -107,9 +112,9 @@ fn prepare_files(settings: &Settings, configuration: &Configuration) -> Result<P
     let privileges = privileges::resolve(&settings.identity)?;
     attendance::identities(&settings.attendant, privileges.as_ref())?;
     let program = configuration.program(settings)?;
-    let log = settings.logging.file.as_deref().map(log_sink::open).transpose()?;
+    let logs = logs::open_all(&settings.logging, privileges.as_ref())?;
     let listeners = Listeners::bind(&settings.listeners, privileges.as_ref())?;
-    Ok(Prepared { program, privileges, log, listeners })
+    Ok(Prepared { program, privileges, logs, listeners })
 }
 
 /// `max-fd`: prototypes and workers inherit the limit. As in uWSGI, one that can't be had ends no start.
@@ -128,10 +133,9 @@ fn limit_descriptors(most: u64) {
 fn take_process(
     settings: &Settings,
     privileges: Option<&Privileges>,
-    log: Option<&File>,
-) -> Result<(Signals, Option<File>), StartError> {
+    logs: OpenedLogs,
+) -> Result<(Signals, Option<File>, Option<Printed>), StartError> {
     let signals = Signals::take()?;
-    bolide_log::configure(&settings.logging);
     // Workers whose prototype has died become our children: we hear of their ends.
     nix::sys::prctl::set_child_subreaper(true)
         .map_err(|error| StartError::new(format!("orphaned workers can't be taken over (PR_SET_CHILD_SUBREAPER): {error}")))?;
@@ -139,10 +143,26 @@ fn take_process(
     if let Some(name) = process_name::of_master(&settings.naming) {
         process_name::set(&name);
     }
-    let redirected = log.map(log_sink::redirect).transpose();
-    let console =
-        redirected.map_err(|error| StartError::new(format!("the log (logto) can't be taken as standard error: {error}")))?;
-    Ok((signals, console))
+    let (console, printed) = take_logs(settings, logs)
+        .map_err(|error| StartError::new(format!("the log can't be taken as standard error: {error}")))?;
+    Ok((signals, console, printed))
+}
+
+/// From here on lines go where the settings say. Gives what standard error was, where that is not the log any more, and the reader of what
+/// applications print, where somebody has to read it.
+fn take_logs(settings: &Settings, logs: OpenedLogs) -> io::Result<(Option<File>, Option<Printed>)> {
+    let mut console = logs.log.as_ref().map(log_sink::redirect).transpose()?;
+    for (target, number) in logs.targets.into_iter().zip(1..) {
+        bolide_log::take_target(number, target)?;
+    }
+    if console.is_none() && settings.logging.flows.as_ref().is_some_and(|flows| !flows.messages.usual.is_empty()) {
+        console = Some(log_sink::copy_of_standard_error()?);
+    }
+    // The log is what standard error was until here.
+    bolide_log::descriptor();
+    let printed = settings.logging.takes_output().then(Printed::take).transpose()?;
+    bolide_log::configure(&settings.logging);
+    Ok((console, printed))
 }
 
 fn start(mut supervisor: Supervisor) -> Result<Supervisor, StartError> {

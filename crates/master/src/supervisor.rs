@@ -24,8 +24,10 @@ use crate::generation::{Forming, Generation, Reason, ReloadOutcome};
 use crate::harakiri::{Verdict, Watch};
 use crate::jitter::Jitter;
 use crate::log_sink;
+use crate::logs::Logs;
 use crate::memory_watch::MemoryWatch;
 use crate::notify::{self, Notifier};
+use crate::printed::Printed;
 use crate::signals::{self, SignalAction, Signals};
 use crate::system;
 use crate::tickets::Tickets;
@@ -84,6 +86,8 @@ pub struct Supervisor {
     pub(crate) memory_watch: Option<MemoryWatch>,
     pub(crate) jitter: Jitter,
     pub(crate) elasticity: Elasticity,
+    pub(crate) logs: Logs,
+    pub(crate) printed: Option<Printed>,
 }
 
 impl Supervisor {
@@ -94,6 +98,7 @@ impl Supervisor {
         let watch = Watch::new(lifecycle.harakiri_ms, lifecycle.shortest_route_harakiri_ms, &lifecycle.harakiri_manners);
         let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |time| time.subsec_nanos());
         let watches = Watches::new(&fleet.settings.watching, now_ms());
+        let logs = Logs::new(&fleet.settings.logging, fleet.privileges.as_ref());
         Supervisor {
             fleet,
             phase: Phase::Running,
@@ -118,6 +123,8 @@ impl Supervisor {
             watches,
             memory_watch,
             elasticity,
+            logs,
+            printed: None,
             jitter: Jitter::new(u64::from(time) << 32 | Pid::this().as_raw() as u64),
         }
     }
@@ -137,6 +144,7 @@ impl Supervisor {
             for token in self.wait_for_news() {
                 match token {
                     Token::Child(id) => self.take_reports(id, now_ms()),
+                    Token::Printed => self.printed.iter_mut().for_each(Printed::read),
                     Token::Watches => self.watches.ring(now_ms()),
                     Token::Attendant(pid) => self.take_attendant_news(pid, now_ms()),
                     Token::Listeners => hears_connection = true,
@@ -153,6 +161,7 @@ impl Supervisor {
             self.reconcile(now_ms());
             bolide_log::flush();
             if let Some(status) = self.finished(now_ms()) {
+                self.printed.iter_mut().for_each(Printed::finish);
                 for child in &self.fleet.children {
                     log_sink::line(&format!("{child} can't be killed: it is left behind"));
                 }
@@ -168,6 +177,7 @@ impl Supervisor {
         sources.extend(self.watches.sources());
         sources.extend(self.attendance.sources());
         sources.extend(self.listening_sources(now_ms()));
+        sources.extend(self.printed.as_ref().map(Printed::source));
         waiting::wait(&sources, self.turn_ms(now_ms()) as u16).unwrap_or_else(|error| {
             log_sink::line(&format!("waiting for news failed: {error}"));
             Vec::new()
@@ -212,6 +222,7 @@ impl Supervisor {
         }
         self.watch_requests(now);
         self.take_file_news(now);
+        self.look_at_logs(now);
     }
 
     /// Does what files that have changed ask for.
@@ -316,7 +327,17 @@ impl Supervisor {
         let memory = self.memory_watch.as_ref().filter(|_| !self.is_stopping()).map(MemoryWatch::wake_ms);
         let attendance = self.attendance.wake_ms(now);
         let scaling = self.elasticity.wake_ms(now).filter(|_| !self.is_stopping());
-        let features = [watch, memory, scaling, log, tickets, attendance, self.watches.wake_ms(), self.wake_for_generations(now)];
+        let features = [
+            watch,
+            memory,
+            scaling,
+            log,
+            tickets,
+            attendance,
+            self.watches.wake_ms(),
+            self.logs.wake_ms(),
+            self.wake_for_generations(now),
+        ];
         let wakes = children.chain(features).flatten();
         wakes.min().map_or(TURN_MOST_MS, |wake| wake.saturating_sub(now).saturating_add(CLOCK_LAG_MS).min(TURN_MOST_MS))
     }

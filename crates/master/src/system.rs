@@ -57,6 +57,18 @@ pub fn set_fast_open(socket: &OwnedFd, queue: u32) -> io::Result<()> {
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// A copy of a descriptor that somebody else opened, above the standard ones and kept from programs that we execute. The master's call.
+///
+/// # Errors
+/// No such descriptor is open.
+pub fn copy_of(descriptor: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: copying a number is harmless, open or not.
+    match unsafe { libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, 3) } {
+        -1 => Err(io::Error::last_os_error()),
+        number => adopt(number),
+    }
+}
+
 /// Sends a signal to one thread of a process. The master's call.
 ///
 /// # Errors

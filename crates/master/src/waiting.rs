@@ -10,6 +10,8 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Token {
     Signals,
+    /// What applications print.
+    Printed,
     /// The order socket of the child of this number.
     Child(u64),
     /// A connection waits at a listening socket.

@@ -327,6 +327,8 @@ fn command(action: FileAction) -> Command {
         FileAction::BrutalReload => Command::ReloadBrutally,
         FileAction::ReloadWorkers => Command::ReloadWorkers,
         FileAction::ReloadChain => Command::ReloadChain,
+        FileAction::ReopenLogs => Command::ReopenLogs,
+        FileAction::RotateLogs => Command::RotateLogs,
     }
 }
 

@@ -48,6 +48,9 @@ impl Prototype {
         if let Some(log) = boot.log {
             bolide_log::inherit(inherited(log)?)?;
         }
+        for (place, target) in boot.log_targets.iter().enumerate() {
+            bolide_log::take_target(place + 1, inherited(*target)?)?;
+        }
         bolide_log::configure(&boot.settings.logging);
         let control = inherited(boot.control)?;
         // Orders are looked for also when it was a child's end that woke us: that must not block.
@@ -136,6 +139,11 @@ impl Prototype {
                     return Ok(Wake::Fork(Worker { row, number, is_on_trial }, control));
                 }
                 Received::Message(Order::Retire, _) => is_retiring = true,
+                Received::Message(Order::TakeLog { log }, Some(file)) => {
+                    if let Err(error) = bolide_log::replace(log as usize, &file) {
+                        bolide_log::line(&format!("a prototype can't take the log {log} anew: {error}"));
+                    }
+                }
                 Received::Message(order, _) => {
                     bolide_log::line(&format!("a prototype got the order {order:?}, which it can't carry out"));
                 }

@@ -20,9 +20,47 @@ pub const ENTRIES: &[Entry] = &[
         Setting::Logging(Logging::LogTo),
         Value::Path,
         "standard error",
-        "Standard output and standard error go to this file.",
+        "Standard output and standard error go to this file. Programs that move it away have it opened anew by `log-reopen`, `touch-logreopen` or the command of this name; `log-maxsize` does it by itself.",
     )
     .example("logto = /var/log/shop.log"),
+    Entry::supported("logto2", Setting::Logging(Logging::LogTo2), Value::Path, "standard error", "As `logto`, and the file belongs to the user that workers run as.")
+        .example("uid = www-data\nlogto2 = /var/log/shop/shop.log"),
+    list("logger", Logging::Logger, "Where messages go: the server's own lines, what applications print, and request lines where there is no `req-logger`. `[NAME ]KIND[:ARGUMENT]`, with the kinds `file:PATH` (or `file:logfile=PATH,maxsize=BYTES,backupname=PATH`), `fd:NUMBER`, `stdio` (the log itself), `socket:HOST:PORT` (UDP) and `socket:PATH` (a datagram socket) with a prefix behind a comma, `syslog[:IDENT[,FACILITY]]`, `rsyslog:HOST[:PORT][,TEXT]`, `systemd[:IDENT]` (the journal) and `pipe:COMMAND`. Each line goes to all loggers that have no name, and to one with a name where a `log-route` says so. Files and sockets are opened by the master, with its rights, and each process writes its own lines. A logger that does not take lines keeps nobody waiting: they wait in memory up to 1 MiB in each process, further ones are dropped and counted.")
+        .uwsgi("uWSGI sends what one call has written, with its line ends; here each line goes by itself. uWSGI starts without a syslog that is not there and loses the lines; here that is an error.")
+        .example("logger = file:/var/log/shop.log\nreq-logger = file:/var/log/shop-requests.log\nlogger = errors syslog:shop,local0\nlog-route = errors (ERROR|CRITICAL)"),
+    list("req-logger", Logging::RequestLogger, "Where request lines go, in the words of `logger`.")
+        .example("req-logger = file:/var/log/shop-requests.log"),
+    list("log-syslog", Logging::LoggerOf("syslog"), "As `logger = syslog:…`.").example("log-syslog = shop"),
+    list("log-socket", Logging::LoggerOf("socket"), "As `logger = socket:…`.").example("log-socket = 127.0.0.1:5140"),
+    list("log-route", Logging::Route, "Messages that match a regular expression go to the logger of this name, and not to those without one.")
+        .uwsgi(EXPRESSIONS)
+        .example("logger = errors file:/var/log/errors.log\nlog-route = errors (ERROR|CRITICAL)"),
+    list("log-req-route", Logging::RequestRoute, "As `log-route`, for request lines.")
+        .uwsgi("uWSGI looks for the name among those of `logger` alone; here one of `req-logger` is found too.")
+        .example("req-logger = api file:/var/log/api.log\nlog-req-route = api /api/"),
+    list("log-drain", Logging::Drain, "Messages that match a regular expression go nowhere.").uwsgi(EXPRESSIONS).example("log-drain = GET /healthz"),
+    list("log-filter", Logging::Filter, "Messages that match none of these regular expressions go nowhere.").uwsgi(EXPRESSIONS).example("log-filter = (ERROR|WARNING)"),
+    list("log-encoder", Logging::Encoder, "Changes messages on their way, one after the other: `prefix TEXT`, `suffix TEXT`, `format TEXT` and `json TEXT` with `${msg}`, `${unix}`, `${millis}`, `${micros}` and `${strftime:FORMAT}`. `KIND:NAME` is for the logger of this name alone.")
+        .uwsgi("Each line ends in a newline here, so `nl` has nothing to do, and a suffix stands before it. Lines are not compressed one by one (`gzip`).")
+        .example("log-encoder = json {\"time\":\"${strftime:%Y-%m-%dT%H:%M:%S}\",\"message\":\"${msg}\"}"),
+    list("log-req-encoder", Logging::RequestEncoder, "As `log-encoder`, for request lines.").example("log-req-encoder = prefix shop: "),
+    number("log-maxsize", Logging::MostBytes, "bytes", "A log file with more bytes is put aside, under its own name with the time in seconds behind, and a new one is begun, in all processes. The lengths are looked at once a second.")
+        .example("logto = /var/log/shop.log\nlog-maxsize = 104857600"),
+    Entry::supported("log-backupname", Setting::Logging(Logging::BackupName), Value::Path, "the name and the time in seconds", "The name of a log file that is put aside. One that is there is replaced.")
+        .example("log-maxsize = 104857600\nlog-backupname = /var/log/shop.log.old"),
+    on("log-truncate", Logging::Truncate, "The file of `logto` is emptied at the start.").example("log-truncate = true"),
+    on("log-reopen", Logging::Reopen, "Each reload opens the files of logs anew.").example("log-reopen = true"),
+    Entry::supported("logfile-chmod", Setting::Logging(Logging::FileMode), Value::Text, "0640", "The mode of log files, in octal digits.").example("logfile-chmod = 644"),
+    on("logfile-chown", Logging::FileOwner, "Log files belong to the user that workers run as.").example("logfile-chown = true"),
+    Entry::accepted("log-master", Value::Switch, "The master writes all lines.", "each process writes whole lines by itself, so none are mixed, and rotation reaches all of them"),
+    Entry::accepted("threaded-logger", Value::Switch, "A thread of the master writes all lines.", "nobody waits for who writes lines"),
+    Entry::accepted("log-master-bufsize", Value::Special, "Bytes of a line that the master takes.", "lines of any length are written whole"),
+    Entry::accepted("log-master-stream", Value::Switch, "Lines reach the master as a stream.", "each process writes whole lines by itself"),
+    Entry::accepted("log-master-req-stream", Value::Switch, "Request lines reach the master as a stream.", "each process writes whole lines by itself"),
+    Entry::accepted("rsyslog-packet-size", Value::Special, "Bytes of a line that `rsyslog` sends.", "lines are not cut, up to what a datagram takes"),
+    Entry::accepted("rsyslog-split-messages", Value::Switch, "`rsyslog` sends long lines in several packets.", "lines are not cut, up to what a datagram takes"),
+    Entry::refused("log-zeromq", Value::Text, "Sends lines by ZeroMQ.", "use `logger = socket:HOST:PORT`, or a log shipper that reads a file"),
+    Entry::refused("logger-list", Value::Switch, "Shows the loggers.", "run `bolide explain logger`"),
     Entry::supported(
         "log-format",
         Setting::Logging(Logging::Format),
@@ -69,6 +107,13 @@ pub const ENTRIES: &[Entry] = &[
         .example("disable-write-exception = true"),
     Entry::accepted("ignore-sigpipe", Value::Switch, "No line for SIGPIPE.", "SIGPIPE is always ignored"),
 ];
+
+/// What regular expressions have not.
+const EXPRESSIONS: &str = "Look-around and references to groups, which can take a line any time, are an error.";
+
+const fn list(name: &'static str, setting: Logging, help: &'static str) -> Entry {
+    Entry::supported(name, Setting::Logging(setting), Value::List, "", help)
+}
 
 const fn on(name: &'static str, setting: Logging, help: &'static str) -> Entry {
     Entry::supported(name, Setting::Logging(setting), Value::Switch, "off", help)

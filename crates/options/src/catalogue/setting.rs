@@ -150,6 +150,23 @@ pub enum Logging {
     Empty,
     Sendfile,
     Broken,
+    LogTo2,
+    Logger,
+    RequestLogger,
+    /// `log-syslog`, `log-socket`: a logger of this kind.
+    LoggerOf(&'static str),
+    Route,
+    RequestRoute,
+    Drain,
+    Filter,
+    Encoder,
+    RequestEncoder,
+    MostBytes,
+    BackupName,
+    Truncate,
+    Reopen,
+    FileMode,
+    FileOwner,
 }
 
 /// The Python module `uwsgi`, and functions that workers call.

@@ -27,6 +27,10 @@ pub const ENTRIES: &[Entry] = &[
         .example("touch-workers-reload = /srv/shop/workers.txt"),
     Entry::supported("touch-chain-reload", touch(FileAction::ReloadChain), Value::List, "", "As `touch-workers-reload`, one worker after the other.")
         .example("touch-chain-reload = /srv/shop/chain.txt"),
+    Entry::supported("touch-logreopen", touch(FileAction::ReopenLogs), Value::List, "", "Opens the files of logs anew when this file is touched: for who has moved them away.")
+        .example("touch-logreopen = /run/shop/reopen"),
+    Entry::supported("touch-logrotate", touch(FileAction::RotateLogs), Value::List, "", "Puts the files of logs aside when this file is touched, as `log-maxsize` does.")
+        .example("touch-logrotate = /run/shop/rotate"),
     Entry::supported("fs-reload", contents(FileAction::Reload), Value::List, "", "Reloads when anything about this file changes, its mode and owner included, or in this folder: its files, not those in folders below it.")
         .uwsgi("In uWSGI the file must be there at the start.")
         .example("fs-reload = /srv/shop/templates"),

@@ -15,6 +15,7 @@ use bolide_contract::sockets::SocketTuning;
 use bolide_contract::tls::{ClientAuth, Http2, TlsVersion};
 use bolide_contract::watching::Watching;
 
+use super::loggers::Loggers;
 use crate::catalogue::PROBE_TIMEOUT_S;
 use crate::catalogue::setting::NamedBy;
 use crate::diagnostic::{Diagnostic, Location};
@@ -74,6 +75,7 @@ pub struct Draft<'a> {
     pub named_by: Option<(NamedBy, String, Location)>,
     pub logging: Logging,
     pub log_file: Option<String>,
+    pub loggers: Loggers,
     /// `Some(None)` is `log-style = auto`.
     pub log_style: Option<Option<LogStyle>>,
     pub identity: Identity,
@@ -145,6 +147,7 @@ impl<'a> Draft<'a> {
             interpreter: InterpreterDraft::default(),
             named_by: None,
             log_file: None,
+            loggers: Loggers::default(),
             log_style: None,
             identity: Identity::default(),
             naming: Naming::default(),

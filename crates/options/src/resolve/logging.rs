@@ -3,6 +3,7 @@
 use bolide_contract::logging::{LogDate, LogStyle, Logging};
 
 use super::draft::Draft;
+use super::loggers::expression;
 use super::{normalized, values};
 use crate::catalogue::logging::STYLES;
 use crate::catalogue::row::Row;
@@ -30,13 +31,46 @@ impl Draft<'_> {
             Setting::Empty => self.logging.always.empty = self.switch(pair),
             Setting::Sendfile => self.logging.always.files = self.switch(pair),
             Setting::Broken => self.logging.always.broken = self.switch(pair),
+            Setting::LogTo2 => {
+                self.log_file = Some(values::log_file(pair)?);
+                self.logging.files.are_users = true;
+            }
+            Setting::MostBytes => self.logging.files.most_bytes = self.positive(row, pair)?,
+            Setting::BackupName => self.logging.files.backup = Some(values::text(pair)?.into()),
+            Setting::Truncate => self.logging.files.truncate = self.switch(pair),
+            Setting::Reopen => self.logging.files.reopen_at_reload = self.switch(pair),
+            Setting::FileMode => self.logging.files.mode = values::mode(pair)?,
+            Setting::FileOwner => self.logging.files.are_users |= self.switch(pair),
+            Setting::Logger => self.loggers.messages.add_logger(&values::text(pair)?, pair, &self.host.host_name)?,
+            Setting::RequestLogger => self.loggers.requests.add_logger(&values::text(pair)?, pair, &self.host.host_name)?,
+            Setting::LoggerOf(kind) => {
+                let text = pair
+                    .value
+                    .as_deref()
+                    .filter(|text| !text.is_empty())
+                    .map_or(kind.to_owned(), |text| format!("{kind}:{text}"));
+                self.loggers.messages.add_logger(&text, pair, &self.host.host_name)?;
+            }
+            Setting::Route => self.loggers.messages.add_route(&values::text(pair)?, pair)?,
+            Setting::RequestRoute => self.loggers.requests.add_route(&values::text(pair)?, pair)?,
+            Setting::Drain => self.loggers.messages.drains.push(expression(&values::text(pair)?, pair)?),
+            Setting::Filter => self.loggers.messages.filters.push(expression(&values::text(pair)?, pair)?),
+            Setting::Encoder => self.loggers.messages.add_encoder(&values::text(pair)?, pair)?,
+            Setting::RequestEncoder => self.loggers.requests.add_encoder(&values::text(pair)?, pair)?,
         }
         Ok(())
     }
 
     /// `bare` is an application on the command line without a configuration file.
     pub(super) fn complete_logging(&mut self, bare: bool) -> Logging {
-        self.logging.file = self.log_file.as_ref().map(|path| normalized(&self.host.folder.join(path)));
+        let folder = &self.host.folder;
+        self.logging.file = self.log_file.as_ref().map(|path| normalized(&folder.join(path)));
+        let backup = &mut self.logging.files.backup;
+        *backup = backup.as_ref().map(|path| normalized(&folder.join(path)));
+        match std::mem::take(&mut self.loggers).complete(folder, &mut self.logging) {
+            Ok(()) => {}
+            Err(diagnostic) => self.diagnostics.push(diagnostic),
+        }
         self.logging.style = match self.log_style {
             Some(Some(style)) => style,
             _ if bare => LogStyle::ShortAtTerminal,

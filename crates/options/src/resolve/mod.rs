@@ -17,6 +17,7 @@ mod draft;
 mod elastic;
 mod files;
 mod interpreter;
+mod loggers;
 mod logging;
 mod paths;
 mod processes;

@@ -1,0 +1,274 @@
+//! The files and sockets that lines go to: opened once with the master's rights, and handed to prototypes and workers as descriptors. When a
+//! file is put aside or was moved away, the master opens the new one and hands that on, so that users who could not open it go on writing.
+//!
+//! It writes no line of its own to them and knows no rule about lines: that is the room `log`. The master runs it.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::net::{ToSocketAddrs, UdpSocket};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, fchown};
+use std::os::unix::net::UnixDatagram;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use bolide_contract::logging::{LogFiles, LogPlace, LogTarget, Logging};
+
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+
+use crate::error::StartError;
+use crate::privileges::Privileges;
+
+/// Mode of a log file that did not exist, as uWSGI makes it.
+const FILE_MODE: u32 = 0o640;
+/// Time between two looks at the lengths of files that have a limit, in milliseconds: as often as uWSGI looks.
+const LOOK_MS: u64 = 1_000;
+
+/// The logs of a start, opened.
+#[derive(Debug)]
+pub struct OpenedLogs {
+    /// The file of `logto`.
+    pub log: Option<File>,
+    pub targets: Vec<OwnedFd>,
+}
+
+/// The files among them, which can be put aside.
+#[derive(Debug, Default)]
+pub struct Logs {
+    files: Vec<LogFile>,
+    settings: LogFiles,
+    owner: Option<(u32, u32)>,
+    looked_ms: u64,
+}
+
+#[derive(Debug)]
+struct LogFile {
+    /// Its number in the room `log`.
+    number: u32,
+    path: PathBuf,
+}
+
+/// A file that takes the place of another.
+#[derive(Debug)]
+pub struct NewFile {
+    pub number: u32,
+    pub file: OwnedFd,
+}
+
+/// Opens all logs, before anything is started.
+///
+/// # Errors
+/// One can't be opened, with the option's name and what to do.
+pub fn open_all(logging: &Logging, privileges: Option<&Privileges>) -> Result<OpenedLogs, StartError> {
+    let log = logging.file.as_deref().map(|path| open_log(path, logging, privileges));
+    let targets = logging.targets.iter().map(|target| open_target(target, logging, privileges)).collect::<Result<_, _>>()?;
+    Ok(OpenedLogs { log: log.transpose()?, targets })
+}
+
+/// Opens the file of `logto`.
+///
+/// # Errors
+/// It can't be written.
+pub fn open_log(path: &Path, logging: &Logging, privileges: Option<&Privileges>) -> Result<File, StartError> {
+    let file = open(path, &logging.files, owner(logging, privileges), logging.files.truncate);
+    let made = file.and_then(|file| {
+        // It becomes standard output, which applications expect to wait for its reader.
+        let flags = OFlag::from_bits_retain(fcntl(&file, FcntlArg::F_GETFL)?);
+        fcntl(&file, FcntlArg::F_SETFL(flags & !OFlag::O_NONBLOCK))?;
+        Ok(file)
+    });
+    made.map_err(|error| unwritable(path, "logto", &error))
+}
+
+impl Logs {
+    pub fn new(logging: &Logging, privileges: Option<&Privileges>) -> Logs {
+        let log = logging.file.iter().map(|path| LogFile { number: 0, path: path.clone() });
+        let targets = logging.targets.iter().zip(1..).filter_map(|(target, number)| match &target.place {
+            LogPlace::File(path) => Some(LogFile { number, path: path.clone() }),
+            _ => None,
+        });
+        let files = log.chain(targets).collect();
+        Logs { files, settings: logging.files.clone(), owner: owner(logging, privileges), looked_ms: 0 }
+    }
+
+    /// Takes what a reload has changed of the rules; the files stay.
+    pub fn renew(&mut self, logging: &Logging) {
+        self.settings = logging.files.clone();
+    }
+
+    /// When the lengths of files are to be looked at, in monotonic milliseconds.
+    pub fn wake_ms(&self) -> Option<u64> {
+        self.settings.most_bytes.filter(|_| !self.files.is_empty()).map(|_| self.looked_ms + LOOK_MS)
+    }
+
+    /// Puts aside each file that has grown beyond its limit. Gives what was done or went wrong, for the log, and what takes their place.
+    pub fn look(&mut self, now_ms: u64) -> Vec<Result<(String, NewFile), String>> {
+        let Some(most_bytes) = self.settings.most_bytes.filter(|_| now_ms >= self.looked_ms + LOOK_MS) else { return Vec::new() };
+        self.looked_ms = now_ms;
+        let length = |file: &LogFile| std::fs::metadata(&file.path).map_or(0, |found| found.len());
+        self.files.iter().filter(|file| length(file) > most_bytes).map(|file| self.rotate(file)).collect()
+    }
+
+    /// Puts all files aside.
+    pub fn rotate_all(&self) -> Vec<Result<(String, NewFile), String>> {
+        self.files.iter().map(|file| self.rotate(file)).collect()
+    }
+
+    /// Opens all files anew.
+    pub fn reopen_all(&self) -> Vec<Result<(String, NewFile), String>> {
+        let reopen = |file: &LogFile| self.anew(file).map(|new| (format!("{} is opened anew", file.path.display()), new));
+        self.files.iter().map(reopen).collect()
+    }
+
+    pub fn reopens_at_reload(&self) -> bool {
+        self.settings.reopen_at_reload
+    }
+
+    fn rotate(&self, file: &LogFile) -> Result<(String, NewFile), String> {
+        let backup = match &self.settings.backup {
+            // One name can't keep several files.
+            Some(backup) if file.number == 0 || self.files.len() == 1 => backup.clone(),
+            _ => {
+                let second = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+                let mut name = file.path.clone().into_os_string();
+                name.push(format!(".{second}"));
+                name.into()
+            }
+        };
+        let (shown, aside) = (file.path.display(), backup.display());
+        std::fs::rename(&file.path, &backup).map_err(|error| format!("{shown} can't be put aside as {aside}: {error}"))?;
+        Ok((format!("{shown} is put aside as {aside}"), self.anew(file)?))
+    }
+
+    fn anew(&self, file: &LogFile) -> Result<NewFile, String> {
+        let opened = open(&file.path, &self.settings, self.owner, false);
+        let opened =
+            opened.map_err(|error| format!("{} can't be opened anew: {error}; the old file goes on", file.path.display()))?;
+        Ok(NewFile { number: file.number, file: opened.into() })
+    }
+}
+
+fn owner(logging: &Logging, privileges: Option<&Privileges>) -> Option<(u32, u32)> {
+    privileges.filter(|_| logging.files.are_users).map(|privileges| (privileges.uid.as_raw(), privileges.gid.as_raw()))
+}
+
+fn open(path: &Path, settings: &LogFiles, owner: Option<(u32, u32)>, truncate: bool) -> io::Result<File> {
+    // A FIFO that nobody reads is an error and no wait.
+    let file = OpenOptions::new().append(true).create(true).mode(FILE_MODE).custom_flags(libc::O_NONBLOCK).open(path)?;
+    if truncate && file.metadata()?.is_file() {
+        file.set_len(0)?;
+    }
+    if let Some(mode) = settings.mode {
+        file.set_permissions(std::fs::Permissions::from_mode(mode))?;
+    }
+    if let Some((user, group)) = owner {
+        fchown(&file, Some(user), Some(group))?;
+    }
+    Ok(file)
+}
+
+fn open_target(target: &LogTarget, logging: &Logging, privileges: Option<&Privileges>) -> Result<OwnedFd, StartError> {
+    let (settings, owner) = (&logging.files, owner(logging, privileges));
+    let failed =
+        |what: String, error: &dyn std::fmt::Display, advice: &str| StartError::new(format!("{what}: {error}; {advice}"));
+    match &target.place {
+        LogPlace::File(path) => open(path, settings, owner, false)
+            .map(OwnedFd::from)
+            .map_err(|error| unwritable(path, "logger or req-logger", &error)),
+        LogPlace::Descriptor(number) => crate::system::copy_of(*number).map_err(|error| {
+            failed(format!("the descriptor {number} (logger or req-logger fd)"), &error, "hand it to the server that is started")
+        }),
+        LogPlace::Program(command) => program(command, privileges).map_err(|error| {
+            failed(format!("the program `{command}` (logger pipe) can't be started"), &error, "look at its path")
+        }),
+        LogPlace::Udp(address) => udp(address).map(OwnedFd::from).map_err(|error| {
+            failed(format!("logs can't be sent to {address}"), &error, "write HOST:PORT, with a name that resolves")
+        }),
+        LogPlace::Unix(path) => unix(path).map(OwnedFd::from).map_err(|error| {
+            let shown = path.display();
+            failed(
+                format!("logs can't be sent to the socket {shown}"),
+                &error,
+                "start who listens there, or choose another logger",
+            )
+        }),
+    }
+}
+
+/// Starts a program that reads lines. It ends by itself when the last of us has gone; what it can't take is dropped and counted.
+fn program(command: &str, privileges: Option<&Privileges>) -> io::Result<OwnedFd> {
+    let mut shell = Command::new("/bin/sh");
+    // Its own group: a ^C is for the server, whose last lines it is to have.
+    shell.arg("-c").arg(command).stdin(Stdio::piped()).process_group(0);
+    if let Some(privileges) = privileges {
+        shell.uid(privileges.uid.as_raw()).gid(privileges.gid.as_raw());
+    }
+    let input = shell.spawn()?.stdin.take().ok_or_else(|| io::Error::other("it has no standard input"))?;
+    fcntl(&input, FcntlArg::F_SETFL(OFlag::O_WRONLY | OFlag::O_NONBLOCK))?;
+    Ok(input.into())
+}
+
+fn udp(address: &str) -> io::Result<UdpSocket> {
+    let found = address.to_socket_addrs()?.next().ok_or_else(|| io::Error::other("the name has no address"))?;
+    let socket = UdpSocket::bind(if found.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" })?;
+    socket.connect(found)?;
+    Ok(socket)
+}
+
+fn unix(path: &Path) -> io::Result<UnixDatagram> {
+    let socket = UnixDatagram::unbound()?;
+    socket.connect(path)?;
+    Ok(socket)
+}
+
+fn unwritable(path: &Path, option: &str, error: &io::Error) -> StartError {
+    let shown = path.display();
+    StartError::new(format!("the log file {shown} ({option}) can't be written: {error}; make its folder, or choose another file"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Folder;
+    use std::io::Write;
+
+    fn logging(path: PathBuf, files: LogFiles) -> Logging {
+        Logging { file: Some(path), files, ..Logging::default() }
+    }
+
+    #[test]
+    fn a_log_file_is_made_and_added_to_and_emptied_only_when_asked_to() {
+        let folder = Folder::new("log");
+        let path = folder.path().join("app.log");
+        for (truncate, expected) in [(false, "one\n"), (false, "one\none\n"), (true, "one\n")] {
+            let logging = logging(path.clone(), LogFiles { truncate, ..LogFiles::default() });
+            let mut file = open_log(&path, &logging, None).expect("opened");
+            file.write_all(b"one\n").expect("written");
+            assert_eq!(std::fs::read_to_string(&path).expect("read"), expected);
+        }
+    }
+
+    #[test]
+    fn an_unwritable_log_is_an_error_that_names_the_file_and_the_option() {
+        let path = Path::new("/nonexistent/folder/app.log");
+        let error = open_log(path, &Logging::default(), None).expect_err("refused").to_string();
+        assert!(error.contains("/nonexistent/folder/app.log") && error.contains("logto"), "{error}");
+    }
+
+    #[test]
+    fn a_file_beyond_its_limit_is_put_aside_once_and_looked_at_once_a_second() {
+        let folder = Folder::new("log");
+        let (path, backup) = (folder.path().join("app.log"), folder.path().join("old"));
+        std::fs::write(&path, "0123456789").expect("written");
+        let files = LogFiles { most_bytes: Some(9), backup: Some(backup.clone()), ..LogFiles::default() };
+        let mut logs = Logs::new(&logging(path.clone(), files), None);
+        assert_eq!(logs.wake_ms(), Some(LOOK_MS));
+        assert!(logs.look(LOOK_MS - 1).is_empty());
+        assert!(matches!(logs.look(LOOK_MS).as_slice(), [Ok((_, NewFile { number: 0, .. }))]));
+        assert_eq!(std::fs::read_to_string(&backup).expect("read"), "0123456789");
+        assert_eq!(std::fs::metadata(&path).expect("a new one").len(), 0);
+        assert!(logs.look(3 * LOOK_MS).is_empty());
+    }
+}

@@ -1,0 +1,70 @@
+//! What becomes of logs while an instance runs: files that are put aside or opened anew, in this process and in all children. The master
+//! runs it.
+
+use std::os::fd::{AsFd, AsRawFd};
+
+use bolide_contract::message::{self, Order};
+
+use crate::log_sink;
+use crate::logs::NewFile;
+use crate::supervisor::Supervisor;
+
+impl Supervisor {
+    /// Opens the files of logs anew, because somebody has moved them away.
+    pub(crate) fn reopen_logs(&mut self, by: &str) {
+        let done = self.logs.reopen_all();
+        self.take_logs(done, by);
+    }
+
+    /// `log-reopen`: each reload does.
+    pub(crate) fn reopen_logs_if_wanted(&mut self) {
+        if self.logs.reopens_at_reload() && !self.is_stopping() {
+            self.reopen_logs("log-reopen");
+        }
+    }
+
+    /// Puts the files of logs aside.
+    pub(crate) fn rotate_logs(&mut self, by: &str) {
+        let done = self.logs.rotate_all();
+        self.take_logs(done, by);
+    }
+
+    /// Puts those aside that have grown beyond their limit.
+    pub(crate) fn look_at_logs(&mut self, now_ms: u64) {
+        let done = self.logs.look(now_ms);
+        self.take_logs(done, "log-maxsize");
+    }
+
+    fn take_logs(&mut self, done: Vec<Result<(String, NewFile), String>>, by: &str) {
+        if done.is_empty() && by != "log-maxsize" {
+            log_sink::line(&format!("{by}: no log is a file, so there is none to open anew"));
+        }
+        for one in done {
+            match one {
+                Ok((words, new)) => {
+                    log_sink::line(&format!("{by}: {words}"));
+                    self.hand_on(&new);
+                }
+                Err(words) => log_sink::line(&format!("{by}: {words}")),
+            }
+        }
+    }
+
+    /// The new file takes the place of the old one, here and in all children.
+    fn hand_on(&self, new: &NewFile) {
+        if let Err(error) = bolide_log::replace(new.number as usize, &new.file) {
+            log_sink::line(&format!("the log {} can't be taken anew: {error}", new.number));
+            return;
+        }
+        let order = Order::TakeLog { log: new.number };
+        for child in &self.fleet.children {
+            let Some(channel) = &child.channel else { continue };
+            // A child that can't be told has ended, or goes on in the old file.
+            if let Err(error) = message::send(channel.as_fd(), &order, Some(new.file.as_raw_fd()))
+                && !matches!(error.kind(), std::io::ErrorKind::BrokenPipe | std::io::ErrorKind::ConnectionReset)
+            {
+                log_sink::line(&format!("{child} can't be given the new file of a log: {error}; it goes on in the old one"));
+            }
+        }
+    }
+}

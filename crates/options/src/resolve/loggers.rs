@@ -1,0 +1,324 @@
+//! `logger`, `req-logger` and what sends lines to them: read one by one, put together in the end, when all names are known. It opens nothing;
+//! runs in the process that reads the configuration.
+
+use std::path::{Path, PathBuf};
+
+use bolide_contract::logging::{LOGS_MOST, LineEncoding, LineFrame, LogEncoder, LogFlow, LogFlows, LogPlace, LogTarget, Logging};
+
+use super::paths::normalized;
+use crate::diagnostic::{Diagnostic, Location};
+use crate::reader::Pair;
+
+/// Priority of syslog's lines as uWSGI sends them: information, of the facility `daemon`.
+const INFORMATION: u8 = 6;
+const DAEMON: u8 = 3;
+/// `<29>`: uWSGI's remote syslog says that all is a notice of `daemon`.
+const REMOTE_PRIORITY: u8 = 29;
+const REMOTE_PORT: u16 = 514;
+/// Where this system's syslog listens, and its journal (in the same words).
+const SYSLOG_SOCKET: &str = "/dev/log";
+const JOURNAL_SOCKET: &str = "/run/systemd/journal/dev-log";
+
+/// Facilities of syslog by their names (RFC 3164 section 4.1.1).
+const FACILITIES: &[(&str, u8)] = &[
+    ("kern", 0),
+    ("user", 1),
+    ("mail", 2),
+    ("daemon", 3),
+    ("auth", 4),
+    ("security", 4),
+    ("syslog", 5),
+    ("lpr", 6),
+    ("news", 7),
+    ("uucp", 8),
+    ("cron", 9),
+    ("authpriv", 10),
+    ("ftp", 11),
+    ("local0", 16),
+    ("local1", 17),
+    ("local2", 18),
+    ("local3", 19),
+    ("local4", 20),
+    ("local5", 21),
+    ("local6", 22),
+    ("local7", 23),
+];
+
+/// Loggers that are not here, and what to use instead.
+const ELSEWHERE: &[(&str, &str)] = &[
+    ("redislog", "send lines to a log shipper (`logger = socket:HOST:PORT`, `logger = syslog`) that writes to Redis"),
+    ("mongodblog", "send lines to a log shipper (`logger = socket:HOST:PORT`, `logger = syslog`) that writes to MongoDB"),
+    ("zeromq", "use `logger = socket:HOST:PORT`, or a log shipper that reads a file"),
+    ("graylog2", "use `log-json = true` and a log shipper that reads a file, or `logger = socket:HOST:PORT`"),
+    ("crypto", "let the log shipper encrypt what it sends"),
+    ("rrdtool", "it draws numbers, which statistics have: `stats`"),
+];
+
+/// Loggers as asked for.
+#[derive(Debug, Default)]
+pub struct Loggers {
+    pub messages: LoggerDraft,
+    pub requests: LoggerDraft,
+}
+
+/// Those of one kind of lines.
+#[derive(Debug, Default)]
+pub struct LoggerDraft {
+    loggers: Vec<Asked>,
+    routes: Vec<(String, String, Location)>,
+    encoders: Vec<(Option<String>, LineEncoding, Location)>,
+    pub drains: Vec<String>,
+    pub filters: Vec<String>,
+}
+
+/// A logger: where, or `None` for the log itself.
+#[derive(Debug)]
+struct Asked {
+    name: Option<String>,
+    target: Option<LogTarget>,
+    most_bytes: Option<u64>,
+    backup: Option<PathBuf>,
+    location: Location,
+}
+
+/// A regular expression as the room `log` compiles it.
+pub fn expression(text: &str, pair: &Pair) -> Result<String, Diagnostic> {
+    match regex::bytes::Regex::new(text) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(error) => {
+            let why = error.to_string().lines().last().unwrap_or_default().trim().to_owned();
+            let message = format!("`{} = {text}`: this regular expression can't be used: {why}", pair.key);
+            Err(Diagnostic::error(Some(&pair.location), message)
+                .advise("look-around and references to groups are not there: they can take a line any time"))
+        }
+    }
+}
+
+impl LoggerDraft {
+    /// `[NAME ]KIND[:ARGUMENT]`
+    pub fn add_logger(&mut self, text: &str, pair: &Pair, host_name: &str) -> Result<(), Diagnostic> {
+        let is_name = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        let (name, rest) = match text.split_once(' ') {
+            Some((name, rest)) if is_name(name) => (Some(name.to_owned()), rest),
+            _ => (None, text),
+        };
+        let (kind, argument) = rest.split_once(':').unwrap_or((rest, ""));
+        let mut asked = Asked { name, target: None, most_bytes: None, backup: None, location: pair.location.clone() };
+        asked.target = match kind.trim() {
+            "stdio" => None,
+            "file" => Some(plain(LogPlace::File(asked.file(argument, pair)?))),
+            "fd" => Some(plain(LogPlace::Descriptor(argument.trim().parse().map_err(|_| wrong(pair, "write fd:NUMBER"))?))),
+            "pipe" if argument.is_empty() => return Err(wrong(pair, "write pipe:COMMAND")),
+            "pipe" => Some(plain(LogPlace::Program(argument.to_owned()))),
+            "socket" => Some(socket(argument, pair)?),
+            "syslog" => Some(syslog(argument, SYSLOG_SOCKET, pair)?),
+            "systemd" => Some(syslog(argument, JOURNAL_SOCKET, pair)?),
+            "rsyslog" => Some(remote_syslog(argument, pair, host_name)?),
+            other => return Err(elsewhere(other, pair)),
+        };
+        self.loggers.push(asked);
+        Ok(())
+    }
+
+    /// `NAME EXPRESSION`
+    pub fn add_route(&mut self, text: &str, pair: &Pair) -> Result<(), Diagnostic> {
+        let (name, pattern) = text.split_once(' ').ok_or_else(|| wrong(pair, "write NAME and a regular expression"))?;
+        self.routes.push((name.to_owned(), expression(pattern, pair)?, pair.location.clone()));
+        Ok(())
+    }
+
+    /// `KIND[:NAME][ ARGUMENT]`
+    pub fn add_encoder(&mut self, text: &str, pair: &Pair) -> Result<(), Diagnostic> {
+        let (head, argument) = text.split_once(' ').unwrap_or((text, ""));
+        let (kind, only) = head.split_once(':').map_or((head, None), |(kind, only)| (kind, Some(only.to_owned())));
+        let argument = argument.to_owned();
+        let encoding = match kind {
+            "prefix" => LineEncoding::Prefix(argument),
+            "suffix" => LineEncoding::Suffix(argument),
+            "format" => LineEncoding::Format(argument),
+            "json" => LineEncoding::Json(argument),
+            // Each line ends in one here.
+            "nl" => return Ok(()),
+            "gzip" | "compress" => {
+                let message = format!("`{} = {text}`: lines are not compressed one by one", pair.key);
+                let advice = "let logrotate compress the files that `log-maxsize` puts aside";
+                return Err(Diagnostic::error(Some(&pair.location), message).advise(advice));
+            }
+            _ => return Err(wrong(pair, "the encoders are prefix, suffix, nl, format and json")),
+        };
+        self.encoders.push((only, encoding, pair.location.clone()));
+        Ok(())
+    }
+
+    fn is_empty(&self) -> bool {
+        self.loggers.is_empty()
+            && self.routes.is_empty()
+            && self.encoders.is_empty()
+            && self.drains.is_empty()
+            && self.filters.is_empty()
+    }
+
+    /// Nothing but one file takes all lines: it is as the file of `logto`.
+    fn only_file(&self) -> Option<&Asked> {
+        let is_only = self.routes.is_empty() && self.encoders.is_empty() && self.drains.is_empty() && self.filters.is_empty();
+        let [asked] = self.loggers.as_slice() else { return None };
+        let is_file = matches!(asked.target, Some(LogTarget { place: LogPlace::File(_), .. })) && asked.name.is_none();
+        Some(asked).filter(|_| is_only && is_file)
+    }
+
+    fn usual(&self, first: usize) -> Vec<usize> {
+        let numbers = self.loggers.iter().scan(first, |next, asked| {
+            *next += usize::from(asked.target.is_some());
+            Some((asked, if asked.target.is_some() { *next - 1 } else { 0 }))
+        });
+        numbers.filter(|(asked, _)| asked.name.is_none()).map(|(_, number)| number).collect()
+    }
+
+    fn named(&self, first: usize) -> Vec<(&str, usize)> {
+        let numbers = self.loggers.iter().scan(first, |next, asked| {
+            *next += usize::from(asked.target.is_some());
+            Some((asked, if asked.target.is_some() { *next - 1 } else { 0 }))
+        });
+        numbers.filter_map(|(asked, number)| Some((asked.name.as_deref()?, number))).collect()
+    }
+
+    fn flow(&self, first: usize, names: &[(&str, usize)]) -> Result<LogFlow, Diagnostic> {
+        let number = |name: &str, location: &Location| {
+            names.iter().find(|(known, _)| *known == name).map(|(_, number)| *number).ok_or_else(|| {
+                Diagnostic::error(Some(location), format!("no logger is called `{name}`"))
+                    .advise(format!("write `logger = {name} KIND:…`"))
+            })
+        };
+        let routes = self.routes.iter().map(|(name, pattern, location)| Ok((pattern.clone(), number(name, location)?)));
+        let encoders = self.encoders.iter().map(|(only, encoding, location)| {
+            let only = only.as_deref().map(|name| number(name, location)).transpose()?;
+            Ok(LogEncoder { only, encoding: encoding.clone() })
+        });
+        Ok(LogFlow {
+            drains: self.drains.clone(),
+            filters: self.filters.clone(),
+            routes: routes.collect::<Result<_, Diagnostic>>()?,
+            usual: self.usual(first),
+            encoders: encoders.collect::<Result<_, Diagnostic>>()?,
+        })
+    }
+}
+
+impl Loggers {
+    /// Gives logs their numbers, and rules the numbers of the names that they have.
+    pub fn complete(mut self, folder: &Path, logging: &mut Logging) -> Result<(), Diagnostic> {
+        if let Some(asked) = self.messages.only_file() {
+            if let Some(LogTarget { place: LogPlace::File(path), .. }) = &asked.target {
+                logging.file = Some(normalized(&folder.join(path)));
+            }
+            logging.files.most_bytes = asked.most_bytes.or(logging.files.most_bytes);
+            logging.files.backup =
+                asked.backup.as_ref().map(|path| normalized(&folder.join(path))).or(logging.files.backup.take());
+            self.messages.loggers.clear();
+        }
+        if self.messages.is_empty() && self.requests.is_empty() {
+            return Ok(());
+        }
+        let all = || self.messages.loggers.iter().chain(&self.requests.loggers);
+        let count = |draft: &LoggerDraft| draft.loggers.iter().filter(|asked| asked.target.is_some()).count();
+        let first_of_requests = 1 + count(&self.messages);
+        if let Some(asked) = all().nth(LOGS_MOST - 1) {
+            let message = format!("there are more than {} loggers", LOGS_MOST - 1);
+            return Err(Diagnostic::error(Some(&asked.location), message).advise("let several routes share one"));
+        }
+        let mut names = self.requests.named(first_of_requests);
+        names.extend(self.messages.named(1));
+        let messages = self.messages.flow(1, &names)?;
+        let requests = if self.requests.is_empty() { None } else { Some(self.requests.flow(first_of_requests, &names)?) };
+        for asked in all() {
+            logging.files.most_bytes = logging.files.most_bytes.or(asked.most_bytes);
+            let backup = asked.backup.as_ref().map(|path| normalized(&folder.join(path)));
+            logging.files.backup = logging.files.backup.take().or(backup);
+            if let Some(mut target) = asked.target.clone() {
+                if let LogPlace::File(path) | LogPlace::Unix(path) = &mut target.place {
+                    *path = normalized(&folder.join(&path));
+                }
+                logging.targets.push(target);
+            }
+        }
+        logging.flows = Some(LogFlows { messages, requests });
+        Ok(())
+    }
+}
+
+impl Asked {
+    /// A path, or `logfile=PATH,maxsize=BYTES,backupname=PATH`.
+    fn file(&mut self, argument: &str, pair: &Pair) -> Result<PathBuf, Diagnostic> {
+        let advice = "write file:PATH, or file:logfile=PATH,maxsize=BYTES,backupname=PATH";
+        if argument.is_empty() {
+            return Err(wrong(pair, advice));
+        }
+        if !argument.contains('=') {
+            return Ok(argument.into());
+        }
+        let mut path = None;
+        for word in argument.split(',') {
+            match word.split_once('=') {
+                Some(("logfile", value)) => path = Some(PathBuf::from(value)),
+                Some(("maxsize", value)) => self.most_bytes = Some(value.parse().map_err(|_| wrong(pair, advice))?),
+                Some(("backupname", value)) => self.backup = Some(value.into()),
+                _ => return Err(wrong(pair, advice)),
+            }
+        }
+        path.ok_or_else(|| wrong(pair, advice))
+    }
+}
+
+fn plain(place: LogPlace) -> LogTarget {
+    LogTarget { place, frame: LineFrame::Plain }
+}
+
+/// `HOST:PORT` or a path, and a prefix behind a comma.
+fn socket(argument: &str, pair: &Pair) -> Result<LogTarget, Diagnostic> {
+    let (address, prefix) = argument.split_once(',').map_or((argument, None), |(address, prefix)| (address, Some(prefix)));
+    let place = match address {
+        "" => return Err(wrong(pair, "write socket:HOST:PORT or socket:PATH")),
+        address if address.contains(':') => LogPlace::Udp(address.to_owned()),
+        path => LogPlace::Unix(path.into()),
+    };
+    Ok(LogTarget { place, frame: prefix.map_or(LineFrame::Plain, |prefix| LineFrame::Prefix(prefix.to_owned())) })
+}
+
+/// `IDENT,FACILITY`; both may be left out.
+fn syslog(argument: &str, socket: &str, pair: &Pair) -> Result<LogTarget, Diagnostic> {
+    let (tag, facility) = argument.split_once(',').unwrap_or((argument, "daemon"));
+    let facility = match FACILITIES.iter().find(|(name, _)| *name == facility) {
+        Some((_, number)) => *number,
+        None if facility.is_empty() => DAEMON,
+        None => return Err(wrong(pair, "the facilities are daemon, user, mail, auth, cron, local0 to local7 and the like")),
+    };
+    let tag = if tag.is_empty() { "uwsgi" } else { tag }.to_owned();
+    let frame = LineFrame::Syslog { priority: facility * 8 + INFORMATION, tag };
+    Ok(LogTarget { place: LogPlace::Unix(socket.into()), frame })
+}
+
+/// `HOST[:PORT][,TEXT]`, where the text stands between time and line; without it, the machine's name and `uwsgi`.
+fn remote_syslog(argument: &str, pair: &Pair, host_name: &str) -> Result<LogTarget, Diagnostic> {
+    let (address, text) = argument.split_once(',').map_or((argument, None), |(address, text)| (address, Some(text)));
+    if address.is_empty() {
+        return Err(wrong(pair, "write rsyslog:HOST:PORT"));
+    }
+    let place = LogPlace::Udp(if address.contains(':') { address.to_owned() } else { format!("{address}:{REMOTE_PORT}") });
+    let tag = text.map_or_else(|| format!("{host_name} uwsgi"), str::to_owned);
+    Ok(LogTarget { place, frame: LineFrame::Syslog { priority: REMOTE_PRIORITY, tag } })
+}
+
+fn wrong(pair: &Pair, advice: &str) -> Diagnostic {
+    let text = pair.value.as_deref().unwrap_or_default();
+    Diagnostic::error(Some(&pair.location), format!("`{} = {text}` is not understood", pair.key)).advise(advice)
+}
+
+fn elsewhere(kind: &str, pair: &Pair) -> Diagnostic {
+    match ELSEWHERE.iter().find(|(name, _)| *name == kind) {
+        Some((_, instead)) => {
+            let message = format!("`{}`: there is no logger `{kind}`", pair.key);
+            Diagnostic::error(Some(&pair.location), message).advise(*instead)
+        }
+        None => wrong(pair, "the loggers are file, fd, stdio, socket, pipe, syslog, rsyslog and systemd"),
+    }
+}

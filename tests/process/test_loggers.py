@@ -1,0 +1,224 @@
+"""Loggers: where lines go, what becomes of files that are put aside or moved away, and that nobody waits for a reader."""
+
+import os
+import re
+import signal
+import socket
+
+import pytest
+from support.waiting import wait_until
+
+SAYS = """\
+import os, sys
+def application(environ, start_response):
+    text = environ['QUERY_STRING']
+    if text == 'jail':
+        os.chroot('jail')
+    if text:
+        print(text, file=sys.stderr, flush=True)
+    start_response('200 OK', [('Content-Length', '2')])
+    return [b'ok']
+"""
+LINE = "line %(uri)"
+
+
+@pytest.fixture
+def says(start, tmp_path):
+    """Starts a server that prints what is asked; arguments are lines of its configuration, ``where`` is its log."""
+    (tmp_path / "says.py").write_text(SAYS)
+
+    def begin(*lines, where=None):
+        (tmp_path / "log.ini").write_text("[uwsgi]\n" + "\n".join(lines) + f"\nlog-format = {LINE}\n")
+        instance = start("--ini", tmp_path / "log.ini", "--pythonpath", tmp_path, module="says", logging=True, ready=False)
+        instance.wait_for(lambda: "bolide: ready: " in (read(where) if where else instance.log), "it is ready")
+
+        def told():
+            return instance.log + (read(where) if where else "")
+
+        place = wait_until(lambda: re.search(r"open http://127\.0\.0\.1:(\d+)", told()), told)
+        instance.asked = int(place[1])
+        return instance
+
+    return begin
+
+
+def read(path):
+    return path.read_text(errors="replace") if path.exists() else ""
+
+
+def ask(instance, text="", count=1):
+    for _ in range(count):
+        with socket.create_connection(("127.0.0.1", instance.asked)) as client:
+            client.sendall(f"GET /?{text} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+            answer = b""
+            while data := client.recv(4096):
+                answer += data
+        assert answer.endswith(b"ok"), answer
+
+
+def test_messages_and_requests_have_files_of_their_own(says, tmp_path):
+    messages, requests = tmp_path / "messages", tmp_path / "requests"
+    instance = says(f"logger = file:{messages}", f"req-logger = file:{requests}", where=messages)
+    ask(instance, "printed")
+    wait_until(lambda: "line /?printed\n" in read(requests), "the request's line")
+    wait_until(lambda: "\nprinted\n" in read(messages), "what it has printed")
+    assert read(requests) == "line /?printed\n"
+    assert "line /" not in read(messages)
+    assert instance.log == ""
+
+
+def test_lines_go_where_their_routes_say_and_drained_ones_nowhere(says, tmp_path):
+    alpha, rest, requests = tmp_path / "alpha", tmp_path / "rest", tmp_path / "beta-requests"
+    instance = says(
+        f"logger = a file:{alpha}",
+        f"logger = file:{rest}",
+        "log-route = a ^alpha",
+        "log-drain = gam+a",
+        f"req-logger = b file:{requests}",
+        f"req-logger = file:{rest}",
+        "log-req-route = b beta$",
+        "log-encoder = prefix all:",
+        "log-encoder = suffix:a :a",
+        'log-req-encoder = json {"line":"${msg}"}',
+        where=rest,
+    )
+    for text in ("alpha", "gamma", "beta"):
+        ask(instance, text)
+    wait_until(lambda: "all:beta\n" in read(rest) and '{"line":"line /?gamma"}\n' in read(rest), lambda: read(rest))
+    wait_until(lambda: read(alpha) == "all:alpha:a\n", lambda: read(alpha))
+    wait_until(lambda: read(requests) == '{"line":"line /?beta"}\n', lambda: read(requests))
+    assert "all:gamma" not in read(rest)
+    assert "alpha" not in read(rest).replace("/?alpha", "")
+
+
+def test_only_lines_that_pass_the_filter_are_written(says, tmp_path):
+    messages = tmp_path / "messages"
+    instance = says(f"logger = file:{messages}", "log-filter = (open http|ready|wanted)", where=messages)
+    ask(instance, "unwelcome")
+    ask(instance, "wanted")
+    wait_until(lambda: re.search("^wanted$", read(messages), re.MULTILINE), lambda: read(messages))
+    assert "unwelcome" not in read(messages)
+
+
+def test_datagrams_are_one_line_each(says, tmp_path):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as unix:
+        udp.bind(("127.0.0.1", 0))
+        unix.bind(str(tmp_path / "lines.sock"))
+        for listener in (udp, unix):
+            listener.settimeout(30)
+        port = udp.getsockname()[1]
+        instance = says(
+            f"req-logger = rsyslog:127.0.0.1:{port},box shop",
+            f"req-logger = socket:{tmp_path}/lines.sock,shop says:",
+        )
+        ask(instance, "1")
+        ask(instance, "2")
+        assert [unix.recv(4096) for _ in range(2)] == [b"shop says:line /?1", b"shop says:line /?2"]
+        told = udp.recv(4096).decode()
+        assert re.fullmatch(r"<29>\w{3} [ \d]\d \d\d:\d\d:\d\d box shop: line /\?1", told), told
+
+
+def test_a_program_reads_lines(says, tmp_path):
+    instance = says(f"req-logger = pipe:exec cat > {tmp_path}/piped")
+    ask(instance, "1")
+    wait_until(lambda: read(tmp_path / "piped") == "line /?1\n", lambda: read(tmp_path / "piped"))
+
+
+def test_a_logger_that_nobody_reads_stops_no_request_and_lines_are_counted(says, tmp_path):
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDWR | os.O_NONBLOCK)
+    try:
+        instance = says(f"req-logger = file:{path}")
+        # Beyond what the FIFO and the memory for lines that wait can take.
+        ask(instance, "x" * 1800, count=800)
+        text = b""
+
+        def counted():
+            nonlocal text
+            try:
+                text += os.read(reader, 65536)
+            except BlockingIOError:
+                ask(instance, "again")
+            return re.search(rb"bolide: \d+ lines? of process \d+ (is|are) lost here", text)
+
+        wait_until(counted, "the number of lost lines")
+    finally:
+        os.close(reader)
+
+
+def test_a_file_beyond_its_limit_is_put_aside_and_every_process_goes_on_in_the_new_one(says, tmp_path):
+    log = tmp_path / "log"
+    instance = says(f"logto = {log}", "log-maxsize = 5000", f"log-backupname = {tmp_path}/old", "processes = 2", where=log)
+    ask(instance, "y" * 900, count=6)
+    wait_until(lambda: (tmp_path / "old").exists(), "the old file")
+    wait_until(lambda: "log-maxsize: " in read(tmp_path / "old") + read(log), "a line about it")
+
+    def written_by_both():
+        ask(instance, "printed")
+        # The old file gets no more: neither request lines nor what is printed.
+        return "\nprinted\n" in read(log) and "line /?printed\n" in read(log)
+
+    wait_until(written_by_both, lambda: read(log))
+    length = (tmp_path / "old").stat().st_size
+    ask(instance, "printed", count=4)
+    wait_until(lambda: read(log).count("\nprinted\n") >= 5, lambda: read(log))
+    assert (tmp_path / "old").stat().st_size == length
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may change its root folder")
+def test_a_worker_that_can_not_open_the_file_goes_on_in_the_one_that_the_master_opens(says, tmp_path):
+    log, requests, touched = tmp_path / "log", tmp_path / "requests", tmp_path / "touched"
+    touched.write_text("")
+    (tmp_path / "jail").mkdir()
+    instance = says(f"logto = {log}", f"req-logger = file:{requests}", f"touch-logreopen = {touched}", where=log)
+    ask(instance, "jail")
+    wait_until(lambda: "line /?jail\n" in read(requests), "its line")
+    for path in (log, requests):
+        path.rename(f"{path}.1")
+    touched.write_text("again")
+    wait_until(lambda: log.exists() and requests.exists(), "new files")
+
+    def is_new():
+        ask(instance, "after")
+        return "line /?after\n" in read(requests) and "\nafter\n" in "\n" + read(log)
+
+    wait_until(is_new, lambda: read(log) + read(requests))
+
+
+def test_a_reload_opens_the_log_anew_where_that_is_asked_for(says, tmp_path):
+    log = tmp_path / "log"
+    instance = says(f"logto = {log}", "log-reopen = true", where=log)
+    log.rename(tmp_path / "moved")
+    instance.send_signal(signal.SIGHUP)
+    wait_until(lambda: "of generation 2 in" in read(log), lambda: read(log) + read(tmp_path / "moved"))
+    ask(instance, "printed")
+    wait_until(lambda: "line /?printed\n" in read(log) and "\nprinted\n" in read(log), lambda: read(log))
+
+
+def test_the_mode_of_a_log_and_its_beginning_are_as_asked(says, tmp_path):
+    log = tmp_path / "log"
+    log.write_text("old\n")
+    says(f"logto = {log}", "log-truncate = true", "logfile-chmod = 604", where=log)
+    assert log.stat().st_mode & 0o777 == 0o604
+    assert "old\n" not in read(log)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("logger = redislog:127.0.0.1", "there is no logger `redislog`"),
+        ("logger = nothing", "the loggers are file, fd, stdio"),
+        ("log-route = nobody .*", "no logger is called `nobody`"),
+        ("log-drain = (?=a)b", "can't be used"),
+        ("log-encoder = gzip", "let logrotate compress"),
+        ("logger = socket:/nonexistent/lines.sock", "start who listens there"),
+        ("logger = file:/nonexistent/folder/log", "make its folder"),
+    ],
+)
+def test_a_logger_that_can_not_be_had_is_an_error_that_says_what_to_use(line, words, fail, tmp_path):
+    (tmp_path / "says.py").write_text(SAYS)
+    (tmp_path / "uwsgi.ini").write_text(f"[uwsgi]\nhttp-socket = 127.0.0.1:0\nmodule = says\n{line}\n")
+    status, lines = fail("--ini", tmp_path / "uwsgi.ini")
+    assert status == 1
+    assert words in "\n".join(lines), lines
