@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_contract::message::{self, Asked, Report};
-use bolide_contract::scoreboard::{Row, Scoreboard, Slot};
+use bolide_contract::scoreboard::{Row, Scoreboard, Slot, Work};
 use bolide_engine::Assignment;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -60,20 +60,27 @@ fn uwsgi_listeners() -> Vec<RawFd> {
 fn uwsgi_rows(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
     let Some(link) = LINK.get() else { return Ok(Vec::new()) };
     let rows = (0u32..).zip(link.scoreboard.rows()).filter(|(_, row)| row.pid.load(Relaxed) != 0);
-    rows.map(|(number, row)| described(py, row, link.scoreboard.slots(number))).collect()
+    rows.map(|(number, row)| described(py, row, link.scoreboard.slots(number), link.scoreboard.work(number))).collect()
 }
 
-fn described<'py>(py: Python<'py>, row: &Row, slots: &[Slot]) -> PyResult<Bound<'py, PyDict>> {
-    let is_busy = slots.iter().any(|slot| slot.began_ms.load(Relaxed) != 0);
+fn described<'py>(
+    py: Python<'py>,
+    row: &Row,
+    slots: &[Slot],
+    threads: impl Iterator<Item = Work>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let is_busy = slots.iter().any(|slot| slot.began_ms.load(Relaxed) != 0 || slot.tally.ongoing.load(Relaxed) != 0);
+    let mut work = Work::default();
+    threads.for_each(|thread| work += thread);
     let facts = PyDict::new(py);
     facts.set_item("worker", row.worker.load(Relaxed))?;
     facts.set_item("pid", row.pid.load(Relaxed))?;
     facts.set_item("requests", row.requests.load(Relaxed))?;
-    facts.set_item("exceptions", row.exceptions.load(Relaxed))?;
-    facts.set_item("sent_bytes", row.sent_bytes.load(Relaxed))?;
+    facts.set_item("exceptions", work.exceptions())?;
+    facts.set_item("sent_bytes", work.sent_bytes)?;
     facts.set_item("started_ms", row.started_ms.load(Relaxed))?;
     facts.set_item("is_busy", is_busy)?;
-    facts.set_item("spent_us", 0)?;
+    facts.set_item("spent_us", work.busy_us)?;
     Ok(facts)
 }
 

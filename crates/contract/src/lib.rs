@@ -3,6 +3,7 @@
 //! There is no logic here, and nothing of any process: a master and a worker that are built from
 //! the same contract understand each other, whatever else they do.
 
+mod address;
 pub mod answering;
 mod atomics;
 pub mod attendant;
@@ -22,6 +23,8 @@ pub mod scoreboard;
 pub mod settings;
 mod slot;
 pub mod sockets;
+pub mod statistics;
 pub mod ticket_keys;
 pub mod tls;
 pub mod watching;
+mod work;

@@ -9,7 +9,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-pub use crate::slot::{Slot, TEXT_BYTES};
+pub use crate::slot::{APPLICATIONS_MOST, Slot, TEXT_BYTES, Tally, add};
+pub use crate::work::{Work, WorkOfApplication};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap};
 
@@ -33,13 +34,30 @@ pub struct Row {
     pub started_ms: AtomicU64,
     /// Requests answered since its start.
     pub requests: AtomicU64,
-    /// Applications' exceptions since its start.
-    pub exceptions: AtomicU64,
-    /// Bytes sent since its start.
-    pub sent_bytes: AtomicU64,
+    /// Time of an answer in microseconds, as uWSGI has it: the mean of the last answer's and of what stood here before. Threads that end at
+    /// the same moment may lose one of their answers, which no average notices.
+    pub average_us: AtomicU64,
     /// Monotonic time of the order to stop, in milliseconds; 0 before that. The master writes it, for threads that are in an
     /// application's iterator and take no orders meanwhile.
     pub stopped_ms: AtomicU64,
+}
+
+impl Row {
+    /// Counts a request, and gives its number. Where no other thread counts, no bus is locked for it.
+    #[inline(always)]
+    pub fn count_request(&self, has_one_thread: bool) -> u64 {
+        if has_one_thread {
+            add(&self.requests, 1);
+            return self.requests.load(Relaxed);
+        }
+        self.requests.fetch_add(1, Relaxed) + 1
+    }
+
+    /// Takes the time of an answer into the average.
+    #[inline(always)]
+    pub fn note_answer_time(&self, microseconds: u64) {
+        self.average_us.store((self.average_us.load(Relaxed) + microseconds) / 2, Relaxed);
+    }
 }
 
 /// A snapshot of a request in progress.
@@ -146,6 +164,11 @@ impl Scoreboard {
         found
     }
 
+    /// What each thread of the worker of this row has done since the worker's start.
+    pub fn work(&self, row: u32) -> impl Iterator<Item = Work> {
+        self.slots(row).iter().map(|slot| Work::of(&slot.tally))
+    }
+
     /// The worker of this row has had a request, answered or not.
     pub fn has_begun_requests(&self, row: u32) -> bool {
         self.row(row).is_some_and(|row| row.requests.load(Relaxed) > 0)
@@ -161,13 +184,14 @@ impl Scoreboard {
         for number in [&found.turned_ms, &found.started_ms, &found.stopped_ms] {
             number.store(0, Relaxed);
         }
-        for number in [&found.requests, &found.exceptions, &found.sent_bytes] {
+        for number in [&found.requests, &found.average_us] {
             number.store(0, Relaxed);
         }
         for slot in self.slots(row) {
             slot.began_ms.store(0, Relaxed);
             slot.limit_ms.store(0, Relaxed);
             slot.thread.store(0, Relaxed);
+            Work::clear(&slot.tally);
         }
     }
 }
@@ -206,6 +230,30 @@ mod tests {
         assert!(master.has_begun_requests(0));
         assert!(master.in_flight(1).is_empty());
         assert!(master.in_flight(0).is_empty());
+    }
+
+    #[test]
+    fn what_the_threads_of_a_worker_have_done_is_read_and_gone_with_the_worker() {
+        let (board, _memory) = Scoreboard::create(2, 2).expect("made");
+        for (slot, requests) in board.slots(1).iter().zip([3, 4]) {
+            add(&slot.tally.requests, requests);
+            add(&slot.tally.application(9).exceptions, 1);
+        }
+        let row = board.row(1).expect("a row");
+        assert_eq!((row.count_request(true), row.count_request(false)), (1, 2));
+        row.note_answer_time(1000);
+        row.note_answer_time(100);
+        assert_eq!(row.average_us.load(Relaxed), 300);
+        let works: Vec<Work> = board.work(1).collect();
+        assert_eq!(works.iter().map(|work| work.requests).collect::<Vec<u64>>(), [3, 4]);
+        // A further application is counted with the last that has a counter of its own.
+        assert_eq!(works[0].applications[APPLICATIONS_MOST - 1].exceptions, 1);
+        let mut sum = works[0];
+        sum += works[1];
+        assert_eq!((sum.requests, sum.exceptions()), (7, 2));
+        board.clear(1);
+        assert!(board.work(1).all(|work| work == Work::default()));
+        assert_eq!(row.average_us.load(Relaxed), 0);
     }
 
     #[test]

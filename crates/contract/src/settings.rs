@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::address::Address;
 use crate::answering::{Answering, RouteRule};
 use crate::clients::Clients;
 use crate::control::Control;
@@ -14,6 +15,7 @@ use crate::logging::Logging;
 use crate::recycling::Recycling;
 use crate::reloading::Reloading;
 use crate::sockets::SocketTuning;
+use crate::statistics::Statistics;
 use crate::tls::{Http2, Tls};
 use crate::watching::Watching;
 
@@ -33,6 +35,7 @@ pub struct Settings {
     pub logging: Logging,
     /// What runs beside the application.
     pub attendant: crate::attendant::Attendant,
+    pub statistics: Statistics,
     pub identity: Identity,
     pub naming: Naming,
     pub clients: Clients,
@@ -70,22 +73,6 @@ pub struct Listener {
     pub tuning: SocketTuning,
     /// Where the listener was asked for: `uwsgi.ini:3`, `command line`.
     pub origin: String,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub enum Address {
-    /// `host:port`; an empty host is every IPv4 address. Port 0 is any free one.
-    Tcp {
-        host: String,
-        port: u16,
-    },
-    Unix(PathBuf),
-    /// A name in Linux' abstract space, without its `@`.
-    Abstract(String),
-    /// `fd://N`: a listening socket that somebody else opened.
-    Descriptor(i32),
-    /// A listening socket that whoever started us has opened, and told by `LISTEN_FDS`.
-    Passed(i32),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

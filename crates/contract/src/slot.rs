@@ -1,5 +1,5 @@
-//! A slot of the scoreboard: what one thread of a worker serves at present. The thread writes, the master and tools read from other
-//! processes, and nobody waits for anybody: a reader that was overtaken by the writer notices it and looks again.
+//! A slot of the scoreboard: what one thread of a worker serves at present, and what it has done. The thread writes, the master and tools
+//! read from other processes, and nobody waits for anybody: a reader that was overtaken by the writer notices it and looks again.
 //!
 //! It knows neither rows nor memory. `models` runs this very file under each order in which writer and reader can meet; so its atomics
 //! are those of `crate::atomics`.
@@ -13,6 +13,49 @@ pub const TEXT_BYTES: usize = 192;
 /// Looks that a reader takes before it gives up: a slot that changes so quickly holds up nothing.
 const LOOKS_MOST: u32 = 8;
 
+/// Applications whose requests are counted each for itself; those of further ones are counted with the last of these.
+pub const APPLICATIONS_MOST: usize = 8;
+
+/// What a thread has done since its worker's start. The thread alone writes, so a load and a store are enough; the reader sums the threads.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// Requests answered, by whomever.
+    pub requests: AtomicU64,
+    pub sent_bytes: AtomicU64,
+    /// Time from the head to the end of the answer, of all requests, in microseconds; only where somebody asks for it.
+    pub busy_us: AtomicU64,
+    pub applications: [ApplicationTally; APPLICATIONS_MOST],
+    pub static_requests: AtomicU64,
+    pub routed_requests: AtomicU64,
+    /// Clients that have left, or not taken their answer in time.
+    pub write_errors: AtomicU64,
+    /// Bodies that have not come whole.
+    pub read_errors: AtomicU64,
+    /// Requests and WebSockets that an asynchronous application has in its hands.
+    pub ongoing: AtomicU64,
+}
+
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct ApplicationTally {
+    pub requests: AtomicU64,
+    pub exceptions: AtomicU64,
+}
+
+impl Tally {
+    /// The counters of an application, by its number in the settings.
+    pub fn application(&self, number: u32) -> &ApplicationTally {
+        &self.applications[(number as usize).min(APPLICATIONS_MOST - 1)]
+    }
+}
+
+/// Adds to a counter that the calling thread alone writes.
+#[inline(always)]
+pub fn add(counter: &AtomicU64, more: u64) {
+    counter.store(counter.load(Relaxed).wrapping_add(more), Relaxed);
+}
+
 /// The request that one thread of a worker is serving.
 #[repr(C, align(128))]
 #[derive(Debug, Default)]
@@ -24,6 +67,8 @@ pub struct Slot {
     /// Kernel's id of the thread.
     pub thread: AtomicU32,
     text_length: AtomicU32,
+    // The counters of each request stand beside what each request writes anyway.
+    pub tally: Tally,
     text: [AtomicU64; TEXT_BYTES / 8],
     /// Time that this very request may take (a route's `harakiri:`), in milliseconds; 0 is that of the settings.
     pub limit_ms: AtomicU32,

@@ -16,6 +16,7 @@ mod tls;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use bolide_contract::scoreboard::add;
 use bolide_contract::settings::Protocol;
 use bolide_protocol::Fault;
 use bolide_protocol::fastcgi::FastCgiLimits;
@@ -302,9 +303,13 @@ impl<A: App> Connection<A> {
     /// A suspended answer is given up, so that the application's `close()` runs.
     fn give_up(&mut self, context: &mut Context<'_, A>) {
         match self.exchange.take_state() {
-            ExchangeState::Suspended(suspended) => give_up(&mut self.context(context), *suspended),
+            ExchangeState::Suspended(suspended) => {
+                add(&context.thread.slot.tally.write_errors, 1);
+                give_up(&mut self.context(context), *suspended);
+            }
             ExchangeState::Streaming(streaming) => self.give_up_streaming(*streaming, context),
-            ExchangeState::Idle | ExchangeState::Collecting(_) | ExchangeState::Draining { .. } => {}
+            ExchangeState::Collecting(_) => add(&context.thread.slot.tally.read_errors, 1),
+            ExchangeState::Idle | ExchangeState::Draining { .. } => {}
         }
     }
 

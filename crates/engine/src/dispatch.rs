@@ -11,48 +11,50 @@ use bolide_routes::{Form, Served, Verdict};
 use crate::access_log::complain;
 use crate::app::App;
 use crate::context::ExchangeContext;
+use crate::counting::AnsweredBy;
 use crate::https_redirect::https_redirect;
 use crate::request::{HttpRequest, Request, RequestParts, VariablesRequest};
 use crate::response::ResponseWriter;
 use crate::routing::{Rules, give};
 use crate::x_sendfile::XSendfile;
 
-/// Answers a request without the application, as far as routes and files have an answer. False: the request is the application's.
+/// Answers a request without the application, as far as routes and files have an answer, and says who has. `None`: the request is the
+/// application's.
 pub fn serve_directly<A: App>(
     context: &mut ExchangeContext<'_, A>,
     request: &Request<'_, A::Memo>,
     verdict: Option<&Verdict>,
-) -> bool {
+) -> Option<AnsweredBy> {
     let worker = context.worker;
     let listener = worker.listeners.get(context.listener);
     if let Some(port) = listener.and_then(|listener| listener.redirects_to_https) {
         give(&https_redirect(request, port), worker.rules, &mut context.writer);
-        return true;
+        return Some(AnsweredBy::Route);
     }
     match (verdict, worker.files) {
-        (None | Some(Verdict::Serve), None) => false,
+        (None | Some(Verdict::Serve), None) => None,
         (None | Some(Verdict::Serve), Some(files)) => {
             let answer = if files.has_maps() { ask(context, request, |ask, complain| files.find(ask, complain)) } else { None };
             if answer.is_none() && files.allows_any_sendfile() {
                 let x_sendfile = ask(context, request, |ask, _| XSendfile::of(files, worker.number, ask));
                 context.writer.allow_x_sendfile(x_sendfile);
             }
-            answer.map(|answer| say(&mut context.writer, worker.rules, answer)).is_some()
+            answer.map(|answer| say(&mut context.writer, worker.rules, answer)).map(|()| AnsweredBy::File)
         }
         (Some(Verdict::Answer(answer)), _) => {
             give(answer, worker.rules, &mut context.writer);
-            true
+            Some(AnsweredBy::Route)
         }
         (Some(Verdict::File(served, relative)), Some(files)) => {
             let routed = routed(served, relative);
             let answer = ask(context, request, |ask, complain| files.find_routed(&routed, ask, complain));
             say(&mut context.writer, worker.rules, answer);
-            true
+            Some(AnsweredBy::FileOfRoute)
         }
         // The settings of files are there wherever a route names one.
         (Some(Verdict::Close | Verdict::File(..)), _) => {
             context.writer.cut_off();
-            true
+            Some(AnsweredBy::Route)
         }
     }
 }

@@ -18,6 +18,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use crate::app::{App, Language};
 use crate::app_thread::AppThread;
 use crate::connections::{EventSource, ExchangeId, Key};
+use crate::counting;
 use crate::event_loop::prepare;
 use crate::request_stream::RequestStream;
 use crate::response::ResponseWriter;
@@ -200,9 +201,9 @@ impl<L: Language> EmbeddedWorker<L> {
         self.heartbeat.ask();
     }
 
-    /// An application failed after its first step: the scoreboard counts it.
-    pub fn count_exception(&self) {
-        self.shared.worker.row.exceptions.fetch_add(1, Relaxed);
+    /// The application of this number failed after its first step: the scoreboard counts it.
+    pub fn count_exception(&self, application: u32) {
+        counting::count_exception(&self.heartbeat.slot.tally, application);
     }
 
     /// Queues what is there already. Returns how many events that were.

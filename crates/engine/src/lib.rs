@@ -19,6 +19,7 @@ mod connection;
 mod connections;
 mod context;
 mod corking;
+mod counting;
 mod dispatch;
 mod draining;
 mod embedded;

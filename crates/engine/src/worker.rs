@@ -39,6 +39,10 @@ pub struct Worker {
     pub files: Option<&'static Files>,
     /// Some requests are answered without the application: by routes, with files, or with where HTTPS is.
     pub has_own_answers: bool,
+    /// Somebody asks how long requests take: the log, or the statistics.
+    pub measures_time: bool,
+    /// One thread serves, and counts alone.
+    pub has_one_thread: bool,
     /// Requests of all other workers, as of the last turn of the loop: for the log only.
     pub requests_elsewhere: AtomicU64,
     /// An order to drain came: answers say `Connection: close`.

@@ -158,6 +158,8 @@ impl<L: Language> Shared<L> {
             clients: ClientRules::new(&settings),
             // There is one in a process, and its threads refer to it.
             line_style: Box::leak(Box::new(LineStyle::of(&settings.logging))),
+            measures_time: settings.logging.may_log_requests() || settings.statistics.has_reader(),
+            has_one_thread: !has_threads,
             settings,
             number: worker,
             row,

@@ -78,6 +78,7 @@ impl Supervisor {
     fn worker_ended(&mut self, worker: &Child, row: u32, number: u32, cause: &Cause, now: u64) {
         let in_flight = self.fleet.scoreboard.in_flight(row);
         let has_worked = worker.kill_reason == Some(KillReason::Harakiri) || self.fleet.scoreboard.has_begun_requests(row);
+        self.fleet.ledger.note_end(number, self.fleet.scoreboard.work(row));
         self.fleet.scoreboard.clear(row);
         let asked = !worker.state.is_active();
         // A worker that had too much memory soon after its start will have it again.

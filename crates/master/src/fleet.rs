@@ -18,6 +18,7 @@ use nix::unistd::Pid;
 use crate::child::{Child, Event, KillReason, Progress, Role, State};
 use crate::failure_note::FailureNote;
 use crate::interpreter::Program;
+use crate::ledger::Ledger;
 use crate::listeners::Listeners;
 use crate::log_sink;
 use crate::privileges::Privileges;
@@ -37,6 +38,7 @@ pub struct Fleet {
     pub listeners: Listeners,
     pub scoreboard: Scoreboard,
     pub children: Vec<Child>,
+    pub ledger: Ledger,
     /// `None` where no TLS session can be resumed.
     pub tickets: Option<Tickets>,
     /// What the forming generation is made with, where the configuration was read again for it; the above is what is in force.
@@ -84,8 +86,21 @@ impl Fleet {
         let (whole, memory) = Scoreboard::create(rows(room.processes), room.threads)?;
         let scoreboard = whole.within(rows(settings.workers.processes), settings.workers.threads.most());
         let tickets = Tickets::create(&settings, now_ms())?;
-        let (children, coming, next_id) = (Vec::new(), None, 1);
-        Ok(Fleet { settings, listeners, scoreboard, children, tickets, coming, program, privileges, memory, room, next_id })
+        let (children, coming, ledger, next_id) = (Vec::new(), None, Ledger::default(), 1);
+        Ok(Fleet {
+            settings,
+            listeners,
+            scoreboard,
+            children,
+            ledger,
+            tickets,
+            coming,
+            program,
+            privileges,
+            memory,
+            room,
+            next_id,
+        })
     }
 
     /// The interpreter that runs prototypes, for messages.
@@ -253,8 +268,13 @@ impl Fleet {
             child.apply(Event::KillSent);
             child.kill_reason.get_or_insert(kill_reason);
             child.deadline_ms = Some(now_ms + KILL_WAIT_MS);
+            if let Some(number) = child.worker_number().filter(|_| kill_reason == KillReason::Harakiri) {
+                self.ledger.note_harakiri(number);
+            }
         }
-        send_signal(child, libc::SIGKILL);
+        if let Some(child) = self.find(id) {
+            send_signal(child, libc::SIGKILL);
+        }
     }
 
     /// Sends a child a signal that is not to kill it at once.
@@ -291,6 +311,9 @@ impl Fleet {
         child.apply(Event::Born);
         if child.state == State::Killed {
             send_signal(child, libc::SIGKILL);
+        }
+        if let Some(number) = child.worker_number() {
+            self.ledger.note_spawn(number);
         }
         true
     }

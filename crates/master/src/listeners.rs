@@ -11,12 +11,12 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use bolide_contract::boot::ListenerDescriptor;
-use bolide_contract::settings::{Address, Listener, Protocol};
+use bolide_contract::settings::{Address, Listener};
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, FcntlArg, OFlag, fcntl};
 use nix::sys::socket::sockopt::{
@@ -28,6 +28,8 @@ use nix::sys::socket::{
 };
 use nix::unistd::{Gid, Uid};
 
+pub use crate::endpoint::Endpoint;
+use crate::endpoint::{Bound, SocketFile};
 use crate::error::StartError;
 use crate::privileges::{self, Privileges};
 use crate::waiting::{Source, Token};
@@ -40,7 +42,7 @@ const WAITING_MOST: usize = 4096;
 
 /// Time that a start waits for an address in use, in milliseconds: what is left of an instance whose master was killed has gone
 /// by then. A supervisor that starts the next one at once need not try twice.
-const ADDRESS_WAIT_MS: u64 = 2_500;
+pub const ADDRESS_WAIT_MS: u64 = 2_500;
 /// Time between two tries meanwhile, in milliseconds.
 const ADDRESS_LOOK_MS: u64 = 50;
 
@@ -50,35 +52,6 @@ pub struct Listeners {
     /// Shared with the list of the next generation, for those that stay.
     sockets: Vec<Rc<OwnedFd>>,
     endpoints: Vec<Endpoint>,
-}
-
-/// Where a socket listens; it outlives the socket, for the log and for `vacuum`.
-#[derive(Debug, Clone)]
-pub struct Endpoint {
-    pub protocol: Protocol,
-    pub is_tls: bool,
-    /// As bound: `127.0.0.1:8080`, `/run/app.sock`, `@name`.
-    pub bound: String,
-    /// As the configuration has it: by this it is found again at a reload.
-    asked: Address,
-    address: Bound,
-    file: Option<SocketFile>,
-    /// Bound by us, not handed down.
-    is_ours: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Bound {
-    Tcp(SocketAddr),
-    Local,
-}
-
-/// The file of a UNIX socket, known again by its device and inode: another program's socket is never removed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct SocketFile {
-    path: PathBuf,
-    device: u64,
-    inode: u64,
 }
 
 impl Listeners {
@@ -205,6 +178,11 @@ impl Listeners {
         self.sockets.iter().map(|socket| Source::readable(Token::Listeners, socket.as_fd()))
     }
 
+    /// The sockets, in the same order; none when listening has ended.
+    pub fn sockets(&self) -> &[Rc<OwnedFd>] {
+        &self.sockets
+    }
+
     pub fn endpoints(&self) -> &[Endpoint] {
         &self.endpoints
     }
@@ -242,46 +220,8 @@ impl Listeners {
     /// The same, but for those that another list has too.
     pub fn remove_files_but(&self, kept: &Listeners) {
         let is_kept = |file: &SocketFile| kept.endpoints.iter().any(|other| other.file.as_ref() == Some(file));
-        for file in self.endpoints.iter().filter_map(|endpoint| endpoint.file.as_ref()).filter(|file| !is_kept(file)) {
-            let ours =
-                std::fs::symlink_metadata(&file.path).is_ok_and(|found| (found.dev(), found.ino()) == (file.device, file.inode));
-            if ours && let Err(error) = std::fs::remove_file(&file.path) {
-                crate::log_sink::line(&format!("the socket {} can't be removed: {error}", file.path.display()));
-            }
-        }
-    }
-}
-
-impl Endpoint {
-    /// The place as something to open: `https://127.0.0.1:8443`, `uwsgi://127.0.0.1:3031`, `unix:/run/app.sock`.
-    pub fn to_open(&self) -> String {
-        let scheme = match (self.protocol, self.is_tls) {
-            (Protocol::Http, true) => "https",
-            // As nginx calls it.
-            (Protocol::Uwsgi, true) => "suwsgi",
-            (protocol, _) => protocol.word(),
-        };
-        match self.address {
-            // Every address is no address to open: the loopback one is among them.
-            Bound::Tcp(SocketAddr::V4(address)) if address.ip().is_unspecified() => {
-                format!("{scheme}://127.0.0.1:{}", address.port())
-            }
-            Bound::Tcp(SocketAddr::V6(address)) if address.ip().is_unspecified() => {
-                format!("{scheme}://[::1]:{}", address.port())
-            }
-            Bound::Tcp(address) => format!("{scheme}://{address}"),
-            Bound::Local => format!("unix:{}", self.bound),
-        }
-    }
-
-    /// A browser can open it.
-    pub fn is_web(&self) -> bool {
-        self.protocol == Protocol::Http && self.address != Bound::Local
-    }
-
-    /// It takes connections at every address of this machine.
-    pub fn is_everywhere(&self) -> bool {
-        matches!(self.address, Bound::Tcp(address) if address.ip().is_unspecified())
+        let ours = self.endpoints.iter().filter(|endpoint| !endpoint.file.as_ref().is_some_and(is_kept));
+        ours.for_each(Endpoint::remove_file);
     }
 }
 
@@ -299,7 +239,8 @@ impl From<String> for Refusal {
     }
 }
 
-fn bind_when_free(
+/// Binds one socket; an address that is in use may become free meanwhile.
+pub fn bind_when_free(
     listener: &Listener,
     all: &[Listener],
     owner: Option<&Privileges>,

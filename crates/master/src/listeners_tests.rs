@@ -6,6 +6,8 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr as UnixAddress, UnixListener, UnixStream};
 
+use bolide_contract::settings::Protocol;
+
 use super::*;
 use crate::testing::Folder;
 use bolide_contract::tls::Http2;

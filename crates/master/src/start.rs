@@ -21,6 +21,7 @@ use crate::pidfile;
 use crate::printed::Printed;
 use crate::privileges::{self, Privileges};
 use crate::process_name;
+use crate::reporting::Reporting;
 use crate::signals::Signals;
 use crate::socket_activation;
 use crate::supervisor::Supervisor;
@@ -74,20 +75,22 @@ fn prepare(
     if prepared.is_err() {
         announce::write_all(warnings);
     }
-    let Prepared { program, privileges, logs, listeners } = prepared?;
+    let Prepared { program, privileges, logs, listeners, reporting } = prepared?;
     let ready = take_process(&settings, privileges.as_ref(), logs).map(|(signals, terminal, printed)| {
         // In the background a terminal is let go of: who waits in the foreground shows what is to be seen there.
         *console = terminal.filter(|_| settings.control.background.is_none());
         announce::start(&settings, listeners.endpoints(), privileges.as_ref(), warnings);
+        reporting.announce();
         (signals, printed)
     });
     let (signals, printed) = ready.inspect_err(|_| {
         announce::write_all(warnings);
         listeners.remove_files();
+        reporting.remove_file();
     })?;
     let fleet = Fleet::new(settings, listeners, program, privileges)
         .map_err(|error| StartError::new(format!("there is no memory that processes can share: {error}")))?;
-    let mut supervisor = Supervisor::new(fleet, signals, configuration);
+    let mut supervisor = Supervisor::new(fleet, signals, configuration, reporting);
     supervisor.printed = printed;
     Ok(supervisor)
 }
@@ -98,6 +101,7 @@ struct Prepared {
     privileges: Option<Privileges>,
     logs: OpenedLogs,
     listeners: Listeners,
+    reporting: Reporting,
 }
 
 fn prepare_files(settings: &Settings, configuration: &Configuration) -> Result<Prepared, StartError> {
@@ -114,7 +118,8 @@ fn prepare_files(settings: &Settings, configuration: &Configuration) -> Result<P
     let program = configuration.program(settings)?;
     let logs = logs::open_all(&settings.logging, privileges.as_ref())?;
     let listeners = Listeners::bind(&settings.listeners, privileges.as_ref())?;
-    Ok(Prepared { program, privileges, logs, listeners })
+    let reporting = Reporting::open(settings, privileges.as_ref()).inspect_err(|_| listeners.remove_files())?;
+    Ok(Prepared { program, privileges, logs, listeners, reporting })
 }
 
 /// `max-fd`: prototypes and workers inherit the limit. As in uWSGI, one that can't be had ends no start.
@@ -168,6 +173,7 @@ fn take_logs(settings: &Settings, logs: OpenedLogs) -> io::Result<(Option<File>,
 fn start(mut supervisor: Supervisor) -> Result<Supervisor, StartError> {
     if let Err(error) = supervisor.start() {
         clean_up(&supervisor.fleet);
+        supervisor.reporting.vacuum(&supervisor.fleet.settings);
         return Err(error);
     }
     Ok(supervisor)

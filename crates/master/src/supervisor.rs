@@ -28,6 +28,7 @@ use crate::logs::Logs;
 use crate::memory_watch::MemoryWatch;
 use crate::notify::{self, Notifier};
 use crate::printed::Printed;
+use crate::reporting::Reporting;
 use crate::signals::{self, SignalAction, Signals};
 use crate::system;
 use crate::tickets::Tickets;
@@ -80,6 +81,7 @@ pub struct Supervisor {
     /// How the last reload that somebody asked for has ended; `None`: there was none.
     pub(crate) last_reload: Option<ReloadOutcome>,
     pub(crate) attendance: Attendance,
+    pub(crate) reporting: Reporting,
     signals: Signals,
     pub(crate) watch: Option<Watch>,
     pub(crate) watches: Watches,
@@ -91,7 +93,7 @@ pub struct Supervisor {
 }
 
 impl Supervisor {
-    pub fn new(fleet: Fleet, signals: Signals, configuration: Configuration) -> Supervisor {
+    pub fn new(fleet: Fleet, signals: Signals, configuration: Configuration, reporting: Reporting) -> Supervisor {
         let lifecycle = &fleet.settings.lifecycle;
         let memory_watch = MemoryWatch::new(&fleet.settings.recycling);
         let elasticity = Elasticity::new(&fleet.settings, now_ms());
@@ -118,6 +120,7 @@ impl Supervisor {
             configuration,
             last_reload: None,
             attendance: Attendance::default(),
+            reporting,
             signals,
             watch,
             watches,
@@ -148,6 +151,7 @@ impl Supervisor {
                     Token::Watches => self.watches.ring(now_ms()),
                     Token::Attendant(pid) => self.take_attendant_news(pid, now_ms()),
                     Token::Listeners => hears_connection = true,
+                    Token::Stats(token) => self.serve_stats(token, now_ms()),
                     // Signals come last: one is acted upon with all that is known.
                     Token::Signals => {}
                 }
@@ -165,6 +169,7 @@ impl Supervisor {
                 for child in &self.fleet.children {
                     log_sink::line(&format!("{child} can't be killed: it is left behind"));
                 }
+                self.reporting.vacuum(&self.fleet.settings);
                 return (status, self.exit_message, self.fleet, self.starter);
             }
         }
@@ -178,6 +183,7 @@ impl Supervisor {
         sources.extend(self.attendance.sources());
         sources.extend(self.listening_sources(now_ms()));
         sources.extend(self.printed.as_ref().map(Printed::source));
+        sources.extend(self.reporting.sources());
         waiting::wait(&sources, self.turn_ms(now_ms()) as u16).unwrap_or_else(|error| {
             log_sink::line(&format!("waiting for news failed: {error}"));
             Vec::new()
@@ -221,6 +227,7 @@ impl Supervisor {
             self.scale(now);
         }
         self.watch_requests(now);
+        self.report_what_is_due(now);
         self.take_file_news(now);
         self.look_at_logs(now);
     }
@@ -334,26 +341,12 @@ impl Supervisor {
             log,
             tickets,
             attendance,
+            Some(self.reporting.wake_ms()),
             self.watches.wake_ms(),
             self.logs.wake_ms(),
             self.wake_for_generations(now),
         ];
         let wakes = children.chain(features).flatten();
         wakes.min().map_or(TURN_MOST_MS, |wake| wake.saturating_sub(now).saturating_add(CLOCK_LAG_MS).min(TURN_MOST_MS))
-    }
-
-    pub(crate) fn write_status(&self, now: u64) {
-        let serving = self.serving.as_ref().map_or("none".to_owned(), |generation| generation.number.to_string());
-        log_sink::line(&format!("status: generation in service: {serving}, children: {}", self.fleet.children.len()));
-        for child in &self.fleet.children {
-            let row = child.row().and_then(|row| self.fleet.scoreboard.row(row).map(|entry| (row, entry)));
-            let work = row.map(|(number, row)| {
-                let requests = row.requests.load(std::sync::atomic::Ordering::Relaxed);
-                let in_flight = self.fleet.scoreboard.in_flight(number);
-                let now_serving = if in_flight.is_empty() { "idle".to_owned() } else { exit_report::requests(&in_flight, now) };
-                format!(", generation {}, {requests} requests, {now_serving}", child.generation)
-            });
-            log_sink::line(&format!("status: {child}: {:?}{}", child.state, work.unwrap_or_default()));
-        }
     }
 }

@@ -79,6 +79,7 @@ pub fn settings() -> Settings {
             keepalive_ms: 1000,
             ..Limits::default()
         },
+        statistics: Default::default(),
         logging: Default::default(),
         attendant: bolide_contract::attendant::Attendant::default(),
         identity: Identity::default(),

@@ -6,6 +6,8 @@ use std::os::fd::BorrowedFd;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+use crate::stats_token::StatsToken;
+
 /// The owner of a descriptor that has news.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Token {
@@ -20,6 +22,8 @@ pub enum Token {
     Watches,
     /// The attendant of this pid.
     Attendant(i32),
+    /// The address of `stats`, and its clients.
+    Stats(StatsToken),
 }
 
 /// A descriptor that the master waits on.

@@ -3,4 +3,6 @@
 
 pub mod cheaper;
 pub mod cron;
+mod json;
 pub mod memory;
+pub mod statistics;

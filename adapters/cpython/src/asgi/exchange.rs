@@ -37,6 +37,8 @@ pub struct AsgiExchange {
     pub request_line: Vec<u8>,
     /// When the application got the request, in monotonic milliseconds; from then on.
     pub began_ms: u64,
+    /// The application's number, for the counters; from then on.
+    pub application: u32,
 }
 
 /// An ongoing exchange, as the engine holds it.
@@ -111,6 +113,7 @@ impl AsgiChannel {
             task: None,
             request_line,
             began_ms: 0,
+            application: 0,
         })?;
         let (receive, send) = (bound(&RECEIVE, &exchange)?, bound(&SEND, &exchange)?);
         Some(AsgiChannel { exchange, receive, send })

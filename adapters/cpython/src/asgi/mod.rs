@@ -162,6 +162,7 @@ impl AsgiThread {
         task::follow(asgi, &channel.exchange, task)?;
         let is_complete = AsgiExchange::with(&channel.exchange, |exchange| {
             exchange.request_line = request_line(&request.parts);
+            exchange.application = request.log_facts.application;
             exchange.began_ms = now_ms();
             let is_complete = exchange.protocol.is_complete();
             if !is_complete {

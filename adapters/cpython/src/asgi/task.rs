@@ -121,15 +121,16 @@ fn ended_later(object: &Object, task: *mut ffi::PyObject) {
     if matches!(end, TaskEnd::Returned) && AsgiExchange::with(object, |exchange| exchange.protocol.is_complete()) {
         return;
     }
-    let (request_line, is_over) = AsgiExchange::with(object, |exchange| {
-        (std::mem::take(&mut exchange.request_line), exchange.protocol.is_complete() || exchange.protocol.is_disconnected())
+    let (request_line, application, is_over) = AsgiExchange::with(object, |exchange| {
+        let is_over = exchange.protocol.is_complete() || exchange.protocol.is_disconnected();
+        (std::mem::take(&mut exchange.request_line), exchange.application, is_over)
     });
     let outcome = conclude(asgi, object, &end, &String::from_utf8_lossy(&request_line));
     if !matches!(outcome, Outcome::Finished) && !is_over {
         if let Some(embedded) = asgi.embedded()
             && !matches!(end, TaskEnd::Disconnected | TaskEnd::DisconnectedIndirectly)
         {
-            embedded.count_exception();
+            embedded.count_exception(application);
         }
         let waiters = AsgiExchange::with(object, |exchange| {
             exchange.visit(|protocol, response, request_stream| {

@@ -5,7 +5,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use bolide_contract::scoreboard::now_ms;
+use bolide_contract::scoreboard::{add, now_ms};
 use bolide_protocol::Fault;
 use bolide_protocol::session::HeadEvent;
 
@@ -141,6 +141,13 @@ impl<A: App> Connection<A> {
 
     /// The application will not be told of the client any more: it has gone, or was slow for too long.
     pub(super) fn give_up_streaming(&mut self, mut streaming: Streaming<A>, context: &mut Context<'_, A>) {
+        let tally = &context.thread.slot.tally;
+        match &streaming.request_stream {
+            RequestStream::Body(body) if !body.is_complete() => add(&tally.read_errors, 1),
+            RequestStream::Body(_) => add(&tally.write_errors, 1),
+            // The end of a WebSocket is nobody's error.
+            RequestStream::Messages(_) => {}
+        }
         streaming.request_stream.hang_up();
         if let Some(pending) = &mut streaming.suspended.pending {
             // What came before the end is the application's.

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use crate::counting::AnsweredBy;
 use crate::request::LogFacts;
 
 /// Values of the request's variables that the lines of the settings have, in the order of their names. `None` where they have none.
@@ -20,6 +21,7 @@ pub struct LogEntry<'a> {
     pub ctime: [u8; 24],
     pub began_us: u64,
     pub noted: NotedValues,
+    pub answered_by: AnsweredBy,
 }
 
 /// A log entry in memory of its own: one piece for all texts.
@@ -31,6 +33,7 @@ pub struct KeptLogEntry {
     ctime: [u8; 24],
     began_us: u64,
     noted: NotedValues,
+    answered_by: AnsweredBy,
 }
 
 impl LogEntry<'_> {
@@ -41,8 +44,8 @@ impl LogEntry<'_> {
             text.extend_from_slice(part);
             text.len() as u32
         });
-        let LogEntry { log_facts, ctime, began_us, noted, .. } = self;
-        KeptLogEntry { text, ends, log_facts, ctime, began_us, noted }
+        let LogEntry { log_facts, ctime, began_us, noted, answered_by, .. } = self;
+        KeptLogEntry { text, ends, log_facts, ctime, began_us, noted, answered_by }
     }
 }
 
@@ -62,6 +65,7 @@ impl KeptLogEntry {
             ctime: self.ctime,
             began_us: self.began_us,
             noted: self.noted.clone(),
+            answered_by: self.answered_by,
         }
     }
 }

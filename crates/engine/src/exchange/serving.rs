@@ -7,6 +7,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use bolide_contract::scoreboard::add;
 use bolide_protocol::http1::head::{HeaderFacts, RequestLine, Version, header_block};
 use bolide_protocol::http1::target::{Target, decode_path, split_target};
 use bolide_protocol::http1::{Framing, target::TargetForm};
@@ -22,6 +23,7 @@ use crate::access_log::complain;
 use crate::app::{App, Outcome};
 use crate::clock::precise_us;
 use crate::context::ExchangeContext;
+use crate::counting::{self, AnsweredBy};
 use crate::dispatch::serve_directly;
 use crate::log_line::{LogLine, RequestNotes};
 use crate::request::{HeaderMemory, HttpRequest, LogFacts, Request, RequestParts, VariablesRequest};
@@ -248,9 +250,10 @@ fn handshake_of_fields<A: App>(
 fn log_entry<'a, A: App>(context: &ExchangeContext<'_, A>) -> LogEntry<'a> {
     // An application may want a line where others have none.
     let about_us = || context.thread.clock.now_ms * 1000;
-    let began_us = if context.worker.settings.logging.may_log_requests() { precise_us() } else { about_us() };
+    let began_us = if context.worker.measures_time { precise_us() } else { about_us() };
     let (log_facts, ctime) = (LogFacts::default(), context.thread.clock.ctime());
-    LogEntry { method: b"", uri: b"", protocol: b"", address: b"", user: b"", log_facts, ctime, began_us, noted: None }
+    let (noted, answered_by) = (None, AnsweredBy::Application);
+    LogEntry { method: b"", uri: b"", protocol: b"", address: b"", user: b"", log_facts, ctime, began_us, noted, answered_by }
 }
 
 /// The values that the log's lines have of a request, while its bytes are at hand. Costs a branch where they have none.
@@ -302,7 +305,10 @@ fn call<A: App>(
     entry: &mut LogEntry<'_>,
     routed: Option<&Routed>,
 ) -> Outcome<A::Pending> {
-    if context.worker.has_own_answers && serve_directly(context, request, routed.and_then(Routed::verdict)) {
+    if context.worker.has_own_answers
+        && let Some(answered_by) = serve_directly(context, request, routed.and_then(Routed::verdict))
+    {
+        entry.answered_by = answered_by;
         return Outcome::Finished;
     }
     let slot = context.thread.slot;
@@ -332,6 +338,7 @@ pub fn go_on<A: App>(context: &mut ExchangeContext<'_, A>, mut suspended: Box<Su
                 if let Some(pending) = suspended.pending.take() {
                     context.app.enter().abandon(pending);
                 }
+                add(&context.thread.slot.tally.write_errors, 1);
                 return finish_line(context, &suspended.log_entry.entry());
             }
             Progress::Done => {}
@@ -343,7 +350,7 @@ pub fn go_on<A: App>(context: &mut ExchangeContext<'_, A>, mut suspended: Box<Su
         context.thread.slot.begin(context.thread.clock.now_ms, &[entry.method, b" ", entry.uri]);
         let outcome = context.app.enter().resume(pending, &mut context.writer);
         context.thread.slot.end();
-        suspended.pending = conclude(context, outcome, entry.method, entry.uri);
+        suspended.pending = conclude(context, outcome, &entry);
         if suspended.pending.is_some() && context.writer.is_full() {
             return Served::Blocked(suspended);
         }
@@ -367,8 +374,7 @@ pub fn give_up<A: App>(context: &mut ExchangeContext<'_, A>, mut suspended: Susp
 fn conclude<A: App>(
     context: &mut ExchangeContext<'_, A>,
     outcome: Outcome<A::Pending>,
-    method: &[u8],
-    uri: &[u8],
+    entry: &LogEntry<'_>,
 ) -> Option<A::Pending> {
     let leave = matches!(outcome, Outcome::FailedAndLeave);
     match outcome {
@@ -377,13 +383,12 @@ fn conclude<A: App>(
             context.writer.finish();
             // A streaming application was told in its face.
             if let Some(fault) = context.writer.length_fault().filter(|_| !A::STREAMS) {
-                let (method, uri) = (String::from_utf8_lossy(method), String::from_utf8_lossy(uri));
+                let (method, uri) = (String::from_utf8_lossy(entry.method), String::from_utf8_lossy(entry.uri));
                 complain(context.worker.number, &format!("the application's answer to {method} {uri} {fault}"));
             }
         }
         Outcome::Failed | Outcome::FailedAndLeave => {
-            let exceptions = &context.worker.row.exceptions;
-            exceptions.store(exceptions.load(Relaxed) + 1, Relaxed);
+            counting::count_exception(&context.thread.slot.tally, entry.log_facts.application);
             if leave {
                 context.worker.leaving.store(true, Relaxed);
                 context.writer.close_after();
@@ -409,15 +414,21 @@ fn fail(worker: &Worker, response: &mut ResponseWriter<'_>) {
 fn resolve<A: App>(
     context: &mut ExchangeContext<'_, A>,
     outcome: Outcome<A::Pending>,
-    entry: LogEntry<'_>,
+    mut entry: LogEntry<'_>,
 ) -> Served<A::Pending> {
     if let Outcome::Ongoing(pending) = outcome {
+        counting::count_taken(&context.thread.slot.tally);
+        entry.answered_by = AnsweredBy::AsynchronousApplication;
         return Served::Ongoing(Box::new(Suspended { pending: Some(pending), log_entry: entry.kept() }));
     }
-    let pending = conclude(context, outcome, entry.method, entry.uri);
+    let pending = conclude(context, outcome, &entry);
     if pending.is_none() {
         match advance(context) {
-            Progress::Done | Progress::Broken => return finish_line(context, &entry),
+            Progress::Done => return finish_line(context, &entry),
+            Progress::Broken => {
+                add(&context.thread.slot.tally.write_errors, 1);
+                return finish_line(context, &entry);
+            }
             Progress::Blocked => {}
         }
     }
@@ -430,7 +441,16 @@ fn resolve<A: App>(
 /// Counters and the log line; the response's buffer goes back to the thread.
 fn finish_line<A: App>(context: &mut ExchangeContext<'_, A>, entry: &LogEntry<'_>) -> Served<A::Pending> {
     let row = context.worker.row;
-    let requests = row.requests.fetch_add(1, Relaxed) + 1;
+    let requests = row.count_request(context.worker.has_one_thread);
+    let sent_bytes = context.writer.head_bytes + context.writer.body_bytes;
+    let tally = &context.thread.slot.tally;
+    counting::count(tally, entry.answered_by, entry.log_facts.application, sent_bytes);
+    let mut microseconds = None;
+    if context.worker.measures_time {
+        let microseconds = *microseconds.insert(precise_us().saturating_sub(entry.began_us));
+        add(&tally.busy_us, microseconds);
+        row.note_answer_time(microseconds);
+    }
     let logging = &context.worker.settings.logging;
     if (logging.may_log_requests() || context.writer.is_logged) && !context.writer.is_unlogged {
         let response = &context.writer;
@@ -446,7 +466,7 @@ fn finish_line<A: App>(context: &mut ExchangeContext<'_, A>, entry: &LogEntry<'_
             method: entry.method,
             uri: entry.uri,
             body_bytes: response.body_bytes,
-            microseconds: precise_us().saturating_sub(entry.began_us),
+            microseconds: microseconds.unwrap_or_else(|| precise_us().saturating_sub(entry.began_us)),
             via_sendfile: response.sent_file,
             protocol: entry.protocol,
             status: response.status_code(),
@@ -462,7 +482,6 @@ fn finish_line<A: App>(context: &mut ExchangeContext<'_, A>, entry: &LogEntry<'_
             context.thread.log.line(&line, &RequestNotes { values, application });
         }
     }
-    row.sent_bytes.store(row.sent_bytes.load(Relaxed) + context.writer.head_bytes + context.writer.body_bytes, Relaxed);
     let keep = context.writer.keeps_alive();
     context.thread.buffers.keep(context.writer.end());
     Served::Done { keep }

@@ -25,6 +25,7 @@ mod requests;
 pub mod row;
 pub mod setting;
 mod sockets;
+mod statistics;
 pub mod tls;
 mod tuning;
 mod watching;
@@ -62,6 +63,7 @@ const TABLES: &[(Theme, &[Entry])] = &[
     (Theme::Answering, answering::ENTRIES),
     (Theme::Files, files::ENTRIES),
     (Theme::Logging, logging::ENTRIES),
+    (Theme::Statistics, statistics::ENTRIES),
     (Theme::Identity, identity::ENTRIES),
     (Theme::Identity, protection::ENTRIES),
     (Theme::Configuration, language::ENTRIES),

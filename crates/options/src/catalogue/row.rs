@@ -124,6 +124,7 @@ pub enum Theme {
     Answering,
     Files,
     Logging,
+    Statistics,
     Identity,
     Configuration,
     Program,
@@ -132,7 +133,7 @@ pub enum Theme {
 }
 
 impl Theme {
-    pub const ALL: [Theme; 15] = [
+    pub const ALL: [Theme; 16] = [
         Theme::Sockets,
         Theme::Tls,
         Theme::Clients,
@@ -144,6 +145,7 @@ impl Theme {
         Theme::Answering,
         Theme::Files,
         Theme::Logging,
+        Theme::Statistics,
         Theme::Identity,
         Theme::Configuration,
         Theme::Program,
@@ -163,6 +165,7 @@ impl Theme {
             Theme::Answering => "Routes, header fields and compression",
             Theme::Files => "Static files",
             Theme::Logging => "Logging",
+            Theme::Statistics => "Statistics",
             Theme::Identity => "Users and names",
             Theme::Configuration => "The configuration itself",
             Theme::Program => "The program",

@@ -79,6 +79,7 @@ pub enum Setting {
     Files(Files),
     Watching(Watching),
     PythonModule(PythonModule),
+    Statistics(Statistics),
     /// Acts while the configuration is read; `resolve` never sees it.
     Language(Word),
 }
@@ -345,6 +346,15 @@ impl Setting {
         };
         plain(self) == plain(other)
     }
+}
+
+/// Settings of the statistics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Statistics {
+    Address,
+    Http,
+    Minified,
+    NoCores,
 }
 
 /// Settings of static files.

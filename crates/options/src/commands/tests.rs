@@ -96,7 +96,7 @@ fn test_check_finds_combinations_that_do_nothing_or_hurt() {
         ("procname-prefix = shop ; name", "the comment is part of the value"),
         ("master = false\nharakiri = 5", "in uWSGI it does nothing without `master = true`"),
         ("logto = /nonexistent/a.log", "there is no folder /nonexistent"),
-        ("stats = :1", "`stats` is known, but not supported yet"),
+        ("spooler = jobs", "`spooler` is known, but not supported yet"),
         ("exec-pre = x", "did you mean `exec-pre-app`?"),
         ("guid = www-data", "did you mean `gid`?"),
         ("pythonhome = /srv", "did you mean `home`?"),

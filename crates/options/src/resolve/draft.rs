@@ -92,6 +92,7 @@ pub struct Draft<'a> {
     pub asked: AnsweringDraft,
     pub files: FilesDraft,
     pub watching: Watching,
+    pub statistics: StatisticsDraft,
 }
 
 impl<'a> Draft<'a> {
@@ -163,6 +164,7 @@ impl<'a> Draft<'a> {
             asked: AnsweringDraft::default(),
             files: FilesDraft::default(),
             watching: Watching::default(),
+            statistics: StatisticsDraft::default(),
         }
     }
 }
@@ -292,6 +294,15 @@ pub struct InterpreterDraft {
     pub aliases: Vec<(String, String)>,
     pub late_aliases: Vec<(String, String)>,
     pub executable: Option<String>,
+}
+
+/// Settings of the statistics. Paths are as written.
+#[derive(Default)]
+pub struct StatisticsDraft {
+    pub address: Option<(bolide_contract::settings::Address, Location)>,
+    pub is_http: bool,
+    pub is_minified: bool,
+    pub omits_cores: bool,
 }
 
 /// Settings of routes, header fields and compression.

@@ -26,6 +26,7 @@ mod python_module;
 mod recycling;
 mod reloading;
 mod requests;
+mod statistics;
 mod tls;
 mod tuning;
 mod unknown;
@@ -235,6 +236,7 @@ impl Draft<'_> {
             Setting::Files(setting) => self.set_files(setting, row, pair)?,
             Setting::Watching(setting) => self.set_watching(setting, row, pair)?,
             Setting::PythonModule(setting) => self.set_python_module(setting, pair)?,
+            Setting::Statistics(setting) => self.set_statistics(setting, pair)?,
             // These acted while the configuration was read.
             Setting::Language(_) => {}
         }
@@ -346,6 +348,7 @@ impl Draft<'_> {
             limits: self.limits.clone(),
             logging,
             attendant,
+            statistics: self.complete_statistics(&folder),
             identity: self.identity.clone(),
             naming: self.naming.clone(),
             clients: self.complete_clients(),

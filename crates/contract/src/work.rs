@@ -1,0 +1,77 @@
+//! What a thread has done, as plain numbers: what a reader makes of the counters of a slot, and can add up. Any process makes it.
+
+use std::ops::AddAssign;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::slot::{APPLICATIONS_MOST, Tally};
+
+/// The counters of a thread, or the sum of those of several. See [`Tally`] for what each counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Work {
+    pub requests: u64,
+    pub sent_bytes: u64,
+    pub busy_us: u64,
+    pub static_requests: u64,
+    pub routed_requests: u64,
+    pub write_errors: u64,
+    pub read_errors: u64,
+    pub applications: [WorkOfApplication; APPLICATIONS_MOST],
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct WorkOfApplication {
+    pub requests: u64,
+    pub exceptions: u64,
+}
+
+impl Work {
+    /// What the counters say now. Each is read for itself: a request that ends meanwhile may be in one and not in another.
+    pub fn of(tally: &Tally) -> Work {
+        let read = |counter: &AtomicU64| counter.load(Relaxed);
+        Work {
+            requests: read(&tally.requests),
+            sent_bytes: read(&tally.sent_bytes),
+            busy_us: read(&tally.busy_us),
+            static_requests: read(&tally.static_requests),
+            routed_requests: read(&tally.routed_requests),
+            write_errors: read(&tally.write_errors),
+            read_errors: read(&tally.read_errors),
+            applications: tally.applications.each_ref().map(|application| WorkOfApplication {
+                requests: read(&application.requests),
+                exceptions: read(&application.exceptions),
+            }),
+        }
+    }
+
+    /// Applications' exceptions.
+    pub fn exceptions(&self) -> u64 {
+        self.applications.iter().map(|application| application.exceptions).sum()
+    }
+
+    /// Sets the counters to zero, when nobody writes them any more.
+    pub fn clear(tally: &Tally) {
+        let Tally { requests, sent_bytes, busy_us, static_requests, routed_requests, .. } = tally;
+        let Tally { write_errors, read_errors, ongoing, applications, .. } = tally;
+        let of_thread = [requests, sent_bytes, busy_us, static_requests, routed_requests, write_errors, read_errors, ongoing];
+        let of_applications = applications.iter().flat_map(|application| [&application.requests, &application.exceptions]);
+        for counter in of_thread.into_iter().chain(of_applications) {
+            counter.store(0, Relaxed);
+        }
+    }
+}
+
+impl AddAssign for Work {
+    fn add_assign(&mut self, other: Work) {
+        self.requests += other.requests;
+        self.sent_bytes += other.sent_bytes;
+        self.busy_us += other.busy_us;
+        self.static_requests += other.static_requests;
+        self.routed_requests += other.routed_requests;
+        self.write_errors += other.write_errors;
+        self.read_errors += other.read_errors;
+        for (sum, more) in self.applications.iter_mut().zip(other.applications) {
+            sum.requests += more.requests;
+            sum.exceptions += more.exceptions;
+        }
+    }
+}

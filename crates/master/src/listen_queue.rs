@@ -1,0 +1,163 @@
+//! How many connections wait at a listening socket, as the kernel tells. It decides nothing and waits for nothing. The master runs it.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+
+use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrLike, recv, send, socket};
+
+/// A queue of connections that nobody has accepted yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ListenQueue {
+    pub length: u32,
+    /// How many may wait; 0 where the kernel does not tell.
+    pub most: u32,
+}
+
+impl ListenQueue {
+    pub fn is_full(self) -> bool {
+        self.length > 0 && self.length >= self.most
+    }
+}
+
+/// Asks the kernel; for sockets of a path or a name by a socket of its own, which is opened when it is first needed.
+#[derive(Debug, Default)]
+pub struct QueueWatch {
+    diagnosis: Option<OwnedFd>,
+}
+
+/// Bytes of an answer about one socket.
+const ANSWER_BYTES: usize = 1024;
+
+impl QueueWatch {
+    /// The queue of a listening socket. One that the kernel does not tell of is empty, as in uWSGI.
+    pub fn look(&mut self, listener: BorrowedFd<'_>) -> ListenQueue {
+        let name = nix::sys::socket::getsockname::<nix::sys::socket::SockaddrStorage>(listener.as_raw_fd());
+        let found = match name.ok().and_then(|name| name.family()) {
+            Some(AddressFamily::Inet | AddressFamily::Inet6) => of_tcp(listener),
+            Some(AddressFamily::Unix) => self.of_local(listener),
+            _ => None,
+        };
+        found.unwrap_or_default()
+    }
+
+    /// By sock_diag(7): `UNIX_DIAG_RQLEN` of a listening socket is how many wait, and how many may.
+    fn of_local(&mut self, listener: BorrowedFd<'_>) -> Option<ListenQueue> {
+        let inode = u32::try_from(nix::sys::stat::fstat(listener).ok()?.st_ino).ok()?;
+        if self.diagnosis.is_none() {
+            let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+            self.diagnosis = socket(AddressFamily::Netlink, SockType::Datagram, flags, SockProtocol::NetlinkSockDiag).ok();
+        }
+        let diagnosis = self.diagnosis.as_ref()?.as_raw_fd();
+        send(diagnosis, &question(inode), MsgFlags::MSG_DONTWAIT).ok()?;
+        let mut answer = [0u8; ANSWER_BYTES];
+        // The kernel answers within the call that asks.
+        let length = recv(diagnosis, &mut answer, MsgFlags::MSG_DONTWAIT).ok()?;
+        queue_of_answer(answer.get(..length)?, inode)
+    }
+}
+
+/// `struct nlmsghdr` and `struct unix_diag_req` (linux/unix_diag.h), in the machine's byte order.
+fn question(inode: u32) -> [u8; 40] {
+    const SOCK_DIAG_BY_FAMILY: u16 = 20;
+    const SHOW_QUEUES: u32 = 0x10;
+    const ANY_COOKIE: u32 = u32::MAX;
+    let mut packet = [0u8; 40];
+    packet[0..4].copy_from_slice(&40u32.to_ne_bytes());
+    packet[4..6].copy_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
+    packet[6..8].copy_from_slice(&(libc::NLM_F_REQUEST as u16).to_ne_bytes());
+    packet[16] = libc::AF_UNIX as u8;
+    packet[20..24].copy_from_slice(&u32::MAX.to_ne_bytes());
+    packet[24..28].copy_from_slice(&inode.to_ne_bytes());
+    packet[28..32].copy_from_slice(&SHOW_QUEUES.to_ne_bytes());
+    packet[32..36].copy_from_slice(&ANY_COOKIE.to_ne_bytes());
+    packet[36..40].copy_from_slice(&ANY_COOKIE.to_ne_bytes());
+    packet
+}
+
+/// The attribute `UNIX_DIAG_RQLEN` of an answer, if it is about this socket.
+fn queue_of_answer(answer: &[u8], inode: u32) -> Option<ListenQueue> {
+    const QUEUES: u16 = 4;
+    let long = |from: usize| Some(u32::from_ne_bytes(answer.get(from..from + 4)?.try_into().ok()?));
+    let short = |from: usize| Some(u16::from_ne_bytes(answer.get(from..from + 2)?.try_into().ok()?));
+    // Behind the header of the message stands `struct unix_diag_msg`, of 16 bytes.
+    if short(4)? != 20 || long(20)? != inode {
+        return None;
+    }
+    let mut place = 32;
+    loop {
+        let length = usize::from(short(place)?);
+        if short(place + 2)? == QUEUES {
+            return Some(ListenQueue { length: long(place + 4)?, most: long(place + 8)? });
+        }
+        // Attributes begin at multiples of four bytes; one without a length would be the same again.
+        place += length.max(4).next_multiple_of(4);
+    }
+}
+
+/// By tcp(7): of a listening socket `TCP_INFO` says how many wait where others have what is not acknowledged, and how many may.
+fn of_tcp(listener: BorrowedFd<'_>) -> Option<ListenQueue> {
+    let info = tcp_info(listener).ok()?;
+    Some(ListenQueue { length: info.tcpi_unacked, most: info.tcpi_sacked })
+}
+
+fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<libc::tcp_info> {
+    // SAFETY: a structure of numbers, for which all zeroes is a value.
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
+    // SAFETY: both places are ours and live through the call; the kernel writes `length` bytes at the most.
+    let answer = unsafe {
+        libc::getsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, (&raw mut info).cast(), &raw mut length)
+    };
+    if answer == 0 { Ok(info) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsFd;
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    #[test]
+    fn who_waits_at_a_tcp_socket_is_counted() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+        let mut watch = QueueWatch::default();
+        assert_eq!(watch.look(listener.as_fd()).length, 0);
+        let address = listener.local_addr().expect("named");
+        let _waiting = [TcpStream::connect(address), TcpStream::connect(address)].map(|stream| stream.expect("connected"));
+        let queue = watch.look(listener.as_fd());
+        assert_eq!(queue.length, 2);
+        assert!(queue.most >= 128 && !queue.is_full());
+        drop(listener.accept().expect("accepted"));
+        assert_eq!(watch.look(listener.as_fd()).length, 1);
+    }
+
+    #[test]
+    fn who_waits_at_a_local_socket_is_counted() {
+        let folder = std::env::temp_dir().join(format!("bolide-queue-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("made");
+        let path = folder.join("socket");
+        let listener = UnixListener::bind(&path).expect("bound");
+        let _waiting = [UnixStream::connect(&path), UnixStream::connect(&path)].map(|stream| stream.expect("connected"));
+        let mut watch = QueueWatch::default();
+        let queue = watch.look(listener.as_fd());
+        std::fs::remove_dir_all(&folder).expect("removed");
+        // A kernel without unix_diag tells nothing.
+        assert!(queue.length == 2 && queue.most >= 2 || queue == ListenQueue::default(), "{queue:?}");
+    }
+
+    #[test]
+    fn an_answer_that_is_cut_or_anothers_is_none() {
+        let mut answer = Vec::new();
+        for word in [44u32, 20, 0, 0, 0, 77, 0, 0, 12 | 4 << 16, 3, 9] {
+            answer.extend_from_slice(&word.to_ne_bytes());
+        }
+        assert_eq!(queue_of_answer(&answer, 77), Some(ListenQueue { length: 3, most: 9 }));
+        assert_eq!(queue_of_answer(&answer, 78), None);
+        for length in 0..answer.len() {
+            assert_eq!(queue_of_answer(&answer[..length], 77), None);
+        }
+        answer[32..36].copy_from_slice(&0u32.to_ne_bytes());
+        assert_eq!(queue_of_answer(&answer, 77), None);
+    }
+}

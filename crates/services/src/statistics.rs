@@ -1,0 +1,271 @@
+//! The numbers of an instance at one moment, and what uWSGI's statistics say of them. The master takes the snapshot; each view of it is a
+//! function. It knows no process and no socket.
+
+use bolide_contract::scoreboard::Work;
+
+use crate::json::JsonText;
+
+/// The numbers of an instance at one moment.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Snapshot {
+    pub version: String,
+    /// The master's.
+    pub pid: u32,
+    pub uid: u32,
+    pub gid: u32,
+    pub cwd: String,
+    /// Looks that found a listen queue full.
+    pub queue_errors: u64,
+    pub sockets: Vec<SocketFacts>,
+    pub applications: Vec<ApplicationFacts>,
+    pub workers: Vec<WorkerFacts>,
+}
+
+/// A listening socket.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct SocketFacts {
+    /// As bound: `127.0.0.1:8000`.
+    pub name: String,
+    /// uWSGI's word for it.
+    pub protocol: String,
+    /// Connections that nobody has accepted yet; 0 where the kernel does not tell.
+    pub queue: u32,
+    /// How many of them may be.
+    pub queue_most: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ApplicationFacts {
+    /// The path of its mount; empty for the one that is mounted nowhere.
+    pub mount: String,
+}
+
+/// A worker by its number, whatever processes have been it so far.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct WorkerFacts {
+    pub number: u32,
+    /// 0: there is no such process at present.
+    pub pid: u32,
+    pub is_accepting: bool,
+    pub is_paused: bool,
+    /// Requests of the present process.
+    pub requests_since_spawn: u64,
+    pub harakiri_count: u64,
+    pub resident_bytes: u64,
+    pub address_space_bytes: u64,
+    /// Seconds since 1970; 0: never.
+    pub last_spawn_s: u64,
+    pub spawn_count: u64,
+    /// Mean time of an answer, of which the last one is a half, in microseconds.
+    pub average_us: u64,
+    /// Time that the application took to load, in seconds.
+    pub load_s: u64,
+    pub cores: Vec<CoreFacts>,
+}
+
+/// A thread of a worker, by its number.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct CoreFacts {
+    pub work: Work,
+    /// Requests that an asynchronous application has in its hands.
+    pub ongoing: u64,
+    pub in_flight: Option<RequestFacts>,
+}
+
+/// A request in flight.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct RequestFacts {
+    /// Seconds since 1970.
+    pub began_s: u64,
+    /// `GET /path?query`, as long as it was kept.
+    pub line: String,
+}
+
+/// The form of the JSON.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Form {
+    pub is_minified: bool,
+    pub omits_cores: bool,
+}
+
+impl Snapshot {
+    /// Connections that wait at the fullest socket.
+    pub fn queue(&self) -> u32 {
+        self.sockets.iter().map(|socket| socket.queue).max().unwrap_or(0)
+    }
+}
+
+impl WorkerFacts {
+    /// All that its threads have done.
+    pub fn work(&self) -> Work {
+        let mut sum = Work::default();
+        for core in &self.cores {
+            sum += core.work;
+        }
+        sum
+    }
+
+    pub fn is_busy(&self) -> bool {
+        self.cores.iter().any(|core| core.in_request() > 0)
+    }
+
+    /// uWSGI's word for what it does.
+    pub fn status(&self) -> &'static str {
+        match self {
+            WorkerFacts { pid: 0, .. } => "cheap",
+            worker if worker.is_busy() => "busy",
+            WorkerFacts { is_paused: true, .. } => "pause",
+            _ => "idle",
+        }
+    }
+}
+
+impl CoreFacts {
+    /// Requests that it serves: one at the most, but for an asynchronous application.
+    pub fn in_request(&self) -> u64 {
+        self.ongoing.max(u64::from(self.in_flight.is_some()))
+    }
+}
+
+/// uWSGI's statistics, with its keys and units.
+pub fn as_json(snapshot: &Snapshot, form: Form) -> String {
+    let mut json = JsonText::new(form.is_minified);
+    let queue = snapshot.queue();
+    json.text("version", &snapshot.version);
+    json.number("listen_queue", queue);
+    json.number("listen_queue_errors", snapshot.queue_errors);
+    json.number("signal_queue", 0);
+    json.number("load", queue);
+    json.number("pid", snapshot.pid);
+    json.number("uid", snapshot.uid);
+    json.number("gid", snapshot.gid);
+    json.text("cwd", &snapshot.cwd);
+    json.list("locks", |_| {});
+    json.list("sockets", |list| {
+        for socket in &snapshot.sockets {
+            list.entry(|entry| write_socket(entry, socket));
+        }
+    });
+    json.list("workers", |list| {
+        for worker in &snapshot.workers {
+            list.entry(|entry| write_worker(entry, worker, &snapshot.applications, form));
+        }
+    });
+    let mut text = json.finish();
+    if !form.is_minified {
+        text.push('\n');
+    }
+    text
+}
+
+fn write_socket(json: &mut JsonText, socket: &SocketFacts) {
+    json.text("name", &socket.name);
+    json.text("proto", &socket.protocol);
+    json.number("queue", socket.queue);
+    json.number("max_queue", socket.queue_most);
+    json.number("shared", 0);
+    json.number("can_offload", 0);
+}
+
+fn write_worker(json: &mut JsonText, worker: &WorkerFacts, applications: &[ApplicationFacts], form: Form) {
+    let work = worker.work();
+    json.number("id", worker.number);
+    json.number("pid", worker.pid);
+    json.number("accepting", u32::from(worker.is_accepting));
+    json.number("requests", work.requests);
+    json.number("delta_requests", worker.requests_since_spawn);
+    json.number("exceptions", work.exceptions());
+    json.number("harakiri_count", worker.harakiri_count);
+    json.number("signals", 0);
+    json.number("signal_queue", 0);
+    json.text("status", worker.status());
+    json.number("rss", worker.resident_bytes);
+    json.number("vsz", worker.address_space_bytes);
+    json.number("running_time", work.busy_us);
+    json.number("last_spawn", worker.last_spawn_s);
+    json.number("respawn_count", worker.spawn_count);
+    json.number("tx", work.sent_bytes);
+    json.number("avg_rt", worker.average_us);
+    json.list("apps", |list| {
+        // Applications beyond those that are counted by themselves are in the numbers of the last.
+        for ((number, application), done) in (0u32..).zip(applications).zip(work.applications) {
+            list.entry(|entry| {
+                entry.number("id", number);
+                entry.number("modifier1", 0);
+                entry.text("mountpoint", &application.mount);
+                entry.number("startup_time", worker.load_s);
+                entry.number("requests", done.requests);
+                entry.number("exceptions", done.exceptions);
+                entry.text("chdir", "");
+            });
+        }
+    });
+    if form.omits_cores {
+        return;
+    }
+    json.list("cores", |list| {
+        for (number, core) in (0u32..).zip(&worker.cores) {
+            list.entry(|entry| write_core(entry, number, core));
+        }
+    });
+}
+
+fn write_core(json: &mut JsonText, number: u32, core: &CoreFacts) {
+    json.number("id", number);
+    json.number("requests", core.work.requests);
+    json.number("static_requests", core.work.static_requests);
+    json.number("routed_requests", core.work.routed_requests);
+    json.number("offloaded_requests", 0);
+    json.number("write_errors", core.work.write_errors);
+    json.number("read_errors", core.work.read_errors);
+    json.number("in_request", core.in_request());
+    json.list("vars", |list| {
+        for variable in core.in_flight.iter().flat_map(variables_of) {
+            list.item(&variable);
+        }
+    });
+    json.object("req_info", |object| {
+        if let Some(request) = &core.in_flight {
+            object.number("request_start", request.began_s);
+        }
+    });
+}
+
+/// What is kept of a request's variables: those of its first line. One that is no request line (an event loop that does not turn) is told
+/// as the request's address.
+fn variables_of(request: &RequestFacts) -> Vec<String> {
+    let Some((method, target)) = request.line.split_once(' ').filter(|(_, target)| target.starts_with(['/', '*'])) else {
+        return vec![format!("REQUEST_URI={}", request.line)];
+    };
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    vec![
+        format!("REQUEST_METHOD={method}"),
+        format!("PATH_INFO={}", decoded(path)),
+        format!("REQUEST_URI={target}"),
+        format!("QUERY_STRING={query}"),
+    ]
+}
+
+/// A path without its escapes; what is no escape stays.
+fn decoded(path: &str) -> String {
+    let mut bytes = Vec::with_capacity(path.len());
+    let mut rest = path.as_bytes();
+    while let [first, after @ ..] = rest {
+        let hexadecimal = |digit: u8| char::from(digit).to_digit(16);
+        match (first, after) {
+            (b'%', [high, low, tail @ ..]) if hexadecimal(*high).is_some() && hexadecimal(*low).is_some() => {
+                bytes.push((hexadecimal(*high).unwrap_or(0) * 16 + hexadecimal(*low).unwrap_or(0)) as u8);
+                rest = tail;
+            }
+            _ => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+#[path = "statistics_tests.rs"]
+mod tests;

@@ -1,0 +1,86 @@
+//! What the views say of a snapshot that was made by hand.
+
+use bolide_contract::scoreboard::WorkOfApplication;
+
+use super::*;
+
+/// Two workers: one that serves a request with its second thread, and one that has no process at present.
+pub fn snapshot() -> Snapshot {
+    let mut work = Work { requests: 8, sent_bytes: 6595, busy_us: 1288, static_requests: 1, ..Work::default() };
+    work.applications[0] = WorkOfApplication { requests: 7, exceptions: 1 };
+    let request = RequestFacts { began_s: 1_795_354_498, line: "GET /sl%6fw%zz?x=\"1".to_owned() };
+    let busy = WorkerFacts {
+        number: 1,
+        pid: 42,
+        is_accepting: true,
+        requests_since_spawn: 5,
+        harakiri_count: 2,
+        resident_bytes: 11_988_992,
+        address_space_bytes: 135_028_736,
+        last_spawn_s: 1_795_354_496,
+        spawn_count: 3,
+        average_us: 170,
+        cores: vec![CoreFacts { work, ..CoreFacts::default() }, CoreFacts { in_flight: Some(request), ..CoreFacts::default() }],
+        ..WorkerFacts::default()
+    };
+    Snapshot {
+        version: "1.2.3".to_owned(),
+        pid: 40,
+        uid: 1000,
+        gid: 1001,
+        cwd: "/srv/\"shop\"".to_owned(),
+        queue_errors: 4,
+        sockets: vec![
+            SocketFacts { name: "127.0.0.1:8000".to_owned(), protocol: "http".to_owned(), queue: 2, queue_most: 100 },
+            SocketFacts { name: "/run/a.sock".to_owned(), protocol: "uwsgi".to_owned(), queue: 7, queue_most: 9 },
+        ],
+        applications: vec![ApplicationFacts::default()],
+        workers: vec![busy, WorkerFacts { number: 2, ..WorkerFacts::default() }],
+    }
+}
+
+#[test]
+fn the_json_has_uwsgis_keys_and_the_sums_of_the_threads() {
+    let expected = concat!(
+        r#"{"version":"1.2.3","listen_queue":7,"listen_queue_errors":4,"signal_queue":0,"load":7,"pid":40,"uid":1000,"gid":1001,"#,
+        r#""cwd":"/srv/\"shop\"","locks":[],"sockets":["#,
+        r#"{"name":"127.0.0.1:8000","proto":"http","queue":2,"max_queue":100,"shared":0,"can_offload":0},"#,
+        r#"{"name":"/run/a.sock","proto":"uwsgi","queue":7,"max_queue":9,"shared":0,"can_offload":0}],"#,
+        r#""workers":[{"id":1,"pid":42,"accepting":1,"requests":8,"delta_requests":5,"exceptions":1,"harakiri_count":2,"#,
+        r#""signals":0,"signal_queue":0,"status":"busy","rss":11988992,"vsz":135028736,"running_time":1288,"#,
+        r#""last_spawn":1795354496,"respawn_count":3,"tx":6595,"avg_rt":170,"#,
+        r#""apps":[{"id":0,"modifier1":0,"mountpoint":"","startup_time":0,"requests":7,"exceptions":1,"chdir":""}],"#,
+        r#""cores":[{"id":0,"requests":8,"static_requests":1,"routed_requests":0,"offloaded_requests":0,"write_errors":0,"#,
+        r#""read_errors":0,"in_request":0,"vars":[],"req_info":{}},"#,
+        r#"{"id":1,"requests":0,"static_requests":0,"routed_requests":0,"offloaded_requests":0,"write_errors":0,"#,
+        r#""read_errors":0,"in_request":1,"vars":["REQUEST_METHOD=GET","PATH_INFO=/slow%zz","REQUEST_URI=/sl%6fw%zz?x=\"1","#,
+        r#""QUERY_STRING=x=\"1"],"req_info":{"request_start":1795354498}}]},"#,
+        r#"{"id":2,"pid":0,"accepting":0,"requests":0,"delta_requests":0,"exceptions":0,"harakiri_count":0,"#,
+        r#""signals":0,"signal_queue":0,"status":"cheap","rss":0,"vsz":0,"running_time":0,"#,
+        r#""last_spawn":0,"respawn_count":0,"tx":0,"avg_rt":0,"#,
+        r#""apps":[{"id":0,"modifier1":0,"mountpoint":"","startup_time":0,"requests":0,"exceptions":0,"chdir":""}],"cores":[]}]}"#,
+    );
+    assert_eq!(as_json(&snapshot(), Form { is_minified: true, omits_cores: false }), expected);
+}
+
+#[test]
+fn cores_can_be_left_out_and_their_work_stays_in_the_sums() {
+    let text = as_json(&snapshot(), Form { is_minified: true, omits_cores: true });
+    assert!(!text.contains("\"cores\"") && text.contains("\"requests\":8,\"delta_requests\":5"));
+}
+
+#[test]
+fn a_worker_is_busy_with_requests_that_an_asynchronous_application_has_in_its_hands() {
+    let mut worker = WorkerFacts { pid: 1, cores: vec![CoreFacts::default()], ..WorkerFacts::default() };
+    assert_eq!(worker.status(), "idle");
+    worker.is_paused = true;
+    assert_eq!(worker.status(), "pause");
+    worker.cores[0].ongoing = 17;
+    assert_eq!((worker.status(), worker.cores[0].in_request()), ("busy", 17));
+}
+
+#[test]
+fn a_line_that_is_no_request_is_told_as_it_is() {
+    let request = RequestFacts { began_s: 1, line: "the event loop, which does not turn".to_owned() };
+    assert_eq!(variables_of(&request), ["REQUEST_URI=the event loop, which does not turn"]);
+}
