@@ -155,12 +155,15 @@ class Half:
             if any(interface == "asgi" for _, _, interface in self.applications):
                 from bolide import asgi
 
+                if self.uwsgi.hook("after_req_hook"):
+                    self.log.tell("uwsgi.after_req_hook is set, and is not called: it is for WSGI applications alone")
                 status = asgi.serve(self.native, assignment, self.applications, self.settings, trial)
                 self.has_served = status == 0
                 return status
             if trial is not None and not trial.passes():
                 return self.native.EXIT_LOAD_FAILED
-            self.native.serve(assignment, [(mount, callable) for mount, callable, _ in self.applications], self.wsgi)
+            applications = [(mount, callable) for mount, callable, _ in self.applications]
+            self.native.serve(assignment, applications, self.wsgi, self.uwsgi.hook("after_req_hook"))
             self.has_served = True
         except Exception as error:
             self.log.log_exception(error, "the worker itself")

@@ -17,6 +17,9 @@ from bolide import uwsgi_decorators, uwsgi_names
 #: The most threads that a worker has with `threads = auto`.
 MOST_THREADS = 64
 
+#: Bytes of a part of a body that came in chunks.
+CHUNK_BYTES = 32 * 1024
+
 #: Where the number of waiting connections stands in Linux' tcp_info of a listening socket (tcpi_unacked), in bytes.
 UNACKED_AT = 24
 #: Bytes of a tcp_info up to the end of that field.
@@ -160,6 +163,49 @@ class Uwsgi:
         except OSError:
             return None
 
+    def sendfile(self, what, chunk=0, position=0, size=0):
+        """As in uWSGI: a path, or what has a descriptor. A chunk's size is the server's business here."""
+        if isinstance(what, (str, bytes)):
+            try:
+                with open(what, "rb") as file:
+                    return self.send_file(file.fileno(), position, size)
+            except FileNotFoundError as error:
+                self.native.write_log(f"uwsgi.sendfile: {error}\n".encode("utf-8", "backslashreplace"))
+                return None
+        return self.send_file(what if isinstance(what, int) else what.fileno(), position, size)
+
+    def send_file(self, descriptor, position, size):
+        rest = max(0, os.fstat(descriptor).st_size - position)
+        self.native.uwsgi_send_file(descriptor, position, min(size, rest) if size else rest)
+        return True
+
+    def chunked_read(self, timeout=0):
+        """The body is whole before the application is called: its end is an empty part."""
+        environ = self.native.uwsgi_environ()
+        if environ is None or "wsgi.input" not in environ or environ.get("HTTP_UPGRADE"):
+            raise OSError("unable to receive chunked part: the body did not come in chunks")
+        return environ["wsgi.input"].read(CHUNK_BYTES)
+
+    chunked_read_nb = chunked_read
+
+    def websocket_handshake(self, key=None, origin=None, protocol=None):
+        environ = self.native.uwsgi_environ()
+        if environ is None:
+            raise OSError("unable to complete websocket handshake: the client does not ask for WebSocket")
+        self.native.uwsgi_accept_websocket(environ, encoded(key), encoded(protocol))
+
+    def websocket_recv(self):
+        return self.native.uwsgi_hear(True)
+
+    def websocket_recv_nb(self):
+        return self.native.uwsgi_hear(False) or b""
+
+    def websocket_send(self, message):
+        self.native.uwsgi_say(message, True)
+
+    def websocket_send_binary(self, message):
+        self.native.uwsgi_say(message, False)
+
     def reload(self):
         return self.native.uwsgi_ask(self.native.ASK_RELOAD) or None
 
@@ -227,6 +273,13 @@ class Uwsgi:
             "exceptions": row["exceptions"] if counted else 0,
             "chdir": (self.settings["python"]["chdir_after"] or "").encode("utf-8", "surrogateescape"),
         }
+
+
+def encoded(text):
+    """Return text or bytes as bytes, and None for nothing."""
+    if isinstance(text, str):
+        text = text.encode("latin-1", "replace")
+    return text or None
 
 
 def threads_of(threads):

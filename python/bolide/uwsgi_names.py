@@ -7,11 +7,17 @@ It knows no implementation, and imports nothing.
 #: Names that are here, and what they are.
 HERE = {
     "accepting": "`accepting()` changes nothing: a worker takes connections as soon as it can answer",
+    "after_req_hook": "set it to a function, and each worker calls that after every answer of a WSGI application",
     "applications": "a dict of mount points and applications, once they are loaded",
     "atexit": "set it to a function, and each worker calls that at its orderly end",
     "buffer_size": "bytes that a request's head may have (`buffer-size`)",
+    "chunked_read": "`chunked_read([timeout])`: the next part of a body that came in chunks, and `b''` at its end",
+    "chunked_read_nb": "the same; it never waits here, as bodies are whole before an application is called",
+    "connection_fd": "`connection_fd()`: the number of the connection's descriptor",
     "cores": "threads that a worker may have",
+    "disconnect": "`disconnect()` ends the connection to the client, and the application goes on",
     "extract": "`extract(path)`: the bytes of a file; of no other address",
+    "get_logvar": "`get_logvar(name)`: a log variable of the request, as bytes, or None",
     "has_threads": "1: threads of the application always run",
     "hostname": "the machine's name, as bytes",
     "i_am_the_lord": "`i_am_the_lord(legion)`: False, there are no legions",
@@ -20,6 +26,7 @@ HERE = {
     "is_a_reload": "True after a reload (no function, as in uWSGI)",
     "listen_queue": "`listen_queue()`: connections that wait to be accepted",
     "log": "`log(text)` writes a line to the log",
+    "log_this_request": "`log_this_request()`: this request has its line in spite of `disable-logging`",
     "logsize": "`logsize()`: bytes of the log's file",
     "loop": "None",
     "magic_table": "uWSGI's magic variables (`%d`, `%n`, …), bytes for bytes",
@@ -34,6 +41,9 @@ HERE = {
     "ready_fd": "`ready_fd()`: -1, as in uWSGI without an asynchronous engine",
     "reload": "`reload()` asks the master for a reload, as SIGHUP does",
     "request_id": "`request_id()`: requests that this worker has answered",
+    "sendfile": "`sendfile(path_or_file[, chunk, position, size])` sends a file as a part of the answer",
+    "set_logvar": "`set_logvar(name, value)` sets a log variable of the request, `%(name)` in `log-format`",
+    "set_user_harakiri": "`set_user_harakiri(seconds)`: this request may take so long from now on; 0 takes it back",
     "setprocname": "`setprocname(name)`: the name of this process in `ps`",
     "sockets": "numbers of the listening sockets' descriptors, in a worker",
     "started_on": "seconds since 1970 at which the configuration was read",
@@ -43,6 +53,11 @@ HERE = {
     "unbit": "None",
     "version": "`b'2.0.31'`: the uWSGI whose module this is, which programs compare; `bolide.__version__` is ours",
     "version_info": "`(2, 0, 31, 0, b'')`",
+    "websocket_handshake": "`websocket_handshake([key, origin, protocol])` accepts a WebSocket of HTTP/1.1, with TLS or without",
+    "websocket_recv": "`websocket_recv()` waits for the next message",
+    "websocket_recv_nb": "`websocket_recv_nb()`: the next message, or `b''` where none has come",
+    "websocket_send": "`websocket_send(text)`",
+    "websocket_send_binary": "`websocket_send_binary(bytes)`",
     "worker_id": "`worker_id()`: the number of this worker, from 1; 0 while the application is loaded before the fork",
     "workers": "`workers()`: a tuple with a dict for each worker",
 }
@@ -62,11 +77,6 @@ MILESTONES = {
         "signal_registered signal_wait SPOOL_IGNORE SPOOL_OK SPOOL_RETRY spool spooler_get_task spooler_jobs spooler_pid unlock "
         "websocket_send_binary_from_sharedarea websocket_send_from_sharedarea",
     ),
-    "requests": (
-        "it comes with the next step of this version",
-        "after_req_hook chunked_read chunked_read_nb cl connection_fd disconnect get_logvar log_this_request sendfile set_logvar "
-        "set_user_harakiri websocket_handshake websocket_recv websocket_recv_nb websocket_send websocket_send_binary",
-    ),
     "gevent": (
         "it comes with uWSGI's asynchronous engines (gevent)",
         "async_connect async_sleep connect close green_schedule is_connected recv send wait_fd_read wait_fd_write",
@@ -74,7 +84,7 @@ MILESTONES = {
     "emperor": ("it comes with the emperor", "lord_scroll scrolls"),
     "never": (
         "it does not come; what it does is done by Python's own means",
-        "SymbolsImporter SymbolsZipImporter ZipImporter add_var embedded_data offload parsefile route set_warning_message "
+        "SymbolsImporter SymbolsZipImporter ZipImporter add_var cl embedded_data offload parsefile route set_warning_message "
         "start_response",
     ),
 }
@@ -83,7 +93,7 @@ MILESTONES = {
 LATER = {name: milestone for milestone, (_, names) in MILESTONES.items() for name in names.split()}
 
 #: Names that applications set, and that are no attributes before.
-SETTABLE = frozenset({"atexit", "post_fork_hook"})
+SETTABLE = frozenset({"after_req_hook", "atexit", "post_fork_hook"})
 
 #: The version of uWSGI whose module this is.
 VERSION = (2, 0, 31)

@@ -17,9 +17,11 @@ mod native;
 mod object;
 mod procname;
 mod prototype;
+mod request_extras;
 mod start_response;
 mod threads;
 mod uwsgi_module;
+mod uwsgi_request;
 mod worker;
 mod wsgi;
 
@@ -88,5 +90,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(note_child, module)?)?;
     module.add_function(wrap_pyfunction!(prototype::ask_for_replacement, module)?)?;
     module.add_function(wrap_pyfunction!(note_fork, module)?)?;
-    uwsgi_module::add_to(module)
+    uwsgi_module::add_to(module)?;
+    uwsgi_request::add_to(module)
 }

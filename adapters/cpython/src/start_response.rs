@@ -2,21 +2,23 @@
 //! of the request that is being served. An application that keeps one beyond its request gets an error, not another
 //! client's connection.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell, RefMut};
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd};
-use std::ptr::null_mut;
+use std::ptr::{null, null_mut};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use bolide_contract::scoreboard::Slot;
+use bolide_engine::blocking_websocket::BlockingWebSocket;
 use bolide_engine::response::{Pushed, ResponseWriter, When, wait_for_room};
 use pyo3::ffi;
 
 use crate::exceptions::{assertion_error, raise, runtime_error, type_error, value_error};
 use crate::native::{Lasting, bound};
 use crate::object::{Object, bytes_of};
+use crate::request_extras::RequestExtras;
 
 const CAPSULE_NAME: &CStr = c"bolide.start_response";
 
@@ -27,8 +29,6 @@ pub struct StartResponse {
     /// The owner of `state`.
     capsule: Object,
     state: *const CallState,
-    /// The application has a further callable of the state's: it serves no other request.
-    is_spent: Cell<bool>,
 }
 
 // SAFETY: the pointer is to what `capsule` owns, and is followed by threads that hold the interpreter only, as all of it is used.
@@ -49,6 +49,10 @@ struct CallState {
     has_returned: Cell<bool>,
     /// Where the scoreboard shows the request, if it may take the connection.
     slot: Cell<Option<&'static Slot>>,
+    /// The application has a further callable of the state's, or has left something here: it serves no other request.
+    is_spent: Cell<bool>,
+    /// What few requests have: see [`RequestExtras`].
+    extras: RefCell<Option<Box<RequestExtras>>>,
     /// For the engine's thread, to wait for the end of such a `write`.
     quiet: (Mutex<()>, Condvar),
     /// Whether a client that left is the application's business (`ignore-write-errors`, `disable-write-exception`).
@@ -66,6 +70,8 @@ impl StartResponse {
             thread: Cell::new(0),
             has_returned: Cell::new(false),
             slot: Cell::new(None),
+            is_spent: Cell::new(false),
+            extras: RefCell::new(None),
             quiet: (Mutex::new(()), Condvar::new()),
             write_errors,
             write_timeout,
@@ -79,7 +85,7 @@ impl StartResponse {
         };
         let callable = bound(&START_RESPONSE, &capsule)?;
         let write = bound(&WRITE, &capsule)?;
-        let made = StartResponse { callable, write, capsule, state, is_spent: Cell::new(false) };
+        let made = StartResponse { callable, write, capsule, state };
         made.state().write.set(made.write.as_ptr());
         Some(made)
     }
@@ -105,13 +111,37 @@ impl StartResponse {
     /// A callable that gives the application the number of a descriptor of its own for the connection, which the server then
     /// forgets. `None`: out of memory, an exception is set.
     pub fn taker(&self, slot: &'static Slot) -> Option<Object> {
-        self.is_spent.set(true);
+        self.state().is_spent.set(true);
         self.state().slot.set(Some(slot));
         bound(&TAKE_SOCKET, &self.capsule)
     }
 
+    /// Where the scoreboard shows the request, if it may become another thing than a request.
+    pub fn note_slot(&self, slot: &'static Slot) {
+        self.state().slot.set(Some(slot));
+    }
+
+    /// Keeps the `environ` of a request whose body came in chunks, or that asks for another protocol, for the module `uwsgi`.
+    pub fn keep_environ(&self, environ: &Object) {
+        self.state().extras().environ = Some(environ.clone());
+    }
+
+    /// It is what the module `uwsgi` finds on the calling thread, from now on.
+    pub fn make_current(&self) {
+        CURRENT.set(self.state);
+    }
+
+    /// The slot of the thread serves other requests from now on.
+    pub fn leave_slot(&self) {
+        if let Some(extras) = &mut *self.state().extras.borrow_mut() {
+            extras.restore_limit();
+        }
+    }
+
     /// The request has ended, whatever the application does with its connection.
     pub fn end_offer(&self) {
+        self.leave_slot();
+        drop(self.state().extras.take());
         if let Some(slot) = self.state().slot.take()
             && slot.limit_ms.load(Relaxed) == Slot::UNLIMITED_MS
         {
@@ -137,6 +167,15 @@ impl StartResponse {
         }
     }
 
+    /// The application's call has returned, and with it ends its WebSocket.
+    pub fn end_websocket(&self) {
+        let state = self.state();
+        let websocket = state.extras.borrow_mut().as_mut().and_then(|extras| extras.websocket.take());
+        if let (Some(websocket), Some(response)) = (websocket, state.response()) {
+            websocket.end(response);
+        }
+    }
+
     pub fn disarm(&self) {
         debug_assert!(!self.state().is_writing.get(), "a response is taken away from a thread that writes");
         self.state().response.set(null_mut());
@@ -144,7 +183,7 @@ impl StartResponse {
 
     /// Nobody but us refers to it: it may serve the next request.
     pub fn is_unshared(&self) -> bool {
-        !self.is_spent.get() && self.callable.is_unshared() && self.write.is_unshared()
+        !self.state().is_spent.get() && self.callable.is_unshared() && self.write.is_unshared()
     }
 }
 
@@ -175,7 +214,64 @@ fn state_of<'a>(capsule: *mut ffi::PyObject) -> Option<&'a CallState> {
     unsafe { ffi::PyCapsule_GetPointer(capsule, CAPSULE_NAME.as_ptr()).cast::<CallState>().as_ref() }
 }
 
+thread_local! {
+    /// What the calling thread serves, or has served last.
+    static CURRENT: Cell<*const CallState> = const { Cell::new(null()) };
+}
+
+/// The calling thread serves nothing, as far as the module `uwsgi` is concerned.
+pub fn forget_current() {
+    CURRENT.set(null());
+}
+
+/// The request that the calling thread serves, for functions of the module `uwsgi`. Valid while the interpreter is held.
+#[derive(Clone, Copy)]
+pub struct CurrentRequest {
+    state: *const CallState,
+}
+
+impl CurrentRequest {
+    /// `None`: the thread serves none, or another thread is in the middle of writing its answer.
+    pub fn of_this_thread() -> Option<CurrentRequest> {
+        let state = CURRENT.get();
+        // SAFETY: what is current lives until it is another's or forgotten, by this very thread.
+        let found = unsafe { state.as_ref() }?;
+        (!found.response.get().is_null() && !found.is_writing.get()).then_some(CurrentRequest { state })
+    }
+
+    fn state(&self) -> &CallState {
+        // SAFETY: as above; the call of the application, in which we are, keeps it.
+        unsafe { &*self.state }
+    }
+
+    /// Uses the response for a moment in which nothing of Python runs.
+    pub fn with<R>(&self, act: impl FnOnce(&mut ResponseWriter<'static>) -> R) -> Option<R> {
+        self.state().response().map(act)
+    }
+
+    pub fn with_extras<R>(&self, act: impl FnOnce(&mut RequestExtras) -> R) -> R {
+        act(&mut self.state().extras())
+    }
+
+    /// From now on the request is a WebSocket, which takes as long as it takes: `harakiri` is about requests.
+    pub fn keep_websocket(&self, websocket: BlockingWebSocket) {
+        if let Some(slot) = self.state().slot.get() {
+            slot.limit_ms.store(Slot::UNLIMITED_MS, Relaxed);
+        }
+        self.with_extras(|extras| extras.websocket = Some(websocket));
+    }
+
+    pub fn write_timeout(&self) -> Duration {
+        self.state().write_timeout
+    }
+}
+
 impl CallState {
+    fn extras(&self) -> RefMut<'_, RequestExtras> {
+        self.is_spent.set(true);
+        RefMut::map(self.extras.borrow_mut(), |extras| &mut **extras.get_or_insert_default())
+    }
+
     /// The response, for as long as the interpreter is held and no code of the application runs.
     #[expect(clippy::mut_from_ref, reason = "the response is the engine's, lent to whoever holds the interpreter")]
     fn response(&self) -> Option<&mut ResponseWriter<'static>> {

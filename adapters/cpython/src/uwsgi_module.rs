@@ -1,15 +1,17 @@
 //! What the Python module `uwsgi` (`bolide/uwsgi_module.py`) asks of this process and of the instance: rows of the scoreboard, the
 //! listening sockets, and words to the master.
 //!
-//! It knows no request. Workers run it; in a prototype there is nothing to tell yet.
+//! It knows no request: functions about one are in `uwsgi_request`. Workers run it; in a prototype there is nothing to tell yet.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::OnceLock;
+use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_contract::message::{self, Asked, Report};
 use bolide_contract::scoreboard::{Row, Scoreboard, Slot, Work};
+use bolide_contract::settings::WebSocket;
 use bolide_engine::Assignment;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -20,9 +22,13 @@ struct Link {
     row: u32,
     control: OwnedFd,
     listeners: Vec<RawFd>,
+    websocket: WebSocket,
 }
 
 static LINK: OnceLock<Link> = OnceLock::new();
+
+/// The shortest limit of a request that the master knows of from here, in milliseconds.
+static SHORTEST_LIMIT_MS: AtomicU32 = AtomicU32::new(u32::MAX);
 
 /// This process is a worker, and is about to serve.
 pub fn attach(assignment: &Assignment) -> io::Result<()> {
@@ -31,9 +37,33 @@ pub fn attach(assignment: &Assignment) -> io::Result<()> {
         row: assignment.row,
         control: assignment.control.try_clone()?,
         listeners: assignment.listeners.iter().map(|listener| listener.descriptor.as_raw_fd()).collect(),
+        websocket: assignment.settings.asynchronous.websocket.clone(),
     };
     LINK.get_or_init(|| link);
     Ok(())
+}
+
+/// The slot in which the scoreboard shows what the calling thread serves. `None`: it is none of the worker's threads.
+pub fn own_slot() -> Option<&'static Slot> {
+    let link = LINK.get()?;
+    let own = nix::unistd::gettid().as_raw() as u32;
+    link.scoreboard.slots(link.row).iter().find(|slot| slot.thread.load(Relaxed) == own)
+}
+
+/// What a WebSocket of this worker is to be like.
+pub fn with_websocket_terms<R>(act: impl FnOnce(&WebSocket, &'static Row) -> R) -> Option<R> {
+    let link = LINK.get()?;
+    Some(act(&link.websocket, link.scoreboard.row(link.row)?))
+}
+
+/// A request has a limit of its own: the master must look after requests at least so often, in milliseconds. It is told once of each
+/// limit that is shorter than those before.
+pub fn ask_for_harakiri(milliseconds: u32) {
+    let Some(link) = LINK.get() else { return };
+    if SHORTEST_LIMIT_MS.fetch_min(milliseconds, Relaxed) > milliseconds {
+        // A master that is gone kills nobody.
+        let _ = message::send(link.control.as_fd(), &Report::Limited { row: link.row, milliseconds }, None);
+    }
 }
 
 /// Tells the master what the application asks for. False: there is no master to tell.

@@ -13,13 +13,14 @@ use crate::prototype::Assignment;
 use crate::wsgi::Wsgi;
 
 /// Serves until the order to end has been carried out. `applications` is a list of `(mount, callable)`; `module` is
-/// `bolide.wsgi`, whose pieces go into each `environ`.
+/// `bolide.wsgi`, whose pieces go into each `environ`; `after_request` is called after each answer.
 #[pyfunction]
 pub fn serve(
     py: Python<'_>,
     assignment: &Assignment,
     applications: Vec<(String, Py<PyAny>)>,
     module: &Bound<'_, PyAny>,
+    after_request: Option<Bound<'_, PyAny>>,
 ) -> PyResult<()> {
     let engine_assignment = assignment.take()?;
     let settings = &engine_assignment.settings;
@@ -41,6 +42,7 @@ pub fn serve(
         sendable: object("sendable")?,
         read_and_go_on: object("read_and_go_on")?,
         connection_socket: object("ConnectionSocket")?,
+        after_request: after_request.map(object_of),
         is_strict: settings.python.wsgi_strict,
         fault_log: FaultLog { log_exception: object("log_exception")?, log_message: object("log_message")? },
         write_errors: settings.logging.write_errors,

@@ -23,7 +23,7 @@ use crate::faults::{FaultLog, described, failed, log_message, log_set_exception}
 use crate::mounts::Mounts;
 use crate::names::{EnvironKeys, EnvironNames, Methods};
 use crate::object::{Object, bytes_of};
-use crate::start_response::StartResponse;
+use crate::start_response::{StartResponse, forget_current};
 use crate::threads;
 
 /// Bytes of a part of the body from which on its compression takes long enough to let other threads run Python meanwhile: a
@@ -48,6 +48,8 @@ pub struct Wsgi {
     pub read_and_go_on: Object,
     /// `bolide.wsgi.ConnectionSocket(take_socket)`
     pub connection_socket: Object,
+    /// `uwsgi.after_req_hook`
+    pub after_request: Option<Object>,
     /// `wsgi-strict`
     pub is_strict: bool,
     pub fault_log: FaultLog,
@@ -113,18 +115,37 @@ impl App for WsgiThread {
     fn resume(&mut self, pending: SuspendedAnswer, response: &mut ResponseWriter<'_>) -> Outcome<SuspendedAnswer> {
         let SuspendedAnswer { mut answer, chunk, start, context } = pending;
         self.contexts.resume(context);
+        start.make_current();
         // SAFETY: the engine lends us the response for this call, and it is disarmed below.
         unsafe { start.arm(response, true) };
         let sent = self.send(&mut answer, chunk, response);
         start.disarm();
         let outcome = self.conclude(sent, answer, start, response, &|| "an answer that was being streamed".to_owned());
+        match &self.start {
+            Some(start) => start.make_current(),
+            None => forget_current(),
+        }
         self.contexts.rest();
         outcome
+    }
+
+    fn has_after_request(&self) -> bool {
+        self.wsgi.after_request.is_some()
+    }
+
+    fn after_request(&mut self) {
+        let Some(hook) = &self.wsgi.after_request else { return };
+        // SAFETY: the callable lives as long as the worker; the result is dropped.
+        if unsafe { Object::owned(ffi::PyObject_CallNoArgs(hook.as_ptr())) }.is_none() {
+            log_set_exception(&self.wsgi.fault_log, "uwsgi.after_req_hook");
+        }
+        leave_if_child();
     }
 
     fn abandon(&mut self, pending: SuspendedAnswer) {
         self.contexts.resume(pending.context);
         self.close(&pending.answer);
+        pending.start.end_offer();
         self.contexts.rest();
     }
 
@@ -174,13 +195,24 @@ impl WsgiThread {
         }
         let start = match self.start.take() {
             Some(start) => start,
-            None => StartResponse::new(self.wsgi.write_errors, self.wsgi.write_timeout)?,
+            None => {
+                let made = StartResponse::new(self.wsgi.write_errors, self.wsgi.write_timeout)?;
+                made.make_current();
+                made
+            }
         };
-        let asks_for_upgrade = matches!(&request.parts, RequestParts::Http(http) if http.upgrade);
-        if asks_for_upgrade {
+        let (asks_for_upgrade, is_rare) = match &request.parts {
+            RequestParts::Http(http) => (http.upgrade, http.upgrade || http.chunked),
+            RequestParts::Variables(_) => (false, false),
+        };
+        if asks_for_upgrade && !response.is_encrypted() {
             self.offer_socket(&mut environ, &start, request.slot)?;
         }
         let environ = environ.done()?;
+        if is_rare {
+            start.keep_environ(&environ);
+            start.note_slot(request.slot);
+        }
         // SAFETY: the engine lends us the response for this call; it is disarmed before the call returns.
         unsafe { start.arm(response, false) };
         let arguments = [environ.as_ptr(), start.callable.as_ptr()];
@@ -188,6 +220,9 @@ impl WsgiThread {
         let result = unsafe { Object::owned(ffi::PyObject_Vectorcall(callable, arguments.as_ptr(), 2, null_mut())) };
         leave_if_child();
         start.call_has_returned();
+        if is_rare {
+            start.end_websocket();
+        }
         drop(environ);
         let Some(result) = result else {
             self.keep(start);
@@ -358,6 +393,8 @@ impl WsgiThread {
     ) -> Outcome<SuspendedAnswer> {
         match sent {
             Some(SendProgress::Slow(chunk)) => {
+                start.leave_slot();
+                forget_current();
                 let context = self.contexts.suspend();
                 return Outcome::Suspended(SuspendedAnswer { answer, chunk, start, context });
             }
@@ -414,6 +451,7 @@ impl WsgiThread {
             self.start = Some(start);
         } else {
             start.end_offer();
+            forget_current();
         }
     }
 

@@ -61,6 +61,9 @@ pub enum Report {
     /// Prototype or worker, with `py-autoreload`: a sealed memory file comes with it, a list of [`ImportedFile`] as JSON, to be watched for this
     /// generation beside those that were told before.
     Imports,
+    /// Worker: a request has a time limit of its own, which the settings don't know (`uwsgi.set_user_harakiri`): the master is to look
+    /// after requests that often.
+    Limited { row: u32, milliseconds: u32 },
 }
 
 /// What an application may ask of its master.
@@ -173,6 +176,7 @@ impl Packet for Report {
             Report::Leaving { row, pid } => [109, row, pid, 0, 0, 0],
             Report::Asked { row, asked } => [120, row, asked.code(), 0, 0, 0],
             Report::Imports => [110, 0, 0, 0, 0, 0],
+            Report::Limited { row, milliseconds } => [121, row, milliseconds, 0, 0, 0],
         }
     }
 
@@ -191,6 +195,7 @@ impl Packet for Report {
                 Asked::from_code(code).map(|asked| Report::Asked { row, asked }).ok_or_else(|| unknown_packet(fields[0]))
             }
             [110, ..] => Ok(Report::Imports),
+            [121, row, milliseconds, ..] => Ok(Report::Limited { row, milliseconds }),
             _ => Err(unknown_packet(fields[0])),
         }
     }
@@ -301,6 +306,7 @@ mod tests {
             Report::Asked { row: 1, asked: Asked::Reload },
             Report::Asked { row: 1, asked: Asked::Stop },
             Report::Imports,
+            Report::Limited { row: 1, milliseconds: 5000 },
         ] {
             send(left.as_fd(), &report, None).expect("sent");
             assert!(matches!(receive::<Report>(right.as_fd()), Ok(Received::Message(got, None)) if got == report));

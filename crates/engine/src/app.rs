@@ -69,6 +69,14 @@ pub trait App: Sized {
         result
     }
 
+    /// Whether something is to be done after each answer. Asked of a thread that may not have the language.
+    fn has_after_request(&self) -> bool {
+        false
+    }
+
+    /// An answer has left, or its client has gone.
+    fn after_request(&mut self) {}
+
     /// A signal interrupted the wait: the language may have handlers to run, on the thread that entered it first. `Break` asks for an ordered
     /// end of the worker.
     fn interrupted(&mut self) -> ControlFlow<()>;

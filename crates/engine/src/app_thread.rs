@@ -48,6 +48,12 @@ impl<A: App> AppThread<A> {
         self.leftovers.is_some()
     }
 
+    /// Whether something is to be done after each answer.
+    #[inline(always)]
+    pub fn has_after_request(&self) -> bool {
+        self.app.has_after_request()
+    }
+
     /// The application, to be called: takes the language where the thread has it not. Never while the loop's state is locked.
     #[inline(always)]
     pub fn enter(&mut self) -> &mut A {

@@ -479,9 +479,8 @@ impl<A: App> Connection<A> {
             self.stream(&head, head.bytes.of(bytes), rest, context)?
         } else {
             let collector = Collector::new(head.body, context.worker.body_limits)?;
-            // What the client sent behind a request for another protocol would be lost to an application that takes the socket; and one
-            // that is encrypted is of no use to it.
-            if !rest.is_empty() || collector.is_some() || self.transport.is_encrypted() {
+            // What the client sent behind a request for another protocol would be lost to an application that takes the socket.
+            if !rest.is_empty() || collector.is_some() {
                 head.head.forget_upgrade();
             }
             match collector {

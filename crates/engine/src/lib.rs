@@ -8,6 +8,7 @@ mod access_log;
 mod allocator;
 pub mod app;
 mod app_thread;
+pub mod blocking_websocket;
 mod body;
 mod body_file;
 mod buffers;

@@ -19,7 +19,7 @@ use bolide_protocol::response::{ResponseEncoder, ResponseHead, Wire};
 use crate::body_file::{BodyFile, Queue};
 use crate::fields::{Known, is_field_value, known_field};
 use crate::response_filters::ResponseFilter;
-pub use crate::socket::{Awaited, wait_for_room};
+pub use crate::socket::{Awaited, wait_for_client, wait_for_room};
 use crate::x_sendfile::XSendfile;
 pub use writer::ResponseWriter;
 

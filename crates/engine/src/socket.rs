@@ -136,10 +136,24 @@ pub fn wait_for_room(socket: BorrowedFd<'_>, awaited: Awaited, most: Duration) -
     }
 }
 
+/// Waits until the client has said something, or with `for_room` until it takes more; for `most` at the longest.
+pub fn wait_for_client(socket: BorrowedFd<'_>, for_room: bool, most: Duration) {
+    let wanted = if for_room { PollFlags::POLLOUT } else { PollFlags::POLLIN };
+    let timeout = PollTimeout::try_from(most).unwrap_or(PollTimeout::MAX);
+    // Whatever came of it, the caller looks at the connection next.
+    let _ = poll(&mut [PollFd::new(socket, wanted)], timeout);
+}
+
 /// Says that we send no more; the peer still may.
 pub fn end_sending(socket: BorrowedFd<'_>) {
     // A peer that is already gone makes this fail, and then there is nothing to say to it.
     let _ = shutdown(socket.as_raw_fd(), Shutdown::Write);
+}
+
+/// Ends the connection in both directions.
+pub fn end(socket: BorrowedFd<'_>) {
+    // As above.
+    let _ = shutdown(socket.as_raw_fd(), Shutdown::Both);
 }
 
 /// Takes a descriptor that a system call has just made.

@@ -527,6 +527,16 @@ impl Transport {
         self.sent = 0;
     }
 
+    /// Ends the connection in both directions, or the stream: the socket stays ours until it is closed.
+    pub fn disconnect(&mut self) {
+        if !self.is_stream() {
+            self.push();
+            self.say_goodbye();
+            socket::end(self.socket.as_fd());
+        }
+        self.is_broken = true;
+    }
+
     /// A descriptor of its own for whoever takes the connection over: nothing more is read or sent here from now on.
     ///
     /// # Errors

@@ -373,6 +373,11 @@ impl WebSocket {
         own.min(self.stuck_ms.unwrap_or_else(now_ms) + timeout_ms)
     }
 
+    /// Something that was said waits for the client.
+    pub(crate) fn has_outgoing(&self, response: &ResponseWriter<'_>) -> bool {
+        self.has_unsent(response)
+    }
+
     fn has_unsent(&self, response: &ResponseWriter<'_>) -> bool {
         !self.outgoing.is_empty() || response.has_unsent()
     }

@@ -60,6 +60,12 @@ impl Watch {
         Some(Watch { limit_ms, shortest_ms, manners: manners.clone(), suspects: Vec::new(), next_ms: 0 })
     }
 
+    /// A request has a limit of its own, in milliseconds, and others may have the same.
+    pub fn look_sooner(&mut self, limit_ms: u64, now_ms: u64) {
+        self.shortest_ms = self.shortest_ms.min(limit_ms.max(1));
+        self.next_ms = self.next_ms.min(now_ms.saturating_add(self.shortest_ms));
+    }
+
     /// The time that a request may take, in milliseconds. As in uWSGI, a route's limit does not lengthen that of `harakiri`.
     pub fn limit_ms(&self, request: &InFlight) -> Option<u64> {
         if request.limit_ms == Slot::UNLIMITED_MS {

@@ -8,6 +8,7 @@ use nix::unistd::Pid;
 use crate::child::{Event, KillReason, Progress, Role, State};
 use crate::exit_report::Cause;
 use crate::fleet::Fleet;
+use crate::harakiri::Watch;
 use crate::log_sink;
 use crate::supervisor::{LOST_MS, Supervisor};
 
@@ -74,6 +75,13 @@ impl Supervisor {
             }
             (Role::Worker { row, .. }, Report::Leaving { row: told, .. }) if row == told => {
                 self.advance_end(id, Progress::Leaving, now)
+            }
+            (Role::Worker { row, .. }, Report::Limited { row: told, milliseconds }) if row == told => {
+                let limit_ms = u64::from(milliseconds);
+                match &mut self.watch {
+                    Some(watch) => watch.look_sooner(limit_ms, now),
+                    None => self.watch = Watch::new(None, Some(limit_ms), &self.fleet.settings.lifecycle.harakiri_manners),
+                }
             }
             (Role::Worker { row, .. }, Report::Asked { row: told, asked }) if row == told => {
                 let by = child.to_string();

@@ -484,6 +484,9 @@ fn finish_line<A: App>(context: &mut ExchangeContext<'_, A>, entry: &LogEntry<'_
     }
     let keep = context.writer.keeps_alive();
     context.thread.buffers.keep(context.writer.end());
+    if context.app.has_after_request() {
+        context.app.enter().after_request();
+    }
     Served::Done { keep }
 }
 

@@ -234,6 +234,30 @@ impl ResponseWriter<'_> {
         self.stage = Stage::Done;
     }
 
+    /// The connection's bytes mean nothing to who has its socket.
+    pub fn is_encrypted(&self) -> bool {
+        self.transport.is_encrypted()
+    }
+
+    /// The connection has other requests too.
+    pub fn shares_connection(&self) -> bool {
+        self.transport.is_stream()
+    }
+
+    /// Ends the answer with what was said of it so far, and the connection with it; what is still handed in goes to nobody.
+    pub fn disconnect(&mut self) {
+        if self.has_head() {
+            self.finish();
+            self.begin_turn();
+            // What the client does not take at once is lost, as in uWSGI.
+            self.advance();
+        }
+        self.terms.keep_alive = false;
+        self.drop_files();
+        self.stage = Stage::Done;
+        self.transport.disconnect();
+    }
+
     pub(crate) fn keeps_alive(&self) -> bool {
         let ends_with_it = self.left == BodyLeft::Unknown && self.encoder.ends_with_connection() && self.stage == Stage::Done;
         self.terms.keep_alive && !self.transport.is_broken && !ends_with_it

@@ -1,0 +1,32 @@
+//! What few requests have, of those that use the module `uwsgi`: it lies beside the response, and goes with the request.
+//!
+//! It knows no response. The thread that serves the request uses it.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use bolide_contract::scoreboard::Slot;
+use bolide_engine::blocking_websocket::BlockingWebSocket;
+
+use crate::object::Object;
+
+#[derive(Default)]
+pub struct RequestExtras {
+    /// Its slot, and the limit that stood there before `set_user_harakiri`.
+    limited: Option<(&'static Slot, u32)>,
+    pub environ: Option<Object>,
+    pub websocket: Option<BlockingWebSocket>,
+}
+
+impl RequestExtras {
+    /// The request may take so long, in milliseconds since it began.
+    pub fn limit(&mut self, slot: &'static Slot, limit_ms: u32) {
+        self.limited.get_or_insert((slot, slot.limit_ms.load(Relaxed)));
+        slot.limit_ms.store(limit_ms, Relaxed);
+    }
+
+    pub fn restore_limit(&mut self) {
+        if let Some((slot, before)) = self.limited.take() {
+            slot.limit_ms.store(before, Relaxed);
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! Functions of the Python module `uwsgi` that are about the request that the calling thread serves: its log line, its limit, its
+//! connection, a file in the middle of its answer, and a WebSocket whose messages the thread waits for.
+//!
+//! WSGI only: an asynchronous application has many requests on one thread, and `receive` and `send` for each. Worker threads run it, with the
+//! interpreter in hand but for waits.
+
+use std::fs::File;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use bolide_contract::scoreboard::{Slot, now_ms};
+use bolide_engine::blocking_websocket::{BlockingWebSocket, Heard, WebSocketTerms};
+use bolide_engine::response::{Progress, ResponseWriter, wait_for_client, wait_for_room};
+use bolide_engine::websocket::MessageKind;
+use pyo3::exceptions::{PyOSError, PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyString};
+
+use crate::start_response::CurrentRequest;
+use crate::uwsgi_module;
+
+/// The longest limit that `set_user_harakiri` may set, in seconds: about 24 days.
+const LIMIT_MOST_SECONDS: u64 = 2_000_000;
+
+fn current() -> PyResult<CurrentRequest> {
+    CurrentRequest::of_this_thread().ok_or_else(|| PyRuntimeError::new_err("this thread serves no WSGI request at present"))
+}
+
+fn with_response<R>(act: impl FnOnce(&mut ResponseWriter<'static>) -> R) -> PyResult<R> {
+    current()?.with(act).ok_or_else(|| PyRuntimeError::new_err("the request has ended"))
+}
+
+/// Text or bytes, as uWSGI takes them.
+fn bytes_of_either(value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+    if let Ok(text) = value.cast::<PyString>() {
+        return Ok(text.to_str()?.as_bytes().to_vec());
+    }
+    if let Ok(bytes) = value.cast::<PyBytes>() {
+        return Ok(bytes.as_bytes().to_vec());
+    }
+    Err(PyTypeError::new_err(format!("a bytes-like object is required, not '{}'", value.get_type().name()?)))
+}
+
+#[pyfunction]
+fn uwsgi_set_logvar(name: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+    let (name, value) = (bytes_of_either(name)?, bytes_of_either(value)?);
+    with_response(|response| response.set_log_variable(&name, &value))
+}
+
+#[pyfunction]
+fn uwsgi_get_logvar<'py>(py: Python<'py>, name: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyBytes>>> {
+    let name = bytes_of_either(name)?;
+    let value = with_response(|response| response.log_variable(&name).map(<[u8]>::to_vec))?;
+    Ok(value.map(|value| PyBytes::new(py, &value)))
+}
+
+#[pyfunction]
+fn uwsgi_log_this_request() -> PyResult<()> {
+    with_response(|response| response.log_this())
+}
+
+#[pyfunction]
+fn uwsgi_connection_fd() -> PyResult<RawFd> {
+    with_response(|response| response.socket().as_raw_fd())
+}
+
+#[pyfunction]
+fn uwsgi_disconnect() -> PyResult<bool> {
+    with_response(|response| response.disconnect())?;
+    Ok(true)
+}
+
+/// The time counts from the call, as in uWSGI; 0 takes it back.
+#[pyfunction]
+fn uwsgi_set_user_harakiri(seconds: i64) -> PyResult<()> {
+    let request = current()?;
+    let slot = uwsgi_module::own_slot().ok_or_else(|| PyRuntimeError::new_err("this thread serves no request"))?;
+    if seconds <= 0 {
+        request.with_extras(|extras| extras.restore_limit());
+        return Ok(());
+    }
+    let wanted_ms = seconds.unsigned_abs().min(LIMIT_MOST_SECONDS) * 1000;
+    let gone_ms = now_ms().saturating_sub(slot.began_ms.load(Relaxed));
+    let limit_ms = u32::try_from(gone_ms + wanted_ms).unwrap_or(Slot::UNLIMITED_MS - 1);
+    request.with_extras(|extras| extras.limit(slot, limit_ms));
+    uwsgi_module::ask_for_harakiri(u32::try_from(wanted_ms).unwrap_or(u32::MAX));
+    Ok(())
+}
+
+/// Sends so many bytes of a file, and comes back when they have left.
+#[pyfunction]
+fn uwsgi_send_file(py: Python<'_>, descriptor: RawFd, offset: i64, length: u64) -> PyResult<()> {
+    let request = current()?;
+    // SAFETY: the caller has the descriptor open for the time of this call; ours is a copy.
+    let file = unsafe { BorrowedFd::borrow_raw(descriptor) }.try_clone_to_owned().map(File::from)?;
+    let begun = request.with(|response| {
+        let may_begin = response.has_head() && !response.has_file();
+        if may_begin && length > 0 {
+            response.push_file_part(file, offset, length);
+        }
+        may_begin
+    });
+    if begun != Some(true) {
+        return Err(PyRuntimeError::new_err("sendfile: start_response comes before the first part of the body (PEP 3333)"));
+    }
+    loop {
+        let progress = request.with(|response| {
+            response.begin_turn();
+            let progress = response.advance();
+            (progress, response.wants_room(), response.socket().as_raw_fd(), response.awaited())
+        });
+        match progress {
+            Some((Progress::Blocked, wants_room, socket, awaited)) if wants_room => {
+                let timeout = request.write_timeout();
+                // SAFETY: the connection is this request's until the application returns.
+                let has_room = py.detach(|| wait_for_room(unsafe { BorrowedFd::borrow_raw(socket) }, awaited, timeout));
+                request.with(|response| response.room_came(has_room));
+            }
+            // The turn of others, who have the interpreter for a moment.
+            Some((Progress::Blocked, ..)) => py.detach(std::thread::yield_now),
+            Some((Progress::Done, ..)) => return Ok(()),
+            Some((Progress::Broken, ..)) | None => {
+                return Err(PyOSError::new_err("sendfile: the client has gone, or takes nothing any more"));
+            }
+        }
+    }
+}
+
+/// The `environ` of a request whose body came in chunks, or that asks for another protocol.
+#[pyfunction]
+fn uwsgi_environ(py: Python<'_>) -> PyResult<Option<Bound<'_, PyAny>>> {
+    let environ = current()?.with_extras(|extras| extras.environ.clone());
+    // SAFETY: the pointer is a living object's, of which the result has a reference of its own.
+    Ok(environ.map(|environ| unsafe { Bound::from_borrowed_ptr(py, environ.as_ptr()) }))
+}
+
+/// `environ` and the choice of a subprotocol; `key` takes the place of the request's own.
+#[pyfunction]
+fn uwsgi_accept_websocket(environ: &Bound<'_, PyDict>, key: Option<&[u8]>, protocol: Option<&[u8]>) -> PyResult<()> {
+    let request = current()?;
+    let mut values = Vec::new();
+    for name in [
+        "REQUEST_METHOD",
+        "HTTP_UPGRADE",
+        "HTTP_SEC_WEBSOCKET_VERSION",
+        "HTTP_SEC_WEBSOCKET_KEY",
+        "HTTP_SEC_WEBSOCKET_EXTENSIONS",
+    ] {
+        let value = environ.get_item(name)?.map(|value| value.extract::<String>()).transpose()?.unwrap_or_default();
+        values.push((name.as_bytes(), value.into_bytes()));
+    }
+    let find = |name: &[u8]| match key {
+        Some(key) if name == b"HTTP_SEC_WEBSOCKET_KEY" => key,
+        _ => values.iter().find(|(known, _)| *known == name).map_or(&b""[..], |(_, value)| value),
+    };
+    let timeout = request.write_timeout();
+    let made = uwsgi_module::with_websocket_terms(|settings, row| {
+        let terms = WebSocketTerms { settings, row, timeout_ms: timeout.as_millis() as u64 };
+        request.with(|response| BlockingWebSocket::accept(response, &find, protocol, &terms))
+    });
+    let made = made.flatten().ok_or_else(|| PyRuntimeError::new_err("the request has ended"))?;
+    let websocket = made.map_err(|reason| PyOSError::new_err(format!("unable to complete websocket handshake: {reason}")))?;
+    request.keep_websocket(websocket);
+    Ok(())
+}
+
+/// The next message; with `waits`, when it has come. None: there is none now.
+#[pyfunction]
+fn uwsgi_hear(py: Python<'_>, waits: bool) -> PyResult<Option<Bound<'_, PyBytes>>> {
+    let request = current()?;
+    loop {
+        match on_websocket(&request, |websocket, response| websocket.take(response))? {
+            Heard::Message(message) => return Ok(Some(PyBytes::new(py, &message.payload))),
+            Heard::End => return Err(PyOSError::new_err("unable to receive websocket message: the connection has ended")),
+            Heard::Nothing if waits => wait(py, &request)?,
+            Heard::Nothing => return Ok(None),
+        }
+        py.check_signals()?;
+    }
+}
+
+/// Sends a message, and comes back when the client has it, as far as the kernel knows.
+#[pyfunction]
+fn uwsgi_say(py: Python<'_>, payload: &Bound<'_, PyAny>, is_text: bool) -> PyResult<()> {
+    let request = current()?;
+    let bytes = bytes_of_either(payload)?;
+    if is_text && std::str::from_utf8(&bytes).is_err() {
+        return Err(PyValueError::new_err("a text message is UTF-8; websocket_send_binary sends any bytes"));
+    }
+    let kind = if is_text { MessageKind::Text } else { MessageKind::Binary };
+    if !on_websocket(&request, |websocket, response| websocket.say(kind, &bytes, response))? {
+        return Err(PyOSError::new_err("unable to send websocket message: the connection has ended"));
+    }
+    while on_websocket(&request, |websocket, response| websocket.is_behind(response))? {
+        wait(py, &request)?;
+        on_websocket(&request, |websocket, response| websocket.look(response))?;
+    }
+    if request.with(|response| response.client_is_gone()) != Some(false) {
+        return Err(PyOSError::new_err("unable to send websocket message: the client has gone, or takes nothing any more"));
+    }
+    Ok(())
+}
+
+fn on_websocket<R>(
+    request: &CurrentRequest,
+    act: impl FnOnce(&mut BlockingWebSocket, &mut ResponseWriter<'static>) -> R,
+) -> PyResult<R> {
+    let done = request.with_extras(|extras| {
+        let websocket = extras.websocket.as_mut()?;
+        request.with(|response| act(websocket, response))
+    });
+    done.ok_or_else(|| PyOSError::new_err("there is no WebSocket: websocket_handshake comes first"))
+}
+
+/// Waits for the client, without the interpreter, for a moment that the WebSocket names.
+fn wait(py: Python<'_>, request: &CurrentRequest) -> PyResult<()> {
+    let (socket, for_room, most_ms) = on_websocket(request, |websocket, response| {
+        (response.socket().as_raw_fd(), websocket.is_behind(response), websocket.wait_ms(response))
+    })?;
+    // SAFETY: the connection is this request's until the application returns.
+    py.detach(|| wait_for_client(unsafe { BorrowedFd::borrow_raw(socket) }, for_room, Duration::from_millis(most_ms)));
+    Ok(())
+}
+
+pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(uwsgi_set_logvar, module)?)?;
+    module.add_function(wrap_pyfunction!(uwsgi_get_logvar, module)?)?;
+    module.add_function(wrap_pyfunction!(uwsgi_log_this_request, module)?)?;
+    module.add_function(wrap_pyfunction!(uwsgi_connection_fd, module)?)?;
+    module.add_function(wrap_pyfunction!(uwsgi_disconnect, module)?)?;
+    module.add_function(wrap_pyfunction!(uwsgi_set_user_harakiri, module)?)?;
+    module.add_function(wrap_pyfunction!(uwsgi_send_file, module)?)?;
+    module.add_function(wrap_pyfunction!(uwsgi_environ, module)?)?;
+    module.add_function(wrap_pyfunction!(uwsgi_accept_websocket, module)?)?;
+    module.add_function(wrap_pyfunction!(uwsgi_hear, module)?)?;
+    module.add_function(wrap_pyfunction!(uwsgi_say, module)?)?;
+    Ok(())
+}
