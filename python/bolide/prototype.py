@@ -95,19 +95,23 @@ class Half:
         """Load the applications. Returns None, or why they can't be loaded."""
         from bolide import unshared
 
-        before = None if self.log.worker else unshared.Before()
-        self.applications, reason = load(self.boot, self.hooks, self.followed or contextlib.nullcontext())
+        # A worker that loads the application itself has all that it opens.
+        loading = None if self.log.worker else unshared.Loading()
+        with loading or contextlib.nullcontext():
+            self.applications, reason = load(self.boot, self.hooks, self.followed or contextlib.nullcontext())
         if reason is None:
             self.uwsgi.note_applications(self.applications)
             if self.settings["reloading"]["warmup"]:
                 from bolide import inner
 
                 inner.warm_up(self.applications, self.settings)
-        if reason is None and before is not None:
-            warning = before.warning()
-            if warning:
-                self.log.tell(warning)
-        return reason
+        findings = loading.findings() if reason is None and loading is not None else None
+        if findings is None:
+            return reason
+        if self.settings["python"]["fork_safety"] == "Refuse":
+            return f"{findings} (fork-safety = refuse)"
+        self.log.tell(f"WARNING: {findings}")
+        return None
 
     def imports(self):
         """Return the files of what was imported, for `py-autoreload`."""

@@ -1,80 +1,216 @@
-"""What an application has opened while it was loaded and forked workers can't share: threads, and connections.
+"""What an application has opened while it was loaded and forked workers can't share: threads, connections, event loops.
 
-Must not know settings. Runs in the prototype, before and after it loads the application.
+Must not know settings. Runs in the prototype, before, while and after it loads the application. What it puts in the way of
+starting a thread, of connecting and of importing is taken away when the application is loaded: a worker has nothing of it.
 """
 
+import importlib.machinery
 import os
+import socket
+import sys
+import sysconfig
+import threading
 
-#: Names of threads and addresses that are told, at the most.
+#: Threads and connections that are told, each, at the most.
 NAMES_MOST = 5
+#: Frames that are looked at for a place of the application's.
+FRAMES_MOST = 200
+
+#: Other descriptors that workers can't share, by what /proc calls them.
+SHARED_BY_MISTAKE = {"anon_inode:[eventpoll]": ("event loop", "epoll"), "anon_inode:inotify": ("file watcher", "inotify")}
+
+LIBRARIES = tuple(
+    os.path.join(os.path.realpath(path), "")
+    for name, path in sysconfig.get_paths().items()
+    if name in ("stdlib", "platstdlib", "purelib", "platlib")
+)
+OWN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
 
 
-class Before:
-    """What there was before the application was loaded."""
+class Loading:
+    """The time in which the application is loaded, as a context: what it opened is known afterwards."""
 
     def __init__(self):
-        self._sockets = set(_sockets())
-        self._threads = set(_list("task"))
+        self._before = set(_descriptors())
+        self._tasks = set(_list("task"))
+        #: Where a descriptor was opened or a thread was started, as far as it was seen.
+        self._places = {}
+        self._replaced = []
+        self._is_over = False
 
-    def warning(self):
-        """Return what to say of threads and connections that are there now, or None."""
-        threads = thread_names(self._threads)
-        connections = peers(self._sockets)
+    def __enter__(self):
+        loader = importlib.machinery.SourceFileLoader
+        start, connect, execute = threading.Thread.start, socket.socket.connect, loader.exec_module
+
+        def start_thread(thread):
+            self._note(thread)
+            start(thread)
+
+        def connect_socket(connection, address):
+            descriptor = str(connection.fileno())
+            self._note(_key(descriptor, _identity(descriptor)))
+            return connect(connection, address)
+
+        def exec_module(loader, module):
+            try:
+                execute(loader, module)
+            finally:
+                self._note_opened_by(loader.path)
+
+        for key in self._present():
+            self._places[key] = None
+        self._replaced = [
+            (threading.Thread, "start", start_thread, start),
+            # This class inherits its method.
+            (socket.socket, "connect", connect_socket, None),
+            (loader, "exec_module", exec_module, execute),
+        ]
+        for owner, name, ours, _ in self._replaced:
+            setattr(owner, name, ours)
+        return self
+
+    def __exit__(self, *_):
+        # Somebody may have put something of their own around ours, which then stays, and does nothing more.
+        self._is_over = True
+        for owner, name, ours, original in self._replaced:
+            if owner.__dict__.get(name) is not ours:
+                continue
+            if original is None:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, original)
+
+    def _note(self, key):
+        if not self._is_over and key is not None:
+            self._places.setdefault(key, place())
+
+    def _note_opened_by(self, path):
+        """What a library in C has opened was seen by nobody: the innermost module of the application's is where it was."""
+        if not self._is_over and is_applications(path):
+            for key in self._present():
+                self._places.setdefault(key, shown(path))
+
+    @staticmethod
+    def _present():
+        yield from (_key(descriptor, identity) for descriptor, identity in _descriptors())
+        yield from map(int, _list("task"))
+
+    def findings(self):
+        """Return what to say of what is there now and was not there before, or None."""
+        threads = self._threads()
+        connections, others = self._opened()
         did, hurts = [], []
         if threads:
             did.append(f"started {counted(threads, 'thread')}")
             hurts.append("do not have the threads")
-        if connections:
-            did.append(f"opened {counted(connections, 'connection')}")
-            hurts.append("would share the connections")
+        if connections or others:
+            opened = [counted(found, what) for what, found in {"connection": connections, **others}.items() if found]
+            did.append(f"opened {' and '.join(opened)}")
+            hurts.append(f"would share {'the connections' if not others else 'what is open'}")
         if not did:
             return None
         return (
-            f"WARNING: while it was loaded, the application {' and '.join(did)}; "
-            f"workers are forked later: they {' and '.join(hurts)}. Set `lazy-apps = true`, which loads it in each worker"
+            f"while it was loaded, the application {' and '.join(did)}; workers are forked later: they {' and '.join(hurts)}. "
+            "Open them in a function that `uwsgidecorators.postfork` marks, "
+            "or set `lazy-apps = true`, which loads it in each worker"
         )
 
+    def _threads(self):
+        """Threads that have come since: Python's by their names, others where their library gave them one.
 
-def counted(names, what):
-    shown = ", ".join(names[:NAMES_MOST]) + (", …" if len(names) > NAMES_MOST else "")
-    return f"{len(names)} {what}{'s' if len(names) > 1 else ''} ({shown})"
+        Threads of numeric libraries have the name of the process; they are started anew after a fork, and nothing is lost.
+        """
+        tasks = [task for task in _list("task") if task not in self._tasks]
+        if not tasks:
+            return []
+        known = {thread.native_id: thread for thread in threading.enumerate()}
+        own = _kernel_name(os.getpid())
+        found = []
+        for task in map(int, tasks):
+            thread = known.get(task)
+            name = thread.name if thread else _kernel_name(task)
+            if name and name != own:
+                found.append(self._at(name, thread, task))
+        return sorted(found)
+
+    def _opened(self):
+        """Connections by their peers, but for pairs of sockets within the process, and other descriptors by their kinds."""
+        connections, others = [], {}
+        for descriptor, identity in _descriptors():
+            if (descriptor, identity) in self._before:
+                continue
+            key = _key(descriptor, identity)
+            if identity in SHARED_BY_MISTAKE:
+                what, name = SHARED_BY_MISTAKE[identity]
+                others.setdefault(what, []).append(self._at(name, key))
+                continue
+            peer = _peer(int(descriptor)) if identity.startswith("socket:") else None
+            if peer:
+                connections.append(self._at(peer + (" by TLS" if is_tls(int(descriptor)) else ""), key))
+        return sorted(connections), others
+
+    def _at(self, name, *keys):
+        where = next((self._places[key] for key in keys if self._places.get(key)), None)
+        return f"{name} at {where}" if where else name
 
 
-def thread_names(before):
-    """Names of the threads that have come since: Python's by theirs, others where their library gave them one.
+def place():
+    """Return the innermost place of the application's on the stack, or the outermost one of a library's: ``shop/db.py:12``."""
+    frame, outermost = sys._getframe(2), None
+    for _ in range(FRAMES_MOST):
+        if frame is None:
+            break
+        path = frame.f_code.co_filename
+        if not path.startswith((OWN, "<")):
+            if is_applications(path):
+                return f"{shown(path)}:{frame.f_lineno}"
+            outermost = f"{shown(path)}:{frame.f_lineno}"
+        frame = frame.f_back
+    return outermost
 
-    Threads of numeric libraries have the name of the process; they are started anew after a fork, and nothing is lost.
-    """
-    tasks = [int(task) for task in _list("task") if task not in before]
-    if not tasks:
-        return []
-    import threading
 
-    named = {thread.native_id: thread.name for thread in threading.enumerate()}
-    own = _kernel_name(os.getpid())
-    found = [named.get(task) or _kernel_name(task) for task in tasks]
-    return sorted(name for name in found if name and name != own)
+def is_applications(path):
+    """Whether a file is the application's own, and no library's."""
+    libraries = (*LIBRARIES, OWN)
+    return not (path.startswith(libraries) or os.path.realpath(path).startswith(libraries))
 
 
-def peers(before):
-    """Addresses of the connections that have come since. Pairs of sockets within the process are none."""
-    found = []
-    for descriptor, identity in _sockets():
-        if (descriptor, identity) in before:
-            continue
-        import socket
+def shown(path):
+    """Return a path as seen from the application's folder, where it lies in it."""
+    path, here = os.path.abspath(path), os.path.join(os.getcwd(), "")
+    return path[len(here) :] if path.startswith(here) else path
 
-        try:
-            with socket.socket(fileno=os.dup(int(descriptor))) as copy:
-                peer = copy.getpeername()
-        except OSError:
-            # It listens, or was never connected.
-            continue
-        if isinstance(peer, bytes):
-            peer = peer.decode(errors="replace").replace("\0", "@", 1)
-        if peer:
-            found.append(peer if isinstance(peer, str) else f"{peer[0]}:{peer[1]}")
-    return sorted(found)
+
+def counted(found, what):
+    shown = ", ".join(found[:NAMES_MOST]) + (", …" if len(found) > NAMES_MOST else "")
+    return f"{len(found)} {what}{'s' if len(found) > 1 else ''} ({shown})"
+
+
+def is_tls(descriptor):
+    """Whether the connection of this number belongs to a TLS session of Python's."""
+    if "ssl" not in sys.modules:
+        return False
+    import gc
+    import ssl
+
+    return any(type(one) is ssl.SSLSocket and one.fileno() == descriptor for one in gc.get_objects())
+
+
+def _peer(descriptor):
+    """Return the other end's address of a connected socket, or None for one that listens or was never connected."""
+    try:
+        with socket.socket(fileno=os.dup(descriptor)) as copy:
+            peer = copy.getpeername()
+    except OSError:
+        return None
+    if isinstance(peer, bytes):
+        peer = peer.decode(errors="replace").replace("\0", "@", 1)
+    return peer if isinstance(peer, str) else f"{peer[0]}:{peer[1]}"
+
+
+def _key(descriptor, identity):
+    """What names an open descriptor: of a socket its identity, whatever its number; others have none of their own."""
+    return identity if identity is None or identity.startswith("socket:") else (descriptor, identity)
 
 
 def _list(what):
@@ -85,16 +221,20 @@ def _list(what):
         return []
 
 
-def _sockets():
-    """Yield the number and the kernel's identity of each open socket: a number alone may be another one's soon."""
+def _descriptors():
+    """Yield the number and the kernel's identity of each open descriptor: a number alone may be another one's soon."""
     for descriptor in _list("fd"):
-        try:
-            identity = os.readlink(f"/proc/self/fd/{descriptor}")
-        except OSError:
-            # That of the listing itself.
-            continue
-        if identity.startswith("socket:"):
+        identity = _identity(descriptor)
+        if identity is not None:
             yield descriptor, identity
+
+
+def _identity(descriptor):
+    try:
+        return os.readlink(f"/proc/self/fd/{descriptor}")
+    except OSError:
+        # That of the listing itself.
+        return None
 
 
 def _kernel_name(task):

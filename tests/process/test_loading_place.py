@@ -51,7 +51,7 @@ def test_with_a_master_the_application_is_loaded_once_and_lost_threads_are_named
     instance = start(*options, module="shop", master=False)
     assert instance.body().startswith("False 1 ")
     (said,) = [line for line in instance.lines if "WARNING: while it was loaded" in line]
-    assert "started 1 thread (ticker); workers are forked later: they do not have the threads" in said
+    assert "started 1 thread (ticker at shop.py:8); workers are forked later: they do not have the threads" in said
     assert "`lazy-apps = true`" in said
 
 
@@ -68,12 +68,50 @@ def test_connections_that_workers_would_share_are_told_with_their_peers(start, t
         )
         preloaded = start("--processes", "2", module="shop")
         (said,) = [line for line in preloaded.lines if "WARNING: while it was loaded" in line]
-        assert f"opened 2 connections ({tmp_path}/cache.sock, 127.0.0.1:{port});" in said.replace(
-            f"127.0.0.1:{port}, {tmp_path}/cache.sock", f"{tmp_path}/cache.sock, 127.0.0.1:{port}"
-        )
-        assert "would share the connections" in said
+        opened = f"{tmp_path}/cache.sock at shop.py:5, 127.0.0.1:{port} at shop.py:3"
+        assert f"opened 2 connections ({opened}) and 1 event loop (epoll at shop.py); workers are forked later" in said
+        assert "would share what is open" in said
         lazy = start("--processes", "2", "--lazy-apps", module="shop")
         assert "WARNING: while it was loaded" not in lazy.log
+
+
+def test_what_a_library_opens_is_told_where_the_application_has_asked_for_it(start, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as database:
+        port = database.getsockname()[1]
+        (tmp_path / "models.py").write_text(
+            "import concurrent.futures, http.client\n"
+            f"client = http.client.HTTPConnection('127.0.0.1', {port})\n"
+            "client.connect()\n"
+            "pool = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix='pool')\n"
+            "pool.submit(int)\n"
+        )
+        (tmp_path / "shop.py").write_text("import models\nfrom probe import application\n")
+        instance = start("--processes", "2", module="shop")
+    (said,) = [line for line in instance.lines if "WARNING: while it was loaded" in line]
+    assert "started 1 thread (pool_0 at models.py:5)" in said
+    assert f"opened 1 connection (127.0.0.1:{port} at models.py:3)" in said
+
+
+def test_what_was_in_the_way_while_loading_is_gone_in_workers(start, tmp_path):
+    (tmp_path / "shop.py").write_text(
+        "import importlib.machinery, socket, threading\n"
+        "def application(environ, start_response):\n"
+        "    start_response('200 OK', [])\n"
+        "    ours = [threading.Thread.start, socket.socket.connect, importlib.machinery.SourceFileLoader.exec_module]\n"
+        "    return [repr([getattr(one, '__module__', '') for one in ours]).encode()]\n"
+    )
+    assert "bolide" not in start("--processes", "2", module="shop").body()
+
+
+def test_code_that_opens_something_is_refused_where_that_is_asked_for(start, fail, tmp_path):
+    (tmp_path / "shop.py").write_text("from probe import application\n")
+    instance = start("--processes", "2", "--fork-safety", "refuse", module="shop")
+    (tmp_path / "shop.py").write_text(TICKING)
+    instance.send_signal(signal.SIGHUP)
+    said = instance.wait_for_log(r"^bolide: generation 2 could not be loaded \((.*)\): generation 1 goes on serving")
+    assert "started 1 thread (ticker at shop.py:8)" in said[1]
+    assert "(fork-safety = refuse)" in said[1]
+    assert instance.body().isdigit()
 
 
 def test_an_application_that_opens_nothing_is_not_warned_of(start):

@@ -216,6 +216,16 @@ pub struct Python {
     /// `auto-procname` and its kin are in [`Naming`]; `enable-threads` is always on.
     pub catch_exceptions: bool,
     pub reload_on: ReloadOn,
+    pub fork_safety: ForkSafety,
+}
+
+/// What becomes of an application that has opened, while it was loaded, what forked workers can't share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+pub enum ForkSafety {
+    #[default]
+    Warn,
+    /// It counts as one that can't be loaded.
+    Refuse,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

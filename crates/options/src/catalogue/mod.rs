@@ -28,7 +28,7 @@ mod sockets;
 mod statistics;
 pub mod tls;
 mod tuning;
-mod watching;
+pub mod watching;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;

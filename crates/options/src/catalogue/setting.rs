@@ -396,6 +396,7 @@ pub enum Watching {
     OnExceptionType,
     OnExceptionValue,
     OnExceptionRepr,
+    ForkSafety,
 }
 
 /// The words of the configuration language itself.

@@ -9,6 +9,7 @@ use super::paths::normalized;
 use super::values;
 use crate::catalogue::row::Row;
 use crate::catalogue::setting::Watching as Setting;
+use crate::catalogue::watching::FORK_SAFETY;
 use crate::diagnostic::Diagnostic;
 use crate::reader::{Configuration, Pair};
 
@@ -30,6 +31,7 @@ impl Draft<'_> {
             Setting::OnExceptionType => self.python.reload_on.types.push(values::text(pair)?),
             Setting::OnExceptionValue => self.python.reload_on.values.push(values::text(pair)?),
             Setting::OnExceptionRepr => self.python.reload_on.reprs.push(values::text(pair)?),
+            Setting::ForkSafety => self.python.fork_safety = values::one_of(pair, &FORK_SAFETY)?,
             Setting::ImportsIgnored => {
                 let name = values::text(pair)?;
                 self.watching.imports.get_or_insert_default().ignored.push(name);
