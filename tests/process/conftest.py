@@ -8,7 +8,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from support.server import program
+from support.server import TIME, program
 from support_instance import APPLICATIONS, Instance
 
 #: How long a start that is to fail may take, in seconds.
@@ -51,6 +51,6 @@ def fail(tmp_path):
             timeout=FAILURE_SECONDS,
             **options,
         )
-        return done.returncode, done.stdout.decode().splitlines()
+        return done.returncode, TIME.sub("", done.stdout.decode()).splitlines()
 
     return fail

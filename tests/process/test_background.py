@@ -9,7 +9,7 @@ import subprocess
 import pytest
 from support import processes
 from support.client import Client
-from support.server import program
+from support.server import TIME, program
 from support.waiting import wait_until
 from support_instance import APPLICATIONS, LOAD_FAILED, START_FAILED
 from support_processes import descriptors_of
@@ -39,7 +39,7 @@ class Background:
             stderr=subprocess.STDOUT,
             timeout=START_SECONDS,
         )
-        return done.returncode, done.stdout.decode().splitlines()
+        return done.returncode, TIME.sub("", done.stdout.decode()).splitlines()
 
     def daemonize(self, *options, **chosen):
         return self.start("--daemonize", self.log, *options, **chosen)
