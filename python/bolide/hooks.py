@@ -55,6 +55,26 @@ def call(name, function):
         log.log_exception(error, name)
 
 
+def call_named(name, argument, counts_answer):
+    """Call the function of a hook, ``module:name`` or ``module.name``. Return why it failed, or None; a traceback is in the log.
+
+    With ``counts_answer`` it fails by an answer that is a number other than 0, as uWSGI's ``callret`` has it.
+    """
+    if ":" not in name:
+        name = ":".join(name.rsplit(".", 1))
+    try:
+        answer = find({"name": name, "origin": "the hook"})(*([] if argument is None else [argument]))
+    except LoadError as error:
+        return str(error)
+    except BaseException as error:
+        # Also SystemExit: whether the process goes on is decided by whoever reads the reason.
+        log.log_exception(error, f"the hook {name}")
+        return f"{type(error).__name__}: {error}"
+    if counts_answer and isinstance(answer, int) and answer != 0:
+        return f"{name} has answered {answer}"
+    return None
+
+
 def name_of(function):
     return getattr(function, "__qualname__", repr(function))
 

@@ -117,6 +117,12 @@ class Half:
         """Return the files of what was imported, for `py-autoreload`."""
         return self.followed.news()
 
+    def call(self, name, argument, counts_answer):
+        """Call a function that a hook names. Returns None, or why it failed."""
+        from bolide.hooks import call_named
+
+        return call_named(name, argument, counts_answer)
+
     def freeze(self):
         """Freeze what is loaded, so that workers share its pages instead of copying them at their first collection."""
         import faulthandler

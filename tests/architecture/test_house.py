@@ -21,10 +21,11 @@ ARROWS = {
     "bolide-options": {"bolide-contract", "bolide-routes", "bolide-tls"},
     "bolide-files": {"bolide-contract"},
     "bolide-services": {"bolide-contract"},
+    "bolide-hooks": {"bolide-contract", "bolide-log"},
     "bolide-tls": {"bolide-contract"},
     "bolide-engine": {"bolide-contract", "bolide-files", "bolide-log", "bolide-protocol", "bolide-routes", "bolide-tls"},
-    "bolide-prototype": {"bolide-contract", "bolide-engine", "bolide-log"},
-    "bolide-master": {"bolide-contract", "bolide-log", "bolide-options", "bolide-services"},
+    "bolide-prototype": {"bolide-contract", "bolide-engine", "bolide-hooks", "bolide-log"},
+    "bolide-master": {"bolide-contract", "bolide-hooks", "bolide-log", "bolide-options", "bolide-services"},
     "bolide-cpython": {
         "bolide-contract",
         "bolide-engine",

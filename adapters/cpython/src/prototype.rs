@@ -6,8 +6,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 
 use bolide_contract::boot::Boot;
+use bolide_contract::hooks::CallArgument;
 use bolide_engine::Assignment as EngineAssignment;
-use bolide_prototype::{Application, FailureNote, Loading, report_imports};
+use bolide_prototype::{Application, FailureNote, Function, Loading, report_imports};
 use nix::unistd::{ForkResult, Pid};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -80,6 +81,22 @@ impl Application for PythonApplication<'_> {
 
     fn imports(&mut self) -> PyResult<Option<Vec<u8>>> {
         self.half.call_method0("imports")?.extract()
+    }
+
+    fn call(&mut self, function: &Function<'_>) -> Result<(), String> {
+        let py = self.half.py();
+        let argument = match function.argument {
+            Some(CallArgument::Text(text)) => {
+                text.into_pyobject(py).map(|text| Some(text.into_any())).map_err(|error| error.to_string())?
+            }
+            Some(CallArgument::Number(number)) => {
+                number.into_pyobject(py).map(|number| Some(number.into_any())).map_err(|error| error.to_string())?
+            }
+            None => None,
+        };
+        let called = self.half.call_method1("call", (function.name, argument, function.counts_answer));
+        let reason: Option<String> = called.and_then(|reason| reason.extract()).map_err(|error| error.to_string())?;
+        reason.map_or(Ok(()), Err)
     }
 
     fn freeze(&mut self) -> PyResult<()> {

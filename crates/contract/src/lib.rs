@@ -13,6 +13,7 @@ pub mod control;
 pub mod elastic;
 pub mod exceptions;
 pub mod files;
+pub mod hooks;
 pub mod logging;
 pub mod message;
 mod published;

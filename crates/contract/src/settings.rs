@@ -33,6 +33,7 @@ pub struct Settings {
     pub elastic: Elastic,
     pub limits: Limits,
     pub logging: Logging,
+    pub hooks: Vec<crate::hooks::Hook>,
     /// What runs beside the application.
     pub attendant: crate::attendant::Attendant,
     pub statistics: Statistics,

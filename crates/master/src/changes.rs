@@ -28,6 +28,7 @@ const RELOADED: &[&str] = &[
     "watching",
     "python_module",
     "attendant",
+    "hooks",
 ];
 
 /// What needs a restart within those sections: where it is, and the option that sets it.

@@ -25,6 +25,7 @@ mod failure_note;
 mod fleet;
 mod generation;
 mod harakiri;
+mod hooking;
 mod imports;
 mod interpreter;
 mod jitter;

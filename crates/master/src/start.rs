@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::io;
 
+use bolide_contract::hooks::HookPhase;
 use bolide_contract::settings::Settings;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -13,6 +14,7 @@ use crate::background::{self, Side, Starter};
 use crate::configuration::Configuration;
 use crate::error::{EXIT_START_FAILED, StartError};
 use crate::fleet::Fleet;
+use crate::hooking;
 use crate::interpreter::{Program, enter_folder};
 use crate::listeners::Listeners;
 use crate::log_sink;
@@ -105,6 +107,7 @@ struct Prepared {
 }
 
 fn prepare_files(settings: &Settings, configuration: &Configuration) -> Result<Prepared, StartError> {
+    hooking::at_start(settings, HookPhase::Asap)?;
     enter_folder(settings)?;
     if let Some(mask) = settings.identity.umask {
         // Everything that is made from here on has it, and so have prototypes and workers.
@@ -117,6 +120,9 @@ fn prepare_files(settings: &Settings, configuration: &Configuration) -> Result<P
     attendance::identities(&settings.attendant, privileges.as_ref())?;
     let program = configuration.program(settings)?;
     let logs = logs::open_all(&settings.logging, privileges.as_ref())?;
+    for phase in HookPhase::OF_START.into_iter().filter(|phase| *phase != HookPhase::Asap) {
+        hooking::at_start(settings, phase)?;
+    }
     let listeners = Listeners::bind(&settings.listeners, privileges.as_ref())?;
     let reporting = Reporting::open(settings, privileges.as_ref()).inspect_err(|_| listeners.remove_files())?;
     Ok(Prepared { program, privileges, logs, listeners, reporting })
@@ -171,7 +177,8 @@ fn take_logs(settings: &Settings, logs: OpenedLogs) -> io::Result<(Option<File>,
 }
 
 fn start(mut supervisor: Supervisor) -> Result<Supervisor, StartError> {
-    if let Err(error) = supervisor.start() {
+    let begun = hooking::at_begin(&supervisor.fleet.settings, supervisor.fleet.privileges());
+    if let Err(error) = begun.and_then(|()| supervisor.start()) {
         clean_up(&supervisor.fleet);
         supervisor.reporting.vacuum(&supervisor.fleet.settings);
         return Err(error);
@@ -181,6 +188,7 @@ fn start(mut supervisor: Supervisor) -> Result<Supervisor, StartError> {
 
 fn run(supervisor: Supervisor) -> (i32, Option<String>, Option<Starter>) {
     let (status, exit_message, fleet, starter) = supervisor.run();
+    hooking::at_end(&fleet.settings, fleet.privileges());
     clean_up(&fleet);
     (status, exit_message, starter)
 }

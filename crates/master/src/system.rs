@@ -166,6 +166,24 @@ pub fn fork() -> io::Result<Option<Pid>> {
     }
 }
 
+/// Closes what the master had open: its sockets, its locks. The standard descriptors stay, for programs that outlive us. The call of a
+/// child that was forked without exec.
+pub fn close_others(kept: &[RawFd]) {
+    let Ok(listing) = std::fs::read_dir("/proc/self/fd") else { return };
+    let numbers: Vec<RawFd> = listing.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    for number in numbers.into_iter().filter(|number| *number > 2 && !kept.contains(number)) {
+        // The descriptor of the listing itself is among them, and is closed by now.
+        let _ = nix::unistd::close(number);
+    }
+}
+
+/// Waits for the end of a child that ends now. The master's call, before and after its loop.
+pub fn wait_for(child: Pid) {
+    let child = process::Pid::from_raw(child.as_raw());
+    // An end that somebody else has taken is as good.
+    let _ = child.map(|child| waitpid(Some(child), WaitOptions::empty()));
+}
+
 /// Ends this process at once: no destructor and no exit handler of what was inherited runs. The attendant's last call.
 pub fn leave(status: i32) -> ! {
     // SAFETY: it takes a number and does not return.

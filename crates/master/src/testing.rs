@@ -81,6 +81,7 @@ pub fn settings() -> Settings {
         },
         statistics: Default::default(),
         logging: Default::default(),
+        hooks: Vec::new(),
         attendant: bolide_contract::attendant::Attendant::default(),
         identity: Identity::default(),
         naming: Naming::default(),

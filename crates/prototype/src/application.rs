@@ -5,6 +5,7 @@ use std::io;
 
 use bolide_contract::boot::Boot;
 use bolide_engine::Assignment;
+use bolide_hooks::Function;
 use nix::unistd::{ForkResult, fork};
 
 use crate::handover::FailureNote;
@@ -33,6 +34,14 @@ pub trait Application {
     /// What keeps the language from its work.
     fn imports(&mut self) -> Result<Option<Vec<u8>>, Self::Error> {
         Ok(None)
+    }
+
+    /// Calls a function of the application's that a hook names; says why it failed.
+    ///
+    /// # Errors
+    /// There is none of this name, it raised something, or its answer says so.
+    fn call(&mut self, function: &Function<'_>) -> Result<(), String> {
+        bolide_hooks::no_functions(function)
     }
 
     /// Whatever is loaded stays as it is from here on: a collector that would write into it, and so copy the pages that workers

@@ -20,6 +20,8 @@ pub struct Worker {
     pub row: u32,
     /// 1 and up.
     pub number: u32,
+    /// It replaces none of its generation.
+    pub is_first: bool,
     /// Its generation is not let in yet: it shows first that it can answer.
     pub is_on_trial: bool,
 }

@@ -8,6 +8,7 @@ mod application;
 mod assignment;
 mod children;
 mod handover;
+mod hooks;
 mod imports;
 mod prototype;
 pub mod signals;
@@ -15,7 +16,9 @@ pub mod signals;
 use std::os::fd::RawFd;
 use std::time::Instant;
 
+use bolide_contract::hooks::HookPhase;
 use bolide_contract::message::EXIT_LOAD_FAILED;
+pub use bolide_hooks::Function;
 
 pub use application::{Application, Loading};
 pub use handover::FailureNote;
@@ -39,7 +42,12 @@ fn live<A: Application>(prototype: &mut Prototype, application: &mut A) -> Resul
     application.prepare(prototype.boot())?;
     let is_lazy = prototype.boot().settings.python.lazy;
     let began = Instant::now();
-    if !is_lazy && let Loading::Failed(reason) = load(prototype, application)? {
+    let hooked = hooks::step(prototype, application, HookPhase::AsUser);
+    let loading = match hooked {
+        Loading::Loaded if !is_lazy => load(prototype, application)?,
+        hooked => hooked,
+    };
+    if let Loading::Failed(reason) = loading {
         prototype.report_load_failed(&reason)?;
         return Ok(EXIT_LOAD_FAILED);
     }
@@ -54,20 +62,36 @@ fn live<A: Application>(prototype: &mut Prototype, application: &mut A) -> Resul
     if worker.is_on_trial {
         application.undergo_trial()?;
     }
-    if is_lazy {
-        if let Loading::Failed(reason) = load(prototype, application)? {
-            prototype.failure_note().write(&reason)?;
-            return Ok(EXIT_LOAD_FAILED);
+    let mut loading = hooks::step(prototype, application, HookPhase::PostFork);
+    if is_lazy && loading == Loading::Loaded {
+        loading = load(prototype, application)?;
+        if loading == Loading::Loaded {
+            application.freeze()?;
         }
-        application.freeze()?;
+    }
+    for phase in hooks::accepting_phases(&worker) {
+        if loading == Loading::Loaded {
+            loading = hooks::step(prototype, application, phase);
+        }
+    }
+    if let Loading::Failed(reason) = loading {
+        prototype.failure_note().write(&reason)?;
+        return Ok(EXIT_LOAD_FAILED);
     }
     let (assignment, note) = prototype.assignment(&worker)?;
     application.serve(assignment, note)
 }
 
-/// Loads the application, and tells the master what is to be watched for the next one.
+/// Loads the application between the hooks before and after that, and tells the master what is to be watched for the next one.
 fn load<A: Application>(prototype: &Prototype, application: &mut A) -> Result<Loading, A::Error> {
-    let loading = application.load()?;
+    let hooked = hooks::step(prototype, application, HookPhase::PreApp);
+    if hooked != Loading::Loaded {
+        return Ok(hooked);
+    }
+    let mut loading = application.load()?;
+    if loading == Loading::Loaded {
+        loading = hooks::step(prototype, application, HookPhase::PostApp);
+    }
     if prototype.boot().settings.watching.imports.is_some()
         && let Some(list) = application.imports()?
     {

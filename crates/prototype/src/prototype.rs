@@ -1,5 +1,6 @@
 //! A prototype's loop: it carries out the master's orders and reports. What an application is, it asks of the adapter.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
@@ -32,6 +33,8 @@ pub struct Prototype {
     /// The line to the master: the prototype's, and in a worker its own.
     control: Option<OwnedFd>,
     children: Children,
+    /// Numbers of workers that were forked.
+    numbers: BTreeSet<u32>,
 }
 
 /// What the wait for orders ended with.
@@ -67,7 +70,15 @@ impl Prototype {
             return Err(io::Error::other("the master has ended before its prototype began"));
         }
         signals::in_prototype(boot.master_pid as i32, boot.at_terminal)?;
-        Ok(Prototype { boot, scoreboard, ticket_keys, failure_note, control: Some(control), children: Children::default() })
+        Ok(Prototype {
+            boot,
+            scoreboard,
+            ticket_keys,
+            failure_note,
+            control: Some(control),
+            children: Children::default(),
+            numbers: BTreeSet::new(),
+        })
     }
 
     pub fn boot(&self) -> &Boot {
@@ -136,7 +147,8 @@ impl Prototype {
             let Some(control) = &self.control else { return Ok(Wake::Orphaned) };
             match message::receive::<Order>(control.as_fd())? {
                 Received::Message(Order::Fork { row, worker: number, is_on_trial }, Some(control)) => {
-                    return Ok(Wake::Fork(Worker { row, number, is_on_trial }, control));
+                    let is_first = !self.numbers.contains(&number);
+                    return Ok(Wake::Fork(Worker { row, number, is_first, is_on_trial }, control));
                 }
                 Received::Message(Order::Retire, _) => is_retiring = true,
                 Received::Message(Order::TakeLog { log }, Some(file)) => {
@@ -184,6 +196,7 @@ impl Prototype {
                 return Ok(Some(worker));
             }
             Ok(ForkResult::Parent { child }) => {
+                self.numbers.insert(worker.number);
                 self.children.add(worker.row, child)?;
                 self.report(&Report::Forked { row: worker.row, pid: child.as_raw() as u32 })?;
             }

@@ -2,7 +2,7 @@
 //! when the master is gone. Nothing here returns to what the master was doing when it forked.
 
 use std::io::PipeReader;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bolide_contract::attendant::Attendant;
@@ -73,7 +73,7 @@ struct Helper {
 
 /// Becomes the attendant, in the child of a fork. Never returns.
 pub fn run(plan: Instructions, channel: OwnedFd) -> ! {
-    close_others(channel.as_raw_fd());
+    system::close_others(&[channel.as_raw_fd()]);
     // A group of its own: a terminal's ^C reaches the master only. It fails where the group is ours already.
     let _ = nix::unistd::setpgid(Pid::from_raw(0), Pid::from_raw(0));
     process_name::set(&plan.process_name);
@@ -81,16 +81,6 @@ pub fn run(plan: Instructions, channel: OwnedFd) -> ! {
         Helper::new(plan, channel).map(|mut helper| helper.work())
     }));
     system::leave(i32::from(!matches!(worked, Ok(Ok(())))))
-}
-
-/// Closes what the master had open: its sockets, its locks, its log. The standard descriptors stay, for programs that outlive us.
-fn close_others(kept: RawFd) {
-    let Ok(listing) = std::fs::read_dir("/proc/self/fd") else { return };
-    let numbers: Vec<RawFd> = listing.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
-    for number in numbers.into_iter().filter(|number| *number > 2 && *number != kept) {
-        // The descriptor of the listing itself is among them, and is closed by now.
-        let _ = nix::unistd::close(number);
-    }
 }
 
 impl Helper {

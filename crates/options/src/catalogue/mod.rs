@@ -11,6 +11,7 @@ mod control;
 mod elastic;
 mod families;
 pub mod files;
+mod hooks;
 mod identity;
 mod interpreter;
 mod language;
@@ -59,6 +60,7 @@ const TABLES: &[(Theme, &[Entry])] = &[
     (Theme::Attendant, attendant::ENTRIES),
     (Theme::Processes, reloading::ENTRIES),
     (Theme::Processes, elastic::ENTRIES),
+    (Theme::Attendant, hooks::ENTRIES),
     (Theme::Requests, requests::ENTRIES),
     (Theme::Answering, answering::ENTRIES),
     (Theme::Files, files::ENTRIES),

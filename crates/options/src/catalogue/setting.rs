@@ -2,6 +2,7 @@
 //! here, so an option that is called supported and means nothing does not compile.
 
 use bolide_contract::files::ExpirySubject;
+use bolide_contract::hooks::HookPhase;
 use bolide_contract::settings::Protocol;
 use bolide_contract::watching::{FileAction, WatchSubject};
 
@@ -76,6 +77,7 @@ pub enum Setting {
     Asynchronous(Asynchronous),
     Answering(Answering),
     Attendant(Attendant),
+    Hook(HookKind, HookPhase),
     Files(Files),
     Watching(Watching),
     PythonModule(PythonModule),
@@ -210,6 +212,17 @@ pub enum Interpreter {
     ThreadStackSize,
     EnvironmentFolder,
     RemoveVariable,
+}
+
+/// How an option asks for something at a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HookKind {
+    /// `ACTION:ARGUMENTS`.
+    Hook,
+    /// A command.
+    Exec,
+    /// A function of Python.
+    Call,
 }
 
 /// Settings of what runs beside the application.

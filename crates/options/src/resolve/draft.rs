@@ -89,6 +89,8 @@ pub struct Draft<'a> {
     pub python_module: PythonModule,
     pub tls: TlsDraft,
     pub attendant: AttendantDraft,
+    /// With their ranks within a step.
+    pub hooks: Vec<(u8, bolide_contract::hooks::Hook)>,
     pub asked: AnsweringDraft,
     pub files: FilesDraft,
     pub watching: Watching,
@@ -161,6 +163,7 @@ impl<'a> Draft<'a> {
             python_module: PythonModule::default(),
             tls: TlsDraft::default(),
             attendant: AttendantDraft::default(),
+            hooks: Vec::new(),
             asked: AnsweringDraft::default(),
             files: FilesDraft::default(),
             watching: Watching::default(),

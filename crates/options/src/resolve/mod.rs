@@ -16,6 +16,7 @@ mod control;
 mod draft;
 mod elastic;
 mod files;
+mod hooks;
 mod interpreter;
 mod loggers;
 mod logging;
@@ -78,8 +79,6 @@ pub fn resolve(
 /// An option that is not there asks for what is always done here.
 fn is_done_already(name: &str, pair: &Pair) -> bool {
     match name {
-        // SIGTERM stops gracefully, and SIGHUP reloads without an end.
-        "hook-master-start" => pair.value.as_deref() == Some("unix_signal:15 gracefully_kill_them_all"),
         // There is one plugin to choose, and this is its number.
         name if name.ends_with("-modifier1") || name.ends_with("-modifier2") => pair.value.as_deref().map(str::trim) == Some("0"),
         _ => false,
@@ -231,6 +230,7 @@ impl Draft<'_> {
             Setting::Interpreter(setting) => self.set_interpreter(setting, row, pair)?,
             Setting::Clients(setting) => self.set_clients(setting, pair)?,
             Setting::Asynchronous(setting) => self.set_asynchronous(setting, row, pair)?,
+            Setting::Hook(kind, phase) => self.add_hook(kind, phase, pair)?,
             Setting::Attendant(setting) => self.set_attendant(setting, row, pair)?,
             Setting::Answering(setting) => self.set_answering(setting, row, pair)?,
             Setting::Files(setting) => self.set_files(setting, row, pair)?,
@@ -347,6 +347,7 @@ impl Draft<'_> {
             elastic,
             limits: self.limits.clone(),
             logging,
+            hooks: self.complete_hooks(),
             attendant,
             statistics: self.complete_statistics(&folder),
             identity: self.identity.clone(),

@@ -1,0 +1,278 @@
+//! What is done at the steps of an instance's life: the actions of hooks, in whatever process the step is. It waits where an action waits,
+//! so that a loop never calls it. The master runs it before and after its loop, the prototype before its own, workers before they serve.
+
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, ErrorKind, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, chown};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use bolide_contract::hooks::{CallArgument, Hook, HookAction, HookPhase, WaitSubject};
+use nix::fcntl::OFlag;
+use nix::unistd::{Group, User};
+
+/// Time that a file, a folder or an address may take to be there, in milliseconds; uWSGI's.
+const WAIT_MOST_MS: u64 = 60_000;
+/// How often it is looked for, in milliseconds.
+const WAIT_LOOK_MS: u64 = 100;
+/// Mode of a sticky folder beside its own (stat(2), S_ISVTX).
+const STICKY: u32 = 0o1000;
+/// The shell that is always there.
+const SHELL: &str = "/bin/sh";
+
+/// A function of the application's language that a hook names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Function<'a> {
+    pub name: &'a str,
+    pub argument: Option<&'a CallArgument>,
+    /// An answer that is a number other than 0 is a failure.
+    pub counts_answer: bool,
+}
+
+/// What actions need of the process that they are done in.
+pub struct Means<'a> {
+    /// `binsh`.
+    pub shells: &'a [PathBuf],
+    /// Variables for commands, beside the process' own.
+    pub environment: &'a [(String, String)],
+    /// Calls a function of the application's language; says why it failed.
+    pub call: &'a mut dyn FnMut(&Function<'_>) -> Result<(), String>,
+}
+
+/// Why a hook failed: what it is, where it was asked for, and what went wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HookError(String);
+
+impl std::fmt::Display for HookError {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for HookError {}
+
+/// For phases in processes that have no language: the options room lets no function be named there.
+pub fn no_functions(function: &Function<'_>) -> Result<(), String> {
+    Err(format!("there is no function `{}` in this process", function.name))
+}
+
+/// Does what belongs to a step, in order, up to the first that fails.
+///
+/// # Errors
+/// That one.
+pub fn run(hooks: &[Hook], phase: HookPhase, means: &mut Means<'_>) -> Result<(), HookError> {
+    for hook in hooks.iter().filter(|hook| hook.phase == phase) {
+        if !hook.text.is_empty() {
+            bolide_log::line(&format!("hook {}: {}", phase.name(), hook.text));
+        }
+        if let Err(why) = act(&hook.action, means) {
+            let text = if hook.text.is_empty() { "a hook" } else { &hook.text };
+            return Err(HookError(format!("{}: `{text}` ({}): {why}", hook.origin, phase.name())));
+        }
+    }
+    Ok(())
+}
+
+fn act(action: &HookAction, means: &mut Means<'_>) -> Result<(), String> {
+    let at = |path: &Path, done: io::Result<()>| done.map_err(|error| format!("{}: {error}", path.display()));
+    match action {
+        HookAction::Exec(command) => match exec(command, means) {
+            Ok(0) => Ok(()),
+            Ok(status) => Err(format!("the command exited with status {status}")),
+            Err(error) => Err(error.to_string()),
+        },
+        HookAction::SafeExec(command) => {
+            match exec(command, means) {
+                Ok(0) => {}
+                Ok(status) => bolide_log::line(&format!("hook: `{command}` exited with status {status}")),
+                Err(error) => bolide_log::line(&format!("hook: `{command}`: {error}")),
+            }
+            Ok(())
+        }
+        HookAction::Print(text) => {
+            bolide_log::write(format!("{text}\n").as_bytes());
+            Ok(())
+        }
+        HookAction::ChangeFolder(path) => at(path, std::env::set_current_dir(path)),
+        HookAction::MakeFolder(path) => at(path, fs::create_dir(path)),
+        HookAction::RemoveFolder(path) => at(path, fs::remove_dir(path)),
+        HookAction::Write(path, text) => at(path, File::create(path).and_then(|mut file| file.write_all(text.as_bytes()))),
+        HookAction::Append(path, text) => {
+            let opened = OpenOptions::new().append(true).create(true).open(path);
+            at(path, opened.and_then(|mut file| file.write_all(text.as_bytes())))
+        }
+        HookAction::WriteFifo(path, text) => at(path, write_fifo(path, text)),
+        HookAction::Unlink(path) => at(path, fs::remove_file(path)),
+        HookAction::Rename(from, to) => at(from, fs::rename(from, to)),
+        HookAction::ChangeMode(path, mode) => at(path, fs::set_permissions(path, Permissions::from_mode(*mode))),
+        HookAction::Sticky(path) => at(path, make_sticky(path)),
+        HookAction::ChangeOwner(path, user, group) => {
+            let (user, group) = (user_number(user)?, group_number(group)?);
+            at(path, chown(path, Some(user), Some(group)))
+        }
+        HookAction::WaitFor(subject, name) => wait_for(*subject, name),
+        HookAction::Exit(status) => {
+            bolide_log::finish();
+            std::process::exit(*status)
+        }
+        HookAction::Call { function, argument, counts_answer } => {
+            (means.call)(&Function { name: function, argument: argument.as_ref(), counts_answer: *counts_answer })
+        }
+    }
+}
+
+/// Runs a command to its end. Gives its status, or 128 and the number of the signal that ended it, as a shell tells it.
+fn exec(command: &str, means: &Means<'_>) -> io::Result<i32> {
+    use std::os::unix::process::ExitStatusExt;
+    let shell = means.shells.iter().find(|shell| shell.is_file()).map_or(Path::new(SHELL), PathBuf::as_path);
+    let variables = means.environment.iter().map(|(name, value)| (name, value));
+    let status = Command::new(shell).arg("-c").arg(command).envs(variables).stdin(Stdio::null()).status()?;
+    Ok(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)))
+}
+
+/// A pipe that nobody reads is no failure, as in uWSGI.
+fn write_fifo(path: &Path, text: &str) -> io::Result<()> {
+    match OpenOptions::new().write(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path) {
+        Ok(mut pipe) => pipe.write_all(text.as_bytes()),
+        Err(error) if error.raw_os_error() == Some(nix::errno::Errno::ENXIO as i32) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+fn make_sticky(path: &Path) -> io::Result<()> {
+    let mode = fs::metadata(path)?.permissions().mode();
+    fs::set_permissions(path, Permissions::from_mode(mode | STICKY))
+}
+
+fn user_number(name: &str) -> Result<u32, String> {
+    if let Ok(number) = name.parse() {
+        return Ok(number);
+    }
+    match User::from_name(name) {
+        Ok(Some(user)) => Ok(user.uid.as_raw()),
+        Ok(None) => Err(format!("no user is called `{name}`")),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn group_number(name: &str) -> Result<u32, String> {
+    if let Ok(number) = name.parse() {
+        return Ok(number);
+    }
+    match Group::from_name(name) {
+        Ok(Some(group)) => Ok(group.gid.as_raw()),
+        Ok(None) => Err(format!("no group is called `{name}`")),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn wait_for(subject: WaitSubject, name: &str) -> Result<(), String> {
+    let end = Instant::now() + Duration::from_millis(WAIT_MOST_MS);
+    while !is_there(subject, name) {
+        if Instant::now() >= end {
+            return Err(format!("{name} is not there after {} s", WAIT_MOST_MS / 1000));
+        }
+        std::thread::sleep(Duration::from_millis(WAIT_LOOK_MS));
+    }
+    Ok(())
+}
+
+fn is_there(subject: WaitSubject, name: &str) -> bool {
+    match subject {
+        WaitSubject::Anything => fs::metadata(name).is_ok(),
+        WaitSubject::File => fs::metadata(name).is_ok_and(|found| found.is_file()),
+        WaitSubject::Folder => fs::metadata(name).is_ok_and(|found| found.is_dir()),
+        WaitSubject::Socket if name.contains('/') => UnixStream::connect(name).is_ok(),
+        WaitSubject::Socket => {
+            // An address without a host is this machine's, as that of a socket is.
+            let address = if name.starts_with(':') { format!("127.0.0.1{name}") } else { name.to_owned() };
+            match TcpStream::connect(address) {
+                Ok(_) => true,
+                Err(error) => error.kind() == ErrorKind::WouldBlock,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn done(action: HookAction) -> Result<(), String> {
+        let mut call = no_functions;
+        act(&action, &mut Means { shells: &[], environment: &[("COLOUR".to_owned(), "red".to_owned())], call: &mut call })
+    }
+
+    /// A folder of the test's own; it goes with the last of its users.
+    struct Folder(PathBuf);
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            fs::remove_dir_all(&self.0).unwrap_or_default();
+        }
+    }
+
+    #[test]
+    fn each_action_does_what_its_name_says_or_says_why_not() {
+        let folder = Folder(std::env::temp_dir().join(format!("bolide-hooks-{}", std::process::id())));
+        let path = |name: &str| folder.0.join(name);
+        let text = |name: &str| fs::read_to_string(path(name)).expect("read");
+        let mode = |name: &str| fs::metadata(path(name)).expect("there").permissions().mode() & 0o7777;
+        assert_eq!(done(HookAction::MakeFolder(folder.0.clone())), Ok(()));
+        assert!(done(HookAction::MakeFolder(folder.0.clone())).is_err());
+        assert_eq!(done(HookAction::Write(path("a"), "one".to_owned())), Ok(()));
+        assert_eq!(done(HookAction::Append(path("a"), "two\n".to_owned())), Ok(()));
+        assert_eq!(text("a"), "onetwo\n");
+        assert_eq!(done(HookAction::Rename(path("a"), path("b"))), Ok(()));
+        assert_eq!(done(HookAction::ChangeMode(path("b"), 0o640)), Ok(()));
+        assert_eq!(done(HookAction::Sticky(path("b"))), Ok(()));
+        assert_eq!(mode("b"), 0o1640);
+        assert_eq!(done(HookAction::Exec(format!("echo $COLOUR > {}", path("c").display()))), Ok(()));
+        assert_eq!(text("c"), "red\n");
+        assert_eq!(done(HookAction::Exec("exit 3".to_owned())), Err("the command exited with status 3".to_owned()));
+        assert_eq!(done(HookAction::Exec("kill -9 $$".to_owned())), Err("the command exited with status 137".to_owned()));
+        assert_eq!(done(HookAction::SafeExec("exit 3".to_owned())), Ok(()));
+        assert_eq!(done(HookAction::WaitFor(WaitSubject::File, path("c").display().to_string())), Ok(()));
+        assert!(!is_there(WaitSubject::File, &folder.0.display().to_string()));
+        assert!(is_there(WaitSubject::Folder, &folder.0.display().to_string()));
+        assert!(!is_there(WaitSubject::Anything, &path("z").display().to_string()));
+        assert_eq!(done(HookAction::Unlink(path("c"))), Ok(()));
+        assert!(done(HookAction::Unlink(path("c"))).expect_err("gone").contains("/c: "));
+        let owner = |user: &str| HookAction::ChangeOwner(path("b"), user.to_owned(), "0".to_owned());
+        assert_eq!(done(owner("no-such-user-here")), Err("no user is called `no-such-user-here`".to_owned()));
+        assert!(done(HookAction::Call { function: "f".to_owned(), argument: None, counts_answer: false }).is_err());
+    }
+
+    #[test]
+    fn an_address_is_there_when_it_accepts() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
+        let port = listener.local_addr().expect("known").port();
+        assert!(is_there(WaitSubject::Socket, &format!("127.0.0.1:{port}")));
+        assert!(is_there(WaitSubject::Socket, &format!(":{port}")));
+        drop(listener);
+        assert!(!is_there(WaitSubject::Socket, &format!(":{port}")));
+    }
+
+    #[test]
+    fn a_step_does_its_own_hooks_in_order_and_stops_at_the_first_that_fails() {
+        let hook = |phase, action| Hook { phase, action, text: String::new(), origin: "uwsgi.ini:7".to_owned() };
+        let call = |function: &str| HookAction::Call { function: function.to_owned(), argument: None, counts_answer: false };
+        let hooks = [
+            hook(HookPhase::PreApp, call("first")),
+            hook(HookPhase::PostApp, call("other")),
+            hook(HookPhase::PreApp, call("fails")),
+            hook(HookPhase::PreApp, call("never")),
+        ];
+        let mut called = Vec::new();
+        let mut note = |function: &Function<'_>| {
+            called.push(function.name.to_owned());
+            if function.name == "fails" { Err("it fails".to_owned()) } else { Ok(()) }
+        };
+        let error = run(&hooks, HookPhase::PreApp, &mut Means { shells: &[], environment: &[], call: &mut note });
+        assert_eq!(error.expect_err("fails").to_string(), "uwsgi.ini:7: `a hook` (pre-app): it fails");
+        assert_eq!(called, ["first", "fails"]);
+    }
+}

@@ -1,0 +1,214 @@
+//! Options of hooks, and their settings: steps, actions, and what can't be done where. It does none of them; runs in the process that
+//! reads the configuration.
+
+use std::path::PathBuf;
+
+use bolide_contract::hooks::{CallArgument, Hook, HookAction, HookPhase, WaitSubject};
+
+use super::draft::Draft;
+use super::values;
+use crate::catalogue::setting::HookKind;
+use crate::diagnostic::Diagnostic;
+use crate::reader::Pair;
+
+/// Signals with the functions of uWSGI that do what they do here anyway.
+const SIGNALS_AS_THEY_ARE: [(&str, &str); 6] = [
+    ("15", "gracefully_kill_them_all"),
+    ("2", "gracefully_kill_them_all"),
+    ("3", "kill_them_all"),
+    ("1", "grace_them_all"),
+    ("1", "reap_them_all"),
+    ("10", "stats"),
+];
+
+/// Actions of uWSGI's that are not there, and what to use in their place.
+const MISSING: [(&str, &str); 9] = [
+    ("mount", "write `exec:mount …`, or let the service manager mount it"),
+    ("umount", "write `exec:umount …`"),
+    ("hostname", "write `exec:hostname NAME`"),
+    ("rpc", "there is no RPC yet; call a function by `call:module:function`"),
+    ("retryrpc", "there is no RPC yet; call a function by `call:module:function`"),
+    ("alarm", "write `exec:` with a command that sends the message"),
+    ("spinningfifo", "write `wait_for_fs:FILE` and then `writefifo:FILE TEXT`"),
+    ("ffi", "call a function of the application by `call:module:function`"),
+    ("tcc", "call a function of the application by `call:module:function`"),
+];
+
+impl Draft<'_> {
+    /// One hook; uWSGI's order within a step is that of `rank`.
+    pub(super) fn add_hook(&mut self, kind: HookKind, phase: HookPhase, pair: &Pair) -> Result<(), Diagnostic> {
+        let text = values::text(pair)?;
+        let (rank, action) = match kind {
+            HookKind::Hook => match self.hook_action(phase, &text, pair)? {
+                Some(action) => (0, action),
+                None => return Ok(()),
+            },
+            HookKind::Exec => (1, HookAction::Exec(text.clone())),
+            HookKind::Call => (2, call(phase, "call", &text, pair)?),
+        };
+        let is_private = kind == HookKind::Hook && text.starts_with('!');
+        let shown = if is_private { String::new() } else { text };
+        self.hooks.push((rank, Hook { phase, action, text: shown, origin: pair.location.to_string() }));
+        Ok(())
+    }
+
+    pub(super) fn complete_hooks(&mut self) -> Vec<Hook> {
+        let mut hooks = std::mem::take(&mut self.hooks);
+        hooks.sort_by_key(|(rank, _)| *rank);
+        hooks.into_iter().map(|(_, hook)| hook).collect()
+    }
+
+    /// `ACTION:ARGUMENTS`. `None` for what is done anyway, or by other settings.
+    fn hook_action(&mut self, phase: HookPhase, text: &str, pair: &Pair) -> Result<Option<HookAction>, Diagnostic> {
+        let (name, arguments) = text.split_once(':').ok_or_else(|| {
+            wrong(pair, &format!("has `{text}`, which has no `:`"), "write `ACTION:ARGUMENTS`, as in `exec:COMMAND`")
+        })?;
+        let name = name.strip_prefix('!').unwrap_or(name);
+        let path = || PathBuf::from(arguments);
+        let split = || -> Result<(PathBuf, String), Diagnostic> {
+            let (path, rest) = two(arguments, pair, name)?;
+            Ok((PathBuf::from(path), rest.to_owned()))
+        };
+        if arguments.is_empty() && !matches!(name, "print" | "log" | "exit") {
+            return Err(wrong(pair, &format!("has nothing behind `{name}:`"), "write what it is about"));
+        }
+        let with_end = |(path, text): (PathBuf, String)| (path, text + "\n");
+        let action = match name {
+            "exec" => HookAction::Exec(arguments.to_owned()),
+            "safeexec" => HookAction::SafeExec(arguments.to_owned()),
+            "print" | "log" => HookAction::Print(arguments.to_owned()),
+            "cd" | "chdir" => HookAction::ChangeFolder(path()),
+            "mkdir" => HookAction::MakeFolder(path()),
+            "rmdir" => HookAction::RemoveFolder(path()),
+            "create" | "creat" => HookAction::Write(path(), String::new()),
+            "write" => split().map(|(path, text)| HookAction::Write(path, text))?,
+            "writen" => split().map(with_end).map(|(path, text)| HookAction::Write(path, text))?,
+            "append" => split().map(|(path, text)| HookAction::Append(path, text))?,
+            "appendn" => {
+                let (path, text) = arguments.split_once(' ').unwrap_or((arguments, ""));
+                HookAction::Append(PathBuf::from(path), format!("{text}\n"))
+            }
+            "writefifo" => split().map(|(path, text)| HookAction::WriteFifo(path, text))?,
+            "unlink" => HookAction::Unlink(path()),
+            "rename" => split().map(|(from, to)| HookAction::Rename(from, PathBuf::from(to)))?,
+            "sticky" => HookAction::Sticky(path()),
+            "chmod" => {
+                let (path, mode) = split()?;
+                let mode = u32::from_str_radix(mode.trim(), 8).ok().filter(|mode| *mode <= 0o7777);
+                HookAction::ChangeMode(
+                    path,
+                    mode.ok_or_else(|| wrong(pair, "has no mode", "write `chmod:FILE 640`, in octal digits"))?,
+                )
+            }
+            "chown" | "chown2" => {
+                let (path, owner) = split()?;
+                let (user, group) = two(&owner, pair, name)?;
+                HookAction::ChangeOwner(path, user.to_owned(), group.trim().to_owned())
+            }
+            "wait_for_fs" => HookAction::WaitFor(WaitSubject::Anything, arguments.to_owned()),
+            "wait_for_file" => HookAction::WaitFor(WaitSubject::File, arguments.to_owned()),
+            "wait_for_dir" => HookAction::WaitFor(WaitSubject::Folder, arguments.to_owned()),
+            "wait_for_socket" => HookAction::WaitFor(WaitSubject::Socket, arguments.to_owned()),
+            "exit" => HookAction::Exit(i32::try_from(crate::values::number(arguments).value).unwrap_or(0)),
+            "putenv" => return self.put_variable(phase, arguments, pair).map(|()| None),
+            "unix_signal" => return signal(arguments, pair).map(|()| None),
+            "call" | "callret" | "callint" | "callintret" => call(phase, name, arguments, pair)?,
+            _ => {
+                let missing = MISSING.iter().find(|(missing, _)| *missing == name).map(|(_, instead)| *instead);
+                let what = if missing.is_some() { "which is not supported" } else { "which is no action" };
+                let actions = "exec, print, write, writen, append, appendn, writefifo, create, unlink, rename, mkdir, rmdir, cd, chmod, \
+                     chown, sticky, putenv, call, wait_for_file, wait_for_dir, wait_for_fs, wait_for_socket and exit are actions";
+                return Err(wrong(pair, &format!("has `{name}`, {what}"), missing.unwrap_or(actions)));
+            }
+        };
+        Ok(Some(action))
+    }
+
+    /// A variable that is there before the application is loaded is one for all that is started, as `env` makes it.
+    fn put_variable(&mut self, phase: HookPhase, text: &str, pair: &Pair) -> Result<(), Diagnostic> {
+        let is_late = matches!(
+            phase,
+            HookPhase::PostApp
+                | HookPhase::PostFork
+                | HookPhase::Accepting
+                | HookPhase::AcceptingOnce
+                | HookPhase::Accepting1
+                | HookPhase::Accepting1Once
+                | HookPhase::AsUserAtExit
+        );
+        match text.split_once('=') {
+            Some((name, value)) if !name.is_empty() && !is_late => {
+                self.python.environment.push((name.to_owned(), value.to_owned()));
+                Ok(())
+            }
+            Some(_) if is_late => Err(wrong(
+                pair,
+                "sets a variable when the application is loaded already",
+                "write `env = NAME=VALUE`, or `hook-pre-app`",
+            )),
+            _ => Err(wrong(pair, "has no variable", "write `putenv:NAME=VALUE`")),
+        }
+    }
+}
+
+/// `unix_signal:NUMBER FUNCTION`, where the function is one of uWSGI's own.
+fn signal(arguments: &str, pair: &Pair) -> Result<(), Diagnostic> {
+    let (number, function) = two(arguments, pair, "unix_signal")?;
+    match SIGNALS_AS_THEY_ARE.contains(&(number.trim(), function.trim())) {
+        true => Ok(()),
+        false => Err(wrong(
+            pair,
+            &format!("gives signal {number} the meaning of `{function}`, which it can't have"),
+            "signals have one meaning each (docs/operate.md): 15 and 2 stop gracefully, 3 stops at once, 1 reloads",
+        )),
+    }
+}
+
+/// `MODULE:FUNCTION [ARGUMENT]`, or `MODULE.FUNCTION`.
+fn call(phase: HookPhase, name: &str, text: &str, pair: &Pair) -> Result<HookAction, Diagnostic> {
+    let (function, argument) = match text.split_once(' ') {
+        Some((function, argument)) => (function, Some(argument)),
+        None => (text, None),
+    };
+    if function == "uwsgi_log" {
+        return Ok(HookAction::Print(argument.unwrap_or_default().to_owned()));
+    }
+    let has_language = matches!(
+        phase,
+        HookPhase::PreApp
+            | HookPhase::PostApp
+            | HookPhase::PostFork
+            | HookPhase::Accepting
+            | HookPhase::AcceptingOnce
+            | HookPhase::Accepting1
+            | HookPhase::Accepting1Once
+    );
+    if !has_language {
+        let message = format!("calls `{function}` where there is no Python ({})", phase.name());
+        return Err(wrong(
+            pair,
+            &message,
+            "call it before the application is loaded (`call-pre-app`), after that (`call-post-app`) or in each worker (`hook-post-fork`)",
+        ));
+    }
+    if !function.contains([':', '.']) {
+        let message = format!("calls `{function}`, which names no module");
+        return Err(wrong(pair, &message, "write `MODULE:FUNCTION`: functions are those of Python, not of uWSGI's C"));
+    }
+    let argument = match (name, argument) {
+        ("callint" | "callintret", Some(text)) => Some(CallArgument::Number(crate::values::number(text).value)),
+        (_, text) => text.map(|text| CallArgument::Text(text.to_owned())),
+    };
+    let counts_answer = matches!(name, "callret" | "callintret");
+    Ok(HookAction::Call { function: function.to_owned(), argument, counts_answer })
+}
+
+fn two<'t>(text: &'t str, pair: &Pair, name: &str) -> Result<(&'t str, &'t str), Diagnostic> {
+    text.split_once(' ').filter(|(first, second)| !first.is_empty() && !second.is_empty()).ok_or_else(|| {
+        wrong(pair, &format!("has one argument for `{name}`, which takes more"), "write them with spaces between them")
+    })
+}
+
+fn wrong(pair: &Pair, what: &str, advice: &str) -> Diagnostic {
+    Diagnostic::error(Some(&pair.location), format!("`{}` {what}", pair.key)).advise(advice)
+}

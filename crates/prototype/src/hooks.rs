@@ -1,0 +1,35 @@
+//! The steps of a prototype and of a worker at which hooks are done. What they do is the room `hooks`' business.
+
+use bolide_contract::hooks::HookPhase;
+use bolide_hooks::{Function, Means};
+
+use crate::application::{Application, Loading};
+use crate::assignment::Worker;
+use crate::prototype::Prototype;
+
+/// Does the hooks of a step. One that fails is a reason not to serve, as an application that can't be loaded is.
+pub fn step<A: Application>(prototype: &Prototype, application: &mut A, phase: HookPhase) -> Loading {
+    let settings = &prototype.boot().settings;
+    let mut call = |function: &Function<'_>| application.call(function);
+    let environment = &settings.python.environment;
+    let mut means = Means { shells: &settings.attendant.shells, environment, call: &mut call };
+    match bolide_hooks::run(&settings.hooks, phase, &mut means) {
+        Ok(()) => Loading::Loaded,
+        Err(error) => {
+            bolide_log::line(&error.to_string());
+            Loading::Failed(error.to_string())
+        }
+    }
+}
+
+/// The steps of a worker that is about to serve, in uWSGI's order.
+pub fn accepting_phases(worker: &Worker) -> impl Iterator<Item = HookPhase> {
+    let (is_first, is_one) = (worker.is_first, worker.number == 1);
+    let phases = [
+        (HookPhase::Accepting, true),
+        (HookPhase::AcceptingOnce, is_first),
+        (HookPhase::Accepting1, is_one),
+        (HookPhase::Accepting1Once, is_one && is_first),
+    ];
+    phases.into_iter().filter(|(_, is_due)| *is_due).map(|(phase, _)| phase)
+}

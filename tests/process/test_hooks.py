@@ -1,0 +1,200 @@
+"""Hooks: what is done at the steps of an instance's life, where and as whom, and what a failure does."""
+
+import os
+import signal
+
+import pytest
+from support import processes
+from support.waiting import wait_until
+from support_instance import LOAD_FAILED, START_FAILED
+
+SERVE = ("--http-socket", "127.0.0.1:0", "--module", "probe")
+STEPS = [
+    "asap",
+    "pre-jail",
+    "post-jail",
+    "in-jail",
+    "as-root",
+    "master-start",
+    "as-user",
+    "pre-app",
+    "post-app",
+    "post-fork",
+    "accepting",
+    "accepting-once",
+    "accepting1",
+    "accepting1-once",
+    "as-user-atexit",
+]
+#: The steps up to the fork of workers: more than one of these write at a time.
+IN_ORDER = STEPS[:9]
+COMMANDS = ("asap", "pre-jail", "post-jail", "in-jail", "as-root", "as-user", "pre-app", "post-app", "as-user-atexit")
+
+
+def test_each_step_comes_in_its_order_and_workers_that_replace_others_are_not_the_first(start, tmp_path):
+    steps = tmp_path / "steps"
+    options = [word for step in STEPS for word in (f"--hook-{step}", f"appendn:{steps} {step}")]
+    instance = start(*options, "--processes", "2", alarms=True)
+    lines = steps.read_text().split()
+    assert lines[: len(IN_ORDER)] == IN_ORDER
+    of_workers = ["post-fork", "accepting", "accepting-once"] * 2 + ["accepting1", "accepting1-once"]
+    assert sorted(lines[len(IN_ORDER) :]) == sorted(of_workers)
+    assert "hook pre-app: appendn:" in instance.log
+
+    steps.write_text("")
+    processes.kill(instance.workers()[0])
+    wait_until(lambda: "accepting" in steps.read_text().split(), "another worker")
+    again = steps.read_text().split()
+    assert again[:2] == ["post-fork", "accepting"]
+    assert "accepting-once" not in again
+    assert "accepting1-once" not in again
+
+    steps.write_text("")
+    instance.reload(2)
+    assert steps.read_text().split()[:3] == ["as-user", "pre-app", "post-app"]
+    assert steps.read_text().split().count("accepting-once") == 2
+
+    steps.write_text("")
+    assert instance.stop() == 0
+    assert steps.read_text().split() == ["as-user-atexit"]
+
+
+def test_commands_run_at_their_steps_after_the_hooks_with_the_variables_of_the_instance(start, tmp_path):
+    steps = tmp_path / "steps"
+    options = [word for step in COMMANDS for word in (f"--exec-{step}", f"echo exec {step} $COLOUR >> {steps}")]
+    hooks = ["--hook-pre-app", f"appendn:{steps} hook pre-app", "--hook-asap", "putenv:COLOUR=red"]
+    instance = start(*options, *hooks)
+    assert instance.stop() == 0
+    expected = [f"exec {step} red" for step in COMMANDS]
+    expected.insert(COMMANDS.index("pre-app"), "hook pre-app")
+    assert steps.read_text().splitlines() == expected
+
+
+def test_the_actions_do_what_they_say(start, tmp_path):
+    actions = (
+        f"mkdir:{tmp_path}/made",
+        f"cd:{tmp_path}/made",
+        "create:empty",
+        "write:text one",
+        "append:text two",
+        "writen:line one",
+        "appendn:line two",
+        "rename:line lines",
+        "chmod:lines 600",
+        f"chown:lines {os.getuid()} {os.getgid()}",
+        f"wait_for_dir:{tmp_path}",
+        "wait_for_file:lines",
+        "sticky:.",
+        "create:gone",
+        "unlink:gone",
+        "mkdir:no-folder",
+        "rmdir:no-folder",
+        "safeexec:exit 3",
+        "print:the print of a hook",
+        "!exec:echo secret > private",
+        "unix_signal:15 gracefully_kill_them_all",
+        f"cd:{tmp_path}",
+    )
+    instance = start(*[word for action in actions for word in ("--hook-pre-jail", action)], alarms=True)
+    made = tmp_path / "made"
+    assert {path.name for path in made.iterdir()} == {"empty", "text", "lines", "private"}
+    assert (made / "text").read_text() == "onetwo"
+    assert (made / "lines").read_text() == "one\ntwo\n"
+    assert (made / "lines").stat().st_mode & 0o777 == 0o600
+    assert made.stat().st_mode & 0o1000
+    assert "the print of a hook\n" in instance.log
+    assert "secret" not in instance.log
+    assert instance.stop(signal.SIGTERM) == 0
+
+
+def test_functions_are_those_of_the_application_with_their_argument(start, tmp_path):
+    (tmp_path / "named.py").write_text(
+        "import os\ndef note(*arguments):\n    open('notes', 'a').write(f'{os.getpid()} {arguments!r}\\n')\n    return 7\n"
+    )
+    hooks = (
+        ("call-pre-app", "named:note"),
+        ("hook-post-app", "call:named.note some words"),
+        ("hook-post-fork", "callint:named:note 42"),
+        ("hook-post-app", "call:uwsgi_log said by the log"),
+    )
+    instance = start("--pythonpath", tmp_path, *[word for name, value in hooks for word in (f"--{name}", value)])
+    (prototype, worker) = (instance.prototype(), instance.worker())
+    # Hooks of a step come before its calls, and this is the only one of each step.
+    assert (tmp_path / "notes").read_text().splitlines() == [
+        f"{prototype} ()",
+        f"{prototype} ('some words',)",
+        f"{worker} (42,)",
+    ]
+    assert "said by the log\n" in instance.log
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_hooks_of_the_user_have_no_rights_of_root(fail, start, tmp_path):
+    os.chmod(tmp_path, 0o777)
+    instance = start(
+        "--gid", "nogroup",
+        "--hook-as-root", f"exec:id -u > {tmp_path}/root",
+        "--hook-master-start", f"exec:id -g > {tmp_path}/master",
+        "--hook-as-user-atexit", f"exec:id -g > {tmp_path}/end",
+    )  # fmt: skip
+    assert instance.stop() == 0
+    assert (tmp_path / "root").read_text() == "0\n"
+    assert (tmp_path / "master").read_text() == "65534\n"
+    assert (tmp_path / "end").read_text() == "65534\n"
+
+
+@pytest.mark.parametrize("step", ["asap", "as-root", "master-start", "as-user", "pre-app", "post-app", "post-fork", "accepting1"])
+def test_a_hook_that_fails_ends_the_start_and_the_last_line_says_where_it_is_written(fail, tmp_path, step):
+    configuration = tmp_path / "uwsgi.ini"
+    probes = os.path.join(os.path.dirname(__file__), "probes")
+    configuration.write_text(
+        f"[uwsgi]\nhttp-socket = 127.0.0.1:0\npythonpath = {probes}\nmodule = probe\nmaster = true\nhook-{step} = exec:exit 3\n"
+    )
+    status, lines = fail(configuration)
+    in_master = step in ("asap", "as-root", "master-start")
+    assert status == (START_FAILED if in_master else LOAD_FAILED), lines
+    assert "uwsgi.ini:6: `exec:exit 3`" in lines[-1], lines
+    assert "the command exited with status 3" in lines[-1]
+
+
+def test_a_function_that_answers_no_or_raises_ends_the_start(fail, tmp_path):
+    (tmp_path / "named.py").write_text("def no():\n    return 3\ndef raises():\n    raise RuntimeError('broken')\n")
+    probes = os.path.join(os.path.dirname(__file__), "probes")
+    for value, words in (
+        ("callret:named:no", "has answered 3"),
+        ("call:named:raises", "RuntimeError: broken"),
+        ("call:named:none", "has no 'none'"),
+    ):
+        status, lines = fail(*SERVE, "--pythonpath", probes, "--pythonpath", tmp_path, "--master", "--hook-post-app", value)
+        assert status == LOAD_FAILED
+        assert words in lines[-1], lines
+
+
+def test_a_reload_whose_hook_fails_leaves_the_old_generation_serving(start, tmp_path):
+    instance = start("--hook-pre-app", f"exec:test ! -e {tmp_path}/broken", alarms=True)
+    (tmp_path / "broken").touch()
+    instance.send_signal(signal.SIGHUP)
+    instance.wait_for_log("generation 1 goes on serving")
+    assert instance.body()
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        ("hook-asap", "exec", "which has no `:`"),
+        ("hook-asap", "dance:now", "`dance`, which is no action"),
+        ("hook-asap", "write:file", "which takes more"),
+        ("hook-asap", "chmod:file rwx", "in octal digits"),
+        ("hook-asap", "call:module:function", "where there is no Python"),
+        ("hook-post-app", "call:printf", "which names no module"),
+        ("hook-as-root", "mount:proc none /proc", "exec:mount"),
+        ("hook-master-start", "unix_signal:15 reap_them_all", "signals have one meaning each"),
+        ("hook-post-fork", "putenv:A=B", "write `env = NAME=VALUE`"),
+        ("call-as-root", "function", "there is no Python in this process"),
+        ("hook-touch", "file exec:x", "attach-daemon2"),
+    ],
+)
+def test_a_hook_that_can_not_be_is_refused_at_the_start(fail, option, value, words):
+    status, lines = fail(*SERVE, f"--{option}", value)
+    assert status != 0
+    assert any(words in line for line in lines), lines
