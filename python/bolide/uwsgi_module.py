@@ -26,6 +26,19 @@ UNACKED_AT = 24
 TCP_INFO_BYTES = 28
 
 
+#: A worker that is not there.
+NOBODY = {
+    "pid": 0,
+    "requests": 0,
+    "exceptions": 0,
+    "sent_bytes": 0,
+    "is_busy": False,
+    "spent_us": 0,
+    "average_us": 0,
+    "applications": (),
+}
+
+
 class Options(dict):
     """``uwsgi.opt``. Its keys are text, as in uWSGI for Python 3; those of programs that ask with bytes are found too."""
 
@@ -234,7 +247,7 @@ class Uwsgi:
         if row:
             began = int(time.time() - (time.monotonic() - row["started_ms"] / 1000))
             resident, address_space = memory_of(row["pid"])
-        row = row or {"pid": 0, "requests": 0, "exceptions": 0, "sent_bytes": 0, "is_busy": False, "spent_us": 0}
+        row = row or NOBODY
         applications = self.module.applications
         return {
             "id": number,
@@ -250,18 +263,18 @@ class Uwsgi:
             "last_spawn": began,
             "respawn_count": self.boot["generation"] - 1,
             "tx": row["sent_bytes"],
-            "avg_rt": row["spent_us"] // row["requests"] if row["requests"] else 0,
+            "avg_rt": row["average_us"],
             "apps": tuple(
-                self.application(place, mount, callable, row, len(applications))
+                self.application(place, mount, callable, row["applications"])
                 for place, (mount, callable) in enumerate(applications.items())
             )
             if isinstance(applications, dict)
             else (),
         }
 
-    def application(self, place, mount, callable, row, count):
-        # With several, nobody counts for each of them.
-        counted = count == 1
+    def application(self, place, mount, callable, counters):
+        # Applications beyond those that have counters of their own are counted with the last of these.
+        requests, exceptions = counters[place] if place < len(counters) else (0, 0)
         return {
             "id": place,
             "modifier1": 0,
@@ -269,8 +282,8 @@ class Uwsgi:
             "startup_time": 0,
             "interpreter": 0,
             "callable": id(callable),
-            "requests": row["requests"] if counted else 0,
-            "exceptions": row["exceptions"] if counted else 0,
+            "requests": requests,
+            "exceptions": exceptions,
             "chdir": (self.settings["python"]["chdir_after"] or "").encode("utf-8", "surrogateescape"),
         }
 

@@ -111,6 +111,9 @@ fn described<'py>(
     facts.set_item("started_ms", row.started_ms.load(Relaxed))?;
     facts.set_item("is_busy", is_busy)?;
     facts.set_item("spent_us", work.busy_us)?;
+    facts.set_item("average_us", row.average_us.load(Relaxed))?;
+    let of_applications: Vec<(u64, u64)> = work.applications.iter().map(|one| (one.requests, one.exceptions)).collect();
+    facts.set_item("applications", of_applications)?;
     Ok(facts)
 }
 
