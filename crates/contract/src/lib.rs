@@ -25,6 +25,7 @@ pub mod settings;
 mod slot;
 pub mod sockets;
 pub mod statistics;
+pub mod succession;
 pub mod ticket_keys;
 pub mod tls;
 pub mod watching;

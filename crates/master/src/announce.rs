@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn a_start_says_where_it_listens_and_with_what() {
         let mut settings = crate::testing::settings();
-        let listeners = Listeners::bind(&settings.listeners, None).expect("bound");
+        let listeners = Listeners::bind(&settings.listeners, Vec::new(), None).expect("bound");
         assert!(start_lines(&settings, listeners.endpoints())[1].starts_with("listening at http://127.0.0.1:"));
         for (processes, threads, said) in [
             (1, Threads::Fixed(2), "1 worker × 2 threads"),

@@ -25,6 +25,8 @@ pub enum Command {
     ReopenLogs,
     /// Put files of logs aside and begin new ones.
     RotateLogs,
+    /// Let another master, of the program that is installed by now, take our place.
+    Upgrade,
     /// Write a line for each child to the log.
     Status,
 }

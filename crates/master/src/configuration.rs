@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use bolide_contract::settings::Settings;
 use bolide_options::{Diagnostic, Failure, Reading, Severity, read, read_again, renewal, start_folder};
@@ -20,6 +20,8 @@ pub type ChooseProgram = dyn Fn(&Settings) -> Result<Program, StartError>;
 /// The source of an instance's settings.
 pub struct Configuration {
     arguments: Vec<OsString>,
+    /// Everything that was executed: of a console script the interpreter and the script come first.
+    command: Vec<OsString>,
     environment: Vec<(OsString, OsString)>,
     /// By its path, which may lead elsewhere by the time of a reload.
     folder: PathBuf,
@@ -43,7 +45,30 @@ impl Configuration {
     pub fn new(arguments: &[OsString], choose: Box<ChooseProgram>) -> Configuration {
         let environment = std::env::vars_os().collect();
         let started_as = std::process::id().to_string().into();
-        Configuration { arguments: arguments.to_vec(), environment, folder: start_folder(), choose, started_as, told: Vec::new() }
+        let command = std::env::args_os().collect();
+        Configuration {
+            arguments: arguments.to_vec(),
+            command,
+            environment,
+            folder: start_folder(),
+            choose,
+            started_as,
+            told: Vec::new(),
+        }
+    }
+
+    /// The folder of the start.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The program that was started, or another one in its place, and its arguments.
+    pub fn command(&self, instead: Option<&Path>) -> (OsString, &[OsString]) {
+        match (instead, self.command.split_first()) {
+            (None, Some((program, arguments))) => (program.clone(), arguments),
+            (Some(program), _) => (program.into(), &self.arguments),
+            (None, None) => (std::env::current_exe().unwrap_or_default().into(), &self.arguments),
+        }
     }
 
     /// Reads it for a start.

@@ -64,11 +64,13 @@ mod stats_token;
 mod status;
 mod stop;
 mod stop_first;
+mod succession;
 mod supervisor;
 mod system;
 #[cfg(test)]
 mod testing;
 mod tickets;
+mod upgrade;
 mod waiting;
 mod watching;
 mod words;

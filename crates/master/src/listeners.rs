@@ -55,15 +55,25 @@ pub struct Listeners {
 }
 
 impl Listeners {
-    /// Binds them all. When one fails, the files of those before it are removed.
+    /// Binds them all, but for those that the master before us has handed over, which are not ours before [`Listeners::own`]. When one fails,
+    /// the files of those before it are removed.
     ///
     /// # Errors
     /// An address that can't be had. The message says where it was asked for and what to do.
-    pub fn bind(wanted: &[Listener], owner: Option<&Privileges>) -> Result<Listeners, StartError> {
+    pub fn bind(
+        wanted: &[Listener],
+        mut handed: Vec<(Address, OwnedFd)>,
+        owner: Option<&Privileges>,
+    ) -> Result<Listeners, StartError> {
         let mut listeners = Listeners::default();
         let until = Instant::now() + Duration::from_millis(ADDRESS_WAIT_MS);
         for listener in wanted {
-            match bind_when_free(listener, wanted, owner, until) {
+            let position = handed.iter().position(|(address, _)| *address == listener.address);
+            let bound = match position.map(|position| handed.swap_remove(position).1) {
+                Some(socket) => endpoint_of(&socket, listener, None).map(|endpoint| (socket, endpoint.of_another())),
+                None => bind_when_free(listener, wanted, owner, until),
+            };
+            match bound {
                 Ok((descriptor, endpoint)) => {
                     listeners.sockets.push(Rc::new(descriptor));
                     listeners.endpoints.push(endpoint);
@@ -75,87 +85,6 @@ impl Listeners {
             }
         }
         Ok(listeners)
-    }
-
-    /// The sockets of another configuration: those of this list, and of one that was to follow it, stay where the address is the same,
-    /// the others are bound. Nothing waits here, and nothing has changed where it fails.
-    ///
-    /// # Errors
-    /// As of [`Listeners::bind`].
-    pub fn renewed(
-        &self,
-        pending: Option<&Listeners>,
-        wanted: &[Listener],
-        owner: Option<&Privileges>,
-    ) -> Result<Listeners, StartError> {
-        let mut renewed = Listeners::default();
-        let pools = [Some(self), pending];
-        let known: Vec<(&Rc<OwnedFd>, &Endpoint)> =
-            pools.into_iter().flatten().flat_map(|pool| pool.sockets.iter().zip(&pool.endpoints)).collect();
-        for listener in wanted {
-            let stays = known.iter().find(|(socket, endpoint)| endpoint.asked == listener.address && !renewed.has(socket));
-            let (socket, endpoint) = match stays {
-                Some((socket, endpoint)) => {
-                    let (protocol, is_tls) = (listener.protocol, listener.tls.is_some());
-                    (Rc::clone(socket), Endpoint { protocol, is_tls, ..(*endpoint).clone() })
-                }
-                None => match bind_one(listener, wanted, owner) {
-                    Ok((descriptor, endpoint)) => (Rc::new(descriptor), endpoint),
-                    Err(Refusal::InUse(message) | Refusal::Other(message)) => {
-                        for list in pools.into_iter().flatten() {
-                            renewed.forget(list);
-                        }
-                        drop(renewed.end());
-                        renewed.remove_files();
-                        return Err(StartError::new(format!("{}: {message}", listener.origin)));
-                    }
-                },
-            };
-            renewed.sockets.push(socket);
-            renewed.endpoints.push(endpoint);
-        }
-        Ok(renewed)
-    }
-
-    /// Lets go of the sockets that another list has too: what is left is nobody else's.
-    pub fn forget(&mut self, others: &Listeners) {
-        let is_shared: Vec<bool> = self.sockets.iter().map(|socket| others.has(socket)).collect();
-        let mut shared = is_shared.iter();
-        self.sockets.retain(|_| !shared.next().copied().unwrap_or_default());
-        let mut shared = is_shared.iter();
-        self.endpoints.retain(|_| !shared.next().copied().unwrap_or_default());
-    }
-
-    /// Ends listening at the sockets that another list does not have. Gives the connections that waited there, as [`Listeners::end`].
-    pub fn end_all_but(&mut self, kept: &Listeners) -> Vec<(u32, OwnedFd)> {
-        self.end_where(|socket| !kept.has(socket))
-    }
-
-    /// Gives sockets that stay the backlog, mode and owner that the configuration has by now. Gives what could not be done.
-    pub fn adjust(&self, before: &[Listener], wanted: &[Listener], owner: Option<&Privileges>) -> Vec<String> {
-        let mut troubles = Vec::new();
-        for ((socket, endpoint), listener) in self.sockets.iter().zip(&self.endpoints).zip(wanted) {
-            let Some(old) = before.iter().find(|old| old.address == listener.address) else { continue };
-            // listen(2) again changes the length of the queue alone.
-            if old.backlog != listener.backlog
-                && endpoint.is_ours
-                && let Err(error) = start_listening(socket, listener.backlog)
-            {
-                troubles.push(format!("{}: the backlog of {} can't be changed: {error}", listener.origin, endpoint.bound));
-            }
-            if let Some(file) = &endpoint.file
-                && (&old.mode, &old.owner) != (&listener.mode, &listener.owner)
-                && let Err(message) = apply_ownership(&file.path, listener, owner)
-            {
-                troubles.push(format!("{}: {message}", listener.origin));
-            }
-        }
-        troubles
-    }
-
-    /// The places of the sockets that another list does not have.
-    pub fn endpoints_beside(&self, others: &Listeners) -> impl Iterator<Item = &Endpoint> {
-        self.sockets.iter().zip(&self.endpoints).filter(|(socket, _)| !others.has(socket)).map(|(_, endpoint)| endpoint)
     }
 
     fn has(&self, socket: &Rc<OwnedFd>) -> bool {
@@ -272,6 +201,11 @@ fn bind_one(listener: &Listener, all: &[Listener], owner: Option<&Privileges>) -
             (take_descriptor(*number).map_err(|message| message.replace("fd://", "LISTEN_FDS: descriptor "))?, None)
         }
     };
+    let endpoint = endpoint_of(&descriptor, listener, file)?;
+    Ok((descriptor, endpoint))
+}
+
+fn endpoint_of(descriptor: &OwnedFd, listener: &Listener, file: Option<SocketFile>) -> Result<Endpoint, String> {
     let name =
         getsockname::<SockaddrStorage>(descriptor.as_raw_fd()).map_err(|error| format!("the socket has no name: {error}"))?;
     let address = to_std(&name).map_or(Bound::Local, Bound::Tcp);
@@ -282,7 +216,7 @@ fn bind_one(listener: &Listener, all: &[Listener], owner: Option<&Privileges>) -
     };
     let is_ours = !matches!(listener.address, Address::Descriptor(_) | Address::Passed(_));
     let (protocol, is_tls, asked) = (listener.protocol, listener.tls.is_some(), listener.address.clone());
-    Ok((descriptor, Endpoint { protocol, is_tls, bound, asked, address, file, is_ours }))
+    Ok(Endpoint { protocol, is_tls, bound, asked, address, file, is_ours })
 }
 
 fn bind_tcp(host: &str, port: u16, listener: &Listener, all: &[Listener]) -> Result<OwnedFd, Refusal> {
@@ -533,6 +467,9 @@ fn local_name(name: &SockaddrStorage) -> String {
         (None, None) => "an unnamed socket".to_owned(),
     }
 }
+
+#[path = "listeners_renewal.rs"]
+mod renewal;
 
 #[cfg(test)]
 #[path = "listeners_tests.rs"]

@@ -34,7 +34,7 @@ fn tcp(host: &str, port: u16) -> Listener {
 }
 
 fn refused(wanted: Listener) -> String {
-    let error = Listeners::bind(&[wanted], None).expect_err("refused").to_string();
+    let error = Listeners::bind(&[wanted], Vec::new(), None).expect_err("refused").to_string();
     assert!(error.starts_with("app.ini:3: "), "an error names its origin: {error}");
     error
 }
@@ -42,7 +42,7 @@ fn refused(wanted: Listener) -> String {
 #[test]
 fn tcp_listeners_are_bound_in_order_and_port_0_becomes_a_real_one() {
     let wanted = [tcp("127.0.0.1", 0), tcp("localhost", 0)];
-    let listeners = Listeners::bind(&wanted, None).expect("bound");
+    let listeners = Listeners::bind(&wanted, Vec::new(), None).expect("bound");
     let descriptors = listeners.descriptors();
     assert_eq!(descriptors.len(), 2);
     for (described, socket) in descriptors.iter().zip(&listeners.sockets) {
@@ -97,13 +97,13 @@ fn ipv6_stands_beside_ipv4_on_one_port() {
     let both = [tcp("", port), tcp("[::]", port)];
     if std::net::TcpListener::bind("[::1]:0").is_err() {
         // A kernel without IPv6: then the error must say so.
-        assert!(Listeners::bind(&both, None).expect_err("refused").to_string().contains("no IPv6"));
+        assert!(Listeners::bind(&both, Vec::new(), None).expect_err("refused").to_string().contains("no IPv6"));
         return;
     }
-    let listeners = Listeners::bind(&both, None).expect("both are bound");
+    let listeners = Listeners::bind(&both, Vec::new(), None).expect("both are bound");
     assert_eq!(getsockopt(&listeners.sockets[1], Ipv6V6Only), Ok(true));
     drop(listeners);
-    let alone = Listeners::bind(&[tcp("[::]", 0)], None).expect("bound");
+    let alone = Listeners::bind(&[tcp("[::]", 0)], Vec::new(), None).expect("bound");
     let system = std::fs::read_to_string("/proc/sys/net/ipv6/bindv6only").is_ok_and(|text| text.trim() == "1");
     assert_eq!(getsockopt(&alone.sockets[0], Ipv6V6Only), Ok(system));
 }
@@ -123,7 +123,7 @@ fn a_unix_socket_gets_its_mode_and_vacuum_removes_it() {
     let path = folder.path().join("app.sock");
     let mut wanted = listener(Address::Unix(path.clone()));
     wanted.mode = Some(0o660);
-    let listeners = Listeners::bind(&[wanted], None).expect("bound");
+    let listeners = Listeners::bind(&[wanted], Vec::new(), None).expect("bound");
     UnixStream::connect(&path).expect("somebody listens");
     assert_eq!(std::fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o660);
     assert_eq!(listeners.descriptors()[0].bound, path.display().to_string());
@@ -135,7 +135,7 @@ fn a_unix_socket_gets_its_mode_and_vacuum_removes_it() {
 fn vacuum_leaves_the_socket_of_another_program() {
     let folder = Folder::new("vacuum");
     let path = folder.path().join("app.sock");
-    let listeners = Listeners::bind(&[listener(Address::Unix(path.clone()))], None).expect("bound");
+    let listeners = Listeners::bind(&[listener(Address::Unix(path.clone()))], Vec::new(), None).expect("bound");
     std::fs::remove_file(&path).expect("removed");
     // Keep the inode of ours busy, so that the other's is another one.
     let _other = UnixListener::bind(&path).expect("another program binds there");
@@ -149,7 +149,7 @@ fn a_stale_unix_socket_is_replaced_and_a_used_one_is_not() {
     let path = folder.path().join("app.sock");
     drop(UnixListener::bind(&path).expect("bound"));
     assert!(path.exists(), "the file of a dead listener stays");
-    let living = Listeners::bind(&[listener(Address::Unix(path.clone()))], None).expect("replaced");
+    let living = Listeners::bind(&[listener(Address::Unix(path.clone()))], Vec::new(), None).expect("replaced");
     let error = refused(listener(Address::Unix(path.clone())));
     assert!(error.contains("in use by another program"), "{error}");
     UnixStream::connect(&path).expect("the first one is untouched");
@@ -176,7 +176,7 @@ fn a_failed_start_leaves_no_socket_file() {
     let folder = Folder::new("failed");
     let path = folder.path().join("app.sock");
     let wanted = [listener(Address::Unix(path.clone())), tcp("192.0.2.77", 0)];
-    Listeners::bind(&wanted, None).expect_err("the second can't be bound");
+    Listeners::bind(&wanted, Vec::new(), None).expect_err("the second can't be bound");
     assert!(!path.exists());
     let mut unowned = listener(Address::Unix(path.clone()));
     unowned.owner = Some("no-such-user-here".to_owned());
@@ -190,26 +190,26 @@ fn the_owner_is_the_identity_unless_chown_socket_says_otherwise() {
         // Only root can give files away: an ordinary user is told so.
         let mut wanted = listener(Address::Unix(Folder::new("owner").path().join("app.sock")));
         wanted.owner = Some("root".to_owned());
-        Listeners::bind(&[wanted], None).expect_err("refused");
+        Listeners::bind(&[wanted], Vec::new(), None).expect_err("refused");
         return;
     }
     let folder = Folder::new("owner");
     let identity = Privileges { uid: Uid::from_raw(1234), gid: Gid::from_raw(1235), groups: Vec::new() };
     let owner_of = |path: &Path| std::fs::metadata(path).map(|found| (found.uid(), found.gid())).expect("there");
     let path = folder.path().join("a.sock");
-    let _plain = Listeners::bind(&[listener(Address::Unix(path.clone()))], Some(&identity)).expect("bound");
+    let _plain = Listeners::bind(&[listener(Address::Unix(path.clone()))], Vec::new(), Some(&identity)).expect("bound");
     assert_eq!(owner_of(&path), (1234, 1235));
     let path = folder.path().join("b.sock");
     let mut wanted = listener(Address::Unix(path.clone()));
     wanted.owner = Some("77:78".to_owned());
-    let _owned = Listeners::bind(&[wanted], Some(&identity)).expect("bound");
+    let _owned = Listeners::bind(&[wanted], Vec::new(), Some(&identity)).expect("bound");
     assert_eq!(owner_of(&path), (77, 78));
 }
 
 #[test]
 fn an_abstract_name_is_bound_as_it_is_written() {
     let name = format!("bolide-test-{}", std::process::id());
-    let listeners = Listeners::bind(&[listener(Address::Abstract(name.clone()))], None).expect("bound");
+    let listeners = Listeners::bind(&[listener(Address::Abstract(name.clone()))], Vec::new(), None).expect("bound");
     assert_eq!(listeners.descriptors()[0].bound, format!("@{name}"));
     let address = UnixAddress::from_abstract_name(&name).expect("an address");
     UnixStream::connect_addr(&address).expect("somebody listens");
@@ -220,7 +220,8 @@ fn an_abstract_name_is_bound_as_it_is_written() {
 fn a_listening_descriptor_is_taken_over_and_others_are_refused() {
     let socket = TcpListener::bind("127.0.0.1:0").expect("bound");
     let bound = socket.local_addr().expect("a name").to_string();
-    let listeners = Listeners::bind(&[listener(Address::Descriptor(socket.into_raw_fd()))], None).expect("taken over");
+    let listeners =
+        Listeners::bind(&[listener(Address::Descriptor(socket.into_raw_fd()))], Vec::new(), None).expect("taken over");
     assert_eq!(listeners.descriptors()[0].bound, bound);
     assert!(fcntl(&listeners.sockets[0], FcntlArg::F_GETFL).is_ok_and(|flags| flags & libc::O_NONBLOCK != 0));
     TcpStream::connect(&bound).expect("it still listens");

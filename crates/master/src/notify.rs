@@ -53,6 +53,11 @@ impl Notifier {
         self.send(|| "STOPPING=1\nSTATUS=stopping\n".to_owned());
     }
 
+    /// Another process is the instance's master from here on.
+    pub fn successor(&self, pid: i32) {
+        self.send(|| format!("MAINPID={pid}\nREADY=1\nSTATUS=upgraded\n"));
+    }
+
     fn send(&self, message: impl Fn() -> String) {
         let Some((socket, address)) = &self.0 else { return };
         if let Err(error) = socket.send_to_addr(message().as_bytes(), address) {

@@ -27,6 +27,7 @@ impl Supervisor {
             Command::RemoveWorker => self.remove_worker(by, now_ms),
             Command::ReopenLogs => self.reopen_logs(by),
             Command::RotateLogs => self.rotate_logs(by),
+            Command::Upgrade => self.upgrade(by),
             Command::Status => self.write_status(now_ms),
         }
     }

@@ -3,6 +3,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
+use std::os::fd::RawFd;
 use std::path::Path;
 
 use bolide_contract::control::PidFile;
@@ -36,6 +37,28 @@ pub fn write_when_ready(settings: &Settings, privileges: Option<&Privileges>) {
             log_sink::line(&error.to_string());
         }
     }
+}
+
+/// Writes those of an instance whose place we have taken: their locks are ours already.
+pub fn write_as_successor(settings: &Settings, privileges: Option<&Privileges>) {
+    let users = |path: &Path| settings.control.pidfiles.iter().any(|pidfile| pidfile.is_users && pidfile.path == path);
+    for path in all(settings) {
+        let write = || std::fs::write(path, format!("{}\n", Pid::this())).map_err(|error| StartError::new(error.to_string()));
+        if let Err(error) = with_files_of(privileges.filter(|_| users(path)), write) {
+            log_sink::line(&format!("the pidfile {} can't be written: {error}", path.display()));
+        }
+    }
+}
+
+/// Descriptors by which the pidfiles are locked.
+pub fn descriptors(settings: &Settings) -> Vec<RawFd> {
+    let Ok(open) = std::fs::read_dir("/proc/self/fd") else { return Vec::new() };
+    let is_one = |path: &Path| all(settings).any(|pidfile| pidfile == path);
+    let number = |entry: std::fs::DirEntry| -> Option<RawFd> {
+        let target = std::fs::read_link(entry.path()).ok()?;
+        is_one(&target).then(|| entry.file_name().to_str()?.parse().ok()).flatten()
+    };
+    open.flatten().filter_map(number).collect()
 }
 
 /// `vacuum`: removes each that has our pid in it.

@@ -77,7 +77,7 @@ mod tests {
     fn a_full_queue_is_counted_each_second_and_told_once_a_minute() {
         let mut settings = crate::testing::settings();
         settings.listeners[0].backlog = 1;
-        let listeners = Listeners::bind(&settings.listeners, None).expect("bound");
+        let listeners = Listeners::bind(&settings.listeners, Vec::new(), None).expect("bound");
         let mut alarm = QueueAlarm::default();
         assert_eq!(alarm.look(&listeners, 5_000), None);
         let address = listeners.endpoints()[0].bound.clone();

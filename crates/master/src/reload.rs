@@ -280,7 +280,14 @@ impl Supervisor {
                 // Where workers load the application themselves, the prototype's time says nothing.
                 let load_ms = forming.loaded_in_ms.filter(|_| !self.fleet.settings.python.lazy);
                 let load = load_ms.map(|time| format!(" (the application was loaded in {time} ms)")).unwrap_or_default();
-                pidfile::write_when_ready(&self.fleet.settings, self.fleet.privileges());
+                match &mut self.place {
+                    Some(place) => {
+                        self.fleet.listeners.own();
+                        pidfile::write_as_successor(&self.fleet.settings, self.fleet.privileges());
+                        place.take();
+                    }
+                    None => pidfile::write_when_ready(&self.fleet.settings, self.fleet.privileges()),
+                }
                 announce::ready(&self.fleet.settings, self.fleet.listeners.endpoints(), count, &format!(" in {took} ms{load}"));
                 if let Some(starter) = self.starter.take() {
                     starter.ready();

@@ -72,17 +72,30 @@ const LEFT_ALONE: &[Signal] = &[
 const OTHERS: &str = "Nothing, and the log says that it came: no signal stops or ends the master in silence. So Ctrl-Z (SIGTSTP) does not \
     suspend a server, whose workers would serve on without supervision.";
 
+/// The manual's sentence about [`upgrade_signal`].
+const UPGRADE: &str = "Upgrade: another master is executed, of the program that is installed by now, and has the sockets. This one serves until that \
+    one does, and then ends like an old generation.";
+
+/// The signal that asks for an upgrade: uWSGI has none for it, and no ordinary one is free.
+fn upgrade_signal() -> i32 {
+    libc::SIGRTMIN() + 2
+}
+
 /// The table as Markdown, for the manual.
 pub fn as_markdown() -> String {
     let rows = TABLE.iter().filter(|(_, action, _)| *action != SignalAction::Reap);
     let page = rows.fold("| signal | what the master does |\n|---|---|\n".to_owned(), |page, (signal, _, help)| {
         page + &format!("| {} | {help} |\n", signal.as_str())
     });
+    let page = page + &format!("| SIGRTMIN+2 | {UPGRADE} |\n");
     page + &format!("| any other | {OTHERS} |\n")
 }
 
 /// The action of a signal.
 pub fn action(number: u32) -> SignalAction {
+    if number == upgrade_signal().cast_unsigned() {
+        return SignalAction::Ask(Command::Upgrade);
+    }
     let row = TABLE.iter().find(|(signal, _, _)| *signal as u32 == number);
     row.map_or(SignalAction::Refuse, |(_, action, _)| *action)
 }

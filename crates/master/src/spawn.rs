@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 
 use bolide_contract::boot::Boot;
 use bolide_contract::message::GROUP_SIGNALS;
+use bolide_contract::succession;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::unistd::Pid;
@@ -47,7 +48,7 @@ pub fn prototype(launch: &Launch<'_>) -> io::Result<Pid> {
     command.args(&launch.program.arguments).arg(boot.as_raw_fd().to_string());
     // `env` is set here and not only inside Python: PYTHONHASHSEED and its kin are read when an interpreter starts.
     let environment = &launch.boot.settings.python.environment;
-    for variable in socket_activation::VARIABLES.into_iter().chain([notify::VARIABLE]) {
+    for variable in socket_activation::VARIABLES.into_iter().chain([notify::VARIABLE, succession::VARIABLE]) {
         command.env_remove(variable);
     }
     for name in &launch.boot.settings.python.removed_variables {

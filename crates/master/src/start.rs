@@ -3,9 +3,10 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::OwnedFd;
 
 use bolide_contract::hooks::HookPhase;
-use bolide_contract::settings::Settings;
+use bolide_contract::settings::{Address, Settings};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::announce;
@@ -26,12 +27,16 @@ use crate::process_name;
 use crate::reporting::Reporting;
 use crate::signals::Signals;
 use crate::socket_activation;
+use crate::succession::Place;
 use crate::supervisor::Supervisor;
 
 /// Runs an instance to its end, in this process, which becomes its master. Gives the exit status. `warnings` are diagnostics
 /// about the configuration, written after the line that says what to open.
 pub fn supervise(settings: Settings, configuration: Configuration, warnings: &[String]) -> i32 {
-    let starter = match settings.control.background.as_ref().map(|background| background::detach(background, warnings)) {
+    let (place, handed) = Place::inherited().unzip();
+    // Who takes another master's place is in the background already, if it is to be there.
+    let background = settings.control.background.as_ref().filter(|_| place.is_none());
+    let starter = match background.map(|background| background::detach(background, warnings)) {
         None => None,
         Some(Ok(Side::Foreground { status })) => return status,
         Some(Ok(Side::Background(starter))) => Some(starter),
@@ -42,7 +47,8 @@ pub fn supervise(settings: Settings, configuration: Configuration, warnings: &[S
         }
     };
     let mut console = None;
-    let outcome = prepare(settings, configuration, warnings, &mut console).and_then(start);
+    let handed = handed.unwrap_or_default();
+    let outcome = prepare(settings, configuration, warnings, (place, handed), &mut console).and_then(start);
     let (status, exit_message, starter) = match outcome {
         Ok(mut supervisor) => {
             supervisor.starter = starter;
@@ -69,16 +75,17 @@ fn prepare(
     mut settings: Settings,
     mut configuration: Configuration,
     warnings: &[String],
+    (place, handed): (Option<Place>, Vec<(Address, OwnedFd)>),
     console: &mut Option<File>,
 ) -> Result<Supervisor, StartError> {
     settings.listeners = socket_activation::merge(settings.listeners);
     configuration.note_told(warnings);
-    let prepared = prepare_files(&settings, &configuration);
+    let prepared = prepare_files(&settings, &configuration, handed);
     if prepared.is_err() {
         announce::write_all(warnings);
     }
     let Prepared { program, privileges, logs, listeners, reporting } = prepared?;
-    let ready = take_process(&settings, privileges.as_ref(), logs).map(|(signals, terminal, printed)| {
+    let ready = take_process(&settings, privileges.as_ref(), logs, place.is_some()).map(|(signals, terminal, printed)| {
         // In the background a terminal is let go of: who waits in the foreground shows what is to be seen there.
         *console = terminal.filter(|_| settings.control.background.is_none());
         announce::start(&settings, listeners.endpoints(), privileges.as_ref(), warnings);
@@ -94,6 +101,7 @@ fn prepare(
         .map_err(|error| StartError::new(format!("there is no memory that processes can share: {error}")))?;
     let mut supervisor = Supervisor::new(fleet, signals, configuration, reporting);
     supervisor.printed = printed;
+    supervisor.place = place;
     Ok(supervisor)
 }
 
@@ -106,7 +114,11 @@ struct Prepared {
     reporting: Reporting,
 }
 
-fn prepare_files(settings: &Settings, configuration: &Configuration) -> Result<Prepared, StartError> {
+fn prepare_files(
+    settings: &Settings,
+    configuration: &Configuration,
+    handed: Vec<(Address, OwnedFd)>,
+) -> Result<Prepared, StartError> {
     hooking::at_start(settings, HookPhase::Asap)?;
     enter_folder(settings)?;
     if let Some(mask) = settings.identity.umask {
@@ -123,7 +135,7 @@ fn prepare_files(settings: &Settings, configuration: &Configuration) -> Result<P
     for phase in HookPhase::OF_START.into_iter().filter(|phase| *phase != HookPhase::Asap) {
         hooking::at_start(settings, phase)?;
     }
-    let listeners = Listeners::bind(&settings.listeners, privileges.as_ref())?;
+    let listeners = Listeners::bind(&settings.listeners, handed, privileges.as_ref())?;
     let reporting = Reporting::open(settings, privileges.as_ref()).inspect_err(|_| listeners.remove_files())?;
     Ok(Prepared { program, privileges, logs, listeners, reporting })
 }
@@ -145,12 +157,15 @@ fn take_process(
     settings: &Settings,
     privileges: Option<&Privileges>,
     logs: OpenedLogs,
+    is_successor: bool,
 ) -> Result<(Signals, Option<File>, Option<Printed>), StartError> {
     let signals = Signals::take()?;
     // Workers whose prototype has died become our children: we hear of their ends.
     nix::sys::prctl::set_child_subreaper(true)
         .map_err(|error| StartError::new(format!("orphaned workers can't be taken over (PR_SET_CHILD_SUBREAPER): {error}")))?;
-    pidfile::write_at_start(settings, privileges)?;
+    if !is_successor {
+        pidfile::write_at_start(settings, privileges)?;
+    }
     if let Some(name) = process_name::of_master(&settings.naming) {
         process_name::set(&name);
     }
@@ -212,7 +227,7 @@ mod tests {
         settings.python.chdir = Some("/nonexistent/folder".into());
         let choose = |_: &Settings| -> Result<Program, StartError> { Err(StartError::new("too far")) };
         let configuration = Configuration::new(&[], Box::new(choose));
-        let error = prepare_files(&settings, &configuration).err().map(|error| error.to_string());
+        let error = prepare_files(&settings, &configuration, Vec::new()).err().map(|error| error.to_string());
         assert!(error.is_some_and(|error| error.starts_with("chdir = /nonexistent/folder: ")));
     }
 }

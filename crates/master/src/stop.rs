@@ -160,6 +160,12 @@ impl Supervisor {
             self.notifier.stopping();
         }
         let waiting = self.fleet.listeners.end();
+        self.give_up_plans();
+        waiting
+    }
+
+    /// No worker is to be replaced any more.
+    pub(crate) fn give_up_plans(&mut self) {
         self.forming = None;
         self.reload_wanted = false;
         self.recycling_queue.clear();
@@ -167,6 +173,5 @@ impl Supervisor {
         for child in &mut self.fleet.children {
             child.expires_ms = None;
         }
-        waiting
     }
 }

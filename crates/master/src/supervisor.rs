@@ -30,6 +30,7 @@ use crate::notify::{self, Notifier};
 use crate::printed::Printed;
 use crate::reporting::Reporting;
 use crate::signals::{self, SignalAction, Signals};
+use crate::succession::{Place, Successor};
 use crate::system;
 use crate::tickets::Tickets;
 use crate::waiting::{self, Source, Token};
@@ -80,6 +81,10 @@ pub struct Supervisor {
     pub(crate) configuration: Configuration,
     /// How the last reload that somebody asked for has ended; `None`: there was none.
     pub(crate) last_reload: Option<ReloadOutcome>,
+    /// Who takes our place at an upgrade that goes on.
+    pub(crate) successor: Option<Successor>,
+    /// Whose place is ours when workers serve.
+    pub(crate) place: Option<Place>,
     pub(crate) attendance: Attendance,
     pub(crate) reporting: Reporting,
     signals: Signals,
@@ -119,6 +124,8 @@ impl Supervisor {
             notifier: Notifier::new(std::env::var_os(notify::VARIABLE)),
             configuration,
             last_reload: None,
+            successor: None,
+            place: None,
             attendance: Attendance::default(),
             reporting,
             signals,
@@ -152,6 +159,7 @@ impl Supervisor {
                     Token::Attendant(pid) => self.take_attendant_news(pid, now_ms()),
                     Token::Listeners => hears_connection = true,
                     Token::Stats(token) => self.serve_stats(token, now_ms()),
+                    Token::Successor => self.take_successor_news(now_ms()),
                     // Signals come last: one is acted upon with all that is known.
                     Token::Signals => {}
                 }
@@ -184,6 +192,7 @@ impl Supervisor {
         sources.extend(self.listening_sources(now_ms()));
         sources.extend(self.printed.as_ref().map(Printed::source));
         sources.extend(self.reporting.sources());
+        sources.extend(self.successor.as_ref().map(Successor::source));
         waiting::wait(&sources, self.turn_ms(now_ms()) as u16).unwrap_or_else(|error| {
             log_sink::line(&format!("waiting for news failed: {error}"));
             Vec::new()

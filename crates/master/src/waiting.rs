@@ -24,6 +24,8 @@ pub enum Token {
     Attendant(i32),
     /// The address of `stats`, and its clients.
     Stats(StatsToken),
+    /// The master that is to take our place.
+    Successor,
 }
 
 /// A descriptor that the master waits on.
