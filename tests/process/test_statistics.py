@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import socket
 import stat
 import time
 
@@ -233,3 +234,44 @@ def test_the_status_signal_writes_the_same_numbers(serve):
     instance.send_signal(signal.SIGUSR1)
     line = r"^bolide: status: worker 1 \(pid \d+\): Serving, generation 1, 1 requests, idle; 0 exceptions, \d+ MiB$"
     instance.wait_for_log(line)
+
+
+def test_statsd_is_told_each_number_and_counters_by_how_much_they_have_grown(start):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as collector:
+        collector.bind(("127.0.0.1", 0))
+        collector.settimeout(20)
+        port = collector.getsockname()[1]
+        instance = start("--stats-push", f"statsd:127.0.0.1:{port},shop", "--stats-pusher-default-freq", "1")
+        for _ in range(3):
+            instance.body()
+        told = []
+
+        def grown():
+            return sum(
+                int(line[len("shop.worker.1.requests:") : -len("|c")]) for line in told if "shop.worker.1.requests:" in line
+            )
+
+        def has_memory():
+            return any(re.fullmatch(r"shop\.core\.total_rss:[1-9]\d+\|g", line) for line in told)
+
+        while grown() < 3 or not has_memory():
+            told.append(collector.recv(65536).decode())
+        assert grown() == 3
+        assert all(re.fullmatch(r"shop\.[a-z_0-9.]+:\d+\|[cg]", line) for line in told), told
+
+
+def test_a_file_is_appended_the_json_again_and_again(start, tmp_path):
+    instance = start("--stats-push", "file:path=numbers,freq=1", "--stats-minified")
+    instance.body()
+    numbers = tmp_path / "numbers"
+    wait_until(lambda: numbers.exists() and numbers.read_text().count("\n\n") >= 2, "two pushes")
+    first, second = numbers.read_text().split("\n\n")[:2]
+    assert json.loads(first)["pid"] == json.loads(second)["pid"] == instance.pid
+    assert stat.S_IMODE(numbers.stat().st_mode) == 0o640
+
+
+def test_a_place_that_is_not_known_is_refused_with_what_to_use(fail):
+    status, lines = fail("--http-socket", "127.0.0.1:0", "--module", "probe", "--stats-push", "mongodb:addr=127.0.0.1:5151")
+    assert status != 0
+    assert "there is no `mongodb` to send statistics to" in "\n".join(lines)
+    assert "statsd:ADDRESS,PREFIX" in "\n".join(lines)

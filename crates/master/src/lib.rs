@@ -43,6 +43,7 @@ mod pidfile;
 mod printed;
 mod privileges;
 pub mod process_name;
+mod pushers;
 mod queue_alarm;
 mod recycling;
 mod reload;

@@ -1,9 +1,10 @@
-//! Who is told the instance's numbers: clients of `stats`, and the log where a listen queue is full. What they are told is made in `status`.
+//! Who is told the instance's numbers: clients of `stats`, the places of `stats-push`, and the log where a listen queue is full. What they are told is made in `status`.
 //! The master runs it.
 
 use bolide_contract::settings::Settings;
 
 use crate::privileges::Privileges;
+use crate::pushers::Pushers;
 use crate::queue_alarm::QueueAlarm;
 use crate::stats_address;
 use crate::stats_server::{self, Page, StatsServer};
@@ -13,6 +14,7 @@ use crate::waiting::Source;
 #[derive(Debug, Default)]
 pub struct Reporting {
     pub queues: QueueAlarm,
+    pub pushers: Pushers,
     pub server: Option<StatsServer>,
     /// What the clients of this turn are given.
     pub page: Option<Page>,
@@ -29,7 +31,9 @@ impl Reporting {
             let (socket, endpoint) = stats_address::bind(server, owner)?;
             Ok(StatsServer::new(server, socket, endpoint))
         });
-        Ok(Reporting { server: server.transpose()?, ..Reporting::default() })
+        let mut reporting = Reporting { server: server.transpose()?, ..Reporting::default() };
+        reporting.pushers = Pushers::open(&settings.statistics.pushers).inspect_err(|_| reporting.remove_file())?;
+        Ok(reporting)
     }
 
     /// Says where the numbers are to be had.
@@ -59,6 +63,7 @@ impl Reporting {
 
     /// When it must be looked at.
     pub fn wake_ms(&self) -> u64 {
-        self.server.as_ref().and_then(StatsServer::wake_ms).map_or(self.queues.wake_ms(), |time| time.min(self.queues.wake_ms()))
+        let server = self.server.as_ref().and_then(StatsServer::wake_ms);
+        server.into_iter().chain(self.pushers.wake_ms()).fold(self.queues.wake_ms(), u64::min)
     }
 }

@@ -1,6 +1,7 @@
 //! The numbers as they are told: to clients of `stats`, and to the log at SIGUSR1 and when a listen queue is full. It continues the
 //! supervisor; they are taken in `snapshot`. The master runs it.
 
+use bolide_services::metrics;
 use bolide_services::statistics::{Form, as_json};
 
 use crate::exit_report;
@@ -17,7 +18,7 @@ impl Supervisor {
         self.reporting.server = Some(server);
     }
 
-    /// Looks at the listen queues, and at clients whose time is over. The next turn's clients see new numbers.
+    /// Looks at the listen queues, at pushes that are due, and at clients whose time is over. The next turn's clients see new numbers.
     pub(crate) fn report_what_is_due(&mut self, now_ms: u64) {
         self.reporting.page = None;
         if let Some(server) = &mut self.reporting.server {
@@ -25,6 +26,11 @@ impl Supervisor {
         }
         if let Some(line) = self.reporting.queues.look(&self.fleet.listeners, now_ms) {
             log_sink::line(&line);
+        }
+        if self.reporting.pushers.is_due(now_ms) {
+            let page = self.page();
+            let metrics = metrics::of(&self.snapshot());
+            self.reporting.pushers.push(&page, &metrics, self.fleet.privileges.as_ref(), now_ms);
         }
     }
 

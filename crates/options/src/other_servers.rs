@@ -37,7 +37,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("ssl-version", "leave it out: TLS 1.2 and 1.3 are spoken; write `--tls-min-version 1.3` for the newer one alone"),
     ("ciphers", "leave it out; or name them behind the key: `--https ADDRESS,CERTIFICATE,KEY,CIPHERS`"),
     ("ssl-ciphers", "leave it out; or name them behind the key: `--https ADDRESS,CERTIFICATE,KEY,CIPHERS`"),
-    ("statsd-host", "leave it out: `stats` and its kin are planned"),
+    ("statsd-host", "write `stats-push = statsd:HOST:PORT`"),
     ("proxy-protocol", "write `--http-enable-proxy-protocol`, or `--enable-proxy-protocol` for `--http-socket`"),
     ("proxy-allow-from", "write `--trusted-proxies ADDRESS,NETWORK`"),
     ("header", "write `--add-header 'NAME: VALUE'`"),

@@ -5,4 +5,5 @@ pub mod cheaper;
 pub mod cron;
 mod json;
 pub mod memory;
+pub mod metrics;
 pub mod statistics;

@@ -368,6 +368,8 @@ pub enum Statistics {
     Http,
     Minified,
     NoCores,
+    Push,
+    PushFrequency,
 }
 
 /// Settings of static files.

@@ -37,6 +37,23 @@ pub const ENTRIES: &[Entry] = &[
         "The statistics do not tell each thread by itself.",
     )
     .example("stats-no-cores = true"),
+    Entry::supported(
+        "stats-push",
+        Setting::Statistics(Statistics::Push),
+        Value::List,
+        "",
+        "The statistics are sent by themselves: `file:path=FILE,freq=SECONDS` appends the JSON, `statsd:ADDRESS,PREFIX` and `socket:ADDRESS,PREFIX` send a datagram for each number.",
+    )
+    .uwsgi("statsd is told by how much a counter has grown, not its sum each time, which statsd would add up; the numbers need no `enable-metrics`; mongodb, rrdtool, zabbix and their like are refused")
+    .example("stats-push = statsd:127.0.0.1:8125,shop"),
+    Entry::supported(
+        "stats-pusher-default-freq",
+        Setting::Statistics(Statistics::PushFrequency),
+        Value::Number { least: 1, most: 86_400, unit: "seconds" },
+        "3",
+        "Time between two pushes of `stats-push`.",
+    )
+    .example("stats-pusher-default-freq = 10"),
     Entry::accepted(
         "stats-no-metrics",
         Value::Switch,

@@ -20,6 +20,7 @@ use crate::catalogue::PROBE_TIMEOUT_S;
 use crate::catalogue::setting::NamedBy;
 use crate::diagnostic::{Diagnostic, Location};
 use crate::host_info::HostInfo;
+use bolide_contract::statistics::Pusher;
 
 /// uWSGI waits 4 seconds for a peer of its own sockets, which cuts off slow clients.
 pub const SOCKET_TIMEOUT_SECONDS: u64 = 30;
@@ -306,6 +307,9 @@ pub struct StatisticsDraft {
     pub is_http: bool,
     pub is_minified: bool,
     pub omits_cores: bool,
+    pub pushers: Vec<Pusher>,
+    /// Seconds between two pushes of those that do not say it themselves.
+    pub push_every_s: Option<u64>,
 }
 
 /// Settings of routes, header fields and compression.

@@ -236,7 +236,7 @@ impl Draft<'_> {
             Setting::Files(setting) => self.set_files(setting, row, pair)?,
             Setting::Watching(setting) => self.set_watching(setting, row, pair)?,
             Setting::PythonModule(setting) => self.set_python_module(setting, pair)?,
-            Setting::Statistics(setting) => self.set_statistics(setting, pair)?,
+            Setting::Statistics(setting) => self.set_statistics(setting, row, pair)?,
             // These acted while the configuration was read.
             Setting::Language(_) => {}
         }

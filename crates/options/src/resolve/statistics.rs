@@ -2,16 +2,24 @@
 
 use std::path::Path;
 
-use bolide_contract::statistics::{Statistics, StatisticsServer};
+use bolide_contract::statistics::{Pusher, PusherKind, Statistics, StatisticsServer};
 
 use super::address;
 use super::draft::Draft;
+use super::paths::normalized;
+use super::values;
+use crate::catalogue::row::Row;
 use crate::catalogue::setting;
 use crate::diagnostic::Diagnostic;
 use crate::reader::Pair;
 
+/// As in uWSGI.
+const PUSH_EVERY_S: u64 = 3;
+/// As in uWSGI.
+const PREFIX: &str = "uwsgi";
+
 impl Draft<'_> {
-    pub fn set_statistics(&mut self, setting: setting::Statistics, pair: &Pair) -> Result<(), Diagnostic> {
+    pub fn set_statistics(&mut self, setting: setting::Statistics, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
         match setting {
             setting::Statistics::Address => {
                 let (address, doubt) = address::read(pair)?;
@@ -21,6 +29,11 @@ impl Draft<'_> {
             setting::Statistics::Http => self.statistics.is_http = self.switch(pair),
             setting::Statistics::Minified => self.statistics.is_minified = self.switch(pair),
             setting::Statistics::NoCores => self.statistics.omits_cores = self.switch(pair),
+            setting::Statistics::Push => {
+                let pusher = pusher_of(pair)?;
+                self.statistics.pushers.push(pusher);
+            }
+            setting::Statistics::PushFrequency => self.statistics.push_every_s = self.positive(row, pair)?,
         }
         Ok(())
     }
@@ -33,6 +46,97 @@ impl Draft<'_> {
             is_http: draft.is_http,
             origin: location.to_string(),
         });
-        Statistics { server, is_minified: draft.is_minified, omits_cores: draft.omits_cores, pushers: Vec::new() }
+        let every_ms = draft.push_every_s.unwrap_or(PUSH_EVERY_S) * 1000;
+        let pushers = draft.pushers.iter().cloned().map(|pusher| Pusher {
+            every_ms: if pusher.every_ms == 0 { every_ms } else { pusher.every_ms },
+            kind: match pusher.kind {
+                PusherKind::File { path, separator } => PusherKind::File { path: normalized(&folder.join(path)), separator },
+                PusherKind::Socket { address, prefix } => {
+                    PusherKind::Socket { address: address::absolute(&address, folder), prefix }
+                }
+                PusherKind::Statsd { address, prefix } => {
+                    PusherKind::Statsd { address: address::absolute(&address, folder), prefix }
+                }
+            },
+            origin: pusher.origin,
+        });
+        Statistics { server, is_minified: draft.is_minified, omits_cores: draft.omits_cores, pushers: pushers.collect() }
+    }
+}
+
+/// `KIND` or `KIND:ARGUMENTS`; 0 milliseconds are those of `stats-pusher-default-freq`.
+fn pusher_of(pair: &Pair) -> Result<Pusher, Diagnostic> {
+    let text = values::text(pair)?;
+    let error = |message: String, advice: &str| Diagnostic::error(Some(&pair.location), message).advise(advice.to_owned());
+    let (kind, arguments) = text.split_once(':').unwrap_or((&text, ""));
+    let (kind, every_s) = match kind {
+        "file" => file_of(arguments).map_err(|word| {
+            error(
+                format!("`stats-push = {text}`: `{word}` is not understood"),
+                "write file:path=FILE,freq=SECONDS,separator=TEXT",
+            )
+        })?,
+        "socket" | "statsd" => {
+            let (written, prefix) = arguments.split_once(',').unwrap_or((arguments, PREFIX));
+            let named = Pair { value: Some(written.to_owned()), ..pair.clone() };
+            let (address, prefix) = (address::read(&named)?.0, prefix.to_owned());
+            match kind {
+                "socket" => (PusherKind::Socket { address, prefix }, 0),
+                _ => (PusherKind::Statsd { address, prefix }, 0),
+            }
+        }
+        _ => {
+            let advice = "use `stats-push = statsd:ADDRESS,PREFIX`, which most collectors read, or `stats` with `stats-http` and an exporter";
+            return Err(error(format!("`stats-push = {text}`: there is no `{kind}` to send statistics to"), advice));
+        }
+    };
+    Ok(Pusher { kind, every_ms: every_s * 1000, origin: pair.location.to_string() })
+}
+
+/// The words of `file:`; an error is the word that is none.
+fn file_of(arguments: &str) -> Result<(PusherKind, u64), String> {
+    let (mut path, mut separator, mut every_s) = ("uwsgi.stats".into(), "\n\n".to_owned(), 0);
+    for word in arguments.split(',').filter(|word| !word.is_empty()) {
+        match word.split_once('=') {
+            Some(("path", value)) => path = value.into(),
+            Some(("separator", value)) => separator = value.to_owned(),
+            Some(("freq", value)) => every_s = value.parse().map_err(|_| word.to_owned())?,
+            _ => return Err(word.to_owned()),
+        }
+    }
+    Ok((PusherKind::File { path, separator }, every_s))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bolide_contract::settings::Address;
+
+    use crate::diagnostic::Location;
+
+    fn pusher(text: &str) -> Result<Pusher, Diagnostic> {
+        let location = Location::file("x.ini", 1);
+        let value = Some(text.to_owned());
+        pusher_of(&Pair { key: "stats-push".to_owned(), value, location, acted: false, placeholder: false })
+    }
+
+    #[test]
+    fn test_pushers_as_uwsgi_writes_them() {
+        let collector = || Address::Tcp { host: "127.0.0.1".to_owned(), port: 8125 };
+        let file = |path: &str, separator: &str| PusherKind::File { path: path.into(), separator: separator.to_owned() };
+        let cases = [
+            ("file", file("uwsgi.stats", "\n\n"), 0),
+            ("file:path=/tmp/foobar,freq=10", file("/tmp/foobar", "\n\n"), 10_000),
+            ("file:path=a,separator=;", file("a", ";"), 0),
+            ("statsd:127.0.0.1:8125", PusherKind::Statsd { address: collector(), prefix: "uwsgi".to_owned() }, 0),
+            ("statsd:127.0.0.1:8125,shop", PusherKind::Statsd { address: collector(), prefix: "shop".to_owned() }, 0),
+            ("socket:127.0.0.1:8125,shop", PusherKind::Socket { address: collector(), prefix: "shop".to_owned() }, 0),
+        ];
+        for (text, kind, every_ms) in cases {
+            assert_eq!(pusher(text).map(|pusher| (pusher.kind, pusher.every_ms)), Ok((kind, every_ms)), "{text}");
+        }
+        for text in ["mongodb:addr=127.0.0.1:5151", "rrdtool:/x", "statsd:", "statsd", "file:freq=often", "file:/tmp/x"] {
+            assert!(pusher(text).is_err_and(|error| error.advice.is_some()), "{text}");
+        }
     }
 }

@@ -1,0 +1,115 @@
+//! The numbers of a snapshot one by one, under the names of uWSGI's metrics: what its pushers send. It knows no socket.
+
+use bolide_contract::scoreboard::Work;
+
+use crate::statistics::{Snapshot, WorkerFacts};
+
+/// What a value means. The numbers are uWSGI's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MetricKind {
+    /// It grows.
+    Counter = 0,
+    /// It goes up and down.
+    Gauge = 1,
+    /// Of something that begins anew with each process.
+    Absolute = 2,
+}
+
+/// A number with its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Metric {
+    pub name: String,
+    pub kind: MetricKind,
+    pub value: u64,
+}
+
+/// All of them, in uWSGI's order.
+pub fn of(snapshot: &Snapshot) -> Vec<Metric> {
+    use MetricKind::{Absolute, Counter, Gauge};
+    let mut metrics = Vec::new();
+    let mut add = |name: String, kind, value| metrics.push(Metric { name, kind, value });
+    let living = || snapshot.workers.iter().filter(|worker| worker.pid > 0);
+    let busy = living().filter(|worker| worker.is_busy()).count() as u64;
+    add("core.busy_workers".to_owned(), Gauge, busy);
+    add("core.idle_workers".to_owned(), Gauge, living().count() as u64 - busy);
+    for worker in &snapshot.workers {
+        let (number, work) = (worker.number, worker.work());
+        let mut of_worker = |name: &str, kind, value| add(format!("worker.{number}.{name}"), kind, value);
+        of_worker("requests", Counter, work.requests);
+        of_worker("delta_requests", Absolute, worker.requests_since_spawn);
+        of_worker("respawns", Counter, worker.spawn_count);
+        of_worker("avg_response_time", Gauge, worker.average_us);
+        of_worker("total_tx", Counter, work.sent_bytes);
+        of_worker("rss_size", Gauge, worker.resident_bytes);
+        of_worker("vsz_size", Gauge, worker.address_space_bytes);
+        of_worker("running_time", Counter, work.busy_us);
+        for (core, facts) in worker.cores.iter().enumerate() {
+            for (name, value) in of_core(&facts.work) {
+                of_worker(&format!("core.{core}.{name}"), Counter, value);
+            }
+        }
+    }
+    let sum = |value: fn(&WorkerFacts) -> u64| snapshot.workers.iter().map(value).sum::<u64>();
+    let averages: Vec<u64> = snapshot.workers.iter().map(|worker| worker.average_us).filter(|average| *average > 0).collect();
+    let mean = averages.iter().sum::<u64>().checked_div(averages.len() as u64).unwrap_or(0);
+    let (resident, address_space) = (sum(|worker| worker.resident_bytes), sum(|worker| worker.address_space_bytes));
+    add("core.total_tx".to_owned(), Counter, sum(|worker| worker.work().sent_bytes));
+    add("core.total_rss".to_owned(), Gauge, resident);
+    add("core.total_vsz".to_owned(), Gauge, address_space);
+    add("core.avg_response_time".to_owned(), Gauge, mean);
+    add("core.total_running_time".to_owned(), Counter, sum(|worker| worker.work().busy_us));
+    for (number, socket) in snapshot.sockets.iter().enumerate() {
+        add(format!("socket.{number}.listen_queue"), Gauge, u64::from(socket.queue));
+    }
+    add("rss_size".to_owned(), Gauge, resident);
+    add("vsz_size".to_owned(), Gauge, address_space);
+    metrics
+}
+
+fn of_core(work: &Work) -> [(&'static str, u64); 7] {
+    [
+        ("requests", work.requests),
+        ("write_errors", work.write_errors),
+        ("routed_requests", work.routed_requests),
+        ("static_requests", work.static_requests),
+        ("offloaded_requests", 0),
+        ("exceptions", work.exceptions()),
+        ("read_errors", work.read_errors),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::statistics::{CoreFacts, SocketFacts};
+
+    #[test]
+    fn each_number_has_uwsgis_name_and_the_instance_the_sums() {
+        let work = Work { requests: 3, sent_bytes: 50, busy_us: 9, ..Work::default() };
+        let worker = |number, pid, ongoing| WorkerFacts {
+            number,
+            pid,
+            average_us: 10 * u64::from(number),
+            resident_bytes: 100,
+            cores: vec![CoreFacts { work, ongoing, ..CoreFacts::default() }],
+            ..WorkerFacts::default()
+        };
+        let workers = vec![worker(1, 7, 1), worker(2, 8, 0), worker(3, 0, 0)];
+        let sockets = vec![SocketFacts { queue: 4, ..SocketFacts::default() }];
+        let metrics = of(&Snapshot { workers, sockets, ..Snapshot::default() });
+        let told = |name: &str| metrics.iter().find(|metric| metric.name == name).map(|metric| (metric.kind, metric.value));
+        for (name, kind, value) in [
+            ("core.busy_workers", MetricKind::Gauge, 1),
+            ("core.idle_workers", MetricKind::Gauge, 1),
+            ("worker.1.requests", MetricKind::Counter, 3),
+            ("worker.2.core.0.requests", MetricKind::Counter, 3),
+            ("core.total_tx", MetricKind::Counter, 150),
+            ("core.avg_response_time", MetricKind::Gauge, 20),
+            ("socket.0.listen_queue", MetricKind::Gauge, 4),
+            ("rss_size", MetricKind::Gauge, 300),
+        ] {
+            assert_eq!(told(name), Some((kind, value)), "{name}");
+        }
+        assert_eq!(told("worker.4.requests"), None);
+    }
+}
