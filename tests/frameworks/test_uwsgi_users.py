@@ -1,25 +1,6 @@
 """Libraries that use the module `uwsgi`, as they come."""
 
 import pytest
-from support.websocket import WebSocket
-
-FLASK_UWSGI_WEBSOCKET = """
-from flask import Flask
-from flask_uwsgi_websocket import WebSocket
-app = Flask(__name__)
-websocket = WebSocket(app)
-@app.route("/")
-def index():
-    return "fine"
-@websocket.route("/echo")
-def echo(client):
-    while True:
-        message = client.receive()
-        if message is None:
-            return
-        client.send(message)
-application = app
-"""
 
 SENTRY = """
 import sentry_sdk
@@ -33,19 +14,6 @@ def failing(environ, start_response):
     return [str([event["exception"]["values"][0]["type"] for event in events]).encode()]
 application = SentryWsgiMiddleware(failing)
 """
-
-
-def test_flask_uwsgi_websocket_echoes(serve, tmp_path):
-    """It is not among what the tests install: it compiles uWSGI, and wants a Flask below 2.3."""
-    pytest.importorskip("flask_uwsgi_websocket", exc_type=ImportError)
-    (tmp_path / "shop.py").write_text(FLASK_UWSGI_WEBSOCKET)
-    instance = serve(f"chdir = {tmp_path}\nmodule = shop\nthreads = 2")
-    websocket = WebSocket(instance.connect(), "/echo").open()
-    for text in ("hello", "Läden", "x" * 70_000):
-        websocket.send_text(text)
-        assert websocket.read_message() == text
-    assert instance.get("/").text == "fine"
-    assert websocket.close()[0] == 1000
 
 
 def test_sentry_reports_and_warns_of_nothing(serve, tmp_path):
