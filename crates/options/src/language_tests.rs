@@ -184,6 +184,7 @@ fn test_the_example_of_every_supported_row_changes_the_settings() {
             Setting::LazyApps => "master = true\nmodule = shop\n",
             // Details of `cheaper` and `idle` say nothing without these.
             Setting::Elastic(_) => "module = shop\nprocesses = 64\ncheaper = 1\nidle = 1\n",
+            Setting::Statistics(_) => "module = shop\nstats = :9\nstats-push = file\n",
             // It is about daemons.
             Setting::Attendant(Attendant::HonourStdin) => "module = shop\nattach-daemon = cat\n",
             Setting::Tls(Tls::Certificate) => "module = shop\n",
