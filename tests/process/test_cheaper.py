@@ -154,6 +154,18 @@ def test_busyness_adds_workers_that_kept_alive_connections_need(start):
     assert load.losses == []
 
 
+def test_busyness_lets_workers_be_that_are_busy_for_a_share_between_both_limits(start):
+    shares = ("--cheaper-busyness-min", "1", "--cheaper-busyness-max", "95", "--cheaper-busyness-verbose")
+    few = ("--processes", "3", "--cheaper", "1", "--cheaper-initial", "2", "--cheaper-busyness-multiplier", "1")
+    instance = start(*few, "--cheaper-algo", "busyness", *QUICK, *shares)
+    before = set(instance.workers())
+    # Requests of a twentieth of a second, one after the other, and none of them longer than a turn.
+    with Load(instance.address(), kept_alive=1, fresh=0, target="/sleep/0.05"):
+        said = instance.wait_for_log(r"the workers were busy for (\d+) % of 1 s: nothing changes$", count=4)
+        assert set(instance.workers()) == before
+    assert 1 <= int(said[1]) <= 95
+
+
 def test_memory_beyond_cheaper_rss_limit_hard_takes_workers_away(start):
     limits = ("--cheaper-rss-limit-soft", "1000000", "--cheaper-rss-limit-hard", "2000000")
     instance = start("--processes", "3", "--cheaper", "1", "--cheaper-initial", "3", "--cheaper-overload", "1000", *limits)

@@ -15,6 +15,13 @@ pub struct Elastic {
     pub dies_idle: bool,
 }
 
+impl Elastic {
+    /// The time that requests take decides how many workers there are.
+    pub fn weighs_time(&self) -> bool {
+        self.cheaper.as_ref().is_some_and(|cheaper| cheaper.algorithm == Algorithm::Busyness)
+    }
+}
+
 /// `cheaper`: a number of workers between `least` and `processes`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cheaper {

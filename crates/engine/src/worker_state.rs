@@ -158,7 +158,9 @@ impl<L: Language> Shared<L> {
             clients: ClientRules::new(&settings),
             // There is one in a process, and its threads refer to it.
             line_style: Box::leak(Box::new(LineStyle::of(&settings.logging))),
-            measures_time: settings.logging.may_log_requests() || settings.statistics.has_reader(),
+            measures_time: settings.logging.may_log_requests()
+                || settings.statistics.has_reader()
+                || settings.elastic.weighs_time(),
             has_one_thread: !has_threads,
             settings,
             number: worker,

@@ -19,6 +19,7 @@ use crate::child::{Child, Event, KillReason, Progress, Role, State};
 use crate::failure_note::FailureNote;
 use crate::interpreter::Program;
 use crate::ledger::Ledger;
+use crate::listen_queue::QueueWatch;
 use crate::listeners::Listeners;
 use crate::log_sink;
 use crate::privileges::Privileges;
@@ -48,6 +49,7 @@ pub struct Fleet {
     memory: OwnedFd,
     room: Room,
     next_id: u64,
+    queue_watch: QueueWatch,
 }
 
 /// What a generation is made with.
@@ -100,6 +102,7 @@ impl Fleet {
             memory,
             room,
             next_id,
+            queue_watch: QueueWatch::default(),
         })
     }
 
@@ -202,8 +205,8 @@ impl Fleet {
     }
 
     /// Connections that wait to be accepted, at all sockets together.
-    pub fn waiting_connections(&self) -> u32 {
-        let waiting = self.listeners.sources().map(|source| system::waiting_connections(source.descriptor));
+    pub fn waiting_connections(&mut self) -> u32 {
+        let waiting = self.listeners.sources().map(|source| self.queue_watch.look(source.descriptor).length);
         waiting.fold(0, u32::saturating_add)
     }
 

@@ -5,7 +5,7 @@ use bolide_contract::scoreboard::{InFlight, Scoreboard, Slot};
 use bolide_contract::settings::HarakiriManners;
 
 /// Time between the signal that asks for the Python stack and the kill, in milliseconds.
-pub const STACK_MS: u64 = 150;
+pub const STACK_MS: u64 = 100;
 /// Time after which a request that nobody waits behind (`harakiri-queue-threshold`) is looked at again, in milliseconds.
 const QUEUE_LOOK_MS: u64 = 1000;
 /// Never look more often than this: the scoreboard's clock is no better than 4 ms.
@@ -81,19 +81,13 @@ impl Watch {
     }
 
     /// Looks at the workers given as (child, row), if it is time. `waiting` counts the connections that nobody has accepted yet.
-    pub fn look(
-        &mut self,
-        workers: &[(u64, u32)],
-        scoreboard: &Scoreboard,
-        waiting: impl Fn() -> u32,
-        now_ms: u64,
-    ) -> Vec<Verdict> {
+    pub fn look(&mut self, workers: &[(u64, u32)], scoreboard: &Scoreboard, waiting: u32, now_ms: u64) -> Vec<Verdict> {
         if now_ms < self.next_ms {
             return Vec::new();
         }
         let mut verdicts = Vec::new();
         let queue_threshold = self.manners.queue_threshold;
-        let is_spared = queue_threshold > 0 && waiting() < queue_threshold;
+        let is_spared = queue_threshold > 0 && waiting < queue_threshold;
         let mut still = Vec::new();
         // A request that begins a moment after this look is due one limit from now, and none is due earlier unless it is in flight.
         let mut next_ms = now_ms.saturating_add(self.shortest_ms);
@@ -148,7 +142,7 @@ mod tests {
 
     const WORKERS: &[(u64, u32)] = &[(7, 0), (8, 1)];
 
-    const NOBODY: fn() -> u32 = || 0;
+    const NOBODY: u32 = 0;
 
     fn watch_of(limit_ms: Option<u64>, shortest_of_routes_ms: Option<u64>) -> Option<Watch> {
         Watch::new(limit_ms, shortest_of_routes_ms, &HarakiriManners::default())
@@ -176,9 +170,9 @@ mod tests {
         let manners = HarakiriManners { queue_threshold: 3, ..HarakiriManners::default() };
         let mut watch = Watch::new(Some(1000), None, &manners).expect("watches");
         board.slots(0)[0].begin(1, &[b"GET /a"]);
-        assert_eq!(watch.look(WORKERS, &board, || 2, 1001), []);
+        assert_eq!(watch.look(WORKERS, &board, 2, 1001), []);
         assert_eq!(watch.wake_ms(), 1001 + QUEUE_LOOK_MS);
-        assert_eq!(watch.look(WORKERS, &board, || 3, 2001).len(), 1);
+        assert_eq!(watch.look(WORKERS, &board, 3, 2001).len(), 1);
         // Whoever was asked once is not spared any more.
         assert!(matches!(&watch.look(WORKERS, &board, NOBODY, 2200)[..], [Verdict::Kill { .. }]));
     }
@@ -193,7 +187,7 @@ mod tests {
         let asked = watch.look(WORKERS, &board, NOBODY, 1500);
         assert!(matches!(&asked[..], [Verdict::AskStack { child: 8, request }] if request.text == "GET /slow"));
         assert_eq!(watch.wake_ms(), 1500 + STACK_MS);
-        assert_eq!(watch.look(WORKERS, &board, NOBODY, 1600), []);
+        assert_eq!(watch.look(WORKERS, &board, NOBODY, 1550), []);
         let killed = watch.look(WORKERS, &board, NOBODY, 1800);
         assert!(matches!(&killed[..], [Verdict::Kill { child: 8, .. }]));
     }

@@ -31,9 +31,10 @@ impl Supervisor {
             self.elasticity.wake_up(now_ms);
             return self.add_workers(count, "a connection has come");
         }
+        let waiting = self.fleet.waiting_connections();
         let loads = self.loads();
         let is_everybody_at_work = self.is_everybody_at_work();
-        let seen = Seen { workers: &loads, waiting: self.fleet.waiting_connections(), resident: 0, now_ms };
+        let seen = Seen { workers: &loads, waiting, resident: 0, now_ms };
         let decision = self.elasticity.look(is_everybody_at_work, &seen);
         self.follow(decision, now_ms);
     }
@@ -43,12 +44,13 @@ impl Supervisor {
         if self.serving.as_ref().is_none_or(|serving| serving.is_empty()) || !self.elasticity.is_due(now_ms) {
             return;
         }
+        let waiting = self.fleet.waiting_connections();
         let loads = self.loads();
         if self.forming.is_none() && self.elasticity.is_idle(self.requests(), self.is_anybody_busy(), now_ms) {
             return self.fall_asleep(now_ms);
         }
         let resident = if self.elasticity.weighs_memory { self.resident_bytes() } else { 0 };
-        let seen = Seen { workers: &loads, waiting: self.fleet.waiting_connections(), resident, now_ms };
+        let seen = Seen { workers: &loads, waiting, resident, now_ms };
         let decision = self.elasticity.turn(&seen);
         self.follow(decision, now_ms);
     }
@@ -149,7 +151,7 @@ impl Supervisor {
         let load = |worker: &Child| WorkerLoad {
             number: worker.worker_number().unwrap_or(0),
             is_busy: self.is_busy(worker),
-            busy_ms: 0,
+            busy_ms: worker.row().map_or(0, |row| self.fleet.scoreboard.work(row).map(|work| work.busy_us).sum::<u64>() / 1000),
         };
         self.workers().map(load).collect()
     }

@@ -283,7 +283,8 @@ impl Supervisor {
         let at_work = |child: &&Child| child.pid.is_some() && child.state != State::Killed && child.progress == Progress::AtWork;
         let living = self.fleet.children.iter().filter(at_work);
         let workers: Vec<(u64, u32)> = living.filter_map(|child| child.row().map(|row| (child.id, row))).collect();
-        let waiting = || self.fleet.waiting_connections();
+        let counts_waiting = self.fleet.settings.lifecycle.harakiri_manners.queue_threshold > 0;
+        let waiting = if counts_waiting { self.fleet.waiting_connections() } else { 0 };
         let verdicts = watch.look(&workers, &self.fleet.scoreboard, waiting, now);
         let limits: Vec<String> =
             verdicts.iter().map(|verdict| duration(watch.limit_ms(verdict.request()).unwrap_or(0))).collect();

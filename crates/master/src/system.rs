@@ -1,11 +1,10 @@
 //! The few system calls that no safe interface offers. It decides nothing. The master runs it.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use bolide_services::cron::LocalMinute;
 use nix::fcntl::{FcntlArg, fcntl};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::Pid;
 use rustix::process::{self, PidfdFlags, WaitOptions, pidfd_open, waitpid};
 
@@ -22,26 +21,6 @@ pub fn adopt(descriptor: RawFd) -> io::Result<OwnedFd> {
     let owned = unsafe { OwnedFd::from_raw_fd(descriptor) };
     fcntl(&owned, FcntlArg::F_SETFD(nix::fcntl::FdFlag::FD_CLOEXEC))?;
     Ok(owned)
-}
-
-/// Connections that wait at a listening socket to be accepted. Of a UNIX socket the kernel tells only whether there is one. The master's call.
-pub fn waiting_connections(socket: BorrowedFd<'_>) -> u32 {
-    // SAFETY: all zeroes is a valid place for the answer.
-    let mut answer: libc::tcp_info = unsafe { std::mem::zeroed() };
-    let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
-    // SAFETY: `answer` is ours, lives through the call, and is as long as `length` says.
-    let told = unsafe {
-        libc::getsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, (&raw mut answer).cast(), &raw mut length)
-    };
-    if told == 0 {
-        // Of a listening socket this field is the length of its queue (tcp_get_info in Linux' tcp.c).
-        return answer.tcpi_unacked;
-    }
-    let mut one = [PollFd::new(socket, PollFlags::POLLIN)];
-    match poll(&mut one, PollTimeout::ZERO) {
-        Ok(_) => u32::from(one[0].any().unwrap_or(false)),
-        Err(_) => 0,
-    }
 }
 
 /// Lets so many connections of TCP Fast Open wait at a listening socket (RFC 7413). The master's call.

@@ -34,8 +34,8 @@ pub const ENTRIES: &[Entry] = &[
     Entry::supported("cheaper-idle", Setting::Elastic(Elastic::Idle), SECONDS, "10", "With `spare2`: the seconds for which more workers than `cheaper` must be free before one goes.")
         .uwsgi("An option of uWSGI 2.1.")
         .example("cheaper-idle = 60"),
-    Entry::supported("cheaper-algo", Setting::Elastic(Elastic::Algorithm), Value::OneOf(&ALGORITHM_WORDS), "spare", "Who decides how many workers there are. `spare`: one should be free. `spare2`: as many as `cheaper` says should be free. `backlog`: no more than `cheaper-overload` connections should wait (of UNIX sockets the kernel tells only whether one waits). `busyness`: the workers should be at work for a share of their time. `manual`: SIGTTIN and SIGTTOU, and other commands, alone.")
-        .uwsgi("uWSGI takes an unknown name for `spare`.")
+    Entry::supported("cheaper-algo", Setting::Elastic(Elastic::Algorithm), Value::OneOf(&ALGORITHM_WORDS), "spare", "Who decides how many workers there are. `spare`: one should be free. `spare2`: as many as `cheaper` says should be free. `backlog`: no more than `cheaper-overload` connections should wait. `busyness`: the workers should be at work for a share of their time. `manual`: SIGTTIN and SIGTTOU, and other commands, alone.")
+        .uwsgi("uWSGI takes an unknown name for `spare`, and does not see who waits at UNIX sockets.")
         .example("cheaper-algo = busyness"),
     Entry::refused("cheaper-algo-list", Value::Switch, "Lists the algorithms, and ends.", "they are `spare`, `spare2`, `backlog`, `busyness` and `manual`: see `bolide explain cheaper-algo`"),
     Entry::supported("cheaper-rss-limit-soft", Setting::Elastic(Elastic::ResidentSoft), BYTES, "off", "No workers are added while the resident memory of all together is this many bytes or more.")

@@ -48,7 +48,7 @@ pub const ENTRIES: &[Entry] = &[
         .example("harakiri = 30\nharakiri-graceful-timeout = 5"),
     Entry::supported("harakiri-graceful-signal", Setting::Recycling(Recycling::HarakiriGracefulSignal), Value::Number { least: 1, most: 64, unit: "(number of a signal)" }, "15", "The signal that `harakiri-graceful-timeout` sends. At 15 (SIGTERM) a worker takes nothing new, and its replacement starts.")
         .example("harakiri-graceful-signal = 10"),
-    Entry::supported("harakiri-queue-threshold", Setting::Recycling(Recycling::HarakiriQueueThreshold), Value::Number { least: 0, most: 65_535, unit: "connections" }, "0", "`harakiri` ends nobody while fewer connections than this wait at the listening sockets; the master looks again every second. At UNIX sockets the kernel tells only whether one waits.")
+    Entry::supported("harakiri-queue-threshold", Setting::Recycling(Recycling::HarakiriQueueThreshold), Value::Number { least: 0, most: 65_535, unit: "connections" }, "0", "`harakiri` ends nobody while fewer connections than this wait at the listening sockets; the master looks again every second.")
         .example("harakiri-queue-threshold = 10"),
     Entry::accepted("harakiri-no-arh", Value::Switch, "Leaves what runs after a request out of harakiri.", "a request's time ends with its answer"),
     Entry::planned("mule-reload-mercy", SECONDS, Milestone::Services, "How long a mule may take to end at a reload.", "there are no mules yet"),
