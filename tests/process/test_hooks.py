@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 
 import pytest
 from support import processes
@@ -198,3 +199,21 @@ def test_a_hook_that_can_not_be_is_refused_at_the_start(fail, option, value, wor
     status, lines = fail(*SERVE, f"--{option}", value)
     assert status != 0
     assert any(words in line for line in lines), lines
+
+
+def test_a_file_and_an_address_are_waited_for(start, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        instance = start("--wait-for-file", tmp_path / "there", "--wait-for-socket", address, ready=False)
+        instance.wait_for_log(f"hook as-root: {tmp_path}/there")
+        assert "listening at" not in instance.log
+        (tmp_path / "there").touch()
+        instance.wait_for_log("bolide: ready: ")
+        assert instance.body()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can take on groups")
+def test_the_application_has_the_groups_that_were_added(start, tmp_path):
+    instance = start("--add-gid", "12345", "--hook-post-fork", f"exec:id -G > {tmp_path}/groups")
+    assert instance.body()
+    assert "12345" in (tmp_path / "groups").read_text().split()

@@ -357,6 +357,8 @@ pub struct Identity {
     pub group: Option<String>,
     /// `no-initgroups`: not the further groups of the user.
     pub no_further_groups: bool,
+    /// `add-gid`: these groups too.
+    pub added_groups: Vec<String>,
     /// `umask`, of all processes; `None` leaves that of whoever starts us.
     pub umask: Option<u32>,
 }

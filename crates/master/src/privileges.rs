@@ -25,12 +25,15 @@ pub struct Privileges {
 pub fn resolve(identity: &Identity) -> Result<Option<Privileges>, StartError> {
     let user = identity.user.as_deref().map(find_user).transpose()?;
     let group = identity.group.as_deref().map(find_group).transpose()?;
+    let added: Vec<Gid> = identity.added_groups.iter().map(|name| find_group(name)).collect::<Result<_, _>>()?;
     if !geteuid().is_root() {
+        added.into_iter().try_for_each(|group| unprivileged(None, Some(group)))?;
         return unprivileged(user, group).map(|()| None);
     }
     let Some(Found { uid, record }) = user else {
-        let only_group = |gid| Privileges { uid: geteuid(), gid, groups: vec![gid] };
-        return Ok(group.map(only_group));
+        let gid = group.or_else(|| added.first().map(|_| getegid()));
+        let only_group = |gid| Privileges { uid: geteuid(), gid, groups: [vec![gid], added].concat() };
+        return Ok(gid.map(only_group));
     };
     let gid = match (group, &record) {
         (Some(gid), _) => gid,
@@ -40,10 +43,11 @@ pub fn resolve(identity: &Identity) -> Result<Option<Privileges>, StartError> {
             return Err(StartError::new(message));
         }
     };
-    let groups = match &record {
+    let mut groups = match &record {
         Some(record) if !identity.no_further_groups => groups_of(&record.name, gid)?,
         _ => vec![gid],
     };
+    groups.extend(added);
     Ok(Some(Privileges { uid, gid, groups }))
 }
 
@@ -182,6 +186,9 @@ mod tests {
             assert!(privileges.groups.contains(&nobody.gid));
             assert_eq!(warning(Some(&privileges)), None);
             assert!(warning(None).is_some());
+            let added = Identity { added_groups: vec!["54323".to_owned(), "0".to_owned()], ..identity(Some("nobody"), None) };
+            let privileges = resolve(&added).expect("resolved").expect("a change");
+            assert!([54323, 0, nobody.gid.as_raw()].iter().all(|group| privileges.groups.contains(&Gid::from_raw(*group))));
             let unknown = resolve(&identity(Some("54321"), None)).expect_err("refused").to_string();
             assert!(unknown.contains("set gid too"), "{unknown}");
             let both = resolve(&identity(Some("54321"), Some("54322"))).expect("resolved").expect("a change");

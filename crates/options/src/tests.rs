@@ -258,7 +258,6 @@ fn test_values_that_uwsgi_misreads_are_read_as_it_does_and_reported() {
         ),
         ("file-serve-mode = offloading", "uwsgi.ini:4: warning: `file-serve-mode = offloading` means nothing"),
         ("socket = localhost:8080;", "uwsgi.ini:4: warning: `socket = localhost:8080;` is read as port 8080"),
-        ("hook-master-start = exec:true", "uwsgi.ini:4: warning: `hook-master-start` is known, but not supported yet"),
         ("callable: app", "uwsgi.ini:4: warning: `callable: app` has no `=`: it has no effect (write `callable = app`)"),
         ("processes 4", "uwsgi.ini:4: warning: `processes 4` has no `=`: it has no effect (write `processes = 4`)"),
         ("socket = 8001", "is taken for the path of a UNIX socket"),

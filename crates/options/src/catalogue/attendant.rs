@@ -18,7 +18,7 @@ pub const ENTRIES: &[Entry] = &[
         .uwsgi("There, words that it does not know have no effect; here they are errors. There `uid` fails where the option `uid` is set, since its master is that user by then; here it works. `ns_pid` is refused: write `cmd=unshare --pid --fork --kill-child COMMAND`.")
         .example("attach-daemon2 = cmd=redis-server /etc/redis.conf,stopsignal=15,uid=redis,touch=/etc/redis.conf"),
     Entry::supported("daemons-honour-stdin", Setting::Attendant(Attendant::HonourStdin), Value::Switch, "off", "Daemons have the standard input of whoever starts Bolide, in place of /dev/null.")
-        .example("daemons-honour-stdin = true"),
+        .example("daemons-honour-stdin = true\nattach-daemon = cat"),
     Entry::supported("cron", Setting::Attendant(Attendant::Cron), Value::List, "", "Minute, hour, day of the month, month, day of the week, and a command of the shell that is started at these times, as the user of the application. -1 is each minute, hour and so on, -5 each that 5 divides; days of the week are 0 (Sunday) to 6, and 7; with both a day of the month and one of the week, either will do. Times are local: one that is skipped in spring does not come, one that comes twice in autumn counts twice. It runs once at the start if that minute is its. What it writes goes to the log with its name, and so does a status that is not 0.")
         .uwsgi("There, a command that still runs outlives the instance; here it is stopped with it, as daemons are. After a start in a minute that is its, a job goes on at that second of each minute there, and at the beginning of each here. Of one instance 64 commands run at the same time at the most; further ones are left out, and the log says so.")
         .example("cron = 59 2 -1 -1 -1 /srv/shop/manage.py clearsessions\ncron = -5 -1 -1 -1 -1 /srv/shop/send-mails"),
@@ -28,7 +28,7 @@ pub const ENTRIES: &[Entry] = &[
         .uwsgi("There, words that it does not know have no effect; here they are errors.")
         .example("cron2 = minute=-10,unique=1,harakiri=300 /srv/shop/poll"),
     Entry::supported("cron-harakiri", Setting::Attendant(Attendant::CronHarakiri), Value::Number { least: 0, most: 31_536_000, unit: "seconds" }, "off", "Kills a command of `cron` that takes longer than this, unless its own `harakiri` says otherwise.")
-        .example("cron-harakiri = 600"),
+        .example("cron-harakiri = 600\ncron = 0 2 -1 -1 -1 /srv/shop/backup"),
     Entry::supported("binsh", Setting::Attendant(Attendant::Shell), Value::List, "/bin/sh", "Run commands of daemons, `cron` and hooks with this shell; of several the first that is there, and `/bin/sh` where none is.")
         .example("binsh = /bin/bash"),
 ];

@@ -11,6 +11,8 @@ pub const ENTRIES: &[Entry] = &[
         .example("gid = www-data"),
     Entry::supported("no-initgroups", Setting::NoInitGroups, Value::Switch, "off", "The application has the group of `gid` only, not the further ones of its user.")
         .example("no-initgroups = true"),
+    Entry::supported("add-gid", Setting::AddGroup, Value::List, "", "The application has this group too, a name or a number.")
+        .example("add-gid = media"),
     Entry::supported("umask", Setting::Umask, Value::Text, "that of whoever starts Bolide", "What is taken from the modes of new files: sockets, logs, the pidfile, and what the application writes. Three or four octal digits.")
         .uwsgi("A bad value is an error here. uWSGI's `daemonize` empties the umask; Bolide's leaves it.")
         .example("umask = 027"),

@@ -2,7 +2,7 @@
 //! here, so an option that is called supported and means nothing does not compile.
 
 use bolide_contract::files::ExpirySubject;
-use bolide_contract::hooks::HookPhase;
+use bolide_contract::hooks::{HookPhase, WaitSubject};
 use bolide_contract::settings::Protocol;
 use bolide_contract::watching::{FileAction, WatchSubject};
 
@@ -57,6 +57,7 @@ pub enum Setting {
     User,
     Group,
     NoInitGroups,
+    AddGroup,
     Umask,
     AllowMissing,
     AutoProcessName,
@@ -223,6 +224,8 @@ pub enum HookKind {
     Exec,
     /// A function of Python.
     Call,
+    /// The name of what has to be there.
+    Wait(WaitSubject),
 }
 
 /// Settings of what runs beside the application.

@@ -44,6 +44,7 @@ impl Draft<'_> {
                 None => return Ok(()),
             },
             HookKind::Exec => (1, HookAction::Exec(text.clone())),
+            HookKind::Wait(subject) => (0, HookAction::WaitFor(subject, text.clone())),
             HookKind::Call => (2, call(phase, "call", &text, pair)?),
         };
         let is_private = kind == HookKind::Hook && text.starts_with('!');

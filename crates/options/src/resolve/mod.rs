@@ -216,6 +216,7 @@ impl Draft<'_> {
                 }
                 self.naming.auto = true;
             }
+            Setting::AddGroup => self.identity.added_groups.push(values::text(pair)?),
             Setting::NoInitGroups => self.identity.no_further_groups = self.switch(pair),
             Setting::Umask => self.identity.umask = Some(values::umask(pair)?),
             // It was looked for before all others.
