@@ -26,11 +26,11 @@ const FILE_MODE: u32 = 0o640;
 /// All places to which the numbers are sent.
 #[derive(Debug, Default)]
 pub struct Pushers {
-    places: Vec<Place>,
+    places: Vec<PushTarget>,
 }
 
 #[derive(Debug)]
-struct Place {
+struct PushTarget {
     settings: Pusher,
     socket: Option<DatagramSocket>,
     next_ms: u64,
@@ -60,7 +60,7 @@ impl Pushers {
                     Some(connected(address).map_err(trouble)?)
                 }
             };
-            Ok(Place { settings: pusher.clone(), socket, next_ms: 0, last: HashMap::new(), is_told: false })
+            Ok(PushTarget { settings: pusher.clone(), socket, next_ms: 0, last: HashMap::new(), is_told: false })
         };
         Ok(Pushers { places: settings.iter().map(place).collect::<Result<_, StartError>>()? })
     }
@@ -91,7 +91,7 @@ impl Pushers {
     }
 }
 
-impl Place {
+impl PushTarget {
     fn push(&mut self, page: &str, metrics: &[Metric], owner: Option<&Privileges>) -> io::Result<()> {
         let lines: Vec<String> = match &self.settings.kind {
             PusherKind::File { path, separator } => return append(path, &format!("{page}{separator}"), owner),
