@@ -17,7 +17,8 @@ def main(numbers, command):
     for place, copy in enumerate(copies, FIRST):
         os.dup2(copy, place, inheritable=True)
         os.close(copy)
-    os.environ.update(LISTEN_FDS=str(len(copies)), LISTEN_PID=str(os.getpid()), LISTEN_FDNAMES=":".join("app" for _ in copies))
+    os.environ.setdefault("LISTEN_FDNAMES", ":".join("app" for _ in copies))
+    os.environ.update(LISTEN_FDS=str(len(copies)), LISTEN_PID=str(os.getpid()))
     os.execv(command[0], command)
 
 

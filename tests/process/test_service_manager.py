@@ -10,6 +10,7 @@ import pytest
 from support import uwsgi
 from support.client import Client
 from support.server import program
+from support.waiting import wait_until
 from support_instance import LOAD_FAILED
 
 ACTIVATE = Path(__file__).with_name("support_activate.py")
@@ -52,7 +53,42 @@ def test_the_manager_hears_of_readiness_reload_and_stop(manager, start):
     assert int(reloading["MONOTONIC_USEC"]) > 0
     assert manager.hears() == {"READY": "1", "STATUS": "1 worker of generation 2"}
     assert instance.stop() == 0
+    stopping = manager.hears()
+    assert stopping["STOPPING"] == "1"
+    # The mercy of requests, and of interpreters that end: longer than a manager may be told to wait.
+    assert int(stopping["EXTEND_TIMEOUT_USEC"]) > 60_000_000
+
+
+def test_the_watchdog_hears_of_the_master_again_and_again(manager, start):
+    environment = {**manager.environment, "WATCHDOG_USEC": "200000"}
+    start("--master", environment=environment)
+    heard = [manager.hears() for _ in range(6)]
+    assert {"READY": "1", "STATUS": "1 worker of generation 1"} in heard
+    assert len([one for one in heard if one == {"WATCHDOG": "1"}]) == 5
+
+
+def test_the_watchdog_of_another_process_is_not_fed(manager, start):
+    environment = {**manager.environment, "WATCHDOG_USEC": "1000", "WATCHDOG_PID": "1"}
+    instance = start("--master", environment=environment)
+    assert manager.hears()["READY"] == "1"
+    assert instance.stop() == 0
     assert manager.hears()["STOPPING"] == "1"
+
+
+def test_a_start_that_may_take_long_is_told_and_so_is_what_a_stop_waits_for(manager, start, tmp_path):
+    instance = start("--master", "--load-timeout", "300", environment=manager.environment)
+    assert manager.hears() == {"STATUS": "the application is loaded", "EXTEND_TIMEOUT_USEC": "300000000"}
+    assert manager.hears()["READY"] == "1"
+    gate = tmp_path / "gate"
+    client = instance.connect()
+    client.send(f"GET /wait?{gate} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    wait_until(gate.with_suffix(".waiting").exists, "the application to have the request")
+    instance.send_signal(signal.SIGTERM)
+    assert manager.hears()["STOPPING"] == "1"
+    assert manager.hears()["STATUS"].startswith("waiting for 1 request: GET /wait")
+    gate.touch()
+    assert client.read_response().status == 200
+    assert instance.wait_for_exit() == 0
 
 
 def test_readiness_is_told_when_workers_serve_and_not_before(manager, start, tmp_path):
@@ -135,6 +171,18 @@ def test_a_socket_that_is_handed_over_is_taken_for_the_address_that_names_it(sta
         assert Client(str(tmp_path / "app.sock")).request().text == worker
 
 
+def test_a_socket_is_known_by_the_name_that_its_unit_gives_it(start, fail, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as web, socket.create_server(("127.0.0.1", 0)) as admin:
+        text = "module = probe\nhttp-socket = fd://web\nfastcgi-socket = fd://admin"
+        environment = {"LISTEN_FDNAMES": "admin:web"}
+        instance = start("--ini", ini(tmp_path, text), socket=None, module=None, environment=environment, **activated(admin, web))
+        assert instance.places() == [("http", *web.getsockname()), ("fastcgi", *admin.getsockname())]
+        assert Client(web.getsockname()).request().text == str(instance.worker())
+    status, lines = fail("--ini", "app.ini")
+    assert status != 0
+    assert any("no socket that was handed over is called `web`" in line for line in lines)
+
+
 def test_an_application_alone_serves_http_at_the_socket_that_it_is_handed(start):
     with socket.create_server(("127.0.0.1", 0)) as tcp:
         instance = start("probe:application", socket=None, module=None, **activated(tcp))
@@ -164,7 +212,7 @@ def test_the_variables_of_the_manager_do_not_reach_the_application(manager, star
     with socket.create_server(("127.0.0.1", 0)) as tcp:
         instance = start(module="shop", environment=manager.environment, **activated(tcp))
         seen = json.loads(instance.get().text)
-    assert not {"NOTIFY_SOCKET", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"} & set(seen)
+    assert not {"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"} & set(seen)
 
 
 def ini(folder, text):

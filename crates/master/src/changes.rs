@@ -41,8 +41,11 @@ const KEPT: [(&str, &str); 5] = [
 ];
 
 /// Options of sections that need a restart, where a section is not called like its option.
-const SECTION_OPTIONS: [(&str, &str); 3] =
-    [("identity", "uid, gid or umask"), ("control", "daemonize, pidfile2 or safe-pidfile"), ("statistics", "stats or its kin")];
+const SECTION_OPTIONS: [(&str, &str); 3] = [
+    ("identity", "uid, gid or umask"),
+    ("control", "daemonize, pidfile2, safe-pidfile, master-fifo or control-socket"),
+    ("statistics", "stats or its kin"),
+];
 
 /// Another configuration, as far as an instance that runs can have it.
 #[derive(Debug)]

@@ -10,6 +10,7 @@ use bolide_options::Reading;
 
 use crate::configuration::{ChooseProgram, Configuration, in_order};
 use crate::error::EXIT_START_FAILED;
+use crate::instance_client::ask_instance;
 use crate::interpreter::Program;
 use crate::log_sink;
 use crate::signal_instance::signal_instance;
@@ -48,6 +49,7 @@ pub fn run(arguments: &[OsString], choose: Box<ChooseProgram>) -> i32 {
             let warnings: Vec<String> = diagnostics.iter().map(ToString::to_string).collect();
             supervise(*settings, configuration, &warnings)
         }
+        Ok(Reading::AskInstance(request)) => ask_instance(&request),
         Ok(Reading::SignalInstance { order, pidfile }) => signal_instance(order, &pidfile),
         Err(failure) => {
             // The last line says why: warnings come before errors.

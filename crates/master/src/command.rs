@@ -29,4 +29,37 @@ pub enum Command {
     Upgrade,
     /// Write a line for each child to the log.
     Status,
+    /// Write the pidfiles anew.
+    WritePidfiles,
+}
+
+impl Command {
+    /// What is done then, in words for the log and for who asks.
+    pub fn words(self) -> &'static str {
+        match self {
+            Command::Stop => "it stops when its requests are answered",
+            Command::StopNow => "it stops at once",
+            Command::Reload => "it reloads",
+            Command::ReloadBrutally => "it reloads, and requests in flight have no time",
+            Command::ReloadWorkers => "its workers are replaced",
+            Command::ReloadChain => "its workers are replaced one after the other",
+            Command::AddWorker => "it has one worker more, up to `processes`",
+            Command::RemoveWorker => "it has one worker less",
+            Command::ReopenLogs => "its log files are opened anew",
+            Command::RotateLogs => "its log files are put aside, and begun anew",
+            Command::Upgrade => "another master takes its place",
+            Command::Status => "its state is in the log",
+            Command::WritePidfiles => "its pidfiles are written anew",
+        }
+    }
+
+    /// An instance that ends may still be asked for this.
+    pub fn ends(self) -> bool {
+        matches!(self, Command::Stop | Command::StopNow | Command::Status)
+    }
+
+    /// It succeeds or fails some time later, and who waits is told then.
+    pub fn has_outcome(self) -> bool {
+        matches!(self, Command::Reload | Command::ReloadBrutally)
+    }
 }

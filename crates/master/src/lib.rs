@@ -5,6 +5,7 @@
 //! another language. [`supervise`] runs settings that are already made.
 
 mod announce;
+mod answering;
 mod attendance;
 mod attendant;
 mod background;
@@ -16,17 +17,21 @@ pub mod child;
 mod cli;
 mod command;
 mod configuration;
+mod control_channel;
+mod deeds;
 mod elasticity;
 mod endings;
 mod endpoint;
 mod error;
 mod exit_report;
 mod failure_note;
+mod fifo;
 mod fleet;
 mod generation;
 mod harakiri;
 mod hooking;
 mod imports;
+mod instance_client;
 mod interpreter;
 mod jitter;
 mod ledger;
@@ -65,6 +70,7 @@ mod stats_token;
 mod status;
 mod stop;
 mod stop_first;
+mod stop_progress;
 mod succession;
 mod supervisor;
 mod system;
@@ -74,6 +80,7 @@ mod tickets;
 mod upgrade;
 mod waiting;
 mod watching;
+mod ways;
 mod words;
 
 pub use cli::{Invocation, main, run};

@@ -1,14 +1,18 @@
 //! The reference page about processes, generated from the tables that the master runs by.
 
-use crate::{child, signals};
+use crate::{child, deeds, signals};
 
 /// `docs/reference/processes.md`.
 pub fn page() -> String {
     let signals = signals::as_markdown();
     let children = child::as_markdown();
+    let letters = deeds::letters_as_markdown();
+    let statuses = bolide_options::statuses_as_markdown();
     format!(
         "# Signals and processes\n\nGenerated from the tables in `crates/master/src/signals.rs` and `child.rs`; a test compares.\n\n\
-         ## Signals to the master\n\n{signals}\n## The life of a prototype or worker\n\n\
+         ## Signals to the master\n\n{signals}\n## Letters of `master-fifo`\n\nuWSGI's, each written to the pipe by itself or with others: `echo r > FILE`.\n\n{letters}\n\
+         ## Exit statuses of the commands for a running instance\n\n{statuses}\n\
+         ## The life of a prototype or worker\n\n\
          A row is a state, a column an event; an empty cell leaves the state as it is.\n\n{children}"
     )
 }

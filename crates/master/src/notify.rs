@@ -13,24 +13,48 @@ use nix::time::{ClockId, clock_gettime};
 
 use crate::log_sink;
 
-/// The variable with the manager's socket.
-pub const VARIABLE: &str = "NOTIFY_SOCKET";
+/// The variable with the manager's socket, and those of the watchdog: how often it must hear of us, and of whom. No child has them.
+const VARIABLE: &str = "NOTIFY_SOCKET";
+const WATCHDOG: &str = "WATCHDOG_USEC";
+const WATCHDOG_PID: &str = "WATCHDOG_PID";
+pub const VARIABLES: [&str; 3] = [VARIABLE, WATCHDOG, WATCHDOG_PID];
 /// Time that a service manager that does not read may hold the master up for one message, in milliseconds.
 const SEND_MS: u64 = 500;
 
 /// The way to the service manager, if there is one.
 #[derive(Debug)]
-pub struct Notifier(Option<(UnixDatagram, SocketAddr)>);
+pub struct Notifier {
+    way: Option<(UnixDatagram, SocketAddr)>,
+    /// The manager ends a service that it does not hear of in time (`WatchdogSec=`).
+    watchdog: Option<Watchdog>,
+}
+
+/// Twice in the time that the manager waits it is told that the master's loop turns (sd_watchdog_enabled(3)).
+#[derive(Debug)]
+struct Watchdog {
+    every_ms: u64,
+    next_ms: u64,
+}
 
 impl Notifier {
+    /// The notifier of this process' environment.
+    pub fn from_environment() -> Notifier {
+        let mut notifier = Notifier::new(std::env::var_os(VARIABLE));
+        let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+        let is_ours = number(WATCHDOG_PID).is_none_or(|pid| pid == u64::from(std::process::id()));
+        let every_ms = number(WATCHDOG).filter(|_| is_ours && notifier.way.is_some()).map(|microseconds| microseconds / 1000 / 2);
+        notifier.watchdog = every_ms.filter(|every| *every > 0).map(|every_ms| Watchdog { every_ms, next_ms: 0 });
+        notifier
+    }
+
     /// The notifier of a value of `NOTIFY_SOCKET`. One that can't be used is told, and does not stop a start.
     pub fn new(socket: Option<OsString>) -> Notifier {
-        let Some(socket) = socket.filter(|socket| !socket.is_empty()) else { return Notifier(None) };
+        let Some(socket) = socket.filter(|socket| !socket.is_empty()) else { return Notifier { way: None, watchdog: None } };
         match open(&socket) {
-            Ok(way) => Notifier(Some(way)),
+            Ok(way) => Notifier { way: Some(way), watchdog: None },
             Err(error) => {
                 log_sink::line(&format!("{VARIABLE} = {}: {error}; the service manager is told nothing", socket.display()));
-                Notifier(None)
+                Notifier { way: None, watchdog: None }
             }
         }
     }
@@ -48,9 +72,33 @@ impl Notifier {
         });
     }
 
-    /// The instance ends.
-    pub fn stopping(&self) {
-        self.send(|| "STOPPING=1\nSTATUS=stopping\n".to_owned());
+    /// The instance ends, and may take this long (`reload-mercy`): its manager waits for that, where `TimeoutStopSec=` would not.
+    pub fn stopping(&self, most_ms: u64) {
+        let microseconds = most_ms.saturating_mul(1000);
+        self.send(|| format!("STOPPING=1\nSTATUS=stopping\nEXTEND_TIMEOUT_USEC={microseconds}\n"));
+    }
+
+    /// The first generation is given this long (`load-timeout`): its manager waits for that, where `TimeoutStartSec=` would not.
+    pub fn starting(&self, most_ms: u64) {
+        let microseconds = most_ms.saturating_mul(1000);
+        self.send(|| format!("STATUS=the application is loaded\nEXTEND_TIMEOUT_USEC={microseconds}\n"));
+    }
+
+    /// What goes on, for whoever looks at the service.
+    pub fn status(&self, words: &str) {
+        self.send(|| format!("STATUS={words}\n"));
+    }
+
+    /// When the watchdog is to hear of us next.
+    pub fn wake_ms(&self) -> Option<u64> {
+        self.watchdog.as_ref().map(|watchdog| watchdog.next_ms)
+    }
+
+    /// Tells the watchdog, if it is time, that the loop turns.
+    pub fn feed_watchdog(&mut self, now_ms: u64) {
+        let Some(watchdog) = self.watchdog.as_mut().filter(|watchdog| now_ms >= watchdog.next_ms) else { return };
+        watchdog.next_ms = now_ms + watchdog.every_ms;
+        self.send(|| "WATCHDOG=1\n".to_owned());
     }
 
     /// Another process is the instance's master from here on.
@@ -59,7 +107,7 @@ impl Notifier {
     }
 
     fn send(&self, message: impl Fn() -> String) {
-        let Some((socket, address)) = &self.0 else { return };
+        let Some((socket, address)) = &self.way else { return };
         if let Err(error) = socket.send_to_addr(message().as_bytes(), address) {
             log_sink::line(&format!("the service manager ({VARIABLE}) can't be told: {error}"));
         }
@@ -106,7 +154,7 @@ mod tests {
     #[test]
     fn without_a_manager_nothing_is_opened() {
         for socket in [None, Some(OsString::new()), Some("vsock:2:1234".into())] {
-            assert!(Notifier::new(socket).0.is_none());
+            assert!(Notifier::new(socket).way.is_none());
         }
     }
 }

@@ -4,6 +4,7 @@ use bolide_contract::message::Asked;
 
 use crate::command::Command;
 use crate::log_sink;
+use crate::pidfile;
 use crate::supervisor::{Phase, Supervisor};
 
 impl Supervisor {
@@ -29,6 +30,7 @@ impl Supervisor {
             Command::RotateLogs => self.rotate_logs(by),
             Command::Upgrade => self.upgrade(by),
             Command::Status => self.write_status(now_ms),
+            Command::WritePidfiles => pidfile::write_again(&self.fleet.settings, self.fleet.privileges()),
         }
     }
 

@@ -50,6 +50,20 @@ pub fn write_as_successor(settings: &Settings, privileges: Option<&Privileges>) 
     }
 }
 
+/// The letter `P`: writes each anew that has our pid no more. Its lock stays with the file that the start has written.
+pub fn write_again(settings: &Settings, privileges: Option<&Privileges>) {
+    for path in all(settings) {
+        let is_users = settings.control.pidfiles.iter().any(|pidfile| pidfile.is_users && pidfile.path == path);
+        let is_ours = std::fs::read_to_string(path).is_ok_and(|text| text.trim() == Pid::this().to_string());
+        if is_ours {
+            continue;
+        }
+        if let Err(error) = with_files_of(privileges.filter(|_| is_users), || write(path)) {
+            log_sink::line(&error.to_string());
+        }
+    }
+}
+
 /// Descriptors by which the pidfiles are locked.
 pub fn descriptors(settings: &Settings) -> Vec<RawFd> {
     let Ok(open) = std::fs::read_dir("/proc/self/fd") else { return Vec::new() };

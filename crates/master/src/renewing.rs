@@ -135,8 +135,12 @@ impl Supervisor {
         dropped.listeners.remove_files();
     }
 
-    /// Notes how a reload has ended.
+    /// Notes how a reload has ended, and tells who waits for that.
     pub(crate) fn note_reload(&mut self, result: Result<u32, String>) {
+        match &result {
+            Ok(generation) => self.tell_outcome(true, &format!("generation {generation} serves")),
+            Err(why) => self.tell_outcome(false, &format!("the reload has failed: {why}")),
+        }
         self.last_reload = Some(ReloadOutcome { at: SystemTime::now(), result });
     }
 }

@@ -43,20 +43,28 @@ fn send(signal: Signal, pidfile: &Path) -> Result<Pid, (i32, String)> {
         (EXIT_NO_FILE, format!("the pidfile can't be read: {error}; name the file of the option `pidfile`{other}"))
     })?;
     let not_sent = |why: String| (EXIT_NOT_SENT, why);
-    let number = text.trim().parse::<i32>().ok().filter(|number| *number > 1);
+    // In a container the master may be process 1; elsewhere that is no server.
+    let number = text.trim().parse::<i32>().ok().filter(|number| *number > 0);
     let pid = number.map(Pid::from_raw).ok_or_else(|| not_sent("there is no pid in it".to_owned()))?;
-    let name = name_of(pid).ok_or_else(|| not_sent(format!("there is no process {pid}: the instance has ended")))?;
-    if !is_ours(pid, &name) {
-        return Err(not_sent(format!(
-            "process {pid} is `{name}`, not Bolide: the file was left behind by an instance that has ended"
-        )));
-    }
+    check(pid).map_err(not_sent)?;
     match kill(pid, signal) {
         Ok(()) => Ok(pid),
         Err(Errno::ESRCH) => Err(not_sent(format!("process {pid} has ended"))),
         Err(Errno::EPERM) => Err(not_sent(format!("process {pid} belongs to another user; try it as that user, or as root"))),
         Err(error) => Err(not_sent(format!("process {pid}: {error}"))),
     }
+}
+
+/// Whether a process is a server that may be told something.
+///
+/// # Errors
+/// Why it is none, in words.
+pub fn check(pid: Pid) -> Result<(), String> {
+    let name = name_of(pid).ok_or_else(|| format!("there is no process {pid}: the instance has ended"))?;
+    if is_ours(pid, &name) {
+        return Ok(());
+    }
+    Err(format!("process {pid} is `{name}`, not Bolide: the file was left behind by an instance that has ended"))
 }
 
 /// The name of a process (/proc/PID/comm); `None` if there is none, or it has ended and waits to be reaped.

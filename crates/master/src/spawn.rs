@@ -48,7 +48,7 @@ pub fn prototype(launch: &Launch<'_>) -> io::Result<Pid> {
     command.args(&launch.program.arguments).arg(boot.as_raw_fd().to_string());
     // `env` is set here and not only inside Python: PYTHONHASHSEED and its kin are read when an interpreter starts.
     let environment = &launch.boot.settings.python.environment;
-    for variable in socket_activation::VARIABLES.into_iter().chain([notify::VARIABLE, succession::VARIABLE]) {
+    for variable in socket_activation::VARIABLES.into_iter().chain(notify::VARIABLES).chain([succession::VARIABLE]) {
         command.env_remove(variable);
     }
     for name in &launch.boot.settings.python.removed_variables {

@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use bolide_contract::hooks::HookPhase;
+use bolide_contract::scoreboard::now_ms;
 use bolide_contract::settings::{Address, Settings};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -13,7 +14,9 @@ use crate::announce;
 use crate::attendance;
 use crate::background::{self, Side, Starter};
 use crate::configuration::Configuration;
+use crate::control_channel::ControlChannel;
 use crate::error::{EXIT_START_FAILED, StartError};
+use crate::fifo::Fifo;
 use crate::fleet::Fleet;
 use crate::hooking;
 use crate::interpreter::{Program, enter_folder};
@@ -29,6 +32,7 @@ use crate::signals::Signals;
 use crate::socket_activation;
 use crate::succession::Place;
 use crate::supervisor::Supervisor;
+use crate::ways::Ways;
 
 /// Runs an instance to its end, in this process, which becomes its master. Gives the exit status. `warnings` are diagnostics
 /// about the configuration, written after the line that says what to open.
@@ -97,9 +101,13 @@ fn prepare(
         listeners.remove_files();
         reporting.remove_file();
     })?;
+    let control = &settings.control;
+    let ways = Fifo::open(&control.fifos, privileges.as_ref(), now_ms())
+        .and_then(|fifo| Ok(Ways { channel: ControlChannel::open(&control.channel)?, fifo }))
+        .inspect_err(|_| listeners.remove_files())?;
     let fleet = Fleet::new(settings, listeners, program, privileges)
         .map_err(|error| StartError::new(format!("there is no memory that processes can share: {error}")))?;
-    let mut supervisor = Supervisor::new(fleet, signals, configuration, reporting);
+    let mut supervisor = Supervisor::new(fleet, signals, configuration, reporting, ways);
     supervisor.printed = printed;
     supervisor.place = place;
     Ok(supervisor)

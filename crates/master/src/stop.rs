@@ -1,12 +1,15 @@
 //! The end of an instance: graceful, at once, or because it could not start. The master runs it.
 
+use std::io::IsTerminal;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use bolide_contract::message::{self, INTERPRETER_END_MS, Order};
+use bolide_contract::scoreboard::InFlight;
 
 use crate::child::{Child, KillReason, State};
 use crate::exit_report;
 use crate::log_sink;
+use crate::stop_progress::StopProgress;
 use crate::supervisor::{GRACE_MS, Phase, Supervisor};
 use crate::words::duration;
 
@@ -14,8 +17,12 @@ impl Supervisor {
     /// SIGTERM, SIGINT: the first asks for a graceful stop, the second for one at once.
     pub(crate) fn stop(&mut self, now_ms: u64) {
         if self.is_stopping() {
-            return self.stop_now("a second signal", now_ms);
+            if self.stop_progress.is_none_or(|progress| progress.is_older_than_one_wish(now_ms)) {
+                self.stop_now("a second signal", now_ms);
+            }
+            return;
         }
+        self.stop_progress = Some(StopProgress::new(now_ms));
         let mercy = self.fleet.settings.lifecycle.reload_mercy_ms;
         log_sink::line(&format!("stop: requests in flight are finished, for {} at the most", duration(mercy)));
         let waiting = self.begin_end(0);
@@ -39,6 +46,26 @@ impl Supervisor {
                 (false, _) => self.fleet.order_end(id, Order::Stop, mercy_ms),
             }
         }
+    }
+
+    /// Says what is waited for, where it is time.
+    pub(crate) fn tell_stop_progress(&mut self, now_ms: u64) {
+        if !self.stop_progress.as_mut().is_some_and(|progress| progress.is_due(now_ms)) {
+            return;
+        }
+        let rows = self.fleet.children.iter().filter_map(|child| child.row());
+        let in_flight: Vec<InFlight> = rows.flat_map(|row| self.fleet.scoreboard.in_flight(row)).collect();
+        let what = match in_flight.len() {
+            0 => {
+                let left: Vec<String> = self.fleet.children.iter().map(ToString::to_string).collect();
+                format!("no request is in flight; waiting for the end of {}", left.join(", "))
+            }
+            1 => format!("waiting for 1 request: {}", exit_report::requests(&in_flight, now_ms)),
+            count => format!("waiting for {count} requests: {}", exit_report::requests(&in_flight, now_ms)),
+        };
+        let again = if std::io::stdin().is_terminal() { "Ctrl-C again" } else { "a second SIGTERM" };
+        log_sink::line(&format!("stop: {what}; {again} stops at once"));
+        self.notifier.status(&what);
     }
 
     /// SIGQUIT, or a second SIGTERM: every child is killed.
@@ -157,7 +184,8 @@ impl Supervisor {
         // The first reason to end is the one that the status tells.
         if !self.is_stopping() {
             self.phase = Phase::Stopping { status };
-            self.notifier.stopping();
+            self.notifier.stopping(self.fleet.settings.lifecycle.reload_mercy_ms + GRACE_MS + INTERPRETER_END_MS);
+            self.tell_outcome(false, "it is being stopped");
         }
         let waiting = self.fleet.listeners.end();
         self.give_up_plans();

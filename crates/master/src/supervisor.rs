@@ -26,15 +26,17 @@ use crate::jitter::Jitter;
 use crate::log_sink;
 use crate::logs::Logs;
 use crate::memory_watch::MemoryWatch;
-use crate::notify::{self, Notifier};
+use crate::notify::Notifier;
 use crate::printed::Printed;
 use crate::reporting::Reporting;
 use crate::signals::{self, SignalAction, Signals};
+use crate::stop_progress::StopProgress;
 use crate::succession::{Place, Successor};
 use crate::system;
 use crate::tickets::Tickets;
 use crate::waiting::{self, Source, Token};
 use crate::watching::{FileNews, Watches};
+use crate::ways::Ways;
 use crate::words::duration;
 
 /// The longest turn, in milliseconds: a net under a timer that was forgotten.
@@ -87,6 +89,9 @@ pub struct Supervisor {
     pub(crate) place: Option<Place>,
     pub(crate) attendance: Attendance,
     pub(crate) reporting: Reporting,
+    pub(crate) ways: Ways,
+    /// An ordered stop that goes on.
+    pub(crate) stop_progress: Option<StopProgress>,
     signals: Signals,
     pub(crate) watch: Option<Watch>,
     pub(crate) watches: Watches,
@@ -98,7 +103,7 @@ pub struct Supervisor {
 }
 
 impl Supervisor {
-    pub fn new(fleet: Fleet, signals: Signals, configuration: Configuration, reporting: Reporting) -> Supervisor {
+    pub fn new(fleet: Fleet, signals: Signals, configuration: Configuration, reporting: Reporting, ways: Ways) -> Supervisor {
         let lifecycle = &fleet.settings.lifecycle;
         let memory_watch = MemoryWatch::new(&fleet.settings.recycling);
         let elasticity = Elasticity::new(&fleet.settings, now_ms());
@@ -121,7 +126,9 @@ impl Supervisor {
             chain: Vec::new(),
             exit_message: None,
             starter: None,
-            notifier: Notifier::new(std::env::var_os(notify::VARIABLE)),
+            ways,
+            stop_progress: None,
+            notifier: Notifier::from_environment(),
             configuration,
             last_reload: None,
             successor: None,
@@ -144,6 +151,9 @@ impl Supervisor {
     /// # Errors
     /// Its prototype can't be started.
     pub fn start(&mut self) -> Result<(), StartError> {
+        if let Some(most_ms) = self.fleet.settings.lifecycle.load_timeout_ms {
+            self.notifier.starting(most_ms);
+        }
         self.begin_generation(Reason::First, now_ms())
     }
 
@@ -160,6 +170,9 @@ impl Supervisor {
                     Token::Listeners => hears_connection = true,
                     Token::Stats(token) => self.serve_stats(token, now_ms()),
                     Token::Successor => self.take_successor_news(now_ms()),
+                    Token::Fifo => self.take_letters(now_ms()),
+                    Token::Control => self.ways.channel.accept(now_ms()),
+                    Token::ControlClient(id) => self.take_question(id, now_ms()),
                     // Signals come last: one is acted upon with all that is known.
                     Token::Signals => {}
                 }
@@ -178,6 +191,10 @@ impl Supervisor {
                     log_sink::line(&format!("{child} can't be killed: it is left behind"));
                 }
                 self.reporting.vacuum(&self.fleet.settings);
+                self.ways.remove_files();
+                if let Some(progress) = self.stop_progress.filter(|_| self.exit_message.is_none()) {
+                    log_sink::line(&progress.end_in_words(now_ms()));
+                }
                 return (status, self.exit_message, self.fleet, self.starter);
             }
         }
@@ -193,6 +210,7 @@ impl Supervisor {
         sources.extend(self.printed.as_ref().map(Printed::source));
         sources.extend(self.reporting.sources());
         sources.extend(self.successor.as_ref().map(Successor::source));
+        sources.extend(self.ways.sources());
         waiting::wait(&sources, self.turn_ms(now_ms()) as u16).unwrap_or_else(|error| {
             log_sink::line(&format!("waiting for news failed: {error}"));
             Vec::new()
@@ -217,6 +235,9 @@ impl Supervisor {
     fn take_timers(&mut self, now: u64) {
         self.attendance.kill_late(now);
         self.hurry_prototypes_without_workers(now);
+        self.ways.look_if_due(now);
+        self.tell_stop_progress(now);
+        self.notifier.feed_watchdog(now);
         if let Some(tickets) = &mut self.fleet.tickets {
             tickets.rotate_if_due(now);
         }
@@ -356,7 +377,8 @@ impl Supervisor {
             self.logs.wake_ms(),
             self.wake_for_generations(now),
         ];
-        let wakes = children.chain(features).flatten();
+        let stop = self.stop_progress.as_ref().map(StopProgress::wake_ms);
+        let wakes = children.chain(features).chain([stop, self.ways.wake_ms(), self.notifier.wake_ms()]).flatten();
         wakes.min().map_or(TURN_MOST_MS, |wake| wake.saturating_sub(now).saturating_add(CLOCK_LAG_MS).min(TURN_MOST_MS))
     }
 }

@@ -26,6 +26,11 @@ pub enum Token {
     Stats(StatsToken),
     /// The master that is to take our place.
     Successor,
+    /// The open pipe of `master-fifo`.
+    Fifo,
+    /// The listening control socket, and one of its clients.
+    Control,
+    ControlClient(u64),
 }
 
 /// A descriptor that the master waits on.

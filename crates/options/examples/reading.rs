@@ -19,6 +19,10 @@ fn main() -> ExitCode {
             println!("{settings:#?}");
             ExitCode::SUCCESS
         }
+        Ok(Reading::AskInstance(request)) => {
+            println!("{request:?}");
+            ExitCode::SUCCESS
+        }
         Ok(Reading::SignalInstance { order, pidfile }) => {
             println!("{order:?} {}", pidfile.display());
             ExitCode::SUCCESS

@@ -2,6 +2,7 @@
 //! `commands` runs what is in it. It runs nothing itself.
 
 use crate::diagnostic::{Diagnostic, Location};
+use crate::instance_words::InstanceWord;
 use crate::reading::Reading;
 
 /// The exit status of a command that was used wrongly, or found an error.
@@ -16,19 +17,29 @@ pub enum Command {
     Init,
     Manual,
     Completions,
+    /// Tells a running instance something.
+    Instance(InstanceWord),
 }
+
+/// Commands that ask nobody.
+const OFFLINE: [Command; 7] =
+    [Command::Check, Command::Config, Command::Explain, Command::Options, Command::Init, Command::Manual, Command::Completions];
 
 impl Command {
     /// In the order in which they are listed.
-    pub const ALL: [Command; 7] = [
-        Command::Check,
-        Command::Config,
-        Command::Explain,
-        Command::Options,
-        Command::Init,
-        Command::Manual,
-        Command::Completions,
-    ];
+    pub const ALL: [Command; 7 + InstanceWord::ALL.len()] = {
+        let mut all = [Command::Check; 7 + InstanceWord::ALL.len()];
+        let mut number = 0;
+        while number < all.len() {
+            all[number] = if number < OFFLINE.len() {
+                OFFLINE[number]
+            } else {
+                Command::Instance(InstanceWord::ALL[number - OFFLINE.len()])
+            };
+            number += 1;
+        }
+        all
+    };
 
     pub fn name(self) -> &'static str {
         self.texts().0
@@ -65,6 +76,7 @@ impl Command {
             Command::Options => ("options", "[WORD]", "list the options, or those with WORD in them"),
             Command::Init => ("init", "", "look at the project in this folder and write a bolide.ini for it"),
             Command::Manual => ("manual", "[man|markdown]", "print the man page, or the reference of all options"),
+            Command::Instance(word) => word.texts(),
             Command::Completions => ("completions", "bash|zsh|fish", "print completions for a shell"),
         }
     }

@@ -15,6 +15,8 @@ const CGROUP_V2_QUOTA: &str = "/sys/fs/cgroup/cpu.max";
 const CGROUP_V1_QUOTA: &str = "/sys/fs/cgroup/cpu/cpu.cfs_quota_us";
 const CGROUP_V1_PERIOD: &str = "/sys/fs/cgroup/cpu/cpu.cfs_period_us";
 
+/// The first descriptor that is handed over (sd_listen_fds(3), SD_LISTEN_FDS_START).
+pub const FIRST_PASSED: i32 = 3;
 /// More sockets than this are handed over to nobody.
 const PASSED_SOCKETS_MOST: i32 = 1024;
 
@@ -72,9 +74,31 @@ impl HostInfo {
         }
     }
 
+    /// The socket of a name (`FileDescriptorName=` of a socket unit).
+    pub fn passed_socket(&self, name: &str) -> NamedSocket {
+        let names = self.variable("LISTEN_FDNAMES").filter(|_| self.passed_sockets > 0).unwrap_or_default();
+        let mut found =
+            (FIRST_PASSED..FIRST_PASSED + self.passed_sockets).zip(names.split(':')).filter(|(_, known)| *known == name);
+        match (found.next(), found.next()) {
+            (Some((descriptor, _)), None) => NamedSocket::One(descriptor),
+            (Some(_), Some(_)) => NamedSocket::Several,
+            (None, _) => NamedSocket::Missing,
+        }
+    }
+
     pub fn variable(&self, name: &str) -> Option<&str> {
         self.environment.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
+}
+
+/// A socket that was handed over, by the name that `LISTEN_FDNAMES` gives it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NamedSocket {
+    /// Its descriptor.
+    One(i32),
+    /// Several have this name.
+    Several,
+    Missing,
 }
 
 /// POSIX' `pwd -L`: the shell's idea of the folder, if it is true, else the kernel's.

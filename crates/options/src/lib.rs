@@ -16,6 +16,7 @@ mod development;
 mod diagnostic;
 pub mod expand;
 mod host_info;
+mod instance_words;
 mod known;
 mod manual;
 mod other_servers;
@@ -34,6 +35,7 @@ use bolide_contract::settings::Settings;
 pub use catalogue::setting::InstanceOrder;
 pub use diagnostic::{Diagnostic, Location, Severity};
 pub use host_info::start_folder;
+pub use instance_words::{EXIT_NO_ANSWER, EXIT_NO_INSTANCE, EXIT_REFUSED, InstanceRequest, InstanceWord, statuses_as_markdown};
 pub use reading::{Failure, Reading};
 
 use command_line::collect;

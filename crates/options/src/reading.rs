@@ -1,4 +1,4 @@
-//! The outcome of a command line: a server to start, a text to print, an order for a running instance, or errors. Plain data.
+//! The outcome of a command line: a server to start, a text to print, something for a running instance, or errors. Plain data.
 
 use std::path::PathBuf;
 
@@ -6,6 +6,7 @@ use bolide_contract::settings::Settings;
 
 use crate::catalogue::setting::InstanceOrder;
 use crate::diagnostic::Diagnostic;
+use crate::instance_words::InstanceRequest;
 
 /// The outcome of a command line without an error.
 #[derive(Debug)]
@@ -14,6 +15,8 @@ pub enum Reading {
     Run { settings: Box<Settings>, diagnostics: Vec<Diagnostic> },
     /// Print this on standard output and exit with this status.
     Print { text: String, status: i32 },
+    /// Ask a running instance for something, and exit.
+    AskInstance(InstanceRequest),
     /// Tell the instance whose pid is in a file to do something, and exit.
     SignalInstance { order: InstanceOrder, pidfile: PathBuf },
 }

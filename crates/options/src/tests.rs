@@ -59,6 +59,7 @@ fn run(folder: &Folder, line: &str, environment: &[(&str, &str)]) -> (Settings, 
     match outcome(folder, line, environment) {
         Ok(Reading::Run { settings, diagnostics }) => (*settings, diagnostics.iter().map(ToString::to_string).collect()),
         Ok(Reading::Print { text, .. }) => panic!("{line}: prints {text}"),
+        Ok(Reading::AskInstance(request)) => panic!("{line}: asks {request:?}"),
         Ok(Reading::SignalInstance { order, pidfile }) => panic!("{line}: tells {} to {order:?}", pidfile.display()),
         Err(failure) => panic!("{line}: {:?}", failure.diagnostics.iter().map(ToString::to_string).collect::<Vec<_>>()),
     }

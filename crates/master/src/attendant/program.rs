@@ -49,7 +49,7 @@ impl Surroundings {
     pub fn start(&self, launch: &Wanted<'_>) -> io::Result<(Pid, Option<PipeReader>)> {
         let mut command = Command::new(self.shell());
         command.arg("-c").arg(launch.command);
-        for variable in socket_activation::VARIABLES.into_iter().chain([notify::VARIABLE]) {
+        for variable in socket_activation::VARIABLES.into_iter().chain(notify::VARIABLES) {
             command.env_remove(variable);
         }
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));

@@ -15,4 +15,9 @@ pub const ENTRIES: &[Entry] = &[
         .example("safe-pidfile = /run/shop.pid"),
     Entry::supported("safe-pidfile2", Setting::Control(Control::SafePidFile2), Value::Path, "", "As `safe-pidfile`, with the rights of `uid` and `gid`.")
         .example("safe-pidfile2 = /home/shop/run/shop.pid"),
+    Entry::supported("master-fifo", Setting::Control(Control::MasterFifo), Value::List, "", "A named pipe that takes commands, each a letter: `echo r > FILE` reloads. Of several (ten at the most) the first takes them at the beginning, and a digit chooses another. The letters are in the page about signals and processes.")
+        .uwsgi("uWSGI removes whatever file has that name, and makes the pipe anew after each command, in which time there is none; a letter that means nothing is passed over in silence.")
+        .example("master-fifo = /run/shop.fifo"),
+    Entry::supported("control-socket", Setting::Control(Control::ControlSocket), Value::Path, "a name in Linux' abstract space", "The UNIX socket at which `bolide status`, `bolide reload` and their like find the master; `off` has none. Whoever asks must be root or the user that started the master.")
+        .example("control-socket = /run/shop/control.sock"),
 ];

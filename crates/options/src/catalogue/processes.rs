@@ -36,7 +36,7 @@ pub const ENTRIES: &[Entry] = &[
     Entry::supported("load-timeout", Setting::LoadTimeout, SECONDS, "off", "Gives up a new generation whose workers do not all serve within this time: the old one goes on, and a start fails. SIGHUP gives it up too, at any time, and starts another.").example("load-timeout = 120"),
     Entry::supported("pidfile", Setting::PidFile, Value::Path, "", "Write the master's pid to this file.").example("pidfile = /run/shop.pid"),
     Entry::supported("vacuum", Setting::Vacuum, Value::Switch, "off", "Remove the files of UNIX sockets and the pidfile at the end.").example("vacuum = true"),
-    Entry::accepted("die-on-term", Value::Switch, "SIGTERM stops the instance.", "SIGTERM always stops").uwsgi("uWSGI reloads at SIGTERM unless this is set."),
+    Entry::accepted("die-on-term", Value::Switch, "SIGTERM stops the instance.", "SIGTERM always stops, gracefully, as service managers, containers and `kill` mean it").uwsgi("uWSGI reloads at SIGTERM unless this is set, without waiting for requests. Where that is wanted: `bolide reload --now`, or `R` to the `master-fifo`."),
     Entry::accepted("no-orphans", Value::Switch, "Ends workers whose master died.", "no process outlives the master, however it dies"),
     Entry::accepted("close-on-exec", Value::Switch, "Closes sockets when a program is started.", "descriptors are always closed on exec"),
     Entry::accepted("reaper", Value::Switch, "Waits for children that nobody else waits for.", "the master waits for all of its children"),

@@ -132,6 +132,8 @@ pub enum Control {
     PidFile2,
     SafePidFile,
     SafePidFile2,
+    MasterFifo,
+    ControlSocket,
 }
 
 /// Logs.

@@ -33,6 +33,10 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Option<Reading> {
         Command::Init => init::run(rest, host),
         Command::Manual => manual(rest),
         Command::Completions => completions(rest),
+        Command::Instance(word) => match word.read(rest) {
+            Ok(request) => Reading::AskInstance(request),
+            Err(message) => command.misused(&message),
+        },
     })
 }
 

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use crate::catalogue::catalogue;
 use crate::catalogue::row::{Argument, Row, Status, Theme};
 use crate::command_table::Command;
+use crate::instance_words::EXIT_STATUSES;
 
 /// The whole page.
 pub fn page() -> String {
@@ -37,6 +38,10 @@ pub fn page() -> String {
         }
     }
     text.push_str(".SH EXIT STATUS\n0 after an ordered stop, 1 when the configuration or the start failed, 2 when \\fBcheck\\fR found errors.\n");
+    text.push_str("Commands for a running instance:\n");
+    for (status, help) in EXIT_STATUSES {
+        let _ = writeln!(text, ".TP\n.B {status}\n{}.", escape(&sentence(help)));
+    }
     text
 }
 

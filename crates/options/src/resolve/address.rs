@@ -7,7 +7,11 @@ use bolide_contract::settings::Address;
 
 use super::paths::normalized;
 use crate::diagnostic::Diagnostic;
+use crate::host_info::{HostInfo, NamedSocket};
 use crate::reader::Pair;
+
+const WRITE_DESCRIPTOR: &str =
+    "write fd:// and the number of a descriptor, or the FileDescriptorName= of a socket unit of systemd";
 
 /// Longest path of a UNIX socket on Linux, in bytes (`sun_path` without its end).
 const MOST_PATH_BYTES: usize = 107;
@@ -17,21 +21,34 @@ pub fn default() -> Address {
     Address::Tcp { host: "127.0.0.1".to_owned(), port: 8000 }
 }
 
+/// The descriptor behind `fd://`: a number, or the name that a socket unit gives it.
+fn descriptor(text: &str, host: &HostInfo) -> Result<i32, (String, &'static str)> {
+    if let Ok(number) = text.parse::<i32>() {
+        return if number >= 0 { Ok(number) } else { Err((format!("`fd://{text}` names no descriptor"), WRITE_DESCRIPTOR)) };
+    }
+    match host.passed_socket(text) {
+        NamedSocket::One(number) => Ok(number),
+        NamedSocket::Several => Err((format!("several sockets that were handed over are called `{text}`"), WRITE_DESCRIPTOR)),
+        NamedSocket::Missing => Err((format!("no socket that was handed over is called `{text}`"), WRITE_DESCRIPTOR)),
+    }
+}
+
 /// Reads the value of a socket option, and says what is doubtful about it.
 ///
 /// # Errors
 /// What is no address.
-pub fn read(pair: &Pair) -> Result<(Address, Option<Diagnostic>), Diagnostic> {
+pub fn read(pair: &Pair, host: &HostInfo) -> Result<(Address, Option<Diagnostic>), Diagnostic> {
     let text = pair.value.as_deref().unwrap_or_default().trim();
     let error = |message: String| Diagnostic::error(Some(&pair.location), message);
     if text.is_empty() {
         return Err(error(format!("`{}` names no address", pair.key)).advise("write host:port, :port or a path"));
     }
     if let Some(number) = text.strip_prefix("fd://") {
-        let number = number.parse().ok().filter(|&number: &i32| number >= 0);
-        return number
-            .map(|number| (Address::Descriptor(number), None))
-            .ok_or_else(|| error(format!("`{text}` names no descriptor")).advise("write fd:// and a number"));
+        return descriptor(number, host).map(|number| (Address::Descriptor(number), None)).map_err(|(message, advice)| {
+            let diagnostic = error(message).advise(advice);
+            // What is handed over is this start's, and no fault of the file.
+            if number.starts_with(|first: char| first.is_ascii_alphabetic()) { diagnostic.local() } else { diagnostic }
+        });
     }
     // uWSGI takes `unix` for the name of a host, whose port it then does not find in a path.
     let (text, is_local) = match text.strip_prefix("unix:") {
@@ -115,13 +132,17 @@ mod tests {
     use crate::diagnostic::Location;
 
     fn address(text: &str) -> Result<(Address, Option<Diagnostic>), Diagnostic> {
-        read(&Pair {
+        let pair = Pair {
             key: "socket".to_owned(),
             value: Some(text.to_owned()),
             location: Location::file("x.ini", 1),
             acted: false,
             placeholder: false,
-        })
+        };
+        let variables =
+            [("LISTEN_FDNAMES", "web:admin:web"), ("LISTEN_FDS", "3"), ("LISTEN_PID", &std::process::id().to_string())]
+                .map(|(name, value)| (name.into(), value.into()));
+        read(&pair, &HostInfo::gather(&variables))
     }
 
     #[test]
@@ -142,6 +163,7 @@ mod tests {
             ("@app", Address::Abstract("app".to_owned())),
             ("\\0app", Address::Abstract("app".to_owned())),
             ("fd://3", Address::Descriptor(3)),
+            ("fd://admin", Address::Descriptor(4)),
             ("unix:/run/app.sock", Address::Unix("/run/app.sock".into())),
             ("unix:///run/app.sock", Address::Unix("/run/app.sock".into())),
             ("unix:app.sock", Address::Unix("app.sock".into())),
@@ -157,9 +179,22 @@ mod tests {
 
     #[test]
     fn test_addresses_that_are_none_say_what_to_write() {
-        for text in
-            ["", "127.0.0.1:http", ":99999", "@", "unix:", "unix://", "unix:@", "fd://x", "[::1:80", ": 8000x:y", "a b:80", "=0"]
-        {
+        for text in [
+            "",
+            "127.0.0.1:http",
+            ":99999",
+            "@",
+            "unix:",
+            "unix://",
+            "unix:@",
+            "fd://x",
+            "fd://web",
+            "fd://-1",
+            "[::1:80",
+            ": 8000x:y",
+            "a b:80",
+            "=0",
+        ] {
             let diagnostic = address(text).expect_err(text);
             assert!(diagnostic.advice.is_some() && diagnostic.location.is_some(), "{text}: {diagnostic}");
         }

@@ -1,14 +1,14 @@
 //! How an instance is put into the background, found and told what to do: from options to settings. It opens nothing; runs in the process
 //! that reads the configuration.
 
-use bolide_contract::control::{Background, PidFile};
+use bolide_contract::control::{Background, Channel, PidFile};
 
 use super::draft::Draft;
 use super::paths::normalized;
 use super::values;
 use crate::catalogue::setting::Control;
 use crate::diagnostic::Diagnostic;
-use crate::reader::Pair;
+use crate::reader::{Configuration, Pair};
 
 impl Draft<'_> {
     pub(super) fn set_control(&mut self, setting: Control, pair: &Pair) -> Result<(), Diagnostic> {
@@ -20,6 +20,11 @@ impl Draft<'_> {
             Control::Daemonize | Control::Daemonize2 => {
                 let log = values::log_file(pair)?.into();
                 self.control.background = Some(Background { log, shows_start: setting == Control::Daemonize2 });
+            }
+            Control::MasterFifo => self.control.fifos.push(values::text(pair)?.into()),
+            Control::ControlSocket => {
+                let text = values::text(pair)?;
+                self.control.channel = if text == "off" { Channel::Off } else { Channel::File(text.into()) };
             }
             Control::PidFile2 => self.add_pidfile(pidfile(true, false)?),
             Control::SafePidFile => self.add_pidfile(pidfile(false, true)?),
@@ -36,11 +41,19 @@ impl Draft<'_> {
     }
 
     /// Paths are those of the folder in which Bolide was started, as in uWSGI, which writes these files before it enters `chdir`.
-    pub(super) fn complete_control(&mut self) {
+    pub(super) fn complete_control(&mut self, read: &Configuration) {
         let absolute = |path: &std::path::Path| normalized(&self.host.folder.join(path));
         for pidfile in &mut self.control.pidfiles {
             pidfile.path = absolute(&pidfile.path);
         }
+        for fifo in &mut self.control.fifos {
+            *fifo = absolute(fifo);
+        }
+        if let Channel::File(path) = &mut self.control.channel {
+            *path = absolute(path);
+        }
+        self.control.origin.configurations = read.files.iter().map(|file| absolute(std::path::Path::new(file))).collect();
+        self.control.origin.folder = self.host.folder.clone();
         let Some(background) = &mut self.control.background else { return };
         let log = self.log_file.get_or_insert_with(|| background.log.to_string_lossy().into_owned());
         background.log = absolute(std::path::Path::new(log));

@@ -50,7 +50,7 @@ use crate::catalogue::catalogue;
 use crate::catalogue::row::{Row, Status};
 use crate::catalogue::setting::Setting;
 use crate::diagnostic::{Diagnostic, Location, Severity};
-use crate::host_info::HostInfo;
+use crate::host_info::{FIRST_PASSED, HostInfo};
 use crate::reader::{Configuration, Pair};
 
 /// `chmod-socket` without a value.
@@ -245,7 +245,7 @@ impl Draft<'_> {
     }
 
     fn socket(&mut self, kind: SocketKind, pair: &Pair) -> Result<(), Diagnostic> {
-        let (address, doubt) = address::read(pair)?;
+        let (address, doubt) = address::read(pair, self.host)?;
         self.diagnostics.extend(doubt);
         let location = pair.location.clone();
         self.sockets.push(SocketDraft { kind, address, location, credentials: None, https_port: None });
@@ -255,11 +255,9 @@ impl Draft<'_> {
     /// The sockets of `LISTEN_FDS` are served beside the configuration's own, with the protocol of `socket`, as in uWSGI. For an application
     /// on the command line they stand in the place of its own, which would speak HTTP.
     fn add_passed_sockets(&mut self, bare: bool) {
-        /// The first descriptor that is handed over (sd_listen_fds(3), SD_LISTEN_FDS_START).
-        const FIRST: i32 = 3;
         let kind = if bare { SocketKind::HttpRouter } else { SocketKind::Default };
         let location = Location::environment("LISTEN_FDS");
-        self.sockets.extend((FIRST..FIRST + self.host.passed_sockets).map(|descriptor| SocketDraft {
+        self.sockets.extend((FIRST_PASSED..FIRST_PASSED + self.host.passed_sockets).map(|descriptor| SocketDraft {
             kind,
             address: bolide_contract::settings::Address::Passed(descriptor),
             location: location.clone(),
@@ -327,7 +325,7 @@ impl Draft<'_> {
         let has_mercy = read.effects.iter().any(|pair| pair.key == "reload-mercy");
         let attendant = self.complete_attendant(&folder, has_mercy);
         self.lifecycle.pidfile = self.pidfile.as_ref().map(|path| normalized(&self.host.folder.join(path)));
-        self.complete_control();
+        self.complete_control(read);
         let logging = self.complete_logging(bare);
         // A folder that can't be entered by its path (others may not look into one above it) is only stayed in.
         let enterable = self.chdir.is_some() || folder.join(".").exists();

@@ -22,7 +22,7 @@ impl Draft<'_> {
     pub fn set_statistics(&mut self, setting: setting::Statistics, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
         match setting {
             setting::Statistics::Address => {
-                let (address, doubt) = address::read(pair)?;
+                let (address, doubt) = address::read(pair, self.host)?;
                 self.diagnostics.extend(doubt);
                 self.statistics.address = Some((address, pair.location.clone()));
             }
@@ -30,7 +30,7 @@ impl Draft<'_> {
             setting::Statistics::Minified => self.statistics.is_minified = self.switch(pair),
             setting::Statistics::NoCores => self.statistics.omits_cores = self.switch(pair),
             setting::Statistics::Push => {
-                let pusher = pusher_of(pair)?;
+                let pusher = pusher_of(pair, self.host)?;
                 self.statistics.pushers.push(pusher);
             }
             setting::Statistics::PushFrequency => self.statistics.push_every_s = self.positive(row, pair)?,
@@ -65,7 +65,7 @@ impl Draft<'_> {
 }
 
 /// `KIND` or `KIND:ARGUMENTS`; 0 milliseconds are those of `stats-pusher-default-freq`.
-fn pusher_of(pair: &Pair) -> Result<Pusher, Diagnostic> {
+fn pusher_of(pair: &Pair, host: &crate::host_info::HostInfo) -> Result<Pusher, Diagnostic> {
     let text = values::text(pair)?;
     let error = |message: String, advice: &str| Diagnostic::error(Some(&pair.location), message).advise(advice.to_owned());
     let (kind, arguments) = text.split_once(':').unwrap_or((&text, ""));
@@ -79,7 +79,7 @@ fn pusher_of(pair: &Pair) -> Result<Pusher, Diagnostic> {
         "socket" | "statsd" => {
             let (written, prefix) = arguments.split_once(',').unwrap_or((arguments, PREFIX));
             let named = Pair { value: Some(written.to_owned()), ..pair.clone() };
-            let (address, prefix) = (address::read(&named)?.0, prefix.to_owned());
+            let (address, prefix) = (address::read(&named, host)?.0, prefix.to_owned());
             match kind {
                 "socket" => (PusherKind::Socket { address, prefix }, 0),
                 _ => (PusherKind::Statsd { address, prefix }, 0),
@@ -117,7 +117,8 @@ mod tests {
     fn pusher(text: &str) -> Result<Pusher, Diagnostic> {
         let location = Location::file("x.ini", 1);
         let value = Some(text.to_owned());
-        pusher_of(&Pair { key: "stats-push".to_owned(), value, location, acted: false, placeholder: false })
+        let pair = Pair { key: "stats-push".to_owned(), value, location, acted: false, placeholder: false };
+        pusher_of(&pair, &crate::host_info::HostInfo::gather(&[]))
     }
 
     #[test]

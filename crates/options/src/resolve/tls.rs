@@ -54,7 +54,7 @@ impl Draft<'_> {
         let mut words = text.splitn(5, ',').map(str::trim);
         let written = words.next().unwrap_or_default();
         let address = Pair { value: Some(written.to_owned()), ..pair.clone() };
-        let (address, doubt) = address::read(&address)?;
+        let (address, doubt) = address::read(&address, self.host)?;
         self.diagnostics.extend(doubt);
         let rest: Vec<&str> = words.collect();
         let optional = |index: usize| rest.get(index).copied().filter(|text| !text.is_empty()).map(str::to_owned);
@@ -92,7 +92,7 @@ impl Draft<'_> {
                     .advise("write ADDRESS,PORT, such as :80,8443"));
             }
         };
-        let (address, doubt) = address::read(&Pair { value: Some(written.to_owned()), ..pair.clone() })?;
+        let (address, doubt) = address::read(&Pair { value: Some(written.to_owned()), ..pair.clone() }, self.host)?;
         self.diagnostics.extend(doubt);
         let (kind, location) = (SocketKind::HttpRouter, pair.location.clone());
         self.sockets.push(SocketDraft { kind, address, location, credentials: None, https_port: Some(https_port) });

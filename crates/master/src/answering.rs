@@ -1,0 +1,139 @@
+//! What the master answers to questions at its control socket, and what it does for the letters of its fifo. The master runs it.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use bolide_contract::scoreboard::now_ms as clock_ms;
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+
+use crate::deeds::{self, Deed};
+use crate::log_sink;
+use crate::supervisor::{Phase, Supervisor};
+
+/// The most workers that one question may add or take.
+const CHANGE_MOST: u64 = 1024;
+
+impl Supervisor {
+    /// The pipe has letters.
+    pub(crate) fn take_letters(&mut self, now_ms: u64) {
+        let Some(fifo) = &mut self.ways.fifo else { return };
+        let (by, wanted) = (format!("master-fifo {}", fifo.path().display()), fifo.take(now_ms));
+        for deed in wanted {
+            match deed {
+                Deed::Ask(command) => {
+                    log_sink::line(&format!("{by}: {}", command.words()));
+                    self.obey(command, &by, now_ms);
+                }
+                Deed::Slot(slot) => {
+                    if let Some(fifo) = &mut self.ways.fifo {
+                        fifo.choose(slot);
+                    }
+                }
+                Deed::Missing(letter, why) => log_sink::line(&format!("{by}: `{letter}` does nothing: {why}")),
+            }
+        }
+    }
+
+    /// A client of the control socket has news.
+    pub(crate) fn take_question(&mut self, client: u64, now_ms: u64) {
+        let Some(question) = self.ways.channel.take(client) else { return };
+        let asked = question["ask"].as_str().unwrap_or_default();
+        let answer = match asked {
+            "identity" => self.identity(),
+            "status" => self.status(now_ms),
+            _ => match deeds::of_question(&question) {
+                Ok(command) => return self.carry_out(client, &question, command, now_ms),
+                Err(why) => json!({"ok": false, "message": why}),
+            },
+        };
+        self.ways.channel.answer(client, &answer, now_ms);
+    }
+
+    fn carry_out(&mut self, client: u64, question: &Value, command: crate::command::Command, now_ms: u64) {
+        if self.is_stopping() && !command.ends() {
+            let refused = json!({"ok": false, "message": "it is being stopped"});
+            return self.ways.channel.answer(client, &refused, now_ms);
+        }
+        let waits = question["wait"].as_bool() == Some(true);
+        if waits && !command.has_outcome() {
+            let refused = json!({"ok": false, "message": "nobody tells when that has happened: ask without `--wait`"});
+            return self.ways.channel.answer(client, &refused, now_ms);
+        }
+        log_sink::line(&format!("control socket: {}", command.words()));
+        // Who waits is noted first: the outcome may be known at once.
+        if waits {
+            self.ways.channel.keep_waiting(client);
+        } else {
+            let said = json!({"ok": true, "message": command.words()});
+            self.ways.channel.answer(client, &said, now_ms);
+        }
+        // More than one is asked for of workers alone.
+        let times = question["change"].as_i64().map_or(1, |change| change.unsigned_abs().clamp(1, CHANGE_MOST));
+        for _ in 0..times {
+            self.obey(command, "the control socket", now_ms);
+        }
+    }
+
+    /// A reload has ended, in one way or the other: who waits for that is told.
+    pub(crate) fn tell_outcome(&mut self, is_success: bool, words: &str) {
+        let answer = json!({"ok": is_success, "message": words});
+        self.ways.channel.answer_waiting(&answer, clock_ms());
+    }
+
+    /// By what a client finds the instance that it means.
+    fn identity(&self) -> Value {
+        let settings = &self.fleet.settings;
+        let pidfiles: Vec<String> = crate::pidfile::all(settings).map(|path| path.display().to_string()).collect();
+        json!({
+            "ok": true,
+            "pid": Pid::this().as_raw(),
+            "version": env!("CARGO_PKG_VERSION"),
+            "configurations": settings.control.origin.configurations,
+            "pidfiles": pidfiles,
+            "fifos": settings.control.fifos,
+            "folder": settings.control.origin.folder,
+        })
+    }
+
+    fn status(&self, now_ms: u64) -> Value {
+        let phase = match (self.phase, &self.serving, &self.forming) {
+            (Phase::Stopping { .. }, _, _) => "stopping",
+            (_, None, _) => "starting",
+            (_, Some(_), Some(_)) => "reloading",
+            (_, Some(_), None) => "serving",
+        };
+        let workers: Vec<Value> = self
+            .fleet
+            .children
+            .iter()
+            .filter(|child| !child.is_prototype())
+            .map(|worker| {
+                let row = worker.row();
+                let in_flight = row.map(|row| self.fleet.scoreboard.in_flight(row)).unwrap_or_default();
+                let requests = row.and_then(|row| self.fleet.scoreboard.row(row)).map_or(0, |row| row.requests.load(Relaxed));
+                let in_flight: Vec<Value> = in_flight
+                    .iter()
+                    .map(|request| json!({"request": request.text, "milliseconds": now_ms.saturating_sub(request.began_ms)}))
+                    .collect();
+                json!({
+                    "number": worker.worker_number(),
+                    "pid": worker.pid.map(Pid::as_raw),
+                    "generation": worker.generation,
+                    "state": format!("{:?}", worker.state).to_lowercase(),
+                    "requests": requests,
+                    "in_flight": in_flight,
+                })
+            })
+            .collect();
+        let addresses: Vec<String> = self.fleet.listeners.endpoints().iter().map(|endpoint| endpoint.to_open()).collect();
+        json!({
+            "ok": true,
+            "pid": Pid::this().as_raw(),
+            "version": env!("CARGO_PKG_VERSION"),
+            "phase": phase,
+            "generation": self.serving.as_ref().map(|generation| generation.number),
+            "addresses": addresses,
+            "workers": workers,
+        })
+    }
+}

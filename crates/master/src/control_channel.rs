@@ -1,0 +1,306 @@
+//! The socket at which a running master is asked things: a question is one line of JSON, and so is its answer. It knows who may ask, and
+//! decides nothing else: `answering` does. The master runs it.
+//!
+//! The name is in the abstract space unless `control-socket` says otherwise: so nothing is left behind by a master that is killed, and no
+//! folder has to be there. Everybody can connect to such a name; whoever is neither root nor our own user is turned away, and so is who comes
+//! from another container that shares our network.
+
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use bolide_contract::control::Channel;
+use nix::poll::PollFlags;
+use nix::sys::socket::{getsockopt, sockopt};
+use nix::unistd::{Pid, geteuid};
+use serde_json::Value;
+
+use crate::error::StartError;
+use crate::log_sink;
+use crate::waiting::{Source, Token};
+
+/// Connections at the same time; further ones wait in the kernel.
+const CLIENTS_MOST: usize = 16;
+/// Connections that one turn accepts.
+const ACCEPTED_TURN_MOST: usize = 8;
+/// Bytes of a question.
+const QUESTION_BYTES: usize = 4096;
+/// Time that a client has for its question, and for taking the answer, in milliseconds.
+const CLIENT_MS: u64 = 5000;
+/// Mode of a socket file.
+const FILE_MODE: u32 = 0o600;
+
+/// The listening socket, and who is connected.
+#[derive(Debug)]
+pub struct ControlChannel {
+    listener: Option<UnixListener>,
+    /// The socket's file, with its identity.
+    file: Option<(PathBuf, (u64, u64))>,
+    clients: Vec<Client>,
+    next_id: u64,
+}
+
+#[derive(Debug)]
+struct Client {
+    id: u64,
+    stream: UnixStream,
+    state: ClientState,
+    /// When patience with it ends.
+    until_ms: Option<u64>,
+}
+
+#[derive(Debug)]
+enum ClientState {
+    /// It writes its question, of which this has come.
+    Asks(Vec<u8>),
+    /// It waits for an outcome.
+    Waits,
+    /// It takes its answer, of which this is left.
+    Takes(Vec<u8>),
+}
+
+impl ControlChannel {
+    /// Opens the socket. A name that can't be had is told, and is no reason not to serve; a file that was asked for is one.
+    ///
+    /// # Errors
+    /// The socket file can't be made.
+    pub fn open(channel: &Channel) -> Result<ControlChannel, StartError> {
+        let (listener, file) = match channel {
+            Channel::Off => (None, None),
+            Channel::Named => match bind_name() {
+                Ok(listener) => (Some(listener), None),
+                Err(error) => {
+                    log_sink::line(&format!("there is no control socket: {error}; `bolide status` and its like can't ask"));
+                    (None, None)
+                }
+            },
+            Channel::File(path) => {
+                let trouble = |error| {
+                    let shown = path.display();
+                    StartError::new(format!("control-socket = {shown}: {error}; make its folder, or choose another file"))
+                };
+                let (listener, identity) = bind_file(path).map_err(trouble)?;
+                (Some(listener), Some((path.clone(), identity)))
+            }
+        };
+        Ok(ControlChannel { listener, file, clients: Vec::new(), next_id: 1 })
+    }
+
+    pub fn sources(&self) -> impl Iterator<Item = Source<'_>> {
+        let listener = self.listener.iter().filter(|_| self.clients.len() < CLIENTS_MOST);
+        let clients = self.clients.iter().map(|client| {
+            let wants = if matches!(client.state, ClientState::Takes(_)) { PollFlags::POLLOUT } else { PollFlags::POLLIN };
+            Source { token: Token::ControlClient(client.id), descriptor: client.stream.as_fd(), wants }
+        });
+        listener.map(|listener| Source::readable(Token::Control, listener.as_fd())).chain(clients)
+    }
+
+    pub fn wake_ms(&self) -> Option<u64> {
+        self.clients.iter().filter_map(|client| client.until_ms).min()
+    }
+
+    /// Lets in who waits at the socket.
+    pub fn accept(&mut self, now_ms: u64) {
+        let Some(listener) = &self.listener else { return };
+        for _ in 0..ACCEPTED_TURN_MOST {
+            let Ok((stream, _)) = listener.accept() else { return };
+            if self.clients.len() >= CLIENTS_MOST || !may_ask(&stream) || stream.set_nonblocking(true).is_err() {
+                continue;
+            }
+            let (id, until_ms) = (self.next_id, Some(now_ms + CLIENT_MS));
+            self.next_id += 1;
+            self.clients.push(Client { id, stream, state: ClientState::Asks(Vec::new()), until_ms });
+        }
+    }
+
+    /// News of a client: its whole question, if that has come.
+    pub fn take(&mut self, id: u64) -> Option<Value> {
+        let client = self.clients.iter_mut().find(|client| client.id == id)?;
+        let question = match &mut client.state {
+            ClientState::Asks(received) => read_question(&mut client.stream, received),
+            // It has nothing more to say: this is its end.
+            ClientState::Waits => Err(io::ErrorKind::UnexpectedEof.into()),
+            ClientState::Takes(answer) => send(&mut client.stream, answer),
+        };
+        match question {
+            Ok(question) => question,
+            Err(_) => {
+                self.drop_client(id);
+                None
+            }
+        }
+    }
+
+    /// The client waits for an outcome, for as long as it likes.
+    pub fn keep_waiting(&mut self, id: u64) {
+        if let Some(client) = self.clients.iter_mut().find(|client| client.id == id) {
+            (client.state, client.until_ms) = (ClientState::Waits, None);
+        }
+    }
+
+    /// Answers a client.
+    pub fn answer(&mut self, id: u64, answer: &Value, now_ms: u64) {
+        let Some(client) = self.clients.iter_mut().find(|client| client.id == id) else { return };
+        let mut line = answer.to_string().into_bytes();
+        line.push(b'\n');
+        let sent = send(&mut client.stream, &mut line);
+        (client.state, client.until_ms) = (ClientState::Takes(line), Some(now_ms + CLIENT_MS));
+        if sent.is_err() {
+            self.drop_client(id);
+        }
+    }
+
+    /// Answers all who wait for an outcome.
+    pub fn answer_waiting(&mut self, answer: &Value, now_ms: u64) {
+        let waits = |client: &&Client| matches!(client.state, ClientState::Waits);
+        let waiting: Vec<u64> = self.clients.iter().filter(waits).map(|client| client.id).collect();
+        for id in waiting {
+            self.answer(id, answer, now_ms);
+        }
+    }
+
+    /// Lets go of clients that take too long.
+    pub fn drop_late(&mut self, now_ms: u64) {
+        self.clients.retain(|client| client.until_ms.is_none_or(|until| now_ms < until));
+    }
+
+    /// The socket's file goes with the instance.
+    pub fn remove_file(&self) {
+        let Some((path, identity)) = &self.file else { return };
+        let is_ours = std::fs::symlink_metadata(path).is_ok_and(|found| (found.dev(), found.ino()) == *identity);
+        if is_ours && let Err(error) = std::fs::remove_file(path) {
+            log_sink::line(&format!("the control socket {} can't be removed: {error}", path.display()));
+        }
+    }
+
+    fn drop_client(&mut self, id: u64) {
+        self.clients.retain(|client| client.id != id);
+    }
+}
+
+fn bind_name() -> io::Result<UnixListener> {
+    let pid = Pid::this().as_raw();
+    let mut last = io::Error::from(io::ErrorKind::AddrInUse);
+    for attempt in 0..Channel::ATTEMPTS_MOST {
+        let address = SocketAddr::from_abstract_name(Channel::name_of(pid, attempt))?;
+        match UnixListener::bind_addr(&address) {
+            Ok(listener) => return listener.set_nonblocking(true).map(|()| listener),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// A socket file that nobody listens at goes; a file of another kind, or one that is listened at, stays.
+fn bind_file(path: &Path) -> io::Result<(UnixListener, (u64, u64))> {
+    if let Ok(found) = std::fs::symlink_metadata(path) {
+        if !found.file_type().is_socket() {
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is a file of this name that is no socket"));
+        }
+        // At an upgrade the master before us has it, which has started us.
+        let listens = UnixStream::connect(path).ok().map(|stream| getsockopt(&stream, sockopt::PeerCredentials));
+        if listens.is_some_and(|peer| peer.map_or(true, |peer| peer.pid() != Pid::parent().as_raw())) {
+            return Err(io::Error::new(io::ErrorKind::AddrInUse, "another instance listens there"));
+        }
+        std::fs::remove_file(path)?;
+    }
+    let listener = UnixListener::bind(path)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(FILE_MODE))?;
+    listener.set_nonblocking(true)?;
+    let found = std::fs::symlink_metadata(path)?;
+    Ok((listener, (found.dev(), found.ino())))
+}
+
+/// Root and our own user may ask, but not from another container (a namespace of pids) that shares our network and so sees our name.
+fn may_ask(stream: &UnixStream) -> bool {
+    let Ok(peer) = getsockopt(stream, sockopt::PeerCredentials) else { return false };
+    let is_known = peer.uid() == 0 || peer.uid() == geteuid().as_raw();
+    let space = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/pid")).ok();
+    let theirs = space(&peer.pid().to_string());
+    // Root's can't be read by others; without /proc nobody's can.
+    is_known && peer.pid() > 0 && (theirs.is_none() || theirs == space("self"))
+}
+
+/// Reads on; gives the question when its line is whole.
+fn read_question(stream: &mut UnixStream, received: &mut Vec<u8>) -> io::Result<Option<Value>> {
+    let mut bytes = [0; QUESTION_BYTES];
+    match stream.read(&mut bytes[received.len()..]) {
+        Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+        Ok(count) => {
+            received.extend_from_slice(&bytes[received.len()..][..count]);
+            let Some(end) = received.iter().position(|byte| *byte == b'\n') else {
+                let is_full = received.len() >= QUESTION_BYTES;
+                return if is_full { Err(io::ErrorKind::InvalidData.into()) } else { Ok(None) };
+            };
+            serde_json::from_slice(&received[..end]).map(Some).map_err(|_| io::ErrorKind::InvalidData.into())
+        }
+        Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Sends what the client takes; one that has all of it is let go of, by an error.
+fn send(stream: &mut UnixStream, answer: &mut Vec<u8>) -> io::Result<Option<Value>> {
+    match stream.write(answer) {
+        Ok(count) => {
+            answer.drain(..count);
+            if answer.is_empty() { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(None) }
+        }
+        Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Folder;
+    use std::io::{BufRead, BufReader};
+
+    fn channel(folder: &Folder) -> (ControlChannel, PathBuf) {
+        let path = folder.path().join("control.sock");
+        (ControlChannel::open(&Channel::File(path.clone())).expect("opened"), path)
+    }
+
+    #[test]
+    fn a_question_in_parts_is_answered_once_and_the_client_let_go_of() {
+        let folder = Folder::new("control");
+        let (mut channel, path) = channel(&folder);
+        let mut client = UnixStream::connect(&path).expect("connected");
+        channel.accept(0);
+        client.write_all(b"{\"ask\":").expect("written");
+        assert_eq!(channel.take(1), None);
+        client.write_all(b"\"status\"}\nmore").expect("written");
+        assert_eq!(channel.take(1), Some(serde_json::json!({"ask": "status"})));
+        channel.answer(1, &serde_json::json!({"ok": true}), 0);
+        let mut line = String::new();
+        BufReader::new(client).read_line(&mut line).expect("read");
+        assert_eq!((line.as_str(), channel.clients.len()), ("{\"ok\":true}\n", 0));
+        channel.remove_file();
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn junk_endless_questions_and_slow_clients_are_let_go_of() {
+        let folder = Folder::new("control");
+        let (mut channel, path) = channel(&folder);
+        let long = vec![b'x'; QUESTION_BYTES];
+        for (id, said) in (1u64..).zip([b"junk\n".as_slice(), long.as_slice(), b""]) {
+            let mut client = UnixStream::connect(&path).expect("connected");
+            channel.accept(0);
+            client.write_all(said).expect("written");
+            if said.is_empty() {
+                channel.drop_late(CLIENT_MS);
+            }
+            assert_eq!((channel.take(id), channel.clients.len()), (None, 0));
+        }
+        let clients: Vec<UnixStream> = (0..2 * CLIENTS_MOST).map(|_| UnixStream::connect(&path).expect("connected")).collect();
+        for _ in 0..clients.len() {
+            channel.accept(0);
+        }
+        assert!(channel.clients.len() <= CLIENTS_MOST);
+    }
+}

@@ -1,0 +1,345 @@
+//! `bolide status`, `bolide reload` and their like: the instance that is meant is found, asked at its control socket, or told by a signal
+//! where it has none, and the answer becomes lines and an exit status. Whoever is called so on the command line runs it; it becomes no master.
+
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::net::{SocketAddr, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bolide_contract::control::Channel;
+use bolide_options::{EXIT_NO_ANSWER, EXIT_NO_INSTANCE, EXIT_REFUSED, InstanceRequest, InstanceWord, Reading};
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::socket::{getsockopt, sockopt};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+
+use crate::log_sink;
+use crate::signal_instance;
+use crate::words::{duration, printable};
+
+/// Time that a master may take for an answer that waits for nothing, in milliseconds.
+const ANSWER_MS: u64 = 10_000;
+/// Bytes of an answer.
+const ANSWER_MOST_BYTES: u64 = 4 * 1024 * 1024;
+/// Bytes of a file that is a pidfile.
+const PIDFILE_MOST_BYTES: u64 = 64;
+/// How often the end of a stopped instance is looked for, in milliseconds.
+const LOOK_MS: u64 = 20;
+/// Configurations that the instance of a folder may have been started with.
+const SUFFIXES: [&str; 7] = ["ini", "toml", "yaml", "yml", "json", "xml", "js"];
+
+/// The instance that is meant.
+#[derive(Debug)]
+enum Located {
+    /// It can be asked; its pid.
+    Channel(UnixStream, i32),
+    /// It has no control socket that we know; its pid.
+    Process(i32),
+    /// It takes letters at this pipe.
+    Fifo(PathBuf),
+}
+
+/// Why nothing was asked: an exit status, and words.
+type NotAsked = (i32, String);
+
+/// Asks, and writes the answer. Gives the exit status.
+pub fn ask_instance(request: &InstanceRequest) -> i32 {
+    let outcome = match find(request.instance.as_deref()) {
+        Ok(Located::Channel(stream, pid)) => ask(stream, pid, request),
+        Ok(Located::Process(pid)) => signal(pid, request),
+        Ok(Located::Fifo(path)) => write_letter(&path, request),
+        Err(refusal) => Err(refusal),
+    };
+    let (status, text) = match outcome {
+        Ok(text) => (0, text),
+        Err((status, why)) => {
+            log_sink::line(&why);
+            bolide_log::finish();
+            return status;
+        }
+    };
+    let mut output = std::io::stdout().lock();
+    match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => EXIT_REFUSED,
+        _ => status,
+    }
+}
+
+fn find(instance: Option<&str>) -> Result<Located, NotAsked> {
+    let Some(text) = instance else { return find_of_folder() };
+    if let Some(pid) = text.parse::<i32>().ok().filter(|pid| *pid > 0) {
+        return of_pid(pid, &format!("pid {pid}"));
+    }
+    let path = PathBuf::from(text);
+    let Ok(found) = std::fs::metadata(&path) else {
+        return Err((EXIT_NO_INSTANCE, format!("{text}: there is no such file: name a pidfile, a configuration or a pid")));
+    };
+    if found.file_type().is_socket() {
+        let stream = UnixStream::connect(&path).map_err(|error| (EXIT_NO_INSTANCE, format!("{text}: {error}")))?;
+        return of_stream(stream).ok_or_else(|| (EXIT_NO_ANSWER, format!("{text}: who listens there can't be seen")));
+    }
+    if found.file_type().is_fifo() {
+        return Ok(Located::Fifo(path));
+    }
+    match pid_of_file(&path) {
+        Some(pid) => of_pid(pid, text),
+        None => of_configuration(&path, text),
+    }
+}
+
+/// The pid in a small file that has nothing else in it.
+fn pid_of_file(path: &Path) -> Option<i32> {
+    let mut text = String::new();
+    std::fs::File::open(path).ok()?.take(PIDFILE_MOST_BYTES).read_to_string(&mut text).ok()?;
+    text.trim().parse().ok().filter(|pid| *pid > 0)
+}
+
+fn of_pid(pid: i32, named: &str) -> Result<Located, NotAsked> {
+    if let Some(stream) = channel_of(pid) {
+        return Ok(Located::Channel(stream, pid));
+    }
+    signal_instance::check(Pid::from_raw(pid)).map_err(|why| (EXIT_NO_INSTANCE, format!("{named}: {why}")))?;
+    Ok(Located::Process(pid))
+}
+
+/// The connection to a master's own name. Another process may have taken a name that looks like it, and is not believed.
+fn channel_of(pid: i32) -> Option<UnixStream> {
+    (0..Channel::ATTEMPTS_MOST).find_map(|attempt| {
+        let address = SocketAddr::from_abstract_name(Channel::name_of(pid, attempt)).ok()?;
+        let stream = UnixStream::connect_addr(&address).ok()?;
+        (peer_of(&stream)? == pid).then_some(stream)
+    })
+}
+
+fn peer_of(stream: &UnixStream) -> Option<i32> {
+    getsockopt(stream, sockopt::PeerCredentials).ok().map(|peer| peer.pid()).filter(|pid| *pid > 0)
+}
+
+fn of_stream(stream: UnixStream) -> Option<Located> {
+    let pid = peer_of(&stream)?;
+    Some(Located::Channel(stream, pid))
+}
+
+/// The instance that has read a configuration; one that tells nothing of itself is looked for by the files that the configuration names.
+fn of_configuration(path: &Path, named: &str) -> Result<Located, NotAsked> {
+    let wanted = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let has_read = |identity: &Value| {
+        paths_of(identity, "configurations").any(|known| known.canonicalize().is_ok_and(|known| known == wanted))
+    };
+    if let Some(found) = only_one(running(), has_read, named)? {
+        return Ok(found);
+    }
+    let arguments = [path.as_os_str().to_owned()];
+    let environment: Vec<_> = std::env::vars_os().collect();
+    let Ok(Reading::Run { settings, .. }) = bolide_options::read(&arguments, &environment) else {
+        return Err((EXIT_NO_INSTANCE, format!("{named}: no instance that runs has read it, and it names none by itself")));
+    };
+    if let Channel::File(path) = &settings.control.channel
+        && let Some(found) = UnixStream::connect(path).ok().and_then(of_stream)
+    {
+        return Ok(found);
+    }
+    let pids = crate::pidfile::all(&settings).filter_map(pid_of_file);
+    match pids.map(|pid| of_pid(pid, named)).find(Result::is_ok) {
+        Some(found) => found,
+        None => Err((EXIT_NO_INSTANCE, format!("{named}: no instance of it runs"))),
+    }
+}
+
+/// Without a name: the instance of a configuration in this folder, or one that was started in it.
+fn find_of_folder() -> Result<Located, NotAsked> {
+    let folder = std::env::current_dir().map_err(|error| (EXIT_NO_INSTANCE, format!("this folder can't be had: {error}")))?;
+    let is_here = |path: &Path| path.canonicalize().is_ok_and(|path| path == folder);
+    let belongs = |identity: &Value| {
+        let has_configuration =
+            |path: PathBuf| path.parent().is_some_and(is_here) && SUFFIXES.iter().any(|suffix| ends_with(&path, suffix));
+        identity["folder"].as_str().is_some_and(|known| is_here(Path::new(known)))
+            || paths_of(identity, "configurations").any(has_configuration)
+    };
+    let instances = running();
+    let others = list(&instances);
+    match only_one(instances, belongs, "this folder")? {
+        Some(found) => Ok(found),
+        None => {
+            let hint = if others.is_empty() { "no instance of yours runs".to_owned() } else { format!("these run: {others}") };
+            Err((EXIT_NO_INSTANCE, format!("no instance was started in this folder, or with a configuration in it; {hint}")))
+        }
+    }
+}
+
+fn ends_with(path: &Path, suffix: &str) -> bool {
+    path.extension().is_some_and(|found| found == suffix)
+}
+
+fn paths_of(identity: &Value, key: &str) -> impl Iterator<Item = PathBuf> {
+    identity[key].as_array().into_iter().flatten().filter_map(Value::as_str).map(PathBuf::from).collect::<Vec<_>>().into_iter()
+}
+
+fn only_one(instances: Vec<(i32, Value)>, is_meant: impl Fn(&Value) -> bool, named: &str) -> Result<Option<Located>, NotAsked> {
+    let meant: Vec<(i32, Value)> = instances.into_iter().filter(|(_, identity)| is_meant(identity)).collect();
+    if meant.len() > 1 {
+        return Err((EXIT_NO_INSTANCE, format!("{named}: several instances run; name one by its pid: {}", list(&meant))));
+    }
+    Ok(meant.first().and_then(|(pid, _)| channel_of(*pid).map(|stream| Located::Channel(stream, *pid))))
+}
+
+/// `pid 123 (/srv/shop/uwsgi.ini), pid 456 (/srv/blog)`.
+fn list(instances: &[(i32, Value)]) -> String {
+    let one = |(pid, identity): &(i32, Value)| {
+        let configuration = paths_of(identity, "configurations").next().map(|path| path.display().to_string());
+        let place = configuration.or_else(|| identity["folder"].as_str().map(str::to_owned)).unwrap_or_default();
+        format!("pid {pid} ({})", printable(&place))
+    };
+    instances.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+/// The masters that have a name in the abstract space and answer us, with what they say of themselves.
+fn running() -> Vec<(i32, Value)> {
+    // The last column is the name, with @ for its first byte (unix(7)).
+    let table = std::fs::read("/proc/net/unix").unwrap_or_default();
+    let names = String::from_utf8_lossy(&table);
+    let mut pids: Vec<i32> = names
+        .lines()
+        .filter_map(|line| line.split_once(" @bolide/"))
+        .filter_map(|(_, rest)| rest.split('.').next()?.parse().ok())
+        .collect();
+    pids.sort_unstable();
+    pids.dedup();
+    let identity = |pid: i32| {
+        let answer = converse(channel_of(pid)?, &json!({"ask": "identity"}), Some(ANSWER_MS)).ok()?;
+        (answer["ok"] == true).then_some((pid, answer))
+    };
+    pids.into_iter().filter_map(identity).collect()
+}
+
+/// Sends a question, and gives the answer.
+fn converse(mut stream: UnixStream, question: &Value, most_ms: Option<u64>) -> std::io::Result<Value> {
+    stream.set_read_timeout(most_ms.map(Duration::from_millis))?;
+    stream.write_all(format!("{question}\n").as_bytes())?;
+    let mut line = Vec::new();
+    BufReader::new(stream.take(ANSWER_MOST_BYTES)).read_until(b'\n', &mut line)?;
+    serde_json::from_slice(&line).map_err(|_| std::io::ErrorKind::UnexpectedEof.into())
+}
+
+fn ask(stream: UnixStream, pid: i32, request: &InstanceRequest) -> Result<String, NotAsked> {
+    let waits_for_end = request.waits && request.word == InstanceWord::Stop;
+    let question = json!({
+        "ask": request.word.texts().0,
+        "wait": request.waits && !waits_for_end,
+        "now": request.now,
+        "chain": request.chain,
+        "change": request.change,
+    });
+    let most_ms = (!request.waits || waits_for_end).then_some(ANSWER_MS);
+    // Before it is told to end: its number may be another's afterwards.
+    let process = crate::system::process_descriptor(Pid::from_raw(pid));
+    let answer = converse(stream, &question, most_ms).map_err(|error| {
+        let why = match error.kind() {
+            std::io::ErrorKind::WouldBlock => format!("it does not answer within {}", duration(ANSWER_MS)),
+            _ => "it does not answer: it belongs to another user, or has ended meanwhile".to_owned(),
+        };
+        (EXIT_NO_ANSWER, format!("master {pid}: {why}"))
+    })?;
+    if answer["ok"] != true {
+        let why = answer["message"].as_str().unwrap_or("it refuses");
+        return Err((EXIT_REFUSED, format!("master {pid}: {}", printable(why))));
+    }
+    if waits_for_end && let Ok(process) = process {
+        while crate::system::signal_process(&process, 0).is_ok() && !crate::fleet::is_zombie(Pid::from_raw(pid)) {
+            std::thread::sleep(Duration::from_millis(LOOK_MS));
+        }
+        return Ok(format!("master {pid}: it has ended\n"));
+    }
+    Ok(match request.word {
+        InstanceWord::Status if request.json => format!("{answer}\n"),
+        InstanceWord::Status => status_in_words(&answer),
+        _ => format!("master {pid}: {}\n", printable(answer["message"].as_str().unwrap_or_default())),
+    })
+}
+
+fn status_in_words(answer: &Value) -> String {
+    let text = |value: &Value| match value {
+        Value::Null => "none".to_owned(),
+        Value::String(text) => printable(text),
+        other => other.to_string(),
+    };
+    let (pid, phase, version) = (text(&answer["pid"]), text(&answer["phase"]), text(&answer["version"]));
+    let mut said = format!("master {pid}: {phase}, generation {}, version {version}\n", text(&answer["generation"]));
+    for address in answer["addresses"].as_array().into_iter().flatten() {
+        // Writing to a String can't fail.
+        let _ = writeln!(said, "listens at {}", text(address));
+    }
+    for worker in answer["workers"].as_array().into_iter().flatten() {
+        let in_flight: Vec<String> = worker["in_flight"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|one| format!("{} (for {})", text(&one["request"]), duration(one["milliseconds"].as_u64().unwrap_or(0))))
+            .collect();
+        let work = if in_flight.is_empty() { "idle".to_owned() } else { in_flight.join(", ") };
+        let (number, pid, state) = (text(&worker["number"]), text(&worker["pid"]), text(&worker["state"]));
+        let (generation, requests) = (text(&worker["generation"]), text(&worker["requests"]));
+        let _ = writeln!(said, "worker {number} (pid {pid}) of generation {generation}: {state}, {requests} requests, {work}");
+    }
+    said
+}
+
+/// Without a control socket (another version, uWSGI, `control-socket = off`) two things can be told, and nothing asked.
+fn signal(pid: i32, request: &InstanceRequest) -> Result<String, NotAsked> {
+    let signal = match request.word {
+        InstanceWord::Reload if !request.waits && !request.chain && !request.now => Signal::SIGHUP,
+        InstanceWord::Stop if request.now => Signal::SIGQUIT,
+        InstanceWord::Stop if !request.waits => Signal::SIGINT,
+        _ => {
+            let why = "it has no control socket that is known here; name that of its `control-socket`";
+            return Err((EXIT_NO_ANSWER, format!("process {pid}: {why}")));
+        }
+    };
+    match kill(Pid::from_raw(pid), signal) {
+        Ok(()) => Ok(format!("process {pid}: {} is sent\n", signal.as_str())),
+        Err(Errno::EPERM) => {
+            Err((EXIT_NO_ANSWER, format!("process {pid} belongs to another user; try it as that user, or as root")))
+        }
+        Err(error) => Err((EXIT_NO_INSTANCE, format!("process {pid}: {error}"))),
+    }
+}
+
+fn write_letter(path: &Path, request: &InstanceRequest) -> Result<String, NotAsked> {
+    let shown = path.display();
+    let letter = match request.word {
+        InstanceWord::Reload if request.chain => "c",
+        InstanceWord::Reload if request.now => "R",
+        InstanceWord::Reload => "r",
+        InstanceWord::Stop if request.now => "Q",
+        InstanceWord::Stop => "q",
+        InstanceWord::LogReopen => "l",
+        InstanceWord::LogRotate => "L",
+        InstanceWord::Upgrade => "f",
+        InstanceWord::Workers if request.change > 0 => "+",
+        InstanceWord::Workers => "-",
+        InstanceWord::Status => {
+            return Err((EXIT_NO_ANSWER, format!("{shown}: a pipe gives no answer; name the pidfile or the configuration")));
+        }
+    };
+    if request.waits {
+        return Err((
+            EXIT_NO_ANSWER,
+            format!("{shown}: a pipe gives no answer to wait for; name the pidfile or the configuration"),
+        ));
+    }
+    let letters = letter.repeat(request.change.unsigned_abs().max(1) as usize);
+    // A pipe that nobody reads is an error at once.
+    let opened = std::fs::OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(path);
+    let written = opened.and_then(|mut pipe| pipe.write_all(letters.as_bytes()));
+    match written {
+        Ok(()) => Ok(format!("{shown}: `{letters}` is written\n")),
+        Err(error) if error.raw_os_error() == Some(libc::ENXIO) => {
+            Err((EXIT_NO_INSTANCE, format!("{shown}: no instance reads it")))
+        }
+        Err(error) => Err((EXIT_NO_ANSWER, format!("{shown}: {error}"))),
+    }
+}

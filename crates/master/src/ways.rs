@@ -1,0 +1,38 @@
+//! The ways to a running master that are not signals: its fifo and its control socket, as one feature of the loop. It knows nothing of what is
+//! asked. The master runs it.
+
+use crate::control_channel::ControlChannel;
+use crate::fifo::Fifo;
+use crate::waiting::Source;
+
+/// The ways to the master that are not signals.
+#[derive(Debug)]
+pub struct Ways {
+    pub fifo: Option<Fifo>,
+    pub channel: ControlChannel,
+}
+
+impl Ways {
+    pub fn sources(&self) -> impl Iterator<Item = Source<'_>> {
+        self.fifo.iter().flat_map(Fifo::sources).chain(self.channel.sources())
+    }
+
+    pub fn wake_ms(&self) -> Option<u64> {
+        [self.channel.wake_ms(), self.fifo.as_ref().map(Fifo::wake_ms)].into_iter().flatten().min()
+    }
+
+    pub fn look_if_due(&mut self, now_ms: u64) {
+        self.channel.drop_late(now_ms);
+        if let Some(fifo) = &mut self.fifo {
+            fifo.look_if_due(now_ms);
+        }
+    }
+
+    /// The files of both go with the instance.
+    pub fn remove_files(&mut self) {
+        self.channel.remove_file();
+        if let Some(fifo) = &mut self.fifo {
+            fifo.remove();
+        }
+    }
+}

@@ -1,0 +1,218 @@
+"""`bolide status`, `bolide reload` and their like: the instance is found, asked, and the answer is an exit status."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+
+import pytest
+from support.server import program
+from support.waiting import wait_until
+from support_instance import APPLICATIONS
+
+#: Exit statuses, as docs/reference/processes.md has them.
+DONE, REFUSED, MISUSED, NO_INSTANCE, NO_ANSWER = range(5)
+COMMAND_SECONDS = 60
+
+
+@pytest.fixture
+def call(tmp_path):
+    """Runs `bolide` with these arguments; gives its status and all that it wrote."""
+
+    def call(*arguments, folder=tmp_path, **options):
+        done = subprocess.run(
+            [*program(), *map(str, arguments)],
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=COMMAND_SECONDS,
+            **options,
+        )
+        return done.returncode, done.stdout.decode()
+
+    return call
+
+
+@pytest.fixture
+def configured(start, tmp_path):
+    """An instance with a configuration of its own in the folder of the test."""
+
+    def configured(text="", name="uwsgi.ini", module="shop", **options):
+        (tmp_path / "shop.py").write_text("from probe import application\n")
+        (tmp_path / name).write_text(
+            f"[uwsgi]\nhttp-socket = 127.0.0.1:0\nmodule = {module}\npythonpath = {APPLICATIONS}\n"
+            f"pythonpath = {tmp_path}\nmaster = true\ndisable-logging = true\n{text}\n"
+        )
+        return start("--ini", tmp_path / name, socket=None, module=None, **options)
+
+    return configured
+
+
+def test_the_instance_is_found_by_configuration_pidfile_pid_fifo_socket_and_folder(configured, call, tmp_path):
+    text = f"pidfile = {tmp_path}/app.pid\nmaster-fifo = {tmp_path}/fifo"
+    instance = configured(text)
+    for name in ["uwsgi.ini", tmp_path / "uwsgi.ini", "app.pid", instance.pid, None]:
+        status, said = call("status", *([name] if name else []))
+        assert status == DONE, said
+        assert said.startswith(f"master {instance.pid}: serving, generation 1, ")
+        assert f"worker 1 (pid {instance.worker()}) of generation 1: serving" in said
+    assert call("reload", "fifo") == (DONE, "fifo: `r` is written\n")
+    instance.wait_for_generation(2)
+    assert call("status", "fifo")[0] == NO_ANSWER
+    assert call("stop", "--wait", "uwsgi.ini") == (DONE, f"master {instance.pid}: it has ended\n")
+    assert instance.wait_for_exit() == 0
+
+
+def test_an_instance_without_a_configuration_is_that_of_its_folder(start, call, tmp_path):
+    instance = start()
+    assert call("status")[0] == DONE
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    status, said = call("status", folder=elsewhere)
+    assert status == NO_INSTANCE
+    assert f"pid {instance.pid} ({tmp_path})" in said
+    assert call("stop")[0] == DONE
+    assert instance.wait_for_exit() == 0
+
+
+def test_the_state_is_json_for_programs_and_names_the_request_in_flight(start, call, tmp_path):
+    instance = start("--threads", "2")
+    gate = tmp_path / "gate"
+    client = instance.connect()
+    client.send(f"GET /wait?{gate} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    wait_until(gate.with_suffix(".waiting").exists, "the application to have the request")
+    status, said = call("status", "--json", instance.pid)
+    assert status == DONE
+    state = json.loads(said)
+    assert (state["pid"], state["phase"], state["generation"]) == (instance.pid, "serving", 1)
+    (worker,) = state["workers"]
+    assert worker["pid"] == instance.worker()
+    assert worker["in_flight"][0]["request"].startswith("GET /wait")
+    assert f"http://127.0.0.1:{instance.port}" in state["addresses"]
+    assert "GET /wait" in call("status", instance.pid)[1]
+    gate.touch()
+    assert client.read_response().status == 200
+
+
+def test_a_reload_that_is_waited_for_says_whether_it_has_succeeded(configured, call, tmp_path):
+    instance = configured()
+    status, said = call("reload", "--wait", "uwsgi.ini")
+    assert (status, said) == (DONE, f"master {instance.pid}: generation 2 serves\n")
+    instance.wait_for_log("^bolide: ready: 1 worker of generation 2")
+    (tmp_path / "shop.py").write_text("import no_such_module_at_all\n")
+    status, said = call("reload", "--wait", "uwsgi.ini")
+    assert status == REFUSED
+    assert "the reload has failed: generation 3 could not be loaded" in said
+    assert instance.body() == str(instance.worker())
+    (tmp_path / "uwsgi.ini").write_text("[uwsgi]\nhttp-socket = no address\n")
+    status, said = call("reload", "--wait", instance.pid)
+    assert status == REFUSED
+    assert "the reload has failed" in said
+    assert instance.body() == str(instance.worker())
+
+
+def test_without_waiting_the_command_ends_at_once(configured, call, tmp_path):
+    (tmp_path / "slow_to_load.py").write_text(
+        f"import os, time\nfrom probe import application\nwhile os.path.exists({str(tmp_path / 'hold')!r}): time.sleep(0.01)\n"
+    )
+    instance = configured(module="slow_to_load")
+    (tmp_path / "hold").touch()
+    assert call("reload", "uwsgi.ini") == (DONE, f"master {instance.pid}: it reloads\n")
+    assert "reloading" in call("status")[1]
+    (tmp_path / "hold").unlink()
+    instance.wait_for_generation(2)
+
+
+def test_a_stop_at_once_cuts_off_what_is_in_flight(start, call, tmp_path):
+    instance = start()
+    gate = tmp_path / "gate"
+    client = instance.connect()
+    client.send(f"GET /wait?{gate} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    wait_until(gate.with_suffix(".waiting").exists, "the application to have the request")
+    assert call("stop", "--now", "--wait", instance.pid)[0] == DONE
+    assert client.is_closed()
+    assert instance.wait_for_exit() == 0
+
+
+def test_what_can_not_be_carried_out_is_an_error(start, call, tmp_path):
+    instance = start("--pidfile", tmp_path / "app.pid")
+    (tmp_path / "stale.pid").write_text("4194303\n")
+    (tmp_path / "other.ini").write_text("[uwsgi]\nhttp-socket = :0\nmodule = shop\n")
+    for arguments, wanted, words in [
+        (["status", "missing.pid"], NO_INSTANCE, "there is no such file"),
+        (["status", "stale.pid"], NO_INSTANCE, "there is no process 4194303"),
+        (["stop", "other.ini"], NO_INSTANCE, "no instance of it runs"),
+        (["stop", os.getpid()], NO_INSTANCE, "not Bolide"),
+        (["status", "--wait"], MISUSED, "bolide status [--json] [INSTANCE]"),
+        (["workers", "2"], MISUSED, "bolide workers +N | -N [INSTANCE]"),
+    ]:
+        status, said = call(*arguments)
+        assert (status, words in said) == (wanted, True), (arguments, said)
+    assert instance.body() == str(instance.worker())
+
+
+def test_two_instances_of_one_configuration_are_told_apart_by_their_pids(configured, call, tmp_path):
+    one, two = configured(), configured()
+    status, said = call("stop", "uwsgi.ini")
+    assert status == NO_INSTANCE
+    assert f"pid {one.pid}" in said
+    assert f"pid {two.pid}" in said
+    assert call("stop", "--wait", two.pid)[0] == DONE
+    assert call("status", "uwsgi.ini")[1].startswith(f"master {one.pid}: ")
+
+
+def test_a_socket_of_ones_own_choice_and_none(start, call, tmp_path):
+    place = tmp_path / "control.sock"
+    instance = start("--control-socket", place)
+    assert place.stat().st_mode & 0o777 == 0o600
+    assert call("status", "control.sock")[1].startswith(f"master {instance.pid}: serving")
+    assert call("status", instance.pid)[0] == NO_ANSWER
+    # Without a question that it can answer, a signal still reaches it.
+    assert call("reload", instance.pid)[0] == DONE
+    instance.wait_for_generation(2)
+    assert instance.stop() == 0
+    assert not place.exists()
+    instance = start("--control-socket", "off", "--pidfile", tmp_path / "app.pid")
+    status, said = call("status", "app.pid")
+    assert (status, "no control socket" in said) == (NO_ANSWER, True)
+    assert call("stop", "app.pid")[0] == DONE
+    assert instance.wait_for_exit() == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can ask as another user")
+def test_another_user_is_turned_away(start):
+    instance = start()
+    asked = (
+        "import socket, sys\n"
+        "s = socket.socket(socket.AF_UNIX)\n"
+        f"s.connect('\\0bolide/{instance.pid}')\n"
+        'try:\n s.sendall(b\'{"ask": "stop"}\\n\')\n sys.stdout.write(repr(s.recv(100)))\n'
+        "except OSError as error:\n sys.stdout.write(type(error).__name__)\n"
+    )
+    done = subprocess.run(["/usr/bin/env", "python3", "-c", asked], user=65534, capture_output=True, check=False)
+    if b"Permission" in done.stderr or done.returncode == 126:
+        pytest.skip("no Python here may be run by other users")
+    assert done.stdout.decode() in ("b''", "ConnectionResetError", "BrokenPipeError"), done
+    assert instance.body() == str(instance.worker())
+    assert "stop: " not in instance.log
+
+
+def test_junk_silence_and_a_crowd_at_the_control_socket_hold_nothing_up(start, call):
+    instance = start()
+    crowd = []
+    for said in [b"", b"junk\n", b"x" * 5000, b'{"ask": "no such thing"}\n'] * 10:
+        client = socket.socket(socket.AF_UNIX)
+        client.connect(f"\0bolide/{instance.pid}")
+        crowd.append(client)
+        try:
+            client.sendall(said)
+        except BrokenPipeError:
+            continue
+    assert instance.body() == str(instance.worker())
+    instance.send_signal(signal.SIGHUP)
+    instance.wait_for_generation(2)
+    for client in crowd:
+        client.close()
+    assert call("status", instance.pid)[0] == DONE

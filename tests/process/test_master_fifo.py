@@ -1,0 +1,101 @@
+"""`master-fifo`: letters that are written to a named pipe."""
+
+import os
+import stat
+
+import pytest
+from support.waiting import wait_until
+from support_instance import START_FAILED
+
+
+def write(path, letters):
+    """As `echo letters > path`, which fails here where nobody reads."""
+    pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+    try:
+        os.write(pipe, f"{letters}\n".encode())
+    finally:
+        os.close(pipe)
+
+
+def test_letters_reload_tell_the_state_and_stop(start, tmp_path):
+    fifo = tmp_path / "fifo"
+    instance = start("--master-fifo", fifo)
+    found = fifo.stat()
+    assert stat.S_ISFIFO(found.st_mode)
+    assert stat.S_IMODE(found.st_mode) == 0o600
+    for generation in (2, 3):
+        write(fifo, "r")
+        instance.wait_for_generation(generation)
+    write(fifo, "s")
+    instance.wait_for_log("^bolide: status: generation in service: 3")
+    write(fifo, "q")
+    assert instance.wait_for_exit() == 0
+    assert f"bolide: master-fifo {fifo}: it stops when its requests are answered" in instance.log
+    assert not fifo.exists(), "a writer would wait for ever for a reader"
+
+
+def test_the_same_letter_many_times_is_one_wish(start, tmp_path):
+    fifo = tmp_path / "fifo"
+    instance = start("--master-fifo", fifo)
+    write(fifo, "r" * 40)
+    instance.wait_for_generation(2)
+    write(fifo, "Q")
+    assert instance.wait_for_exit() == 0
+    assert "stop at once" in instance.log
+    assert "generation 3" not in instance.log
+
+
+def test_a_digit_chooses_the_pipe_that_takes_letters(start, tmp_path):
+    first, second = tmp_path / "first", tmp_path / "second"
+    instance = start("--master-fifo", first, "--master-fifo", second)
+    assert not second.exists()
+    write(first, "1")
+    instance.wait_for_log(f"^bolide: master-fifo: commands are taken from {second} now")
+    assert not first.exists()
+    write(second, "r")
+    instance.wait_for_generation(2)
+    # There is no ninth one: as in uWSGI it is the first then.
+    write(second, "9")
+    wait_until(first.exists, "the first pipe")
+    write(first, "q")
+    assert instance.wait_for_exit() == 0
+
+
+def test_a_pipe_that_was_deleted_is_made_anew(start, tmp_path):
+    fifo = tmp_path / "fifo"
+    instance = start("--master-fifo", fifo)
+    fifo.unlink()
+    wait_until(fifo.exists, "the pipe to be made anew")
+    write(fifo, "q")
+    assert instance.wait_for_exit() == 0
+
+
+def test_junk_is_said_once_and_does_nothing(start, tmp_path):
+    fifo = tmp_path / "fifo"
+    instance = start("--master-fifo", fifo)
+    for _ in range(50):
+        write(fifo, "~x\x07")
+    write(fifo, "B")
+    instance.wait_for_log("`B` does nothing: there is no emperor")
+    assert len([line for line in instance.lines if "letters that mean nothing" in line]) == 1
+    assert instance.body() == str(instance.worker())
+    assert instance.stop() == 0
+
+
+@pytest.mark.parametrize("place", ["file", "missing/fifo"])
+def test_a_file_that_is_no_pipe_is_not_removed(place, start, fail, tmp_path):
+    (tmp_path / "file").write_text("mine")
+    status, lines = fail("--module", "probe", "--http-socket", "app.sock", "--master-fifo", place)
+    assert status == START_FAILED
+    assert f"master-fifo = {tmp_path / place}: " in lines[-1]
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_pipe_that_an_ended_instance_has_left_is_taken_over(start, tmp_path):
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    fifo.chmod(0o666)
+    instance = start("--master-fifo", fifo)
+    assert stat.S_IMODE(fifo.stat().st_mode) == 0o600
+    write(fifo, "q")
+    assert instance.wait_for_exit() == 0
