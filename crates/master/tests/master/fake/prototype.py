@@ -26,7 +26,7 @@ import struct
 import sys
 import time
 
-ROW_BYTES, SLOT_BYTES, TEXT_BYTES = 128, 256, 192
+ROW_BYTES, SLOT_BYTES, TEXT_BYTES, TEXT_START = 128, 512, 192, 216
 FORK, RETIRE, DRAIN, STOP = 1, 2, 3, 4
 LOADED, LOAD_FAILED, FORKED, FORK_FAILED, ENDED, SERVING, WORN = range(101, 108)
 FOLDER = os.environ["FAKE_FOLDER"]
@@ -61,7 +61,7 @@ class Slot:
         content = text.encode()[:TEXT_BYTES]
         struct.pack_into("<Q", self.memory, self.start + 8, self.count)
         struct.pack_into("<II", self.memory, self.start + 16, ctypes.CDLL(None).gettid(), len(content))
-        self.memory[self.start + 24 : self.start + 24 + len(content)] = content
+        self.memory[self.start + TEXT_START : self.start + TEXT_START + len(content)] = content
         struct.pack_into("<Q", self.memory, self.start, time.monotonic_ns() // 1_000_000)
 
     def end(self):
