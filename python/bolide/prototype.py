@@ -138,6 +138,7 @@ class Half:
         """Be the worker of this number from now on. Runs after the fork."""
         self.log.worker = number
         name_process(self.native, self.settings["naming"], f"worker {number}")
+        take_cpus(number, self.settings["workers"]["cpus_of_each"])
         # A child that a view forks shares the worker's sockets: one that comes back from the view must not serve on.
         os.register_at_fork(after_in_child=self.native.note_child, after_in_parent=self.native.note_fork)
 
@@ -300,6 +301,14 @@ def from_the_application(error):
     while traceback is not None and traceback.tb_frame.f_code.co_filename.startswith(own):
         traceback = traceback.tb_next
     return error.with_traceback(traceback)
+
+
+def take_cpus(number, count):
+    """Have the worker of this number run on its own CPUs alone (``cpu-affinity``), of those that the instance may use."""
+    if count:
+        usable = sorted(os.sched_getaffinity(0))
+        first = (number - 1) * count
+        os.sched_setaffinity(0, {usable[(first + place) % len(usable)] for place in range(count)})
 
 
 def name_process(native, naming, what):

@@ -1,6 +1,7 @@
 """Options of the interpreter and of the sockets do what uWSGI's manual says."""
 
 import json
+import os
 import socket
 
 import pytest
@@ -189,3 +190,24 @@ def test_an_abstract_socket_is_no_file(serve):
         client.connect(f"\0{path}")
         client.sendall(b"GET / HTTP/1.0\r\n\r\n")
         assert client.makefile("rb").read().endswith(b"abstract")
+
+
+def test_workers_are_as_pressing_as_was_asked_for(serve):
+    usual = int(told(serve, "", "os.getpriority(os.PRIO_PROCESS, 0)"))
+    assert int(told(serve, f"prio = {min(19, usual + 5)}", "os.getpriority(os.PRIO_PROCESS, 0)")) == min(19, usual + 5)
+
+
+def test_a_worker_has_its_own_cpus(serve):
+    usable = sorted(os.sched_getaffinity(0))
+    lines = "wsgi-file = app.py\nprocesses = 3\ncpu-affinity = 1\nmaster = true"
+    server = started(serve, lines, {"app.py": TELLS.format(answer="'served'")})
+    master, prototype, *workers = [process.pid for process in server.processes()]
+    assert os.sched_getaffinity(master) == os.sched_getaffinity(prototype) == set(usable)
+    # In the order of their numbers, in a circle.
+    assert [os.sched_getaffinity(worker) for worker in workers] == [{usable[place % len(usable)]} for place in range(3)]
+
+
+def test_a_worker_has_the_limits_that_were_asked_for(serve):
+    answer = "[__import__('resource').getrlimit(limit)[0] for limit in (6, 9)]"
+    # RLIMIT_NPROC and RLIMIT_AS on Linux.
+    assert told(serve, "limit-nproc = 4321\nlimit-as = 3000", answer) == f"[4321, {3000 * 1024 * 1024}]"

@@ -229,6 +229,17 @@ pub enum ForkSafety {
     Refuse,
 }
 
+/// What the kernel is told about prototypes and workers. `None` leaves it as whoever starts us has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Process {
+    /// `limit-as`: bytes of address space.
+    pub address_space_bytes: Option<u64>,
+    /// `limit-nproc`: processes and threads of their user.
+    pub processes_most: Option<u64>,
+    /// `prio`: from -20, the most pressing, to 19.
+    pub priority: Option<i32>,
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Workers {
     /// 1 or more; `auto` is already resolved.
@@ -240,6 +251,8 @@ pub struct Workers {
     pub threads: Threads,
     /// CPUs that this process may use: affinity and cgroup quota counted.
     pub cpus: u32,
+    /// `cpu-affinity`: CPUs of each worker, one behind the other in the order of their numbers; 0 leaves them all.
+    pub cpus_of_each: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -273,8 +286,7 @@ pub struct Lifecycle {
     pub harakiri_manners: HarakiriManners,
     /// Time that requests in flight may take at a stop or a reload (`reload-mercy`, `worker-reload-mercy`).
     pub reload_mercy_ms: u64,
-    /// `limit-as`: bytes of address space that a prototype and each worker may have.
-    pub address_space_bytes: Option<u64>,
+    pub process: Process,
     /// Time that a generation may take until it serves (`load-timeout`).
     pub load_timeout_ms: Option<u64>,
     pub pidfile: Option<PathBuf>,

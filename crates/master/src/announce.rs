@@ -94,7 +94,8 @@ mod tests {
                 "4 workers × 1 to 64 threads (auto: one at first, more while requests wait and the running ones are blocked)",
             ),
         ] {
-            settings.workers = Workers { processes, processes_chosen: true, processes_auto: false, cpus: 2, threads };
+            settings.workers =
+                Workers { processes, processes_chosen: true, processes_auto: false, cpus: 2, cpus_of_each: 0, threads };
             assert_eq!(start_lines(&settings, listeners.endpoints()).last().map(String::as_str), Some(said));
         }
     }
@@ -113,7 +114,14 @@ mod tests {
     #[test]
     fn idle_cpus_are_told_unless_the_number_of_workers_was_chosen() {
         let said = |processes, processes_chosen, cpus| {
-            idle_cpus_in_words(&Workers { processes, processes_chosen, processes_auto: false, cpus, threads: Threads::Fixed(1) })
+            idle_cpus_in_words(&Workers {
+                processes,
+                processes_chosen,
+                processes_auto: false,
+                cpus,
+                cpus_of_each: 0,
+                threads: Threads::Fixed(1),
+            })
         };
         assert_eq!(said(1, false, 4), "; `workers = auto` (or `--workers auto`) starts one for each of the 4 CPUs");
         assert_eq!(said(1, true, 4), "");

@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 
 use bolide_contract::boot::Boot;
 use bolide_contract::message::GROUP_SIGNALS;
+use bolide_contract::settings::Process;
 use bolide_contract::succession;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
@@ -43,7 +44,7 @@ pub fn prototype(launch: &Launch<'_>) -> io::Result<Pid> {
     let identity = launch.privileges.map(RawIdentity::of);
     let master = Pid::this().as_raw();
     let at_terminal = launch.at_terminal;
-    let address_space = launch.boot.settings.lifecycle.address_space_bytes;
+    let process = launch.boot.settings.lifecycle.process;
     let mut command = Command::new(&launch.program.executable);
     command.args(&launch.program.arguments).arg(boot.as_raw_fd().to_string());
     // `env` is set here and not only inside Python: PYTHONHASHSEED and its kin are read when an interpreter starts.
@@ -61,7 +62,7 @@ pub fn prototype(launch: &Launch<'_>) -> io::Result<Pid> {
     });
     // SAFETY: the closure makes async-signal-safe calls only, and touches nothing but the vectors that were filled before the fork.
     unsafe {
-        command.pre_exec(move || become_prototype(&inherited, identity.as_ref(), master, at_terminal, address_space));
+        command.pre_exec(move || become_prototype(&inherited, identity.as_ref(), master, at_terminal, process));
     }
     let child = command.spawn()?;
     // The child is waited for by the supervisor's own reaping: dropping the handle neither waits nor kills.
@@ -85,7 +86,7 @@ fn become_prototype(
     identity: Option<&RawIdentity>,
     master: i32,
     at_terminal: bool,
-    address_space: Option<u64>,
+    process: Process,
 ) -> io::Result<()> {
     // A group of its own: a terminal's ^C reaches the master only, which stops its children in order.
     // Only one in the terminal's own group may read from it, so one that is debugged there stays.
@@ -95,15 +96,20 @@ fn become_prototype(
     }
     // A signal to the whole instance waits until the prototype has its handlers.
     between::reset_signals(&GROUP_SIGNALS)?;
+    if let Some(priority) = process.priority {
+        // SAFETY: a plain system call on numbers. Root alone may raise it, so it comes before the change of identity.
+        check(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, priority) })?;
+    }
     if let Some(identity) = identity {
         identity.take()?;
     }
     between::die_with(master)?;
-    // `limit-as`: workers inherit it.
-    if let Some(bytes) = address_space {
-        let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
+    // Workers inherit them.
+    for (resource, most) in [(libc::RLIMIT_AS, process.address_space_bytes), (libc::RLIMIT_NPROC, process.processes_most)] {
+        let Some(most) = most else { continue };
+        let limit = libc::rlimit { rlim_cur: most, rlim_max: most };
         // SAFETY: a plain system call on memory of ours.
-        check(unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) })?;
+        check(unsafe { libc::setrlimit(resource, &raw const limit) })?;
     }
     for descriptor in inherited {
         // SAFETY: a plain system call on numbers.

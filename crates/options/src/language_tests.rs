@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use crate::catalogue::catalogue;
 use crate::catalogue::row::Status;
-use crate::catalogue::setting::{Attendant, Setting, Tls};
+use crate::catalogue::setting::{Attendant, Logging, Setting, Tls};
 use crate::tests::{Folder, outcome};
 use crate::{Diagnostic, Reading, Severity};
 
@@ -187,6 +187,10 @@ fn test_the_example_of_every_supported_row_changes_the_settings() {
             Setting::Statistics(_) => "module = shop\nstats = :9\nstats-push = file\n",
             // It is about daemons.
             Setting::Attendant(Attendant::HonourStdin) => "module = shop\nattach-daemon = cat\n",
+            // A route leads to a logger of that name.
+            Setting::Logging(Logging::Route | Logging::RequestRoute) => {
+                "module = shop\nlogger = errors stdio\nreq-logger = api stdio\n"
+            }
             Setting::Tls(Tls::Certificate) => "module = shop\n",
             Setting::Tls(Tls::Key) => "module = shop\ntls-certificate = app.pem\n",
             Setting::Tls(Tls::ClientAuth) => "module = shop\nhttps = :3,app.pem,app.key\ntls-client-ca = clients.pem\n",

@@ -22,6 +22,10 @@ pub const ENTRIES: &[Entry] = &[
         .example("master = true"),
     Entry::supported("reload-order", Setting::ReloadOrder, Value::OneOf(&RELOAD_ORDER_WORDS), "start-first", "Which generation goes first at a reload: with `start-first` the new one serves before the old one ends; with `stop-first` the old one ends before the new one is loaded, for applications that hold what only one process can hold (a database file with a lock, a port of their own). The sockets stay open, and clients wait.")
         .example("reload-order = stop-first"),
+    Entry::supported("prio", Setting::Priority, Value::Number { least: -20, most: 19, unit: "" }, "that of whoever starts Bolide", "How pressing prototypes and workers are to the kernel, from -20 to 19 (nice(1)); below that of the start only root may. The master stays as it is.")
+        .example("prio = 10"),
+    Entry::supported("cpu-affinity", Setting::CpuAffinity, Value::Number { least: 0, most: 1024, unit: "CPUs" }, "0", "So many CPUs for each worker: the first ones for worker 1, the next ones for worker 2, and so on in a circle, of those that the instance may use. 0 leaves it to the kernel.")
+        .example("cpu-affinity = 1"),
     Entry::supported("honour-stdin", Setting::HonourStdin, Value::Switch, "off, but on with one worker at a terminal", "Workers have the standard input of whoever starts Bolide, in place of /dev/null: for `breakpoint()`.")
         .example("honour-stdin = true"),
     Entry::supported("processes", Setting::Processes, Value::NumberOrAuto { least: 1, most: MOST_PROCESSES, unit: "processes" }, "1", "How many workers serve; `auto` is the number of CPUs that this process may use, the quota of its cgroup counted. For an application on the command line `WEB_CONCURRENCY` counts where this is not set.")

@@ -44,6 +44,8 @@ pub const ENTRIES: &[Entry] = &[
         .example("reload-on-pressure = 10"),
     Entry::supported("limit-as", Setting::Recycling(Recycling::LimitAddressSpace), MEGABYTES, "no limit", "Address space that a prototype and each worker may have, in MiB: beyond it Python raises MemoryError. The master has no limit.")
         .example("limit-as = 2048"),
+    Entry::supported("limit-nproc", Setting::Recycling(Recycling::LimitProcesses), Value::Number { least: 0, most: i64::MAX, unit: "processes and threads" }, "no limit", "Processes and threads that the user of `uid` may have, of all programs together: beyond it no further ones start. Root has no such limit.")
+        .example("limit-nproc = 200"),
     Entry::supported("harakiri-graceful-timeout", Setting::Recycling(Recycling::HarakiriGracefulTimeout), SECONDS, "off", "A worker whose request takes longer than `harakiri` is sent `harakiri-graceful-signal` first, and killed only after this further time, unless the request has ended: its other threads can finish, and a handler of the application's can break the request off.")
         .example("harakiri = 30\nharakiri-graceful-timeout = 5"),
     Entry::supported("harakiri-graceful-signal", Setting::Recycling(Recycling::HarakiriGracefulSignal), Value::Number { least: 1, most: 64, unit: "(number of a signal)" }, "15", "The signal that `harakiri-graceful-timeout` sends. At 15 (SIGTERM) a worker takes nothing new, and its replacement starts.")

@@ -86,8 +86,6 @@ impl Status {
 /// A group of features that come together: what a planned option belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Milestone {
-    /// Operation of an instance.
-    Operation,
     /// Cache, spooler, mules, calls between processes, locks, queues, metrics, alarms.
     Services,
     /// Instances that start and watch others.
@@ -101,7 +99,6 @@ pub enum Milestone {
 impl Milestone {
     pub fn word(self) -> &'static str {
         match self {
-            Milestone::Operation => "operation",
             Milestone::Services => "services",
             Milestone::Emperor => "emperor",
             Milestone::Languages => "languages",

@@ -72,7 +72,7 @@ pub const ENTRIES: &[Entry] = &[
     Entry::supported("http-keepalive", Setting::HttpKeepalive, SECONDS, "65", "How long an idle HTTP connection is kept: 0 or `false` closes after each answer, 1 or `true` keeps the default, more is a number of seconds.")
         .uwsgi("uWSGI's `http` closes after each answer unless this is set, and reads `true` as 0, which is off; here connections are kept by default, and `true` is on.")
         .example("http-keepalive = 75"),
-    Entry::planned("shared-socket", Value::Special, Milestone::Operation, "A socket that several others refer to by its number.", "name its address with `http` or `socket`"),
+    Entry::refused("shared-socket", Value::Special, "A socket that several others refer to by its number.", "name its address with `http` or `socket`"),
     Entry::accepted("thunder-lock", Value::Switch, "Lets one worker at a time wait for connections.", "workers share the sockets fairly, without a lock"),
     Entry::accepted("http-auto-chunked", Value::Switch, "Answers of unknown length are sent in chunks.", "HTTP/1.1 answers of unknown length are always sent in chunks"),
     Entry::accepted("http-websockets", Value::Switch, "Passes WebSockets on to the application.", "a request for a WebSocket is always recognised, and an ASGI application gets it"),

@@ -3,7 +3,7 @@
 use bolide_contract::settings::Protocol;
 use bolide_contract::tls::{ClientAuth, Http2, TlsVersion};
 
-use crate::catalogue::row::{Entry, Milestone, Value, words};
+use crate::catalogue::row::{Entry, Value, words};
 use crate::catalogue::setting::{Setting, Tls};
 
 const MODIFIER: Value = Value::Number { least: 0, most: 255, unit: "" };
@@ -98,7 +98,7 @@ pub const ENTRIES: &[Entry] = &[
     Entry::supported("sni-dir", Setting::Tls(Tls::ServerNameFolder), Value::Path, "", "A folder with a certificate NAME.crt and a key NAME.key for each name that clients ask for.")
         .uwsgi("uWSGI looks for the files at each connection, as the user who serves; here they are read at the start and at each reload, when root still can. NAME.ca is an error, unless the address asks for the same client authorities.")
         .example("sni-dir = /etc/ssl/sites"),
-    Entry::planned("sni-dir-ciphers", Value::Text, Milestone::Operation, "Ciphers of the certificates of `sni-dir`.", "name them with `https`: they count for all certificates of the address"),
+    Entry::refused("sni-dir-ciphers", Value::Text, "Ciphers of the certificates of `sni-dir`.", "name them with `https`: they count for all certificates of the address"),
     Entry::refused("ssl-enable-sslv3", Value::Switch, "Speaks SSL 3.", TOO_OLD),
     Entry::refused("ssl-enable-tlsv1", Value::Switch, "Speaks TLS 1.0.", TOO_OLD),
     Entry::refused("ssl-option", Value::List, "A number for OpenSSL's SSL_CTX_set_options.", "remove it: there is no OpenSSL here; see `tls-min-version`, and CIPHERS of `https`"),

@@ -68,6 +68,7 @@ pub struct Draft<'a> {
     /// Where `min-worker-lifetime` was set.
     pub min_lifetime: Option<Location>,
     pub limits: Limits,
+    pub cpus_of_each: u32,
     pub tuning: SocketTuning,
     /// `abstract-socket`: UNIX sockets are names, not files.
     pub abstract_sockets: bool,
@@ -135,7 +136,7 @@ impl<'a> Draft<'a> {
                 harakiri_ms: None,
                 shortest_route_harakiri_ms: None,
                 harakiri_manners: Default::default(),
-                address_space_bytes: None,
+                process: Default::default(),
                 reload_mercy_ms: RELOAD_MERCY_SECONDS * 1000,
                 load_timeout_ms: None,
                 pidfile: None,
@@ -146,6 +147,7 @@ impl<'a> Draft<'a> {
             min_lifetime: None,
             limits: Limits::default(),
             logging: Logging::default(),
+            cpus_of_each: 0,
             tuning: SocketTuning::default(),
             abstract_sockets: false,
             interpreter: InterpreterDraft::default(),

@@ -197,6 +197,8 @@ impl Draft<'_> {
             Setting::PidFile => self.pidfile = Some(values::text(pair)?),
             Setting::ReloadOrder => self.lifecycle.reload_order = values::one_of(pair, &RELOAD_ORDERS)?,
             Setting::Master => self.master = self.switch(pair),
+            Setting::Priority => self.lifecycle.process.priority = Some(self.bounded(row, pair)?.try_into().unwrap_or(0)),
+            Setting::CpuAffinity => self.cpus_of_each = self.bounded_u32(row, pair)?,
             Setting::HonourStdin => self.python.honour_stdin = self.switch(pair),
             Setting::Vacuum => self.lifecycle.vacuum = self.switch(pair),
             Setting::User => self.identity.user = Some(values::text(pair)?),

@@ -50,6 +50,7 @@ impl Draft<'_> {
             processes_auto: self.processes.is_some() && self.processes_auto,
             threads: self.threads,
             cpus: self.host.cpus,
+            cpus_of_each: self.cpus_of_each,
         }
     }
 
