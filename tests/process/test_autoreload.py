@@ -1,5 +1,6 @@
 """`py-autoreload`: what is imported is watched, and a change reloads."""
 
+import itertools
 import os
 
 import pytest
@@ -68,10 +69,14 @@ def test_a_module_that_a_view_imports_later_is_watched_too(start, package):
     instance = watched(start)
     assert instance.body("/late") == "late"
     # Workers look for new imports once a period: until then nobody watches the file.
-    number = iter(range(1, 1000))
-    while "py-autoreload: shop/late.py has changed" not in instance.log:
+    number = itertools.count(1)
+
+    def is_noticed():
         (package / "late.py").write_text(VIEWS.format(text=f"later {next(number)}"))
         assert instance.body("/late").startswith("late")
+        return "py-autoreload: shop/late.py has changed" in instance.log
+
+    wait_until(is_noticed, "the late module to be watched")
     instance.wait_for_log(r"^bolide: ready: .* of generation \d+ in")
 
 

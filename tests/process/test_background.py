@@ -181,3 +181,12 @@ def test_a_pidfile_of_the_user_is_written_with_the_users_rights(start, fail, tmp
     assert status == START_FAILED
     assert f"{ours}/two.pid can't be written: Permission denied" in lines[-1]
     assert not (ours / "two.pid").exists()
+
+
+def test_daemonize_says_that_its_sockets_are_not_open_to_everybody(background):
+    said = "`daemonize` in uWSGI empties the umask"
+    status, lines = background.daemonize()
+    assert (status, any(said in line and "chmod-socket = 660" in line for line in lines)) == (0, True), lines
+    background.finish()
+    status, lines = background.daemonize("--chmod-socket=666")
+    assert (status, any(said in line for line in lines)) == (0, False), lines

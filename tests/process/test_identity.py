@@ -161,14 +161,6 @@ def test_a_umask_that_is_none_ends_the_start(mask, fail):
     assert f"`umask = {mask}` is no mask of a mode" in lines[-1]
 
 
-def test_daemonize_says_that_its_sockets_are_not_open_to_everybody(start, tmp_path):
-    (tmp_path / "app.ini").write_text("[uwsgi]\nmodule = probe\nsocket = app.sock\ndaemonize = app.log\n")
-    instance = start("app.ini", socket=None, module=None)
-    assert re.search(r"app\.ini:4: .*`daemonize` in uWSGI empties the umask.*chmod-socket = 660", instance.log)
-    (tmp_path / "app.ini").write_text("[uwsgi]\nmodule = probe\nsocket = two.sock\ndaemonize = app.log\nchmod-socket = 666\n")
-    assert "empties the umask" not in start("app.ini", socket=None, module=None).log
-
-
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can take on a group")
 def test_no_initgroups_leaves_the_further_groups_out(start, open_folder):
     python = python_for_everybody(open_folder)

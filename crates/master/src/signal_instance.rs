@@ -14,8 +14,10 @@ use crate::log_sink;
 const EXIT_NO_FILE: i32 = 1;
 /// Exit status where no signal was sent, as uWSGI's.
 const EXIT_NOT_SENT: i32 = 255;
-/// Names by which a server of ours, or uWSGI, which may be what runs still, is known.
-const OURS: [&str; 2] = ["bolide", "uwsgi"];
+/// The name of a server of ours.
+const OURS: &str = "bolide";
+/// And of the one that may be what runs still.
+const UWSGI: &str = "uwsgi";
 
 /// Sends what the order asks for. Gives the exit status.
 pub fn signal_instance(order: InstanceOrder, pidfile: &Path) -> i32 {
@@ -76,13 +78,46 @@ fn name_of(pid: Pid) -> Option<String> {
     Some(name.trim().to_owned())
 }
 
-/// A master may be called anything (`procname-master`): its name, its command line, its program and the libraries that it has loaded are
-/// looked at.
+/// A master of ours may be called anything (`procname-master`), and any program may lie in a folder of our name: what tells it is that it
+/// has blocked the signals by which others end. uWSGI's is known by its name.
 fn is_ours(pid: Pid, name: &str) -> bool {
     let file_of = |file: &str| format!("/proc/{pid}/{file}");
-    let has = |text: &str| OURS.iter().any(|ours| text.to_ascii_lowercase().contains(ours));
     let read =
         |file: &str| std::fs::read(file_of(file)).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
     let program = std::fs::read_link(file_of("exe")).map(|path| path.to_string_lossy().into_owned()).unwrap_or_default();
-    has(name) || has(&program) || has(&read("cmdline")) || has(&read("maps"))
+    let has = |text: &str, server: &str| text.to_ascii_lowercase().contains(server);
+    let knows_ours = || [name, &program, &read("cmdline"), &read("maps")].iter().any(|text| has(text, OURS));
+    let command = read("cmdline");
+    let first = command.split('\0').next().unwrap_or_default();
+    let is_uwsgi = [name, first, &program].iter().any(|text| text.rsplit('/').next().is_some_and(|last| has(last, UWSGI)));
+    is_uwsgi || blocks_what_ends_others(&read("status")) && knows_ours()
+}
+
+/// The status of a process (proc(5)) says that it has blocked SIGHUP and SIGTERM: our master reads them from a descriptor.
+fn blocks_what_ends_others(status: &str) -> bool {
+    let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
+    let blocked = blocked.and_then(|hexadecimal| u64::from_str_radix(hexadecimal.trim(), 16).ok()).unwrap_or(0);
+    [Signal::SIGHUP, Signal::SIGTERM].iter().all(|signal| blocked & 1 << (*signal as i32 - 1) != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_a_master_only_if_it_has_blocked_what_ends_others() {
+        for (status, wanted) in [
+            ("Name:\tx\nSigBlk:\t0000000000004001\nSigIgn:\t0000000000000000\n", true),
+            ("SigBlk:\tfffffffe7ffbfeff\n", true),
+            ("SigBlk:\t0000000000004000\n", false),
+            ("SigBlk:\t0000000000000001\n", false),
+            ("SigBlk:\t0000000000000000\n", false),
+            ("SigBlk:\tno number\n", false),
+            ("", false),
+        ] {
+            assert_eq!(blocks_what_ends_others(status), wanted, "{status}");
+        }
+        // Every file of this program lies in a folder of our name, perhaps; it is none all the same.
+        assert!(!is_ours(Pid::this(), "bolide"));
+    }
 }
