@@ -5,6 +5,7 @@ import os
 
 import pytest
 from support import processes
+from support.waiting import wait_until
 
 #: With this much of a body in memory, the larger ones below come from a file.
 MEMORY = 1000
@@ -105,5 +106,6 @@ def test_temporary_files_end_with_their_request(server):
     for _ in range(20):
         ask(client, "nothing", BODIES["many lines"], False)
         ask(client, "read", BODIES["many lines"], True)
-    assert len(os.listdir(f"/proc/{worker}/fd")) == before
+    # The client has its answer before the worker has put everything of the request down.
+    wait_until(lambda: len(os.listdir(f"/proc/{worker}/fd")) == before, "the last file to be closed")
     assert processes.look(worker) is not None
