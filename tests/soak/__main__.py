@@ -24,8 +24,15 @@ from support.waiting import wait_until
 #: Two kinds of applications; each serves half of the requests.
 APPLICATIONS = {
     "WSGI, 2 processes, 2 threads": "wsgi-file = {apps}/hello.py\nprocesses = 2\nthreads = 2\nmaster = true",
-    "ASGI, 2 processes": "asgi = {apps}/asgi_http.py\nprocesses = 2\nmaster = true",
+    "ASGI, 2 processes": "asgi = hello_asgi.py\nprocesses = 2\nmaster = true",
 }
+
+HELLO_ASGI = """\
+async def application(scope, receive, send):
+    if scope["type"] == "http":
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"5")]})
+        await send({"type": "http.response.body", "body": b"hello"})
+"""
 
 #: Clients that send one request behind the other on a kept connection.
 CLIENTS = 4
@@ -171,6 +178,7 @@ def soak(name, configuration, requests, seed):
     with tempfile.TemporaryDirectory() as folder:
         server = Server(folder, configuration + "\ndisable-logging = true\nsocket-timeout = 5")
         server.expects_alarms = True
+        (server.folder / "hello_asgi.py").write_text(HELLO_ASGI)
         server.start()
         try:
             port = server.port
