@@ -13,7 +13,7 @@ const MODIFIER: Value = Value::Number { least: 0, most: 255, unit: "" };
 const ONE_PLUGIN: &str = "leave it out: each request is the application's";
 
 /// Their applications speak by `uwsgi.send` and `uwsgi.recv`.
-const INSTEAD_OF_RAW: &str = "a WSGI application can take a connection over (`gunicorn.socket` in its environ); the module `uwsgi`, by which raw applications send and receive, is not there yet";
+const INSTEAD_OF_RAW: &str = "a WSGI application can take a connection over (`gunicorn.socket` in its environ); `uwsgi.send` and `uwsgi.recv`, by which raw applications speak, are not there yet";
 
 pub const ENTRIES: &[Entry] = &[
     Entry::supported("socket", Setting::Socket, Value::Address, "", "Listen on this address with the uwsgi protocol (or with the one that `protocol` names).")
