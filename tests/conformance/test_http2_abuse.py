@@ -196,10 +196,10 @@ def test_answers_that_nobody_reads(both, bounded):
     connection = both.connect("plain", {INITIAL_WINDOW_SIZE: (1 << 31) - 1}, receive_bytes=4096)
     connection.open_window(0, 1 << 30)
     connection.client.socket.settimeout(3)
-    target = "/one_part?1" if "asgi" in both.server.ini.read_text() else "/large_parts?1"
+    # All answers are the same object of the application's, so what grows is the server's own: at most 64 KiB a stream.
     with contextlib.suppress(TimeoutError):
         for number in range(2000):
-            if not connection.send(ask(number, block=static_block("GET", target))):
+            if not connection.send(ask(number, block=static_block("GET", "/one_part?1"))):
                 break
 
 
