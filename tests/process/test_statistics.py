@@ -232,7 +232,7 @@ def test_the_status_signal_writes_the_same_numbers(serve):
     instance.body()
     wait_until(lambda: worker_of(address)["requests"] == 1, "it is counted")
     instance.send_signal(signal.SIGUSR1)
-    line = r"^bolide: status: worker 1 \(pid \d+\): Serving, generation 1, 1 requests, idle; 0 exceptions, \d+ MiB$"
+    line = r"^bolide: status: worker 1 \(pid \d+\): Serving, generation 1, 1 request, idle; 0 exceptions, \d+ MiB$"
     instance.wait_for_log(line)
 
 

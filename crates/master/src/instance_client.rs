@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use crate::log_sink;
 use crate::signal_instance;
-use crate::words::{duration, printable};
+use crate::words::{counted, duration, printable};
 
 /// Time that a master may take for an answer that waits for nothing, in milliseconds.
 const ANSWER_MS: u64 = 10_000;
@@ -282,8 +282,8 @@ fn status_in_words(answer: &Value) -> String {
             .collect();
         let work = if in_flight.is_empty() { "idle".to_owned() } else { in_flight.join(", ") };
         let (number, pid, state) = (text(&worker["number"]), text(&worker["pid"]), text(&worker["state"]));
-        let (generation, requests) = (text(&worker["generation"]), text(&worker["requests"]));
-        let _ = writeln!(said, "worker {number} (pid {pid}) of generation {generation}: {state}, {requests} requests, {work}");
+        let (generation, requests) = (text(&worker["generation"]), counted(worker["requests"].as_u64().unwrap_or(0), "request"));
+        let _ = writeln!(said, "worker {number} (pid {pid}) of generation {generation}: {state}, {requests}, {work}");
     }
     said
 }

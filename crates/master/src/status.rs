@@ -9,6 +9,7 @@ use crate::log_sink;
 use crate::stats_server::Page;
 use crate::stats_token::StatsToken;
 use crate::supervisor::Supervisor;
+use crate::words::counted;
 
 impl Supervisor {
     /// News of the address of `stats`, or of one of its clients.
@@ -56,11 +57,11 @@ impl Supervisor {
             let requests =
                 self.fleet.scoreboard.row(row).map_or(0, |row| row.requests.load(std::sync::atomic::Ordering::Relaxed));
             let more = facts.map_or(String::new(), |facts| {
-                format!("; {} exceptions, {} MiB", facts.work().exceptions(), facts.resident_bytes / (1024 * 1024))
+                format!("; {}, {} MiB", counted(facts.work().exceptions(), "exception"), facts.resident_bytes / (1024 * 1024))
             });
-            let generation = child.generation;
+            let (generation, requests) = (child.generation, counted(requests, "request"));
             log_sink::line(&format!(
-                "status: {child}: {:?}, generation {generation}, {requests} requests, {now_serving}{more}",
+                "status: {child}: {:?}, generation {generation}, {requests}, {now_serving}{more}",
                 child.state
             ));
         }

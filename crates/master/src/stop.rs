@@ -11,7 +11,7 @@ use crate::exit_report;
 use crate::log_sink;
 use crate::stop_progress::StopProgress;
 use crate::supervisor::{GRACE_MS, Phase, Supervisor};
-use crate::words::duration;
+use crate::words::{counted, duration};
 
 impl Supervisor {
     /// SIGTERM, SIGINT: the first asks for a graceful stop, the second for one at once.
@@ -60,8 +60,10 @@ impl Supervisor {
                 let left: Vec<String> = self.fleet.children.iter().map(ToString::to_string).collect();
                 format!("no request is in flight; waiting for the end of {}", left.join(", "))
             }
-            1 => format!("waiting for 1 request: {}", exit_report::requests(&in_flight, now_ms)),
-            count => format!("waiting for {count} requests: {}", exit_report::requests(&in_flight, now_ms)),
+            count => {
+                let requests = counted(count as u64, "request");
+                format!("waiting for {requests}: {}", exit_report::requests(&in_flight, now_ms))
+            }
         };
         let again = if std::io::stdin().is_terminal() { "Ctrl-C again" } else { "a second SIGTERM" };
         log_sink::line(&format!("stop: {what}; {again} stops at once"));

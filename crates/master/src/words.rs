@@ -2,7 +2,12 @@
 
 /// `1 worker`, `4 workers`.
 pub fn workers_in_words(count: u32) -> String {
-    if count == 1 { "1 worker".to_owned() } else { format!("{count} workers") }
+    counted(u64::from(count), "worker")
+}
+
+/// `1 request`, `0 requests`: of nouns that take an `s`.
+pub fn counted(count: u64, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 /// A request's first line as a log may carry it: a peer wrote it, and must not be able to write lines of ours.
