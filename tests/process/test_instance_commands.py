@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -216,3 +217,22 @@ def test_junk_silence_and_a_crowd_at_the_control_socket_hold_nothing_up(start, c
     for client in crowd:
         client.close()
     assert call("status", instance.pid)[0] == DONE
+
+
+def test_the_status_says_how_the_last_reload_has_ended(configured, call, tmp_path):
+    instance = configured()
+    assert "reloads:" not in call("status")[1]
+    (tmp_path / "shop.py").write_text("raise RuntimeError('no database')\n")
+    assert call("reload", "--wait")[0] == REFUSED
+    said = call("status")[1]
+    assert re.search(
+        r"^reloads: 0 done, 1 failed; the last one, .* ago: failed: generation 2 could not be loaded \(RuntimeError: no .*\)$",
+        said,
+        re.M,
+    ), said
+    last = json.loads(call("status", "--json")[1])["last_reload"]
+    assert (last["outcome"], last["why"]) == ("failed", "generation 2 could not be loaded (RuntimeError: no database)")
+    (tmp_path / "shop.py").write_text("from probe import application\n")
+    assert call("reload", "--wait")[0] == DONE
+    assert re.search(r"^reloads: 1 done, 1 failed; the last one, .* ago: done$", call("status")[1], re.M)
+    assert instance.body()

@@ -1,9 +1,12 @@
 """SIGHUP: a new generation loads the application and serves before the old one ends, and no request is lost."""
 
+import os
 import signal
+import subprocess
 
 import pytest
 from support import processes
+from support.server import program
 from support.waiting import wait_until
 from support_instance import LOAD_FAILED
 from support_load import Load
@@ -118,6 +121,39 @@ def test_a_reload_whose_workers_die_at_birth_is_given_up(start, tmp_path):
         load.wait_for_more()
     assert load.losses == []
     assert set(load.bodies) == {"sound"}
+
+
+#: How a reload is asked for, and how the log names who does.
+ASKERS = {
+    "signal": (lambda folder, instance: instance.send_signal(signal.SIGHUP), "SIGHUP"),
+    "file": (lambda folder, instance: os.utime(folder / "reload.txt", (1, 1)), "touch-reload"),
+    "letter": (lambda folder, instance: (folder / "fifo").write_text("r"), "master-fifo .*fifo"),
+    "command": (
+        lambda folder, instance: subprocess.run([*program(), "reload", str(instance.pid)], check=True),
+        "the control socket",
+    ),
+}
+
+
+@pytest.mark.parametrize("asker", ASKERS)
+def test_who_has_asked_for_the_new_generation_is_named_where_another_is_given_up_for_it(asker, start, tmp_path):
+    ask, name = ASKERS[asker]
+    (tmp_path / "reload.txt").touch()
+    gate = tmp_path / "gate"
+    gate.touch()
+    write(
+        tmp_path,
+        "gated",
+        before=f"import os, time\nprint('loading', flush=True)\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.01)\n",
+    )
+    instance = start("--touch-reload", tmp_path / "reload.txt", "--master-fifo", tmp_path / "fifo", module="shop")
+    gate.unlink()
+    instance.send_signal(signal.SIGHUP)
+    instance.wait_for_log("^loading$", count=2)
+    ask(tmp_path, instance)
+    instance.wait_for_log(rf"generation 2, which is still being started, is given up for a new one that {name} asks for$")
+    gate.touch()
+    instance.wait_for_generation(3)
 
 
 def test_a_sighup_during_a_reload_begins_it_anew(start, tmp_path):

@@ -11,7 +11,7 @@ from support import uwsgi
 from support.client import Client
 from support.server import program
 from support.waiting import wait_until
-from support_instance import LOAD_FAILED
+from support_instance import APPLICATIONS, LOAD_FAILED
 
 ACTIVATE = Path(__file__).with_name("support_activate.py")
 #: How long a message of the service may take, in seconds.
@@ -113,7 +113,82 @@ def test_a_reload_that_fails_is_over_for_the_manager_too(manager, start, tmp_pat
     (tmp_path / "shop.py").write_text("def (:\n")
     instance.send_signal(signal.SIGHUP)
     assert manager.hears()["RELOADING"] == "1"
-    assert manager.hears() == {"READY": "1", "STATUS": "generation 2 could not be loaded, generation 1 serves"}
+    over = manager.hears()
+    assert over["READY"] == "1"
+    assert over["STATUS"].startswith("generation 2 could not be loaded (SyntaxError: ")
+    assert over["STATUS"].endswith("): generation 1 goes on serving")
+
+
+def write_configuration(tmp_path, *lines):
+    text = "\n".join(
+        ("[uwsgi]", "http-socket = 127.0.0.1:0", "module = shop", "master = true", f"pythonpath = {APPLICATIONS}", *lines)
+    )
+    (tmp_path / "uwsgi.ini").write_text(text + "\n")
+
+
+def hears_of_a_failed_reload(manager, why):
+    """What `systemctl reload` waits for with `Type=notify-reload`: the begin, with a time after it was asked, and the end."""
+    reloading, over = manager.hears(), manager.hears()
+    assert reloading["RELOADING"] == "1"
+    assert int(reloading["MONOTONIC_USEC"]) > 0
+    assert over["READY"] == "1"
+    assert why in over["STATUS"]
+    manager.hears_nothing()
+
+
+def test_a_reload_with_a_wrong_configuration_is_over_for_the_manager_too(manager, start, tmp_path):
+    (tmp_path / "shop.py").write_text("from probe import application\n")
+    write_configuration(tmp_path)
+    instance = start("--ini", "uwsgi.ini", socket=None, module=None, environment=manager.environment)
+    assert manager.hears()["READY"] == "1"
+    write_configuration(tmp_path, "no-such-option = 1", "strict = true")
+    instance.send_signal(signal.SIGHUP)
+    instance.wait_for_log("the configuration can't be used")
+    hears_of_a_failed_reload(manager, "generation 1 goes on serving")
+
+
+def test_a_reload_whose_probe_fails_is_over_for_the_manager_too(manager, start, tmp_path):
+    (tmp_path / "shop.py").write_text("from probe import application\n")
+    instance = start(
+        "--master", "--reload-probe", "/no-such-function", module="shop", environment=manager.environment, alarms=True
+    )
+    assert manager.hears()["READY"] == "1"
+    instance.send_signal(signal.SIGHUP)
+    hears_of_a_failed_reload(manager, "reload-probe: GET /no-such-function")
+
+
+def test_a_reload_that_can_not_be_begun_is_over_for_the_manager_too(manager, start, tmp_path):
+    folder = tmp_path / "release"
+    folder.mkdir()
+    (folder / "shop.py").write_text("from probe import application\n")
+    instance = start("--master", "--chdir", folder, module="shop", environment=manager.environment)
+    assert manager.hears()["READY"] == "1"
+    folder.rename(tmp_path / "gone")
+    instance.send_signal(signal.SIGHUP)
+    hears_of_a_failed_reload(manager, "generation 1 goes on serving")
+
+
+def test_a_wrong_configuration_while_a_generation_forms_leaves_the_manager_to_that_ones_end(manager, start, tmp_path):
+    (tmp_path / "shop.py").write_text("from probe import application\n")
+    write_configuration(tmp_path)
+    instance = start("--ini", "uwsgi.ini", socket=None, module=None, environment=manager.environment)
+    assert manager.hears()["READY"] == "1"
+    gate = tmp_path / "gate"
+    (tmp_path / "shop.py").write_text(
+        "import os, time\nprint('loading', flush=True)\n"
+        f"while not os.path.exists({str(gate)!r}): time.sleep(0.01)\nfrom probe import application\n"
+    )
+    instance.send_signal(signal.SIGHUP)
+    instance.wait_for_log("^loading$")
+    assert manager.hears()["RELOADING"] == "1"
+    write_configuration(tmp_path, "no-such-option = 1", "strict = true")
+    instance.send_signal(signal.SIGHUP)
+    instance.wait_for_log("the configuration can't be used")
+    assert manager.hears()["RELOADING"] == "1"
+    manager.hears_nothing()
+    gate.touch()
+    manager.socket.settimeout(PATIENCE_SECONDS)
+    assert manager.hears() == {"READY": "1", "STATUS": "1 worker of generation 2"}
 
 
 def test_a_start_that_fails_is_never_ready(manager, start):

@@ -275,3 +275,22 @@ def test_a_place_that_is_not_known_is_refused_with_what_to_use(fail):
     assert status != 0
     assert "there is no `mongodb` to send statistics to" in "\n".join(lines)
     assert "statsd:ADDRESS,PREFIX" in "\n".join(lines)
+
+
+def test_reloads_are_counted_and_why_the_last_one_has_failed_is_told(serve, tmp_path):
+    (tmp_path / "shop.py").write_text("from probe import application\n")
+    instance, address = serve(module="shop")
+    told = read_statistics(address)
+    assert (told["reloads"], told["failed_reloads"], told["last_reload"]) == (0, 0, {})
+    (tmp_path / "shop.py").write_text("raise RuntimeError('no database')\n")
+    instance.send_signal(signal.SIGHUP)
+    instance.wait_for_log("generation 2 could not be loaded")
+    told = wait_until(lambda: (found := read_statistics(address))["failed_reloads"] == 1 and found, "the failure")
+    assert told["reloads"] == 0
+    assert told["last_reload"]["outcome"] == "failed"
+    assert told["last_reload"]["why"] == "generation 2 could not be loaded (RuntimeError: no database)"
+    assert abs(told["last_reload"]["at"] - time.time()) < 60
+    (tmp_path / "shop.py").write_text("from probe import application\n")
+    instance.reload(3)
+    told = wait_until(lambda: (found := read_statistics(address))["reloads"] == 1 and found, "the reload")
+    assert (told["failed_reloads"], told["last_reload"]["outcome"], told["last_reload"]["why"]) == (1, "done", "")

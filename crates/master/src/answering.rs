@@ -125,6 +125,8 @@ impl Supervisor {
                 })
             })
             .collect();
+        let last_reload =
+            self.reloads.last.as_ref().map(|last| json!({"at": last.at_s, "outcome": last.outcome(), "why": last.failure}));
         let addresses: Vec<String> = self.fleet.listeners.endpoints().iter().map(|endpoint| endpoint.to_open()).collect();
         json!({
             "ok": true,
@@ -133,6 +135,9 @@ impl Supervisor {
             "phase": phase,
             "generation": self.serving.as_ref().map(|generation| generation.number),
             "addresses": addresses,
+            "reloads": self.reloads.done,
+            "failed_reloads": self.reloads.failed,
+            "last_reload": last_reload,
             "workers": workers,
         })
     }

@@ -5,6 +5,7 @@ use bolide_contract::message::EXIT_LOAD_FAILED;
 
 use crate::child::{Child, Event, State};
 use crate::exit_report::Cause;
+use crate::ledger::seconds_since_1970;
 use crate::log_sink;
 use crate::supervisor::Supervisor;
 use crate::words::workers_in_words;
@@ -16,7 +17,7 @@ impl Supervisor {
             return;
         };
         if self.fleet.settings.reloading.exits {
-            return self.reload(now_ms);
+            return self.reload(by, now_ms);
         }
         if !self.chain.is_empty() || self.forming.is_some() {
             log_sink::line(&format!("chain reload ({by}): the workers are being replaced already"));
@@ -51,6 +52,7 @@ impl Supervisor {
         self.chain.retain(|id| *id != worker.id);
         if self.chain.is_empty() {
             log_sink::line("chain reload: all workers are replaced");
+            self.reloads.note(seconds_since_1970(), None);
         } else if before == self.chain.len() && !asked && *cause == Cause::Exited(EXIT_LOAD_FAILED) {
             self.give_up_chain(&format!("{worker} can't load the application, see above"));
         }

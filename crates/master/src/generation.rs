@@ -1,8 +1,6 @@
 //! Records of the generations of the application: the one that serves, and the one that forms. They decide nothing: `reload`
 //! does. The master runs it.
 
-use std::time::SystemTime;
-
 use crate::backoff::Backoff;
 use crate::failure_note::FailureNote;
 
@@ -60,12 +58,4 @@ pub struct Forming {
     pub note: FailureNote,
     pub deaths_at_birth: u32,
     pub notice_ms: u64,
-}
-
-/// How the last reload that somebody asked for has ended, for whoever asks afterwards.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReloadOutcome {
-    pub at: SystemTime,
-    /// The generation that serves by it, or why the one before it goes on.
-    pub result: Result<u32, String>,
 }

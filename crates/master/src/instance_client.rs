@@ -17,6 +17,7 @@ use nix::sys::socket::{getsockopt, sockopt};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
+use crate::ledger::seconds_since_1970;
 use crate::log_sink;
 use crate::signal_instance;
 use crate::words::{counted, duration, printable};
@@ -269,6 +270,14 @@ fn status_in_words(answer: &Value) -> String {
     };
     let (pid, phase, version) = (text(&answer["pid"]), text(&answer["phase"]), text(&answer["version"]));
     let mut said = format!("master {pid}: {phase}, generation {}, version {version}\n", text(&answer["generation"]));
+    let last = &answer["last_reload"];
+    if last.is_object() {
+        let since_s = seconds_since_1970().saturating_sub(last["at"].as_u64().unwrap_or_default());
+        let outcome = last["why"].as_str().map_or("done".to_owned(), |why| format!("failed: {}", printable(why)));
+        let (done, failed) = (text(&answer["reloads"]), text(&answer["failed_reloads"]));
+        let _ =
+            writeln!(said, "reloads: {done} done, {failed} failed; the last one, {} ago: {outcome}", duration(since_s * 1000));
+    }
     for address in answer["addresses"].as_array().into_iter().flatten() {
         // Writing to a String can't fail.
         let _ = writeln!(said, "listens at {}", text(address));

@@ -12,6 +12,7 @@ use std::time::Duration;
 use nix::time::{ClockId, clock_gettime};
 
 use crate::log_sink;
+use crate::words::printable;
 
 /// The variable with the manager's socket, and those of the watchdog: how often it must hear of us, and of whom. No child has them.
 const VARIABLE: &str = "NOTIFY_SOCKET";
@@ -20,11 +21,15 @@ const WATCHDOG_PID: &str = "WATCHDOG_PID";
 pub const VARIABLES: [&str; 3] = [VARIABLE, WATCHDOG, WATCHDOG_PID];
 /// Time that a service manager that does not read may hold the master up for one message, in milliseconds.
 const SEND_MS: u64 = 500;
+/// Bytes of a status: a manager takes 4 KiB for all of a message.
+const STATUS_BYTES: usize = 2048;
 
 /// The way to the service manager, if there is one.
 #[derive(Debug)]
 pub struct Notifier {
     way: Option<(UnixDatagram, SocketAddr)>,
+    /// It was told that a reload goes on, and not of its end.
+    is_reloading: bool,
     /// The manager ends a service that it does not hear of in time (`WatchdogSec=`).
     watchdog: Option<Watchdog>,
 }
@@ -49,26 +54,41 @@ impl Notifier {
 
     /// The notifier of a value of `NOTIFY_SOCKET`. One that can't be used is told, and does not stop a start.
     pub fn new(socket: Option<OsString>) -> Notifier {
-        let Some(socket) = socket.filter(|socket| !socket.is_empty()) else { return Notifier { way: None, watchdog: None } };
+        let Some(socket) = socket.filter(|socket| !socket.is_empty()) else { return Notifier::mute() };
         match open(&socket) {
-            Ok(way) => Notifier { way: Some(way), watchdog: None },
+            Ok(way) => Notifier { way: Some(way), ..Notifier::mute() },
             Err(error) => {
                 log_sink::line(&format!("{VARIABLE} = {}: {error}; the service manager is told nothing", socket.display()));
-                Notifier { way: None, watchdog: None }
+                Notifier::mute()
             }
         }
     }
 
+    const fn mute() -> Notifier {
+        Notifier { way: None, is_reloading: false, watchdog: None }
+    }
+
     /// Workers serve: after the start, and after a reload, however it went.
-    pub fn ready(&self, status: &str) {
-        self.send(|| format!("READY=1\nSTATUS={status}\n"));
+    pub fn ready(&mut self, status: &str) {
+        self.is_reloading = false;
+        self.send(|| format!("READY=1\nSTATUS={}\n", one_line(status)));
+    }
+
+    /// A reload has failed, perhaps before its begin was told. One that waits for its end hears of both: it would wait for ever for a READY=1
+    /// that follows no RELOADING=1, and for one that does not come.
+    pub fn not_reloaded(&mut self, status: &str) {
+        if !self.is_reloading {
+            self.reloading(status);
+        }
+        self.ready(status);
     }
 
     /// A new generation forms. The time is that of the manager's own clock, for `Type=notify-reload` (systemd.service(5)).
-    pub fn reloading(&self, status: &str) {
+    pub fn reloading(&mut self, status: &str) {
+        self.is_reloading = true;
         self.send(|| {
             let microseconds = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(0, |now| Duration::from(now).as_micros());
-            format!("RELOADING=1\nMONOTONIC_USEC={microseconds}\nSTATUS={status}\n")
+            format!("RELOADING=1\nMONOTONIC_USEC={microseconds}\nSTATUS={}\n", one_line(status))
         });
     }
 
@@ -86,7 +106,7 @@ impl Notifier {
 
     /// What goes on, for whoever looks at the service.
     pub fn status(&self, words: &str) {
-        self.send(|| format!("STATUS={words}\n"));
+        self.send(|| format!("STATUS={}\n", one_line(words)));
     }
 
     /// When the watchdog is to hear of us next.
@@ -114,6 +134,14 @@ impl Notifier {
     }
 }
 
+/// A status with words of an application or a client in it: a line of its own would be an order to the manager, and it drops what is too long.
+fn one_line(status: &str) -> String {
+    let mut line = printable(status);
+    let is_whole = |end: &usize| line.is_char_boundary(*end);
+    line.truncate((0..=STATUS_BYTES.min(line.len())).rev().find(is_whole).unwrap_or(0));
+    line
+}
+
 fn open(socket: &OsString) -> std::io::Result<(UnixDatagram, SocketAddr)> {
     let bytes = socket.as_bytes();
     let address = match bytes.strip_prefix(b"@") {
@@ -130,9 +158,9 @@ fn open(socket: &OsString) -> std::io::Result<(UnixDatagram, SocketAddr)> {
 mod tests {
     use super::*;
 
-    fn received(socket: &SocketAddr, name: OsString, say: impl Fn(&Notifier)) -> String {
+    fn received(socket: &SocketAddr, name: OsString, say: impl Fn(&mut Notifier)) -> String {
         let manager = UnixDatagram::bind_addr(socket).expect("bound");
-        say(&Notifier::new(Some(name)));
+        say(&mut Notifier::new(Some(name)));
         let mut bytes = [0; 512];
         let length = manager.recv(&mut bytes).expect("received");
         String::from_utf8_lossy(&bytes[..length]).into_owned()
@@ -149,6 +177,13 @@ mod tests {
         let said = received(&socket, format!("@{name}").into(), |notifier| notifier.reloading("loading"));
         let microseconds = said.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").and_then(|rest| rest.split('\n').next());
         assert!(microseconds.is_some_and(|text| text.parse::<u64>().is_ok_and(|number| number > 0)), "{said}");
+    }
+
+    #[test]
+    fn a_status_is_one_line_of_bounded_length() {
+        assert_eq!(one_line("no\nMAINPID=1"), "no\\nMAINPID=1");
+        let long = "ö".repeat(STATUS_BYTES);
+        assert_eq!(one_line(&long).len(), STATUS_BYTES);
     }
 
     #[test]

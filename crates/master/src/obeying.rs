@@ -15,12 +15,12 @@ impl Supervisor {
             Command::StopNow => self.stop_now(by, now_ms),
             Command::Reload => {
                 self.reopen_logs_if_wanted();
-                self.reload(now_ms);
+                self.reload(by, now_ms);
             }
             Command::ReloadBrutally => {
                 self.reopen_logs_if_wanted();
                 self.reload_is_brutal = !self.is_stopping();
-                self.reload(now_ms);
+                self.reload(by, now_ms);
             }
             // Never are two workers replaced at once, so the one is as good as the other.
             Command::ReloadWorkers | Command::ReloadChain => self.reload_chain(by, now_ms),

@@ -64,8 +64,8 @@ impl Supervisor {
         Ok(())
     }
 
-    /// SIGHUP: another generation is wanted. A generation that still forms has begun with older code, and may hang in it: it is given up.
-    pub(crate) fn reload(&mut self, now_ms: u64) {
+    /// Another generation is wanted. One that still forms has begun with older code, and may hang in it: it is given up. `by` says who asked.
+    pub(crate) fn reload(&mut self, by: &str, now_ms: u64) {
         if self.is_stopping() {
             return;
         }
@@ -78,7 +78,7 @@ impl Supervisor {
         }
         self.reload_wanted = true;
         let Some(reason) = self.forming.as_ref().map(|forming| forming.reason) else { return };
-        self.abandon_forming("for a new one that SIGHUP asks for", now_ms);
+        self.abandon_forming(&format!("for a new one that {by} asks for"), now_ms);
         if reason == Reason::First {
             // A first generation has nobody to take over from.
             self.reload_wanted = false;
@@ -159,6 +159,7 @@ impl Supervisor {
                 let pause = self.prototype_backoff.died_at_birth(now_ms);
                 let again = if orphaned { format!("; the next try is in {}", duration(pause)) } else { String::new() };
                 log_sink::line(&format!("reload: {error}: generation {serving} goes on serving{again}"));
+                self.notifier.not_reloaded(&format!("{error}: generation {serving} goes on serving"));
                 self.fail_reload(reason, error.to_string());
             }
         }
@@ -337,15 +338,13 @@ impl Supervisor {
         let again = if orphaned { format!("; the next try is in {}", duration(pause)) } else { String::new() };
         let who = self.who_serves();
         log_sink::line(&format!("generation {number} could not be loaded ({why}): {who}{again}"));
+        self.notifier.not_reloaded(&format!("generation {number} could not be loaded ({why}): {who}"));
         self.fail_reload(forming.reason, format!("generation {number} could not be loaded ({why})"));
-        if self.serving.is_some() {
-            self.notifier.ready(&format!("generation {number} could not be loaded, generation {serving} serves"));
-        }
         self.end_generations(|generation| generation == number, now_ms);
     }
 
     /// An ordered reload has failed: the settings are those of the generation that goes on.
-    fn fail_reload(&mut self, reason: Reason, why: String) {
+    pub(crate) fn fail_reload(&mut self, reason: Reason, why: String) {
         if reason == Reason::Ordered {
             self.drop_plan();
             self.note_reload(Err(why));

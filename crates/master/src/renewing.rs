@@ -2,15 +2,14 @@
 //! taken over, and when it has failed. The generations themselves are `reload`'s. The master runs it.
 
 use std::os::fd::OwnedFd;
-use std::time::SystemTime;
 
 use bolide_contract::scoreboard::now_ms;
 
 use crate::changes;
 use crate::elasticity::Elasticity;
 use crate::fleet::Plan;
-use crate::generation::ReloadOutcome;
 use crate::harakiri::Watch;
+use crate::ledger::seconds_since_1970;
 use crate::log_sink;
 use crate::memory_watch::MemoryWatch;
 use crate::process_name;
@@ -38,9 +37,21 @@ impl Supervisor {
                 log_sink::line(&format!(
                     "reload: the configuration can't be used, see above: {who} with the settings that it has"
                 ));
-                self.note_reload(Err(lines.last().cloned().unwrap_or_default()));
+                let why = lines.last().cloned().unwrap_or_default();
+                self.tell_manager_of_refusal(&format!("{why}: {who}"));
+                self.note_reload(Err(why));
                 false
             }
+        }
+    }
+
+    /// A manager that has asked for this reload waits for its end (`Type=notify-reload`), which is now, or that of the generation that forms.
+    fn tell_manager_of_refusal(&mut self, words: &str) {
+        let has_served = self.serving.is_some() || self.vacated_by.is_some();
+        match &self.forming {
+            _ if !has_served => {}
+            Some(_) => self.notifier.reloading(words),
+            None => self.notifier.not_reloaded(words),
         }
     }
 
@@ -141,6 +152,6 @@ impl Supervisor {
             Ok(generation) => self.tell_outcome(true, &format!("generation {generation} serves")),
             Err(why) => self.tell_outcome(false, &format!("the reload has failed: {why}")),
         }
-        self.last_reload = Some(ReloadOutcome { at: SystemTime::now(), result });
+        self.reloads.note(seconds_since_1970(), result.err());
     }
 }

@@ -33,6 +33,7 @@ impl Supervisor {
                 })
                 .collect(),
             applications: applications.map(|application| ApplicationFacts { mount: application.mount.clone() }).collect(),
+            reloads: self.reloads.clone(),
             workers: (1..=self.fleet.settings.workers.processes).map(|number| self.worker_facts(number)).collect(),
         }
     }

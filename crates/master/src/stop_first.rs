@@ -37,7 +37,8 @@ impl Supervisor {
                     Err(error) => {
                         let pause = self.prototype_backoff.died_at_birth(now_ms);
                         log_sink::line(&format!("reload: {error}: nothing is served; the next try is in {}", duration(pause)));
-                        self.tell_outcome(false, &error.to_string());
+                        self.notifier.not_reloaded(&format!("{error}: nothing is served"));
+                        self.fail_reload(Reason::Ordered, error.to_string());
                     }
                 }
             }

@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::os::fd::AsFd;
 
 use bolide_contract::scoreboard::now_ms;
+use bolide_services::statistics::ReloadFacts;
 use nix::unistd::Pid;
 
 use crate::attendance::Attendance;
@@ -20,7 +21,7 @@ use crate::elasticity::Elasticity;
 use crate::error::StartError;
 use crate::exit_report;
 use crate::fleet::{Fleet, is_zombie};
-use crate::generation::{Forming, Generation, Reason, ReloadOutcome};
+use crate::generation::{Forming, Generation, Reason};
 use crate::harakiri::{Verdict, Watch};
 use crate::jitter::Jitter;
 use crate::log_sink;
@@ -81,8 +82,8 @@ pub struct Supervisor {
     /// Who waits in the foreground for the start of an instance in the background; none once its workers serve.
     pub(crate) starter: Option<Starter>,
     pub(crate) configuration: Configuration,
-    /// How the last reload that somebody asked for has ended; `None`: there was none.
-    pub(crate) last_reload: Option<ReloadOutcome>,
+    /// How the reloads that somebody asked for have ended.
+    pub(crate) reloads: ReloadFacts,
     /// Who takes our place at an upgrade that goes on.
     pub(crate) successor: Option<Successor>,
     /// Whose place is ours when workers serve.
@@ -130,7 +131,7 @@ impl Supervisor {
             stop_progress: None,
             notifier: Notifier::from_environment(),
             configuration,
-            last_reload: None,
+            reloads: ReloadFacts::default(),
             successor: None,
             place: None,
             attendance: Attendance::default(),

@@ -19,6 +19,42 @@ pub struct Snapshot {
     pub sockets: Vec<SocketFacts>,
     pub applications: Vec<ApplicationFacts>,
     pub workers: Vec<WorkerFacts>,
+    pub reloads: ReloadFacts,
+}
+
+/// The reloads that somebody has asked for, and that have ended.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ReloadFacts {
+    pub done: u64,
+    pub failed: u64,
+    pub last: Option<LastReload>,
+}
+
+/// The last of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LastReload {
+    /// Seconds since 1970.
+    pub at_s: u64,
+    /// Why it has failed; `None`: it has not.
+    pub failure: Option<String>,
+}
+
+impl ReloadFacts {
+    /// A reload has ended; it has failed where a reason is given.
+    pub fn note(&mut self, at_s: u64, failure: Option<String>) {
+        match failure {
+            None => self.done += 1,
+            Some(_) => self.failed += 1,
+        }
+        self.last = Some(LastReload { at_s, failure });
+    }
+}
+
+impl LastReload {
+    /// `done` or `failed`.
+    pub fn outcome(&self) -> &'static str {
+        if self.failure.is_some() { "failed" } else { "done" }
+    }
 }
 
 /// A listening socket.
@@ -151,11 +187,25 @@ pub fn as_json(snapshot: &Snapshot, form: Form) -> String {
             list.entry(|entry| write_worker(entry, worker, &snapshot.applications, form));
         }
     });
+    write_reloads(&mut json, &snapshot.reloads);
     let mut text = json.finish();
     if !form.is_minified {
         text.push('\n');
     }
     text
+}
+
+/// Keys of our own: uWSGI does not tell.
+fn write_reloads(json: &mut JsonText, reloads: &ReloadFacts) {
+    json.number("reloads", reloads.done);
+    json.number("failed_reloads", reloads.failed);
+    json.object("last_reload", |object| {
+        if let Some(last) = &reloads.last {
+            object.number("at", last.at_s);
+            object.text("outcome", last.outcome());
+            object.text("why", last.failure.as_deref().unwrap_or_default());
+        }
+    });
 }
 
 fn write_socket(json: &mut JsonText, socket: &SocketFacts) {

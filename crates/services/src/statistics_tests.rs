@@ -36,6 +36,11 @@ pub fn snapshot() -> Snapshot {
         ],
         applications: vec![ApplicationFacts::default()],
         workers: vec![busy, WorkerFacts { number: 2, ..WorkerFacts::default() }],
+        reloads: ReloadFacts {
+            done: 2,
+            failed: 1,
+            last: Some(LastReload { at_s: 1_795_354_499, failure: Some("no \"database\"".to_owned()) }),
+        },
     }
 }
 
@@ -58,9 +63,22 @@ fn the_json_has_uwsgis_keys_and_the_sums_of_the_threads() {
         r#"{"id":2,"pid":0,"accepting":0,"requests":0,"delta_requests":0,"exceptions":0,"harakiri_count":0,"#,
         r#""signals":0,"signal_queue":0,"status":"cheap","rss":0,"vsz":0,"running_time":0,"#,
         r#""last_spawn":0,"respawn_count":0,"tx":0,"avg_rt":0,"#,
-        r#""apps":[{"id":0,"modifier1":0,"mountpoint":"","startup_time":0,"requests":0,"exceptions":0,"chdir":""}],"cores":[]}]}"#,
+        r#""apps":[{"id":0,"modifier1":0,"mountpoint":"","startup_time":0,"requests":0,"exceptions":0,"chdir":""}],"cores":[]}],"#,
+        r#""reloads":2,"failed_reloads":1,"last_reload":{"at":1795354499,"outcome":"failed","why":"no \"database\""}}"#,
     );
     assert_eq!(as_json(&snapshot(), Form { is_minified: true, omits_cores: false }), expected);
+}
+
+#[test]
+fn reloads_are_counted_by_their_outcome_and_the_last_is_told() {
+    let mut reloads = ReloadFacts::default();
+    reloads.note(5, Some("no database".to_owned()));
+    reloads.note(7, None);
+    assert_eq!(reloads, ReloadFacts { done: 1, failed: 1, last: Some(LastReload { at_s: 7, failure: None }) });
+    let text = as_json(&Snapshot { reloads, ..Snapshot::default() }, Form { is_minified: true, omits_cores: true });
+    assert!(text.ends_with(r#""reloads":1,"failed_reloads":1,"last_reload":{"at":7,"outcome":"done","why":""}}"#), "{text}");
+    let text = as_json(&Snapshot::default(), Form { is_minified: true, omits_cores: true });
+    assert!(text.ends_with(r#""reloads":0,"failed_reloads":0,"last_reload":{}}"#), "{text}");
 }
 
 #[test]
