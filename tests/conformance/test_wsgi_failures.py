@@ -77,7 +77,12 @@ def test_a_traceback_is_logged_with_its_request_in_one_piece(server):
     assert re.search(r'File ".*failures.py", line \d+, in at_group', found[0])
 
 
-@pytest.mark.parametrize("number", range(len(BAD_HEADS)), ids=lambda number: ascii(BAD_HEADS[number]))
+def bad_head_name(number):
+    """A test's name is the same in each process that collects it, so it holds no addresses."""
+    return re.sub(" object at 0x[0-9a-f]+", "", ascii(BAD_HEADS[number]))
+
+
+@pytest.mark.parametrize("number", range(len(BAD_HEADS)), ids=bad_head_name)
 def test_a_head_that_breaks_the_rules_is_a_500_and_a_clear_log_line(server, number):
     client = server.connect()
     before = len(server.log)
@@ -93,7 +98,7 @@ def test_a_head_that_breaks_the_rules_is_a_500_and_a_clear_log_line(server, numb
     assert re.search("start_response|status|header", found["words"])
 
 
-@pytest.mark.parametrize("number", range(len(BAD_HEADS)), ids=lambda number: ascii(BAD_HEADS[number]))
+@pytest.mark.parametrize("number", range(len(BAD_HEADS)), ids=bad_head_name)
 def test_an_application_may_catch_its_bad_head_and_answer_anew(server, number):
     client = server.connect()
     response = client.request(target=f"/bad_head_caught?{number}")
