@@ -37,8 +37,8 @@ fuzz: ## run every fuzz target for SECONDS (60)
 	@scripts/require rust
 	@cd fuzz && cargo run --quiet --release --bin bounded -- --seconds $(or $(SECONDS),60)
 
-soak: ## a million requests with reloads, kills and clients that misbehave (REQUESTS=100000 is less)
-	@scripts/soak --requests $(or $(REQUESTS),1000000)
+soak: ## a million requests with reloads, kills and clients that misbehave, then 50 reloads under everything in each cell (REQUESTS=100000, RELOADS=5 is less)
+	@scripts/soak --requests $(or $(REQUESTS),1000000) --reloads $(or $(RELOADS),50)
 
 compat: ## how many of the real configurations run as they are
 	@scripts/require rust

@@ -2,6 +2,7 @@
 
 ``make soak`` calls this; no test of ``make test`` does. What it promises: no request fails but those that a killed worker had in
 its hands, and when it is over the instance has as many processes, threads and descriptors as before, and about as much memory.
+After it each cell of ``tests/support/cells.py`` is reloaded many times under clients of every kind, of which none may fail.
 """
 
 import argparse
@@ -18,6 +19,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from support import processes
+from support.cells import CELLS
 from support.server import Server
 from support.waiting import wait_until
 
@@ -215,14 +217,31 @@ def soak(name, configuration, requests, seed):
     return [f"{name}: {problem}" for problem in problems]
 
 
+def reload_cell(name, reloads):
+    """Returns the problems that were found, in words."""
+    with tempfile.TemporaryDirectory() as folder:
+        began = time.monotonic()
+        try:
+            problems, trial = CELLS[name].run(folder, reloads)
+        except AssertionError as error:
+            return [f"{name}: {error}"]
+        told = f"{reloads} reloads in {time.monotonic() - began:.0f} s, {sum(trial.answers.values())} requests"
+        print(f"{name}: {told}, {len(trial.failures)} failed; under way at a reload: {dict(trial.spanned)}", flush=True)
+    return [f"{name}: {problem}" for problem in problems]
+
+
 def main():
     parser = argparse.ArgumentParser(prog="make soak", description=__doc__)
-    parser.add_argument("--requests", type=int, default=1_000_000, help="how many requests in all (1,000,000)")
+    parser.add_argument("--requests", type=int, default=1_000_000, help="how many requests in all; 0 leaves them out (1,000,000)")
+    parser.add_argument("--reloads", type=int, default=50, help="how many reloads in each cell; 0 leaves them out (50)")
+    parser.add_argument("--cell", action="append", choices=CELLS, help="only this cell; it can be given several times")
     parser.add_argument("--seed", type=int, default=1, help="which disturbances come when")
     arguments = parser.parse_args()
     problems = []
-    for name, configuration in APPLICATIONS.items():
+    for name, configuration in APPLICATIONS.items() if arguments.requests else ():
         problems += soak(name, configuration, arguments.requests // len(APPLICATIONS), arguments.seed)
+    for name in arguments.cell or CELLS if arguments.reloads else ():
+        problems += reload_cell(name, arguments.reloads)
     print(*problems, sep="\n")
     return 1 if problems else 0
 

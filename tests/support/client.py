@@ -25,10 +25,11 @@ CHUNK_SIZE = re.compile(rb"[0-9a-fA-F]{1,16}")
 class Closed(Exception):
     """The server has closed the connection where more was due; ``data`` is what came before."""
 
-    def __init__(self, data=b""):
+    def __init__(self, data=b"", was_reset=False):
         shown = data if len(data) <= SHOWN_BYTES else data[:SHOWN_BYTES] + b"..."
-        super().__init__(f"the connection has ended after {len(data)} bytes: {shown!r}")
+        super().__init__(f"the connection {'was reset' if was_reset else 'has ended'} after {len(data)} bytes: {shown!r}")
         self.data = data
+        self.was_reset = was_reset
 
 
 class Response:
@@ -81,6 +82,8 @@ class Client:
             self.socket.bind((source, 0))
         self.socket.connect(address)
         self.buffer = b""
+        #: The connection's end was a reset.
+        self.was_reset = False
 
     def __enter__(self):
         return self
@@ -134,6 +137,7 @@ class Client:
         try:
             data = self.socket.recv(65536)
         except ConnectionResetError:
+            self.was_reset = True
             data = b""
         self.buffer += data
         return bool(data)
@@ -147,7 +151,7 @@ class Client:
                 return self.read_exactly(place + len(mark))
             start = max(0, len(self.buffer) - len(mark) + 1)
             if not self.receive():
-                raise Closed(self.buffer)
+                raise Closed(self.buffer, self.was_reset)
 
     def read_exactly(self, count):
         if len(self.buffer) < count:
@@ -157,10 +161,11 @@ class Client:
                 try:
                     data = self.socket.recv(min(missing, 1 << 20))
                 except ConnectionResetError:
+                    self.was_reset = True
                     data = b""
                 if not data:
                     self.buffer = b"".join(parts)
-                    raise Closed(self.buffer)
+                    raise Closed(self.buffer, self.was_reset)
                 parts.append(data)
                 missing -= len(data)
             self.buffer = b"".join(parts)

@@ -11,7 +11,7 @@ LOOK_SECONDS = 0.01
 _nobody = threading.Event()
 
 
-def wait_until(condition, what, seconds=PATIENCE_SECONDS):
+def wait_until(condition, what, seconds=PATIENCE_SECONDS, look_seconds=LOOK_SECONDS):
     """Return the first true value of ``condition()``; fail with ``what`` when there is none in time."""
     end = time.monotonic() + seconds
     while True:
@@ -20,4 +20,4 @@ def wait_until(condition, what, seconds=PATIENCE_SECONDS):
             return value
         if time.monotonic() > end:
             raise AssertionError(f"not within {seconds} s: {what() if callable(what) else what}")
-        _nobody.wait(LOOK_SECONDS)
+        _nobody.wait(look_seconds)

@@ -1,0 +1,198 @@
+"""Reloads under everything at once, for each way of running one. `tests/process` reloads a few times, `make soak` many."""
+
+import collections
+import signal
+from pathlib import Path
+
+from support.server import Server
+from support.traffic import SPANNING, Traffic
+from support.waiting import wait_until
+
+#: Clients of each kind that every application can take.
+USUAL = {"kept": 2, "fresh": 2, "pairs": 1, "uploads": 2, "large": 1, "long": 2, "idle": 4}
+#: The same where the application's own waiting keeps nobody else waiting.
+THREADED = {**USUAL, "streams": 2}
+ASYNCHRONOUS = {**USUAL, "streams": 3, "websockets": 3}
+
+#: The pause between two looks whether a reload is over, in seconds; what is under way comes to its end at each.
+LOOK_SECONDS = 0.1
+#: How long a reload may take in all, in seconds.
+RELOAD_SECONDS = 60
+#: How long the application loads where signals are to come faster than generations form, in seconds: two signals within a tenth
+#: of a second are one wish.
+LOAD_SECONDS = 0.3
+#: How many signals come faster than generations form.
+HURRIED = 4
+
+
+class Cell:
+    """A way to run an instance, and its clients; ``order`` begins a reload."""
+
+    def __init__(self, lines, kinds, order=None):
+        self.lines = lines
+        self.kinds = kinds
+        self.order = order or order_by_signal
+
+    def run(self, folder, reloads):
+        """Serve and reload so many times under everything at once; returns what is wrong, in words, and the trial itself."""
+        trial = Trial(folder, self)
+        trial.server.start()
+        try:
+            trial.reload_under_traffic(reloads)
+            return trial.problems(), trial
+        finally:
+            trial.server.finish()
+
+
+class Trial:
+    """An instance of a cell that serves."""
+
+    def __init__(self, folder, cell):
+        self.cell = cell
+        self.folder = Path(folder)
+        self.flag = self.folder / "flag"
+        self.flag.touch()
+        self.path = str(self.folder / "socket")
+        self.server = Server(self.folder, f"master = true\ndisable-logging = true\n{cell.lines}")
+        self.traffic = None
+        #: Of all clients: answers and what was under way at a reload, by kind, and what failed.
+        self.answers = collections.Counter()
+        self.spanned = collections.Counter()
+        self.failures = []
+        self.generation = 1
+        self.before = self.after = None
+
+    def reload_under_traffic(self, reloads):
+        """The first reload is before anything is counted: what is made once is there by then."""
+        self.reload_under_new_clients(1)
+        self.before = self.counted()
+        self.reload_under_new_clients(reloads - 1)
+        # Connections that their clients have closed are closed by the workers in their own time.
+        self.after = self.before
+        try:
+            wait_until(lambda: self.counted() == self.before, "nothing is left behind")
+        except AssertionError:
+            self.after = self.counted()
+
+    def reload_under_new_clients(self, reloads):
+        others = {"uwsgi": self.path}
+        with Traffic(self.server.address(), others, self.folder, **self.cell.kinds) as self.traffic:
+            for _ in range(reloads):
+                self.traffic.wait_until_under_way()
+                self.reload()
+                self.traffic.wait_for_more()
+        self.answers += self.traffic.answers
+        self.spanned += self.traffic.spanned
+        self.failures += self.traffic.failures
+
+    def reload(self):
+        before = self.workers()
+        has_begun_to_end = self.cell.order(self)
+        wait_until(has_begun_to_end, lambda: f"workers of before begin to end; the log:\n{self.server.log}", RELOAD_SECONDS)
+
+        def is_over():
+            self.traffic.turn()
+            now = self.workers()
+            return not before & now and len(now) == len(before) and len(self.prototypes()) == 1
+
+        wait_until(is_over, lambda: f"the end of {before}; the log:\n{self.server.log}", RELOAD_SECONDS, LOOK_SECONDS)
+
+    def prototypes(self):
+        return children_of(self.server.process.pid)
+
+    def workers(self):
+        return {worker for prototype in self.prototypes() for worker in children_of(prototype)}
+
+    def counted(self):
+        """(what it is, threads, descriptors) of each process."""
+        prototypes = self.prototypes()
+        kinds = {self.server.process.pid: "master", **dict.fromkeys(prototypes, "prototype")}
+        kinds.update(dict.fromkeys(self.workers(), "worker"))
+        return sorted((kinds.get(process.pid, "other"), *held_by(process.pid)) for process in self.server.processes())
+
+    def problems(self):
+        found = [repr(failure) for failure in self.failures]
+        if self.after != self.before:
+            found.append(f"(process, threads, descriptors): {self.before} before, {self.after} after")
+        never = [kind for kind in self.cell.kinds if kind in SPANNING and not self.spanned[kind]]
+        return found + [f"no {kind} had anything under way at a reload" for kind in never]
+
+
+def order_by_signal(trial):
+    trial.generation += 1
+    trial.server.send_signal(signal.SIGHUP)
+    return has_logged(trial, rf"bolide: ready: \d+ workers? of generation {trial.generation} in")
+
+
+def order_stop_first(trial):
+    serving, trial.generation = trial.generation, trial.generation + 1
+    trial.server.send_signal(signal.SIGHUP)
+    return has_logged(trial, rf"bolide: reload: generation {serving} ends first")
+
+
+def order_faster_than_generations_form(trial):
+    for _ in range(HURRIED):
+        trial.generation += 1
+        trial.server.send_signal(signal.SIGHUP)
+        trial.server.wait_for_log(rf"bolide: reload: generation {trial.generation} is started")
+    return has_logged(trial, rf"bolide: ready: \d+ workers? of generation {trial.generation} in")
+
+
+def order_by_touch(trial):
+    before = trial.workers()
+    # Another size is another file, whatever the clock's grain.
+    trial.flag.write_text(trial.flag.read_text() + "x")
+    return lambda: trial.workers() - before
+
+
+def has_logged(trial, pattern):
+    trial.server.wait_for_log(pattern, seconds=RELOAD_SECONDS)
+    return lambda: True
+
+
+def children_of(pid):
+    """Pids of the children of a process; of one that has ended meanwhile, none."""
+    try:
+        return {int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()}
+    except (FileNotFoundError, ProcessLookupError):
+        return set()
+
+
+def held_by(pid):
+    """Threads and descriptors of a process."""
+    folder = Path("/proc") / str(pid)
+    try:
+        return len(list((folder / "task").iterdir())), len(list((folder / "fd").iterdir()))
+    except FileNotFoundError:
+        return 0, 0
+
+
+def wsgi(processes, threads=1, more="", **options):
+    lines = f"wsgi-file = {{apps}}/traffic.py\nprocesses = {processes}\nthreads = {threads}\n{more}"
+    return Cell(lines, THREADED if threads > 2 else USUAL, **options)
+
+
+def asgi(processes, more="", **options):
+    lines = f"asgi = {{apps}}/traffic.py:asynchronous\nlifespan = off\nprocesses = {processes}\n{more}"
+    return Cell(lines, ASYNCHRONOUS, **options)
+
+
+def with_kinds(cell, **kinds):
+    cell.kinds = {**cell.kinds, **kinds}
+    return cell
+
+
+#: By their names. An asynchronous application has one thread in each worker.
+CELLS = {
+    **{f"WSGI-{processes}-workers-{threads}-threads": wsgi(processes, threads) for processes in (1, 2, 4) for threads in (1, 4)},
+    **{f"ASGI-{processes}-workers": asgi(processes) for processes in (1, 2, 4)},
+    "HTTP2-WSGI": with_kinds(wsgi(2, 4, "http2 = h2c"), http2=3),
+    "HTTP2-ASGI": with_kinds(asgi(2, "http2 = h2c"), http2=3),
+    "uwsgi-by-UNIX-socket": with_kinds(wsgi(2, 1, "uwsgi-socket = {folder}/socket"), uwsgi=3),
+    "signals-faster-than-generations": wsgi(
+        2, 4, f"env = TRAFFIC_LOAD_SECONDS={LOAD_SECONDS}", order=order_faster_than_generations_form
+    ),
+    "stop-first": wsgi(2, 4, "reload-order = stop-first", order=order_stop_first),
+    "chain": wsgi(3, 4, "lazy-apps = true\ntouch-chain-reload = {folder}/flag", order=order_by_touch),
+    "workers-alone": wsgi(3, 4, "touch-workers-reload = {folder}/flag", order=order_by_touch),
+}

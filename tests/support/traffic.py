@@ -1,0 +1,386 @@
+"""Clients of every kind at once, all in one process, that count each request that fails and say what became of it.
+
+A request has failed when it was sent and its whole answer did not come, or another one did. What a server may do at a reload is
+no failure: it announces an end (`Connection: close`, GOAWAY, a close frame), or closes a kept connection that asks nothing.
+
+Some clients have something under way until they are told of the next turn (:meth:`Traffic.turn`), so that a reload always finds
+them in the middle of it: an upload whose chunks come slowly, an answer that is read slowly, one that the application gives late,
+a body that is sent at once but for its last byte, a connection that is idle until the very moment.
+"""
+
+import collections
+import hashlib
+import itertools
+import threading
+import time
+import uuid
+
+from support import http2, uwsgi
+from support.client import TIMEOUTS, Client, Closed
+from support.http2 import Ended, Http2, Reset
+from support.waiting import PATIENCE_SECONDS
+from support.websocket import CLOSE, TEXT, WebSocket, close_payload
+
+#: The bytes of an answer that is read slowly: far more than what kernel and server keep of it.
+LONG_BYTES = 6 << 20
+#: What its reader takes before it waits.
+FIRST_BYTES = 100_000
+#: The bytes of one chunk of an upload, and the pause behind each, in seconds.
+CHUNK = b"0123456789abcdef" * 64
+CHUNK_PAUSE_SECONDS = 0.02
+#: The bytes of a body that is sent in one go but for its last byte.
+LARGE_BYTES = 10 << 20
+#: How long something is under way at the most, in seconds, where no turn comes.
+UNDER_WAY_SECONDS = 3.0
+#: The pause between two requests of one client, in seconds: it is the reload that is tested, and not who is quicker.
+PAUSE_SECONDS = 0.002
+#: How long a client waits for a byte, in seconds.
+ANSWER_SECONDS = 30
+#: The codes with which a server may close a WebSocket at its end: "going away" and "service restart".
+FAREWELLS = (1001, 1012)
+#: Streams of a connection of HTTP/2 that are open at once.
+STREAMS = 3
+
+
+class Broken(Exception):
+    """An answer that is not the one that was asked for."""
+
+
+class Traffic:
+    """``Traffic(address, kept=3, uploads=2, …)`` has so many clients of each kind; see the methods ``_kept`` and so on.
+
+    The application is ``tests/apps/traffic.py``. ``others`` are the addresses of the kinds that speak something else than
+    HTTP/1.1 with ``address``.
+    """
+
+    def __init__(self, address, others=None, folder=None, **kinds):
+        self.address = address
+        self.others = others or {}
+        self.folder = folder
+        #: Whole answers of each kind.
+        self.answers = collections.Counter()
+        #: How often a client of a kind had something under way when a turn came.
+        self.spanned = collections.Counter()
+        #: Ends of connections that the server announced, or that came on an idle one.
+        self.farewells = collections.Counter()
+        #: What failed: (seconds since the start, kind, reason).
+        self.failures = []
+        self.kinds = kinds
+        self._turn = 0
+        self._counted = {}
+        self._under_way = collections.Counter()
+        self._numbers = itertools.count()
+        self._news = threading.Condition()
+        self._over = threading.Event()
+        self._began = time.monotonic()
+        self._threads = [
+            threading.Thread(target=self._run, args=(kind,), name=f"{kind} {number}", daemon=True)
+            for kind, count in kinds.items()
+            for number in range(count)
+        ]
+
+    def __enter__(self):
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
+    def stop(self):
+        """Let everybody finish, and wait for it."""
+        self._over.set()
+        self.turn()
+        for thread in self._threads:
+            thread.join(ANSWER_SECONDS + PATIENCE_SECONDS)
+            assert not thread.is_alive(), f"{thread.name} does not end: {self}"
+
+    def turn(self):
+        """Let what is under way come to its end."""
+        with self._news:
+            self._turn += 1
+            self._news.notify_all()
+
+    def wait(self, condition, what):
+        with self._news:
+            came = self._news.wait_for(lambda: condition() or self.failures, PATIENCE_SECONDS)
+        assert came, f"waited in vain for {what}: {self}"
+        assert not self.failures, repr(self)
+
+    def wait_until_under_way(self):
+        """Wait until each client that can be in the middle of something is; :meth:`wait_for_more` counts from here."""
+        self._counted = dict(self.answers)
+        kinds = {kind: count for kind, count in self.kinds.items() if kind in SPANNING}
+        self.wait(lambda: all(self._under_way[kind] >= count for kind, count in kinds.items()), "all to be under way")
+
+    def wait_for_more(self):
+        """Wait until clients of each kind have had a further answer."""
+        before = self._counted
+        self.wait(lambda: all(self.answers[kind] > before.get(kind, 0) for kind in self.kinds), "an answer of each kind")
+
+    def __repr__(self):
+        failures = collections.Counter((kind, reason) for _, kind, reason in self.failures)
+        return f"answers {dict(self.answers)}, farewells {dict(self.farewells)}, failures {dict(failures)}: {self.failures[:5]}"
+
+    # What clients have in common.
+
+    def _run(self, kind):
+        client_of_this_kind = getattr(self, f"_{kind}")
+        while not self._over.is_set():
+            try:
+                client_of_this_kind()
+            except Exception as error:
+                self._fail(kind, reason_of(error))
+
+    def _fail(self, kind, reason):
+        with self._news:
+            self.failures.append((round(time.monotonic() - self._began, 3), kind, reason))
+            self._news.notify_all()
+        # One that is refused at once is not to fill the memory.
+        self._over.wait(0.05)
+
+    def _answered(self, kind):
+        with self._news:
+            self.answers[kind] += 1
+            self._news.notify_all()
+
+    def _said_farewell(self, kind):
+        with self._news:
+            self.farewells[kind] += 1
+
+    def _pause(self):
+        self._over.wait(PAUSE_SECONDS)
+
+    def _wait_for_turn(self, kind, step=None):
+        """Be in the middle of something until the next turn; ``step`` is done again and again meanwhile."""
+        with self._news:
+            turn = self._turn
+            self._under_way[kind] += 1
+            self._news.notify_all()
+        end = time.monotonic() + UNDER_WAY_SECONDS
+        try:
+            while time.monotonic() < end and not self._over.is_set():
+                with self._news:
+                    if self._news.wait_for(lambda: self._turn != turn, CHUNK_PAUSE_SECONDS if step else UNDER_WAY_SECONDS):
+                        self.spanned[kind] += 1
+                        break
+                if step:
+                    step()
+        finally:
+            with self._news:
+                self._under_way[kind] -= 1
+
+    def _target(self, path="/"):
+        """A path and what is answered at it: nobody else's."""
+        number = next(self._numbers)
+        return f"{path}?{number}", f"answer {number}"
+
+    def _check(self, answer, expected, kind):
+        if answer.status != 200:
+            raise Broken(f"status {answer.status}: {answer.body[:100]!r}")
+        if answer.body != expected:
+            raise Broken(f"wrong body: {len(answer.body)} bytes, {answer.body[:40]!r}, in place of {expected[:40]!r}")
+        self._answered(kind)
+
+    def _connected(self, kind, use):
+        """Use a connection until the server announces its end: ``use(client)`` says whether it has."""
+        with Client(self.address, patience=ANSWER_SECONDS) as client:
+            while not self._over.is_set():
+                if use(client):
+                    self._said_farewell(kind)
+                    return
+                self._pause()
+
+    # The kinds.
+
+    def _kept(self):
+        """Requests one behind the other on a kept connection."""
+
+        def use(client):
+            target, text = self._target()
+            answer = client.request("GET", target)
+            self._check(answer, text.encode(), "kept")
+            return answer.says_close
+
+        self._connected("kept", use)
+
+    def _fresh(self):
+        """A connection for each request."""
+        target, text = self._target()
+        with Client(self.address, patience=ANSWER_SECONDS) as client:
+            self._check(client.request("GET", target, [("Connection", "close")]), text.encode(), "fresh")
+        self._pause()
+
+    def _pairs(self):
+        """Two requests in one packet. The second is not answered, and is no loss, where the first answer announces the end."""
+
+        def use(client):
+            both = [self._target(), self._target()]
+            client.send(b"".join(f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode() for target, _ in both))
+            for _, text in both:
+                answer = client.read_response()
+                self._check(answer, text.encode(), "pairs")
+                if answer.says_close:
+                    return True
+            return False
+
+        self._connected("pairs", use)
+
+    def _uploads(self):
+        """A chunked body that comes slowly."""
+
+        def use(client):
+            digest = hashlib.sha1()
+            client.send(b"POST /digest HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
+
+            def send_chunk():
+                digest.update(CHUNK)
+                client.send(b"%x\r\n%s\r\n" % (len(CHUNK), CHUNK))
+
+            send_chunk()
+            self._wait_for_turn("uploads", send_chunk)
+            send_chunk()
+            client.send(b"0\r\n\r\n")
+            answer = client.read_response()
+            self._check(answer, digest.hexdigest().encode(), "uploads")
+            return answer.says_close
+
+        self._connected("uploads", use)
+
+    def _large(self):
+        """A large body, of which the last byte comes late."""
+
+        def use(client):
+            body = next(self._numbers).to_bytes(8, "big") * (LARGE_BYTES // 8)
+            client.send(f"POST /digest HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n".encode())
+            client.send(body[:-1])
+            self._wait_for_turn("large")
+            client.send(body[-1:])
+            answer = client.read_response()
+            self._check(answer, hashlib.sha1(body).hexdigest().encode(), "large")
+            return answer.says_close
+
+        self._connected("large", use)
+
+    def _long(self):
+        """A long answer whose reader is slow."""
+        with Client(self.address, patience=ANSWER_SECONDS, receive_bytes=FIRST_BYTES) as client:
+            client.send(f"GET /long?{LONG_BYTES} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            client.buffer = client.read_exactly(FIRST_BYTES)
+            self._wait_for_turn("long")
+            self._check(client.read_response(), long_body(LONG_BYTES), "long")
+
+    def _streams(self):
+        """An answer in chunks that the application makes slowly, until a file is there."""
+        gate = self.folder / f"gate-{uuid.uuid4()}"
+        with Client(self.address, patience=ANSWER_SECONDS) as client:
+            client.send(f"GET /stream?{gate} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            head = client.read_until(b"part\n")
+            self._wait_for_turn("streams")
+            gate.touch()
+            client.buffer = head + client.buffer
+            answer = client.read_response()
+            count = answer.body.count(b"part\n")
+            self._check(answer, b"part\n" * count + b"end\n", "streams")
+
+    def _idle(self):
+        """A kept connection that asks at the moment of the turn. One that the server has ended by then is no loss: nothing was
+        on its way."""
+        with Client(self.address, patience=ANSWER_SECONDS) as client:
+            for number in range(2):
+                target, text = self._target()
+                try:
+                    answer = client.request("GET", target)
+                except Closed as closed:
+                    if number == 0 or closed.was_reset or closed.data:
+                        raise
+                    return self._said_farewell("idle")
+                self._check(answer, text.encode(), "idle")
+                if answer.says_close:
+                    return self._said_farewell("idle")
+                if number == 0:
+                    self._wait_for_turn("idle")
+        return None
+
+    def _websockets(self):
+        """An echo, until the server says goodbye; it must say it well."""
+        with Client(self.address, patience=ANSWER_SECONDS) as client:
+            socket = WebSocket(client, "/echo").open()
+            while not self._over.is_set():
+                text = f"message {next(self._numbers)}"
+                socket.send_text(text)
+                frame = socket.read()
+                if frame.opcode == CLOSE:
+                    code = int.from_bytes(frame.payload[:2], "big")
+                    if code not in FAREWELLS:
+                        raise Broken(f"a WebSocket was closed with {code}: {frame.payload[2:]!r}")
+                    socket.send(CLOSE, close_payload(code))
+                    if not client.is_closed() or client.was_reset:
+                        raise Broken("a WebSocket did not end behind its close frame")
+                    return self._said_farewell("websockets")
+                if (frame.opcode, frame.payload) != (TEXT, text.encode()):
+                    raise Broken(f"wrong message: {frame}")
+                self._answered("websockets")
+                self._pause()
+            socket.close()
+        return None
+
+    def _http2(self):
+        """Streams of a connection of HTTP/2, until it goes away. One that is refused, or above what GOAWAY names, was not begun."""
+        with Http2(Client(self.others.get("http2", self.address), patience=ANSWER_SECONDS)) as connection:
+            while not self._over.is_set():
+                texts = {}
+                for _ in range(STREAMS):
+                    target, text = self._target()
+                    texts[connection.begin(target=target).stream] = text
+                try:
+                    connection.finish(*(connection.answers[stream] for stream in texts))
+                except Reset as reset:
+                    if reset.code != http2.REFUSED_STREAM:
+                        raise
+                except Ended:
+                    pass
+                last = connection.went_away[-1][0] if connection.went_away else http2.MOST_WINDOW_BYTES
+                for stream, text in texts.items():
+                    answer = connection.answers[stream]
+                    if answer.is_whole:
+                        self._check(answer, text.encode(), "http2")
+                    elif stream <= last and answer.reset != http2.REFUSED_STREAM:
+                        raise Broken(f"a stream up to {last} has no answer: {answer}")
+                if connection.went_away:
+                    return self._said_farewell("http2")
+                connection.answers.clear()
+                self._pause()
+        return None
+
+    def _uwsgi(self):
+        """Requests of a front server, each on a connection of its own."""
+        target, text = self._target()
+        with Client(self.others["uwsgi"], patience=ANSWER_SECONDS) as client:
+            client.send(uwsgi.packet(uwsgi.request_variables("GET", target)))
+            data = client.read_to_end()
+            if client.was_reset or not data:
+                raise Closed(data, client.was_reset)
+            self._check(uwsgi.Answer(data), text.encode(), "uwsgi")
+        self._pause()
+
+
+#: The kinds that are in the middle of something when they wait for a turn.
+SPANNING = ("uploads", "large", "long", "streams", "idle")
+
+
+def long_body(count):
+    """What the application answers at `/long`: each place tells where it is."""
+    return b"".join(b"%15d\n" % number for number in range(count // 16))
+
+
+def reason_of(error):
+    """A failure by what it was."""
+    if isinstance(error, Closed):
+        how = "reset" if error.was_reset else "closed"
+        return f"{how} {'in the middle of an answer' if error.data else 'without an answer'}"
+    if isinstance(error, TIMEOUTS):
+        return "no answer in time"
+    if isinstance(error, ConnectionResetError):
+        return "reset while connecting or sending"
+    return f"{type(error).__name__}: {error}"
