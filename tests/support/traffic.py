@@ -326,7 +326,7 @@ class Traffic:
         return None
 
     def _http2(self):
-        """Streams of a connection of HTTP/2, until it goes away. One that is refused, or above what GOAWAY names, was not begun."""
+        """Streams of a connection of HTTP/2 until it goes away. What is refused, or above what GOAWAY names, was not begun."""
         with Http2(Client(self.others.get("http2", self.address), patience=ANSWER_SECONDS)) as connection:
             while not self._over.is_set():
                 texts = {}
