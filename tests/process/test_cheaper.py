@@ -3,10 +3,12 @@
 import os
 import signal
 import threading
+import time
 
 import pytest
 from support.waiting import wait_until
 from support_load import Load
+from support_processes import status_field
 
 MOST = 4
 #: The number changes quickly, for tests.
@@ -203,6 +205,21 @@ def test_idle_ends_all_workers_and_the_next_connection_starts_them(start):
         assert len(bodies) == 4
         assert all(body.isdigit() for body in bodies)
     assert "nothing was asked for 1 s (idle): all workers end, and the next connection starts some" in instance.log
+
+
+def test_an_instance_without_workers_wakes_hardly_ever(start):
+    """Its timers of a second are all that turns the master's loop: a timer that stays due would turn it hundreds of times."""
+    instance = start("--processes", "2", "--idle", "1", "--cheaper", "1")
+    wait_until(lambda: not instance.workers(), "the end of all workers")
+    before, began = switches(instance.pid), time.monotonic()
+    wait_until(lambda: time.monotonic() > began + 2, "two seconds")
+    assert switches(instance.pid) - before < 25 * (time.monotonic() - began)
+
+
+def switches(pid):
+    """How often a process has gone to sleep, or was sent there."""
+    kinds = ("voluntary_ctxt_switches", "nonvoluntary_ctxt_switches")
+    return sum(int(status_field(pid, kind)) for kind in kinds)
 
 
 def test_a_request_that_takes_longer_than_idle_is_no_idle_time(start):

@@ -41,7 +41,8 @@ impl Supervisor {
 
     /// Looks whether there should be more or fewer workers, if it is time.
     pub(crate) fn scale(&mut self, now_ms: u64) {
-        if self.serving.as_ref().is_none_or(|serving| serving.is_empty()) || !self.elasticity.is_due(now_ms) {
+        // The turn is taken also where nobody serves: one that stays due would have the master wake again and again.
+        if !self.elasticity.is_due(now_ms) || self.serving.as_ref().is_none_or(|serving| serving.is_empty()) {
             return;
         }
         let waiting = self.fleet.waiting_connections();
