@@ -70,6 +70,31 @@ def test_a_pipe_that_was_deleted_is_made_anew(start, tmp_path):
     assert instance.wait_for_exit() == 0
 
 
+@pytest.mark.parametrize("fault", ["configuration", "application"])
+def test_a_brutal_reload_that_fails_leaves_the_next_one_its_time(fault, start, tmp_path):
+    fifo, ini, gate, broken = (tmp_path / name for name in ("fifo", "more.ini", "gate", "broken"))
+    ini.write_text("[uwsgi]\n")
+    guard = f"import os\nassert not os.path.exists({str(broken)!r}), 'broken'\nfrom probe import application\n"
+    (tmp_path / "guarded.py").write_text(guard)
+    options = ("--threads", "2", "--pythonpath", tmp_path, "--master-fifo", fifo, "--ini", ini)
+    instance = start(*options, module="guarded")
+    if fault == "configuration":
+        ini.write_text("[uwsgi]\nprocesses = 0\n")
+    else:
+        broken.touch()
+    write(fifo, "R")
+    instance.wait_for_log(r"^bolide: .*: generation 1 goes on serving")
+    ini.write_text("[uwsgi]\n")
+    broken.unlink(missing_ok=True)
+    held = instance.connect()
+    held.send(f"GET /wait?{gate} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    wait_until((tmp_path / "gate.waiting").exists, "the request to be with the application")
+    write(fifo, "r")
+    instance.wait_for_log(r"^bolide: ready: .* of generation \d+ in")
+    gate.touch()
+    assert held.read_response().text == "waited"
+
+
 def test_junk_is_said_once_and_does_nothing(start, tmp_path):
     fifo = tmp_path / "fifo"
     instance = start("--master-fifo", fifo)

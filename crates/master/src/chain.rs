@@ -17,7 +17,7 @@ impl Supervisor {
             return;
         };
         if self.fleet.settings.reloading.exits {
-            return self.reload(by, now_ms);
+            return self.reload(by, false, now_ms);
         }
         if !self.chain.is_empty() || self.forming.is_some() {
             log_sink::line(&format!("chain reload ({by}): the workers are being replaced already"));

@@ -13,14 +13,9 @@ impl Supervisor {
         match command {
             Command::Stop => self.stop(now_ms),
             Command::StopNow => self.stop_now(by, now_ms),
-            Command::Reload => {
+            Command::Reload | Command::ReloadBrutally => {
                 self.reopen_logs_if_wanted();
-                self.reload(by, now_ms);
-            }
-            Command::ReloadBrutally => {
-                self.reopen_logs_if_wanted();
-                self.reload_is_brutal = !self.is_stopping();
-                self.reload(by, now_ms);
+                self.reload(by, command == Command::ReloadBrutally, now_ms);
             }
             // Never are two workers replaced at once, so the one is as good as the other.
             Command::ReloadWorkers | Command::ReloadChain => self.reload_chain(by, now_ms),

@@ -65,7 +65,8 @@ impl Supervisor {
     }
 
     /// Another generation is wanted. One that still forms has begun with older code, and may hang in it: it is given up. `by` says who asked.
-    pub(crate) fn reload(&mut self, by: &str, now_ms: u64) {
+    /// A brutal one leaves the generation before it no time when it takes over.
+    pub(crate) fn reload(&mut self, by: &str, is_brutal: bool, now_ms: u64) {
         if self.is_stopping() {
             return;
         }
@@ -77,6 +78,7 @@ impl Supervisor {
             return;
         }
         self.reload_wanted = true;
+        self.reload_is_brutal |= is_brutal;
         let Some(reason) = self.forming.as_ref().map(|forming| forming.reason) else { return };
         self.abandon_forming(&format!("for a new one that {by} asks for"), now_ms);
         if reason == Reason::First {
@@ -347,6 +349,8 @@ impl Supervisor {
     pub(crate) fn fail_reload(&mut self, reason: Reason, why: String) {
         if reason == Reason::Ordered {
             self.drop_plan();
+            // What was asked of this one is not asked of the next.
+            self.reload_is_brutal = false;
             self.note_reload(Err(why));
         }
     }
