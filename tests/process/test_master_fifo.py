@@ -1,5 +1,6 @@
 """`master-fifo`: letters that are written to a named pipe."""
 
+import contextlib
 import os
 import stat
 
@@ -93,6 +94,32 @@ def test_a_brutal_reload_that_fails_leaves_the_next_one_its_time(fault, start, t
     instance.wait_for_log(r"^bolide: ready: .* of generation \d+ in")
     gate.touch()
     assert held.read_response().text == "waited"
+
+
+def test_a_pipe_that_is_the_log_stays_where_it_is(start, tmp_path):
+    fifo, log = tmp_path / "fifo", tmp_path / "log.pipe"
+    os.mkfifo(log)
+    reader = os.open(log, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        start("--master-fifo", fifo, "--logto", log, ready=False)
+        wait_until(fifo.exists, "the pipe for letters")
+        said = bytearray()
+
+        def says(words):
+            with contextlib.suppress(BlockingIOError):
+                said.extend(os.read(reader, 65536))
+            return words in said
+
+        for letter in "Ll":
+            write(fifo, letter)
+            wait_until(lambda: says(b"log.pipe is no file"), lambda: said)
+            said.clear()
+        assert stat.S_ISFIFO(log.stat().st_mode)
+        assert sorted(found.name for found in tmp_path.glob("log.pipe*")) == ["log.pipe"]
+        write(fifo, "s")
+        wait_until(lambda: says(b"status: generation in service"), lambda: said)
+    finally:
+        os.close(reader)
 
 
 def test_junk_is_said_once_and_does_nothing(start, tmp_path):

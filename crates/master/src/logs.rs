@@ -26,6 +26,9 @@ const FILE_MODE: u32 = 0o640;
 /// Time between two looks at the lengths of files that have a limit, in milliseconds: as often as uWSGI looks.
 const LOOK_MS: u64 = 1_000;
 
+/// Files of one log that may be put aside in one second.
+const SAME_SECOND_MOST: u32 = 100;
+
 /// The logs of a start, opened.
 #[derive(Debug)]
 pub struct OpenedLogs {
@@ -118,7 +121,10 @@ impl Logs {
 
     /// Opens all files anew.
     pub fn reopen_all(&self) -> Vec<Result<(String, NewFile), String>> {
-        let reopen = |file: &LogFile| self.anew(file).map(|new| (format!("{} is opened anew", file.path.display()), new));
+        let reopen = |file: &LogFile| {
+            file.check()?;
+            self.anew(file).map(|new| (format!("{} is opened anew", file.path.display()), new))
+        };
         self.files.iter().map(reopen).collect()
     }
 
@@ -127,15 +133,11 @@ impl Logs {
     }
 
     fn rotate(&self, file: &LogFile) -> Result<(String, NewFile), String> {
+        file.check()?;
         let backup = match &self.settings.backup {
             // One name can't keep several files.
             Some(backup) if file.number == 0 || self.files.len() == 1 => backup.clone(),
-            _ => {
-                let second = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-                let mut name = file.path.clone().into_os_string();
-                name.push(format!(".{second}"));
-                name.into()
-            }
+            _ => file.name_of_now(),
         };
         let (shown, aside) = (file.path.display(), backup.display());
         std::fs::rename(&file.path, &backup).map_err(|error| format!("{shown} can't be put aside as {aside}: {error}"))?;
@@ -147,6 +149,31 @@ impl Logs {
         let opened =
             opened.map_err(|error| format!("{} can't be opened anew: {error}; the old file goes on", file.path.display()))?;
         Ok(NewFile { number: file.number, file: opened.into() })
+    }
+}
+
+impl LogFile {
+    /// Devices and pipes stay where they are: `/dev/null` is everybody's.
+    fn check(&self) -> Result<(), String> {
+        let is_other = std::fs::metadata(&self.path).is_ok_and(|found| !found.is_file());
+        if is_other || self.path.starts_with("/dev") {
+            return Err(format!("{} is no file that could be put aside or opened anew", self.path.display()));
+        }
+        Ok(())
+    }
+
+    /// The name for what is put aside: that of uWSGI, with a number behind it where one of this second is there.
+    fn name_of_now(&self) -> PathBuf {
+        let second = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+        let name = |more: String| {
+            let mut name = self.path.clone().into_os_string();
+            name.push(format!(".{second}{more}"));
+            PathBuf::from(name)
+        };
+        let further = (1..SAME_SECOND_MOST).map(|number| name(format!(".{number}")));
+        let names = std::iter::once(name(String::new())).chain(further);
+        let is_free = |path: &PathBuf| std::fs::symlink_metadata(path).is_err();
+        names.into_iter().find(is_free).unwrap_or_else(|| name(String::new()))
     }
 }
 
@@ -270,5 +297,18 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&backup).expect("read"), "0123456789");
         assert_eq!(std::fs::metadata(&path).expect("a new one").len(), 0);
         assert!(logs.look(3 * LOOK_MS).is_empty());
+    }
+
+    #[test]
+    fn what_is_put_aside_in_one_second_is_kept_each_time() {
+        let folder = Folder::new("log");
+        let path = folder.path().join("app.log");
+        let logs = Logs::new(&logging(path.clone(), LogFiles::default()), None);
+        for _ in 0..3 {
+            std::fs::write(&path, "lines").expect("written");
+            assert!(matches!(logs.rotate_all().as_slice(), [Ok(_)]));
+        }
+        let full = std::fs::read_dir(folder.path()).expect("listed").flatten();
+        assert_eq!(full.filter(|file| file.metadata().is_ok_and(|found| found.len() == 5)).count(), 3);
     }
 }
