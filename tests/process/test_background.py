@@ -148,6 +148,11 @@ def test_pidfiles_are_written_and_removed_with_the_instance(start, tmp_path):
     assert not any(file.exists() for file in files)
 
 
+def test_nobody_else_may_write_to_a_pidfile_whatever_umask_says(start, tmp_path):
+    start("--umask", "000", "--pidfile", tmp_path / "app.pid")
+    assert (tmp_path / "app.pid").stat().st_mode & 0o777 == 0o644
+
+
 def test_a_safe_pidfile_is_that_of_the_last_start_that_served(start, tmp_path):
     (tmp_path / "safe.pid").write_text("before\n")
     (tmp_path / "two.pid").write_text("before\n")

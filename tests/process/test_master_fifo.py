@@ -96,6 +96,18 @@ def test_a_brutal_reload_that_fails_leaves_the_next_one_its_time(fault, start, t
     assert held.read_response().text == "waited"
 
 
+@pytest.mark.parametrize("gone", [False, True], ids=["overwritten", "removed"])
+def test_the_letter_p_writes_a_pidfile_anew_that_has_our_pid_no_more(gone, start, tmp_path):
+    fifo, pidfile = tmp_path / "fifo", tmp_path / "pid"
+    instance = start("--master-fifo", fifo, "--pidfile", pidfile)
+    if gone:
+        pidfile.unlink()
+    else:
+        pidfile.write_text("garbage that is longer than a pid\n")
+    write(fifo, "P")
+    wait_until(lambda: pidfile.exists() and pidfile.read_text() == f"{instance.pid}\n", lambda: instance.log)
+
+
 def test_a_pipe_that_is_the_log_stays_where_it_is(start, tmp_path):
     fifo, log = tmp_path / "fifo", tmp_path / "log.pipe"
     os.mkfifo(log)

@@ -4,6 +4,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::fd::RawFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use bolide_contract::control::PidFile;
@@ -15,6 +16,9 @@ use nix::unistd::Pid;
 use crate::error::StartError;
 use crate::log_sink;
 use crate::privileges::{Privileges, with_files_of};
+
+/// Mode of a pidfile, whatever `umask` says: who may write to it could name another process.
+const FILE_MODE: u32 = 0o644;
 
 /// Writes those that do not wait for workers.
 ///
@@ -58,7 +62,12 @@ pub fn write_again(settings: &Settings, privileges: Option<&Privileges>) {
         if is_ours {
             continue;
         }
-        if let Err(error) = with_files_of(privileges.filter(|_| is_users), || write(path)) {
+        // Where it is the file still that the start has locked, another lock of it would be refused.
+        let written = with_files_of(privileges.filter(|_| is_users), || match open_here(path).is_empty() {
+            true => write(path),
+            false => std::fs::write(path, format!("{}\n", Pid::this())).map_err(|error| trouble(path, &error)),
+        });
+        if let Err(error) = written {
             log_sink::line(&error.to_string());
         }
     }
@@ -66,13 +75,16 @@ pub fn write_again(settings: &Settings, privileges: Option<&Privileges>) {
 
 /// Descriptors by which the pidfiles are locked.
 pub fn descriptors(settings: &Settings) -> Vec<RawFd> {
-    let Ok(open) = std::fs::read_dir("/proc/self/fd") else { return Vec::new() };
-    let is_one = |path: &Path| all(settings).any(|pidfile| pidfile == path);
-    let number = |entry: std::fs::DirEntry| -> Option<RawFd> {
-        let target = std::fs::read_link(entry.path()).ok()?;
-        is_one(&target).then(|| entry.file_name().to_str()?.parse().ok()).flatten()
-    };
-    open.flatten().filter_map(number).collect()
+    all(settings).flat_map(open_here).collect()
+}
+
+/// Descriptors of this process that lead to a file, by whatever path it was opened (`/var/run` is a link to `/run`).
+fn open_here(path: &Path) -> Vec<RawFd> {
+    let identity =
+        |path: &Path| std::fs::metadata(path).ok().filter(|found| found.is_file()).map(|found| (found.dev(), found.ino()));
+    let (Some(wanted), Ok(open)) = (identity(path), std::fs::read_dir("/proc/self/fd")) else { return Vec::new() };
+    let leads_there = open.flatten().filter(|entry| identity(&entry.path()) == Some(wanted));
+    leads_there.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
 /// `vacuum`: removes each that has our pid in it.
@@ -98,17 +110,21 @@ fn write_as(pidfile: &PidFile, privileges: Option<&Privileges>) -> Result<(), St
 /// Writes a pidfile and keeps it locked for the life of this process: a lock tells a living owner from a number that is left over
 /// and may be another program's by now.
 fn write(path: &Path) -> Result<(), StartError> {
-    let shown = path.display();
-    let trouble = |error: std::io::Error| {
-        StartError::new(format!("the pidfile {shown} can't be written: {error}; make its folder, or choose another file"))
-    };
-    let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).map_err(trouble)?;
+    let trouble = |error: std::io::Error| trouble(path, &error);
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(FILE_MODE);
+    let mut file = options.open(path).map_err(trouble)?;
     // /dev/null and its like are everybody's, and can't be cut.
     if file.metadata().map_err(trouble)?.is_file() {
         lock(&mut file, path)?;
         file.set_len(0).map_err(trouble)?;
     }
     writeln!(file, "{}", Pid::this()).map_err(trouble)
+}
+
+fn trouble(path: &Path, error: &std::io::Error) -> StartError {
+    let shown = path.display();
+    StartError::new(format!("the pidfile {shown} can't be written: {error}; make its folder, or choose another file"))
 }
 
 fn lock(file: &mut File, path: &Path) -> Result<(), StartError> {
