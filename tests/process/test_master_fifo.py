@@ -96,6 +96,26 @@ def test_a_brutal_reload_that_fails_leaves_the_next_one_its_time(fault, start, t
     assert held.read_response().text == "waited"
 
 
+def test_the_pipe_and_the_sockets_of_a_start_that_fails_are_removed(fail, tmp_path):
+    files = [tmp_path / name for name in ("fifo", "control", "stats", "app.sock")]
+    fifo, control, stats, app = files
+    options = ("--master-fifo", fifo, "--control-socket", control, "--stats", stats, "--http-socket", app, "--vacuum")
+    status, lines = fail("--module", "probe", *options, "--hook-master-start", "exec:exit 3")
+    assert status == START_FAILED
+    assert "exited with status 3" in lines[-1]
+    assert [file.name for file in files if file.exists()] == []
+
+
+def test_a_control_socket_that_cannot_be_had_leaves_nothing_else_behind(fail, tmp_path):
+    files = [tmp_path / name for name in ("fifo", "stats", "app.sock")]
+    fifo, stats, app = files
+    options = ("--master-fifo", fifo, "--control-socket", tmp_path / "missing/control", "--stats", stats, "--http-socket", app)
+    status, lines = fail("--module", "probe", *options)
+    assert status == START_FAILED
+    assert "control-socket = " in lines[-1]
+    assert [file.name for file in files if file.exists()] == []
+
+
 @pytest.mark.parametrize("gone", [False, True], ids=["overwritten", "removed"])
 def test_the_letter_p_writes_a_pidfile_anew_that_has_our_pid_no_more(gone, start, tmp_path):
     fifo, pidfile = tmp_path / "fifo", tmp_path / "pid"

@@ -14,9 +14,7 @@ use crate::announce;
 use crate::attendance;
 use crate::background::{self, Side, Starter};
 use crate::configuration::Configuration;
-use crate::control_channel::ControlChannel;
 use crate::error::{EXIT_START_FAILED, StartError};
-use crate::fifo::Fifo;
 use crate::fleet::Fleet;
 use crate::hooking;
 use crate::interpreter::{Program, enter_folder};
@@ -96,15 +94,15 @@ fn prepare(
         reporting.announce();
         (signals, printed)
     });
-    let (signals, printed) = ready.inspect_err(|_| {
-        announce::write_all(warnings);
+    let remove_files = || {
         listeners.remove_files();
         reporting.remove_file();
+    };
+    let (signals, printed) = ready.inspect_err(|_| {
+        announce::write_all(warnings);
+        remove_files();
     })?;
-    let control = &settings.control;
-    let ways = Fifo::open(&control.fifos, privileges.as_ref(), now_ms())
-        .and_then(|fifo| Ok(Ways { channel: ControlChannel::open(&control.channel)?, fifo }))
-        .inspect_err(|_| listeners.remove_files())?;
+    let ways = Ways::open(&settings.control, privileges.as_ref(), now_ms()).inspect_err(|_| remove_files())?;
     let fleet = Fleet::new(settings, listeners, program, privileges)
         .map_err(|error| StartError::new(format!("there is no memory that processes can share: {error}")))?;
     let mut supervisor = Supervisor::new(fleet, signals, configuration, reporting, ways);
@@ -204,6 +202,7 @@ fn start(mut supervisor: Supervisor) -> Result<Supervisor, StartError> {
     if let Err(error) = begun.and_then(|()| supervisor.start()) {
         clean_up(&supervisor.fleet);
         supervisor.reporting.vacuum(&supervisor.fleet.settings);
+        supervisor.ways.remove_files();
         return Err(error);
     }
     Ok(supervisor)

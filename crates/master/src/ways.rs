@@ -1,8 +1,12 @@
 //! The ways to a running master that are not signals: its fifo and its control socket, as one feature of the loop. It knows nothing of what is
 //! asked. The master runs it.
 
+use bolide_contract::control::Control;
+
 use crate::control_channel::ControlChannel;
+use crate::error::StartError;
 use crate::fifo::Fifo;
+use crate::privileges::Privileges;
 use crate::waiting::Source;
 
 /// The ways to the master that are not signals.
@@ -13,6 +17,16 @@ pub struct Ways {
 }
 
 impl Ways {
+    /// Opens what the settings ask for; nothing is left where that fails.
+    ///
+    /// # Errors
+    /// A pipe or a socket file can't be made.
+    pub fn open(control: &Control, privileges: Option<&Privileges>, now_ms: u64) -> Result<Ways, StartError> {
+        let mut fifo = Fifo::open(&control.fifos, privileges, now_ms)?;
+        let channel = ControlChannel::open(&control.channel).inspect_err(|_| fifo.iter_mut().for_each(Fifo::remove))?;
+        Ok(Ways { fifo, channel })
+    }
+
     pub fn sources(&self) -> impl Iterator<Item = Source<'_>> {
         self.fifo.iter().flat_map(Fifo::sources).chain(self.channel.sources())
     }
