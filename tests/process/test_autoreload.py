@@ -128,6 +128,25 @@ def test_what_is_changed_while_it_is_imported_is_loaded_again(start, package, tm
     serves(instance, "younger")
 
 
+def test_a_worker_that_imports_after_py_autoreload_was_switched_off_finishes_its_request(start, package, tmp_path):
+    settings, gate = tmp_path / "shop.ini", tmp_path / "gate"
+    settings.write_text("[uwsgi]\npy-autoreload = 1\n")
+    os.mkfifo(gate)
+    (package / "late.py").write_text("TEXT = 'late'\n")
+    # The second wait is for the period in which a worker looks for what it has imported.
+    slow = f"open({str(gate)!r}).close()\nfrom shop import late\nimport time\ntime.sleep(2.5)\nTEXT = 'slow'\n"
+    (package / "slow.py").write_text(slow)
+    (package / "__init__.py").write_text(SHOP.replace("late", "slow"))
+    instance = start("--ini", settings, "--threads", "2", module="shop", master=False)
+    held = instance.connect()
+    held.send(b"GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    with open(gate, "w"):
+        settings.write_text("[uwsgi]\n")
+        instance.wait_for_log(r"^bolide: ready: .* of generation 2 in")
+    assert held.read_response().text == "slow"
+    assert "nobody asked for" not in instance.log
+
+
 def test_modules_that_are_ignored_do_not_reload(start, package):
     (package / "late.py").write_text(VIEWS.format(text="late"))
     (package / "views.py").write_text('from shop import late\nTEXT = "old"\n')

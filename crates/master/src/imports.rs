@@ -22,11 +22,14 @@ impl Supervisor {
     pub(crate) fn take_imports(&mut self, id: u64, list: Option<OwnedFd>, now_ms: u64) {
         let Some(child) = self.fleet.find(id) else { return };
         let generation = child.generation;
-        let is_wanted = self.fleet.coming_settings().watching.imports.is_some();
-        let Some(files) = list.filter(|_| is_wanted).and_then(read) else {
-            log_sink::line(&format!("{child} sent a list of imports that is none, or that nobody asked for"));
+        let Some(files) = list.and_then(read) else {
+            log_sink::line(&format!("{child} sent a list of imports that is none"));
             return self.kill_and_log(id, KillReason::OutOfReach, now_ms);
         };
+        // An older generation was asked for it by settings that a reload has changed.
+        if self.fleet.coming_settings().watching.imports.is_none() {
+            return;
+        }
         let forming = self.forming.as_ref().map(|forming| forming.generation.number);
         let serving = self.serving.as_ref().map(|serving| serving.number);
         let living: Vec<u32> = [serving, forming].into_iter().flatten().collect();
