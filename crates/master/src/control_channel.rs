@@ -30,6 +30,8 @@ const ACCEPTED_TURN_MOST: usize = 8;
 const QUESTION_BYTES: usize = 4096;
 /// Time that a client has for its question, and for taking the answer, in milliseconds.
 const CLIENT_MS: u64 = 5000;
+/// Time for which nobody is let in when there is no descriptor for a client, in milliseconds.
+const EXHAUSTED_MS: u64 = 1000;
 /// Mode of a socket file.
 const FILE_MODE: u32 = 0o600;
 
@@ -41,6 +43,8 @@ pub struct ControlChannel {
     file: Option<(PathBuf, (u64, u64))>,
     clients: Vec<Client>,
     next_id: u64,
+    /// Until when nobody is let in.
+    paused_until_ms: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -86,11 +90,12 @@ impl ControlChannel {
                 (Some(listener), Some((path.clone(), identity)))
             }
         };
-        Ok(ControlChannel { listener, file, clients: Vec::new(), next_id: 1 })
+        Ok(ControlChannel { listener, file, clients: Vec::new(), next_id: 1, paused_until_ms: None })
     }
 
     pub fn sources(&self) -> impl Iterator<Item = Source<'_>> {
-        let listener = self.listener.iter().filter(|_| self.clients.len() < CLIENTS_MOST);
+        let has_room = self.clients.len() < CLIENTS_MOST && self.paused_until_ms.is_none();
+        let listener = self.listener.iter().filter(move |_| has_room);
         let clients = self.clients.iter().map(|client| {
             let wants = if matches!(client.state, ClientState::Takes(_)) { PollFlags::POLLOUT } else { PollFlags::POLLIN };
             Source { token: Token::ControlClient(client.id), descriptor: client.stream.as_fd(), wants }
@@ -99,14 +104,22 @@ impl ControlChannel {
     }
 
     pub fn wake_ms(&self) -> Option<u64> {
-        self.clients.iter().filter_map(|client| client.until_ms).min()
+        self.clients.iter().filter_map(|client| client.until_ms).chain(self.paused_until_ms).min()
     }
 
     /// Lets in who waits at the socket.
     pub fn accept(&mut self, now_ms: u64) {
         let Some(listener) = &self.listener else { return };
         for _ in 0..ACCEPTED_TURN_MOST {
-            let Ok((stream, _)) = listener.accept() else { return };
+            let stream = match listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                // No descriptor is left, or no memory: the poll would tell of this client without end.
+                Err(_) => {
+                    self.paused_until_ms = Some(now_ms + EXHAUSTED_MS);
+                    return;
+                }
+            };
             if self.clients.len() >= CLIENTS_MOST || !may_ask(&stream) || stream.set_nonblocking(true).is_err() {
                 continue;
             }
@@ -162,8 +175,9 @@ impl ControlChannel {
         }
     }
 
-    /// Lets go of clients that take too long.
+    /// Lets go of clients that take too long, and lets others in again.
     pub fn drop_late(&mut self, now_ms: u64) {
+        self.paused_until_ms = self.paused_until_ms.filter(|until| now_ms < *until);
         self.clients.retain(|client| client.until_ms.is_none_or(|until| now_ms < until));
     }
 

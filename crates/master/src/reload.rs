@@ -196,14 +196,14 @@ impl Supervisor {
                 Err(ForkError::NoPrototype) => return,
                 Err(ForkError::NoRow) => return self.hurry_oldest_generation(generation, now_ms),
                 Err(ForkError::Failed(error)) => {
+                    let Some(found) = self.generation_mut(generation) else { return };
+                    let slot = &mut found.worker_slots[number as usize - 1];
                     // A full socket is the ordinary end of a burst of orders.
-                    if error.kind() != std::io::ErrorKind::WouldBlock {
-                        log_sink::line(&format!("worker {number} can't be ordered: {error}; it is tried again"));
+                    if error.kind() == std::io::ErrorKind::WouldBlock {
+                        return slot.hold(now_ms + FORK_RETRY_MS);
                     }
-                    if let Some(found) = self.generation_mut(generation) {
-                        found.worker_slots[number as usize - 1].hold(now_ms + FORK_RETRY_MS);
-                    }
-                    return;
+                    let pause = duration(slot.died_at_birth(now_ms));
+                    return log_sink::line(&format!("worker {number} can't be ordered: {error}; the next try is in {pause}"));
                 }
             }
         }

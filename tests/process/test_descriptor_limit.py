@@ -1,0 +1,64 @@
+"""A master without a free descriptor: what can't be done waits in growing pauses, and fills neither the processor nor the log."""
+
+import contextlib
+import os
+import resource
+import signal
+import socket
+import time
+
+import pytest
+from support.waiting import wait_until
+from support_processes import descriptors_of
+
+TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
+
+
+@contextlib.contextmanager
+def no_free_descriptor(pid):
+    """Within, the process can open nothing; what it has open stays."""
+    taken = descriptors_of(pid)
+    first_free = next(number for number in range(len(taken) + 1) if number not in taken)
+    limit = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (first_free, limit[1]))
+    try:
+        yield
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, limit)
+
+
+def processor_seconds(pid):
+    """Time of the processor that a process has used."""
+    with open(f"/proc/{pid}/stat") as file:
+        fields = file.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS_A_SECOND
+
+
+@pytest.fixture
+def asked():
+    """A client of a master's control socket."""
+    with socket.socket(socket.AF_UNIX) as client:
+        yield client
+
+
+def test_a_client_that_no_descriptor_is_left_for_waits_and_is_answered_later(start, asked):
+    instance = start()
+    with no_free_descriptor(instance.pid):
+        asked.connect(f"\0bolide/{instance.pid}")
+        asked.sendall(b'{"ask": "identity"}\n')
+        used, began = processor_seconds(instance.pid), time.monotonic()
+        wait_until(lambda: time.monotonic() > began + 2, "two seconds")
+        # A master that is told of the client again and again uses all that it gets.
+        assert processor_seconds(instance.pid) - used < 0.05 * (time.monotonic() - began)
+        assert instance.body() == str(instance.worker())
+    assert b'"ok":true' in asked.recv(65536)
+
+
+def test_a_worker_that_cannot_be_ordered_is_tried_again_in_growing_pauses(start):
+    instance = start(alarms=True)
+    with no_free_descriptor(instance.pid):
+        os.kill(instance.worker(), signal.SIGKILL)
+        instance.wait_for_log(r"^bolide: worker 1 can't be ordered: Too many open files .*; the next try is in 800 ms$")
+        assert instance.log.count("can't be ordered") <= 4
+    wait_until(lambda: instance.workers(), "another worker")
+    assert instance.body() == str(instance.worker())
