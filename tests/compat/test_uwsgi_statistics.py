@@ -8,6 +8,7 @@ import os
 import pty
 import re
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from support import processes
 from support.client import Client
 from support.server import Server
 from support.statistics import read_raw, read_statistics
@@ -178,6 +180,62 @@ def test_keys_types_and_numbers_are_uwsgis_under_the_same_traffic(both):
         assert 6000 < worker["tx"] < 9000
         assert 1_000_000 < worker["rss"] < worker["vsz"]
         assert abs(worker["last_spawn"] - time.time()) < 600
+
+
+#: A job that runs when the numbers are taken, two that are never due; a daemon, one with a pidfile, one that is started again.
+#: uWSGI ends the shell of a daemon alone: commands take its place.
+BESIDE = (
+    "wsgi-file = main.py\nmaster = true\n"
+    'cron = -1 -1 -1 -1 -1 while [ ! -e {folder}/enough ]; do sleep 0.1; done # "a\\b"\nunique-cron = 59 23 31 2 -1 never\n'
+    "cron2 = minute=-5,hour=3,week=2,unique=1,harakiri=9 echo never\n"
+    "attach-daemon = exec sleep 1000\nsmart-attach-daemon2 = {folder}/smart.pid exec sleep 1000\n"
+    "attach-daemon = exec {folder}/second"
+)
+
+
+def test_daemons_and_crons_are_told_as_uwsgi_tells_them(uwsgi, bolide, tmp_path):
+    # uWSGI counts the starts, and tells 0 whatever it has counted.
+    respawns = {"uwsgi": [0, 0, 0], "bolide": [0, 0, 1]}
+
+    def stands(stats, folder):
+        with contextlib.suppress(OSError, KeyError):
+            told = read_statistics(stats)
+            is_second = (folder / "second.again").exists()
+            counted = [daemon["respawns"] for daemon in told["daemons"]]
+            is_whole = all(daemon["pid"] for daemon in told["daemons"]) and told["crons"][0]["pid"] > 0
+            return told if is_second and is_whole and counted == respawns[folder.name] else None
+
+    told = {}
+    for name, command in (("uwsgi", uwsgi), ("bolide", bolide)):
+        folder = tmp_path / name
+        server = Server(folder, BESIDE.replace("{folder}", str(folder)), LISTEN, command=[command])
+        try:
+            script = folder / "second"
+            script.write_text("#!/bin/sh\n[ -e $0.first ] || exec touch $0.first\n: > $0.again\nexec sleep 1000\n")
+            script.chmod(0o755)
+            server, stats = started(server)
+            told[name] = wait_until(lambda stats=stats, folder=folder: stands(stats, folder), f"everything runs with {name}")
+        finally:
+            (folder / "enough").touch()
+            server.expects_alarms = True
+            server.send_signal(signal.SIGQUIT)
+            server.process.wait(timeout=PATIENCE_SECONDS)
+            if (folder / "smart.pid").exists():
+                # It outlives its server.
+                processes.kill(int((folder / "smart.pid").read_text()))
+            server.finish()
+    theirs, ours = told["uwsgi"], told["bolide"]
+    # What is no key of uWSGI's comes last.
+    assert list(ours)[: len(theirs)] == list(theirs)
+    assert shape(ours["daemons"]) == shape(theirs["daemons"])
+    assert [daemon["cmd"].replace("/bolide/", "/uwsgi/") for daemon in ours["daemons"]] == [
+        daemon["cmd"] for daemon in theirs["daemons"]
+    ]
+    for jobs in (theirs["crons"], ours["crons"]):
+        assert jobs[0].pop("pid") > 0
+        assert abs(jobs[0].pop("started_at") - time.time()) < 600
+    # The commands name each its own folder.
+    assert json.loads(json.dumps(ours["crons"]).replace("/bolide/", "/uwsgi/")) == theirs["crons"]
 
 
 def test_http_has_uwsgis_head(uwsgi, bolide, tmp_path):

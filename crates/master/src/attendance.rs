@@ -6,11 +6,12 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use bolide_contract::attendant::Attendant;
 use bolide_contract::settings::Settings;
+use bolide_services::statistics::{DaemonFacts, JobFacts};
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, send, socketpair};
 use nix::unistd::Pid;
 
-use crate::attendant::{self, AttendantOrder, Instructions, News, PACKET_MOST_BYTES, Surroundings};
+use crate::attendant::{self, AttendantOrder, Instructions, News, PACKET_MOST_BYTES, Standing, Surroundings};
 use crate::backoff::{BIRTH_MS, Backoff};
 use crate::error::StartError;
 use crate::exit_report::Cause;
@@ -43,6 +44,10 @@ struct Attending {
     channel: OwnedFd,
     task: Task,
     born_ms: u64,
+    /// What it was told to look after, and what it says of that.
+    settings: Attendant,
+    daemons: Vec<Standing>,
+    jobs: Vec<Standing>,
     /// When patience with it is over.
     deadline_ms: Option<u64>,
 }
@@ -118,13 +123,23 @@ impl Attendance {
             counts_this_minute: !self.has_begun,
             process_name: process_name::of_helper(&settings.naming, "attendant"),
         };
+        let looked_after = settings.attendant.clone();
         let pair = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC);
         let (near, far) = pair.map_err(|error| trouble(error.into()))?;
         match system::fork().map_err(trouble)? {
             None => attendant::run(plan, far),
             Some(pid) => {
                 self.has_begun = true;
-                Ok(Attending { pid, channel: near, task: Task::AtWork, born_ms: now_ms, deadline_ms: None })
+                Ok(Attending {
+                    pid,
+                    channel: near,
+                    task: Task::AtWork,
+                    born_ms: now_ms,
+                    daemons: vec![Standing::default(); looked_after.daemons.len()],
+                    jobs: vec![Standing::default(); looked_after.jobs.len()],
+                    settings: looked_after,
+                    deadline_ms: None,
+                })
             }
         }
     }
@@ -171,6 +186,8 @@ impl Attendance {
                 Some(News::Told(words)) => log_sink::line(&words),
                 Some(News::Written(line)) => bolide_log::write(&line),
                 Some(News::ControlEnded(name)) => return Some(name),
+                Some(News::Daemon { number, standing }) => note(&mut helper.daemons, number, standing),
+                Some(News::Job { number, standing }) => note(&mut helper.jobs, number, standing),
                 Some(News::DaemonsGone) if helper.task == Task::Retiring => {
                     helper.task = Task::Retired;
                     // Commands of `cron` have their own time.
@@ -180,6 +197,27 @@ impl Attendance {
             }
         }
         None
+    }
+
+    /// What stands of the programs: as the attendant says that has daemons now, or, where there is none, that nothing runs.
+    pub fn facts(&self, settings: &Settings) -> (Vec<DaemonFacts>, Vec<JobFacts>) {
+        let helper = self.helpers.iter().rev().find(|helper| helper.task != Task::Retired);
+        let looked_after = helper.map_or(&settings.attendant, |helper| &helper.settings);
+        let of_daemon = |number: usize| helper.and_then(|helper| helper.daemons.get(number)).copied().unwrap_or_default();
+        let of_job =
+            |number: usize| helper.and_then(|helper| helper.jobs.get(number)).copied().filter(|standing| standing.pid > 0);
+        let daemons = looked_after.daemons.iter().enumerate().map(|(number, daemon)| DaemonFacts {
+            command: daemon.command.clone(),
+            pid: of_daemon(number).pid,
+            respawns: of_daemon(number).figure,
+        });
+        let jobs = looked_after.jobs.iter().enumerate().map(|(number, job)| JobFacts {
+            schedule: job.schedule,
+            command: job.command.clone(),
+            is_unique: job.is_unique,
+            running: of_job(number).map(|standing| (standing.pid, standing.figure)),
+        });
+        (daemons.collect(), jobs.collect())
     }
 
     /// Notes the end of a child of the master. False where it was no attendant.
@@ -216,6 +254,12 @@ impl Attendance {
     pub fn wake_ms(&self, now_ms: u64) -> Option<u64> {
         let deadlines = self.helpers.iter().filter_map(|helper| helper.deadline_ms);
         deadlines.chain(self.backoff.wake_ms(now_ms).filter(|_| self.is_wanted)).min()
+    }
+}
+
+fn note(standings: &mut [Standing], number: u32, standing: Standing) {
+    if let Some(known) = standings.get_mut(number as usize) {
+        *known = standing;
     }
 }
 

@@ -47,6 +47,18 @@ impl Cause {
             Cause::Unknown => "has gone, and nobody is left who saw how".to_owned(),
         }
     }
+
+    /// The same of a process that was told to end by a signal, where it was: an end that was ordered is no fault.
+    pub fn words_after(&self, told: Option<i32>) -> String {
+        match (self, told) {
+            (Cause::Exited(0), Some(_)) => "ended".to_owned(),
+            (Cause::Exited(status), Some(_)) => format!("ended with status {status}"),
+            (Cause::Signalled { signal, core_dumped: false }, Some(told)) if *signal == told => {
+                format!("ended on {}", signals::name(told))
+            }
+            _ => self.words(),
+        }
+    }
 }
 
 /// `GET /a (for 120 ms), GET /b (for 2.0 s) and 3 others`; empty when nothing was in flight.
@@ -85,6 +97,23 @@ mod tests {
         assert_eq!(Cause::from_status(libc::SIGABRT | 0x80).words(), "was killed by SIGABRT, core dumped");
         assert_eq!(Cause::from_status(signals::stack_signal()).words(), "was killed by SIGRTMIN+10");
         assert!(Cause::NotForked(libc::EAGAIN).words().starts_with("could not be forked: "));
+    }
+
+    #[test]
+    fn an_ordered_end_is_no_fault_and_another_one_stays_one() {
+        let signalled = |signal| Cause::Signalled { signal, core_dumped: false };
+        let dumped = Cause::Signalled { signal: libc::SIGQUIT, core_dumped: true };
+        for (cause, told, words) in [
+            (Cause::Exited(0), Some(libc::SIGTERM), "ended"),
+            (Cause::Exited(3), Some(libc::SIGTERM), "ended with status 3"),
+            (signalled(libc::SIGTERM), Some(libc::SIGTERM), "ended on SIGTERM"),
+            (signalled(libc::SIGTERM), None, "was killed by SIGTERM"),
+            (signalled(libc::SIGKILL), Some(libc::SIGTERM), "was killed by SIGKILL"),
+            (dumped, Some(libc::SIGQUIT), "was killed by SIGQUIT, core dumped"),
+            (Cause::Exited(0), None, "exited with status 0"),
+        ] {
+            assert_eq!(cause.words_after(told), words, "{cause:?} after {told:?}");
+        }
     }
 
     #[test]

@@ -16,6 +16,7 @@ impl Supervisor {
     pub(crate) fn snapshot(&mut self) -> Snapshot {
         self.reporting.queues.refresh(&self.fleet.listeners);
         let applications = self.fleet.settings.applications.iter();
+        let (daemons, jobs) = self.attendance.facts(&self.fleet.settings);
         let endpoints = self.fleet.listeners.endpoints().iter().zip(self.reporting.queues.queues());
         Snapshot {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -24,6 +25,7 @@ impl Supervisor {
             gid: nix::unistd::getgid().as_raw(),
             cwd: std::env::current_dir().map(|folder| folder.to_string_lossy().into_owned()).unwrap_or_default(),
             queue_errors: self.reporting.queues.errors(),
+            daemons,
             sockets: endpoints
                 .map(|(endpoint, queue)| SocketFacts {
                     name: endpoint.bound.clone(),
@@ -35,6 +37,7 @@ impl Supervisor {
             applications: applications.map(|application| ApplicationFacts { mount: application.mount.clone() }).collect(),
             reloads: self.reloads.clone(),
             workers: (1..=self.fleet.settings.workers.processes).map(|number| self.worker_facts(number)).collect(),
+            jobs,
         }
     }
 

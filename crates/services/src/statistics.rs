@@ -1,6 +1,7 @@
 //! The numbers of an instance at one moment, and what uWSGI's statistics say of them. The master takes the snapshot; each view of it is a
 //! function. It knows no process and no socket.
 
+use bolide_contract::attendant::Schedule;
 use bolide_contract::scoreboard::Work;
 
 use crate::json::JsonText;
@@ -16,10 +17,12 @@ pub struct Snapshot {
     pub cwd: String,
     /// Looks that found a listen queue full.
     pub queue_errors: u64,
+    pub daemons: Vec<DaemonFacts>,
     pub sockets: Vec<SocketFacts>,
     pub applications: Vec<ApplicationFacts>,
     pub workers: Vec<WorkerFacts>,
     pub reloads: ReloadFacts,
+    pub jobs: Vec<JobFacts>,
 }
 
 /// The reloads that somebody has asked for, and that have ended.
@@ -55,6 +58,26 @@ impl LastReload {
     pub fn outcome(&self) -> &'static str {
         if self.failure.is_some() { "failed" } else { "done" }
     }
+}
+
+/// A program that runs beside the application.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DaemonFacts {
+    pub command: String,
+    /// 0: it does not run.
+    pub pid: u32,
+    /// How often it was started again.
+    pub respawns: u64,
+}
+
+/// A command that the clock starts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobFacts {
+    pub schedule: Schedule,
+    pub command: String,
+    pub is_unique: bool,
+    /// Its process that was started last, and when, in seconds since 1970; `None` where none runs.
+    pub running: Option<(u32, u64)>,
 }
 
 /// A listening socket.
@@ -176,6 +199,13 @@ pub fn as_json(snapshot: &Snapshot, form: Form) -> String {
     json.number("uid", snapshot.uid);
     json.number("gid", snapshot.gid);
     json.text("cwd", &snapshot.cwd);
+    if !snapshot.daemons.is_empty() {
+        json.list("daemons", |list| {
+            for daemon in &snapshot.daemons {
+                list.entry(|entry| write_daemon(entry, daemon));
+            }
+        });
+    }
     json.list("locks", |_| {});
     json.list("sockets", |list| {
         for socket in &snapshot.sockets {
@@ -187,6 +217,13 @@ pub fn as_json(snapshot: &Snapshot, form: Form) -> String {
             list.entry(|entry| write_worker(entry, worker, &snapshot.applications, form));
         }
     });
+    if !snapshot.jobs.is_empty() {
+        json.list("crons", |list| {
+            for job in &snapshot.jobs {
+                list.entry(|entry| write_job(entry, job));
+            }
+        });
+    }
     write_reloads(&mut json, &snapshot.reloads);
     let mut text = json.finish();
     if !form.is_minified {
@@ -206,6 +243,24 @@ fn write_reloads(json: &mut JsonText, reloads: &ReloadFacts) {
             object.text("why", last.failure.as_deref().unwrap_or_default());
         }
     });
+}
+
+fn write_daemon(json: &mut JsonText, daemon: &DaemonFacts) {
+    json.text("cmd", &daemon.command);
+    json.number("pid", daemon.pid);
+    json.number("respawns", daemon.respawns);
+}
+
+fn write_job(json: &mut JsonText, job: &JobFacts) {
+    let Schedule { minute, hour, day, month, weekday } = job.schedule;
+    for (key, number) in [("minute", minute), ("hour", hour), ("day", day), ("month", month), ("week", weekday)] {
+        json.number(key, number);
+    }
+    json.text("command", &job.command);
+    json.number("unique", u32::from(job.is_unique));
+    json.text("legion", "");
+    json.number("pid", job.running.map_or(-1, |(pid, _)| i64::from(pid)));
+    json.number("started_at", job.running.map_or(0, |(_, started_s)| started_s));
 }
 
 fn write_socket(json: &mut JsonText, socket: &SocketFacts) {
@@ -237,12 +292,17 @@ fn write_worker(json: &mut JsonText, worker: &WorkerFacts, applications: &[Appli
     json.number("tx", work.sent_bytes);
     json.number("avg_rt", worker.average_us);
     json.list("apps", |list| {
-        // Applications beyond those that are counted by themselves are in the numbers of the last.
+        let unlisted = applications.len().saturating_sub(work.applications.len());
         for ((number, application), done) in (0u32..).zip(applications).zip(work.applications) {
+            let is_last = number as usize + 1 == work.applications.len();
             list.entry(|entry| {
                 entry.number("id", number);
                 entry.number("modifier1", 0);
-                entry.text("mountpoint", &application.mount);
+                match unlisted {
+                    // Applications beyond those that are counted by themselves are in the numbers of the last.
+                    1.. if is_last => entry.text("mountpoint", &format!("{} and {unlisted} more", application.mount)),
+                    _ => entry.text("mountpoint", &application.mount),
+                }
                 entry.number("startup_time", worker.load_s);
                 entry.number("requests", done.requests);
                 entry.number("exceptions", done.exceptions);

@@ -34,8 +34,23 @@ pub fn snapshot() -> Snapshot {
             SocketFacts { name: "127.0.0.1:8000".to_owned(), protocol: "http".to_owned(), queue: 2, queue_most: 100 },
             SocketFacts { name: "/run/a.sock".to_owned(), protocol: "uwsgi".to_owned(), queue: 7, queue_most: 9 },
         ],
+        daemons: vec![DaemonFacts { command: "redis-server \"x\"".to_owned(), pid: 50, respawns: 2 }],
         applications: vec![ApplicationFacts::default()],
         workers: vec![busy, WorkerFacts { number: 2, ..WorkerFacts::default() }],
+        jobs: vec![
+            JobFacts {
+                schedule: Schedule { minute: -5, ..Schedule::ALWAYS },
+                command: "a".to_owned(),
+                is_unique: true,
+                running: None,
+            },
+            JobFacts {
+                schedule: Schedule { minute: 1, hour: 2, day: 3, month: 4, weekday: 5 },
+                command: "b".to_owned(),
+                is_unique: false,
+                running: Some((51, 1_795_354_499)),
+            },
+        ],
         reloads: ReloadFacts {
             done: 2,
             failed: 1,
@@ -48,7 +63,7 @@ pub fn snapshot() -> Snapshot {
 fn the_json_has_uwsgis_keys_and_the_sums_of_the_threads() {
     let expected = concat!(
         r#"{"version":"1.2.3","listen_queue":7,"listen_queue_errors":4,"signal_queue":0,"load":7,"pid":40,"uid":1000,"gid":1001,"#,
-        r#""cwd":"/srv/\"shop\"","locks":[],"sockets":["#,
+        r#""cwd":"/srv/\"shop\"","daemons":[{"cmd":"redis-server \"x\"","pid":50,"respawns":2}],"locks":[],"sockets":["#,
         r#"{"name":"127.0.0.1:8000","proto":"http","queue":2,"max_queue":100,"shared":0,"can_offload":0},"#,
         r#"{"name":"/run/a.sock","proto":"uwsgi","queue":7,"max_queue":9,"shared":0,"can_offload":0}],"#,
         r#""workers":[{"id":1,"pid":42,"accepting":1,"requests":8,"delta_requests":5,"exceptions":1,"harakiri_count":2,"#,
@@ -64,9 +79,27 @@ fn the_json_has_uwsgis_keys_and_the_sums_of_the_threads() {
         r#""signals":0,"signal_queue":0,"status":"cheap","rss":0,"vsz":0,"running_time":0,"#,
         r#""last_spawn":0,"respawn_count":0,"tx":0,"avg_rt":0,"#,
         r#""apps":[{"id":0,"modifier1":0,"mountpoint":"","startup_time":0,"requests":0,"exceptions":0,"chdir":""}],"cores":[]}],"#,
+        r#""crons":[{"minute":-5,"hour":-1,"day":-1,"month":-1,"week":-1,"command":"a","unique":1,"legion":"","pid":-1,"started_at":0},"#,
+        r#"{"minute":1,"hour":2,"day":3,"month":4,"week":5,"command":"b","unique":0,"legion":"","pid":51,"started_at":1795354499}],"#,
         r#""reloads":2,"failed_reloads":1,"last_reload":{"at":1795354499,"outcome":"failed","why":"no \"database\""}}"#,
     );
     assert_eq!(as_json(&snapshot(), Form { is_minified: true, omits_cores: false }), expected);
+}
+
+#[test]
+fn daemons_and_jobs_are_keys_only_where_there_are_some_as_in_uwsgi() {
+    let text = as_json(&Snapshot { daemons: Vec::new(), jobs: Vec::new(), ..snapshot() }, Form::default());
+    assert!(!text.contains("daemons") && !text.contains("crons"));
+}
+
+#[test]
+fn the_last_application_that_is_counted_says_whose_numbers_it_has_too() {
+    for (count, expected) in [(8, "\"/8\""), (11, "\"/8 and 3 more\"")] {
+        let applications = (1..=count).map(|number| ApplicationFacts { mount: format!("/{number}") }).collect();
+        let text = as_json(&Snapshot { applications, ..snapshot() }, Form { is_minified: true, omits_cores: true });
+        assert!(text.contains("\"mountpoint\":\"/7\"") && !text.contains("\"/9\""));
+        assert!(text.contains(&format!("\"mountpoint\":{expected}")), "{text}");
+    }
 }
 
 #[test]

@@ -16,7 +16,7 @@ use nix::unistd::Pid;
 
 use super::keeper::{DaemonEnd, Keeper};
 use super::output::Output;
-use super::packets::{AttendantOrder, News};
+use super::packets::{AttendantOrder, News, Standing};
 use super::program::{Surroundings, Wanted, name_of};
 use super::runs::{RUNNING_MOST, Runs};
 use crate::exit_report::Cause;
@@ -57,6 +57,10 @@ struct Helper {
     dropped: u64,
     /// What the master has to hear, in a moment if not now: two at the most.
     owed: Vec<News>,
+    /// What was told of each program last: of the daemons, and behind them of the jobs.
+    told: Vec<Standing>,
+    /// The master had no room for some of it.
+    has_untold: bool,
     signals: SignalFd,
     keepers: Vec<Keeper>,
     runs: Runs,
@@ -99,6 +103,8 @@ impl Helper {
             channel,
             dropped: 0,
             owed: Vec::new(),
+            told: vec![Standing::default(); daemons.len() + plan.settings.jobs.len()],
+            has_untold: false,
             signals,
             keepers: daemons,
             runs: Runs::new(plan.settings.jobs, minute),
@@ -126,6 +132,7 @@ impl Helper {
             self.look(now);
             self.start_what_is_due(now);
             self.kill_what_is_late(now);
+            self.tell_what_stands();
             self.pay();
             if self.is_ending && self.is_done() {
                 // What they wrote last has been read by now, unless somebody still writes.
@@ -272,7 +279,7 @@ impl Helper {
             Wanted { command: &command, identity: self.identity.as_ref(), folder: None, has_stdin: false, outlives: false };
         match self.surroundings.start(&launch) {
             Ok((pid, reader)) => {
-                self.runs.note_start(number, pid, now);
+                self.runs.note_start(number, pid, since_1970_ms() as u64 / 1000, now);
                 if let Some(reader) = reader {
                     self.add_output(reader, "cron", &name);
                 }
@@ -301,7 +308,7 @@ impl Helper {
         let looks = self.keepers.iter().any(Keeper::has_files).then_some(self.look_ms);
         let minute = (self.runs.has_jobs() && !self.is_ending).then(|| now + milliseconds_to_next_minute());
         let keepers = self.keepers.iter().map(Keeper::wake_ms);
-        let owed = (!self.owed.is_empty()).then_some(now + OWED_MS);
+        let owed = (self.has_untold || !self.owed.is_empty()).then_some(now + OWED_MS);
         let wake = keepers.chain([looks, minute, owed, self.runs.wake_ms()]).flatten().min();
         // The clock is a coarse one: a few milliseconds more, and what is due is due.
         wake.map_or(TURN_MOST_MS, |wake| (wake.saturating_sub(now) + 4).min(TURN_MOST_MS))
@@ -329,9 +336,42 @@ impl Helper {
         self.owed = owed.into_iter().filter(|news| !self.send(news)).collect();
     }
 
+    /// Tells the master what has changed of the programs since it was told; what it has no room for is tried again.
+    fn tell_what_stands(&mut self) {
+        self.has_untold = false;
+        let daemons = self.keepers.len();
+        for place in 0..self.told.len() {
+            let (standing, news) = match self.keepers.get(place) {
+                Some(keeper) => {
+                    let standing = Standing { pid: number_of(keeper.process()), figure: keeper.respawns() };
+                    (standing, News::Daemon { number: place as u32, standing })
+                }
+                None => {
+                    let latest = self.runs.latest(place - daemons);
+                    let figure = latest.map_or(0, |(_, started_s)| started_s);
+                    let standing = Standing { pid: number_of(latest.map(|(pid, _)| pid)), figure };
+                    (standing, News::Job { number: (place - daemons) as u32, standing })
+                }
+            };
+            if self.told.get(place) == Some(&standing) {
+                continue;
+            }
+            if !self.send(&news) {
+                self.has_untold = true;
+            } else if let Some(told) = self.told.get_mut(place) {
+                *told = standing;
+            }
+        }
+    }
+
     fn send(&self, news: &News) -> bool {
         send(self.channel.as_raw_fd(), &news.encode(), MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL).is_ok()
     }
+}
+
+/// As packets have it.
+fn number_of(pid: Option<Pid>) -> u32 {
+    pid.map_or(0, |pid| pid.as_raw().unsigned_abs())
 }
 
 fn since_1970_ms() -> i64 {

@@ -29,6 +29,10 @@ pub struct Keeper {
     /// The process that we have started, until it ends.
     child: Option<Pid>,
     started_ms: u64,
+    /// How often it was started.
+    starts: u64,
+    /// The signal that told the process to end or to make way for its successor.
+    told: Option<i32>,
     /// When it is to be started; `None` while there is no need to.
     start_ms: Option<u64>,
     pause_s: u64,
@@ -62,6 +66,8 @@ impl Keeper {
             identity,
             child: None,
             started_ms: 0,
+            starts: 0,
+            told: None,
             start_ms: Some(now_ms),
             pause_s: 0,
             kill_ms: None,
@@ -91,6 +97,16 @@ impl Keeper {
         self.child == Some(pid)
     }
 
+    /// Its process, be it started by us or named by its pidfile.
+    pub fn process(&self) -> Option<Pid> {
+        self.child.filter(|_| self.is_attached()).or(self.named)
+    }
+
+    /// How often it was started again.
+    pub fn respawns(&self) -> u64 {
+        self.starts.saturating_sub(1)
+    }
+
     /// Its process is there and has to be waited for before the attendant ends.
     pub fn is_left(&self) -> bool {
         self.is_attached() && self.child.is_some()
@@ -114,6 +130,8 @@ impl Keeper {
         match surroundings.start(&launch) {
             Ok((pid, reader)) => {
                 self.child = Some(pid);
+                self.starts += 1;
+                self.told = None;
                 let mut words = format!("daemon {}: started (pid {pid})", self.name);
                 if self.daemon.is_detached
                     && let Some(path) = &self.daemon.pidfile
@@ -136,7 +154,7 @@ impl Keeper {
     pub fn note_end(&mut self, cause: &Cause, now_ms: u64) -> DaemonEnd {
         let pid = self.child.take();
         self.kill_ms = None;
-        let (name, how) = (&self.name, cause.words());
+        let (name, how) = (&self.name, cause.words_after(self.told));
         let shown = pid.map_or_else(String::new, |pid| format!(" (pid {pid})"));
         if self.is_over {
             return DaemonEnd::Told(Some(format!("daemon {name}{shown} {how}")));
@@ -238,7 +256,7 @@ impl Keeper {
     pub fn kill_if_late(&mut self, now_ms: u64) -> Option<String> {
         self.kill_ms.filter(|kill_ms| now_ms >= *kill_ms)?;
         self.kill_ms = None;
-        self.signal(Signal::SIGKILL as i32);
+        self.send(Signal::SIGKILL as i32);
         Some(format!("daemon {} has not ended after {}, and is killed", self.name, signals::name(self.daemon.stop_signal)))
     }
 
@@ -261,10 +279,17 @@ impl Keeper {
         !self.is_over && (self.daemon.pidfile.is_some() || !self.daemon.touch.is_empty())
     }
 
+    /// Tells its process to end.
+    fn signal(&mut self, number: i32) {
+        self.told = Some(number);
+        self.send(number);
+    }
+
     /// To the whole group of its process, or to that alone where it leads none.
-    fn signal(&self, number: i32) {
-        let Some(pid) = self.child.filter(|_| self.is_attached()).or(self.named) else { return };
-        system::signal_group(pid, number);
+    fn send(&self, number: i32) {
+        if let Some(pid) = self.process() {
+            system::signal_group(pid, number);
+        }
     }
 
     fn named_by_pidfile(&self) -> Option<Pid> {

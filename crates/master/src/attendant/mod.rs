@@ -11,5 +11,5 @@ mod program;
 mod runs;
 
 pub use helper::{Instructions, run};
-pub use packets::{AttendantOrder, News, PACKET_MOST_BYTES};
+pub use packets::{AttendantOrder, News, PACKET_MOST_BYTES, Standing};
 pub use program::Surroundings;

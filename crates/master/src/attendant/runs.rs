@@ -21,8 +21,13 @@ struct Running {
     job: usize,
     pid: Pid,
     started_ms: u64,
+    /// Seconds since 1970.
+    started_s: u64,
     kill_ms: Option<u64>,
+    /// It was sent a signal, so that what it leaves in its group goes with it.
     is_told: bool,
+    /// The signal with which a stop told it to end.
+    order: Option<i32>,
 }
 
 /// All jobs, and their commands that run.
@@ -51,6 +56,12 @@ impl Runs {
         self.jobs.iter().enumerate().filter(due).map(|(number, _)| number).collect()
     }
 
+    /// The command of a job that runs and was started last: its pid, and when that was, in seconds since 1970.
+    pub fn latest(&self, number: usize) -> Option<(Pid, u64)> {
+        let of_job = self.running.iter().filter(|running| running.job == number);
+        of_job.max_by_key(|running| running.started_ms).map(|running| (running.pid, running.started_s))
+    }
+
     pub fn job(&self, number: usize) -> Option<&Job> {
         self.jobs.get(number)
     }
@@ -70,10 +81,10 @@ impl Runs {
     }
 
     /// Notes that the command of a job was started.
-    pub fn note_start(&mut self, number: usize, pid: Pid, now_ms: u64) {
+    pub fn note_start(&mut self, number: usize, pid: Pid, started_s: u64, now_ms: u64) {
         let harakiri_s = self.jobs.get(number).and_then(|job| job.harakiri_s);
         let kill_ms = harakiri_s.map(|seconds| now_ms.saturating_add(seconds.saturating_mul(1000)));
-        self.running.push(Running { job: number, pid, started_ms: now_ms, kill_ms, is_told: false });
+        self.running.push(Running { job: number, pid, started_ms: now_ms, started_s, kill_ms, is_told: false, order: None });
     }
 
     /// Before the end of a command that was told to end is taken from the kernel: what it has left in its group goes with it.
@@ -88,7 +99,8 @@ impl Runs {
         let position = self.running.iter().position(|running| running.pid == pid)?;
         let running = self.running.swap_remove(position);
         let name = self.jobs.get(running.job).map(|job| name_of(&job.command)).unwrap_or_default();
-        Some(format!("cron {name} (pid {pid}) {} after {}", cause.words(), duration(now_ms.saturating_sub(running.started_ms))))
+        let (how, lived) = (cause.words_after(running.order), duration(now_ms.saturating_sub(running.started_ms)));
+        Some(format!("cron {name} (pid {pid}) {how} after {lived}"))
     }
 
     /// No job is started any more; those that run go on.
@@ -103,6 +115,7 @@ impl Runs {
             let kill_ms = now_ms + mercy_ms;
             running.kill_ms = Some(running.kill_ms.map_or(kill_ms, |earlier| earlier.min(kill_ms)));
             if !std::mem::replace(&mut running.is_told, true) {
+                running.order = Some(Signal::SIGTERM as i32);
                 system::signal_group(running.pid, Signal::SIGTERM as i32);
             }
         }
@@ -112,6 +125,7 @@ impl Runs {
     pub fn kill(&mut self) {
         for running in &mut self.running {
             running.is_told = true;
+            running.order = Some(Signal::SIGKILL as i32);
             running.kill_ms = None;
             system::signal_group(running.pid, Signal::SIGKILL as i32);
         }
@@ -155,7 +169,8 @@ mod tests {
         assert_eq!(runs.due(7, NOON), Vec::<usize>::new());
         // A pid that no process has: nothing is sent to it here.
         let pid = Pid::from_raw(i32::MAX);
-        runs.note_start(1, pid, 1000);
+        runs.note_start(1, pid, 77, 1000);
+        assert_eq!((runs.latest(1), runs.latest(0)), (Some((pid, 77)), None));
         assert_eq!(runs.due(8, NOON), [0]);
         assert_eq!(runs.wake_ms(), Some(6000));
         assert_eq!(
