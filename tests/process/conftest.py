@@ -1,7 +1,9 @@
 """Fixtures of the tests about processes: `start` starts the real program with the probe application."""
 
+import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -54,3 +56,11 @@ def fail(tmp_path):
         return done.returncode, TIME.sub("", done.stdout.decode()).splitlines()
 
     return fail
+
+
+@pytest.fixture
+def open_folder():
+    """A folder that every user may enter; those of pytest are for one user only."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        yield Path(folder)

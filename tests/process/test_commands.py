@@ -106,8 +106,6 @@ def test_commands_of_uwsgi_that_are_not_there_start_nothing(command, fail, tmp_p
     ("name", "value"),
     [
         ("chroot", "/srv"),
-        ("immediate-uid", "nobody"),
-        ("immediate-gid", "nogroup"),
         ("cap", "setgid"),
         ("unshare", "pid"),
     ],

@@ -2,45 +2,18 @@
 
 import json
 import os
-import pwd
 import re
 import shutil
 import subprocess
 import sys
-import tempfile
-from pathlib import Path
 
-import bolide
 import pytest
 from support.waiting import wait_until
 from support_instance import APPLICATIONS, START_FAILED
 from support_processes import command_line_of, descriptors_of, status_field
+from support_users import NOBODY, python_for_everybody
 
 SERVE = ("--http-socket", "127.0.0.1:0", "--module", "probe")
-NOBODY = pwd.getpwnam("nobody")
-
-
-@pytest.fixture
-def open_folder():
-    """A folder that every user may enter; those of pytest are for one user only."""
-    with tempfile.TemporaryDirectory() as folder:
-        os.chmod(folder, 0o755)
-        yield Path(folder)
-
-
-def python_for_everybody(folder):
-    """The Python of a new environment with Bolide that any user may run, of this Python's version, or None."""
-    version = "python{}.{}".format(*sys.version_info)
-    for candidate in [sys.executable, f"/usr/bin/{version}", f"/usr/local/bin/{version}"]:
-        try:
-            subprocess.run([candidate, "-c", ""], user="nobody", check=True, stderr=subprocess.DEVNULL)
-            subprocess.run([candidate, "-m", "venv", "--without-pip", str(folder / "everybody")], check=True)
-        except (OSError, subprocess.CalledProcessError):
-            continue
-        (packages,) = folder.glob("everybody/lib/python*/site-packages")
-        shutil.copytree(Path(bolide.__file__).parent, packages / "bolide")
-        return str(folder / "everybody" / "bin" / "python")
-    return None
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user; see the refusal below")

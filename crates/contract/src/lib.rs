@@ -9,6 +9,7 @@ mod atomics;
 pub mod attendant;
 pub mod boot;
 pub mod clients;
+pub mod confinement;
 pub mod control;
 pub mod elastic;
 pub mod exceptions;

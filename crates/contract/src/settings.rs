@@ -38,6 +38,7 @@ pub struct Settings {
     pub attendant: crate::attendant::Attendant,
     pub statistics: Statistics,
     pub identity: Identity,
+    pub confinement: crate::confinement::Confinement,
     pub naming: Naming,
     pub clients: Clients,
     pub asynchronous: Asynchronous,

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use bolide_contract::settings::Settings;
 use bolide_options::{Diagnostic, Failure, Reading, Severity, read, read_again, renewal, start_folder};
+use nix::unistd::{AccessFlags, access};
 
 use crate::error::StartError;
 use crate::interpreter::{Program, enter_folder};
@@ -77,6 +78,14 @@ impl Configuration {
     /// Everything that is wrong with it.
     pub fn read(&self) -> Result<Reading, Failure> {
         read(&self.arguments, &self.environment)
+    }
+
+    /// Why it can't be read again as who we are now; `None` where it can.
+    pub fn obstacle_to_reloads(&self) -> Option<String> {
+        if let Err(error) = access(&self.folder, AccessFlags::X_OK) {
+            return Some(format!("the folder of the start, {}, can't be entered: {error}", self.folder.display()));
+        }
+        in_order(self.read().err()?.diagnostics).pop()
     }
 
     /// These lines are in the log already.

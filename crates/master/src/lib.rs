@@ -17,6 +17,7 @@ pub mod child;
 mod cli;
 mod command;
 mod configuration;
+mod confinement;
 mod control_channel;
 mod deeds;
 mod elasticity;

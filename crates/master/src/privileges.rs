@@ -1,9 +1,10 @@
 //! User and groups of prototypes and workers: the names of the configuration become numbers here, before any fork,
 //! because looking names up is not allowed between fork and exec. It changes no identity itself: `spawn` does,
-//! in the child. The master runs it, at the start.
+//! in the child, and `confinement` that of the master. The master runs it, at the start.
 
 use std::ffi::CString;
 
+use bolide_contract::confinement::Confinement;
 use bolide_contract::settings::Identity;
 use nix::unistd::{Gid, Group, Uid, User, getegid, geteuid, getgrouplist, getgroups, setfsgid, setfsuid};
 
@@ -23,12 +24,47 @@ pub struct Privileges {
 /// # Errors
 /// An unknown name, or a change that only root may make.
 pub fn resolve(identity: &Identity) -> Result<Option<Privileges>, StartError> {
-    let user = identity.user.as_deref().map(find_user).transpose()?;
-    let group = identity.group.as_deref().map(find_group).transpose()?;
-    let added: Vec<Gid> = identity.added_groups.iter().map(|name| find_group(name)).collect::<Result<_, _>>()?;
+    resolve_named(identity, OF_APPLICATION)
+}
+
+/// `immediate-uid`, `immediate-gid`, in numbers. `None` where nobody else is asked for, or it is us already.
+///
+/// # Errors
+/// An unknown name, root, or a change that only root may make.
+pub fn resolve_immediate(confinement: &Confinement) -> Result<Option<Privileges>, StartError> {
+    let Confinement { user, group, .. } = confinement;
+    // `immediate-gid` is the only group, as in uWSGI.
+    let identity =
+        Identity { user: user.clone(), group: group.clone(), no_further_groups: group.is_some(), ..Identity::default() };
+    let Some(privileges) = resolve_named(&identity, OF_MASTER)? else { return Ok(None) };
+    for (option, is_root) in [
+        (OF_MASTER.user, user.is_some() && privileges.uid.is_root()),
+        (OF_MASTER.group, group.is_some() && privileges.gid.as_raw() == 0),
+    ] {
+        if is_root {
+            return Err(StartError::new(format!("{option} = root gives nothing up: name an ordinary one, or leave it out")));
+        }
+    }
+    Ok(Some(privileges))
+}
+
+/// The options that an identity was asked for by.
+#[derive(Debug, Clone, Copy)]
+struct Options {
+    user: &'static str,
+    group: &'static str,
+}
+
+const OF_APPLICATION: Options = Options { user: "uid", group: "gid" };
+const OF_MASTER: Options = Options { user: "immediate-uid", group: "immediate-gid" };
+
+fn resolve_named(identity: &Identity, options: Options) -> Result<Option<Privileges>, StartError> {
+    let user = identity.user.as_deref().map(|name| find_user(name, options)).transpose()?;
+    let group = identity.group.as_deref().map(|name| find_group(name, options)).transpose()?;
+    let added: Vec<Gid> = identity.added_groups.iter().map(|name| find_group(name, options)).collect::<Result<_, _>>()?;
     if !geteuid().is_root() {
-        added.into_iter().try_for_each(|group| unprivileged(None, Some(group)))?;
-        return unprivileged(user, group).map(|()| None);
+        added.into_iter().try_for_each(|group| unprivileged(None, Some(group), options))?;
+        return unprivileged(user, group, options).map(|()| None);
     }
     let Some(Found { uid, record }) = user else {
         let gid = group.or_else(|| added.first().map(|_| getegid()));
@@ -39,7 +75,9 @@ pub fn resolve(identity: &Identity) -> Result<Option<Privileges>, StartError> {
         (Some(gid), _) => gid,
         (None, Some(record)) => record.gid,
         (None, None) => {
-            let message = format!("uid = {uid}: there is no such user on this system, so its group is not known; set gid too");
+            let Options { user, group } = options;
+            let message =
+                format!("{user} = {uid}: there is no such user on this system, so its group is not known; set {group} too");
             return Err(StartError::new(message));
         }
     };
@@ -88,8 +126,8 @@ pub fn with_files_of<T>(privileges: Option<&Privileges>, act: impl FnOnce() -> T
 /// An unknown name.
 pub fn owner(text: &str) -> Result<(Option<Uid>, Option<Gid>), StartError> {
     let (user, group) = text.split_once(':').unwrap_or((text, ""));
-    let uid = if user.is_empty() { None } else { Some(find_user(user)?.uid) };
-    let gid = if group.is_empty() { None } else { Some(find_group(group)?) };
+    let uid = if user.is_empty() { None } else { Some(find_user(user, OF_APPLICATION)?.uid) };
+    let gid = if group.is_empty() { None } else { Some(find_group(group, OF_APPLICATION)?) };
     Ok((uid, gid))
 }
 
@@ -99,25 +137,27 @@ struct Found {
     record: Option<User>,
 }
 
-fn find_user(text: &str) -> Result<Found, StartError> {
+fn find_user(text: &str, options: Options) -> Result<Found, StartError> {
     let trouble = |error| StartError::new(format!("the user `{text}` can't be looked up: {error}"));
     if let Some(record) = User::from_name(text).map_err(trouble)? {
         return Ok(Found { uid: record.uid, record: Some(record) });
     }
-    let number: u32 = text
-        .parse()
-        .map_err(|_| StartError::new(format!("no user is called `{text}` (uid): write a user of this system, or its number")))?;
+    let number: u32 = text.parse().map_err(|_| {
+        StartError::new(format!("no user is called `{text}` ({}): write a user of this system, or its number", options.user))
+    })?;
     let uid = Uid::from_raw(number);
     Ok(Found { uid, record: User::from_uid(uid).map_err(trouble)? })
 }
 
-fn find_group(text: &str) -> Result<Gid, StartError> {
+fn find_group(text: &str, options: Options) -> Result<Gid, StartError> {
     let trouble = |error| StartError::new(format!("the group `{text}` can't be looked up: {error}"));
     if let Some(record) = Group::from_name(text).map_err(trouble)? {
         return Ok(record.gid);
     }
     let number = text.parse().map(Gid::from_raw);
-    number.map_err(|_| StartError::new(format!("no group is called `{text}` (gid): write a group of this system, or its number")))
+    number.map_err(|_| {
+        StartError::new(format!("no group is called `{text}` ({}): write a group of this system, or its number", options.group))
+    })
 }
 
 fn groups_of(user: &str, gid: Gid) -> Result<Vec<Gid>, StartError> {
@@ -127,23 +167,25 @@ fn groups_of(user: &str, gid: Gid) -> Result<Vec<Gid>, StartError> {
 }
 
 /// Only root may become somebody else; naming oneself is no change.
-fn unprivileged(user: Option<Found>, group: Option<Gid>) -> Result<(), StartError> {
+fn unprivileged(user: Option<Found>, group: Option<Gid>, options: Options) -> Result<(), StartError> {
     if let Some(Found { uid, record }) = user
         && uid != geteuid()
     {
         let name = record.map_or_else(|| uid.to_string(), |record| record.name);
+        let option = options.user;
         return Err(StartError::new(format!(
-            "uid = {name} needs root, and Bolide was started as {}: start it as root, or as {name}, or leave uid out",
+            "{option} = {name} needs root, and Bolide was started as {}: start it as root, or as {name}, or leave {option} out",
             own_name()
         )));
     }
     let Some(gid) = group else { return Ok(()) };
+    let option = options.group;
     let own = gid == getegid() || getgroups().is_ok_and(|groups| groups.contains(&gid));
     if own {
         return Ok(());
     }
     Err(StartError::new(format!(
-        "gid = {gid} needs root, and Bolide was started as {}: start it as root, or leave gid out",
+        "{option} = {gid} needs root, and Bolide was started as {}: start it as root, or leave {option} out",
         own_name()
     )))
 }

@@ -14,6 +14,7 @@ use crate::announce;
 use crate::attendance;
 use crate::background::{self, Side, Starter};
 use crate::configuration::Configuration;
+use crate::confinement;
 use crate::error::{EXIT_START_FAILED, StartError};
 use crate::fleet::Fleet;
 use crate::hooking;
@@ -36,6 +37,14 @@ use crate::ways::Ways;
 /// about the configuration, written after the line that says what to open.
 pub fn supervise(settings: Settings, configuration: Configuration, warnings: &[String]) -> i32 {
     let (place, handed) = Place::inherited().unzip();
+    let mut warnings = warnings.to_vec();
+    if let Err(error) = give_up_root(&settings, &configuration, &mut warnings) {
+        announce::write_all(&warnings);
+        log_sink::line(&format!("not started: {error}"));
+        bolide_log::finish();
+        return EXIT_START_FAILED;
+    }
+    let warnings = warnings.as_slice();
     // Who takes another master's place is in the background already, if it is to be there.
     let background = settings.control.background.as_ref().filter(|_| place.is_none());
     let starter = match background.map(|background| background::detach(background, warnings)) {
@@ -70,6 +79,20 @@ pub fn supervise(settings: Settings, configuration: Configuration, warnings: &[S
         starter.failed(status, exit_message.as_deref().unwrap_or("it was told to stop before workers served"));
     }
     status
+}
+
+/// `immediate-uid`: from here on nothing is done as root, the log of `daemonize` included. What a reload could not read any more is
+/// found now and not then.
+fn give_up_root(settings: &Settings, configuration: &Configuration, warnings: &mut Vec<String>) -> Result<(), StartError> {
+    // A pipe that only root may open stays the log: it is opened before.
+    bolide_log::descriptor();
+    if confinement::take_immediate_identity(&settings.confinement)?
+        && let Some(why) = configuration.obstacle_to_reloads()
+    {
+        warnings
+            .push(format!("WARNING: no reload will do: the user of immediate-uid can't read all of the configuration: {why}"));
+    }
+    Ok(())
 }
 
 /// Everything that can fail before a process is started.

@@ -90,6 +90,7 @@ pub fn settings() -> Settings {
         logging: Default::default(),
         hooks: Vec::new(),
         attendant: bolide_contract::attendant::Attendant::default(),
+        confinement: bolide_contract::confinement::Confinement::default(),
         identity: Identity::default(),
         naming: Naming::default(),
         clients: bolide_contract::clients::Clients::default(),

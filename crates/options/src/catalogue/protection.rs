@@ -2,7 +2,7 @@
 //! protection than was asked for.
 
 use crate::catalogue::row::{Entry, Value};
-use crate::catalogue::setting::Setting;
+use crate::catalogue::setting::{Confinement, Setting};
 
 pub const ENTRIES: &[Entry] = &[
     Entry::supported(
@@ -20,18 +20,11 @@ pub const ENTRIES: &[Entry] = &[
         "use `RootDirectory=` of systemd, or a container",
     ),
     Entry::protective("pivot-root", Value::Text, "Locks the processes into another root.", "use a container"),
-    Entry::protective(
-        "immediate-uid",
-        Value::Text,
-        "Gives up root before anything else is done.",
-        "start Bolide as that user, with `User=` of systemd; or write `uid`, which counts for the application, not for the master",
-    ),
-    Entry::protective(
-        "immediate-gid",
-        Value::Text,
-        "Gives up root's group before anything else is done.",
-        "start Bolide with that group, with `Group=` of systemd; or write `gid`, which counts for the application, not for the master",
-    ),
+    Entry::supported("immediate-uid", Setting::Confinement(Confinement::ImmediateUser), Value::Text, "", "The master itself becomes this user, a name or a number, as soon as the configuration is read, with the user's own groups unless `immediate-gid` says otherwise; so nothing of the instance is root's from then on. Sockets below port 1024, logs, pidfiles and hooks have the rights of that user, so `listen` at such a port needs a socket of systemd's (`LISTEN_FDS`). Each reload reads the configuration and certificates as that user; what it could not read is said at the start.")
+        .uwsgi("There the master keeps root's groups where only `immediate-uid` is set, and certificates are read as the user at the start too.")
+        .example("immediate-uid = www-data"),
+    Entry::supported("immediate-gid", Setting::Confinement(Confinement::ImmediateGroup), Value::Text, "", "The master itself has this group, a name or a number, and no other, as soon as the configuration is read.")
+        .example("immediate-gid = www-data"),
     Entry::protective(
         "cap",
         Value::List,

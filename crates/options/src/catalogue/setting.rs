@@ -62,6 +62,7 @@ pub enum Setting {
     AddGroup,
     Umask,
     AllowMissing,
+    Confinement(Confinement),
     AutoProcessName,
     ProcessName,
     ProcessNameMaster,
@@ -113,6 +114,13 @@ pub enum Tls {
     ServerName,
     ServerNameFolder,
     Http2,
+}
+
+/// What an instance gives up for good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Confinement {
+    ImmediateUser,
+    ImmediateGroup,
 }
 
 /// Settings of reloads.

@@ -4,6 +4,7 @@
 use bolide_contract::answering::{Answering, RouteRule};
 use bolide_contract::attendant::{Daemon, Job};
 use bolide_contract::clients::{TrustedHeader, TrustedProxies};
+use bolide_contract::confinement::Confinement;
 use bolide_contract::control::Control;
 use bolide_contract::files::{Cache, Expiry, MapKind, Missing, Mode, Precompressed};
 use bolide_contract::logging::{LogStyle, Logging};
@@ -81,6 +82,7 @@ pub struct Draft<'a> {
     /// `Some(None)` is `log-style = auto`.
     pub log_style: Option<Option<LogStyle>>,
     pub identity: Identity,
+    pub confinement: Confinement,
     pub naming: Naming,
     pub clients: ClientsDraft,
     pub allowed_missing: Vec<&'static str>,
@@ -156,6 +158,7 @@ impl<'a> Draft<'a> {
             loggers: Loggers::default(),
             log_style: None,
             identity: Identity::default(),
+            confinement: Confinement::default(),
             naming: Naming::default(),
             clients: ClientsDraft::default(),
             allowed_missing: Vec::new(),

@@ -12,6 +12,7 @@ mod asynchronous;
 mod attendant;
 pub mod ciphers;
 mod clients;
+mod confinement;
 mod control;
 mod draft;
 mod elastic;
@@ -223,6 +224,7 @@ impl Draft<'_> {
             Setting::Umask => self.identity.umask = Some(values::umask(pair)?),
             // It was looked for before all others.
             Setting::AllowMissing => {}
+            Setting::Confinement(setting) => self.set_confinement(setting, pair)?,
             Setting::Plugin => self.plugins(pair),
             Setting::Tls(setting) => self.set_tls(setting, row, pair)?,
             Setting::Control(setting) => self.set_control(setting, pair)?,
@@ -352,6 +354,7 @@ impl Draft<'_> {
             attendant,
             statistics: self.complete_statistics(&folder),
             identity: self.identity.clone(),
+            confinement: self.confinement.clone(),
             naming: self.naming.clone(),
             clients: self.complete_clients(),
             asynchronous: self.asynchronous.clone(),
