@@ -70,6 +70,23 @@ def test_a_format_gives_the_lines_of_uwsgi(serve, uwsgi, tmp_path):
     assert made == expected
 
 
+def test_variables_that_routes_set_for_the_log_are_those_of_uwsgi(serve, uwsgi, tmp_path):
+    routes = (
+        'route = ^/(.*) logvar:path=1$1 ${REQUEST_METHOD} "q\n'
+        "route = ^/204 logvar:again=one\nroute = ^/2 logvar:again=two=2\nroute-run = logvar:none=\n"
+        "route = ^/503 logvar:stopped=yes\nroute = ^/503 return:418\nroute-run = addvar:added=x\n"
+        "response-route-run = logvar:status=${uwsgi[status]}\nresponse-route-status = 404 logvar:path=lost\n"
+    )
+    expected, made = both(
+        serve,
+        uwsgi,
+        tmp_path,
+        f"{routes}log-format = <line>[%(uri)|%(path)|%(again)|%(none)|%(stopped)|%(added)|%(status)]</line>",
+    )
+    assert len(expected) == len(ASKED)
+    assert made == expected
+
+
 def test_values_of_the_moment_have_the_form_that_uwsgi_gives_them(serve, uwsgi, tmp_path):
     expected, made = both(serve, uwsgi, tmp_path, f"log-format = <line>{'@'.join(SHAPES)}</line>")
     for line in (*expected, *made):

@@ -88,6 +88,8 @@ pub struct FilteredHead<'a> {
     pub head: &'a mut ResponseHead,
     /// `donotlog` of a response route.
     pub is_unlogged: &'a mut bool,
+    /// Variables that response routes set for the log line.
+    pub log_variables: &'a mut Vec<(Vec<u8>, Vec<u8>)>,
     pub head_only: bool,
 }
 
@@ -166,6 +168,7 @@ impl ResponseFilter {
         self.routes.walk(&values, &mut overrides);
         tell_all(&mut overrides.lines);
         *head.is_unlogged |= overrides.is_unlogged;
+        head.log_variables.append(&mut overrides.log_variables);
         self.is_gzip_asked |= overrides.is_compressed;
         // A switch of protocols can't become another answer.
         if let Some((status, reason)) = &overrides.cleared

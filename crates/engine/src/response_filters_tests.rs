@@ -22,7 +22,8 @@ fn after(rules: &'static FilterRules, text: &str, part: FirstPart<'_>, head_only
     let routes: &'static Table = Box::leak(Box::default());
     let accepted = AcceptedCodings::read(b"gzip");
     let mut filter = ResponseFilter::new(rules, routes, &mut Overrides::default(), Vec::new(), accepted, 1);
-    let made = filter.head(&mut FilteredHead { head: &mut head, is_unlogged: &mut false, head_only }, part);
+    let mut filtered = FilteredHead { head: &mut head, is_unlogged: &mut false, log_variables: &mut Vec::new(), head_only };
+    let made = filter.head(&mut filtered, part);
     let mut written = Vec::new();
     head.write(b"HTTP/1.1 ", &mut written);
     (String::from_utf8(written).unwrap(), made.is_some() || filter.encoder().is_some())

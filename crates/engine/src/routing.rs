@@ -60,6 +60,9 @@ impl Rules {
         let mut overrides = Overrides::default();
         let verdict = self.routes.requests.walk(request, &mut overrides);
         tell_all(&mut overrides.lines);
+        for (name, value) in &overrides.log_variables {
+            response.set_log_variable(name, value);
+        }
         response.is_unlogged = overrides.is_unlogged;
         response.harakiri_ms = overrides.harakiri_ms;
         let concerns_answer = !overrides.added.is_empty() || !overrides.removed.is_empty() || overrides.is_compressed;
@@ -194,6 +197,26 @@ impl Values for WithOverrides<'_> {
     }
 }
 
+/// A request, and how work of its rules that takes long is done.
+pub struct WithAside<'a, V> {
+    pub values: V,
+    pub aside: &'a dyn Fn(&mut dyn FnMut()),
+}
+
+impl<V: Values> Values for WithAside<'_, V> {
+    fn value(&self, name: &[u8]) -> Option<Cow<'_, [u8]>> {
+        self.values.value(name)
+    }
+
+    fn server(&self, what: ServerValue) -> u64 {
+        self.values.server(what)
+    }
+
+    fn aside(&self, work: &mut dyn FnMut()) {
+        (self.aside)(work);
+    }
+}
+
 /// An HTTP request by the names of CGI, as `environ` would have it.
 pub struct HttpValues<'a> {
     pub method: &'a [u8],
@@ -211,7 +234,6 @@ pub struct HttpValues<'a> {
     pub is_https: bool,
     pub listener: Option<&'a ListeningSocket>,
     pub worker: u32,
-    pub aside: &'a dyn Fn(&mut dyn FnMut()),
 }
 
 impl Values for HttpValues<'_> {
@@ -244,10 +266,6 @@ impl Values for HttpValues<'_> {
 
     fn server(&self, what: ServerValue) -> u64 {
         server_value(self.worker, what)
-    }
-
-    fn aside(&self, work: &mut dyn FnMut()) {
-        (self.aside)(work);
     }
 }
 
@@ -298,7 +316,6 @@ pub struct VariableValues<'a> {
     pub bytes: &'a [u8],
     pub variables: &'a [Variable],
     pub worker: u32,
-    pub aside: &'a dyn Fn(&mut dyn FnMut()),
 }
 
 impl Values for VariableValues<'_> {
@@ -309,10 +326,6 @@ impl Values for VariableValues<'_> {
 
     fn server(&self, what: ServerValue) -> u64 {
         server_value(self.worker, what)
-    }
-
-    fn aside(&self, work: &mut dyn FnMut()) {
-        (self.aside)(work);
     }
 }
 

@@ -47,6 +47,11 @@ pub enum Action {
         line: bool,
     },
     Log(Template),
+    /// `logvar`: a variable for the request's log line.
+    LogVariable {
+        name: Vec<u8>,
+        value: Template,
+    },
     DoNotLog,
     Goto(Target),
     BasicAuth(Box<BasicAuth>),
@@ -110,7 +115,7 @@ const MISSING: &[(&[&str], Option<&str>)] = &[
     (&["chdir"], Some("all requests of a worker share one folder; use `chdir`")),
     (&["setmodifier1", "setmodifier2"], Some("there are no modifiers: a path chooses an application with `mount`")),
     (&["sse", "websocket", "offload", "spool", "hash", "geoip", "expires", "tofile", "to-file", "disableheaders"], Some("")),
-    (&["logvar", "signal", "alarm", "setprocname", "flush", "fixcl", "forcecl", "metricinc", "metricdec", "metricmul"], None),
+    (&["signal", "alarm", "setprocname", "flush", "fixcl", "forcecl", "metricinc", "metricdec", "metricmul"], None),
     (&["metricdiv", "metricset"], None),
 ];
 
@@ -151,7 +156,7 @@ fn named(name: &str, argument: &str, groups: Groups, context: CompileContext<'_>
         "setuser" => set("REMOTE_USER", mistakes),
         "fixpathinfo" => Action::FixPathInfo,
         "addvar" => {
-            let (variable, value) = assignment(argument, mistakes)?;
+            let (variable, value) = assignment(name, argument, mistakes)?;
             Action::Set { variable, value: Template::compile(value, groups, mistakes), is_user: false }
         }
         "+" | "-" | "*" | "/" => {
@@ -178,6 +183,10 @@ fn named(name: &str, argument: &str, groups: Groups, context: CompileContext<'_>
         "clearheaders" | "resetheaders" => Action::ClearHeaders(template(mistakes)),
         "send" | "send-crnl" => Action::Send { text: template(mistakes), line: name == "send-crnl" },
         "log" => Action::Log(template(mistakes)),
+        "logvar" => {
+            let (variable, value) = assignment(name, argument, mistakes)?;
+            Action::LogVariable { name: variable, value: Template::compile(value, groups, mistakes) }
+        }
         "donotlog" => Action::DoNotLog,
         "goto" => Action::Goto(target(argument, groups, context, mistakes)?),
         "basicauth" => Action::BasicAuth(Box::new(BasicAuth::compile(argument, false, context.folder, mistakes)?)),
@@ -216,6 +225,7 @@ fn is_for_responses(name: &str) -> bool {
             | "*"
             | "/"
             | "log"
+            | "logvar"
             | "donotlog"
             | "goto"
             | "gzip"
@@ -281,11 +291,11 @@ fn return_status(argument: &str, mistakes: &mut Mistakes<'_>) -> Option<u16> {
     code.map(|(code, _)| code)
 }
 
-fn assignment<'a>(argument: &'a str, mistakes: &mut Mistakes<'_>) -> Option<(Vec<u8>, &'a str)> {
+fn assignment<'a>(action: &str, argument: &'a str, mistakes: &mut Mistakes<'_>) -> Option<(Vec<u8>, &'a str)> {
     match argument.split_once('=') {
         Some((name, value)) if !name.is_empty() => Some((name.as_bytes().to_vec(), value)),
         _ => {
-            mistakes.error(format!("`addvar:{argument}` sets no variable"), "write `addvar:NAME=VALUE`");
+            mistakes.error(format!("`{action}:{argument}` sets no variable"), format!("write `{action}:NAME=VALUE`"));
             None
         }
     }
@@ -340,6 +350,7 @@ impl Action {
             Action::Redirect { to: text, .. }
             | Action::Rewrite { to: text, .. }
             | Action::Set { value: text, .. }
+            | Action::LogVariable { value: text, .. }
             | Action::AddHeader(text)
             | Action::RemoveHeader(text)
             | Action::ClearHeaders(text)
@@ -361,6 +372,7 @@ impl Action {
             Action::Redirect { to: text, .. }
             | Action::Rewrite { to: text, .. }
             | Action::Set { value: text, .. }
+            | Action::LogVariable { value: text, .. }
             | Action::Calculate { value: text, .. }
             | Action::AddHeader(text)
             | Action::RemoveHeader(text)

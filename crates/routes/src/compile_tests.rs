@@ -87,7 +87,7 @@ fn what_is_wrong_with_a_rule_is_named() {
 #[test]
 fn what_has_no_effect_is_a_warning() {
     for (option, text, message) in [
-        ("route-run", "logvar:a=b", "the action `logvar` is known, but not supported yet: it has no effect"),
+        ("route-run", "alarm:a b", "the action `alarm` is known, but not supported yet: it has no effect"),
         ("route-run", "log:$1", "`$1` is always empty: this rule has no regular expression"),
         ("route", "^/(.*) log:$2", "`$2` is always empty: the regular expression has 1 groups"),
         ("route-run", "basicauth:R,/nowhere/at/all", "there is no file `/nowhere/at/all` yet"),

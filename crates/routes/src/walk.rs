@@ -61,6 +61,8 @@ pub struct Overrides {
     pub removed: Vec<Vec<u8>>,
     /// `clearheaders`: the answer's fields are dropped, and this is its status.
     pub cleared: Option<(u16, String)>,
+    /// `logvar`, in the order set: variables of the log line.
+    pub log_variables: Vec<(Vec<u8>, Vec<u8>)>,
     /// `donotlog`
     pub is_unlogged: bool,
     /// `gzip`
@@ -271,6 +273,10 @@ impl Rule {
             Action::Log(text) => {
                 let line = fill(text, overrides);
                 overrides.lines.push(line);
+            }
+            Action::LogVariable { name, value } => {
+                let value = fill(value, overrides);
+                overrides.log_variables.push((name.clone(), value));
             }
             Action::DoNotLog => overrides.is_unlogged = true,
             Action::Harakiri(milliseconds) => overrides.harakiri_ms = Some(*milliseconds),

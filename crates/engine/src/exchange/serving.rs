@@ -28,7 +28,7 @@ use crate::dispatch::serve_directly;
 use crate::log_line::{LogLine, RequestNotes};
 use crate::request::{HeaderMemory, HttpRequest, LogFacts, Request, RequestParts, VariablesRequest};
 use crate::response::{Progress, ResponseWriter, Terms};
-use crate::routing::{HttpValues, Routed, VariableValues};
+use crate::routing::{HttpValues, Routed, Rules, VariableValues, WithAside};
 use crate::websocket::{self, Handshake};
 use crate::worker::Worker;
 
@@ -79,29 +79,9 @@ fn serve_http<A: App>(
     let is_old = line.version == Version::Http10;
     let wire = if is_old { Wire::Http10 } else { wire };
     begin(context, wire, method == b"HEAD", facts.keep_alive);
-    let (client, script_name) = (context.client, script_name(context));
-    let routed = worker.rules.map(|rules| {
-        let app = RefCell::new(&mut *context.app);
-        let values = HttpValues {
-            method,
-            uri: &uri,
-            path,
-            query: target.query.of(target_bytes),
-            authority,
-            version: line.version,
-            header_bytes,
-            body_bytes: source.length(),
-            peer: client.peer(),
-            script_name,
-            is_https: client.is_https(),
-            listener: worker.listeners.get(context.listener),
-            worker: worker.number,
-            aside: &|work| app.borrow_mut().aside(work),
-        };
-        rules.walk(&values, &mut context.writer)
-    });
-    let routed = routed.as_ref();
-    let noted = noted(worker, routed, || HttpValues {
+    let (client, script_name, listener) = (context.client, script_name(context), context.listener);
+    // Made only where rules or the log's lines ask.
+    let values = || HttpValues {
         method,
         uri: &uri,
         path,
@@ -113,10 +93,12 @@ fn serve_http<A: App>(
         peer: client.peer(),
         script_name,
         is_https: client.is_https(),
-        listener: worker.listeners.get(context.listener),
+        listener: worker.listeners.get(listener),
         worker: worker.number,
-        aside: &|work| work(),
-    });
+    };
+    let routed = worker.rules.map(|rules| walk(context, rules, values()));
+    let routed = routed.as_ref();
+    let noted = noted(worker, routed, values);
     let or = |name: &[u8], before| routed.map_or(before, |routed| routed.or(name, before));
     let parts = RequestParts::Http(HttpRequest {
         method: or(b"REQUEST_METHOD", method),
@@ -161,10 +143,8 @@ fn serve_variables<A: App>(
     }
     begin(context, wire, facts.head_request, keep_alive);
     let routed = worker.rules.map(|rules| {
-        let app = RefCell::new(&mut *context.app);
-        let aside = |work: &mut dyn FnMut()| app.borrow_mut().aside(work);
-        let values = VariableValues { bytes, variables: &variables, worker: worker.number, aside: &aside };
-        rules.walk(&values, &mut context.writer)
+        let values = VariableValues { bytes, variables: &variables, worker: worker.number };
+        walk(context, rules, values)
     });
     let changed;
     let (mut facts, mut bytes) = (*facts, bytes);
@@ -185,7 +165,7 @@ fn serve_variables<A: App>(
     };
     let is_logged = worker.settings.logging.may_log_requests();
     let all = &variables;
-    let noted = noted(worker, None, || VariableValues { bytes, variables: all, worker: worker.number, aside: &|work| work() });
+    let noted = noted(worker, None, || VariableValues { bytes, variables: all, worker: worker.number });
     let entry = LogEntry {
         method: text(facts.method),
         uri: text(facts.uri),
@@ -254,6 +234,13 @@ fn log_entry<'a, A: App>(context: &ExchangeContext<'_, A>) -> LogEntry<'a> {
     let (log_facts, ctime) = (LogFacts::default(), context.thread.clock.ctime());
     let (noted, answered_by) = (None, AnsweredBy::Application);
     LogEntry { method: b"", uri: b"", protocol: b"", address: b"", user: b"", log_facts, ctime, began_us, noted, answered_by }
+}
+
+/// Walks the rules; what takes long in them is done as the application lets it be done.
+fn walk<A: App>(context: &mut ExchangeContext<'_, A>, rules: &'static Rules, values: impl Values) -> Routed {
+    let app = RefCell::new(&mut *context.app);
+    let aside = |work: &mut dyn FnMut()| app.borrow_mut().aside(work);
+    rules.walk(&WithAside { values, aside: &aside }, &mut context.writer)
 }
 
 /// The values that the log's lines have of a request, while its bytes are at hand. Costs a branch where they have none.

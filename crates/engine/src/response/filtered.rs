@@ -37,12 +37,17 @@ impl ResponseWriter<'_> {
         }
         let mut filter = self.filter.take()?;
         let response = &mut *self.response;
+        let mut log_variables = Vec::new();
         let mut head = FilteredHead {
             head: &mut response.head,
             is_unlogged: &mut response.is_unlogged,
+            log_variables: &mut log_variables,
             head_only: response.terms.head_only,
         };
         let made = filter.head(&mut head, part);
+        for (name, value) in &log_variables {
+            self.set_log_variable(name, value);
+        }
         // An encoder is all that the body still needs.
         self.filter = filter.encoder().is_some().then_some(filter);
         made
