@@ -23,7 +23,7 @@ EQUAL = (
     "%(method) %(uri) %(proto) %(status)",
     "[%(host)] [%(user)] [%(uagent)] [%(referer)]",
     "%(rsize) cl=%(cl) %(var.PATH_INFO)?%(var.QUERY_STRING) %(var.HTTP_X_ONE) %(var.NOTHING) %(var.CONTENT_TYPE)",
-    "%(nothing) 5% of %(status) (%(wid)) %(core) %(switches) %(modifier1) %(modifier2) %(werr) %(rerr) %(ioerr)",
+    "%(nothing) 5% of %(status) (%(wid)) %(core) %(modifier1) %(modifier2) %(werr) %(rerr) %(ioerr)",
     "plain text",
 )
 #: Formats whose values are of the moment or the process: their shapes are equal.
@@ -33,6 +33,8 @@ SHAPES = {
     "%(ctime)|%(ltime)|%(ftime)": r"(\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4})(\|\d\d/\w{3}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}){2}",
     "%(pid) %(size) %(hsize) %(headers) %(vars) %(pktsize)": r"(\d+ ?){6}",
     "%(vsz) %(rss) %(vszM) %(rssM)": r"(\d+ ?){4}",
+    # On a busy machine uWSGI's is now and then one more for the same request.
+    "%(switches)": r"[12]",
 }
 #: What is asked: path, status, body.
 ASKED = (("/", b""), ("/a/404?q=%20", b""), ("/204", b""), ("/503", b"a body"), ("//x//200?", b""))

@@ -294,7 +294,9 @@ def at_a_terminal(command):
     """Runs a program at a terminal of 50 lines; gives a function that waits for a text on it."""
     parent, child = pty.openpty()
     fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 200, 0, 0))
-    process = subprocess.Popen(command, stdin=child, stdout=child, stderr=child, env={**os.environ, "TERM": "xterm"})
+    # These would count for more than the terminal's own size.
+    environment = {name: value for name, value in os.environ.items() if name not in ("LINES", "COLUMNS")}
+    process = subprocess.Popen(command, stdin=child, stdout=child, stderr=child, env={**environment, "TERM": "xterm"})
     os.close(child)
     seen = ""
 
