@@ -1,6 +1,7 @@
 """A service manager such as systemd: it is told how the service does, and hands over sockets that it has opened."""
 
 import json
+import os
 import signal
 import socket
 import sys
@@ -155,6 +156,22 @@ def test_a_reload_whose_probe_fails_is_over_for_the_manager_too(manager, start, 
     assert manager.hears()["READY"] == "1"
     instance.send_signal(signal.SIGHUP)
     hears_of_a_failed_reload(manager, "reload-probe: GET /no-such-function")
+
+
+def test_the_manager_waits_for_a_canary_and_hears_that_it_was_rolled_back(manager, start, tmp_path):
+    (tmp_path / "shop.py").write_text("from probe import application\n")
+    instance = start("--master", "--reload-canary", "300", module="shop", environment=manager.environment, alarms=True)
+    assert manager.hears()["READY"] == "1"
+    instance.send_signal(signal.SIGHUP)
+    assert manager.hears()["RELOADING"] == "1"
+    assert manager.hears()["STATUS"].endswith("of generation 2 serves beside those of generation 1 for 5 min")
+    # Longer than a manager may be told to wait for a reload.
+    assert manager.hears() == {"EXTEND_TIMEOUT_USEC": "360000000"}
+    canary = int(instance.wait_for_log(r"^bolide: canary: worker 1 \(pid (\d+)\)")[1])
+    os.kill(canary, signal.SIGKILL)
+    over = manager.hears()
+    assert over["READY"] == "1"
+    assert over["STATUS"].endswith("was killed by SIGKILL: generation 2 is rolled back, generation 1 goes on serving")
 
 
 def test_a_reload_that_can_not_be_begun_is_over_for_the_manager_too(manager, start, tmp_path):

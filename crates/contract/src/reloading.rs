@@ -15,6 +15,8 @@ pub struct Reloading {
     pub probe: Option<String>,
     /// Time that the answer may take, in milliseconds.
     pub probe_timeout_ms: u64,
+    /// `reload-canary`: so long one worker of a new generation serves beside the old ones, in milliseconds.
+    pub canary_ms: Option<u64>,
     /// `warmup`: what the application is asked for when it is loaded, before workers are forked.
     pub warmup: Vec<String>,
     /// `binary-path`: the program that an upgrade executes, in the place of the one that was started.

@@ -34,6 +34,8 @@ pub struct Tally {
     pub read_errors: AtomicU64,
     /// Requests and WebSockets that an asynchronous application has in its hands.
     pub ongoing: AtomicU64,
+    /// Requests that were answered with 500 and above, or whose answer broke off at an exception.
+    pub errors: AtomicU64,
 }
 
 #[repr(C)]

@@ -15,6 +15,7 @@ pub struct Work {
     pub routed_requests: u64,
     pub write_errors: u64,
     pub read_errors: u64,
+    pub errors: u64,
     pub applications: [WorkOfApplication; APPLICATIONS_MOST],
 }
 
@@ -36,6 +37,7 @@ impl Work {
             routed_requests: read(&tally.routed_requests),
             write_errors: read(&tally.write_errors),
             read_errors: read(&tally.read_errors),
+            errors: read(&tally.errors),
             applications: tally.applications.each_ref().map(|application| WorkOfApplication {
                 requests: read(&application.requests),
                 exceptions: read(&application.exceptions),
@@ -51,10 +53,11 @@ impl Work {
     /// Sets the counters to zero, when nobody writes them any more.
     pub fn clear(tally: &Tally) {
         let Tally { requests, sent_bytes, busy_us, static_requests, routed_requests, .. } = tally;
-        let Tally { write_errors, read_errors, ongoing, applications, .. } = tally;
-        let of_thread = [requests, sent_bytes, busy_us, static_requests, routed_requests, write_errors, read_errors, ongoing];
+        let Tally { write_errors, read_errors, ongoing, errors, applications, .. } = tally;
+        let of_thread = [requests, sent_bytes, busy_us, static_requests, routed_requests];
+        let of_faults = [write_errors, read_errors, ongoing, errors];
         let of_applications = applications.iter().flat_map(|application| [&application.requests, &application.exceptions]);
-        for counter in of_thread.into_iter().chain(of_applications) {
+        for counter in of_thread.into_iter().chain(of_faults).chain(of_applications) {
             counter.store(0, Relaxed);
         }
     }
@@ -69,6 +72,7 @@ impl AddAssign for Work {
         self.routed_requests += other.routed_requests;
         self.write_errors += other.write_errors;
         self.read_errors += other.read_errors;
+        self.errors += other.errors;
         for (sum, more) in self.applications.iter_mut().zip(other.applications) {
             sum.requests += more.requests;
             sum.exceptions += more.exceptions;

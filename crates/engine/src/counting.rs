@@ -18,11 +18,17 @@ pub enum AnsweredBy {
     FileOfRoute,
 }
 
-/// Counts a request that has ended, by the number of its application.
+/// From this status on an answer says that the server's side has failed.
+pub const FAILED_STATUS: u16 = 500;
+
+/// Counts a request that has ended, by the number of its application and the status of its answer.
 #[inline(always)]
-pub fn count(tally: &Tally, answered_by: AnsweredBy, application: u32, sent_bytes: u64) {
+pub fn count(tally: &Tally, answered_by: AnsweredBy, application: u32, status: u16, sent_bytes: u64) {
     add(&tally.requests, 1);
     add(&tally.sent_bytes, sent_bytes);
+    if status >= FAILED_STATUS {
+        count_error(tally);
+    }
     if answered_by == AnsweredBy::Application {
         add(&tally.application(application).requests, 1);
     } else {
@@ -39,6 +45,12 @@ pub fn count_taken(tally: &Tally) {
 #[cold]
 pub fn count_exception(tally: &Tally, application: u32) {
     add(&tally.application(application).exceptions, 1);
+}
+
+/// A request has failed: by its status, which [`count`] sees, or because its answer was broken off.
+#[cold]
+pub fn count_error(tally: &Tally) {
+    add(&tally.errors, 1);
 }
 
 #[cold]

@@ -206,6 +206,13 @@ impl<L: Language> EmbeddedWorker<L> {
         counting::count_exception(&self.heartbeat.slot.tally, application);
     }
 
+    /// An answer of this status is broken off, or a WebSocket's end told, because the application has failed.
+    pub fn count_broken_off(&self, response: &ResponseWriter<'_>) {
+        if response.status_code() < counting::FAILED_STATUS {
+            counting::count_error(&self.heartbeat.slot.tally);
+        }
+    }
+
     /// Queues what is there already. Returns how many events that were.
     fn fetch(&self, thread: &mut ThreadContext, app: &mut AppThread<L::App>, events: &mut [EpollEvent]) -> usize {
         let found = self.shared.poll.wait(events, EpollTimeout::ZERO);

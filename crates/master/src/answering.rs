@@ -138,6 +138,7 @@ impl Supervisor {
             "reloads": self.reloads.done,
             "failed_reloads": self.reloads.failed,
             "last_reload": last_reload,
+            "canary": self.canary_in_words(now_ms),
             "workers": workers,
         })
     }

@@ -79,6 +79,8 @@ impl Supervisor {
         let in_flight = self.fleet.scoreboard.in_flight(row);
         let has_worked = worker.kill_reason == Some(KillReason::Harakiri) || self.fleet.scoreboard.has_begun_requests(row);
         self.fleet.ledger.note_end(number, self.fleet.scoreboard.work(row));
+        let works = self.fleet.scoreboard;
+        self.note_end_beside_canary(worker, works.work(row), in_flight.len(), &cause.words(), now);
         self.fleet.scoreboard.clear(row);
         let asked = !worker.state.is_active();
         // A worker that had too much memory soon after its start will have it again.

@@ -1,6 +1,8 @@
 //! Records of the generations of the application: the one that serves, and the one that forms. They decide nothing: `reload`
 //! does. The master runs it.
 
+use bolide_services::canary::Answers;
+
 use crate::backoff::Backoff;
 use crate::failure_note::FailureNote;
 
@@ -46,12 +48,45 @@ pub enum Reason {
     PrototypeDied,
 }
 
+/// How much of a generation that forms is forked.
+#[derive(Debug)]
+pub enum FormingStage {
+    /// All its workers are; when they serve, it takes over.
+    Whole,
+    /// One is, and serves from its start on for so long beside the old generation.
+    CanaryStarts { length_ms: u64 },
+    /// It does.
+    Canary(CanaryWatch),
+}
+
+/// A canary that serves.
+#[derive(Debug)]
+pub struct CanaryWatch {
+    pub began_ms: u64,
+    pub until_ms: u64,
+    pub next_look_ms: u64,
+    /// What the old generation's workers had answered when it began.
+    pub before: Answers,
+    /// What those that have ended since have answered in their lives: of the new generation, and of the old one.
+    pub ended_new: Answers,
+    pub ended_old: Answers,
+}
+
+impl CanaryWatch {
+    pub fn wake_ms(&self) -> u64 {
+        self.next_look_ms.min(self.until_ms)
+    }
+}
+
 /// A generation that does not serve with all its workers yet.
 #[derive(Debug)]
 pub struct Forming {
     pub generation: Generation,
     pub reason: Reason,
+    pub stage: FormingStage,
     pub began_ms: u64,
+    /// Since then it has been waited for: `load-timeout` begins anew when its canary has passed.
+    pub patient_since_ms: u64,
     /// Time that the prototype took to load the application.
     pub loaded_in_ms: Option<u64>,
     /// Where its prototype or its workers say why they can't load the application.

@@ -270,6 +270,9 @@ fn status_in_words(answer: &Value) -> String {
     };
     let (pid, phase, version) = (text(&answer["pid"]), text(&answer["phase"]), text(&answer["version"]));
     let mut said = format!("master {pid}: {phase}, generation {}, version {version}\n", text(&answer["generation"]));
+    if let Some(canary) = answer["canary"].as_str() {
+        let _ = writeln!(said, "canary: {}", printable(canary));
+    }
     let last = &answer["last_reload"];
     if last.is_object() {
         let since_s = seconds_since_1970().saturating_sub(last["at"].as_u64().unwrap_or_default());

@@ -11,6 +11,7 @@ mod attendant;
 mod background;
 mod backoff;
 mod between;
+mod canary;
 mod chain;
 mod changes;
 pub mod child;

@@ -104,6 +104,11 @@ impl Notifier {
         self.send(|| format!("STATUS=the application is loaded\nEXTEND_TIMEOUT_USEC={microseconds}\n"));
     }
 
+    /// The reload that goes on may take this long yet (`reload-canary`): its manager waits for that, where `TimeoutStartSec=` would not.
+    pub fn extend(&self, most_ms: u64) {
+        self.send(|| format!("EXTEND_TIMEOUT_USEC={}\n", most_ms.saturating_mul(1000)));
+    }
+
     /// What goes on, for whoever looks at the service.
     pub fn status(&self, words: &str) {
         self.send(|| format!("STATUS={}\n", one_line(words)));

@@ -14,7 +14,7 @@ use crate::elasticity;
 use crate::error::StartError;
 use crate::exit_report::Cause;
 use crate::fleet::ForkError;
-use crate::generation::{Forming, Generation, Reason};
+use crate::generation::{Forming, FormingStage, Generation, Reason};
 use crate::interpreter::{enter_folder, not_executed};
 use crate::log_sink;
 use crate::pidfile;
@@ -32,7 +32,7 @@ const NOTICE_MS: u64 = 30_000;
 const HURRY_MS: u64 = 2_000;
 
 /// [`NOTICE_MS`]; tests can't wait for that long.
-fn notice_ms() -> u64 {
+pub fn notice_ms() -> u64 {
     let shortened = std::env::var("BOLIDE_TEST_NOTICE_MS").ok().and_then(|text| text.parse().ok());
     shortened.unwrap_or(NOTICE_MS)
 }
@@ -52,10 +52,13 @@ impl Supervisor {
         let before = self.serving.as_ref().map(Generation::wanted_count);
         let wanted = elasticity::first_workers(self.fleet.coming_settings(), before);
         let worker_slots = vec![Backoff::default(); wanted.len()];
+        let stage = self.first_stage(reason, number);
         self.forming = Some(Forming {
             generation: Generation { number, worker_slots, wanted, served: false },
             reason,
+            stage,
             began_ms: now_ms,
+            patient_since_ms: now_ms,
             loaded_in_ms: None,
             note,
             deaths_at_birth: 0,
@@ -98,7 +101,8 @@ impl Supervisor {
         let Some(timeout_ms) = coming_ms.or(self.fleet.settings.lifecycle.load_timeout_ms) else { return };
         let most = duration(timeout_ms);
         if let Some(forming) = &self.forming
-            && now_ms >= forming.began_ms.saturating_add(timeout_ms)
+            && !matches!(forming.stage, FormingStage::Canary(_))
+            && now_ms >= forming.patient_since_ms.saturating_add(timeout_ms)
         {
             let (is_first, why) = (forming.reason == Reason::First, format!("it did not serve within {most} (load-timeout)"));
             if is_first {
@@ -171,8 +175,15 @@ impl Supervisor {
     pub(crate) fn start_missing_workers(&mut self, generation: u32, now_ms: u64) {
         let is_it = |forming: &Forming| forming.generation.number == generation && forming.reason == Reason::Ordered;
         let is_on_trial = self.forming.as_ref().is_some_and(is_it);
+        let forming = self.forming.as_ref().filter(|forming| forming.generation.number == generation);
+        let has_one = forming.is_some_and(|forming| !matches!(forming.stage, FormingStage::Whole));
         let Some(found) = self.generation_mut(generation) else { return };
         let mut wanted: Vec<usize> = found.wanted.iter().map(|wanted| usize::from(*wanted)).collect();
+        if has_one {
+            // The canary is the first of them.
+            let first = wanted.iter().position(|wanted| *wanted > 0);
+            wanted.truncate(first.map_or(0, |first| first + 1));
+        }
         let recycling = self.recycling.and_then(|id| self.fleet.find(id)).filter(|worker| worker.state == State::Worn);
         if let Some(missing) =
             recycling.and_then(|worker| worker.worker_number()).and_then(|number| wanted.get_mut(number as usize - 1))
@@ -229,6 +240,7 @@ impl Supervisor {
 
     /// Lets the forming generation take over when all its workers serve.
     pub(crate) fn complete_if_serving(&mut self, now_ms: u64) {
+        let is_held_back = self.advance_canary(now_ms);
         let Some(forming) = &mut self.forming else { return };
         let number = forming.generation.number;
         let mut serving = vec![false; forming.generation.worker_slots.len()];
@@ -240,7 +252,10 @@ impl Supervisor {
         let wanted = &forming.generation.wanted;
         // Where no worker is wanted yet, the application must be loaded at least.
         let is_loaded = forming.loaded_in_ms.is_some() || !forming.generation.is_empty();
-        if !is_loaded || serving.iter().zip(wanted).any(|(serves, wanted)| *wanted && !serves) {
+        if matches!(forming.stage, FormingStage::Canary(_)) {
+            return;
+        }
+        if is_held_back || !is_loaded || serving.iter().zip(wanted).any(|(serves, wanted)| *wanted && !serves) {
             if now_ms >= forming.notice_ms {
                 forming.notice_ms = now_ms + notice_ms();
                 let what = if forming.loaded_in_ms.is_some() {
@@ -407,7 +422,13 @@ impl Supervisor {
         let worker_slots = self.serving.iter().chain(forming).flat_map(|generation| &generation.worker_slots);
         let pauses = worker_slots.chain([&self.prototype_backoff]).filter_map(|backoff| backoff.wake_ms(now_ms));
         let timeout_ms = self.fleet.coming_settings().lifecycle.load_timeout_ms;
-        let formed = self.forming.as_ref().and_then(|forming| Some(forming.began_ms.saturating_add(timeout_ms?)));
-        pauses.chain(self.forming.as_ref().map(|forming| forming.notice_ms)).chain(formed).min()
+        let look = |forming: &Forming| match &forming.stage {
+            FormingStage::Canary(watch) => Some(watch.wake_ms()),
+            _ => [timeout_ms.map(|timeout| forming.patient_since_ms.saturating_add(timeout)), Some(forming.notice_ms)]
+                .into_iter()
+                .flatten()
+                .min(),
+        };
+        pauses.chain(self.forming.as_ref().and_then(look)).min()
     }
 }

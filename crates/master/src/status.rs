@@ -42,6 +42,9 @@ impl Supervisor {
         let queue = snapshot.queue();
         let children = self.fleet.children.len();
         log_sink::line(&format!("status: generation in service: {serving}, children: {children}, waiting connections: {queue}"));
+        if let Some(canary) = self.canary_in_words(now_ms) {
+            log_sink::line(&format!("status: canary: {canary}"));
+        }
         for child in &self.fleet.children {
             let Some((row, number)) = child.row().zip(child.worker_number()) else {
                 log_sink::line(&format!("status: {child}: {:?}", child.state));

@@ -127,13 +127,15 @@ fn ended_later(object: &Object, task: *mut ffi::PyObject) {
     });
     let outcome = conclude(asgi, object, &end, &String::from_utf8_lossy(&request_line));
     if !matches!(outcome, Outcome::Finished) && !is_over {
-        if let Some(embedded) = asgi.embedded()
-            && !matches!(end, TaskEnd::Disconnected | TaskEnd::DisconnectedIndirectly)
-        {
+        let failed_in = asgi.embedded().filter(|_| !matches!(end, TaskEnd::Disconnected | TaskEnd::DisconnectedIndirectly));
+        if let Some(embedded) = failed_in {
             embedded.count_exception(application);
         }
         let waiters = AsgiExchange::with(object, |exchange| {
             exchange.visit(|protocol, response, request_stream| {
+                if let Some(embedded) = failed_in.filter(|_| response.head_has_left()) {
+                    embedded.count_broken_off(response);
+                }
                 if close_failed(protocol, response, request_stream) {
                     return;
                 }

@@ -14,6 +14,7 @@ use super::{Connection, NextAction, ServeStep};
 use crate::app::App;
 use crate::connections::ExchangeId;
 use crate::context::Context;
+use crate::counting;
 use crate::exchange::{BodySource, ExchangeState, Served, Streaming, give_up};
 use crate::patience::Patience;
 use crate::request_stream::{BodyStream, RequestStream};
@@ -353,6 +354,7 @@ impl<A: App> Connection<A> {
         }
         let mut writer = self.writer();
         if writer.head_has_left() {
+            counting::count_error(&context.thread.slot.tally);
             writer.cut_off();
         } else {
             writer.answer(504, reason_phrase(504), "The application took too long.");

@@ -381,6 +381,7 @@ fn conclude<A: App>(
                 context.writer.close_after();
             }
             if context.writer.head_has_left() {
+                count_broken_off(context);
                 context.writer.cut_off();
             } else {
                 fail(context.worker, &mut context.writer);
@@ -388,6 +389,13 @@ fn conclude<A: App>(
         }
     }
     None
+}
+
+/// An answer that says in its head that all is well is an error all the same; one with a status of 500 counts by that.
+fn count_broken_off<A: App>(context: &ExchangeContext<'_, A>) {
+    if context.writer.status_code() < counting::FAILED_STATUS {
+        counting::count_error(&context.thread.slot.tally);
+    }
 }
 
 /// Answers 500, with the page for it where there is one.
@@ -431,7 +439,8 @@ fn finish_line<A: App>(context: &mut ExchangeContext<'_, A>, entry: &LogEntry<'_
     let requests = row.count_request(context.worker.has_one_thread);
     let sent_bytes = context.writer.head_bytes + context.writer.body_bytes;
     let tally = &context.thread.slot.tally;
-    counting::count(tally, entry.answered_by, entry.log_facts.application, sent_bytes);
+    let status = context.writer.status_code();
+    counting::count(tally, entry.answered_by, entry.log_facts.application, status, sent_bytes);
     let mut microseconds = None;
     if context.worker.measures_time {
         let microseconds = *microseconds.insert(precise_us().saturating_sub(entry.began_us));

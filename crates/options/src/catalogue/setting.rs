@@ -129,6 +129,7 @@ pub enum Reloading {
     Exit,
     Probe,
     ProbeTimeout,
+    Canary,
     Warmup,
     Program,
     DescriptorsMost,

@@ -330,6 +330,7 @@ impl Draft<'_> {
         let attendant = self.complete_attendant(&folder, has_mercy);
         self.lifecycle.pidfile = self.pidfile.as_ref().map(|path| normalized(&self.host.folder.join(path)));
         self.complete_control(read);
+        self.check_reloading(read);
         let logging = self.complete_logging(bare);
         // A folder that can't be entered by its path (others may not look into one above it) is only stayed in.
         let enterable = self.chdir.is_some() || folder.join(".").exists();

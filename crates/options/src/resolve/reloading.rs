@@ -1,5 +1,7 @@
 //! Reloads: from options to settings. Runs in the process that reads the configuration.
 
+use bolide_contract::settings::ReloadOrder;
+
 use super::draft::Draft;
 use super::paths::normalized;
 use super::values;
@@ -7,7 +9,7 @@ use crate::catalogue::PROBE_TIMEOUT_S;
 use crate::catalogue::row::Row;
 use crate::catalogue::setting::Reloading;
 use crate::diagnostic::Diagnostic;
-use crate::reader::Pair;
+use crate::reader::{Configuration, Pair};
 
 impl Draft<'_> {
     pub(super) fn set_reloading(&mut self, setting: Reloading, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
@@ -17,6 +19,7 @@ impl Draft<'_> {
             Reloading::ProbeTimeout => {
                 self.reloading.probe_timeout_ms = self.positive_or(row, pair, PROBE_TIMEOUT_S)? * 1000;
             }
+            Reloading::Canary => self.reloading.canary_ms = self.positive(row, pair)?.map(|seconds: u64| seconds * 1000),
             Reloading::Warmup => self.reloading.warmup.push(target(pair)?),
             Reloading::Program => {
                 self.reloading.program = Some(normalized(&self.host.folder.join(values::text(pair)?)));
@@ -24,6 +27,23 @@ impl Draft<'_> {
             Reloading::DescriptorsMost => self.reloading.descriptors_most = self.positive(row, pair)?,
         }
         Ok(())
+    }
+}
+
+impl Draft<'_> {
+    /// What can't be had together.
+    pub(super) fn check_reloading(&mut self, read: &Configuration) {
+        if self.reloading.canary_ms.is_none() || self.lifecycle.reload_order != ReloadOrder::StopFirst {
+            return;
+        }
+        let place = read.effects.iter().rev().find(|pair| pair.key == "reload-canary").map(|pair| &pair.location);
+        self.diagnostics.push(
+            Diagnostic::error(
+                place,
+                "`reload-canary` and `reload-order = stop-first` can't be had together: a canary serves beside the old workers, which have ended then",
+            )
+            .advise("leave `reload-canary` out, or leave `reload-order` as it is (`start-first`)"),
+        );
     }
 }
 

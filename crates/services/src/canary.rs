@@ -1,0 +1,215 @@
+//! `reload-canary`: whether one worker of new code fails more often than the workers of the old code do, by what both have answered.
+//! It knows no process and no clock.
+
+/// Errors of the canary below which nothing is worse: one can be anybody's.
+const ERRORS_LEAST: u64 = 2;
+/// Answers from which on something can be said: of the canary, and of the workers that it is held against.
+const ANSWERS_LEAST: u64 = 10;
+/// The canary is worse where so many errors would come by chance less often than this, were it as good as the old workers.
+const CHANCE_AT_END: f64 = 0.02;
+/// The same before its time is over. Whoever looks often finds something by chance, so it must be beyond doubt.
+const CHANCE_MEANWHILE: f64 = 0.001;
+/// Terms of a sum that are added up at the most; those that follow are next to nothing.
+const TERMS_MOST: u64 = 10_000;
+/// A term that is smaller than this part of the sum changes nothing any more.
+const PART_LEAST: f64 = 1e-9;
+/// Factorials from here on are approximated: to ten digits and better.
+const SMALL_MOST: u64 = 32;
+
+/// What workers have answered, and how much of it was an error: 500 and above, broken off, or never answered because the worker was killed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Answers {
+    pub requests: u64,
+    pub errors: u64,
+}
+
+/// What the canary is held against.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Standard {
+    /// What the old workers have answered since the canary serves.
+    pub meanwhile: Answers,
+    /// And since they were started.
+    pub since_start: Answers,
+}
+
+/// When the numbers are looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moment {
+    Meanwhile,
+    AtEnd,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    Worse,
+    AsGood,
+    /// There is nothing to judge by.
+    TooFew,
+}
+
+impl Answers {
+    pub fn plus(self, more: Answers) -> Answers {
+        Answers { requests: self.requests + more.requests, errors: self.errors + more.errors }
+    }
+
+    /// What has come since there were so many.
+    pub fn since(self, before: Answers) -> Answers {
+        Answers { requests: self.requests.saturating_sub(before.requests), errors: self.errors.saturating_sub(before.errors) }
+    }
+
+    /// Counters are read one after the other, while workers go on: an error may be seen before its request.
+    fn consistent(self) -> Answers {
+        Answers { requests: self.requests.max(self.errors), ..self }
+    }
+}
+
+impl Standard {
+    /// What workers do at the same time says most: the same clients, the same database. Where that is next to nothing, all that they have
+    /// answered counts.
+    fn answers(&self) -> (Answers, bool) {
+        let is_meanwhile = self.meanwhile.requests >= ANSWERS_LEAST;
+        (if is_meanwhile { self.meanwhile } else { self.since_start }, is_meanwhile)
+    }
+}
+
+/// Whether the canary is worse than the old workers.
+pub fn judge(canary: Answers, old: &Standard, moment: Moment) -> Verdict {
+    let (canary, old) = (canary.consistent(), old.answers().0.consistent());
+    let limit = match moment {
+        Moment::Meanwhile => CHANCE_MEANWHILE,
+        Moment::AtEnd => CHANCE_AT_END,
+    };
+    if canary.errors >= ERRORS_LEAST && chance(canary, old) < limit {
+        return Verdict::Worse;
+    }
+    if canary.requests < ANSWERS_LEAST || old.requests < ANSWERS_LEAST { Verdict::TooFew } else { Verdict::AsGood }
+}
+
+/// `12 of 40 answers were errors, the old workers' 0 of 160`.
+pub fn in_words(canary: Answers, old: &Standard) -> String {
+    let (canary, (old, is_meanwhile)) = (canary.consistent(), old.answers());
+    let old = old.consistent();
+    let since = if is_meanwhile { "" } else { " since their start" };
+    let Answers { requests, errors } = canary;
+    let (answers, were) =
+        (if requests == 1 { "answer" } else { "answers" }, if errors == 1 { "was an error" } else { "were errors" });
+    format!("{errors} of {requests} {answers} {were}, the old workers' {} of {}{since}", old.errors, old.requests)
+}
+
+/// The probability that the canary has so many of all errors, or more, where each answer is as likely to be one (Fisher's exact test,
+/// one-sided).
+fn chance(canary: Answers, old: Answers) -> f64 {
+    let is_higher = u128::from(canary.errors) * u128::from(old.requests) > u128::from(old.errors) * u128::from(canary.requests);
+    if !is_higher {
+        return 1.0;
+    }
+    let (errors, all) = (canary.errors + old.errors, canary.requests + old.requests);
+    let first = ln_choose(errors, canary.errors) + ln_choose(all - errors, canary.requests - canary.errors);
+    let mut term = (first - ln_choose(all, canary.requests)).exp();
+    let mut sum = 0.0;
+    let most = errors.min(canary.requests).min(canary.errors.saturating_add(TERMS_MOST));
+    for found in canary.errors..=most {
+        sum += term;
+        if term < sum * PART_LEAST {
+            break;
+        }
+        let further = (errors - found) as f64 * (canary.requests - found) as f64;
+        let good_left = (old.requests - old.errors) + (found - canary.errors) + 1;
+        term *= further / ((found + 1) as f64 * good_left as f64);
+    }
+    sum.min(1.0)
+}
+
+/// The logarithm of the number of ways to choose so many of all.
+fn ln_choose(all: u64, chosen: u64) -> f64 {
+    ln_factorial(all) - ln_factorial(chosen) - ln_factorial(all - chosen)
+}
+
+fn ln_factorial(number: u64) -> f64 {
+    if number < SMALL_MOST {
+        return (2..=number).map(|factor| (factor as f64).ln()).sum();
+    }
+    // Stirling's series.
+    let number = number as f64;
+    let root = 0.5 * (std::f64::consts::TAU * number).ln();
+    number * number.ln() - number + root + 1.0 / (12.0 * number) - 1.0 / (360.0 * number.powi(3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answers(errors: u64, requests: u64) -> Answers {
+        Answers { requests, errors }
+    }
+
+    fn against(errors: u64, requests: u64) -> Standard {
+        Standard { meanwhile: answers(errors, requests), since_start: answers(errors, requests) }
+    }
+
+    #[test]
+    fn a_canary_is_worse_where_chance_does_not_explain_its_errors() {
+        use Moment::{AtEnd, Meanwhile};
+        use Verdict::{AsGood, TooFew, Worse};
+        for (canary, old, moment, wanted) in [
+            ((12, 40), (0, 160), AtEnd, Worse),
+            ((12, 40), (0, 160), Meanwhile, Worse),
+            ((0, 40), (0, 160), AtEnd, AsGood),
+            // Errors that the old code has too: the database is away, a client asks for what has never worked.
+            ((12, 40), (48, 160), AtEnd, AsGood),
+            ((40, 40), (160, 160), AtEnd, AsGood),
+            ((5, 40), (16, 160), AtEnd, AsGood),
+            ((1, 40), (16, 160), AtEnd, AsGood),
+            // Ten times as many.
+            ((200, 1000), (20, 1000), Meanwhile, Worse),
+            ((2_000, 100_000), (3_000, 1_000_000), Meanwhile, Worse),
+            // A tenth more, of very many.
+            ((11_000, 1_000_000), (10_000, 1_000_000), Meanwhile, Worse),
+            ((110, 10_000), (100, 10_000), AtEnd, AsGood),
+            // One error is never enough, and of few answers all must fail.
+            ((1, 1), (0, 100_000), AtEnd, TooFew),
+            ((2, 40), (0, 160), AtEnd, AsGood),
+            ((3, 40), (0, 160), AtEnd, Worse),
+            ((3, 40), (0, 160), Meanwhile, AsGood),
+            ((3, 3), (0, 10), AtEnd, Worse),
+            ((2, 2), (0, 4), AtEnd, TooFew),
+            // Nothing to judge, or nothing to hold it against.
+            ((0, 0), (0, 160), AtEnd, TooFew),
+            ((0, 9), (0, 160), AtEnd, TooFew),
+            ((12, 40), (0, 0), AtEnd, TooFew),
+            ((0, 0), (0, 0), AtEnd, TooFew),
+            // An error that was read before its request.
+            ((12, 3), (0, 160), AtEnd, Worse),
+        ] {
+            let found = judge(answers(canary.0, canary.1), &against(old.0, old.1), moment);
+            assert_eq!(found, wanted, "{canary:?} against {old:?}, {moment:?}");
+        }
+    }
+
+    #[test]
+    fn old_workers_that_have_nothing_to_do_meanwhile_are_known_by_what_they_did_before() {
+        let old = Standard { meanwhile: answers(0, 1), since_start: answers(1, 500) };
+        assert_eq!(judge(answers(12, 40), &old, Moment::AtEnd), Verdict::Worse);
+        assert_eq!(in_words(answers(12, 40), &old), "12 of 40 answers were errors, the old workers' 1 of 500 since their start");
+        assert_eq!(in_words(answers(1, 1), &against(0, 160)), "1 of 1 answer was an error, the old workers' 0 of 160");
+    }
+
+    #[test]
+    fn the_chance_is_that_of_fishers_test() {
+        // By counting: of 9 answers 3 are errors, and all 3 are the canary's in one of C(9,3) ways.
+        let close = |found: f64, wanted: f64| assert!((found / wanted - 1.0).abs() < 1e-6, "{found} is not {wanted}");
+        close(chance(answers(3, 3), answers(0, 6)), 1.0 / 84.0);
+        close(chance(answers(2, 40), answers(0, 160)), 40.0 * 39.0 / (200.0 * 199.0));
+        // Two terms: C(3,2) C(7,2) and C(3,3) C(7,1) of the C(10,4) ways.
+        close(chance(answers(2, 4), answers(1, 6)), (3.0 * 21.0 + 7.0) / 210.0);
+        // The approximation goes on where the sum ends.
+        close(ln_factorial(32), (2..=32).map(|factor| f64::from(factor).ln()).sum());
+    }
+
+    #[test]
+    fn numbers_of_any_size_are_judged_in_bounded_time() {
+        let huge = u64::MAX / 4;
+        assert_eq!(judge(answers(huge / 2, huge), &against(huge / 4, huge), Moment::AtEnd), Verdict::Worse);
+        assert_eq!(judge(answers(huge / 2, huge), &against(huge / 2, huge), Moment::AtEnd), Verdict::AsGood);
+    }
+}

@@ -1,0 +1,268 @@
+"""`reload-canary`: one worker of the new code serves beside the old ones first; what works worse than they do is rolled back."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+
+import pytest
+from support.server import program
+from support.waiting import wait_until
+from support_instance import port_is_free
+from support_load import Load
+from support_processes import children_of
+
+#: Longer than any test waits: what is rolled back then is so before its time.
+LONG = ("--reload-canary", "3600")
+SHORT = ("--reload-canary", "1")
+#: Exit status of a command that was refused, or whose wish has failed.
+REFUSED = 1
+COMMAND_SECONDS = 60
+
+WSGI = """\
+import itertools, os, signal, sys, time
+calls = itertools.count()
+def application(environ, start_response):
+    call = next(calls)
+    {fault}
+    start_response("200 OK", [("Content-Length", "{length}")])
+    return [b"{version}"]
+"""
+ASGI = """\
+import asyncio, itertools
+calls = itertools.count()
+async def application(scope, receive, send):
+    if scope["type"] != "http":
+        raise ValueError(scope["type"])
+    call = next(calls)
+    {fault}
+    await send({{"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"{length}")]}})
+    await send({{"type": "http.response.body", "body": b"{version}"}})
+"""
+BEGIN_ASGI = "await send({'type': 'http.response.start', 'status': 200, 'headers': []})"
+
+#: What every third request of a new version comes to, each an error.
+FAULTS = {
+    "503": (WSGI, "if call % 3 == 2: start_response('503 No', [('Content-Length', '0')]); return [b'']"),
+    "raise": (WSGI, "if call % 3 == 2: raise RuntimeError('no database')"),
+    "broken-off": (WSGI, "if call % 3 == 2: start_response('200 OK', [])(b'x'); raise RuntimeError('no database')"),
+    "asgi-raise": (ASGI, "if call % 3 == 2: raise RuntimeError('no database')"),
+    "asgi-raise-later": (ASGI, "await asyncio.sleep(0)\n    if call % 3 == 2: raise RuntimeError('no database')"),
+    "asgi-broken-off": (ASGI, f"await asyncio.sleep(0)\n    if call % 3 == 2: {BEGIN_ASGI}; raise RuntimeError('no database')"),
+}
+
+NUMBERS = r"\d+ of \d+ answers were errors, the old workers' \d+ of \d+(?: since their start)?"
+
+
+def write(tmp_path, version, template=WSGI, fault="pass"):
+    (tmp_path / "shop.py").write_text(template.format(version=version, length=len(version), fault=fault))
+
+
+def reload_and_wait(instance):
+    """`bolide reload --wait`, as it runs."""
+    command = [*program(), "reload", "--wait", str(instance.pid)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def outcome_of(command):
+    said, _ = command.communicate(timeout=COMMAND_SECONDS)
+    return command.returncode, said
+
+
+def wait_until_generation_is_gone(instance, number):
+    wait_until(lambda: len(instance.prototypes()) == 1, f"the end of generation {number}")
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_code_that_fails_more_often_than_the_old_code_is_rolled_back(fault, start, tmp_path):
+    template, text = FAULTS[fault]
+    write(tmp_path, "first", template)
+    instance = start("--processes", "2", *LONG, module="shop", alarms=True)
+    before = sorted(instance.workers())
+    with Load(instance.address(), kept_alive=0, fresh=4) as load:
+        write(tmp_path, "second!", template, text)
+        status, said = outcome_of(reload_and_wait(instance))
+        rolled_back = rf"canary: {NUMBERS}: generation 2 is rolled back"
+        assert status == REFUSED
+        assert re.search(rolled_back, said), said
+        instance.wait_for_log(rf"^bolide: {rolled_back}, generation 1 goes on serving$")
+        instance.wait_for_log(
+            r"^bolide: canary: worker 1 \(pid \d+\) of generation 2 serves beside those of generation 1 for 60 min"
+        )
+        wait_until_generation_is_gone(instance, 2)
+        assert sorted(instance.workers()) == before
+        # It has served, and what comes after it is the old code's.
+        assert load.bodies["second!"] > 0
+        seen = load.bodies["second!"]
+        load.wait_for_more()
+        assert load.bodies["second!"] == seen
+    assert "worker 2 " not in "".join(line for line in instance.lines if "generation 2" in line)
+
+
+def test_code_that_works_as_well_as_the_old_code_is_let_in(start, tmp_path):
+    write(tmp_path, "first")
+    instance = start("--processes", "3", *SHORT, module="shop")
+    with Load(instance.address()) as load:
+        write(tmp_path, "second!")
+        status, said = outcome_of(reload_and_wait(instance))
+        assert (status, "generation 2 serves" in said) == (0, True), said
+        instance.wait_for_log(rf"^bolide: canary: {NUMBERS}, in 1(\.\d)? s: generation 2 is let in$")
+        instance.wait_for_generation(2)
+        load.wait_for_more()
+    assert load.losses == []
+    assert len(instance.workers()) == 3
+    assert instance.body() == "second!"
+
+
+def test_only_the_canary_is_forked_while_it_is_watched_and_the_status_says_how_it_does(start, tmp_path):
+    write(tmp_path, "first")
+    instance = start("--processes", "2", *LONG, module="shop")
+    write(tmp_path, "second!")
+    old = instance.prototype()
+    instance.send_signal(signal.SIGHUP)
+    instance.wait_for_log("^bolide: canary: worker 1 ")
+    (new,) = [prototype for prototype in instance.prototypes() if prototype != old]
+    assert (len(children_of(old)), len(children_of(new))) == (2, 1)
+    with Load(instance.address(), kept_alive=0, fresh=2) as load:
+        load.wait(lambda: load.bodies["first"] > 0 and load.bodies["second!"] > 0, "answers of both generations")
+    said = subprocess.run([*program(), "status", str(instance.pid)], capture_output=True, text=True, check=True).stdout
+    assert re.search(r"^master \d+: reloading, generation 1, ", said)
+    assert re.search(
+        r"^canary: 0 of \d+ answers? were errors, the old workers' 0 of \d+.*; 59 min \d+ s to go$", said, re.MULTILINE
+    )
+    instance.send_signal(signal.SIGUSR1)
+    instance.wait_for_log("^bolide: status: canary: 0 of ")
+    assert len(children_of(new)) == 1
+    assert instance.stop() == 0
+
+
+def test_errors_that_the_old_code_makes_as_well_let_the_new_code_in(start, tmp_path):
+    fault = FAULTS["503"][1]
+    write(tmp_path, "first", fault=fault)
+    instance = start("--processes", "2", *SHORT, module="shop")
+    with Load(instance.address(), kept_alive=0, fresh=4) as load:
+        load.wait_for_more()
+        write(tmp_path, "second!", fault=fault)
+        instance.reload(2)
+        load.wait(lambda: load.bodies["second!"] > 0, "the new code")
+    instance.wait_for_log(r"^bolide: canary: [1-9]\d* of \d+ answers were errors, .*: generation 2 is let in$")
+
+
+def test_a_canary_that_nobody_asks_passes_and_the_log_says_so(start, tmp_path):
+    write(tmp_path, "first")
+    instance = start(*SHORT, module="shop")
+    write(tmp_path, "second!")
+    instance.reload(2)
+    instance.wait_for_log(
+        r"^bolide: canary: 0 of 0 answers were errors, the old workers' 0 of 0 since their start, in 1(\.\d)? s: "
+        r"too few to judge, generation 2 is let in$"
+    )
+    assert instance.body() == "second!"
+
+
+def test_a_canary_that_dies_is_rolled_back_at_once(start, tmp_path):
+    write(tmp_path, "first")
+    instance = start("--processes", "2", *LONG, module="shop", alarms=True)
+    before = sorted(instance.workers())
+    write(tmp_path, "second!")
+    command = reload_and_wait(instance)
+    canary = int(instance.wait_for_log(r"^bolide: canary: worker 1 \(pid (\d+)\)")[1])
+    os.kill(canary, signal.SIGKILL)
+    status, said = outcome_of(command)
+    assert status == REFUSED
+    assert f"canary: worker 1 (pid {canary}) was killed by SIGKILL: generation 2 is rolled back" in said
+    wait_until_generation_is_gone(instance, 2)
+    assert sorted(instance.workers()) == before
+    assert instance.body() == "first"
+
+
+def test_requests_over_their_time_are_errors_of_the_canary(start, tmp_path):
+    write(tmp_path, "first")
+    instance = start("--processes", "2", "--harakiri", "1", *LONG, module="shop", alarms=True)
+    with Load(instance.address(), kept_alive=0, fresh=3) as load:
+        load.wait_for_more(200)
+        write(tmp_path, "second!", fault="time.sleep(300)")
+        instance.send_signal(signal.SIGHUP)
+        instance.wait_for_log(rf"^bolide: canary: {NUMBERS}: generation 2 is rolled back, generation 1 goes on serving$")
+        wait_until_generation_is_gone(instance, 2)
+        load.wait_for_more()
+    assert instance.body() == "first"
+
+
+def test_a_further_reload_gives_the_canary_up_and_begins_with_another(start, tmp_path):
+    write(tmp_path, "first")
+    instance = start("--processes", "2", *LONG, module="shop")
+    with Load(instance.address()) as load:
+        for number in (2, 3):
+            write(tmp_path, "version " + "x" * number)
+            instance.send_signal(signal.SIGHUP)
+            instance.wait_for_log(rf"^bolide: canary: worker 1 \(pid \d+\) of generation {number} serves")
+        instance.wait_for_log("generation 2, which is still being started, is given up for a new one that SIGHUP asks for$")
+        wait_until(lambda: len(instance.prototypes()) == 2, "the end of generation 2")
+        load.wait(lambda: load.bodies["version xxx"] > 0, "the newest code")
+    assert load.losses == []
+    assert instance.stop() == 0
+
+
+def test_a_stop_while_a_canary_serves_ends_all_and_the_reload_has_failed(start, tmp_path):
+    write(tmp_path, "first")
+    instance = start("--processes", "2", *LONG, module="shop")
+    command = reload_and_wait(instance)
+    instance.wait_for_log("^bolide: canary: worker 1 ")
+    assert instance.stop() == 0
+    status, said = outcome_of(command)
+    assert (status, "it is being stopped" in said) == (REFUSED, True), said
+
+
+def test_settings_and_sockets_of_what_is_rolled_back_go_with_it(start, tmp_path):
+    write(tmp_path, "first")
+
+    def configure(*lines):
+        listed = ("http-socket = 127.0.0.1:0", "module = shop", "master = true", "reload-canary = 3600", *lines)
+        (tmp_path / "uwsgi.ini").write_text("\n".join(("[uwsgi]", *listed)) + "\n")
+
+    configure("processes = 2")
+    instance = start("--ini", "uwsgi.ini", socket=None, module=None, alarms=True)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    configure("processes = 3", f"http-socket = 127.0.0.1:{port}")
+    instance.send_signal(signal.SIGHUP)
+    canary = int(instance.wait_for_log(r"^bolide: canary: worker 1 \(pid (\d+)\)")[1])
+    assert not port_is_free(port)
+    os.kill(canary, signal.SIGKILL)
+    instance.wait_for_log("generation 2 is rolled back")
+    wait_until_generation_is_gone(instance, 2)
+    wait_until(lambda: port_is_free(port), "the socket to be closed")
+    assert len(instance.workers()) == 2
+    # The next one is judged anew.
+    configure("processes = 3", "http-socket = 127.0.0.1:0", "reload-canary = 1")
+    instance.send_signal(signal.SIGHUP)
+    instance.wait_for_generation(3)
+    assert len(instance.workers()) == 3
+
+
+def test_a_reload_that_nobody_has_asked_for_has_no_canary_and_neither_has_the_start(start, tmp_path):
+    write(tmp_path, "first")
+    instance = start("--processes", "2", *LONG, module="shop", alarms=True)
+    os.kill(instance.prototype(), signal.SIGKILL)
+    instance.wait_for_log("^bolide: ready: 2 workers of generation 2 in")
+    assert "canary" not in instance.log
+
+
+def test_a_canary_has_the_load_timeout_for_its_start_and_all_its_time_beside(start, tmp_path):
+    write(tmp_path, "first")
+    instance = start("--reload-canary", "3", "--load-timeout", "2", "--lazy-apps", module="shop")
+    write(tmp_path, "second!")
+    instance.reload(2)
+    assert instance.body() == "second!"
+    assert "load-timeout" not in instance.log
+
+
+def test_a_canary_beside_workers_that_have_ended_is_refused(fail, tmp_path):
+    write(tmp_path, "first")
+    status, lines = fail(
+        "--reload-canary", "3", "--reload-order", "stop-first", "--module", "shop", "--http-socket", "127.0.0.1:0"
+    )
+    assert status != 0
+    assert any("`reload-canary` and `reload-order = stop-first` can't be had together" in line for line in lines), lines
