@@ -19,6 +19,9 @@ FRAMES_MOST = 200
 #: Other descriptors that workers can't share, by what /proc calls them.
 SHARED_BY_MISTAKE = {"anon_inode:[eventpoll]": ("event loop", "epoll"), "anon_inode:inotify": ("file watcher", "inotify")}
 
+#: What CPython calls the file of the functions that load modules.
+IMPORTLIB = "<frozen importlib._bootstrap_external>"
+
 LIBRARIES = tuple(
     os.path.join(os.path.realpath(path), "")
     for name, path in sysconfig.get_paths().items()
@@ -57,6 +60,8 @@ class Loading:
             finally:
                 self._note_opened_by(loader.path)
 
+        # A part of importlib, as far as tracebacks and `stacklevel` of warnings are concerned: both leave it out.
+        exec_module.__code__ = exec_module.__code__.replace(co_filename=IMPORTLIB)
         for key in self._present():
             self._places[key] = None
         self._replaced = [

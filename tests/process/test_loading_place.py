@@ -1,6 +1,7 @@
 """Where the application is loaded, what workers can't have of it, and what is said of that."""
 
 import os
+import re
 import signal
 import socket
 
@@ -101,6 +102,27 @@ def test_what_was_in_the_way_while_loading_is_gone_in_workers(start, tmp_path):
         "    return [repr([getattr(one, '__module__', '') for one in ours]).encode()]\n"
     )
     assert "bolide" not in start("--processes", "2", module="shop").body()
+
+
+def test_a_failed_import_is_told_without_the_servers_own_frames(fail, tmp_path):
+    (tmp_path / "shop.py").write_text("import models\n")
+    (tmp_path / "models.py").write_text("import parts\n")
+    (tmp_path / "parts.py").write_text("raise KeyError('colour')\n")
+    _, lines = fail("--socket", tmp_path / "socket", "--processes", "2", "--module", "shop")
+    files = re.findall(r'File "(.*)", line', "\n".join(lines))
+    assert [os.path.basename(file) for file in files] == ["shop.py", "models.py", "parts.py"]
+
+
+def test_a_warning_about_who_imports_names_the_module_that_does(start, tmp_path):
+    (tmp_path / "old.py").write_text("import warnings\nwarnings.warn('old is old', stacklevel=2)\n")
+    (tmp_path / "shop.py").write_text(
+        "import warnings\n"
+        "with warnings.catch_warnings(record=True) as seen:\n    warnings.simplefilter('always')\n    import old\n"
+        "def application(environ, start_response):\n"
+        "    start_response('200 OK', [])\n"
+        "    return [repr([(one.filename.rpartition('/')[2], one.lineno) for one in seen]).encode()]\n"
+    )
+    assert start("--processes", "2", module="shop").body() == "[('shop.py', 4)]"
 
 
 def test_code_that_opens_something_is_refused_where_that_is_asked_for(start, fail, tmp_path):
