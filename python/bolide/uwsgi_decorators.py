@@ -7,7 +7,8 @@ import functools
 import sys
 import threading
 
-__all__ = ["harakiri", "postfork", "thread"]
+# `from uwsgidecorators import *` gives programs the module `uwsgi` too, as uWSGI's file does.
+__all__ = ["harakiri", "postfork", "thread", "uwsgi"]  # noqa: F822
 
 #: Decorators of uWSGI's that need a service.
 LATER = frozenset(
@@ -89,6 +90,8 @@ class harakiri:
 
 
 def __getattr__(name):
+    if name == "uwsgi":
+        return sys.modules["uwsgi"]
     if name in LATER:
         raise AttributeError(
             f"`uwsgidecorators.{name}` is not there yet: it comes with the services (spooler, mules, locks, signals)"

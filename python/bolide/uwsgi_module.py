@@ -188,6 +188,8 @@ class Uwsgi:
         return self.send_file(what if isinstance(what, int) else what.fileno(), position, size)
 
     def send_file(self, descriptor, position, size):
+        if position < 0 or size < 0:
+            raise ValueError(f"sendfile: position {position} and size {size} can't be below 0")
         rest = max(0, os.fstat(descriptor).st_size - position)
         self.native.uwsgi_send_file(descriptor, position, min(size, rest) if size else rest)
         return True
@@ -225,8 +227,13 @@ class Uwsgi:
     def stop(self):
         return self.native.uwsgi_ask(self.native.ASK_STOP) or None
 
-    def listen_queue(self):
-        return sum(map(waiting_at, self.module.sockets))
+    def listen_queue(self, socket=0):
+        """As in uWSGI: of one socket, by its place in the configuration."""
+        sockets = self.module.sockets
+        if not 0 <= socket < max(len(sockets), 1):
+            raise ValueError(f"unable to find socket {socket}")
+        # Where the application is loaded before the fork, no socket is known yet.
+        return waiting_at(sockets[socket]) if sockets else 0
 
     def request_id(self):
         own = self.worker_id()

@@ -24,7 +24,7 @@ HERE = {
     "i_am_the_spooler": "`i_am_the_spooler()`: None",
     "in_farm": "`in_farm([name])`: None",
     "is_a_reload": "True after a reload (no function, as in uWSGI)",
-    "listen_queue": "`listen_queue()`: connections that wait to be accepted",
+    "listen_queue": "`listen_queue([socket])`: connections that wait to be accepted at a TCP socket, the first one or that of this number",
     "log": "`log(text)` writes a line to the log",
     "log_this_request": "`log_this_request()`: this request has its line in spite of `disable-logging`",
     "logsize": "`logsize()`: bytes of the log's file",
@@ -62,6 +62,9 @@ HERE = {
     "workers": "`workers()`: a tuple with a dict for each worker",
 }
 
+#: The milestone of names that don't come.
+NEVER = "never"
+
 #: Names of uWSGI's that are not here: the milestone that they belong to, and what to do meanwhile.
 MILESTONES = {
     "services": (
@@ -82,7 +85,7 @@ MILESTONES = {
         "async_connect async_sleep connect close green_schedule is_connected recv send wait_fd_read wait_fd_write",
     ),
     "emperor": ("it comes with the emperor", "lord_scroll scrolls"),
-    "never": (
+    NEVER: (
         "it does not come; what it does is done by Python's own means",
         "SymbolsImporter SymbolsZipImporter ZipImporter add_var cl embedded_data offload parsefile route set_warning_message "
         "start_response",
@@ -105,6 +108,6 @@ def missing(name):
     if milestone is None:
         return f"module 'uwsgi' has no attribute {name!r}"
     return (
-        f"`uwsgi.{name}` is not there yet: {MILESTONES[milestone][0]}. "
+        f"`uwsgi.{name}` is not there{'' if milestone == NEVER else ' yet'}: {MILESTONES[milestone][0]}. "
         "With `uwsgi-module = false` applications find no module `uwsgi`, and do what they do without"
     )

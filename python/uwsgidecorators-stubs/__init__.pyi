@@ -1,6 +1,8 @@
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
+import uwsgi as uwsgi
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 @overload

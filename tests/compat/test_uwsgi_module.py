@@ -47,7 +47,10 @@ SAME = [
     "uwsgi.log(b'a line')",
     "uwsgi.log()",
     "[type(number).__name__ for number in uwsgi.mem()]",
-    "uwsgi.listen_queue()",
+    "uwsgi.listen_queue(), uwsgi.listen_queue(0)",
+    "uwsgi.listen_queue(9)",
+    "__import__('concurrent.futures').futures.ThreadPoolExecutor().submit(uwsgi.set_logvar, 'name', 'value').result()",
+    "(lambda names: (exec('from uwsgidecorators import *', names), names['uwsgi'] is uwsgi))({})",
     "type(uwsgi.micros()).__name__",
     "type(uwsgi.logsize()).__name__",
     "type(uwsgi.request_id()).__name__, type(uwsgi.total_requests()).__name__",
@@ -119,6 +122,7 @@ def test_a_name_that_is_not_there_yet_says_what_it_belongs_to_and_what_to_do(ser
     said = serve(f"chdir = {tmp_path}\nmodule = shop").get("/").text
     assert said.startswith("`uwsgi.cache_get` is not there yet: it comes with the services")
     assert "`uwsgi-module = false`" in said
+    assert uwsgi_names.missing("cl").startswith("`uwsgi.cl` is not there: it does not come")
 
 
 def test_without_the_module_an_application_does_what_it_does_without(serve, tmp_path):

@@ -39,7 +39,7 @@ def view_thread(environ, start_response):
     def ask():
         try:
             uwsgi.set_logvar("a", "b")
-        except RuntimeError as error:
+        except SystemError as error:
             told.append(error)
     thread = threading.Thread(target=ask)
     thread.start()
@@ -63,6 +63,15 @@ def view_file(environ, start_response):
         uwsgi.sendfile(file, 4096, 2, 3)
     assert uwsgi.sendfile(os.path.join(here, "nothing")) is None
     return [b">"]
+def view_below_zero(environ, start_response):
+    start_response("200 OK", [])
+    told = []
+    for position, size in ((-1, 0), (0, -1)):
+        try:
+            uwsgi.sendfile(os.path.join(here, "data"), 0, position, size)
+        except ValueError as error:
+            told.append(str(error).encode())
+    return told
 def view_headless(environ, start_response):
     try:
         uwsgi.sendfile(os.path.join(here, "data"))
@@ -198,6 +207,7 @@ def test_a_file_is_sent_in_the_middle_of_an_answer(shop):
             assert client.read_response().text == "<0123456789234>"
     assert "No such file" in instance.log
     assert "start_response comes before" in instance.get("/headless").text
+    assert instance.get("/below_zero").text.count("can't be below 0") == 2
 
 
 def test_a_large_file_waits_for_a_slow_client_and_for_nobody_else(shop, tmp_path):

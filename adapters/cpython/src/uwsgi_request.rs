@@ -13,7 +13,7 @@ use bolide_contract::scoreboard::{Slot, now_ms};
 use bolide_engine::blocking_websocket::{BlockingWebSocket, Heard, WebSocketTerms};
 use bolide_engine::response::{Progress, ResponseWriter, wait_for_client, wait_for_room};
 use bolide_engine::websocket::MessageKind;
-use pyo3::exceptions::{PyOSError, PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyOSError, PyRuntimeError, PySystemError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};
 
@@ -24,7 +24,8 @@ use crate::uwsgi_module;
 const LIMIT_MOST_SECONDS: u64 = 2_000_000;
 
 fn current() -> PyResult<CurrentRequest> {
-    CurrentRequest::of_this_thread().ok_or_else(|| PyRuntimeError::new_err("this thread serves no WSGI request at present"))
+    // SystemError is what uWSGI raises.
+    CurrentRequest::of_this_thread().ok_or_else(|| PySystemError::new_err("this thread serves no WSGI request at present"))
 }
 
 fn with_response<R>(act: impl FnOnce(&mut ResponseWriter<'static>) -> R) -> PyResult<R> {
