@@ -210,8 +210,8 @@ const FAMILIES: &[Family] = &[
     refused("Adds a variable to each request of the router `http`.", "write `route-run = addvar:NAME=VALUE`", &["http-var"]),
     refused("Statistics of the router `http`.", "`stats` has those of the workers, which speak HTTP themselves", &["http-ss"]),
     refused(
-        "Puts the host's name in the place of the field Host.",
-        "write `route-run = addvar:HTTP_HOST=NAME`",
+        "Makes SERVER_NAME what the client asked for, by its field Host.",
+        "write `route-run = addvar:SERVER_NAME=${HTTP_HOST}`",
         &["http-server-name-as-http-host"],
     ),
     refused(
@@ -345,7 +345,11 @@ const FAMILIES: &[Family] = &[
     refused("Prints one value of the configuration, and ends.", "`bolide config FILE` prints what a start would do", &["get"]),
     refused("Reads the configuration and starts nothing.", "use `bolide check FILE`", &["no-server"]),
     refused("Takes the configuration as a sequence of commands.", "write it as a file", &["command-mode"]),
-    refused("Declares an option that only uWSGI's hooks know.", "write `set-placeholder`", &["declare-option2"]),
+    refused(
+        "Declares an option that acts when the whole configuration was read.",
+        "write `declare-option`, which acts where it is read",
+        &["declare-option2"],
+    ),
     refused("A text that the application reads as `uwsgi.mode`.", "write `env = NAME=VALUE` and read the environment", &["mode"]),
     refused(
         "Gives up root only when the applications are loaded.",

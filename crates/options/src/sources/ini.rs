@@ -42,10 +42,10 @@ pub fn parse(text: &[u8], section: &str) -> Result<Section, Malformed> {
                 name.next_back();
                 let name = name.as_str().to_owned();
                 inside = name == section;
+                made.found |= inside;
                 made.others.push(name);
             }
             Some(_) if inside => {
-                made.found = true;
                 let equals = bytes.iter().position(|&byte| byte == b'=');
                 let (key, value) = match equals {
                     Some(at) => (trim_end(&bytes[..at]), trim(&bytes[at + 1..])),
@@ -100,6 +100,12 @@ mod tests {
             assert_eq!(pairs, *wanted, "{text:?}");
             assert_eq!(parsed.found, !wanted.is_empty(), "{text:?}");
         }
+    }
+
+    #[test]
+    fn test_ini_a_section_without_options_is_there() {
+        assert!(parse(b"[uwsgi]\n; nothing yet\n[other]\na = 1\n", "uwsgi").expect("it is ini").found);
+        assert!(!parse(b"[other]\na = 1\n", "uwsgi").expect("it is ini").found);
     }
 
     #[test]
