@@ -65,13 +65,25 @@ impl RequestNotes<'_> {
     }
 }
 
-/// What a client sent is shown without its control characters: a log line is one line.
+/// The first byte of U+0080 to U+009F in UTF-8, which terminals obey as they do `ESC [` and its kin; the second ends at [`C1_LAST`].
+const C1_LEAD: u8 = 0xc2;
+const C1_LAST: u8 = 0x9f;
+
+/// What a client sent is shown without its control characters: a log line is one line, and does nothing to a terminal.
 pub fn visible(buffer: &mut Vec<u8>, text: &[u8]) {
     let start = buffer.len();
     buffer.extend_from_slice(text);
     for byte in &mut buffer[start..] {
         if *byte < 0x20 || *byte == 0x7f {
             *byte = b'?';
+        }
+    }
+    let mut rest = &mut buffer[start..];
+    while let Some(at) = memchr::memchr(C1_LEAD, rest) {
+        rest = &mut rest[at + 1..];
+        if let Some(second) = rest.first_mut().filter(|second| (0x80..=C1_LAST).contains(*second)) {
+            // U+00BF, an inverted question mark: the text stays UTF-8.
+            *second = 0xbf;
         }
     }
 }
@@ -143,5 +155,13 @@ pub mod tests {
         let mut buffer = Vec::new();
         visible(&mut buffer, b"/a\nb\x1b[0m");
         assert_eq!(buffer, b"/a?b?[0m");
+        for (text, shown) in [("\u{9b}31m\u{80}\u{9f}", "¿31m¿¿"), ("\u{a0}é€\u{c2}", "\u{a0}é€\u{c2}")] {
+            buffer.clear();
+            visible(&mut buffer, text.as_bytes());
+            assert_eq!(buffer, shown.as_bytes());
+        }
+        buffer.clear();
+        visible(&mut buffer, b"cut \xc2");
+        assert_eq!(buffer, b"cut \xc2");
     }
 }
