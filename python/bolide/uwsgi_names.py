@@ -24,7 +24,7 @@ HERE = {
     "i_am_the_spooler": "`i_am_the_spooler()`: None",
     "in_farm": "`in_farm([name])`: None",
     "is_a_reload": "True after a reload (no function, as in uWSGI)",
-    "listen_queue": "`listen_queue([socket])`: connections that wait to be accepted at a TCP socket, the first one or that of this number",
+    "listen_queue": "`listen_queue([socket])`: connections that wait at the first TCP socket, or at that of this number",
     "log": "`log(text)` writes a line to the log",
     "log_this_request": "`log_this_request()`: this request has its line in spite of `disable-logging`",
     "logsize": "`logsize()`: bytes of the log's file",
