@@ -1,6 +1,7 @@
 """Reloads under everything at once, for each way of running one. `tests/process` reloads a few times, `make soak` many."""
 
 import collections
+import contextlib
 import signal
 from pathlib import Path
 
@@ -65,14 +66,20 @@ class Trial:
     def reload_under_traffic(self, reloads):
         """The first reload is before anything is counted: what is made once is there by then."""
         self.reload_under_new_clients(1)
+        self.wait_for_farewells()
         self.before = self.counted()
         self.reload_under_new_clients(reloads - 1)
-        # Connections that their clients have closed are closed by the workers in their own time.
+        self.wait_for_farewells()
         self.after = self.before
         try:
             wait_until(lambda: self.counted() == self.before, "nothing is left behind")
         except AssertionError:
             self.after = self.counted()
+
+    def wait_for_farewells(self):
+        """Connections that their clients have closed are closed by the workers in their own time."""
+        port = self.server.port
+        wait_until(lambda: not connections_at(port, self.workers()), "no worker has a connection", RELOAD_SECONDS)
 
     def reload_under_new_clients(self, reloads):
         others = {"uwsgi": self.path}
@@ -156,6 +163,22 @@ def children_of(pid):
         return {int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()}
     except (FileNotFoundError, ProcessLookupError):
         return set()
+
+
+def connections_at(port, pids):
+    """The descriptors of these processes that are connections to a TCP port, in whatever state."""
+    lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
+    ours = [fields for fields in map(str.split, lines) if fields[1].endswith(f":{port:04X}") and fields[3] != "0A"]
+    inodes = {f"socket:[{fields[9]}]" for fields in ours}
+    return [(pid, target) for pid in pids for target in targets_of(pid) if target in inodes]
+
+
+def targets_of(pid):
+    found = set()
+    for link in Path(f"/proc/{pid}/fd").glob("*"):
+        with contextlib.suppress(FileNotFoundError):
+            found.add(str(link.readlink()))
+    return found
 
 
 def held_by(pid):

@@ -228,7 +228,7 @@ impl<A: App> Connection<A> {
             }
         }
         // What drips into a worker that ends has always a byte more.
-        let is_late = worker.is_draining() && self.is_arriving();
+        let is_late = self.is_arriving() && worker.arrivals_are_over(now_ms);
         let next = if !is_over || self.keeps_its_own_time() {
             self.turn(context)
         } else if self.has_news() && !is_late {
@@ -548,6 +548,9 @@ impl<A: App> Connection<A> {
                     None if keep => ServeStep::Next,
                     // What the client sends is not for us to read.
                     None if self.is_given_away() => ServeStep::Close,
+                    // RFC 9112 section 9.6: it has asked again before it could know of the end. Closing over that would be a reset, and the
+                    // answer may be on its way still.
+                    None if self.exchange.response.client_keeps() && self.transport.has_input() => ServeStep::Linger,
                     // RFC 6455 section 7.1.1: the client is to read our last frame, whatever it still sends.
                     None if self.writer().status_code() == 101 => ServeStep::Linger,
                     None => ServeStep::Close,

@@ -18,9 +18,10 @@ use crate::worker_state::{Housekeeping, Shared};
 /// not ended when all of the mercy is over is killed.
 const LAST_PART_MS: u64 = 5_000;
 
-/// A request whose head or body is still on its way to a draining worker has this many milliseconds to come whole: one that drips in
-/// must not cost all of the mercy.
-const DRAIN_ARRIVAL_MS: u64 = 5_000;
+/// A request whose head is still on its way to a draining worker has this many milliseconds to come whole, and its body too where the worker
+/// stops: one that drips in must not cost all of the mercy. At a reload it is the time for which a body may stop to come, or come more slowly
+/// than `body-min-rate`.
+pub(crate) const DRAIN_ARRIVAL_MS: u64 = 5_000;
 
 /// Milliseconds for which a stream may go on after the order to stop: an answer whose length nobody has told, as events are. Its
 /// client is then taken for one that has left. At a reload it has all of the mercy.
@@ -86,6 +87,7 @@ impl<L: Language> Shared<L> {
             connections.for_each(|connection| connection.give_up_at(ends_ms));
         }
         if at_once && !std::mem::replace(&mut housekeeping.stopping_at_once, true) {
+            housekeeping.arrivals_end_ms = now_ms() + DRAIN_ARRIVAL_MS;
             let ends_ms = now_ms() + STREAM_STOP_MS;
             self.worker.streams_end_ms.store(ends_ms, Relaxed);
             connections.for_each(|connection| connection.end_stream_at(ends_ms));
@@ -98,7 +100,7 @@ impl<L: Language> Shared<L> {
             } else if connection.is_websocket() {
                 connection.leave_at(leaving.next_ms(), at_once);
             } else {
-                connection.arrive_by(housekeeping.arrivals_end_ms);
+                connection.arrive_by(housekeeping.arrivals_end_ms, &self.worker, now_ms());
             }
         });
         self.tell_multiplexed(connections);

@@ -235,7 +235,7 @@ impl<L: Language> Shared<L> {
         if self.worker.is_draining() && connection.is_idle() {
             connection.deadline_ms = connection.deadline_ms.min(housekeeping.idle_until_ms(connection.has_served()));
         } else if self.worker.is_draining() {
-            connection.arrive_by(housekeeping.arrivals_end_ms);
+            connection.arrive_by(housekeeping.arrivals_end_ms, &self.worker, now_ms());
         }
     }
 

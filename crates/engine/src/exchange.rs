@@ -138,6 +138,14 @@ impl<A: App> Exchange<A> {
         matches!(self.state, ExchangeState::Collecting(_))
     }
 
+    /// What a client's body may still take of our time, while it is collected.
+    pub fn body_patience(&mut self) -> Option<&mut Patience> {
+        match &mut self.state {
+            ExchangeState::Collecting(collecting) => Some(&mut collecting.patience),
+            _ => None,
+        }
+    }
+
     pub fn is_streaming(&self) -> bool {
         matches!(self.state, ExchangeState::Streaming(_))
     }

@@ -43,6 +43,13 @@ impl Patience {
         self.left_ms = self.left_ms.min(self.timeout_ms);
     }
 
+    /// From now on there is no more than this at a time.
+    pub fn shorten(&mut self, most_ms: u64, now_ms: u64) {
+        self.use_up(now_ms);
+        self.timeout_ms = self.timeout_ms.min(most_ms);
+        self.left_ms = self.left_ms.min(most_ms);
+    }
+
     /// When it is over, as things are.
     pub fn until_ms(&self) -> u64 {
         self.since_ms.map_or(u64::MAX, |since_ms| since_ms.saturating_add(self.left_ms))
@@ -112,6 +119,19 @@ mod tests {
         let mut patience = waiting(500);
         patience.note(1 << 30, 1_000);
         assert_eq!(patience.until_ms(), 31_000);
+    }
+
+    #[test]
+    fn who_has_less_patience_begins_to_have_it_now() {
+        let mut patience = waiting(500);
+        patience.shorten(5_000, 20_000);
+        assert_eq!(patience.until_ms(), 25_000);
+        patience.note(1_000_000, 24_000);
+        patience.shorten(5_000, 24_000);
+        assert_eq!(patience.until_ms(), 29_000);
+        let mut patience = waiting(500);
+        patience.shorten(5_000, 29_000);
+        assert_eq!(patience.until_ms(), 30_000, "it has no more than was left");
     }
 
     #[test]

@@ -35,6 +35,8 @@ pub struct Terms {
     pub wire: Wire,
     pub head_only: bool,
     pub keep_alive: bool,
+    /// The client lets the connection go on, whatever we say: its next request may be on its way.
+    pub client_keeps: bool,
     /// Others wait to be served: a small answer may leave together with theirs.
     pub may_cork: bool,
     pub date_line: [u8; 37],
@@ -143,7 +145,14 @@ impl Response {
             head: ResponseHead::default(),
             encoder: ResponseEncoder::new(wire),
             left: BodyLeft::Unknown,
-            terms: Terms { wire, head_only: false, keep_alive: false, may_cork: false, date_line: [b' '; 37] },
+            terms: Terms {
+                wire,
+                head_only: false,
+                keep_alive: false,
+                client_keeps: false,
+                may_cork: false,
+                date_line: [b' '; 37],
+            },
             overrun: false,
             short: false,
             has_trailers: false,
@@ -343,6 +352,11 @@ impl Response {
     /// Whether a part of a file waits for the client.
     pub fn has_file(&self) -> bool {
         self.file.is_some()
+    }
+
+    /// Whether the client may ask again on the connection, as it has not said itself that it ends.
+    pub fn client_keeps(&self) -> bool {
+        self.terms.client_keeps
     }
 
     /// The connection closes after this answer. Has an effect on the head only while it has not been closed.

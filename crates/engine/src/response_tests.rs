@@ -11,7 +11,7 @@ use crate::transport::{SEND_TURN_BYTES, Transport};
 const DATE: &[u8; 37] = b"Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
 
 fn terms() -> Terms {
-    Terms { wire: Wire::Http11, head_only: false, keep_alive: true, may_cork: false, date_line: *DATE }
+    Terms { wire: Wire::Http11, head_only: false, keep_alive: true, client_keeps: true, may_cork: false, date_line: *DATE }
 }
 
 /// A response with the connection that it goes out by.

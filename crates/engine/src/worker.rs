@@ -69,4 +69,14 @@ impl Worker {
     pub fn is_draining(&self) -> bool {
         self.draining.load(Relaxed)
     }
+
+    /// The order to stop came, not only to drain.
+    pub fn is_stopping(&self) -> bool {
+        self.streams_end_ms.load(Relaxed) != u64::MAX
+    }
+
+    /// A request that has not come whole by its time limit is late, whatever more of it is here: the worker stops, or its mercy is over.
+    pub fn arrivals_are_over(&self, now_ms: u64) -> bool {
+        self.is_draining() && (self.is_stopping() || self.mercy_ends_ms.load(Relaxed) <= now_ms)
+    }
 }

@@ -1,18 +1,30 @@
 //! Requests that do not come to their end in time: of a slow client, or of any client when the worker ends. Workers run it.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use bolide_protocol::Fault;
 
 use super::{Connection, ConnectionStage, NextAction};
 use crate::app::App;
 use crate::context::Context;
+use crate::draining::DRAIN_ARRIVAL_MS;
 use crate::tls::TlsFault;
+use crate::worker::Worker;
 
 impl<A: App> Connection<A> {
-    /// A request that has begun to come has so long to come whole.
-    pub fn arrive_by(&mut self, when_ms: u64) {
-        if self.is_arriving() {
-            self.deadline_ms = self.deadline_ms.min(when_ms);
-        }
+    /// A request that has begun to come has so long to come whole. A body that keeps coming may take all of the mercy at a reload, where others
+    /// serve by now; at a stop it may not.
+    pub fn arrive_by(&mut self, when_ms: u64, worker: &Worker, now_ms: u64) {
+        let body = self.exchange.body_patience().filter(|_| !worker.is_stopping());
+        let until_ms = if let Some(patience) = body {
+            patience.shorten(DRAIN_ARRIVAL_MS, now_ms);
+            patience.until_ms().min(worker.mercy_ends_ms.load(Relaxed))
+        } else if self.is_arriving() {
+            when_ms
+        } else {
+            return;
+        };
+        self.deadline_ms = self.deadline_ms.min(until_ms);
     }
 
     /// A head or a body is on its way, and the application has not been called for it yet.
@@ -30,6 +42,6 @@ impl<A: App> Connection<A> {
         if self.transport.is_within_handshake() {
             self.tell_of_handshake(&TlsFault::TooSlow, context);
         }
-        NextAction::Close
+        if self.has_served && self.is_idle() { self.part_when_idle(context) } else { NextAction::Close }
     }
 }

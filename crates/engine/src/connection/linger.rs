@@ -18,6 +18,15 @@ impl<A: App> Connection<A> {
         if self.input.is_empty() { NextAction::Close } else { self.begin_linger(context) }
     }
 
+    /// The end of an idle connection. Its client may ask at this very moment: that gets no answer any more, but an end in place of a reset.
+    pub(super) fn part_when_idle(&mut self, context: &mut Context<'_, A>) -> NextAction {
+        if self.transport.is_stream() || self.is_multiplexed() {
+            return NextAction::Close;
+        }
+        self.transport.end_sending();
+        if self.transport.has_input() { self.begin_linger(context) } else { NextAction::Close }
+    }
+
     pub(super) fn begin_linger(&mut self, context: &mut Context<'_, A>) -> NextAction {
         if self.transport.is_stream() {
             // What is still to come of a request says nothing, and its connection goes on.

@@ -25,7 +25,7 @@ impl<A: App> Connection<A> {
     pub(super) fn answer_fault(&mut self, fault: Fault, context: &mut Context<'_, A>) {
         let Some(wire) = self.session.wire() else { return };
         let date_line = context.thread.clock.date_line();
-        let terms = Terms { wire, head_only: false, keep_alive: false, may_cork: false, date_line };
+        let terms = Terms { wire, head_only: false, keep_alive: false, client_keeps: false, may_cork: false, date_line };
         let buffers = context.thread.buffers.lend();
         let mut writer = self.writer();
         writer.begin(terms, buffers);

@@ -191,6 +191,7 @@ fn begin<A: App>(context: &mut ExchangeContext<'_, A>, wire: Wire, head_only: bo
         wire,
         head_only,
         keep_alive: may_keep && context.worker.settings.limits.keepalive_ms > 0 && !context.worker.is_draining(),
+        client_keeps: may_keep,
         may_cork: match wire {
             Wire::Http11 | Wire::Http10 => thread.may_cork,
             // Its connection decides.
