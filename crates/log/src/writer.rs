@@ -16,11 +16,13 @@ pub struct Writer {
     waiting: Vec<u8>,
     /// Lines that were dropped and of which the log does not know yet.
     lost: u64,
+    /// A destination that broke has taken the beginning of a line: what comes next begins on another.
+    is_torn: bool,
 }
 
 impl Writer {
     pub fn new(destination: &'static Destination) -> Writer {
-        Writer { destination, waiting: Vec::new(), lost: 0 }
+        Writer { destination, waiting: Vec::new(), lost: 0, is_torn: false }
     }
 
     pub fn is_waiting(&self) -> bool {
@@ -30,7 +32,12 @@ impl Writer {
     /// Writes whole lines, or keeps what is not taken.
     pub fn write(&mut self, lines: &[u8]) {
         self.flush();
-        let begun = if self.is_waiting() || self.lost > 0 { 0 } else { self.send(lines) };
+        if !self.is_waiting() && self.lost > 0 {
+            // The destination is broken still, or it would have taken the notice: these lines are lost as those before them.
+            self.lost += count_lines(lines);
+            return;
+        }
+        let begun = if self.is_waiting() { 0 } else { self.send(lines) };
         let rest = &lines[begun..];
         if rest.is_empty() {
             return;
@@ -52,11 +59,13 @@ impl Writer {
         }
         let lost = self.lost;
         if self.waiting.is_empty() && lost > 0 {
-            let notice = notice(lost);
+            let line_end: &[u8] = if self.is_torn { b"\n" } else { b"" };
+            let notice = [line_end, &notice(lost)].concat();
             let sent = self.send(&notice);
             self.waiting.extend_from_slice(&notice[sent..]);
             // A destination that is still broken has refused the notice as well, which is no line that anybody misses.
-            self.lost = if self.lost > lost { lost } else { 0 };
+            let is_broken = self.lost > lost;
+            (self.lost, self.is_torn) = if is_broken { (lost, self.is_torn) } else { (0, false) };
         }
         if self.waiting.is_empty() && self.waiting.capacity() > ATOMIC_BYTES {
             self.waiting = Vec::new();
@@ -75,6 +84,7 @@ impl Writer {
                 // The reader has gone, or the disk is full. There is nowhere else to say so.
                 Err(_) => {
                     self.lost += count_lines(rest);
+                    self.is_torn |= done > 0 && lines[done - 1] != b'\n';
                     return lines.len();
                 }
             }
@@ -202,6 +212,46 @@ mod tests {
         writer.write(b"one\ntwo\n");
         writer.flush();
         assert_eq!((writer.is_waiting(), writer.lost), (false, 2));
+    }
+
+    #[test]
+    fn lines_that_a_full_disk_refuses_are_counted_to_the_last_and_the_first_after_them_begins_anew() {
+        let full = File::options().write(true).open("/dev/full").expect("opened");
+        let mut writer = Writer::new(Box::leak(Box::new(Destination::of(full.into()).expect("a destination"))));
+        for _ in 0..1000 {
+            writer.write(b"refused\nrefused\n");
+            writer.flush();
+        }
+        let path = std::env::temp_dir().join(format!("bolide-full-{}", std::process::id()));
+        let file = File::options().append(true).create(true).open(&path).expect("made");
+        writer.destination.replace_by(&file.into()).expect("replaced");
+        writer.write(b"taken\n");
+        let text = std::fs::read_to_string(&path).expect("read");
+        std::fs::remove_file(&path).expect("removed");
+        assert_eq!(
+            text,
+            format!("bolide: 2000 lines of process {} are lost here: nobody took them\ntaken\n", std::process::id())
+        );
+    }
+
+    #[test]
+    fn a_line_that_a_full_disk_takes_in_part_ends_before_the_next() {
+        use nix::fcntl::SealFlag;
+        use nix::sys::memfd::{MFdFlags, memfd_create};
+        let full = File::from(memfd_create(c"full", MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING).expect("made"));
+        full.set_len(PIPE_BYTES as u64).expect("set");
+        fcntl(&full, FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_GROW)).expect("sealed");
+        let mut writer = Writer::new(Box::leak(Box::new(Destination::of(full.into()).expect("a destination"))));
+        writer.write(format!("{}\n", "x".repeat(PIPE_BYTES - 6)).as_bytes());
+        writer.write(b"taken in part\n");
+        assert!(writer.is_torn);
+        let (reader, other) = nix::unistd::pipe().expect("a pipe");
+        writer.destination.replace_by(&other).expect("replaced");
+        writer.write(b"next\n");
+        let mut text = [0; 200];
+        let length = File::from(reader).read(&mut text).expect("read");
+        let text = String::from_utf8_lossy(&text[..length]).into_owned();
+        assert!(text.starts_with("\nbolide: 1 line of process ") && text.ends_with("\nnext\n"), "{text:?}");
     }
 
     #[test]
