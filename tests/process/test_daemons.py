@@ -119,7 +119,7 @@ def test_a_daemon_that_ignores_its_signal_is_killed_and_so_is_what_it_has_starte
 
 def test_nothing_of_a_daemon_outlives_a_killed_master_and_a_killed_attendant_is_replaced(start, daemon):
     script, pids = daemon()
-    instance = start("--attach-daemon", f"exec {script}", "--auto-procname", alarms=True)
+    instance = start("--attach-daemon", script, "--auto-procname", alarms=True)
     pid = first_pid(pids)
     attendant = processes.look(pid).parent
     assert Path(f"/proc/{attendant}/cmdline").read_bytes().startswith(b"bolide attendant")
@@ -271,3 +271,11 @@ def test_a_reload_takes_the_daemons_of_the_configuration_as_it_is_then(start, da
     assert not is_alive(pid)
     assert instance.stop() == 0
     assert written(first_pids) == [pid]
+
+
+def test_a_stop_says_that_daemons_are_waited_for(start, daemon):
+    script, pids = daemon(before="trap '' TERM", after="while :; do sleep 0.1; done")
+    instance = start("--attach-daemon", script, "--reload-mercy", "3", alarms=True)
+    first_pid(pids)
+    assert instance.stop() == 0
+    assert "bolide: stop: no request is in flight; waiting for the end of daemons and commands of cron; " in instance.log

@@ -58,7 +58,8 @@ impl Supervisor {
         let what = match in_flight.len() {
             0 => {
                 let left: Vec<String> = self.fleet.children.iter().map(ToString::to_string).collect();
-                format!("no request is in flight; waiting for the end of {}", left.join(", "))
+                let left = if left.is_empty() { "daemons and commands of cron".to_owned() } else { left.join(", ") };
+                format!("no request is in flight; waiting for the end of {left}")
             }
             count => {
                 let requests = counted(count as u64, "request");

@@ -13,6 +13,11 @@ use crate::notify;
 use crate::privileges::Privileges;
 use crate::socket_activation;
 
+/// Characters of commands that are more than the call of one program.
+const OF_SEVERAL: [char; 9] = [';', '&', '|', '(', ')', '{', '}', '`', '\n'];
+/// First words that are no programs.
+const OF_THE_SHELL: [&str; 14] =
+    ["", "!", ".", ":", "builtin", "case", "cd", "command", "eval", "exec", "export", "set", "source", "time"];
 /// The shell that is always there.
 const SHELL: &str = "/bin/sh";
 
@@ -48,7 +53,7 @@ impl Surroundings {
     /// No process, no descriptor, no such folder, or no right to become the user.
     pub fn start(&self, launch: &Wanted<'_>) -> io::Result<(Pid, Option<PipeReader>)> {
         let mut command = Command::new(self.shell());
-        command.arg("-c").arg(launch.command);
+        command.arg("-c").arg(for_shell(launch.command));
         for variable in socket_activation::VARIABLES.into_iter().chain(notify::VARIABLES) {
             command.env_remove(variable);
         }
@@ -86,6 +91,14 @@ impl Surroundings {
     }
 }
 
+/// What the shell is given: of a single program that it runs it in its own place. So the program is the process that dies with us and has
+/// the pid of the log, which else a shell would be that waits for it.
+fn for_shell(command: &str) -> String {
+    let first = command.split_whitespace().next().unwrap_or_default();
+    let is_one_program = !command.contains(OF_SEVERAL) && !first.contains(['=', '"', '\'']) && !OF_THE_SHELL.contains(&first);
+    if is_one_program { format!("exec {command}") } else { command.to_owned() }
+}
+
 /// The name of a command for the log: its program's, without what the shell reads before it.
 pub fn name_of(command: &str) -> String {
     let is_program = |word: &&str| !word.contains('=') && !matches!(*word, "exec" | "nice" | "env" | "sudo");
@@ -97,6 +110,18 @@ pub fn name_of(command: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_single_program_takes_the_shells_place_and_nothing_else_does() {
+        for one in ["redis-server --port 6379", "/srv/leader > /tmp/$NAME 2> /dev/null", "nice celery -A 'a shop'", "./run"] {
+            assert_eq!(for_shell(one), format!("exec {one}"));
+        }
+        let several =
+            ["a; b", "a && b", "a | b", "(a)", "a `b`", "a $(b)", "a &", "a\nb", "A=1 b", "exec a", ". ./env", "\"a\" b", ""];
+        for several in several {
+            assert_eq!(for_shell(several), several);
+        }
+    }
 
     #[test]
     fn a_command_is_named_after_its_program() {
