@@ -11,10 +11,17 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from support.server import TIME, program
-from support_instance import APPLICATIONS, Instance
+from support_instance import APPLICATIONS, START_FAILED, Instance
+from support_upgrade import pidfile
+from support_upgrade import stop as stop_upgraded
+from support_versions import write
 
+#: Exit statuses of a start whose configuration is wrong.
+REFUSED = (START_FAILED, 2)
 #: How long a start that is to fail may take, in seconds.
 FAILURE_SECONDS = 20
+#: How long a command for a running instance may take, in seconds.
+COMMAND_SECONDS = 60
 
 
 @pytest.fixture
@@ -64,3 +71,47 @@ def open_folder():
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)
         yield Path(folder)
+
+
+@pytest.fixture
+def call(tmp_path):
+    """Runs `bolide` with these arguments; gives its status and all that it wrote."""
+
+    def call(*arguments, folder=tmp_path, **options):
+        done = subprocess.run(
+            [*program(), *map(str, arguments)],
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=COMMAND_SECONDS,
+            **options,
+        )
+        return done.returncode, done.stdout.decode()
+
+    return call
+
+
+@pytest.fixture
+def refuse(fail):
+    """Starts Bolide with one option, which is to be refused with these words."""
+
+    def refuse(option, value, words):
+        status, lines = fail("--http-socket", "127.0.0.1:0", "--module", "probe", f"--{option}", value)
+        assert status in REFUSED
+        assert any(words in line for line in lines), lines
+
+    return refuse
+
+
+@pytest.fixture
+def upgradable(start, tmp_path):
+    """Starts an instance with a pidfile; whoever has its place in the end is stopped."""
+
+    def upgradable(*options, module="shop", **more):
+        if module == "shop" and not (tmp_path / "shop.py").exists():
+            write(tmp_path, "old")
+        return start("--pidfile", pidfile(tmp_path), "--vacuum", *options, module=module, **more)
+
+    yield upgradable
+    stop_upgraded(tmp_path)

@@ -6,10 +6,23 @@ Run as a program, with the numbers of the descriptors, and then the command to b
 import fcntl
 import os
 import sys
+from pathlib import Path
 
 FIRST = 3
 #: Copies are made above this number first, so that none is overwritten before it has its place.
 ABOVE = 100
+
+
+def activated(*sockets):
+    """The options of a start that is handed these sockets."""
+    # Not at the top: what is run as a program does not find it.
+    from support.server import program
+
+    numbers = ",".join(str(one.fileno()) for one in sockets)
+    return {
+        "command": [sys.executable, str(Path(__file__).resolve()), numbers, *program()],
+        "kept": [one.fileno() for one in sockets],
+    }
 
 
 def main(numbers, command):

@@ -14,6 +14,8 @@ ORPHANS_SECONDS = 2.0
 #: Exit statuses of a start that failed: before an application could be loaded, and because it could not.
 START_FAILED = 1
 LOAD_FAILED = 22
+#: Those of the commands for a running instance, as docs/reference/processes.md has them.
+DONE, REFUSED, MISUSED, NO_INSTANCE, NO_ANSWER = range(5)
 
 
 class Instance(Server):

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 from support.server import program
 from support.waiting import wait_until
+from support_instance import REFUSED
 from support_processes import children_of
+from support_upgrade import UPGRADE
 
 #: In a namespace of pids where the program is process 1, as a container's runtime starts it.
 CONTAINER = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
@@ -111,5 +113,19 @@ def test_a_command_within_the_container_reaches_process_1_and_none_from_outside(
     outside = subprocess.run([*program(), "status", "1"], capture_output=True, text=True)
     assert outside.returncode != 0
     assert "serving" not in outside.stdout
+    os.kill(master, signal.SIGTERM)
+    assert instance.wait_for_exit() == 0
+
+
+def test_process_1_refuses_an_upgrade_and_says_what_to_do(contained):
+    instance, master = contained()
+    inside = ["nsenter", f"--target={master}", "--pid", "--mount", *program(), "upgrade", "1"]
+    done = subprocess.run(inside, capture_output=True, text=True)
+    assert done.returncode == REFUSED, done
+    assert "the first process of a container can't give its place to another" in done.stderr
+    assert "start a container of the new image beside this one" in done.stderr
+    os.kill(master, UPGRADE)
+    instance.wait_for_log(r"^bolide: upgrade \(SIGRTMIN\+2\): the first process of a container .*: this master goes on$")
+    assert instance.get("/").status == 200
     os.kill(master, signal.SIGTERM)
     assert instance.wait_for_exit() == 0

@@ -8,32 +8,8 @@ import socket
 import subprocess
 
 import pytest
-from support.server import program
 from support.waiting import wait_until
-from support_instance import APPLICATIONS
-
-#: Exit statuses, as docs/reference/processes.md has them.
-DONE, REFUSED, MISUSED, NO_INSTANCE, NO_ANSWER = range(5)
-COMMAND_SECONDS = 60
-
-
-@pytest.fixture
-def call(tmp_path):
-    """Runs `bolide` with these arguments; gives its status and all that it wrote."""
-
-    def call(*arguments, folder=tmp_path, **options):
-        done = subprocess.run(
-            [*program(), *map(str, arguments)],
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=COMMAND_SECONDS,
-            **options,
-        )
-        return done.returncode, done.stdout.decode()
-
-    return call
+from support_instance import APPLICATIONS, DONE, MISUSED, NO_ANSWER, NO_INSTANCE, REFUSED
 
 
 @pytest.fixture

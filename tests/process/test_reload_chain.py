@@ -3,16 +3,7 @@
 import pytest
 from support.waiting import wait_until
 from support_load import Load
-
-VERSION = """\
-def application(environ, start_response):
-    start_response("200 OK", [("Content-Length", "{length}")])
-    return [b"{version}"]
-"""
-
-
-def write(tmp_path, version, before=""):
-    (tmp_path / "shop.py").write_text(before + VERSION.format(version=version, length=len(version)))
+from support_versions import write
 
 
 @pytest.fixture

@@ -4,17 +4,14 @@ import json
 import os
 import signal
 import socket
-import sys
-from pathlib import Path
 
 import pytest
 from support import uwsgi
 from support.client import Client
-from support.server import program
 from support.waiting import wait_until
+from support_activate import activated
 from support_instance import APPLICATIONS, LOAD_FAILED
 
-ACTIVATE = Path(__file__).with_name("support_activate.py")
 #: How long a message of the service may take, in seconds.
 PATIENCE_SECONDS = 20
 
@@ -219,15 +216,6 @@ def test_a_manager_that_is_not_there_does_not_stop_a_start(start, tmp_path):
     instance = start(environment={"NOTIFY_SOCKET": str(tmp_path / "nobody")})
     assert instance.body() == str(instance.worker())
     assert "the service manager (NOTIFY_SOCKET) can't be told" in instance.log
-
-
-def activated(*sockets):
-    """The options of a start that is handed these sockets."""
-    numbers = ",".join(str(one.fileno()) for one in sockets)
-    return {
-        "command": [sys.executable, str(ACTIVATE), numbers, *program()],
-        "kept": [one.fileno() for one in sockets],
-    }
 
 
 def test_sockets_that_are_handed_over_speak_the_protocol_of_socket(start, tmp_path):

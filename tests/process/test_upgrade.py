@@ -1,43 +1,13 @@
-"""An upgrade: another master has the sockets, and serves before the old one ends; one that does not serve changes nothing."""
+"""An upgrade: another master has the sockets, and serves before the old one ends."""
 
 import os
 import signal
-import stat
 
-import pytest
 from support.waiting import wait_until
 from support_load import Load
 from support_processes import children_of, is_alive
-
-UPGRADE = signal.SIGRTMIN + 2
-
-VERSION = """\
-def application(environ, start_response):
-    start_response("200 OK", [("Content-Length", "{length}")])
-    return [b"{version}"]
-"""
-
-
-def write(tmp_path, version, before=""):
-    (tmp_path / "shop.py").write_text(before + VERSION.format(version=version, length=len(version)))
-
-
-@pytest.fixture
-def upgradable(start, tmp_path):
-    def upgradable(*options, **more):
-        write(tmp_path, "old")
-        return start("--pidfile", tmp_path / "shop.pid", "--vacuum", *options, module="shop", **more)
-
-    yield upgradable
-    pid = pid_of(tmp_path)
-    if pid and is_alive(pid):
-        os.kill(pid, signal.SIGQUIT)
-        wait_until(lambda: not is_alive(pid), "the end of the master that took over")
-
-
-def pid_of(tmp_path):
-    file = tmp_path / "shop.pid"
-    return int(file.read_text()) if file.exists() and file.read_text().strip() else None
+from support_upgrade import HELD, SERVES, UPGRADE, pid_of, pidfile, upgrade, workers_of
+from support_versions import write
 
 
 def test_an_upgrade_loses_no_request_and_the_new_master_has_pidfile_and_sockets(upgradable, tmp_path):
@@ -50,74 +20,116 @@ def test_an_upgrade_loses_no_request_and_the_new_master_has_pidfile_and_sockets(
             version = f"version-{'x' * number}"
             write(tmp_path, version)
             before = pid_of(tmp_path)
-            os.kill(before, UPGRADE)
-            wait_until(lambda before=before: pid_of(tmp_path) != before, "the pidfile of the new master")
+            upgrade(tmp_path)
             wait_until(lambda before=before: not is_alive(before) or before == old, "the end of the old master")
             load.wait(lambda version=version: load.bodies[version] > 0, "the new version")
             load.wait_for_more()
     assert load.losses == []
     assert instance.process.wait(20) == 0
     assert os.stat(path).st_ino == inode
-    instance.wait_for_log(
-        r"^bolide: upgrade: the new master \(pid \d+\) serves, this one ends when its requests are answered$", count=3
-    )
+    instance.wait_for_log(SERVES, count=3)
     # Nothing is left of the masters before it, and it ends like any other.
     last = pid_of(tmp_path)
     assert {process.pid for process in instance.processes()} == {last, *children_of(last), *workers_of(last)}
     os.kill(last, signal.SIGTERM)
     wait_until(lambda: not instance.processes(), "the end of the last master")
     assert not path.exists()
-    assert not (tmp_path / "shop.pid").exists()
+    assert not pidfile(tmp_path).exists()
 
 
-def workers_of(master):
-    return [worker for prototype in children_of(master) for worker in children_of(prototype)]
-
-
-def test_a_new_master_that_does_not_come_to_serve_changes_nothing(upgradable, tmp_path):
-    path = tmp_path / "app.sock"
-    instance = upgradable("--http-socket", path)
-    before = sorted(instance.workers())
-    with Load(instance.address()) as load:
-        write(tmp_path, "broken", before="def (:\n")
-        instance.send_signal(UPGRADE)
-        instance.wait_for_log(
-            r"^bolide: upgrade: the new master \(pid \d+\) has ended before it served, see above: this one goes on$"
-        )
-        load.wait_for_more()
-        assert sorted(instance.workers()) == before
-        assert pid_of(tmp_path) == instance.pid
-        assert stat.S_ISSOCK(os.stat(path).st_mode)
-        # It can be tried again, and the instance is as lively as before.
-        write(tmp_path, "mended")
-        instance.reload(2)
-    assert load.losses == []
-    assert set(load.bodies) == {"old", "mended"}
-
-
-def test_a_request_in_flight_is_finished_by_the_master_before(start, tmp_path):
-    instance = start("--pidfile", tmp_path / "shop.pid")
+def waiting_request(instance, tmp_path):
+    """A client whose request waits for the gate."""
     gate = tmp_path / "gate"
     client = instance.connect()
     client.send(f"GET /wait?{gate} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
     wait_until(gate.with_suffix(".waiting").exists, "the application to have the request")
-    instance.send_signal(UPGRADE)
-    wait_until(lambda: pid_of(tmp_path) != instance.pid, "the pidfile of the new master")
-    instance.wait_for_log(r"^bolide: upgrade: the new master \(pid \d+\) serves")
+    return client, gate
+
+
+def test_a_request_in_flight_is_finished_by_the_master_before(upgradable, tmp_path):
+    instance = upgradable(module="probe")
+    client, gate = waiting_request(instance, tmp_path)
+    upgrade(tmp_path)
+    instance.wait_for_log(SERVES)
     assert instance.body().isdigit()
     gate.touch()
     assert client.read_response().text == "waited"
     assert instance.process.wait(20) == 0
-    os.kill(pid_of(tmp_path), signal.SIGTERM)
-    wait_until(lambda: not instance.processes(), "the end of the new master")
+
+
+def test_a_stop_of_all_processes_leaves_a_request_of_the_master_before_its_time(upgradable, tmp_path):
+    instance = upgradable(module="probe")
+    client, gate = waiting_request(instance, tmp_path)
+    new = upgrade(tmp_path)
+    instance.wait_for_log(SERVES)
+    for pid in (new, instance.pid):
+        os.kill(pid, signal.SIGTERM)
+    wait_until(lambda: not is_alive(new), "the end of the new master")
+    gate.touch()
+    assert client.read_response().text == "waited"
+    assert instance.process.wait(20) == 0
+    assert "stop at once" not in instance.log
+
+
+def test_the_death_of_the_master_before_leaves_the_new_one_its_sockets(upgradable, tmp_path):
+    # With a second thread the worker hears of its master's end while it serves.
+    instance = upgradable("--threads", "2", module="probe", alarms=True)
+    client, _gate = waiting_request(instance, tmp_path)
+    new = upgrade(tmp_path)
+    instance.wait_for_log(SERVES)
+    instance.send_signal(signal.SIGKILL)
+    wait_until(lambda: {process.pid for process in instance.processes()} == {new, *children_of(new), *workers_of(new)}, "its end")
+    assert client.is_closed()
+    assert instance.body().isdigit()
+
+
+def test_a_stop_while_the_new_master_is_started_ends_both(upgradable, tmp_path):
+    instance = upgradable(alarms=True)
+    (tmp_path / "hold").touch()
+    write(tmp_path, "new", before=HELD.format(path=str(tmp_path / "hold")))
+    instance.send_signal(UPGRADE)
+    instance.wait_for_log(r"^bolide: upgrade \(.*\): a new master is started \(pid \d+\)")
+    assert instance.stop() == 0
+    instance.wait_until_gone(10)
+
+
+def test_a_new_master_without_the_one_before_it_ends(upgradable, tmp_path):
+    # Workers whose master is killed shut its sockets, so there is nothing to be served.
+    instance = upgradable(alarms=True)
+    (tmp_path / "hold").touch()
+    write(tmp_path, "new", before="print('loading', flush=True)\n" + HELD.format(path=str(tmp_path / "hold")))
+    instance.send_signal(UPGRADE)
+    instance.wait_for_log("^loading$")
+    instance.send_signal(signal.SIGKILL)
+    instance.process.wait()
+    instance.wait_until_gone(10)
+    instance.wait_for_log("^bolide: the master whose place this one was to take has ended before")
+
+
+def test_a_reload_meanwhile_follows_only_if_the_upgrade_fails(upgradable, tmp_path):
+    instance = upgradable()
+    hold = tmp_path / "hold"
+    hold.touch()
+    write(tmp_path, "broken", before=HELD.format(path=str(hold)) + "import no_such_module\n")
+    instance.send_signal(UPGRADE)
+    instance.wait_for_log(r"^bolide: upgrade \(.*\): a new master is started \(pid \d+\)")
+    instance.send_signal(signal.SIGHUP)
+    instance.wait_for_log(r"^bolide: reload \(SIGHUP\): an upgrade goes on \(new master pid \d+\): it follows if that fails$")
+    assert "generation 2" not in instance.log
+    hold.unlink()
+    instance.wait_for_log(r"^bolide: upgrade: the new master \(pid \d+\) does not serve: .*: this one goes on$")
+    instance.wait_for_log(r"^bolide: generation 2 could not be loaded")
+    assert instance.body() == "old"
 
 
 def test_binary_path_is_the_program_of_the_new_master(upgradable, tmp_path):
     wrapper = tmp_path / "wrapper"
-    instance = upgradable("--binary-path", wrapper)
-    wrapper.write_text("#!/bin/sh\necho wrapped\nexit 3\n")
+    instance = upgradable("--binary-path", wrapper, alarms=True)
+    wrapper.write_text("#!/bin/sh\necho wrapped $@\nexit 3\n")
     wrapper.chmod(0o755)
     instance.send_signal(UPGRADE)
-    instance.wait_for_log("^wrapped$")
-    instance.wait_for_log(r"^bolide: upgrade: the new master \(pid \d+\) has ended before it served")
+    instance.wait_for_log(f"^wrapped .*--binary-path {wrapper}")
+    instance.wait_for_log(
+        r"^bolide: upgrade: the new master \(pid \d+\) exited with status 3 before it served: this one goes on$"
+    )
     assert instance.body() == "old"

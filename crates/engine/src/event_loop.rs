@@ -469,7 +469,10 @@ impl<L: Language> Shared<L> {
                 // The master is gone. Whoever is left finishes what is in flight and ends.
                 Ok(Received::End) | Err(_) => {
                     let _known_to_be_there = self.poll.delete(&self.control);
-                    self.shut_listeners(connections, housekeeping);
+                    // One that drains has successors who serve there, perhaps those of another master.
+                    if !self.worker.is_draining() {
+                        self.shut_listeners(connections, housekeeping);
+                    }
                     return self.begin_to_drain(connections, housekeeping, true);
                 }
             }

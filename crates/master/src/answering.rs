@@ -6,6 +6,7 @@ use bolide_contract::scoreboard::now_ms as clock_ms;
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
+use crate::command::Command;
 use crate::deeds::{self, Deed};
 use crate::log_sink;
 use crate::supervisor::{Phase, Supervisor};
@@ -49,7 +50,7 @@ impl Supervisor {
         self.ways.channel.answer(client, &answer, now_ms);
     }
 
-    fn carry_out(&mut self, client: u64, question: &Value, command: crate::command::Command, now_ms: u64) {
+    fn carry_out(&mut self, client: u64, question: &Value, command: Command, now_ms: u64) {
         if self.is_stopping() && !command.ends() {
             let refused = json!({"ok": false, "message": "it is being stopped"});
             return self.ways.channel.answer(client, &refused, now_ms);
@@ -60,12 +61,22 @@ impl Supervisor {
             return self.ways.channel.answer(client, &refused, now_ms);
         }
         log_sink::line(&format!("control socket: {}", command.words()));
+        // One that can't begin is nobody else's news: others may wait for the one that goes on.
+        if command == Command::Upgrade
+            && let Err(why) = self.upgrade("the control socket", now_ms)
+        {
+            let refused = json!({"ok": false, "message": format!("no upgrade: {why}")});
+            return self.ways.channel.answer(client, &refused, now_ms);
+        }
         // Who waits is noted first: the outcome may be known at once.
         if waits {
             self.ways.channel.keep_waiting(client);
         } else {
             let said = json!({"ok": true, "message": command.words()});
             self.ways.channel.answer(client, &said, now_ms);
+        }
+        if command == Command::Upgrade {
+            return;
         }
         // More than one is asked for of workers alone.
         let times = question["change"].as_i64().map_or(1, |change| change.unsigned_abs().clamp(1, CHANGE_MOST));
@@ -74,7 +85,7 @@ impl Supervisor {
         }
     }
 
-    /// A reload has ended, in one way or the other: who waits for that is told.
+    /// A reload or an upgrade has ended, in one way or the other: who waits for that is told.
     pub(crate) fn tell_outcome(&mut self, is_success: bool, words: &str) {
         let answer = json!({"ok": is_success, "message": words});
         self.ways.channel.answer_waiting(&answer, clock_ms());

@@ -58,8 +58,12 @@ pub struct Attendance {
     helpers: Vec<Attending>,
     /// One is to be at work, from the first loaded application to the end.
     is_wanted: bool,
-    /// One was forked in the life of this master: jobs of the minute have run.
+    /// One was forked in the life of this master.
     has_begun: bool,
+    /// Those of the master before us are not gone yet.
+    is_held: bool,
+    /// The minute, counted from 1970, whose jobs another attendant has run.
+    minute_done: Option<i64>,
     backoff: Backoff,
 }
 
@@ -86,18 +90,45 @@ impl Attendance {
 
     /// A new generation serves: daemons are restarted, by an attendant with the settings of now.
     pub fn renew(&mut self, settings: &Settings, now_ms: u64) {
+        self.retire(settings, now_ms);
         self.is_wanted = !settings.attendant.is_empty();
+    }
+
+    /// Daemons end, and nothing follows them here; commands of `cron` that run go on.
+    pub fn retire(&mut self, settings: &Settings, now_ms: u64) {
+        self.is_wanted = false;
         for helper in self.helpers.iter_mut().filter(|helper| helper.task == Task::AtWork) {
+            self.minute_done = Some(attendant::this_minute());
             helper.tell(AttendantOrder::Retire);
             helper.task = Task::Retiring;
             helper.deadline_ms = Some(now_ms + settings.attendant.mercy_ms + END_GRACE_MS);
         }
     }
 
+    /// Of a master that takes another's place: nothing is started before [`Attendance::release`].
+    pub fn held() -> Attendance {
+        Attendance { is_held: true, ..Attendance::default() }
+    }
+
+    /// The daemons of the master before us are gone.
+    pub fn release(&mut self) {
+        self.is_held = false;
+    }
+
+    /// The master before us is about to start no jobs any more; those of this minute it has started.
+    pub fn note_minute(&mut self) {
+        self.minute_done = Some(attendant::this_minute());
+    }
+
+    /// A daemon may run.
+    pub fn has_daemons(&self) -> bool {
+        self.helpers.iter().any(|helper| helper.task != Task::Retired)
+    }
+
     /// Forks an attendant where one is wanted and none is at work.
     pub fn start_if_due(&mut self, settings: &Settings, common: Option<&Privileges>, now_ms: u64) {
         let is_occupied = self.helpers.iter().any(|helper| matches!(helper.task, Task::AtWork | Task::Retiring));
-        if !self.is_wanted || is_occupied || !self.backoff.over(now_ms) {
+        if !self.is_wanted || self.is_held || is_occupied || !self.backoff.over(now_ms) {
             return;
         }
         match self.fork(settings, common, now_ms) {
@@ -120,7 +151,7 @@ impl Attendance {
                 environment: settings.python.environment.clone(),
                 folder: settings.python.chdir.clone(),
             },
-            counts_this_minute: !self.has_begun,
+            minute_done: self.minute_done.or_else(|| self.has_begun.then(attendant::this_minute)),
             process_name: process_name::of_helper(&settings.naming, "attendant"),
         };
         let looked_after = settings.attendant.clone();
@@ -129,7 +160,7 @@ impl Attendance {
         match system::fork().map_err(trouble)? {
             None => attendant::run(plan, far),
             Some(pid) => {
-                self.has_begun = true;
+                (self.has_begun, self.minute_done) = (true, None);
                 Ok(Attending {
                     pid,
                     channel: near,
@@ -253,7 +284,7 @@ impl Attendance {
 
     pub fn wake_ms(&self, now_ms: u64) -> Option<u64> {
         let deadlines = self.helpers.iter().filter_map(|helper| helper.deadline_ms);
-        deadlines.chain(self.backoff.wake_ms(now_ms).filter(|_| self.is_wanted)).min()
+        deadlines.chain(self.backoff.wake_ms(now_ms).filter(|_| self.is_wanted && !self.is_held)).min()
     }
 }
 

@@ -15,6 +15,7 @@ use crate::interpreter::Program;
 use crate::log_sink;
 use crate::signal_instance::signal_instance;
 use crate::start::supervise;
+use crate::succession::LastWord;
 
 /// The call of Bolide: its arguments, and the Python that made it.
 #[derive(Debug, Clone, Default)]
@@ -53,9 +54,9 @@ pub fn run(arguments: &[OsString], choose: Box<ChooseProgram>) -> i32 {
         Ok(Reading::SignalInstance { order, pidfile }) => signal_instance(order, &pidfile),
         Err(failure) => {
             // The last line says why: warnings come before errors.
-            for line in in_order(failure.diagnostics) {
-                log_sink::line(&line);
-            }
+            let lines = in_order(failure.diagnostics);
+            lines.iter().for_each(|line| log_sink::line(line));
+            LastWord::of_environment().say(lines.last().map_or("its configuration is wrong", String::as_str));
             bolide_log::finish();
             EXIT_START_FAILED
         }

@@ -60,6 +60,6 @@ impl Command {
 
     /// It succeeds or fails some time later, and who waits is told then.
     pub fn has_outcome(self) -> bool {
-        matches!(self, Command::Reload | Command::ReloadBrutally)
+        matches!(self, Command::Reload | Command::ReloadBrutally | Command::Upgrade)
     }
 }

@@ -1,7 +1,7 @@
 //! Where an instance has its configuration from: the arguments, the environment and the folder that it was started with. They are read at
 //! the start, and again at each reload. It compares nothing and takes nothing into use. The master runs it.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -11,6 +11,7 @@ use nix::unistd::{AccessFlags, access};
 
 use crate::error::StartError;
 use crate::interpreter::{Program, enter_folder};
+use crate::succession;
 
 /// Whom sockets were handed to (sd_listen_fds(3)).
 const LISTEN_PID: &str = "LISTEN_PID";
@@ -44,8 +45,13 @@ pub struct ReadAgain {
 impl Configuration {
     /// Of a start in this folder and environment. Without the program's name.
     pub fn new(arguments: &[OsString], choose: Box<ChooseProgram>) -> Configuration {
-        let environment = std::env::vars_os().collect();
-        let started_as = std::process::id().to_string().into();
+        let mut environment: Vec<(OsString, OsString)> = std::env::vars_os().collect();
+        let started_as: OsString = std::process::id().to_string().into();
+        // What was handed to the master whose place is to be ours is handed to us.
+        if let Some(before) = succession::predecessor().map(|pid| OsString::from(pid.to_string())) {
+            let handed = environment.iter_mut().filter(|(name, value)| name == LISTEN_PID && *value == before);
+            handed.for_each(|(_, value)| value.clone_from(&started_as));
+        }
         let command = std::env::args_os().collect();
         Configuration {
             arguments: arguments.to_vec(),
@@ -113,6 +119,13 @@ impl Configuration {
             let _ = enter_folder(in_force);
         }
         read
+    }
+
+    /// Variables that the environment of the process has not, or otherwise, for the master that is to take our place: sockets that were handed
+    /// over were handed to us, whatever pid we had then.
+    pub fn handed_variables(&self) -> impl Iterator<Item = (&OsStr, OsString)> {
+        let handed = self.environment.iter().filter(|(name, value)| name == LISTEN_PID && *value == *self.started_as);
+        handed.map(|(name, _)| (name.as_os_str(), std::process::id().to_string().into()))
     }
 
     /// The environment of the start. Sockets that were handed over then (`LISTEN_FDS`) are ours still, also where the instance has gone to

@@ -36,7 +36,7 @@ const EXHAUSTED_MS: u64 = 1000;
 const FILE_MODE: u32 = 0o600;
 
 /// The listening socket, and who is connected.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ControlChannel {
     listener: Option<UnixListener>,
     /// The socket's file, with its identity.
@@ -188,6 +188,11 @@ impl ControlChannel {
         if is_ours && let Err(error) = std::fs::remove_file(path) {
             log_sink::line(&format!("the control socket {} can't be removed: {error}", path.display()));
         }
+    }
+
+    /// Nobody is let in any more, and the file is another's.
+    pub fn close(&mut self) {
+        (self.listener, self.file) = (None, None);
     }
 
     fn drop_client(&mut self, id: u64) {

@@ -76,6 +76,7 @@ mod stop_progress;
 mod succession;
 mod supervisor;
 mod system;
+mod taking_place;
 #[cfg(test)]
 mod testing;
 mod tickets;

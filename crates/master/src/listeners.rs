@@ -70,7 +70,7 @@ impl Listeners {
         for listener in wanted {
             let position = handed.iter().position(|(address, _)| *address == listener.address);
             let bound = match position.map(|position| handed.swap_remove(position).1) {
-                Some(socket) => endpoint_of(&socket, listener, None).map(|endpoint| (socket, endpoint.of_another())),
+                Some(socket) => taken_over(&socket, listener).map(|endpoint| (socket, endpoint)),
                 None => bind_when_free(listener, wanted, owner, until),
             };
             match bound {
@@ -203,6 +203,14 @@ fn bind_one(listener: &Listener, all: &[Listener], owner: Option<&Privileges>) -
     };
     let endpoint = endpoint_of(&descriptor, listener, file)?;
     Ok((descriptor, endpoint))
+}
+
+/// Where a socket listens that is another master's still.
+///
+/// # Errors
+/// It is no socket.
+pub fn taken_over(socket: &OwnedFd, listener: &Listener) -> Result<Endpoint, String> {
+    endpoint_of(socket, listener, None).map(|endpoint| Endpoint { is_ours: false, ..endpoint })
 }
 
 fn endpoint_of(descriptor: &OwnedFd, listener: &Listener, file: Option<SocketFile>) -> Result<Endpoint, String> {

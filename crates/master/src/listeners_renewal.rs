@@ -102,20 +102,18 @@ impl Listeners {
 
     /// The sockets that were handed over are ours, with their files.
     pub fn own(&mut self) {
-        for endpoint in self.endpoints.iter_mut().filter(|endpoint| !endpoint.is_ours) {
-            endpoint.is_ours = !matches!(endpoint.asked, Address::Descriptor(_) | Address::Passed(_));
-            if let Address::Unix(path) = &endpoint.asked {
-                let found = std::fs::symlink_metadata(path).ok();
-                let file = |found: std::fs::Metadata| SocketFile { path: path.clone(), device: found.dev(), inode: found.ino() };
-                endpoint.file = found.map(file);
-            }
-        }
+        self.endpoints.iter_mut().filter(|endpoint| !endpoint.is_ours).for_each(Endpoint::own);
     }
 }
 
 impl Endpoint {
-    /// Of a socket that is another master's still.
-    pub(super) fn of_another(self) -> Endpoint {
-        Endpoint { is_ours: false, file: None, ..self }
+    /// Of a socket that was another master's until now, with its file. One that was handed down is its owner's still.
+    pub fn own(&mut self) {
+        self.is_ours = !matches!(self.asked, Address::Descriptor(_) | Address::Passed(_));
+        if let Address::Unix(path) = &self.asked {
+            let found = std::fs::symlink_metadata(path).ok();
+            let file = |found: std::fs::Metadata| SocketFile { path: path.clone(), device: found.dev(), inode: found.ino() };
+            self.file = found.map(file);
+        }
     }
 }

@@ -17,7 +17,7 @@ use crate::words::printable;
 /// The variable with the manager's socket, and those of the watchdog: how often it must hear of us, and of whom. No child has them.
 const VARIABLE: &str = "NOTIFY_SOCKET";
 const WATCHDOG: &str = "WATCHDOG_USEC";
-const WATCHDOG_PID: &str = "WATCHDOG_PID";
+pub const WATCHDOG_PID: &str = "WATCHDOG_PID";
 pub const VARIABLES: [&str; 3] = [VARIABLE, WATCHDOG, WATCHDOG_PID];
 /// Time that a service manager that does not read may hold the master up for one message, in milliseconds.
 const SEND_MS: u64 = 500;
@@ -32,6 +32,8 @@ pub struct Notifier {
     is_reloading: bool,
     /// The manager ends a service that it does not hear of in time (`WatchdogSec=`).
     watchdog: Option<Watchdog>,
+    /// Another master speaks for the service: the manager believes its main process alone.
+    is_silent: bool,
 }
 
 /// Twice in the time that the manager waits it is told that the master's loop turns (sd_watchdog_enabled(3)).
@@ -46,7 +48,7 @@ impl Notifier {
     pub fn from_environment() -> Notifier {
         let mut notifier = Notifier::new(std::env::var_os(VARIABLE));
         let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-        let is_ours = number(WATCHDOG_PID).is_none_or(|pid| pid == u64::from(std::process::id()));
+        let is_ours = std::env::var_os(WATCHDOG_PID).is_none() || watches_this_process();
         let every_ms = number(WATCHDOG).filter(|_| is_ours && notifier.way.is_some()).map(|microseconds| microseconds / 1000 / 2);
         notifier.watchdog = every_ms.filter(|every| *every > 0).map(|every_ms| Watchdog { every_ms, next_ms: 0 });
         notifier
@@ -65,7 +67,7 @@ impl Notifier {
     }
 
     const fn mute() -> Notifier {
-        Notifier { way: None, is_reloading: false, watchdog: None }
+        Notifier { way: None, is_reloading: false, watchdog: None, is_silent: false }
     }
 
     /// Workers serve: after the start, and after a reload, however it went.
@@ -126,12 +128,27 @@ impl Notifier {
         self.send(|| "WATCHDOG=1\n".to_owned());
     }
 
-    /// Another process is the instance's master from here on.
-    pub fn successor(&self, pid: i32) {
-        self.send(|| format!("MAINPID={pid}\nREADY=1\nSTATUS=upgraded\n"));
+    /// Another process is the instance's master from here on, and speaks for it.
+    pub fn give_place(&mut self, pid: i32) {
+        self.send(|| format!("MAINPID={pid}\nREADY=1\nSTATUS=upgraded, the new master serves\n"));
+        self.is_silent = true;
+        self.watchdog = None;
+    }
+
+    /// Another process speaks for the instance still.
+    pub fn be_silent(&mut self) {
+        self.is_silent = true;
+    }
+
+    /// The service manager knows this process as that of the service.
+    pub fn speak(&mut self) {
+        self.is_silent = false;
     }
 
     fn send(&self, message: impl Fn() -> String) {
+        if self.is_silent {
+            return;
+        }
         let Some((socket, address)) = &self.way else { return };
         if let Err(error) = socket.send_to_addr(message().as_bytes(), address) {
             log_sink::line(&format!("the service manager ({VARIABLE}) can't be told: {error}"));
@@ -145,6 +162,11 @@ fn one_line(status: &str) -> String {
     let is_whole = |end: &usize| line.is_char_boundary(*end);
     line.truncate((0..=STATUS_BYTES.min(line.len())).rev().find(is_whole).unwrap_or(0));
     line
+}
+
+/// The watchdog wants to hear of this very process (`WATCHDOG_PID`).
+pub fn watches_this_process() -> bool {
+    std::env::var(WATCHDOG_PID).is_ok_and(|pid| pid == std::process::id().to_string())
 }
 
 fn open(socket: &OsString) -> std::io::Result<(UnixDatagram, SocketAddr)> {

@@ -23,7 +23,8 @@ impl Supervisor {
             Command::RemoveWorker => self.remove_worker(by, now_ms),
             Command::ReopenLogs => self.reopen_logs(by),
             Command::RotateLogs => self.rotate_logs(by),
-            Command::Upgrade => self.upgrade(by),
+            // Why it can't be is in the log.
+            Command::Upgrade => drop(self.upgrade(by, now_ms)),
             Command::Status => self.write_status(now_ms),
             Command::WritePidfiles => pidfile::write_again(&self.fleet.settings, self.fleet.privileges()),
         }

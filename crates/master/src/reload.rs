@@ -70,7 +70,7 @@ impl Supervisor {
     /// Another generation is wanted. One that still forms has begun with older code, and may hang in it: it is given up. `by` says who asked.
     /// A brutal one leaves the generation before it no time when it takes over.
     pub(crate) fn reload(&mut self, by: &str, is_brutal: bool, now_ms: u64) {
-        if self.is_stopping() {
+        if self.is_stopping() || self.puts_off_reload(by, is_brutal) {
             return;
         }
         if self.fleet.settings.reloading.exits {
@@ -298,13 +298,8 @@ impl Supervisor {
                 // Where workers load the application themselves, the prototype's time says nothing.
                 let load_ms = forming.loaded_in_ms.filter(|_| !self.fleet.settings.python.lazy);
                 let load = load_ms.map(|time| format!(" (the application was loaded in {time} ms)")).unwrap_or_default();
-                match &mut self.place {
-                    Some(place) => {
-                        self.fleet.listeners.own();
-                        pidfile::write_as_successor(&self.fleet.settings, self.fleet.privileges());
-                        place.take();
-                    }
-                    None => pidfile::write_when_ready(&self.fleet.settings, self.fleet.privileges()),
+                if !self.take_place() {
+                    pidfile::write_when_ready(&self.fleet.settings, self.fleet.privileges());
                 }
                 announce::ready(&self.fleet.settings, self.fleet.listeners.endpoints(), count, &format!(" in {took} ms{load}"));
                 if let Some(starter) = self.starter.take() {

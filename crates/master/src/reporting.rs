@@ -1,8 +1,12 @@
 //! Who is told the instance's numbers: clients of `stats`, the places of `stats-push`, and the log where a listen queue is full. What they are told is made in `status`.
 //! The master runs it.
 
-use bolide_contract::settings::Settings;
+use std::os::fd::OwnedFd;
 
+use bolide_contract::settings::{Address, Settings};
+use bolide_contract::succession::HandedSocket;
+
+use crate::error::StartError;
 use crate::privileges::Privileges;
 use crate::pushers::Pushers;
 use crate::queue_alarm::QueueAlarm;
@@ -16,6 +20,8 @@ pub struct Reporting {
     pub queues: QueueAlarm,
     pub pushers: Pushers,
     pub server: Option<StatsServer>,
+    /// The instance is another master's still, or by now: nobody is told anything by this one.
+    is_silent: bool,
     /// What the clients of this turn are given.
     pub page: Option<Page>,
 }
@@ -25,10 +31,17 @@ impl Reporting {
     ///
     /// # Errors
     /// An address that can't be had, and what to do about it.
-    pub fn open(settings: &Settings, owner: Option<&Privileges>) -> Result<Reporting, crate::error::StartError> {
+    pub fn open(
+        settings: &Settings,
+        owner: Option<&Privileges>,
+        handed: Option<(Address, OwnedFd)>,
+    ) -> Result<Reporting, StartError> {
         let server = settings.statistics.server.as_ref();
         let server = server.map(|server| {
-            let (socket, endpoint) = stats_address::bind(server, owner)?;
+            let (socket, endpoint) = match handed.filter(|(address, _)| *address == server.address) {
+                Some((_, socket)) => stats_address::take(server, socket)?,
+                None => stats_address::bind(server, owner)?,
+            };
             Ok(StatsServer::new(server, socket, endpoint))
         });
         let mut reporting = Reporting { server: server.transpose()?, ..Reporting::default() };
@@ -57,13 +70,47 @@ impl Reporting {
         }
     }
 
+    /// The instance is another master's still: it serves at the address of `stats`, and pushes.
+    pub fn await_place(&mut self) {
+        self.is_silent = true;
+    }
+
+    /// From here on it is told by us.
+    pub fn take_place(&mut self) {
+        self.is_silent = false;
+        if let Some(server) = &mut self.server {
+            server.endpoint_mut().own();
+        }
+    }
+
+    /// From here on another master tells it; who is connected gets the rest of the answer.
+    pub fn give_place(&mut self) {
+        self.is_silent = true;
+        if let Some(server) = &mut self.server {
+            server.give_place();
+        }
+    }
+
+    /// The socket of `stats`, for the master that is to take our place.
+    pub fn handed_socket(&self) -> Option<HandedSocket> {
+        self.server.as_ref().and_then(StatsServer::handed_socket)
+    }
+
+    /// Nothing is told by itself.
+    pub fn is_silent(&self) -> bool {
+        self.is_silent
+    }
+
     pub fn sources(&self) -> impl Iterator<Item = Source<'_>> {
-        self.server.iter().flat_map(StatsServer::sources)
+        self.server.iter().flat_map(|server| server.sources(!self.is_silent))
     }
 
     /// When it must be looked at.
     pub fn wake_ms(&self) -> u64 {
-        let server = self.server.as_ref().and_then(StatsServer::wake_ms);
-        server.into_iter().chain(self.pushers.wake_ms()).fold(self.queues.wake_ms(), u64::min)
+        let server = self.server.as_ref().and_then(StatsServer::wake_ms).unwrap_or(u64::MAX);
+        if self.is_silent {
+            return server;
+        }
+        self.pushers.wake_ms().into_iter().chain([self.queues.wake_ms()]).fold(server, u64::min)
     }
 }

@@ -29,24 +29,27 @@ use crate::process_name;
 use crate::reporting::Reporting;
 use crate::signals::Signals;
 use crate::socket_activation;
-use crate::succession::Place;
+use crate::succession::{Inheritance, LastWord};
 use crate::supervisor::Supervisor;
 use crate::ways::Ways;
 
 /// Runs an instance to its end, in this process, which becomes its master. Gives the exit status. `warnings` are diagnostics
 /// about the configuration, written after the line that says what to open.
 pub fn supervise(settings: Settings, configuration: Configuration, warnings: &[String]) -> i32 {
-    let (place, handed) = Place::inherited().unzip();
+    let inheritance = Inheritance::of_environment();
+    let last_word = LastWord::of_environment();
     let mut warnings = warnings.to_vec();
     if let Err(error) = give_up_root(&settings, &configuration, &mut warnings) {
         announce::write_all(&warnings);
-        log_sink::line(&format!("not started: {error}"));
+        let words = format!("not started: {error}");
+        log_sink::line(&words);
+        last_word.say(&words);
         bolide_log::finish();
         return EXIT_START_FAILED;
     }
     let warnings = warnings.as_slice();
     // Who takes another master's place is in the background already, if it is to be there.
-    let background = settings.control.background.as_ref().filter(|_| place.is_none());
+    let background = settings.control.background.as_ref().filter(|_| inheritance.is_none());
     let starter = match background.map(|background| background::detach(background, warnings)) {
         None => None,
         Some(Ok(Side::Foreground { status })) => return status,
@@ -58,8 +61,7 @@ pub fn supervise(settings: Settings, configuration: Configuration, warnings: &[S
         }
     };
     let mut console = None;
-    let handed = handed.unwrap_or_default();
-    let outcome = prepare(settings, configuration, warnings, (place, handed), &mut console).and_then(start);
+    let outcome = prepare(settings, configuration, warnings, inheritance, &mut console).and_then(start);
     let (status, exit_message, starter) = match outcome {
         Ok(mut supervisor) => {
             supervisor.starter = starter;
@@ -73,6 +75,7 @@ pub fn supervise(settings: Settings, configuration: Configuration, warnings: &[S
             log_sink::line_to(console, words);
         }
         log_sink::line(words);
+        last_word.say(words);
     }
     bolide_log::finish();
     if let Some(starter) = starter {
@@ -100,11 +103,15 @@ fn prepare(
     mut settings: Settings,
     mut configuration: Configuration,
     warnings: &[String],
-    (place, handed): (Option<Place>, Vec<(Address, OwnedFd)>),
+    inheritance: Option<Inheritance>,
     console: &mut Option<File>,
 ) -> Result<Supervisor, StartError> {
     settings.listeners = socket_activation::merge(settings.listeners);
     configuration.note_told(warnings);
+    let (place, handed) = match inheritance {
+        Some(Inheritance { place, sockets, statistics }) => (Some(place), Handed { sockets, statistics }),
+        None => (None, Handed::default()),
+    };
     let prepared = prepare_files(&settings, &configuration, handed);
     if prepared.is_err() {
         announce::write_all(warnings);
@@ -125,13 +132,25 @@ fn prepare(
         announce::write_all(warnings);
         remove_files();
     })?;
-    let ways = Ways::open(&settings.control, privileges.as_ref(), now_ms()).inspect_err(|_| remove_files())?;
+    let ways = match &place {
+        Some(_) => Ways::none(),
+        None => Ways::open(&settings.control, privileges.as_ref(), now_ms()).inspect_err(|_| remove_files())?,
+    };
     let fleet = Fleet::new(settings, listeners, program, privileges)
         .map_err(|error| StartError::new(format!("there is no memory that processes can share: {error}")))?;
     let mut supervisor = Supervisor::new(fleet, signals, configuration, reporting, ways);
     supervisor.printed = printed;
-    supervisor.place = place;
+    if let Some(place) = place {
+        supervisor.await_place(place);
+    }
     Ok(supervisor)
+}
+
+/// Sockets that the master before us has handed over.
+#[derive(Default)]
+struct Handed {
+    sockets: Vec<(Address, OwnedFd)>,
+    statistics: Option<(Address, OwnedFd)>,
 }
 
 /// Everything that a start has opened and looked up.
@@ -143,11 +162,7 @@ struct Prepared {
     reporting: Reporting,
 }
 
-fn prepare_files(
-    settings: &Settings,
-    configuration: &Configuration,
-    handed: Vec<(Address, OwnedFd)>,
-) -> Result<Prepared, StartError> {
+fn prepare_files(settings: &Settings, configuration: &Configuration, handed: Handed) -> Result<Prepared, StartError> {
     hooking::at_start(settings, HookPhase::Asap)?;
     enter_folder(settings)?;
     if let Some(mask) = settings.identity.umask {
@@ -164,8 +179,9 @@ fn prepare_files(
     for phase in HookPhase::OF_START.into_iter().filter(|phase| *phase != HookPhase::Asap) {
         hooking::at_start(settings, phase)?;
     }
-    let listeners = Listeners::bind(&settings.listeners, handed, privileges.as_ref())?;
-    let reporting = Reporting::open(settings, privileges.as_ref()).inspect_err(|_| listeners.remove_files())?;
+    let listeners = Listeners::bind(&settings.listeners, handed.sockets, privileges.as_ref())?;
+    let reporting =
+        Reporting::open(settings, privileges.as_ref(), handed.statistics).inspect_err(|_| listeners.remove_files())?;
     Ok(Prepared { program, privileges, logs, listeners, reporting })
 }
 
@@ -257,7 +273,7 @@ mod tests {
         settings.python.chdir = Some("/nonexistent/folder".into());
         let choose = |_: &Settings| -> Result<Program, StartError> { Err(StartError::new("too far")) };
         let configuration = Configuration::new(&[], Box::new(choose));
-        let error = prepare_files(&settings, &configuration, Vec::new()).err().map(|error| error.to_string());
+        let error = prepare_files(&settings, &configuration, Handed::default()).err().map(|error| error.to_string());
         assert!(error.is_some_and(|error| error.starts_with("chdir = /nonexistent/folder: ")));
     }
 }

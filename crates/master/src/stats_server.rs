@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::rc::Rc;
 
 use bolide_contract::statistics::StatisticsServer;
+use bolide_contract::succession::HandedSocket;
 use nix::errno::Errno;
 use nix::poll::PollFlags;
 use nix::sys::socket::{MsgFlags, Shutdown, SockFlag, accept4, recv, send, shutdown};
@@ -34,7 +35,8 @@ pub type Page = Rc<str>;
 /// The listening socket, and who is being served.
 #[derive(Debug)]
 pub struct StatsServer {
-    socket: OwnedFd,
+    /// `None`: another master has it.
+    socket: Option<OwnedFd>,
     endpoint: Endpoint,
     is_http: bool,
     clients: VecDeque<StatsClient>,
@@ -71,15 +73,32 @@ enum Next {
 impl StatsServer {
     pub fn new(settings: &StatisticsServer, socket: OwnedFd, endpoint: Endpoint) -> StatsServer {
         let is_http = settings.is_http;
-        StatsServer { socket, endpoint, is_http, clients: VecDeque::new(), next_id: 0, paused_until_ms: None }
+        StatsServer { socket: Some(socket), endpoint, is_http, clients: VecDeque::new(), next_id: 0, paused_until_ms: None }
     }
 
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
-    pub fn sources(&self) -> impl Iterator<Item = Source<'_>> {
-        let listener = Source::readable(Token::Stats(StatsToken::Listener), self.socket.as_fd());
+    pub fn endpoint_mut(&mut self) -> &mut Endpoint {
+        &mut self.endpoint
+    }
+
+    /// The socket, for the master that is to take our place.
+    pub fn handed_socket(&self) -> Option<HandedSocket> {
+        let descriptor = self.socket.as_ref()?.as_raw_fd();
+        Some(HandedSocket { address: self.endpoint.asked.clone(), descriptor })
+    }
+
+    /// Another master has the address from here on; who is connected is answered.
+    pub fn give_place(&mut self) {
+        (self.socket, self.endpoint.file) = (None, None);
+    }
+
+    /// `accepts` says whether somebody is let in.
+    pub fn sources(&self, accepts: bool) -> impl Iterator<Item = Source<'_>> {
+        let listener = self.socket.as_ref().filter(|_| accepts && self.paused_until_ms.is_none());
+        let listener = listener.map(|socket| Source::readable(Token::Stats(StatsToken::Listener), socket.as_fd()));
         let clients = self.clients.iter().map(|client| {
             let wants = match client.stage {
                 Stage::Asking(_) | Stage::Leaving { .. } => PollFlags::POLLIN,
@@ -87,7 +106,7 @@ impl StatsServer {
             };
             Source { token: Token::Stats(StatsToken::Client(client.id)), descriptor: client.socket.as_fd(), wants }
         });
-        self.paused_until_ms.is_none().then_some(listener).into_iter().chain(clients)
+        listener.into_iter().chain(clients)
     }
 
     /// When somebody's time is over.
@@ -117,7 +136,8 @@ impl StatsServer {
 
     fn accept(&mut self, page: &mut dyn FnMut() -> Page, now_ms: u64) {
         for _ in 0..ACCEPTED_TURN_MOST {
-            let accepted = accept4(self.socket.as_raw_fd(), SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC);
+            let Some(listener) = &self.socket else { return };
+            let accepted = accept4(listener.as_raw_fd(), SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC);
             let socket = match accepted {
                 Ok(descriptor) => crate::system::adopt(descriptor),
                 Err(Errno::EMFILE | Errno::ENFILE | Errno::ENOBUFS | Errno::ENOMEM) => {

@@ -27,7 +27,7 @@ fn client(server: &StatsServer) -> UnixStream {
 
 /// A turn of the master's loop, as far as it concerns the server.
 fn turn(server: &mut StatsServer, page: &Page, now_ms: u64) {
-    let sources: Vec<Source<'_>> = server.sources().collect();
+    let sources: Vec<Source<'_>> = server.sources(true).collect();
     let news = waiting::wait(&sources, 10).expect("waited");
     for token in news {
         if let Token::Stats(token) = token {

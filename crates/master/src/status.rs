@@ -25,6 +25,9 @@ impl Supervisor {
         if let Some(server) = &mut self.reporting.server {
             server.look_after_time(now_ms);
         }
+        if self.reporting.is_silent() {
+            return;
+        }
         if let Some(line) = self.reporting.queues.look(&self.fleet.listeners, now_ms) {
             log_sink::line(&line);
         }

@@ -17,6 +17,11 @@ impl Supervisor {
     /// SIGTERM, SIGINT: the first asks for a graceful stop, the second for one at once.
     pub(crate) fn stop(&mut self, now_ms: u64) {
         if self.is_stopping() {
+            if self.has_given_place() && self.stop_progress.is_none() {
+                // Whoever stops all processes of the service means this one too, which is ending: requests keep their time.
+                self.stop_progress = Some(StopProgress::new(now_ms));
+                return self.attendance.stop(&self.fleet.settings, now_ms);
+            }
             if self.stop_progress.is_none_or(|progress| progress.is_older_than_one_wish(now_ms)) {
                 self.stop_now("a second signal", now_ms);
             }
@@ -105,8 +110,10 @@ impl Supervisor {
         if self.fleet.children.iter().any(left) {
             return None;
         }
-        // Daemons go last: requests in flight may need them.
-        self.attendance.stop(&self.fleet.settings, now_ms);
+        // Daemons go last: requests in flight may need them. Commands of `cron` outlive an upgrade as they do a reload, but not the instance.
+        if self.successor.as_ref().is_none_or(|successor| successor.channel.is_none()) {
+            self.attendance.stop(&self.fleet.settings, now_ms);
+        }
         self.attendance.is_gone().then_some(status)
     }
 
@@ -184,6 +191,7 @@ impl Supervisor {
     /// Gives the connections that nobody has accepted yet.
     fn begin_end(&mut self, status: i32) -> Vec<(u32, OwnedFd)> {
         self.drop_plan();
+        self.give_up_upgrade();
         // The first reason to end is the one that the status tells.
         if !self.is_stopping() {
             self.phase = Phase::Stopping { status };

@@ -86,7 +86,7 @@ pub struct Supervisor {
     pub(crate) reloads: ReloadFacts,
     /// Who takes our place at an upgrade that goes on.
     pub(crate) successor: Option<Successor>,
-    /// Whose place is ours when workers serve.
+    /// Whose place is ours, or is to be when workers serve.
     pub(crate) place: Option<Place>,
     pub(crate) attendance: Attendance,
     pub(crate) reporting: Reporting,
@@ -171,6 +171,7 @@ impl Supervisor {
                     Token::Listeners => hears_connection = true,
                     Token::Stats(token) => self.serve_stats(token, now_ms()),
                     Token::Successor => self.take_successor_news(now_ms()),
+                    Token::Place => self.take_place_news(now_ms()),
                     Token::Fifo => self.take_letters(now_ms()),
                     Token::Control => self.ways.channel.accept(now_ms()),
                     Token::ControlClient(id) => self.take_question(id, now_ms()),
@@ -210,7 +211,8 @@ impl Supervisor {
         sources.extend(self.listening_sources(now_ms()));
         sources.extend(self.printed.as_ref().map(Printed::source));
         sources.extend(self.reporting.sources());
-        sources.extend(self.successor.as_ref().map(Successor::source));
+        sources.extend(self.successor.as_ref().and_then(Successor::source));
+        sources.extend(self.place.as_ref().and_then(Place::source));
         sources.extend(self.ways.sources());
         waiting::wait(&sources, self.turn_ms(now_ms()) as u16).unwrap_or_else(|error| {
             log_sink::line(&format!("waiting for news failed: {error}"));
@@ -238,6 +240,7 @@ impl Supervisor {
         self.hurry_prototypes_without_workers(now);
         self.ways.look_if_due(now);
         self.tell_stop_progress(now);
+        self.look_after_successor(now);
         self.notifier.feed_watchdog(now);
         if let Some(tickets) = &mut self.fleet.tickets {
             tickets.rotate_if_due(now);
@@ -379,7 +382,9 @@ impl Supervisor {
             self.wake_for_generations(now),
         ];
         let stop = self.stop_progress.as_ref().map(StopProgress::wake_ms);
-        let wakes = children.chain(features).chain([stop, self.ways.wake_ms(), self.notifier.wake_ms()]).flatten();
+        let successor = self.successor.as_ref().and_then(Successor::wake_ms);
+        let ways = [stop, successor, self.ways.wake_ms(), self.notifier.wake_ms()];
+        let wakes = children.chain(features).chain(ways).flatten();
         wakes.min().map_or(TURN_MOST_MS, |wake| wake.saturating_sub(now).saturating_add(CLOCK_LAG_MS).min(TURN_MOST_MS))
     }
 }

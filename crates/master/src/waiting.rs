@@ -26,6 +26,8 @@ pub enum Token {
     Stats(StatsToken),
     /// The master that is to take our place.
     Successor,
+    /// The master whose place is ours, or is to be.
+    Place,
     /// The open pipe of `master-fifo`.
     Fifo,
     /// The listening control socket, and one of its clients.

@@ -27,6 +27,17 @@ impl Ways {
         Ok(Ways { fifo, channel })
     }
 
+    /// None, for a master whose instance is another's still.
+    pub fn none() -> Ways {
+        Ways { fifo: None, channel: ControlChannel::default() }
+    }
+
+    /// Another master has the instance from here on: only who has asked already is answered.
+    pub fn give_place(&mut self) {
+        self.fifo = None;
+        self.channel.close();
+    }
+
     pub fn sources(&self) -> impl Iterator<Item = Source<'_>> {
         self.fifo.iter().flat_map(Fifo::sources).chain(self.channel.sources())
     }

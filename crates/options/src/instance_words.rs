@@ -73,7 +73,9 @@ impl InstanceWord {
                 ("stop", "[--wait] [--now] [INSTANCE]", "stop a running instance when its requests are answered")
             }
             InstanceWord::Status => ("status", "[--json] [INSTANCE]", "show what a running instance does"),
-            InstanceWord::Upgrade => ("upgrade", "[INSTANCE]", "have a running instance replace its program, sockets kept"),
+            InstanceWord::Upgrade => {
+                ("upgrade", "[--wait] [INSTANCE]", "replace the program of a running instance; --wait gives its success")
+            }
             InstanceWord::Workers => ("workers", "+N | -N [INSTANCE]", "add workers to a running instance, or take some away"),
             InstanceWord::LogReopen => ("log-reopen", "[INSTANCE]", "have a running instance open its log files anew"),
             InstanceWord::LogRotate => ("log-rotate", "[INSTANCE]", "have a running instance rotate its log files"),

@@ -45,8 +45,8 @@ pub struct Instructions {
     /// Of the commands of `cron`.
     pub identity: Option<Privileges>,
     pub surroundings: Surroundings,
-    /// The minute of the start counts: jobs that are due in it run at once.
-    pub counts_this_minute: bool,
+    /// The minute, counted from 1970, whose jobs have run; without one those that are due run at once.
+    pub minute_done: Option<i64>,
     pub process_name: String,
 }
 
@@ -98,7 +98,7 @@ impl Helper {
         for (daemon, identity) in plan.settings.daemons.into_iter().zip(plan.identities) {
             daemons.push(Keeper::new(daemon, identity, now));
         }
-        let minute = if plan.counts_this_minute { i64::MIN } else { this_minute() };
+        let minute = plan.minute_done.unwrap_or(i64::MIN);
         let mut helper = Helper {
             channel,
             dropped: 0,
@@ -378,7 +378,8 @@ fn since_1970_ms() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as i64)
 }
 
-fn this_minute() -> i64 {
+/// The minute, counted from 1970.
+pub fn this_minute() -> i64 {
     since_1970_ms() / (MINUTE_S * 1000)
 }
 

@@ -10,6 +10,6 @@ mod pidfile;
 mod program;
 mod runs;
 
-pub use helper::{Instructions, run};
+pub use helper::{Instructions, run, this_minute};
 pub use packets::{AttendantOrder, News, PACKET_MOST_BYTES, Standing};
 pub use program::Surroundings;

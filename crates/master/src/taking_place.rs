@@ -1,0 +1,66 @@
+//! The new master's side of an upgrade: what becomes its own when its workers serve, and what it hears of the master before it. The master
+//! runs it.
+
+use bolide_contract::scoreboard::now_ms as clock_ms;
+
+use crate::attendance::Attendance;
+use crate::log_sink;
+use crate::pidfile;
+use crate::succession::{Place, PlaceNews};
+use crate::supervisor::Supervisor;
+use crate::ways::Ways;
+
+/// Exit status where the master before us has ended with its sockets, as that of a start that failed.
+const EXIT_PLACE_LOST: i32 = crate::error::EXIT_START_FAILED;
+
+impl Supervisor {
+    /// The instance is another master's, until our workers serve.
+    pub(crate) fn await_place(&mut self, place: Place) {
+        self.place = Some(place);
+        self.notifier.be_silent();
+        self.reporting.await_place();
+        self.attendance = Attendance::held();
+    }
+
+    /// The instance is another master's still.
+    pub(crate) fn awaits_place(&self) -> bool {
+        self.place.as_ref().is_some_and(Place::is_awaited)
+    }
+
+    /// Our workers serve: sockets, pidfiles and the ways to the master are ours. Gives false where there is no master before us.
+    pub(crate) fn take_place(&mut self) -> bool {
+        if !self.awaits_place() {
+            return false;
+        }
+        let (settings, privileges) = (&self.fleet.settings, self.fleet.privileges.as_ref());
+        self.fleet.listeners.own();
+        self.reporting.take_place();
+        self.attendance.note_minute();
+        pidfile::write_as_successor(settings, privileges);
+        match Ways::open(&settings.control, privileges, clock_ms()) {
+            Ok(ways) => self.ways = ways,
+            // Workers serve: that is no reason to end.
+            Err(error) => log_sink::line(&error.to_string()),
+        }
+        if let Some(place) = &mut self.place {
+            place.take();
+        }
+        true
+    }
+
+    /// The master before us has something to say, or has ended.
+    pub(crate) fn take_place_news(&mut self, now_ms: u64) {
+        let Some(place) = &mut self.place else { return };
+        for news in place.take_news() {
+            match news {
+                PlaceNews::Given => self.notifier.speak(),
+                PlaceNews::DaemonsGone => self.attendance.release(),
+                PlaceNews::Lost => {
+                    // Its workers shut the sockets when it is killed, so there is nothing that could be served.
+                    let words = "the master whose place this one was to take has ended before: its sockets are gone with it";
+                    self.end_with(EXIT_PLACE_LOST, words.to_owned(), now_ms);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,45 @@
+"""An instance whose master gives its place to another: the pidfile says which one has it."""
+
+import os
+import signal
+
+from support.waiting import wait_until
+from support_processes import children_of, is_alive
+
+UPGRADE = signal.SIGRTMIN + 2
+SERVES = r"^bolide: upgrade: the new master \(pid (\d+)\) serves, this one ends when its requests are answered$"
+#: At the beginning of an application that is to be held up while it is loaded.
+HELD = "import os, time\nwhile os.path.exists({path!r}): time.sleep(0.01)\n"
+
+
+def pidfile(folder):
+    return folder / "shop.pid"
+
+
+def pid_of(folder):
+    """The pid of the master that has the place."""
+    file = pidfile(folder)
+    return int(file.read_text()) if file.exists() and file.read_text().strip() else None
+
+
+def upgrade(folder):
+    """Orders an upgrade, and waits until another master has the place; gives its pid."""
+    before = pid_of(folder)
+    os.kill(before, UPGRADE)
+    return wait_for_another(folder, before)
+
+
+def wait_for_another(folder, before):
+    return wait_until(lambda: (pid := pid_of(folder)) not in (None, before) and pid, "the pidfile of the new master")
+
+
+def stop(folder):
+    """Stops the master that has the place, if one has."""
+    pid = pid_of(folder)
+    if pid and is_alive(pid):
+        os.kill(pid, signal.SIGQUIT)
+        wait_until(lambda: not is_alive(pid), "the end of the master that took over")
+
+
+def workers_of(master):
+    return [worker for prototype in children_of(master) for worker in children_of(prototype)]

@@ -1,0 +1,11 @@
+"""An application whose answer is its version: what is served tells which code it is."""
+
+VERSION = """\
+def application(environ, start_response):
+    start_response("200 OK", [("Content-Length", "{length}")])
+    return [b"{version}"]
+"""
+
+
+def write(tmp_path, version, before=""):
+    (tmp_path / "shop.py").write_text(before + VERSION.format(version=version, length=len(version)))
