@@ -61,22 +61,20 @@ impl Supervisor {
             return self.ways.channel.answer(client, &refused, now_ms);
         }
         log_sink::line(&format!("control socket: {}", command.words()));
-        // One that can't begin is nobody else's news: others may wait for the one that goes on.
-        if command == Command::Upgrade
-            && let Err(why) = self.upgrade("the control socket", now_ms)
-        {
-            let refused = json!({"ok": false, "message": format!("no upgrade: {why}")});
-            return self.ways.channel.answer(client, &refused, now_ms);
+        let done = json!({"ok": true, "message": command.words()});
+        if command.is_answered_when_done() {
+            return match self.attempt(command, "the control socket", now_ms) {
+                // What can't begin is nobody else's news: others may wait for the upgrade that goes on.
+                Err(why) => self.ways.channel.answer(client, &json!({"ok": false, "message": why}), now_ms),
+                Ok(()) if waits => self.ways.channel.keep_waiting(client),
+                Ok(()) => self.ways.channel.answer(client, &done, now_ms),
+            };
         }
         // Who waits is noted first: the outcome may be known at once.
         if waits {
             self.ways.channel.keep_waiting(client);
         } else {
-            let said = json!({"ok": true, "message": command.words()});
-            self.ways.channel.answer(client, &said, now_ms);
-        }
-        if command == Command::Upgrade {
-            return;
+            self.ways.channel.answer(client, &done, now_ms);
         }
         // More than one is asked for of workers alone.
         let times = question["change"].as_i64().map_or(1, |change| change.unsigned_abs().clamp(1, CHANGE_MOST));

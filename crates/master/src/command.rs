@@ -58,6 +58,11 @@ impl Command {
         matches!(self, Command::Stop | Command::StopNow | Command::Status)
     }
 
+    /// Whether it can be done, or begun, is known at once: who asks is told that.
+    pub fn is_answered_when_done(self) -> bool {
+        matches!(self, Command::ReopenLogs | Command::RotateLogs | Command::Upgrade)
+    }
+
     /// It succeeds or fails some time later, and who waits is told then.
     pub fn has_outcome(self) -> bool {
         matches!(self, Command::Reload | Command::ReloadBrutally | Command::Upgrade)

@@ -10,7 +10,19 @@ use crate::supervisor::{Phase, Supervisor};
 impl Supervisor {
     /// Does what is asked, or begins it. `by` names who asks, for the log: a signal, a file, an address.
     pub(crate) fn obey(&mut self, command: Command, by: &str, now_ms: u64) {
+        // Why it can't be is in the log.
+        let _ = self.attempt(command, by, now_ms);
+    }
+
+    /// The same, for who is to hear whether it could be done.
+    ///
+    /// # Errors
+    /// Why not, where that is known at once ([`Command::is_answered_when_done`]). The log has it too.
+    pub(crate) fn attempt(&mut self, command: Command, by: &str, now_ms: u64) -> Result<(), String> {
         match command {
+            Command::ReopenLogs => return self.reopen_logs(by),
+            Command::RotateLogs => return self.rotate_logs(by),
+            Command::Upgrade => return self.upgrade(by, now_ms),
             Command::Stop => self.stop(now_ms),
             Command::StopNow => self.stop_now(by, now_ms),
             Command::Reload | Command::ReloadBrutally => {
@@ -21,13 +33,10 @@ impl Supervisor {
             Command::ReloadWorkers | Command::ReloadChain => self.reload_chain(by, now_ms),
             Command::AddWorker => self.add_worker(by),
             Command::RemoveWorker => self.remove_worker(by, now_ms),
-            Command::ReopenLogs => self.reopen_logs(by),
-            Command::RotateLogs => self.rotate_logs(by),
-            // Why it can't be is in the log.
-            Command::Upgrade => drop(self.upgrade(by, now_ms)),
             Command::Status => self.write_status(now_ms),
             Command::WritePidfiles => pidfile::write_again(&self.fleet.settings, self.fleet.privileges()),
         }
+        Ok(())
     }
 
     /// Does what an application asks for by uWSGI's Python module. `worker` is where it runs.

@@ -11,43 +11,60 @@ use crate::supervisor::Supervisor;
 
 impl Supervisor {
     /// Opens the files of logs anew, because somebody has moved them away.
-    pub(crate) fn reopen_logs(&mut self, by: &str) {
+    ///
+    /// # Errors
+    /// What could not be done, in words that the log has.
+    pub(crate) fn reopen_logs(&mut self, by: &str) -> Result<(), String> {
         let done = self.logs.reopen_all();
-        self.take_logs(done, by);
+        self.take_logs(done, by)
     }
 
     /// `log-reopen`: each reload does.
     pub(crate) fn reopen_logs_if_wanted(&mut self) {
         if self.logs.reopens_at_reload() && !self.is_stopping() {
-            self.reopen_logs("log-reopen");
+            // What could not be done is in the log, and no reason not to reload.
+            let _ = self.reopen_logs("log-reopen");
         }
     }
 
     /// Puts the files of logs aside.
-    pub(crate) fn rotate_logs(&mut self, by: &str) {
+    ///
+    /// # Errors
+    /// What could not be done, in words that the log has.
+    pub(crate) fn rotate_logs(&mut self, by: &str) -> Result<(), String> {
         let done = self.logs.rotate_all();
-        self.take_logs(done, by);
+        self.take_logs(done, by)
     }
 
     /// Puts those aside that have grown beyond their limit.
     pub(crate) fn look_at_logs(&mut self, now_ms: u64) {
         let done = self.logs.look(now_ms);
-        self.take_logs(done, "log-maxsize");
+        if !done.is_empty() {
+            // What could not be done is in the log.
+            let _ = self.take_logs(done, "log-maxsize");
+        }
     }
 
-    fn take_logs(&mut self, done: Vec<Result<(String, NewFile), String>>, by: &str) {
-        if done.is_empty() && by != "log-maxsize" {
-            log_sink::line(&format!("{by}: no log is a file, so there is none to open anew"));
+    fn take_logs(&mut self, done: Vec<Result<(String, NewFile), String>>, by: &str) -> Result<(), String> {
+        if done.is_empty() {
+            let why = "no log is a file, so there is none to open anew";
+            log_sink::line(&format!("{by}: {why}"));
+            return Err(why.to_owned());
         }
+        let mut troubles = Vec::new();
         for one in done {
             match one {
                 Ok((words, new)) => {
                     log_sink::line(&format!("{by}: {words}"));
                     self.hand_on(&new);
                 }
-                Err(words) => log_sink::line(&format!("{by}: {words}")),
+                Err(words) => {
+                    log_sink::line(&format!("{by}: {words}"));
+                    troubles.push(words);
+                }
             }
         }
+        if troubles.is_empty() { Ok(()) } else { Err(troubles.join("; ")) }
     }
 
     /// The new file takes the place of the old one, here and in all children.

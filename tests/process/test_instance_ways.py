@@ -1,0 +1,89 @@
+"""Each command reaches the instance by each name that it has: configuration, pidfile, pid, fifo and control socket."""
+
+import re
+
+import pytest
+from support.waiting import wait_until
+from support_instance import DONE, NO_INSTANCE, REFUSED
+from support_processes import is_alive
+from support_upgrade import wait_for_another, workers_of
+from support_versions import write
+
+
+@pytest.fixture(params=["app.ini", "shop.pid", "pid", "fifo", "control.sock"])
+def instance_and_name(request, upgradable, tmp_path):
+    """An instance with three workers, and what it is called."""
+    name = request.param
+    channel = f"control-socket = {tmp_path}/control.sock" if name == "control.sock" else ""
+    (tmp_path / "app.ini").write_text(
+        f"[uwsgi]\nmaster-fifo = {tmp_path}/fifo\nprocesses = 3\nlogto = {tmp_path}/log\n{channel}\n"
+    )
+    instance = upgradable("--ini", tmp_path / "app.ini")
+    return instance, instance.pid if name == "pid" else name
+
+
+def test_workers_are_taken_away_and_added(instance_and_name, call):
+    instance, name = instance_and_name
+    assert call("workers", "-2", name)[0] == DONE
+    wait_until(lambda: len(instance.workers()) == 1, "the end of two workers")
+    assert call("workers", "+1", name)[0] == DONE
+    wait_until(lambda: len(instance.workers()) == 2, "one worker more")
+    # There are never more than `processes`.
+    assert call("workers", "+5", name)[0] == DONE
+    wait_until(lambda: len(instance.workers()) == 3, "the third worker")
+    instance.wait_for_log(r"no worker is added: there are never more than 3 workers \(processes\)$")
+
+
+def test_logs_are_opened_anew_and_put_aside(instance_and_name, call, tmp_path):
+    instance, name = instance_and_name
+    log, moved = tmp_path / "log", tmp_path / "moved"
+    log.rename(moved)
+    assert call("log-reopen", name)[0] == DONE
+    wait_until(log.exists, "the new file")
+    assert "ready: " in moved.read_text()
+    assert call("workers", "-1", name)[0] == DONE
+    wait_until(lambda: "ends, 2 of 3 stay" in log.read_text(), "further lines in the new file")
+    assert "ends, 2 of 3 stay" not in moved.read_text()
+    assert call("log-rotate", name)[0] == DONE
+    (aside,) = wait_until(lambda: [file for file in tmp_path.iterdir() if re.fullmatch(r"log\.\d+", file.name)], "the file aside")
+    assert "ends, 2 of 3 stay" in aside.read_text()
+    assert call("workers", "+1", name)[0] == DONE
+    wait_until(lambda: "1 worker more, 3 of 3" in log.read_text(), "lines in the file after it")
+    assert "1 worker more, 3 of 3" not in aside.read_text()
+
+
+def test_an_upgrade_is_ordered_and_the_name_is_the_new_masters_from_then_on(instance_and_name, call, tmp_path):
+    instance, name = instance_and_name
+    write(tmp_path, "young")
+    waits = [] if name == "fifo" else ["--wait"]
+    assert call("upgrade", *waits, name)[0] == DONE
+    new = wait_for_another(tmp_path, instance.pid)
+    assert instance.process.wait(20) == 0
+    assert instance.body() == "young"
+    name = new if name == instance.pid else name
+    assert call("workers", "-2", name)[0] == DONE
+    wait_until(lambda: len(workers_of(new)) == 1, "the end of two workers of the new master")
+    assert call("stop", name)[0] == DONE
+    wait_until(lambda: not is_alive(new), "the end of the new master")
+    assert call("stop", name)[0] == NO_INSTANCE
+    assert not (tmp_path / "fifo").exists()
+    assert not (tmp_path / "control.sock").exists()
+
+
+def test_logs_that_can_not_be_opened_anew_are_no_success(start, call, tmp_path):
+    instance = start()
+    for command in ("log-reopen", "log-rotate"):
+        assert call(command, instance.pid) == (
+            REFUSED,
+            f"bolide: master {instance.pid}: no log is a file, so there is none to open anew\n",
+        )
+    (tmp_path / "logs").mkdir()
+    other = start("--logto", tmp_path / "logs" / "log", ready=False)
+    wait_until(lambda: "ready: " in read(tmp_path / "logs" / "log"), "the start")
+    (tmp_path / "logs").rename(tmp_path / "elsewhere")
+    status, said = call("log-reopen", other.pid)
+    assert (status, f"{tmp_path}/logs/log" in said) == (REFUSED, True), said
+
+
+def read(path):
+    return path.read_text() if path.exists() else ""
