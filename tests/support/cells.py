@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 
 from support.server import Server
+from support.tls import Authority, context_of
 from support.traffic import SPANNING, Traffic
 from support.waiting import wait_until
 
@@ -29,10 +30,11 @@ HURRIED = 4
 class Cell:
     """A way to run an instance, and its clients; ``order`` begins a reload."""
 
-    def __init__(self, lines, kinds, order=None):
+    def __init__(self, lines, kinds, order=None, within_tls=False):
         self.lines = lines
         self.kinds = kinds
         self.order = order or order_by_signal
+        self.within_tls = within_tls
 
     def run(self, folder, reloads):
         """Serve and reload so many times under everything at once; returns what is wrong, in words, and the trial itself."""
@@ -54,17 +56,26 @@ class Trial:
         self.flag = self.folder / "flag"
         self.flag.touch()
         self.path = str(self.folder / "socket")
-        self.server = Server(self.folder, f"master = true\ndisable-logging = true\n{cell.lines}")
+        listen = "http-socket = 127.0.0.1:0"
+        self.scheme, self.context = "http", None
+        if cell.within_tls:
+            authority = Authority(self.folder / "certificates")
+            shown = authority.server()
+            listen = f"https = 127.0.0.1:0,{shown.chain},{shown.key}"
+            self.scheme, self.context = "https", context_of(authority)
+        self.server = Server(self.folder, f"master = true\ndisable-logging = true\n{cell.lines}", listen=[listen])
         self.traffic = None
         #: Of all clients: answers and what was under way at a reload, by kind, and what failed.
         self.answers = collections.Counter()
         self.spanned = collections.Counter()
         self.failures = []
         self.generation = 1
+        self.worker_count = None
         self.before = self.after = None
 
     def reload_under_traffic(self, reloads):
         """The first reload is before anything is counted: what is made once is there by then."""
+        self.worker_count = len(self.workers())
         self.reload_under_new_clients(1)
         self.wait_for_farewells()
         self.before = self.counted()
@@ -77,13 +88,18 @@ class Trial:
             self.after = self.counted()
 
     def wait_for_farewells(self):
-        """Connections that their clients have closed are closed by the workers in their own time."""
-        port = self.server.port
-        wait_until(lambda: not connections_at(port, self.workers()), "no worker has a connection", RELOAD_SECONDS)
+        """Workers close connections whose clients have gone in their own time, and those that are replaced end."""
+        port = self.server.address(self.scheme)[1]
+
+        def is_quiet():
+            workers = self.workers()
+            return len(workers) == self.worker_count and not connections_at(port, workers)
+
+        wait_until(is_quiet, lambda: f"no worker has a connection, and none ends: {self.server.processes()}", RELOAD_SECONDS)
 
     def reload_under_new_clients(self, reloads):
-        others = {"uwsgi": self.path}
-        with Traffic(self.server.address(), others, self.folder, **self.cell.kinds) as self.traffic:
+        address = self.server.address(self.scheme)
+        with Traffic(address, self.folder, self.cell.kinds, self.path, self.context) as self.traffic:
             for _ in range(reloads):
                 self.traffic.wait_until_under_way()
                 self.reload()
@@ -209,6 +225,8 @@ def with_kinds(cell, **kinds):
 CELLS = {
     **{f"WSGI-{processes}-workers-{threads}-threads": wsgi(processes, threads) for processes in (1, 2, 4) for threads in (1, 4)},
     **{f"ASGI-{processes}-workers": asgi(processes) for processes in (1, 2, 4)},
+    "TLS-WSGI": wsgi(2, 4, within_tls=True),
+    "TLS-ASGI": asgi(2, within_tls=True),
     "HTTP2-WSGI": with_kinds(wsgi(2, 4, "http2 = h2c"), http2=3),
     "HTTP2-ASGI": with_kinds(asgi(2, "http2 = h2c"), http2=3),
     "uwsgi-by-UNIX-socket": with_kinds(wsgi(2, 1, "uwsgi-socket = {folder}/socket"), uwsgi=3),
@@ -217,5 +235,6 @@ CELLS = {
     ),
     "stop-first": wsgi(2, 4, "reload-order = stop-first", order=order_stop_first),
     "chain": wsgi(3, 4, "lazy-apps = true\ntouch-chain-reload = {folder}/flag", order=order_by_touch),
+    "recycling": wsgi(3, 4, "max-requests = 60\nmin-worker-lifetime = 0"),
     "workers-alone": wsgi(3, 4, "touch-workers-reload = {folder}/flag", order=order_by_touch),
 }

@@ -18,6 +18,7 @@ import uuid
 from support import http2, uwsgi
 from support.client import TIMEOUTS, Client, Closed
 from support.http2 import Ended, Http2, Reset
+from support.tls import TlsClient
 from support.waiting import PATIENCE_SECONDS
 from support.websocket import CLOSE, TEXT, WebSocket, close_payload
 
@@ -47,16 +48,17 @@ class Broken(Exception):
 
 
 class Traffic:
-    """``Traffic(address, kept=3, uploads=2, …)`` has so many clients of each kind; see the methods ``_kept`` and so on.
+    """``Traffic(address, folder, {"kept": 3, …})`` has so many clients of each kind; see the methods ``_kept`` and so on.
 
-    The application is ``tests/apps/traffic.py``. ``others`` are the addresses of the kinds that speak something else than
-    HTTP/1.1 with ``address``.
+    The application is ``tests/apps/traffic.py``. Files are made in ``folder``; clients of the uwsgi protocol have an address of
+    their own, and with ``context`` all others speak TLS.
     """
 
-    def __init__(self, address, others=None, folder=None, **kinds):
+    def __init__(self, address, folder, kinds, uwsgi=None, context=None):
         self.address = address
-        self.others = others or {}
         self.folder = folder
+        self.uwsgi = uwsgi
+        self.context = context
         #: Whole answers of each kind.
         self.answers = collections.Counter()
         #: How often a client of a kind had something under way when a turn came.
@@ -139,6 +141,10 @@ class Traffic:
         # One that is refused at once is not to fill the memory.
         self._over.wait(0.05)
 
+    def _connect(self, **options):
+        options = {"patience": ANSWER_SECONDS, **options}
+        return Client(self.address, **options) if self.context is None else TlsClient(self.address, self.context, **options)
+
     def _answered(self, kind):
         with self._news:
             self.answers[kind] += 1
@@ -184,7 +190,7 @@ class Traffic:
 
     def _connected(self, kind, use):
         """Use a connection until the server announces its end: ``use(client)`` says whether it has."""
-        with Client(self.address, patience=ANSWER_SECONDS) as client:
+        with self._connect() as client:
             while not self._over.is_set():
                 if use(client):
                     self._said_farewell(kind)
@@ -207,7 +213,7 @@ class Traffic:
     def _fresh(self):
         """A connection for each request."""
         target, text = self._target()
-        with Client(self.address, patience=ANSWER_SECONDS) as client:
+        with self._connect() as client:
             self._check(client.request("GET", target, [("Connection", "close")]), text.encode(), "fresh")
         self._pause()
 
@@ -264,7 +270,7 @@ class Traffic:
 
     def _long(self):
         """A long answer whose reader is slow."""
-        with Client(self.address, patience=ANSWER_SECONDS, receive_bytes=FIRST_BYTES) as client:
+        with self._connect(receive_bytes=FIRST_BYTES) as client:
             client.send(f"GET /long?{LONG_BYTES} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
             client.buffer = client.read_exactly(FIRST_BYTES)
             self._wait_for_turn("long")
@@ -273,7 +279,7 @@ class Traffic:
     def _streams(self):
         """An answer in chunks that the application makes slowly, until a file is there."""
         gate = self.folder / f"gate-{uuid.uuid4()}"
-        with Client(self.address, patience=ANSWER_SECONDS) as client:
+        with self._connect() as client:
             client.send(f"GET /stream?{gate} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
             head = client.read_until(b"part\n")
             self._wait_for_turn("streams")
@@ -286,7 +292,7 @@ class Traffic:
     def _idle(self):
         """A kept connection that asks at the moment of the turn. One that the server has ended by then is no loss: nothing was
         on its way."""
-        with Client(self.address, patience=ANSWER_SECONDS) as client:
+        with self._connect() as client:
             for number in range(2):
                 target, text = self._target()
                 try:
@@ -304,7 +310,7 @@ class Traffic:
 
     def _websockets(self):
         """An echo, until the server says goodbye; it must say it well."""
-        with Client(self.address, patience=ANSWER_SECONDS) as client:
+        with self._connect() as client:
             socket = WebSocket(client, "/echo").open()
             while not self._over.is_set():
                 text = f"message {next(self._numbers)}"
@@ -327,7 +333,7 @@ class Traffic:
 
     def _http2(self):
         """Streams of a connection of HTTP/2 until it goes away. What is refused, or above what GOAWAY names, was not begun."""
-        with Http2(Client(self.others.get("http2", self.address), patience=ANSWER_SECONDS)) as connection:
+        with Http2(self._connect()) as connection:
             while not self._over.is_set():
                 texts = {}
                 for _ in range(STREAMS):
@@ -356,7 +362,7 @@ class Traffic:
     def _uwsgi(self):
         """Requests of a front server, each on a connection of its own."""
         target, text = self._target()
-        with Client(self.others["uwsgi"], patience=ANSWER_SECONDS) as client:
+        with Client(self.uwsgi, patience=ANSWER_SECONDS) as client:
             client.send(uwsgi.packet(uwsgi.request_variables("GET", target)))
             data = client.read_to_end()
             if client.was_reset or not data:
