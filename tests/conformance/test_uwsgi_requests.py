@@ -268,6 +268,29 @@ uwsgi.after_req_hook = after
     instance.wait_for(lambda: shop.notes() == ["after 1", "after 2"], "the hook's second call")
 
 
+def test_after_req_hook_can_change_the_line_of_its_request_and_adds_nothing_to_the_answer(shop):
+    source = """
+def after():
+    uwsgi.set_logvar("late", b"after " + (uwsgi.get_logvar("shopper") or b"nobody"))
+    uwsgi.log_this_request()
+    try:
+        uwsgi.sendfile(os.path.join(here, "data"))
+    except SystemError as error:
+        note(str(error))
+uwsgi.after_req_hook = after
+"""
+    instance = shop("disable-logging = true\nlog-format = %(uri) is %(late)", source=source)
+    with instance.connect() as client:
+        for path, said in (("/variables", "second"), ("/file", "nobody"), ("/variables", "second"), ("/quiet", "nobody")):
+            client.send(f"GET {path} HTTP/1.1\r\nHost: shop\r\n\r\n".encode())
+            assert client.read_response().status == 200
+            assert instance.wait_for_log(rf"^{path} is after (\w+)$")[1] == said
+        client.send(b"POST /chunks HTTP/1.1\r\nHost: shop\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n")
+        assert client.read_response().text == "[3, 0]"
+        instance.wait_for_log("^/chunks is after nobody$")
+    instance.wait_for(lambda: shop.notes() == ["this thread serves no WSGI request at present"] * 5, "what sendfile says")
+
+
 def test_a_hook_that_fails_is_in_the_log_and_nobody_elses_business(shop):
     instance = shop(source="uwsgi.after_req_hook = lambda: 1 / 0\n")
     for _ in range(2):

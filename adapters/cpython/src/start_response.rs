@@ -47,6 +47,8 @@ struct CallState {
     thread: Cell<libc::pthread_t>,
     /// The application's call has returned: what it returned is being sent, by that thread.
     has_returned: Cell<bool>,
+    /// All of the answer was given: only its line of the log is left to be written.
+    has_ended: Cell<bool>,
     /// Where the scoreboard shows the request, if it may take the connection.
     slot: Cell<Option<&'static Slot>>,
     /// The application has a further callable of the state's, or has left something here: it serves no other request.
@@ -69,6 +71,7 @@ impl StartResponse {
             is_writing: Cell::new(false),
             thread: Cell::new(0),
             has_returned: Cell::new(false),
+            has_ended: Cell::new(false),
             slot: Cell::new(None),
             is_spent: Cell::new(false),
             extras: RefCell::new(None),
@@ -104,8 +107,20 @@ impl StartResponse {
         let state = self.state();
         state.response.set(response.cast());
         state.has_returned.set(has_returned);
+        state.has_ended.set(false);
         // SAFETY: the call has no conditions.
         state.thread.set(unsafe { libc::pthread_self() });
+    }
+
+    /// As [`StartResponse::arm`], for what is still done when all of the answer was given. Nobody but us refers to it.
+    ///
+    /// # Safety
+    /// As there.
+    pub unsafe fn arm_ended(&self, response: *mut ResponseWriter<'_>) {
+        debug_assert!(self.is_unshared(), "an answer that has ended is lent to whoever kept its callables");
+        // SAFETY: as the caller promises.
+        unsafe { self.arm(response, true) };
+        self.state().has_ended.set(true);
     }
 
     /// A callable that gives the application the number of a descriptor of its own for the connection, which the server then
@@ -187,6 +202,14 @@ impl StartResponse {
     }
 }
 
+impl Drop for StartResponse {
+    fn drop(&mut self) {
+        if CURRENT.get() == self.state {
+            forget_current();
+        }
+    }
+}
+
 static START_RESPONSE: Lasting<ffi::PyMethodDef> = Lasting(ffi::PyMethodDef {
     ml_name: c"start_response".as_ptr(),
     ml_meth: ffi::PyMethodDefPointer { PyCFunctionFastWithKeywords: start_response },
@@ -233,6 +256,11 @@ pub struct CurrentRequest {
 impl CurrentRequest {
     /// `None`: the thread serves none, or another thread is in the middle of writing its answer.
     pub fn of_this_thread() -> Option<CurrentRequest> {
+        CurrentRequest::of_this_thread_till_its_line().filter(|request| !request.state().has_ended.get())
+    }
+
+    /// The same, and a request all of whose answer was given, as long as its line of the log can be changed.
+    pub fn of_this_thread_till_its_line() -> Option<CurrentRequest> {
         let state = CURRENT.get();
         // SAFETY: what is current lives until it is another's or forgotten, by this very thread.
         let found = unsafe { state.as_ref() }?;

@@ -23,13 +23,18 @@ use crate::uwsgi_module;
 /// The longest limit that `set_user_harakiri` may set, in seconds: about 24 days.
 const LIMIT_MOST_SECONDS: u64 = 2_000_000;
 
-fn current() -> PyResult<CurrentRequest> {
-    // SystemError is what uWSGI raises.
-    CurrentRequest::of_this_thread().ok_or_else(|| PySystemError::new_err("this thread serves no WSGI request at present"))
+/// SystemError is what uWSGI raises.
+fn no_request() -> PyErr {
+    PySystemError::new_err("this thread serves no WSGI request at present")
 }
 
+fn current() -> PyResult<CurrentRequest> {
+    CurrentRequest::of_this_thread().ok_or_else(no_request)
+}
+
+/// Uses the response of the request, also in `uwsgi.after_req_hook`, when all of it was given: for what adds nothing to it.
 fn with_response<R>(act: impl FnOnce(&mut ResponseWriter<'static>) -> R) -> PyResult<R> {
-    current()?.with(act).ok_or_else(|| PyRuntimeError::new_err("the request has ended"))
+    CurrentRequest::of_this_thread_till_its_line().and_then(|request| request.with(act)).ok_or_else(no_request)
 }
 
 /// Text or bytes, as uWSGI takes them.
@@ -68,7 +73,7 @@ fn uwsgi_connection_fd() -> PyResult<RawFd> {
 
 #[pyfunction]
 fn uwsgi_disconnect() -> PyResult<bool> {
-    with_response(|response| response.disconnect())?;
+    current()?.with(|response| response.disconnect());
     Ok(true)
 }
 

@@ -133,13 +133,22 @@ impl App for WsgiThread {
         self.wsgi.after_request.is_some()
     }
 
-    fn after_request(&mut self) {
+    fn after_request(&mut self, response: &mut ResponseWriter<'_>) {
         let Some(hook) = &self.wsgi.after_request else { return };
+        let start = self.start.take().or_else(|| StartResponse::new(self.wsgi.write_errors, self.wsgi.write_timeout));
+        if let Some(start) = &start {
+            start.make_current();
+            // SAFETY: the engine lends us the response for this call, and it is disarmed by `keep`.
+            unsafe { start.arm_ended(response) };
+        }
         // SAFETY: the callable lives as long as the worker; the result is dropped.
-        if unsafe { Object::owned(ffi::PyObject_CallNoArgs(hook.as_ptr())) }.is_none() {
+        if start.is_none() || unsafe { Object::owned(ffi::PyObject_CallNoArgs(hook.as_ptr())) }.is_none() {
             log_set_exception(&self.wsgi.fault_log, "uwsgi.after_req_hook");
         }
         leave_if_child();
+        if let Some(start) = start {
+            self.keep(start);
+        }
     }
 
     fn abandon(&mut self, pending: SuspendedAnswer) {
@@ -451,7 +460,6 @@ impl WsgiThread {
             self.start = Some(start);
         } else {
             start.end_offer();
-            forget_current();
         }
     }
 

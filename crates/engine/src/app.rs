@@ -74,8 +74,8 @@ pub trait App: Sized {
         false
     }
 
-    /// An answer has left, or its client has gone.
-    fn after_request(&mut self) {}
+    /// An answer has left, or its client has gone; its line is not written yet, and may be changed.
+    fn after_request(&mut self, _response: &mut ResponseWriter<'_>) {}
 
     /// A signal interrupted the wait: the language may have handlers to run, on the thread that entered it first. `Break` asks for an ordered
     /// end of the worker.

@@ -448,6 +448,11 @@ fn finish_line<A: App>(context: &mut ExchangeContext<'_, A>, entry: &LogEntry<'_
         add(&tally.busy_us, microseconds);
         row.note_answer_time(microseconds);
     }
+    if context.app.has_after_request() {
+        // The line has the time of the answer alone.
+        microseconds.get_or_insert_with(|| precise_us().saturating_sub(entry.began_us));
+        context.app.enter().after_request(&mut context.writer);
+    }
     let logging = &context.worker.settings.logging;
     if (logging.may_log_requests() || context.writer.is_logged) && !context.writer.is_unlogged {
         let response = &context.writer;
@@ -481,9 +486,6 @@ fn finish_line<A: App>(context: &mut ExchangeContext<'_, A>, entry: &LogEntry<'_
     }
     let keep = context.writer.keeps_alive();
     context.thread.buffers.keep(context.writer.end());
-    if context.app.has_after_request() {
-        context.app.enter().after_request();
-    }
     Served::Done { keep }
 }
 
