@@ -266,3 +266,19 @@ def test_a_canary_beside_workers_that_have_ended_is_refused(fail, tmp_path):
     )
     assert status != 0
     assert any("`reload-canary` and `reload-order = stop-first` can't be had together" in line for line in lines), lines
+
+
+def test_a_canary_is_asked_for_the_probe_and_so_are_the_workers_after_it(start, tmp_path):
+    write(tmp_path, "first")
+    instance = start("--processes", "3", "--reload-probe", "/health", *SHORT, module="shop", alarms=True)
+    write(tmp_path, "second!", fault="if environ['PATH_INFO'] == '/health': raise RuntimeError('no database')")
+    instance.send_signal(signal.SIGHUP)
+    instance.wait_for_log(r"generation 2 could not be loaded \(reload-probe: GET /health raised RuntimeError: no database\)")
+    wait_until_generation_is_gone(instance, 2)
+    assert "canary: " not in instance.log
+    with Load(instance.address()) as load:
+        write(tmp_path, "third version")
+        instance.reload(3)
+        load.wait(lambda: load.bodies["third version"] > 0, "the new code")
+    assert load.losses == []
+    assert len(instance.workers()) == 3

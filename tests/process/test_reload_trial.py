@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from support.waiting import wait_until
+from support.waiting import PATIENCE_SECONDS, wait_until
 from support_load import Load
 from support_processes import descriptors_of
 
@@ -82,6 +82,73 @@ def test_a_generation_that_fails_its_probe_is_not_let_in(interface, failure, laz
         load.wait(lambda: load.bodies["third version"] > 0, "the version that works")
     assert load.losses == []
     assert set(load.bodies) == {"first", "third version"}
+
+
+#: The first worker passes at once; the second one's answer waits for a file, and is what is in it.
+UNEQUAL = {
+    "wsgi": """\
+import os, time, uwsgi
+def application(environ, start_response):
+    if environ["PATH_INFO"] == "/health" and uwsgi.worker_id() == 2:
+        while not os.path.exists("gate"): time.sleep(0.01)
+        start_response(open("gate").read() + " status", [])
+        return []
+    start_response("200 OK", [("Content-Length", "{length}")])
+    return [b"{version}"]
+""",
+    "asgi": """\
+import asyncio, os, uwsgi
+async def application(scope, receive, send):
+    if scope["type"] != "http": raise ValueError(scope["type"])
+    status = 200
+    if scope["path"] == "/health" and uwsgi.worker_id() == 2:
+        while not os.path.exists("gate"): await asyncio.sleep(0.01)
+        status = int(open("gate").read())
+    await send({{"type": "http.response.start", "status": status, "headers": [(b"content-length", b"{length}")]}})
+    await send({{"type": "http.response.body", "body": b"{version}"}})
+""",
+}
+
+
+@pytest.mark.parametrize("options", [(), ("--lazy-apps",), ("--threads", "3")], ids=["prototype", "lazy", "threads"])
+@pytest.mark.parametrize("interface", UNEQUAL)
+def test_no_worker_serves_before_each_of_them_has_passed(interface, options, start, tmp_path):
+    if interface == "asgi" and "--threads" in options:
+        pytest.skip("an event loop has one thread")
+    template = UNEQUAL[interface]
+    write(tmp_path, "first", template)
+    instance = start("--processes", "2", "--reload-probe", "/health", *options, module="shop")
+    with Load(instance.address(), kept_alive=2, fresh=4) as load:
+        for number, (status, body) in enumerate([("503", "first"), ("200", "third version")], 2):
+            write(tmp_path, "second!" if status == "503" else "third version", template)
+            instance.send_signal(signal.SIGHUP)
+            # Both are forked, and the first has nothing to wait for but the second.
+            wait_until(lambda: len(instance.workers()) == 4, "the new workers")
+            load.wait_for_more(300)
+            assert set(load.bodies) == {"first"}
+            (tmp_path / "new").write_text(status)
+            (tmp_path / "new").rename(tmp_path / "gate")
+            if status == "503":
+                instance.wait_for_log(rf"generation {number} could not be loaded \(reload-probe: GET /health answered 503\)")
+                wait_until(lambda: len(instance.prototypes()) == 1, "the end of the generation that failed")
+            else:
+                instance.wait_for_generation(number)
+            (tmp_path / "gate").unlink()
+            load.wait_for_more()
+            assert instance.body() == body
+    assert load.losses == []
+    assert set(load.bodies) == {"first", "third version"}
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL], ids=["stop", "kill"])
+def test_workers_that_wait_for_their_siblings_end_with_the_instance(end, start, tmp_path):
+    write(tmp_path, "first", UNEQUAL["wsgi"])
+    instance = start("--processes", "2", "--reload-probe", "/health", module="shop")
+    instance.send_signal(signal.SIGHUP)
+    wait_until(lambda: len(instance.workers()) == 4, "the new workers")
+    instance.send_signal(end)
+    assert instance.wait_for_exit() == (0 if end == signal.SIGTERM else -signal.SIGKILL)
+    instance.wait_until_gone(PATIENCE_SECONDS)
 
 
 def test_a_worker_that_is_replaced_later_is_not_asked(start, tmp_path):

@@ -277,5 +277,18 @@ pub fn assignment(settings: Settings) -> (Assignment, OwnedFd) {
             }
         })
         .collect();
-    (Assignment { settings, row: 0, worker: 1, scoreboard, ticket_keys: None, control, listeners, worn_after: None }, master)
+    (
+        Assignment {
+            settings,
+            row: 0,
+            worker: 1,
+            scoreboard,
+            ticket_keys: None,
+            control,
+            listeners,
+            is_held: false,
+            worn_after: None,
+        },
+        master,
+    )
 }

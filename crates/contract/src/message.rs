@@ -30,6 +30,8 @@ pub enum Order {
     /// To a worker, just before `Stop`: a connection comes with it, which waited at the listening socket of this number when that
     /// was closed. Its request is answered like those that the worker has accepted itself.
     Serve { listener: u32 },
+    /// To a worker that has reported `Passed`: so have the others of its generation, and it serves from now on.
+    Admit,
     /// To a prototype or a worker: the log of this number goes on in the file that comes with it.
     TakeLog { log: u32 },
 }
@@ -47,6 +49,8 @@ pub enum Report {
     ForkFailed { row: u32, errno: u32 },
     /// Prototype: the worker of this row has ended; `status` is the raw wait status.
     Ended { row: u32, pid: u32, status: u32 },
+    /// Worker on trial: its application has answered `reload-probe`. It accepts nothing before it is told to (`Admit`).
+    Passed { row: u32, pid: u32 },
     /// Worker: it accepts connections.
     Serving { row: u32, pid: u32 },
     /// Worker: it has served `max-requests`, or was sent SIGTERM, and asks for its replacement; it serves on until told to drain.
@@ -146,6 +150,7 @@ impl Packet for Order {
             Order::Stop => [4, 0, 0, 0, 0, 0],
             Order::Serve { listener } => [5, listener, 0, 0, 0, 0],
             Order::TakeLog { log } => [6, log, 0, 0, 0, 0],
+            Order::Admit => [7, 0, 0, 0, 0, 0],
         }
     }
 
@@ -157,6 +162,7 @@ impl Packet for Order {
             [4, ..] => Ok(Order::Stop),
             [5, listener, ..] => Ok(Order::Serve { listener }),
             [6, log, ..] => Ok(Order::TakeLog { log }),
+            [7, ..] => Ok(Order::Admit),
             _ => Err(unknown_packet(fields[0])),
         }
     }
@@ -177,6 +183,7 @@ impl Packet for Report {
             Report::Asked { row, asked } => [120, row, asked.code(), 0, 0, 0],
             Report::Imports => [110, 0, 0, 0, 0, 0],
             Report::Limited { row, milliseconds } => [121, row, milliseconds, 0, 0, 0],
+            Report::Passed { row, pid } => [122, row, pid, 0, 0, 0],
         }
     }
 
@@ -196,6 +203,7 @@ impl Packet for Report {
             }
             [110, ..] => Ok(Report::Imports),
             [121, row, milliseconds, ..] => Ok(Report::Limited { row, milliseconds }),
+            [122, row, pid, ..] => Ok(Report::Passed { row, pid }),
             _ => Err(unknown_packet(fields[0])),
         }
     }
@@ -289,7 +297,8 @@ mod tests {
         let (left, right) = pair();
         let serve = Order::Serve { listener: 1 };
         let fork = |is_on_trial| Order::Fork { row: 7, worker: 3, is_on_trial };
-        for order in [fork(false), fork(true), Order::Retire, Order::Drain, Order::Stop, serve, Order::TakeLog { log: 2 }] {
+        let others = [Order::Retire, Order::Drain, Order::Stop, serve, Order::TakeLog { log: 2 }, Order::Admit];
+        for order in [fork(false), fork(true)].into_iter().chain(others) {
             send(left.as_fd(), &order, None).expect("sent");
             assert!(matches!(receive::<Order>(right.as_fd()), Ok(Received::Message(got, None)) if got == order));
         }
@@ -307,6 +316,7 @@ mod tests {
             Report::Asked { row: 1, asked: Asked::Stop },
             Report::Imports,
             Report::Limited { row: 1, milliseconds: 5000 },
+            Report::Passed { row: 1, pid: 2 },
         ] {
             send(left.as_fd(), &report, None).expect("sent");
             assert!(matches!(receive::<Report>(right.as_fd()), Ok(Received::Message(got, None)) if got == report));

@@ -148,6 +148,10 @@ impl<L: Language> Shared<L> {
     /// other knows of it.
     pub(crate) fn leave_listeners(&self, connections: &mut ConnectionTable<Connection<L::App>>, housekeeping: &mut Housekeeping) {
         housekeeping.pauses.clear();
+        if self.is_held.load(Relaxed) {
+            // Nobody waits for one that has never listened.
+            return;
+        }
         for (number, listener) in self.worker.listeners.iter().enumerate() {
             // From here on the kernel wakes others.
             let _may_be_paused = self.poll.delete(&listener.descriptor);
@@ -172,6 +176,9 @@ impl<L: Language> Shared<L> {
 
     /// The master is gone, and nobody takes over: who waits is let in, whoever comes later is refused at once, and the address is free.
     pub(crate) fn shut_listeners(&self, connections: &mut ConnectionTable<Connection<L::App>>, housekeeping: &mut Housekeeping) {
+        if self.is_held.load(Relaxed) {
+            return;
+        }
         for (number, listener) in self.worker.listeners.iter().enumerate().filter(|(_, listener)| listener.is_ours) {
             self.let_in_waiting(LAST_ACCEPTS_MOST, number, connections, housekeeping);
             listener.shut();

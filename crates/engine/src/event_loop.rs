@@ -51,11 +51,10 @@ pub fn serve<L: Language>(language: &'static L, assignment: Assignment) -> io::R
 pub(crate) fn prepare<L: Language>(language: &'static L, assignment: Assignment) -> io::Result<Arc<Shared<L>>> {
     end_worker_at_a_panic(assignment.worker);
     let shared = Arc::new(Shared::new(language, assignment)?);
-    for (number, listener) in shared.worker.listeners.iter().enumerate() {
-        shared.poll.add(
-            &listener.descriptor,
-            EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLEXCLUSIVE, Key::listener(number).0),
-        )?;
+    if !shared.is_held.load(Relaxed) {
+        for number in 0..shared.worker.listeners.len() {
+            shared.listen(number)?;
+        }
     }
     shared.poll.add(&shared.control, EpollEvent::new(EpollFlags::EPOLLIN, Key::CONTROL.0))?;
     if let Some(bell) = &shared.bell {
@@ -66,15 +65,36 @@ pub(crate) fn prepare<L: Language>(language: &'static L, assignment: Assignment)
 }
 
 impl<L: Language> Shared<L> {
-    /// Tells the master and the other workers that this one serves. Its first poll follows at once.
+    /// Tells the master and the other workers that this one serves, or could. Its first poll follows at once.
     pub fn announce(&self) {
         let row = self.worker.row;
-        let now = now_ms();
         row.pid.store(std::process::id(), Relaxed);
         row.worker.store(self.worker.number, Relaxed);
-        row.started_ms.store(now, Relaxed);
-        // The others are not to take it for busy before that poll: a burst right after the start is shared too.
-        row.turned_ms.store(now, Relaxed);
+        row.started_ms.store(now_ms(), Relaxed);
+        if self.is_held.load(Relaxed) {
+            return self.report(|row, pid| Report::Passed { row, pid });
+        }
+        self.say_that_it_serves();
+    }
+
+    /// The generation is let in: this worker takes connections from now on.
+    fn admit(&self) {
+        if !self.is_held.swap(false, Relaxed) || self.worker.is_draining() {
+            return;
+        }
+        for number in 0..self.worker.listeners.len() {
+            if let Err(error) = self.listen(number) {
+                complain(self.worker.number, &format!("a listening socket can't be waited for, the worker ends: {error}"));
+                self.worker.leaving.store(true, Relaxed);
+            }
+        }
+        self.say_that_it_serves();
+    }
+
+    fn say_that_it_serves(&self) {
+        let row = self.worker.row;
+        // The others are not to take it for busy before its first poll: a burst right after the start is shared too.
+        row.turned_ms.store(now_ms(), Relaxed);
         row.accepting.store(1, Relaxed);
         self.report(|row, pid| Report::Serving { row, pid });
     }
@@ -454,6 +474,7 @@ impl<L: Language> Shared<L> {
             match message::receive::<Order>(self.control.as_fd()) {
                 Ok(Received::Message(Order::Drain, _)) => self.begin_to_drain(connections, housekeeping, false),
                 Ok(Received::Message(Order::Stop, _)) => self.begin_to_drain(connections, housekeeping, true),
+                Ok(Received::Message(Order::Admit, _)) => self.admit(),
                 Ok(Received::Message(Order::Serve { listener }, Some(socket))) => {
                     self.let_in_handed(listener, socket, connections, housekeeping);
                 }

@@ -4,6 +4,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bolide_contract::message::{self, Report};
@@ -44,6 +45,8 @@ pub struct Assignment {
     pub ticket_keys: Option<TicketKeys>,
     pub control: OwnedFd,
     pub listeners: Vec<ListeningSocket>,
+    /// It accepts nothing before the master says so.
+    pub is_held: bool,
     /// Asks for a replacement after this many requests: `max-requests`, less a jitter of the worker's own.
     pub worn_after: Option<u64>,
 }
@@ -63,6 +66,8 @@ pub(crate) struct Shared<L: Language> {
     pub(crate) scoreboard: Scoreboard,
     pub(crate) row_number: u32,
     pub(crate) worn_after: Option<u64>,
+    /// The poll knows no listening socket yet: the generation is not let in.
+    pub(crate) is_held: AtomicBool,
 }
 
 /// The leader's state, which is passed on with the lead. It is free while a thread attends to a connection.
@@ -120,7 +125,7 @@ pub(crate) struct Pause {
 
 impl<L: Language> Shared<L> {
     pub(crate) fn new(language: &'static L, assignment: Assignment) -> io::Result<Shared<L>> {
-        let Assignment { settings, row: row_number, worker, scoreboard, ticket_keys, control, listeners, worn_after } =
+        let Assignment { settings, row: row_number, worker, scoreboard, ticket_keys, control, listeners, is_held, worn_after } =
             assignment;
         let row =
             scoreboard.row(row_number).ok_or_else(|| io::Error::other(format!("the scoreboard has no row {row_number}")))?;
@@ -188,6 +193,7 @@ impl<L: Language> Shared<L> {
             scoreboard,
             row_number,
             worn_after,
+            is_held: AtomicBool::new(is_held),
         })
     }
 

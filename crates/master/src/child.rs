@@ -162,6 +162,8 @@ pub struct Child {
     pub progress: Progress,
     /// When it was ordered or executed.
     pub born_ms: u64,
+    /// A worker that has answered `reload-probe`, and waits for `Admit`.
+    pub waits_for_admission: bool,
     /// When it became ready.
     pub ready_ms: Option<u64>,
     /// When a worker is past its lifetime.

@@ -280,6 +280,14 @@ impl Fleet {
         }
     }
 
+    /// Tells a worker that has passed its trial to serve.
+    pub fn admit(&mut self, id: u64) {
+        let Some(worker) = self.find_mut(id) else { return };
+        let sent = worker.channel.as_ref().map(|channel| message::send(channel.as_fd(), &Order::Admit, None));
+        // One that has gone meanwhile has its end reported; to one whose socket is full it is said in the next turn.
+        worker.waits_for_admission = matches!(sent, Some(Err(error)) if error.kind() == io::ErrorKind::WouldBlock);
+    }
+
     /// Sends a child a signal that is not to kill it at once.
     pub fn signal(&self, id: u64, signal: i32) {
         if let Some(child) = self.find(id) {
@@ -375,6 +383,7 @@ impl Fleet {
             state,
             progress: Progress::AtWork,
             born_ms: now_ms(),
+            waits_for_admission: false,
             ready_ms: None,
             expires_ms: None,
             deadline_ms: None,

@@ -48,6 +48,21 @@ pub enum Reason {
     PrototypeDied,
 }
 
+impl Forming {
+    /// Which worker numbers there should be at this stage.
+    pub fn wanted_now(&self) -> Vec<bool> {
+        let wanted = &self.generation.wanted;
+        match self.stage {
+            FormingStage::Whole => wanted.clone(),
+            // The canary is the first of them.
+            FormingStage::CanaryStarts { .. } | FormingStage::Canary(_) => {
+                let first = wanted.iter().position(|wanted| *wanted);
+                (0..wanted.len()).map(|number| Some(number) == first).collect()
+            }
+        }
+    }
+}
+
 /// How much of a generation that forms is forked.
 #[derive(Debug)]
 pub enum FormingStage {

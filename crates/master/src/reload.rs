@@ -176,14 +176,9 @@ impl Supervisor {
         let is_it = |forming: &Forming| forming.generation.number == generation && forming.reason == Reason::Ordered;
         let is_on_trial = self.forming.as_ref().is_some_and(is_it);
         let forming = self.forming.as_ref().filter(|forming| forming.generation.number == generation);
-        let has_one = forming.is_some_and(|forming| !matches!(forming.stage, FormingStage::Whole));
-        let Some(found) = self.generation_mut(generation) else { return };
-        let mut wanted: Vec<usize> = found.wanted.iter().map(|wanted| usize::from(*wanted)).collect();
-        if has_one {
-            // The canary is the first of them.
-            let first = wanted.iter().position(|wanted| *wanted > 0);
-            wanted.truncate(first.map_or(0, |first| first + 1));
-        }
+        let wanted_now = forming.map(Forming::wanted_now);
+        let Some(wanted_now) = wanted_now.or_else(|| Some(self.generation_mut(generation)?.wanted.clone())) else { return };
+        let mut wanted: Vec<usize> = wanted_now.into_iter().map(usize::from).collect();
         let recycling = self.recycling.and_then(|id| self.fleet.find(id)).filter(|worker| worker.state == State::Worn);
         if let Some(missing) =
             recycling.and_then(|worker| worker.worker_number()).and_then(|number| wanted.get_mut(number as usize - 1))
@@ -240,6 +235,7 @@ impl Supervisor {
 
     /// Lets the forming generation take over when all its workers serve.
     pub(crate) fn complete_if_serving(&mut self, now_ms: u64) {
+        self.admit_if_all_passed();
         let is_held_back = self.advance_canary(now_ms);
         let Some(forming) = &mut self.forming else { return };
         let number = forming.generation.number;
@@ -273,9 +269,30 @@ impl Supervisor {
         self.take_over(forming, now_ms);
     }
 
+    /// With `reload-probe`: the workers of the forming generation serve when each that there should be has passed. One that is late holds up
+    /// the others, and one that fails has kept them from serving what does not work everywhere.
+    fn admit_if_all_passed(&mut self) {
+        let Some(forming) = &self.forming else { return };
+        let mut lacking = forming.wanted_now();
+        let mut waiting = Vec::new();
+        for worker in self.fleet.active_workers(forming.generation.number) {
+            let has_passed = worker.waits_for_admission || worker.state.is_serving();
+            waiting.extend(worker.waits_for_admission.then_some(worker.id));
+            if let Some(lacks) = worker.worker_number().and_then(|number| lacking.get_mut(number as usize - 1)) {
+                *lacks &= !has_passed;
+            }
+        }
+        if !lacking.contains(&true) {
+            for id in waiting {
+                self.fleet.admit(id);
+            }
+        }
+    }
+
     /// Workers of a generation that were forked and do not serve yet, with the stacks that say what they wait for.
     fn tell_who_does_not_serve(&self, number: u32) {
-        for worker in self.fleet.active_workers(number).filter(|worker| !worker.state.is_serving()) {
+        let is_late = |worker: &&Child| !worker.state.is_serving() && !worker.waits_for_admission;
+        for worker in self.fleet.active_workers(number).filter(is_late) {
             let Some(pid) = worker.pid else { continue };
             log_sink::line(&format!("{worker} does not serve yet; its Python stack:"));
             // A worker that ends at this moment has no stack to write.

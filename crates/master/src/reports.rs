@@ -59,14 +59,16 @@ impl Supervisor {
             (Role::Prototype, Report::Ended { row, pid, status }) => {
                 self.end_of_row(generation, row, Some(pid), Cause::from_status(status as i32), now);
             }
+            (Role::Worker { row, .. }, Report::Passed { row: told, pid }) if row == told => {
+                if self.believes_pid(id, pid)
+                    && let Some(worker) = self.fleet.find_mut(id)
+                {
+                    worker.waits_for_admission = true;
+                }
+            }
             (Role::Worker { row, .. }, Report::Serving { row: told, pid }) if row == told => {
-                if self.fleet.note_pid(id, pid) {
+                if self.believes_pid(id, pid) {
                     self.worker_serves(id, generation, now);
-                } else if Fleet::exists(pid) {
-                    // A worker that is gone already has told the truth: its end is on the way to us.
-                    log_sink::line(&format!(
-                        "a worker says that its pid is {pid}, which is another's: the report is not believed"
-                    ));
                 }
             }
             (Role::Worker { row, .. }, Report::Worn { row: told, .. }) if row == told => self.take_worn(id, now),
@@ -92,6 +94,16 @@ impl Supervisor {
                 self.kill_and_log(id, KillReason::OutOfReach, now);
             }
         }
+    }
+
+    /// A worker says what its pid is.
+    fn believes_pid(&mut self, id: u64, pid: u32) -> bool {
+        let is_known = self.fleet.note_pid(id, pid);
+        // A worker that is gone already has told the truth: its end is on the way to us.
+        if !is_known && Fleet::exists(pid) {
+            log_sink::line(&format!("a worker says that its pid is {pid}, which is another's: the report is not believed"));
+        }
+        is_known
     }
 
     fn prototype_loaded(&mut self, id: u64, milliseconds: u32, now: u64) {

@@ -45,6 +45,7 @@ pub fn assignment(boot: &Boot, memory: &SharedMemory<'_>, control: OwnedFd, work
         ticket_keys: memory.ticket_keys.map(TicketKeys::attach).transpose()?,
         control,
         listeners: listening_sockets(boot)?,
+        is_held: worker.is_on_trial && boot.settings.reloading.probe.is_some(),
         worn_after: worn_after(&boot.settings.recycling, worker.number),
     })
 }

@@ -11,7 +11,7 @@ const fn reloading(setting: Reloading) -> Setting {
 }
 
 pub const ENTRIES: &[Entry] = &[
-    Entry::supported("reload-probe", reloading(Reloading::Probe), Value::Text, "", "Before a worker of a new generation serves, it asks its own application for this path. Where the answer is a status of 500 and above, an exception, or does not come in `reload-probe-timeout`, the generation is given up and the old one goes on. WSGI and ASGI; not at the start, where there is nothing to go on with.")
+    Entry::supported("reload-probe", reloading(Reloading::Probe), Value::Text, "", "Before a worker of a new generation serves, it asks its own application for this path, and none serves before all have their answer. Where that is a status of 500 and above, an exception, or does not come in `reload-probe-timeout`, the generation is given up and the old one goes on. WSGI and ASGI; not at the start, where there is nothing to go on with.")
         .example("reload-probe = /health"),
     Entry::supported("reload-probe-timeout", reloading(Reloading::ProbeTimeout), Value::Number { least: 1, most: 86_400, unit: "seconds" }, "10", "How long the answer to `reload-probe` may take.")
         .example("reload-probe-timeout = 5"),
