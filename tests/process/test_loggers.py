@@ -27,9 +27,11 @@ def says(start, tmp_path):
     """Starts a server that prints what is asked; arguments are lines of its configuration, ``where`` is its log."""
     (tmp_path / "says.py").write_text(SAYS)
 
-    def begin(*lines, where=None):
+    def begin(*lines, where=None, alarms=False):
         (tmp_path / "log.ini").write_text("[uwsgi]\n" + "\n".join(lines) + f"\nlog-format = {LINE}\n")
-        instance = start("--ini", tmp_path / "log.ini", "--pythonpath", tmp_path, module="says", logging=True, ready=False)
+        instance = start(
+            "--ini", tmp_path / "log.ini", "--pythonpath", tmp_path, module="says", logging=True, ready=False, alarms=alarms
+        )
         instance.wait_for(lambda: "bolide: ready: " in (read(where) if where else instance.log), "it is ready")
 
         def told():
@@ -122,6 +124,50 @@ def test_a_program_reads_lines(says, tmp_path):
     instance = says(f"req-logger = pipe:exec cat > {tmp_path}/piped")
     ask(instance, "1")
     wait_until(lambda: read(tmp_path / "piped") == "line /?1\n", lambda: read(tmp_path / "piped"))
+
+
+def test_a_program_that_ends_is_started_again_and_lines_that_it_missed_are_counted(says, tmp_path):
+    piped, starts = tmp_path / "piped", tmp_path / "starts"
+    reader = tmp_path / "reader"
+    # The first one takes a line and goes; each one is a start.
+    reader.write_text(
+        f'#!/bin/sh\necho $$ >> {starts}\nread line; echo "$line" >> {piped}\n'
+        f"[ -e {tmp_path}/stay ] && exec cat >> {piped}\nexit 3\n"
+    )
+    reader.chmod(0o755)
+    instance = says(f"req-logger = pipe:exec {reader}", "processes = 2", alarms=True)
+    ask(instance, "1")
+    instance.wait_for_log(
+        rf"^bolide: the log program `exec {reader}` \(pid \d+\) exited with status 3.*; it is started again \(pid \d+\)$"
+    )
+
+    def is_counted():
+        ask(instance, "again")
+        return re.search(r" bolide: \d+ lines? of process \d+ are lost here", read(piped))
+
+    wait_until(is_counted, lambda: read(piped))
+    (tmp_path / "stay").touch()
+
+    def is_kept():
+        ask(instance, "more")
+        return read(piped).count("line /?more\n") >= 3
+
+    wait_until(is_kept, lambda: read(piped))
+    assert instance.stop() == 0
+    assert len(read(starts).split()) >= 2
+
+
+def test_a_program_that_ends_at_once_is_left_alone_for_longer_each_time(says, tmp_path):
+    starts = tmp_path / "starts"
+    instance = says(f"req-logger = pipe:echo x >> {starts}; exit 1", alarms=True)
+    instance.wait_for_log(
+        r"exited with status 1 soon after its start; it was left alone for 100 ms; it is started again \(pid \d+\)$"
+    )
+    instance.wait_for_log(
+        r"exited with status 1 soon after its start; it was left alone for 400 ms; it is started again \(pid \d+\)$"
+    )
+    ask(instance, "1")
+    assert instance.stop() == 0
 
 
 def test_a_logger_that_nobody_reads_stops_no_request_and_lines_are_counted(says, tmp_path):

@@ -65,16 +65,17 @@ impl Sink {
         self.writer.store(null_mut(), Release);
     }
 
-    /// Goes on in another file, under the same number, so that nobody who is writing notices. Standard output and standard error follow
+    /// Goes on in another file, or a pipe in the place of a pipe, under the same number, so that nobody who is writing notices. Standard output and standard error follow
     /// where they are this log.
     ///
     /// # Errors
-    /// This log is not open, or not a file.
+    /// This log is not open, or neither a file nor a pipe.
     pub fn replace(&self, file: &OwnedFd) -> io::Result<()> {
         let destination = self.destination().ok_or_else(|| io::Error::other("there is no such log"))?;
         let before = fstat(destination.descriptor())?;
-        if !is_file(&before) || !is_file(&fstat(file)?) {
-            return Err(io::Error::other("it is no file"));
+        let kinds = [kind_of(&before), kind_of(&fstat(file)?)];
+        if !matches!(kinds, [SFlag::S_IFREG, SFlag::S_IFREG] | [SFlag::S_IFIFO, SFlag::S_IFIFO]) {
+            return Err(io::Error::other("it is neither a file nor a pipe"));
         }
         let follows = |standard: io::Result<FileStat>| {
             standard.is_ok_and(|found| (found.st_dev, found.st_ino) == (before.st_dev, before.st_ino))
@@ -92,6 +93,6 @@ impl Sink {
     }
 }
 
-fn is_file(stat: &FileStat) -> bool {
-    SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT == SFlag::S_IFREG
+fn kind_of(stat: &FileStat) -> SFlag {
+    SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT
 }

@@ -212,6 +212,10 @@ mod tests {
         writer.write(b"one\ntwo\n");
         writer.flush();
         assert_eq!((writer.is_waiting(), writer.lost), (false, 2));
+        for _ in 0..5 {
+            writer.write(b"three\n");
+        }
+        assert_eq!((writer.is_waiting(), writer.lost), (false, 7));
     }
 
     #[test]

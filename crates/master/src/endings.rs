@@ -35,7 +35,7 @@ impl Supervisor {
             }
             let child = child.map(|child| child.id);
             let status = system::take_status(pid);
-            if self.attendance.note_end(pid, status, now) {
+            if self.attendance.note_end(pid, status, now) || self.log_programs.note_end(pid, status, now) {
                 continue;
             }
             self.note_successor_end(pid, status, now);

@@ -39,6 +39,7 @@ mod jitter;
 mod ledger;
 mod listen_queue;
 mod listeners;
+mod log_programs;
 mod log_sink;
 mod logs;
 pub mod manual;

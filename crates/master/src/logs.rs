@@ -9,16 +9,16 @@ use std::net::{ToSocketAddrs, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, fchown};
 use std::os::unix::net::UnixDatagram;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bolide_contract::logging::{LogFiles, LogPlace, LogTarget, Logging};
+use bolide_contract::scoreboard::now_ms;
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
 use crate::error::StartError;
+use crate::log_programs::{self, LogPrograms, NewLog, Started};
 use crate::privileges::Privileges;
 
 /// Mode of a log file that did not exist, as uWSGI makes it.
@@ -35,6 +35,7 @@ pub struct OpenedLogs {
     /// The file of `logto`.
     pub log: Option<File>,
     pub targets: Vec<OwnedFd>,
+    pub programs: LogPrograms,
 }
 
 /// The files among them, which can be put aside.
@@ -53,21 +54,22 @@ struct LogFile {
     path: PathBuf,
 }
 
-/// A file that takes the place of another.
-#[derive(Debug)]
-pub struct NewFile {
-    pub number: u32,
-    pub file: OwnedFd,
-}
-
 /// Opens all logs, before anything is started.
 ///
 /// # Errors
 /// One can't be opened, with the option's name and what to do.
 pub fn open_all(logging: &Logging, privileges: Option<&Privileges>) -> Result<OpenedLogs, StartError> {
     let log = logging.file.as_deref().map(|path| open_log(path, logging, privileges));
-    let targets = logging.targets.iter().map(|target| open_target(target, logging, privileges)).collect::<Result<_, _>>()?;
-    Ok(OpenedLogs { log: log.transpose()?, targets })
+    let mut programs = LogPrograms::default();
+    let mut open = |(target, number)| match open_target(target, logging, privileges)? {
+        Opened::Descriptor(descriptor) => Ok(descriptor),
+        Opened::Program(command, started) => {
+            programs.add(number, command, started.pid, now_ms());
+            Ok(started.input)
+        }
+    };
+    let targets = logging.targets.iter().zip(1..).map(&mut open).collect::<Result<_, StartError>>()?;
+    Ok(OpenedLogs { log: log.transpose()?, targets, programs })
 }
 
 /// Opens the file of `logto`.
@@ -107,7 +109,7 @@ impl Logs {
     }
 
     /// Puts aside each file that has grown beyond its limit. Gives what was done or went wrong, for the log, and what takes their place.
-    pub fn look(&mut self, now_ms: u64) -> Vec<Result<(String, NewFile), String>> {
+    pub fn look(&mut self, now_ms: u64) -> Vec<Result<(String, NewLog), String>> {
         let Some(most_bytes) = self.settings.most_bytes.filter(|_| now_ms >= self.looked_ms + LOOK_MS) else { return Vec::new() };
         self.looked_ms = now_ms;
         let length = |file: &LogFile| std::fs::metadata(&file.path).map_or(0, |found| found.len());
@@ -115,12 +117,12 @@ impl Logs {
     }
 
     /// Puts all files aside.
-    pub fn rotate_all(&self) -> Vec<Result<(String, NewFile), String>> {
+    pub fn rotate_all(&self) -> Vec<Result<(String, NewLog), String>> {
         self.files.iter().map(|file| self.rotate(file)).collect()
     }
 
     /// Opens all files anew.
-    pub fn reopen_all(&self) -> Vec<Result<(String, NewFile), String>> {
+    pub fn reopen_all(&self) -> Vec<Result<(String, NewLog), String>> {
         let reopen = |file: &LogFile| {
             file.check()?;
             self.anew(file).map(|new| (format!("{} is opened anew", file.path.display()), new))
@@ -132,7 +134,7 @@ impl Logs {
         self.settings.reopen_at_reload
     }
 
-    fn rotate(&self, file: &LogFile) -> Result<(String, NewFile), String> {
+    fn rotate(&self, file: &LogFile) -> Result<(String, NewLog), String> {
         file.check()?;
         let backup = match &self.settings.backup {
             // One name can't keep several files.
@@ -144,11 +146,11 @@ impl Logs {
         Ok((format!("{shown} is put aside as {aside}"), self.anew(file)?))
     }
 
-    fn anew(&self, file: &LogFile) -> Result<NewFile, String> {
+    fn anew(&self, file: &LogFile) -> Result<NewLog, String> {
         let opened = open(&file.path, &self.settings, self.owner, false);
         let opened =
             opened.map_err(|error| format!("{} can't be opened anew: {error}; the old file goes on", file.path.display()))?;
-        Ok(NewFile { number: file.number, file: opened.into() })
+        Ok(NewLog { number: file.number, file: opened.into() })
     }
 }
 
@@ -196,20 +198,29 @@ fn open(path: &Path, settings: &LogFiles, owner: Option<(u32, u32)>, truncate: b
     Ok(file)
 }
 
-fn open_target(target: &LogTarget, logging: &Logging, privileges: Option<&Privileges>) -> Result<OwnedFd, StartError> {
+/// A log that was opened, and the program behind it.
+enum Opened<'a> {
+    Descriptor(OwnedFd),
+    Program(&'a str, Started),
+}
+
+fn open_target<'a>(target: &'a LogTarget, logging: &Logging, privileges: Option<&Privileges>) -> Result<Opened<'a>, StartError> {
     let (settings, owner) = (&logging.files, owner(logging, privileges));
     let failed =
         |what: String, error: &dyn std::fmt::Display, advice: &str| StartError::new(format!("{what}: {error}; {advice}"));
-    match &target.place {
+    let opened = match &target.place {
         LogPlace::File(path) => open(path, settings, owner, false)
             .map(OwnedFd::from)
             .map_err(|error| unwritable(path, "logger or req-logger", &error)),
         LogPlace::Descriptor(number) => crate::system::copy_of(*number).map_err(|error| {
             failed(format!("the descriptor {number} (logger or req-logger fd)"), &error, "hand it to the server that is started")
         }),
-        LogPlace::Program(command) => program(command, privileges).map_err(|error| {
-            failed(format!("the program `{command}` (logger pipe) can't be started"), &error, "look at its path")
-        }),
+        LogPlace::Program(command) => {
+            let started = log_programs::start(command, privileges).map_err(|error| {
+                failed(format!("the program `{command}` (logger pipe) can't be started"), &error, "look at its path")
+            })?;
+            return Ok(Opened::Program(command, started));
+        }
         LogPlace::Udp(address) => udp(address).map(OwnedFd::from).map_err(|error| {
             failed(format!("logs can't be sent to {address}"), &error, "write HOST:PORT, with a name that resolves")
         }),
@@ -221,20 +232,8 @@ fn open_target(target: &LogTarget, logging: &Logging, privileges: Option<&Privil
                 "start who listens there, or choose another logger",
             )
         }),
-    }
-}
-
-/// Starts a program that reads lines. It ends by itself when the last of us has gone; what it can't take is dropped and counted.
-fn program(command: &str, privileges: Option<&Privileges>) -> io::Result<OwnedFd> {
-    let mut shell = Command::new("/bin/sh");
-    // Its own group: a ^C is for the server, whose last lines it is to have.
-    shell.arg("-c").arg(command).stdin(Stdio::piped()).process_group(0);
-    if let Some(privileges) = privileges {
-        shell.uid(privileges.uid.as_raw()).gid(privileges.gid.as_raw());
-    }
-    let input = shell.spawn()?.stdin.take().ok_or_else(|| io::Error::other("it has no standard input"))?;
-    fcntl(&input, FcntlArg::F_SETFL(OFlag::O_WRONLY | OFlag::O_NONBLOCK))?;
-    Ok(input.into())
+    };
+    opened.map(Opened::Descriptor)
 }
 
 fn udp(address: &str) -> io::Result<UdpSocket> {
@@ -293,7 +292,7 @@ mod tests {
         let mut logs = Logs::new(&logging(path.clone(), files), None);
         assert_eq!(logs.wake_ms(), Some(LOOK_MS));
         assert!(logs.look(LOOK_MS - 1).is_empty());
-        assert!(matches!(logs.look(LOOK_MS).as_slice(), [Ok((_, NewFile { number: 0, .. }))]));
+        assert!(matches!(logs.look(LOOK_MS).as_slice(), [Ok((_, NewLog { number: 0, .. }))]));
         assert_eq!(std::fs::read_to_string(&backup).expect("read"), "0123456789");
         assert_eq!(std::fs::metadata(&path).expect("a new one").len(), 0);
         assert!(logs.look(3 * LOOK_MS).is_empty());

@@ -1,12 +1,12 @@
-//! What becomes of logs while an instance runs: files that are put aside or opened anew, in this process and in all children. The master
-//! runs it.
+//! What becomes of logs while an instance runs: files that are put aside or opened anew, and programs that are started again, in
+//! this process and in all children. The master runs it.
 
 use std::os::fd::{AsFd, AsRawFd};
 
 use bolide_contract::message::{self, Order};
 
+use crate::log_programs::NewLog;
 use crate::log_sink;
-use crate::logs::NewFile;
 use crate::supervisor::Supervisor;
 
 impl Supervisor {
@@ -45,7 +45,21 @@ impl Supervisor {
         }
     }
 
-    fn take_logs(&mut self, done: Vec<Result<(String, NewFile), String>>, by: &str) -> Result<(), String> {
+    /// Starts programs again that read lines and have ended.
+    pub(crate) fn restart_log_programs(&mut self, now_ms: u64) {
+        for one in self.log_programs.start_due(self.fleet.privileges.as_ref(), now_ms) {
+            match one {
+                Ok((words, new)) => {
+                    // First the pipe: the line may go there.
+                    self.hand_on(&new);
+                    log_sink::line(&words);
+                }
+                Err(words) => log_sink::line(&words),
+            }
+        }
+    }
+
+    fn take_logs(&mut self, done: Vec<Result<(String, NewLog), String>>, by: &str) -> Result<(), String> {
         if done.is_empty() {
             let why = "no log is a file, so there is none to open anew";
             log_sink::line(&format!("{by}: {why}"));
@@ -67,8 +81,8 @@ impl Supervisor {
         if troubles.is_empty() { Ok(()) } else { Err(troubles.join("; ")) }
     }
 
-    /// The new file takes the place of the old one, here and in all children.
-    fn hand_on(&self, new: &NewFile) {
+    /// The new file or pipe takes the place of the old one, here and in all children.
+    fn hand_on(&self, new: &NewLog) {
         if let Err(error) = bolide_log::replace(new.number as usize, &new.file) {
             log_sink::line(&format!("the log {} can't be taken anew: {error}", new.number));
             return;

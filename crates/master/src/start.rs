@@ -116,7 +116,8 @@ fn prepare(
     if prepared.is_err() {
         announce::write_all(warnings);
     }
-    let Prepared { program, privileges, logs, listeners, reporting } = prepared?;
+    let Prepared { program, privileges, mut logs, listeners, reporting } = prepared?;
+    let log_programs = std::mem::take(&mut logs.programs);
     let ready = take_process(&settings, privileges.as_ref(), logs, place.is_some()).map(|(signals, terminal, printed)| {
         // In the background a terminal is let go of: who waits in the foreground shows what is to be seen there.
         *console = terminal.filter(|_| settings.control.background.is_none());
@@ -140,6 +141,7 @@ fn prepare(
         .map_err(|error| StartError::new(format!("there is no memory that processes can share: {error}")))?;
     let mut supervisor = Supervisor::new(fleet, signals, configuration, reporting, ways);
     supervisor.printed = printed;
+    supervisor.log_programs = log_programs;
     if let Some(place) = place {
         supervisor.await_place(place);
     }

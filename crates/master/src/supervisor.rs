@@ -24,6 +24,7 @@ use crate::fleet::{Fleet, is_zombie};
 use crate::generation::{Forming, Generation, Reason};
 use crate::harakiri::{Verdict, Watch};
 use crate::jitter::Jitter;
+use crate::log_programs::LogPrograms;
 use crate::log_sink;
 use crate::logs::Logs;
 use crate::memory_watch::MemoryWatch;
@@ -100,6 +101,7 @@ pub struct Supervisor {
     pub(crate) jitter: Jitter,
     pub(crate) elasticity: Elasticity,
     pub(crate) logs: Logs,
+    pub(crate) log_programs: LogPrograms,
     pub(crate) printed: Option<Printed>,
 }
 
@@ -142,6 +144,7 @@ impl Supervisor {
             memory_watch,
             elasticity,
             logs,
+            log_programs: LogPrograms::default(),
             printed: None,
             jitter: Jitter::new(u64::from(time) << 32 | Pid::this().as_raw() as u64),
         }
@@ -264,6 +267,7 @@ impl Supervisor {
         self.report_what_is_due(now);
         self.take_file_news(now);
         self.look_at_logs(now);
+        self.restart_log_programs(now);
     }
 
     /// Does what files that have changed ask for.
@@ -379,6 +383,7 @@ impl Supervisor {
             Some(self.reporting.wake_ms()),
             self.watches.wake_ms(),
             self.logs.wake_ms(),
+            self.log_programs.wake_ms(now),
             self.wake_for_generations(now),
         ];
         let stop = self.stop_progress.as_ref().map(StopProgress::wake_ms);
