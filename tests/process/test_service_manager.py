@@ -171,6 +171,21 @@ def test_the_manager_waits_for_a_canary_and_hears_that_it_was_rolled_back(manage
     assert over["STATUS"].endswith("was killed by SIGKILL: generation 2 is rolled back, generation 1 goes on serving")
 
 
+def test_a_reload_that_leaves_nothing_in_service_is_over_for_the_manager_and_told_when_it_is_mended(manager, start, tmp_path):
+    (tmp_path / "shop.py").write_text("from probe import application\n")
+    instance = start("--master", "--reload-order", "stop-first", module="shop", environment=manager.environment, alarms=True)
+    assert manager.hears()["READY"] == "1"
+    (tmp_path / "shop.py").write_text("def (:\n")
+    instance.send_signal(signal.SIGHUP)
+    assert manager.hears()["RELOADING"] == "1"
+    over = manager.hears()
+    assert (over["READY"], over["STATUS"].endswith("nothing is served, clients wait")) == ("1", True)
+    (tmp_path / "shop.py").write_text("from probe import application\n")
+    instance.send_signal(signal.SIGHUP)
+    wait_until(lambda: manager.hears().get("STATUS", "").startswith("1 worker of generation "), "the mended code")
+    assert instance.body() == str(instance.worker())
+
+
 def test_a_reload_that_can_not_be_begun_is_over_for_the_manager_too(manager, start, tmp_path):
     folder = tmp_path / "release"
     folder.mkdir()
