@@ -105,9 +105,9 @@ def test_commands_of_uwsgi_that_are_not_there_start_nothing(command, fail, tmp_p
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("chroot", "/srv"),
-        ("cap", "setgid"),
-        ("unshare", "pid"),
+        ("pivot-root", "/srv /old"),
+        ("unshare2", "ipc"),
+        ("ns-net", "shop"),
     ],
 )
 def test_an_option_that_protects_and_is_missing_is_an_error_unless_it_is_allowed(name, value, start, fail, tmp_path):

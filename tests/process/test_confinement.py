@@ -1,9 +1,12 @@
-"""What an instance gives up for good: root in the master itself."""
+"""What an instance gives up for good: root in the master itself, files outside a folder, capabilities, name spaces."""
 
 import json
 import os
 import shutil
 import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from support.waiting import wait_until
@@ -84,10 +87,173 @@ def test_a_configuration_that_no_reload_could_read_is_told_at_the_start(start, o
         (("--immediate-gid", "no-such-group"), "no group is called `no-such-group` (immediate-gid)"),
         (("--immediate-uid", "54321"), "set immediate-gid too"),
         (("--immediate-uid", "nobody", "--uid", "12345"), "uid = 12345 needs root, and Bolide was started as nobody"),
-        (("--immediate-uid", "nobody", "--pidfile", "/root/app.pid"), "/root/app.pid"),
+        (("--immediate-uid", "nobody", "--pidfile", "/etc/app.pid"), "/etc/app.pid"),
     ],
 )
 def test_what_can_not_be_given_up_ends_the_start(options, words, fail):
     status, lines = fail(*SERVE, "--chdir", "/", *options)
     assert status == START_FAILED
     assert words in lines[-1], lines
+
+
+# A jail.
+
+#: Tells what the application sees, and takes part in what the tests look at.
+JAILED = """
+import json
+import os
+import subprocess
+
+def application(environ, start_response):
+    start_response("200 OK", [])
+    if environ["PATH_INFO"] == "/program":
+        return [subprocess.run(["cat", "/proc/self/status"], capture_output=True, check=True).stdout]
+    if environ["PATH_INFO"] == "/body":
+        return [str(len(environ["wsgi.input"].read())).encode()]
+    return [json.dumps([sorted(os.listdir("/")), os.getcwd(), os.getuid(), __file__]).encode()]
+"""
+#: Mounts what a Python needs into the jail, where nobody else sees it.
+MOUNT = """
+set -e
+jail=$1; shift
+for folder in usr bin lib lib64; do
+    test -e /$folder || continue
+    mkdir -p $jail/$folder
+    mount --bind /$folder $jail/$folder
+done
+mkdir $jail/dev
+touch $jail/dev/null
+mount --bind /dev/null $jail/dev/null
+exec "$@"
+"""
+
+
+@pytest.fixture
+def jail(open_folder):
+    """A folder with an application and a Python of its own."""
+    jail = open_folder / "jail"
+    for name in ("app", "tmp", "run"):
+        (jail / name).mkdir(parents=True)
+        os.chmod(jail / name, 0o777)
+    if python_for_everybody(jail) is None:
+        pytest.skip("no Python here may be run by another user")
+    (jail / "app" / "shop.py").write_text(JAILED)
+    return jail
+
+
+def into(jail):
+    """The command of an instance that sees the jail with the system's libraries in it."""
+    python = jail / "everybody" / "bin" / "python"
+    return ["unshare", "--mount", "sh", "-c", MOUNT, "sh", str(jail), str(python), "-m", "bolide"]
+
+
+@root_only
+def test_the_application_sees_nothing_but_its_jail_and_a_reload_reads_the_configuration_outside(start, tmp_path, jail):
+    configuration = tmp_path / "app.ini"
+    text = f"[uwsgi]\nhttp-socket = 127.0.0.1:0\nchroot = {jail}\nchdir = /app\nmodule = shop\nuid = nobody\nmaster = true\n"
+    text += f"hook-as-root = appendn:/run/steps root\nhook-master-start = appendn:/tmp/steps begin\npidfile = {tmp_path}/pid\n"
+    text += f"hook-as-user-atexit = appendn:/tmp/steps end\nhook-pre-jail = appendn:{tmp_path}/steps outside\n"
+    configuration.write_text(text)
+    instance = start(configuration, socket=None, module=None, command=into(jail))
+    seen, folder, user, file = json.loads(instance.body("/"))
+    assert set(seen) >= {"app", "everybody", "usr"}
+    assert "root" not in seen
+    assert (folder, user, file) == ("/app", NOBODY.pw_uid, "/app/shop.py")
+    for pid in [instance.prototype(), instance.worker()]:
+        assert os.readlink(f"/proc/{pid}/root") == str(jail)
+    assert os.readlink(f"/proc/{instance.pid}/root") == "/"
+    assert (tmp_path / "pid").read_text().strip() == str(instance.pid)
+    assert (jail / "run" / "steps").read_text() == "root\n"
+    assert (tmp_path / "steps").read_text() == "outside\n"
+    assert (jail / "tmp" / "steps").read_text() == "begin\n"
+    # What was written to a file for it, as bodies beyond the memory's part are.
+    assert instance.get("/body", method="POST", body=b"x" * 3_000_000).text == "3000000"
+
+    (jail / "app" / "other.py").write_text(JAILED)
+    configuration.write_text(text.replace("module = shop", "module = other"))
+    instance.reload(2)
+    assert json.loads(instance.body("/"))[3] == "/app/other.py"
+    assert instance.stop() == 0
+    assert (jail / "tmp" / "steps").read_text() == "begin\nend\n"
+
+
+@root_only
+def test_daemons_are_in_the_jail_too(start, jail):
+    daemon = "pwd > /run/daemon; exec sleep 1000"
+    instance = start("--chroot", jail, "--attach-daemon", daemon, module="app.shop", command=into(jail))
+    wait_until(lambda: (jail / "run" / "daemon").is_file() and (jail / "run" / "daemon").read_text() == "/\n", "the daemon")
+    assert instance.body("/")
+
+
+@root_only
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--chroot", "{jail}", "--virtualenv", "/nowhere"), "has no Python: there is no /nowhere/bin/python in it"),
+        (("--chroot", "{jail}", "--chdir", "/nowhere"), "has no folder /nowhere: make it, or correct chdir"),
+        (("--chroot", "{jail}/nowhere"), "make that folder, or correct the option"),
+        (("--cap", "net_bind_servce"), "did you mean `net_bind_service`?"),
+        (("--unshare", "pid"), "its first process has to be the master"),
+        (("--unshare", "tea"), "`fs`, `ipc`, `uts` and `net` are name spaces"),
+    ],
+)
+def test_a_jail_that_can_not_be_had_ends_the_start(options, words, fail, jail):
+    status, lines = fail(*SERVE, *(option.format(jail=jail) for option in options))
+    assert status == START_FAILED
+    assert words in lines[-1], lines
+
+
+@pytest.mark.parametrize("option", [("--chroot", "/"), ("--cap", "kill"), ("--unshare", "ipc")])
+def test_an_ordinary_user_can_not_give_up_what_only_root_has(option, fail):
+    # Root becomes an ordinary user when everything is imported, because that user may not be allowed to read it.
+    become = f"os.setgroups([]); os.setgid({NOBODY.pw_gid}); os.setuid({NOBODY.pw_uid}); " if os.getuid() == 0 else ""
+    done = subprocess.run(
+        [sys.executable, "-c", f"import os, bolide; {become}bolide.main()", *SERVE, *option],
+        cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=20, check=False,
+    )  # fmt: skip
+    assert done.returncode == START_FAILED
+    assert f"{option[0][2:]} needs root" in done.stdout.decode().splitlines()[-1]
+
+
+# Capabilities and name spaces.
+
+
+def capabilities(status):
+    """The sets of a process, from the text of its status."""
+    lines = dict(line.split(":\t", 1) for line in status.splitlines() if line.startswith("Cap"))
+    return {name: int(value, 16) for name, value in lines.items()}
+
+
+@root_only
+@pytest.mark.parametrize("user", [("--uid", "nobody"), ()], ids=["nobody", "root"])
+def test_the_application_keeps_the_capabilities_that_are_named_and_no_others(user, start, open_folder, everybody):
+    (open_folder / "shop.py").write_text(JAILED)
+    options = (*user, "--cap", "net_bind_service,CAP_KILL", "--chdir", open_folder)
+    instance = start(*options, module="shop", command=everybody)
+    kept = 1 << 10 | 1 << 5
+    for pid in [instance.prototype(), instance.worker()]:
+        found = capabilities(Path(f"/proc/{pid}/status").read_text())
+        assert found == {"CapInh": kept, "CapPrm": kept, "CapEff": kept, "CapBnd": kept, "CapAmb": 0}
+    of_program = capabilities(instance.body("/program"))
+    assert of_program["CapPrm"] == (0 if user else kept)
+    instance.reload(2)
+    assert capabilities(Path(f"/proc/{instance.worker()}/status").read_text())["CapEff"] == kept
+
+
+@root_only
+def test_an_instance_has_name_spaces_of_its_own_and_its_sockets_are_the_systems(start, tmp_path):
+    hooks = ("--hook-as-root", "exec:hostname jailed", "--hook-as-root", f"exec:mount -t tmpfs none {tmp_path / 'mounted'}")
+    (tmp_path / "mounted").mkdir()
+    before = os.uname().nodename
+    instance = start("--unshare", "fs,ipc", "--unshare", "uts,net", *hooks)
+    assert instance.body()
+    for kind in ("mnt", "ipc", "uts", "net"):
+        own = os.readlink(f"/proc/self/ns/{kind}")
+        of_instance = {os.readlink(f"/proc/{pid}/ns/{kind}") for pid in [instance.pid, instance.prototype(), instance.worker()]}
+        assert len(of_instance) == 1, kind
+        assert own not in of_instance, kind
+    assert os.uname().nodename == before
+    assert str(tmp_path / "mounted") not in Path("/proc/self/mounts").read_text()
+    assert str(tmp_path / "mounted") in Path(f"/proc/{instance.worker()}/mounts").read_text()
+    instance.reload(2)
+    assert instance.body()

@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use bolide_contract::attendant::Attendant;
+use bolide_contract::confinement::Confinement;
 use bolide_contract::settings::Settings;
 use bolide_services::statistics::{DaemonFacts, JobFacts};
 use nix::errno::Errno;
@@ -13,6 +14,7 @@ use nix::unistd::Pid;
 
 use crate::attendant::{self, AttendantOrder, Instructions, News, PACKET_MOST_BYTES, Standing, Surroundings};
 use crate::backoff::{BIRTH_MS, Backoff};
+use crate::between::RawConfinement;
 use crate::error::StartError;
 use crate::exit_report::Cause;
 use crate::log_sink;
@@ -142,6 +144,7 @@ impl Attendance {
 
     fn fork(&mut self, settings: &Settings, common: Option<&Privileges>, now_ms: u64) -> Result<Attending, StartError> {
         let trouble = |error: io::Error| StartError::new(error.to_string());
+        let root = Confinement { root: settings.confinement.root.clone(), ..Confinement::default() };
         let plan = Instructions {
             identities: identities(&settings.attendant, common)?,
             settings: settings.attendant.clone(),
@@ -150,7 +153,9 @@ impl Attendance {
                 shells: settings.attendant.shells.clone(),
                 environment: settings.python.environment.clone(),
                 folder: settings.python.chdir.clone(),
+                capabilities: settings.confinement.capabilities,
             },
+            root: RawConfinement::of(&root, None, None).map_err(trouble)?,
             minute_done: self.minute_done.or_else(|| self.has_begun.then(attendant::this_minute)),
             process_name: process_name::of_helper(&settings.naming, "attendant"),
         };

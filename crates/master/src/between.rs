@@ -1,7 +1,12 @@
 //! What a child does between fork and exec, for every program that we start: signals as they were at birth, another identity, the end
-//! with its parent. Async-signal-safe calls only, no allocation, no lock. The child runs it.
+//! with its parent, and what it gives up (a root, capabilities). Async-signal-safe calls only, no allocation, no lock. The child runs it.
 
+use std::ffi::CString;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use bolide_contract::confinement::Confinement;
 
 use crate::privileges::Privileges;
 
@@ -35,6 +40,108 @@ impl RawIdentity {
         }
     }
 }
+
+/// What a program of the application's gives up, as the calls take it: filled before the fork.
+#[derive(Debug, Clone)]
+pub struct RawConfinement {
+    /// A root, and a folder within it.
+    root: Option<(CString, CString)>,
+    identity: Option<RawIdentity>,
+    capabilities: Option<u64>,
+}
+
+/// Who keeps capabilities at the next exec.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Heir {
+    /// The program that is executed next.
+    Program,
+    /// Nobody but root.
+    Nobody,
+}
+
+impl RawConfinement {
+    /// What the settings say. `folder` is entered where the root is another one.
+    ///
+    /// # Errors
+    /// A path with a zero byte.
+    pub fn of(confinement: &Confinement, folder: Option<&Path>, privileges: Option<&Privileges>) -> io::Result<RawConfinement> {
+        let raw = |path: &Path| Ok::<CString, io::Error>(CString::new(path.as_os_str().as_bytes())?);
+        let folder = folder.unwrap_or(Path::new("/"));
+        let root = confinement.root.as_deref().map(|root| Ok::<_, io::Error>((raw(root)?, raw(folder)?))).transpose()?;
+        Ok(RawConfinement { root, identity: privileges.map(RawIdentity::of), capabilities: confinement.capabilities })
+    }
+
+    /// Gives it all up, for good.
+    ///
+    /// # Errors
+    /// Only root may, and the root and the folder have to be there.
+    pub fn take(&self, heir: Heir) -> io::Result<()> {
+        if let Some((root, folder)) = &self.root {
+            // SAFETY: plain system calls on strings that were made before the fork. The working directory must not stay outside.
+            unsafe {
+                check(libc::chroot(root.as_ptr()))?;
+                check(libc::chdir(c"/".as_ptr()))?;
+                check(libc::chdir(folder.as_ptr()))?;
+            }
+        }
+        if let Some(kept) = self.capabilities {
+            drop_bounds(kept)?;
+            // SAFETY: a plain system call on numbers. The change of user would take them all; an exec takes this back.
+            check(unsafe { libc::prctl(libc::PR_SET_KEEPCAPS, 1 as libc::c_ulong, 0, 0, 0) })?;
+        }
+        if let Some(identity) = &self.identity {
+            identity.take()?;
+        }
+        self.capabilities.map_or(Ok(()), |kept| keep_capabilities(kept, heir))
+    }
+}
+
+/// Capabilities that are not kept can't be had again, whatever is executed.
+fn drop_bounds(kept: u64) -> io::Result<()> {
+    for number in (0..CAPABILITIES_MOST).filter(|number| kept & (1 << number) == 0) {
+        // SAFETY: a plain system call on numbers.
+        match check(unsafe { libc::prctl(libc::PR_CAPBSET_DROP, number as libc::c_ulong, 0, 0, 0) }) {
+            // The kernel is older than this capability.
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
+            done => done?,
+        }
+    }
+    Ok(())
+}
+
+fn keep_capabilities(kept: u64, heir: Heir) -> io::Result<()> {
+    let header = CapabilityHeader { version: CAPABILITY_VERSION, pid: 0 };
+    let sets =
+        [kept as u32, (kept >> 32) as u32].map(|bits| CapabilitySets { effective: bits, permitted: bits, inheritable: bits });
+    // SAFETY: the kernel reads a header and two sets of version 3, which live through the call.
+    check(unsafe { libc::syscall(libc::SYS_capset, &raw const header, sets.as_ptr()) } as libc::c_int)?;
+    if heir == Heir::Program {
+        for number in (0..CAPABILITIES_MOST).filter(|number| kept & (1 << number) != 0) {
+            let raise = libc::PR_CAP_AMBIENT_RAISE as libc::c_ulong;
+            // SAFETY: a plain system call on numbers.
+            check(unsafe { libc::prctl(libc::PR_CAP_AMBIENT, raise, number as libc::c_ulong, 0, 0) })?;
+        }
+    }
+    Ok(())
+}
+
+/// What capset(2) takes: its version 3, of 64 bits.
+#[repr(C)]
+struct CapabilityHeader {
+    version: u32,
+    pid: libc::c_int,
+}
+
+#[repr(C)]
+struct CapabilitySets {
+    effective: u32,
+    permitted: u32,
+    inheritable: u32,
+}
+
+const CAPABILITY_VERSION: u32 = 0x2008_0522;
+/// Numbers of capabilities are below this.
+const CAPABILITIES_MOST: u32 = 64;
 
 /// Gives every signal its default meaning, and blocks these and no others.
 ///

@@ -43,7 +43,7 @@ const KEPT: [(&str, &str); 5] = [
 /// Options of sections that need a restart, where a section is not called like its option.
 const SECTION_OPTIONS: [(&str, &str); 4] = [
     ("identity", "uid, gid or umask"),
-    ("confinement", "immediate-uid or immediate-gid"),
+    ("confinement", "immediate-uid, immediate-gid, chroot, cap or unshare"),
     ("control", "daemonize, pidfile2, safe-pidfile, master-fifo or control-socket"),
     ("statistics", "stats or its kin"),
 ];

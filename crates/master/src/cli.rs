@@ -32,7 +32,8 @@ pub struct Invocation {
 pub fn main(invocation: Invocation) -> i32 {
     let Invocation { arguments, interpreter, package_folder } = invocation;
     let choose = move |settings: &Settings| {
-        Program::choose(&settings.python, interpreter.as_deref(), package_folder.as_deref(), std::env::var_os("PATH"))
+        let root = settings.confinement.root.as_deref();
+        Program::choose(&settings.python, root, interpreter.as_deref(), package_folder.as_deref(), std::env::var_os("PATH"))
     };
     run(&arguments, Box::new(choose))
 }

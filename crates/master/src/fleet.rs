@@ -15,6 +15,7 @@ use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use nix::unistd::Pid;
 
+use crate::between::RawConfinement;
 use crate::child::{Child, Event, KillReason, Progress, Role, State};
 use crate::failure_note::FailureNote;
 use crate::interpreter::Program;
@@ -178,8 +179,8 @@ impl Fleet {
             listeners: descriptors,
             package_folder: self.program().package_folder.as_ref().map(|folder| folder.to_string_lossy().into_owned()),
         };
-        let launch =
-            Launch { program: self.program(), boot: &boot, inherited, privileges: self.privileges.as_ref(), at_terminal };
+        let confinement = RawConfinement::of(&settings.confinement, settings.python.chdir.as_deref(), self.privileges.as_ref())?;
+        let launch = Launch { program: self.program(), boot: &boot, inherited, confinement, at_terminal };
         let pid = spawn::prototype(&launch)?;
         self.add(Role::Prototype, generation, Some(pid), near, State::Starting);
         Ok(note)

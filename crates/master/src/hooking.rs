@@ -4,13 +4,14 @@
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
 
+use bolide_contract::confinement::Confinement;
 use bolide_contract::hooks::HookPhase;
 use bolide_contract::settings::Settings;
 use bolide_hooks::{HookError, Means, no_functions};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::Pid;
 
-use crate::between::RawIdentity;
+use crate::between::{Heir, RawConfinement};
 use crate::error::StartError;
 use crate::log_sink;
 use crate::privileges::Privileges;
@@ -26,7 +27,20 @@ const WORDS_MOST_BYTES: u64 = 4096;
 /// # Errors
 /// The first that fails.
 pub fn at_start(settings: &Settings, phase: HookPhase) -> Result<(), StartError> {
+    if phase == HookPhase::AsRoot && settings.confinement.root.is_some() {
+        // As in uWSGI, the last of root's hooks are within the jail; the master is not.
+        let root = Confinement { root: settings.confinement.root.clone(), ..Confinement::default() };
+        return in_child(settings, phase, &root, None, PollTimeout::NONE).map_err(StartError::new);
+    }
     run(settings, phase).map_err(|error| StartError::new(error.to_string()))
+}
+
+/// Steps of the start that come when the instance is in name spaces of its own, where it is to have some.
+pub fn phases_in_namespaces(confinement: &Confinement) -> &'static [HookPhase] {
+    match confinement.namespaces.is_empty() {
+        true => &[],
+        false => &[HookPhase::PostJail, HookPhase::InJail, HookPhase::AsRoot],
+    }
 }
 
 /// Does what belongs to the master's begin, as the user of the application.
@@ -34,12 +48,14 @@ pub fn at_start(settings: &Settings, phase: HookPhase) -> Result<(), StartError>
 /// # Errors
 /// The first that fails, or a child that can't be had.
 pub fn at_begin(settings: &Settings, privileges: Option<&Privileges>) -> Result<(), StartError> {
-    as_user(settings, HookPhase::MasterStart, privileges, PollTimeout::NONE).map_err(StartError::new)
+    in_child(settings, HookPhase::MasterStart, &settings.confinement, privileges, PollTimeout::NONE).map_err(StartError::new)
 }
 
 /// Does what belongs to the end, as the user of the application. A failure is told, and changes nothing.
 pub fn at_end(settings: &Settings, privileges: Option<&Privileges>) {
-    if let Err(words) = as_user(settings, HookPhase::AsUserAtExit, privileges, PollTimeout::from(END_MOST_MS)) {
+    if let Err(words) =
+        in_child(settings, HookPhase::AsUserAtExit, &settings.confinement, privileges, PollTimeout::from(END_MOST_MS))
+    {
         log_sink::line(&words);
     }
 }
@@ -50,19 +66,25 @@ fn run(settings: &Settings, phase: HookPhase) -> Result<(), HookError> {
     bolide_hooks::run(&settings.hooks, phase, &mut Means { shells: &settings.attendant.shells, environment, call: &mut call })
 }
 
-/// A child takes on the identity for good and does it; what failed comes back by a pipe.
-fn as_user(settings: &Settings, phase: HookPhase, privileges: Option<&Privileges>, most: PollTimeout) -> Result<(), String> {
+/// A child takes on the identity for good, gives up what is to be given up, and does it; what failed comes back by a pipe.
+fn in_child(
+    settings: &Settings,
+    phase: HookPhase,
+    confinement: &Confinement,
+    privileges: Option<&Privileges>,
+    most: PollTimeout,
+) -> Result<(), String> {
     if !settings.hooks.iter().any(|hook| hook.phase == phase) {
         return Ok(());
     }
     let trouble = |error: io::Error| format!("hooks ({}) can't be done: {error}", phase.name());
     let (reader, mut writer) = io::pipe().map_err(trouble)?;
-    let identity = privileges.map(RawIdentity::of);
+    let confinement = RawConfinement::of(confinement, settings.python.chdir.as_deref(), privileges).map_err(trouble)?;
     let Some(child) = system::fork().map_err(trouble)? else {
         let log = bolide_log::descriptor().map(|log| log.as_raw_fd());
         let kept: Vec<i32> = log.into_iter().chain([writer.as_raw_fd()]).collect();
         system::close_others(&kept);
-        let outcome = match identity.map_or(Ok(()), |identity| identity.take()) {
+        let outcome = match confinement.take(Heir::Nobody) {
             Ok(()) => run(settings, phase).map_err(|error| error.to_string()),
             Err(error) => Err(trouble(error)),
         };

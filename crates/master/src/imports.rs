@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use bolide_contract::message::{IMPORTS_BYTES, ImportedFile};
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
@@ -34,9 +34,17 @@ impl Supervisor {
         let serving = self.serving.as_ref().map(|serving| serving.number);
         let living: Vec<u32> = [serving, forming].into_iter().flatten().collect();
         if living.contains(&generation) {
+            let files = as_seen_from_outside(files, self.fleet.settings.confinement.root.as_deref());
             self.watches.adopt(generation, files, &living, now_ms);
         }
     }
+}
+
+/// With `chroot` the paths are those within the jail.
+fn as_seen_from_outside(files: Vec<Imported>, root: Option<&Path>) -> Vec<Imported> {
+    let Some(root) = root else { return files };
+    let outside = |file: Imported| Imported { path: root.join(file.path.strip_prefix("/").unwrap_or(&file.path)), ..file };
+    files.into_iter().map(outside).collect()
 }
 
 /// Reads a list. `None` for what is no sealed memory file with a list in it: reading that never waits.

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use bolide_contract::settings::{Python, Settings};
 use nix::unistd::{AccessFlags, access};
 
+use crate::confinement;
 use crate::error::StartError;
 
 /// The program of a prototype. The number of the boot descriptor follows its arguments.
@@ -25,22 +26,29 @@ impl Program {
     /// There is none; the message says what to install.
     pub fn choose(
         python: &Python,
+        root: Option<&Path>,
         interpreter: Option<&Path>,
         package_folder: Option<&Path>,
         search: Option<OsString>,
     ) -> Result<Program, StartError> {
         let executable = match (&python.virtualenv, interpreter) {
+            // What a jail has is looked for below.
+            (Some(folder), _) if root.is_some() => folder.join("bin").join("python"),
             (Some(folder), _) => in_virtualenv(folder)?,
             (None, Some(own)) => own.to_owned(),
             (None, None) => in_search_path(search)?,
         };
+        let (executable, package_folder) = match root {
+            Some(root) => confinement::python_within(root, python.chdir.as_deref(), &executable, package_folder)?,
+            None => (executable, package_folder.map(Path::to_owned)),
+        };
         let optimize = (0..python.optimize).map(|_| "-O".into());
-        let arguments = optimize.chain(match package_folder {
+        let arguments = optimize.chain(match &package_folder {
             Some(folder) => vec![folder.join("bolide").join("prototype.py").into_os_string()],
             None => vec!["-m".into(), "bolide.prototype".into()],
         });
         let arguments = arguments.collect();
-        Ok(Program { executable, arguments, package_folder: package_folder.map(Path::to_owned) })
+        Ok(Program { executable, arguments, package_folder })
     }
 }
 
@@ -50,7 +58,8 @@ impl Program {
 /// # Errors
 /// It can't be entered.
 pub fn enter_folder(settings: &Settings) -> Result<(), StartError> {
-    let Some(folder) = &settings.python.chdir else { return Ok(()) };
+    // That of a jail is the prototype's alone to enter.
+    let Some(folder) = settings.python.chdir.as_ref().filter(|_| settings.confinement.root.is_none()) else { return Ok(()) };
     std::env::set_current_dir(folder).map_err(|error| {
         StartError::new(format!("chdir = {}: {error}; make that folder, or correct the option", folder.display()))
     })
@@ -60,7 +69,9 @@ pub fn enter_folder(settings: &Settings) -> Result<(), StartError> {
 pub fn not_executed(program: &Program, error: &std::io::Error) -> StartError {
     let hint = match error.raw_os_error() {
         Some(libc::EPERM) => "its user or group can't be changed; start Bolide as root, or leave uid and gid out",
-        Some(libc::ENOENT) => "there is no such program, or the interpreter of its first line is missing",
+        Some(libc::ENOENT) => {
+            "there is no such program, or the interpreter of its first line, or its loader, is missing; with chroot its libraries have to be within"
+        }
         Some(libc::EACCES) => "it, or a folder above it, may not be used by the user of uid",
         _ => "try it by hand",
     };
@@ -115,23 +126,23 @@ mod tests {
         let search = Some(folder.path().join("path").into_os_string());
         let own = Path::new("/opt/python");
         let mut python = Python { virtualenv: Some(virtualenv.clone()), ..Python::default() };
-        let chosen = Program::choose(&python, Some(own), Some(Path::new("/packages")), search.clone()).expect("chosen");
+        let chosen = Program::choose(&python, None, Some(own), Some(Path::new("/packages")), search.clone()).expect("chosen");
         assert_eq!(chosen.executable, virtualenv.join("bin/python"));
         assert_eq!(chosen.arguments, ["/packages/bolide/prototype.py"]);
         python.virtualenv = None;
-        let chosen = Program::choose(&python, Some(own), None, search.clone()).expect("chosen");
+        let chosen = Program::choose(&python, None, Some(own), None, search.clone()).expect("chosen");
         assert_eq!((chosen.executable.as_path(), chosen.arguments), (own, vec!["-m".into(), "bolide.prototype".into()]));
-        let chosen = Program::choose(&python, None, None, search).expect("chosen");
+        let chosen = Program::choose(&python, None, None, None, search).expect("chosen");
         assert_eq!(chosen.executable, folder.path().join("path/python3"));
     }
 
     #[test]
     fn a_missing_interpreter_is_an_error_that_says_what_to_do() {
         let python = Python { virtualenv: Some("/nonexistent/venv".into()), ..Python::default() };
-        let error = Program::choose(&python, None, None, None).expect_err("refused").to_string();
+        let error = Program::choose(&python, None, None, None, None).expect_err("refused").to_string();
         assert!(error.contains("virtualenv = /nonexistent/venv") && error.contains("-m venv"), "{error}");
         let error =
-            Program::choose(&Python::default(), None, None, Some("/nonexistent".into())).expect_err("refused").to_string();
+            Program::choose(&Python::default(), None, None, None, Some("/nonexistent".into())).expect_err("refused").to_string();
         assert!(error.contains("install Python") && error.contains("pip install bolide"), "{error}");
     }
 }

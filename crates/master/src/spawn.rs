@@ -15,10 +15,9 @@ use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::unistd::Pid;
 
-use crate::between::{self, RawIdentity, check};
+use crate::between::{self, Heir, RawConfinement, check};
 use crate::interpreter::Program;
 use crate::notify;
-use crate::privileges::Privileges;
 use crate::socket_activation;
 
 /// Everything that the exec of a prototype takes.
@@ -28,7 +27,8 @@ pub struct Launch<'a> {
     pub boot: &'a Boot,
     /// Descriptors that the prototype inherits under their own numbers: those that `boot` names.
     pub inherited: Vec<RawFd>,
-    pub privileges: Option<&'a Privileges>,
+    /// What it gives up.
+    pub confinement: RawConfinement,
     /// It stays in our process group and has our standard input: somebody at a terminal debugs it.
     pub at_terminal: bool,
 }
@@ -41,7 +41,7 @@ pub fn prototype(launch: &Launch<'_>) -> io::Result<Pid> {
     let boot = sealed_memory(&serde_json::to_vec(launch.boot)?)?;
     let mut inherited = launch.inherited.clone();
     inherited.push(boot.as_raw_fd());
-    let identity = launch.privileges.map(RawIdentity::of);
+    let confinement = launch.confinement.clone();
     let master = Pid::this().as_raw();
     let at_terminal = launch.at_terminal;
     let process = launch.boot.settings.lifecycle.process;
@@ -62,7 +62,7 @@ pub fn prototype(launch: &Launch<'_>) -> io::Result<Pid> {
     });
     // SAFETY: the closure makes async-signal-safe calls only, and touches nothing but the vectors that were filled before the fork.
     unsafe {
-        command.pre_exec(move || become_prototype(&inherited, identity.as_ref(), master, at_terminal, process));
+        command.pre_exec(move || become_prototype(&inherited, &confinement, master, at_terminal, process));
     }
     let child = command.spawn()?;
     // The child is waited for by the supervisor's own reaping: dropping the handle neither waits nor kills.
@@ -83,7 +83,7 @@ fn sealed_memory(bytes: &[u8]) -> io::Result<OwnedFd> {
 /// Runs in the child, between fork and exec: async-signal-safe calls only, no allocation, no lock.
 fn become_prototype(
     inherited: &[RawFd],
-    identity: Option<&RawIdentity>,
+    confinement: &RawConfinement,
     master: i32,
     at_terminal: bool,
     process: Process,
@@ -100,9 +100,7 @@ fn become_prototype(
         // SAFETY: a plain system call on numbers. Root alone may raise it, so it comes before the change of identity.
         check(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, priority) })?;
     }
-    if let Some(identity) = identity {
-        identity.take()?;
-    }
+    confinement.take(Heir::Program)?;
     between::die_with(master)?;
     // Workers inherit them.
     for (resource, most) in [(libc::RLIMIT_AS, process.address_space_bytes), (libc::RLIMIT_NPROC, process.processes_most)] {

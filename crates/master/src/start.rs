@@ -137,6 +137,7 @@ fn prepare(
         Some(_) => Ways::none(),
         None => Ways::open(&settings.control, privileges.as_ref(), now_ms()).inspect_err(|_| remove_files())?,
     };
+    enter_namespaces(&settings).inspect_err(|_| remove_files())?;
     let fleet = Fleet::new(settings, listeners, program, privileges)
         .map_err(|error| StartError::new(format!("there is no memory that processes can share: {error}")))?;
     let mut supervisor = Supervisor::new(fleet, signals, configuration, reporting, ways);
@@ -155,6 +156,12 @@ struct Handed {
     statistics: Option<(Address, OwnedFd)>,
 }
 
+/// `unshare`: sockets, logs and the ways to the master are the system's, and what follows is not.
+fn enter_namespaces(settings: &Settings) -> Result<(), StartError> {
+    confinement::leave_namespaces(&settings.confinement)?;
+    hooking::phases_in_namespaces(&settings.confinement).iter().try_for_each(|phase| hooking::at_start(settings, *phase))
+}
+
 /// Everything that a start has opened and looked up.
 struct Prepared {
     program: Program,
@@ -165,6 +172,7 @@ struct Prepared {
 }
 
 fn prepare_files(settings: &Settings, configuration: &Configuration, handed: Handed) -> Result<Prepared, StartError> {
+    confinement::check(&settings.confinement)?;
     hooking::at_start(settings, HookPhase::Asap)?;
     enter_folder(settings)?;
     if let Some(mask) = settings.identity.umask {
@@ -178,7 +186,8 @@ fn prepare_files(settings: &Settings, configuration: &Configuration, handed: Han
     attendance::identities(&settings.attendant, privileges.as_ref())?;
     let program = configuration.program(settings)?;
     let logs = logs::open_all(&settings.logging, privileges.as_ref())?;
-    for phase in HookPhase::OF_START.into_iter().filter(|phase| *phase != HookPhase::Asap) {
+    let in_namespaces = hooking::phases_in_namespaces(&settings.confinement);
+    for phase in HookPhase::OF_START.into_iter().filter(|phase| *phase != HookPhase::Asap && !in_namespaces.contains(phase)) {
         hooking::at_start(settings, phase)?;
     }
     let listeners = Listeners::bind(&settings.listeners, handed.sockets, privileges.as_ref())?;

@@ -49,6 +49,16 @@ pub fn inherited(descriptor: RawFd) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
+/// `cap`: programs that the application executes do not inherit what came with the exec of this process.
+pub fn keep_capabilities_from_programs() -> io::Result<()> {
+    let clear = libc::PR_CAP_AMBIENT_CLEAR_ALL as libc::c_ulong;
+    // SAFETY: a plain system call on numbers.
+    match unsafe { libc::prctl(libc::PR_CAP_AMBIENT, clear, 0, 0, 0) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// A copy of a descriptor that the master left open for us and for every worker.
 pub fn copied(descriptor: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: the master handed this descriptor down, and it stays open in the prototype; the copy is our own.

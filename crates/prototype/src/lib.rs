@@ -39,6 +39,9 @@ pub fn run<A: Application>(boot: RawFd, application: &mut A) -> Result<i32, A::E
 }
 
 fn live<A: Application>(prototype: &mut Prototype, application: &mut A) -> Result<i32, A::Error> {
+    if prototype.boot().settings.confinement.capabilities.is_some() {
+        handover::keep_capabilities_from_programs()?;
+    }
     application.prepare(prototype.boot())?;
     let is_lazy = prototype.boot().settings.python.lazy;
     let began = Instant::now();

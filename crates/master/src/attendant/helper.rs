@@ -19,6 +19,7 @@ use super::output::Output;
 use super::packets::{AttendantOrder, News, Standing};
 use super::program::{Surroundings, Wanted, name_of};
 use super::runs::{RUNNING_MOST, Runs};
+use crate::between::{Heir, RawConfinement};
 use crate::exit_report::Cause;
 use crate::privileges::Privileges;
 use crate::process_name;
@@ -45,6 +46,8 @@ pub struct Instructions {
     /// Of the commands of `cron`.
     pub identity: Option<Privileges>,
     pub surroundings: Surroundings,
+    /// `chroot`: its programs and their pidfiles are within.
+    pub root: RawConfinement,
     /// The minute, counted from 1970, whose jobs have run; without one those that are due run at once.
     pub minute_done: Option<i64>,
     pub process_name: String,
@@ -81,6 +84,10 @@ pub fn run(plan: Instructions, channel: OwnedFd) -> ! {
     // A group of its own: a terminal's ^C reaches the master only. It fails where the group is ours already.
     let _ = nix::unistd::setpgid(Pid::from_raw(0), Pid::from_raw(0));
     process_name::set(&plan.process_name);
+    if let Err(error) = plan.root.take(Heir::Nobody) {
+        // Without its root it starts nothing; the master says that it has ended.
+        system::leave(error.raw_os_error().unwrap_or(1));
+    }
     let worked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
         Helper::new(plan, channel).map(|mut helper| helper.work())
     }));

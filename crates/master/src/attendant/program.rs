@@ -8,7 +8,9 @@ use std::process::{Command, Stdio};
 
 use nix::unistd::Pid;
 
-use crate::between::{self, RawIdentity, check};
+use bolide_contract::confinement::Confinement;
+
+use crate::between::{self, Heir, RawConfinement, check};
 use crate::notify;
 use crate::privileges::Privileges;
 use crate::socket_activation;
@@ -28,6 +30,8 @@ pub struct Surroundings {
     pub environment: Vec<(String, String)>,
     /// Entered by its path at each start, so that a link that has moved is followed.
     pub folder: Option<PathBuf>,
+    /// `cap`. The root is the attendant's own.
+    pub capabilities: Option<u64>,
 }
 
 /// A program that is to be started.
@@ -70,16 +74,15 @@ impl Surroundings {
                 Some(reader)
             }
         };
-        let identity = launch.identity.map(RawIdentity::of);
+        let given_up = Confinement { capabilities: self.capabilities, ..Confinement::default() };
+        let confinement = RawConfinement::of(&given_up, None, launch.identity)?;
         let parent = Pid::this().as_raw();
         let outlives = launch.outlives;
         let between = move || {
             between::reset_signals(&[])?;
             // SAFETY: a plain system call. The session's number is the group's, by which the whole of the program is told to end.
             check(unsafe { libc::setsid() })?;
-            if let Some(identity) = &identity {
-                identity.take()?;
-            }
+            confinement.take(Heir::Nobody)?;
             if outlives { Ok(()) } else { between::die_with(parent) }
         };
         // SAFETY: the closure makes async-signal-safe calls only, and touches nothing but a vector that was filled before the fork.

@@ -32,11 +32,11 @@ pub const ENTRIES: &[Entry] = &[
         .example("hook-asap = mkdir:/run/shop\nhook-asap = chown:/run/shop www-data www-data"),
     hook("hook-pre-jail", HookPhase::PreJail, "As `hook-asap`, after it.")
         .example("hook-pre-jail = print:pre-jail"),
-    hook("hook-post-jail", HookPhase::PostJail, "As `hook-pre-jail`, after it: there is no jail between them.")
+    hook("hook-post-jail", HookPhase::PostJail, "As `hook-pre-jail`, after it; with `unshare` in the name spaces of the instance, when its sockets are bound.")
         .example("hook-post-jail = print:post-jail"),
     hook("hook-in-jail", HookPhase::InJail, "As `hook-post-jail`, after it.")
         .example("hook-in-jail = print:in-jail"),
-    hook("hook-as-root", HookPhase::AsRoot, "Do this in the master, the last before sockets are opened and the application is started as its user.")
+    hook("hook-as-root", HookPhase::AsRoot, "Do this in the master, the last before sockets are opened and the application is started as its user; with `unshare` when sockets are bound, and with `chroot` within that folder.")
         .example("hook-as-root = exec:install -d -o www-data /run/shop"),
     hook("hook-as-user", HookPhase::AsUser, "Do this as the user of the application, in each generation before it loads anything.")
         .uwsgi("There it is done once in a start and at each reload too, since a reload is a new start.")

@@ -121,6 +121,9 @@ pub enum Tls {
 pub enum Confinement {
     ImmediateUser,
     ImmediateGroup,
+    Root,
+    Capabilities,
+    Namespaces,
 }
 
 /// Settings of reloads.

@@ -284,6 +284,7 @@ impl Draft<'_> {
     /// Puts together what the options said, and checks that there is something to serve and somewhere to serve it.
     fn complete(&mut self, read: &Configuration, positional: Option<&PositionalApplication>) -> Option<Settings> {
         let folder = match &self.chdir {
+            _ if self.confinement.root.is_some() => self.folder_within_root(),
             Some((chdir, location)) => {
                 let folder = self.host.folder.join(chdir);
                 if !folder.is_dir() {
@@ -333,7 +334,7 @@ impl Draft<'_> {
         self.check_reloading(read);
         let logging = self.complete_logging(bare);
         // A folder that can't be entered by its path (others may not look into one above it) is only stayed in.
-        let enterable = self.chdir.is_some() || folder.join(".").exists();
+        let enterable = self.chdir.is_some() || self.confinement.root.is_some() || folder.join(".").exists();
         self.python.chdir = enterable.then(|| normalized(&folder));
         self.python.chdir_after = self.chdir_after.as_ref().map(|path| normalized(&folder.join(path)));
         self.python.virtualenv = self.virtualenv.as_ref().map(|path| normalized(&folder.join(path)));
