@@ -5,13 +5,12 @@
 use std::cell::{Cell, RefCell, RefMut};
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd};
-use std::ptr::{null, null_mut};
+use std::ptr::null_mut;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use bolide_contract::scoreboard::Slot;
-use bolide_engine::blocking_websocket::BlockingWebSocket;
 use bolide_engine::response::{Pushed, ResponseWriter, When, wait_for_room};
 use pyo3::ffi;
 
@@ -19,6 +18,10 @@ use crate::exceptions::{assertion_error, raise, runtime_error, type_error, value
 use crate::native::{Lasting, bound};
 use crate::object::{Object, bytes_of};
 use crate::request_extras::RequestExtras;
+
+mod current;
+
+pub use current::{CurrentRequest, forget_current};
 
 const CAPSULE_NAME: &CStr = c"bolide.start_response";
 
@@ -143,7 +146,7 @@ impl StartResponse {
 
     /// It is what the module `uwsgi` finds on the calling thread, from now on.
     pub fn make_current(&self) {
-        CURRENT.set(self.state);
+        current::make_current(self.state);
     }
 
     /// The slot of the thread serves other requests from now on.
@@ -204,9 +207,7 @@ impl StartResponse {
 
 impl Drop for StartResponse {
     fn drop(&mut self) {
-        if CURRENT.get() == self.state {
-            forget_current();
-        }
+        current::forget(self.state);
     }
 }
 
@@ -235,63 +236,6 @@ fn state_of<'a>(capsule: *mut ffi::PyObject) -> Option<&'a CallState> {
     // SAFETY: only capsules of this name reach here, and their pointer is the state until the capsule is freed, which the
     // callable that Python is calling refers to. The reference is a shared one: several threads may be in `write`.
     unsafe { ffi::PyCapsule_GetPointer(capsule, CAPSULE_NAME.as_ptr()).cast::<CallState>().as_ref() }
-}
-
-thread_local! {
-    /// What the calling thread serves, or has served last.
-    static CURRENT: Cell<*const CallState> = const { Cell::new(null()) };
-}
-
-/// The calling thread serves nothing, as far as the module `uwsgi` is concerned.
-pub fn forget_current() {
-    CURRENT.set(null());
-}
-
-/// The request that the calling thread serves, for functions of the module `uwsgi`. Valid while the interpreter is held.
-#[derive(Clone, Copy)]
-pub struct CurrentRequest {
-    state: *const CallState,
-}
-
-impl CurrentRequest {
-    /// `None`: the thread serves none, or another thread is in the middle of writing its answer.
-    pub fn of_this_thread() -> Option<CurrentRequest> {
-        CurrentRequest::of_this_thread_till_its_line().filter(|request| !request.state().has_ended.get())
-    }
-
-    /// The same, and a request all of whose answer was given, as long as its line of the log can be changed.
-    pub fn of_this_thread_till_its_line() -> Option<CurrentRequest> {
-        let state = CURRENT.get();
-        // SAFETY: what is current lives until it is another's or forgotten, by this very thread.
-        let found = unsafe { state.as_ref() }?;
-        (!found.response.get().is_null() && !found.is_writing.get()).then_some(CurrentRequest { state })
-    }
-
-    fn state(&self) -> &CallState {
-        // SAFETY: as above; the call of the application, in which we are, keeps it.
-        unsafe { &*self.state }
-    }
-
-    /// Uses the response for a moment in which nothing of Python runs.
-    pub fn with<R>(&self, act: impl FnOnce(&mut ResponseWriter<'static>) -> R) -> Option<R> {
-        self.state().response().map(act)
-    }
-
-    pub fn with_extras<R>(&self, act: impl FnOnce(&mut RequestExtras) -> R) -> R {
-        act(&mut self.state().extras())
-    }
-
-    /// From now on the request is a WebSocket, which takes as long as it takes: `harakiri` is about requests.
-    pub fn keep_websocket(&self, websocket: BlockingWebSocket) {
-        if let Some(slot) = self.state().slot.get() {
-            slot.limit_ms.store(Slot::UNLIMITED_MS, Relaxed);
-        }
-        self.with_extras(|extras| extras.websocket = Some(websocket));
-    }
-
-    pub fn write_timeout(&self) -> Duration {
-        self.state().write_timeout
-    }
 }
 
 impl CallState {
