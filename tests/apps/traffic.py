@@ -1,6 +1,7 @@
 """What ``tests/support/traffic.py`` asks for, as a WSGI application and as an ASGI one."""
 
 import asyncio
+import contextlib
 import hashlib
 import os
 import time
@@ -24,6 +25,8 @@ def long_body(count):
 
 def application(environ, start_response):
     path, query = environ["PATH_INFO"], environ["QUERY_STRING"]
+    if path == "/echo":
+        return echo_waiting(environ)
     if path == "/stream":
         start_response("200 OK", [("Content-Type", "text/plain")])
         return stream(query)
@@ -36,6 +39,17 @@ def application(environ, start_response):
         body = long_body(int(query)) if path == "/long" else b"answer " + query.encode()
     start_response("200 OK", [("Content-Length", str(len(body)))])
     return [body]
+
+
+def echo_waiting(environ):
+    """A WebSocket in the middle of a call, until it ends: then the module raises."""
+    import uwsgi
+
+    uwsgi.websocket_handshake(environ["HTTP_SEC_WEBSOCKET_KEY"])
+    with contextlib.suppress(OSError):
+        while True:
+            uwsgi.websocket_send(uwsgi.websocket_recv())
+    return []
 
 
 def stream(gate):

@@ -1,10 +1,12 @@
 """What the module `uwsgi` does with the request that is being served: beside uWSGI's documentation, on the real program."""
 
 import re
+import signal
 import ssl
 
 import pytest
 from support.tls import Authority, TlsClient, context_of
+from support.waiting import wait_until
 from support.websocket import BINARY, CLOSE, WebSocket, close_payload
 
 SHOP = """\
@@ -353,6 +355,21 @@ def test_at_a_stop_a_websocket_is_told_and_the_view_returns(shop):
     assert websocket.read_close()[0] == 1001
     assert instance.wait_for_exit() == 0
     assert any("unable to receive" in note for note in shop.notes())
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_at_a_reload_a_websocket_is_told_and_its_client_is_welcome_again(threads, shop):
+    instance = shop(f"threads = {threads}")
+    websocket = talk(instance.connect(), shop)
+    instance.send_signal(signal.SIGHUP)
+    code, reason = websocket.read_close()
+    assert (code, reason) == (1012, "the server restarts")
+    websocket.send(CLOSE, close_payload(code))
+    assert websocket.client.is_closed()
+    wait_until(lambda: any("unable to receive" in note for note in shop.notes()), "the view has returned")
+    again = talk(instance.connect(), shop)
+    again.send_text("bye")
+    assert again.read_close()[0] == 1000
 
 
 def test_without_a_handshake_there_is_no_websocket(shop):

@@ -13,7 +13,7 @@ from support.waiting import wait_until
 #: Clients of each kind that every application can take.
 USUAL = {"kept": 2, "fresh": 2, "pairs": 1, "uploads": 2, "large": 1, "long": 2, "idle": 4}
 #: The same where the application's own waiting keeps nobody else waiting.
-THREADED = {**USUAL, "streams": 2}
+THREADED = {**USUAL, "streams": 2, "websockets": 1}
 ASYNCHRONOUS = {**USUAL, "streams": 3, "websockets": 3}
 
 #: The pause between two looks whether a reload is over, in seconds; what is under way comes to its end at each.

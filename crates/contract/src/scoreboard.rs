@@ -40,6 +40,8 @@ pub struct Row {
     /// Monotonic time of the order to stop, in milliseconds; 0 before that. The master writes it, for threads that are in an
     /// application's iterator and take no orders meanwhile.
     pub stopped_ms: AtomicU64,
+    /// The same of the order to drain, for threads that wait for the next message of a WebSocket.
+    pub drained_ms: AtomicU64,
 }
 
 impl Row {
@@ -181,7 +183,7 @@ impl Scoreboard {
         for number in [&found.pid, &found.worker, &found.connections, &found.accepting, &found.waiting] {
             number.store(0, Relaxed);
         }
-        for number in [&found.turned_ms, &found.started_ms, &found.stopped_ms] {
+        for number in [&found.turned_ms, &found.started_ms, &found.stopped_ms, &found.drained_ms] {
             number.store(0, Relaxed);
         }
         for number in [&found.requests, &found.average_us] {

@@ -111,8 +111,8 @@ impl BlockingWebSocket {
         self.read(response);
         let now = now_ms();
         let is_stopping = self.row.stopped_ms.load(Relaxed) != 0;
-        if is_stopping {
-            self.websocket.leave_at(now, true);
+        if is_stopping || self.row.drained_ms.load(Relaxed) != 0 {
+            self.websocket.leave_at(now, is_stopping);
         }
         response.begin_turn();
         self.websocket.tend(response, now, self.timeout_ms, false);

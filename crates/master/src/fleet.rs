@@ -251,9 +251,11 @@ impl Fleet {
         let Some(child) = self.find_mut(id) else { return };
         child.apply(Event::ToldToEnd);
         child.hurry(deadline_ms, KillReason::Mercy);
-        let row = child.row().filter(|_| order == Order::Stop).and_then(|row| self.scoreboard.row(row));
-        if let Some(row) = row {
-            row.stopped_ms.store(now_ms(), Relaxed);
+        let row = child.row().and_then(|row| self.scoreboard.row(row));
+        match (row, &order) {
+            (Some(row), Order::Stop) => row.stopped_ms.store(now_ms(), Relaxed),
+            (Some(row), Order::Drain) => row.drained_ms.store(now_ms(), Relaxed),
+            _ => {}
         }
         let Some(child) = self.find(id) else { return };
         let Some(channel) = &child.channel else { return };
