@@ -1,9 +1,11 @@
 """Request lines: the same format and requests, and the same lines of real uWSGI and of Bolide."""
 
 import re
+import socket
+import subprocess
 
 import pytest
-from support.client import Client
+from support.client import PATIENCE_SECONDS, Client
 from support.server import Server
 
 APPLICATION = """\
@@ -87,6 +89,72 @@ def test_variables_that_routes_set_for_the_log_are_those_of_uwsgi(serve, uwsgi, 
     )
     assert len(expected) == len(ASKED)
     assert made == expected
+
+
+#: RFC 3164, section 4: priority, time, and what says who speaks.
+SYSLOG = rb"<(\d{1,3})>(\w{3} [ \d]\d \d\d:\d\d:\d\d) ([\w.-]+ )?(\w{1,32}): (.*)"
+#: A /dev in which the syslog's socket is the test's own, for a program and its children alone.
+OWN_DEVICES = (
+    'mkdir "$0/dev" && mount --rbind /dev "$0/dev" && mount -t tmpfs none /dev && ln -s "$0"/dev/* /dev/ '
+    '&& ln -s "$0/log.sock" /dev/log && exec "$@"'
+)
+
+
+def said_to_syslog(listener, command, folder, options):
+    """The datagram about one request, without its time."""
+    options = f"wsgi-file = app.py\nmaster = true\n{options}log-format = <line>%(method) %(uri)</line>"
+    server = Server(folder, options, listen=LISTEN, command=command)
+    try:
+        (server.folder / "app.py").write_text(APPLICATION)
+        server.launch()
+        path = str(server.folder / "http.sock")
+        server.wait_for(lambda: answers(path) or server.process.poll() is not None, "it serves")
+        while True:
+            datagram = listener.recv(65536)
+            found = re.fullmatch(SYSLOG, datagram.removesuffix(b"\n"))
+            assert found, datagram
+            if found[5].startswith(b"<line>"):
+                return found[1], found[3], found[4], found[5]
+    finally:
+        server.finish()
+
+
+def answers(path):
+    try:
+        with Client(path) as client:
+            client.send(b"GET /one HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            return client.read_to_end().startswith(b"HTTP/1.1 ")
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("text", ["", ",shop", ",box shop"])
+def test_lines_for_a_remote_syslog_are_those_of_uwsgi(uwsgi, bolide, tmp_path, text):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.settimeout(PATIENCE_SECONDS)
+        options = f"logger = rsyslog:127.0.0.1:{listener.getsockname()[1]}{text}\n"
+        said = [
+            said_to_syslog(listener, [command], tmp_path / f"{number}", options) for number, command in enumerate((uwsgi, bolide))
+        ]
+    assert said[0] == said[1]
+    assert said[1][3] == b"<line>GET /one</line>"
+
+
+@pytest.mark.parametrize("text", ["", ":shop", ":shop,local6"])
+def test_lines_for_the_syslog_of_the_machine_are_those_of_uwsgi(uwsgi, bolide, tmp_path, text):
+    if subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("only root may have devices of its own")
+    said = []
+    for name, command in (("uwsgi", uwsgi), ("bolide", bolide)):
+        folder = tmp_path / name
+        folder.mkdir()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+            listener.bind(str(folder / "log.sock"))
+            listener.settimeout(PATIENCE_SECONDS)
+            wrapped = ["unshare", "--mount", "sh", "-c", OWN_DEVICES, str(folder), command]
+            said.append(said_to_syslog(listener, wrapped, folder, f"logger = syslog{text}\n"))
+    assert said[0] == said[1]
 
 
 def test_values_of_the_moment_have_the_form_that_uwsgi_gives_them(serve, uwsgi, tmp_path):

@@ -120,6 +120,37 @@ def test_datagrams_are_one_line_each(says, tmp_path):
         assert re.fullmatch(r"<29>\w{3} [ \d]\d \d\d:\d\d:\d\d box shop: line /\?1", told), told
 
 
+class Datagrams:
+    """What came to a UDP socket, as a log that can be read."""
+
+    def __init__(self):
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.bind(("127.0.0.1", 0))
+        self.socket.setblocking(False)
+        self.address = f"127.0.0.1:{self.socket.getsockname()[1]}"
+        self.lines = []
+
+    def exists(self):
+        return True
+
+    def read_text(self, errors):
+        while True:
+            try:
+                self.lines.append(self.socket.recv(65536).decode(errors=errors))
+            except BlockingIOError:
+                return "".join(f"{line}\n" for line in self.lines)
+
+
+def test_logto_with_an_address_sends_all_lines_there(says):
+    heard = Datagrams()
+    with heard.socket:
+        instance = says(f"logto = {heard.address}", where=heard)
+        ask(instance, "said")
+        wait_until(lambda: {"said", "line /?said"} <= set(read(heard).splitlines()), lambda: read(heard))
+        assert not any("\n" in line for line in heard.lines)
+        assert "said" not in instance.log
+
+
 def test_a_program_reads_lines(says, tmp_path):
     instance = says(f"req-logger = pipe:exec cat > {tmp_path}/piped")
     ask(instance, "1")

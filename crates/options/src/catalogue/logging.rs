@@ -20,7 +20,7 @@ pub const ENTRIES: &[Entry] = &[
         Setting::Logging(Logging::LogTo),
         Value::Path,
         "standard error",
-        "Standard output and standard error go to this file. Programs that move it away have it opened anew by `log-reopen`, `touch-logreopen` or the command of this name; `log-maxsize` does it by itself.",
+        "Standard output and standard error go to this file, or as datagrams to `HOST:PORT` (UDP), a line each. Programs that move it away have it opened anew by `log-reopen`, `touch-logreopen` or the command of this name; `log-maxsize` does it by itself.",
     )
     .example("logto = /var/log/shop.log"),
     Entry::supported("logto2", Setting::Logging(Logging::LogTo2), Value::Path, "standard error", "As `logto`, and the file belongs to the user that workers run as.")

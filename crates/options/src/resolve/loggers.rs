@@ -65,6 +65,8 @@ pub struct Loggers {
 #[derive(Debug, Default)]
 pub struct LoggerDraft {
     loggers: Vec<Asked>,
+    /// `logto` with an address.
+    log: Option<Asked>,
     routes: Vec<(String, String, Location)>,
     encoders: Vec<(Option<String>, LineEncoding, Location)>,
     pub drains: Vec<String>,
@@ -118,6 +120,17 @@ impl LoggerDraft {
         };
         self.loggers.push(asked);
         Ok(())
+    }
+
+    /// The address of `logto`, or none any more.
+    pub fn send_to(&mut self, address: Option<&String>, pair: &Pair) {
+        self.log = address.map(|address| Asked {
+            name: None,
+            target: Some(plain(LogPlace::Udp(address.clone()))),
+            most_bytes: None,
+            backup: None,
+            location: pair.location.clone(),
+        });
     }
 
     /// `NAME EXPRESSION`
@@ -207,6 +220,8 @@ impl LoggerDraft {
 impl Loggers {
     /// Gives logs their numbers, and rules the numbers of the names that they have.
     pub fn complete(mut self, folder: &Path, logging: &mut Logging) -> Result<(), Diagnostic> {
+        let log = self.messages.log.take();
+        self.messages.loggers.extend(log);
         if let Some(asked) = self.messages.only_file() {
             if let Some(LogTarget { place: LogPlace::File(path), .. }) = &asked.target {
                 logging.file = Some(normalized(&folder.join(path)));

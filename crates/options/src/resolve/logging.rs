@@ -15,7 +15,7 @@ impl Draft<'_> {
     pub(super) fn set_logging(&mut self, setting: Setting, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
         match setting {
             Setting::DisableLogging => self.logging.requests = !self.switch(pair),
-            Setting::LogTo => self.log_file = Some(values::log_file(pair)?),
+            Setting::LogTo => self.log_to(pair)?,
             Setting::MemoryReport => self.logging.memory_report = self.switch(pair),
             Setting::QuietWriteErrors => self.logging.write_errors = !self.switch(pair) && self.logging.write_errors,
             Setting::Format => self.logging.format = Some(values::text(pair)?),
@@ -32,7 +32,7 @@ impl Draft<'_> {
             Setting::Sendfile => self.logging.always.files = self.switch(pair),
             Setting::Broken => self.logging.always.broken = self.switch(pair),
             Setting::LogTo2 => {
-                self.log_file = Some(values::log_file(pair)?);
+                self.log_to(pair)?;
                 self.logging.files.are_users = true;
             }
             Setting::MostBytes => self.logging.files.most_bytes = self.positive(row, pair)?,
@@ -58,6 +58,15 @@ impl Draft<'_> {
             Setting::Encoder => self.loggers.messages.add_encoder(&values::text(pair)?, pair)?,
             Setting::RequestEncoder => self.loggers.requests.add_encoder(&values::text(pair)?, pair)?,
         }
+        Ok(())
+    }
+
+    /// A file, or an address to which each line is sent.
+    fn log_to(&mut self, pair: &Pair) -> Result<(), Diagnostic> {
+        let text = values::text(pair)?;
+        let is_address = values::is_udp_address(&text);
+        self.loggers.messages.send_to(is_address.then_some(&text), pair);
+        self.log_file = Some(text).filter(|_| !is_address);
         Ok(())
     }
 

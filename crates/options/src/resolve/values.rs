@@ -198,18 +198,18 @@ pub fn variable(pair: &Pair) -> Result<(String, String), Diagnostic> {
     }
 }
 
-/// `logto` can name a UDP address in uWSGI.
+/// `logto` can name a UDP address.
+pub fn is_udp_address(text: &str) -> bool {
+    let is_port = |port: &str| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+    text.rsplit_once(':').is_some_and(|(host, port)| !host.contains('/') && is_port(port))
+}
+
+/// The file of a log that can be nothing else.
 pub fn log_file(pair: &Pair) -> Result<String, Diagnostic> {
     let text = text(pair)?;
-    let is_address = text
-        .rsplit_once(':')
-        .is_some_and(|(host, port)| !host.contains('/') && !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()));
-    match is_address {
-        true => Err(Diagnostic::error(
-            Some(&pair.location),
-            format!("`{} = {text}`: logs to a UDP address are not supported yet", pair.key),
-        )
-        .advise("name a file")),
+    match is_udp_address(&text) {
+        true => Err(Diagnostic::error(Some(&pair.location), format!("`{} = {text}` names no file", pair.key))
+            .advise("name a file, and let `logger = socket:HOST:PORT` send lines")),
         false => Ok(text),
     }
 }
