@@ -19,7 +19,6 @@ from support import http2, uwsgi
 from support.client import TIMEOUTS, Client, Closed
 from support.http2 import Ended, Http2, Reset
 from support.tls import TlsClient
-from support.waiting import PATIENCE_SECONDS
 from support.websocket import CLOSE, TEXT, WebSocket, close_payload
 
 #: The bytes of an answer that is read slowly: far more than what kernel and server keep of it.
@@ -35,8 +34,9 @@ LARGE_BYTES = 10 << 20
 UNDER_WAY_SECONDS = 3.0
 #: The pause between two requests of one client, in seconds: it is the reload that is tested, and not who is quicker.
 PAUSE_SECONDS = 0.002
-#: How long a client waits for a byte, in seconds.
+#: How long a client waits for a byte, and a test for its clients, in seconds: all of them share a busy machine.
 ANSWER_SECONDS = 30
+TOGETHER_SECONDS = 60
 #: The codes with which a server may close a WebSocket at its end: "going away" and "service restart".
 FAREWELLS = (1001, 1012)
 #: Streams of a connection of HTTP/2 that are open at once.
@@ -94,7 +94,7 @@ class Traffic:
         self._over.set()
         self.turn()
         for thread in self._threads:
-            thread.join(ANSWER_SECONDS + PATIENCE_SECONDS)
+            thread.join(TOGETHER_SECONDS)
             assert not thread.is_alive(), f"{thread.name} does not end: {self}"
 
     def turn(self):
@@ -105,7 +105,7 @@ class Traffic:
 
     def wait(self, condition, what):
         with self._news:
-            came = self._news.wait_for(lambda: condition() or self.failures, PATIENCE_SECONDS)
+            came = self._news.wait_for(lambda: condition() or self.failures, TOGETHER_SECONDS)
         assert came, f"waited in vain for {what}: {self}"
         assert not self.failures, repr(self)
 
