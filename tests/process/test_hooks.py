@@ -192,7 +192,8 @@ def test_a_reload_whose_hook_fails_leaves_the_old_generation_serving(start, tmp_
         ("hook-master-start", "unix_signal:15 reap_them_all", "signals have one meaning each"),
         ("hook-post-fork", "putenv:A=B", "write `env = NAME=VALUE`"),
         ("call-as-root", "function", "there is no Python in this process"),
-        ("hook-touch", "file exec:x", "attach-daemon2"),
+        ("hook-touch", "file", "names no file and what to do"),
+        ("hook-touch", "file call:module:function", "where there is no Python"),
     ],
 )
 def test_a_hook_that_can_not_be_is_refused_at_the_start(fail, option, value, words):
@@ -217,3 +218,43 @@ def test_the_application_has_the_groups_that_were_added(start, tmp_path):
     instance = start("--add-gid", "12345", "--hook-post-fork", f"exec:id -G > {tmp_path}/groups")
     assert instance.body()
     assert "12345" in (tmp_path / "groups").read_text().split()
+
+
+def test_a_touched_file_does_its_hook_and_serving_goes_on_meanwhile(start, tmp_path):
+    go_on = tmp_path / "go-on"
+    instance = start(
+        "--hook-touch", f"{tmp_path}/flag appendn:{tmp_path}/steps hook",
+        "--touch-exec", f"{tmp_path}/flag echo begun >> {tmp_path}/slow; until test -e {go_on}; do sleep 0.02; done",
+        "--hook-touch", f"{tmp_path}/broken exec:exit 3",
+    )  # fmt: skip
+    (tmp_path / "flag").touch()
+    wait_until(lambda: (tmp_path / "steps").is_file() and (tmp_path / "steps").read_text() == "hook\n", "the hook")
+    wait_until(lambda: (tmp_path / "slow").is_file() and (tmp_path / "slow").read_text() == "begun\n", "the command")
+    assert instance.body()
+    # Touched again while the command is under way: it is done once more when it has ended.
+    os.utime(tmp_path / "flag", (1, 1))
+    wait_until(lambda: (tmp_path / "steps").read_text() == "hook\nhook\n", "the hook once more")
+    assert (tmp_path / "slow").read_text() == "begun\n"
+    go_on.touch()
+    wait_until(lambda: (tmp_path / "slow").read_text() == "begun\nbegun\n", "the command once more")
+    (tmp_path / "broken").touch()
+    instance.wait_for_log("`exec:exit 3` \\(touch\\): the command exited with status 3")
+    instance.expects_alarms = True
+    assert instance.body()
+
+
+def test_a_hook_that_is_under_way_ends_with_the_instance(start, tmp_path):
+    instance = start("--touch-exec", f"{tmp_path}/flag touch {tmp_path}/begun; sleep 1000")
+    (tmp_path / "flag").touch()
+    wait_until((tmp_path / "begun").is_file, "the command")
+    assert instance.stop() == 0
+    # The fixture fails where a process is left.
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_hooks_of_touched_files_have_no_rights_of_root(start, tmp_path):
+    os.chmod(tmp_path, 0o777)
+    instance = start("--gid", "nogroup", "--touch-exec", f"{tmp_path}/flag id -g > {tmp_path}/group")
+    (tmp_path / "flag").touch()
+    wait_until(lambda: (tmp_path / "group").is_file() and (tmp_path / "group").read_text() == "65534\n", "the command")
+    assert instance.body()

@@ -25,13 +25,15 @@ pub enum HookPhase {
     AcceptingOnce,
     Accepting1,
     Accepting1Once,
+    /// In a child of the master's, as the user of the application, whenever a file has changed.
+    Touch,
     /// At the end, in the master's place, as the user of the application.
     AsUserAtExit,
 }
 
 impl HookPhase {
     /// The phases, as the ends of their options' names.
-    pub const NAMES: [(HookPhase, &'static str); 15] = [
+    pub const NAMES: [(HookPhase, &'static str); 16] = [
         (HookPhase::Asap, "asap"),
         (HookPhase::PreJail, "pre-jail"),
         (HookPhase::PostJail, "post-jail"),
@@ -46,6 +48,7 @@ impl HookPhase {
         (HookPhase::AcceptingOnce, "accepting-once"),
         (HookPhase::Accepting1, "accepting1"),
         (HookPhase::Accepting1Once, "accepting1-once"),
+        (HookPhase::Touch, "touch"),
         (HookPhase::AsUserAtExit, "as-user-atexit"),
     ];
 

@@ -4,12 +4,16 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::hooks::Hook;
+
 /// What is watched.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 pub struct Watching {
     pub files: Vec<WatchedFile>,
     /// `py-autoreload`; `None` where it is off.
     pub imports: Option<WatchedImports>,
+    /// What [`FileAction::Hook`] counts from 0.
+    pub hooks: Vec<Hook>,
 }
 
 /// A file, and what its change asks for.
@@ -56,4 +60,6 @@ pub enum FileAction {
     ReopenLogs,
     /// Files of logs are put aside.
     RotateLogs,
+    /// The hook of this number is done.
+    Hook(u32),
 }

@@ -64,14 +64,21 @@ pub fn no_functions(function: &Function<'_>) -> Result<(), String> {
 /// # Errors
 /// That one.
 pub fn run(hooks: &[Hook], phase: HookPhase, means: &mut Means<'_>) -> Result<(), HookError> {
-    for hook in hooks.iter().filter(|hook| hook.phase == phase) {
-        if !hook.text.is_empty() {
-            bolide_log::line(&format!("hook {}: {}", phase.name(), hook.text));
-        }
-        if let Err(why) = act(&hook.action, means) {
-            let text = if hook.text.is_empty() { "a hook" } else { &hook.text };
-            return Err(HookError(format!("{}: `{text}` ({}): {why}", hook.origin, phase.name())));
-        }
+    hooks.iter().filter(|hook| hook.phase == phase).try_for_each(|hook| run_one(hook, means))
+}
+
+/// Does one of them.
+///
+/// # Errors
+/// It fails.
+pub fn run_one(hook: &Hook, means: &mut Means<'_>) -> Result<(), HookError> {
+    let phase = hook.phase;
+    if !hook.text.is_empty() {
+        bolide_log::line(&format!("hook {}: {}", phase.name(), hook.text));
+    }
+    if let Err(why) = act(&hook.action, means) {
+        let text = if hook.text.is_empty() { "a hook" } else { &hook.text };
+        return Err(HookError(format!("{}: `{text}` ({}): {why}", hook.origin, phase.name())));
     }
     Ok(())
 }

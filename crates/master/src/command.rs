@@ -31,6 +31,8 @@ pub enum Command {
     Status,
     /// Write the pidfiles anew.
     WritePidfiles,
+    /// Do the hook of a file that has changed (`hook-touch`, `touch-exec`), by its number.
+    Hook(u32),
 }
 
 impl Command {
@@ -49,6 +51,7 @@ impl Command {
             Command::RotateLogs => "its log files are put aside, and begun anew",
             Command::Upgrade => "another master takes its place",
             Command::Status => "its state is in the log",
+            Command::Hook(_) => "its hook is done",
             Command::WritePidfiles => "its pidfiles are written anew",
         }
     }

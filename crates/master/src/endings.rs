@@ -39,6 +39,7 @@ impl Supervisor {
                 continue;
             }
             self.note_successor_end(pid, status, now);
+            self.note_hook_end(pid, status);
             // Processes that applications left behind are nobody's child here: as their nearest living ancestor the master only lets them go.
             let Some(id) = child else { continue };
             // Reports that it sent before it ended come first: the ends of its workers.

@@ -81,6 +81,7 @@ mod taking_place;
 #[cfg(test)]
 mod testing;
 mod tickets;
+mod touch_hooks;
 mod upgrade;
 mod waiting;
 mod watching;

@@ -34,6 +34,7 @@ impl Supervisor {
             Command::AddWorker => self.add_worker(by),
             Command::RemoveWorker => self.remove_worker(by, now_ms),
             Command::Status => self.write_status(now_ms),
+            Command::Hook(number) => self.do_touch_hook(number),
             Command::WritePidfiles => pidfile::write_again(&self.fleet.settings, self.fleet.privileges()),
         }
         Ok(())

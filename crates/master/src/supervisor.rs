@@ -36,6 +36,7 @@ use crate::stop_progress::StopProgress;
 use crate::succession::{Place, Successor};
 use crate::system;
 use crate::tickets::Tickets;
+use crate::touch_hooks::TouchHooks;
 use crate::waiting::{self, Source, Token};
 use crate::watching::{FileNews, Watches};
 use crate::ways::Ways;
@@ -97,6 +98,7 @@ pub struct Supervisor {
     signals: Signals,
     pub(crate) watch: Option<Watch>,
     pub(crate) watches: Watches,
+    pub(crate) touch_hooks: TouchHooks,
     pub(crate) memory_watch: Option<MemoryWatch>,
     pub(crate) jitter: Jitter,
     pub(crate) elasticity: Elasticity,
@@ -141,6 +143,7 @@ impl Supervisor {
             signals,
             watch,
             watches,
+            touch_hooks: TouchHooks::default(),
             memory_watch,
             elasticity,
             logs,
@@ -196,6 +199,7 @@ impl Supervisor {
                     log_sink::line(&format!("{child} can't be killed: it is left behind"));
                 }
                 self.reporting.vacuum(&self.fleet.settings);
+                self.touch_hooks.kill();
                 self.ways.remove_files();
                 if let Some(progress) = self.stop_progress.filter(|_| self.exit_message.is_none()) {
                     log_sink::line(&progress.end_in_words(now_ms()));

@@ -329,6 +329,7 @@ fn command(action: FileAction) -> Command {
         FileAction::ReloadChain => Command::ReloadChain,
         FileAction::ReopenLogs => Command::ReopenLogs,
         FileAction::RotateLogs => Command::RotateLogs,
+        FileAction::Hook(number) => Command::Hook(number),
     }
 }
 
@@ -344,7 +345,7 @@ mod tests {
             subject: WatchSubject::Touch,
             action,
         };
-        Watches::new(&Watching { files: paths.iter().map(file).collect(), imports: None }, 0)
+        Watches::new(&Watching { files: paths.iter().map(file).collect(), imports: None, hooks: Vec::new() }, 0)
     }
 
     #[test]

@@ -332,11 +332,6 @@ const FAMILIES: &[Family] = &[
     refused("Ends where a file system is not mounted.", "write `RequiresMountsFor=` in the unit file", &["check-mount"]),
     planned(Milestone::Languages, "Has plugins of other languages serve as CGI does.", "", &["cgi-mode"]),
     refused(
-        "Starts a command when a file is touched.",
-        "write `attach-daemon2 = cmd=…,touch=FILE`, or let a unit of systemd watch it (`PathChanged=`)",
-        &["touch-exec"],
-    ),
-    refused(
         "Name spaces by a socket, and mounts that are kept in them.",
         "use a container, or `NetworkNamespacePath=` and their kin of systemd",
         &["setns-socket", "setns-skip", "setns-preopen", "namespace-keep-mount"],

@@ -3,7 +3,7 @@
 use bolide_contract::hooks::{HookPhase, WaitSubject};
 
 use crate::catalogue::row::{Entry, Value};
-use crate::catalogue::setting::{HookKind, Setting};
+use crate::catalogue::setting::{HookKind, Setting, Watching};
 
 const NO_PYTHON: &str = "there is no Python in this process: call a function of the application by `call-pre-app`, `call-post-app` or `hook-post-fork = call:MODULE:FUNCTION`";
 const FIXED_WAIT: &str =
@@ -109,5 +109,9 @@ pub const ENTRIES: &[Entry] = &[
     no_mount("umount-post-jail"),
     no_mount("umount-in-jail"),
     no_mount("umount-as-root"),
-    Entry::refused("hook-touch", Value::List, "Does something when a file is touched.", "write `attach-daemon2 = cmd=…,touch=FILE` for a program that is restarted then, or `touch-reload`"),
+    Entry::supported("hook-touch", Setting::Watching(Watching::TouchHook(HookKind::Hook)), Value::List, "", "Do this when a file is touched: the file, a space, and an action as in `hook-asap`. It is done by a process of its own, as the user of the application and within its `chroot`, and no request waits for it; one that fails is in the log. What is still being done when the file is touched again is done once more afterwards. The file is watched as by `touch-reload`.")
+        .uwsgi("There the master itself does it, and supervises nothing meanwhile.")
+        .example("hook-touch = /run/shop/flush exec:shop-cache flush"),
+    Entry::supported("touch-exec", Setting::Watching(Watching::TouchHook(HookKind::Exec)), Value::List, "", "Run this command of the shell when a file is touched: the file, a space, and the command. As `hook-touch` with `exec:`.")
+        .example("touch-exec = /run/shop/flush shop-cache flush"),
 ];

@@ -424,6 +424,7 @@ pub enum Files {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Watching {
     File(WatchSubject, FileAction),
+    TouchHook(HookKind),
     /// `py-autoreload`.
     Imports,
     ImportsIgnored,

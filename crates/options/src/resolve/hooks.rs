@@ -53,6 +53,17 @@ impl Draft<'_> {
         Ok(())
     }
 
+    /// What is done when a file is touched; `None` for what is done anyway.
+    pub(super) fn touch_hook(&mut self, kind: HookKind, what: &str, pair: &Pair) -> Result<Option<Hook>, Diagnostic> {
+        let phase = HookPhase::Touch;
+        let action = match kind {
+            HookKind::Hook => self.hook_action(phase, what, pair)?,
+            _ => Some(HookAction::Exec(what.to_owned())),
+        };
+        let shown = if kind == HookKind::Hook && what.starts_with('!') { String::new() } else { what.to_owned() };
+        Ok(action.map(|action| Hook { phase, action, text: shown, origin: pair.location.to_string() }))
+    }
+
     pub(super) fn complete_hooks(&mut self) -> Vec<Hook> {
         let mut hooks = std::mem::take(&mut self.hooks);
         hooks.sort_by_key(|(rank, _)| *rank);
@@ -135,6 +146,7 @@ impl Draft<'_> {
                 | HookPhase::AcceptingOnce
                 | HookPhase::Accepting1
                 | HookPhase::Accepting1Once
+                | HookPhase::Touch
                 | HookPhase::AsUserAtExit
         );
         match text.split_once('=') {

@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use bolide_contract::watching::{WatchedFile, WatchedImports, Watching};
+use bolide_contract::watching::{FileAction, WatchSubject, WatchedFile, WatchedImports, Watching};
 
 use super::draft::Draft;
 use super::paths::normalized;
 use super::values;
 use crate::catalogue::row::Row;
-use crate::catalogue::setting::Watching as Setting;
+use crate::catalogue::setting::{HookKind, Watching as Setting};
 use crate::catalogue::watching::FORK_SAFETY;
 use crate::diagnostic::Diagnostic;
 use crate::reader::{Configuration, Pair};
@@ -20,6 +20,7 @@ impl Draft<'_> {
                 let path = values::text(pair)?.into();
                 self.watching.files.push(WatchedFile { path, option: row.name().to_owned(), subject, action });
             }
+            Setting::TouchHook(kind) => self.add_touch_hook(kind, row, pair)?,
             Setting::Imports => {
                 let every_ms = self.milliseconds(row, pair)?;
                 let ignored = self.watching.imports.take().map(|imports| imports.ignored).unwrap_or_default();
@@ -37,6 +38,26 @@ impl Draft<'_> {
                 self.watching.imports.get_or_insert_default().ignored.push(name);
             }
         }
+        Ok(())
+    }
+
+    /// `FILE ACTION`, or `FILE COMMAND`.
+    fn add_touch_hook(&mut self, kind: HookKind, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
+        let text = values::text(pair)?;
+        let Some((path, what)) = text.split_once(' ').filter(|(path, what)| !path.is_empty() && !what.trim().is_empty()) else {
+            return Err(Diagnostic::error(Some(&pair.location), format!("`{} = {text}` names no file and what to do", pair.key))
+                .advise("write the file, a space, and what is done when it is touched"));
+        };
+        let Some(hook) = self.touch_hook(kind, what.trim(), pair)? else { return Ok(()) };
+        let number = u32::try_from(self.watching.hooks.len()).unwrap_or(u32::MAX);
+        self.watching.hooks.push(hook);
+        let file = WatchedFile {
+            path: path.into(),
+            option: row.name().to_owned(),
+            subject: WatchSubject::Touch,
+            action: FileAction::Hook(number),
+        };
+        self.watching.files.push(file);
         Ok(())
     }
 

@@ -1,0 +1,99 @@
+//! Hooks of files that have changed (`hook-touch`, `touch-exec`). Each is done by a child, as the user of the application and within its jail,
+//! since hooks may wait; one that is still at it when its file changes again is done once more afterwards. The master runs it.
+
+use std::io;
+use std::os::fd::AsRawFd;
+
+use bolide_contract::hooks::Hook;
+use bolide_contract::settings::Settings;
+use bolide_hooks::{Means, no_functions};
+use nix::unistd::{Pid, setpgid};
+
+use crate::between::{self, Heir, RawConfinement};
+use crate::exit_report::Cause;
+use crate::log_sink;
+use crate::privileges::Privileges;
+use crate::supervisor::Supervisor;
+use crate::system;
+
+/// Hooks that are being done: one of each at the most.
+#[derive(Debug, Default)]
+pub struct TouchHooks {
+    running: Vec<Running>,
+}
+
+#[derive(Debug)]
+struct Running {
+    pid: Pid,
+    number: u32,
+    /// Its file has changed since.
+    again: bool,
+}
+
+impl TouchHooks {
+    /// Notes the end of a child of the master. Gives the number of a hook that is to be done again.
+    pub fn note_end(&mut self, pid: Pid, status: i32) -> Option<u32> {
+        let position = self.running.iter().position(|one| one.pid == pid)?;
+        let ended = self.running.swap_remove(position);
+        let cause = Cause::from_status(status);
+        if !matches!(cause, Cause::Exited(0 | FAILED)) {
+            log_sink::line(&format!("a hook (touch, pid {pid}) {}", cause.words()));
+        }
+        ended.again.then_some(ended.number)
+    }
+
+    /// The instance ends, and they with it.
+    pub fn kill(&mut self) {
+        for one in self.running.drain(..) {
+            system::signal_group(one.pid, libc::SIGKILL);
+        }
+    }
+}
+
+/// The status of a child whose hook has failed: it has said so itself.
+const FAILED: i32 = 1;
+
+impl Supervisor {
+    pub(crate) fn do_touch_hook(&mut self, number: u32) {
+        if let Some(running) = self.touch_hooks.running.iter_mut().find(|one| one.number == number) {
+            running.again = true;
+            return;
+        }
+        let settings = &self.fleet.settings;
+        let Some(hook) = settings.watching.hooks.get(number as usize) else { return };
+        match begin(settings, hook, self.fleet.privileges()) {
+            Ok(pid) => self.touch_hooks.running.push(Running { pid, number, again: false }),
+            Err(error) => log_sink::line(&format!("{}: the hook can't be done: {error}", hook.origin)),
+        }
+    }
+
+    /// A hook that has ended may have missed a change.
+    pub(crate) fn note_hook_end(&mut self, pid: Pid, status: i32) {
+        if let Some(number) = self.touch_hooks.note_end(pid, status).filter(|_| !self.is_stopping()) {
+            self.do_touch_hook(number);
+        }
+    }
+}
+
+fn begin(settings: &Settings, hook: &Hook, privileges: Option<&Privileges>) -> io::Result<Pid> {
+    let confinement = RawConfinement::of(&settings.confinement, settings.python.chdir.as_deref(), privileges)?;
+    let master = Pid::this().as_raw();
+    if let Some(child) = system::fork()? {
+        return Ok(child);
+    }
+    let log = bolide_log::descriptor().map(|log| log.as_raw_fd());
+    system::close_others(&log.into_iter().collect::<Vec<i32>>());
+    // A group of its own, which goes with the instance. It fails where that is ours already.
+    let _ = setpgid(Pid::from_raw(0), Pid::from_raw(0));
+    let mut call = no_functions;
+    let environment = &settings.python.environment;
+    let mut means = Means { shells: &settings.attendant.shells, environment, call: &mut call };
+    let prepared = confinement.take(Heir::Nobody).and_then(|()| between::die_with(master));
+    let outcome = prepared.map_err(|error| format!("{}: {error}", hook.origin));
+    let outcome = outcome.and_then(|()| bolide_hooks::run_one(hook, &mut means).map_err(|error| error.to_string()));
+    if let Err(words) = &outcome {
+        log_sink::line(words);
+    }
+    bolide_log::finish();
+    system::leave(if outcome.is_ok() { 0 } else { FAILED })
+}
