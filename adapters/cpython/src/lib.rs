@@ -6,7 +6,9 @@
 
 mod answer;
 mod asgi;
+mod call_state;
 mod contexts;
+mod current_request;
 mod environ;
 mod exceptions;
 mod faults;

@@ -2,26 +2,22 @@
 //! of the request that is being served. An application that keeps one beyond its request gets an error, not another
 //! client's connection.
 
-use std::cell::{Cell, RefCell, RefMut};
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd};
 use std::ptr::null_mut;
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use bolide_contract::scoreboard::Slot;
 use bolide_engine::response::{Pushed, ResponseWriter, When, wait_for_room};
 use pyo3::ffi;
 
+use crate::call_state::CallState;
+use crate::current_request;
 use crate::exceptions::{assertion_error, raise, runtime_error, type_error, value_error};
 use crate::native::{Lasting, bound};
 use crate::object::{Object, bytes_of};
-use crate::request_extras::RequestExtras;
-
-mod current;
-
-pub use current::{CurrentRequest, forget_current};
 
 const CAPSULE_NAME: &CStr = c"bolide.start_response";
 
@@ -37,51 +33,10 @@ pub struct StartResponse {
 // SAFETY: the pointer is to what `capsule` owns, and is followed by threads that hold the interpreter only, as all of it is used.
 unsafe impl Send for StartResponse {}
 
-/// Looked at and changed by threads that hold the interpreter only, and by none of them through an exclusive reference: while one
-/// waits in `write` without the interpreter, others may call in.
-struct CallState {
-    /// The response that is being written; null between requests.
-    response: Cell<*mut ResponseWriter<'static>>,
-    /// Borrowed from the [`StartResponse`], and used only while that has armed us.
-    write: Cell<*mut ffi::PyObject>,
-    /// A `write` waits for its client. Until it has ended the response is its own, and stays where it is.
-    is_writing: Cell<bool>,
-    /// The engine's thread that has armed us (pthread_self).
-    thread: Cell<libc::pthread_t>,
-    /// The application's call has returned: what it returned is being sent, by that thread.
-    has_returned: Cell<bool>,
-    /// All of the answer was given: only its line of the log is left to be written.
-    has_ended: Cell<bool>,
-    /// Where the scoreboard shows the request, if it may take the connection.
-    slot: Cell<Option<&'static Slot>>,
-    /// The application has a further callable of the state's, or has left something here: it serves no other request.
-    is_spent: Cell<bool>,
-    /// What few requests have: see [`RequestExtras`].
-    extras: RefCell<Option<Box<RequestExtras>>>,
-    /// For the engine's thread, to wait for the end of such a `write`.
-    quiet: (Mutex<()>, Condvar),
-    /// Whether a client that left is the application's business (`ignore-write-errors`, `disable-write-exception`).
-    write_errors: bool,
-    write_timeout: Duration,
-}
-
 impl StartResponse {
     /// `None`: out of memory, an exception is set.
     pub fn new(write_errors: bool, write_timeout: Duration) -> Option<StartResponse> {
-        let state = Box::into_raw(Box::new(CallState {
-            response: Cell::new(null_mut()),
-            write: Cell::new(null_mut()),
-            is_writing: Cell::new(false),
-            thread: Cell::new(0),
-            has_returned: Cell::new(false),
-            has_ended: Cell::new(false),
-            slot: Cell::new(None),
-            is_spent: Cell::new(false),
-            extras: RefCell::new(None),
-            quiet: (Mutex::new(()), Condvar::new()),
-            write_errors,
-            write_timeout,
-        }));
+        let state = Box::into_raw(Box::new(CallState::new(write_errors, write_timeout)));
         // SAFETY: the state was just made; from here on the capsule owns it and frees it in `free_state`.
         let capsule = unsafe { Object::owned(ffi::PyCapsule_New(state.cast(), CAPSULE_NAME.as_ptr(), Some(free_state))) };
         let Some(capsule) = capsule else {
@@ -146,7 +101,7 @@ impl StartResponse {
 
     /// It is what the module `uwsgi` finds on the calling thread, from now on.
     pub fn make_current(&self) {
-        current::make_current(self.state);
+        current_request::make_current(self.state);
     }
 
     /// The slot of the thread serves other requests from now on.
@@ -207,7 +162,7 @@ impl StartResponse {
 
 impl Drop for StartResponse {
     fn drop(&mut self) {
-        current::forget(self.state);
+        current_request::forget(self.state);
     }
 }
 
@@ -236,29 +191,6 @@ fn state_of<'a>(capsule: *mut ffi::PyObject) -> Option<&'a CallState> {
     // SAFETY: only capsules of this name reach here, and their pointer is the state until the capsule is freed, which the
     // callable that Python is calling refers to. The reference is a shared one: several threads may be in `write`.
     unsafe { ffi::PyCapsule_GetPointer(capsule, CAPSULE_NAME.as_ptr()).cast::<CallState>().as_ref() }
-}
-
-impl CallState {
-    fn extras(&self) -> RefMut<'_, RequestExtras> {
-        self.is_spent.set(true);
-        RefMut::map(self.extras.borrow_mut(), |extras| &mut **extras.get_or_insert_default())
-    }
-
-    /// The response, for as long as the interpreter is held and no code of the application runs.
-    #[expect(clippy::mut_from_ref, reason = "the response is the engine's, lent to whoever holds the interpreter")]
-    fn response(&self) -> Option<&mut ResponseWriter<'static>> {
-        // SAFETY: null, or the response that the thread armed us with, which is not using it while the application runs. Whoever
-        // asks holds the interpreter, so nobody else has it, but for a `write` that waits and has let it go meanwhile.
-        unsafe { self.response.get().as_mut() }
-    }
-
-    /// The application has returned, and what it returned is being sent by the engine's thread, which has armed us and is not the
-    /// calling one. It may have let the interpreter go meanwhile: the response must not be touched.
-    fn is_of_another_thread(&self) -> bool {
-        // SAFETY: the calls have no conditions.
-        let is_ours = || unsafe { libc::pthread_equal(self.thread.get(), libc::pthread_self()) != 0 };
-        !self.response.get().is_null() && self.has_returned.get() && !is_ours()
-    }
 }
 
 /// # Safety

@@ -17,7 +17,7 @@ use pyo3::exceptions::{PyOSError, PyRuntimeError, PySystemError, PyTypeError, Py
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};
 
-use crate::start_response::CurrentRequest;
+use crate::current_request::CurrentRequest;
 use crate::uwsgi_module;
 
 /// The longest limit that `set_user_harakiri` may set, in seconds: about 24 days.

@@ -18,12 +18,13 @@ use pyo3::ffi;
 
 use crate::answer::{Answer, Part, item, length, not_bytes};
 use crate::contexts::Contexts;
+use crate::current_request::forget_current;
 use crate::environ::{Dictionary, EnvironMemo, Environs};
 use crate::faults::{FaultLog, described, failed, log_message, log_set_exception};
 use crate::mounts::Mounts;
 use crate::names::{EnvironKeys, EnvironNames, Methods};
 use crate::object::{Object, bytes_of};
-use crate::start_response::{StartResponse, forget_current};
+use crate::start_response::StartResponse;
 use crate::threads;
 
 /// Bytes of a part of the body from which on its compression takes long enough to let other threads run Python meanwhile: a

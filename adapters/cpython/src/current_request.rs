@@ -11,7 +11,7 @@ use bolide_contract::scoreboard::Slot;
 use bolide_engine::blocking_websocket::BlockingWebSocket;
 use bolide_engine::response::ResponseWriter;
 
-use super::CallState;
+use crate::call_state::CallState;
 use crate::request_extras::RequestExtras;
 
 thread_local! {
@@ -20,12 +20,12 @@ thread_local! {
 }
 
 /// The calling thread serves what this state is of.
-pub(super) fn make_current(state: *const CallState) {
+pub fn make_current(state: *const CallState) {
     CURRENT.set(state);
 }
 
 /// The state is about to be gone.
-pub(super) fn forget(state: *const CallState) {
+pub fn forget(state: *const CallState) {
     if CURRENT.get() == state {
         forget_current();
     }
