@@ -19,7 +19,7 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
 use crate::error::StartError;
 use crate::log_programs::{self, LogPrograms, NewLog, Started};
-use crate::privileges::Privileges;
+use crate::privileges::{Privileges, with_files_of};
 
 /// Mode of a log file that did not exist, as uWSGI makes it.
 const FILE_MODE: u32 = 0o640;
@@ -44,6 +44,7 @@ pub struct Logs {
     files: Vec<LogFile>,
     settings: LogFiles,
     owner: Option<(u32, u32)>,
+    privileges: Option<Privileges>,
     looked_ms: u64,
 }
 
@@ -95,7 +96,8 @@ impl Logs {
             _ => None,
         });
         let files = log.chain(targets).collect();
-        Logs { files, settings: logging.files.clone(), owner: owner(logging, privileges), looked_ms: 0 }
+        let (settings, owner) = (logging.files.clone(), owner(logging, privileges));
+        Logs { files, settings, owner, privileges: privileges.cloned(), looked_ms: 0 }
     }
 
     /// Takes what a reload has changed of the rules; the files stay.
@@ -147,10 +149,21 @@ impl Logs {
     }
 
     fn anew(&self, file: &LogFile) -> Result<NewLog, String> {
-        let opened = open(&file.path, &self.settings, self.owner, false);
+        let opened = self.reopened(&file.path).and_then(|opened| prepared(opened, &self.settings, self.owner, false));
         let opened =
             opened.map_err(|error| format!("{} can't be opened anew: {error}; the old file goes on", file.path.display()))?;
         Ok(NewLog { number: file.number, file: opened.into() })
+    }
+
+    /// As the user that workers run as, as in uWSGI; what that one may not open is opened with our own rights, but through no link: the user
+    /// may have laid it over the file.
+    fn reopened(&self, path: &Path) -> io::Result<File> {
+        match with_files_of(self.privileges.as_ref(), || opening(0).open(path)) {
+            Err(error) if self.privileges.is_some() && error.kind() == io::ErrorKind::PermissionDenied => {
+                opening(libc::O_NOFOLLOW).open(path)
+            }
+            opened => opened,
+        }
     }
 }
 
@@ -184,8 +197,17 @@ fn owner(logging: &Logging, privileges: Option<&Privileges>) -> Option<(u32, u32
 }
 
 fn open(path: &Path, settings: &LogFiles, owner: Option<(u32, u32)>, truncate: bool) -> io::Result<File> {
-    // A FIFO that nobody reads is an error and no wait.
-    let file = OpenOptions::new().append(true).create(true).mode(FILE_MODE).custom_flags(libc::O_NONBLOCK).open(path)?;
+    prepared(opening(0).open(path)?, settings, owner, truncate)
+}
+
+/// How logs are opened. A FIFO that nobody reads is an error and no wait.
+fn opening(further_flags: i32) -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.append(true).create(true).mode(FILE_MODE).custom_flags(libc::O_NONBLOCK | further_flags);
+    options
+}
+
+fn prepared(file: File, settings: &LogFiles, owner: Option<(u32, u32)>, truncate: bool) -> io::Result<File> {
     if truncate && file.metadata()?.is_file() {
         file.set_len(0)?;
     }
@@ -296,6 +318,38 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&backup).expect("read"), "0123456789");
         assert_eq!(std::fs::metadata(&path).expect("a new one").len(), 0);
         assert!(logs.look(3 * LOOK_MS).is_empty());
+    }
+
+    /// Only root can become another user: for anybody else there is nothing to protect.
+    #[test]
+    fn a_link_that_the_applications_user_has_laid_is_followed_with_that_users_rights_alone() {
+        use nix::unistd::{Gid, Uid, chown, geteuid};
+        if !geteuid().is_root() {
+            return;
+        }
+        let folder = Folder::new("log");
+        let [theirs, path, secret, closed] =
+            ["theirs", "theirs/app.log", "secret", "closed"].map(|name| folder.path().join(name));
+        let (uid, gid) = (Uid::from_raw(65534), Gid::from_raw(65534));
+        std::fs::create_dir(&theirs).expect("made");
+        chown(&theirs, Some(uid), Some(gid)).expect("given away");
+        std::fs::write(&secret, "secret").expect("written");
+        std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o600)).expect("set");
+        let privileges = Privileges { uid, gid, groups: vec![gid] };
+        let files = LogFiles { are_users: true, ..LogFiles::default() };
+        let logs = |path: &Path| Logs::new(&logging(path.to_owned(), files.clone()), Some(&privileges));
+        std::os::unix::fs::symlink(&secret, &path).expect("linked");
+        assert!(matches!(logs(&path).reopen_all().as_slice(), [Err(words)] if words.contains("the old file goes on")));
+        let owner =
+            |path: &Path| std::fs::metadata(path).map(|found| std::os::unix::fs::MetadataExt::uid(&found)).expect("there");
+        assert_eq!(owner(&secret), 0);
+        std::fs::remove_file(&path).expect("removed");
+        // What the user may not open is opened all the same.
+        std::fs::create_dir(&closed).expect("made");
+        for path in [path, closed.join("app.log")] {
+            assert!(matches!(logs(&path).reopen_all().as_slice(), [Ok(_)]));
+            assert_eq!(owner(&path), 65534);
+        }
     }
 
     #[test]
