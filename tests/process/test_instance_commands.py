@@ -130,6 +130,26 @@ def test_what_can_not_be_carried_out_is_an_error(start, call, tmp_path):
     assert instance.body() == str(instance.worker())
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["workers", "+1"], "there are never more than 1 worker (processes)"),
+        (["workers", "-1"], "the last one stays"),
+        (["log-reopen"], "no log is a file"),
+        (["log-rotate"], "no log is a file"),
+        (["reload"], "error: `processes = 0` is out of bounds"),
+    ],
+    ids=["workers-more", "workers-less", "log-reopen", "log-rotate", "reload"],
+)
+def test_a_command_that_can_not_be_carried_out_is_refused_with_the_reason(arguments, words, configured, call, tmp_path):
+    instance = configured()
+    with (tmp_path / "uwsgi.ini").open("a") as file:
+        file.write("processes = 0\n")
+    status, said = call(*arguments)
+    assert (status, words in said) == (REFUSED, True), said
+    assert instance.body() == str(instance.worker())
+
+
 def test_two_instances_of_one_configuration_are_told_apart_by_their_pids(configured, call, tmp_path):
     one, two = configured(), configured()
     status, said = call("stop", "uwsgi.ini")
@@ -179,7 +199,7 @@ def test_another_user_is_turned_away(start):
 def test_junk_silence_and_a_crowd_at_the_control_socket_hold_nothing_up(start, call):
     instance = start()
     crowd = []
-    for said in [b"", b"junk\n", b"x" * 5000, b'{"ask": "no such thing"}\n'] * 10:
+    for said in [b"", b"junk\n", b"x" * 5000, b'{"ask": "no such thing"}\n', b'{"ask": "workers", "change": 9999999}\n'] * 10:
         client = socket.socket(socket.AF_UNIX)
         client.connect(f"\0bolide/{instance.pid}")
         crowd.append(client)
@@ -193,6 +213,7 @@ def test_junk_silence_and_a_crowd_at_the_control_socket_hold_nothing_up(start, c
     for client in crowd:
         client.close()
     assert call("status", instance.pid)[0] == DONE
+    assert "no worker is added" not in instance.log
 
 
 def test_the_status_says_how_the_last_reload_has_ended(configured, call, tmp_path):

@@ -11,9 +11,6 @@ use crate::deeds::{self, Deed};
 use crate::log_sink;
 use crate::supervisor::{Phase, Supervisor};
 
-/// The most workers that one question may add or take.
-const CHANGE_MOST: u64 = 1024;
-
 impl Supervisor {
     /// The pipe has letters.
     pub(crate) fn take_letters(&mut self, now_ms: u64) {
@@ -61,26 +58,19 @@ impl Supervisor {
             return self.ways.channel.answer(client, &refused, now_ms);
         }
         log_sink::line(&format!("control socket: {}", command.words()));
-        let done = json!({"ok": true, "message": command.words()});
-        if command.is_answered_when_done() {
-            return match self.attempt(command, "the control socket", now_ms) {
-                // What can't begin is nobody else's news: others may wait for the upgrade that goes on.
-                Err(why) => self.ways.channel.answer(client, &json!({"ok": false, "message": why}), now_ms),
-                Ok(()) if waits => self.ways.channel.keep_waiting(client),
-                Ok(()) => self.ways.channel.answer(client, &done, now_ms),
-            };
-        }
         // Who waits is noted first: the outcome may be known at once.
         if waits {
             self.ways.channel.keep_waiting(client);
-        } else {
-            self.ways.channel.answer(client, &done, now_ms);
         }
-        // More than one is asked for of workers alone.
-        let times = question["change"].as_i64().map_or(1, |change| change.unsigned_abs().clamp(1, CHANGE_MOST));
-        for _ in 0..times {
-            self.obey(command, "the control socket", now_ms);
-        }
+        let asked = question["change"].as_i64().map_or(1, i64::unsigned_abs);
+        let times = if command.adds_up() { asked } else { 1 };
+        let done = (0..times).try_for_each(|_| self.attempt(command, "the control socket", now_ms));
+        let answer = match done {
+            Ok(()) if waits => return,
+            Ok(()) => json!({"ok": true, "message": command.words()}),
+            Err(why) => json!({"ok": false, "message": why}),
+        };
+        self.ways.channel.answer(client, &answer, now_ms);
     }
 
     /// A reload or an upgrade has ended, in one way or the other: who waits for that is told.

@@ -12,16 +12,20 @@ use crate::words::workers_in_words;
 
 impl Supervisor {
     /// Begins a chain reload; while one goes on, another is none. `by` says who asked.
-    pub(crate) fn reload_chain(&mut self, by: &str, now_ms: u64) {
+    ///
+    /// # Errors
+    /// Why it can't begin; the log says so too, where something is served.
+    pub(crate) fn reload_chain(&mut self, by: &str, now_ms: u64) -> Result<(), String> {
         let Some(serving) = self.serving.as_ref().map(|generation| generation.number).filter(|_| !self.is_stopping()) else {
-            return;
+            return Err("nothing is served yet".to_owned());
         };
         if self.fleet.settings.reloading.exits {
             return self.reload(by, false, now_ms);
         }
         if !self.chain.is_empty() || self.forming.is_some() {
-            log_sink::line(&format!("chain reload ({by}): the workers are being replaced already"));
-            return;
+            let why = "the workers are being replaced already";
+            log_sink::line(&format!("chain reload ({by}): {why}"));
+            return Err(why.to_owned());
         }
         let is_its = |child: &Child| !child.is_prototype() && child.generation == serving && child.state.is_serving();
         let mut workers: Vec<(u32, u64)> = Vec::new();
@@ -40,6 +44,7 @@ impl Supervisor {
         for id in self.chain.clone() {
             self.queue_for_recycling(id);
         }
+        Ok(())
     }
 
     /// A worker has ended: the chain is a link shorter, or at its end. A replacement that can't load the application is none, and the next

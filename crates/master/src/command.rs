@@ -61,9 +61,9 @@ impl Command {
         matches!(self, Command::Stop | Command::StopNow | Command::Status)
     }
 
-    /// Whether it can be done, or begun, is known at once: who asks is told that.
-    pub fn is_answered_when_done(self) -> bool {
-        matches!(self, Command::ReopenLogs | Command::RotateLogs | Command::Upgrade)
+    /// Two of them ask for more than one.
+    pub fn adds_up(self) -> bool {
+        matches!(self, Command::AddWorker | Command::RemoveWorker)
     }
 
     /// It succeeds or fails some time later, and who waits is told then.

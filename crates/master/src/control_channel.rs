@@ -154,9 +154,10 @@ impl ControlChannel {
         }
     }
 
-    /// Answers a client.
+    /// Answers a client; one that has its answer gets no other.
     pub fn answer(&mut self, id: u64, answer: &Value, now_ms: u64) {
-        let Some(client) = self.clients.iter_mut().find(|client| client.id == id) else { return };
+        let is_open = |client: &&mut Client| client.id == id && !matches!(client.state, ClientState::Takes(_));
+        let Some(client) = self.clients.iter_mut().find(is_open) else { return };
         let mut line = answer.to_string().into_bytes();
         line.push(b'\n');
         let sent = send(&mut client.stream, &mut line);

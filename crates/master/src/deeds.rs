@@ -20,9 +20,13 @@ pub enum Deed {
 impl Deed {
     /// Two of them ask for more than one.
     pub fn adds_up(self) -> bool {
-        matches!(self, Deed::Ask(Command::AddWorker | Command::RemoveWorker))
+        matches!(self, Deed::Ask(command) if command.adds_up())
     }
 }
+
+/// The most workers that one question may add or take.
+const CHANGE_MOST: i64 = bolide_options::WORKERS_CHANGE_MOST as i64;
+const LEAST_CHANGE: i64 = -CHANGE_MOST;
 
 const LATER: &str = "it is not there yet";
 
@@ -75,8 +79,11 @@ pub fn of_question(question: &Value) -> Result<Command, String> {
         "reload" if is("now") => Ok(Command::ReloadBrutally),
         "reload" if is("chain") => Ok(Command::ReloadChain),
         "reload" => Ok(Command::Reload),
-        "workers" if question["change"].as_i64().is_some_and(|change| change < 0) => Ok(Command::RemoveWorker),
-        "workers" => Ok(Command::AddWorker),
+        "workers" => match question["change"].as_i64() {
+            Some(1..=CHANGE_MOST) => Ok(Command::AddWorker),
+            Some(LEAST_CHANGE..=-1) => Ok(Command::RemoveWorker),
+            _ => Err(format!("`workers` asks for a change, of {CHANGE_MOST} workers at the most")),
+        },
         "log-reopen" => Ok(Command::ReopenLogs),
         "log-rotate" => Ok(Command::RotateLogs),
         "upgrade" => Ok(Command::Upgrade),

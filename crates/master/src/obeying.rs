@@ -11,13 +11,13 @@ impl Supervisor {
     /// Does what is asked, or begins it. `by` names who asks, for the log: a signal, a file, an address.
     pub(crate) fn obey(&mut self, command: Command, by: &str, now_ms: u64) {
         // Why it can't be is in the log.
-        let _ = self.attempt(command, by, now_ms);
+        drop(self.attempt(command, by, now_ms));
     }
 
-    /// The same, for who is to hear whether it could be done.
+    /// The same, for who is to hear whether it could be done, or begun.
     ///
     /// # Errors
-    /// Why not, where that is known at once ([`Command::is_answered_when_done`]). The log has it too.
+    /// Why not. The log has it too.
     pub(crate) fn attempt(&mut self, command: Command, by: &str, now_ms: u64) -> Result<(), String> {
         match command {
             Command::ReopenLogs => return self.reopen_logs(by),
@@ -27,12 +27,12 @@ impl Supervisor {
             Command::StopNow => self.stop_now(by, now_ms),
             Command::Reload | Command::ReloadBrutally => {
                 self.reopen_logs_if_wanted();
-                self.reload(by, command == Command::ReloadBrutally, now_ms);
+                return self.reload(by, command == Command::ReloadBrutally, now_ms);
             }
             // Never are two workers replaced at once, so the one is as good as the other.
-            Command::ReloadWorkers | Command::ReloadChain => self.reload_chain(by, now_ms),
-            Command::AddWorker => self.add_worker(by),
-            Command::RemoveWorker => self.remove_worker(by, now_ms),
+            Command::ReloadWorkers | Command::ReloadChain => return self.reload_chain(by, now_ms),
+            Command::AddWorker => return self.add_worker(by),
+            Command::RemoveWorker => return self.remove_worker(by, now_ms),
             Command::Status => self.write_status(now_ms),
             Command::Hook(number) => self.do_touch_hook(number),
             Command::WritePidfiles => pidfile::write_again(&self.fleet.settings, self.fleet.privileges()),

@@ -69,20 +69,22 @@ impl Supervisor {
 
     /// Another generation is wanted. One that still forms has begun with older code, and may hang in it: it is given up. `by` says who asked.
     /// A brutal one leaves the generation before it no time when it takes over.
-    pub(crate) fn reload(&mut self, by: &str, is_brutal: bool, now_ms: u64) {
+    ///
+    /// # Errors
+    /// The configuration can't be used; the log says so too.
+    pub(crate) fn reload(&mut self, by: &str, is_brutal: bool, now_ms: u64) -> Result<(), String> {
         if self.is_stopping() || self.puts_off_reload(by, is_brutal) {
-            return;
+            return Ok(());
         }
         if self.fleet.settings.reloading.exits {
             log_sink::line("reload: the instance ends (exit-on-reload)");
-            return self.stop(now_ms);
+            self.stop(now_ms);
+            return Ok(());
         }
-        if !self.plan_generation() {
-            return;
-        }
+        self.plan_generation()?;
         self.reload_wanted = true;
         self.reload_is_brutal |= is_brutal;
-        let Some(reason) = self.forming.as_ref().map(|forming| forming.reason) else { return };
+        let Some(reason) = self.forming.as_ref().map(|forming| forming.reason) else { return Ok(()) };
         self.abandon_forming(&format!("for a new one that {by} asks for"), now_ms);
         if reason == Reason::First {
             // A first generation has nobody to take over from.
@@ -93,6 +95,7 @@ impl Supervisor {
                 self.end_with(EXIT_LOAD_FAILED, format!("{program} can't be executed: {error}; nothing is served"), now_ms);
             }
         }
+        Ok(())
     }
 
     /// `load-timeout`: gives up a generation that does not serve in time, and single workers that don't.

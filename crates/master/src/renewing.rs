@@ -18,16 +18,18 @@ use crate::supervisor::Supervisor;
 use crate::tickets::Tickets;
 
 impl Supervisor {
-    /// Reads the configuration again, for the generation that is to come. `false`: it can't be used, which is in the log, and all
-    /// is as it was.
-    pub(crate) fn plan_generation(&mut self) -> bool {
+    /// Reads the configuration again, for the generation that is to come.
+    ///
+    /// # Errors
+    /// It can't be used, which is in the log; all is as it was.
+    pub(crate) fn plan_generation(&mut self) -> Result<(), String> {
         match self.read_plan() {
             Ok(plan) => {
                 self.drop_plan_but(Some(&plan));
                 self.fleet.coming = Some(plan);
                 self.fleet.widen_scoreboard();
                 self.prepare_tickets();
-                true
+                Ok(())
             }
             Err(lines) => {
                 for line in &lines {
@@ -39,8 +41,8 @@ impl Supervisor {
                 ));
                 let why = lines.last().cloned().unwrap_or_default();
                 self.tell_manager_of_refusal(&format!("{why}: {who}"));
-                self.note_reload(Err(why));
-                false
+                self.note_reload(Err(why.clone()));
+                Err(format!("the reload has failed: {why}"))
             }
         }
     }

@@ -57,24 +57,34 @@ impl Supervisor {
     }
 
     /// `SIGTTIN` and its like: one more worker.
-    pub(crate) fn add_worker(&mut self, by: &str) {
+    ///
+    /// # Errors
+    /// There are as many as there may be; the log says so too.
+    pub(crate) fn add_worker(&mut self, by: &str) -> Result<(), String> {
         if self.serving.as_ref().is_some_and(|serving| serving.has_room()) {
-            return self.add_workers(1, by);
+            self.add_workers(1, by);
+            return Ok(());
         }
         let most = workers_in_words(self.fleet.settings.workers.processes);
-        log_sink::line(&format!("{by}: no worker is added: there are never more than {most} (processes)"));
+        let why = format!("no worker is added: there are never more than {most} (processes)");
+        log_sink::line(&format!("{by}: {why}"));
+        Err(why)
     }
 
     /// `SIGTTOU` and its like: one worker less.
-    pub(crate) fn remove_worker(&mut self, by: &str, now_ms: u64) {
+    ///
+    /// # Errors
+    /// None can go; the log says so too.
+    pub(crate) fn remove_worker(&mut self, by: &str, now_ms: u64) -> Result<(), String> {
         let count = self.serving.as_ref().map_or(0, |serving| serving.wanted_count());
         let victim = self.oldest_worker(true).or_else(|| self.oldest_worker(false)).filter(|_| count > 1);
-        match victim {
-            Some(id) => self.let_go(id, by, now_ms),
-            None => log_sink::line(&format!(
-                "{by}: no worker is removed: the last one stays, and one that is replaced does until then"
-            )),
-        }
+        let Some(id) = victim else {
+            let why = "no worker is removed: the last one stays, and one that is replaced does until then";
+            log_sink::line(&format!("{by}: {why}"));
+            return Err(why.to_owned());
+        };
+        self.let_go(id, by, now_ms);
+        Ok(())
     }
 
     fn follow(&mut self, decision: Decision, now_ms: u64) {

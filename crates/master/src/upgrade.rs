@@ -136,7 +136,8 @@ impl Supervisor {
         log_sink::line(&format!("upgrade: {why}: this one goes on"));
         self.tell_outcome(false, &format!("the upgrade has failed: {why}"));
         if let SuccessorStage::Starting { reload_waits: Some(is_brutal), .. } = successor.stage {
-            self.reload("who asked during the upgrade", is_brutal, now_ms);
+            // Why it can't be is in the log, and who waits is told.
+            drop(self.reload("who asked during the upgrade", is_brutal, now_ms));
         }
     }
 

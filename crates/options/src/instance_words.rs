@@ -34,7 +34,7 @@ pub struct InstanceRequest {
 }
 
 /// The most workers that one command may add or take.
-const CHANGE_MOST: i32 = 1024;
+pub const WORKERS_CHANGE_MOST: i32 = 1024;
 
 /// Exit statuses of these commands, and what each says.
 pub const EXIT_STATUSES: [(i32, &str); 5] = [
@@ -126,7 +126,10 @@ pub fn statuses_as_markdown() -> String {
 
 fn change(text: &str) -> Result<i32, String> {
     let is_signed = text.starts_with(['+', '-']);
-    let number = text.parse::<i32>().ok().filter(|number| is_signed && *number != 0 && number.abs() <= CHANGE_MOST);
+    let number = text
+        .parse::<i32>()
+        .ok()
+        .filter(|number| is_signed && *number != 0 && number.unsigned_abs() <= WORKERS_CHANGE_MOST.unsigned_abs());
     number.ok_or_else(|| format!("`{text}` is no change of the number of workers: write +1 or -1"))
 }
 

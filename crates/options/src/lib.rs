@@ -35,7 +35,9 @@ use bolide_contract::settings::Settings;
 pub use catalogue::setting::InstanceOrder;
 pub use diagnostic::{Diagnostic, Location, Severity};
 pub use host_info::start_folder;
-pub use instance_words::{EXIT_NO_ANSWER, EXIT_NO_INSTANCE, EXIT_REFUSED, InstanceRequest, InstanceWord, statuses_as_markdown};
+pub use instance_words::{
+    EXIT_NO_ANSWER, EXIT_NO_INSTANCE, EXIT_REFUSED, InstanceRequest, InstanceWord, WORKERS_CHANGE_MOST, statuses_as_markdown,
+};
 pub use reading::{Failure, Reading};
 
 use command_line::collect;
