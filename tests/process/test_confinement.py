@@ -257,3 +257,20 @@ def test_an_instance_has_name_spaces_of_its_own_and_its_sockets_are_the_systems(
     assert str(tmp_path / "mounted") in Path(f"/proc/{instance.worker()}/mounts").read_text()
     instance.reload(2)
     assert instance.body()
+
+
+@root_only
+def test_an_upgrade_keeps_the_name_spaces_and_is_refused_where_nobody_would_reach_the_new_master(start):
+    instance = start("--unshare", "fs,uts")
+    before = os.readlink(f"/proc/{instance.pid}/ns/uts")
+    instance.send_signal(signal.SIGRTMIN + 2)
+    instance.wait_for_log("bolide: ready: ", count=2)
+    wait_until(lambda: instance.process.poll() == 0, "the end of the master before")
+    master = int(instance.wait_for_log(r"master pid (\d+)", count=2).group(1))
+    assert os.readlink(f"/proc/{master}/ns/uts") == before
+    os.kill(master, signal.SIGTERM)
+
+    alone = start("--unshare", "net")
+    alone.send_signal(signal.SIGRTMIN + 2)
+    alone.wait_for_log("upgrade .*unshare = net.*this master goes on")
+    assert alone.body()

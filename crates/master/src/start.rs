@@ -137,7 +137,7 @@ fn prepare(
         Some(_) => Ways::none(),
         None => Ways::open(&settings.control, privileges.as_ref(), now_ms()).inspect_err(|_| remove_files())?,
     };
-    enter_namespaces(&settings).inspect_err(|_| remove_files())?;
+    enter_namespaces(&settings, place.is_some()).inspect_err(|_| remove_files())?;
     let fleet = Fleet::new(settings, listeners, program, privileges)
         .map_err(|error| StartError::new(format!("there is no memory that processes can share: {error}")))?;
     let mut supervisor = Supervisor::new(fleet, signals, configuration, reporting, ways);
@@ -157,8 +157,11 @@ struct Handed {
 }
 
 /// `unshare`: sockets, logs and the ways to the master are the system's, and what follows is not.
-fn enter_namespaces(settings: &Settings) -> Result<(), StartError> {
-    confinement::leave_namespaces(&settings.confinement)?;
+fn enter_namespaces(settings: &Settings, is_successor: bool) -> Result<(), StartError> {
+    // Who takes another master's place was born in its name spaces.
+    if !is_successor {
+        confinement::leave_namespaces(&settings.confinement)?;
+    }
     hooking::phases_in_namespaces(&settings.confinement).iter().try_for_each(|phase| hooking::at_start(settings, *phase))
 }
 

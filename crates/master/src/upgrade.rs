@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::Command as Process;
 
+use bolide_contract::confinement::Namespace;
 use bolide_contract::succession::{HandedSocket, Step, Succession, VARIABLE};
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::unistd::Pid;
@@ -56,6 +57,9 @@ impl Supervisor {
                         start a container of the new image beside this one, and stop this one when that serves (a rolling \
                         deployment); for new code alone reload"
                 .to_owned());
+        }
+        if self.fleet.settings.confinement.namespaces.contains(&Namespace::Network) {
+            return Err("a new master would be born in the network of this one (unshare = net), where nobody reaches it; restart the instance".to_owned());
         }
         if self.serving.is_none() {
             return Err("nothing is served yet".to_owned());
