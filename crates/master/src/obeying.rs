@@ -2,6 +2,8 @@
 
 use bolide_contract::message::Asked;
 
+use nix::unistd::Pid;
+
 use crate::command::Command;
 use crate::log_sink;
 use crate::pidfile;
@@ -61,6 +63,17 @@ impl Supervisor {
     pub(crate) fn take_attendant_news(&mut self, pid: i32, now_ms: u64) {
         if let Some(daemon) = self.attendance.take_news(pid) {
             self.obey(Command::Stop, &format!("daemon {daemon}"), now_ms);
+        }
+    }
+
+    fn do_touch_hook(&mut self, number: u32) {
+        self.touch_hooks.begin(number, &self.fleet.settings, self.fleet.privileges());
+    }
+
+    /// A hook that has ended may have missed a change.
+    pub(crate) fn note_hook_end(&mut self, pid: Pid, status: i32) {
+        if let Some(number) = self.touch_hooks.note_end(pid, status).filter(|_| !self.is_stopping()) {
+            self.do_touch_hook(number);
         }
     }
 }

@@ -13,17 +13,16 @@ use crate::between::{self, Heir, RawConfinement};
 use crate::exit_report::Cause;
 use crate::log_sink;
 use crate::privileges::Privileges;
-use crate::supervisor::Supervisor;
 use crate::system;
 
 /// Hooks that are being done: one of each at the most.
 #[derive(Debug, Default)]
 pub struct TouchHooks {
-    running: Vec<Running>,
+    running: Vec<TouchRun>,
 }
 
 #[derive(Debug)]
-struct Running {
+struct TouchRun {
     pid: Pid,
     number: u32,
     /// Its file has changed since.
@@ -31,6 +30,19 @@ struct Running {
 }
 
 impl TouchHooks {
+    /// Does the hook of this number, now or when it has ended that is being done.
+    pub fn begin(&mut self, number: u32, settings: &Settings, privileges: Option<&Privileges>) {
+        if let Some(running) = self.running.iter_mut().find(|one| one.number == number) {
+            running.again = true;
+            return;
+        }
+        let Some(hook) = settings.watching.hooks.get(number as usize) else { return };
+        match begin(settings, hook, privileges) {
+            Ok(pid) => self.running.push(TouchRun { pid, number, again: false }),
+            Err(error) => log_sink::line(&format!("{}: the hook can't be done: {error}", hook.origin)),
+        }
+    }
+
     /// Notes the end of a child of the master. Gives the number of a hook that is to be done again.
     pub fn note_end(&mut self, pid: Pid, status: i32) -> Option<u32> {
         let position = self.running.iter().position(|one| one.pid == pid)?;
@@ -52,28 +64,6 @@ impl TouchHooks {
 
 /// The status of a child whose hook has failed: it has said so itself.
 const FAILED: i32 = 1;
-
-impl Supervisor {
-    pub(crate) fn do_touch_hook(&mut self, number: u32) {
-        if let Some(running) = self.touch_hooks.running.iter_mut().find(|one| one.number == number) {
-            running.again = true;
-            return;
-        }
-        let settings = &self.fleet.settings;
-        let Some(hook) = settings.watching.hooks.get(number as usize) else { return };
-        match begin(settings, hook, self.fleet.privileges()) {
-            Ok(pid) => self.touch_hooks.running.push(Running { pid, number, again: false }),
-            Err(error) => log_sink::line(&format!("{}: the hook can't be done: {error}", hook.origin)),
-        }
-    }
-
-    /// A hook that has ended may have missed a change.
-    pub(crate) fn note_hook_end(&mut self, pid: Pid, status: i32) {
-        if let Some(number) = self.touch_hooks.note_end(pid, status).filter(|_| !self.is_stopping()) {
-            self.do_touch_hook(number);
-        }
-    }
-}
 
 fn begin(settings: &Settings, hook: &Hook, privileges: Option<&Privileges>) -> io::Result<Pid> {
     let confinement = RawConfinement::of(&settings.confinement, settings.python.chdir.as_deref(), privileges)?;
