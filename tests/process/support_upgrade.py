@@ -19,7 +19,8 @@ def pidfile(folder):
 def pid_of(folder):
     """The pid of the master that has the place."""
     file = pidfile(folder)
-    return int(file.read_text()) if file.exists() and file.read_text().strip() else None
+    text = file.read_text() if file.exists() else ""
+    return int(text) if text else None
 
 
 def upgrade(folder):

@@ -195,3 +195,16 @@ def test_daemonize_says_that_its_sockets_are_not_open_to_everybody(background):
     background.finish()
     status, lines = background.daemonize("--chmod-socket=666")
     assert (status, any(said in line for line in lines)) == (0, False), lines
+
+
+def test_an_upgrade_stays_in_the_background(background, call):
+    assert background.daemonize()[0] == 0
+    old, session = background.pid, os.getsid(background.pid)
+    assert call("upgrade", "--wait", old)[0] == 0
+    wait_until(lambda: processes.look(old) is None, "the end of the old master")
+    new = background.pid
+    assert os.getsid(new) == session
+    assert descriptors_of(new)[0] == "/dev/null"
+    assert background.get().status == 200
+    os.kill(new, signal.SIGTERM)
+    wait_until(lambda: not processes.of_session(session), "the end of the instance")

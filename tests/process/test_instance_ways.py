@@ -35,7 +35,7 @@ def test_workers_are_taken_away_and_added(instance_and_name, call):
 
 
 def test_logs_are_opened_anew_and_put_aside(instance_and_name, call, tmp_path):
-    instance, name = instance_and_name
+    _, name = instance_and_name
     log, moved = tmp_path / "log", tmp_path / "moved"
     log.rename(moved)
     assert call("log-reopen", name)[0] == DONE

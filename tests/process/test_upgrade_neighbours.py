@@ -3,11 +3,13 @@
 import collections
 import json
 import os
+import re
 import signal
 import socket
 import struct
 import threading
 
+import prometheus_client
 import pytest
 from support.client import Client
 from support.server import program
@@ -17,6 +19,7 @@ from support_activate import activated
 from support_processes import is_alive
 from support_upgrade import HELD, SERVES, UPGRADE, pid_of, upgrade, wait_for_another
 from support_versions import write
+from uwsgi_prometheus.collectors import UWSGIStatsCollector
 
 #: How long a message to the service manager may take, in seconds.
 PATIENCE_SECONDS = 20
@@ -85,6 +88,30 @@ def test_the_statistics_are_the_old_masters_until_the_new_one_serves_and_no_read
     os.kill(third, signal.SIGTERM)
     wait_until(lambda: not instance.processes(), "the end of the last master")
     assert not path.exists()
+
+
+def test_an_exporter_that_is_kept_reads_one_master_after_the_other(upgradable, tmp_path):
+    instance = upgradable("--stats", "127.0.0.1:0", "--stats-http")
+    place = instance.wait_for_log(r"^bolide: statistics at (\S+), by HTTP$")[1]
+    registry = prometheus_client.CollectorRegistry()
+    registry.register(UWSGIStatsCollector(stats_url=f"http://{place}"))
+
+    def requests_total():
+        page = prometheus_client.generate_latest(registry).decode()
+        return float(re.search(r"^uwsgi_requests_total (\S+)$", page, re.MULTILINE)[1])
+
+    for _ in range(3):
+        instance.body()
+    wait_until(lambda: requests_total() == 3, "the requests of the old master")
+    held = hold(tmp_path)
+    instance.send_signal(UPGRADE)
+    instance.wait_for_log("^loading$")
+    assert requests_total() == 3
+    held.unlink()
+    wait_for_another(tmp_path, instance.pid)
+    assert instance.process.wait(20) == 0
+    assert instance.body() == "new"
+    wait_until(lambda: requests_total() == 1, "the requests of the new master")
 
 
 def test_a_reader_that_is_slow_gets_its_answer_from_the_master_that_began_it(upgradable, tmp_path):

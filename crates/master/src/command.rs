@@ -66,6 +66,11 @@ impl Command {
         matches!(self, Command::AddWorker | Command::RemoveWorker)
     }
 
+    /// A new generation loads the code as it is now.
+    pub fn is_reload(self) -> bool {
+        matches!(self, Command::Reload | Command::ReloadBrutally)
+    }
+
     /// It succeeds or fails some time later, and who waits is told then.
     pub fn has_outcome(self) -> bool {
         matches!(self, Command::Reload | Command::ReloadBrutally | Command::Upgrade)

@@ -47,7 +47,7 @@ pub fn write_when_ready(settings: &Settings, privileges: Option<&Privileges>) {
 pub fn write_as_successor(settings: &Settings, privileges: Option<&Privileges>) {
     let users = |path: &Path| settings.control.pidfiles.iter().any(|pidfile| pidfile.is_users && pidfile.path == path);
     for path in all(settings) {
-        let write = || std::fs::write(path, format!("{}\n", Pid::this())).map_err(|error| StartError::new(error.to_string()));
+        let write = || overwrite(path).map_err(|error| StartError::new(error.to_string()));
         if let Err(error) = with_files_of(privileges.filter(|_| users(path)), write) {
             log_sink::line(&format!("the pidfile {} can't be written: {error}", path.display()));
         }
@@ -65,12 +65,21 @@ pub fn write_again(settings: &Settings, privileges: Option<&Privileges>) {
         // Where it is the file still that the start has locked, another lock of it would be refused.
         let written = with_files_of(privileges.filter(|_| is_users), || match open_here(path).is_empty() {
             true => write(path),
-            false => std::fs::write(path, format!("{}\n", Pid::this())).map_err(|error| trouble(path, &error)),
+            false => overwrite(path).map_err(|error| trouble(path, &error)),
         });
         if let Err(error) = written {
             log_sink::line(&error.to_string());
         }
     }
+}
+
+/// Writes our pid over another; at no moment is the file empty for whoever reads it.
+fn overwrite(path: &Path) -> std::io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create(true).truncate(false).mode(FILE_MODE).open(path)?;
+    let text = format!("{}\n", Pid::this());
+    file.write_all(text.as_bytes())?;
+    // /dev/null and its like can't be cut.
+    if file.metadata()?.is_file() { file.set_len(text.len() as u64) } else { Ok(()) }
 }
 
 /// Descriptors by which the pidfiles are locked.

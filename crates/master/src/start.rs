@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 
+use bolide_contract::confinement::Confinement;
 use bolide_contract::hooks::HookPhase;
 use bolide_contract::scoreboard::now_ms;
 use bolide_contract::settings::{Address, Settings};
@@ -87,8 +88,12 @@ pub fn supervise(settings: Settings, configuration: Configuration, warnings: &[S
 /// `immediate-uid`: from here on nothing is done as root, the log of `daemonize` included. What a reload could not read any more is
 /// found now and not then.
 fn give_up_root(settings: &Settings, configuration: &Configuration, warnings: &mut Vec<String>) -> Result<(), StartError> {
-    // A pipe that only root may open stays the log: it is opened before.
-    bolide_log::descriptor();
+    // A pipe that only root may open stays the log: it is opened before. What goes to the background has a log of its own, and keeps none of
+    // the terminal's descriptors.
+    let Confinement { user, group, .. } = &settings.confinement;
+    if (user.is_some() || group.is_some()) && settings.control.background.is_none() {
+        bolide_log::descriptor();
+    }
     if confinement::take_immediate_identity(&settings.confinement)?
         && let Some(why) = configuration.obstacle_to_reloads()
     {

@@ -270,15 +270,19 @@ impl Supervisor {
         self.watch_requests(now);
         self.report_what_is_due(now);
         self.take_file_news(now);
-        self.look_at_logs(now);
+        if self.has_files_of_its_own() {
+            self.look_at_logs(now);
+        }
         self.restart_log_programs(now);
     }
 
     /// Does what files that have changed ask for.
     fn take_file_news(&mut self, now: u64) {
         for news in self.watches.take_changes(now) {
-            if self.is_stopping() {
-                return;
+            // What is asked of the instance is the other master's to do; code that has changed is ours to load too.
+            let is_anothers = self.awaits_place() && !news.command.is_reload();
+            if self.is_stopping() || is_anothers {
+                continue;
             }
             let FileNews { command, option, .. } = &news;
             log_sink::line(&format!("{option}: {}", news.words(self.fleet.settings.python.chdir.as_deref())));
@@ -386,7 +390,7 @@ impl Supervisor {
             attendance,
             Some(self.reporting.wake_ms()),
             self.watches.wake_ms(),
-            self.logs.wake_ms(),
+            self.logs.wake_ms().filter(|_| self.has_files_of_its_own()),
             self.log_programs.wake_ms(now),
             self.wake_for_generations(now),
         ];

@@ -212,6 +212,11 @@ impl Supervisor {
         self.successor.as_ref().is_some_and(Successor::is_in_place)
     }
 
+    /// No other master looks after the files of the instance.
+    pub(crate) fn has_files_of_its_own(&self) -> bool {
+        !self.awaits_place() && !self.has_given_place()
+    }
+
     fn tell_successor(&mut self, step: Step) {
         if let Some(successor) = &mut self.successor {
             successor.tell(step);
