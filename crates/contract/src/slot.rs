@@ -86,6 +86,8 @@ pub struct Seen {
 }
 
 impl Slot {
+    /// Where in a slot the text stands, in bytes: for writers that know the memory but not this type, as those of tests in other languages.
+    pub const TEXT_START: usize = std::mem::offset_of!(Slot, text);
     /// A `limit_ms` of what is no request any more: a connection that the application has taken.
     pub const UNLIMITED_MS: u32 = u32::MAX;
 

@@ -7,6 +7,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use bolide_contract::scoreboard::{Row, Slot, TEXT_BYTES};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -61,7 +62,7 @@ impl Instance {
             std::fs::set_permissions(folder.join(name), permissions).expect("set");
         }
         let log = std::fs::File::create(folder.join("stderr.txt")).expect("made");
-        command.env("FAKE_FOLDER", &folder).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        command.env("FAKE_FOLDER", &folder).env("FAKE_LAYOUT", layout()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         let master = command.spawn().expect("the master starts");
         Instance { folder, master }
     }
@@ -218,4 +219,9 @@ pub fn without_time(line: &str) -> &str {
         Some((time, _)) if time.len() == "2026-11-22 13:40:00 ".len() => &line[time.len()..],
         _ => line,
     }
+}
+
+/// Where the fake worker finds what in the scoreboard: bytes of a row and of a slot, of a slot's text, and where that begins.
+fn layout() -> String {
+    format!("{} {} {TEXT_BYTES} {}", size_of::<Row>(), size_of::<Slot>(), Slot::TEXT_START)
 }
