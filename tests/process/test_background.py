@@ -166,7 +166,7 @@ def test_a_safe_pidfile_is_that_of_the_last_start_that_served(start, tmp_path):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can have another user's files written")
 def test_a_pidfile_of_the_user_is_written_with_the_users_rights(start, fail, tmp_path):
-    for folder in [tmp_path, *tmp_path.parents[:2]]:
+    for folder in [tmp_path, *tmp_path.parents[:-2]]:
         folder.chmod(0o755)
     theirs = tmp_path / "theirs"
     theirs.mkdir()

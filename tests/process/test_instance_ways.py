@@ -28,8 +28,9 @@ def test_workers_are_taken_away_and_added(instance_and_name, call):
     wait_until(lambda: len(instance.workers()) == 1, "the end of two workers")
     assert call("workers", "+1", name)[0] == DONE
     wait_until(lambda: len(instance.workers()) == 2, "one worker more")
-    # There are never more than `processes`.
-    assert call("workers", "+5", name)[0] == DONE
+    # There are never more than `processes`: one comes, and who can be answered is told of the others.
+    status, said = call("workers", "+5", name)
+    assert status == (DONE if name == "fifo" else REFUSED), said
     wait_until(lambda: len(instance.workers()) == 3, "the third worker")
     instance.wait_for_log(r"no worker is added: there are never more than 3 workers \(processes\)$")
 
