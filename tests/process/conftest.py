@@ -46,21 +46,21 @@ def start(tmp_path):
         instance.finish()
 
 
+def run_to_end(arguments, folder, seconds, options):
+    """Runs `bolide` in a folder until it ends by itself; gives its status and all that it wrote."""
+    command = [*program(), *map(str, arguments)]
+    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    done = subprocess.run(command, cwd=folder, timeout=seconds, **streams, **options)
+    return done.returncode, done.stdout.decode()
+
+
 @pytest.fixture
 def fail(tmp_path):
     """Starts Bolide with exactly these arguments, expects it to end, and gives its status and the lines it wrote."""
 
     def fail(*arguments, **options):
-        done = subprocess.run(
-            [*program(), *map(str, arguments)],
-            cwd=tmp_path,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=FAILURE_SECONDS,
-            **options,
-        )
-        return done.returncode, TIME.sub("", done.stdout.decode()).splitlines()
+        status, said = run_to_end(arguments, tmp_path, FAILURE_SECONDS, options)
+        return status, TIME.sub("", said).splitlines()
 
     return fail
 
@@ -78,16 +78,7 @@ def call(tmp_path):
     """Runs `bolide` with these arguments; gives its status and all that it wrote."""
 
     def call(*arguments, folder=tmp_path, **options):
-        done = subprocess.run(
-            [*program(), *map(str, arguments)],
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=COMMAND_SECONDS,
-            **options,
-        )
-        return done.returncode, done.stdout.decode()
+        return run_to_end(arguments, folder, COMMAND_SECONDS, options)
 
     return call
 

@@ -135,17 +135,20 @@ ASKERS = {
 }
 
 
+def write_gated(folder):
+    """An application that says that it is being loaded, and is when there is a file: its path."""
+    gate = folder / "gate"
+    gate.touch()
+    waits = f"while not os.path.exists({str(gate)!r}): time.sleep(0.01)"
+    write(folder, "gated", before=f"import os, time\nprint('loading', flush=True)\n{waits}\n")
+    return gate
+
+
 @pytest.mark.parametrize("asker", ASKERS)
 def test_who_has_asked_for_the_new_generation_is_named_where_another_is_given_up_for_it(asker, start, tmp_path):
     ask, name = ASKERS[asker]
     (tmp_path / "reload.txt").touch()
-    gate = tmp_path / "gate"
-    gate.touch()
-    write(
-        tmp_path,
-        "gated",
-        before=f"import os, time\nprint('loading', flush=True)\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.01)\n",
-    )
+    gate = write_gated(tmp_path)
     instance = start("--touch-reload", tmp_path / "reload.txt", "--master-fifo", tmp_path / "fifo", module="shop")
     gate.unlink()
     instance.send_signal(signal.SIGHUP)
@@ -157,13 +160,7 @@ def test_who_has_asked_for_the_new_generation_is_named_where_another_is_given_up
 
 
 def test_a_sighup_during_a_reload_begins_it_anew(start, tmp_path):
-    gate = tmp_path / "gate"
-    gate.touch()
-    write(
-        tmp_path,
-        "gated",
-        before=f"import os, time\nprint('loading', flush=True)\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.01)\n",
-    )
+    gate = write_gated(tmp_path)
     instance = start(module="shop")
     gate.unlink()
     for number in range(2, 5):
