@@ -206,6 +206,10 @@ fn is_there(subject: WaitSubject, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsRawFd as _;
+
+    use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, SockaddrIn, bind, getsockname, listen, socket};
+
     use super::*;
 
     fn done(action: HookAction) -> Result<(), String> {
@@ -255,12 +259,16 @@ mod tests {
 
     #[test]
     fn an_address_is_there_when_it_accepts() {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
-        let port = listener.local_addr().expect("known").port();
+        // The socket is bound before it listens, and never closed: a port that was given up can be another program's
+        // at once, and a command that another test starts holds a copy of the socket until it has become its program.
+        let socket = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).expect("made");
+        bind(socket.as_raw_fd(), &SockaddrIn::new(127, 0, 0, 1, 0)).expect("bound");
+        let port = getsockname::<SockaddrIn>(socket.as_raw_fd()).expect("known").port();
+        assert!(!is_there(WaitSubject::Socket, &format!("127.0.0.1:{port}")));
+        assert!(!is_there(WaitSubject::Socket, &format!(":{port}")));
+        listen(&socket, Backlog::new(8).expect("in range")).expect("listens");
         assert!(is_there(WaitSubject::Socket, &format!("127.0.0.1:{port}")));
         assert!(is_there(WaitSubject::Socket, &format!(":{port}")));
-        drop(listener);
-        assert!(!is_there(WaitSubject::Socket, &format!(":{port}")));
     }
 
     #[test]
