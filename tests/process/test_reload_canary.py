@@ -88,7 +88,7 @@ def test_code_that_fails_more_often_than_the_old_code_is_rolled_back(fault, star
         assert re.search(rolled_back, said), said
         instance.wait_for_log(rf"^bolide: {rolled_back}, generation 1 goes on serving$")
         instance.wait_for_log(
-            r"^bolide: canary: worker 1 \(pid \d+\) of generation 2 serves beside those of generation 1 for 60 min"
+            r"^bolide: canary: worker 1 \(pid \d+\) of generation 2 serves beside those of generation 1 for 1 h"
         )
         wait_until_generation_is_gone(instance, 2)
         assert sorted(instance.workers()) == before

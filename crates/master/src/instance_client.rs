@@ -278,8 +278,9 @@ fn status_in_words(answer: &Value) -> String {
         let since_s = seconds_since_1970().saturating_sub(last["at"].as_u64().unwrap_or_default());
         let outcome = last["why"].as_str().map_or("done".to_owned(), |why| format!("failed: {}", printable(why)));
         let (done, failed) = (text(&answer["reloads"]), text(&answer["failed_reloads"]));
-        let _ =
-            writeln!(said, "reloads: {done} done, {failed} failed; the last one, {} ago: {outcome}", duration(since_s * 1000));
+        // The time of a reload is told in whole seconds.
+        let when = if since_s == 0 { "less than a second".to_owned() } else { duration(since_s * 1000) };
+        let _ = writeln!(said, "reloads: {done} done, {failed} failed; the last one, {when} ago: {outcome}");
     }
     for address in answer["addresses"].as_array().into_iter().flatten() {
         // Writing to a String can't fail.
@@ -353,5 +354,19 @@ fn write_letter(path: &Path, request: &InstanceRequest) -> Result<String, NotAsk
             Err((EXIT_NO_INSTANCE, format!("{shown}: no instance reads it")))
         }
         Err(error) => Err((EXIT_NO_ANSWER, format!("{shown}: {error}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reload_of_this_second_was_not_no_time_ago() {
+        let told =
+            |at: u64| status_in_words(&serde_json::json!({ "last_reload": { "at": at }, "reloads": 1, "failed_reloads": 0 }));
+        // The clock may go on between the two looks, so this reload is still to come.
+        assert!(told(seconds_since_1970() + 60).contains("the last one, less than a second ago: done"));
+        assert!(told(seconds_since_1970() - 90_000).contains("; the last one, 25 h ago: done"));
     }
 }

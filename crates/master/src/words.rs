@@ -21,12 +21,18 @@ pub fn printable(text: &str) -> String {
 
 /// `120 ms`, `2.5 s`, `3 min 20 s`.
 pub fn duration(milliseconds: u64) -> String {
-    match milliseconds {
-        0..1000 => format!("{milliseconds} ms"),
-        1000..60_000 if milliseconds.is_multiple_of(1000) => format!("{} s", milliseconds / 1000),
-        1000..60_000 => format!("{}.{} s", milliseconds / 1000, milliseconds % 1000 / 100),
-        _ if (milliseconds / 1000).is_multiple_of(60) => format!("{} min", milliseconds / 60_000),
-        _ => format!("{} min {} s", milliseconds / 60_000, milliseconds / 1000 % 60),
+    let seconds = milliseconds / 1000;
+    let two = |large: u64, unit: &str, small: u64, smaller: &str| match small {
+        0 => format!("{large} {unit}"),
+        _ => format!("{large} {unit} {small} {smaller}"),
+    };
+    match seconds {
+        0 => format!("{milliseconds} ms"),
+        1..60 if milliseconds.is_multiple_of(1000) => format!("{seconds} s"),
+        1..60 => format!("{seconds}.{} s", milliseconds % 1000 / 100),
+        60..3_600 => two(seconds / 60, "min", seconds % 60, "s"),
+        3_600..172_800 => two(seconds / 3_600, "h", seconds / 60 % 60, "min"),
+        _ => two(seconds / 86_400, "d", seconds / 3_600 % 24, "h"),
     }
 }
 
@@ -43,5 +49,7 @@ mod tests {
     fn durations_are_for_people() {
         let shown: Vec<String> = [0, 999, 1000, 2550, 60_000, 200_000].into_iter().map(duration).collect();
         assert_eq!(shown, ["0 ms", "999 ms", "1 s", "2.5 s", "1 min", "3 min 20 s"]);
+        let long: Vec<String> = [3_600, 5_430, 172_799, 172_800, 800_000].into_iter().map(|s| duration(s * 1000)).collect();
+        assert_eq!(long, ["1 h", "1 h 30 min", "47 h 59 min", "2 d", "9 d 6 h"]);
     }
 }
