@@ -17,6 +17,9 @@ from bolide import _native, log, threads
 #: time after which the master kills it (INTERPRETER_END_MS).
 FAREWELL_SECONDS = 4
 
+#: The same where the master waits for this end before workers can load the application.
+AWAITED_SECONDS = 1
+
 #: It says who it waits for when it has waited for so long, in seconds.
 TOLD_AFTER_SECONDS = 0.5
 
@@ -35,8 +38,11 @@ at_work = None
 exit_status = None
 
 
-def begin(status):
-    """Begin the process' end: the caller returns, and so does whoever called it, while the time runs."""
+def begin(status, is_awaited=False):
+    """Begin the process' end: the caller returns, and so does whoever called it, while the time runs.
+
+    One that is awaited has served nothing and leaves soon, without a word of what goes on in it.
+    """
     global exit_status
     has_begun = exit_status is not None
     exit_status = status
@@ -45,7 +51,7 @@ def begin(status):
         # then writes there.
         runs = make_lock()
         runs.acquire()
-        start_thread(watch, (runs,))
+        start_thread(leave_soon if is_awaited else watch, (runs,))
         runs.acquire(timeout=FAREWELL_SECONDS)
 
 
@@ -59,6 +65,16 @@ def watch(runs):
     sleep(FAREWELL_SECONDS - TOLD_AFTER_SECONDS)
     left = waited_for() or "what the application does at the interpreter's end"
     log.write_lines([f"{subject()} does not wait any longer, and leaves {left} behind"])
+    leave()
+
+
+def leave_soon(runs):
+    runs.release()
+    sleep(AWAITED_SECONDS)
+    leave()
+
+
+def leave():
     # Closed, or taken away by the application: then there is nothing to flush.
     with contextlib.suppress(OSError, ValueError, AttributeError):
         sys.stdout.flush()

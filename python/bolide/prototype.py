@@ -23,7 +23,7 @@ def main(descriptor):
     half = made_half(native)
     # The native module has it load, report and fork on order.
     status = native.run_prototype(descriptor, half)
-    farewell.begin(status)
+    farewell.begin(status, is_awaited=half.is_unshared)
     half.end()
     return status
 
@@ -48,6 +48,8 @@ class Half:
         self.applications = None
         #: What applications find as the module `uwsgi`, and their functions at a worker's begin and end.
         self.uwsgi = self.hooks = None
+        #: What was loaded can't be shared by workers, and another prototype is to fork them (``fork-safety = lazy``).
+        self.is_unshared = False
         #: It was a worker that has served, and ended in good order.
         self.has_served = False
         #: This worker's generation is not let in yet.
@@ -99,16 +101,22 @@ class Half:
         loading = None if self.log.worker else unshared.Loading()
         with loading or contextlib.nullcontext():
             self.applications, reason = load(self.boot, self.hooks, self.followed or contextlib.nullcontext())
-        if reason is None:
-            self.uwsgi.note_applications(self.applications)
-            if self.settings["reloading"]["warmup"]:
-                from bolide import inner
+            if reason is None:
+                self.uwsgi.note_applications(self.applications)
+                if self.settings["reloading"]["warmup"]:
+                    from bolide import inner
 
-                inner.warm_up(self.applications, self.settings)
+                    inner.warm_up(self.applications, self.settings)
         findings = loading.findings() if reason is None and loading is not None else None
         if findings is None:
             return reason
-        if self.settings["python"]["fork_safety"] == "Refuse":
+        safety = self.settings["python"]["fork_safety"]
+        if safety == "Lazy":
+            self.is_unshared = True
+            self.log.tell(f"{findings}; so each loads the application itself (fork-safety = lazy)")
+            return None
+        findings = f"{findings}. {unshared.ADVICE}"
+        if safety == "Refuse":
             return f"{findings} (fork-safety = refuse)"
         self.log.tell(f"WARNING: {findings}")
         return None

@@ -19,6 +19,9 @@ FRAMES_MOST = 200
 #: Other descriptors that workers can't share, by what /proc calls them.
 SHARED_BY_MISTAKE = {"anon_inode:[eventpoll]": ("event loop", "epoll"), "anon_inode:inotify": ("file watcher", "inotify")}
 
+#: What the application can do, or who runs it.
+ADVICE = "Open them in a function that `uwsgidecorators.postfork` marks, or set `lazy-apps = true`, which loads it in each worker"
+
 #: What CPython calls the file of the functions that load modules.
 IMPORTLIB = "<frozen importlib._bootstrap_external>"
 
@@ -114,11 +117,7 @@ class Loading:
             hurts.append(f"would share {'the connections' if not others else 'what is open'}")
         if not did:
             return None
-        return (
-            f"while it was loaded, the application {' and '.join(did)}; workers are forked later: they {' and '.join(hurts)}. "
-            "Open them in a function that `uwsgidecorators.postfork` marks, "
-            "or set `lazy-apps = true`, which loads it in each worker"
-        )
+        return f"while it was loaded, the application {' and '.join(did)}; workers are forked later: they {' and '.join(hurts)}"
 
     def _threads(self):
         """Threads that have come since: Python's by their names, others where their library gave them one.

@@ -76,7 +76,12 @@ impl Application for PythonApplication<'_> {
 
     fn load(&mut self) -> PyResult<Loading> {
         let reason: Option<String> = self.half.call_method0("load")?.extract()?;
-        Ok(reason.map_or(Loading::Loaded, Loading::Failed))
+        let is_unshared: bool = self.half.getattr("is_unshared")?.extract()?;
+        Ok(match reason {
+            Some(reason) => Loading::Failed(reason),
+            None if is_unshared => Loading::Unshared,
+            None => Loading::Loaded,
+        })
     }
 
     fn imports(&mut self) -> PyResult<Option<Vec<u8>>> {

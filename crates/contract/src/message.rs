@@ -43,6 +43,9 @@ pub enum Report {
     Loaded { milliseconds: u32 },
     /// Prototype: the application can't be loaded; the reason is in the log.
     LoadFailed,
+    /// Prototype, with `fork-safety = lazy`: the application has opened what workers can't share, as the log says. This prototype ends; the next
+    /// one of its generation is to leave loading to the workers.
+    Unshared,
     /// Prototype: the worker of this row was forked.
     Forked { row: u32, pid: u32 },
     /// Prototype: fork failed with this errno.
@@ -182,6 +185,7 @@ impl Packet for Report {
             Report::Leaving { row, pid } => [109, row, pid, 0, 0, 0],
             Report::Asked { row, asked } => [120, row, asked.code(), 0, 0, 0],
             Report::Imports => [110, 0, 0, 0, 0, 0],
+            Report::Unshared => [111, 0, 0, 0, 0, 0],
             Report::Limited { row, milliseconds } => [121, row, milliseconds, 0, 0, 0],
             Report::Passed { row, pid } => [122, row, pid, 0, 0, 0],
         }
@@ -202,6 +206,7 @@ impl Packet for Report {
                 Asked::from_code(code).map(|asked| Report::Asked { row, asked }).ok_or_else(|| unknown_packet(fields[0]))
             }
             [110, ..] => Ok(Report::Imports),
+            [111, ..] => Ok(Report::Unshared),
             [121, row, milliseconds, ..] => Ok(Report::Limited { row, milliseconds }),
             [122, row, pid, ..] => Ok(Report::Passed { row, pid }),
             _ => Err(unknown_packet(fields[0])),
@@ -315,6 +320,7 @@ mod tests {
             Report::Asked { row: 1, asked: Asked::Reload },
             Report::Asked { row: 1, asked: Asked::Stop },
             Report::Imports,
+            Report::Unshared,
             Report::Limited { row: 1, milliseconds: 5000 },
             Report::Passed { row: 1, pid: 2 },
         ] {

@@ -228,6 +228,8 @@ pub enum ForkSafety {
     Warn,
     /// It counts as one that can't be loaded.
     Refuse,
+    /// As with `lazy-apps`: another prototype, which does not load it, leaves that to each worker.
+    Lazy,
 }
 
 /// What the kernel is told about prototypes and workers. `None` leaves it as whoever starts us has it.

@@ -16,7 +16,8 @@ impl Supervisor {
     /// # Errors
     /// Why it can't begin; the log says so too, where something is served.
     pub(crate) fn reload_chain(&mut self, by: &str, now_ms: u64) -> Result<(), String> {
-        let Some(serving) = self.serving.as_ref().map(|generation| generation.number).filter(|_| !self.is_stopping()) else {
+        let running = self.serving.as_ref().filter(|_| !self.is_stopping());
+        let Some((serving, is_lazy)) = running.map(|generation| (generation.number, generation.is_lazy)) else {
             return Err("nothing is served yet".to_owned());
         };
         if self.fleet.settings.reloading.exits {
@@ -34,7 +35,7 @@ impl Supervisor {
         }
         workers.sort_unstable();
         self.chain = workers.into_iter().map(|(_, id)| id).collect();
-        let code = if self.fleet.settings.python.lazy {
+        let code = if is_lazy {
             "each loads the application anew"
         } else {
             "with the code that is loaded, because lazy-apps is off; a reload (SIGHUP) loads it anew"

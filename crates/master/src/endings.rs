@@ -138,6 +138,9 @@ impl Supervisor {
         if news && !self.is_stopping() {
             log_sink::line(&format!("{prototype} {}", cause.words()));
         }
+        if self.goes_on_lazily(prototype.id, now) {
+            return;
+        }
         let forming = self.forming.as_ref().filter(|forming| forming.generation.number == prototype.generation);
         match forming.map(|forming| (forming.reason, prototype.ready_ms.is_some())) {
             Some((Reason::First, true)) => self.promote_first(),

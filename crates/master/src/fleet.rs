@@ -143,11 +143,12 @@ impl Fleet {
         self.privileges.as_ref()
     }
 
-    /// Executes the prototype of a generation. Gives the file in which it and its workers write why they can't load the application.
+    /// Executes the prototype of a generation, which leaves loading to its workers where that is lazy. Gives the file in which it and they write
+    /// why they can't load the application.
     ///
     /// # Errors
     /// The program can't be executed, or no descriptor is left.
-    pub fn start_prototype(&mut self, generation: u32) -> io::Result<FailureNote> {
+    pub fn start_prototype(&mut self, generation: u32, is_lazy: bool) -> io::Result<FailureNote> {
         let (near, far) = order_pair()?;
         let note = FailureNote::new()?;
         let settings = self.coming_settings();
@@ -161,8 +162,10 @@ impl Fleet {
         inherited.extend([far.as_raw_fd(), self.memory.as_raw_fd(), note.descriptor()].into_iter().chain(log).chain(ticket_keys));
         let at_terminal = settings.python.honour_stdin
             || settings.workers.processes == 1 && std::io::IsTerminal::is_terminal(&std::io::stdin());
+        let mut booted = settings.clone();
+        booted.python.lazy = is_lazy;
         let boot = Boot {
-            settings: settings.clone(),
+            settings: booted,
             generation,
             master_pid: Pid::this().as_raw() as u32,
             at_terminal,

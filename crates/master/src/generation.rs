@@ -16,6 +16,8 @@ pub struct Generation {
     pub wanted: Vec<bool>,
     /// A worker of it has served.
     pub served: bool,
+    /// Each of its workers loads the application itself: `lazy-apps`, or `fork-safety = lazy` and an application that asks for it.
+    pub is_lazy: bool,
 }
 
 impl Generation {
@@ -108,4 +110,6 @@ pub struct Forming {
     pub note: FailureNote,
     pub deaths_at_birth: u32,
     pub notice_ms: u64,
+    /// The prototype whose end is waited for: it has loaded what workers can't share, and the next one loads nothing.
+    pub unshared: Option<u64>,
 }

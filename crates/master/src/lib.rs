@@ -82,6 +82,7 @@ mod taking_place;
 mod testing;
 mod tickets;
 mod touch_hooks;
+mod unshared;
 mod upgrade;
 mod waiting;
 mod watching;

@@ -13,6 +13,7 @@ use crate::child::{Child, KillReason, State};
 use crate::elasticity;
 use crate::error::StartError;
 use crate::exit_report::Cause;
+use crate::failure_note::FailureNote;
 use crate::fleet::ForkError;
 use crate::generation::{Forming, FormingStage, Generation, Reason};
 use crate::interpreter::{enter_folder, not_executed};
@@ -44,9 +45,8 @@ impl Supervisor {
     /// Its folder can't be entered, or its program not executed. Nothing has changed then.
     pub(crate) fn begin_generation(&mut self, reason: Reason, now_ms: u64) -> Result<(), StartError> {
         let number = self.last_generation + 1;
-        enter_folder(self.fleet.coming_settings())?;
-        let started = self.fleet.start_prototype(number);
-        let note = started.map_err(|error| not_executed(self.fleet.program(), &error))?;
+        let is_lazy = self.fleet.coming_settings().python.lazy;
+        let note = self.start_prototype(number, is_lazy)?;
         self.last_generation = number;
         // A reload under load begins with as many workers as serve, and one while none serves with none.
         let before = self.serving.as_ref().map(Generation::wanted_count);
@@ -54,7 +54,7 @@ impl Supervisor {
         let worker_slots = vec![Backoff::default(); wanted.len()];
         let stage = self.first_stage(reason, number);
         self.forming = Some(Forming {
-            generation: Generation { number, worker_slots, wanted, served: false },
+            generation: Generation { number, worker_slots, wanted, served: false, is_lazy },
             reason,
             stage,
             began_ms: now_ms,
@@ -63,8 +63,19 @@ impl Supervisor {
             note,
             deaths_at_birth: 0,
             notice_ms: now_ms + notice_ms(),
+            unshared: None,
         });
         Ok(())
+    }
+
+    /// Executes the prototype of a generation, in the folder of its settings.
+    ///
+    /// # Errors
+    /// As [`Supervisor::begin_generation`].
+    pub(crate) fn start_prototype(&mut self, number: u32, is_lazy: bool) -> Result<FailureNote, StartError> {
+        enter_folder(self.fleet.coming_settings())?;
+        let started = self.fleet.start_prototype(number, is_lazy);
+        started.map_err(|error| not_executed(self.fleet.program(), &error))
     }
 
     /// Another generation is wanted. One that still forms has begun with older code, and may hang in it: it is given up. `by` says who asked.
@@ -305,7 +316,7 @@ impl Supervisor {
 
     fn take_over(&mut self, forming: Forming, now_ms: u64) {
         let number = forming.generation.number;
-        let count = forming.generation.wanted_count();
+        let (count, is_lazy) = (forming.generation.wanted_count(), forming.generation.is_lazy);
         let workers = workers_in_words(count);
         let took = now_ms.saturating_sub(forming.began_ms);
         let old = self.serving.replace(forming.generation).map(|old| old.number);
@@ -316,7 +327,7 @@ impl Supervisor {
         match (old, self.vacated_by.take()) {
             (None, None) => {
                 // Where workers load the application themselves, the prototype's time says nothing.
-                let load_ms = forming.loaded_in_ms.filter(|_| !self.fleet.settings.python.lazy);
+                let load_ms = forming.loaded_in_ms.filter(|_| !is_lazy);
                 let load = load_ms.map(|time| format!(" (the application was loaded in {time} ms)")).unwrap_or_default();
                 if !self.take_place() {
                     pidfile::write_when_ready(&self.fleet.settings, self.fleet.privileges());
@@ -391,7 +402,7 @@ impl Supervisor {
         forming.deaths_at_birth += 1;
         // The one worker that loads the application itself at the start is like a prototype: its death is taken for the application's fault.
         let settings = &self.fleet.settings;
-        let alone = forming.reason == Reason::First && settings.python.lazy && settings.workers.processes == 1;
+        let alone = forming.reason == Reason::First && forming.generation.is_lazy && settings.workers.processes == 1;
         if *cause == Cause::Exited(EXIT_LOAD_FAILED) && !forming.generation.served {
             self.give_up_forming("a worker could not, see above", now_ms);
         } else if alone && !forming.generation.served && matches!(cause, Cause::Signalled { .. } | Cause::Exited(_)) {

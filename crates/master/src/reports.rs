@@ -47,6 +47,7 @@ impl Supervisor {
                     self.give_up_forming("see the traceback above", now);
                 }
             }
+            (Role::Prototype, Report::Unshared) => self.note_unshared(id, generation, now),
             (Role::Prototype, Report::Forked { row, pid }) => {
                 if let Some(worker) = self.fleet.with_row(generation, row).map(|worker| worker.id) {
                     // A pid that fails the check belongs to a worker that has ended already: the report of its end follows.

@@ -94,10 +94,11 @@ impl Supervisor {
 
     /// Time that the application of a worker took to load.
     fn load_seconds(&self, worker: &Child) -> u64 {
-        let loader = match self.fleet.settings.python.lazy {
-            true => Some(worker),
-            false => self.fleet.prototype(worker.generation),
-        };
+        // Of those that still end it is told as of those that serve.
+        let generation =
+            self.forming.as_ref().map(|forming| &forming.generation).filter(|forming| forming.number == worker.generation);
+        let is_lazy = generation.or(self.serving.as_ref()).is_some_and(|generation| generation.is_lazy);
+        let loader = if is_lazy { Some(worker) } else { self.fleet.prototype(worker.generation) };
         let milliseconds = loader.and_then(|child| child.ready_ms.map(|ready| ready.saturating_sub(child.born_ms)));
         milliseconds.unwrap_or(0) / 1000
     }

@@ -94,4 +94,6 @@ pub enum Loading {
     Loaded,
     /// The application can't be loaded: a line for the master, which says why at the start. Details are in the log.
     Failed(String),
+    /// In a prototype, with `fork-safety = lazy`: it is loaded, and has opened what forked workers can't share. The log says what.
+    Unshared,
 }

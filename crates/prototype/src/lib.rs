@@ -50,9 +50,16 @@ fn live<A: Application>(prototype: &mut Prototype, application: &mut A) -> Resul
         Loading::Loaded if !is_lazy => load(prototype, application)?,
         hooked => hooked,
     };
-    if let Loading::Failed(reason) = loading {
-        prototype.report_load_failed(&reason)?;
-        return Ok(EXIT_LOAD_FAILED);
+    match loading {
+        Loading::Loaded => {}
+        Loading::Failed(reason) => {
+            prototype.report_load_failed(&reason)?;
+            return Ok(EXIT_LOAD_FAILED);
+        }
+        Loading::Unshared => {
+            prototype.report_unshared()?;
+            return Ok(0);
+        }
     }
     application.freeze()?;
     prototype.report_loaded(began.elapsed())?;

@@ -95,6 +95,11 @@ impl Prototype {
         self.report(&Report::LoadFailed)
     }
 
+    /// Tells the master that another prototype is to fork the workers: this one has what they can't share.
+    pub fn report_unshared(&self) -> io::Result<()> {
+        self.report(&Report::Unshared)
+    }
+
     /// Tells the master that workers may be ordered.
     pub fn report_loaded(&self, took: Duration) -> io::Result<()> {
         // From here on the end of file on the control socket is looked after, so that workers get their time to finish. A prototype

@@ -10,8 +10,9 @@ use crate::catalogue::setting::{Setting, Watching};
 const TOUCHED: &str = "uWSGI looks once a second, and does not see a file whose time goes back, as it does when one from an archive takes its place.";
 
 /// Values of `fork-safety`.
-pub const FORK_SAFETY: [(&str, ForkSafety); 2] = [("warn", ForkSafety::Warn), ("refuse", ForkSafety::Refuse)];
-const FORK_SAFETY_WORDS: [&str; 2] = words(&FORK_SAFETY);
+pub const FORK_SAFETY: [(&str, ForkSafety); 3] =
+    [("warn", ForkSafety::Warn), ("refuse", ForkSafety::Refuse), ("lazy", ForkSafety::Lazy)];
+const FORK_SAFETY_WORDS: [&str; 3] = words(&FORK_SAFETY);
 
 /// uWSGI 2.0.31 was asked.
 const UNHEARD: &str = "In uWSGI 2.0.31 it does nothing, whichever way the type is written.";
@@ -57,6 +58,6 @@ pub const ENTRIES: &[Entry] = &[
     Entry::supported("reload-on-exception-repr", Setting::Watching(Watching::OnExceptionRepr), Value::List, "", "The same for exceptions of this type and text, with a colon and a space between them.")
         .uwsgi(UNHEARD)
         .example("reload-on-exception-repr = OperationalError: connection lost"),
-    Entry::supported("fork-safety", Setting::Watching(Watching::ForkSafety), Value::OneOf(&FORK_SAFETY_WORDS), "warn", "What is done where the application, while it is loaded before workers are forked, starts threads or opens connections, event loops or watches of files, which workers can't share: `warn` names each with its module in one line of the log; with `refuse` such code counts as code that can't be loaded, at the start and at a reload.")
-        .example("fork-safety = refuse"),
+    Entry::supported("fork-safety", Setting::Watching(Watching::ForkSafety), Value::OneOf(&FORK_SAFETY_WORDS), "warn", "What is done where the application, while it is loaded before workers are forked, starts threads or opens connections, event loops or watches of files, which workers can't share: `warn` names each with its module in one line of the log; with `refuse` such code counts as code that can't be loaded, at the start and at a reload; with `lazy` each worker of that generation loads it itself, as with `lazy-apps`, and the log says what it was. Code that opens nothing stays loaded once and shared.")
+        .example("fork-safety = lazy"),
 ];
