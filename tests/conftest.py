@@ -1,5 +1,6 @@
 """What every test on the real program has: the folder of shared helpers on the path, servers that end with the test."""
 
+import contextlib
 import sys
 from pathlib import Path
 
@@ -7,10 +8,11 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+from support.ports import reserve
 from support.server import Server
 
-#: Longest time of one test, in seconds.
-TEST_SECONDS = 60
+#: Longest time of one test, in seconds: beyond what a single wait may take, so that a failure says what was waited for.
+TEST_SECONDS = 240
 
 
 def pytest_collection_modifyitems(items):
@@ -61,3 +63,10 @@ def serve_module(tmp_path_factory):
     servers = Servers(lambda: tmp_path_factory.mktemp("server"))
     yield servers
     servers.finish()
+
+
+@pytest.fixture
+def free_port():
+    """``free_port()`` is a port of 127.0.0.1 at which nobody listens but who is told of it; nobody else has it in this test."""
+    with contextlib.ExitStack() as held:
+        yield lambda: held.enter_context(reserve()).getsockname()[1]

@@ -229,7 +229,7 @@ def at_endless(environ, start_response):
 
 def trickle(event):
     yield b"first"
-    event.wait(20)
+    event.wait(60)
     yield b"second"
 
 

@@ -4,7 +4,7 @@ import threading
 import time
 
 PLAIN = [("Content-Type", "text/plain")]
-PATIENCE_SECONDS = 20
+PATIENCE_SECONDS = 60
 
 condition = threading.Condition()
 present = 0

@@ -11,8 +11,8 @@ PLAIN = [("Content-Type", "text/plain")]
 #: Its functions are called with the interpreter in hand, unlike those of ``ctypes.CDLL``.
 greedy = ctypes.PyDLL(None)
 released = threading.Event()
-meeting = threading.Barrier(2, timeout=20)
-meeting_of_three = threading.Barrier(3, timeout=20)
+meeting = threading.Barrier(2, timeout=60)
+meeting_of_three = threading.Barrier(3, timeout=60)
 
 
 def tell(text):
@@ -61,7 +61,7 @@ def at_fine():
 
 def at_wait():
     tell("waits")
-    return "released" if released.wait(20) else "waited in vain"
+    return "released" if released.wait(60) else "waited in vain"
 
 
 def at_release():

@@ -97,7 +97,7 @@ blocked = threading.Event()
 
 
 def at_block(total, query):
-    blocked.wait(20)
+    blocked.wait(60)
     return [b"unblocked"]
 
 

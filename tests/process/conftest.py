@@ -19,7 +19,7 @@ from support_versions import write
 #: Exit statuses of a start whose configuration is wrong.
 REFUSED = (START_FAILED, 2)
 #: How long a start that is to fail may take, in seconds.
-FAILURE_SECONDS = 20
+FAILURE_SECONDS = 60
 #: How long a command for a running instance may take, in seconds.
 COMMAND_SECONDS = 60
 

@@ -1,5 +1,6 @@
 """A server of the tests about processes: it knows its prototypes and workers, and ends when told to."""
 
+import contextlib
 import signal
 import socket
 from pathlib import Path
@@ -9,8 +10,6 @@ from support.waiting import wait_until
 from support_processes import children_of, command_line_of
 
 APPLICATIONS = Path(__file__).parent / "probes"
-#: After `kill -9` of the master nothing of Bolide may be left after this time, in seconds.
-ORPHANS_SECONDS = 2.0
 #: Exit statuses of a start that failed: before an application could be loaded, and because it could not.
 START_FAILED = 1
 LOAD_FAILED = 22
@@ -57,8 +56,17 @@ class Instance(Server):
         self.send_signal(signal.SIGHUP)
         return self.wait_for_generation(number)
 
-    def wait_until_gone(self, seconds):
-        wait_until(lambda: not self.processes(), lambda: f"the end of {self.processes()}; the log:\n{self.log}", seconds)
+    @contextlib.contextmanager
+    def looks_away(self):
+        """Within, the master sees nothing: what is done there to files is one change to it, however long it takes."""
+        self.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.send_signal(signal.SIGCONT)
+
+    def wait_until_gone(self):
+        wait_until(lambda: not self.processes(), lambda: f"the end of {self.processes()}; the log:\n{self.log}")
 
 
 def is_attendant(pid):

@@ -1,4 +1,4 @@
-"""Other users: a Python that they may run."""
+"""Other users, and what only a privileged user may do: whether this one may is found by trying."""
 
 import pwd
 import shutil
@@ -24,3 +24,11 @@ def python_for_everybody(folder):
         shutil.copytree(Path(bolide.__file__).parent, packages / "bolide")
         return str(folder / "everybody" / "bin" / "python")
     return None
+
+
+def may(*command):
+    """Whether this user may do here what a command does: root in a container often lacks a power, or a kernel a feature."""
+    try:
+        return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False

@@ -193,4 +193,4 @@ def test_after_kill_9_of_the_master_no_worker_is_left(shop, tmp_path):
     instance = shop("--processes", "2", alarms=True)
     instance.send_signal(signal.SIGKILL)
     instance.process.wait()
-    instance.wait_until_gone(10)
+    instance.wait_until_gone()

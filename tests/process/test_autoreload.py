@@ -48,7 +48,8 @@ def serves(instance, text, target="/"):
 def test_a_changed_module_is_served_and_the_log_says_which(options, start, package):
     instance = watched(start, *options)
     assert instance.body() == "old"
-    (package / "views.py").write_text(VIEWS.format(text="young"))
+    with instance.looks_away():
+        (package / "views.py").write_text(VIEWS.format(text="young"))
     instance.wait_for_generation(2)
     assert instance.body() == "young"
     assert "bolide: py-autoreload: shop/views.py has changed" in instance.lines
@@ -93,12 +94,14 @@ def test_a_module_that_a_view_imports_later_is_watched_too(start, package):
 )
 def test_the_old_code_serves_on_while_the_new_does_not_import_and_mending_it_reloads(broken, mending, options, start, package):
     instance = watched(start, *options)
-    (package / "views.py").write_text(broken)
+    with instance.looks_away():
+        (package / "views.py").write_text(broken)
     instance.wait_for_log(r"^bolide: generation 2 could not be loaded .*: generation 1 goes on serving")
     assert instance.body() == "old"
     file = package / mending[0]
-    file.parent.mkdir(exist_ok=True)
-    file.write_text(mending[1])
+    with instance.looks_away():
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(mending[1])
     instance.wait_for_generation(3)
     assert instance.body() == "young"
     # A generation that fails is not tried again by itself.
@@ -107,10 +110,13 @@ def test_the_old_code_serves_on_while_the_new_does_not_import_and_mending_it_rel
 
 def test_a_module_that_fails_is_mended_in_a_file_that_only_it_had_imported(start, package):
     instance = watched(start)
-    (package / "tax.py").write_text("raise RuntimeError('no taxes')\n")
-    (package / "views.py").write_text('from shop import tax\nTEXT = "young"\n')
+    with instance.looks_away():
+        (package / "tax.py").write_text("raise RuntimeError('no taxes')\n")
+    with instance.looks_away():
+        (package / "views.py").write_text('from shop import tax\nTEXT = "young"\n')
     instance.wait_for_log(r"generation 2 could not be loaded .*no taxes")
-    (package / "tax.py").write_text("RATE = 19\n")
+    with instance.looks_away():
+        (package / "tax.py").write_text("RATE = 19\n")
     instance.wait_for_generation(3)
     assert "bolide: py-autoreload: shop/tax.py has changed" in instance.lines
 
@@ -121,7 +127,8 @@ def test_what_is_changed_while_it_is_imported_is_loaded_again(start, package, tm
     waits = f"open({str(gate)!r}).close()\n"
     instance = watched(start)
     # The module has been read when it waits for the gate.
-    (package / "views.py").write_text(VIEWS.format(text="young") + waits)
+    with instance.looks_away():
+        (package / "views.py").write_text(VIEWS.format(text="young") + waits)
     instance.wait_for_log(r"^bolide: reload: generation 2 is started")
     with open(gate, "w"):
         (package / "views.py").write_text(VIEWS.format(text="younger"))
@@ -152,7 +159,8 @@ def test_modules_that_are_ignored_do_not_reload(start, package):
     (package / "views.py").write_text('from shop import late\nTEXT = "old"\n')
     instance = watched(start, "--py-auto-reload-ignore", "shop.late")
     (package / "late.py").write_text(VIEWS.format(text="changed"))
-    (package / "views.py").write_text('from shop import late\nTEXT = "young"\n')
+    with instance.looks_away():
+        (package / "views.py").write_text('from shop import late\nTEXT = "young"\n')
     instance.wait_for_generation(2)
     assert "late.py" not in instance.log
 
@@ -163,7 +171,8 @@ def test_the_files_of_the_configuration_are_watched(start, package, tmp_path):
     (package / "views.py").write_text('import os\nTEXT = os.environ["SHOP"]\n')
     instance = start("--ini", settings, module="shop", master=False)
     assert instance.body() == "one"
-    settings.write_text("[uwsgi]\npy-autoreload = 1\nenv = SHOP=two\n")
+    with instance.looks_away():
+        settings.write_text("[uwsgi]\npy-autoreload = 1\nenv = SHOP=two\n")
     instance.wait_for_generation(2)
     assert instance.body() == "two"
     assert "bolide: py-autoreload: shop.ini has changed" in instance.lines

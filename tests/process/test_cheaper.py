@@ -50,7 +50,7 @@ def wait_for_workers(instance, count):
 def test_cheaper_starts_with_cheaper_initial_workers(start):
     instance = start("--processes", str(MOST), "--cheaper", "1", "--cheaper-initial", "2", "--cheaper-overload", "1000")
     assert len(instance.workers()) == 2
-    assert "ready: 2 workers in" in instance.log
+    instance.wait_for_text("ready: 2 workers in")
 
 
 def test_a_burst_is_met_at_once_however_long_cheaper_overload_is(start, tmp_path):
@@ -62,7 +62,7 @@ def test_a_burst_is_met_at_once_however_long_cheaper_overload_is(start, tmp_path
     # Each of them has a worker for itself, long before the first one is answered.
     gate.wait_until_held(MOST)
     assert len(instance.workers()) == MOST
-    assert "all workers are at work, and connections wait: 1 worker more, 4 of 4" in instance.log
+    instance.wait_for_text("all workers are at work, and connections wait: 1 worker more, 4 of 4")
     gate.open()
 
 
@@ -73,7 +73,7 @@ def test_a_burst_adds_cheaper_step_workers_at_a_time(start, tmp_path):
     gate.wait_until_held(1)
     gate.enter()
     gate.wait_until_held(2)
-    assert "connections wait: 3 workers more, 4 of 4" in instance.log
+    instance.wait_for_text("connections wait: 3 workers more, 4 of 4")
     gate.open()
 
 
@@ -172,7 +172,7 @@ def test_memory_beyond_cheaper_rss_limit_hard_takes_workers_away(start):
     limits = ("--cheaper-rss-limit-soft", "1000000", "--cheaper-rss-limit-hard", "2000000")
     instance = start("--processes", "3", "--cheaper", "1", "--cheaper-initial", "3", "--cheaper-overload", "1000", *limits)
     wait_for_workers(instance, 1)
-    assert "beyond cheaper-rss-limit-hard: worker" in instance.log
+    instance.wait_for_text("beyond cheaper-rss-limit-hard: worker")
 
 
 def test_cheap_starts_workers_at_the_first_connection(start):
@@ -204,22 +204,26 @@ def test_idle_ends_all_workers_and_the_next_connection_starts_them(start):
             thread.join()
         assert len(bodies) == 4
         assert all(body.isdigit() for body in bodies)
-    assert "nothing was asked for 1 s (idle): all workers end, and the next connection starts some" in instance.log
+    instance.wait_for_text("nothing was asked for 1 s (idle): all workers end, and the next connection starts some")
 
 
 def test_an_instance_without_workers_wakes_hardly_ever(start):
     """Its timers of a second are all that turns the master's loop: a timer that stays due would turn it hundreds of times."""
     instance = start("--processes", "2", "--idle", "1", "--cheaper", "1")
     wait_until(lambda: not instance.workers(), "the end of all workers")
-    before, began = switches(instance.pid), time.monotonic()
-    wait_until(lambda: time.monotonic() > began + 2, "two seconds")
-    assert switches(instance.pid) - before < 25 * (time.monotonic() - began)
+
+    def wakes_hardly_ever():
+        """In two seconds; others than these may have the last of what came before in them."""
+        before, began = sleeps(instance.pid), time.monotonic()
+        wait_until(lambda: time.monotonic() > began + 2, "two seconds")
+        return sleeps(instance.pid) - before < 25 * (time.monotonic() - began)
+
+    wait_until(wakes_hardly_ever, "two seconds in which it sleeps")
 
 
-def switches(pid):
-    """How often a process has gone to sleep, or was sent there."""
-    kinds = ("voluntary_ctxt_switches", "nonvoluntary_ctxt_switches")
-    return sum(int(status_field(pid, kind)) for kind in kinds)
+def sleeps(pid):
+    """How often a process has gone to sleep."""
+    return int(status_field(pid, "voluntary_ctxt_switches"))
 
 
 def test_a_request_that_takes_longer_than_idle_is_no_idle_time(start):
@@ -231,7 +235,7 @@ def test_a_request_that_takes_longer_than_idle_is_no_idle_time(start):
 def test_die_on_idle_ends_the_instance(start):
     instance = start("--idle", "1", "--die-on-idle")
     assert instance.wait_for_exit() == 0
-    assert "nothing was asked for 1 s (idle, die-on-idle)" in instance.log
+    instance.wait_for_text("nothing was asked for 1 s (idle, die-on-idle)")
 
 
 def test_a_reload_of_an_instance_without_workers_starts_none(start):

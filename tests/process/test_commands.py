@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.waiting import wait_until
+from support.waiting import PATIENCE_SECONDS, wait_until
 from support_instance import START_FAILED
 
 #: Exit statuses of uWSGI: the pidfile can't be read; no signal was sent.
@@ -76,7 +76,7 @@ def test_uwsgi_itself_may_be_told_as_well(fail, tmp_path):
         wait_until(lambda: "uwsgi" in Path(f"/proc/{other.pid}/cmdline").read_text(), "the program to be executed")
         (tmp_path / "shop.pid").write_text(f"{other.pid}\n")
         assert fail("--stop", "shop.pid")[0] == 0
-        assert other.wait(20) != 0
+        assert other.wait(PATIENCE_SECONDS) != 0
     finally:
         other.kill()
         other.wait()
@@ -121,5 +121,5 @@ def test_an_option_that_protects_and_is_missing_is_an_error_unless_it_is_allowed
         assert f"`allow-missing = {name}` starts without it" in told
     (tmp_path / "app.ini").write_text(text + f"allow-missing = cache2,{name}\n")
     instance = start("app.ini", socket=None, module=None)
-    assert f"`{name}` is not there yet, and `allow-missing` allows it" in instance.log
+    instance.wait_for_text(f"`{name}` is not there yet, and `allow-missing` allows it")
     assert instance.body() == str(instance.worker())

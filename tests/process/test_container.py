@@ -60,7 +60,7 @@ def contained(start, tmp_path):
     def contained(*options):
         (tmp_path / "shop.py").write_text(APPLICATION)
         instance = start("--processes", "2", *options, module="shop", command=[*CONTAINER, *program()])
-        assert "master pid 1" in instance.log
+        instance.wait_for_text("master pid 1")
         (master,) = children_of(instance.pid)
         return instance, master
 
@@ -87,7 +87,7 @@ def test_sigterm_stops_process_1_within_the_grace_period(contained, tmp_path):
     os.kill(master, signal.SIGTERM)
     assert instance.wait_for_exit() == 0
     assert client.is_closed()
-    assert "has not finished within 1 s (reload-mercy), and is killed" in instance.log
+    instance.wait_for_text("has not finished within 1 s (reload-mercy), and is killed")
 
 
 def test_a_request_in_flight_is_answered_before_process_1_ends(contained, tmp_path):

@@ -47,7 +47,7 @@ def test_a_job_that_runs_outlives_a_reload_and_is_stopped_with_the_instance(star
         assert is_alive(pid)
         assert instance.stop() == 0
         assert not is_alive(pid)
-        assert f"(pid {pid}) ended on SIGTERM after" in instance.log
+        instance.wait_for_text(f"(pid {pid}) ended on SIGTERM after")
     finally:
         if is_alive(pid):
             processes.kill(pid)

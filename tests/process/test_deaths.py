@@ -58,7 +58,7 @@ def test_an_application_that_raises_system_exit_loses_nothing_else(processes, st
             wait_until(lambda before=before: before - set(instance.workers()), "the end of the worker that left")
             load.wait_for_more()
     assert load.losses == []
-    assert "SystemExit: 3" in instance.log
+    instance.wait_for_text("SystemExit: 3")
 
 
 def test_deaths_at_birth_pause_growingly(start, tmp_path):
@@ -108,7 +108,7 @@ def test_a_prototype_that_dies_under_load_loses_nothing_and_a_new_generation_tak
         load.wait_for_more()
     assert load.losses == []
     assert instance.prototype() != old
-    assert "its workers serve on; a new generation is started" in instance.log
+    instance.wait_for_text("its workers serve on; a new generation is started")
 
 
 def test_a_worker_whose_prototype_is_dead_is_heard_of_by_the_master(start):
@@ -130,7 +130,7 @@ def test_every_worker_killed_again_and_again_comes_back(start):
         for worker in before:
             os.kill(worker, signal.SIGKILL)
         wait_until(lambda before=before: len(set(instance.workers()) - before) == 2, "two new workers")
-    assert "was killed by SIGKILL" in instance.log
+    instance.wait_for_text("was killed by SIGKILL")
     assert instance.body().isdigit()
 
 

@@ -24,7 +24,7 @@ def application(environ, start_response):
     if path == "/forever":
         threading.Thread(target=time.sleep, args=(300,), name="kernel 7").start()
     elif path == "/mail":
-        together.wait(20)
+        together.wait(60)
         threading.Thread(target=wait_for, args=(environ["QUERY_STRING"],)).start()
     elif path == "/pool":
         pool.submit(time.sleep, 0).result()
@@ -83,8 +83,8 @@ def test_a_thread_that_does_not_end_keeps_its_worker_for_seconds_and_is_named(sh
         assert instance.wait_for_exit() == 0
     else:
         instance.wait_for_generation(2)
-    assert (
-        "worker 1: the process does not wait any longer, and leaves the application's threads: 'kernel 7' behind" in instance.log
+    instance.wait_for_text(
+        "worker 1: the process does not wait any longer, and leaves the application's threads: 'kernel 7' behind"
     )
     assert "reload-mercy" not in instance.log
 
@@ -115,15 +115,17 @@ def test_the_loops_own_executor_is_waited_for_no_longer_than_other_threads(shop,
     instance = shop(ASGI, "--loop", loop)
     assert instance.get("/executor").status == 200
     assert instance.stop() == 0
-    assert "leaves the application's threads: " in instance.log
+    instance.wait_for_text("leaves the application's threads: ")
 
 
 def test_a_slow_shutdown_is_no_stuck_loop(shop):
     instance = shop(ASGI, "--loop-stall", "0.2", "--harakiri", "1")
     assert instance.get("/").status == 200
     assert instance.stop() == 0
-    assert "shutdown is done" in instance.log
-    assert "has not turned" not in instance.log
+    # Before it a busy machine may have held the loop up in truth.
+    told = instance.log.split("bolide: stop: ", 1)[1]
+    assert "shutdown is done" in told
+    assert "has not turned" not in told
     assert "is killed" not in instance.log
 
 
@@ -144,7 +146,7 @@ def test_a_stream_does_not_hold_up_a_stop(shop):
     # Cut off, so that the client comes back; the application is told, and has its time to end.
     assert b"\r\n0\r\n" not in client.read_to_end()
     assert instance.wait_for_exit() == 0
-    assert "the stream has ended" in instance.log
+    instance.wait_for_text("the stream has ended")
 
 
 @pytest.mark.parametrize("threads", ["1", "2"])
@@ -157,8 +159,8 @@ def test_a_stream_of_a_wsgi_application_does_not_hold_up_a_stop(shop, threads):
     instance.send_signal(signal.SIGINT)
     assert b"\r\n0\r\n" not in client.read_to_end()
     assert instance.wait_for_exit() == 0
-    assert "the stream has ended" in instance.log
-    assert "worker 1: streams that go on 3 s after the order to stop, and are cut off: 1" in instance.log
+    instance.wait_for_text("the stream has ended")
+    instance.wait_for_text("worker 1: streams that go on 3 s after the order to stop, and are cut off: 1")
 
 
 def test_an_answer_of_known_length_is_finished_at_a_stop(shop, tmp_path):
@@ -230,4 +232,4 @@ os._exit(0 if looked else 3)
 
 def test_the_thread_of_the_farewell_runs_before_the_interpreter_ends():
     """The end of the interpreter frees the state of a thread that has not begun: CPython would write there, and crash."""
-    assert subprocess.run([sys.executable, "-c", BEGUN], timeout=50, check=False).returncode == 0
+    assert subprocess.run([sys.executable, "-c", BEGUN], timeout=200, check=False).returncode == 0

@@ -1,5 +1,6 @@
 """`harakiri`: a worker whose request takes too long is killed, and the log says where it was stuck."""
 
+import re
 import signal
 import threading
 
@@ -18,11 +19,11 @@ def test_harakiri_kills_the_worker_names_the_request_and_shows_its_python_stack(
         instance.connect().request("GET", "/stuck/300")
     (killed,) = wait_until(lambda: before - set(instance.workers()), "the end of the worker")
     said = instance.wait_for_log(rf"^bolide: harakiri: worker \d \(pid {killed}\) is killed while it serves (.*)$")
-    assert said[1].startswith("GET /stuck/300 (for 1.")
+    assert re.match(r"GET /stuck/300 \(for [1-9]", said[1])
     asked = instance.log.index(f"(pid {killed}) serves GET /stuck/300")
     stack = instance.log.index("in stuck_in_the_database")
     assert asked < stack < said.start()
-    assert "the limit is 1 s; its Python stack:" in instance.log
+    instance.wait_for_text("the limit is 1 s; its Python stack:")
     wait_until(lambda: len(set(instance.workers()) - before) == 1, "the replacement")
     # Others go on: each client has lost the one request at the most that it had on the killed worker.
     assert load.answers > len(load.losses)
@@ -30,7 +31,7 @@ def test_harakiri_kills_the_worker_names_the_request_and_shows_its_python_stack(
 
 
 def test_harakiri_leaves_requests_within_the_time_alone(start):
-    instance = start("--harakiri", "3")
+    instance = start("--harakiri", "20")
     worker = str(instance.worker())
     with Load(instance.address(), kept_alive=1, fresh=1, target="/sleep/0.3") as load:
         load.wait_for_more(12)
@@ -40,9 +41,9 @@ def test_harakiri_leaves_requests_within_the_time_alone(start):
 
 
 def test_harakiri_counts_from_the_start_of_each_request_on_a_kept_alive_connection(start):
-    instance = start("--harakiri", "2")
+    instance = start("--harakiri", "5")
     client = instance.connect()
-    bodies = {client.request("GET", "/sleep/0.5").text for _ in range(6)}
+    bodies = {client.request("GET", "/sleep/1").text for _ in range(6)}
     assert bodies == {str(instance.worker())}
     assert "harakiri" not in instance.log
 
@@ -66,7 +67,7 @@ def test_harakiri_with_threads_shows_the_stack_of_the_thread_that_is_stuck(start
     said = instance.wait_for_log(r"^bolide: harakiri: worker 1 \(pid \d+\) is killed while it serves (.*)$")
     for other in others:
         other.join()
-    assert "GET /stuck/300 (for 2." in said[1]
+    assert re.match(r"GET /stuck/300 \(for [2-9]", said[1])
     stack = instance.log.split("its Python stack:", 1)[1].split("bolide: harakiri:", 1)[0]
     assert "in stuck_in_the_database" in stack
     assert "do_sleep" not in stack
@@ -84,8 +85,8 @@ def test_a_request_that_never_returns_to_python_is_killed_all_the_same(start, tm
     instance = start("--processes", "2", *LIMIT, module="shop")
     with pytest.raises(Closed):
         instance.connect().request("GET", "/hold")
-    instance.wait_for_log(r"is killed while it serves GET /hold \(for 1\.")
-    assert "in hold_the_lock" in instance.log
+    instance.wait_for_log(r"is killed while it serves GET /hold \(for [1-9]")
+    instance.wait_for_text("in hold_the_lock")
 
 
 def test_harakiri_ends_a_stuck_request_during_a_reload_too(start, tmp_path):
@@ -95,7 +96,7 @@ def test_harakiri_ends_a_stuck_request_during_a_reload_too(start, tmp_path):
     wait_until((tmp_path / "never.waiting").exists, "the application to have the request")
     instance.reload(2)
     assert client.is_closed()
-    assert "is killed while it serves GET /wait" in instance.log
+    instance.wait_for_text("is killed while it serves GET /wait")
 
 
 def test_a_handler_can_break_a_request_off_within_harakiri_graceful_timeout(start, tmp_path):
@@ -118,15 +119,15 @@ def test_a_handler_can_break_a_request_off_within_harakiri_graceful_timeout(star
     answer = instance.get("/stuck")
     assert (answer.status, answer.text) == (503, worker)
     assert instance.body() == worker
-    assert "is sent SIGRTMIN+0, and killed in 30 s (harakiri-graceful-timeout)" in instance.log
+    instance.wait_for_text("is sent SIGRTMIN+0, and killed in 30 s (harakiri-graceful-timeout)")
 
 
 def test_a_worker_that_does_not_end_within_harakiri_graceful_timeout_is_killed(start):
     instance = start("--processes", "2", *LIMIT, "--harakiri-graceful-timeout", "1")
     with pytest.raises(Closed):
         instance.connect().request("GET", "/stuck/300")
-    sent = instance.log.index("is sent SIGTERM, and killed in 1 s")
-    assert sent < instance.log.index("is killed while it serves GET /stuck/300 (for ")
+    killed = instance.wait_for_log(r"is killed while it serves GET /stuck/300 \(for ")
+    assert instance.log.index("is sent SIGTERM, and killed in 1 s") < killed.start()
     wait_until(lambda: len(instance.workers()) == 2, "the replacement")
 
 

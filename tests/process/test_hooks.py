@@ -40,7 +40,7 @@ def test_each_step_comes_in_its_order_and_workers_that_replace_others_are_not_th
     assert lines[: len(IN_ORDER)] == IN_ORDER
     of_workers = ["post-fork", "accepting", "accepting-once"] * 2 + ["accepting1", "accepting1-once"]
     assert sorted(lines[len(IN_ORDER) :]) == sorted(of_workers)
-    assert "hook pre-app: appendn:" in instance.log
+    instance.wait_for_text("hook pre-app: appendn:")
 
     steps.write_text("")
     processes.kill(instance.workers()[0])
@@ -103,7 +103,7 @@ def test_the_actions_do_what_they_say(start, tmp_path):
     assert (made / "lines").read_text() == "one\ntwo\n"
     assert (made / "lines").stat().st_mode & 0o777 == 0o600
     assert made.stat().st_mode & 0o1000
-    assert "the print of a hook\n" in instance.log
+    instance.wait_for_text("the print of a hook\n")
     assert "secret" not in instance.log
     assert instance.stop(signal.SIGTERM) == 0
 
@@ -126,7 +126,7 @@ def test_functions_are_those_of_the_application_with_their_argument(start, tmp_p
         f"{prototype} ('some words',)",
         f"{worker} (42,)",
     ]
-    assert "said by the log\n" in instance.log
+    instance.wait_for_text("said by the log\n")
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")

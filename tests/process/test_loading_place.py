@@ -30,13 +30,11 @@ def ticks_go_on(instance):
 
 
 @pytest.mark.parametrize("bare", [False, True], ids=["options", "application-alone"])
-def test_threads_that_an_application_starts_while_it_is_imported_live_on_in_a_single_worker(bare, start, tmp_path):
+def test_threads_that_an_application_starts_while_it_is_imported_live_on_in_a_single_worker(bare, start, tmp_path, free_port):
     (tmp_path / "shop.py").write_text(TICKING)
     if bare:
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            port = probe.getsockname()[1]
         options = {"socket": None, "module": None}
-        instance = start("shop:application", "--http", f"127.0.0.1:{port}", "--enable-threads", master=False, **options)
+        instance = start("shop:application", "--http", f"127.0.0.1:{free_port()}", "--enable-threads", master=False, **options)
     else:
         instance = start("--enable-threads", module="shop", master=False)
     assert instance.body().startswith("True ")

@@ -3,7 +3,7 @@
 import signal
 
 import pytest
-from support.waiting import wait_until
+from support.waiting import PATIENCE_SECONDS, wait_until
 from support_processes import descriptors_of
 
 #: Request lines show 2 KB of a URI: these are more than a pipe and the megabyte that may wait in memory can hold.
@@ -53,7 +53,7 @@ def test_a_log_that_nobody_reads_does_not_stop_the_master(start):
     instance.send_signal(signal.SIGHUP)
     wait_until(lambda: len(instance.workers()) == 2 and not before & set(instance.workers()), "two new workers alone")
     instance.send_signal(signal.SIGTERM)
-    instance.process.wait(timeout=20)
+    instance.process.wait(timeout=PATIENCE_SECONDS)
     instance.read_log()
     assert instance.wait_for_exit() == 0
 

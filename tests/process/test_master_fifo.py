@@ -31,7 +31,7 @@ def test_letters_reload_tell_the_state_and_stop(start, tmp_path):
     instance.wait_for_log("^bolide: status: generation in service: 3")
     write(fifo, "q")
     assert instance.wait_for_exit() == 0
-    assert f"bolide: master-fifo {fifo}: it stops when its requests are answered" in instance.log
+    instance.wait_for_text(f"bolide: master-fifo {fifo}: it stops when its requests are answered")
     assert not fifo.exists(), "a writer would wait for ever for a reader"
 
 
@@ -42,7 +42,7 @@ def test_the_same_letter_many_times_is_one_wish(start, tmp_path):
     instance.wait_for_generation(2)
     write(fifo, "Q")
     assert instance.wait_for_exit() == 0
-    assert "stop at once" in instance.log
+    instance.wait_for_text("stop at once")
     assert "generation 3" not in instance.log
 
 

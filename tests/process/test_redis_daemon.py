@@ -5,18 +5,12 @@ import shutil
 import socket
 
 import pytest
-from support.waiting import wait_until
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+from support.waiting import PATIENCE_SECONDS, wait_until
 
 
 def answers(port):
     try:
-        with socket.create_connection(("127.0.0.1", port), 1) as connection:
+        with socket.create_connection(("127.0.0.1", port), PATIENCE_SECONDS) as connection:
             connection.sendall(b"PING\r\n")
             return connection.recv(64) == b"+PONG\r\n"
     except OSError:
@@ -24,7 +18,7 @@ def answers(port):
 
 
 @pytest.mark.skipif(shutil.which("redis-server") is None, reason="there is no redis-server on this machine")
-def test_redis_serves_beside_the_application_and_over_a_reload_and_is_gone_at_the_end(start, tmp_path):
+def test_redis_serves_beside_the_application_and_over_a_reload_and_is_gone_at_the_end(start, tmp_path, free_port):
     port = free_port()
     command = f"redis-server --bind 127.0.0.1 --port {port} --save '' --dir {tmp_path}"
     instance = start("--attach-daemon2", f"cmd=exec {command}", alarms=True)

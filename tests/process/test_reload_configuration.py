@@ -36,12 +36,6 @@ def configured(start, tmp_path):
     return start_from_file
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 def test_processes_and_threads_of_the_file_are_those_after_a_reload_without_a_lost_request(configured):
     instance = configured("processes = 1\nthreads = 1\n")
     with Load(instance.address()) as load:
@@ -93,7 +87,7 @@ def test_what_needs_a_restart_is_named_and_stays_as_it_was(configured, tmp_path)
     assert len(instance.workers()) == 2
 
 
-def test_a_socket_that_stays_is_the_same_and_one_that_is_added_serves(configured, tmp_path):
+def test_a_socket_that_stays_is_the_same_and_one_that_is_added_serves(configured, tmp_path, free_port):
     instance = configured()
     port = instance.port
     path = tmp_path / "app.sock"
@@ -110,7 +104,7 @@ def test_a_socket_that_stays_is_the_same_and_one_that_is_added_serves(configured
     instance.wait_for_log(rf"^bolide: listening at http://127\.0\.0\.1:{second}$")
 
 
-def test_who_waits_at_a_socket_that_is_removed_is_served_before_it_is_closed(configured, tmp_path):
+def test_who_waits_at_a_socket_that_is_removed_is_served_before_it_is_closed(configured, tmp_path, free_port):
     second = free_port()
     instance = configured("", f"{LISTEN}http-socket = 127.0.0.1:{second}\n")
     gate = tmp_path / "gate"
@@ -132,7 +126,7 @@ def test_who_waits_at_a_socket_that_is_removed_is_served_before_it_is_closed(con
     instance.wait_for_generation(2)
 
 
-def test_a_generation_that_fails_leaves_the_settings_and_closes_what_was_bound_for_it(configured):
+def test_a_generation_that_fails_leaves_the_settings_and_closes_what_was_bound_for_it(configured, free_port):
     instance = configured("processes = 2\n")
     second = free_port()
     before = len(descriptors_of(instance.pid))
@@ -151,7 +145,7 @@ def test_a_generation_that_fails_leaves_the_settings_and_closes_what_was_bound_f
     assert len(instance.workers()) == 3
 
 
-def test_an_address_that_somebody_else_has_leaves_all_as_it_was(configured):
+def test_an_address_that_somebody_else_has_leaves_all_as_it_was(configured, free_port):
     instance = configured()
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
@@ -196,7 +190,7 @@ def test_sighup_while_the_first_generation_loads_takes_the_new_configuration(con
     assert instance.body().isdigit()
 
 
-def test_with_stop_first_the_new_configuration_counts_too(configured):
+def test_with_stop_first_the_new_configuration_counts_too(configured, free_port):
     instance = configured("reload-order = stop-first\n")
     second = free_port()
     instance.rewrite("reload-order = stop-first\nprocesses = 2\n", f"{LISTEN}http-socket = 127.0.0.1:{second}\n")

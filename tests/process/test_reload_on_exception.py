@@ -51,7 +51,7 @@ def test_a_worker_that_saw_an_exception_is_replaced(shop):
     assert instance.get("/other").status == 500
     wait_until(lambda: instance.workers() and old not in map(str, instance.workers()), "another worker")
     assert instance.body() != old
-    assert "is replaced because of this KeyError (reload-on-exception)" in instance.log
+    instance.wait_for_text("is replaced because of this KeyError (reload-on-exception)")
 
 
 @pytest.mark.parametrize("named", NAMES.values(), ids=NAMES)

@@ -3,6 +3,7 @@
 import signal
 import threading
 
+from support.waiting import PATIENCE_SECONDS
 from support_load import Load
 
 #: Holds a file alone for as long as its process lives, as a database in a file does.
@@ -29,7 +30,7 @@ def test_an_application_that_holds_a_lock_is_reloaded_and_clients_wait(start, tm
         instance.reload(2)
         load.wait(lambda: load.bodies["young"] > 0, "the new version")
     assert load.losses == []
-    assert "generation 1 ends first (reload-order), clients wait until generation 2 serves" in instance.log
+    instance.wait_for_text("generation 1 ends first (reload-order), clients wait until generation 2 serves")
     write(tmp_path, "youngest")
     instance.reload(3)
     assert instance.body() == "youngest"
@@ -58,7 +59,7 @@ def test_a_generation_that_can_not_be_loaded_is_tried_again_while_clients_wait(s
     client.start()
     write(tmp_path, "mended")
     instance.send_signal(signal.SIGHUP)
-    client.join(20)
+    client.join(PATIENCE_SECONDS)
     assert answers == ["mended"]
     assert instance.stop() == 0
 

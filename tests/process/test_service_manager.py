@@ -8,12 +8,9 @@ import socket
 import pytest
 from support import uwsgi
 from support.client import Client
-from support.waiting import wait_until
+from support.waiting import PATIENCE_SECONDS, wait_until
 from support_activate import activated
 from support_instance import APPLICATIONS, LOAD_FAILED
-
-#: How long a message of the service may take, in seconds.
-PATIENCE_SECONDS = 20
 
 
 class Manager:
@@ -230,7 +227,7 @@ def test_a_start_that_fails_is_never_ready(manager, start):
 def test_a_manager_that_is_not_there_does_not_stop_a_start(start, tmp_path):
     instance = start(environment={"NOTIFY_SOCKET": str(tmp_path / "nobody")})
     assert instance.body() == str(instance.worker())
-    assert "the service manager (NOTIFY_SOCKET) can't be told" in instance.log
+    instance.wait_for_text("the service manager (NOTIFY_SOCKET) can't be told")
 
 
 def test_sockets_that_are_handed_over_speak_the_protocol_of_socket(start, tmp_path):

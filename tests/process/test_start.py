@@ -9,7 +9,7 @@ import sys
 
 import pytest
 from support.server import program
-from support_instance import LOAD_FAILED, START_FAILED, port_is_free
+from support_instance import LOAD_FAILED, START_FAILED
 
 SERVE = ("--http-socket", "127.0.0.1:0")
 
@@ -54,10 +54,8 @@ def test_a_start_without_a_number_has_one_worker_and_says_how_to_have_one_for_ea
     assert "workers auto" not in start("--processes", "1").log
 
 
-def test_web_concurrency_counts_for_an_application_on_the_command_line(start, fail, tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    bare = ("probe:application", "--http", f"127.0.0.1:{port}")
+def test_web_concurrency_counts_for_an_application_on_the_command_line(start, fail, tmp_path, free_port):
+    bare = ("probe:application", "--http", f"127.0.0.1:{free_port()}")
     three = start(*bare, socket=None, module=None, environment={"WEB_CONCURRENCY": "3"})
     assert len(three.workers()) == 3
     three.stop()
@@ -82,13 +80,13 @@ def test_processes_auto_takes_the_cpus_that_the_process_may_use(start):
 
 
 def test_no_configuration_serves_at_port_8000_with_one_worker(start):
-    is_ours = port_is_free(8000)
-    instance = start("probe:application", socket=None, module=None, ready=is_ours)
-    if is_ours:
+    instance = start("probe:application", socket=None, module=None, ready=False)
+    instance.wait_for(lambda: "ready: " in instance.log or instance.process.poll() is not None, "it is ready, or has ended")
+    if instance.process.poll() is None:
         instance.wait_for_log("^bolide: open http://127.0.0.1:8000$")
         assert len(instance.workers()) == 1
     else:
-        # Somebody else has the port: that it is asked for is seen from the complaint.
+        # Somebody else has the port, as another run of these tests may: that it is asked for is seen from the complaint.
         assert instance.wait_for_exit() == START_FAILED
         assert "port 8000 of 127.0.0.1 is in use" in instance.lines[-1]
 

@@ -8,11 +8,12 @@ import signal
 import socket
 import stat
 import time
+import uuid
 
 import pytest
 from support import processes
 from support.statistics import connect, read_raw, read_statistics, worker_of
-from support.waiting import wait_until
+from support.waiting import PATIENCE_SECONDS, wait_until
 
 MEBIBYTE = 1024 * 1024
 
@@ -59,7 +60,7 @@ def test_a_request_in_flight_is_told_with_its_line_and_its_beginning(serve, tmp_
         worker = wait_until(lambda: (found := worker_of(address))["status"] == "busy" and found, "a busy worker")
         (core,) = [core for core in worker["cores"] if core["in_request"]]
         assert {"REQUEST_METHOD=GET", "PATH_INFO=/wait", f"REQUEST_URI=/wait?{gate}"} <= set(core["vars"])
-        assert abs(core["req_info"]["request_start"] - time.time()) < 60
+        assert abs(core["req_info"]["request_start"] - time.time()) < 600
         assert len(worker["cores"]) == 2
         gate.touch()
         client.read_response()
@@ -140,7 +141,7 @@ def test_memory_and_processes_are_those_that_the_kernel_tells(serve):
     assert (told["pid"], told["uid"], told["gid"], told["cwd"]) == (instance.pid, os.getuid(), os.getgid(), str(instance.folder))
     for worker in told["workers"]:
         assert MEBIBYTE < worker["rss"] <= worker["vsz"]
-        assert abs(worker["last_spawn"] - time.time()) < 600
+        assert abs(worker["last_spawn"] - time.time()) < 6000
 
 
 def test_who_waits_at_a_socket_is_told_and_a_full_queue_is_a_line_in_the_log(serve, tmp_path):
@@ -177,7 +178,7 @@ def test_clients_of_http_are_answered_in_it_and_the_file_has_the_mode_of_sockets
 
 
 def test_abstract_names_are_served_and_the_file_of_a_path_goes_with_the_instance(serve, start, tmp_path):
-    name = f"@bolide-stats-{os.getpid()}"
+    name = f"@bolide-stats-{uuid.uuid4().hex}"
     _, address = serve(stats=name)
     assert address == name
     assert read_statistics(name)["workers"][0]["id"] == 1
@@ -239,7 +240,7 @@ def test_the_status_signal_writes_the_same_numbers(serve):
 def test_statsd_is_told_each_number_and_counters_by_how_much_they_have_grown(start):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as collector:
         collector.bind(("127.0.0.1", 0))
-        collector.settimeout(20)
+        collector.settimeout(PATIENCE_SECONDS)
         port = collector.getsockname()[1]
         instance = start("--stats-push", f"statsd:127.0.0.1:{port},shop", "--stats-pusher-default-freq", "1")
         for _ in range(3):
@@ -289,7 +290,7 @@ def test_reloads_are_counted_and_why_the_last_one_has_failed_is_told(serve, tmp_
     assert told["reloads"] == 0
     assert told["last_reload"]["outcome"] == "failed"
     assert told["last_reload"]["why"] == "generation 2 could not be loaded (RuntimeError: no database)"
-    assert abs(told["last_reload"]["at"] - time.time()) < 60
+    assert abs(told["last_reload"]["at"] - time.time()) < 600
     (tmp_path / "shop.py").write_text("from probe import application\n")
     instance.reload(3)
     told = wait_until(lambda: (found := read_statistics(address))["reloads"] == 1 and found, "the reload")

@@ -13,8 +13,7 @@ import time
 import pytest
 from support.client import Client
 from support.server import program
-
-PATIENCE_SECONDS = 20
+from support.waiting import PATIENCE_SECONDS
 
 APPLICATION = """\
 def application(environ, start_response):

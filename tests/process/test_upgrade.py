@@ -3,7 +3,7 @@
 import os
 import signal
 
-from support.waiting import wait_until
+from support.waiting import PATIENCE_SECONDS, wait_until
 from support_load import Load
 from support_processes import children_of, is_alive
 from support_upgrade import HELD, SERVES, UPGRADE, pid_of, pidfile, upgrade, workers_of
@@ -25,7 +25,7 @@ def test_an_upgrade_loses_no_request_and_the_new_master_has_pidfile_and_sockets(
             load.wait(lambda version=version: load.bodies[version] > 0, "the new version")
             load.wait_for_more()
     assert load.losses == []
-    assert instance.process.wait(20) == 0
+    assert instance.process.wait(PATIENCE_SECONDS) == 0
     assert os.stat(path).st_ino == inode
     instance.wait_for_log(SERVES, count=3)
     # Nothing is left of the masters before it, and it ends like any other.
@@ -54,7 +54,7 @@ def test_a_request_in_flight_is_finished_by_the_master_before(upgradable, tmp_pa
     assert instance.body().isdigit()
     gate.touch()
     assert client.read_response().text == "waited"
-    assert instance.process.wait(20) == 0
+    assert instance.process.wait(PATIENCE_SECONDS) == 0
 
 
 def test_a_stop_of_all_processes_leaves_a_request_of_the_master_before_its_time(upgradable, tmp_path):
@@ -67,7 +67,7 @@ def test_a_stop_of_all_processes_leaves_a_request_of_the_master_before_its_time(
     wait_until(lambda: not is_alive(new), "the end of the new master")
     gate.touch()
     assert client.read_response().text == "waited"
-    assert instance.process.wait(20) == 0
+    assert instance.process.wait(PATIENCE_SECONDS) == 0
     assert "stop at once" not in instance.log
 
 
@@ -90,7 +90,7 @@ def test_a_stop_while_the_new_master_is_started_ends_both(upgradable, tmp_path):
     instance.send_signal(UPGRADE)
     instance.wait_for_log(r"^bolide: upgrade \(.*\): a new master is started \(pid \d+\)")
     assert instance.stop() == 0
-    instance.wait_until_gone(10)
+    instance.wait_until_gone()
 
 
 def test_a_new_master_without_the_one_before_it_ends(upgradable, tmp_path):
@@ -102,7 +102,7 @@ def test_a_new_master_without_the_one_before_it_ends(upgradable, tmp_path):
     instance.wait_for_log("^loading$")
     instance.send_signal(signal.SIGKILL)
     instance.process.wait()
-    instance.wait_until_gone(10)
+    instance.wait_until_gone()
     instance.wait_for_log("^bolide: the master whose place this one was to take has ended before")
 
 

@@ -82,7 +82,7 @@ def test_a_function_that_fails_is_in_the_log_and_the_worker_serves(shop):
     assert instance.get("/").status == 200
     assert instance.stop() == 0
     for option in ("post-fork", "worker-exit"):
-        assert f"an exception in {option} = shop:failing" in instance.log
+        instance.wait_for_text(f"an exception in {option} = shop:failing")
     assert instance.log.count("RuntimeError: no such drawer") == 2
 
 
@@ -91,7 +91,7 @@ def test_a_function_that_does_not_come_back_is_left_behind(shop):
     (worker,) = [instance.worker()]
     assert instance.stop() == 0
     assert notes("stuck") == [worker]
-    assert "does not wait any longer, and leaves worker-exit = shop:stuck behind" in instance.log
+    instance.wait_for_text("does not wait any longer, and leaves worker-exit = shop:stuck behind")
 
 
 @pytest.mark.parametrize(
@@ -107,8 +107,8 @@ def test_a_function_that_is_not_there_fails_the_start(option, said, serve, tmp_p
     (tmp_path / "shop.py").write_text(SHOP + WSGI)
     instance = serve.prepare(f"chdir = {tmp_path}\nmodule = shop:application\n{option}").launch()
     assert instance.wait_for_exit() != 0
-    assert said in instance.log
-    assert "uwsgi.ini:5" in instance.log
+    instance.wait_for_text(said)
+    instance.wait_for_text("uwsgi.ini:5")
 
 
 def test_uwsgis_own_hooks_are_called_too(shop):

@@ -5,11 +5,10 @@ import socket
 import ssl
 import sys
 
+from support.waiting import PATIENCE_SECONDS
+
 #: Where `struct tcp_info` (linux/tcp.h) has `tcpi_data_segs_in`, of 4 bytes.
 DATA_SEGMENTS_IN = 152
-
-#: How long a client waits for a byte, in seconds, before the test fails.
-PATIENCE_SECONDS = 20
 
 #: What a socket raises that waits for too long. Python 3.9 has an exception of its own for that.
 TIMEOUTS = (TimeoutError, socket.timeout)

@@ -5,8 +5,8 @@ import shutil
 import subprocess
 
 from support.client import Client
-from support.nginx import PORT_TRIES, free_port
-from support.waiting import wait_until
+from support.ports import reserve
+from support.waiting import PATIENCE_SECONDS, wait_until
 
 CONFIGURATION = """
 global
@@ -32,23 +32,19 @@ class HAProxy:
         program = shutil.which("haproxy", path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
         assert program, "HAProxy is not installed: apt-get install haproxy"
         self.log = folder / "haproxy.log"
-        for _ in range(PORT_TRIES):
-            self.ports = {name: free_port() for name in ways}
-            sections = [
-                SECTION.format(name=name, port=self.ports[name], bind=bind, server=server)
-                for name, (bind, server) in ways.items()
-            ]
-            (folder / "haproxy.cfg").write_text(CONFIGURATION + "".join(sections))
-            with self.log.open("wb") as log:
-                command = [program, "-db", "-f", str(folder / "haproxy.cfg")]
-                self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-            if wait_until(self._answers, lambda: f"HAProxy serves: {self.log.read_text()}") is True:
-                return
-        raise AssertionError(f"HAProxy does not start: {self.log.read_text()}")
+        self._held = {name: reserve() for name in ways}
+        self.ports = {name: held.getsockname()[1] for name, held in self._held.items()}
+        sections = [
+            SECTION.format(name=name, port=self.ports[name], bind=bind, server=server) for name, (bind, server) in ways.items()
+        ]
+        (folder / "haproxy.cfg").write_text(CONFIGURATION + "".join(sections))
+        with self.log.open("wb") as log:
+            command = [program, "-db", "-f", str(folder / "haproxy.cfg")]
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        wait_until(self._answers, lambda: f"HAProxy serves: {self.log.read_text()}")
 
     def _answers(self):
-        if self.process.poll() is not None:
-            return "ended"
+        assert self.process.poll() is None, f"HAProxy does not start: {self.log.read_text()}"
         try:
             for name in self.ports:
                 self.connect(name).close()
@@ -61,4 +57,6 @@ class HAProxy:
 
     def finish(self):
         self.process.terminate()
-        self.process.wait(timeout=20)
+        self.process.wait(timeout=PATIENCE_SECONDS)
+        for held in self._held.values():
+            held.close()

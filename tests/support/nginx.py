@@ -2,11 +2,11 @@
 
 import os
 import shutil
-import socket
 import subprocess
 
 from support.client import Client
-from support.waiting import wait_until
+from support.ports import reserve
+from support.waiting import PATIENCE_SECONDS, wait_until
 
 #: ``{http}`` stands for what is in the test's own ``http`` block.
 CONFIGURATION = """
@@ -68,15 +68,6 @@ uwsgi_param  SERVER_PORT        $server_port;
 uwsgi_param  SERVER_NAME        $server_name;
 """
 
-#: nginx binds its port itself, so another process may take it in between: then another is tried.
-PORT_TRIES = 5
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
 
 class Nginx:
     """Serves at ``port`` when it is made. ``http`` is a block in which ``{port}`` stands for that port."""
@@ -85,19 +76,16 @@ class Nginx:
         program = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
         assert program, "nginx is not installed: apt-get install nginx"
         self.folder = folder
-        for _ in range(PORT_TRIES):
-            self.port = free_port()
-            text = CONFIGURATION.format(folder=folder, http=http.replace("{port}", str(self.port)))
-            (folder / "nginx.conf").write_text(text)
-            command = [program, "-p", str(folder), "-e", str(folder / "error.log"), "-c", str(folder / "nginx.conf")]
-            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-            if wait_until(self._answers, lambda: f"nginx serves: {self.errors()}") is True:
-                return
-        raise AssertionError(f"nginx does not start: {self.errors()}")
+        self._held = reserve()
+        self.port = self._held.getsockname()[1]
+        text = CONFIGURATION.format(folder=folder, http=http.replace("{port}", str(self.port)))
+        (folder / "nginx.conf").write_text(text)
+        command = [program, "-p", str(folder), "-e", str(folder / "error.log"), "-c", str(folder / "nginx.conf")]
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+        wait_until(self._answers, lambda: f"nginx serves: {self.errors()}")
 
     def _answers(self):
-        if self.process.poll() is not None:
-            return "ended"
+        assert self.process.poll() is None, f"nginx does not start: {self.errors()}"
         try:
             self.connect().close()
         except OSError:
@@ -113,7 +101,8 @@ class Nginx:
 
     def finish(self):
         self.process.terminate()
-        self.process.wait(timeout=20)
+        self.process.wait(timeout=PATIENCE_SECONDS)
+        self._held.close()
 
 
 def parameters():

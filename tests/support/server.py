@@ -242,6 +242,10 @@ class Server:
 
         return self.wait_for(found, f"{pattern!r} is in the log {count} times", seconds)
 
+    def wait_for_text(self, text):
+        """Wait until this is in the log: a line may come after what it tells of, and by another way."""
+        self.wait_for(lambda: text in self.log, f"{text!r} is in the log")
+
     # Where it listens, and talking to it.
 
     def places(self):

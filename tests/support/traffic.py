@@ -35,8 +35,8 @@ UNDER_WAY_SECONDS = 3.0
 #: The pause between two requests of one client, in seconds: it is the reload that is tested, and not who is quicker.
 PAUSE_SECONDS = 0.002
 #: How long a client waits for a byte, and a test for its clients, in seconds: all of them share a busy machine.
-ANSWER_SECONDS = 30
-TOGETHER_SECONDS = 60
+ANSWER_SECONDS = 60
+TOGETHER_SECONDS = 120
 #: The codes with which a server may close a WebSocket at its end: "going away" and "service restart".
 FAREWELLS = (1001, 1012)
 #: Streams of a connection of HTTP/2 that are open at once.

@@ -22,7 +22,7 @@ os.register_at_fork(after_in_child=lambda: AFTER_FORK.append(os.getpid()))
 GROWN = []
 
 #: Requests that `wait` holds until a file of their name is there; bounded, in seconds.
-WAIT_SECONDS = 30
+WAIT_SECONDS = 120
 
 
 def application(environ, start_response):
