@@ -177,7 +177,7 @@ def test_a_module_that_cant_be_loaded_gives_way_to_the_file(module, reason, serv
     files = {"shop.py": says("module"), "broken.py": "raise RuntimeError('no settings')\n", "site.wsgi": says("file")}
     server = started(serve, f"module = {module}\nwsgi-file = site.wsgi", files)
     assert server.get().text == "file"
-    assert reason in server.log
+    server.wait_for_text(reason)
     assert re.search(r"uwsgi\.ini:4: warning: `wsgi-file` is loaded in its place", server.log)
 
 
@@ -186,7 +186,7 @@ def test_a_module_and_a_file_that_both_fail_end_the_start_with_the_modules_reaso
     server.launch()
     assert server.wait_for_exit() != 0
     assert "there is no module 'nowhere'" in server.lines[-1]
-    assert "there is no file" in server.log
+    server.wait_for_text("there is no file")
 
 
 def test_a_callable_after_a_colon_counts_where_nothing_else_is_there(serve):

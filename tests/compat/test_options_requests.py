@@ -80,8 +80,8 @@ def test_timeouts_end_a_request_that_does_not_come(listen, line, serve):
 def test_http_keepalive_is_the_time_of_an_idle_connection(serve):
     server = serve(f"{PROBE}\nhttp-keepalive = 2")
     client = server.connect()
-    client.request()
     idle_since = time.monotonic()
+    client.request()
     assert client.is_closed()
     assert time.monotonic() - idle_since > 1
 

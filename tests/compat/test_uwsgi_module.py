@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 from pathlib import Path
 
@@ -73,12 +72,11 @@ def ask(address, expressions):
 
 
 @pytest.fixture
-def real(tmp_path):
+def real(tmp_path, free_port):
     """uWSGI itself with the same configuration; its address."""
     if not Path(UWSGI).exists():
         pytest.skip("uWSGI is not installed")
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = free_port()
     folder = tmp_path / "real"
     folder.mkdir()
     log = folder / "log"

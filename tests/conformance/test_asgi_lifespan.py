@@ -99,7 +99,7 @@ def test_with_on_an_application_that_raises_or_returns_fails_the_start(live, nam
     assert reason in fails(server)
     if ":" in reason:
         assert server.log.count("Traceback (most recent call last)") == 1
-        assert "asgi_lifespan.py" in server.log
+        server.wait_for_text("asgi_lifespan.py")
 
 
 @pytest.mark.parametrize("mode", ["auto", "on"])
@@ -121,7 +121,7 @@ def test_a_failure_is_logged_with_its_traceback_once(live):
     server = live("says_failed_as_starlette_does", start=False)
     fails(server)
     assert server.log.count("Traceback (most recent call last)") == 1
-    assert "in connect" in server.log
+    server.wait_for_text("in connect")
 
 
 def test_a_startup_that_exits_fails_the_start(live):
@@ -245,7 +245,7 @@ def test_shutdown_failed_is_logged(live):
     # "If the server receives this message, it should log/print the message and terminate."
     server = live("shutdown_says_failed")
     assert server.stop() == 0
-    assert "the application's lifespan shutdown failed: the queue is full" in server.log
+    server.wait_for_text("the application's lifespan shutdown failed: the queue is full")
 
 
 def test_a_lifespan_that_ends_while_the_worker_serves_is_logged_and_the_worker_serves_on(live):

@@ -10,7 +10,7 @@ import threading
 import pytest
 from support import processes
 from support.client import Client
-from support.waiting import wait_until
+from support.waiting import PATIENCE_SECONDS, wait_until
 
 #: What a worker may hold of many clients that trickle or flood, in bytes.
 HELD_BYTES = 32 << 20
@@ -192,7 +192,7 @@ def test_many_clients_that_pipeline_without_reading_cost_bounded_memory(server):
 
 
 def test_a_client_that_pipelines_without_end_does_not_keep_others_waiting(server):
-    with flooding(server), server.connect(patience=5) as other:
+    with flooding(server), server.connect() as other:
         for _ in range(20):
             assert other.request(target="/fine").body == b"fine"
 
@@ -218,7 +218,7 @@ def flooding(server):
     for thread in threads:
         thread.start()
     for _ in range(20):
-        assert answers.acquire(timeout=20)
+        assert answers.acquire(timeout=PATIENCE_SECONDS)
     try:
         yield
         assert all(thread.is_alive() for thread in threads), "the flood has ended early"
@@ -269,7 +269,7 @@ def test_listen_is_the_number_of_connections_that_wait_while_the_loop_is_busy(se
     worker = int(server.get("/pid").body)
     os.kill(worker, signal.SIGSTOP)
     try:
-        waiting = [server.connect(patience=20) for _ in range(8)]
+        waiting = [server.connect() for _ in range(8)]
         with pytest.raises(OSError, match="timed out"):
             server.connect(patience=0.5)
     finally:

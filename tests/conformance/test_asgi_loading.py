@@ -82,7 +82,7 @@ def test_a_factory_that_returns_no_application_fails_the_start_and_says_so(serve
     server = serve.prepare(f"pythonpath = {tmp_path}\nasgi = shop:make\nfactory = true").launch()
     server.expects_alarms = True
     assert server.wait_for_exit() == 22
-    assert "the factory 'make' returned a int, which can't be called" in server.log
+    server.wait_for_text("the factory 'make' returned a int, which can't be called")
 
 
 def test_interface_wsgi_serves_a_callable_that_looks_like_asgi_by_wsgi(serve):

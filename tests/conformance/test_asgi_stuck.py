@@ -70,7 +70,8 @@ def test_many_tasks_are_counted_and_some_are_named(stuck):
 
 
 def test_a_stall_is_told_once_and_the_next_one_again(stuck):
-    server = stuck("loop-stall = 0.1")
+    # A busy machine may hold the loop up for a moment, and not for so long.
+    server = stuck("loop-stall = 0.5")
     for count in (1, 2):
         assert server.get("/block").text == "blocked"
         server.wait_for_log("the event loop turns again, after", count)
@@ -78,7 +79,7 @@ def test_a_stall_is_told_once_and_the_next_one_again(stuck):
 
 
 def test_a_loop_that_turns_is_not_complained_of(stuck):
-    server = stuck("loop-stall = 5")
+    server = stuck("loop-stall = 20")
     send(server, "/wait?long")
     server.wait_for_log("^waits long$")
     assert server.get("/block").text == "blocked"
@@ -106,7 +107,7 @@ def test_harakiri_cancels_the_task_logs_where_it_waits_and_answers_504_and_the_w
     response = client.read_response()
     assert response.status == 504
     server.wait_for_log("^cancelled over$")
-    server.wait_for_log(r"^worker 1: harakiri: GET /wait\?over took 1\.\d s; its task is cancelled; it waits here:$")
+    server.wait_for_log(r"^worker 1: harakiri: GET /wait\?over took \d+\.\d s; its task is cancelled; it waits here:$")
     assert re.search(
         r'it waits here:\n(?:worker 1: .*\n)*worker 1:   File ".*asgi_stuck\.py", line \d+, in at_wait$', server.log, re.M
     )

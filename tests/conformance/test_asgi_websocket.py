@@ -468,7 +468,7 @@ def test_the_log_has_the_traceback_of_an_application_that_failed(server):
     socket = Scripted(server, ("accept",), ("fail", "for the log"), path="/failing").open()
     assert socket.answer_close()[0] == 1011
     server.wait_for_log("RuntimeError: for the log", count + 1)
-    assert "GET /failing" in server.log
+    server.wait_for_text("GET /failing")
 
 
 def test_nothing_may_follow_a_close(server):

@@ -86,7 +86,7 @@ def test_the_client_of_websockets_converses(port, compression):
     messages = list(conversation())
     with connect(url(port, ("accept",), ("echo", len(messages))), compression=compression, max_size=None, proxy=None) as line:
         assert bool(line.protocol.extensions) == bool(compression)
-        assert line.ping().wait(20)
+        assert line.ping().wait(60)
         for message in messages:
             line.send(message)
             assert line.recv() == message

@@ -1,12 +1,13 @@
 """WebSockets when their worker ends: at a reload, at a stop, and by itself. Each is closed with the code for it, in its time."""
 
 import ast
+import itertools
 import select
 import signal
 import time
 
 import pytest
-from support.waiting import wait_until
+from support.waiting import PATIENCE_SECONDS, assert_once_below, wait_until
 from support.websocket import CLOSE, TEXT, Scripted, close_payload, received
 
 #: RFC 6455 section 7.4.1 and the IANA registry: "going away", "service restart".
@@ -14,9 +15,6 @@ GOING_AWAY, SERVICE_RESTART = 1001, 1012
 
 #: How far the closes of many are from each other at a reload, in seconds: as the engine's constants have it.
 EACH_SECONDS = 0.01
-
-#: What a stop may take when a client does not answer its close frame, in seconds: far more than the engine waits.
-STOP_SECONDS = 20
 
 CONFIGURATION = "asgi = {apps}/asgi_socket.py\nlifespan = off\nloop = %s"
 
@@ -68,7 +66,7 @@ def test_a_stop_closes_with_1001_at_once_and_ends_with_status_0(server, tmp_path
 
 def test_a_stop_does_not_wait_for_ever_for_a_client_that_does_not_answer_the_close_frame(usual):
     deaf = Scripted(usual, ("accept",), ("receive_all",)).open()
-    assert usual.stop(seconds=STOP_SECONDS) == 0
+    assert usual.stop() == 0
     assert deaf.read_close()[0] == GOING_AWAY
     assert deaf.client.is_closed()
 
@@ -77,11 +75,18 @@ def test_a_stop_does_not_wait_for_ever_for_a_client_that_takes_nothing(usual):
     slow = Scripted(usual, ("accept",), ("say_for_ever", 100_000), ("receive_all",), client=usual.connect(receive_bytes=4096))
     slow.open()
     slow.wait_for(lambda events: len(events) == 2, "it says")
-    assert usual.stop(seconds=STOP_SECONDS) == 0
+    assert usual.stop() == 0
 
 
 def test_at_a_reload_many_are_closed_one_after_the_other_and_serve_meanwhile(usual):
     count = 300
+    generations = itertools.count(2)
+    # What a client that is held up for a while reads late has left in its time all the same: who reads in time sees that.
+    assert_once_below(lambda: -seconds_of_closing(usual, count, next(generations)), -count * EACH_SECONDS / 2, tries=5)
+
+
+def seconds_of_closing(usual, count, generation):
+    """The time between the first and the last close that the clients are told at a reload."""
     sockets = [Scripted(usual, ("accept",), ("echo", 1_000_000_000)).open() for _ in range(count)]
     usual.send_signal(signal.SIGHUP)
     # Each says something all the time, until it is closed.
@@ -92,7 +97,7 @@ def test_at_a_reload_many_are_closed_one_after_the_other_and_serve_meanwhile(usu
         poll.register(number, select.POLLIN)
     closed, echoed_after_the_first = [], 0
     while by_number:
-        for number, _ in poll.poll(20_000):
+        for number, _ in poll.poll(PATIENCE_SECONDS * 1000):
             answer = by_number[number].read()
             if answer.opcode == TEXT:
                 echoed_after_the_first += bool(closed)
@@ -105,9 +110,9 @@ def test_at_a_reload_many_are_closed_one_after_the_other_and_serve_meanwhile(usu
             del by_number[number]
     assert len(closed) == count
     assert echoed_after_the_first > 0
+    usual.wait_for_log(rf"^bolide: ready: .* of generation {generation} in")
     # A slow machine makes it longer. What is due within the same look at the clock leaves together.
-    assert closed[-1] - closed[0] > count * EACH_SECONDS / 2
-    usual.wait_for_log(r"^bolide: ready: .* of generation 2 in")
+    return closed[-1] - closed[0]
 
 
 def test_a_handshake_that_is_accepted_while_the_worker_drains_is_a_socket_that_closes(usual):

@@ -9,7 +9,7 @@ import zlib
 import pytest
 from support.client import TIMEOUTS
 from support.processes import resident_bytes
-from support.waiting import wait_until
+from support.waiting import PATIENCE_SECONDS, wait_until
 from support.websocket import (
     BINARY,
     CLOSE,
@@ -151,7 +151,7 @@ def peak_bytes(pid):
 
 @pytest.fixture(scope="module")
 def pinging(serve_module):
-    return serve_module("asgi = {apps}/asgi_socket.py\nlifespan = off\nwebsocket-ping-interval = 0.2\nwebsocket-ping-timeout = 1")
+    return serve_module("asgi = {apps}/asgi_socket.py\nlifespan = off\nwebsocket-ping-interval = 0.2\nwebsocket-ping-timeout = 3")
 
 
 def test_a_silent_client_is_asked_by_a_ping_and_lives_on_while_it_answers(pinging):
@@ -190,10 +190,9 @@ def test_whatever_a_client_sends_is_a_sign_of_life(pinging):
 def test_an_application_that_does_not_receive_is_not_taken_for_a_client_that_is_silent(pinging):
     # What waits unread fills the room, so the pongs behind it are not heard.
     socket = Scripted(pinging, ("accept",), ("wait", "busy"), ("receive", 30)).open()
-    for number in range(30):
-        socket.send_text(f"{number} " + "x" * 10_000)
+    socket.client.send(b"".join(frame(TEXT, f"{number} " + "x" * 10_000) for number in range(30)))
     pings = 0
-    socket.client.socket.settimeout(3)
+    socket.client.socket.settimeout(5)
     try:
         while socket.read().opcode == PING:
             pings += 1
@@ -212,7 +211,7 @@ def test_no_ping_is_sent_when_the_interval_is_0(serve):
     silent.client.socket.settimeout(1)
     with pytest.raises(TIMEOUTS):
         silent.read()
-    silent.client.socket.settimeout(20)
+    silent.client.socket.settimeout(PATIENCE_SECONDS)
     assert silent.close() == (1000, "")
 
 
@@ -242,7 +241,7 @@ def test_what_an_application_does_not_receive_stays_with_the_client(usual):
     assert resident_bytes(worker) - before < MEGABYTE
     socket.go("hungry")
     # What of the last frame has not left.
-    socket.client.socket.settimeout(20)
+    socket.client.socket.settimeout(PATIENCE_SECONDS)
     socket.client.send(wire[sent % len(wire) :] if sent % len(wire) else b"")
     socket.send(CLOSE, close_payload(1000))
     assert socket.read_close() == (1000, "")

@@ -6,7 +6,7 @@ import pytest
 from support import uwsgi
 from support.front import View
 from support.http2 import Http2
-from support.nginx import Nginx, free_port
+from support.nginx import Nginx
 
 LISTEN = ("http-socket = 127.0.0.1:0", "http-socket = {folder}/http.sock", "socket = 127.0.0.1:0")
 
@@ -340,7 +340,7 @@ def test_log_x_forwarded_for_shows_the_list_as_it_came(serve):
 # A real front server.
 
 
-def test_behind_two_nginx_a_client_can_not_choose_its_address(serve, tmp_path, application):
+def test_behind_two_nginx_a_client_can_not_choose_its_address(serve, tmp_path, application, free_port):
     server = serve(application, listen=LISTEN)
     inner = free_port()
     fields = "proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for; proxy_set_header X-Forwarded-Proto $scheme;"

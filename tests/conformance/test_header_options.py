@@ -42,7 +42,7 @@ def test_they_hold_for_head_and_for_answers_without_a_body(server):
 
 def test_what_add_header_can_not_do_is_said(serve):
     server = serve("wsgi-file = {apps}/hello.py\nadd-header = Connection: keep-alive")
-    assert "`add-header = Connection: …` has no effect: connections are the server's" in server.log
+    server.wait_for_text("`add-header = Connection: …` has no effect: connections are the server's")
     for wrong, said in (
         ("add-header = X-No-Colon", "has no colon"),
         ("add-header = A B: c", "`A B` is no name of a header field"),
@@ -53,7 +53,7 @@ def test_what_add_header_can_not_do_is_said(serve):
         refused = serve.prepare("wsgi-file = {apps}/hello.py\n" + wrong).launch()
         assert refused.wait_for_exit() != 0
         assert f"uwsgi.ini:4: error: {wrong.split(' =')[0]}" in refused.log or said in refused.log
-        assert said in refused.log
+        refused.wait_for_text(said)
 
 
 def test_lengths_are_the_servers(serve):
@@ -71,7 +71,7 @@ def test_lengths_are_the_servers(serve):
         response = client.request("GET", target)
         assert (response.get("content-length"), len(response.body)) == (str(length), length), target
     for said in ("`del-header = Content-Length` has no effect", "`delheader:Content-Length` has no effect"):
-        assert said in server.log
+        server.wait_for_text(said)
 
 
 def test_server_and_date_can_be_taken_out(serve):

@@ -15,7 +15,7 @@ from support.tls import Authority, context_of
 
 MEGABYTE = bytes(range(256)) * 4096
 #: How long a client that is a program may take, in seconds.
-CLIENT_SECONDS = 50
+CLIENT_SECONDS = 200
 
 WAYS_OF = {"http": "plain", "https": "tls"}
 

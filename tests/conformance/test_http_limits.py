@@ -4,6 +4,7 @@ import json
 import socket
 
 import pytest
+from support.waiting import PATIENCE_SECONDS
 
 HOST = b"Host: localhost\r\n"
 
@@ -158,20 +159,20 @@ def test_a_uwsgi_packet_that_does_not_come_to_its_end_is_closed_in_silence(hasty
 
 
 def test_a_body_may_take_longer_than_the_limit_as_long_as_it_keeps_coming(serve):
-    server = serve("wsgi-file = {apps}/echo.py\nsocket-timeout = 1\nhttp-timeout = 1\nbody-min-rate = 1")
-    client = server.connect(patience=0.25)
+    server = serve("wsgi-file = {apps}/echo.py\nsocket-timeout = 3\nhttp-timeout = 3\nbody-min-rate = 1")
+    client = server.connect(patience=0.5)
     client.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 8\r\n\r\n")
-    # Eight bytes with a pause of a quarter of a second before each: two limits long in all.
+    # Eight bytes with a pause of half a second before each: longer than the limit in all.
     for byte in b"12345678":
         with pytest.raises(socket.timeout):
             client.receive()
         client.send(bytes([byte]))
-    client.socket.settimeout(20)
+    client.socket.settimeout(PATIENCE_SECONDS)
     assert json.loads(client.read_response().body)["body"] == "12345678"
 
 
 def drip(client, most=200):
-    """Send a byte four times a second until there is an answer; the bytes that were sent, and the answer."""
+    """Send a byte whenever the client has no patience left, until there is an answer; how many were sent, and the answer."""
     sent = 0
     while sent < most and b"\r\n\r\n" not in client.buffer:
         try:
@@ -181,7 +182,7 @@ def drip(client, most=200):
             if not client.send(b"x"):
                 break
             sent += 1
-    client.socket.settimeout(20)
+    client.socket.settimeout(PATIENCE_SECONDS)
     return sent, client.read_response()
 
 
@@ -199,8 +200,8 @@ def test_a_body_that_drips_is_ended_with_408(serve, target, framing):
 
 
 def test_with_a_rate_of_nothing_a_drip_goes_on(serve):
-    server = serve("wsgi-file = {apps}/echo.py\nsocket-timeout = 1\nbody-min-rate = 0")
-    client = server.connect(patience=0.25)
+    server = serve("wsgi-file = {apps}/echo.py\nsocket-timeout = 3\nbody-min-rate = 0")
+    client = server.connect(patience=0.5)
     client.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 12\r\n\r\n")
     _, response = drip(client)
     assert (response.status, json.loads(response.body)["body"]) == (200, 12 * "x")
@@ -220,13 +221,13 @@ def test_the_time_that_an_asgi_application_takes_is_not_the_client_s(serve):
 
 
 def test_what_came_while_the_worker_was_busy_came_in_time(serve):
-    server = serve("wsgi-file = {apps}/streams.py\nsocket-timeout = 1")
+    server = serve("wsgi-file = {apps}/streams.py\nsocket-timeout = 3")
     client = server.connect()
     client.send(b"POST /fine HTTP/1.1\r\nHost: a\r\nContent-Length: 8\r\n\r\nhalf")
     server.get("/fine")
     busy = server.connect()
-    busy.send(b"GET /sleep_seconds?2 HTTP/1.1\r\nHost: a\r\n\r\n")
-    server.wait_for_log("^sleeps 2$")
+    busy.send(b"GET /sleep_seconds?5 HTTP/1.1\r\nHost: a\r\n\r\n")
+    server.wait_for_log("^sleeps 5$")
     client.send(b"half")
     assert client.read_response().body == b"fine"
     assert busy.read_response().body == b"slept"

@@ -227,7 +227,7 @@ def test_each_kind_of_socket_has_its_own_option(serve):
 
 def test_an_option_without_a_socket_to_act_on_is_said(serve):
     server = serve(APPLICATIONS["wsgi"] + "\nhttp-enable-proxy-protocol = true")
-    assert "`http-enable-proxy-protocol` has no effect" in server.log
+    server.wait_for_text("`http-enable-proxy-protocol` has no effect")
     assert ask(server.connect()).address == "127.0.0.1"
 
 

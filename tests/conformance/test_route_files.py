@@ -178,7 +178,7 @@ def test_a_rule_must_say_in_which_folder_a_file_lies(serve):
 
 def test_a_folder_that_is_not_there_yet_is_said_and_served_later(serve):
     server = serve("wsgi-file = {apps}/hello.py\nroute = ^/f/(.*)$ static:{folder}/later/$1")
-    assert "uwsgi.ini:4: warning: there is no `" in server.log
+    server.wait_for_text("uwsgi.ini:4: warning: there is no `")
     client = server.connect()
     assert client.request("GET", "/f/a.txt").status == 404
     fill(server.folder / "later", {"a.txt": b"text"})

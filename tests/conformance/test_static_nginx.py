@@ -5,13 +5,13 @@ Where they differ, the table says why; a difference that is not in it fails, and
 
 import os
 import shutil
-import socket
 import subprocess
 
 import pytest
 from support.client import Client
 from support.files import assert_same, fill, parts_of, pattern
-from support.waiting import wait_until
+from support.ports import reserve
+from support.waiting import PATIENCE_SECONDS, wait_until
 
 CONFIGURATION = """
 daemon off;
@@ -38,9 +38,6 @@ http {{
     }}
 }}
 """
-
-#: nginx binds its port itself, so another process may take it in between: then another is tried.
-PORT_TRIES = 5
 
 FILES = {
     "small.txt": pattern(1_000),
@@ -160,21 +157,16 @@ class Nginx:
         program = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
         assert program, "nginx is not installed: apt-get install nginx"
         self.folder = folder
-        for _ in range(PORT_TRIES):
-            with socket.socket() as probe:
-                probe.bind(("127.0.0.1", 0))
-                self.port = probe.getsockname()[1]
-            configuration = folder / "nginx.conf"
-            configuration.write_text(CONFIGURATION.format(folder=folder, files=files, port=self.port))
-            command = [program, "-p", str(folder), "-e", str(folder / "error.log"), "-c", str(configuration)]
-            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-            if wait_until(self.answers, "nginx serves") is True:
-                return
-        raise AssertionError("nginx does not start: " + (folder / "error.log").read_text())
+        self._held = reserve()
+        self.port = self._held.getsockname()[1]
+        configuration = folder / "nginx.conf"
+        configuration.write_text(CONFIGURATION.format(folder=folder, files=files, port=self.port))
+        command = [program, "-p", str(folder), "-e", str(folder / "error.log"), "-c", str(configuration)]
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+        wait_until(self.answers, "nginx serves")
 
     def answers(self):
-        if self.process.poll() is not None:
-            return "ended"
+        assert self.process.poll() is None, "nginx does not start: " + (self.folder / "error.log").read_text()
         try:
             Client(("127.0.0.1", self.port)).close()
         except OSError:
@@ -186,7 +178,8 @@ class Nginx:
 
     def finish(self):
         self.process.terminate()
-        self.process.wait(timeout=20)
+        self.process.wait(timeout=PATIENCE_SECONDS)
+        self._held.close()
 
 
 @pytest.fixture(scope="module")

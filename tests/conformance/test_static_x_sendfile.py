@@ -187,8 +187,8 @@ def test_behind_a_front_server_that_speaks_uwsgi(serve):
 def test_a_location_without_its_folder_is_an_error_with_its_line(serve, value):
     server = serve.prepare(f"wsgi-file = {{apps}}/handing.py\nx-accel-redirect = {value}").launch()
     assert server.wait_for_exit() != 0
-    assert "uwsgi.ini:4: " in server.log
-    assert "/path=FOLDER" in server.log
+    server.wait_for_text("uwsgi.ini:4: ")
+    server.wait_for_text("/path=FOLDER")
 
 
 @pytest.mark.parametrize(

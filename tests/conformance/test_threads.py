@@ -28,7 +28,7 @@ libc = ctypes.CDLL(None)
 libc.open_memstream.restype = ctypes.c_void_p
 libc.malloc_info.argtypes = [ctypes.c_int, ctypes.c_void_p]
 libc.fclose.argtypes = [ctypes.c_void_p]
-all_are_here = threading.Barrier(8, timeout=20)
+all_are_here = threading.Barrier(8, timeout=60)
 kept = []
 
 def application(environ, start_response):

@@ -228,7 +228,7 @@ def test_the_uwsgi_protocol_is_spoken_within_tls_too(serve, authority, context):
 def test_curl_is_served(echo, authority, options):
     url = f"https://localhost:{echo.address('https')[1]}/"
     command = ["curl", "-sS", "--http1.1", *options, "--cacert", str(authority.certificate), "-d", "@-", url]
-    done = subprocess.run(command, input=b"x" * 100_000, capture_output=True, timeout=30)
+    done = subprocess.run(command, input=b"x" * 100_000, capture_output=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, b"")
     assert json.loads(done.stdout)["body"] == "x" * 100_000
 
@@ -239,9 +239,9 @@ def test_http2_passes_large_bodies_both_ways(serve, listen, authority, tmp_path)
     server = serve(f"wsgi-file = {{apps}}/echo.py\nstatic-map = /files={tmp_path}", listen=listen)
     url = f"https://localhost:{server.address('https')[1]}/"
     command = ["curl", "-sS", "--http2", "--cacert", str(authority.certificate), "-w", "%{stderr}%{http_version}"]
-    done = subprocess.run([*command, url + "files/film"], capture_output=True, timeout=30)
+    done = subprocess.run([*command, url + "files/film"], capture_output=True, timeout=60)
     assert (done.stderr, done.stdout) == (b"2", content)
-    done = subprocess.run([*command, "--data-binary", "@-", url], input=content, capture_output=True, timeout=30)
+    done = subprocess.run([*command, "--data-binary", "@-", url], input=content, capture_output=True, timeout=60)
     told = json.loads(done.stdout)
     assert (done.stderr, told["body"]) == (b"2", content.decode("latin-1"))
     assert (told["environ"]["SERVER_PROTOCOL"], told["environ"]["HTTPS"]) == ("HTTP/2.0", "on")

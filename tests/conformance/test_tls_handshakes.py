@@ -181,7 +181,7 @@ def test_plain_http_is_answered_in_plain_text(serve, credentials):
         assert (response.status, response.says_close) == (400, True)
         assert "https://" in response.text
         assert client.is_closed()
-    curl = subprocess.run(["curl", "-s", "http://{}:{}/".format(*address_of(server))], capture_output=True, text=True, timeout=20)
+    curl = subprocess.run(["curl", "-s", "http://{}:{}/".format(*address_of(server))], capture_output=True, text=True, timeout=60)
     assert "https://" in curl.stdout
     assert server.log.count("refused a TLS handshake") == 1
 
@@ -215,7 +215,7 @@ def test_the_host_that_is_asked_for_chooses_the_certificate(serve, authority, cr
         context = context_of(authority)
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-        with socket.create_connection(address_of(server), timeout=20) as plain:
+        with socket.create_connection(address_of(server), timeout=60) as plain:
             with context.wrap_socket(plain, server_hostname=host) as tls:
                 assert tls.getpeercert(binary_form=True) == shown.der(), host
 

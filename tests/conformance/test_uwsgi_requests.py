@@ -207,7 +207,7 @@ def test_a_file_is_sent_in_the_middle_of_an_answer(shop):
         for _ in range(2):
             client.send(b"GET /file HTTP/1.1\r\nHost: shop\r\n\r\n")
             assert client.read_response().text == "<0123456789234>"
-    assert "No such file" in instance.log
+    instance.wait_for_text("No such file")
     assert "start_response comes before" in instance.get("/headless").text
     assert instance.get("/below_zero").text.count("can't be below 0") == 2
 

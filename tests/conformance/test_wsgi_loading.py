@@ -90,7 +90,7 @@ def test_an_application_that_does_not_load_ends_the_start_and_the_last_line_says
     for file, text in FILES.items():
         (server.folder / file).write_text(text)
     assert server.launch().wait_for_exit() == LOAD_FAILED
-    assert words in server.log
+    server.wait_for_text(words)
     last = server.lines[-1]
     assert last.startswith("bolide: the application could not be loaded: ")
     assert words in last

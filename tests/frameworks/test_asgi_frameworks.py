@@ -20,7 +20,7 @@ FRAMEWORKS = {
     "quart": "quart_asgi:app",
 }
 CONTENT = bytes(range(256)) * 2000
-TIMEOUT_SECONDS = 20
+TIMEOUT_SECONDS = 60
 
 
 @pytest.fixture(scope="module", params=FRAMEWORKS)

@@ -12,7 +12,7 @@ from support.waiting import wait_until
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
-TIMEOUT_SECONDS = 20
+TIMEOUT_SECONDS = 60
 
 
 class Site:

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from websockets.sync.client import connect
 
-TIMEOUT_SECONDS = 20
+TIMEOUT_SECONDS = 60
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def test_the_lifespans_example_keeps_its_state(serve_application):
     server = serve_application("lifespan", "lifespan = on")
     assert json.loads(server.get("/").body) == [["lifespan.startup"], "from the start", "3.0"]
     assert server.stop() == 0
-    assert "the application closes" in server.log
+    server.wait_for_text("the application closes")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from support.waiting import wait_until
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
-TIMEOUT_SECONDS = 20
+TIMEOUT_SECONDS = 60
 
 #: As docs/asgi.md says. nginx hands on all header fields of a request by itself, those of a WebSocket's handshake too.
 FRONT = """

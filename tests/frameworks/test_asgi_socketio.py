@@ -8,7 +8,7 @@ import pytest
 import socketio
 from engineio.payload import Payload
 
-TIMEOUT_SECONDS = 20
+TIMEOUT_SECONDS = 60
 
 #: One answer to a poll has all events that wait; a client takes 16 unless it is told to take more.
 Payload.max_decode_packets = 1000

@@ -11,7 +11,7 @@ from support import processes
 from support.client import TIMEOUTS
 from support.waiting import wait_until
 
-TIMEOUT_SECONDS = 20
+TIMEOUT_SECONDS = 60
 
 #: One gigabyte, in parts of a megabyte.
 PART = bytes(range(256)) * 4096

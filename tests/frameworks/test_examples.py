@@ -10,7 +10,7 @@ from websockets.sync.client import connect
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
-TIMEOUT_SECONDS = 20
+TIMEOUT_SECONDS = 60
 
 
 def serve_example(serve, name):

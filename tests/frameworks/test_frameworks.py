@@ -12,7 +12,7 @@ FRAMEWORKS = {
     "pyramid": "module = pyramid_site",
 }
 CONTENT = bytes(range(256)) * 2000
-TIMEOUT_SECONDS = 20
+TIMEOUT_SECONDS = 60
 
 
 @pytest.fixture(scope="module", params=FRAMEWORKS)
