@@ -8,8 +8,8 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Once, OnceLock};
 use std::time::{Duration, Instant};
 
 use bolide_contract::message::{self, Order};
@@ -60,11 +60,10 @@ impl<L: Language> Harness<L> {
 
     pub fn with_settings(language: &'static L, settings: Settings) -> Harness<L> {
         log();
+        keep_tests_alive();
         let (assignment, master) = assignment(settings);
         let row = assignment.scoreboard.row(0).expect("a row");
         let engine = EmbeddedWorker::new(language, assignment).expect("a worker");
-        // A failed assertion is the test's, and not the end of a worker's process.
-        drop(std::panic::take_hook());
         Harness { engine, master, row, last: Turned::Wait(None), due: None }
     }
 
@@ -200,6 +199,16 @@ impl Client {
     pub fn end_sending(&mut self) {
         self.stream.shutdown(std::net::Shutdown::Write).expect("the connection is there");
     }
+}
+
+/// A failed assertion is the test's, and not the end of a worker's process. Before the first worker of this process begins.
+pub fn keep_tests_alive() {
+    static KEPT: Once = Once::new();
+    KEPT.call_once(|| {
+        bolide_engine::end_worker_at_a_panic(0);
+        // What was set is set once, so no worker sets it again.
+        drop(std::panic::take_hook());
+    });
 }
 
 /// The log of all workers of this process, so far.

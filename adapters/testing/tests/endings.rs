@@ -2,6 +2,7 @@
 //! no look at the clock is needed but where time itself is the reason.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bolide_contract::message::Order;
 use bolide_contract::settings::Settings;
@@ -17,7 +18,7 @@ use bolide_testing::streaming::TestStreams;
 const LITTLE_ROOM: usize = 8 * 1024;
 
 /// Time limits of a worker where time is the reason, in milliseconds.
-const SHORT_MS: u64 = 20;
+const SHORT_MS: u64 = 100;
 
 /// A state, by what a client has sent to bring a connection there.
 struct State {
@@ -88,16 +89,29 @@ struct Case {
 
 /// Each state, under each kind of application.
 fn each_state(change: fn(&mut Settings)) -> Vec<Case> {
-    let mut cases = Vec::new();
-    for state in COMMON.iter().chain(&COLLECTED) {
+    let called = |state| {
         let language = TestLanguage::new(Arc::new(Doors::default()));
-        cases.push(in_state(state, language, language.interpreter, change));
-    }
-    for state in COMMON.iter().chain(&STREAMED) {
+        in_state(state, language, language.interpreter, change)
+    };
+    let streamed = |state| {
         let language = TestStreams::new();
-        cases.push(in_state(state, language, language.interpreter, change));
+        in_state(state, language, language.interpreter, change)
+    };
+    let cases = COMMON.iter().chain(&COLLECTED).map(|state| in_time(|| called(state)));
+    cases.chain(COMMON.iter().chain(&STREAMED).map(|state| in_time(|| streamed(state)))).collect()
+}
+
+/// A case that has come to its state before its worker's time limit could be over, however often the machine has something else to do.
+fn in_time(case: impl Fn() -> Case) -> Case {
+    loop {
+        let began = Instant::now();
+        let case = case();
+        if began.elapsed() < Duration::from_millis(SHORT_MS) {
+            let kept = (u64::from(case.state.is_kept), 0);
+            assert_eq!(case.interpreter.balance(), kept, "{}", case.state.name);
+            return case;
+        }
     }
-    cases
 }
 
 fn in_state<L: Language>(
@@ -112,7 +126,6 @@ fn in_state<L: Language>(
     let mut client = worker.client_of(HTTP, state.is_full.then_some(LITTLE_ROOM));
     client.send(state.sent);
     worker.settle();
-    assert_eq!(interpreter.balance(), (u64::from(state.is_kept), 0), "{}", state.name);
     Case { state, worker: Box::new(worker), client, interpreter }
 }
 

@@ -4,15 +4,12 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use bolide_contract::message::EXIT_LOAD_FAILED;
 use bolide_testing::gates::PATIENCE;
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::{Pid, mkfifo};
-
-static NEXT: AtomicU32 = AtomicU32::new(0);
+use nix::unistd::{Pid, mkdtemp, mkfifo};
 
 /// A running master, with a folder of its test.
 struct Instance {
@@ -22,8 +19,7 @@ struct Instance {
 
 impl Instance {
     fn start(options: &[&str]) -> Instance {
-        let folder = std::env::temp_dir().join(format!("bolide-testing-{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed)));
-        std::fs::create_dir(&folder).expect("a new folder");
+        let folder = mkdtemp(&std::env::temp_dir().join("bolide-testing-XXXXXX")).expect("a new folder");
         let log = std::fs::File::create(folder.join("log")).expect("made");
         let mut command = Command::new(env!("CARGO_BIN_EXE_bolide-testing"));
         command.args(["--http-socket", "127.0.0.1:0", "--chdir"]).arg(&folder).args(options);

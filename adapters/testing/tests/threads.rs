@@ -4,12 +4,12 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Once};
 
 use bolide_contract::message::{self, Order, Received, Report};
 use bolide_testing::gates::{Doors, PATIENCE};
-use bolide_testing::harness::{HTTP, assignment, log, settings};
+use bolide_testing::harness::{HTTP, assignment, keep_tests_alive, log, settings};
 use bolide_testing::language::TestLanguage;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
@@ -28,9 +28,13 @@ impl Worker {
 
     /// One that has a file and a route of its own.
     fn with_own_answers(threads: &str) -> Worker {
+        // Written once: another test may be sending it.
+        static WRITTEN: Once = Once::new();
         let folder = concat!(env!("CARGO_TARGET_TMPDIR"), "/own_answers");
-        std::fs::create_dir_all(folder).expect("made");
-        std::fs::write(format!("{folder}/own.txt"), "own").expect("written");
+        WRITTEN.call_once(|| {
+            std::fs::create_dir_all(folder).expect("made");
+            std::fs::write(format!("{folder}/own.txt"), "own").expect("written");
+        });
         let map = format!("/files={folder}");
         let worker = Worker::with(&["--threads", threads, "--static-map", &map, "--route", "^/gone$ return:410"]);
         worker.wait_for_threads(threads.parse().unwrap_or(2));
@@ -53,6 +57,7 @@ impl Worker {
 
     fn with(options: &[&str]) -> Worker {
         log();
+        keep_tests_alive();
         let doors = Arc::new(Doors::default());
         let language = TestLanguage::new(doors.clone());
         let (assignment, master) = assignment(settings(options));
@@ -64,8 +69,6 @@ impl Worker {
         });
         let worker = Worker { language, doors, master, ended };
         worker.wait_for(|report| matches!(report, Report::Serving { .. }));
-        // A failed assertion is the test's, and not the end of a worker's process.
-        drop(std::panic::take_hook());
         worker
     }
 
@@ -93,9 +96,18 @@ impl Worker {
         near
     }
 
-    /// Ends the worker in order: everything is answered, every thread has let go of the language, and nobody had to be found by the clock.
+    /// Ends the worker in order.
     fn end(self) {
+        self.order_to_drain();
+        self.assert_ends();
+    }
+
+    fn order_to_drain(&self) {
         message::send(self.master.as_fd(), &Order::Drain, None).expect("ordered");
+    }
+
+    /// It ends, as ordered: everything is answered, every thread has let go of the language, and nobody had to be found by the clock.
+    fn assert_ends(self) {
         self.ended.recv_timeout(PATIENCE).expect("the worker ends").expect("well");
         assert_eq!(self.language.interpreter.balance(), (0, 0));
         self.language.interpreter.acquire();
@@ -300,9 +312,10 @@ fn a_drain_in_the_middle_of_a_call_waits_for_its_answer() {
     let slow = worker.client();
     ask(&slow, "/slow/gate");
     worker.doors.wait_for_somebody_at("gate");
-    message::send(worker.master.as_fd(), &Order::Drain, None).expect("ordered");
+    worker.order_to_drain();
     worker.doors.open("gate");
     hear(&slow, "/slow/gate");
     drop(slow);
-    worker.end();
+    // It may have ended already: it takes no order any more.
+    worker.assert_ends();
 }

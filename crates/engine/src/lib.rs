@@ -61,4 +61,5 @@ pub use draining::cut_off_late_stream;
 pub use embedded::{EmbeddedWorker, Heartbeat, Turned, Visited};
 pub use event_loop::serve;
 pub use listener::ListeningSocket;
+pub use panics::end_worker_at_a_panic;
 pub use worker_state::Assignment;

@@ -3,13 +3,17 @@
 
 use std::any::Any;
 use std::panic::PanicHookInfo;
+use std::sync::Once;
 
-/// From here on a panic ends this process. The worker's call, when it begins.
+/// From here on a panic ends this process. The worker's call, when it begins; a second one changes nothing.
 pub fn end_worker_at_a_panic(worker: u32) {
-    std::panic::set_hook(Box::new(move |panic| {
-        bolide_log::write_last(&bolide_log::framed(&described(worker, panic)));
-        std::process::abort();
-    }));
+    static SET: Once = Once::new();
+    SET.call_once(|| {
+        std::panic::set_hook(Box::new(move |panic| {
+            bolide_log::write_last(&bolide_log::framed(&described(worker, panic)));
+            std::process::abort();
+        }));
+    });
 }
 
 fn described(worker: u32, panic: &PanicHookInfo<'_>) -> String {

@@ -1,14 +1,11 @@
 //! The walk to an answer on a real folder, with a clock that the test turns.
 
 use std::fs::{self, OpenOptions};
-use std::sync::atomic::AtomicU32;
 
 use bolide_contract::files::{Cache as CacheSettings, Map as MapSettings, Precompressed};
 
 use super::*;
 use crate::answer::Body;
-
-static NUMBER: AtomicU32 = AtomicU32::new(0);
 
 /// Far enough from 1970 for every file of the test to lie in the past.
 const NOW: i64 = 4_000_000_000;
@@ -17,7 +14,7 @@ struct Scratch(PathBuf);
 
 impl Scratch {
     fn new(files: &[(&str, &str)]) -> Scratch {
-        let path = std::env::temp_dir().join(format!("bolide-lookup-{}-{}", std::process::id(), NUMBER.fetch_add(1, Relaxed)));
+        let path = nix::unistd::mkdtemp(&std::env::temp_dir().join("bolide-lookup-XXXXXX")).expect("a folder");
         let scratch = Scratch(path);
         for (file, text) in files {
             scratch.write(file, text);

@@ -124,8 +124,7 @@ mod tests {
 
     #[test]
     fn a_file_of_types_comes_before_the_table() {
-        let folder = std::env::temp_dir().join(format!("bolide-kinds-{}", std::process::id()));
-        fs::create_dir_all(&folder).expect("a folder");
+        let folder = nix::unistd::mkdtemp(&std::env::temp_dir().join("bolide-kinds-XXXXXX")).expect("a folder");
         let file = folder.join("types");
         fs::write(&file, "# comment\ntext/x-own  own .CSS # more\nbroken line\n\x01/x bad\n").expect("a file");
         let mut problems = Vec::new();

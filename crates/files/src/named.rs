@@ -86,10 +86,8 @@ mod tests {
     struct Scratch(PathBuf);
 
     impl Scratch {
-        fn new(name: &str) -> Scratch {
-            let folder = std::env::temp_dir().join(format!("bolide-named-{}-{name}", std::process::id()));
-            fs::create_dir_all(&folder).expect("a folder");
-            Scratch(folder)
+        fn new() -> Scratch {
+            Scratch(nix::unistd::mkdtemp(&std::env::temp_dir().join("bolide-named-XXXXXX")).expect("a folder"))
         }
 
         fn write(&self, name: &str, bytes: &[u8]) -> PathBuf {
@@ -114,7 +112,7 @@ mod tests {
 
     #[test]
     fn a_file_is_what_it_is_at_the_moment() {
-        let scratch = Scratch::new("moment");
+        let scratch = Scratch::new();
         let mut named = NamedFiles::default();
         let path = scratch.write("a", b"one");
         assert_eq!(*small(&mut named, &path), b"one");
@@ -129,7 +127,7 @@ mod tests {
 
     #[test]
     fn large_files_are_opened_anew_and_others_than_files_are_refused() {
-        let scratch = Scratch::new("kinds");
+        let scratch = Scratch::new();
         let mut named: NamedFiles<Rc<Vec<u8>>> = NamedFiles::default();
         let path = scratch.write("large", &[b'x'; MEMORY_BYTES as usize + 1]);
         for _ in 0..2 {

@@ -2,18 +2,15 @@
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::sync::atomic::AtomicU32;
 
 use super::*;
-
-static NUMBER: AtomicU32 = AtomicU32::new(0);
 
 /// A folder of the test's own, removed at its end.
 struct Scratch(PathBuf);
 
 impl Scratch {
     fn new() -> Scratch {
-        let path = std::env::temp_dir().join(format!("bolide-roots-{}-{}", std::process::id(), NUMBER.fetch_add(1, Relaxed)));
+        let path = nix::unistd::mkdtemp(&std::env::temp_dir().join("bolide-roots-XXXXXX")).expect("a folder");
         for folder in ["root/inner", "outside", "safe"] {
             fs::create_dir_all(path.join(folder)).expect("a folder");
         }

@@ -228,7 +228,9 @@ mod tests {
 
     #[test]
     fn each_action_does_what_its_name_says_or_says_why_not() {
-        let folder = Folder(std::env::temp_dir().join(format!("bolide-hooks-{}", std::process::id())));
+        let above = nix::unistd::mkdtemp(&std::env::temp_dir().join("bolide-hooks-XXXXXX")).expect("made");
+        let _above = Folder(above.clone());
+        let folder = Folder(above.join("made"));
         let path = |name: &str| folder.0.join(name);
         let text = |name: &str| fs::read_to_string(path(name)).expect("read");
         let mode = |name: &str| fs::metadata(path(name)).expect("there").permissions().mode() & 0o7777;

@@ -226,8 +226,8 @@ mod tests {
             writer.write(b"refused\nrefused\n");
             writer.flush();
         }
-        let path = std::env::temp_dir().join(format!("bolide-full-{}", std::process::id()));
-        let file = File::options().append(true).create(true).open(&path).expect("made");
+        let (file, path) = nix::unistd::mkstemp(&std::env::temp_dir().join("bolide-full-XXXXXX")).expect("made");
+        let file = File::from(file);
         writer.destination.replace_by(&file.into()).expect("replaced");
         writer.write(b"taken\n");
         let text = std::fs::read_to_string(&path).expect("read");
@@ -270,7 +270,8 @@ mod tests {
     }
     #[test]
     fn a_socket_of_datagrams_is_given_one_line_at_a_time_also_by_who_is_started_anew() {
-        let path = std::env::temp_dir().join(format!("bolide-log-{}.sock", std::process::id()));
+        let folder = nix::unistd::mkdtemp(&std::env::temp_dir().join("bolide-log-XXXXXX")).expect("made");
+        let path = folder.join("socket");
         let read = |socket: &UnixDatagram| {
             let mut text = [0; 100];
             let length = socket.recv(&mut text).expect("a line");
@@ -289,6 +290,6 @@ mod tests {
         writer.write(b"three\n");
         assert!(read(&reader).contains("1 line of process"));
         assert_eq!(read(&reader), "three");
-        std::fs::remove_file(&path).expect("removed");
+        std::fs::remove_dir_all(&folder).expect("removed");
     }
 }

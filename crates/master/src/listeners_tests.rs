@@ -1,12 +1,13 @@
 //! Tests of the listening sockets: real sockets, on 127.0.0.1 and in folders of the tests' own.
 
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::IntoRawFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr as UnixAddress, UnixListener, UnixStream};
 
 use bolide_contract::settings::Protocol;
+use nix::sys::socket::SockaddrIn;
 
 use super::*;
 use crate::testing::Folder;
@@ -91,11 +92,13 @@ fn every_address_is_shown_as_one_that_opens() {
 
 #[test]
 fn ipv6_stands_beside_ipv4_on_one_port() {
-    let Ok(probe) = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)) else { panic!("no port at all") };
-    let port = probe.local_addr().expect("a name").port();
-    drop(probe);
+    // Bound, it keeps the port from others, and without listening it leaves it to ours.
+    let probe = new_socket(AddressFamily::Inet).expect("made");
+    setsockopt(&probe, ReuseAddr, &true).expect("set");
+    bind(probe.as_raw_fd(), &SockaddrIn::new(0, 0, 0, 0, 0)).expect("bound");
+    let port = getsockname::<SockaddrIn>(probe.as_raw_fd()).expect("a name").port();
     let both = [tcp("", port), tcp("[::]", port)];
-    if std::net::TcpListener::bind("[::1]:0").is_err() {
+    if new_socket(AddressFamily::Inet6).is_err() {
         // A kernel without IPv6: then the error must say so.
         assert!(Listeners::bind(&both, Vec::new(), None).expect_err("refused").to_string().contains("no IPv6"));
         return;
@@ -147,8 +150,10 @@ fn vacuum_leaves_the_socket_of_another_program() {
 fn a_stale_unix_socket_is_replaced_and_a_used_one_is_not() {
     let folder = Folder::new("stale");
     let path = folder.path().join("app.sock");
-    drop(UnixListener::bind(&path).expect("bound"));
-    assert!(path.exists(), "the file of a dead listener stays");
+    // At a socket that does not listen nobody answers, as at the file of a listener that has died. That it is dead could not be relied
+    // on if it were closed here: a program that another test starts holds a copy of it until it runs.
+    let dead = new_socket(AddressFamily::Unix).expect("made");
+    bind(dead.as_raw_fd(), &UnixAddr::new(&path).expect("short")).expect("bound");
     let living = Listeners::bind(&[listener(Address::Unix(path.clone()))], Vec::new(), None).expect("replaced");
     let error = refused(listener(Address::Unix(path.clone())));
     assert!(error.contains("in use by another program"), "{error}");

@@ -156,10 +156,19 @@ fn own_cgroup() -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{Read, Write};
+    use std::process::{Command, Stdio};
 
     #[test]
-    fn our_own_memory_can_be_read() {
-        let usage = usage_of(Pid::this(), true).expect("we live");
+    fn the_memory_of_a_process_can_be_read() {
+        // One that has nothing to do when it has answered: other tests take memory of ours while it is read.
+        let mut process = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("started");
+        process.stdin.as_mut().expect("piped").write_all(b"x").expect("written");
+        process.stdout.as_mut().expect("piped").read_exact(&mut [0]).expect("answered");
+        let usage = usage_of(Pid::from_raw(process.id().cast_signed()), true);
+        process.kill().expect("killed");
+        process.wait().expect("reaped");
+        let usage = usage.expect("it lived");
         assert!(usage.address_space >= usage.resident && usage.resident > 100_000);
         assert!(usage.unique.is_some_and(|unique| unique <= usage.resident));
         assert_eq!(usage_of(Pid::from_raw(i32::MAX), false), None);

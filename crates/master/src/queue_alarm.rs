@@ -82,6 +82,10 @@ mod tests {
         assert_eq!(alarm.look(&listeners, 5_000), None);
         let address = listeners.endpoints()[0].bound.clone();
         let _waiting = [TcpStream::connect(&address), TcpStream::connect(&address)].map(|stream| stream.expect("connected"));
+        // A client is connected when it is answered, and in the queue when its own acknowledgement has come.
+        while alarm.queues().iter().all(|queue| queue.length < 2) {
+            alarm.refresh(&listeners);
+        }
         assert_eq!((alarm.look(&listeners, 5_500), alarm.errors()), (None, 0));
         let line = alarm.look(&listeners, 6_000).expect("it is full");
         assert!(line.starts_with(&format!("listen queue of socket \"{address}\" full (2/1): ")), "{line}");

@@ -1,24 +1,22 @@
 //! Help for this crate's own tests: a folder that goes with its test, and the settings of a small instance.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use bolide_contract::settings::{
     Address, Asynchronous, Identity, Lifecycle, Limits, Listener, Naming, Protocol, Python, Settings, Threads, Workers,
 };
 use bolide_contract::tls::Http2;
 
-static NEXT: AtomicU32 = AtomicU32::new(0);
-
-/// A folder of the test's own.
+/// A folder of the test's own, by a name that no run has had.
 #[derive(Debug)]
 pub struct Folder(PathBuf);
 
 impl Folder {
     pub fn new(name: &str) -> Folder {
-        let number = NEXT.fetch_add(1, Relaxed);
-        let path = std::env::temp_dir().join(format!("bolide-{name}-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("a temporary folder");
+        let path = nix::unistd::mkdtemp(&std::env::temp_dir().join(format!("bolide-{name}-XXXXXX"))).expect("a temporary folder");
+        // Some tests have another user at work in it.
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("set");
         Folder(path)
     }
 

@@ -71,17 +71,20 @@ pub fn wait(sources: &[Source<'_>], milliseconds: u16) -> Result<Vec<Token>, Err
 mod tests {
     use super::*;
     use std::io::Write;
+    use std::net::Shutdown;
     use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
 
     #[test]
     fn who_has_news_is_told_and_nobody_else() {
         let (quiet, _writer) = std::io::pipe().expect("made");
         let (talking, mut writer) = std::io::pipe().expect("made");
-        let (ended, end) = std::io::pipe().expect("made");
+        let (ended, end) = UnixStream::pair().expect("made");
         writer.write_all(b"x").expect("written");
-        drop(end);
-        let sources = [(1, &quiet), (2, &talking), (3, &ended)];
-        let sources = sources.map(|(number, reader)| Source::readable(Token::Child(number), reader.as_fd()));
+        // Not closed: a program that another test starts holds a copy of it until it runs.
+        end.shutdown(Shutdown::Both).expect("its end");
+        let sources = [(1, quiet.as_fd()), (2, talking.as_fd()), (3, ended.as_fd())];
+        let sources = sources.map(|(number, reader)| Source::readable(Token::Child(number), reader));
         assert_eq!(wait(&sources, 1000), Ok(vec![Token::Child(2), Token::Child(3)]));
         assert_eq!(wait(&sources[..1], 0), Ok(Vec::new()));
     }

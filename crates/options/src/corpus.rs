@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use nix::time::{ClockId, clock_gettime};
 
 use crate::Location;
 use crate::catalogue::catalogue;
@@ -112,7 +114,8 @@ fn shown(folder: &Path, file: &str) -> String {
 
 #[test]
 fn test_every_real_file_is_read_quickly_or_has_one_clear_error() {
-    const MOST: Duration = Duration::from_millis(20);
+    // For the processor alone, in which other programs don't count; ten times what it takes without optimisation.
+    const MOST: Duration = Duration::from_millis(200);
     // The catalogue is made once a process.
     catalogue();
     for (folder, name) in
@@ -120,19 +123,23 @@ fn test_every_real_file_is_read_quickly_or_has_one_clear_error() {
     {
         let path = folder.join("real").join(&name);
         let host = machine();
-        // The best of three, since the machine does other things as well.
+        // The best of three, since other programs have the caches too.
         let mut best = Duration::MAX;
         for _ in 0..3 {
-            let start = Instant::now();
+            let start = thread_time();
             if let Err(EarlyExit::Failed(diagnostic)) = read(&path.to_string_lossy(), option_for(&name), &host) {
                 let location = diagnostic.location.clone().unwrap_or_else(|| panic!("{name}: {diagnostic} has no place"));
                 assert!(location.line > 0 || diagnostic.message.contains("can't read"), "{name}: {diagnostic} has no line");
             }
-            best = best.min(start.elapsed());
+            best = best.min(thread_time() - start);
         }
-        // Ten times the bound for a build without optimisation on a loaded machine.
-        assert!(best < MOST * 10, "{name} took {best:?}");
+        assert!(best < MOST, "{name} took {best:?}");
     }
+}
+
+/// What this thread has had of a processor.
+fn thread_time() -> Duration {
+    Duration::from(clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("every Linux has this clock"))
 }
 
 #[test]

@@ -11,9 +11,8 @@ pub(crate) struct Folder(PathBuf);
 
 impl Folder {
     pub(crate) fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("bolide-options-{}-{name}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir_all(&path).expect("the temporary folder can be made");
+        let template = std::env::temp_dir().join(format!("bolide-options-{name}-XXXXXX"));
+        let path = nix::unistd::mkdtemp(&template).expect("the temporary folder can be made");
         Folder(path.canonicalize().expect("it is there"))
     }
 

@@ -4,17 +4,14 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use bolide_contract::scoreboard::{Row, Slot, TEXT_BYTES};
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, mkdtemp};
 
 /// No condition takes this long, however busy the machine is.
 pub const PATIENCE: Duration = Duration::from_secs(60);
-
-static NEXT: AtomicU32 = AtomicU32::new(0);
 
 /// A running master, with the folder of its test.
 pub struct Instance {
@@ -75,15 +72,15 @@ impl Instance {
         Pid::from_raw(self.master.id() as i32)
     }
 
-    /// The log, without the times of the server's own lines.
+    /// The log so far, in whole lines, without the times of the server's own.
     pub fn log(&self) -> String {
-        let text = std::fs::read_to_string(self.folder.join("stderr.txt")).unwrap_or_default();
+        let text = whole_lines(&self.folder.join("stderr.txt"));
         text.split_inclusive('\n').map(without_time).collect()
     }
 
     /// Lines that the fake prototype and its workers wrote.
     pub fn events(&self) -> Vec<String> {
-        let text = std::fs::read_to_string(self.folder.join("events.txt")).unwrap_or_default();
+        let text = whole_lines(&self.folder.join("events.txt"));
         text.lines().map(str::to_owned).collect()
     }
 
@@ -206,11 +203,38 @@ pub fn lives(pid: i32) -> bool {
         .is_ok_and(|text| !text.rsplit_once(')').is_some_and(|(_, rest)| rest.starts_with(" Z")))
 }
 
+/// The inode of the socket that listens at this address of IPv4.
+pub fn listening_inode(address: &str) -> Option<String> {
+    let address: std::net::SocketAddrV4 = address.parse().ok()?;
+    // As the kernel shows the four bytes in memory, and then the port.
+    let shown = format!("{:08X}:{:04X}", u32::from_ne_bytes(address.ip().octets()), address.port());
+    listening().find(|(bound, _)| *bound == shown).map(|(_, inode)| inode)
+}
+
+/// Those of all sockets that listen at one.
+pub fn listening_inodes() -> Vec<String> {
+    listening().map(|(_, inode)| inode).collect()
+}
+
+/// Addresses and inodes of sockets of IPv4 that listen, as /proc/net/tcp has them (proc(5)).
+fn listening() -> impl Iterator<Item = (String, String)> {
+    let text = std::fs::read_to_string("/proc/net/tcp").unwrap_or_default();
+    let lines: Vec<Vec<String>> = text.lines().map(|line| line.split_whitespace().map(str::to_owned).collect()).collect();
+    lines.into_iter().filter_map(|words| match &words[..] {
+        [_, bound, _, state, _, _, _, _, _, inode, ..] if state == "0A" => Some((bound.clone(), inode.clone())),
+        _ => None,
+    })
+}
+
+/// A file that is being written, but for a line whose end has not come.
+fn whole_lines(path: &Path) -> String {
+    let mut text = std::fs::read_to_string(path).unwrap_or_default();
+    text.truncate(text.rfind('\n').map_or(0, |end| end + 1));
+    text
+}
+
 fn new_folder() -> PathBuf {
-    let number = NEXT.fetch_add(1, Relaxed);
-    let folder = std::env::temp_dir().join(format!("bolide-master-test-{}-{number}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a temporary folder");
-    folder
+    mkdtemp(&std::env::temp_dir().join("bolide-master-test-XXXXXX")).expect("a temporary folder")
 }
 
 /// A line of a log without the time that stands before the server's own.

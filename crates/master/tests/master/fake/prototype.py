@@ -111,7 +111,7 @@ def work(boot, row, number, channel):
 
 
 def answer(connection, boot, row, number, channel, slot):
-    connection.settimeout(10)
+    connection.settimeout(60)
     line = connection.makefile("r").readline().strip()
     verb, _, rest = line.partition(" ")
     text = f"{number} {boot['generation']} {os.getpid()} {os.getppid()}"
