@@ -136,6 +136,7 @@ fn test_worker_with_a_request_over_harakiri_is_asked_for_its_stack_once() {
     let instance = Instance::start(SERVE, &graceful);
     instance.wait_log("ready: 1 worker");
     let held = instance.request("hold GET /slow").expect("connected");
+    assert!(read_line(&held).is_some());
     instance.wait_event("stack 1");
     instance.wait_log("SIGWINCH");
     drop(held);
