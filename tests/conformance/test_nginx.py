@@ -110,4 +110,7 @@ def test_behind_nginx_a_kept_connection_is_used_again(server, nginx):
         assert kept
         for _ in range(20):
             assert client.request("GET", "/fastcgi-kept/echo").status == 200
-    assert connections_at(path) == kept
+    # No other was made; those that are not kept may have come to their end meanwhile.
+    after = connections_at(path)
+    assert after
+    assert after <= kept

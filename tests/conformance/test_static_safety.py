@@ -1,5 +1,6 @@
 """Static files: what must never be served, and what a lack of rights or of descriptors comes to."""
 
+import contextlib
 import os
 import resource
 import socket
@@ -117,7 +118,8 @@ def test_devices_pipes_and_sockets_are_no_files_and_are_not_waited_for(server):
         listener.bind("sock")
         os.chdir(here)
         names = ["pipe", "sock", "d"]
-        if os.geteuid() == 0:
+        # Only root may make devices, and not in every container.
+        with contextlib.suppress(PermissionError):
             os.mknod(root / "zero", 0o666 | stat.S_IFCHR, os.makedev(1, 5))
             names.append("zero")
         for name in names:

@@ -7,6 +7,7 @@ import struct
 import pytest
 from support import uwsgi
 from support.client import Client
+from support.ports import ipv6_is_there
 
 TCP_AND_UNIX = ("socket = 127.0.0.1:0", "socket = {folder}/app.sock")
 
@@ -132,13 +133,14 @@ def test_the_log_names_the_client_and_not_the_front_server(server, address):
 
 
 def test_every_kind_of_socket_serves_at_once(serve):
+    local = "[::1]" if ipv6_is_there() else "127.0.0.1"
     server = serve(
         "wsgi-file = {apps}/echo.py",
         listen=(
             "http-socket = 127.0.0.1:0",
             "http = 127.0.0.1:0",
-            "http11-socket = [::1]:0",
-            "socket = [::1]:0",
+            f"http11-socket = {local}:0",
+            f"socket = {local}:0",
             "uwsgi-socket = {folder}/one.sock",
             "http-socket = {folder}/two.sock",
             "socket = @bolide-test-{folder}",

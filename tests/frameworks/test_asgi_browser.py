@@ -24,8 +24,9 @@ def shown(serve_module, browser):
     browser.get(site.url)
     wait_until(lambda: browser.title == "done", lambda: f"{paragraphs(browser)}, {browser.console()}")
     texts = paragraphs(browser)
-    texts["ends"] = json.loads(site.get("/ended").text)
+    texts["ends"] = wait_until(lambda: len(ends := json.loads(site.get("/ended").text)) >= 2 and ends, "both sockets have ended")
     texts["console"] = [line for line in browser.console() if "favicon" not in line]
+    site.wait_for_log("GET /numbers", count=2)
     texts["log"] = site.log
     return texts
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from support import uwsgi
 from support.client import Client
+from support.ports import ipv6_is_there
 from support.server import program
 from support.waiting import wait_until
 from support_instance import START_FAILED
@@ -28,10 +29,7 @@ def unix_path(place):
 
 
 def test_ipv6(start, fail):
-    try:
-        with socket.create_server(("::1", 0), family=socket.AF_INET6):
-            pass
-    except OSError:
+    if not ipv6_is_there():
         status, lines = fail("--http-socket", "[::1]:0", "--module", "probe")
         assert status == START_FAILED
         assert "[::1]:0" in lines[-1] or "::1" in lines[-1]

@@ -23,7 +23,7 @@ from support import processes
 from support.waiting import LOOK_SECONDS, PATIENCE_SECONDS, wait_until
 
 #: How long a start of the browser, a page's load or a script in it may take, in seconds.
-BROWSER_SECONDS = 40
+BROWSER_SECONDS = 120
 
 #: Size of the window that the pages see, in pixels.
 WINDOW = "1000,800"

@@ -1,4 +1,4 @@
-"""Ports at which nobody listens, and which nobody else is given: each is bound, and not listened at, by a socket of ours."""
+"""Ports at which nobody listens, and which nobody else is given; and whether there is IPv6."""
 
 import socket
 
@@ -12,3 +12,12 @@ def reserve():
     held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     held.bind(("127.0.0.1", 0))
     return held
+
+
+def ipv6_is_there():
+    """Whether this machine has ::1: containers often have not."""
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
