@@ -8,37 +8,13 @@ import subprocess
 import pytest
 from support.server import program
 from support.waiting import wait_until
-from support_instance import port_is_free
+from support_canary import ASGI, LONG, NUMBERS, WSGI, outcome_of, reload_and_wait, wait_until_generation_is_gone, write
+from support_instance import REFUSED, port_is_free
 from support_load import Load
 from support_processes import children_of
 
-#: Longer than any test waits: what is rolled back then is so before its time.
-LONG = ("--reload-canary", "3600")
 SHORT = ("--reload-canary", "1")
-#: Exit status of a command that was refused, or whose wish has failed.
-REFUSED = 1
-COMMAND_SECONDS = 60
 
-WSGI = """\
-import itertools, os, signal, sys, time
-calls = itertools.count()
-def application(environ, start_response):
-    call = next(calls)
-    {fault}
-    start_response("200 OK", [("Content-Length", "{length}")])
-    return [b"{version}"]
-"""
-ASGI = """\
-import asyncio, itertools
-calls = itertools.count()
-async def application(scope, receive, send):
-    if scope["type"] != "http":
-        raise ValueError(scope["type"])
-    call = next(calls)
-    {fault}
-    await send({{"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"{length}")]}})
-    await send({{"type": "http.response.body", "body": b"{version}"}})
-"""
 BEGIN_ASGI = "await send({'type': 'http.response.start', 'status': 200, 'headers': []})"
 
 #: What every third request of a new version comes to, each an error.
@@ -50,27 +26,6 @@ FAULTS = {
     "asgi-raise-later": (ASGI, "await asyncio.sleep(0)\n    if call % 3 == 2: raise RuntimeError('no database')"),
     "asgi-broken-off": (ASGI, f"await asyncio.sleep(0)\n    if call % 3 == 2: {BEGIN_ASGI}; raise RuntimeError('no database')"),
 }
-
-NUMBERS = r"\d+ of \d+ answers were errors, the old workers' \d+ of \d+(?: since their start)?"
-
-
-def write(tmp_path, version, template=WSGI, fault="pass"):
-    (tmp_path / "shop.py").write_text(template.format(version=version, length=len(version), fault=fault))
-
-
-def reload_and_wait(instance):
-    """`bolide reload --wait`, as it runs."""
-    command = [*program(), "reload", "--wait", str(instance.pid)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-
-
-def outcome_of(command):
-    said, _ = command.communicate(timeout=COMMAND_SECONDS)
-    return command.returncode, said
-
-
-def wait_until_generation_is_gone(instance, number):
-    wait_until(lambda: len(instance.prototypes()) == 1, f"the end of generation {number}")
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -28,6 +28,10 @@ pub struct Row {
     pub accepting: AtomicU32,
     /// 1 while the worker sleeps in its poll with nothing to do.
     pub waiting: AtomicU32,
+    /// 1 while workers are to have connections in turn, also where these come one by one. The master writes it.
+    pub takes_turns: AtomicU32,
+    /// Connections that it has accepted meanwhile. The master lets a worker that joins the others begin with as many as they have.
+    pub turns: AtomicU32,
     /// Monotonic time of the last turn of its loop, in milliseconds.
     pub turned_ms: AtomicU64,
     /// Monotonic time of its start, in milliseconds.
@@ -181,6 +185,9 @@ impl Scoreboard {
     pub fn clear(&self, row: u32) {
         let Some(found) = self.row(row) else { return };
         for number in [&found.pid, &found.worker, &found.connections, &found.accepting, &found.waiting] {
+            number.store(0, Relaxed);
+        }
+        for number in [&found.takes_turns, &found.turns] {
             number.store(0, Relaxed);
         }
         for number in [&found.turned_ms, &found.started_ms, &found.stopped_ms, &found.drained_ms] {

@@ -2,6 +2,10 @@
 //!
 //! Workers share the listening sockets. The kernel wakes one of those that wait for a connection (EPOLLEXCLUSIVE), not the one that
 //! has the least to do; so a worker that is ahead of the others takes its hands off the socket until it no longer is.
+//!
+//! Where connections come one by one, that is the worker that began to wait first, each time anew. While the master has something to find
+//! out by what each of them answers (`reload-canary`), one that has accepted goes to the end of the queue. Workers within somebody else's
+//! loop are all woken, since the kernel does not see who waits for their poll: those that have had their turn stand back there.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -14,7 +18,7 @@ use crate::access_log::complain;
 use crate::app::{App, Language};
 use crate::connection::Connection;
 use crate::connections::{ConnectionTable, Key};
-use crate::fairness::{another_waits, is_ahead};
+use crate::fairness::{another_waits, has_had_its_turn, is_ahead};
 use crate::listener::Accepted;
 use crate::thread_context::ThreadContext;
 use crate::worker_state::{Housekeeping, Pause, Shared};
@@ -48,6 +52,14 @@ impl<L: Language> Shared<L> {
         Ok(self.poll.add(&listener.descriptor, event)?)
     }
 
+    /// The same where one that can't be waited for is the end of the worker: another may do better.
+    pub(crate) fn listen_or_leave(&self, number: usize) {
+        if let Err(error) = self.listen(number) {
+            complain(self.worker.number, &format!("a listening socket can't be waited for, the worker ends: {error}"));
+            self.worker.leaving.store(true, Relaxed);
+        }
+    }
+
     /// A listening socket has news. What it leaves waiting, the level-triggered poll tells again.
     pub(crate) fn accept(
         &self,
@@ -59,23 +71,54 @@ impl<L: Language> Shared<L> {
         if self.worker.is_draining() || housekeeping.pauses.iter().any(|pause| pause.listener == number) {
             return;
         }
+        let has_accepted = self.accept_some(number, connections, housekeeping, thread);
+        if has_accepted && self.takes_turns() {
+            self.let_others_go_first(number, housekeeping);
+        }
+    }
+
+    /// Others who wait for this socket are woken before us from here on. One who comes in between is told of at once.
+    fn let_others_go_first(&self, number: usize, housekeeping: &Housekeeping) {
+        if housekeeping.pauses.iter().any(|pause| pause.listener == number) {
+            // It is not waited for at present, and will be behind the others.
+            return;
+        }
+        if let Some(listener) = self.worker.listeners.get(number) {
+            let _known_to_be_there = self.poll.delete(&listener.descriptor);
+            self.listen_or_leave(number);
+        }
+    }
+
+    /// `true`: a connection has entered.
+    fn accept_some(
+        &self,
+        number: usize,
+        connections: &mut ConnectionTable<Connection<L::App>>,
+        housekeeping: &mut Housekeeping,
+        thread: &ThreadContext,
+    ) -> bool {
         for accepted in 0..ACCEPTED_TURN_MOST {
             if self.is_ahead(thread) {
-                return self.pause(number, STAND_BACK_MS, housekeeping, thread);
+                self.pause(number, STAND_BACK_MS, housekeeping, thread);
+                return accepted > 0;
             }
             // The first is taken in any case: the kernel may have told nobody else of it.
             if accepted > 0
                 && (self.may_have_company() || another_waits(self.worker.row, self.scoreboard.rows()))
                 && connections.ready_count() >= self.free_threads()
             {
-                return;
+                return true;
             }
             match self.let_in(number, connections, housekeeping, thread) {
                 Entered::One => {}
-                Entered::Nobody => return,
-                Entered::Exhausted => return self.pause(number, EXHAUSTED_MS, housekeeping, thread),
+                Entered::Nobody => return accepted > 0,
+                Entered::Exhausted => {
+                    self.pause(number, EXHAUSTED_MS, housekeeping, thread);
+                    return accepted > 0;
+                }
             }
         }
+        true
     }
 
     /// Looks after the pauses that are over. One that is still ahead takes what was left waiting: better uneven than late.
@@ -102,9 +145,8 @@ impl<L: Language> Shared<L> {
                 };
                 pause.until_ms = now + pause.length_ms;
                 housekeeping.pauses.push(pause);
-            } else if let Err(error) = self.listen(pause.listener) {
-                complain(self.worker.number, &format!("a listening socket is lost, the worker ends: {error}"));
-                self.worker.leaving.store(true, Relaxed);
+            } else {
+                self.listen_or_leave(pause.listener);
             }
         }
     }
@@ -121,7 +163,12 @@ impl<L: Language> Shared<L> {
     }
 
     fn is_ahead(&self, thread: &ThreadContext) -> bool {
-        is_ahead(self.worker.row, self.scoreboard.rows(), thread.clock.now_ms)
+        let (own, rows, now) = (self.worker.row, self.scoreboard.rows(), thread.clock.now_ms);
+        is_ahead(own, rows, now) || L::App::STREAMS && self.takes_turns() && has_had_its_turn(own, rows, now)
+    }
+
+    fn takes_turns(&self) -> bool {
+        self.worker.row.takes_turns.load(Relaxed) == 1
     }
 
     fn pause(&self, number: usize, length_ms: u64, housekeeping: &mut Housekeeping, thread: &ThreadContext) {
@@ -208,6 +255,9 @@ impl<L: Language> Shared<L> {
             Accepted::Connection(socket, peer) => {
                 connections.insert(Box::new(Connection::new(socket, peer, number, &self.worker, now_ms)));
                 self.worker.row.connections.store(connections.count() as u32, Relaxed);
+                if self.takes_turns() {
+                    self.worker.row.turns.fetch_add(1, Relaxed);
+                }
                 Entered::One
             }
             Accepted::Nobody => Entered::Nobody,

@@ -83,10 +83,7 @@ impl<L: Language> Shared<L> {
             return;
         }
         for number in 0..self.worker.listeners.len() {
-            if let Err(error) = self.listen(number) {
-                complain(self.worker.number, &format!("a listening socket can't be waited for, the worker ends: {error}"));
-                self.worker.leaving.store(true, Relaxed);
-            }
+            self.listen_or_leave(number);
         }
         self.say_that_it_serves();
     }

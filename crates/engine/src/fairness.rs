@@ -15,12 +15,20 @@ const RESPONSIVE_MS: u64 = 20;
 pub fn is_ahead(own: &Row, rows: &[Row], now_ms: u64) -> bool {
     let mine = own.connections.load(Relaxed);
     mine >= AHEAD
-        && rows.iter().any(|row| {
-            !std::ptr::eq(row, own)
-                && row.accepting.load(Relaxed) == 1
-                && row.connections.load(Relaxed) + AHEAD <= mine
-                && (row.waiting.load(Relaxed) == 1 || now_ms.saturating_sub(row.turned_ms.load(Relaxed)) <= RESPONSIVE_MS)
-        })
+        && rows
+            .iter()
+            .any(|row| !std::ptr::eq(row, own) && row.connections.load(Relaxed) + AHEAD <= mine && could_take_over(row, now_ms))
+}
+
+/// Whether it is another's turn, where workers that are all woken for a connection take them in turn.
+pub fn has_had_its_turn(own: &Row, rows: &[Row], now_ms: u64) -> bool {
+    let mine = own.turns.load(Relaxed);
+    rows.iter().any(|row| row.takes_turns.load(Relaxed) == 1 && row.turns.load(Relaxed) < mine && could_take_over(row, now_ms))
+}
+
+fn could_take_over(row: &Row, now_ms: u64) -> bool {
+    row.accepting.load(Relaxed) == 1
+        && (row.waiting.load(Relaxed) == 1 || now_ms.saturating_sub(row.turned_ms.load(Relaxed)) <= RESPONSIVE_MS)
 }
 
 /// Whether another worker sleeps and would take a connection at once.
@@ -53,6 +61,26 @@ mod tests {
         ] {
             let rows = [row(5, 1, 0, now_ms), other];
             assert_eq!(is_ahead(&rows[0], &rows, now_ms), ahead);
+        }
+    }
+
+    #[test]
+    fn a_turn_is_anothers_that_has_had_fewer_and_could_take_it() {
+        let now_ms = 10_000;
+        for (other, takes_turns, turns, wanted) in [
+            (row(0, 1, 1, 0), 1, 6, true),
+            (row(9, 1, 0, now_ms - 5), 1, 6, true),
+            (row(0, 1, 1, 0), 1, 7, false),
+            (row(0, 1, 1, 0), 1, 8, false),
+            (row(0, 1, 1, 0), 0, 0, false),
+            (row(0, 0, 1, 0), 1, 6, false),
+            (row(0, 1, 0, now_ms - 500), 1, 6, false),
+        ] {
+            other.takes_turns.store(takes_turns, Relaxed);
+            other.turns.store(turns, Relaxed);
+            let rows = [row(0, 1, 0, now_ms), other];
+            rows[0].turns.store(7, Relaxed);
+            assert_eq!(has_had_its_turn(&rows[0], &rows, now_ms), wanted, "{turns} of {takes_turns}");
         }
     }
 

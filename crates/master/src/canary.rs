@@ -1,8 +1,11 @@
 //! `reload-canary`: one worker of a new generation serves beside the old ones for a time, and the generation is rolled back where it makes
 //! more errors than they do. Whether it does is decided in the room `services`; here are the numbers, the times, and what follows.
+//! While it is watched workers have connections in turn, which the scoreboard tells them (`takes_turns`).
 //! It continues the supervisor. The master runs it.
 
-use bolide_contract::scoreboard::Work;
+use std::sync::atomic::Ordering::Relaxed;
+
+use bolide_contract::scoreboard::{Row, Work};
 use bolide_services::canary::{Answers, Moment, Standard, Verdict, in_words, judge};
 
 use crate::child::{Child, KillReason};
@@ -62,6 +65,7 @@ impl Supervisor {
         forming.stage = FormingStage::Canary(CanaryWatch {
             began_ms: now_ms,
             until_ms: now_ms.saturating_add(length_ms),
+            is_extended: false,
             next_look_ms: now_ms + LOOK_MS,
             before,
             ended_new: Answers::default(),
@@ -81,15 +85,27 @@ impl Supervisor {
         let number = forming.generation.number;
         let FormingStage::Canary(watch) = &mut forming.stage else { return false };
         watch.next_look_ms = now_ms + LOOK_MS;
-        let is_over = now_ms >= watch.until_ms;
+        let moment = match (now_ms >= watch.until_ms, watch.is_extended) {
+            (false, _) => Moment::Meanwhile,
+            (true, false) => Moment::AtEnd,
+            (true, true) => Moment::AtLast,
+        };
         let took = duration(now_ms.saturating_sub(watch.began_ms));
         let numbers = in_words(canary, &old);
-        match judge(canary, &old, if is_over { Moment::AtEnd } else { Moment::Meanwhile }) {
+        match judge(canary, &old, moment) {
             Verdict::Worse => {
                 self.roll_back(&format!("canary: {numbers}"), now_ms);
                 return true;
             }
-            _ if !is_over => return true,
+            _ if moment == Moment::Meanwhile => return true,
+            Verdict::Doubtful => {
+                let length_ms = watch.until_ms.saturating_sub(watch.began_ms);
+                (watch.until_ms, watch.is_extended) = (now_ms.saturating_add(length_ms), true);
+                let more = duration(length_ms);
+                log_sink::line(&format!("canary: {numbers}, in {took}: not one was good, it is watched for {more} more"));
+                self.notifier.extend(length_ms.saturating_add(AFTERWARDS_MS));
+                return true;
+            }
             Verdict::AsGood => log_sink::line(&format!("canary: {numbers}, in {took}: generation {number} is let in")),
             Verdict::TooFew => {
                 log_sink::line(&format!("canary: {numbers}, in {took}: too few to judge, generation {number} is let in"));
@@ -109,6 +125,24 @@ impl Supervisor {
         let since_start = self.answers_of(serving.number).plus(watch.ended_old);
         let canary = self.answers_of(forming.generation.number).plus(watch.ended_new);
         Some((canary, Standard { meanwhile: since_start.since(watch.before), since_start }))
+    }
+
+    /// Has workers take connections in turn while one of them is watched: the kernel would give those that come one by one to the old ones,
+    /// which began to wait first. Nobody's turn has to be told when the watch is over, however it ended.
+    pub(crate) fn share_out_turns(&self) {
+        let is_watched = self.forming.as_ref().is_some_and(|forming| matches!(forming.stage, FormingStage::Canary(_)));
+        let rows = self.fleet.children.iter().filter_map(Child::row).filter_map(|row| self.fleet.scoreboard.row(row));
+        let (in_turn, others): (Vec<&Row>, Vec<&Row>) = rows.partition(|row| row.takes_turns.load(Relaxed) == 1);
+        // A row that is written is fetched anew by its worker: only where something changes.
+        if !is_watched {
+            in_turn.iter().for_each(|row| row.takes_turns.store(0, Relaxed));
+            return;
+        }
+        let turns = in_turn.iter().map(|row| row.turns.load(Relaxed)).min().unwrap_or(0);
+        for row in others {
+            row.turns.store(turns, Relaxed);
+            row.takes_turns.store(1, Relaxed);
+        }
     }
 
     /// For whoever asks how it goes.

@@ -81,6 +81,8 @@ pub enum FormingStage {
 pub struct CanaryWatch {
     pub began_ms: u64,
     pub until_ms: u64,
+    /// It has been doubtful at its end, and has as much time again.
+    pub is_extended: bool,
     pub next_look_ms: u64,
     /// What the old generation's workers had answered when it began.
     pub before: Answers,

@@ -368,6 +368,7 @@ impl Supervisor {
         for number in numbers.map(|generation| generation.map(|generation| generation.number)).into_iter().flatten() {
             self.start_missing_workers(number, now);
         }
+        self.share_out_turns();
     }
 
     /// Milliseconds that the next turn may wait.

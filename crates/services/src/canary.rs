@@ -9,6 +9,8 @@ const ANSWERS_LEAST: u64 = 10;
 const CHANCE_AT_END: f64 = 0.02;
 /// The same before its time is over. Whoever looks often finds something by chance, so it must be beyond doubt.
 const CHANCE_MEANWHILE: f64 = 0.001;
+/// The same for a canary that has answered nothing well in twice its time, where the old workers make errors too.
+const CHANCE_AT_LAST: f64 = 0.1;
 /// Terms of a sum that are added up at the most; those that follow are next to nothing.
 const TERMS_MOST: u64 = 10_000;
 /// A term that is smaller than this part of the sum changes nothing any more.
@@ -37,11 +39,15 @@ pub struct Standard {
 pub enum Moment {
     Meanwhile,
     AtEnd,
+    /// At the end of the further time that a doubtful one has had.
+    AtLast,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     Worse,
+    /// At the end: every answer was an error, of too few to say that it is the code. It is to be watched as long again.
+    Doubtful,
     AsGood,
     /// There is nothing to judge by.
     TooFew,
@@ -55,6 +61,10 @@ impl Answers {
     /// What has come since there were so many.
     pub fn since(self, before: Answers) -> Answers {
         Answers { requests: self.requests.saturating_sub(before.requests), errors: self.errors.saturating_sub(before.errors) }
+    }
+
+    fn has_only_errors(self) -> bool {
+        self.requests > 0 && self.errors == self.requests
     }
 
     /// Counters are read one after the other, while workers go on: an error may be seen before its request.
@@ -74,13 +84,27 @@ impl Standard {
 
 /// Whether the canary is worse than the old workers.
 pub fn judge(canary: Answers, old: &Standard, moment: Moment) -> Verdict {
-    let (canary, old) = (canary.consistent(), old.answers().0.consistent());
+    let (canary, meanwhile, old) = (canary.consistent(), old.meanwhile.consistent(), old.answers().0.consistent());
+    if canary.requests < ANSWERS_LEAST && canary.has_only_errors() && meanwhile.has_only_errors() {
+        // Nobody answers well at present: what the old code did before says nothing about this.
+        return Verdict::TooFew;
+    }
     let limit = match moment {
         Moment::Meanwhile => CHANCE_MEANWHILE,
-        Moment::AtEnd => CHANCE_AT_END,
+        Moment::AtEnd | Moment::AtLast => CHANCE_AT_END,
     };
-    if canary.errors >= ERRORS_LEAST && chance(canary, old) < limit {
+    let chance = chance(canary, old);
+    if canary.errors >= ERRORS_LEAST && chance < limit {
         return Verdict::Worse;
+    }
+    if canary.has_only_errors() && fails_more_often(canary, old) {
+        let is_explained = old.errors > 0 && chance >= CHANCE_AT_LAST;
+        match moment {
+            Moment::Meanwhile => {}
+            Moment::AtEnd => return Verdict::Doubtful,
+            Moment::AtLast if is_explained => {}
+            Moment::AtLast => return Verdict::Worse,
+        }
     }
     if canary.requests < ANSWERS_LEAST || old.requests < ANSWERS_LEAST { Verdict::TooFew } else { Verdict::AsGood }
 }
@@ -96,11 +120,15 @@ pub fn in_words(canary: Answers, old: &Standard) -> String {
     format!("{errors} of {requests} {answers} {were}, the old workers' {} of {}{since}", old.errors, old.requests)
 }
 
+/// Whether a larger part of the canary's answers are errors. Not where the old workers have answered nothing.
+fn fails_more_often(canary: Answers, old: Answers) -> bool {
+    u128::from(canary.errors) * u128::from(old.requests) > u128::from(old.errors) * u128::from(canary.requests)
+}
+
 /// The probability that the canary has so many of all errors, or more, where each answer is as likely to be one (Fisher's exact test,
 /// one-sided).
 fn chance(canary: Answers, old: Answers) -> f64 {
-    let is_higher = u128::from(canary.errors) * u128::from(old.requests) > u128::from(old.errors) * u128::from(canary.requests);
-    if !is_higher {
+    if !fails_more_often(canary, old) {
         return 1.0;
     }
     let (errors, all) = (canary.errors + old.errors, canary.requests + old.requests);
@@ -149,8 +177,8 @@ mod tests {
 
     #[test]
     fn a_canary_is_worse_where_chance_does_not_explain_its_errors() {
-        use Moment::{AtEnd, Meanwhile};
-        use Verdict::{AsGood, TooFew, Worse};
+        use Moment::{AtEnd, AtLast, Meanwhile};
+        use Verdict::{AsGood, Doubtful, TooFew, Worse};
         for (canary, old, moment, wanted) in [
             ((12, 40), (0, 160), AtEnd, Worse),
             ((12, 40), (0, 160), Meanwhile, Worse),
@@ -166,13 +194,30 @@ mod tests {
             // A tenth more, of very many.
             ((11_000, 1_000_000), (10_000, 1_000_000), Meanwhile, Worse),
             ((110, 10_000), (100, 10_000), AtEnd, AsGood),
-            // One error is never enough, and of few answers all must fail.
-            ((1, 1), (0, 100_000), AtEnd, TooFew),
+            // One error beside good answers is never enough.
+            ((1, 2), (0, 100_000), AtEnd, TooFew),
+            ((1, 2), (0, 100_000), AtLast, TooFew),
+            ((1, 40), (0, 100_000), AtLast, AsGood),
             ((2, 40), (0, 160), AtEnd, AsGood),
             ((3, 40), (0, 160), AtEnd, Worse),
             ((3, 40), (0, 160), Meanwhile, AsGood),
             ((3, 3), (0, 10), AtEnd, Worse),
-            ((2, 2), (0, 4), AtEnd, TooFew),
+            // Where not one answer was good it is watched once more, and must have one then.
+            ((1, 1), (0, 100_000), Meanwhile, TooFew),
+            ((1, 1), (0, 100_000), AtEnd, Doubtful),
+            ((1, 1), (0, 100_000), AtLast, Worse),
+            ((1, 1), (0, 1), AtEnd, Doubtful),
+            ((1, 1), (0, 1), AtLast, Worse),
+            ((2, 2), (0, 4), AtEnd, Doubtful),
+            ((2, 2), (0, 4), AtLast, Worse),
+            ((2, 3), (0, 4), AtLast, TooFew),
+            // Unless the old code's errors explain it, or it has answered nothing well either.
+            ((1, 1), (1, 100), AtLast, Worse),
+            ((1, 1), (20, 100), AtEnd, Doubtful),
+            ((1, 1), (20, 100), AtLast, TooFew),
+            ((3, 3), (20, 100), AtLast, Worse),
+            ((1, 1), (0, 0), AtEnd, TooFew),
+            ((3, 3), (3, 3), AtEnd, TooFew),
             // Nothing to judge, or nothing to hold it against.
             ((0, 0), (0, 160), AtEnd, TooFew),
             ((0, 9), (0, 160), AtEnd, TooFew),
@@ -192,6 +237,16 @@ mod tests {
         assert_eq!(judge(answers(12, 40), &old, Moment::AtEnd), Verdict::Worse);
         assert_eq!(in_words(answers(12, 40), &old), "12 of 40 answers were errors, the old workers' 1 of 500 since their start");
         assert_eq!(in_words(answers(1, 1), &against(0, 160)), "1 of 1 answer was an error, the old workers' 0 of 160");
+    }
+
+    #[test]
+    fn few_errors_at_a_time_when_the_old_workers_answer_nothing_well_either_are_nobodys() {
+        let old = Standard { meanwhile: answers(2, 2), since_start: answers(2, 100_000) };
+        for moment in [Moment::Meanwhile, Moment::AtEnd, Moment::AtLast] {
+            assert_eq!(judge(answers(3, 3), &old, moment), Verdict::TooFew, "{moment:?}");
+        }
+        let old = Standard { meanwhile: answers(1, 2), ..old };
+        assert_eq!(judge(answers(3, 3), &old, Moment::AtEnd), Verdict::Worse);
     }
 
     #[test]
