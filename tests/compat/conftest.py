@@ -1,5 +1,6 @@
 """The two programs that the compatibility tests compare: real uWSGI, in its own virtualenv, and Bolide."""
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -23,16 +24,24 @@ def run_or_fail(what, command):
     return done.stdout
 
 
+def build_once():
+    """Path of the uWSGI that is built here, by the first of the processes that run these tests side by side."""
+    found = UWSGI_ENVIRONMENT / "bin" / "uwsgi"
+    UWSGI_ENVIRONMENT.parent.mkdir(exist_ok=True)
+    with open(f"{UWSGI_ENVIRONMENT}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not found.exists():
+            # One that was left half made is cleared.
+            run_or_fail("making a virtualenv", [sys.executable, "-m", "venv", "--clear", str(UWSGI_ENVIRONMENT)])
+            pip = str(UWSGI_ENVIRONMENT / "bin" / "pip")
+            run_or_fail("installing uWSGI", [pip, "install", "--quiet", f"uwsgi=={UWSGI_VERSION}"])
+    return found
+
+
 @pytest.fixture(scope="session")
 def uwsgi():
     """Path of uWSGI in exactly the version whose language we speak."""
-    found = os.environ.get("BOLIDE_UWSGI")
-    if found is None:
-        found = UWSGI_ENVIRONMENT / "bin" / "uwsgi"
-        if not found.exists():
-            run_or_fail("making a virtualenv", [sys.executable, "-m", "venv", str(UWSGI_ENVIRONMENT)])
-            pip = str(UWSGI_ENVIRONMENT / "bin" / "pip")
-            run_or_fail("installing uWSGI", [pip, "install", "--quiet", f"uwsgi=={UWSGI_VERSION}"])
+    found = os.environ.get("BOLIDE_UWSGI") or build_once()
     version = run_or_fail("asking uWSGI for its version", [str(found), "--version"]).strip()
     assert version == UWSGI_VERSION, f"{found} is uWSGI {version}"
     return str(found)

@@ -20,9 +20,14 @@ class Observer:
     def __exit__(self, *_):
         self._over.set()
         self._thread.join()
+        # On a busy machine the last look may lie a while back.
+        self._look_once()
 
     def _look(self):
         while not self._over.wait(0.002):
-            workers = self._instance.workers()
-            self.most = max(self.most, len(workers))
-            self.seen.update(workers)
+            self._look_once()
+
+    def _look_once(self):
+        workers = self._instance.workers()
+        self.most = max(self.most, len(workers))
+        self.seen.update(workers)
