@@ -1,9 +1,13 @@
 """Loggers: where lines go, what becomes of files that are put aside or moved away, and that nobody waits for a reader."""
 
+import gzip
 import os
 import re
 import signal
 import socket
+import subprocess
+import zlib
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from support.waiting import wait_until
@@ -263,6 +267,101 @@ def test_a_worker_that_can_not_open_the_file_goes_on_in_the_one_that_the_master_
     wait_until(is_new, lambda: read(log) + read(requests))
 
 
+class Packed:
+    """A log of compressed lines, read by the program that administrators have."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def exists(self):
+        return self.path.exists()
+
+    def read_text(self, errors="strict"):
+        # Beside a server that writes, the last line may be there in part.
+        read = subprocess.run(["gzip", "-dc"], stdin=self.path.open("rb"), capture_output=True, check=False)
+        return read.stdout.decode(errors=errors)
+
+
+def test_compressed_lines_are_read_as_one_text_also_while_they_are_written_and_after_a_rotation(says, tmp_path):
+    messages, requests, before = (Packed(tmp_path / name) for name in ("messages.gz", "requests.gz", "before.gz"))
+    touched = tmp_path / "touched"
+    touched.write_text("")
+    instance = says(
+        f"logger = file:{messages.path}",
+        "log-encoder = prefix shop|",
+        "log-encoder = gzip",
+        f"req-logger = file:{requests.path}",
+        'log-req-encoder = json {"line":"${msg}"}',
+        "log-req-encoder = gzip",
+        f"touch-logreopen = {touched}",
+        "processes = 2",
+        where=messages,
+    )
+    with ThreadPoolExecutor(4) as pool:
+        asking = [pool.submit(ask, instance, f"number{number}") for number in range(200)]
+        wait_until(lambda: "number" in read(requests), "lines of requests")
+        requests.path.rename(before.path)
+        touched.write_text("again")
+        for one in asking:
+            one.result()
+    wait_until(requests.exists, "the new file")
+
+    def is_in_the_new_one():
+        ask(instance, "after")
+        return "after" in read(requests)
+
+    wait_until(is_in_the_new_one, lambda: read(requests))
+    expected = sorted(f'{{"line":"line /?number{number}"}}' for number in range(200))
+
+    def found():
+        lines = (gzip.decompress(before.path.read_bytes()) + gzip.decompress(requests.path.read_bytes())).decode().splitlines()
+        return sorted(line for line in lines if "number" in line)
+
+    wait_until(lambda: len(found()) == 200, "each line once")
+    assert found() == expected
+    wait_until(lambda: read(messages).count("shop|number") == 200, "what was printed")
+    assert all(line.startswith("shop|") for line in read(messages).splitlines())
+
+
+def test_a_packet_is_one_compressed_line_with_what_is_named_behind_around_it(says):
+    # uWSGI's own example.
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
+        udp.bind(("127.0.0.1", 0))
+        udp.settimeout(30)
+        address = f"127.0.0.1:{udp.getsockname()[1]}"
+        encoders = ("log-req-encoder = suffix !", "log-req-encoder = gzip", "log-req-encoder = prefix i am gzip encoded")
+        instance = says(f"req-logger = socket:{address}", *encoders)
+        ask(instance, "one")
+        packet = udp.recv(4096)
+    assert packet.startswith(b"i am gzip encoded\x1f\x8b")
+    assert gzip.decompress(packet.removeprefix(b"i am gzip encoded")) == b"line /?one!"
+
+
+def test_one_logger_compresses_and_another_does_not(says, tmp_path):
+    streams, plain = tmp_path / "streams", tmp_path / "plain"
+    instance = says(
+        f"req-logger = a pipe:exec cat > {streams}",
+        f"req-logger = b file:{plain}",
+        "log-req-route = a .",
+        "log-req-route = b .",
+        "log-req-encoder = compress:a",
+        "log-req-encoder = suffix:b !",
+    )
+    ask(instance, "one")
+    ask(instance, "two")
+    wait_until(lambda: read(plain) == "line /?one!\nline /?two!\n", lambda: read(plain))
+
+    def streamed():
+        lines, rest = [], streams.read_bytes() if streams.exists() else b""
+        while rest:
+            stream = zlib.decompressobj()
+            lines.append(stream.decompress(rest).decode())
+            rest = stream.unused_data
+        return lines
+
+    wait_until(lambda: streamed() == ["line /?one\n", "line /?two\n"], streamed)
+
+
 def test_a_reload_opens_the_log_anew_where_that_is_asked_for(says, tmp_path):
     log = tmp_path / "log"
     instance = says(f"logto = {log}", "log-reopen = true", where=log)
@@ -288,7 +387,16 @@ def test_the_mode_of_a_log_and_its_beginning_are_as_asked(says, tmp_path):
         ("logger = nothing", "the loggers are file, fd, stdio"),
         ("log-route = nobody .*", "no logger is called `nobody`"),
         ("log-drain = (?=a)b", "can't be used"),
-        ("log-encoder = gzip", "let logrotate compress"),
+        ("log-encoder = gzip", "the log itself can't be compressed"),
+        ("logger = stdio\nlog-encoder = gzip", "the log itself can't be compressed"),
+        ("logger = file:log\nlog-encoder = gzip\nlog-encoder = json {}", "before `gzip`"),
+        ("logger = file:log\nlog-encoder = gzip\nlog-encoder = compress", "lines are compressed once"),
+        ("logger = syslog:shop\nlog-encoder = gzip", "syslog and the journal take text"),
+        (
+            "logger = a file:log\nlogger = file:all\nlog-route = a x\nlog-encoder = gzip:a\nlog-req-route = a .",
+            "only one kind",
+        ),
+        ("logger = file:log\nlog-encoder = bzip2", "format, json, gzip and compress"),
         ("logger = socket:/nonexistent/lines.sock", "start who listens there"),
         ("logger = file:/nonexistent/folder/log", "make its folder"),
     ],

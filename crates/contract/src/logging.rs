@@ -46,6 +46,23 @@ pub struct LogTarget {
     pub place: LogPlace,
     /// What stands before each line there.
     pub frame: LineFrame,
+    /// `log-encoder = gzip`: lines are compressed, each by itself. `None`: they stay as they are.
+    pub packing: Option<Packing>,
+}
+
+/// How the lines of a log are compressed, and what stands before and behind each where it goes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Packing {
+    pub form: PackedForm,
+    pub before: String,
+    pub after: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PackedForm {
+    Gzip,
+    /// `compress`
+    Zlib,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

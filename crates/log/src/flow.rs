@@ -206,7 +206,7 @@ mod tests {
     fn delivered(flow: LogFlow, frames: &[LineFrame], lines: &str) -> Vec<String> {
         let place = LogPlace::Descriptor(1);
         let targets: Vec<LogTarget> =
-            frames.iter().map(|frame| LogTarget { place: place.clone(), frame: frame.clone() }).collect();
+            frames.iter().map(|frame| LogTarget { place: place.clone(), frame: frame.clone(), packing: None }).collect();
         let flows = Flows::compile(&LogFlows { messages: flow, requests: None }, &targets);
         let mut given = Vec::new();
         flows.deliver(&flows.messages, lines.as_bytes(), |log, text| {

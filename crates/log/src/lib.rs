@@ -16,6 +16,7 @@ mod destination;
 mod flow;
 mod form;
 pub mod json;
+mod packing;
 mod sink;
 mod writer;
 
@@ -111,6 +112,11 @@ pub fn configure(logging: &Logging) {
     if logging.takes_output() && RAW.get().is_none() {
         // Without it such lines go to the log as they are.
         let _ = io::stderr().as_fd().try_clone_to_owned().map(|copy| RAW.set(copy));
+    }
+    for (sink, target) in LOGS[1..].iter().zip(&logging.targets) {
+        if let Some(packing) = &target.packing {
+            sink.pack(packing);
+        }
     }
     let flows = logging.flows.as_ref().map(|flows| Box::into_raw(Box::new(Flows::compile(flows, &logging.targets))));
     // They are never freed: a thread may be writing, and there is one for each reading of the configuration.

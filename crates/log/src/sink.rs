@@ -5,8 +5,9 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering::AcqRel, Ordering::Acquire, Ordering::Release};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+use bolide_contract::logging::Packing;
 use nix::sys::stat::{FileStat, SFlag, fstat};
 use nix::unistd::{dup2_stderr, dup2_stdout};
 
@@ -19,17 +20,24 @@ pub struct Sink {
     destination: AtomicPtr<Destination>,
     /// The writer of this process; null before the first line, and in a process that was just forked.
     writer: AtomicPtr<Mutex<Writer>>,
+    /// How its lines are compressed, where they are.
+    packing: OnceLock<Packing>,
 }
 
 impl Sink {
     pub const fn new() -> Sink {
-        Sink { destination: AtomicPtr::new(null_mut()), writer: AtomicPtr::new(null_mut()) }
+        Sink { destination: AtomicPtr::new(null_mut()), writer: AtomicPtr::new(null_mut()), packing: OnceLock::new() }
     }
 
     pub fn install(&self, destination: Destination) {
         // Neither is ever freed: a thread may be writing, and there is one for each log of a start.
         self.destination.store(Box::into_raw(Box::new(destination)), Release);
         self.writer.store(null_mut(), Release);
+    }
+
+    /// Has its lines compressed, from the first one on. Loggers stay as they were at the start.
+    pub fn pack(&self, packing: &Packing) {
+        self.packing.get_or_init(|| packing.clone());
     }
 
     pub fn destination(&self) -> Option<&'static Destination> {
@@ -40,7 +48,7 @@ impl Sink {
     pub fn writer(&self) -> Option<MutexGuard<'static, Writer>> {
         let mut found = self.writer.load(Acquire);
         if found.is_null() {
-            let made = Box::into_raw(Box::new(Mutex::new(Writer::new(self.destination()?))));
+            let made = Box::into_raw(Box::new(Mutex::new(Writer::new(self.destination()?, self.packing.get()))));
             found = match self.writer.compare_exchange(null_mut(), made, AcqRel, Acquire) {
                 Ok(_) => made,
                 Err(other) => {
@@ -83,6 +91,9 @@ impl Sink {
         let output = follows(fstat(io::stdout()).map_err(Into::into));
         let errors = follows(fstat(io::stderr()).map_err(Into::into));
         destination.replace_by(file)?;
+        if let Some(mut writer) = self.writer_in_use() {
+            writer.begin_anew();
+        }
         if output {
             dup2_stdout(file)?;
         }

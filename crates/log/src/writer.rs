@@ -1,9 +1,11 @@
 //! Lines on their way to a destination that may not take them: written in atomic pieces, kept up to a bound, dropped and counted beyond it.
 
+use bolide_contract::logging::Packing;
 use nix::errno::Errno;
 
 use crate::destination::{ATOMIC_BYTES, Destination};
 use crate::form;
+use crate::packing::Packer;
 
 /// Bytes of lines that wait for a reader, in each process; further lines are dropped.
 pub const WAITING_MOST_BYTES: usize = 1024 * 1024;
@@ -14,6 +16,10 @@ pub struct Writer {
     destination: &'static Destination,
     /// Lines that were not taken yet. The first may have been written in part.
     waiting: Vec<u8>,
+    /// Compresses each line as it leaves; what waits is as it was said.
+    packer: Option<Packer>,
+    /// The rest of a compressed line, of which the destination has taken the beginning.
+    begun: Vec<u8>,
     /// Lines that were dropped and of which the log does not know yet.
     lost: u64,
     /// A destination that broke has taken the beginning of a line: what comes next begins on another.
@@ -21,12 +27,21 @@ pub struct Writer {
 }
 
 impl Writer {
-    pub fn new(destination: &'static Destination) -> Writer {
-        Writer { destination, waiting: Vec::new(), lost: 0, is_torn: false }
+    pub fn new(destination: &'static Destination, packing: Option<&Packing>) -> Writer {
+        let packer = packing.map(Packer::new);
+        Writer { destination, packer, begun: Vec::new(), waiting: Vec::new(), lost: 0, is_torn: false }
     }
 
     pub fn is_waiting(&self) -> bool {
-        !self.waiting.is_empty()
+        !self.waiting.is_empty() || !self.begun.is_empty()
+    }
+
+    /// The destination is another one now: the rest of a compressed line is of no use there.
+    pub fn begin_anew(&mut self) {
+        if !self.begun.is_empty() {
+            self.begun = Vec::new();
+            self.lost += 1;
+        }
     }
 
     /// Writes whole lines, or keeps what is not taken.
@@ -51,6 +66,9 @@ impl Writer {
 
     /// Writes what waits, as far as it is taken.
     pub fn flush(&mut self) {
+        if !self.finish_begun() {
+            return;
+        }
         if !self.waiting.is_empty() {
             let waiting = std::mem::take(&mut self.waiting);
             let sent = self.send(&waiting);
@@ -58,7 +76,7 @@ impl Writer {
             self.waiting.drain(..sent);
         }
         let lost = self.lost;
-        if self.waiting.is_empty() && lost > 0 {
+        if !self.is_waiting() && lost > 0 {
             let line_end: &[u8] = if self.is_torn { b"\n" } else { b"" };
             let notice = [line_end, &notice(lost)].concat();
             let sent = self.send(&notice);
@@ -74,6 +92,9 @@ impl Writer {
 
     /// Writes pieces until one is not taken; gives how many bytes are done with. What a broken destination refuses counts as lost.
     fn send(&mut self, lines: &[u8]) -> usize {
+        if self.packer.is_some() {
+            return self.send_packed(lines);
+        }
         let mut done = 0;
         while done < lines.len() {
             let rest = &lines[done..];
@@ -90,6 +111,48 @@ impl Writer {
             }
         }
         done
+    }
+
+    /// [`Writer::send`] where each line is compressed as it leaves.
+    fn send_packed(&mut self, lines: &[u8]) -> usize {
+        let mut done = 0;
+        while done < lines.len() && self.finish_begun() {
+            let rest = &lines[done..];
+            let line = &rest[..end_of_line(rest)];
+            // A packet is a line without an end.
+            let text = if self.destination.takes_single_lines() { line.strip_suffix(b"\n").unwrap_or(line) } else { line };
+            let Some(record) = self.packer.as_mut().and_then(|packer| packer.pack(text)) else {
+                self.lost += 1;
+                done += line.len();
+                continue;
+            };
+            match self.destination.write(&record) {
+                Ok(0) | Err(Errno::EAGAIN) => break,
+                Ok(count) => {
+                    self.begun.extend_from_slice(&record[count..]);
+                    done += line.len();
+                }
+                Err(Errno::EINTR) => {}
+                Err(_) => {
+                    self.lost += count_lines(rest);
+                    return lines.len();
+                }
+            }
+        }
+        done
+    }
+
+    /// Writes the rest of a compressed line; gives whether none is left. Without it nothing behind it can be read, so it waits for a full disk's room.
+    fn finish_begun(&mut self) -> bool {
+        while !self.begun.is_empty() {
+            match self.destination.write(&self.begun) {
+                Ok(0) | Err(Errno::EAGAIN | Errno::ENOSPC | Errno::EDQUOT) => return false,
+                Ok(count) => drop(self.begun.drain(..count)),
+                Err(Errno::EINTR) => {}
+                Err(_) => self.begin_anew(),
+            }
+        }
+        true
     }
 
     /// Bytes up to the end of the last line that fits an atomic write, or of the first line if that alone is longer or may leave alone only.
@@ -136,6 +199,7 @@ fn end_of_line(text: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bolide_contract::logging::PackedForm;
     use nix::fcntl::{FcntlArg, OFlag, fcntl};
     use std::fs::File;
     use std::io::Read;
@@ -151,7 +215,7 @@ mod tests {
             fcntl(end, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).expect("non-blocking");
         }
         let destination = Box::leak(Box::new(Destination::of(writer).expect("a destination")));
-        (Writer::new(destination), reader.into())
+        (Writer::new(destination, None), reader.into())
     }
 
     fn read_all(writer: &mut Writer, reader: &mut File) -> String {
@@ -221,7 +285,7 @@ mod tests {
     #[test]
     fn lines_that_a_full_disk_refuses_are_counted_to_the_last_and_the_first_after_them_begins_anew() {
         let full = File::options().write(true).open("/dev/full").expect("opened");
-        let mut writer = Writer::new(Box::leak(Box::new(Destination::of(full.into()).expect("a destination"))));
+        let mut writer = Writer::new(Box::leak(Box::new(Destination::of(full.into()).expect("a destination"))), None);
         for _ in 0..1000 {
             writer.write(b"refused\nrefused\n");
             writer.flush();
@@ -245,7 +309,7 @@ mod tests {
         let full = File::from(memfd_create(c"full", MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING).expect("made"));
         full.set_len(PIPE_BYTES as u64).expect("set");
         fcntl(&full, FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_GROW)).expect("sealed");
-        let mut writer = Writer::new(Box::leak(Box::new(Destination::of(full.into()).expect("a destination"))));
+        let mut writer = Writer::new(Box::leak(Box::new(Destination::of(full.into()).expect("a destination"))), None);
         writer.write(format!("{}\n", "x".repeat(PIPE_BYTES - 6)).as_bytes());
         writer.write(b"taken in part\n");
         assert!(writer.is_torn);
@@ -256,6 +320,59 @@ mod tests {
         let length = File::from(reader).read(&mut text).expect("read");
         let text = String::from_utf8_lossy(&text[..length]).into_owned();
         assert!(text.starts_with("\nbolide: 1 line of process ") && text.ends_with("\nnext\n"), "{text:?}");
+    }
+
+    /// All that was written, of members of gzip.
+    fn unpacked(writer: &mut Writer, reader: &mut File) -> String {
+        let mut packed = Vec::new();
+        loop {
+            let mut taken = [0; PIPE_BYTES];
+            match reader.read(&mut taken) {
+                Ok(count) => packed.extend_from_slice(&taken[..count]),
+                Err(_) if !writer.is_waiting() => break,
+                Err(_) => writer.flush(),
+            }
+        }
+        let mut text = String::new();
+        flate2::read::MultiGzDecoder::new(packed.as_slice()).read_to_string(&mut text).expect("gzip");
+        text
+    }
+
+    #[test]
+    fn compressed_lines_that_nobody_reads_wait_and_those_that_are_dropped_are_told_in_a_line_like_the_others() {
+        let (plain, mut reader) = small_pipe();
+        let gzip = Packing { form: PackedForm::Gzip, before: String::new(), after: String::new() };
+        let mut writer = Writer::new(plain.destination, Some(&gzip));
+        // Hardly compressed, each is longer than the pipe takes at once.
+        let mut noise = 1u32;
+        let mut digit = || {
+            noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            char::from(b'!' + (noise >> 24) as u8 % 90)
+        };
+        let lines: Vec<String> = (0..130).map(|_| (0..9_999).map(|_| digit()).chain(['\n']).collect()).collect();
+        for line in &lines {
+            writer.write(line.as_bytes());
+        }
+        assert!(writer.waiting.len() <= WAITING_MOST_BYTES);
+        let text = unpacked(&mut writer, &mut reader);
+        let (before, after) = text.split_once("bolide: ").expect("the gap is told");
+        let taken = before.len() / 10_000;
+        assert_eq!(before, lines[..taken].concat());
+        let lost = lines.len() - taken;
+        assert_eq!(after, format!("{lost} lines of process {} are lost here: nobody took them\n", std::process::id()));
+        writer.write(b"after\n");
+        assert_eq!(unpacked(&mut writer, &mut reader), "after\n");
+    }
+
+    #[test]
+    fn the_rest_of_a_compressed_line_is_not_written_into_what_takes_the_place_of_its_destination() {
+        let (plain, _reader) = small_pipe();
+        let gzip = Packing { form: PackedForm::Gzip, before: "<".repeat(2 * PIPE_BYTES), after: String::new() };
+        let mut writer = Writer::new(plain.destination, Some(&gzip));
+        writer.write(b"begun\n");
+        assert!(!writer.begun.is_empty());
+        writer.begin_anew();
+        assert_eq!((writer.is_waiting(), writer.lost), (false, 1));
     }
 
     #[test]
@@ -280,7 +397,7 @@ mod tests {
         let reader = UnixDatagram::bind(&path).expect("bound");
         let socket = UnixDatagram::unbound().expect("made");
         socket.connect(&path).expect("connected");
-        let mut writer = Writer::new(Box::leak(Box::new(Destination::of(socket.into()).expect("a destination"))));
+        let mut writer = Writer::new(Box::leak(Box::new(Destination::of(socket.into()).expect("a destination"))), None);
         writer.write(b"one\ntwo\n");
         assert_eq!([read(&reader), read(&reader)], ["one", "two"]);
         drop(reader);

@@ -40,8 +40,8 @@ pub const ENTRIES: &[Entry] = &[
         .example("req-logger = api file:/var/log/api.log\nlog-req-route = api /api/"),
     list("log-drain", Logging::Drain, "Messages that match a regular expression go nowhere.").uwsgi(EXPRESSIONS).example("log-drain = GET /healthz"),
     list("log-filter", Logging::Filter, "Messages that match none of these regular expressions go nowhere.").uwsgi(EXPRESSIONS).example("log-filter = (ERROR|WARNING)"),
-    list("log-encoder", Logging::Encoder, "Changes messages on their way, one after the other: `prefix TEXT`, `suffix TEXT`, `format TEXT` and `json TEXT` with `${msg}`, `${unix}`, `${millis}`, `${micros}` and `${strftime:FORMAT}`. `KIND:NAME` is for the logger of this name alone.")
-        .uwsgi("Each line ends in a newline here, so `nl` has nothing to do, and a suffix stands before it. Lines are not compressed one by one (`gzip`).")
+    list("log-encoder", Logging::Encoder, "Changes messages on their way, one after the other: `prefix TEXT`, `suffix TEXT`, `format TEXT` and `json TEXT` with `${msg}`, `${unix}`, `${millis}`, `${micros}` and `${strftime:FORMAT}`; `gzip` and `compress` (zlib) compress each line by itself, with its newline, as it leaves, so that `zcat` reads a whole file of such lines. A `prefix` or `suffix` named behind them stands around what is compressed, which is for packets of `socket:` loggers. `KIND:NAME` is for the logger of this name alone.")
+        .uwsgi("Each line ends in a newline here, so `nl` has nothing to do, and a suffix stands before it. Compressed lines are for loggers of files, descriptors, pipes and sockets: those of syslog and the log itself are refused.")
         .example("log-encoder = json {\"time\":\"${strftime:%Y-%m-%dT%H:%M:%S}\",\"message\":\"${msg}\"}"),
     list("log-req-encoder", Logging::RequestEncoder, "As `log-encoder`, for request lines.").example("log-req-encoder = prefix shop: "),
     number("log-maxsize", Logging::MostBytes, "bytes", "A log file with more bytes is put aside, under its own name with the time in seconds behind, and a new one is begun, in all processes. The lengths are looked at once a second.")

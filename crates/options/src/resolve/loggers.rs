@@ -3,8 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
-use bolide_contract::logging::{LOGS_MOST, LineEncoding, LineFrame, LogEncoder, LogFlow, LogFlows, LogPlace, LogTarget, Logging};
+use bolide_contract::logging::{LOGS_MOST, LineEncoding, LineFrame, LogFlow, LogFlows, LogPlace, LogTarget, Logging, PackedForm};
 
+use super::log_packing::{self, Encoder, Step};
 use super::paths::normalized;
 use crate::diagnostic::{Diagnostic, Location};
 use crate::reader::Pair;
@@ -68,7 +69,7 @@ pub struct LoggerDraft {
     /// `logto` with an address.
     log: Option<Asked>,
     routes: Vec<(String, String, Location)>,
-    encoders: Vec<(Option<String>, LineEncoding, Location)>,
+    encoders: Vec<(Option<String>, Step, Location)>,
     pub drains: Vec<String>,
     pub filters: Vec<String>,
 }
@@ -145,21 +146,18 @@ impl LoggerDraft {
         let (head, argument) = text.split_once(' ').unwrap_or((text, ""));
         let (kind, only) = head.split_once(':').map_or((head, None), |(kind, only)| (kind, Some(only.to_owned())));
         let argument = argument.to_owned();
-        let encoding = match kind {
-            "prefix" => LineEncoding::Prefix(argument),
-            "suffix" => LineEncoding::Suffix(argument),
-            "format" => LineEncoding::Format(argument),
-            "json" => LineEncoding::Json(argument),
+        let step = match kind {
+            "prefix" => Step::Line(LineEncoding::Prefix(argument)),
+            "suffix" => Step::Line(LineEncoding::Suffix(argument)),
+            "format" => Step::Line(LineEncoding::Format(argument)),
+            "json" => Step::Line(LineEncoding::Json(argument)),
+            "gzip" => Step::Pack(PackedForm::Gzip),
+            "compress" => Step::Pack(PackedForm::Zlib),
             // Each line ends in one here.
             "nl" => return Ok(()),
-            "gzip" | "compress" => {
-                let message = format!("`{} = {text}`: lines are not compressed one by one", pair.key);
-                let advice = "let logrotate compress the files that `log-maxsize` puts aside";
-                return Err(Diagnostic::error(Some(&pair.location), message).advise(advice));
-            }
-            _ => return Err(wrong(pair, "the encoders are prefix, suffix, nl, format and json")),
+            _ => return Err(wrong(pair, "the encoders are prefix, suffix, nl, format, json, gzip and compress")),
         };
-        self.encoders.push((only, encoding, pair.location.clone()));
+        self.encoders.push((only, step, pair.location.clone()));
         Ok(())
     }
 
@@ -195,7 +193,8 @@ impl LoggerDraft {
         numbers.filter_map(|(asked, number)| Some((asked.name.as_deref()?, number))).collect()
     }
 
-    fn flow(&self, first: usize, names: &[(&str, usize)]) -> Result<LogFlow, Diagnostic> {
+    /// The way of these lines, and its encoders, which it does not have yet.
+    fn flow(&self, first: usize, names: &[(&str, usize)]) -> Result<(LogFlow, Vec<Encoder>), Diagnostic> {
         let number = |name: &str, location: &Location| {
             names.iter().find(|(known, _)| *known == name).map(|(_, number)| *number).ok_or_else(|| {
                 Diagnostic::error(Some(location), format!("no logger is called `{name}`"))
@@ -203,17 +202,19 @@ impl LoggerDraft {
             })
         };
         let routes = self.routes.iter().map(|(name, pattern, location)| Ok((pattern.clone(), number(name, location)?)));
-        let encoders = self.encoders.iter().map(|(only, encoding, location)| {
+        let encoders = self.encoders.iter().map(|(only, step, location)| {
             let only = only.as_deref().map(|name| number(name, location)).transpose()?;
-            Ok(LogEncoder { only, encoding: encoding.clone() })
+            Ok(Encoder { only, step: step.clone(), location: location.clone() })
         });
-        Ok(LogFlow {
+        let encoders = encoders.collect::<Result<_, Diagnostic>>()?;
+        let flow = LogFlow {
             drains: self.drains.clone(),
             filters: self.filters.clone(),
             routes: routes.collect::<Result<_, Diagnostic>>()?,
             usual: self.usual(first),
-            encoders: encoders.collect::<Result<_, Diagnostic>>()?,
-        })
+            encoders: Vec::new(),
+        };
+        Ok((flow, encoders))
     }
 }
 
@@ -243,8 +244,15 @@ impl Loggers {
         }
         let mut names = self.requests.named(first_of_requests);
         names.extend(self.messages.named(1));
-        let messages = self.messages.flow(1, &names)?;
-        let requests = if self.requests.is_empty() { None } else { Some(self.requests.flow(first_of_requests, &names)?) };
+        let (mut messages, mut encoders) = self.messages.flow(1, &names)?;
+        let mut packings = vec![log_packing::encode(&mut messages, &encoders)?];
+        let mut requests = None;
+        if !self.requests.is_empty() {
+            let (mut flow, own) = self.requests.flow(first_of_requests, &names)?;
+            packings.push(log_packing::encode(&mut flow, &own)?);
+            encoders.extend(own);
+            requests = Some(flow);
+        }
         for asked in all() {
             logging.files.most_bytes = logging.files.most_bytes.or(asked.most_bytes);
             let backup = asked.backup.as_ref().map(|path| normalized(&folder.join(path)));
@@ -256,6 +264,7 @@ impl Loggers {
                 logging.targets.push(target);
             }
         }
+        log_packing::pack(&mut logging.targets, &packings, &encoders)?;
         logging.flows = Some(LogFlows { messages, requests });
         Ok(())
     }
@@ -285,7 +294,7 @@ impl Asked {
 }
 
 fn plain(place: LogPlace) -> LogTarget {
-    LogTarget { place, frame: LineFrame::Plain }
+    LogTarget { place, frame: LineFrame::Plain, packing: None }
 }
 
 /// `HOST:PORT` or a path, and a prefix behind a comma.
@@ -296,7 +305,7 @@ fn socket(argument: &str, pair: &Pair) -> Result<LogTarget, Diagnostic> {
         address if address.contains(':') => LogPlace::Udp(address.to_owned()),
         path => LogPlace::Unix(path.into()),
     };
-    Ok(LogTarget { place, frame: prefix.map_or(LineFrame::Plain, |prefix| LineFrame::Prefix(prefix.to_owned())) })
+    Ok(LogTarget { place, frame: prefix.map_or(LineFrame::Plain, |prefix| LineFrame::Prefix(prefix.to_owned())), packing: None })
 }
 
 /// `IDENT,FACILITY`; both may be left out.
@@ -309,7 +318,7 @@ fn syslog(argument: &str, socket: &str, pair: &Pair) -> Result<LogTarget, Diagno
     };
     let tag = if tag.is_empty() { "uwsgi" } else { tag }.to_owned();
     let frame = LineFrame::Syslog { priority: facility * 8 + INFORMATION, tag };
-    Ok(LogTarget { place: LogPlace::Unix(socket.into()), frame })
+    Ok(LogTarget { place: LogPlace::Unix(socket.into()), frame, packing: None })
 }
 
 /// `HOST[:PORT][,TEXT]`, where the text stands between time and line; without it, the machine's name and `uwsgi`.
@@ -320,7 +329,7 @@ fn remote_syslog(argument: &str, pair: &Pair, host_name: &str) -> Result<LogTarg
     }
     let place = LogPlace::Udp(if address.contains(':') { address.to_owned() } else { format!("{address}:{REMOTE_PORT}") });
     let tag = text.map_or_else(|| format!("{host_name} uwsgi"), str::to_owned);
-    Ok(LogTarget { place, frame: LineFrame::Syslog { priority: REMOTE_PRIORITY, tag } })
+    Ok(LogTarget { place, frame: LineFrame::Syslog { priority: REMOTE_PRIORITY, tag }, packing: None })
 }
 
 fn wrong(pair: &Pair, advice: &str) -> Diagnostic {

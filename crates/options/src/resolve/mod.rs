@@ -19,6 +19,7 @@ mod elastic;
 mod files;
 mod hooks;
 mod interpreter;
+mod log_packing;
 mod loggers;
 mod logging;
 mod paths;

@@ -1,0 +1,106 @@
+//! `log-encoder = gzip` and `compress`: what the encoders of each log come to where lines are compressed among them. It opens nothing; runs in the
+//! process that reads the configuration.
+
+use std::collections::BTreeSet;
+
+use bolide_contract::logging::{LineEncoding, LineFrame, LogEncoder, LogFlow, LogTarget, PackedForm, Packing};
+
+use crate::diagnostic::{Diagnostic, Location};
+
+/// What an encoder does.
+#[derive(Debug, Clone)]
+pub enum Step {
+    Line(LineEncoding),
+    Pack(PackedForm),
+}
+
+/// An encoder, with the number of the log that it is for; `None`: for all that its lines go to.
+pub struct Encoder {
+    pub only: Option<usize>,
+    pub step: Step,
+    pub location: Location,
+}
+
+/// How the lines of one flow leave each log that they may go to.
+pub type Packings = Vec<(usize, Option<Packing>)>;
+
+/// Gives a flow its encoders, and what its logs compress, for which those behind the compression say what stands around it.
+pub fn encode(flow: &mut LogFlow, encoders: &[Encoder]) -> Result<Packings, Diagnostic> {
+    let usual = if flow.usual.is_empty() { vec![0] } else { flow.usual.clone() };
+    let logs: BTreeSet<usize> = usual.into_iter().chain(flow.routes.iter().map(|(_, log)| *log)).collect();
+    if !encoders.iter().any(|encoder| matches!(encoder.step, Step::Pack(_))) {
+        let lines = encoders.iter().filter_map(|encoder| Some((encoder.only, encoder.step.line()?)));
+        flow.encoders.extend(lines.map(|(only, encoding)| LogEncoder { only, encoding }));
+        return Ok(logs.into_iter().map(|log| (log, None)).collect());
+    }
+    let mut packings = Packings::new();
+    for log in logs {
+        let mut packing: Option<Packing> = None;
+        for encoder in encoders.iter().filter(|encoder| encoder.only.is_none_or(|only| only == log)) {
+            let refused = |message: &str, advice: &str| Err(Diagnostic::error(Some(&encoder.location), message).advise(advice));
+            match (&mut packing, encoder.step.clone()) {
+                (None, Step::Pack(_)) if log == 0 => {
+                    let message = "the log itself can't be compressed: an interpreter that crashes writes to it, too";
+                    return refused(
+                        message,
+                        "give lines a logger that is compressed: `logger = file:PATH`, and `req-logger` for those of requests",
+                    );
+                }
+                (None, Step::Pack(form)) => packing = Some(Packing { form, before: String::new(), after: String::new() }),
+                (None, Step::Line(encoding)) => flow.encoders.push(LogEncoder { only: Some(log), encoding }),
+                (Some(packing), Step::Line(LineEncoding::Prefix(text))) => packing.before.insert_str(0, &text),
+                (Some(packing), Step::Line(LineEncoding::Suffix(text))) => packing.after.push_str(&text),
+                (Some(_), Step::Line(_)) => {
+                    return refused(
+                        "a compressed line has no text to format",
+                        "name `format` and `json` before `gzip` and `compress`",
+                    );
+                }
+                (Some(_), Step::Pack(_)) => {
+                    return refused("lines are compressed once", "leave one of `gzip` and `compress` out");
+                }
+            }
+        }
+        packings.push((log, packing));
+    }
+    Ok(packings)
+}
+
+/// Has logs compress what their flows say.
+pub fn pack(targets: &mut [LogTarget], flows: &[Packings], encoders: &[Encoder]) -> Result<(), Diagnostic> {
+    let Some(encoder) = encoders.iter().find(|encoder| matches!(encoder.step, Step::Pack(_))) else { return Ok(()) };
+    let refused = |message: &str, advice: &str| Err(Diagnostic::error(Some(&encoder.location), message).advise(advice));
+    for (number, target) in (1..).zip(targets) {
+        let mut said = flows.iter().flat_map(|flow| flow.iter()).filter(|(log, _)| *log == number).map(|(_, packing)| packing);
+        let Some(packing) = said.next() else { continue };
+        if said.any(|other| other != packing) {
+            let message = "a logger takes messages and lines of requests, and only one kind of them is compressed";
+            return refused(
+                message,
+                "name the same encoders in `log-encoder` and `log-req-encoder`, or give each kind a logger of its own",
+            );
+        }
+        let Some(mut packing) = packing.clone() else { continue };
+        match std::mem::replace(&mut target.frame, LineFrame::Plain) {
+            LineFrame::Plain => {}
+            LineFrame::Prefix(text) => packing.before.insert_str(0, &text),
+            LineFrame::Syslog { .. } => {
+                return refused(
+                    "syslog and the journal take text, no compressed lines",
+                    "name the loggers that take them: `log-encoder = gzip:NAME`",
+                );
+            }
+        }
+        target.packing = Some(packing);
+    }
+    Ok(())
+}
+
+impl Step {
+    fn line(&self) -> Option<LineEncoding> {
+        match self {
+            Step::Line(encoding) => Some(encoding.clone()),
+            Step::Pack(_) => None,
+        }
+    }
+}
