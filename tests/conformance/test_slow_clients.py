@@ -14,7 +14,8 @@ HELD_BYTES = 32 << 20
 
 @pytest.fixture(scope="module")
 def server(serve_module):
-    return serve_module("wsgi-file = {apps}/streams.py\npost-buffering = 10000")
+    # Who stops reading on purpose is not to be given up meanwhile, however busy the machine is.
+    return serve_module("wsgi-file = {apps}/streams.py\npost-buffering = 10000\nsocket-timeout = 600")
 
 
 def assert_others_are_served(server, times=3):
@@ -200,7 +201,8 @@ def test_what_waits_for_slow_readers_has_a_bound_together(serve, more):
     """With many of them each gets less room, and its application is suspended earlier."""
     # A UNIX socket has a buffer of a fixed size: how far an application gets depends on our own room only.
     listen = ("http-socket = 127.0.0.1:0", "http-socket = {folder}/s.sock")
-    server = serve("wsgi-file = {apps}/streams.py" + more, listen=listen)
+    # None is given up for its slowness before all are there.
+    server = serve("wsgi-file = {apps}/streams.py\nsocket-timeout = 600" + more, listen=listen)
     readers = [begin_counting(server, number) for number in range(400)]
     first, last = readers[0][1], readers[-1][1]
     # Parts have a kilobyte.

@@ -19,7 +19,8 @@ GROWTH_BYTES = 16 * MEGABYTE
 
 @pytest.fixture
 def server(serve):
-    server = serve.prepare("wsgi-file = {apps}/static_front.py\nstatic-map = /s=files")
+    # Who stops reading on purpose is not to be given up meanwhile, however busy the machine is.
+    server = serve.prepare("wsgi-file = {apps}/static_front.py\nstatic-map = /s=files\nsocket-timeout = 600")
     fill(server.folder / "files", {"large.bin": pattern(LARGE), "small.txt": b"small"})
     return server.start()
 
