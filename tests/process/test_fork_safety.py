@@ -105,7 +105,7 @@ def test_each_worker_has_a_connection_of_its_own_and_the_prototype_has_none(shop
     # The first is that of the prototype that found it, and has ended.
     assert sorted(spoken[1:]) == sorted(instance.workers())
     assert spoken[0] not in (instance.prototype(), *instance.workers())
-    assert not os.path.exists(f"/proc/{spoken[0]}")
+    wait_until(lambda: not os.path.exists(f"/proc/{spoken[0]}"), "the end of the prototype that found it")
 
 
 @pytest.mark.parametrize("interface", INTERFACES)
@@ -166,10 +166,12 @@ def test_what_a_warm_up_opens_counts(lazily, tmp_path):
 def test_a_changed_module_reloads_what_workers_have_loaded_themselves(shop, lazily):
     shop(TICKER)
     instance = lazily("--py-autoreload", "1")
-    shop()
+    with instance.looks_away():
+        shop()
     instance.wait_for_generation(2)
     assert not any(own for own, _ in answers(instance))
-    shop(TICKER)
+    with instance.looks_away():
+        shop(TICKER)
     instance.wait_for_generation(3)
     assert all(own for own, _ in answers(instance))
 
@@ -193,7 +195,7 @@ def test_nothing_is_left_of_the_first_try_when_workers_load(shop, lazily, tmp_pa
     (_, first), *others = done
     assert done[0] == ("load", first)
     assert sorted(others) == sorted(("load", worker) for worker in instance.workers())
-    assert not os.path.exists(f"/proc/{first}")
+    wait_until(lambda: not os.path.exists(f"/proc/{first}"), "the end of the first try")
     assert len(findings(instance)) == 1
     assert "has nothing more to serve" not in instance.log
 
@@ -240,4 +242,4 @@ def test_a_chain_reload_of_workers_that_load_takes_new_code(shop, lazily, tmp_pa
     (tmp_path / "touched").write_text("x")
     instance.wait_for_log(r"chain reload \(.*\): 2 workers .*, one after the other, each loads the application anew$")
     instance.wait_for_log(r"chain reload: all workers are replaced$")
-    assert not before & set(instance.workers())
+    wait_until(lambda: not before & set(instance.workers()), "the end of all workers of before")
