@@ -120,13 +120,14 @@ class Uwsgi:
     def accepting(self, accepting=True):
         return None
 
-    def worker_id(self):
+    # Arguments are no matter to uWSGI here.
+    def worker_id(self, *_):
         return self.log_settings.worker
 
     def masterpid(self):
         return self.boot["master_pid"]
 
-    def mule_id(self):
+    def mule_id(self, *_):
         return 0
 
     def i_am_the_spooler(self):

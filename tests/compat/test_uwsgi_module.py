@@ -41,6 +41,7 @@ SAME = [
     "{key: value for key, value in uwsgi.magic_table.items() if key in (b'n', b'e', b's', b'%', b'(', b'V', b'u', b'U', b'k')}",
     "[type(number).__name__ for number in uwsgi.sockets]",
     "uwsgi.accepting(), uwsgi.ready(), uwsgi.ready_fd(), uwsgi.mule_id(), uwsgi.in_farm()",
+    "uwsgi.mule_id(1), uwsgi.worker_id(1) in (1, 2)",
     "uwsgi.i_am_the_spooler(), uwsgi.i_am_the_lord('legion')",
     "uwsgi.log('a line'), uwsgi.setprocname('shop')",
     "uwsgi.log(b'a line')",
