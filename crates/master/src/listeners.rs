@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use bolide_contract::boot::ListenerDescriptor;
 use bolide_contract::settings::{Address, Listener};
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, AtFlags, FcntlArg, OFlag, fcntl};
+use nix::fcntl::{AtFlags, FcntlArg, OFlag, fcntl, open};
 use nix::sys::socket::sockopt::{
     AcceptConn, IpFreebind, Ipv6V6Only, KeepAlive, RcvBuf, ReuseAddr, ReusePort, SndBuf, SockType as SocketType, TcpNoDelay,
 };
@@ -26,6 +26,7 @@ use nix::sys::socket::{
     AddressFamily, Backlog, Shutdown, SockFlag, SockType, SockaddrLike, SockaddrStorage, UnixAddr, accept4, bind, connect,
     getsockname, getsockopt, listen, setsockopt, shutdown, socket,
 };
+use nix::sys::stat::{Mode, SFlag, fstat};
 use nix::unistd::{Gid, Uid};
 
 pub use crate::endpoint::Endpoint;
@@ -344,11 +345,10 @@ fn bind_path(path: &Path, listener: &Listener, owner: Option<&Privileges>) -> Re
         Errno::EACCES => format!("{shown}: this user may not make files in its folder; change the folder's owner or mode"),
         other => format!("{shown} can't be bound: {other}"),
     })?;
-    let found = std::fs::symlink_metadata(path).map_err(|error| format!("{shown}: {error}"))?;
-    let file = SocketFile { path: path.to_owned(), device: found.dev(), inode: found.ino() };
-    apply_ownership(path, listener, owner)
-        .and_then(|()| {
-            start_listening(&descriptor, listener.backlog).map_err(|error| format!("{shown} can't be listened at: {error}"))
+    let file = apply_ownership(path, listener, owner)
+        .and_then(|file| {
+            start_listening(&descriptor, listener.backlog).map_err(|error| format!("{shown} can't be listened at: {error}"))?;
+            Ok(file)
         })
         .inspect_err(|_| {
             // The start fails with the first error; a file left behind would only be replaced at the next one.
@@ -357,21 +357,32 @@ fn bind_path(path: &Path, listener: &Listener, owner: Option<&Privileges>) -> Re
     Ok((descriptor, file))
 }
 
-/// Gives the file its mode and its owner, before anybody can connect.
-fn apply_ownership(path: &Path, listener: &Listener, identity: Option<&Privileges>) -> Result<(), String> {
+/// Gives the file its mode and its owner, before anybody can connect: this one file, whatever others who may write to its folder lay in its place
+/// meanwhile.
+fn apply_ownership(path: &Path, listener: &Listener, identity: Option<&Privileges>) -> Result<SocketFile, String> {
     let shown = path.display();
+    let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let opened = open(path, flags, Mode::empty()).map_err(|error| format!("{shown}: {error}"))?;
+    let found = fstat(&opened).map_err(|error| format!("{shown}: {error}"))?;
+    if SFlag::from_bits_truncate(found.st_mode) & SFlag::S_IFMT != SFlag::S_IFSOCK {
+        return Err(format!("{shown} is no socket any more: somebody else writes to its folder; choose one that is yours alone"));
+    }
+    let file = SocketFile { path: path.to_owned(), device: found.st_dev, inode: found.st_ino };
     if let Some(mode) = listener.mode {
         let permissions = <std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(mode);
-        std::fs::set_permissions(path, permissions)
+        // A descriptor that is only a place takes no mode by itself, but by its name.
+        std::fs::set_permissions(format!("/proc/self/fd/{}", opened.as_raw_fd()), permissions)
             .map_err(|error| format!("{shown}: its mode can't be set (chmod-socket): {error}"))?;
     }
     let (uid, gid): (Option<Uid>, Option<Gid>) = match (&listener.owner, identity) {
         (Some(owner), _) => privileges::owner(owner).map_err(|error| format!("chown-socket = {owner}: {error}"))?,
         (None, Some(identity)) => (Some(identity.uid), Some(identity.gid)),
-        (None, None) => return Ok(()),
+        (None, None) => return Ok(file),
     };
-    nix::unistd::fchownat(AT_FDCWD, path, uid, gid, AtFlags::AT_SYMLINK_NOFOLLOW)
-        .map_err(|error| format!("{shown}: its owner can't be set (chown-socket, uid): {error}; only root may give files away"))
+    nix::unistd::fchownat(&opened, "", uid, gid, AtFlags::AT_EMPTY_PATH).map_err(|error| {
+        format!("{shown}: its owner can't be set (chown-socket, uid): {error}; only root may give files away")
+    })?;
+    Ok(file)
 }
 
 /// A socket file is in the way: it is removed if nobody listens at it, and only then.

@@ -3,7 +3,7 @@
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::IntoRawFd;
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{SocketAddr as UnixAddress, UnixListener, UnixStream};
 
 use bolide_contract::settings::Protocol;
@@ -234,4 +234,21 @@ fn a_listening_descriptor_is_taken_over_and_others_are_refused() {
     assert!(refused(listener(Address::Descriptor(connected))).contains(&format!("fd://{connected} is not a listening socket")));
     assert!(refused(listener(Address::Descriptor(987_654))).contains("no descriptor of that number is open"));
     assert!(refused(listener(Address::Descriptor(0))).contains("fd://0 is not a listening socket"));
+}
+
+#[test]
+fn what_somebody_lays_in_the_place_of_a_new_socket_keeps_its_mode_and_its_owner() {
+    let folder = Folder::new("laid");
+    let (victim, laid) = (folder.path().join("victim"), folder.path().join("app.sock"));
+    std::fs::write(&victim, "secret").expect("written");
+    std::fs::set_permissions(&victim, std::fs::Permissions::from_mode(0o600)).expect("set");
+    std::os::unix::fs::symlink(&victim, &laid).expect("laid");
+    let mut wanted = listener(Address::Unix(laid.clone()));
+    wanted.mode = Some(0o666);
+    let said = apply_ownership(&laid, &wanted, None).map(|_| ()).expect_err("it is no socket");
+    assert!(said.contains("is no socket any more"), "{said}");
+    std::fs::remove_file(&laid).expect("removed");
+    std::fs::hard_link(&victim, &laid).expect("laid");
+    assert!(apply_ownership(&laid, &wanted, None).is_err());
+    assert_eq!(std::fs::metadata(&victim).expect("there").permissions().mode() & 0o777, 0o600);
 }
