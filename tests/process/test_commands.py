@@ -87,9 +87,6 @@ def test_uwsgi_itself_may_be_told_as_well(fail, tmp_path):
     [
         ("--connect-and-read", "x"),
         ("--extract", "x"),
-        ("--pause", "x"),
-        ("--resume", "x"),
-        ("--suspend", "x"),
         ("--signal", "x,1"),
     ],
     ids=lambda command: command[0],

@@ -34,6 +34,10 @@ pub enum Order {
     Admit,
     /// To a prototype or a worker: the log of this number goes on in the file that comes with it.
     TakeLog { log: u32 },
+    /// To a worker: begin no request, on new connections and on open ones, until told to go on. Those in flight come to their end.
+    Pause,
+    /// To a worker that was told to pause: go on. An order to end says the same.
+    Resume,
 }
 
 /// From a prototype or a worker to the master.
@@ -154,6 +158,8 @@ impl Packet for Order {
             Order::Serve { listener } => [5, listener, 0, 0, 0, 0],
             Order::TakeLog { log } => [6, log, 0, 0, 0, 0],
             Order::Admit => [7, 0, 0, 0, 0, 0],
+            Order::Pause => [8, 0, 0, 0, 0, 0],
+            Order::Resume => [9, 0, 0, 0, 0, 0],
         }
     }
 
@@ -166,6 +172,8 @@ impl Packet for Order {
             [5, listener, ..] => Ok(Order::Serve { listener }),
             [6, log, ..] => Ok(Order::TakeLog { log }),
             [7, ..] => Ok(Order::Admit),
+            [8, ..] => Ok(Order::Pause),
+            [9, ..] => Ok(Order::Resume),
             _ => Err(unknown_packet(fields[0])),
         }
     }
@@ -303,7 +311,8 @@ mod tests {
         let serve = Order::Serve { listener: 1 };
         let fork = |is_on_trial| Order::Fork { row: 7, worker: 3, is_on_trial };
         let others = [Order::Retire, Order::Drain, Order::Stop, serve, Order::TakeLog { log: 2 }, Order::Admit];
-        for order in [fork(false), fork(true)].into_iter().chain(others) {
+        let pauses = [Order::Pause, Order::Resume];
+        for order in [fork(false), fork(true)].into_iter().chain(others).chain(pauses) {
             send(left.as_fd(), &order, None).expect("sent");
             assert!(matches!(receive::<Order>(right.as_fd()), Ok(Received::Message(got, None)) if got == order));
         }

@@ -32,6 +32,8 @@ pub struct Row {
     pub takes_turns: AtomicU32,
     /// Connections that it has accepted meanwhile. The master lets a worker that joins the others begin with as many as they have.
     pub turns: AtomicU32,
+    /// 1 while the worker is paused: it has taken the order, and begins no request.
+    pub paused: AtomicU32,
     /// Monotonic time of the last turn of its loop, in milliseconds.
     pub turned_ms: AtomicU64,
     /// Monotonic time of its start, in milliseconds.
@@ -184,7 +186,7 @@ impl Scoreboard {
     /// Empties a row for its next worker: the master's call, when the last one has ended.
     pub fn clear(&self, row: u32) {
         let Some(found) = self.row(row) else { return };
-        for number in [&found.pid, &found.worker, &found.connections, &found.accepting, &found.waiting] {
+        for number in [&found.pid, &found.worker, &found.connections, &found.accepting, &found.waiting, &found.paused] {
             number.store(0, Relaxed);
         }
         for number in [&found.takes_turns, &found.turns] {

@@ -68,7 +68,10 @@ impl<L: Language> Shared<L> {
         housekeeping: &mut Housekeeping,
         thread: &ThreadContext,
     ) {
-        if self.worker.is_draining() || housekeeping.pauses.iter().any(|pause| pause.listener == number) {
+        if self.worker.is_draining()
+            || self.worker.is_paused()
+            || housekeeping.pauses.iter().any(|pause| pause.listener == number)
+        {
             return;
         }
         let has_accepted = self.accept_some(number, connections, housekeeping, thread);

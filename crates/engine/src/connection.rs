@@ -10,6 +10,7 @@ mod multiplexed;
 mod proxy_header;
 mod pulling;
 mod refusal;
+mod resting;
 mod streaming;
 mod tls;
 
@@ -51,6 +52,8 @@ pub enum NextAction {
     Wait,
     /// The same, but there is more to do, be it to send or to serve: its next turn comes after those of others.
     Again,
+    /// It waits for the end of the worker's pause: the next request is not begun, and its bytes are left where they are.
+    Rest,
     Close,
 }
 
@@ -81,6 +84,8 @@ pub struct Connection<A: App> {
     /// Monotonic milliseconds at which it is given up.
     pub deadline_ms: u64,
     is_overdue: bool,
+    /// It has had news while the worker was paused.
+    pub is_resting: bool,
     /// The poll knows it.
     pub is_polled: bool,
     /// The poll has told that the peer sends no more: what is left to read ends with the end itself.
@@ -153,6 +158,7 @@ impl<A: App> Connection<A> {
             key: Key::CONTROL,
             deadline_ms: 0,
             is_overdue: false,
+            is_resting: false,
             is_polled: false,
             peer_has_ended: false,
         }
@@ -216,6 +222,7 @@ impl<A: App> Connection<A> {
         let context = &mut Context { worker, thread, app };
         let now_ms = context.thread.clock.now_ms;
         let is_over = std::mem::take(&mut self.is_overdue) && self.deadline_ms <= now_ms;
+        let is_over = is_over && !(worker.is_paused() && self.awaits_request());
         if self.is_multiplexed() && self.stage == ConnectionStage::Serves {
             return self.attend_multiplexed(is_over, context);
         }
@@ -273,6 +280,7 @@ impl<A: App> Connection<A> {
                 }
                 ExchangeState::Streaming(streaming) => self.go_on_streaming(streaming, context),
                 ExchangeState::Draining { body, swallowed } => self.swallow(body, swallowed, context),
+                ExchangeState::Idle if self.must_rest(context.worker) => Some(NextAction::Rest),
                 state @ (ExchangeState::Idle | ExchangeState::Collecting(_)) => {
                     self.exchange.state = state;
                     self.read(context)
@@ -292,12 +300,6 @@ impl<A: App> Connection<A> {
     /// busy elsewhere came in time.
     fn has_news(&self) -> bool {
         (self.is_idle() || self.exchange.is_collecting()) && self.transport.has_input()
-    }
-
-    /// What has come of a body, or of a PROXY header, does not buy it more time.
-    fn is_too_slow(&self, now_ms: u64) -> bool {
-        let is_incomplete = self.exchange.is_collecting() || self.stage == ConnectionStage::AwaitsProxyHeader;
-        is_incomplete && self.deadline_ms <= now_ms
     }
 
     /// A suspended answer is given up, so that the application's `close()` runs.
@@ -428,7 +430,9 @@ impl<A: App> Connection<A> {
             if position == bytes.len() && !self.session.has_head() {
                 return (position, ServeStep::More);
             }
-            if !context.thread.turn.may_serve() {
+            // One that was read with the request before it.
+            let must_rest = position > 0 && self.exchange.is_idle() && context.worker.is_paused();
+            if must_rest || !context.thread.turn.may_serve() {
                 return (position, ServeStep::Yield);
             }
             let rest = &bytes[position..];

@@ -79,11 +79,14 @@ impl<L: Language> Shared<L> {
     ) {
         if !self.worker.draining.swap(true, Relaxed) {
             self.worker.row.accepting.store(0, Relaxed);
+            let was_paused = self.let_go_on(connections, housekeeping);
             let mercy_ms = self.worker.settings.lifecycle.reload_mercy_ms;
             let ends_ms = now_ms() + mercy_ms - LAST_PART_MS.min(mercy_ms / 4);
             self.worker.mercy_ends_ms.store(ends_ms, Relaxed);
             housekeeping.arrivals_end_ms = now_ms() + DRAIN_ARRIVAL_MS;
-            self.leave_listeners(connections, housekeeping);
+            if !was_paused {
+                self.leave_listeners(connections, housekeeping);
+            }
             connections.for_each(|connection| connection.give_up_at(ends_ms));
         }
         if at_once && !std::mem::replace(&mut housekeeping.stopping_at_once, true) {

@@ -82,10 +82,17 @@ impl<L: Language> Shared<L> {
         if !self.is_held.swap(false, Relaxed) || self.worker.is_draining() {
             return;
         }
+        if !self.worker.is_paused() {
+            self.listen_to_all();
+        }
+        self.say_that_it_serves();
+    }
+
+    /// Tells the poll of every listening socket.
+    pub(crate) fn listen_to_all(&self) {
         for number in 0..self.worker.listeners.len() {
             self.listen_or_leave(number);
         }
-        self.say_that_it_serves();
     }
 
     fn say_that_it_serves(&self) {
@@ -236,7 +243,7 @@ impl<L: Language> Shared<L> {
         let stays = stays && (after != NextAction::Again || !is_known || self.ask_again(key, &connection));
         if stays {
             self.limit_time(&mut connection, housekeeping);
-            connections.check_in(key, connection);
+            self.check_in(key, connection, after == NextAction::Rest, connections);
         } else {
             self.end_for_others(&connection);
             if !app.is_held() {
@@ -455,7 +462,8 @@ impl<L: Language> Shared<L> {
             if let Some(files) = self.worker.files {
                 files.tidy(now);
             }
-            for key in connections.keys(|connection| connection.is_due(now)) {
+            let is_paused = self.worker.is_paused();
+            for key in connections.keys(|connection| !(is_paused && connection.awaits_request()) && connection.is_due(now)) {
                 connections.news(key);
             }
         }
@@ -472,6 +480,8 @@ impl<L: Language> Shared<L> {
                 Ok(Received::Message(Order::Drain, _)) => self.begin_to_drain(connections, housekeeping, false),
                 Ok(Received::Message(Order::Stop, _)) => self.begin_to_drain(connections, housekeeping, true),
                 Ok(Received::Message(Order::Admit, _)) => self.admit(),
+                Ok(Received::Message(Order::Pause, _)) => self.begin_pause(housekeeping),
+                Ok(Received::Message(Order::Resume, _)) => self.end_pause(connections, housekeeping),
                 Ok(Received::Message(Order::Serve { listener }, Some(socket))) => {
                     self.let_in_handed(listener, socket, connections, housekeeping);
                 }

@@ -39,6 +39,7 @@ mod multiplexer;
 mod multiplexing;
 mod panics;
 mod patience;
+mod pausing;
 pub mod request;
 pub mod request_stream;
 pub mod response;

@@ -56,7 +56,7 @@ impl<L: Language> Shared<L> {
             drop(stream);
         } else {
             self.limit_time(&mut stream, housekeeping);
-            connections.check_in(key, stream);
+            self.check_in(key, stream, after == NextAction::Rest, connections);
         }
         self.call_connection(&shared, number, connections);
     }

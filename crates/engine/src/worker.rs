@@ -47,6 +47,8 @@ pub struct Worker {
     pub requests_elsewhere: AtomicU64,
     /// An order to drain came: answers say `Connection: close`.
     pub draining: AtomicBool,
+    /// The order to pause came: no request begins. A worker that drains is never paused.
+    pub paused: AtomicBool,
     /// When a draining worker gives up what applications have in their hands still, in monotonic milliseconds; [`u64::MAX`]
     /// before that.
     pub mercy_ends_ms: AtomicU64,
@@ -68,6 +70,10 @@ impl Worker {
 
     pub fn is_draining(&self) -> bool {
         self.draining.load(Relaxed)
+    }
+
+    pub fn is_paused(&self) -> bool {
+        self.paused.load(Relaxed)
     }
 
     /// The order to stop came, not only to drain.

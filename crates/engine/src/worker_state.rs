@@ -86,6 +86,8 @@ pub(crate) struct Housekeeping {
     pub(crate) mercy_is_over: bool,
     pub(crate) streams_have_ended: bool,
     pub(crate) worn_reported: bool,
+    /// Since when the worker is paused, in monotonic milliseconds.
+    pub(crate) paused_ms: u64,
     /// Listeners that are left alone at present.
     pub(crate) pauses: Vec<Pause>,
     pub(crate) exhausted_reported_ms: u64,
@@ -177,6 +179,7 @@ impl<L: Language> Shared<L> {
             rules,
             requests_elsewhere: 0.into(),
             draining: false.into(),
+            paused: false.into(),
             mercy_ends_ms: u64::MAX.into(),
             streams_end_ms: u64::MAX.into(),
             leaving: false.into(),

@@ -99,6 +99,7 @@ impl Supervisor {
             (Phase::Stopping { .. }, _, _) => "stopping",
             (_, None, _) => "starting",
             (_, Some(_), Some(_)) => "reloading",
+            (_, Some(_), None) if self.fleet.is_paused => "paused",
             (_, Some(_), None) => "serving",
         };
         let workers: Vec<Value> = self
@@ -109,7 +110,9 @@ impl Supervisor {
             .map(|worker| {
                 let row = worker.row();
                 let in_flight = row.map(|row| self.fleet.scoreboard.in_flight(row)).unwrap_or_default();
-                let requests = row.and_then(|row| self.fleet.scoreboard.row(row)).map_or(0, |row| row.requests.load(Relaxed));
+                let row = row.and_then(|row| self.fleet.scoreboard.row(row));
+                let requests = row.map_or(0, |row| row.requests.load(Relaxed));
+                let is_paused = worker.state.is_serving() && row.is_some_and(|row| row.paused.load(Relaxed) == 1);
                 let in_flight: Vec<Value> = in_flight
                     .iter()
                     .map(|request| json!({"request": request.text, "milliseconds": now_ms.saturating_sub(request.began_ms)}))
@@ -118,7 +121,7 @@ impl Supervisor {
                     "number": worker.worker_number(),
                     "pid": worker.pid.map(Pid::as_raw),
                     "generation": worker.generation,
-                    "state": format!("{:?}", worker.state).to_lowercase(),
+                    "state": if is_paused { "paused".to_owned() } else { format!("{:?}", worker.state).to_lowercase() },
                     "requests": requests,
                     "in_flight": in_flight,
                 })
@@ -132,6 +135,7 @@ impl Supervisor {
             "pid": Pid::this().as_raw(),
             "version": env!("CARGO_PKG_VERSION"),
             "phase": phase,
+            "paused": self.fleet.is_paused,
             "generation": self.serving.as_ref().map(|generation| generation.number),
             "addresses": addresses,
             "reloads": self.reloads.done,

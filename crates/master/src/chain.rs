@@ -28,6 +28,7 @@ impl Supervisor {
             log_sink::line(&format!("chain reload ({by}): {why}"));
             return Err(why.to_owned());
         }
+        self.end_pause(by, now_ms);
         let is_its = |child: &Child| !child.is_prototype() && child.generation == serving && child.state.is_serving();
         let mut workers: Vec<(u32, u64)> = Vec::new();
         for child in self.fleet.children.iter().filter(|child| is_its(child)) {

@@ -164,6 +164,8 @@ pub struct Child {
     pub born_ms: u64,
     /// A worker that has answered `reload-probe`, and waits for `Admit`.
     pub waits_for_admission: bool,
+    /// A worker was told last that the instance is paused.
+    pub knows_pause: bool,
     /// When it became ready.
     pub ready_ms: Option<u64>,
     /// When a worker is past its lifetime.
@@ -209,6 +211,11 @@ impl Child {
             (self.deadline_ms, self.deadline_reason) = (Some(deadline_ms), kill_reason);
         }
         nearer
+    }
+
+    /// A worker at work that was not told whether the instance is paused.
+    pub fn lacks_pause(&self, is_paused: bool) -> bool {
+        !self.is_prototype() && self.state.is_active() && self.knows_pause != is_paused
     }
 
     /// When it is late, if it has to be ready within so many milliseconds.

@@ -21,6 +21,12 @@ pub enum Command {
     AddWorker,
     /// One worker less; the last one stays.
     RemoveWorker,
+    /// Take no request, until told to go on.
+    Pause,
+    /// Take requests again.
+    Resume,
+    /// Pause, or go on where there is a pause.
+    TogglePause,
     /// Open files of logs anew: somebody has moved them away.
     ReopenLogs,
     /// Put files of logs aside and begin new ones.
@@ -47,6 +53,9 @@ impl Command {
             Command::ReloadChain => "its workers are replaced one after the other",
             Command::AddWorker => "it has one worker more, up to `processes`",
             Command::RemoveWorker => "it has one worker less",
+            Command::Pause => "it is paused: no request is taken until it is resumed",
+            Command::Resume => "it is not paused: requests are taken",
+            Command::TogglePause => "a pause begins, or ends",
             Command::ReopenLogs => "its log files are opened anew",
             Command::RotateLogs => "its log files are put aside, and begun anew",
             Command::Upgrade => "another master takes its place",
@@ -61,9 +70,9 @@ impl Command {
         matches!(self, Command::Stop | Command::StopNow | Command::Status)
     }
 
-    /// Two of them ask for more than one.
+    /// Two of them ask for more than one, or for nothing.
     pub fn adds_up(self) -> bool {
-        matches!(self, Command::AddWorker | Command::RemoveWorker)
+        matches!(self, Command::AddWorker | Command::RemoveWorker | Command::TogglePause)
     }
 
     /// A new generation loads the code as it is now.

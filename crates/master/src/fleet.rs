@@ -41,6 +41,8 @@ pub struct Fleet {
     pub scoreboard: Scoreboard,
     pub children: Vec<Child>,
     pub ledger: Ledger,
+    /// Workers begin no request, whenever they were forked.
+    pub is_paused: bool,
     /// `None` where no TLS session can be resumed.
     pub tickets: Option<Tickets>,
     /// What the forming generation is made with, where the configuration was read again for it; the above is what is in force.
@@ -96,6 +98,7 @@ impl Fleet {
             scoreboard,
             children,
             ledger,
+            is_paused: false,
             tickets,
             coming,
             program,
@@ -199,6 +202,10 @@ impl Fleet {
             self.prototype(generation).filter(|prototype| prototype.state == State::Serving).ok_or(ForkError::NoPrototype)?;
         let channel = prototype.channel.as_ref().ok_or(ForkError::NoPrototype)?;
         let (near, far) = order_pair().map_err(ForkError::Failed)?;
+        if self.is_paused {
+            // It lies in its socket before the worker is born, which takes orders before it takes connections.
+            message::send(near.as_fd(), &Order::Pause, None).map_err(ForkError::Failed)?;
+        }
         let order = Order::Fork { row, worker: number, is_on_trial };
         message::send(channel.as_fd(), &order, Some(far.as_raw_fd())).map_err(|error| match error.kind() {
             io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => ForkError::NoPrototype,
@@ -292,6 +299,18 @@ impl Fleet {
         let sent = worker.channel.as_ref().map(|channel| message::send(channel.as_fd(), &Order::Admit, None));
         // One that has gone meanwhile has its end reported; to one whose socket is full it is said in the next turn.
         worker.waits_for_admission = matches!(sent, Some(Err(error)) if error.kind() == io::ErrorKind::WouldBlock);
+    }
+
+    /// Tells workers what they do not know yet: whether the instance is paused. One that ends takes no such order.
+    pub fn tell_pause(&mut self) {
+        let is_paused = self.is_paused;
+        let order = if is_paused { Order::Pause } else { Order::Resume };
+        for worker in self.children.iter_mut().filter(|child| child.lacks_pause(is_paused)) {
+            let sent = worker.channel.as_ref().map(|channel| message::send(channel.as_fd(), &order, None));
+            // One that has gone meanwhile has its end reported; to one whose socket is full it is said in a later turn.
+            let is_full = matches!(sent, Some(Err(error)) if error.kind() == io::ErrorKind::WouldBlock);
+            worker.knows_pause = is_paused != is_full;
+        }
     }
 
     /// Sends a child a signal that is not to kill it at once.
@@ -390,6 +409,7 @@ impl Fleet {
             progress: Progress::AtWork,
             born_ms: now_ms(),
             waits_for_admission: false,
+            knows_pause: self.is_paused,
             ready_ms: None,
             expires_ms: None,
             deadline_ms: None,

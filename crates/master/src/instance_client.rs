@@ -308,7 +308,11 @@ fn signal(pid: i32, request: &InstanceRequest) -> Result<String, NotAsked> {
         InstanceWord::Stop if request.now => Signal::SIGQUIT,
         InstanceWord::Stop if !request.waits => Signal::SIGINT,
         _ => {
-            let why = "it has no control socket that is known here; name that of its `control-socket`";
+            let hint = match request.word {
+                InstanceWord::Pause | InstanceWord::Resume => format!("; `kill -TSTP {pid}` pauses it, or ends its pause"),
+                _ => String::new(),
+            };
+            let why = format!("it has no control socket that is known here; name that of its `control-socket`{hint}");
             return Err((EXIT_NO_ANSWER, format!("process {pid}: {why}")));
         }
     };
@@ -336,6 +340,10 @@ fn write_letter(path: &Path, request: &InstanceRequest) -> Result<String, NotAsk
         InstanceWord::Workers => "-",
         InstanceWord::Status => {
             return Err((EXIT_NO_ANSWER, format!("{shown}: a pipe gives no answer; name the pidfile or the configuration")));
+        }
+        InstanceWord::Pause | InstanceWord::Resume => {
+            let why = "its letter `p` pauses or resumes, whichever it is not; name the pidfile or the configuration";
+            return Err((EXIT_NO_ANSWER, format!("{shown}: {why}")));
         }
     };
     if request.waits {

@@ -33,6 +33,9 @@ impl Supervisor {
             }
             // Never are two workers replaced at once, so the one is as good as the other.
             Command::ReloadWorkers | Command::ReloadChain => return self.reload_chain(by, now_ms),
+            Command::Pause => return self.pause(by),
+            Command::Resume => return self.resume(by, now_ms),
+            Command::TogglePause => return self.toggle_pause(by, now_ms),
             Command::AddWorker => return self.add_worker(by),
             Command::RemoveWorker => return self.remove_worker(by, now_ms),
             Command::Status => self.write_status(now_ms),

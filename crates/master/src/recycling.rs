@@ -61,7 +61,8 @@ impl Supervisor {
             .fleet
             .active_workers(old.generation)
             .any(|worker| worker.id != old.id && worker.worker_number() == old.worker_number() && worker.state.is_serving());
-        if replaced {
+        // In a pause clients wait on its connections: they are not to be served by its end.
+        if replaced && !self.fleet.is_paused {
             let (id, mercy_ms) = (old.id, self.fleet.settings.lifecycle.reload_mercy_ms);
             self.fleet.order_end(id, Order::Drain, now_ms.saturating_add(mercy_ms));
         }

@@ -346,6 +346,7 @@ impl Supervisor {
         }
         self.notifier.ready(&format!("{workers} of generation {number}"));
         if forming.reason == Reason::Ordered {
+            self.end_pause("the reload is done", now_ms);
             self.attendance.renew(&self.fleet.settings, now_ms);
         }
         self.recycling = None;

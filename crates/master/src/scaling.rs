@@ -17,14 +17,17 @@ use crate::words::{duration, workers_in_words};
 impl Supervisor {
     /// The listening sockets, where a connection that waits is news.
     pub(crate) fn listening_sources(&self, now_ms: u64) -> Vec<Source<'_>> {
-        let Some(serving) = self.serving.as_ref().filter(|_| !self.is_stopping()) else { return Vec::new() };
+        // Who waits in a pause is not waiting for a worker.
+        let may_add = !self.is_stopping() && !self.fleet.is_paused;
+        let Some(serving) = self.serving.as_ref().filter(|_| may_add) else { return Vec::new() };
         let is_news = serving.is_empty() || serving.has_room() && self.elasticity.listens(now_ms);
         if is_news { self.fleet.listeners.sources().collect() } else { Vec::new() }
     }
 
     /// A connection waits to be accepted.
     pub(crate) fn connection_waits(&mut self, now_ms: u64) {
-        let Some(serving) = self.serving.as_ref().filter(|_| !self.is_stopping()) else { return };
+        let may_add = !self.is_stopping() && !self.fleet.is_paused;
+        let Some(serving) = self.serving.as_ref().filter(|_| may_add) else { return };
         if serving.is_empty() {
             let elastic = &self.fleet.settings.elastic;
             let count = elastic.cheaper.as_ref().map_or(self.fleet.settings.workers.processes, |cheaper| cheaper.least);
@@ -43,6 +46,10 @@ impl Supervisor {
     pub(crate) fn scale(&mut self, now_ms: u64) {
         // The turn is taken also where nobody serves: one that stays due would have the master wake again and again.
         if !self.elasticity.is_due(now_ms) || self.serving.as_ref().is_none_or(|serving| serving.is_empty()) {
+            return;
+        }
+        // Load says nothing in a pause: as many workers are to be there when it ends as were when it began.
+        if self.fleet.is_paused {
             return;
         }
         let waiting = self.fleet.waiting_connections();
@@ -76,6 +83,11 @@ impl Supervisor {
     /// # Errors
     /// None can go; the log says so too.
     pub(crate) fn remove_worker(&mut self, by: &str, now_ms: u64) -> Result<(), String> {
+        if self.fleet.is_paused {
+            let why = "no worker is removed: it is paused, and clients wait on the connections of each";
+            log_sink::line(&format!("{by}: {why}"));
+            return Err(why.to_owned());
+        }
         let count = self.serving.as_ref().map_or(0, |serving| serving.wanted_count());
         let victim = self.oldest_worker(true).or_else(|| self.oldest_worker(false)).filter(|_| count > 1);
         let Some(id) = victim else {

@@ -47,6 +47,12 @@ pub const TABLE: &[(Signal, SignalAction, &str)] = &[
         SignalAction::Ask(Command::RemoveWorker),
         "One worker less, when it has finished what it has; the last one stays.",
     ),
+    (
+        Signal::SIGTSTP,
+        SignalAction::Ask(Command::TogglePause),
+        "Pause: requests in flight are finished, no other is begun, and clients wait. A second one lets it go on. So does Ctrl-Z in its \
+         terminal: the master is never stopped by it, and the log says what it did.",
+    ),
     (Signal::SIGUSR1, SignalAction::Ask(Command::Status), "Write the state of each process to the log."),
     (Signal::SIGUSR2, SignalAction::Ask(Command::Status), "As SIGUSR1."),
     (Signal::SIGCHLD, SignalAction::Reap, "A process has ended: the master's own business."),
@@ -69,8 +75,7 @@ const LEFT_ALONE: &[Signal] = &[
 ];
 
 /// The manual's sentence about signals that are not in the table.
-const OTHERS: &str = "Nothing, and the log says that it came: no signal stops or ends the master in silence. So Ctrl-Z (SIGTSTP) does not \
-    suspend a server, whose workers would serve on without supervision.";
+const OTHERS: &str = "Nothing, and the log says that it came: no signal stops or ends the master in silence.";
 
 /// The manual's sentence about [`upgrade_signal`].
 const UPGRADE: &str = "Upgrade: another master is executed, of the program that is installed by now, and has the sockets. This one serves until that \
@@ -166,7 +171,8 @@ mod tests {
         }
         assert!(as_markdown().contains("| SIGHUP | Reload"));
         assert!(!as_markdown().contains("SIGCHLD"));
-        assert_eq!(action(libc::SIGTSTP as u32), SignalAction::Refuse);
+        assert_eq!(action(libc::SIGTSTP as u32), SignalAction::Ask(Command::TogglePause));
+        assert_eq!(action(libc::SIGXCPU as u32), SignalAction::Refuse);
     }
 
     #[test]

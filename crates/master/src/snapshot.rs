@@ -68,6 +68,7 @@ impl Supervisor {
             (facts.address_space_bytes, facts.resident_bytes) = (memory.address_space, memory.resident);
         }
         let Some((number, row)) = child.row().and_then(|row| Some((row, self.fleet.scoreboard.row(row)?))) else { return facts };
+        facts.is_paused = row.paused.load(Relaxed) == 1;
         facts.is_accepting = row.accepting.load(Relaxed) == 1;
         facts.requests_since_spawn = row.requests.load(Relaxed);
         facts.average_us = row.average_us.load(Relaxed);

@@ -45,6 +45,9 @@ impl Supervisor {
         let queue = snapshot.queue();
         let children = self.fleet.children.len();
         log_sink::line(&format!("status: generation in service: {serving}, children: {children}, waiting connections: {queue}"));
+        if self.fleet.is_paused {
+            log_sink::line("status: paused: no request is taken");
+        }
         if let Some(canary) = self.canary_in_words(now_ms) {
             log_sink::line(&format!("status: canary: {canary}"));
         }

@@ -369,6 +369,7 @@ impl Supervisor {
             self.start_missing_workers(number, now);
         }
         self.share_out_turns();
+        self.fleet.tell_pause();
     }
 
     /// Milliseconds that the next turn may wait.
@@ -394,6 +395,7 @@ impl Supervisor {
             self.logs.wake_ms().filter(|_| self.has_files_of_its_own()),
             self.log_programs.wake_ms(now),
             self.wake_for_generations(now),
+            self.wake_for_pause(now),
         ];
         let stop = self.stop_progress.as_ref().map(StopProgress::wake_ms);
         let successor = self.successor.as_ref().and_then(Successor::wake_ms);

@@ -107,6 +107,7 @@ fn shown(folder: &Path, file: &str) -> String {
         Err(EarlyExit::Failed(diagnostic)) => diagnostic.to_string(),
         Err(EarlyExit::Print { text, .. }) => text,
         Err(EarlyExit::SignalInstance { pidfile, .. }) => pidfile.display().to_string(),
+        Err(EarlyExit::AskInstance(request)) => request.instance.unwrap_or_default(),
     };
     let made = made.replace("\n;uWSGI instance configuration\n", "").replace(";end of configuration\n\n", "");
     made.replace(&*folder.to_string_lossy(), "{DIR}").lines().map(|line| format!("{}\n", line.trim_end())).collect()

@@ -11,6 +11,8 @@ pub enum InstanceWord {
     Status,
     Upgrade,
     Workers,
+    Pause,
+    Resume,
     LogReopen,
     LogRotate,
 }
@@ -51,12 +53,14 @@ pub const EXIT_NO_ANSWER: i32 = 4;
 
 impl InstanceWord {
     /// In the order in which they are listed.
-    pub const ALL: [InstanceWord; 7] = [
+    pub const ALL: [InstanceWord; 9] = [
         InstanceWord::Reload,
         InstanceWord::Stop,
         InstanceWord::Status,
         InstanceWord::Upgrade,
         InstanceWord::Workers,
+        InstanceWord::Pause,
+        InstanceWord::Resume,
         InstanceWord::LogReopen,
         InstanceWord::LogRotate,
     ];
@@ -77,9 +81,16 @@ impl InstanceWord {
                 ("upgrade", "[--wait] [INSTANCE]", "replace the program of a running instance; --wait gives its success")
             }
             InstanceWord::Workers => ("workers", "+N | -N [INSTANCE]", "add workers to a running instance, or take some away"),
+            InstanceWord::Pause => ("pause", "[INSTANCE]", "have a running instance take no requests; clients wait"),
+            InstanceWord::Resume => ("resume", "[INSTANCE]", "have a paused instance take requests again"),
             InstanceWord::LogReopen => ("log-reopen", "[INSTANCE]", "have a running instance open its log files anew"),
             InstanceWord::LogRotate => ("log-rotate", "[INSTANCE]", "have a running instance rotate its log files"),
         }
+    }
+
+    /// The question of this word without flags, for the instance of a file.
+    pub fn to_instance(self, instance: Option<String>) -> InstanceRequest {
+        InstanceRequest { word: self, instance, waits: false, now: false, chain: false, json: false, change: 0 }
     }
 
     fn takes(self, flag: &str) -> bool {
@@ -91,8 +102,7 @@ impl InstanceWord {
     /// # Errors
     /// What is wrong with them, in words.
     pub fn read(self, arguments: &[String]) -> Result<InstanceRequest, String> {
-        let mut request =
-            InstanceRequest { word: self, instance: None, waits: false, now: false, chain: false, json: false, change: 0 };
+        let mut request = self.to_instance(None);
         for argument in arguments {
             match argument.as_str() {
                 "--wait" | "--now" | "--chain" | "--json" if self.takes(argument) => match argument.as_str() {

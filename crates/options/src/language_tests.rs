@@ -6,7 +6,7 @@ use crate::catalogue::catalogue;
 use crate::catalogue::row::Status;
 use crate::catalogue::setting::{Attendant, Logging, Setting, Tls};
 use crate::tests::{Folder, outcome};
-use crate::{Diagnostic, Reading, Severity};
+use crate::{Diagnostic, InstanceRequest, InstanceWord, Reading, Severity};
 
 /// Words, a configuration that uses them, and the variables that it then sets, in order. `CASES` has every word at least once.
 const CASES: &[(&[&str], &str, &str)] = &[
@@ -60,7 +60,7 @@ const CASES: &[(&[&str], &str, &str)] = &[
 ];
 
 /// Words that end the reading have tests of their own.
-const ELSEWHERE: &[&str] = &["exit", "help", "version", "stop", "reload"];
+const ELSEWHERE: &[&str] = &["exit", "help", "version", "stop", "reload", "pause", "suspend", "resume"];
 
 fn folder(name: &str) -> Folder {
     let folder = Folder::new(name);
@@ -120,6 +120,13 @@ fn test_what_a_running_instance_is_told_starts_nothing() {
         let told = outcome(&folder, &format!("--ini uwsgi.ini --{name} x.pid"), &[]);
         let is_wanted = |order, pidfile: &std::path::Path| order == wanted && pidfile == folder.path().join("x.pid");
         assert!(matches!(told, Ok(Reading::SignalInstance { order, pidfile }) if is_wanted(order, &pidfile)), "{name}");
+    }
+    let words = [("pause", InstanceWord::Pause), ("suspend", InstanceWord::Pause), ("resume", InstanceWord::Resume)];
+    for (name, wanted) in words {
+        let asked = outcome(&folder, &format!("--ini uwsgi.ini --{name} x.pid"), &[]);
+        let pidfile = folder.path().join("x.pid").display().to_string();
+        let is_wanted = |request: &InstanceRequest| *request == wanted.to_instance(Some(pidfile.clone()));
+        assert!(matches!(asked, Ok(Reading::AskInstance(request)) if is_wanted(&request)), "{name}");
     }
 }
 

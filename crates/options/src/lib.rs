@@ -80,6 +80,7 @@ fn read_in(arguments: &[OsString], host: &HostInfo) -> Result<Reading, Failure> 
     let (configuration, application) = match collect(&arguments, host) {
         Ok(read) => read,
         Err(EarlyExit::Print { text, status }) => return Ok(Reading::Print { text, status }),
+        Err(EarlyExit::AskInstance(request)) => return Ok(Reading::AskInstance(request)),
         Err(EarlyExit::SignalInstance { order, pidfile }) => return Ok(Reading::SignalInstance { order, pidfile }),
         Err(EarlyExit::Failed(diagnostic)) => return Err(Failure { diagnostics: vec![*diagnostic] }),
     };

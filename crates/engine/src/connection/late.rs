@@ -33,6 +33,12 @@ impl<A: App> Connection<A> {
             || self.exchange.is_idle() && self.stage == ConnectionStage::Serves && self.has_part_of_request()
     }
 
+    /// What has come of a body, or of a PROXY header, does not buy it more time.
+    pub(super) fn is_too_slow(&self, now_ms: u64) -> bool {
+        let is_incomplete = self.exchange.is_collecting() || self.stage == ConnectionStage::AwaitsProxyHeader;
+        is_incomplete && self.deadline_ms <= now_ms
+    }
+
     /// The answer, where there is one to give, is 408.
     pub(super) fn expire(&mut self, context: &mut Context<'_, A>) -> NextAction {
         let begun = self.is_arriving() || self.exchange.is_streaming() && !self.exchange.response.head_has_left();

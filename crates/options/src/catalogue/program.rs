@@ -2,6 +2,11 @@
 
 use crate::catalogue::row::{Entry, Value};
 use crate::catalogue::setting::{InstanceOrder, Setting, Word};
+use crate::instance_words::InstanceWord;
+
+/// What the three options of a pause are there.
+const TOGGLES: &str = "There each of `pause`, `suspend` and `resume` sends SIGTSTP, which pauses an instance that runs and resumes one that is \
+    paused: `--resume` pauses one that was not. Here each does what it is called.";
 
 pub const ENTRIES: &[Entry] = &[
     Entry::supported("help", Setting::Language(Word::Help), Value::Switch, "", "Prints a summary and ends."),
@@ -20,19 +25,23 @@ pub const ENTRIES: &[Entry] = &[
         "",
         "Tells the instance whose pid is in this file (`pidfile`) to reload, and ends. Nothing is started.",
     ),
-    Entry::refused(
+    Entry::supported(
         "pause",
+        Setting::Language(Word::Ask(InstanceWord::Pause)),
         Value::Path,
-        "Pauses an instance.",
-        "there is no pause; `kill -STOP` and `kill -CONT` on its workers come near",
-    ),
-    Entry::refused(
-        "suspend",
+        "",
+        "Has the instance whose pid is in this file (`pidfile`) take no requests, as `bolide pause`, and ends. Nothing is started.",
+    )
+    .uwsgi(TOGGLES),
+    Entry::supported("suspend", Setting::Language(Word::Ask(InstanceWord::Pause)), Value::Path, "", "As `pause`.").uwsgi(TOGGLES),
+    Entry::supported(
+        "resume",
+        Setting::Language(Word::Ask(InstanceWord::Resume)),
         Value::Path,
-        "Pauses an instance.",
-        "there is no pause; `kill -STOP` and `kill -CONT` on its workers come near",
-    ),
-    Entry::refused("resume", Value::Path, "Lets a paused instance go on.", "there is no pause"),
+        "",
+        "Has the paused instance whose pid is in this file (`pidfile`) take requests again, as `bolide resume`, and ends.",
+    )
+    .uwsgi(TOGGLES),
     Entry::refused(
         "signal",
         Value::Text,

@@ -6,6 +6,8 @@ use bolide_contract::hooks::{HookPhase, WaitSubject};
 use bolide_contract::settings::Protocol;
 use bolide_contract::watching::{FileAction, WatchSubject};
 
+use crate::instance_words::InstanceWord;
+
 /// A meaning that `resolve` gives to a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Setting {
@@ -463,6 +465,8 @@ pub enum Word {
     ShowConfig,
     /// A signal to the instance of a pidfile.
     Tell(InstanceOrder),
+    /// A question to it, which it answers.
+    Ask(InstanceWord),
     Help,
     Version,
 }

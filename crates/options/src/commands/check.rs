@@ -106,7 +106,7 @@ fn diagnostics(arguments: &[String], host: &HostInfo) -> Vec<Diagnostic> {
     let (configuration, application) = match collect(arguments, host) {
         Ok(read) => read,
         Err(EarlyExit::Failed(diagnostic)) => return vec![*diagnostic],
-        Err(EarlyExit::SignalInstance { .. }) => {
+        Err(EarlyExit::SignalInstance { .. } | EarlyExit::AskInstance(_)) => {
             let message = "this tells a running instance something and ends: it does not serve";
             return vec![Diagnostic::note(Some(&Location::command_line()), message)];
         }

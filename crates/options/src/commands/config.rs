@@ -25,7 +25,7 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
     let (mut configuration, application) = match collect(arguments, host) {
         Ok(read) => read,
         Err(EarlyExit::Failed(diagnostic)) => return Reading::Print { text: format!("{diagnostic}\n"), status: FAILED },
-        Err(EarlyExit::SignalInstance { .. }) => {
+        Err(EarlyExit::SignalInstance { .. } | EarlyExit::AskInstance(_)) => {
             return Command::Config.misused("this tells a running instance something and ends: there is nothing in effect");
         }
         Err(EarlyExit::Print { text, status }) => return Reading::Print { text, status },

@@ -17,6 +17,7 @@ use crate::conditionals::OpenBlock;
 use crate::diagnostic::{Diagnostic, Location};
 use crate::expand::{self, Endless, Magic};
 use crate::host_info::HostInfo;
+use crate::instance_words::InstanceRequest;
 
 use bounded::read_bounded;
 pub use files::format_of;
@@ -50,6 +51,8 @@ pub enum EarlyExit {
         order: InstanceOrder,
         pidfile: PathBuf,
     },
+    /// The same, by asking it.
+    AskInstance(InstanceRequest),
 }
 
 impl From<Diagnostic> for EarlyExit {
@@ -287,6 +290,10 @@ impl<'a> Reader<'a> {
                 Ok(())
             }
             Word::Tell(order) => Err(EarlyExit::SignalInstance { order, pidfile: self.host.folder.join(text) }),
+            Word::Ask(word) => {
+                let pidfile = self.host.folder.join(text);
+                Err(EarlyExit::AskInstance(word.to_instance(Some(pidfile.to_string_lossy().into_owned()))))
+            }
             Word::Help => Err(EarlyExit::Print { text: crate::manual::help::summary(), status: 0 }),
             Word::Version => Err(EarlyExit::Print { text: format!("bolide {}\n", env!("CARGO_PKG_VERSION")), status: 0 }),
             Word::End => Ok(()),

@@ -1,0 +1,71 @@
+"""An instance that tests pause: the requests that its application has begun, and a client that knows when the loop has turned."""
+
+import json
+
+from support.client import PATIENCE_SECONDS, Client
+from support.http2 import Http2
+from support.waiting import wait_until
+
+#: The application's side: module, and options.
+KINDS = {"WSGI": ("pausing:wsgi", ()), "threads": ("pausing:wsgi", ("--threads", "4")), "ASGI": ("pausing:asgi", ())}
+
+
+class Pausable:
+    """An instance of one worker that speaks HTTP/2 too: a PING that is answered was read behind all that came before it."""
+
+    def __init__(self, start, call, folder, kind="WSGI", options=()):
+        self.begun_file = folder / "begun"
+        self.begun_file.touch()
+        module, more = KINDS[kind]
+        self.call = call
+        self.instance = start("--http2", "h2c", *more, *options, module=module, environment={"BEGUN": str(self.begun_file)})
+        self.observer = Http2(self.connect())
+        self.observer.read_settings()
+
+    def connect(self):
+        return self.instance.connect()
+
+    def begun(self):
+        """Paths of the requests that the application has begun."""
+        return self.begun_file.read_text().split()
+
+    def state(self):
+        status, said = self.call("status", "--json", self.instance.pid)
+        assert status == 0, said
+        return json.loads(said)
+
+    def worker_states(self):
+        return [worker["state"] for worker in self.state()["workers"]]
+
+    def wait_until_paused(self, workers=1):
+        """Every worker has taken the order."""
+        wait_until(lambda: self.worker_states() == ["paused"] * workers, lambda: f"the workers pause: {self.worker_states()}")
+        assert self.state()["phase"] == "paused"
+
+    def pause(self, workers=1):
+        status, said = self.call("pause", self.instance.pid)
+        assert (status, said) == (0, f"master {self.instance.pid}: it is paused: no request is taken until it is resumed\n")
+        self.wait_until_paused(workers)
+
+    def resume(self):
+        assert self.call("resume", self.instance.pid)[0] == 0
+
+    def turn(self):
+        """The worker has looked at everything that was sent so far."""
+        self.observer.ping()
+
+
+def ask(client: Client, path, more=""):
+    client.send(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n{more}\r\n".encode())
+
+
+def has_answer(client: Client):
+    """Something has come, be it an answer or the connection's end."""
+    client.socket.setblocking(False)
+    try:
+        client.buffer += client.socket.recv(65536) or b"(the end)"
+    except BlockingIOError:
+        return False
+    finally:
+        client.socket.settimeout(PATIENCE_SECONDS)
+    return True
