@@ -61,11 +61,13 @@ def answers(instance):
     def asked():
         for own, pid, threads in pool.map(lambda _: instance.body().split(), range(CLIENTS)):
             found[int(pid)] = (own == "True", int(threads))
-        return set(instance.workers()) <= set(found)
+        # With `cheaper` there may be others in a moment.
+        workers = instance.workers()
+        return workers if set(workers) <= set(found) else None
 
     with ThreadPoolExecutor(CLIENTS) as pool:
-        instance.wait_for(asked, "an answer of each worker")
-    return [found[worker] for worker in instance.workers()]
+        workers = instance.wait_for(asked, "an answer of each worker")
+    return [found[worker] for worker in workers]
 
 
 def findings(instance):
