@@ -8,6 +8,10 @@ use bolide_contract::scoreboard::Row;
 /// Connections by which a worker may be ahead of the one that holds the fewest.
 const AHEAD: u32 = 2;
 
+/// The part of another's turns by which a worker may be ahead of it: of a few none, so that the first ones go round, and of many enough
+/// that a rush of connections is not held up for evenness.
+const TURNS_PART: u32 = 4;
+
 /// A worker whose loop has not turned for this many milliseconds is busy, and nobody waits for it.
 const RESPONSIVE_MS: u64 = 20;
 
@@ -23,7 +27,9 @@ pub fn is_ahead(own: &Row, rows: &[Row], now_ms: u64) -> bool {
 /// Whether it is another's turn, where workers that are all woken for a connection take them in turn.
 pub fn has_had_its_turn(own: &Row, rows: &[Row], now_ms: u64) -> bool {
     let mine = own.turns.load(Relaxed);
-    rows.iter().any(|row| row.takes_turns.load(Relaxed) == 1 && row.turns.load(Relaxed) < mine && could_take_over(row, now_ms))
+    let has_had_fewer = |turns: u32| turns.saturating_add(turns / TURNS_PART) < mine;
+    rows.iter()
+        .any(|row| row.takes_turns.load(Relaxed) == 1 && has_had_fewer(row.turns.load(Relaxed)) && could_take_over(row, now_ms))
 }
 
 fn could_take_over(row: &Row, now_ms: u64) -> bool {
@@ -67,20 +73,26 @@ mod tests {
     #[test]
     fn a_turn_is_anothers_that_has_had_fewer_and_could_take_it() {
         let now_ms = 10_000;
-        for (other, takes_turns, turns, wanted) in [
-            (row(0, 1, 1, 0), 1, 6, true),
-            (row(9, 1, 0, now_ms - 5), 1, 6, true),
-            (row(0, 1, 1, 0), 1, 7, false),
-            (row(0, 1, 1, 0), 1, 8, false),
-            (row(0, 1, 1, 0), 0, 0, false),
-            (row(0, 0, 1, 0), 1, 6, false),
-            (row(0, 1, 0, now_ms - 500), 1, 6, false),
+        for (other, takes_turns, turns, mine, wanted) in [
+            (row(0, 1, 1, 0), 1, 0, 1, true),
+            (row(0, 1, 1, 0), 1, 3, 4, true),
+            (row(9, 1, 0, now_ms - 5), 1, 3, 4, true),
+            (row(0, 1, 1, 0), 1, 4, 4, false),
+            (row(0, 1, 1, 0), 1, 5, 4, false),
+            // Of many turns one may have had some more.
+            (row(0, 1, 1, 0), 1, 400, 500, false),
+            (row(0, 1, 1, 0), 1, 400, 501, true),
+            (row(0, 1, 1, 0), 1, u32::MAX, u32::MAX, false),
+            // One that takes none in turn, accepts nothing, or is busy.
+            (row(0, 1, 1, 0), 0, 0, 4, false),
+            (row(0, 0, 1, 0), 1, 3, 4, false),
+            (row(0, 1, 0, now_ms - 500), 1, 3, 4, false),
         ] {
             other.takes_turns.store(takes_turns, Relaxed);
             other.turns.store(turns, Relaxed);
             let rows = [row(0, 1, 0, now_ms), other];
-            rows[0].turns.store(7, Relaxed);
-            assert_eq!(has_had_its_turn(&rows[0], &rows, now_ms), wanted, "{turns} of {takes_turns}");
+            rows[0].turns.store(mine, Relaxed);
+            assert_eq!(has_had_its_turn(&rows[0], &rows, now_ms), wanted, "{mine} and {turns}, {takes_turns}");
         }
     }
 
