@@ -1,9 +1,11 @@
 """What /proc tells of processes: who descends from whom, and what they hold open."""
 
 import os
+import time
 from pathlib import Path
 
 from support import processes
+from support.waiting import wait_until
 
 
 def children_of(pid):
@@ -54,3 +56,10 @@ def tcp_table():
     """The fields of each line of the kernel's tables: 1 is the local address, 3 the state, 9 the inode (proc(5))."""
     lines = Path("/proc/net/tcp").read_text().splitlines()[1:] + Path("/proc/net/tcp6").read_text().splitlines()[1:]
     return [line.split() for line in lines]
+
+
+def wakes_hardly_ever(pid, seconds=2):
+    """Whether a process sleeps for most of so many seconds. With a timer that stays due it wakes hundreds of times in each."""
+    before, began = int(status_field(pid, "voluntary_ctxt_switches")), time.monotonic()
+    wait_until(lambda: time.monotonic() > began + seconds, f"{seconds} seconds")
+    return int(status_field(pid, "voluntary_ctxt_switches")) - before < 25 * (time.monotonic() - began)

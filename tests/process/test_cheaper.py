@@ -3,12 +3,11 @@
 import os
 import signal
 import threading
-import time
 
 import pytest
 from support.waiting import wait_until
 from support_load import Load
-from support_processes import status_field
+from support_processes import wakes_hardly_ever
 
 MOST = 4
 #: The number changes quickly, for tests.
@@ -212,18 +211,7 @@ def test_an_instance_without_workers_wakes_hardly_ever(start):
     instance = start("--processes", "2", "--idle", "1", "--cheaper", "1")
     wait_until(lambda: not instance.workers(), "the end of all workers")
 
-    def wakes_hardly_ever():
-        """In two seconds; others than these may have the last of what came before in them."""
-        before, began = sleeps(instance.pid), time.monotonic()
-        wait_until(lambda: time.monotonic() > began + 2, "two seconds")
-        return sleeps(instance.pid) - before < 25 * (time.monotonic() - began)
-
-    wait_until(wakes_hardly_ever, "two seconds in which it sleeps")
-
-
-def sleeps(pid):
-    """How often a process has gone to sleep."""
-    return int(status_field(pid, "voluntary_ctxt_switches"))
+    wait_until(lambda: wakes_hardly_ever(instance.pid), "two seconds in which it sleeps")
 
 
 def test_a_request_that_takes_longer_than_idle_is_no_idle_time(start):

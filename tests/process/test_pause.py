@@ -265,7 +265,7 @@ def test_a_reload_ends_the_pause_and_loses_nobody_who_waited(kind, options, paus
         paused.instance.reload(2)
         assert kept.read_response().text == "/kept"
         assert fresh.read_response().text == "/fresh"
-    assert "bolide: resumed (the reload is done): requests are taken" in paused.instance.log
+    paused.instance.wait_for_text("bolide: resumed (the reload is done): requests are taken")
     assert paused.state()["phase"] == "serving"
 
 

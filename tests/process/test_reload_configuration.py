@@ -3,13 +3,14 @@
 import os
 import signal
 import socket
+import time
 
 import pytest
 from support.client import Client
 from support.waiting import wait_until
 from support_instance import APPLICATIONS, port_is_free
 from support_load import Load
-from support_processes import descriptors_of
+from support_processes import descriptors_of, wakes_hardly_ever
 
 PROBE = """\
 pythonpath = {probes}
@@ -198,3 +199,17 @@ def test_with_stop_first_the_new_configuration_counts_too(configured, free_port)
     assert len(instance.workers()) == 2
     with Client(("127.0.0.1", second)) as client:
         assert client.request("GET", "/").status == 200
+
+
+def test_a_worker_that_may_load_for_longer_than_before_is_waited_for_asleep(configured, tmp_path):
+    """The limit that was in force before is over then: a timer that stays due would turn the master's loop without end."""
+    # Beyond what the first start needs on a busy machine.
+    instance = configured("load-timeout = 10\n")
+    (tmp_path / "hanging.py").write_text("import time\nprint('hanging', flush=True)\ntime.sleep(300)\n")
+    instance.rewrite("load-timeout = 600\nlazy-apps = true\nimport = hanging\n")
+    instance.send_signal(signal.SIGHUP)
+    instance.wait_for_log("^hanging$")
+    hangs_since = time.monotonic()
+    wait_until(lambda: time.monotonic() > hangs_since + 11, "the end of the old limit")
+    wait_until(lambda: wakes_hardly_ever(instance.pid), "two seconds in which it sleeps")
+    assert "load-timeout" not in instance.log.split("hanging", 1)[1]

@@ -111,13 +111,12 @@ impl Supervisor {
 
     /// `load-timeout`: gives up a generation that does not serve in time, and single workers that don't.
     pub(crate) fn kill_late_starters(&mut self, now_ms: u64) {
-        let coming_ms = self.fleet.coming_settings().lifecycle.load_timeout_ms;
-        let Some(timeout_ms) = coming_ms.or(self.fleet.settings.lifecycle.load_timeout_ms) else { return };
-        let most = duration(timeout_ms);
         if let Some(forming) = &self.forming
             && !matches!(forming.stage, FormingStage::Canary(_))
+            && let Some(timeout_ms) = self.load_timeout_ms(forming.generation.number)
             && now_ms >= forming.patient_since_ms.saturating_add(timeout_ms)
         {
+            let most = duration(timeout_ms);
             let (is_first, why) = (forming.reason == Reason::First, format!("it did not serve within {most} (load-timeout)"));
             if is_first {
                 let words = format!("the application could not be loaded: {why}; nothing is served");
@@ -127,11 +126,18 @@ impl Supervisor {
             self.kill_before_it_served(now_ms);
             self.give_up_forming(&why, now_ms);
         }
-        for id in
-            self.fleet.ids(|child| !child.is_prototype() && child.late_ms(Some(timeout_ms)).is_some_and(|time| now_ms >= time))
-        {
+        let is_late = |child: &Child| child.late_ms(self.load_timeout_ms(child.generation)).is_some_and(|time| now_ms >= time);
+        for id in self.fleet.ids(|child| !child.is_prototype() && is_late(child)) {
             self.kill_and_log(id, KillReason::Late, now_ms);
         }
+    }
+
+    /// The time that a worker or a prototype of this generation may take until it is ready: a generation that forms has the limit that it
+    /// brings.
+    pub(crate) fn load_timeout_ms(&self, generation: u32) -> Option<u64> {
+        let forms = self.forming.as_ref().is_some_and(|forming| forming.generation.number == generation);
+        let settings = if forms { self.fleet.coming_settings() } else { &self.fleet.settings };
+        settings.lifecycle.load_timeout_ms
     }
 
     /// Ends the forming generation although it has not failed.
@@ -448,13 +454,15 @@ impl Supervisor {
         let forming = self.forming.as_ref().map(|forming| &forming.generation);
         let worker_slots = self.serving.iter().chain(forming).flat_map(|generation| &generation.worker_slots);
         let pauses = worker_slots.chain([&self.prototype_backoff]).filter_map(|backoff| backoff.wake_ms(now_ms));
-        let timeout_ms = self.fleet.coming_settings().lifecycle.load_timeout_ms;
         let look = |forming: &Forming| match &forming.stage {
             FormingStage::Canary(watch) => Some(watch.wake_ms()),
-            _ => [timeout_ms.map(|timeout| forming.patient_since_ms.saturating_add(timeout)), Some(forming.notice_ms)]
-                .into_iter()
-                .flatten()
-                .min(),
+            _ => [
+                self.load_timeout_ms(forming.generation.number).map(|timeout| forming.patient_since_ms.saturating_add(timeout)),
+                Some(forming.notice_ms),
+            ]
+            .into_iter()
+            .flatten()
+            .min(),
         };
         pauses.chain(self.forming.as_ref().and_then(look)).min()
     }

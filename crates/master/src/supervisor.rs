@@ -374,8 +374,11 @@ impl Supervisor {
 
     /// Milliseconds that the next turn may wait.
     fn turn_ms(&self, now: u64) -> u64 {
-        let load_timeout_ms = self.fleet.settings.lifecycle.load_timeout_ms.filter(|_| !self.is_stopping());
-        let times = |child: &Child| [child.deadline_ms, child.expires_ms, child.stopped_until_ms, child.late_ms(load_timeout_ms)];
+        let late_ms = |child: &Child| {
+            let timeout_ms = self.load_timeout_ms(child.generation).filter(|_| !child.is_prototype() && !self.is_stopping());
+            child.late_ms(timeout_ms)
+        };
+        let times = |child: &Child| [child.deadline_ms, child.expires_ms, child.stopped_until_ms, late_ms(child)];
         let children = self.fleet.children.iter().flat_map(times);
         let watch = self.watch.as_ref().map(Watch::wake_ms);
         let log = bolide_log::is_waiting().then_some(now + bolide_log::RETRY_MS);
