@@ -54,7 +54,7 @@ impl Command {
             Command::AddWorker => "it has one worker more, up to `processes`",
             Command::RemoveWorker => "it has one worker less",
             Command::Pause => "it is paused: no request is taken until it is resumed",
-            Command::Resume => "it is not paused: requests are taken",
+            Command::Resume => "it takes requests again",
             Command::TogglePause => "a pause begins, or ends",
             Command::ReopenLogs => "its log files are opened anew",
             Command::RotateLogs => "its log files are put aside, and begun anew",
