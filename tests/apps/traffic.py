@@ -6,6 +6,8 @@ import hashlib
 import os
 import time
 
+import asgi_socket_echo
+
 #: How long an answer waits for its file at the most, in seconds.
 STREAM_SECONDS = 20
 #: The pause between its parts, in seconds.
@@ -62,7 +64,7 @@ def stream(gate):
 
 async def asynchronous(scope, receive, send):
     if scope["type"] == "websocket":
-        return await echo(receive, send)
+        return await asgi_socket_echo.application(scope, receive, send)
     if scope["type"] != "http":
         raise NotImplementedError(scope["type"])
     path, query = scope["path"], scope["query_string"]
@@ -91,13 +93,3 @@ async def receive_digest(receive):
         digest.update(message.get("body", b""))
         if not message.get("more_body"):
             return digest.hexdigest().encode()
-
-
-async def echo(receive, send):
-    await receive()
-    await send({"type": "websocket.accept"})
-    while True:
-        message = await receive()
-        if message["type"] == "websocket.disconnect":
-            return
-        await send({"type": "websocket.send", "text": message["text"]})

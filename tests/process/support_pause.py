@@ -1,9 +1,11 @@
 """An instance that tests pause: the requests that its application has begun, and a client that knows when the loop has turned."""
 
+import contextlib
 import json
 
 from support.client import PATIENCE_SECONDS, Client
 from support.http2 import Http2
+from support.server import APPS
 from support.waiting import wait_until
 
 #: The application's side: module, and options.
@@ -18,7 +20,8 @@ class Pausable:
         self.begun_file.touch()
         module, more = KINDS[kind]
         self.call = call
-        self.instance = start("--http2", "h2c", *more, *options, module=module, environment={"BEGUN": str(self.begun_file)})
+        more = ("--http2", "h2c", "--pythonpath", APPS, *more)
+        self.instance = start(*more, *options, module=module, environment={"BEGUN": str(self.begun_file)})
         self.observer = Http2(self.connect())
         self.observer.read_settings()
 
@@ -49,6 +52,19 @@ class Pausable:
 
     def resume(self):
         assert self.call("resume", self.instance.pid)[0] == 0
+
+    @contextlib.contextmanager
+    def with_two_who_wait(self):
+        """A pause in which one client asks on a kept connection and one on a fresh one. What is done in it has both answered."""
+        kept = self.connect()
+        assert kept.request("GET", "/before").text == "/before"
+        self.pause()
+        ask(kept, "/kept")
+        with self.connect() as fresh:
+            ask(fresh, "/fresh", "Connection: close\r\n")
+            yield
+            assert kept.read_response().text == "/kept"
+            assert fresh.read_response().text == "/fresh"
 
     def turn(self):
         """The worker has looked at everything that was sent so far."""

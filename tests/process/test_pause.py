@@ -7,6 +7,7 @@ import signal
 import pytest
 from support import processes
 from support.http2 import Http2
+from support.server import APPS
 from support.statistics import worker_of
 from support.waiting import wait_until
 from support.websocket import WebSocket
@@ -256,15 +257,8 @@ def test_a_worker_that_dies_in_a_pause_is_replaced_by_a_paused_one(kind, start, 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_reload_ends_the_pause_and_loses_nobody_who_waited(kind, options, pausable):
     paused = pausable(kind, options=options)
-    kept = paused.connect()
-    assert kept.request("GET", "/before").text == "/before"
-    paused.pause()
-    ask(kept, "/kept")
-    with paused.connect() as fresh:
-        ask(fresh, "/fresh", "Connection: close\r\n")
+    with paused.with_two_who_wait():
         paused.instance.reload(2)
-        assert kept.read_response().text == "/kept"
-        assert fresh.read_response().text == "/fresh"
     paused.instance.wait_for_text("bolide: resumed (the reload is done): requests are taken")
     assert paused.state()["phase"] == "serving"
 
@@ -294,16 +288,9 @@ def test_a_chain_reload_ends_the_pause(pausable):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_stop_in_a_pause_answers_who_waits_and_ends(kind, pausable):
     paused = pausable(kind)
-    kept = paused.connect()
-    assert kept.request("GET", "/before").text == "/before"
-    paused.pause()
-    ask(kept, "/kept")
-    with paused.connect() as fresh:
-        ask(fresh, "/fresh", "Connection: close\r\n")
+    with paused.with_two_who_wait():
         paused.turn()
         assert paused.call("stop", paused.instance.pid)[0] == DONE
-        assert kept.read_response().text == "/kept"
-        assert fresh.read_response().text == "/fresh"
     assert paused.instance.wait_for_exit() == 0
 
 
@@ -325,7 +312,7 @@ def test_no_worker_comes_or_goes_by_itself_in_a_pause(pausable):
 
 def test_a_connection_wakes_no_instance_that_sleeps_in_a_pause(start, call, tmp_path):
     (tmp_path / "begun").touch()
-    instance = start("--idle", "1", module="pausing:wsgi", environment={"BEGUN": str(tmp_path / "begun")})
+    instance = start("--idle", "1", "--pythonpath", APPS, module="pausing:wsgi", environment={"BEGUN": str(tmp_path / "begun")})
     instance.wait_for_log("^bolide: nothing was asked for 1 s [(]idle[)]")
     wait_until(lambda: not instance.workers(), "the end of its workers")
     assert call("pause", instance.pid)[0] == DONE
@@ -338,13 +325,6 @@ def test_a_connection_wakes_no_instance_that_sleeps_in_a_pause(start, call, tmp_
 
 def test_an_upgrade_ends_the_pause_and_loses_nobody_who_waited(upgradable, call, tmp_path):
     paused = Pausable(upgradable, call, tmp_path)
-    kept = paused.connect()
-    assert kept.request("GET", "/before").text == "/before"
-    paused.pause()
-    ask(kept, "/kept")
-    with paused.connect() as fresh:
-        ask(fresh, "/fresh", "Connection: close\r\n")
+    with paused.with_two_who_wait():
         status, said = call("upgrade", "--wait", paused.instance.pid)
         assert status == DONE, said
-        assert kept.read_response().text == "/kept"
-        assert fresh.read_response().text == "/fresh"

@@ -208,12 +208,12 @@ def held_by(pid):
 
 
 def wsgi(processes, threads=1, more="", **options):
-    lines = f"wsgi-file = {{apps}}/traffic.py\nprocesses = {processes}\nthreads = {threads}\n{more}"
+    lines = f"pythonpath = {{apps}}\nwsgi-file = {{apps}}/traffic.py\nprocesses = {processes}\nthreads = {threads}\n{more}"
     return Cell(lines, THREADED if threads > 2 else USUAL, **options)
 
 
 def asgi(processes, more="", **options):
-    lines = f"asgi = {{apps}}/traffic.py:asynchronous\nlifespan = off\nprocesses = {processes}\n{more}"
+    lines = f"pythonpath = {{apps}}\nasgi = {{apps}}/traffic.py:asynchronous\nlifespan = off\nprocesses = {processes}\n{more}"
     return Cell(lines, ASYNCHRONOUS, **options)
 
 

@@ -186,10 +186,9 @@ impl Scoreboard {
     /// Empties a row for its next worker: the master's call, when the last one has ended.
     pub fn clear(&self, row: u32) {
         let Some(found) = self.row(row) else { return };
-        for number in [&found.pid, &found.worker, &found.connections, &found.accepting, &found.waiting, &found.paused] {
-            number.store(0, Relaxed);
-        }
-        for number in [&found.takes_turns, &found.turns] {
+        let who = [&found.pid, &found.worker];
+        let accepts = [&found.connections, &found.accepting, &found.waiting, &found.takes_turns, &found.turns, &found.paused];
+        for number in who.into_iter().chain(accepts) {
             number.store(0, Relaxed);
         }
         for number in [&found.turned_ms, &found.started_ms, &found.stopped_ms, &found.drained_ms] {

@@ -5,6 +5,8 @@ import os
 import time
 from pathlib import Path
 
+import asgi_socket_echo
+
 BEGUN = Path(os.environ["BEGUN"])
 #: Bounds a wait for a gate, in seconds.
 WAIT_SECONDS = 30
@@ -36,7 +38,7 @@ def wsgi(environ, start_response):
 
 async def asgi(scope, receive, send):
     if scope["type"] == "websocket":
-        return await echo(receive, send)
+        return await asgi_socket_echo.application(scope, receive, send)
     if scope["type"] != "http":
         return None
     note(scope["path"])
@@ -53,13 +55,3 @@ async def asgi(scope, receive, send):
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", str(len(body)).encode())]})
     await send({"type": "http.response.body", "body": body})
     return None
-
-
-async def echo(receive, send):
-    await receive()
-    await send({"type": "websocket.accept"})
-    while True:
-        message = await receive()
-        if message["type"] == "websocket.disconnect":
-            return
-        await send({"type": "websocket.send", "text": message["text"]})
