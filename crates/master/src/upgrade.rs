@@ -192,19 +192,20 @@ impl Supervisor {
         let Some(successor) = &mut self.successor else { return };
         successor.stage = SuccessorStage::InPlace { knows_that_daemons_are_gone: false };
         let pid = successor.pid;
+        self.drop_plan();
+        self.fleet.listeners.hand_over();
+        self.fleet.settings.lifecycle.vacuum = false;
+        self.phase = Phase::Stopping { status: 0 };
+        self.give_up_plans();
+        // Workers are told before anybody else: one that is not, and whose master is killed at this moment, would shut the sockets.
+        self.end_generations(|_| true, now_ms);
         log_sink::line(&format!("upgrade: the new master (pid {pid}) serves, this one ends when its requests are answered"));
         self.tell_outcome(true, &format!("the new master (pid {pid}) serves"));
         self.notifier.give_place(pid.as_raw());
         self.tell_successor(Step::PlaceGiven);
         self.reporting.give_place();
         self.ways.give_place();
-        self.drop_plan();
-        self.fleet.listeners.hand_over();
-        self.fleet.settings.lifecycle.vacuum = false;
-        self.phase = Phase::Stopping { status: 0 };
-        self.give_up_plans();
         self.attendance.retire(&self.fleet.settings, now_ms);
-        self.end_generations(|_| true, now_ms);
     }
 
     /// Whether another master has our place.
