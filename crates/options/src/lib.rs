@@ -21,6 +21,7 @@ mod known;
 mod manual;
 mod other_servers;
 mod pem;
+pub mod project;
 mod reader;
 mod reading;
 pub mod renewal;
