@@ -17,6 +17,7 @@ mod diagnostic;
 pub mod expand;
 mod host_info;
 mod instance_words;
+mod keywords;
 mod known;
 mod manual;
 mod other_servers;
@@ -40,6 +41,8 @@ pub use instance_words::{
     EXIT_NO_ANSWER, EXIT_NO_INSTANCE, EXIT_REFUSED, InstanceRequest, InstanceWord, WORKERS_CHANGE_MOST, statuses_as_markdown,
 };
 pub use reading::{Failure, Reading};
+
+pub use keywords::keyword_problem;
 
 use command_line::collect;
 use host_info::HostInfo;
