@@ -6,7 +6,12 @@ This package is the door: the console script ``bolide`` and ``python -m bolide``
 import os.path
 import sys
 
-from bolide._native import __version__
+try:
+    from bolide._native import __version__
+except ImportError as error:
+    from bolide.unsupported import explained
+
+    raise explained(error) from None
 
 __all__ = ["__version__", "main"]
 
