@@ -7,7 +7,12 @@ calls :func:`run`, and a test of an application ``bolide.testing.serve``.
 import os.path
 import sys
 
-from bolide._native import __version__
+try:
+    from bolide._native import __version__
+except ImportError as error:
+    from bolide.unsupported import explained
+
+    raise explained(error) from None
 
 # What a type checker reads and the interpreter does not: the module `typing` is no part of a start.
 TYPE_CHECKING = False

@@ -13,6 +13,7 @@ use crate::error::EXIT_START_FAILED;
 use crate::instance_client::ask_instance;
 use crate::interpreter::Program;
 use crate::log_sink;
+use crate::packaged;
 use crate::signal_instance::signal_instance;
 use crate::start::supervise;
 use crate::succession::LastWord;
@@ -26,6 +27,14 @@ pub struct Invocation {
     pub interpreter: Option<PathBuf>,
     /// Folder that contains the Python package `bolide`.
     pub package_folder: Option<PathBuf>,
+}
+
+impl Invocation {
+    /// That of the plain program, which a package manager may have installed with a Python package beside it.
+    pub fn of_program(arguments: Vec<OsString>) -> Invocation {
+        let (interpreter, package_folder) = std::env::current_exe().map(|own| packaged::beside(&own)).unwrap_or_default();
+        Invocation { arguments, interpreter, package_folder }
+    }
 }
 
 /// Runs Bolide with Python as its language. Gives the exit status.

@@ -47,6 +47,7 @@ mod memory_limits;
 mod memory_watch;
 mod notify;
 mod obeying;
+mod packaged;
 mod pausing;
 mod pidfile;
 mod printed;

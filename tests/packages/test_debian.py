@@ -1,0 +1,150 @@
+"""The Debian package: made from the program and the wheel under test, installed by dpkg in a scratch root, serving from there."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = Path(os.environ.get("BOLIDE_BINARY", ROOT / "target" / "quick" / "bolide"))
+#: The interpreter below the virtual environment of the tests, in which no Bolide is installed.
+PYTHON = Path(sys.base_prefix) / "bin" / "python{}.{}".format(*sys.version_info)
+
+APPLICATION = """
+import sys
+
+def application(environ, start_response):
+    start_response("200 OK", [])
+    return [f"{sys.prefix} {sys.modules['bolide'].__file__}".encode()]
+"""
+
+pytestmark = pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="this is no Debian: there is no dpkg-deb")
+
+
+def run(*command, **options):
+    done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
+    assert done.returncode == 0, f"{command}: {done.stdout}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("deb")
+    wheels = list((ROOT / "build" / "wheels").glob("bolide-*.whl"))
+    assert len(wheels) == 1, f"scripts/test builds one wheel into build/wheels before its tests; there are {wheels}"
+    made = run(ROOT / "scripts" / "deb", "--fast", "--program", PROGRAM, "--wheel", wheels[0], "--out", folder)
+    return Path(made.splitlines()[-1])
+
+
+def dpkg(system, *arguments):
+    """Runs dpkg on another system's root, whose scripts are told of it by DPKG_ROOT."""
+    forced = "--force-depends,script-chrootless,not-root,bad-path"
+    return run("dpkg", f"--root={system}", f"--log={system}/dpkg.log", forced, *arguments, stdin=subprocess.DEVNULL)
+
+
+@pytest.fixture(scope="module")
+def system(tmp_path_factory, package):
+    """A folder that is another system's root, with the package installed."""
+    folder = tmp_path_factory.mktemp("system")
+    for name in ("updates", "info", "triggers"):
+        (folder / "var/lib/dpkg" / name).mkdir(parents=True)
+    (folder / "var/lib/dpkg/status").touch()
+    (folder / "etc").mkdir()
+    (folder / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
+    (folder / "etc/group").write_text("root:x:0:\n")
+    dpkg(folder, "--install", package)
+    return folder
+
+
+def fields(package):
+    return dict(re.findall(r"^(\S+): (.*)$", run("dpkg-deb", "--field", package), re.MULTILINE))
+
+
+def test_the_package_depends_on_the_python_that_its_module_is_for(package):
+    told = fields(package)
+    major, minor = sys.version_info[:2]
+    assert f"python3 (>= {major}.{minor}), python3 (<< {major}.{minor + 1}~)" in told["Depends"]
+    assert re.search(r"libc6 \(>= 2\.\d+\)", told["Depends"])
+    assert told["Version"] == run(PROGRAM, "--version").split()[1]
+
+
+def test_lintian_finds_no_error(package):
+    if shutil.which("lintian") is None:
+        pytest.skip("lintian is not installed (Debian: lintian)")
+    # It makes a difference who runs it: as root it says so, on the way that is not looked at.
+    done = subprocess.run(["lintian", "--fail-on", "error,warning", str(package)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+def test_everything_is_root_s_and_in_its_place(package):
+    listed = [line.split(None, 5) for line in run("dpkg-deb", "--contents", package).splitlines()]
+    assert {line[1] for line in listed} == {"root/root"}
+    assert {line[0] for line in listed} <= {"drwxr-xr-x", "-rw-r--r--", "-rwxr-xr-x"}
+    paths = {line[5].removeprefix(".") for line in listed}
+    assert {
+        "/usr/bin/bolide",
+        "/usr/lib/python3/dist-packages/bolide/prototype.py",
+        "/usr/share/man/man1/bolide.1.gz",
+        "/usr/share/bash-completion/completions/bolide",
+        "/usr/share/zsh/vendor-completions/_bolide",
+        "/usr/share/fish/vendor_completions.d/bolide.fish",
+        "/etc/bolide/README",
+        "/etc/logrotate.d/bolide",
+    } <= paths
+    assert {f"/usr/lib/systemd/system/{unit.name}" for unit in (ROOT / "packaging/systemd").iterdir()} <= paths
+    assert not [path for path in paths if "__pycache__" in path]
+
+
+def serve_installed(serve, system, configuration=""):
+    command = [str(system / "usr/bin/bolide")]
+    environment = {"PATH": f"{system}/path:/usr/bin:/bin"}
+    (system / "path").mkdir(exist_ok=True)
+    python = system / "path/python3"
+    if not python.exists():
+        python.symlink_to(PYTHON)
+    server = serve.prepare(f"wsgi-file = {{folder}}/app.py\n{configuration}", command=command, environment=environment)
+    (server.folder / "app.py").write_text(APPLICATION)
+    return server.start()
+
+
+def test_the_installed_program_serves_with_the_installed_module(serve, system):
+    server = serve_installed(serve, system)
+    prefix, module = server.get("/").body.decode().split()
+    assert Path(module) == system / "usr/lib/python3/dist-packages/bolide/__init__.py"
+    assert Path(prefix) == Path(sys.base_prefix)
+
+
+def test_a_virtual_environment_without_bolide_is_served_with_the_installed_module(serve, system, tmp_path):
+    run(PYTHON, "-m", "venv", "--without-pip", tmp_path / "venv")
+    server = serve_installed(serve, system, f"virtualenv = {tmp_path}/venv")
+    prefix, module = server.get("/").body.decode().split()
+    assert Path(module) == system / "usr/lib/python3/dist-packages/bolide/__init__.py"
+    assert Path(prefix) == tmp_path / "venv"
+
+
+def test_the_user_of_the_units_is_made_once(system, package):
+    if os.geteuid() != 0:
+        pytest.skip("only root makes users")
+    dpkg(system, "--install", package)
+    (line,) = [line for line in (system / "etc/passwd").read_text().splitlines() if line.startswith("bolide:")]
+    assert line.endswith(":/var/lib/bolide:/usr/sbin/nologin")
+
+
+def test_what_is_changed_in_etc_outlives_another_installation_and_purge_leaves_nothing(package, tmp_path_factory, system):
+    (system / "etc/bolide/shop.ini").write_text("[uwsgi]\n")
+    (system / "etc/logrotate.d/bolide").write_text("# ours\n")
+    dpkg(system, "--force-confold", "--install", package)
+    assert (system / "etc/logrotate.d/bolide").read_text() == "# ours\n"
+    (system / "var/log/bolide-shop").mkdir(parents=True)
+    dpkg(system, "--remove", "bolide")
+    assert not (system / "usr/bin/bolide").exists()
+    assert (system / "var/log/bolide-shop").is_dir()
+    dpkg(system, "--purge", "bolide")
+    assert not (system / "var/log/bolide-shop").exists()
+    # What the administrator has put beside the package's files is theirs.
+    assert [path.name for path in (system / "etc/bolide").iterdir()] == ["shop.ini"]
+    assert not (system / "usr/lib/python3/dist-packages/bolide").exists()

@@ -1,0 +1,87 @@
+"""Pythons that Bolide is not for are refused with words: when the native module is built, and when it is imported."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import bolide
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+#: The folder of the build that is tested.
+BUILT = Path(os.environ.get("BOLIDE_BINARY", ROOT / "target" / "quick" / "bolide")).parent
+
+#: What PyO3 tells build scripts about an interpreter.
+FOUND = "implementation={implementation}\nversion={version}\nshared=true\nbuild_flags={flags}\n"
+
+
+def build_script():
+    """The compiled build script of the native module, from the build that is tested."""
+    compiled = BUILT.glob("build/bolide-cpython-*/build-script-build")
+    return max(compiled, key=lambda path: path.stat().st_mtime)
+
+
+def told_by_build_script(**found):
+    described = FOUND.format(**{"implementation": "CPython", "version": "3.13", "flags": "", **found})
+    environment = {**os.environ, "DEP_PYTHON_PYO3_CONFIG": described.encode().hex()}
+    return subprocess.run([build_script()], env=environment, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize("version", ["3.13", "3.14"])
+def test_the_native_module_is_not_built_for_a_free_threaded_python(version):
+    told = told_by_build_script(version=version, flags="Py_GIL_DISABLED")
+    assert f"cargo::error=Python {version}t is free-threaded, which Bolide does not support yet" in told
+    assert f"(python{version})" in told
+
+
+def test_the_native_module_is_not_built_for_another_implementation():
+    assert "cargo::error=Bolide runs on CPython 3.9 or later" in told_by_build_script(implementation="PyPy", version="3.11")
+
+
+def test_the_native_module_is_built_for_the_ordinary_python():
+    assert "error" not in told_by_build_script()
+
+
+@pytest.fixture
+def imported(tmp_path):
+    """Imports a copy of the package, after some lines of Python, with a native module of this name; gives what Python says."""
+    package = tmp_path / "bolide"
+    package.mkdir()
+    for name in ("__init__.py", "unsupported.py", "prototype.py"):
+        (package / name).write_text((Path(bolide.__file__).parent / name).read_text())
+
+    def imported(native, before="", run="import bolide"):
+        (package / native).write_bytes(b"")
+        without = "sys.path[:] = [path for path in sys.path if 'site-packages' not in path]"
+        code = f"import sys; {without}; sys.path.insert(0, {str(tmp_path)!r})\n"
+        done = subprocess.run([sys.executable, "-I", "-c", f"{code}{before}\n{run}"], capture_output=True, text=True)
+        assert done.returncode == 1
+        return done.stderr.splitlines()[-1]
+
+    return imported
+
+
+FREE_THREADED = "import sysconfig; sysconfig.get_config_vars()['Py_GIL_DISABLED'] = 1"
+
+
+def test_a_free_threaded_python_is_told_that_it_is_not_supported(imported):
+    version = "{}.{}".format(*sys.version_info)
+    said = imported("_native.cpython-311-x86_64-linux-gnu.txt", FREE_THREADED)
+    assert said.startswith(f"ImportError: Python {version}t ("), said
+    assert said.endswith(
+        f"which Bolide does not support yet: install it into the ordinary build (python{version}), which has the GIL"
+    )
+
+
+def test_the_prototype_of_a_free_threaded_python_says_so_too(imported):
+    said = imported(
+        "_native.cpython-311-x86_64-linux-gnu.txt", FREE_THREADED, "from bolide import prototype; prototype.import_native()"
+    )
+    assert "is free-threaded, which Bolide does not support yet" in said
+
+
+def test_a_package_for_another_version_of_python_says_for_which(imported):
+    said = imported("_native.cpython-38-x86_64-linux-gnu.so")
+    assert "is for Python 3.8, and " in said
+    assert said.endswith(" is {}.{}".format(*sys.version_info))
