@@ -7,6 +7,7 @@ library; the process of the tests runs it.
 from __future__ import annotations
 
 import codecs
+import contextlib
 import os
 import re
 import select
@@ -93,13 +94,12 @@ class Server:
         self._start_timeout = start_timeout
         self._process: subprocess.Popen[bytes] | None = None
         self._trouble: BaseException | None = None
-        self._is_started = threading.Event()
+        self._is_serving = False
         self._text = ""
         self._is_complete = False
         self._news = threading.Condition()
         self._reader: threading.Thread | None = None
         self._port: int | None = None
-        self._ended = -1
 
     @property
     def port(self) -> int:
@@ -134,88 +134,87 @@ class Server:
                 self._news.wait(left)
 
     def __enter__(self) -> Server:
-        listening = socket.create_server(("127.0.0.1", self._wanted_port), backlog=BACKLOG)
-        told = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        with listening, told:
-            self._port = listening.getsockname()[1]
-            # The kernel chooses a name that nobody has, and that is no file.
-            told.bind("")
-            name = told.getsockname()
-            self._environment["NOTIFY_SOCKET"] = "@" + name[1:].decode()
-            arguments = [*self._arguments, f"--http-socket=fd://{listening.fileno()}"]
-            # The kernel ends the server with the thread that has started it, so that is one which lives as long.
-            self._reader = threading.Thread(target=self._live, args=(arguments, listening.fileno()), name="bolide", daemon=True)
-            self._reader.start()
-            self._is_started.wait()
+        # The kernel ends the server with the thread that has started it, so that is one which lives as long.
+        self._reader = threading.Thread(target=self._live, name="bolide", daemon=True)
+        self._reader.start()
+        try:
+            with self._news:
+                self._news.wait_for(lambda: self._is_serving or self._is_complete, self._start_timeout)
+                is_serving, is_complete = self._is_serving, self._is_complete
+            if is_serving:
+                return self
             if self._trouble is not None:
                 raise self._trouble
-            try:
-                self._wait_until_it_serves(told)
-            except BaseException:
-                self._end()
-                raise
-        return self
+            status = self._process.wait() if self._process is not None and is_complete else None
+        except BaseException:
+            self._end()
+            raise
+        self._end()
+        how = f"does not serve after {self._start_timeout:g} s" if status is None else f"ended with status {status}"
+        lines = self.log.splitlines()
+        raise StartFailed(f"the server {how}: {lines[-1] if lines else 'its log is empty'}", self.log)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         self._end()
 
-    def _live(self, arguments: list[str], descriptor: int) -> None:
-        """Start the process, and read its log to the end."""
+    def _live(self) -> None:
+        """Start the process, and hear it until its end."""
         try:
-            process = subprocess.Popen(
-                command(arguments),
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                pass_fds=[descriptor],
-                start_new_session=True,
-            )
-            # While nobody has taken its status the number is its own.
-            self._ended = os.pidfd_open(process.pid)
-            self._process = process
+            self._start_and_listen()
         except BaseException as error:
             self._trouble = error
-            return
-        finally:
-            self._is_started.set()
-        assert process.stdout is not None
-        decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        with process.stdout as log:
-            while True:
-                part = os.read(log.fileno(), READ_BYTES)
-                if not part:
-                    break
-                with self._news:
-                    self._text = (self._text + decoder.decode(part))[-LOG_CHARACTERS_MOST:]
-                    self._news.notify_all()
-        process.wait()
         with self._news:
             self._is_complete = True
             self._news.notify_all()
 
-    def _wait_until_it_serves(self, told: socket.socket) -> None:
-        process = self._process
-        assert process is not None
-        end = time.monotonic() + self._start_timeout
-        poll = select.poll()
-        poll.register(told, select.POLLIN)
-        poll.register(self._ended, select.POLLIN)
-        while True:
-            left = end - time.monotonic()
-            events = dict(poll.poll(max(left, 0) * 1000))
-            if told.fileno() in events:
-                if b"READY=1" in told.recv(MESSAGE_BYTES).split(b"\n"):
-                    return
-            elif self._ended in events:
-                self._join()
-                raise StartFailed(f"the server ended with status {process.wait()}: {self._last_line()}", self.log)
-            elif left <= 0:
-                raise StartFailed(f"the server does not serve after {self._start_timeout:g} s: {self._last_line()}", self.log)
+    def _start_and_listen(self) -> None:
+        with contextlib.ExitStack() as opened:
+            manager = opened.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+            # The kernel chooses a name that nobody has, and that is no file.
+            manager.bind("")
+            environment = {**self._environment, "NOTIFY_SOCKET": "@" + manager.getsockname()[1:].decode()}
+            with socket.create_server(("127.0.0.1", self._wanted_port), backlog=BACKLOG) as listening:
+                self._port = listening.getsockname()[1]
+                process = subprocess.Popen(
+                    command([*self._arguments, f"--http-socket=fd://{listening.fileno()}"]),
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    pass_fds=[listening.fileno()],
+                    start_new_session=True,
+                )
+            self._process = process
+            assert process.stdout is not None
+            log = opened.enter_context(process.stdout)
+            ended = os.pidfd_open(process.pid)
+            opened.callback(os.close, ended)
+            self._listen(log.fileno(), manager, ended)
+            process.wait()
 
-    def _last_line(self) -> str:
-        lines = self.log.splitlines()
-        return lines[-1] if lines else "its log is empty"
+    def _listen(self, log: int, manager: socket.socket, ended: int) -> None:
+        """Read the log, and what the server says to its service manager, until it has ended and nothing is left."""
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        poll = select.poll()
+        for descriptor in (log, manager.fileno(), ended):
+            poll.register(descriptor, select.POLLIN)
+        has_ended = False
+        # A process of the application's may keep the log open for longer than the server lives.
+        while events := dict(poll.poll(0 if has_ended else None)):
+            part, is_serving = b"", False
+            if log in events:
+                part = os.read(log, READ_BYTES)
+                if not part:
+                    poll.unregister(log)
+            if manager.fileno() in events:
+                is_serving = b"READY=1" in manager.recv(MESSAGE_BYTES).split(b"\n")
+            if ended in events:
+                has_ended = True
+                poll.unregister(ended)
+            with self._news:
+                self._text = (self._text + decoder.decode(part))[-LOG_CHARACTERS_MOST:]
+                self._is_serving = self._is_serving or is_serving
+                self._news.notify_all()
 
     def _end(self) -> None:
         process = self._process
@@ -235,10 +234,5 @@ class Server:
                 break
             except subprocess.TimeoutExpired:
                 continue
-        os.close(self._ended)
-        self._join()
-
-    def _join(self) -> None:
-        """Wait for the end of the log, which a process of the application's may have kept open."""
         if self._reader is not None:
-            self._reader.join(END_SECONDS)
+            self._reader.join()
