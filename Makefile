@@ -1,6 +1,6 @@
 # Thin verbs; what they do is in scripts/.
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-rust test-python lint deny format bench fuzz soak compat conformance h2spec clean
+.PHONY: help run build test test-rust test-python lint deny format bench fuzz soak compat conformance h2spec docs clean
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,5 +50,8 @@ conformance: ## the Autobahn suite's WebSocket cases; writes docs/autobahn.md (C
 h2spec: ## the suite of HTTP/2 over TLS and h2c; writes docs/h2spec.md
 	@scripts/h2spec
 
+docs: ## the documentation as a site, in build/site
+	@scripts/docs
+
 clean: ## remove what was built
-	rm -rf target build dist .venv .venv-test fuzz/target models/target
+	rm -rf target build dist .venv .venv-test .venv-docs fuzz/target models/target
