@@ -1,6 +1,6 @@
 # Thin verbs; what they do is in scripts/.
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-rust test-python lint deny format bench fuzz soak compat conformance h2spec deb wheels packages clean
+.PHONY: help run build test test-rust test-python lint deny format bench fuzz soak compat conformance h2spec deb wheels packages docs clean
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,5 +59,8 @@ wheels: ## a wheel for each Python and platform that can be built here, checked,
 packages: ## the source archive, and a wheel built from it alone
 	@scripts/sdist --build
 
+docs: ## the documentation as a site, in build/site
+	@scripts/docs
+
 clean: ## remove what was built
-	rm -rf target build dist .venv .venv-test fuzz/target models/target
+	rm -rf target build dist .venv .venv-test .venv-docs fuzz/target models/target
