@@ -20,7 +20,7 @@ test-rust: ## unit and property tests, models of threads, bounded fuzz tests
 test-python: ## tests of the real program
 	@scripts/test python
 
-lint: ## rustfmt, clippy and ruff, warnings denied
+lint: ## rustfmt, clippy, ruff and shellcheck, warnings denied
 	@scripts/lint
 
 deny: ## licences, sources and advisories of what this is built of (cargo-deny)

@@ -1,0 +1,127 @@
+"""What PyPI is given: the metadata, the README as it shows it, the source archive; and that each list of Pythons is the same."""
+
+import importlib.metadata
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+import trove_classifiers
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPTS = ROOT / "scripts"
+#: The addresses of an owner who is not this project's, for what the repository's address does.
+REPOSITORY = "https://forge.example/owner/bolide"
+
+
+def run(*command, **options):
+    return subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
+
+
+@pytest.fixture
+def metadata():
+    return importlib.metadata.metadata("bolide")
+
+
+def test_every_classifier_is_one_of_pypi_s(metadata):
+    classifiers = metadata.get_all("Classifier")
+    assert len(classifiers) > 15
+    assert sorted(set(classifiers) - trove_classifiers.classifiers) == []
+    # The licence is an expression, beside which PyPI takes no classifier of one.
+    assert metadata["License-Expression"] == "MIT OR Apache-2.0"
+    assert not [one for one in classifiers if one.startswith("License")]
+
+
+def test_the_pythons_of_the_metadata_are_those_that_wheels_are_made_and_tested_for(metadata):
+    told = re.findall(r"Python :: (3\.\d+)$", "\n".join(metadata.get_all("Classifier")), re.MULTILINE)
+    assert metadata["Requires-Python"] == f">={told[0]}"
+    (made,) = re.findall(r"^pythons=\$\{PYTHONS:-(.*)\}$", (SCRIPTS / "wheels").read_text(), re.MULTILINE)
+    assert made.split() == told
+    jobs = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())["jobs"]
+    tested = {*jobs["pythons"]["strategy"]["matrix"]["python"], jobs["all"]["container"]["image"].split(":")[1].split("-")[0]}
+    assert tested == set(told)
+
+
+def test_the_readme_of_pypi_is_made_from_the_readme():
+    done = run(sys.executable, SCRIPTS / "pypi-readme", "--check")
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """What scripts/pypi-readme reads and writes, in a folder of its own."""
+    for name in ("scripts/pypi-readme", "README.md", "pyproject.toml", "packaging/README-pypi.md"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    return tmp_path
+
+
+def links(text):
+    return re.findall(r"\]\(([^)\s]+)\)", text)
+
+
+def test_a_readme_without_the_repository_s_address_has_no_link_that_leads_nowhere(checkout):
+    done = run(sys.executable, checkout / "scripts/pypi-readme")
+    assert done.returncode == 0, done.stdout
+    text = (checkout / "packaging/README-pypi.md").read_text()
+    assert [link for link in links(text) if ":" not in link and not link.startswith("#")] == []
+    assert "pip install bolide" in text
+
+
+def test_the_repository_s_address_makes_links_absolute_and_is_the_project_s(checkout):
+    done = run(sys.executable, checkout / "scripts/pypi-readme", "--repository", REPOSITORY)
+    assert done.returncode == 0, done.stdout
+    text = (checkout / "packaging/README-pypi.md").read_text()
+    assert f"]({REPOSITORY}/blob/HEAD/CHANGELOG.md)" in text
+    pictures = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", text)
+    assert pictures
+    assert all(picture.startswith(f"{REPOSITORY}/raw/HEAD/") for picture in pictures)
+    assert f'Repository = "{REPOSITORY}"' in (checkout / "pyproject.toml").read_text()
+    # An address that the project has is not replaced.
+    run(sys.executable, checkout / "scripts/pypi-readme", "--repository", "https://forge.example/fork")
+    assert "fork" not in (checkout / "pyproject.toml").read_text()
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sdist")
+    done = run(sys.executable, "-m", "maturin", "sdist", "--out", folder, cwd=ROOT)
+    assert done.returncode == 0, done.stdout
+    (made,) = folder.iterdir()
+    return made
+
+
+def test_the_source_archive_has_all_that_a_build_reads_and_pypi_takes_it(archive, tmp_path):
+    done = run(sys.executable, "-m", "twine", "check", "--strict", archive)
+    assert done.returncode == 0, done.stdout
+    with tarfile.open(archive) as packed:
+        packed.extractall(tmp_path, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
+    (folder,) = tmp_path.iterdir()
+    for name in (
+        "LICENSE-MIT",
+        "LICENSE-APACHE",
+        "Cargo.lock",
+        "pyproject.toml",
+        "adapters/cpython/build.rs",
+        "python/bolide/py.typed",
+    ):
+        assert (folder / name).is_file(), name
+    sources = run("git", "ls-files", "crates/*.rs", "adapters/cpython/*.rs", "python/*.py*", "crates/*/Cargo.toml", cwd=ROOT)
+    assert [name for name in sources.stdout.split() if (ROOT / name).exists() and not (folder / name).is_file()] == []
+    # The lock file is that of what is packed: nothing else is looked for.
+    done = run("cargo", "metadata", "--locked", "--offline", "--format-version", "1", cwd=folder)
+    assert done.returncode == 0, done.stdout
+
+
+def test_a_wheel_is_installed_without_the_network_and_serves():
+    wheels = list((ROOT / "build" / "wheels").glob("bolide-*.whl"))
+    assert len(wheels) == 1, f"scripts/test builds one wheel into build/wheels before its tests; there are {wheels}"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("BOLIDE_", "UWSGI_"))}
+    done = run(sys.executable, SCRIPTS / "try-installed", wheels[0].parent, env=environment)
+    assert done.returncode == 0, done.stdout
+    assert "served by Python {}.{}".format(*sys.version_info) in done.stdout

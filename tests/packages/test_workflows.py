@@ -1,0 +1,66 @@
+"""The workflows for GitHub, which are never run here: their shape, their rights, and that what they call is there."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+IDS = [workflow.name for workflow in WORKFLOWS]
+SCRIPTS = Path(sys.executable).parent
+
+
+def run(*command):
+    return subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT)
+
+
+def schema(kind, *files):
+    return run(sys.executable, "-m", "check_jsonschema", "--builtin-schema", f"vendor.{kind}", *files)
+
+
+def test_workflows_and_dependabot_s_file_have_the_shape_that_github_reads(tmp_path):
+    done = schema("github-workflows", *WORKFLOWS)
+    assert done.returncode == 0, done.stdout
+    done = schema("dependabot", ROOT / ".github" / "dependabot.yml")
+    assert done.returncode == 0, done.stdout
+    (tmp_path / "broken.yml").write_text(WORKFLOWS[0].read_text().replace("runs-on:", "run-on:"))
+    assert schema("github-workflows", tmp_path / "broken.yml").returncode != 0
+
+
+def test_no_weak_place_is_found_in_them(tmp_path):
+    command = [SCRIPTS / "zizmor", "--offline", "--no-progress", "--config", ROOT / ".github" / "zizmor.yml"]
+    done = run(*command, ROOT / ".github")
+    assert done.returncode == 0, done.stdout
+    weak = tmp_path / ".github" / "workflows" / "weak.yml"
+    weak.parent.mkdir(parents=True)
+    weak.write_text(WORKFLOWS[0].read_text().replace("run: .ci/run", "run: echo ${{ github.head_ref }}"))
+    assert run(*command, weak).returncode != 0
+
+
+def test_actionlint_accepts_them():
+    if shutil.which("actionlint") is None:
+        pytest.skip("actionlint is not installed: a job of ci.yml runs it")
+    done = run("actionlint", *WORKFLOWS)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=IDS)
+def test_each_job_has_only_the_rights_that_it_names_and_ends_in_time(workflow):
+    described = yaml.safe_load(workflow.read_text())
+    assert described["permissions"] == {}
+    for name, job in described["jobs"].items():
+        assert "permissions" in job, name
+        assert "timeout-minutes" in job or "uses" in job, name
+        writes = {right for right, kind in job["permissions"].items() if kind == "write"}
+        assert not writes or (workflow.name, name) in {("release.yml", "publish"), ("release.yml", "github")}, name
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=IDS)
+def test_what_they_call_is_there_and_can_be_executed(workflow):
+    for script in re.findall(r"(?<![\w/.])(scripts/[a-z-]+|\.ci/run)(?![\w/])", workflow.read_text()):
+        assert (ROOT / script).stat().st_mode & 0o111, script
