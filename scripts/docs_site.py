@@ -10,7 +10,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from mkdocs.structure.files import File
+from mkdocs.structure.files import File, InclusionLevel
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = "docs"
@@ -86,7 +86,8 @@ def on_files(files, config):
             continue
         text = text_of(path)
         _made[uri] = path
-        files.append(File.generated(config, uri, content=text))
+        inclusion = InclusionLevel.INCLUDED if path in ALWAYS else InclusionLevel.NOT_IN_NAV
+        files.append(File.generated(config, uri, content=text, inclusion=inclusion))
         if path.endswith(".md"):
             waiting.extend(filter(None, (target(path, match["path"]) for match in links(text))))
     return files

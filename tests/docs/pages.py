@@ -43,7 +43,8 @@ class Step:
 
     def commands(self):
         """Each command with what it is shown to print."""
-        if self.language == "sh" or self.kind == "run":
+        # A console without a prompt shows commands alone.
+        if self.language == "sh" or self.kind == "run" or not any(line.startswith("$ ") for line in self.text.splitlines()):
             return [(text, []) for text in _joined(self.text.splitlines())]
         found = []
         for line in self.text.splitlines():
