@@ -22,7 +22,7 @@ pub const FLAGS: &[Flag] = &[
     Flag::switch("no-factory", &[Granian], Nothing("a name without `()` is no factory")),
     Flag::switch("call", &[Waitress], Fixed(&[("factory", "true")])),
     Flag::new("app", &[FastApi], Option("callable")),
-    Flag::new("entrypoint", &[FastApi], Option("module")).letter('e'),
+    Flag::new("entrypoint", &[FastApi], Refused("write the application alone: `bolide main:app`")).letter('e'),
     Flag::new("interface", &[Uvicorn, Granian], Mostly(interface))
         .says("`asgi` or `wsgi`; usually nothing, since they are told apart"),
     Flag::new("lifespan", &[Uvicorn], Same),

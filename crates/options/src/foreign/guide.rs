@@ -27,11 +27,11 @@ fn row(flag: &Flag, server: Server) -> String {
         Meaning::Nothing(why) => ("nothing".to_owned(), why),
         Meaning::Refused(advice) | Meaning::Taken(_, advice) => (String::new(), advice),
     };
-    let is_counted = super::long(None, flag.name).is_some_and(|first| std::ptr::eq(first, flag) || first.servers == flag.servers);
+    let is_first = super::long(None, flag.name).is_some_and(|first| std::ptr::eq(first, flag));
     let typed = match flag.meaning {
+        _ if !is_first => "is taken for another server's",
         Meaning::Refused(_) => "an error",
         Meaning::Taken(..) => "means something else here",
-        _ if !is_counted => "is taken for another server's",
         _ => "works",
     };
     let says: Vec<&str> = [why, flag.says].into_iter().filter(|text| !text.is_empty()).collect();

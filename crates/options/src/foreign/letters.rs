@@ -4,6 +4,7 @@ use super::flags;
 use super::row::{Flag, Server};
 use super::translation::{Translation, whose};
 use crate::catalogue::catalogue;
+use crate::catalogue::row::Argument;
 
 /// More workers than this, asked for by letter, are a port.
 const PROCESSES_BY_LETTER_MOST: u32 = 1024;
@@ -30,7 +31,7 @@ pub fn misunderstood_letter(letter: char, value: &str) -> Option<(String, String
     };
     let (row, name) = catalogue().letter(letter)?;
     let whose = flags().find(|flag| flag.name == theirs && flag.letter.is_some_and(|(own, _)| own == letter)).map(owners)?;
-    let help = row.help.split(['.', ';', ':']).next().unwrap_or_default();
+    let help = row.help.split(['.', ',', ';', ':', '(']).next().unwrap_or_default().trim_end();
     Some((
         format!("`-{letter} {value}`: `-{letter}` is `--{name}` here, as in uWSGI ({help}), and `--{theirs}` of {whose}"),
         advice,
@@ -54,7 +55,8 @@ pub fn unknown_letter(letter: char, value: Option<&str>) -> (String, Option<Stri
     let Some(first) = theirs.first() else { return (format!("unknown option `-{letter}`"), None) };
     let said: Vec<String> = theirs.iter().map(|flag| format!("`--{}` of {}", flag.name, owners(flag))).collect();
     let message = format!("`-{letter}` is no option here: it is {}", said.join(", "));
-    let value = value.unwrap_or_default();
+    // What follows a flag without a value is not its own.
+    let value = value.filter(|_| first.argument != Argument::None).unwrap_or_default();
     let advice = match (names.as_slice(), Translation::new(None).take(first, value)) {
         ([_], Err(refusal)) => refusal.advice,
         ([name], Ok(())) => format!("write `{}`", format!("--{name} {value}").trim_end()),
@@ -99,7 +101,7 @@ mod tests {
             ('k', Some("gevent"), "`--worker-class` of gunicorn and hypercorn", "`--threads 16`"),
             ('u', Some("www-data"), "`--user` of gunicorn", "the long name"),
             ('n', Some("shop"), "`--name` of gunicorn", "`--name shop`"),
-            ('D', None, "`--daemon` of gunicorn and hypercorn", "`--daemon`"),
+            ('D', Some("app:app"), "`--daemon` of gunicorn and hypercorn", "write `--daemon`"),
         ] {
             let (message, said) = unknown_letter(letter, value);
             let said = said.expect("there is advice");

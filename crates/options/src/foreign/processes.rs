@@ -38,7 +38,7 @@ pub const FLAGS: &[Flag] = &[
     Flag::new("rss-samples", &[Granian], Refused("leave it out: memory is looked at once a second")),
     Flag::switch("respawn-failed-workers", &[Granian], Nothing("a worker that dies is replaced")),
     Flag::switch("no-respawn-failed-workers", &[Granian], Refused("leave it out: a worker that dies is replaced")),
-    Flag::new("respawn-interval", &[Granian], Refused("leave it out: a worker that dies is replaced at once, and ever more slowly where that happens again")),
+    Flag::new("respawn-interval", &[Granian], Refused("leave it out: a worker that dies is replaced")),
     Flag::new("timeout-worker-healthcheck", &[Uvicorn], Refused("leave it out: workers are not asked whether they live; `--harakiri SECONDS` ends a request that hangs")),
     Flag::new("timeout", &[Gunicorn], Made(timeout, "`harakiri = SECONDS`"))
         .letter('t')
@@ -72,7 +72,7 @@ pub const FLAGS: &[Flag] = &[
     Flag::new("runtime-blocking-threads", &[Granian], Refused(NO_RUNTIME)),
     Flag::new("runtime-mode", &[Granian], Refused(NO_RUNTIME)),
     Flag::new("task-impl", &[Granian], Refused("leave it out: `--loop` names the event loop, which has its own tasks")),
-    Flag::new("blocking-threads-idle-timeout", &[Granian], Refused("leave it out: `--threads auto` ends threads that have nothing to do")),
+    Flag::new("blocking-threads-idle-timeout", &[Granian], Refused("leave it out: how long an idle thread is kept can't be set")),
     Flag::new("dirty-app", &[Gunicorn], Refused(NO_DIRTY)).setting("dirty_apps"),
     Flag::new("dirty-workers", &[Gunicorn], Refused(NO_DIRTY)).setting("dirty_workers"),
     Flag::new("dirty-timeout", &[Gunicorn], Refused(NO_DIRTY)).setting("dirty_timeout"),

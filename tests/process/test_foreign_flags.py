@@ -1,0 +1,375 @@
+"""Flags of other servers' command lines: each that a server prints is known, and each that is accepted does what it says."""
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.server import program
+from support.waiting import PATIENCE_SECONDS, wait_until
+from support_instance import START_FAILED
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = ("migrate-from-gunicorn.md", "migrate-from-uvicorn.md")
+
+DAPHNE = "from daphne.cli import CommandLineInterface; CommandLineInterface().run(['--help'])"
+#: How each server is asked for its flags.
+HELP = {
+    "gunicorn": ["-m", "gunicorn", "--help"],
+    "uvicorn": ["-m", "uvicorn", "--help"],
+    "granian": ["-m", "granian", "--help"],
+    "hypercorn": ["-m", "hypercorn", "--help"],
+    "waitress-serve": ["-m", "waitress", "--help"],
+    "flask run": ["-m", "flask", "run", "--help"],
+    "fastapi run": ["-m", "fastapi", "run", "--help"],
+    "daphne": ["-c", DAPHNE],
+}
+
+#: Flags that print something and end, or are the development mode's, which has tests of its own.
+ELSEWHERE = {"help", "version", "reload", "reload-dir", "reload-paths", "reload-include", "reload-exclude"}
+
+HTTP, UNIX = "http = 127.0.0.1:8000", "http-socket = unix:x.sock"
+
+#: A flag as it is typed, and the options that it becomes.
+SAMPLES = {
+    "access-log": ("", []),
+    "access-logfile": ("a.log", ["req-logger = file:a.log"]),
+    "access-logformat": ("%(h)s %(s)s", ["log-format = %(addr) %(status)"]),
+    "app": ("site", ["callable = site"]),
+    "app-dir": ("src", ["pythonpath = src"]),
+    "asgi-lifespan": ("on", ["lifespan = on"]),
+    "asgi-loop": ("asyncio", ["loop = asyncio"]),
+    "backlog": ("64", ["listen = 64"]),
+    "bind": ("127.0.0.1:9000,unix:x.sock", ["http = 127.0.0.1:9000", UNIX]),
+    "blocking-threads": ("3", ["threads = 3"]),
+    "ca-certs": ("ca.pem", ["tls-client-ca = ca.pem"]),
+    "call": ("", ["factory = true"]),
+    "capture-output": ("", []),
+    "cert": ("c.pem", ["tls-certificate = c.pem"]),
+    "cert-reqs": ("2", ["tls-client-auth = 2"]),
+    "certfile": ("c.pem", ["tls-certificate = c.pem"]),
+    "channel-timeout": ("120", ["http-keepalive = 120"]),
+    "chdir": ("src", ["chdir = src"]),
+    "control-socket": ("c.sock", ["control-socket = c.sock"]),
+    "daemon": ("", ["daemonize = /dev/null"]),
+    "date-header": ("", []),
+    "do-handshake-on-connect": ("", []),
+    "enable-backlog-metric": ("", []),
+    "enable-stdio-inheritance": ("", []),
+    "env": ("A=1", ["env = A=1"]),
+    "env-file": ("variables", ["env-file = variables"]),
+    "env-files": ("variables", ["env-file = variables"]),
+    "error-log": ("e.log", ["logto = e.log"]),
+    "error-logfile": ("e.log", ["logto = e.log"]),
+    "expose-tracebacks": ("", ["catch-exceptions = true"]),
+    "factory": ("", ["factory = true"]),
+    "fd": ("7", ["http-socket = fd://7"]),
+    "forwarded-allow-ips": ("10.0.0.1", ["trusted-proxies = 10.0.0.1"]),
+    "graceful-timeout": ("20", ["worker-reload-mercy = 20"]),
+    "group": ("daemon", ["gid = daemon"]),
+    "h11-max-incomplete-event-size": ("32768", ["buffer-size = 32768"]),
+    "header": ("X-Shop:open", ["add-header = X-Shop: open"]),
+    "host": ("0.0.0.0", ["http = 0.0.0.0:8000"]),
+    "http-protocols": ("h1", ["http2 = off"]),
+    "http1-buffer-size": ("32768", ["buffer-size = 32768"]),
+    "http1-keep-alive": ("", []),
+    "http2-cleartext": ("both", ["http2 = h2c"]),
+    "initgroups": ("", []),
+    "interface": ("asgi", ["interface = asgi"]),
+    "keep-alive": ("9", ["http-keepalive = 9"]),
+    "key": ("k.pem", ["tls-key = k.pem"]),
+    "keyfile": ("k.pem", ["tls-key = k.pem"]),
+    "lifespan": ("off", ["lifespan = off"]),
+    "limit-concurrency": ("50", ["limit-concurrency = 50"]),
+    "limit-max-requests": ("500", ["max-requests = 500"]),
+    "limit-max-requests-jitter": ("5", []),
+    "log": ("", []),
+    "log-file": ("e.log", ["logto = e.log"]),
+    "log-level": ("warning", ["disable-logging = true"]),
+    "log-syslog": ("", ["log-syslog = true"]),
+    "loop": ("asyncio", ["loop = asyncio"]),
+    "max-request-body-size": ("1000", ["limit-post = 1000"]),
+    "max-request-header-size": ("32768", ["buffer-size = 32768"]),
+    "max-requests": ("500", ["max-requests = 500"]),
+    "max-requests-jitter": ("5", []),
+    "name": ("shop", ["procname-prefix-spaced = shop"]),
+    "no-access-log": ("", ["disable-logging = true"]),
+    "no-control-socket": ("", ["control-socket = off"]),
+    "no-date-header": ("", ["del-header = Date"]),
+    "no-debug": ("", []),
+    "no-debugger": ("", []),
+    "no-expose-tracebacks": ("", []),
+    "no-factory": ("", []),
+    "no-http1-keep-alive": ("", ["http-keepalive = false"]),
+    "no-http1-pipeline-flush": ("", []),
+    "no-http2-adaptive-window": ("", []),
+    "no-log-socket-errors": ("", []),
+    "no-metrics": ("", []),
+    "no-proxy-headers": ("", ["no-proxy-headers = true"]),
+    "no-reload": ("", []),
+    "no-server-header": ("", ["del-header = Server"]),
+    "no-server-name": ("", ["del-header = Server"]),
+    "no-ssl-client-verify": ("", ["tls-client-auth = off"]),
+    "paste": ("p.ini", ["paste = p.ini"]),
+    "paster": ("p.ini", ["paste = p.ini"]),
+    "pid": ("shop.pid", ["pidfile = shop.pid"]),
+    "pid-file": ("shop.pid", ["pidfile = shop.pid"]),
+    "ping-interval": ("9", ["websocket-ping-interval = 9"]),
+    "port": ("9000", ["http = 127.0.0.1:9000"]),
+    "preload": ("", ["master = true"]),
+    "process-name": ("shop", ["procname-prefix-spaced = shop"]),
+    "proxy-allow-from": ("10.0.0.1", ["trusted-proxies = 10.0.0.1"]),
+    "proxy-headers": ("", ["proxy-headers = true"]),
+    "proxy-protocol": ("", ["http-enable-proxy-protocol = true", "enable-proxy-protocol = true"]),
+    "pythonpath": ("src", ["pythonpath = src"]),
+    "read-timeout": ("7", ["http-timeout = 7"]),
+    "reload-delay": ("1", []),
+    "reload-engine": ("poll", []),
+    "reload-ignore-worker-failure": ("", []),
+    "reload-tick": ("50", []),
+    "reset-contextvars": ("", []),
+    "respawn-failed-workers": ("", []),
+    "reuse-port": ("", ["reuse-port = true"]),
+    "root-path": ("/shop", ["root-path = /shop"]),
+    "server-name": ("shop.example", ["server-names = shop.example"]),
+    "server-header": ("", []),
+    "ssl-ca": ("ca.pem", ["tls-client-ca = ca.pem"]),
+    "ssl-ca-certs": ("ca.pem", ["tls-client-ca = ca.pem"]),
+    "ssl-cert-reqs": ("1", ["tls-client-auth = 1"]),
+    "ssl-certfile": ("c.pem", ["tls-certificate = c.pem"]),
+    "ssl-certificate": ("c.pem", ["tls-certificate = c.pem"]),
+    "ssl-client-verify": ("", ["tls-client-auth = required"]),
+    "ssl-keyfile": ("k.pem", ["tls-key = k.pem"]),
+    "ssl-protocol-min": ("tls1.3", ["tls-min-version = 1.3"]),
+    "static-path-dir-to-file": ("index.html", ["static-index = index.html"]),
+    "static-path-mount": ("public", ["static-map = /static=public"]),
+    "static-path-route": ("/a --static-path-mount public", ["static-map = /a=public"]),
+    "statsd-host": ("127.0.0.1:8125", ["stats-push = statsd:127.0.0.1:8125"]),
+    "statsd-prefix": ("shop --statsd-host 127.0.0.1:8125", ["stats-push = statsd:127.0.0.1:8125,shop"]),
+    "suppress-ragged-eofs": ("", []),
+    "threads": ("4", ["threads = 4"]),
+    "timeout": ("40", ["harakiri = 40"]),
+    "timeout-graceful-shutdown": ("20", ["worker-reload-mercy = 20"]),
+    "timeout-keep-alive": ("9", ["http-keepalive = 9"]),
+    "uds": ("x.sock", [UNIX]),
+    "uds-permissions": ("660", ["chmod-socket = 660"]),
+    "umask": ("027", ["umask = 027"]),
+    "unix-socket": ("x.sock", [UNIX]),
+    "unix-socket-perms": ("660", ["chmod-socket = 660"]),
+    "user": ("daemon", ["uid = daemon"]),
+    "verify-mode": ("CERT_REQUIRED", ["tls-client-auth = required"]),
+    "websocket-max-message-size": ("1000", ["websocket-max-message-size = 1000"]),
+    "websocket-ping-interval": ("9", ["websocket-ping-interval = 9"]),
+    "with-threads": ("", ["threads = auto"]),
+    "without-threads": ("", ["threads = 1"]),
+    "worker-class": ("uvloop", ["loop = uvloop"]),
+    "worker-tmp-dir": ("/tmp", []),
+    "workers": ("3", ["processes = 3"]),
+    "workers-kill-timeout": ("20s", ["worker-reload-mercy = 20"]),
+    "workers-lifetime": ("1h", ["max-worker-lifetime = 3600"]),
+    "workers-max-rss": ("200", ["reload-on-rss = 200"]),
+    "working-dir": ("src", ["chdir = src"]),
+    "ws": ("wsproto", []),
+    "ws-max-size": ("1000", ["websocket-max-message-size = 1000"]),
+    "ws-per-message-deflate": ("false", ["websocket-compression = false"]),
+    "ws-ping-interval": ("9", ["websocket-ping-interval = 9"]),
+    "ws-ping-timeout": ("9.5", ["websocket-ping-timeout = 9.5"]),
+}
+
+
+def flags_of_the_guides():
+    """The flags of each server in the tables of the guides, with what becomes of them as they are typed."""
+    found = {}
+    for page in PAGES:
+        text = (DOCS / page).read_text()
+        for server, table in re.findall(r"<!-- flags of (.+?) -->\n(.*?)<!-- end of flags -->", text, re.DOTALL):
+            rows = re.findall(r"^\| (?:`-\w`, )?`--([\w-]+)` \| .*? \| ([^|]+) \| .*\|$", table, re.MULTILINE)
+            found[server] = dict(rows)
+    return found
+
+
+def flags_of_help(server):
+    """The long flags that a server prints of itself."""
+    environment = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb", "_TYPER_FORCE_DISABLE_TERMINAL": "1"}
+    command = [sys.executable, *HELP[server]]
+    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    said = subprocess.run(command, env=environment, timeout=PATIENCE_SECONDS, **streams).stdout.decode()
+    flags = set()
+    for line in said.splitlines():
+        declared = re.match(r"(?:│ | {2,6})(-.*)", line)
+        if declared is None:
+            continue
+        # What follows two blanks, or stands in angle brackets, is about the flag.
+        text = declared[1].split("<")[0] if line.startswith("│") else declared[1].split("  ")[0]
+        for optional, name in re.findall(r"--(\[no-\])?([a-z0-9][\w-]*)", text):
+            flags |= {name, f"no-{name}"} if optional else {name}
+    return flags
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="the servers of these versions need Python 3.11")
+@pytest.mark.parametrize("server", HELP)
+def test_each_flag_that_a_server_prints_is_in_the_guide_and_none_else(server):
+    assert flags_of_help(server) == set(flags_of_the_guides()[server])
+
+
+def options_of(folder, *arguments, **variables):
+    """What `bolide config` says is set by these arguments, and all that it says."""
+    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    environment = {name: value for name, value in os.environ.items() if name not in ("PORT", "WEB_CONCURRENCY")}
+    environment.update(variables)
+    command = [*program(), "config", *arguments]
+    said = subprocess.run(command, cwd=folder, env=environment, timeout=PATIENCE_SECONDS, **streams).stdout.decode()
+    return {re.sub(r"\s+# .*", "", line) for line in said.splitlines() if " = " in line and line[0] not in ";#"}, said
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("shop")
+    for name in ("src", "public"):
+        (folder / name).mkdir()
+    (folder / "variables").write_text("A=1\n")
+    return folder
+
+
+def test_each_flag_that_works_is_tried_here():
+    works = {name for flags in flags_of_the_guides().values() for name, typed in flags.items() if typed == "works"}
+    assert works - ELSEWHERE == set(SAMPLES)
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_flag_that_works_becomes_the_options_that_the_guide_names(name, shop):
+    value, wanted = SAMPLES[name]
+    first, *others = value.split(" --")
+    line = [f"--{name}", *([first] if first else [])]
+    line += [word for other in others for word in f"--{other}".split(" ")]
+    found, said = options_of(shop, *line, "app:app")
+    assert found - {"module = app:app", HTTP} == set(wanted), said
+
+
+def test_an_error_of_a_flag_says_what_to_write(fail):
+    for line, wanted in [
+        (["--log-config", "log.ini"], "`--logto FILE`"),
+        (["-w", "4"], "`--workers 4`"),
+        (["-b", "0.0.0.0:8000"], "`--bind 0.0.0.0:8000`"),
+        (["-k", "gevent"], "`--threads 16`"),
+        (["-h", "0.0.0.0"], "`--host 0.0.0.0`"),
+        (["--http", "8000"], "`--http :8000`"),
+        (["--http-socket", "8000"], "`--http-socket :8000`"),
+        (["--workers", "many"], "`many` is no number"),
+    ]:
+        status, lines = fail(*line, "app:app")
+        assert status == START_FAILED, lines
+        assert wanted in lines[-1], lines
+
+
+APPLICATION = """
+import json, os
+
+def app(environ, start_response):
+    start_response("200 OK", [("Content-Type", "application/json")])
+    told = {name: environ.get(name) for name in ("SCRIPT_NAME", "PATH_INFO", "SERVER_PORT")}
+    return [json.dumps({**told, "shop": os.environ.get("SHOP")}).encode()]
+
+async def asgi(scope, receive, send):
+    if scope["type"] == "http":
+        body = json.dumps({"root_path": scope["root_path"], "path": scope["path"]}).encode()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": body})
+"""
+
+
+@pytest.fixture
+def bare(start, tmp_path):
+    """Starts Bolide with an application on the command line and these flags alone."""
+    (tmp_path / "shop.py").write_text(APPLICATION)
+
+    def bare(*flags, application="shop:app", **options):
+        return start(*flags, application, socket=None, module=None, master=False, logging=True, **options)
+
+    return bare
+
+
+def test_host_and_port_are_one_address(bare, free_port):
+    port = free_port()
+    instance = bare("--host", "127.0.0.1", "--port", port, "--header", "X-Shop:open", "--no-server-header")
+    answer = instance.get("/")
+    assert (answer.status, answer.get("x-shop"), answer.get("server")) == (200, "open", None)
+    assert f"listening at http://127.0.0.1:{port}" in instance.log
+
+
+def test_port_and_web_concurrency_count_where_nothing_else_says_it(bare, free_port, shop):
+    port = free_port()
+    environment = {"PORT": str(port), "WEB_CONCURRENCY": "2"}
+    found, said = options_of(shop, "app:app", **environment)
+    assert f"http = 0.0.0.0:{port}" in found, said
+    assert "environment variable PORT: note: this port is served, at 0.0.0.0" in said
+    assert "http = :9000" in options_of(shop, "app:app", "--http", ":9000", **environment)[0]
+    told = bare("--host", "127.0.0.1", environment=environment)
+    assert f"listening at http://127.0.0.1:{port}" in told.log
+    assert "environment variable WEB_CONCURRENCY: note: so many workers are started: 2" in told.log
+    assert len(told.workers()) == 2
+
+
+def test_a_port_that_is_none_ends_the_start(fail, tmp_path):
+    (tmp_path / "shop.py").write_text(APPLICATION)
+    for flags in [(), ("--host", "127.0.0.1")]:
+        status, lines = fail(*flags, "shop:app", env={**os.environ, "PORT": "web"})
+        assert status == START_FAILED, lines
+        assert "`PORT = web` is no port" in lines[-1]
+
+
+def test_variables_of_an_env_file_are_the_applications_and_say_the_port(bare, free_port, tmp_path):
+    port = free_port()
+    (tmp_path / "variables").write_text(f'PORT={port}\nexport SHOP="open ${{DAY:-today}}" # and tomorrow\n')
+    instance = bare("--host", "127.0.0.1", "--env-file", "variables")
+    assert json.loads(instance.get("/").text)["shop"] == "open today"
+    assert f"listening at http://127.0.0.1:{port}" in instance.log
+    instance.stop()
+    instance = bare("--host", "127.0.0.1", "--env-file", "variables", environment={"SHOP": "closed"})
+    assert json.loads(instance.get("/").text)["shop"] == "closed"
+
+
+def test_a_line_of_an_env_file_that_sets_nothing_is_told_with_its_place(fail, tmp_path):
+    (tmp_path / "shop.py").write_text(APPLICATION)
+    (tmp_path / "variables").write_text("A=1\nB='open\n")
+    status, lines = fail("--env-file", "variables", "shop:app")
+    assert status == START_FAILED
+    assert any("variables:2: error: the quote is not closed" in line for line in lines), lines
+
+
+def test_root_path_is_what_a_front_server_takes_away(bare, free_port):
+    wsgi = bare("--root-path", "/shop", "--bind", f"127.0.0.1:{free_port()}")
+    told = json.loads(wsgi.get("/cart").text)
+    assert (told["SCRIPT_NAME"], told["PATH_INFO"]) == ("/shop", "/cart")
+    wsgi.stop()
+    asgi = bare("--root-path", "/shop", "--bind", f"127.0.0.1:{free_port()}", application="shop:asgi")
+    # As uvicorn has it: the path begins with the root path.
+    assert json.loads(asgi.get("/cart").text) == {"root_path": "/shop", "path": "/shop/cart"}
+
+
+def test_logs_go_where_gunicorns_flags_say(bare, free_port, tmp_path):
+    address = f"127.0.0.1:{free_port()}"
+    files = ("--access-logfile", "access.log", "--access-logformat", "%(m)s %(U)s %(s)s")
+    instance = bare("--bind", address, *files)
+    assert instance.get("/cart").status == 200
+    wait_until(lambda: "GET /cart 200" in (tmp_path / "access.log").read_text(), "the line of the request")
+
+
+def test_a_daemon_of_gunicorns_flags_serves_in_the_background(fail, free_port, tmp_path):
+    (tmp_path / "shop.py").write_text(APPLICATION)
+    port = free_port()
+    flags = ("--bind", f"127.0.0.1:{port}", "--daemon", "--pid", "shop.pid", "--error-logfile", "shop.log")
+    status, lines = fail(*flags, "shop:app")
+    assert status == 0, lines
+    pid = int((tmp_path / "shop.pid").read_text())
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_SECONDS):
+            pass
+    finally:
+        assert fail("--stop", "shop.pid")[0] == 0
+        wait_until(lambda: not Path(f"/proc/{pid}").exists(), "the daemon's end")
+    assert (tmp_path / "shop.log").read_text()
