@@ -290,9 +290,10 @@ class Request:
 
     def __init__(self, environ):
         self.method = environ.get("REQUEST_METHOD", "")
-        self.path = environ.get("PATH_INFO", "")
+        self.uri = environ.get("REQUEST_URI", environ.get("PATH_INFO", ""))
+        #: As the client has written it.
+        self.path = self.uri.partition("?")[0]
         self.query = environ.get("QUERY_STRING", "")
-        self.uri = environ.get("REQUEST_URI", self.path)
         self.scheme = environ.get("wsgi.url_scheme", "http")
         self.remote_addr = (environ.get("REMOTE_ADDR", ""), environ.get("REMOTE_PORT", ""))
         numbers = environ.get("SERVER_PROTOCOL", "").partition("/")[2].split(".")

@@ -115,12 +115,12 @@ def test_the_same_file_does_the_same_under_gunicorn_and_here(launch):
 
 METRICS = """
 import os
-from prometheus_client import multiprocess
-bind = "127.0.0.1:0"
-workers = 2
 folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "metrics")
 os.makedirs(folder, exist_ok=True)
 os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
+from prometheus_client import multiprocess
+bind = "127.0.0.1:0"
+workers = 2
 def child_exit(server, worker):
     multiprocess.mark_process_dead(worker.pid)
 """
@@ -315,7 +315,8 @@ def test_loggers_of_a_dictionary_are_set_up_before_the_application_is_loaded(lau
     text = (
         "bind = '127.0.0.1:0'\n"
         "logconfig_dict = {'version': 1, 'handlers': {'plain': {'class': 'logging.StreamHandler', 'formatter': 'plain'}},\n"
-        "    'formatters': {'plain': {'format': 'shop says: %(message)s'}}, 'root': {'level': 'INFO', 'handlers': ['plain']}}\n"
+        "    'formatters': {'plain': {'format': 'shop says: %(message)s'}}, 'root': {'level': 'INFO', 'handlers': ['plain']},\n"
+        "    'loggers': {'gunicorn.error': {'level': 'INFO', 'handlers': ['plain']}}}\n"
     )
     application = APPLICATION + "import logging\nlogging.getLogger('shop').info('it is loaded')\n"
     server, _ = launch("bolide", {"gunicorn.conf.py": text, "app.py": application})

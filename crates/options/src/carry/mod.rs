@@ -43,8 +43,16 @@ impl Plan {
         self.entries.push(PlanEntry::Missing(what.into(), why.into()));
     }
 
+    /// The options so far.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.entries.iter().filter_map(|entry| match entry {
+            PlanEntry::Option(key, _) => Some(key.as_str()),
+            PlanEntry::Missing(..) => None,
+        })
+    }
+
     pub fn has(&self, key: &str) -> bool {
-        self.entries.iter().any(|entry| matches!(entry, PlanEntry::Option(known, _) if known == key))
+        self.keys().any(|known| known == key)
     }
 }
 

@@ -1,325 +1,168 @@
-//! Command lines of other servers as options: their flags, and the defaults that differ from ours. gunicorn's settings are in `gunicorn`.
+//! Command lines of other servers as options, by the rows of `foreign`; and the defaults of theirs that differ from ours. What is
+//! gunicorn's goes by its settings (`gunicorn`).
 
 use super::Plan;
 use super::programs::Program;
+use crate::catalogue::catalogue;
+use crate::catalogue::row::{Argument, Value};
+use crate::foreign::{self, Flag, Server, Translation};
 
-/// What a flag is here.
-#[derive(Clone, Copy)]
-enum Meaning {
-    /// The option of this name, with the flag's value.
-    Same(&'static str),
-    /// This option with this value.
-    Set(&'static str, &'static str),
-    Host,
-    Port,
-    /// A whole address, or several.
-    Bind,
-    UnixSocket,
-    Descriptor,
-    Interface,
-    Factory,
-    /// The application.
-    Application,
-    AccessLog,
-    /// It changes nothing here.
-    Nothing,
-    /// It is not carried over; what to write instead.
-    Missing(&'static str),
+/// What a server does unasked.
+struct Manners {
+    server: Server,
+    host: &'static str,
+    port: &'static str,
+    /// An application of ASGI is meant.
+    is_asgi: bool,
+    /// Its requests are served side by side by so many threads.
+    threads: Option<&'static str>,
+    logs_requests: bool,
 }
 
-use Meaning::{
-    AccessLog, Application, Bind, Descriptor, Factory, Host, Interface, Missing, Nothing, Port, Same, Set, UnixSocket,
-};
-use Program::{Daphne, FastApi, Flask, Granian, Hypercorn, Uvicorn, Waitress};
-
-/// Servers, flags, whether a value follows, and what it means.
-struct Flag {
-    programs: &'static [Program],
-    names: &'static [&'static str],
-    takes_value: bool,
-    meaning: Meaning,
+const fn manners(server: Server, host: &'static str, port: &'static str, is_asgi: bool) -> Manners {
+    Manners { server, host, port, is_asgi, threads: None, logs_requests: true }
 }
 
-const fn value(programs: &'static [Program], names: &'static [&'static str], meaning: Meaning) -> Flag {
-    Flag { programs, names, takes_value: true, meaning }
+fn manners_of(program: Program) -> Option<Manners> {
+    Some(match program {
+        Program::Gunicorn | Program::Uwsgi => return None,
+        Program::Uvicorn => manners(Server::Uvicorn, "127.0.0.1", "8000", true),
+        Program::FastApi => manners(Server::FastApi, "0.0.0.0", "8000", true),
+        Program::Hypercorn => Manners { logs_requests: false, ..manners(Server::Hypercorn, "127.0.0.1", "8000", false) },
+        Program::Granian => Manners { logs_requests: false, ..manners(Server::Granian, "127.0.0.1", "8000", false) },
+        Program::Daphne => Manners { logs_requests: false, ..manners(Server::Daphne, "127.0.0.1", "8000", true) },
+        Program::Waitress => {
+            Manners { logs_requests: false, threads: Some("4"), ..manners(Server::Waitress, "0.0.0.0", "8080", false) }
+        }
+        Program::Flask => Manners { threads: Some("4"), ..manners(Server::Flask, "127.0.0.1", "5000", false) },
+    })
 }
 
-const fn switch(programs: &'static [Program], names: &'static [&'static str], meaning: Meaning) -> Flag {
-    Flag { programs, names, takes_value: false, meaning }
-}
-
-const ALL: &[Program] = &[Uvicorn, Hypercorn, Granian, Waitress, Daphne, Flask, FastApi];
-const VARIABLES: &str = "write `env = KEY=VALUE` for each, or have the service manager set them";
-const CIPHERS: &str = "name them behind the key: `https = ADDRESS,CERTIFICATE,KEY,CIPHERS`";
-
-const FLAGS: &[Flag] = &[
-    value(&[Uvicorn, Granian, Waitress, FastApi], &["--host"], Host),
-    value(&[Flask], &["-h", "--host"], Host),
-    value(&[Daphne], &["-b", "--bind"], Host),
-    value(&[Uvicorn, Granian, Waitress, FastApi], &["--port"], Port),
-    value(&[Flask, Daphne], &["-p", "--port"], Port),
-    value(&[Hypercorn], &["-b", "--bind", "--insecure-bind"], Bind),
-    value(&[Waitress], &["--listen"], Bind),
-    value(&[Uvicorn, Granian], &["--uds"], UnixSocket),
-    value(&[Daphne], &["-u", "--unix-socket"], UnixSocket),
-    value(&[Waitress], &["--unix-socket"], UnixSocket),
-    value(&[Uvicorn, Daphne], &["--fd"], Descriptor),
-    value(&[Hypercorn], &["-w", "--workers"], Same("processes")),
-    value(&[Uvicorn, Granian, FastApi], &["--workers"], Same("processes")),
-    value(&[Granian], &["--blocking-threads"], Same("threads")),
-    value(&[Waitress], &["--threads"], Same("threads")),
-    switch(&[Uvicorn, Granian], &["--factory"], Factory),
-    switch(&[Waitress], &["--call"], Factory),
-    value(&[Uvicorn, Granian], &["--interface"], Interface),
-    value(&[Flask], &["-A", "--app"], Application),
-    value(&[Uvicorn], &["--app-dir"], Same("pythonpath")),
-    value(&[Granian], &["--working-dir"], Same("chdir")),
-    value(&[Uvicorn, Hypercorn, Daphne, FastApi], &["--root-path"], Same("root-path")),
-    value(&[Granian], &["--url-path-prefix"], Same("root-path")),
-    value(&[Waitress], &["--url-prefix"], Missing("write `mount = /PREFIX=MODULE:CALLABLE` with `manage-script-name = true`")),
-    value(&[Waitress], &["--url-scheme"], Missing("the scheme is taken from X-Forwarded-Proto of `trusted-proxies`")),
-    value(&[Waitress], &["--trusted-proxy"], Same("trusted-proxies")),
-    value(&[Uvicorn, FastApi], &["--forwarded-allow-ips"], Same("trusted-proxies")),
-    switch(&[Uvicorn], &["--no-proxy-headers"], Set("proxy-headers", "false")),
-    switch(&[FastApi], &["--no-proxy-headers"], Set("proxy-headers", "false")),
-    switch(&[Uvicorn, Daphne, FastApi], &["--proxy-headers"], Nothing),
-    value(&[Uvicorn, Granian], &["--loop"], Same("loop")),
-    value(&[Uvicorn], &["--lifespan"], Same("lifespan")),
-    value(&[Uvicorn, Granian, Hypercorn], &["--backlog"], Same("listen")),
-    value(&[Uvicorn], &["--limit-concurrency"], Same("limit-concurrency")),
-    value(&[Uvicorn], &["--limit-max-requests"], Same("max-requests")),
-    value(&[Hypercorn], &["--max-requests"], Same("max-requests")),
-    value(&[Uvicorn], &["--timeout-keep-alive"], Same("http-keepalive")),
-    value(&[Hypercorn], &["--keep-alive"], Same("http-keepalive")),
-    value(&[Uvicorn], &["--timeout-graceful-shutdown"], Same("worker-reload-mercy")),
-    value(&[Hypercorn], &["--graceful-timeout"], Same("worker-reload-mercy")),
-    value(&[Uvicorn], &["--h11-max-incomplete-event-size"], Same("buffer-size")),
-    value(&[Uvicorn], &["--header"], Same("add-header")),
-    value(&[Uvicorn], &["--ws-max-size"], Same("websocket-max-message-size")),
-    value(&[Uvicorn], &["--ws-ping-interval"], Same("websocket-ping-interval")),
-    value(&[Uvicorn], &["--ws-ping-timeout"], Same("websocket-ping-timeout")),
-    value(&[Uvicorn], &["--ws-per-message-deflate"], Same("websocket-compression")),
-    value(
-        &[Uvicorn, Granian],
-        &["--http", "--ws", "--ws-max-queue", "--runtime-threads", "--runtime-mode", "--runtime-blocking-threads", "--task-impl"],
-        Nothing,
-    ),
-    value(&[Hypercorn], &["-k", "--worker-class"], Nothing),
-    switch(ALL, &["--reload"], Set("py-autoreload", "1")),
-    value(
-        &[Uvicorn, FastApi, Granian],
-        &["--reload-dir", "--reload-include", "--reload-exclude", "--reload-delay", "--reload-paths"],
-        Nothing,
-    ),
-    switch(&[Uvicorn, Granian], &["--no-access-log"], Set("disable-logging", "true")),
-    switch(&[Uvicorn, Granian], &["--access-log"], Set("disable-logging", "false")),
-    value(&[Hypercorn, Daphne], &["--access-logfile", "--access-log"], AccessLog),
-    value(
-        &[Hypercorn],
-        &["--error-logfile", "--error-log", "--log-file"],
-        Missing("write `logto = FILE`; without it the log is the standard error"),
-    ),
-    value(
-        &[Uvicorn, Hypercorn, Granian, FastApi],
-        &["--log-config"],
-        Missing("the server's own lines are not Python's to write; set up `logging` in the application"),
-    ),
-    value(&[Uvicorn, Hypercorn, Granian], &["--log-level"], Nothing),
-    switch(
-        &[Uvicorn, Granian],
-        &[
-            "--use-colors",
-            "--no-use-colors",
-            "--no-server-header",
-            "--server-header",
-            "--date-header",
-            "--no-date-header",
-            "--log",
-            "--respawn-failed-workers",
-            "--no-ws",
-            "--websockets",
-        ],
-        Nothing,
-    ),
-    value(&[Uvicorn, Granian], &["--env-file", "--env-files"], Missing(VARIABLES)),
-    value(&[Granian], &["--process-name"], Same("procname-prefix-spaced")),
-    value(&[Granian], &["--static-path-mount"], Missing("write `static-map = /PREFIX=FOLDER`")),
-    value(&[Hypercorn], &["-c", "--config"], Missing("what that file sets is not read: write each of its settings as an option")),
-    value(&[Hypercorn], &["-p", "--pid"], Same("pidfile")),
-    value(&[Hypercorn], &["-u", "--user"], Same("uid")),
-    value(&[Hypercorn], &["-g", "--group"], Same("gid")),
-    value(&[Hypercorn], &["-m", "--umask"], Same("umask")),
-    value(&[Hypercorn], &["--certfile"], Same("certfile")),
-    value(&[Hypercorn], &["--keyfile"], Same("keyfile")),
-    value(&[Hypercorn], &["--ca-certs"], Same("ca-certs")),
-    value(&[Uvicorn], &["--ssl-certfile"], Same("certfile")),
-    value(&[Granian], &["--ssl-certificate"], Same("certfile")),
-    value(&[Uvicorn, Granian], &["--ssl-keyfile"], Same("keyfile")),
-    value(&[Uvicorn], &["--ssl-ca-certs"], Same("ca-certs")),
-    value(&[Uvicorn], &["--ssl-cert-reqs"], Same("cert-reqs")),
-    value(&[Flask], &["--cert"], Same("certfile")),
-    value(&[Flask], &["--key"], Same("keyfile")),
-    value(&[Uvicorn, Hypercorn], &["--ssl-ciphers", "--ciphers"], Missing(CIPHERS)),
-    value(
-        &[Uvicorn, Granian, Hypercorn],
-        &["--ssl-keyfile-password", "--keyfile-password"],
-        Missing("the key without a password: `openssl pkey -in KEY -out NEW`"),
-    ),
-    switch(&[Flask], &["--debug", "--no-debug", "--no-debugger", "--debugger", "--no-reload", "--with-threads"], Nothing),
-    value(&[Flask], &["-e", "--env-file"], Missing(VARIABLES)),
-    value(&[FastApi], &["--app"], Nothing),
-];
-
-/// The host and port where none is named.
-fn default_address(program: Program) -> (&'static str, &'static str) {
-    match program {
-        Waitress => ("0.0.0.0", "8080"),
-        Flask => ("127.0.0.1", "5000"),
-        FastApi => ("0.0.0.0", "8000"),
-        _ => ("127.0.0.1", "8000"),
-    }
-}
-
-/// What was said, as far as several flags say it together.
+/// A command line, read.
 #[derive(Default)]
-struct Said {
+struct Line {
+    positional: Vec<String>,
+    /// The flags whose values have something to do with others.
     host: Option<String>,
     port: Option<String>,
     interface: Option<String>,
     application: Option<String>,
-    is_factory: bool,
-    has_address: bool,
-    has_access_log: bool,
 }
 
 /// The options of a command line of one of these servers.
 pub fn carry(program: Program, arguments: &[String], plan: &mut Plan) {
-    let mut said = Said::default();
-    let mut positional = Vec::new();
-    let mut words = arguments.iter();
-    while let Some(word) = words.next() {
-        let Some((name, given)) = flag_of(word) else {
-            positional.push(word.clone());
-            continue;
-        };
-        let Some(flag) = FLAGS.iter().find(|flag| flag.programs.contains(&program) && flag.names.contains(&name)) else {
-            plan.missing(word.clone(), "no such flag is known");
-            continue;
-        };
-        let text = match (flag.takes_value, given) {
-            (true, None) => words.next().cloned().unwrap_or_default(),
-            (_, given) => given.unwrap_or_default().to_owned(),
-        };
-        act(flag.meaning, name, text, &mut said, plan);
+    let Some(manners) = manners_of(program) else { return };
+    let mut translation = Translation::new(Some(manners.server));
+    let line = read(arguments, &manners, &mut translation, plan);
+    for (key, value) in translation.drain() {
+        plan.option(&key, value);
     }
-    // `flask run`, `fastapi run main.py`.
-    if matches!(program, Flask | FastApi) && positional.first().is_some_and(|first| matches!(first.as_str(), "run" | "dev")) {
-        positional.remove(0);
+    match translation.finish(None) {
+        Ok((pairs, notes)) => {
+            pairs.into_iter().for_each(|(key, value)| plan.option(&key, value));
+            notes.into_iter().for_each(|note| plan.missing(manners.server.command(), note));
+        }
+        Err(refusal) => plan.missing(refusal.message, refusal.advice),
     }
-    let application = said.application.clone().or_else(|| positional.into_iter().next());
-    application_of(program, application, &said, plan);
-    let (host, port) = default_address(program);
-    if !said.has_address {
-        let host = said.host.unwrap_or_else(|| host.to_owned());
-        let host =
-            if host.contains(':') && !host.starts_with('[') && !host.starts_with('$') { format!("[{host}]") } else { host };
-        plan.option("http", format!("{host}:{}", said.port.unwrap_or_else(|| port.to_owned())));
+    application(&line, &manners, plan);
+    let is_bound = plan.keys().any(|key| catalogue().get(key).is_some_and(|row| row.value == Value::Address));
+    if !is_bound {
+        let host = line.host.as_deref().unwrap_or(manners.host);
+        let host = if host.contains(':') && !host.starts_with(['[', '$']) { format!("[{host}]") } else { host.to_owned() };
+        plan.option("http", format!("{host}:{}", line.port.as_deref().unwrap_or(manners.port)));
     }
-    defaults(program, said.has_access_log, plan);
-}
-
-/// What these servers do unasked, and we do not.
-fn defaults(program: Program, has_access_log: bool, plan: &mut Plan) {
-    if plan.has("processes") {
+    if plan.keys().any(|key| catalogue().get(key).is_some_and(|row| row.name() == "processes")) {
         // Each worker imports the application.
         plan.option("lazy-apps", "true");
     }
-    if matches!(program, Waitress | Flask) && !plan.has("threads") {
-        plan.option("threads", "4");
+    if let Some(threads) = manners.threads.filter(|_| !plan.has("threads")) {
+        plan.option("threads", threads);
     }
-    let is_quiet = matches!(program, Hypercorn | Granian | Waitress | Daphne) && !has_access_log;
-    if is_quiet && !plan.has("disable-logging") {
+    let logs = manners.logs_requests || arguments.iter().any(|word| word.starts_with("--access-log"));
+    if !logs && !plan.has("disable-logging") {
         plan.option("disable-logging", "true");
     }
 }
 
-/// The name of a flag, and the value that is a part of the word.
-fn flag_of(word: &str) -> Option<(&str, Option<&str>)> {
-    if let Some(long) = word.strip_prefix("--").filter(|long| !long.is_empty()) {
-        return Some(match word.split_once('=') {
-            Some((name, value)) => (name, Some(value)),
-            None => (&word[..long.len() + 2], None),
-        });
-    }
-    let letter = word.strip_prefix('-')?.chars().next()?;
-    let (name, value) = word.split_at(1 + letter.len_utf8());
-    Some((name, Some(value).filter(|value| !value.is_empty())))
-}
-
-fn act(meaning: Meaning, name: &str, text: String, said: &mut Said, plan: &mut Plan) {
-    match meaning {
-        Same(key) => plan.option(key, text),
-        Set(key, value) => plan.option(key, value),
-        Host => said.host = Some(text),
-        Port => said.port = Some(text),
-        Bind => {
-            said.has_address = true;
-            for address in text.split([',', ' ']).filter(|address| !address.is_empty()) {
-                match address.strip_prefix("unix:") {
-                    Some(path) => plan.option("http-socket", path),
-                    None if address.contains("://") && !address.starts_with("fd://") => {
-                        plan.missing(format!("{name} {address}"), "no such address is known")
-                    }
-                    None => plan.option("http", address.replacen("*:", "0.0.0.0:", 1)),
+fn read(arguments: &[String], manners: &Manners, translation: &mut Translation, plan: &mut Plan) -> Line {
+    let mut line = Line::default();
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        if !word.starts_with('-') {
+            line.positional.push(word.clone());
+            continue;
+        }
+        let Some((flag, given)) = flag_of(manners.server, word) else {
+            plan.missing(word.clone(), format!("{} has no such flag", manners.server.command()));
+            continue;
+        };
+        let value = match (flag.argument, given) {
+            (Argument::Required, None) => words.next().cloned().unwrap_or_default(),
+            (_, given) => given.unwrap_or_default().to_owned(),
+        };
+        match flag.name {
+            "host" => line.host = Some(value),
+            "port" => line.port = Some(value),
+            "bind" if manners.server == Server::Daphne => line.host = Some(value),
+            "app" => line.application = Some(value),
+            name => {
+                if name == "interface" {
+                    line.interface = Some(value.clone());
+                }
+                if let Err(refusal) = translation.take(flag, &value) {
+                    plan.missing(format!("--{name} {value}").trim_end().to_owned(), refusal.advice);
                 }
             }
         }
-        UnixSocket => {
-            said.has_address = true;
-            plan.option("http-socket", text);
-        }
-        Descriptor => {
-            said.has_address = true;
-            plan.option("http-socket", format!("fd://{text}"));
-        }
-        Interface => said.interface = Some(text),
-        Factory => said.is_factory = true,
-        Application => said.application = Some(text),
-        AccessLog => {
-            said.has_access_log = true;
-            if text != "-" {
-                plan.option("req-logger", format!("file:{text}"));
-            }
-        }
-        Nothing => {}
-        Missing(instead) => plan.missing(format!("{name} {text}").trim().to_owned(), instead),
     }
+    line
+}
+
+/// The row of a word, and the value that is a part of it.
+fn flag_of(server: Server, word: &str) -> Option<(&'static Flag, Option<&str>)> {
+    if let Some(long) = word.strip_prefix("--") {
+        let (name, value) = long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)));
+        return Some((foreign::long(Some(server), name)?, value));
+    }
+    let letter = word.chars().nth(1)?;
+    let value = &word[1 + letter.len_utf8()..];
+    Some((foreign::letter(server, letter)?, Some(value).filter(|value| !value.is_empty())))
 }
 
 /// The option that names the application.
-fn application_of(program: Program, named: Option<String>, said: &Said, plan: &mut Plan) {
-    let default = if matches!(program, Flask) { "app" } else { "main" };
-    let named = named.unwrap_or_else(|| default.to_owned());
+fn application(line: &Line, manners: &Manners, plan: &mut Plan) {
+    let is_framework = matches!(manners.server, Server::Flask | Server::FastApi);
+    let skipped = usize::from(is_framework && line.positional.first().is_some_and(|word| word == "run" || word == "dev"));
+    let named = match manners.server {
+        // Of `fastapi run FILE --app NAME` the flag says the name alone.
+        Server::FastApi => line.positional.get(skipped),
+        _ => line.application.as_ref().or_else(|| line.positional.get(skipped)),
+    };
+    let default = if manners.server == Server::Flask { "app" } else { "main" };
+    let named = named.map_or(default, String::as_str);
     // A file is named by its path, a module by its dots.
-    let module = named.trim_start_matches("./").replace(".py", "").replace('/', ".");
-    let module = match module.contains(':') {
-        true => module,
-        false => format!("{module}:{}", if matches!(program, Flask | FastApi) { "app" } else { "application" }),
+    let (module, callable) = named.split_once(':').map_or((named, None), |(module, callable)| (module, Some(callable)));
+    let module = module.trim_start_matches("./").trim_end_matches(".py").replace('/', ".");
+    let usual = if is_framework {
+        line.application.as_deref().filter(|_| manners.server == Server::FastApi).unwrap_or("app")
+    } else {
+        "application"
     };
-    let module = module.trim_start_matches("asgi.").trim_start_matches("wsgi.");
-    let is_asgi = match (program, said.interface.as_deref()) {
-        (_, Some("wsgi")) => false,
-        (Uvicorn | Daphne | FastApi, _) | (Granian, Some("asgi" | "asginl")) => true,
-        _ => false,
+    // Hypercorn says the interface before the name.
+    let (module, callable) = match (module.as_str(), callable) {
+        ("asgi" | "wsgi", Some(rest)) if rest.contains(':') => rest.split_once(':').unwrap_or((rest, usual)),
+        (module, callable) => (module, callable.unwrap_or(usual)),
     };
-    if matches!(said.interface.as_deref(), Some("rsgi")) || matches!((program, said.interface.as_deref()), (Granian, None)) {
+    let is_asgi = match line.interface.as_deref() {
+        Some("wsgi") => false,
+        Some("asgi" | "asginl" | "asgi3" | "asgi2") => true,
+        _ => manners.is_asgi,
+    };
+    if manners.server == Server::Granian && matches!(line.interface.as_deref(), None | Some("rsgi")) {
         plan.missing(
             "--interface rsgi",
-            "RSGI is granian's own interface: this serves the application by WSGI or ASGI, if it has one of them",
+            "RSGI is granian's own: the application is served by WSGI or ASGI, if it has one of them",
         );
     }
-    plan.option(if is_asgi { "asgi" } else { "module" }, module);
-    if said.is_factory {
-        plan.option("factory", "true");
-    }
+    plan.option(if is_asgi { "asgi" } else { "module" }, format!("{module}:{callable}"));
 }

@@ -230,6 +230,7 @@ pub enum Interpreter {
     Optimize,
     Executable,
     ThreadStackSize,
+    EnvironmentFile,
     EnvironmentFolder,
     RemoveVariable,
 }

@@ -156,24 +156,17 @@ fn gunicorn_line(arguments: &[String], host: &HostInfo, plan: &mut Plan) -> Resu
     let mut file = None;
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
-        let (flag, given) = match word.strip_prefix("--") {
-            Some(_) => word.split_once('=').map_or((word.as_str(), None), |(flag, value)| (flag, Some(value.to_owned()))),
-            None if word.len() > 2 && word.starts_with('-') && word.is_char_boundary(2) => {
-                (&word[..2], Some(word[2..].to_owned()))
-            }
-            None => (word.as_str(), None),
-        };
         if !word.starts_with('-') {
             asked.push(AskedSetting::text("wsgi_app", word));
             continue;
         }
-        let Some((name, takes_value)) = gunicorn::setting_of_flag(flag) else {
+        let Some((name, takes_value, given)) = gunicorn::setting_of_flag(word) else {
             plan.missing(word.clone(), "gunicorn has no such flag");
             continue;
         };
         let value = match (takes_value, given) {
             (true, None) => words.next().cloned().unwrap_or_default(),
-            (true, Some(value)) => value,
+            (true, Some(value)) => value.to_owned(),
             (false, _) if name == "sendfile" => "false".to_owned(),
             (false, _) => "true".to_owned(),
         };

@@ -7,6 +7,7 @@ use super::hooks::{CALLED, NOT_CALLED};
 use super::table::{Fate, SETTINGS};
 use super::{AskedSetting, Kind, carried};
 use crate::catalogue::catalogue;
+use crate::foreign::{self, Meaning};
 
 fn asked(name: &str, value: serde_json::Value) -> AskedSetting {
     AskedSetting { name: name.to_owned(), kind: Kind::Value, value, line: 1 }
@@ -21,6 +22,23 @@ fn test_options_that_settings_become_are_there() {
     for row in SETTINGS {
         if let Fate::Option(key) | Fate::Switch(key) = row.fate {
             assert!(catalogue().get(key).is_some(), "{}: {key}", row.name);
+        }
+    }
+}
+
+#[test]
+fn test_flags_and_settings_mean_the_same() {
+    for flag in foreign::flags().filter(|flag| !flag.setting.is_empty()) {
+        let known = SETTINGS.iter().find(|known| known.name == flag.setting);
+        let known = known.unwrap_or_else(|| panic!("--{} sets {}, which the table does not know", flag.name, flag.setting));
+        let of_flag = match flag.meaning {
+            Meaning::Same | Meaning::Mostly(_) => flag.name,
+            Meaning::Option(name) => name,
+            _ => continue,
+        };
+        if let Fate::Option(key) | Fate::Switch(key) = known.fate {
+            let name = |key| catalogue().get(key).map(|row| row.name());
+            assert_eq!(name(key), name(of_flag), "{}", flag.setting);
         }
     }
 }

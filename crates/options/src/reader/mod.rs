@@ -20,7 +20,7 @@ use crate::expand::{self, Endless, Magic};
 use crate::host_info::HostInfo;
 use crate::instance_words::InstanceRequest;
 
-use bounded::read_bounded;
+pub use bounded::read_bounded;
 pub use files::format_of;
 pub use gunicorn_file::{GUNICORN_FILE, is_gunicorn_configuration};
 
