@@ -44,7 +44,7 @@ FILES = {
     "Dockerfile": (
         'FROM python:3.12\nENV SHOP=packed\nCOPY . .\nENTRYPOINT ["python", "-m"]\n'
         'CMD ["uvicorn", "web:app", "--host", "0.0.0.0", "--port", "8000", "--workers", "2"]\n',
-        ["asgi = web:app", "http = 0.0.0.0:8000", "processes = 2", "lazy-apps = true"],
+        ["asgi = web:app", "http = 0.0.0.0:8000", "workers = 2", "lazy-apps = true"],
         "nothing",
     ),
     "docker-compose.yml": (
@@ -77,6 +77,11 @@ FILES = {
     ),
     "fastapi/Procfile": ("web: fastapi run web.py --port 8001\n", ["asgi = web:app", "http = 0.0.0.0:8001"], "nothing"),
     "daphne/Procfile": ("web: daphne -b 127.0.0.1 -p 8002 web:app\n", ["asgi = web:app", "http = 127.0.0.1:8002"], "nothing"),
+    "hypercorn/Procfile": (
+        "web: hypercorn -b 127.0.0.1:${PORT:-8005} web:app\n",
+        ["module = web:app", "if-env = PORT", "http = 127.0.0.1:%(_)", "if-not-env = PORT", "http = 127.0.0.1:8005"],
+        "nothing",
+    ),
     "uwsgi/Procfile": (
         "web: uwsgi --http-socket :8003 --module app:app --processes 2 --master\n",
         ["http-socket = :8003", "module = app:app", "processes = 2", "master = true"],

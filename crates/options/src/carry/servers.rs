@@ -6,6 +6,7 @@ use super::programs::Program;
 use crate::catalogue::catalogue;
 use crate::catalogue::row::{Argument, Value};
 use crate::foreign::{self, Flag, Server, Translation};
+use crate::gunicorn;
 
 /// What a server does unasked.
 struct Manners {
@@ -104,6 +105,11 @@ fn read(arguments: &[String], manners: &Manners, translation: &mut Translation, 
             "host" => line.host = Some(value),
             "port" => line.port = Some(value),
             "bind" if manners.server == Server::Daphne => line.host = Some(value),
+            "bind" | "insecure-bind" | "listen" => {
+                for (key, address) in value.split([',', ' ']).filter(|text| !text.is_empty()).map(gunicorn::address) {
+                    plan.option(key, address);
+                }
+            }
             "app" => line.application = Some(value),
             name => {
                 if name == "interface" {

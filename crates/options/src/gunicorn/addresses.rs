@@ -15,7 +15,8 @@ pub fn bound(bind: Option<&AskedSetting>, speaks_uwsgi: bool, umask: u32, port: 
     let asked = bind.filter(|asked| !asked.words().is_empty()).unwrap_or(&default);
     let mut is_local = false;
     for word in asked.words() {
-        let (key, address) = address(&word, speaks_uwsgi);
+        let (key, address) = address(&word);
+        let key = if speaks_uwsgi { "uwsgi-socket" } else { key };
         is_local |= word.starts_with("unix:");
         carried.option(asked, key, address);
     }
@@ -25,16 +26,15 @@ pub fn bound(bind: Option<&AskedSetting>, speaks_uwsgi: bool, umask: u32, port: 
 }
 
 /// The option and the value of an address as gunicorn reads it: `HOST:PORT`, `:PORT`, `HOST`, `[IPV6]:PORT`, `unix:PATH`, `fd://N`.
-fn address(text: &str, speaks_uwsgi: bool) -> (&'static str, String) {
-    let of_uwsgi = |other| if speaks_uwsgi { "uwsgi-socket" } else { other };
+pub fn address(text: &str) -> (&'static str, String) {
     if let Some(path) = text.strip_prefix("unix:") {
-        return (of_uwsgi("http-socket"), path.strip_prefix("//").unwrap_or(path).to_owned());
+        return ("http-socket", path.strip_prefix("//").unwrap_or(path).to_owned());
     }
     if text.starts_with("fd://") {
-        return (of_uwsgi("http-socket"), text.to_owned());
+        return ("http-socket", text.to_owned());
     }
     let text = text.strip_prefix("tcp://").unwrap_or(text);
     let has_port = text.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']') && !port.is_empty());
     let host = text.strip_suffix(':').unwrap_or(text);
-    (of_uwsgi("http"), if has_port { text.to_owned() } else { format!("{host}:{DEFAULT_PORT}") })
+    ("http", if has_port { text.to_owned() } else { format!("{host}:{DEFAULT_PORT}") })
 }

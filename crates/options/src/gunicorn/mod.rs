@@ -17,6 +17,7 @@ use serde_json::Value;
 
 use crate::diagnostic::Severity;
 
+pub use addresses::address;
 pub use child::run;
 pub use hooks::uncalled;
 pub use settings::carried;

@@ -39,7 +39,7 @@ const fn setting(name: &'static str, fate: Fate) -> KnownSetting {
 const HEAD: &str = "one bound is for the whole head of a request: `buffer-size`, 65536 bytes";
 const DIRTY: &str = "there are no dirty arbiters";
 const HTTP2: &str = "HTTP/2 is spoken where the client asks for it: see `http2`";
-const CONTROL: &str = "`bolide status` and its kin find the instance by themselves";
+const CONTROL: &str = "root and the user that started the master are listened to";
 const STRICT: &str = "requests are read strictly";
 
 pub const SETTINGS: &[KnownSetting] = &[
@@ -159,9 +159,9 @@ pub const SETTINGS: &[KnownSetting] = &[
     setting("dirty_timeout", Nothing(DIRTY)),
     setting("dirty_threads", Nothing(DIRTY)),
     setting("dirty_graceful_timeout", Nothing(DIRTY)),
-    setting("control_socket", Nothing(CONTROL)),
+    setting("control_socket", Same("control-socket")),
     setting("control_socket_mode", Nothing(CONTROL)),
-    setting("control_socket_disable", Nothing(CONTROL)),
+    setting("control_socket_disable", Own(control_socket_disable)),
 ];
 
 /// The setting that a flag of gunicorn's sets (`-w4`, `--workers=4`), whether a value follows, and the value that is a part of the word.
@@ -228,6 +228,12 @@ fn secure_scheme_headers(asked: &AskedSetting, carried: &mut Carried) {
             asked,
             "the scheme of a request is taken from X-Forwarded-Proto of trusted front servers: have yours set that one",
         ),
+    }
+}
+
+fn control_socket_disable(asked: &AskedSetting, carried: &mut Carried) {
+    if asked.is_on() {
+        carried.option(asked, "control-socket", "off");
     }
 }
 
