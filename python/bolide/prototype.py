@@ -56,6 +56,8 @@ class Half:
         self.is_on_trial = False
         #: What `py-autoreload` follows; None where it is off.
         self.followed = None
+        #: The hooks of a gunicorn.conf.py; None where there is none, or it can't be executed, and then why.
+        self.gunicorn = self.gunicorn_fault = None
 
     def prepare(self, boot):
         """Set up this process and what the application sees of it: path, environment, arguments."""
@@ -95,10 +97,17 @@ class Half:
             from bolide import autoreload
 
             self.followed = autoreload.Imports(self.settings["watching"]["imports"])
+        if described["gunicorn"]:
+            from bolide import gunicorn_hooks
+
+            self.gunicorn, self.gunicorn_fault = gunicorn_hooks.made(described["gunicorn"], boot)
 
     def load(self):
         """Load the applications. Returns None, or why they can't be loaded."""
         from bolide import unshared
+
+        if self.gunicorn_fault is not None:
+            return self.gunicorn_fault
 
         # A worker that loads the application itself has all that it opens.
         loading = None if self.log.worker else unshared.Loading()
@@ -106,6 +115,8 @@ class Half:
             self.applications, reason = load(self.boot, self.hooks, self.followed or contextlib.nullcontext())
             if reason is None:
                 self.uwsgi.note_applications(self.applications)
+                if self.gunicorn is not None:
+                    self.applications = self.gunicorn.around_all(self.applications)
                 if self.settings["reloading"]["warmup"]:
                     from bolide import inner
 
@@ -139,11 +150,27 @@ class Half:
         import faulthandler
         import gc
 
+        if self.gunicorn is not None and not self.log.worker:
+            self.gunicorn.begin()
         gc.collect()
         gc.freeze()
         # The master asks for the stack of a thread that is over its time before it kills the worker, and of a worker that does
         # not come to serve. Workers have this from their first moment on: the signal's default is to end the process.
         faulthandler.register(self.native.STACK_SIGNAL, file=self.native.log_descriptor(), all_threads=False, chain=False)
+
+    def fork(self):
+        """Fork this process. Returns what ``os.fork`` does."""
+        if self.gunicorn is None:
+            return os.fork()
+        self.gunicorn.before_fork()
+        pid = os.fork()
+        self.gunicorn.after_fork(pid)
+        return pid
+
+    def note_end(self, pid):
+        """A worker's process has ended."""
+        if self.gunicorn is not None:
+            self.gunicorn.note_end(pid)
 
     def become_worker(self, number):
         """Be the worker of this number from now on. Runs after the fork."""
@@ -152,6 +179,8 @@ class Half:
         take_cpus(number, self.settings["workers"]["cpus_of_each"])
         # A child that a view forks shares the worker's sockets: one that comes back from the view must not serve on.
         os.register_at_fork(after_in_child=self.native.note_child, after_in_parent=self.native.note_fork)
+        if self.gunicorn is not None:
+            self.gunicorn.begin_worker()
 
     def undergo_trial(self):
         """Let the application answer `reload-probe` before it serves."""
@@ -169,6 +198,8 @@ class Half:
         try:
             self.uwsgi.note_worker()
             self.hooks.begin_worker()
+            if self.gunicorn is not None:
+                self.gunicorn.note_loaded(self.applications)
             trial = None
             if self.is_on_trial and self.settings["reloading"]["probe"]:
                 from bolide import inner
@@ -195,6 +226,8 @@ class Half:
     def end(self):
         """Have the application's functions called that belong to a worker's end."""
         if self.has_served:
+            if self.gunicorn is not None:
+                self.gunicorn.end_worker()
             self.hooks.end_worker()
 
 

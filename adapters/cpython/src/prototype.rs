@@ -115,7 +115,7 @@ impl Application for PythonApplication<'_> {
     /// As `os.fork` does it, so that `os.register_at_fork` hooks run and the generators of random numbers are seeded anew.
     fn fork(&mut self) -> io::Result<ForkResult> {
         let py = self.half.py();
-        let forked = py.import("os").and_then(|os| os.call_method0("fork")).and_then(|pid| pid.extract::<i32>());
+        let forked = self.half.call_method0("fork").and_then(|pid| pid.extract::<i32>());
         match forked {
             Ok(0) => Ok(ForkResult::Child),
             Ok(pid) => Ok(ForkResult::Parent { child: Pid::from_raw(pid) }),
@@ -124,6 +124,10 @@ impl Application for PythonApplication<'_> {
                 Err(io::Error::from_raw_os_error(errno.unwrap_or(nix::libc::EAGAIN)))
             }
         }
+    }
+
+    fn note_end(&mut self, pid: u32) -> PyResult<()> {
+        self.half.call_method1("note_end", (pid,)).map(drop)
     }
 
     fn become_worker(&mut self, number: u32) -> PyResult<()> {

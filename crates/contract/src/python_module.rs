@@ -1,5 +1,7 @@
 //! What applications find in the Python module `uwsgi`, and their functions that each worker calls when it begins and when it ends.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -15,6 +17,18 @@ pub struct PythonModule {
     pub post_fork: Vec<NamedFunction>,
     /// `worker-exit`: called in each worker that ends in good order.
     pub worker_exit: Vec<NamedFunction>,
+    /// `gunicorn-hooks`: the file whose hooks are called.
+    pub gunicorn: Option<GunicornHooks>,
+}
+
+/// A `gunicorn.conf.py` that the prototype executes for its hooks.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GunicornHooks {
+    /// Absolute.
+    pub file: PathBuf,
+    /// Hooks of gunicorn's that nobody calls here: the log says so of those that the file has. Empty where the reading of the
+    /// configuration has said it.
+    pub uncalled: Vec<String>,
 }
 
 /// A function of the application's: `package.module:name`.

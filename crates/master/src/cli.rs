@@ -40,20 +40,26 @@ impl Invocation {
 /// Runs Bolide with Python as its language. Gives the exit status.
 pub fn main(invocation: Invocation) -> i32 {
     let Invocation { arguments, interpreter, package_folder } = invocation;
+    let python = interpreter.clone();
     let choose = move |settings: &Settings| {
         let root = settings.confinement.root.as_deref();
         Program::choose(&settings.python, root, interpreter.as_deref(), package_folder.as_deref(), std::env::var_os("PATH"))
     };
-    run(&arguments, Box::new(choose))
+    run_by(&arguments, Box::new(choose), python)
 }
 
 /// Runs Bolide with these arguments, without the program's name, and with a prototype of the caller's choice. Gives the exit status.
 pub fn run(arguments: &[OsString], choose: Box<ChooseProgram>) -> i32 {
+    run_by(arguments, choose, None)
+}
+
+/// The same, where a Python runs the console script.
+fn run_by(arguments: &[OsString], choose: Box<ChooseProgram>, python: Option<PathBuf>) -> i32 {
     if log_sink::ensure_standard_descriptors().is_err() {
         // There may be nobody to tell: the status has to do.
         return EXIT_START_FAILED;
     }
-    let configuration = Configuration::new(arguments, choose);
+    let configuration = Configuration::new(arguments, choose, python);
     match configuration.read() {
         Ok(Reading::Print { text, status }) => print(&text, status),
         Ok(Reading::Run { settings, diagnostics }) => {

@@ -28,6 +28,8 @@ pub struct Configuration {
     /// By its path, which may lead elsewhere by the time of a reload.
     folder: PathBuf,
     choose: Box<ChooseProgram>,
+    /// The Python that runs the console script.
+    python: Option<PathBuf>,
     /// The pid that the start had.
     started_as: OsString,
     /// Warnings that the log has: they are no news at a reload.
@@ -44,7 +46,7 @@ pub struct ReadAgain {
 
 impl Configuration {
     /// Of a start in this folder and environment. Without the program's name.
-    pub fn new(arguments: &[OsString], choose: Box<ChooseProgram>) -> Configuration {
+    pub fn new(arguments: &[OsString], choose: Box<ChooseProgram>, python: Option<PathBuf>) -> Configuration {
         let mut environment: Vec<(OsString, OsString)> = std::env::vars_os().collect();
         let started_as: OsString = std::process::id().to_string().into();
         // What was handed to the master whose place is to be ours is handed to us.
@@ -59,6 +61,7 @@ impl Configuration {
             environment,
             folder: start_folder(),
             choose,
+            python,
             started_as,
             told: Vec::new(),
         }
@@ -83,7 +86,7 @@ impl Configuration {
     /// # Errors
     /// Everything that is wrong with it.
     pub fn read(&self) -> Result<Reading, Failure> {
-        read(&self.arguments, &self.environment)
+        read(&self.arguments, &self.environment, self.python.as_deref())
     }
 
     /// Why it can't be read again as who we are now; `None` where it can.
@@ -142,8 +145,8 @@ impl Configuration {
     fn read_in_folder(&mut self, in_force: &Settings) -> Result<ReadAgain, Vec<String>> {
         std::env::set_current_dir(&self.folder)
             .map_err(|error| vec![format!("the folder of the start, {}, can't be entered: {error}", self.folder.display())])?;
-        let (mut settings, diagnostics) =
-            read_again(&self.arguments, &self.environment_now(), in_force).map_err(|failure| in_order(failure.diagnostics))?;
+        let read = read_again(&self.arguments, &self.environment_now(), self.python.as_deref(), in_force);
+        let (mut settings, diagnostics) = read.map_err(|failure| in_order(failure.diagnostics))?;
         let warnings = in_order(diagnostics);
         let mut lines: Vec<String> = warnings.iter().filter(|line| !self.told.contains(line)).cloned().collect();
         lines.extend(renewal::renew(&mut settings.listeners));

@@ -9,7 +9,7 @@ use bolide_options::Reading;
 fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     let environment: Vec<(OsString, OsString)> = std::env::vars_os().collect();
-    match bolide_options::read(&arguments, &environment) {
+    match bolide_options::read(&arguments, &environment, None) {
         Ok(Reading::Print { text, status }) => {
             print!("{text}");
             ExitCode::from(u8::try_from(status).unwrap_or(1))

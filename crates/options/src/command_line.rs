@@ -7,7 +7,7 @@ use crate::command_table::Command;
 use crate::diagnostic::{Diagnostic, Location};
 use crate::foreign::{self, Refusal, Translation};
 use crate::host_info::HostInfo;
-use crate::reader::{Configuration, EarlyExit, Reader, format_of};
+use crate::reader::{Configuration, EarlyExit, GUNICORN_FILE, Reader, format_of, is_gunicorn_configuration};
 use crate::resolve::{PositionalApplication, positional};
 use crate::sources::argv::{ArgumentError, Arguments};
 use crate::sources::environment;
@@ -30,8 +30,16 @@ pub fn collect(arguments: &[String], host: &HostInfo) -> Result<(Configuration, 
     for text in words.into_positional() {
         take_positional(&text, &mut reader, &mut application, &host.folder)?;
     }
+    if application.is_some() {
+        reader.note_application();
+    }
     let mut configuration = reader.finish()?;
     configuration.diagnostics.extend(notes);
+    if application.is_some() && configuration.files.is_empty() && host.folder.join(GUNICORN_FILE).is_file() {
+        let message = format!("`{GUNICORN_FILE}` lies here, which gunicorn would read by itself, and it is not read");
+        let advice = format!("`-c {GUNICORN_FILE}` before the application has it read");
+        configuration.diagnostics.push(Diagnostic::note(None, message).advise(advice));
+    }
     Ok((configuration, application))
 }
 
@@ -95,7 +103,7 @@ fn take_positional(
         return Ok(());
     }
     let name = text.rsplit_once(':').map_or(text, |(name, _)| name);
-    if format_of(text).is_some() || format_of(name).is_some() {
+    if format_of(text).is_some() || format_of(name).is_some() || is_gunicorn_configuration(text) {
         return reader.load(text, None, location, false);
     }
     let Some(found) = positional(text, folder) else {

@@ -74,7 +74,9 @@ impl Command {
             }
             Command::Explain => ("explain", "OPTION…", "what an option does, here and in uWSGI"),
             Command::Options => ("options", "[WORD]", "list the options, or those with WORD in them"),
-            Command::Init => ("init", "", "look at the project in this folder and write a bolide.ini for it"),
+            Command::Init => {
+                ("init", "[--from FILE]", "write a bolide.ini for this project, or for what FILE starts (--to toml)")
+            }
             Command::Manual => ("manual", "[man|markdown]", "print the man page, or the reference of all options"),
             Command::Instance(word) => word.texts(),
             Command::Completions => ("completions", "bash|zsh|fish", "print completions for a shell"),

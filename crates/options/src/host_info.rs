@@ -41,6 +41,8 @@ pub struct HostInfo {
     pub group: (u32, String),
     /// What an instance that runs has read already.
     pub known: KnownFiles,
+    /// The Python that runs the console script: it executes configurations that are programs, where no virtual environment is named.
+    pub python: Option<PathBuf>,
 }
 
 impl HostInfo {
@@ -71,6 +73,7 @@ impl HostInfo {
             user: (user.as_raw(), user_name),
             group: (group.as_raw(), group_name),
             known: KnownFiles::default(),
+            python: None,
         }
     }
 

@@ -157,6 +157,7 @@ fn test_the_example_of_every_supported_row_changes_the_settings() {
     folder.write("shop/env/NAME", "value");
     folder.write("shop/.env", "SHOP=open");
     folder.write("shop/mime.types", "");
+    folder.write("gunicorn.conf.py", "");
     std::fs::create_dir_all(folder.path().join("sites")).expect("a folder of the test can be made");
     write_certificates(&folder);
     // Options about files say something only where there are files.

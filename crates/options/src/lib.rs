@@ -5,6 +5,7 @@
 //! fills in placeholders; `resolve` makes typed settings of them, by the rows of the `catalogue`.
 //! Runs in the process that is started; it opens configuration files and nothing else.
 
+mod carry;
 pub mod catalogue;
 pub mod certificates;
 mod command_line;
@@ -17,6 +18,7 @@ mod diagnostic;
 mod dotenv;
 pub mod expand;
 pub mod foreign;
+mod gunicorn;
 mod host_info;
 mod instance_words;
 mod keywords;
@@ -33,6 +35,7 @@ mod suggest;
 mod values;
 
 use std::ffi::OsString;
+use std::path::Path;
 
 use bolide_contract::settings::Settings;
 pub use catalogue::setting::InstanceOrder;
@@ -49,12 +52,12 @@ use command_line::collect;
 use host_info::HostInfo;
 use reader::EarlyExit;
 
-/// Reads the command line (without the program's name), the environment, and the files that they name.
+/// Reads the command line (without the program's name), the environment, and the files that they name. `python` runs the console script.
 ///
 /// # Errors
 /// Everything that is wrong, each with its location and what to do about it.
-pub fn read(arguments: &[OsString], environment: &[(OsString, OsString)]) -> Result<Reading, Failure> {
-    read_in(arguments, &HostInfo::gather(environment))
+pub fn read(arguments: &[OsString], environment: &[(OsString, OsString)], python: Option<&Path>) -> Result<Reading, Failure> {
+    read_in(arguments, &HostInfo { python: python.map(Path::to_owned), ..HostInfo::gather(environment) })
 }
 
 /// Reads them again, for an instance that runs with these settings and has its working directory where it was started.
@@ -64,9 +67,10 @@ pub fn read(arguments: &[OsString], environment: &[(OsString, OsString)]) -> Res
 pub fn read_again(
     arguments: &[OsString],
     environment: &[(OsString, OsString)],
+    python: Option<&Path>,
     in_force: &Settings,
 ) -> Result<(Settings, Vec<Diagnostic>), Failure> {
-    let mut host = HostInfo::gather(environment);
+    let mut host = HostInfo { python: python.map(Path::to_owned), ..HostInfo::gather(environment) };
     host.known = known::KnownFiles::of(in_force);
     match read_in(arguments, &host)? {
         Reading::Run { settings, diagnostics } => Ok((*settings, diagnostics)),

@@ -46,6 +46,7 @@ pub(crate) fn host(folder: &Path, environment: &[(&str, &str)]) -> HostInfo {
         user: (0, "root".to_owned()),
         group: (0, "root".to_owned()),
         known: Default::default(),
+        python: None,
     }
 }
 

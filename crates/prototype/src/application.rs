@@ -65,6 +65,16 @@ pub trait Application {
         Ok(unsafe { fork()? })
     }
 
+    /// In the prototype: the process of a worker has ended, and the master knows. One whose end belongs to another prototype, or that ends
+    /// when the master is gone, is not told of.
+    ///
+    /// # Errors
+    /// What keeps the language from its work.
+    fn note_end(&mut self, pid: u32) -> Result<(), Self::Error> {
+        let _ = pid;
+        Ok(())
+    }
+
     /// This process is a worker from now on, of this number.
     ///
     /// # Errors

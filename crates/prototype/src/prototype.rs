@@ -35,11 +35,15 @@ pub struct Prototype {
     children: Children,
     /// Numbers of workers that were forked.
     numbers: BTreeSet<u32>,
+    /// No worker is forked any more, and the last one's end is its own.
+    is_retiring: bool,
 }
 
 /// What the wait for orders ended with.
 enum Wake {
     Fork(Worker, OwnedFd),
+    /// Workers have ended: their processes.
+    Ended(Vec<u32>),
     Retired,
     Orphaned,
 }
@@ -78,6 +82,7 @@ impl Prototype {
             control: Some(control),
             children: Children::default(),
             numbers: BTreeSet::new(),
+            is_retiring: false,
         })
     }
 
@@ -122,6 +127,7 @@ impl Prototype {
                         return Ok(Some(worker));
                     }
                 }
+                Wake::Ended(processes) => processes.into_iter().try_for_each(|pid| application.note_end(pid))?,
                 Wake::Retired => return Ok(None),
                 Wake::Orphaned => {
                     application.aside(|| self.end_orphaned());
@@ -140,12 +146,18 @@ impl Prototype {
 
     /// Waits for an order that the language must have a hand in; ends of children are reported on the way.
     fn wait_for_order(&mut self) -> io::Result<Wake> {
-        let mut is_retiring = false;
         loop {
+            let mut ended = Vec::new();
             for report in self.children.take_ended() {
                 self.report(&report)?;
+                if let Report::Ended { pid, .. } = report {
+                    ended.push(pid);
+                }
             }
-            if is_retiring && self.children.is_empty() {
+            if !ended.is_empty() {
+                return Ok(Wake::Ended(ended));
+            }
+            if self.is_retiring && self.children.is_empty() {
                 return Ok(Wake::Retired);
             }
             self.sleep(None)?;
@@ -155,7 +167,7 @@ impl Prototype {
                     let is_first = !self.numbers.contains(&number);
                     return Ok(Wake::Fork(Worker { row, number, is_first, is_on_trial }, control));
                 }
-                Received::Message(Order::Retire, _) => is_retiring = true,
+                Received::Message(Order::Retire, _) => self.is_retiring = true,
                 Received::Message(Order::TakeLog { log }, Some(file)) => {
                     if let Err(error) = bolide_log::replace(log as usize, &file) {
                         bolide_log::line(&format!("a prototype can't take the log {log} anew: {error}"));

@@ -28,4 +28,12 @@ pub const ENTRIES: &[Entry] = &[
         "A Python function that each worker calls without arguments when its last request is answered and it ends in good order, at a stop, a reload or when it is replaced; what has not come back after four seconds is left behind. A worker that is killed can't call it.",
     )
     .example("worker-exit = shop.metrics:forget_worker"),
+    Entry::supported(
+        "gunicorn-hooks",
+        Setting::PythonModule(PythonModule::GunicornHooks),
+        Value::Path,
+        "",
+        "A gunicorn.conf.py whose hooks are called, without its settings: `on_starting`, `on_reload`, `when_ready`, `pre_fork` and `child_exit` in the process that forks workers, `post_fork`, `post_worker_init`, `pre_request`, `post_request` (both of WSGI applications) and `worker_exit` in workers. It is executed before the application is loaded, and what it does to `os.environ`, `sys.path` and `logging` holds. `bolide -c gunicorn.conf.py` reads its settings too, and sets this. An exception of a hook is in the log.",
+    )
+    .example("gunicorn-hooks = gunicorn.conf.py"),
 ];

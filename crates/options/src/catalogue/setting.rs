@@ -197,6 +197,7 @@ pub enum PythonModule {
     Present,
     PostFork,
     WorkerExit,
+    GunicornHooks,
 }
 
 /// What else than a module or a file can name the application.

@@ -10,8 +10,9 @@ use crate::command_line::collect;
 use crate::command_table::{Command, FAILED};
 use crate::diagnostic::{Diagnostic, Location, Severity};
 use crate::host_info::HostInfo;
-use crate::reader::EarlyExit;
+use crate::reader::{EarlyExit, is_gunicorn_configuration};
 use crate::reading::Reading;
+use crate::resolve::NO_APPLICATION;
 
 /// Warnings with `--strict`.
 const WARNED: i32 = 1;
@@ -83,7 +84,8 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
 fn readings(arguments: &[String]) -> Vec<Vec<String>> {
     let is_file = |word: &&String| {
         let name = word.rsplit_once(':').map_or(word.as_str(), |(name, _)| name);
-        !word.starts_with('-') && (crate::reader::format_of(word).is_some() || crate::reader::format_of(name).is_some())
+        let is_data = crate::reader::format_of(word).is_some() || crate::reader::format_of(name).is_some();
+        !word.starts_with('-') && (is_data || is_gunicorn_configuration(word))
     };
     // The value of an option, such as `--ini base.ini`, stays with it.
     let follows_option =
@@ -115,6 +117,12 @@ fn diagnostics(arguments: &[String], host: &HostInfo) -> Vec<Diagnostic> {
         }
     };
     let (settings, mut diagnostics) = crate::resolve::resolve(&configuration, application.as_ref(), host);
+    let is_program_alone =
+        configuration.files.iter().all(|file| is_gunicorn_configuration(file)) && !configuration.files.is_empty();
+    if is_program_alone {
+        // gunicorn's file seldom names the application: the command line does.
+        diagnostics.iter_mut().filter(|one| one.message == NO_APPLICATION).for_each(|one| one.severity = Severity::Note);
+    }
     diagnostics.extend(lints::all(&configuration, settings.as_ref(), host));
     diagnostics.sort_by_key(|diagnostic| diagnostic.location.as_ref().map(|location| (location.file.clone(), location.line)));
     diagnostics.dedup();

@@ -5,6 +5,7 @@ mod check;
 mod config;
 mod explain;
 mod init;
+mod init_from;
 mod lints;
 mod list;
 
@@ -30,6 +31,7 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Option<Reading> {
         Command::Config => config::run(rest, host),
         Command::Explain => explain::run(rest),
         Command::Options => list::run(rest),
+        Command::Init if init_from::is_asked(rest) => init_from::run(rest, host),
         Command::Init => init::run(rest, host),
         Command::Manual => manual(rest),
         Command::Completions => completions(rest),

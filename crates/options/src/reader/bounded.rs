@@ -1,6 +1,7 @@
 //! Files of a configuration, read whole up to a bound.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::diagnostic::{Diagnostic, Location, plain_error};
 
@@ -34,4 +35,12 @@ pub fn cannot_read(name: &str, error: &std::io::Error, location: &Location) -> D
         true => diagnostic.advise("files are read before placeholders are filled in; %d is the folder of this file"),
         false => diagnostic,
     }
+}
+
+/// A line of the file as it stands, for the caret; long ones are not worth showing.
+pub fn line_text(lines: &[&[u8]], line: u32) -> Option<Arc<str>> {
+    const MOST_SHOWN_BYTES: usize = 500;
+    let found = lines.get(line.checked_sub(1)? as usize)?;
+    let shown = String::from_utf8_lossy(found);
+    (shown.len() <= MOST_SHOWN_BYTES).then(|| shown.trim_end().into())
 }

@@ -1,9 +1,9 @@
 //! The files of a configuration: found, read with a bound, and their pairs added one by one.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use super::bounded::{cannot_read, read_bounded, read_stream};
+use super::bounded::{cannot_read, line_text, read_bounded, read_stream};
+use super::gunicorn_file;
 use super::{EarlyExit, Reader};
 use crate::catalogue::setting::Format;
 use crate::diagnostic::{Diagnostic, Location};
@@ -39,6 +39,9 @@ impl Reader<'_> {
             Some((name, section)) => (name, Some(section)),
             None => (asked, None),
         };
+        if format.is_none() && gunicorn_file::is_program(asked) {
+            return self.load_gunicorn(asked, location);
+        }
         let Some(format) = format.or_else(|| format_of(name)) else {
             return Err(Diagnostic::error(Some(location), format!("`{asked}`: the name does not tell its format"))
                 .advise("a configuration's name ends with .ini, .yaml, .yml, .json, .xml or .toml")
@@ -146,12 +149,4 @@ fn missing_section(name: &str, wanted: &str, parsed: &Section) -> Diagnostic {
         [] => diagnostic.advise(format!("start it with a line [{wanted}]")),
         others => diagnostic.advise(format!("it has [{}]; write `{name}:SECTION` to use another one", others.join("], ["))),
     }
-}
-
-/// A line of the file as it stands, for the caret; long ones are not worth showing.
-fn line_text(lines: &[&[u8]], line: u32) -> Option<Arc<str>> {
-    const MOST_SHOWN_BYTES: usize = 500;
-    let found = lines.get(line.checked_sub(1)? as usize)?;
-    let shown = String::from_utf8_lossy(found);
-    (shown.len() <= MOST_SHOWN_BYTES).then(|| shown.trim_end().into())
 }

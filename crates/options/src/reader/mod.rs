@@ -6,6 +6,7 @@
 
 mod bounded;
 mod files;
+mod gunicorn_file;
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -21,6 +22,7 @@ use crate::instance_words::InstanceRequest;
 
 pub use bounded::read_bounded;
 pub use files::format_of;
+pub use gunicorn_file::{GUNICORN_FILE, is_gunicorn_configuration};
 
 /// A configuration has some dozens of pairs; beyond this, something went wrong.
 const MOST_PAIRS: usize = 100_000;
@@ -107,6 +109,10 @@ pub struct Reader<'a> {
     made: Configuration,
     /// Effects of what acted at once.
     early: Vec<Pair>,
+    /// What a `gunicorn.conf.py` sets: as in gunicorn, whatever else is said counts for more.
+    of_gunicorn: Vec<Pair>,
+    /// The command line names an application.
+    has_application: bool,
     declared: Vec<Declared>,
     open: Option<OpenBlock>,
     /// True while a condition adds the pairs that it lets through.
@@ -127,6 +133,8 @@ impl<'a> Reader<'a> {
             magic: Magic::new(host),
             made: Configuration::default(),
             early: Vec::new(),
+            of_gunicorn: Vec::new(),
+            has_application: false,
             declared: Vec::new(),
             open: None,
             letting_through: false,
@@ -444,8 +452,10 @@ impl<'a> Reader<'a> {
                 _ => late.push(pair),
             }
         }
-        self.made.effects = std::mem::take(&mut self.early);
-        self.made.effects.extend(late);
+        let mut said = std::mem::take(&mut self.early);
+        said.extend(late);
+        self.made.effects = self.left_of_gunicorn(&said);
+        self.made.effects.extend(said);
         Ok(())
     }
 }

@@ -57,6 +57,8 @@ use crate::diagnostic::{Diagnostic, Location, Severity};
 use crate::host_info::{FIRST_PASSED, HostInfo};
 use crate::reader::{Configuration, Pair};
 
+/// An error of which `check` makes a note where the command line is to name the application.
+pub const NO_APPLICATION: &str = "there is no application to serve";
 /// `chmod-socket` without a value.
 const OPEN_SOCKET_MODE: u32 = 0o666;
 
@@ -383,7 +385,7 @@ impl Draft<'_> {
         };
         if !serves {
             self.diagnostics.push(
-                Diagnostic::error(Some(&end), "there is no application to serve")
+                Diagnostic::error(Some(&end), NO_APPLICATION)
                     .advise("write `module = package.module:callable`, `asgi = package.module:callable` or `wsgi-file = app.py`, or name one on the command line: `bolide package.module:callable`"),
             );
         }

@@ -1,12 +1,14 @@
 //! Options of the Python module `uwsgi` and of workers' functions, and their settings. It imports nothing; runs in the process that reads
 //! the configuration.
 
-use bolide_contract::python_module::NamedFunction;
+use bolide_contract::python_module::{GunicornHooks, NamedFunction};
 
 use super::draft::Draft;
+use super::paths::normalized;
 use super::values;
 use crate::catalogue::setting::PythonModule;
 use crate::diagnostic::Diagnostic;
+use crate::gunicorn;
 use crate::reader::{Configuration, Pair};
 
 impl Draft<'_> {
@@ -15,6 +17,17 @@ impl Draft<'_> {
             PythonModule::Present => self.python_module.is_hidden = !self.switch(pair),
             PythonModule::PostFork => self.python_module.post_fork.push(named_function(pair)?),
             PythonModule::WorkerExit => self.python_module.worker_exit.push(named_function(pair)?),
+            PythonModule::GunicornHooks => {
+                let file = normalized(&self.host.folder.join(values::text(pair)?));
+                if !file.is_file() {
+                    let message = format!("`{} = {}`: there is no such file", pair.key, file.display());
+                    return Err(Diagnostic::error(Some(&pair.location), message).local());
+                }
+                // Where the file's settings were read as well, what of it is not called has been said.
+                let is_told = pair.value.as_deref() == Some(&*pair.location.file);
+                let uncalled = if is_told { Vec::new() } else { gunicorn::uncalled() };
+                self.python_module.gunicorn = Some(GunicornHooks { file, uncalled });
+            }
         }
         Ok(())
     }

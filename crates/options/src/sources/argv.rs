@@ -99,7 +99,24 @@ impl<'a> Arguments<'a> {
         Ok(ParsedOption { name, value })
     }
 
+    /// `-c FILE.py` is gunicorn's; uWSGI's `-c` takes no value.
+    fn gunicorn_configuration(&mut self) -> Option<ParsedOption> {
+        let value = self.letters.strip_prefix('c')?;
+        let value = if value.is_empty() { self.rest.as_slice().first()?.clone() } else { value.to_owned() };
+        if !value.ends_with(".py") {
+            return None;
+        }
+        if self.letters == "c" {
+            self.rest.next();
+        }
+        self.letters = "";
+        Some(ParsedOption { name: "config".to_owned(), value: Some(value) })
+    }
+
     fn letter(&mut self) -> Result<ParsedOption, ArgumentError> {
+        if let Some(option) = self.gunicorn_configuration() {
+            return Ok(option);
+        }
         let mut letters = self.letters.chars();
         let letter = letters.next().unwrap_or('-');
         self.letters = letters.as_str();
@@ -202,6 +219,8 @@ mod tests {
             ("--chmod-socket 660", &["chmod-socket", "660"]),
             ("--chmod-socket=660", &["chmod-socket=660"]),
             ("--disable-log -", &["disable-logging", "-"]),
+            ("-c gunicorn.conf.py a:b", &["config=gunicorn.conf.py", "a:b"]),
+            ("-cgunicorn.conf.py", &["config=gunicorn.conf.py"]),
             ("-- --http", &["--http"]),
             ("--serve x", &["serve=x"]),
             ("--master=true", &["master=true"]),

@@ -1,0 +1,174 @@
+//! Command lines of other servers as options, by the rows of `foreign`; and the defaults of theirs that differ from ours. What is
+//! gunicorn's goes by its settings (`gunicorn`).
+
+use super::Plan;
+use super::programs::Program;
+use crate::catalogue::catalogue;
+use crate::catalogue::row::{Argument, Value};
+use crate::foreign::{self, Flag, Server, Translation};
+use crate::gunicorn;
+
+/// What a server does unasked.
+struct Manners {
+    server: Server,
+    host: &'static str,
+    port: &'static str,
+    /// An application of ASGI is meant.
+    is_asgi: bool,
+    /// Its requests are served side by side by so many threads.
+    threads: Option<&'static str>,
+    logs_requests: bool,
+}
+
+const fn manners(server: Server, host: &'static str, port: &'static str, is_asgi: bool) -> Manners {
+    Manners { server, host, port, is_asgi, threads: None, logs_requests: true }
+}
+
+fn manners_of(program: Program) -> Option<Manners> {
+    Some(match program {
+        Program::Gunicorn | Program::Uwsgi => return None,
+        Program::Uvicorn => manners(Server::Uvicorn, "127.0.0.1", "8000", true),
+        Program::FastApi => manners(Server::FastApi, "0.0.0.0", "8000", true),
+        Program::Hypercorn => Manners { logs_requests: false, ..manners(Server::Hypercorn, "127.0.0.1", "8000", false) },
+        Program::Granian => Manners { logs_requests: false, ..manners(Server::Granian, "127.0.0.1", "8000", false) },
+        Program::Daphne => Manners { logs_requests: false, ..manners(Server::Daphne, "127.0.0.1", "8000", true) },
+        Program::Waitress => {
+            Manners { logs_requests: false, threads: Some("4"), ..manners(Server::Waitress, "0.0.0.0", "8080", false) }
+        }
+        Program::Flask => Manners { threads: Some("4"), ..manners(Server::Flask, "127.0.0.1", "5000", false) },
+    })
+}
+
+/// A command line, read.
+#[derive(Default)]
+struct Line {
+    positional: Vec<String>,
+    /// The flags whose values have something to do with others.
+    host: Option<String>,
+    port: Option<String>,
+    interface: Option<String>,
+    application: Option<String>,
+}
+
+/// The options of a command line of one of these servers.
+pub fn carry(program: Program, arguments: &[String], plan: &mut Plan) {
+    let Some(manners) = manners_of(program) else { return };
+    let mut translation = Translation::new(Some(manners.server));
+    let line = read(arguments, &manners, &mut translation, plan);
+    for (key, value) in translation.drain() {
+        plan.option(&key, value);
+    }
+    match translation.finish(None) {
+        Ok((pairs, notes)) => {
+            pairs.into_iter().for_each(|(key, value)| plan.option(&key, value));
+            notes.into_iter().for_each(|note| plan.missing(manners.server.command(), note));
+        }
+        Err(refusal) => plan.missing(refusal.message, refusal.advice),
+    }
+    application(&line, &manners, plan);
+    let is_bound = plan.keys().any(|key| catalogue().get(key).is_some_and(|row| row.value == Value::Address));
+    if !is_bound {
+        let host = line.host.as_deref().unwrap_or(manners.host);
+        let host = if host.contains(':') && !host.starts_with(['[', '$']) { format!("[{host}]") } else { host.to_owned() };
+        plan.option("http", format!("{host}:{}", line.port.as_deref().unwrap_or(manners.port)));
+    }
+    if plan.keys().any(|key| catalogue().get(key).is_some_and(|row| row.name() == "processes")) {
+        // Each worker imports the application.
+        plan.option("lazy-apps", "true");
+    }
+    if let Some(threads) = manners.threads.filter(|_| !plan.has("threads")) {
+        plan.option("threads", threads);
+    }
+    let logs = manners.logs_requests || arguments.iter().any(|word| word.starts_with("--access-log"));
+    if !logs && !plan.has("disable-logging") {
+        plan.option("disable-logging", "true");
+    }
+}
+
+fn read(arguments: &[String], manners: &Manners, translation: &mut Translation, plan: &mut Plan) -> Line {
+    let mut line = Line::default();
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        if !word.starts_with('-') {
+            line.positional.push(word.clone());
+            continue;
+        }
+        let Some((flag, given)) = flag_of(manners.server, word) else {
+            plan.missing(word.clone(), format!("{} has no such flag", manners.server.command()));
+            continue;
+        };
+        let value = match (flag.argument, given) {
+            (Argument::Required, None) => words.next().cloned().unwrap_or_default(),
+            (_, given) => given.unwrap_or_default().to_owned(),
+        };
+        match flag.name {
+            "host" => line.host = Some(value),
+            "port" => line.port = Some(value),
+            "bind" if manners.server == Server::Daphne => line.host = Some(value),
+            "bind" | "insecure-bind" | "listen" => {
+                for (key, address) in value.split([',', ' ']).filter(|text| !text.is_empty()).map(gunicorn::address) {
+                    plan.option(key, address);
+                }
+            }
+            "app" => line.application = Some(value),
+            name => {
+                if name == "interface" {
+                    line.interface = Some(value.clone());
+                }
+                if let Err(refusal) = translation.take(flag, &value) {
+                    plan.missing(format!("--{name} {value}").trim_end().to_owned(), refusal.advice);
+                }
+            }
+        }
+    }
+    line
+}
+
+/// The row of a word, and the value that is a part of it.
+fn flag_of(server: Server, word: &str) -> Option<(&'static Flag, Option<&str>)> {
+    if let Some(long) = word.strip_prefix("--") {
+        let (name, value) = long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)));
+        return Some((foreign::long(Some(server), name)?, value));
+    }
+    let letter = word.chars().nth(1)?;
+    let value = &word[1 + letter.len_utf8()..];
+    Some((foreign::letter(server, letter)?, Some(value).filter(|value| !value.is_empty())))
+}
+
+/// The option that names the application.
+fn application(line: &Line, manners: &Manners, plan: &mut Plan) {
+    let is_framework = matches!(manners.server, Server::Flask | Server::FastApi);
+    let skipped = usize::from(is_framework && line.positional.first().is_some_and(|word| word == "run" || word == "dev"));
+    let named = match manners.server {
+        // Of `fastapi run FILE --app NAME` the flag says the name alone.
+        Server::FastApi => line.positional.get(skipped),
+        _ => line.application.as_ref().or_else(|| line.positional.get(skipped)),
+    };
+    let default = if manners.server == Server::Flask { "app" } else { "main" };
+    let named = named.map_or(default, String::as_str);
+    // A file is named by its path, a module by its dots.
+    let (module, callable) = named.split_once(':').map_or((named, None), |(module, callable)| (module, Some(callable)));
+    let module = module.trim_start_matches("./").trim_end_matches(".py").replace('/', ".");
+    let usual = if is_framework {
+        line.application.as_deref().filter(|_| manners.server == Server::FastApi).unwrap_or("app")
+    } else {
+        "application"
+    };
+    // Hypercorn says the interface before the name.
+    let (module, callable) = match (module.as_str(), callable) {
+        ("asgi" | "wsgi", Some(rest)) if rest.contains(':') => rest.split_once(':').unwrap_or((rest, usual)),
+        (module, callable) => (module, callable.unwrap_or(usual)),
+    };
+    let is_asgi = match line.interface.as_deref() {
+        Some("wsgi") => false,
+        Some("asgi" | "asginl" | "asgi3" | "asgi2") => true,
+        _ => manners.is_asgi,
+    };
+    if manners.server == Server::Granian && matches!(line.interface.as_deref(), None | Some("rsgi")) {
+        plan.missing(
+            "--interface rsgi",
+            "RSGI is granian's own: the application is served by WSGI or ASGI, if it has one of them",
+        );
+    }
+    plan.option(if is_asgi { "asgi" } else { "module" }, format!("{module}:{callable}"));
+}

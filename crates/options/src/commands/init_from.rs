@@ -1,0 +1,337 @@
+//! `bolide init --from FILE`: the configuration that starts an application as another server's file or command line does. It writes a new
+//! file and never overwrites one; what it could not carry over stands in it as comments, and on standard error.
+
+use std::fmt::Write;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use crate::carry::files::{kind_of, starts};
+use crate::carry::programs::{Program, found};
+use crate::carry::{Plan, PlanEntry, Start, servers};
+use crate::command_table::Command;
+use crate::diagnostic::{Diagnostic, plain_error};
+use crate::gunicorn::{self, AskedSetting};
+use crate::host_info::HostInfo;
+use crate::reader::is_gunicorn_configuration;
+use crate::reading::Reading;
+use crate::sources::argv::Arguments;
+
+/// Largest file that is looked at, in bytes.
+const SOURCE_BYTES: u64 = 1024 * 1024;
+/// Longest original line that is shown, in characters.
+const SHOWN_MOST: usize = 160;
+const PYTHON: &str = "python3";
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Written {
+    Ini,
+    Toml,
+}
+
+impl Written {
+    fn file(self) -> &'static str {
+        match self {
+            Written::Ini => "bolide.ini",
+            Written::Toml => "bolide.toml",
+        }
+    }
+
+    fn comment(self) -> &'static str {
+        match self {
+            Written::Ini => ";",
+            Written::Toml => "#",
+        }
+    }
+}
+
+/// Whether these are arguments of this way of `init`.
+pub fn is_asked(arguments: &[String]) -> bool {
+    arguments.iter().any(|argument| argument == "--from" || argument.starts_with("--from="))
+}
+
+pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
+    let (mut source, mut form) = (None, Written::Ini);
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        let (name, given) = word.split_once('=').map_or((word.as_str(), None), |(name, value)| (name, Some(value.to_owned())));
+        match (name, given.or_else(|| words.next().cloned())) {
+            ("--from", Some(value)) => source = Some(value),
+            ("--to", Some(value)) if value == "ini" => form = Written::Ini,
+            ("--to", Some(value)) if value == "toml" => form = Written::Toml,
+            ("--to", _) => return Command::Init.misused("what can be written is `--to ini` and `--to toml`"),
+            _ => return Command::Init.misused(&format!("`{word}`: it takes `--from FILE` and `--to toml`")),
+        }
+    }
+    let Some(source) = source else { return Command::Init.misused("no file is named") };
+    match written(&source, form, host) {
+        Ok(text) => Reading::Print { text, status: 0 },
+        Err(diagnostic) => Reading::Print { text: format!("{diagnostic}\n"), status: 1 },
+    }
+}
+
+/// Writes the configuration, and gives what is to be said of it.
+fn written(source: &str, form: Written, host: &HostInfo) -> Result<String, Diagnostic> {
+    let target = host.folder.join(form.file());
+    if target.exists() {
+        return Err(
+            Diagnostic::error(None, format!("{} is already there", form.file())).advise("remove it first, or move it aside")
+        );
+    }
+    let (original, plan) = plan(source, host)?;
+    let text = configuration(source, &original, &plan, form);
+    std::fs::write(&target, &text).map_err(|error| {
+        Diagnostic::error(None, format!("can't write {}: {}", target.display(), plain_error(&error)))
+            .advise("is the folder writable?")
+    })?;
+    let mut errors = std::io::stderr().lock();
+    for (what, why) in missing(&plan) {
+        // A reader that has gone misses nothing that is not in the file.
+        let _ = writeln!(errors, "bolide: not carried over from {source}: {what}: {why}");
+    }
+    let next = format!("Look it over, check it with: bolide check {0}\nStart it with:           bolide {0}", form.file());
+    Ok(format!("{} is written, which does what {source} does.\n{next}\n\n{text}", form.file()))
+}
+
+/// What the file starts, in its own words, and the options for that.
+fn plan(source: &str, host: &HostInfo) -> Result<(String, Plan), Diagnostic> {
+    let path = host.folder.join(source);
+    let mut plan = Plan::default();
+    if is_gunicorn_configuration(source) || source.ends_with(".py") {
+        gunicorn_settings(Some(source), Vec::new(), host, &mut plan)?;
+        return Ok((source.to_owned(), plan));
+    }
+    let text = source_text(&path, source)?;
+    let starts = starts(kind_of(source), &text);
+    let chosen = starts.iter().find_map(|start| Some((start, found(start, &mut plan)?)));
+    let Some((start, (program, arguments))) = chosen else {
+        return Err(Diagnostic::error(None, format!("{source} starts no server that I know"))
+            .advise("known are gunicorn, uvicorn, hypercorn, granian, waitress, daphne, flask run, fastapi run and uwsgi; a shell script may be named itself"));
+    };
+    around(start, host, &mut plan);
+    let others = starts.iter().filter(|other| other.line == start.line && other.words != start.words && other.text == start.text);
+    for other in others {
+        plan.missing(
+            other.words.join(" "),
+            "it stands beside the server: run it before, or as `exec-pre-app`, `attach-daemon` or `cron`",
+        );
+    }
+    match program {
+        Program::Gunicorn => gunicorn_line(&arguments, host, &mut plan)?,
+        Program::Uwsgi => uwsgi_line(&arguments, &mut plan),
+        other => servers::carry(other, &arguments, &mut plan),
+    }
+    Ok((start.text.clone(), plan))
+}
+
+fn source_text(path: &Path, source: &str) -> Result<String, Diagnostic> {
+    let failed = |why: String| Diagnostic::error(None, format!("can't read `{source}`: {why}"));
+    let size = std::fs::metadata(path).map_err(|error| failed(plain_error(&error)))?.len();
+    if size > SOURCE_BYTES {
+        return Err(failed(format!("it is larger than {} KiB", SOURCE_BYTES / 1024)));
+    }
+    std::fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).map_err(|error| failed(plain_error(&error)))
+}
+
+/// The folder and the user of a start.
+fn around(start: &Start, host: &HostInfo, plan: &mut Plan) {
+    if let Some(folder) = &start.folder {
+        match host.folder.join(folder).is_dir() {
+            true => plan.option("chdir", folder.clone()),
+            // That of an image, say; this file lies where the application does.
+            false => {
+                plan.missing(folder.clone(), "there is no such folder here: this file belongs into the folder of the application")
+            }
+        }
+    }
+    for (key, value) in [("uid", &start.user), ("gid", &start.group)] {
+        if let Some(value) = value {
+            plan.option(key, value.clone());
+        }
+    }
+}
+
+/// A command line of gunicorn: its configuration file first, and what the line says counts for more.
+fn gunicorn_line(arguments: &[String], host: &HostInfo, plan: &mut Plan) -> Result<(), Diagnostic> {
+    let mut asked: Vec<AskedSetting> = Vec::new();
+    let mut file = None;
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        if !word.starts_with('-') {
+            asked.push(AskedSetting::text("wsgi_app", word));
+            continue;
+        }
+        let Some((name, takes_value, given)) = gunicorn::setting_of_flag(word) else {
+            plan.missing(word.clone(), "gunicorn has no such flag");
+            continue;
+        };
+        let value = match (takes_value, given) {
+            (true, None) => words.next().cloned().unwrap_or_default(),
+            (true, Some(value)) => value.to_owned(),
+            (false, _) if name == "sendfile" => "false".to_owned(),
+            (false, _) => "true".to_owned(),
+        };
+        match (name, asked.iter_mut().find(|known| known.name == name)) {
+            ("config", _) => file = Some(value),
+            // These may be said several times.
+            ("bind" | "raw_env" | "reload_extra_files", Some(known)) => known.add(&value),
+            _ => asked.push(AskedSetting::text(name, &value)),
+        }
+    }
+    let default = host.folder.join("gunicorn.conf.py").is_file().then(|| "gunicorn.conf.py".to_owned());
+    gunicorn_settings(file.or(default).as_deref(), asked, host, plan)
+}
+
+/// The settings of a file and of a line as options.
+fn gunicorn_settings(file: Option<&str>, line: Vec<AskedSetting>, host: &HostInfo, plan: &mut Plan) -> Result<(), Diagnostic> {
+    let mut asked = Vec::new();
+    let mut name = "the command line";
+    if let Some(file) = file {
+        name = file.strip_prefix("file:").unwrap_or(file);
+        let path = host.folder.join(name);
+        source_text(&path, name)?;
+        let python = host.python.clone().unwrap_or_else(|| PathBuf::from(PYTHON));
+        asked = gunicorn::run(&path, name, &python, &host.folder)?;
+        asked.retain(|known| !line.iter().any(|other| other.name == known.name));
+    }
+    asked.extend(line);
+    // What the environment says is for whoever starts it.
+    let carried = gunicorn::carried(&asked, |_| None);
+    for made in carried.options {
+        plan.option(&made.key, made.value);
+    }
+    if carried.has_hooks {
+        plan.option("gunicorn-hooks", if name.starts_with('/') { name.to_owned() } else { format!("%d{name}") });
+    } else if file.is_some() {
+        plan.missing(name, "what it does beside its settings (variables of the environment, say) is not done; `gunicorn-hooks = FILE` has it executed");
+    }
+    for remark in carried.remarks {
+        let place = if remark.line > 0 { format!("{name}:{}: {}", remark.line, remark.name) } else { remark.name };
+        plan.missing(place, remark.message);
+    }
+    if !plan.has("module") {
+        plan.missing("the application", "the file names none: write `module = package.module:callable`");
+    }
+    Ok(())
+}
+
+/// uWSGI's own words stay.
+fn uwsgi_line(arguments: &[String], plan: &mut Plan) {
+    let mut words = Arguments::new(arguments);
+    loop {
+        match words.next_option(|_| None) {
+            Ok(Some(option)) => plan.option(&option.name, option.value.unwrap_or_else(|| "true".to_owned())),
+            Ok(None) => break,
+            Err(mistake) => {
+                plan.missing(mistake.message, "uWSGI has no such option");
+                break;
+            }
+        }
+    }
+    for file in words.into_positional() {
+        let key = if crate::reader::format_of(&file).is_some() { "include" } else { "module" };
+        plan.option(key, file);
+    }
+}
+
+/// What is not carried over; an option whose value only a shell can tell is not, either.
+fn missing(plan: &Plan) -> Vec<(String, String)> {
+    plan.entries
+        .iter()
+        .filter_map(|entry| match entry {
+            PlanEntry::Missing(what, why) => Some((what.clone(), why.clone())),
+            PlanEntry::Option(key, value) if value.contains('`') && !is_cpus(key, value) => Some((
+                format!("{key} = {value}"),
+                "what a command says is not known before the start: write it yourself".to_owned(),
+            )),
+            PlanEntry::Option(..) => None,
+        })
+        .collect()
+}
+
+fn is_cpus(key: &str, value: &str) -> bool {
+    matches!(key, "processes" | "threads") && value == "`nproc`"
+}
+
+/// The text of the file.
+fn configuration(source: &str, original: &str, plan: &Plan, form: Written) -> String {
+    let mark = form.comment();
+    let shown: String = original.chars().take(SHOWN_MOST).collect();
+    let mut text = format!(
+        "{mark} Written by `bolide init --from {source}`, for: {shown}\n{mark} `bolide explain OPTION` tells more of each.\n[uwsgi]\n"
+    );
+    // Writing to a String can't fail.
+    if !plan.has("chdir") {
+        let _ = writeln!(text, "{mark} %d is the folder of this file.");
+        options(&mut text, "chdir", &["%d".to_owned()], form);
+    }
+    let mut keys: Vec<&str> = Vec::new();
+    for entry in &plan.entries {
+        match entry {
+            PlanEntry::Option(key, _) if !keys.contains(&key.as_str()) => keys.push(key),
+            _ => {}
+        }
+    }
+    for key in keys {
+        let values = plan.entries.iter().filter_map(|entry| match entry {
+            PlanEntry::Option(known, value) if known == key => Some(value),
+            _ => None,
+        });
+        let known: Vec<String> = values
+            .filter(|value| !value.contains('`') || is_cpus(key, value))
+            .map(|value| if is_cpus(key, value) { "auto".to_owned() } else { value.clone() })
+            .collect();
+        if !known.is_empty() {
+            options(&mut text, key, &known, form);
+        }
+    }
+    let missing = missing(plan);
+    if !missing.is_empty() {
+        let _ = writeln!(text, "\n{mark} Not carried over:");
+        for (what, why) in missing {
+            let _ = writeln!(text, "{mark} {}: {why}", what.replace('\n', " "));
+        }
+    }
+    text
+}
+
+/// The lines of one option. `$(NAME:-VALUE)` is a variable with a default, which the ini language says by conditions.
+fn options(text: &mut String, key: &str, values: &[String], form: Written) {
+    if form == Written::Toml {
+        let quoted: Vec<String> = values.iter().map(|value| toml_text(&with_default(value))).collect();
+        let _ = match quoted.as_slice() {
+            [one] => writeln!(text, "{key} = {one}"),
+            several => writeln!(text, "{key} = [{}]", several.join(", ")),
+        };
+        return;
+    }
+    for value in values {
+        let _ = match default_of(value) {
+            Some((before, name, default, after)) => writeln!(
+                text,
+                "if-env = {name}\n{key} = {before}%(_){after}\nendif =\nif-not-env = {name}\n{key} = {before}{default}{after}\nendif ="
+            ),
+            None => writeln!(text, "{key} = {value}"),
+        };
+    }
+}
+
+/// The parts of `before$(NAME:-default)after`.
+fn default_of(value: &str) -> Option<(&str, &str, &str, &str)> {
+    let (before, rest) = value.split_once("$(")?;
+    let (inside, after) = rest.split_once(')')?;
+    let (name, default) = inside.split_once(":-")?;
+    Some((before, name, default, after))
+}
+
+/// TOML has no conditions: the default is written.
+fn with_default(value: &str) -> String {
+    default_of(value).map_or_else(|| value.to_owned(), |(before, _, default, after)| format!("{before}{default}{after}"))
+}
+
+fn toml_text(value: &str) -> String {
+    if matches!(value, "true" | "false") || value.parse::<u32>().is_ok() && !value.starts_with('0') {
+        return value.to_owned();
+    }
+    // A text of JSON's is one of TOML's basic strings.
+    serde_json::Value::from(value).to_string()
+}

@@ -1,0 +1,94 @@
+//! The child that executes a `gunicorn.conf.py`: a Python of its own, with bounds for its time and its answer. What a file does to its
+//! process it so does to nobody else. It knows no setting; whoever reads the configuration runs it and waits for it.
+
+use std::io::Read;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use serde::Deserialize;
+
+use super::AskedSetting;
+use crate::diagnostic::{Diagnostic, Location, plain_error};
+
+/// The program of the child: the text of a module of the package `bolide`, which the Python in question need not have.
+const PROGRAM: &str = include_str!("../../../../python/bolide/gunicorn_configuration.py");
+/// How long a file may take, in milliseconds: what it imports may be large.
+const CHILD_MS: u64 = 30_000;
+/// Longest answer of a child, in bytes.
+const ANSWER_BYTES: usize = 1024 * 1024;
+/// Bytes that are read at a time.
+const READ_BYTES: usize = 16 * 1024;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Answer {
+    Settings(Vec<AskedSetting>),
+    Error { line: u32, message: String },
+}
+
+/// Executes the file, and gives what it sets. `name` is what its user calls it.
+///
+/// # Errors
+/// It can't be executed, takes too long, or raises something; told with the line of the file where that was.
+pub fn run(path: &Path, name: &str, python: &Path, folder: &Path) -> Result<Vec<AskedSetting>, Diagnostic> {
+    let place = |line: u32| Location::file(name, line);
+    let mut child = Command::new(python)
+        .arg("-c")
+        .arg(PROGRAM)
+        .arg(path)
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|error| {
+            let message = format!(
+                "{} can't be executed, and gunicorn's configuration is a program of Python: {}",
+                python.display(),
+                plain_error(&error)
+            );
+            Diagnostic::error(Some(&place(0)), message).advise("name a virtual environment before it: `--virtualenv FOLDER`")
+        })?;
+    let answer = child.stdout.take().map_or(Ok(Vec::new()), answer_of);
+    // It has said what there is to say, or never will.
+    let _ = child.kill();
+    let _ = child.wait();
+    let answer = answer.map_err(|message| Diagnostic::error(Some(&place(0)), message))?;
+    match serde_json::from_slice(&answer) {
+        Ok(Answer::Settings(settings)) => Ok(settings),
+        Ok(Answer::Error { line, message }) => Err(Diagnostic::error(Some(&place(line)), message)
+            .advise("gunicorn's configuration is a program of Python, and this one does not come to its end")),
+        Err(_) => Err(Diagnostic::error(Some(&place(0)), format!("{} has ended without an answer", python.display()))
+            .advise(format!("look what happens: {} {name}", python.display()))),
+    }
+}
+
+/// What the child writes, up to its end.
+fn answer_of(mut pipe: std::process::ChildStdout) -> Result<Vec<u8>, String> {
+    let end = Instant::now() + Duration::from_millis(CHILD_MS);
+    let mut answer = Vec::new();
+    let mut buffer = [0; READ_BYTES];
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(format!("the file has not come to its end within {} s", CHILD_MS / 1000));
+        }
+        let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+        match poll(&mut [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)], timeout) {
+            Ok(0) | Err(nix::errno::Errno::EINTR) => continue,
+            Ok(_) => {}
+            Err(errno) => return Err(format!("the answer of the child that executes it can't be waited for: {}", errno.desc())),
+        }
+        match pipe.read(&mut buffer) {
+            Ok(0) => return Ok(answer),
+            Ok(count) => answer.extend_from_slice(&buffer[..count]),
+            Err(error) => return Err(format!("the answer of the child that executes it can't be read: {}", plain_error(&error))),
+        }
+        if answer.len() > ANSWER_BYTES {
+            return Err(format!("what it sets is larger than {} MiB, which no configuration is", ANSWER_BYTES / 1024 / 1024));
+        }
+    }
+}

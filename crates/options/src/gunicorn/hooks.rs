@@ -1,0 +1,37 @@
+//! gunicorn's hooks: which of them are called here (by `bolide/gunicorn_hooks.py`), and why the others are not.
+
+/// Hooks that the prototype or a worker calls.
+pub const CALLED: &[&str] = &[
+    "on_starting",
+    "on_reload",
+    "when_ready",
+    "pre_fork",
+    "post_fork",
+    "post_worker_init",
+    "pre_request",
+    "post_request",
+    "worker_exit",
+    "child_exit",
+];
+
+/// Hooks that nobody calls, and what there is instead.
+pub const NOT_CALLED: &[(&str, &str)] = &[
+    ("worker_int", "workers take no SIGINT: `worker_exit` is called when one ends in good order"),
+    ("worker_abort", "a worker that is over its time is killed by the master, and the log has the stack of its request"),
+    ("nworkers_changed", "how many workers there are is the master's business, which runs no Python"),
+    ("pre_exec", "there is no such step; `bolide upgrade` puts a new master in the place of the old one"),
+    (
+        "on_exit",
+        "the master runs no Python; `worker_exit` is called in each worker, and `exec-as-user-atexit` runs a command at the end",
+    ),
+    ("ssl_context", "TLS is not Python's here: see `tls-min-version`, `tls-client-auth` and `https`"),
+    ("on_dirty_starting", "there are no dirty arbiters"),
+    ("dirty_post_fork", "there are no dirty arbiters"),
+    ("dirty_worker_init", "there are no dirty arbiters"),
+    ("dirty_worker_exit", "there are no dirty arbiters"),
+];
+
+/// The names of those that nobody calls.
+pub fn uncalled() -> Vec<String> {
+    NOT_CALLED.iter().map(|(name, _)| (*name).to_owned()).collect()
+}

@@ -1,0 +1,108 @@
+//! A `gunicorn.conf.py` as a file of the configuration: its settings become pairs with their lines. They count less than all else that
+//! is said, wherever it stands, and no placeholder in them is filled in: `%(h)s` is gunicorn's.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use super::bounded::{line_text, read_bounded};
+use super::{EarlyExit, Pair, Reader};
+use crate::catalogue::catalogue;
+use crate::catalogue::row::{Row, Value};
+use crate::diagnostic::{Diagnostic, Location};
+use crate::gunicorn;
+
+/// The file that gunicorn reads where none is named.
+pub const GUNICORN_FILE: &str = "gunicorn.conf.py";
+/// The Python of a machine on which none is named.
+const PYTHON: &str = "python3";
+/// Subjects of several options.
+const APPLICATION: &str = "the application";
+const ADDRESS: &str = "the addresses";
+
+impl Reader<'_> {
+    /// Executes the file in a child, and takes what it sets.
+    ///
+    /// # Errors
+    /// It can't be read or executed, or raises something.
+    pub(super) fn load_gunicorn(&mut self, asked: &str, location: &Location) -> Result<(), EarlyExit> {
+        if let Some(module) = asked.strip_prefix("python:") {
+            return Err(Diagnostic::error(Some(location), format!("`{asked}`: a configuration is not looked for among modules"))
+                .advise(format!("name its file, such as `{}`", module.replace('.', "/")))
+                .into());
+        }
+        let name = asked.strip_prefix("file:").unwrap_or(asked);
+        let path = self.host.folder.join(name);
+        let text = read_bounded(&path, location)?;
+        let lines: Vec<&[u8]> = text.split(|&byte| byte == b'\n').collect();
+        let place = |line: u32| Location { text: line_text(&lines, line), ..Location::file(name, line) };
+        let settings = gunicorn::run(&path, name, &self.python(), &self.host.folder)
+            .map_err(|mistake| Diagnostic { location: mistake.location.map(|at| place(at.line)), ..mistake })?;
+        let variable = |name: &str| self.host.variable(name).filter(|value| !value.is_empty()).map(str::to_owned);
+        let carried = gunicorn::carried(&settings, variable);
+        self.made.files.push(name.to_owned());
+        for remark in carried.remarks {
+            let message = format!("`{}`: {}", remark.name, remark.message);
+            self.made
+                .diagnostics
+                .push(Diagnostic { severity: remark.severity, ..Diagnostic::note(Some(&place(remark.line)), message) });
+        }
+        let made = carried.options.into_iter().map(|made| (made.key, made.value, made.line));
+        let hooks = ("gunicorn-hooks".to_owned(), name.to_owned(), 0);
+        for (key, value, line) in made.chain([hooks]) {
+            let pair = Pair { key, value: Some(value), location: place(line), acted: true, placeholder: false };
+            self.made.pairs.push(pair.clone());
+            self.of_gunicorn.push(pair);
+        }
+        Ok(())
+    }
+
+    /// The command line names an application, whatever the file says.
+    pub fn note_application(&mut self) {
+        self.has_application = true;
+    }
+
+    /// What the file says, without what is said otherwise as well: a value, all addresses, or the application.
+    pub(super) fn left_of_gunicorn(&mut self, said: &[Pair]) -> Vec<Pair> {
+        let subject = |pair: &Pair| catalogue().get(&pair.key).map(subject_of);
+        let mut said: HashSet<&str> = said.iter().filter_map(subject).collect();
+        if self.has_application {
+            said.insert(APPLICATION);
+        }
+        let mut left = std::mem::take(&mut self.of_gunicorn);
+        left.retain(|pair| subject(pair).is_none_or(|subject| !said.contains(subject)));
+        left
+    }
+
+    /// The Python of the virtual environment that was named so far, else the one that runs the console script.
+    fn python(&self) -> PathBuf {
+        let named = self
+            .made
+            .pairs
+            .iter()
+            .rev()
+            .find(|pair| catalogue().get(&pair.key).is_some_and(|row| row.name() == "virtualenv") && pair.value.is_some());
+        match named.and_then(|pair| pair.value.as_deref()) {
+            Some(folder) => self.host.folder.join(folder).join("bin/python"),
+            None => self.host.python.clone().unwrap_or_else(|| Path::new(PYTHON).to_owned()),
+        }
+    }
+}
+
+/// A configuration that is a program: as the value of `config` nothing else can be meant.
+pub fn is_program(name: &str) -> bool {
+    name.ends_with(".py") || name.starts_with("python:")
+}
+
+/// The name of a file that is gunicorn's configuration, and no application, where both could be meant.
+pub fn is_gunicorn_configuration(name: &str) -> bool {
+    let name = name.rsplit('/').next().unwrap_or_default();
+    name.ends_with(".conf.py") || name.starts_with("gunicorn") && name.ends_with(".py") && name != "gunicorn.py"
+}
+
+fn subject_of(row: &Row) -> &'static str {
+    match row.name() {
+        "module" | "asgi" | "wsgi-file" => APPLICATION,
+        _ if row.value == Value::Address => ADDRESS,
+        name => name,
+    }
+}

@@ -1,0 +1,323 @@
+"""A gunicorn.conf.py under Bolide, and the same file under gunicorn itself."""
+
+import collections
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from support.client import Client
+from support.server import program
+from support.waiting import PATIENCE_SECONDS, wait_until
+
+APPLICATION = """
+import json, os
+def app(environ, start_response):
+    told = {name: environ[name] for name in ("REQUEST_METHOD", "PATH_INFO", "wsgi.url_scheme", "wsgi.multiprocess")}
+    told["SHOP"] = os.environ.get("SHOP")
+    body = json.dumps(told, sort_keys=True).encode()
+    start_response("200 OK", [("Content-Type", "application/json"), ("Content-Length", str(len(body)))])
+    return [body]
+"""
+HOOKED = """
+import os
+bind = ["127.0.0.1:0"]
+workers = 1 + 1
+threads = 2
+worker_class = "gthread"
+forwarded_allow_ips = "127.0.0.1"
+control_socket_disable = True
+os.environ["SHOP"] = "of the file"
+def note(what, *seen):
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "notes"), "a") as file:
+        file.write(" ".join([what, str(os.getpid()), *map(str, seen)]) + "\\n")
+def on_starting(server):
+    note("on_starting", server.cfg.workers)
+def when_ready(server):
+    server.log.info("the doors are open")
+    note("when_ready", server.cfg.workers)
+def pre_fork(server, worker):
+    note("pre_fork", worker.age)
+def post_fork(server, worker):
+    worker.log.info("worker %s is here", worker.age)
+    note("post_fork", worker.pid)
+def post_worker_init(worker):
+    note("post_worker_init", worker.pid)
+def pre_request(worker, req):
+    note("pre_request", req.method, req.path, req.query)
+def post_request(worker, req, environ, resp):
+    note("post_request", req.method, resp.status)
+def worker_exit(server, worker):
+    note("worker_exit", worker.pid)
+def child_exit(server, worker):
+    note("child_exit", worker.pid)
+"""
+
+
+@pytest.fixture
+def launch(serve):
+    """Launches gunicorn or Bolide with the same file; gives the server and its address once it serves."""
+
+    def launch(kind, files, *arguments):
+        command = [sys.executable, "-m", "gunicorn"] if kind == "gunicorn" else None
+        server = serve.prepare(arguments=["-c", "gunicorn.conf.py", *arguments, "app:app"], command=command)
+        for name, text in files.items():
+            (server.folder / name).write_text(text)
+        if kind == "bolide":
+            return server.start(), server.address()
+        found = server.launch().wait_for_log(r"Listening at: http://127\.0\.0\.1:(\d+) ")
+        return server, ("127.0.0.1", int(found[1]))
+
+    return launch
+
+
+def notes(server):
+    file = server.folder / "notes"
+    return [line.split() for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def run(folder, *arguments):
+    """Runs `bolide` to its end; gives its status, and what it wrote."""
+    command = [*program(), *arguments]
+    done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=PATIENCE_SECONDS)
+    return done.returncode, done.stdout.decode()
+
+
+def walk(server, address):
+    """One request, once all workers are there, and the end: the answer and the counts of what was noted."""
+    server.wait_for(lambda: sum(note[0] == "post_worker_init" for note in notes(server)) == 2, "both workers are there")
+    with Client(address) as client:
+        headers = [("X-Forwarded-Proto", "https"), ("Connection", "close")]
+        answer = client.request("GET", "/x%20y?a=b", headers)
+    server.wait_for(lambda: any(note[0] == "post_request" for note in notes(server)), "the request's end is noted")
+    server.stop()
+    return answer, collections.Counter(note[0] for note in notes(server))
+
+
+def test_the_same_file_does_the_same_under_gunicorn_and_here(launch):
+    seen = {}
+    for kind in ("gunicorn", "bolide"):
+        server, address = launch(kind, {"gunicorn.conf.py": HOOKED, "app.py": APPLICATION})
+        answer, counts = walk(server, address)
+        once = ("on_starting", "when_ready", "pre_request", "post_request")
+        texts = {note[0]: note[2:] for note in notes(server) if note[0] in once}
+        seen[kind] = (answer.status, json.loads(answer.body), counts, texts)
+        assert "the doors are open" in server.log
+        assert "worker 2 is here" in server.log
+        forked = {note[2] for note in notes(server) if note[0] == "post_fork"}
+        assert {note[2] for note in notes(server) if note[0] == "child_exit"} == forked
+        assert all(note[1] == note[2] for note in notes(server) if note[0] in ("post_fork", "worker_exit"))
+    assert seen["bolide"] == seen["gunicorn"]
+    assert json.loads(answer.body)["wsgi.url_scheme"] == "https"
+
+
+METRICS = """
+import os
+folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "metrics")
+os.makedirs(folder, exist_ok=True)
+os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
+from prometheus_client import multiprocess
+bind = "127.0.0.1:0"
+workers = 2
+def child_exit(server, worker):
+    multiprocess.mark_process_dead(worker.pid)
+"""
+COUNTING = """
+import prometheus_client
+busy = prometheus_client.Gauge("busy", "requests", multiprocess_mode="liveall")
+busy.set(1)
+def app(environ, start_response):
+    start_response("200 OK", [])
+    return [b"counted"]
+"""
+
+
+def test_workers_that_have_ended_are_forgotten_by_prometheus(launch):
+    server, _ = launch("bolide", {"gunicorn.conf.py": METRICS, "app.py": COUNTING})
+    folder = server.folder / "metrics"
+
+    def counted():
+        return {name for name in os.listdir(folder) if name.startswith("gauge_liveall_")}
+
+    before = counted()
+    assert len(before) == 2
+    server.send_signal(signal.SIGHUP)
+    server.wait_for(lambda: len(counted()) == 2 and not counted() & before, "the files are those of the new workers")
+    assert server.get("/").text == "counted"
+
+
+def test_hooks_that_nobody_calls_are_told_with_their_lines(tmp_path):
+    (tmp_path / "app.py").write_text(APPLICATION)
+    text = "workers = 2\n\ndef worker_abort(worker):\n    pass\n\nssl_context = lambda conf, default: default()\nworker = 3\n"
+    (tmp_path / "gunicorn.conf.py").write_text(text)
+    status, said = run(tmp_path, "check", "--format=lines", "gunicorn.conf.py")
+    assert status == 0, said
+    assert "gunicorn.conf.py:3:5: warning: `worker_abort`: this hook is not called" in said
+    assert "gunicorn.conf.py:6:1: warning: `ssl_context`: this hook is not called" in said
+    assert "did you mean `workers`?" in said
+
+
+def test_hooks_of_a_file_that_an_ini_names_are_called_and_the_others_told(serve):
+    server = serve.prepare("chdir = {folder}\nmodule = app:app\ngunicorn-hooks = {folder}/hooks.py")
+    (server.folder / "app.py").write_text(APPLICATION)
+    lines = "def post_fork(server, worker):\n    server.log.info('here is %s', worker.pid)\n\ndef on_exit(server):\n    pass\n"
+    (server.folder / "hooks.py").write_text(lines)
+    server.start()
+    server.wait_for_text(f"here is {server.worker()}")
+    server.wait_for_text("hooks.py:4: the hook on_exit is not called here")
+
+
+def test_a_hook_that_fails_is_in_the_log_and_the_worker_serves(launch):
+    text = "bind = '127.0.0.1:0'\ndef post_fork(server, worker):\n    raise RuntimeError('no such drawer')\n"
+    server, _ = launch("bolide", {"gunicorn.conf.py": text, "app.py": APPLICATION})
+    assert server.get("/").status == 200
+    server.wait_for_text("gunicorn.conf.py: post_fork")
+    server.wait_for_text("RuntimeError: no such drawer")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("workers = 2\nworkers = 1 / 0\n", "gunicorn.conf.py:2: error: ZeroDivisionError"),
+        ("workers = (\n", "gunicorn.conf.py:1: error: SyntaxError"),
+        ("import os\nraise SystemExit(3)\n", "gunicorn.conf.py:2: error: SystemExit: 3"),
+        ("import os\nos._exit(0)\n", "has ended without an answer"),
+        ("x = 'y' * 9_000_000\n", "what it sets is larger than 1 MiB"),
+    ],
+)
+def test_a_file_that_does_not_come_to_its_end_ends_the_start_with_its_line(text, said, tmp_path):
+    (tmp_path / "app.py").write_text(APPLICATION)
+    (tmp_path / "gunicorn.conf.py").write_text(text)
+    status, log = run(tmp_path, "-c", "gunicorn.conf.py", "app:app")
+    assert status != 0
+    assert said in log.splitlines()[-1]
+
+
+def test_a_file_that_is_not_there_is_an_error(tmp_path):
+    status, log = run(tmp_path, "-c", "gunicorn.conf.py", "app:app")
+    assert status != 0
+    assert "can't read" in log
+
+
+def test_a_file_that_lies_there_is_told_of_and_not_read(serve):
+    server = serve.prepare(arguments=["--http-socket", "127.0.0.1:0", "app:app"])
+    (server.folder / "app.py").write_text(APPLICATION)
+    (server.folder / "gunicorn.conf.py").write_text("raise RuntimeError('read')\n")
+    server.start()
+    assert "`-c gunicorn.conf.py` before the application has it read" in server.log
+
+
+def test_the_command_line_counts_for_more_than_the_file(tmp_path):
+    (tmp_path / "app.py").write_text(APPLICATION)
+    (tmp_path / "gunicorn.conf.py").write_text("bind = '127.0.0.1:9001'\nworkers = 3\nwsgi_app = 'other:app'\n")
+    line = ["--processes", "2", "--http", "127.0.0.1:9002", "-c", "gunicorn.conf.py", "app:app"]
+    status, said = run(tmp_path, "config", *line)
+    assert status == 0
+    shown = [line.split("#")[0].strip() for line in said.splitlines()]
+    assert {"processes = 2", "http = 127.0.0.1:9002", "module = app:app"} <= set(shown)
+    assert "http = 127.0.0.1:9001" not in shown
+
+
+#: Files as projects have them, with what becomes of them.
+FILES = {
+    "django": (
+        """
+import multiprocessing
+bind = "unix:/run/shop/gunicorn.sock"
+workers = multiprocessing.cpu_count() * 2 + 1
+timeout = 60
+max_requests = 1000
+max_requests_jitter = 50
+umask = 0o007
+proc_name = "shop"
+accesslog = None
+errorlog = "-"
+""",
+        ["http-socket = /run/shop/gunicorn.sock", "chmod-socket = 770", "harakiri = 60", "max-requests = 1000", "umask = 007"],
+    ),
+    "uvicorn workers": (
+        """
+worker_class = "uvicorn.workers.UvicornWorker"
+bind = ["0.0.0.0:8000", "[::1]:8000"]
+workers = 4
+timeout = 120
+graceful_timeout = 15
+keepalive = 65
+""",
+        ["http = 0.0.0.0:8000", "processes = 4", "worker-reload-mercy = 15", "http-keepalive = 65", "lazy-apps = true"],
+    ),
+    "environment": (
+        """
+import os
+bind = f"{os.environ.get('HOST', '0.0.0.0')}:{os.environ.get('SHOP_PORT', '8080')}"
+workers = int(os.getenv("SHOP_WORKERS", "2"))
+threads = int(os.getenv("SHOP_THREADS", 4))
+raw_env = ["DJANGO_SETTINGS_MODULE=shop.settings", "TZ=UTC"]
+""",
+        ["http = 0.0.0.0:8080", "processes = 2", "threads = 4", "env = DJANGO_SETTINGS_MODULE=shop.settings", "env = TZ=UTC"],
+    ),
+    "logs": (
+        """
+accesslog = "/var/log/shop/access.log"
+errorlog = "/var/log/shop/error.log"
+access_log_format = '%({X-Request-Id}i)s %(h)s "%(r)s" %(s)s %(B)s %(D)s'
+loglevel = "warning"
+""",
+        [
+            "req-logger = file:/var/log/shop/access.log",
+            "logto = /var/log/shop/error.log",
+            'log-format = %(var.HTTP_X_REQUEST_ID) %(addr) "%(method) %(uri) %(proto)" %(status) %(rsize) %(micros)',
+        ],
+    ),
+    "preloaded": ("preload_app = True\nworkers = 4\nworker_tmp_dir = '/dev/shm'\n", ["master = true", "processes = 4"]),
+    "proxied": (
+        """
+forwarded_allow_ips = "10.0.0.1,10.0.0.2"
+secure_scheme_headers = {"X-FORWARDED-PROTO": "https"}
+proxy_protocol = True
+""",
+        ["trusted-proxies = 10.0.0.1, 10.0.0.2, unix", "http-enable-proxy-protocol = true"],
+    ),
+    "measured": (
+        "statsd_host = '127.0.0.1:8125'\nstatsd_prefix = 'shop'\nreload = True\nreload_extra_files = ['settings.toml']\n",
+        ["stats-push = statsd:127.0.0.1:8125,shop", "py-autoreload = 1", "touch-reload = settings.toml"],
+    ),
+    "limits": (
+        """
+limit_request_line = 8190
+limit_request_fields = 200
+limit_request_field_size = 131072
+backlog = 512
+class Quiet:
+    pass
+logger_class = Quiet
+""",
+        ["buffer-size = 131072", "listen = 512"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_files_as_projects_have_them_become_options(name, tmp_path):
+    text, expected = FILES[name]
+    (tmp_path / "app.py").write_text(APPLICATION)
+    (tmp_path / "settings.toml").write_text("")
+    (tmp_path / "gunicorn.conf.py").write_text(text)
+    status, said = run(tmp_path, "config", "-c", "gunicorn.conf.py", "app:app")
+    assert status == 0, said
+    shown = {line.split("# gunicorn.conf.py")[0].strip() for line in said.splitlines()}
+    assert set(expected) <= shown, said
+
+
+def test_loggers_of_a_dictionary_are_set_up_before_the_application_is_loaded(launch):
+    text = (
+        "bind = '127.0.0.1:0'\n"
+        "logconfig_dict = {'version': 1, 'handlers': {'plain': {'class': 'logging.StreamHandler', 'formatter': 'plain'}},\n"
+        "    'formatters': {'plain': {'format': 'shop says: %(message)s'}}, 'root': {'level': 'INFO', 'handlers': ['plain']},\n"
+        "    'loggers': {'gunicorn.error': {'level': 'INFO', 'handlers': ['plain']}}}\n"
+    )
+    application = APPLICATION + "import logging\nlogging.getLogger('shop').info('it is loaded')\n"
+    server, _ = launch("bolide", {"gunicorn.conf.py": text, "app.py": application})
+    wait_until(lambda: "shop says: it is loaded" in server.log, lambda: server.log)
