@@ -11,6 +11,7 @@ import json
 import os
 import re
 import sys
+import threading
 import time
 
 from bolide import log, traceback_page
@@ -116,7 +117,8 @@ class Development:
         self.identity = f"{boot['master_pid']}.{boot['generation']}"
         #: What is served in the place of an application that could not be loaded.
         self.stand_in = None
-        self.is_halted = False
+        #: Threads that a debugger has stopped.
+        self.halted = set()
 
     def wrap(self, applications):
         """Return the applications with their exceptions shown."""
@@ -287,14 +289,16 @@ class Development:
         bdb.Bdb.set_trace, bdb.Bdb.set_continue, bdb.Bdb.set_quit = set_trace, set_continue, set_quit
 
     def halt(self):
-        if not self.is_halted:
-            self.is_halted = True
+        if not self.halted:
             self.native.note_debugger(True)
+        self.halted.add(threading.get_ident())
 
     def let_go(self):
-        if self.is_halted:
-            self.is_halted = False
-            self.native.note_debugger(False)
+        here = threading.get_ident()
+        if here in self.halted:
+            self.halted.discard(here)
+            if not self.halted:
+                self.native.note_debugger(False)
 
 
 def answer(status, content_type, text):
