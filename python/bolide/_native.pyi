@@ -87,6 +87,12 @@ class WorkerRow(TypedDict):
     #: Requests and exceptions of each application.
     applications: list[tuple[int, int]]
 
+def log_is_coloured() -> bool:
+    """Whether lines of the log are short ones that may have colours."""
+
+def note_debugger(is_halted: bool) -> None:
+    """Tells the master that a debugger has stopped this worker, or has let it go on."""
+
 def uwsgi_is_worker() -> bool:
     """This process is a worker that serves, and no prototype."""
 
@@ -146,6 +152,9 @@ class Assignment:
 
     def note_failure(self, reason: str) -> None:
         """Leaves a line for the master that says why the application does not start."""
+
+    def is_first_to_fail(self) -> bool:
+        """No other worker has told lately why the application does not start: this one is to tell it."""
 
     def report_imports(self, list: bytes) -> None:
         """Has the master watch the files of a list (`bolide/autoreload.py`), where it wants to hear of imports."""

@@ -69,14 +69,16 @@ def is_departure(error, has_left=False):
     return False
 
 
-def serve(native, assignment, applications, settings, trial=None):
-    """Serve until the order to end has been carried out. Returns the exit status of this process. `trial` comes before that."""
+def serve(native, assignment, applications, settings, trial=None, development=None):
+    """Serve until the order to end has been carried out. Returns the exit status of this process. `trial` comes before that;
+    `development` hears of an application that does not start.
+    """
     loop = event_loop_factory(settings["asynchronous"]["event_loop"])()
     asyncio.set_event_loop(loop)
     global current_loop
     current_loop = loop
     try:
-        return run(loop, Service(native, assignment, applications, settings, loop, trial))
+        return run(loop, Service(native, assignment, applications, settings, loop, trial, development))
     finally:
         close(loop)
         asyncio.set_event_loop(None)
@@ -99,26 +101,31 @@ def run(loop, service):
 class Service:
     """A worker's life within its loop: lifespan, serving, draining, the lifespan's end."""
 
-    def __init__(self, native, assignment, applications, settings, loop, trial):
+    def __init__(self, native, assignment, applications, settings, loop, trial, development):
         self.native = native
         self.assignment = assignment
         self.applications = applications
         self.settings = settings
         self.loop = loop
         self.trial = trial
+        self.development = development
         self.worker = None
         self.drained = None
 
     async def live(self):
         asynchronous = [callable for _, callable, interface in self.applications if interface == "asgi"]
-        lifespans = [Lifespan(application, self.settings["asynchronous"]["lifespan"]) for application in asynchronous]
+        mode = self.settings["asynchronous"]["lifespan"]
+        lifespans = [Lifespan(application, mode, self.assignment.is_first_to_fail) for application in asynchronous]
         try:
             for lifespan in lifespans:
                 await lifespan.startup()
         except LifespanError as error:
             # At a start the master tells it too; a worker may be refused its start long after that.
-            tell(str(error))
+            if self.assignment.is_first_to_fail():
+                tell(str(error))
             self.assignment.note_failure(str(error))
+            if self.development is not None:
+                self.development.note_failure(error.__cause__ or error)
             return self.native.EXIT_LOAD_FAILED
         if self.trial is not None:
             asked = [callable for _, callable, _ in self.applications]

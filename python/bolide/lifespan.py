@@ -23,8 +23,10 @@ class Lifespan:
     ``state`` is what the application leaves for its requests.
     """
 
-    def __init__(self, application, mode):
+    def __init__(self, application, mode, is_first_to_fail=lambda: True):
         self.application = application
+        #: Asked before a failed start is told: no other worker of the generation has told it, and is about to end.
+        self.is_first_to_fail = is_first_to_fail
         self.mode = mode
         self.state = {}
         self.task = None
@@ -50,13 +52,13 @@ class Lifespan:
                 say = f"the application's lifespan has not said for {STARTUP_TOLD_SECONDS:g} s that its startup is complete"
                 write_lines([f"{say}; it waits here:", *stack_of(self.task)])
         if self.failure is not None:
-            raise LifespanError(self.failed())
+            raise LifespanError(self.failed()) from (self.task.result() if self.task.done() else None)
         if self.started.done():
             return
         # The application has ended its lifespan without a word.
         error = self.task.result()
         if isinstance(error, SystemExit) or self.mode == "On":
-            raise LifespanError(self.explained(error))
+            raise LifespanError(self.explained(error)) from error
         self.task = None
 
     async def shutdown(self):
@@ -76,10 +78,15 @@ class Lifespan:
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError):
                 raise
-            if self.started.done() or self.failure is not None or self.mode == "On" or isinstance(error, SystemExit):
+            is_told = self.started.done() or self.failure is not None or self.mode == "On" or isinstance(error, SystemExit)
+            # All workers of a generation fail alike, and the first one says why.
+            if is_told and (self.has_started() or self.is_first_to_fail()):
                 log_exception(error, "the application's lifespan")
             return error
         return None
+
+    def has_started(self):
+        return self.started.done() and self.failure is None
 
     async def send(self, message):
         kind = message["type"]
@@ -100,7 +107,7 @@ class Lifespan:
         """Log what the application said of its failed start, and return it in one line."""
         lines = self.failure.splitlines()
         # Frameworks say the traceback and then raise the exception, which has been logged by now.
-        if len(lines) > 1 and not (self.task.done() and self.task.result()):
+        if len(lines) > 1 and not (self.task.done() and self.task.result()) and self.is_first_to_fail():
             write_lines(lines)
         # The last line of a traceback is the exception.
         return f"the application's lifespan startup failed: {lines[-1]}" if lines else "the application's lifespan startup failed"

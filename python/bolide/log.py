@@ -4,6 +4,8 @@ Everything is written as whole lines, by the one writer of the log that Rust has
 and nobody waits for a reader of the log.
 """
 
+import importlib
+import os
 import threading
 import traceback
 
@@ -19,8 +21,19 @@ after_exception = None
 LONGEST_LINE = 8192
 
 
+#: Exceptions of a chain that are looked at, at the most.
+CHAIN_MOST = 20
+
+#: Beginnings of the names of files that lead to an application's code, and are none of it.
+OURS = (os.path.dirname(os.path.abspath(__file__)) + os.sep, "<frozen importlib", os.path.dirname(importlib.__file__) + os.sep)
+
+
+#: There is no other worker whose lines could be meant.
+is_alone = False
+
+
 def prefix():
-    return f"worker {worker}: " if worker else ""
+    return f"worker {worker}: " if worker and not is_alone else ""
 
 
 def write_lines(lines):
@@ -74,14 +87,34 @@ class Errors:
 errors = Errors()
 
 
-def log_exception(exception, place):
+def strip(exception):
+    """Have the tracebacks of an exception, and of those that led to it, begin in the application: the way there is ours."""
+    for _ in range(CHAIN_MOST):
+        if exception is None:
+            break
+        traceback = exception.__traceback__
+        while traceback is not None and traceback.tb_frame.f_code.co_filename.startswith(OURS):
+            traceback = traceback.tb_next
+        exception.__traceback__ = traceback
+        exception = exception.__cause__ or exception.__context__
+
+
+def log_exception(exception, place, is_ours=False):
     """Log an application's exception with its traceback; ``place`` is the request, as in ``GET /path``."""
+    if not is_ours:
+        strip(exception)
     lines = [f"an exception in {place}"] if place else []
     for part in traceback.format_exception(type(exception), exception, exception.__traceback__):
         lines.extend(part.rstrip("\n").split("\n"))
+    if lines and _native.log_is_coloured():
+        lines[0], lines[-1] = red(lines[0]), red(lines[-1])
     write_lines(lines)
     if after_exception is not None:
         after_exception(exception)
+
+
+def red(line):
+    return f"\x1b[31m{line}\x1b[0m"
 
 
 def log_message(message):

@@ -6,7 +6,6 @@ of the descriptor that holds its settings. It must not know sockets or protocols
 
 import contextlib
 import errno
-import importlib
 import os
 import re
 import sys
@@ -58,6 +57,8 @@ class Half:
         self.followed = None
         #: The hooks of a gunicorn.conf.py; None where there is none, or it can't be executed, and then why.
         self.gunicorn = self.gunicorn_fault = None
+        #: With `develop`: see `bolide.developing`.
+        self.development = None
 
     def prepare(self, boot):
         """Set up this process and what the application sees of it: path, environment, arguments."""
@@ -101,6 +102,11 @@ class Half:
             from bolide import gunicorn_hooks
 
             self.gunicorn, self.gunicorn_fault = gunicorn_hooks.made(described["gunicorn"], boot)
+        if self.settings["development"] is not None:
+            from bolide.developing import Development
+
+            self.development = Development(boot, self.native)
+            self.log.is_alone = True
 
     def load(self):
         """Load the applications. Returns None, or why they can't be loaded."""
@@ -112,7 +118,7 @@ class Half:
         # A worker that loads the application itself has all that it opens.
         loading = None if self.log.worker else unshared.Loading()
         with loading or contextlib.nullcontext():
-            self.applications, reason = load(self.boot, self.hooks, self.followed or contextlib.nullcontext())
+            self.applications, reason = load(self.boot, self.hooks, self.followed or contextlib.nullcontext(), self.development)
             if reason is None:
                 self.uwsgi.note_applications(self.applications)
                 if self.gunicorn is not None:
@@ -197,6 +203,9 @@ class Half:
             self.log.after_exception = ReloadOn(named, self.native.ask_for_replacement)
         try:
             self.uwsgi.note_worker()
+            if self.development is not None:
+                self.development.note_success()
+                self.development.watch_debuggers()
             self.hooks.begin_worker()
             if self.gunicorn is not None:
                 self.gunicorn.note_loaded(self.applications)
@@ -210,7 +219,11 @@ class Half:
 
                 if self.uwsgi.hook("after_req_hook"):
                     self.log.tell("uwsgi.after_req_hook is set, and is not called: it is for WSGI applications alone")
-                status = asgi.serve(self.native, assignment, self.applications, self.settings, trial)
+                status = asgi.serve(self.native, assignment, self.applications, self.settings, trial, self.development)
+                if self.development is not None and self.development.stand_in is not None:
+                    # The application has not started, and nothing else serves.
+                    self.native.serve(assignment, [("", self.development.stand_in)], self.wsgi, None)
+                    status = 0
                 self.has_served = status == 0
                 return status
             if trial is not None and not trial.passes():
@@ -219,7 +232,7 @@ class Half:
             self.native.serve(assignment, applications, self.wsgi, self.uwsgi.hook("after_req_hook"))
             self.has_served = True
         except Exception as error:
-            self.log.log_exception(error, "the worker itself")
+            self.log.log_exception(error, "the worker itself", is_ours=True)
             return 1
         return 0
 
@@ -265,10 +278,10 @@ def import_native():
     return _native
 
 
-def load(boot, hooks, watched):
+def load(boot, hooks, watched, development=None):
     """Load the applications. Returns them and None, or None and why they can't be loaded, of which the log has the details.
 
-    The context `watched` is around the imports, and sees how they fail.
+    The context `watched` is around the imports, and sees how they fail. In development the page that says why may stand in.
     """
     from bolide import log
     from bolide.load import LoadError
@@ -293,19 +306,23 @@ def load(boot, hooks, watched):
             from bolide.loops import event_loop_factory
 
             event_loop_factory(settings["asynchronous"]["event_loop"])
-        return applications, None
+        return (applications if development is None else development.wrap(applications)), None
     except LoadError as error:
-        reason = str(error)
+        failure, reason = error, str(error)
         if log.worker:
             # A prototype's reason is the master's to tell. A worker may lack its application long after the start.
             log.tell(reason)
     except BaseException as error:
         # SystemExit too: a module that exits while it is imported is no application.
-        log.log_exception(from_the_application(error), "loading the application")
-        reason = f"{type(error).__name__}: {error}"
+        log.log_exception(error, "loading the application")
+        failure, reason = error, f"{type(error).__name__}: {error}"
         if boot["generation"] > 1 and holds_exclusively(error):
             reason += "; if the generation that serves holds it: `reload-order = stop-first` ends that one first"
-    return None, reason
+    stands_in = None if development is None else development.note_failure(failure)
+    if stands_in is None:
+        return None, reason
+    log.tell(f"the application could not be loaded: {reason}; the next change is waited for")
+    return stands_in, None
 
 
 def import_all(settings, hooks):
@@ -336,15 +353,6 @@ def holds_exclusively(error):
         if error is None:
             break
     return False
-
-
-def from_the_application(error):
-    """Return the exception with a traceback that begins in the application: the way there is ours and importlib's."""
-    own = (os.path.dirname(os.path.abspath(__file__)) + os.sep, "<frozen importlib", os.path.dirname(importlib.__file__) + os.sep)
-    traceback = error.__traceback__
-    while traceback is not None and traceback.tb_frame.f_code.co_filename.startswith(own):
-        traceback = traceback.tb_next
-    return error.with_traceback(traceback)
 
 
 def take_cpus(number, count):

@@ -124,6 +124,15 @@ def test_a_failure_is_logged_with_its_traceback_once(live):
     server.wait_for_text("in connect")
 
 
+def test_several_workers_whose_lifespan_fails_alike_say_so_once_and_the_last_line_names_the_start(live):
+    server = live("says_failed_as_starlette_does", "processes = 4", start=False)
+    last = fails(server)
+    assert last == (
+        "bolide: the start failed: the application's lifespan startup failed: RuntimeError: no database; nothing is served"
+    )
+    assert server.log.count("Traceback (most recent call last)") == 1, server.log
+
+
 def test_a_startup_that_exits_fails_the_start(live):
     assert "SystemExit: this machine will not do" in fails(live("exits", start=False))
 

@@ -113,6 +113,6 @@ def test_a_developer_at_a_terminal_has_a_short_coloured_line(tmp_path):
     (tmp_path / "says.py").write_text(SAYS)
     arguments = ["says:application", "--http-socket", "127.0.0.1:0"]
     text = read_of_terminal(arguments, {"NO_COLOR": ""}, tmp_path)
-    assert re.search(r"^\d\d:\d\d:\d\d GET /here \x1b\[32m200\x1b\[0m \d+ ms 2 B\r?$", text, re.MULTILINE), text
+    assert re.search(r"^\d\d:\d\d:\d\d GET  /here  \x1b\[32m200\x1b\[0m  \d+ ms  2 B\r?$", text, re.MULTILINE), text
     text = read_of_terminal(arguments, {"NO_COLOR": "1"}, tmp_path)
-    assert re.search(r"^\d\d:\d\d:\d\d GET /here 200 \d+ ms 2 B\r?$", text, re.MULTILINE), text
+    assert re.search(r"^\d\d:\d\d:\d\d GET  /here  200  \d+ ms  2 B\r?$", text, re.MULTILINE), text

@@ -26,7 +26,7 @@ class Desk:
     def type(self, *words, **environment):
         """Start a program of these words; it is ``bolide`` without its first."""
         assert words[0] == "bolide"
-        self._terminals.append(Terminal(self.folder, *words[1:], environment=environment))
+        self._terminals.append(Terminal(self.folder, *words[1:], **environment))
         return self._terminals[-1]
 
     def ended(self, *words, **environment):

@@ -1,4 +1,4 @@
-"""A pseudo-terminal with a program in it, as a person has it before her: what it shows is read, and keys are typed."""
+"""A pseudo-terminal with a program in it, as a person has it before them: what it shows is read, and keys are typed."""
 
 import fcntl
 import os
@@ -21,7 +21,7 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 class Terminal:
     """``bolide`` with a terminal of its own, whose input and output are ours."""
 
-    def __init__(self, folder, *arguments, environment=None, command=None):
+    def __init__(self, folder, *arguments, **environment):
         self.ours, theirs = pty.openpty()
         inherited = {
             name: value
@@ -33,9 +33,9 @@ class Terminal:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
         self.process = subprocess.Popen(
-            [*(command or program()), *map(str, arguments)],
+            [*program(), *map(str, arguments)],
             cwd=folder,
-            env={**inherited, "PYTHONDONTWRITEBYTECODE": "1", "TERM": "dumb", **(environment or {})},
+            env={**inherited, "PYTHONDONTWRITEBYTECODE": "1", "TERM": "dumb", **environment},
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
@@ -53,10 +53,10 @@ class Terminal:
         return COLOUR.sub("", self.text).replace("\r\n", "\n")
 
     def wait_for(self, pattern):
-        """The first match of ``pattern`` in what is shown without colours."""
+        """The first match of ``pattern`` in what is shown, without colours or with them."""
         end = time.monotonic() + PATIENCE_SECONDS
         while True:
-            found = re.search(pattern, self.words)
+            found = re.search(pattern, self.words) or re.search(pattern, self.text)
             if found:
                 return found
             assert not self._is_shown_to_the_end, f"it ended before {pattern!r}: {self.words!r}"

@@ -101,6 +101,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(log::write_log, module)?)?;
     module.add_function(wrap_pyfunction!(log::finish_log, module)?)?;
     module.add_function(wrap_pyfunction!(log::log_descriptor, module)?)?;
+    module.add_function(wrap_pyfunction!(log::log_is_coloured, module)?)?;
     module.add_function(wrap_pyfunction!(prototype::run_prototype, module)?)?;
     module.add_function(wrap_pyfunction!(worker::serve, module)?)?;
     module.add_function(wrap_pyfunction!(procname::set_process_name, module)?)?;

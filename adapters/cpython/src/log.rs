@@ -17,6 +17,12 @@ pub fn finish_log(py: Python<'_>) {
     py.detach(bolide_log::finish);
 }
 
+/// Lines of the log are short ones that may have colours.
+#[pyfunction]
+pub fn log_is_coloured() -> bool {
+    bolide_log::colours_lines()
+}
+
 /// The number of the log's descriptor, for what writes from a signal handler (`faulthandler`). It is none of 0, 1 and 2.
 #[pyfunction]
 pub fn log_descriptor() -> Option<RawFd> {

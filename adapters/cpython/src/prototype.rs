@@ -48,6 +48,11 @@ impl Assignment {
         Ok(self.note.write(reason)?)
     }
 
+    /// No other worker tells why the application does not start.
+    fn is_first_to_fail(&self) -> bool {
+        self.note.is_mine_to_tell()
+    }
+
     /// Has the master watch the files of what was imported since the worker began.
     fn report_imports(&self, list: &[u8]) -> PyResult<()> {
         match &self.control {

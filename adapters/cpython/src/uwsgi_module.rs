@@ -6,8 +6,8 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::OnceLock;
-use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 
 use bolide_contract::message::{self, Asked, Report};
 use bolide_contract::scoreboard::{Row, Scoreboard, Slot, Work};
@@ -75,6 +75,24 @@ pub fn ask(asked: Asked) -> bool {
     LINK.get().is_some_and(tell)
 }
 
+/// A debugger has stopped this worker.
+static IS_HALTED: AtomicBool = AtomicBool::new(false);
+
+/// Somebody debugs this worker: that nothing moves in it is no news.
+pub fn is_halted() -> bool {
+    IS_HALTED.load(Relaxed)
+}
+
+/// Tells the master that a debugger has stopped this worker, or has let it go on: nobody else takes its time then.
+#[pyfunction]
+fn note_debugger(is_halted: bool) {
+    IS_HALTED.store(is_halted, Relaxed);
+    if let Some(link) = LINK.get() {
+        // A master that is gone waits for nobody.
+        let _ = message::send(link.control.as_fd(), &Report::Halted { row: link.row, is_halted }, None);
+    }
+}
+
 #[pyfunction]
 fn uwsgi_is_worker() -> bool {
     LINK.get().is_some()
@@ -126,6 +144,7 @@ fn uwsgi_ask(code: u32) -> bool {
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("ASK_RELOAD", Asked::Reload.code())?;
     module.add("ASK_STOP", Asked::Stop.code())?;
+    module.add_function(wrap_pyfunction!(note_debugger, module)?)?;
     module.add_function(wrap_pyfunction!(uwsgi_is_worker, module)?)?;
     module.add_function(wrap_pyfunction!(uwsgi_listeners, module)?)?;
     module.add_function(wrap_pyfunction!(uwsgi_rows, module)?)?;

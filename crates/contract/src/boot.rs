@@ -32,6 +32,10 @@ pub struct Boot {
     pub log_targets: Vec<i32>,
     /// A memory file, empty at first: whoever can't load the application writes there why, in one line.
     pub reason: i32,
+    /// In development: a memory file in which whoever can't load the application leaves the page that says why.
+    pub slate: Option<i32>,
+    /// No generation serves: in development something has to stand in for an application that can't be loaded.
+    pub serves_nobody: bool,
     /// Listening sockets, in the order of `settings.listeners`. They are non-blocking.
     pub listeners: Vec<ListenerDescriptor>,
     /// Folder that holds the Python package `bolide`, for an interpreter that does not find it itself.

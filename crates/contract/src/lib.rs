@@ -11,6 +11,7 @@ pub mod boot;
 pub mod clients;
 pub mod confinement;
 pub mod control;
+pub mod developing;
 pub mod elastic;
 pub mod exceptions;
 pub mod files;

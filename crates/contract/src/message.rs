@@ -75,6 +75,8 @@ pub enum Report {
     /// Worker: a request has a time limit of its own, which the settings don't know (`uwsgi.set_user_harakiri`): the master is to look
     /// after requests that often.
     Limited { row: u32, milliseconds: u32 },
+    /// Worker, in development: a debugger has stopped it, or has let it go on.
+    Halted { row: u32, is_halted: bool },
 }
 
 /// What an application may ask of its master.
@@ -196,6 +198,7 @@ impl Packet for Report {
             Report::Unshared => [111, 0, 0, 0, 0, 0],
             Report::Limited { row, milliseconds } => [121, row, milliseconds, 0, 0, 0],
             Report::Passed { row, pid } => [122, row, pid, 0, 0, 0],
+            Report::Halted { row, is_halted } => [123, row, u32::from(is_halted), 0, 0, 0],
         }
     }
 
@@ -217,6 +220,7 @@ impl Packet for Report {
             [111, ..] => Ok(Report::Unshared),
             [121, row, milliseconds, ..] => Ok(Report::Limited { row, milliseconds }),
             [122, row, pid, ..] => Ok(Report::Passed { row, pid }),
+            [123, row, halted, ..] => Ok(Report::Halted { row, is_halted: halted != 0 }),
             _ => Err(unknown_packet(fields[0])),
         }
     }
@@ -331,6 +335,7 @@ mod tests {
             Report::Imports,
             Report::Unshared,
             Report::Limited { row: 1, milliseconds: 5000 },
+            Report::Halted { row: 1, is_halted: true },
             Report::Passed { row: 1, pid: 2 },
         ] {
             send(left.as_fd(), &report, None).expect("sent");

@@ -9,6 +9,7 @@ pub use crate::address::Address;
 use crate::answering::{Answering, RouteRule};
 use crate::clients::Clients;
 use crate::control::Control;
+use crate::developing::Development;
 use crate::elastic::Elastic;
 use crate::exceptions::ReloadOn;
 use crate::logging::Logging;
@@ -49,6 +50,8 @@ pub struct Settings {
     /// Static files; `None` where nothing is served without the application.
     pub files: Option<crate::files::Files>,
     pub watching: Watching,
+    /// `develop`; `None` where it is off.
+    pub development: Option<Development>,
 }
 
 /// A socket that is served.

@@ -12,6 +12,8 @@ pub struct Watching {
     pub files: Vec<WatchedFile>,
     /// `py-autoreload`; `None` where it is off.
     pub imports: Option<WatchedImports>,
+    /// What is watched beside that, imported or not.
+    pub sources: WatchedSources,
     /// What [`FileAction::Hook`] counts from 0.
     pub hooks: Vec<Hook>,
 }
@@ -35,6 +37,17 @@ pub struct WatchedImports {
     /// `py-auto-reload-ignore`: names of modules.
     pub ignored: Vec<String>,
     pub configuration: Vec<PathBuf>,
+}
+
+/// Files below folders, found by patterns as Git's. What Git ignores is left out, and so are hidden files and virtual environments.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+pub struct WatchedSources {
+    /// `reload-dir`: each with all that is below it.
+    pub folders: Vec<PathBuf>,
+    /// Files that match one of these are watched; with none, no folder is looked through.
+    pub patterns: Vec<String>,
+    /// `reload-exclude`: files that match are not watched, nor are imported ones.
+    pub excluded: Vec<String>,
 }
 
 /// What of a file counts.

@@ -35,8 +35,8 @@ impl LineStyle {
             (None, LogStyle::Json) => {
                 LineStyle::Json { names: log_styles::JSON_NAMES.map(|(_, name)| name.as_bytes().to_vec()).to_vec() }
             }
-            (None, LogStyle::Short) => LineStyle::Short { coloured: bolide_log::is_terminal() && wants_colour() },
-            (None, LogStyle::ShortAtTerminal) if at_terminal => LineStyle::Short { coloured: wants_colour() },
+            (None, LogStyle::Short) => LineStyle::Short { coloured: bolide_log::is_coloured() },
+            (None, LogStyle::ShortAtTerminal) if at_terminal => LineStyle::Short { coloured: bolide_log::is_coloured() },
             (None, LogStyle::Uwsgi | LogStyle::ShortAtTerminal) => LineStyle::Uwsgi { microseconds: logging.microseconds },
         }
     }
@@ -49,11 +49,6 @@ impl LineStyle {
             LineStyle::Uwsgi { .. } | LineStyle::Short { .. } => &[],
         }
     }
-}
-
-/// Nobody has asked for a log without colours (no-color.org).
-fn wants_colour() -> bool {
-    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 pub struct AccessLog {

@@ -10,8 +10,10 @@ pub const JSON_NAMES: [(&str, &str); 3] = [("host", "HTTP_HOST"), ("referer", "H
 
 /// Where the time of day stands in C's `ctime`.
 const TIME_OF_DAY: std::ops::Range<usize> = 11..19;
+/// Letters of the longer of the usual methods.
+const METHOD_COLUMNS: usize = 4;
 
-/// `21:03:24 GET /boom 500 19 ms 265 B`
+/// `21:03:24 GET  /boom  500  19 ms  265 B`
 pub fn short(buffer: &mut Vec<u8>, line: &LogLine<'_>, coloured: bool) {
     let colour: &[u8] = match line.status {
         _ if !coloured => b"",
@@ -23,15 +25,16 @@ pub fn short(buffer: &mut Vec<u8>, line: &LogLine<'_>, coloured: bool) {
     buffer.extend_from_slice(line.ctime.get(TIME_OF_DAY).unwrap_or_default());
     buffer.push(b' ');
     visible(buffer, line.method);
-    buffer.push(b' ');
+    // The usual methods have three or four letters: what follows stands in one column.
+    buffer.extend_from_slice(if line.method.len() < METHOD_COLUMNS { b"  " } else { b" " });
     visible(buffer, &line.uri[..line.uri.len().min(URI_BYTES)]);
-    buffer.push(b' ');
+    buffer.extend_from_slice(b"  ");
     buffer.extend_from_slice(colour);
     buffer.extend_from_slice(itoa::Buffer::new().format(line.status).as_bytes());
     if !colour.is_empty() {
         buffer.extend_from_slice(b"\x1b[0m");
     }
-    let rest = format!(" {} ms {} B\n", line.microseconds / 1000, line.body_bytes);
+    let rest = format!("  {} ms  {} B\n", line.microseconds / 1000, line.body_bytes);
     buffer.extend_from_slice(rest.as_bytes());
 }
 
@@ -93,8 +96,8 @@ mod tests {
             short(&mut buffer, &LogLine { status, ..line() }, coloured);
             String::from_utf8_lossy(&buffer).into_owned()
         };
-        assert_eq!(written(200, false), "08:49:37 GET /x?y 200 1 ms 12 B\n");
-        assert_eq!(written(500, true), "08:49:37 GET /x?y \x1b[31m500\x1b[0m 1 ms 12 B\n");
+        assert_eq!(written(200, false), "08:49:37 GET  /x?y  200  1 ms  12 B\n");
+        assert_eq!(written(500, true), "08:49:37 GET  /x?y  \x1b[31m500\x1b[0m  1 ms  12 B\n");
     }
 
     #[test]

@@ -13,12 +13,34 @@ static FORM: AtomicPtr<Form> = AtomicPtr::new(null_mut());
 struct Form {
     date: LogDate,
     is_json: bool,
+    /// Lines are for eyes: the time of day is enough.
+    is_short: bool,
+    is_coloured: bool,
 }
 
-pub fn set(logging: &Logging) {
-    let form = Form { date: logging.date.clone(), is_json: logging.style == LogStyle::Json };
+/// Words of lines that are bad news, and of those that ask for attention.
+const BAD: [&str; 6] = ["could not be loaded", "could not start", "harakiri: ", " is killed", " was killed by ", "ERROR"];
+const DOUBTFUL: [&str; 1] = ["WARNING"];
+const RED: &[u8] = b"\x1b[31m";
+const YELLOW: &[u8] = b"\x1b[33m";
+const PLAIN: &[u8] = b"\x1b[0m";
+
+/// `at_terminal`: the log is one; `may_be_coloured`: colours can be shown, or are asked for.
+pub fn set(logging: &Logging, at_terminal: bool, may_be_coloured: bool) {
+    let is_short = match logging.style {
+        LogStyle::Short => true,
+        LogStyle::ShortAtTerminal => at_terminal,
+        LogStyle::Uwsgi | LogStyle::Json => false,
+    };
+    let is_coloured = is_short && may_be_coloured;
+    let form = Form { date: logging.date.clone(), is_json: logging.style == LogStyle::Json, is_short, is_coloured };
     // It is never freed: a thread may be reading it, and there is one for each reading of the configuration.
     FORM.store(Box::into_raw(Box::new(form)), Release);
+}
+
+/// Lines are for eyes, and may have colours.
+pub fn is_coloured() -> bool {
+    form().is_some_and(|form| form.is_coloured)
 }
 
 fn form() -> Option<&'static Form> {
@@ -33,10 +55,15 @@ pub fn message(text: &str) -> Vec<u8> {
         Some(form) if form.is_json => object(&mut line, text.as_bytes()),
         form => {
             if let Some(form) = form {
-                date(&mut line, &form.date);
+                date(&mut line, form);
             }
             line.extend_from_slice(b"bolide: ");
+            let colour = form.filter(|form| form.is_coloured).and_then(|_| colour(text));
+            line.extend_from_slice(colour.unwrap_or_default());
             line.extend_from_slice(text.as_bytes());
+            if colour.is_some() {
+                line.extend_from_slice(PLAIN);
+            }
             line.push(b'\n');
         }
     }
@@ -60,13 +87,35 @@ fn object(line: &mut Vec<u8>, text: &[u8]) {
     line.extend_from_slice(b"}\n");
 }
 
-fn date(line: &mut Vec<u8>, date: &LogDate) {
+/// The colour of a line of the server's own, where its words ask for one.
+fn colour(text: &str) -> Option<&'static [u8]> {
+    match () {
+        () if BAD.iter().any(|words| text.contains(words)) => Some(RED),
+        () if DOUBTFUL.iter().any(|words| text.contains(words)) => Some(YELLOW),
+        () => None,
+    }
+}
+
+fn date(line: &mut Vec<u8>, form: &Form) {
     let second = (dates::now_us() / 1_000_000) as i64;
-    let (format, after) = match date {
+    let (format, after) = match &form.date {
+        LogDate::Iso if form.is_short => ("%H:%M:%S", " "),
         LogDate::Iso => ("%Y-%m-%d %H:%M:%S", " "),
         LogDate::Ctime => ("%a %b %e %H:%M:%S %Y", " - "),
         LogDate::Strftime(format) => (format.as_str(), " - "),
     };
     dates::strftime(line, format, second);
     line.extend_from_slice(after.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bad_news_are_red_doubts_yellow_and_the_rest_has_no_colour() {
+        assert_eq!(colour("the new code could not be loaded (NameError): generation 1 goes on serving"), Some(RED));
+        assert_eq!(colour("WARNING: the application runs as root"), Some(YELLOW));
+        assert_eq!(colour("ready: 1 worker in 80 ms"), None);
+    }
 }

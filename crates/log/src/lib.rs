@@ -105,10 +105,23 @@ pub fn is_terminal() -> bool {
     descriptor().is_some_and(|descriptor| std::io::IsTerminal::is_terminal(&descriptor))
 }
 
+/// Lines of the log are coloured: it is a terminal that can show it, and nobody has asked for none (no-color.org), or somebody asks for
+/// colours wherever they go (force-color.org).
+pub fn is_coloured() -> bool {
+    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let is_dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
+    !is_set("NO_COLOR") && (is_set("FORCE_COLOR") || is_terminal() && !is_dumb)
+}
+
+/// The same, where lines are short ones for eyes.
+pub fn colours_lines() -> bool {
+    form::is_coloured()
+}
+
 /// Takes the form and the ways that the settings give to lines. The call of the master when it begins, and of a prototype; workers
 /// inherit it.
 pub fn configure(logging: &Logging) {
-    form::set(logging);
+    form::set(logging, is_terminal(), is_coloured());
     if logging.takes_output() && RAW.get().is_none() {
         // Without it such lines go to the log as they are.
         let _ = io::stderr().as_fd().try_clone_to_owned().map(|copy| RAW.set(copy));

@@ -30,7 +30,8 @@ pub fn ready(settings: &Settings, endpoints: &[Endpoint], count: u32, how_long: 
         log_sink::line("no worker serves yet (cheap): the first connection starts some");
     }
     if let Some(endpoint) = endpoints.iter().find(|endpoint| endpoint.is_web()) {
-        log_sink::line(&format!("open {}{}", endpoint.to_open(), bound_in_words(endpoint)));
+        let developed = if settings.development.is_some() { " (it reloads when a file changes; Ctrl-C stops)" } else { "" };
+        log_sink::line(&format!("open {}{}{developed}", endpoint.to_open(), bound_in_words(endpoint)));
     }
 }
 

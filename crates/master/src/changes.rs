@@ -41,11 +41,12 @@ const KEPT: [(&str, &str); 5] = [
 ];
 
 /// Options of sections that need a restart, where a section is not called like its option.
-const SECTION_OPTIONS: [(&str, &str); 4] = [
+const SECTION_OPTIONS: [(&str, &str); 5] = [
     ("identity", "uid, gid or umask"),
     ("confinement", "immediate-uid, immediate-gid, chroot, cap or unshare"),
     ("control", "daemonize, pidfile2, safe-pidfile, master-fifo or control-socket"),
     ("statistics", "stats or its kin"),
+    ("development", "develop or reload-browser"),
 ];
 
 /// Another configuration, as far as an instance that runs can have it.

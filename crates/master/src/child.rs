@@ -178,6 +178,8 @@ pub struct Child {
     pub has_served: bool,
     /// When a prototype that was stopped by a signal is killed.
     pub stopped_until_ms: Option<u64>,
+    /// A debugger has stopped it, in development.
+    pub is_halted: bool,
     pub kill_reason: Option<KillReason>,
 }
 

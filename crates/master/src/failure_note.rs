@@ -41,6 +41,14 @@ impl FailureNote {
     }
 }
 
+/// A memory file in which prototypes and workers leave the page that says why the application can't be loaded, for those that serve.
+///
+/// # Errors
+/// No descriptor left.
+pub fn slate() -> std::io::Result<OwnedFd> {
+    Ok(memfd_create(c"bolide-slate", MFdFlags::MFD_CLOEXEC)?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -17,7 +17,7 @@ use nix::unistd::Pid;
 
 use crate::between::RawConfinement;
 use crate::child::{Child, Event, KillReason, Progress, Role, State};
-use crate::failure_note::FailureNote;
+use crate::failure_note::{self, FailureNote};
 use crate::interpreter::Program;
 use crate::ledger::Ledger;
 use crate::listen_queue::QueueWatch;
@@ -50,6 +50,8 @@ pub struct Fleet {
     program: Program,
     pub privileges: Option<Privileges>,
     memory: OwnedFd,
+    /// In development: see [`failure_note::slate`].
+    slate: Option<OwnedFd>,
     room: Room,
     next_id: u64,
     queue_watch: QueueWatch,
@@ -91,6 +93,7 @@ impl Fleet {
         let (whole, memory) = Scoreboard::create(rows(room.processes), room.threads)?;
         let scoreboard = whole.within(rows(settings.workers.processes), settings.workers.threads.most());
         let tickets = Tickets::create(&settings, now_ms())?;
+        let slate = settings.development.is_some().then(failure_note::slate).transpose()?;
         let (children, coming, ledger, next_id) = (Vec::new(), None, Ledger::default(), 1);
         Ok(Fleet {
             settings,
@@ -104,6 +107,7 @@ impl Fleet {
             program,
             privileges,
             memory,
+            slate,
             room,
             next_id,
             queue_watch: QueueWatch::default(),
@@ -151,7 +155,7 @@ impl Fleet {
     ///
     /// # Errors
     /// The program can't be executed, or no descriptor is left.
-    pub fn start_prototype(&mut self, generation: u32, is_lazy: bool) -> io::Result<FailureNote> {
+    pub fn start_prototype(&mut self, generation: u32, is_lazy: bool, serves_nobody: bool) -> io::Result<FailureNote> {
         let (near, far) = order_pair()?;
         let note = FailureNote::new()?;
         let settings = self.coming_settings();
@@ -162,6 +166,8 @@ impl Fleet {
         let log_targets = bolide_log::targets();
         inherited.extend(&log_targets);
         let ticket_keys = self.tickets.as_ref().map(|tickets| tickets.ring().memory().as_raw_fd());
+        let slate = self.slate.as_ref().map(AsRawFd::as_raw_fd);
+        inherited.extend(slate);
         inherited.extend([far.as_raw_fd(), self.memory.as_raw_fd(), note.descriptor()].into_iter().chain(log).chain(ticket_keys));
         let at_terminal = settings.python.honour_stdin
             || settings.workers.processes == 1 && std::io::IsTerminal::is_terminal(&std::io::stdin());
@@ -182,6 +188,8 @@ impl Fleet {
             log,
             log_targets,
             reason: note.descriptor(),
+            slate,
+            serves_nobody,
             listeners: descriptors,
             package_folder: self.program().package_folder.as_ref().map(|folder| folder.to_string_lossy().into_owned()),
         };
@@ -416,6 +424,7 @@ impl Fleet {
             deadline_reason: KillReason::Mercy,
             has_served: false,
             stopped_until_ms: None,
+            is_halted: false,
             kill_reason: None,
         });
     }

@@ -25,6 +25,8 @@ use crate::{signals, system};
 
 /// A new generation is given up when this many of its workers have died at birth.
 const DEATHS_MOST: u32 = 5;
+/// How a reason begins where the application was loaded, and did not start (`bolide/lifespan.py`).
+const LIFESPAN: &str = "the application's lifespan ";
 /// Pause before an order to fork that could not be sent is sent again, in milliseconds.
 const FORK_RETRY_MS: u64 = 20;
 /// Time between two lines that a generation still forms, in milliseconds.
@@ -74,7 +76,8 @@ impl Supervisor {
     /// As [`Supervisor::begin_generation`].
     pub(crate) fn start_prototype(&mut self, number: u32, is_lazy: bool) -> Result<FailureNote, StartError> {
         enter_folder(self.fleet.coming_settings())?;
-        let started = self.fleet.start_prototype(number, is_lazy);
+        let serves_nobody = self.serving.is_none();
+        let started = self.fleet.start_prototype(number, is_lazy, serves_nobody);
         started.map_err(|error| not_executed(self.fleet.program(), &error))
     }
 
@@ -178,7 +181,9 @@ impl Supervisor {
         match self.begin_generation(reason, now_ms) {
             Ok(()) => {
                 let number = self.last_generation;
-                log_sink::line(&format!("reload: generation {number} is started, generation {serving} goes on serving"));
+                if !self.is_developed() {
+                    log_sink::line(&format!("reload: generation {number} is started, generation {serving} goes on serving"));
+                }
                 self.notifier.reloading(&format!("generation {number} is started, generation {serving} serves"));
             }
             Err(error) => {
@@ -343,6 +348,7 @@ impl Supervisor {
                     starter.ready();
                 }
             }
+            (Some(_), _) if self.is_developed() => self.tell_reloaded(took),
             (Some(old), _) => {
                 log_sink::line(&format!("ready: {workers} of generation {number} in {took} ms; generation {old} ends"));
             }
@@ -378,8 +384,8 @@ impl Supervisor {
         let said = forming.note.read();
         let why = said.as_deref().unwrap_or(why);
         if forming.reason == Reason::First {
-            let words = format!("the application could not be loaded: {why}; nothing is served");
-            self.end_with(EXIT_LOAD_FAILED, words, now_ms);
+            let what = if why.starts_with(LIFESPAN) { "the start failed" } else { "the application could not be loaded" };
+            self.end_with(EXIT_LOAD_FAILED, format!("{what}: {why}; nothing is served"), now_ms);
             return;
         }
         let serving = self.serving.as_ref().map_or(0, |generation| generation.number);
@@ -387,7 +393,9 @@ impl Supervisor {
         let orphaned = self.fleet.prototype(serving).is_none();
         let again = if orphaned { format!("; the next try is in {}", duration(pause)) } else { String::new() };
         let who = self.who_serves();
-        log_sink::line(&format!("generation {number} could not be loaded ({why}): {who}{again}"));
+        let what = if self.is_developed() { "the new code".to_owned() } else { format!("generation {number}") };
+        let next = if self.is_developed() { "; the next change is waited for" } else { "" };
+        log_sink::line(&format!("{what} could not be loaded ({why}): {who}{again}{next}"));
         self.notifier.not_reloaded(&format!("generation {number} could not be loaded ({why}): {who}"));
         self.fail_reload(forming.reason, format!("generation {number} could not be loaded ({why})"));
         self.end_generations(|generation| generation == number, now_ms);
@@ -429,6 +437,7 @@ impl Supervisor {
     /// Ends generations: workers that serve finish what they have, the others are killed.
     pub(crate) fn end_generations(&mut self, which: impl Fn(u32) -> bool, now_ms: u64) {
         let mercy_ms = now_ms.saturating_add(self.fleet.settings.lifecycle.reload_mercy_ms);
+        let is_developed = self.is_developed();
         for id in self.fleet.ids(|child| which(child.generation) && child.state.is_active()) {
             let Some((is_prototype, state)) = self.fleet.find(id).map(|child| (child.is_prototype(), child.state)) else {
                 continue;
@@ -437,6 +446,8 @@ impl Supervisor {
                 (true, true) => self.fleet.order_end(id, Order::Retire, mercy_ms.saturating_add(GRACE_MS)),
                 // The prototype may be on its way out, with its reasons half written to the log.
                 (true, false) => self.fleet.order_end(id, Order::Retire, now_ms + GRACE_MS),
+                // In development a page that is open must not go on with the code of yesterday.
+                (false, true) if is_developed => self.fleet.order_end(id, Order::Stop, mercy_ms),
                 (false, true) => self.fleet.order_end(id, Order::Drain, mercy_ms),
                 (false, false) => self.fleet.kill(id, KillReason::GivenUp, now_ms),
             }

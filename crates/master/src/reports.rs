@@ -86,6 +86,9 @@ impl Supervisor {
                     None => self.watch = Watch::new(None, Some(limit_ms), &self.fleet.settings.lifecycle.harakiri_manners),
                 }
             }
+            (Role::Worker { row, .. }, Report::Halted { row: told, is_halted }) if row == told => {
+                self.note_debugger(id, is_halted)
+            }
             (Role::Worker { row, .. }, Report::Asked { row: told, asked }) if row == told => {
                 let by = child.to_string();
                 self.obey_application(asked, &by, now);

@@ -16,6 +16,7 @@ use crate::attendance;
 use crate::background::{self, Side, Starter};
 use crate::configuration::Configuration;
 use crate::confinement;
+use crate::developing::Terminal;
 use crate::error::{EXIT_START_FAILED, StartError};
 use crate::fleet::Fleet;
 use crate::hooking;
@@ -267,7 +268,9 @@ fn start(mut supervisor: Supervisor) -> Result<Supervisor, StartError> {
 }
 
 fn run(supervisor: Supervisor) -> (i32, Option<String>, Option<Starter>) {
+    let terminal = Terminal::remember(&supervisor.fleet.settings);
     let (status, exit_message, fleet, starter) = supervisor.run();
+    terminal.restore();
     hooking::at_end(&fleet.settings, fleet.privileges());
     clean_up(&fleet);
     (status, exit_message, starter)

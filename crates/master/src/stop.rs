@@ -30,6 +30,7 @@ impl Supervisor {
         self.stop_progress = Some(StopProgress::new(now_ms));
         let mercy = self.fleet.settings.lifecycle.reload_mercy_ms;
         log_sink::line(&format!("stop: requests in flight are finished, for {} at the most", duration(mercy)));
+        self.kill_halted(now_ms);
         let waiting = self.begin_end(0);
         let serving = self.serving.as_ref().map(|generation| generation.number);
         self.hand_over_waiting(waiting, serving);

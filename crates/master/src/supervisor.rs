@@ -16,6 +16,7 @@ use crate::attendance::Attendance;
 use crate::background::Starter;
 use crate::backoff::Backoff;
 use crate::child::{Child, KillReason, Progress, State};
+use crate::command::Command;
 use crate::configuration::Configuration;
 use crate::elasticity::Elasticity;
 use crate::error::StartError;
@@ -98,6 +99,8 @@ pub struct Supervisor {
     signals: Signals,
     pub(crate) watch: Option<Watch>,
     pub(crate) watches: Watches,
+    /// In development: a reload that waits for a debugger, and what asks for it.
+    pub(crate) held_back: Option<(Command, String)>,
     pub(crate) touch_hooks: TouchHooks,
     pub(crate) memory_watch: Option<MemoryWatch>,
     pub(crate) jitter: Jitter,
@@ -143,6 +146,7 @@ impl Supervisor {
             signals,
             watch,
             watches,
+            held_back: None,
             touch_hooks: TouchHooks::default(),
             memory_watch,
             elasticity,
@@ -285,14 +289,24 @@ impl Supervisor {
                 continue;
             }
             let FileNews { command, option, .. } = &news;
-            log_sink::line(&format!("{option}: {}", news.words(self.fleet.settings.python.chdir.as_deref())));
+            let changes = news.words(self.fleet.settings.python.chdir.as_deref());
+            if self.is_developed() && command.is_reload() {
+                self.reload_in_development(*command, &changes, option, now);
+                continue;
+            }
+            log_sink::line(&format!("{option}: {changes}"));
             self.obey(*command, option, now);
         }
+        self.release_held_back(now);
     }
 
     fn deadline_passed(&mut self, id: u64, now: u64) {
+        let Some(state) = self.fleet.find(id).map(|child| child.state) else { return };
+        if state == State::Ending && self.spares_halted(id, now) {
+            return;
+        }
         let Some(child) = self.fleet.find_mut(id) else { return };
-        match child.state {
+        match state {
             // A killed child has no further deadline: a stop does not wait for it, and else its row is free only when it has ended.
             State::Killed | State::Ended => {
                 child.deadline_ms = None;

@@ -98,5 +98,6 @@ pub fn settings() -> Settings {
         answering: bolide_contract::answering::Answering::default(),
         files: None,
         watching: Default::default(),
+        development: None,
     }
 }

@@ -8,13 +8,14 @@ use std::collections::{HashMap, HashSet};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use bolide_contract::watching::{FileAction, WatchSubject, WatchedFile, Watching};
+use bolide_contract::watching::{FileAction, WatchSubject, WatchedFile, WatchedSources, Watching};
 use nix::errno::Errno;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
 
 use crate::command::Command;
 use crate::log_sink;
 use crate::sight::Sight;
+use crate::sources::Sources;
 use crate::waiting::{Source, Token};
 
 /// Time between two looks at the files that nobody rings for, in milliseconds: as often as uWSGI looks.
@@ -40,6 +41,12 @@ pub struct Watches {
     /// The same for what is imported; `None` where that is not watched.
     imports: Option<Period>,
     settling: Option<Settling>,
+    sources: Sources,
+    /// What rings for the folders of `sources`.
+    folder_rings: Vec<WatchDescriptor>,
+    /// Files of `sources` that have changed, which is not told yet.
+    changed_sources: Vec<PathBuf>,
+    wanted_sources: WatchedSources,
     /// Files that had changed before their generation told of them: those that change themselves at each import reload once.
     late: HashSet<PathBuf>,
 }
@@ -111,9 +118,13 @@ impl Watches {
             watching.imports.iter().flat_map(|imports| &imports.configuration).map(|path| autoreload(path.clone()));
         let named = watching.files.iter().cloned().chain(configuration);
         self.entries = named.map(|file| kept(&file).unwrap_or_else(|| Entry::named(file))).chain(imported).collect();
+        if self.wanted_sources != watching.sources {
+            (self.sources, self.wanted_sources) = (Sources::new(&watching.sources), watching.sources.clone());
+        }
         if self.entries.is_empty() && self.imports.is_none() {
             // With the doorbell all of its watches go.
             (self.doorbell, self.settling) = (None, None);
+            self.folder_rings.clear();
             return;
         }
         if self.doorbell.is_none() {
@@ -132,6 +143,9 @@ impl Watches {
         positions.extend(self.entries.iter().enumerate().filter_map(imported));
         let mut late = HashSet::new();
         for Imported { path, modified_ns } in files {
+            if self.sources.excludes(&path) {
+                continue;
+            }
             let position = *positions.entry(path.clone()).or_insert_with(|| {
                 self.entries.push(Entry::new(autoreload(path)));
                 self.entries.len() - 1
@@ -204,7 +218,7 @@ impl Watches {
         if named {
             self.look_ms = now_ms + LOOK_MS;
         }
-        if self.look(|entry| if entry.importers.is_empty() { named } else { imports }) {
+        if self.look(|entry| if entry.importers.is_empty() { named } else { imports }) | (imports && self.look_at_sources()) {
             self.settle(now_ms);
         }
         if self.settling.is_none_or(|settling| now_ms < settling.until_ms) {
@@ -231,6 +245,17 @@ impl Watches {
         differs
     }
 
+    /// The same for what lies in folders.
+    fn look_at_sources(&mut self) -> bool {
+        let changed = self.sources.look();
+        let differs = !changed.is_empty();
+        self.changed_sources.extend(changed);
+        if differs {
+            self.hang_rings(Vec::new());
+        }
+        differs
+    }
+
     fn settle(&mut self, now_ms: u64) {
         let first_ms = self.settling.map_or(now_ms, |settling| settling.first_ms);
         self.settling = Some(Settling { first_ms, until_ms: (now_ms + SETTLE_MS).min(first_ms + SETTLE_MOST_MS) });
@@ -247,7 +272,23 @@ impl Watches {
                 None => news.push(FileNews { command, option, paths: vec![path] }),
             }
         }
+        self.tell_sources(&mut news);
         news
+    }
+
+    /// Adds what has changed in folders; a file that is imported too is told once.
+    fn tell_sources(&mut self, news: &mut Vec<FileNews>) {
+        let mut changed = std::mem::take(&mut self.changed_sources);
+        changed.sort();
+        changed.dedup();
+        changed.retain(|path| !news.iter().any(|known| known.command == Command::Reload && known.paths.contains(path)));
+        if changed.is_empty() {
+            return;
+        }
+        match news.iter_mut().find(|known| known.command == Command::Reload) {
+            Some(known) => known.paths.extend(changed),
+            None => news.push(FileNews { command: Command::Reload, option: AUTORELOAD.to_owned(), paths: changed }),
+        }
     }
 
     /// Has the kernel ring for the files as they are now, and no more for those that were there before: another file may have come to
@@ -258,7 +299,12 @@ impl Watches {
             let ring = entry.sight.is_there().then(|| hang(doorbell, &entry.file.path, entry.file.subject)).flatten();
             left.extend(std::mem::replace(&mut entry.ring, ring).filter(|old| Some(*old) != ring));
         }
+        let rung = self.sources.passed().iter().filter_map(|folder| hang(doorbell, folder, WatchSubject::Contents)).collect();
+        left.extend(std::mem::replace(&mut self.folder_rings, rung));
         for old in left {
+            if self.folder_rings.contains(&old) {
+                continue;
+            }
             if !self.entries.iter().any(|entry| entry.ring == Some(old)) {
                 // The kernel has taken it down itself where the file is gone for good.
                 let _ = doorbell.rm_watch(old);
@@ -345,7 +391,7 @@ mod tests {
             subject: WatchSubject::Touch,
             action,
         };
-        Watches::new(&Watching { files: paths.iter().map(file).collect(), imports: None, hooks: Vec::new() }, 0)
+        Watches::new(&Watching { files: paths.iter().map(file).collect(), ..Watching::default() }, 0)
     }
 
     #[test]

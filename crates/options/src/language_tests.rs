@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use crate::catalogue::catalogue;
 use crate::catalogue::row::Status;
-use crate::catalogue::setting::{Attendant, Logging, Setting, Tls};
+use crate::catalogue::setting::{Attendant, Logging, Setting, Tls, Watching};
 use crate::tests::{Folder, outcome};
 use crate::{Diagnostic, InstanceRequest, InstanceWord, Reading, Severity};
 
@@ -169,7 +169,7 @@ fn test_the_example_of_every_supported_row_changes_the_settings() {
                 // What the application is shown of the configuration is as written, whatever it means.
                 settings.python_module.shown_options.clear();
                 let is_expected = |one: &Diagnostic| {
-                    ["are written to /tmp/keys.log", "for development alone", "here the umask stays"]
+                    ["are written to /tmp/keys.log", "for development alone", "here the umask stays", "may be a stranger"]
                         .iter()
                         .any(|known| one.message.contains(known))
                 };
@@ -200,6 +200,11 @@ fn test_the_example_of_every_supported_row_changes_the_settings() {
             Setting::Logging(Logging::Route | Logging::RequestRoute) => {
                 "module = shop\nlogger = errors stdio\nreq-logger = api stdio\n"
             }
+            // They say what is watched, where something is.
+            Setting::Watching(Watching::SourceFolder | Watching::SourcePattern | Watching::SourceExcluded) => {
+                "module = shop\npy-autoreload = 1\n"
+            }
+            Setting::Watching(Watching::Browser) => "module = shop\ndevelop = true\n",
             Setting::Tls(Tls::Certificate) => "module = shop\n",
             Setting::Tls(Tls::Key) => "module = shop\ntls-certificate = app.pem\n",
             Setting::Tls(Tls::ClientAuth) => "module = shop\nhttps = :3,app.pem,app.key\ntls-client-ca = clients.pem\n",

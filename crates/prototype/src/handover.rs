@@ -5,8 +5,10 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
+use std::time::Duration;
 
 use bolide_contract::boot::Boot;
+use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
 
 /// Reads the boot file of this number.
@@ -17,6 +19,9 @@ pub fn read_boot(descriptor: RawFd) -> io::Result<Boot> {
         io::Error::other(format!("the master's settings can't be read: {error}; are two builds of Bolide mixed?"))
     })
 }
+
+/// What a worker has told of a start that failed, the next one does not repeat for this long: those of a generation fail together.
+const TOLD_AGAIN_AFTER: Duration = Duration::from_secs(10);
 
 /// Where the master finds why the application could not be loaded.
 pub struct FailureNote {
@@ -30,6 +35,25 @@ impl FailureNote {
 
     pub(crate) fn try_clone(&self) -> io::Result<FailureNote> {
         Ok(FailureNote { file: self.file.try_clone()? })
+    }
+
+    /// No other worker has told why the generation does not start, or is about to: who is true here tells it. What was told
+    /// [`TOLD_AGAIN_AFTER`] ago is told again.
+    pub fn is_mine_to_tell(&self) -> bool {
+        // It goes with the process, which may end before it has left its line.
+        let whole = libc::flock {
+            l_type: libc::F_WRLCK as libc::c_short,
+            l_whence: libc::SEEK_SET as libc::c_short,
+            l_start: 0,
+            l_len: 0,
+            l_pid: 0,
+        };
+        if matches!(fcntl(&self.file, FcntlArg::F_SETLK(&whole)), Err(Errno::EAGAIN | Errno::EACCES)) {
+            return false;
+        }
+        let Ok(metadata) = self.file.metadata() else { return true };
+        let age = metadata.modified().ok().and_then(|written| written.elapsed().ok());
+        metadata.len() == 0 || age.is_some_and(|age| age >= TOLD_AGAIN_AFTER)
     }
 
     /// Leaves a line for the master.

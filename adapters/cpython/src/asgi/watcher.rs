@@ -11,6 +11,8 @@ use bolide_contract::scoreboard::now_ms;
 use bolide_engine::Heartbeat;
 use pyo3::prelude::*;
 
+use crate::uwsgi_module::is_halted;
+
 /// The loop is asked this many times within the time after which it counts as stuck.
 const LOOKS: u64 = 4;
 
@@ -47,7 +49,7 @@ fn look(heartbeat: &Heartbeat, stall_ms: u64, worker: u32, report: &Py<PyAny>) {
             }
             let stuck_ms = now_ms().saturating_sub(asked_ms);
             let due_ms = told_ms.map_or(stall_ms, |told: u64| told + AGAIN_MS);
-            if stuck_ms >= due_ms {
+            if stuck_ms >= due_ms && !is_halted() {
                 tell(heartbeat, asked_ms, stuck_ms, worker, report);
                 told_ms = Some(now_ms().saturating_sub(asked_ms));
             }

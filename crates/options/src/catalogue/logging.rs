@@ -86,7 +86,7 @@ pub const ENTRIES: &[Entry] = &[
         Setting::Logging(Logging::Style),
         Value::OneOf(&words(&STYLES)),
         "auto",
-        "The form of lines without a `log-format`. `uwsgi` is uWSGI's request line; `short` one line for eyes, coloured on a terminal unless the variable NO_COLOR is set (`21:03:24 GET /boom 500 19 ms 265 B`); `json` an object of JSON in each line. `auto` is `short` on a terminal where an application is named on the command line without a configuration file, else `uwsgi`.",
+        "The form of lines without a `log-format`. `uwsgi` is uWSGI's request line; `short` one line for eyes, coloured on a terminal (`21:03:24 GET  /boom  500  19 ms  265 B`), where the variable NO_COLOR takes the colours away, as TERM = dumb does, and FORCE_COLOR brings them anywhere; `json` an object of JSON in each line. `auto` is `short` on a terminal where an application is named on the command line without a configuration file, or with `develop`; else `uwsgi`.",
     )
     .example("log-style = short"),
     on("log-json", Logging::Json, "As `log-style = json`: one valid line of JSON for each request, whatever the bytes in it.")

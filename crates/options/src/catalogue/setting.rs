@@ -432,6 +432,11 @@ pub enum Watching {
     /// `py-autoreload`.
     Imports,
     ImportsIgnored,
+    Develop,
+    SourceFolder,
+    SourcePattern,
+    SourceExcluded,
+    Browser,
     OnException,
     OnExceptionType,
     OnExceptionValue,

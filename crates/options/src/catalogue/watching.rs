@@ -47,6 +47,16 @@ pub const ENTRIES: &[Entry] = &[
         .example("py-autoreload = 1"),
     Entry::supported("py-auto-reload-ignore", Setting::Watching(Watching::ImportsIgnored), Value::List, "", "The name of a module whose file `py-autoreload` does not watch.")
         .example("py-auto-reload-ignore = shop.generated"),
+    Entry::supported("develop", Setting::Watching(Watching::Develop), Value::Switch, "off", "For whoever works on the application: one worker, which reloads when a file of a module that is imported changes, or the configuration; code that can't be loaded does not end the instance, which waits for the next change; exceptions and code that can't be loaded are shown in the browser, at addresses of this machine alone; the log is short at a terminal; `breakpoint()` works there and no time limit ends what stands at it. On the command line it is `--reload` too, where no pidfile follows.")
+        .example("develop = true"),
+    Entry::supported("reload-dir", Setting::Watching(Watching::SourceFolder), Value::List, "", "With `develop` or `py-autoreload`: each Python file in this folder and those below is watched, imported or not. What Git ignores is left out, and so are hidden files and virtual environments.")
+        .example("develop = true\nreload-dir = /srv/shop"),
+    Entry::supported("reload-include", Setting::Watching(Watching::SourcePattern), Value::List, "", "With `develop` or `py-autoreload`: files that match this pattern are watched too, in the folders of `reload-dir` or the application's folder, and below. The pattern is one of `.gitignore`: `*.html`, `templates/**`.")
+        .example("develop = true\nreload-include = *.html"),
+    Entry::supported("reload-exclude", Setting::Watching(Watching::SourceExcluded), Value::List, "", "With `develop` or `py-autoreload`: files and folders that match this pattern of `.gitignore` are not watched, whether they are imported or found.")
+        .example("develop = true\nreload-exclude = generated/"),
+    Entry::supported("reload-browser", Setting::Watching(Watching::Browser), Value::Switch, "off", "With `develop`: pages can subscribe to `/.bolide/reload`, an event stream which has an event `reload` when there is something new to show. Nothing is put into pages.")
+        .example("develop = true\nreload-browser = true"),
     Entry::supported("reload-on-exception", Setting::Watching(Watching::OnException), Value::Switch, "off", "Replaces a worker whose application has raised an exception that reached the server: its replacement serves first, and requests in flight end. Frameworks turn most exceptions into answers of their own, and these count not.")
         .uwsgi("uWSGI ends the worker at once, with the requests of its other threads.")
         .example("reload-on-exception = true"),

@@ -98,6 +98,7 @@ pub struct Draft<'a> {
     pub asked: AnsweringDraft,
     pub files: FilesDraft,
     pub watching: Watching,
+    pub developing: DevelopingDraft,
     pub statistics: StatisticsDraft,
 }
 
@@ -173,6 +174,7 @@ impl<'a> Draft<'a> {
             asked: AnsweringDraft::default(),
             files: FilesDraft::default(),
             watching: Watching::default(),
+            developing: DevelopingDraft::default(),
             statistics: StatisticsDraft::default(),
         }
     }
@@ -306,6 +308,19 @@ pub struct InterpreterDraft {
     /// Variables of `env-file`.
     pub file_variables: Vec<(String, String)>,
     pub has_environment_file: bool,
+}
+
+/// What the options of development have said. Paths are as written.
+#[derive(Default)]
+pub struct DevelopingDraft {
+    pub is_on: bool,
+    pub folders: Vec<String>,
+    pub patterns: Vec<String>,
+    pub excluded: Vec<String>,
+    /// `reload-browser` is on.
+    pub browser: Option<Location>,
+    /// The last option that does nothing where nothing is watched.
+    pub detail: Option<(String, Location)>,
 }
 
 /// Settings of the statistics. Paths are as written.

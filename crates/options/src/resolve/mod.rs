@@ -14,6 +14,7 @@ pub mod ciphers;
 mod clients;
 mod confinement;
 mod control;
+mod developing;
 mod draft;
 mod elastic;
 mod files;
@@ -320,9 +321,10 @@ impl Draft<'_> {
         }
         self.add_passed_sockets(bare);
         self.show_options(read);
+        self.prepare_development(read);
         let (routes, answering, names_files) = self.complete_answering(&folder);
         let files = self.complete_files(&folder, &applications, names_files);
-        let serves_itself = files.is_some() || !routes.is_empty();
+        let serves_itself = files.is_some() || routes.len() > usize::from(self.tells_browsers());
         self.check_something_to_serve(!applications.is_empty() || serves_itself && !self.needs_application, read);
         let mut listeners = self.listeners(&folder);
         self.make_abstract(&mut listeners);
@@ -350,7 +352,9 @@ impl Draft<'_> {
         }
         self.complete_environment();
         self.python.path = self.python_path.iter().map(|path| normalized(&folder.join(path))).collect();
+        let development = self.development(&listeners);
         Some(Settings {
+            development,
             listeners,
             applications,
             python: self.python.clone(),

@@ -28,6 +28,9 @@ impl Draft<'_> {
                 let every_ms = every_ms.unwrap_or(0);
                 self.watching.imports = Some(WatchedImports { every_ms, ignored, configuration: Vec::new() });
             }
+            Setting::Develop | Setting::SourceFolder | Setting::SourcePattern | Setting::SourceExcluded | Setting::Browser => {
+                self.set_developing(setting, pair)?;
+            }
             Setting::OnException => self.python.reload_on.any = self.switch(pair),
             Setting::OnExceptionType => self.python.reload_on.types.push(values::text(pair)?),
             Setting::OnExceptionValue => self.python.reload_on.values.push(values::text(pair)?),
@@ -68,6 +71,9 @@ impl Draft<'_> {
             file.path = normalized(&folder.join(&file.path));
         }
         watching.imports = watching.imports.filter(|imports| imports.every_ms > 0);
+        if watching.imports.is_some() {
+            watching.sources = self.watched_sources(folder);
+        }
         if let Some(imports) = &mut watching.imports {
             let files = read.files.iter().map(|file| normalized(&self.host.folder.join(file)));
             // A configuration that came by a pipe can't change.

@@ -2,9 +2,17 @@
 //! unambiguous beginnings of long names, `--` ends the options. Positional arguments come after
 //! all options, wherever they stand, as getopt has it.
 
+use std::path::Path;
+
 use crate::catalogue::catalogue;
 use crate::catalogue::row::Argument;
 use crate::foreign;
+
+/// Where a pidfile follows, this tells a running instance to reload, as in uWSGI; else it is what other servers mean by it: [`DEVELOP`].
+const RELOAD: &str = "reload";
+const DEVELOP: &str = "develop";
+/// Bytes of a file that may be a pidfile, at the most.
+const PIDFILE_BYTES: u64 = 32;
 
 /// An option on the command line, ours or another server's, by its long name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,6 +98,9 @@ impl<'a> Arguments<'a> {
             let message = format!("`--{name}` has no value");
             return Err(ArgumentError { message, unknown: None, advice: Some(format!("write `--{name}` alone")) });
         }
+        if name == RELOAD && value.is_none() && !self.rest.as_slice().first().is_some_and(|next| is_pidfile(next)) {
+            return Ok(ParsedOption { name: DEVELOP.to_owned(), value: None });
+        }
         let value = match (argument, value) {
             // getopt refuses a value here; it is taken, since `--master=true` can mean only one thing.
             (Argument::None | Argument::Optional, value) => value,
@@ -165,6 +176,17 @@ impl<'a> Arguments<'a> {
     }
 }
 
+/// A word that names a pidfile: by its ending, or because there is such a file with a number in it.
+fn is_pidfile(word: &str) -> bool {
+    let path = Path::new(word);
+    if path.extension().is_some_and(|extension| extension == "pid") {
+        return true;
+    }
+    let is_small = path.metadata().is_ok_and(|file| file.is_file() && (1..=PIDFILE_BYTES).contains(&file.len()));
+    let text = if is_small { std::fs::read_to_string(path).unwrap_or_default() } else { String::new() };
+    text.trim().parse::<u32>().is_ok()
+}
+
 /// The one long name that begins so.
 fn beginning_of(start: &str) -> Result<(String, Argument), ArgumentError> {
     let unknown =
@@ -224,6 +246,11 @@ mod tests {
             ("-- --http", &["--http"]),
             ("--serve x", &["serve=x"]),
             ("--master=true", &["master=true"]),
+            ("--reload app:app", &["develop", "app:app"]),
+            ("app:app --reload", &["develop", "app:app"]),
+            ("--reload --reload-dir src app.py", &["develop", "reload-dir=src", "app.py"]),
+            ("--reload /run/shop.pid", &["reload=/run/shop.pid"]),
+            ("--reload=/run/shop", &["reload=/run/shop"]),
         ];
         for (line, wanted) in cases {
             assert_eq!(

@@ -1,0 +1,312 @@
+"""``develop``: what is other where somebody works on the application.
+
+Code that can't be loaded is stood in for by the page that says why, until a change mends it; while older code serves, that page
+is what a browser is shown that asks for a page, and everything else is answered by the older code. Exceptions of requests are
+shown too. Applications are wrapped when they are loaded, so that nobody else has a branch for any of it. Prototypes and workers
+use it.
+"""
+
+import ipaddress
+import json
+import os
+import re
+import sys
+import threading
+import time
+
+from bolide import log, traceback_page
+
+#: Bytes of the page that is kept for others, at the most.
+SLATE_BYTES = 4 * 1024 * 1024
+
+#: Where pages ask whether there is something new, and how long they are to wait before they ask again, in milliseconds.
+BROWSER_PATH = "/.bolide/reload"
+BROWSER_RETRY_MS = 500
+
+#: What the page of a failure does with that.
+SCRIPT = f"<script>new EventSource('{BROWSER_PATH}').addEventListener('reload', () => location.reload())</script>\n"
+
+HTML = "text/html; charset=utf-8"
+TEXT = "text/plain; charset=utf-8"
+
+WAITING = "The application could not be loaded. It is loaded again when a file changes."
+OLDER = (
+    "The new code could not be loaded; everything but pages is answered by the code before it. "
+    "It is loaded again when a file changes."
+)
+FAILED = "500 Internal Server Error"
+#: What strangers are told.
+NOTHING = "Internal Server Error\n"
+
+
+class Slate:
+    """A memory file of the instance: the page of the last failure to load, or nothing once the application is loaded."""
+
+    def __init__(self, descriptor):
+        self.descriptor = descriptor
+        # Programs of the application have no business with it.
+        os.set_inheritable(descriptor, False)
+
+    def write(self, page, text):
+        kept = json.dumps({"version": str(time.time_ns()), "page": page, "text": text}).encode()
+        if len(kept) <= SLATE_BYTES:
+            self.clear()
+            os.pwrite(self.descriptor, kept, 0)
+
+    def clear(self):
+        os.ftruncate(self.descriptor, 0)
+
+    def read(self):
+        """Return what is there as a dict, or None."""
+        if not os.fstat(self.descriptor).st_size:
+            return None
+        try:
+            return json.loads(os.pread(self.descriptor, SLATE_BYTES, 0))
+        except ValueError:
+            # It is being written.
+            return None
+
+
+class Question:
+    """What is looked at of a request."""
+
+    def __init__(self, method, path, fields):
+        self.method = method
+        self.path = path
+        self.accepts_html = "text/html" in fields("accept")
+        #: A page, and nothing that a script or another page has fetched.
+        self.is_for_page = method == "GET" and self.accepts_html and fields("sec-fetch-dest") in ("", "document")
+        self.seen = fields("last-event-id")
+        self.is_local = names_this_machine(fields("host"))
+
+    @classmethod
+    def of_environ(cls, environ):
+        def field(name):
+            return environ.get("HTTP_" + name.upper().replace("-", "_"), "")
+
+        return cls(environ["REQUEST_METHOD"], environ.get("PATH_INFO", ""), field)
+
+    @classmethod
+    def of_scope(cls, scope):
+        fields = {name: value.decode("latin-1") for name, value in reversed(list(scope["headers"]))}
+        return cls(scope["method"], scope["path"], lambda name: fields.get(name.encode(), ""))
+
+
+def names_this_machine(host):
+    """Whether a Host is one of this machine: a stranger's page may have led its own name here to read what is said to us."""
+    name = host.rpartition(":")[0] if re.search(r":\d*$", host) else host
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(name.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+class Development:
+    """The development of one generation, in its prototype and its worker."""
+
+    def __init__(self, boot, native):
+        settings = boot["settings"]["development"]
+        self.native = native
+        self.shows_tracebacks = settings["shows_tracebacks"]
+        self.tells_browsers = settings["tells_browsers"]
+        self.script = SCRIPT if self.tells_browsers else ""
+        self.slate = Slate(boot["slate"])
+        self.serves_nobody = boot["serves_nobody"]
+        self.identity = f"{boot['master_pid']}.{boot['generation']}"
+        #: What is served in the place of an application that could not be loaded.
+        self.stand_in = None
+        #: Threads that a debugger has stopped.
+        self.halted = set()
+
+    def wrap(self, applications):
+        """Return the applications with their exceptions shown."""
+        kinds = {"wsgi": self.developed_wsgi, "asgi": self.developed_asgi}
+        return [(mount, kinds[interface](application), interface) for mount, application, interface in applications]
+
+    def note_failure(self, error):
+        """Keep the page of an application that can't be loaded. Returns what is served in its place; None: older code is."""
+        what = WAITING if self.serves_nobody else OLDER
+        if self.shows_tracebacks:
+            self.slate.write(traceback_page.page(error, what, self.script), traceback_page.plain(error))
+        if not self.serves_nobody:
+            return None
+        self.stand_in = self.failed_application()
+        return [("", self.stand_in, "wsgi")]
+
+    def note_success(self):
+        """The application is loaded, and is about to serve."""
+        if self.stand_in is None:
+            self.slate.clear()
+
+    # What is answered without the application.
+
+    def failed_application(self):
+        """Return the application that stands in: the page of the last failure."""
+        kept = self.slate.read()
+
+        def failed(environ, start_response):
+            nonlocal kept
+            kept = self.slate.read() or kept
+            question = Question.of_environ(environ)
+            status, headers, body = self.answer_of_browser(question) or self.failure(kept, question)
+            start_response(status, headers)
+            return [body]
+
+        return failed
+
+    def failure(self, kept, question):
+        if kept is None or not self.may_see(question):
+            return answer(FAILED, TEXT, NOTHING)
+        return answer(FAILED, HTML, kept["page"]) if question.accepts_html else answer(FAILED, TEXT, kept["text"])
+
+    def may_see(self, question):
+        return self.shows_tracebacks and question.is_local
+
+    def answer_of_browser(self, question):
+        """Answer a page that asks whether there is something new (``reload-browser``); None where it asks for something else.
+
+        The answer ends at once, and the browser comes again with the number that it has seen: no thread waits for it.
+        """
+        if not self.tells_browsers or question.path != BROWSER_PATH:
+            return None
+        kept = self.slate.read()
+        version = f"{self.identity}.{kept['version']}" if kept else self.identity
+        news = "event: reload\ndata: reload\n" if question.seen not in ("", version) else ""
+        return answer("200 OK", "text/event-stream", f"retry: {BROWSER_RETRY_MS}\nid: {version}\n{news}\n")
+
+    def page_for(self, question):
+        """Answer in the place of the application where there is something to say; None: it is the application's."""
+        told = self.answer_of_browser(question)
+        if told is not None or not question.is_for_page or not self.may_see(question):
+            return told
+        kept = self.slate.read()
+        return kept and self.failure(kept, question)
+
+    def exception(self, error, place, question):
+        if not self.may_see(question):
+            return answer(FAILED, TEXT, NOTHING)
+        log.strip(error)
+        if question.accepts_html:
+            return answer(FAILED, HTML, traceback_page.page(error, place, self.script))
+        return answer(FAILED, TEXT, traceback_page.plain(error))
+
+    # Applications within.
+
+    def developed_wsgi(self, application):
+        def developed(environ, start_response):
+            question = Question.of_environ(environ)
+            own = self.page_for(question)
+            if own is not None:
+                start_response(*own[:2])
+                return [own[2]]
+            place = f"{question.method} {environ.get('REQUEST_URI', question.path)}"
+            try:
+                result = application(environ, start_response)
+            except Exception as error:
+                return [self.raised(error, place, question, start_response)]
+            finally:
+                self.let_go()
+            # What is complete, and a file, stays what the server knows.
+            if isinstance(result, (list, tuple, bytes)) or type(result).__module__.startswith("bolide."):
+                return result
+            return self.iterated(result, place, question, start_response)
+
+        return developed
+
+    def iterated(self, result, place, question, start_response):
+        try:
+            yield from result
+        except Exception as error:
+            yield self.raised(error, place, question, start_response)
+        finally:
+            self.let_go()
+            close = getattr(result, "close", None)
+            if close is not None:
+                close()
+
+    def raised(self, error, place, question, start_response):
+        status, headers, body = self.exception(error, place, question)
+        # What has been sent already is cut off: then this raises the exception again.
+        start_response(status, headers, sys.exc_info())
+        log.log_exception(error, place)
+        return body
+
+    def developed_asgi(self, application):
+        from bolide.asgi import is_departure
+
+        async def developed(scope, receive, send):
+            if scope["type"] != "http":
+                await application(scope, receive, send)
+                return
+            question = Question.of_scope(scope)
+            own = self.page_for(question)
+            if own is not None:
+                await respond(send, *own)
+                return
+            has_begun = False
+
+            async def noted(message):
+                nonlocal has_begun
+                has_begun = True
+                await send(message)
+
+            try:
+                await application(scope, receive, noted)
+            except Exception as error:
+                if has_begun or is_departure(error):
+                    raise
+                place = f"{question.method} {question.path}"
+                log.log_exception(error, place)
+                await respond(send, *self.exception(error, place, question))
+            finally:
+                self.let_go()
+
+        return developed
+
+    # Debuggers.
+
+    def watch_debuggers(self):
+        """Tell the master whenever a debugger of the library's kind stops this worker, and when it lets go."""
+        import bdb
+
+        original = {name: getattr(bdb.Bdb, name) for name in ("set_trace", "set_continue", "set_quit")}
+
+        def set_trace(itself, frame=None, *rest, **more):
+            self.halt()
+            return original["set_trace"](itself, frame or sys._getframe().f_back, *rest, **more)
+
+        def set_continue(itself):
+            original["set_continue"](itself)
+            if not itself.breaks:
+                self.let_go()
+
+        def set_quit(itself):
+            original["set_quit"](itself)
+            self.let_go()
+
+        bdb.Bdb.set_trace, bdb.Bdb.set_continue, bdb.Bdb.set_quit = set_trace, set_continue, set_quit
+
+    def halt(self):
+        if not self.halted:
+            self.native.note_debugger(True)
+        self.halted.add(threading.get_ident())
+
+    def let_go(self):
+        here = threading.get_ident()
+        if here in self.halted:
+            self.halted.discard(here)
+            if not self.halted:
+                self.native.note_debugger(False)
+
+
+def answer(status, content_type, text):
+    body = text.encode("utf-8", "backslashreplace")
+    return status, [("Content-Type", content_type), ("Content-Length", str(len(body))), ("Cache-Control", "no-store")], body
+
+
+async def respond(send, status, headers, body):
+    plain = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+    await send({"type": "http.response.start", "status": int(status.split(" ")[0]), "headers": plain})
+    await send({"type": "http.response.body", "body": body})

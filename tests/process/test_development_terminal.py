@@ -1,0 +1,145 @@
+"""Development at a terminal: `breakpoint()`, Ctrl-C and Ctrl-D, colours."""
+
+import os
+import re
+import termios
+import threading
+
+import pytest
+from support.client import Client, Closed
+from support.terminal import Terminal
+from support.waiting import PATIENCE_SECONDS, wait_until
+
+APPLICATION = """\
+TEXT = "{text}"
+def application(environ, start_response):
+    if environ["PATH_INFO"] == "/stop":
+        basket = 42
+        breakpoint()
+        basket += 1
+    start_response("200 OK", [("Content-Length", str(len(TEXT)))])
+    return [TEXT.encode()]
+"""
+ASGI = """\
+TEXT = "{text}"
+async def application(scope, receive, send):
+    assert scope["type"] == "http"
+    if scope["path"] == "/stop":
+        basket = 42
+        breakpoint()
+        basket += 1
+    await send({{"type": "http.response.start", "status": 200, "headers": []}})
+    await send({{"type": "http.response.body", "body": TEXT.encode()}})
+"""
+
+
+@pytest.fixture
+def terminal(tmp_path):
+    terminals = []
+
+    def open_terminal(*arguments, **environment):
+        terminals.append(Terminal(tmp_path, *arguments, **environment))
+        return terminals[-1]
+
+    yield open_terminal
+    for one in terminals:
+        one.close()
+
+
+class Asking:
+    """A request that may wait, in a thread of its own."""
+
+    def __init__(self, port, target):
+        self.answer = None
+        self.port, self.target = port, target
+        self.thread = threading.Thread(target=self.ask)
+        self.thread.start()
+
+    def ask(self):
+        try:
+            with Client(("127.0.0.1", self.port)) as client:
+                self.answer = client.request("GET", self.target)
+        except (OSError, Closed):
+            # The server has ended first, as some of these tests have it.
+            pass
+
+    def result(self):
+        self.thread.join(PATIENCE_SECONDS)
+        assert not self.thread.is_alive()
+        return self.answer
+
+
+def develop(terminal, tmp_path, application=APPLICATION, **environment):
+    (tmp_path / "shop.py").write_text(application.format(text="old"))
+    shown = terminal("shop", "--reload", "--http", "127.0.0.1:0", **environment)
+    return shown, int(shown.wait_for(r"open http://127\.0\.0\.1:(\d+)")[1])
+
+
+@pytest.mark.parametrize("application", [APPLICATION, ASGI], ids=["wsgi", "asgi"])
+def test_a_reload_waits_until_the_debugger_lets_go(application, terminal, tmp_path):
+    shown, port = develop(terminal, tmp_path, application)
+    asking = Asking(port, "/stop")
+    shown.wait_for(r"\(Pdb\) ")
+    (tmp_path / "shop.py").write_text(application.format(text="young"))
+    shown.wait_for("shop.py has changed: the reload waits until the debugger lets go")
+    shown.type("p basket * 2\n")
+    shown.wait_for(r"\b84\b")
+    shown.type("c\n")
+    assert asking.result().text == "old"
+    shown.wait_for(r"the debugger has let go: reloading[^$]*reloaded in")
+    # The old worker may take a connection yet when the new one serves.
+    wait_until(lambda: Asking(port, "/").result().text == "young", "the new code's answer")
+
+
+def test_ctrl_c_at_the_debugger_ends_at_once_and_leaves_the_terminal_as_it_was(terminal, tmp_path):
+    shown, port = develop(terminal, tmp_path, TERM="xterm")
+    before = termios.tcgetattr(shown.ours)
+    asking = Asking(port, "/stop")
+    shown.wait_for(r"\(Pdb\) ")
+    # Whoever edits a line has the terminal show nothing by itself.
+    wait_until(lambda: termios.tcgetattr(shown.ours) != before, "the debugger to have taken the terminal")
+    shown.type("\x03")
+    assert shown.process.wait(PATIENCE_SECONDS) == 0
+    assert "again stops at once" not in shown.text
+    assert termios.tcgetattr(shown.ours) == before
+    assert asking.result() is None
+
+
+def test_ctrl_d_at_the_debugger_ends_the_request_and_the_worker_serves_on(terminal, tmp_path):
+    shown, port = develop(terminal, tmp_path)
+    asking = Asking(port, "/stop")
+    shown.wait_for(r"\(Pdb\) ")
+    shown.type("\x04")
+    assert asking.result().status == 500
+    assert Asking(port, "/").result().text == "old"
+
+
+@pytest.mark.parametrize(
+    ("environment", "is_coloured"),
+    [
+        ({"TERM": "xterm"}, True),
+        ({"TERM": "dumb"}, False),
+        ({"TERM": "xterm", "NO_COLOR": "1"}, False),
+        ({"TERM": "dumb", "FORCE_COLOR": "1"}, True),
+        ({"TERM": "dumb", "FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
+    ],
+    ids=["terminal", "dumb", "no-color", "force-color", "both"],
+)
+def test_lines_are_short_and_coloured_where_the_terminal_can_show_it(environment, is_coloured, terminal, tmp_path):
+    shown, port = develop(terminal, tmp_path, **environment)
+    Asking(port, "/").result()
+    shown.wait_for(r"(?m)^\d\d:\d\d:\d\d GET  /  (\x1b\[32m)?200(\x1b\[0m)?  \d+ ms  3 B")
+    (tmp_path / "shop.py").write_text("TEXT = prices\n")
+    shown.wait_for(r"(?m)^\d\d:\d\d:\d\d bolide: (\x1b\[31m)?the new code could not be loaded")
+    # Own lines have the time of day alone, and no number where there is one worker.
+    assert not re.search(r"\d{4}-\d\d-\d\d|worker 1: ", shown.text)
+    assert ("\x1b[" in shown.text) == is_coloured
+
+
+def test_a_file_has_no_colours(terminal, tmp_path):
+    (tmp_path / "shop.py").write_text("TEXT = prices\n")
+    shown = terminal("shop", "--reload", "--http", "127.0.0.1:0", "--logto", "log", TERM="xterm")
+    log = tmp_path / "log"
+    wait_until(lambda: log.exists() and "open http" in log.read_text(), "the start")
+    assert "\x1b[" not in log.read_text()
+    assert os.path.exists(f"/proc/{shown.process.pid}")
