@@ -1,6 +1,7 @@
 """Pythons that Bolide is not for are refused with words: when the native module is built, and when it is imported."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -28,11 +29,30 @@ def told_by_build_script(**found):
     return subprocess.run([build_script()], env=environment, capture_output=True, text=True, check=True).stdout
 
 
-@pytest.mark.parametrize("version", ["3.13", "3.14"])
-def test_the_native_module_is_not_built_for_a_free_threaded_python(version):
-    told = told_by_build_script(version=version, flags="Py_GIL_DISABLED")
-    assert f"cargo::error=Python {version}t is free-threaded, which Bolide does not support yet" in told
-    assert f"(python{version})" in told
+def test_the_native_module_is_not_built_for_a_free_threaded_python():
+    told = told_by_build_script(version="3.14", flags="Py_GIL_DISABLED")
+    assert "cargo::error=Python 3.14t is free-threaded, which Bolide does not support yet" in told
+    assert "(python3.14)" in told
+
+
+def asked_by_pip(before):
+    """What the first call of pip says, in an interpreter in which some lines of Python were run before."""
+    call = "import bolide_build; bolide_build.get_requires_for_build_wheel()"
+    code = f"{before}\nimport sys; sys.path.insert(0, 'packaging/build'); {call}"
+    return subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+
+
+def test_pip_is_told_at_once_that_a_free_threaded_python_is_not_supported():
+    done = asked_by_pip("import sysconfig; sysconfig.get_config_vars()['Py_GIL_DISABLED'] = 1")
+    assert done.returncode == 1
+    assert re.fullmatch(r"error: Python 3\.\d+t \(.*\) is free-threaded, which Bolide does not support yet: .*GIL\n", done.stderr)
+    done = asked_by_pip("import sys; sys.implementation.name = 'pypy'")
+    assert re.fullmatch(r"error: Bolide runs on CPython, and .* is pypy: .*\n", done.stderr)
+
+
+def test_pip_is_told_nothing_where_the_python_is_supported():
+    done = asked_by_pip("")
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_the_native_module_is_not_built_for_another_implementation():
