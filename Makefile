@@ -1,6 +1,6 @@
 # Thin verbs; what they do is in scripts/.
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-rust test-python lint deny format bench fuzz soak compat conformance h2spec clean
+.PHONY: help run build test test-rust test-python lint deny format bench fuzz soak compat conformance h2spec deb wheels packages docs clean
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -10,16 +10,6 @@ run: ## build optimised and serve examples/fibonacci on http://127.0.0.1:8080
 
 build: ## build the plain program `bolide` and the wheel, optimised, into target/ and dist/
 	@scripts/build
-
-.PHONY: deb wheels packages
-deb: ## a Debian package for this system's Python, into dist/
-	@scripts/deb
-
-wheels: ## a wheel for each Python and platform that can be built here, checked, into dist/ (PYTHONS='3.11 3.14', PLATFORMS=manylinux)
-	@scripts/wheels
-
-packages: ## the source archive, and a wheel built from it alone
-	@scripts/sdist --build
 
 test: ## install what tests need, then run all of them
 	@scripts/test all
@@ -60,5 +50,17 @@ conformance: ## the Autobahn suite's WebSocket cases; writes docs/autobahn.md (C
 h2spec: ## the suite of HTTP/2 over TLS and h2c; writes docs/h2spec.md
 	@scripts/h2spec
 
+deb: ## a Debian package for this system's Python, into dist/
+	@scripts/deb
+
+wheels: ## a wheel for each Python and platform that can be built here, checked, into dist/ (PYTHONS='3.11 3.14', PLATFORMS=manylinux)
+	@scripts/wheels
+
+packages: ## the source archive, and a wheel built from it alone
+	@scripts/sdist --build
+
+docs: ## the documentation as a site, in build/site
+	@scripts/docs
+
 clean: ## remove what was built
-	rm -rf target build dist .venv .venv-test fuzz/target models/target
+	rm -rf target build dist .venv .venv-test .venv-docs fuzz/target models/target

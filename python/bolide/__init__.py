@@ -1,6 +1,7 @@
-"""Bolide: an application server for WSGI applications that runs uwsgi.ini files as they are.
+"""Bolide: an application server for WSGI and ASGI applications that runs uwsgi.ini files as they are.
 
-This package is the door: the console script ``bolide`` and ``python -m bolide`` both call :func:`main`.
+This package is the door: the console script ``bolide`` and ``python -m bolide`` both call :func:`main`; a program of Python's
+calls :func:`run`, and a test of an application ``bolide.testing.serve``.
 """
 
 import os.path
@@ -13,7 +14,15 @@ except ImportError as error:
 
     raise explained(error) from None
 
-__all__ = ["__version__", "main"]
+# What a type checker reads and the interpreter does not: the module `typing` is no part of a start.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from bolide.door import run
+
+__all__ = ["__version__", "main", "run"]
+
+#: This process is a prototype, or was forked from one.
+is_application_process = False
 
 
 def main():
@@ -26,3 +35,12 @@ def main():
 
     folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     _native.main(sys.argv[1:], sys.executable or None, folder)
+
+
+def __getattr__(name):
+    """Import :func:`run` when somebody asks for it: the console script does not."""
+    if name == "run":
+        from bolide.door import run
+
+        return run
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -26,6 +26,12 @@ def main(arguments: list[str], interpreter: str | None, package_folder: str | No
     RuntimeError: the interpreter takes no further function to run at its end.
     """
 
+def keyword_problem(name: str) -> str | None:
+    """What is wrong with the name of an option, with dashes, as that of a server which its caller waits for; None: nothing."""
+
+def end_with_parent(parent: int) -> bool:
+    """Has this process be told to end (SIGTERM) when its parent does. False: the process of this number is its parent no more."""
+
 def run_prototype(boot: int, half: Any) -> int:
     """Lives the life of a prototype, and in each worker that of a worker; gives the exit status of the process.
 

@@ -10,6 +10,7 @@ import inspect
 import signal
 import sys
 import types
+import weakref
 
 from bolide import farewell
 from bolide.lifespan import Lifespan, LifespanError
@@ -23,6 +24,7 @@ __all__ = [
     "log_exception",
     "log_message",
     "log_overdue",
+    "note_left",
     "plain_headers",
     "report_stall",
     "serve",
@@ -39,19 +41,30 @@ class ClientDisconnected(OSError):
 #: Exceptions of a chain that are looked at.
 CHAIN_MOST = 100
 
+#: What frameworks raise of themselves when they are told that the client has gone, and applications may let pass.
+FRAMEWORK_DEPARTURES = {"ClientDisconnect", "RequestAborted", "WebSocketDisconnect", "WebSocketDisconnected"}
 
-def is_departure(error):
+#: Tasks whose clients have left in the middle of an answer, as far as they go on.
+left = weakref.WeakSet()
+
+
+def note_left(task):
+    """Note that nobody hears any more what this task says."""
+    left.add(task)
+
+
+def is_departure(error, has_left=False):
     """Whether an application ended because its client had left: all that frameworks raise in the place of our exception, or put
-    around it. One that was raised by something else beside it is not.
+    around it, and where it has left indeed (`has_left`) what they call so. One that something else beside it raised is not.
     """
     for _ in range(CHAIN_MOST):
         if error is None:
             return False
-        if isinstance(error, ClientDisconnected):
+        if isinstance(error, ClientDisconnected) or (has_left and type(error).__name__ in FRAMEWORK_DEPARTURES):
             return True
         parts = getattr(error, "exceptions", None)
         if isinstance(error, Exception) and isinstance(parts, (tuple, list)) and parts:
-            return all(is_departure(part) for part in parts)
+            return all(is_departure(part, has_left) for part in parts)
         error = error.__cause__ or error.__context__
     return False
 
@@ -146,11 +159,21 @@ class Service:
             self.worker.leave()
 
     async def background_work(self):
-        """Wait for what applications do after their responses. The master bounds it: ``reload-mercy``."""
+        """Wait for what applications do after their responses. The master bounds it: ``reload-mercy``.
+
+        A task whose client left in the middle of its answer, and that waits for something to say to it, is cancelled.
+        """
+        patience_ends = self.loop.time() + LEFT_SECONDS
         while self.worker.running:
             await asyncio.sleep(BACKGROUND_LOOK_SECONDS)
+            if left and self.loop.time() >= patience_ends:
+                for task in tuple(left):
+                    left.discard(task)
+                    task.cancel()
 
 
+#: How long a task may take to see by itself that its client has gone, when its worker ends.
+LEFT_SECONDS = 0.5
 #: How often a drained worker looks whether background work has ended.
 BACKGROUND_LOOK_SECONDS = 0.02
 

@@ -61,8 +61,11 @@ class Half:
         """Set up this process and what the application sees of it: path, environment, arguments."""
         import atexit
 
+        import bolide
         from bolide import threads
 
+        # Who calls `bolide.run` now is the application's own module, which is loaded to be served.
+        bolide.is_application_process = True
         # Registered first, so that it runs last: functions of the application may write to the log at their end.
         atexit.register(finish, self.native)
         self.boot = boot

@@ -57,9 +57,9 @@ async def deaf(send):
     """A stream that takes no notice of its client's end."""
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
     while True:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, asyncio.CancelledError):
+            await asyncio.sleep(0.05)
             await send({"type": "http.response.body", "body": b"data: tick\n\n", "more_body": True})
-        await asyncio.sleep(0.05)
 
 
 async def events(name, receive, send):

@@ -126,3 +126,26 @@ def test_ctrl_c_lets_the_request_in_flight_finish(terminal, tmp_path):
     client.join(PATIENCE_SECONDS)
     assert answers == ["finished"]
     assert shown.process.wait(PATIENCE_SECONDS) == 0
+
+
+def test_ctrl_c_ends_with_event_streams_open(terminal, tmp_path):
+    (tmp_path / "shop.py").write_text(
+        "import asyncio\nasync def application(scope, receive, send):\n"
+        "    await send({'type': 'http.response.start', 'status': 200, 'headers': [(b'content-type', b'text/event-stream')]})\n"
+        "    await send({'type': 'http.response.body', 'body': b'data: tick\\n\\n', 'more_body': True})\n"
+        "    await asyncio.Event().wait()\n"
+    )
+    shown = terminal("--http-socket", "127.0.0.1:0", "--module", "shop", "--lifespan", "off")
+    port = int(shown.wait_for(r"open http://127\.0\.0\.1:(\d+)")[1])
+    tabs = [Client(("127.0.0.1", port)) for _ in range(3)]
+    for tab in tabs:
+        tab.send(b"GET /ticks HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        tab.read_head()
+    shown.type("\x03")
+    # In its own time, which is shorter than that of requests: nobody presses it twice, and nothing is killed.
+    shown.wait_for(r"streams that go on 3 s after the order to stop, and are cut off: 3")
+    shown.wait_for(r"stopped after ")
+    assert shown.process.wait(PATIENCE_SECONDS) == 0
+    assert "is killed" not in shown.text
+    for tab in tabs:
+        tab.close()

@@ -51,6 +51,19 @@ fn main(arguments: Vec<OsString>, interpreter: Option<PathBuf>, package_folder: 
     }
 }
 
+/// What is wrong with the name of an option as that of a server which its caller waits for; `None`: nothing.
+#[pyfunction]
+fn keyword_problem(name: &str) -> Option<String> {
+    bolide_master::keyword_problem(name)
+}
+
+/// Has this process be told to end (SIGTERM) when its parent does. False: it has ended already.
+#[pyfunction]
+fn end_with_parent(parent: i32) -> PyResult<bool> {
+    nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGTERM).map_err(std::io::Error::from)?;
+    Ok(nix::unistd::getppid().as_raw() == parent)
+}
+
 /// This process was forked by the application, from a worker.
 #[pyfunction]
 fn note_child() {
@@ -83,6 +96,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<asgi::worker::AsgiWorker>()?;
     module.add_class::<threads::ThreadBody>()?;
     module.add_function(wrap_pyfunction!(main, module)?)?;
+    module.add_function(wrap_pyfunction!(keyword_problem, module)?)?;
+    module.add_function(wrap_pyfunction!(end_with_parent, module)?)?;
     module.add_function(wrap_pyfunction!(log::write_log, module)?)?;
     module.add_function(wrap_pyfunction!(log::finish_log, module)?)?;
     module.add_function(wrap_pyfunction!(log::log_descriptor, module)?)?;

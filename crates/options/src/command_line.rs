@@ -2,54 +2,84 @@
 
 use std::path::Path;
 
+use crate::catalogue::catalogue;
 use crate::command_table::Command;
 use crate::diagnostic::{Diagnostic, Location};
+use crate::foreign::{self, Refusal, Translation};
 use crate::host_info::HostInfo;
-use crate::other_servers;
 use crate::reader::{Configuration, EarlyExit, Reader, format_of};
 use crate::resolve::{PositionalApplication, positional};
-use crate::sources::{self, argv::Arguments};
+use crate::sources::argv::{ArgumentError, Arguments};
+use crate::sources::environment;
 use crate::suggest;
+
+/// Its files may say the port of `--host`.
+const ENV_FILE: &str = "env-file";
 
 /// Environment, then options, then positional arguments: uWSGI's order, in which what is read later wins.
 pub fn collect(arguments: &[String], host: &HostInfo) -> Result<(Configuration, Option<PositionalApplication>), EarlyExit> {
     let mut reader = Reader::new(host);
     for (variable, value) in &host.environment {
-        if let Some((key, value)) = sources::environment::pair(variable, value) {
+        if let Some((key, value)) = environment::pair(variable, value) {
             reader.add(&key, Some(&value), &Location::environment(variable))?;
         }
     }
-    let location = Location::command_line();
     let mut words = Arguments::new(arguments);
-    loop {
-        let word = words.next_option(|name| reader.declared(name)).map_err(|mistake| {
-            let diagnostic = Diagnostic::error(Some(&location), mistake.message);
-            let unknown = mistake.unknown.as_deref();
-            if let Some(instead) = unknown.and_then(other_servers::instead) {
-                return diagnostic.advise(instead);
-            }
-            match unknown.and_then(suggest::nearest) {
-                Some(nearest) => diagnostic.advise(format!("did you mean `--{nearest}`?")),
-                None => diagnostic.advise("`bolide --help` lists the options"),
-            }
-        })?;
-        match word {
-            Some(given) => {
-                if let Some((message, advice)) =
-                    other_servers::misunderstood(&given.name, given.value.as_deref().unwrap_or_default())
-                {
-                    return Err(Diagnostic::error(Some(&location), message).advise(advice).into());
-                }
-                reader.add(&given.name, given.value.as_deref(), &location)?;
-            }
-            None => break,
-        }
-    }
+    let notes = take_options(&mut reader, &mut words, host)?;
     let mut application = None;
     for text in words.into_positional() {
         take_positional(&text, &mut reader, &mut application, &host.folder)?;
     }
-    Ok((reader.finish()?, application))
+    let mut configuration = reader.finish()?;
+    configuration.diagnostics.extend(notes);
+    Ok((configuration, application))
+}
+
+/// The options of the command line, ours and those of other servers; gives what their author should know.
+fn take_options(reader: &mut Reader<'_>, words: &mut Arguments<'_>, host: &HostInfo) -> Result<Vec<Diagnostic>, EarlyExit> {
+    let location = Location::command_line();
+    let error = |message: String, advice: String| Diagnostic::error(Some(&location), message).advise(advice);
+    let refused = |refusal: Refusal| error(refusal.message, refusal.advice);
+    let mut translation = Translation::new(None);
+    let mut files = Vec::new();
+    while let Some(given) = words.next_option(|name| reader.declared(name)).map_err(|mistake| told(mistake, &location))? {
+        let value = given.value.as_deref();
+        let is_ours = catalogue().get(&given.name).is_some() || reader.declared(&given.name).is_some();
+        match foreign::long(None, &given.name).filter(|_| !is_ours) {
+            Some(flag) => {
+                translation.take(flag, value.unwrap_or_default()).map_err(refused)?;
+                for (key, value) in translation.drain() {
+                    reader.add(&key, Some(&value), &location)?;
+                    files.extend(Some(value).filter(|_| key == ENV_FILE));
+                }
+            }
+            None => {
+                if let Some((message, advice)) = foreign::misunderstood(&given.name, value.unwrap_or_default()) {
+                    return Err(error(message, advice).into());
+                }
+                reader.add(&given.name, value, &location)?;
+                files.extend(given.value.filter(|_| given.name == ENV_FILE));
+            }
+        }
+    }
+    let port = if translation.needs_port() { crate::resolve::port(host, &files)? } else { None };
+    let (pairs, notes) = translation.finish(port).map_err(refused)?;
+    for (key, value) in pairs {
+        reader.add(&key, Some(&value), &location)?;
+    }
+    Ok(notes.into_iter().map(|note| Diagnostic::note(Some(&location), note)).collect())
+}
+
+/// A mistake on the command line, with what to do about it.
+fn told(mistake: ArgumentError, location: &Location) -> Diagnostic {
+    let diagnostic = Diagnostic::error(Some(location), mistake.message);
+    if let Some(advice) = mistake.advice {
+        return diagnostic.advise(advice);
+    }
+    match mistake.unknown.as_deref().and_then(suggest::nearest) {
+        Some(nearest) => diagnostic.advise(format!("did you mean `--{nearest}`?")),
+        None => diagnostic.advise("`bolide --help` lists the options"),
+    }
 }
 
 /// A configuration file, an application, or a mistake.

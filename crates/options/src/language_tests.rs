@@ -155,6 +155,7 @@ fn test_the_example_of_every_supported_row_changes_the_settings() {
     }
     folder.write("shop/static/favicon.ico", "");
     folder.write("shop/env/NAME", "value");
+    folder.write("shop/.env", "SHOP=open");
     folder.write("shop/mime.types", "");
     std::fs::create_dir_all(folder.path().join("sites")).expect("a folder of the test can be made");
     write_certificates(&folder);
@@ -236,7 +237,7 @@ fn blocks<'a>(page: &'a str, language: &str) -> Vec<&'a str> {
 fn test_options_that_the_documents_name_are_options() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
     let mut looked_at = 0;
-    for name in ["configuration.md", "migrate-from-uwsgi.md", "migrate-from-gunicorn.md", "static-files.md"] {
+    for name in ["configuration.md", "migrate-from-uwsgi.md", "migrate-from-gunicorn.md", "migrate-from-uvicorn.md", "static-files.md"] {
         let page = std::fs::read_to_string(folder.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
         let in_blocks = blocks(&page, "ini").into_iter().flat_map(str::lines);
         let in_text = page.split('`').skip(1).step_by(2).filter(|text| !text.contains('\n'));

@@ -14,13 +14,16 @@ pub mod compatibility;
 mod conditionals;
 mod development;
 mod diagnostic;
+mod dotenv;
 pub mod expand;
+pub mod foreign;
 mod host_info;
 mod instance_words;
+mod keywords;
 mod known;
 mod manual;
-mod other_servers;
 mod pem;
+pub mod project;
 mod reader;
 mod reading;
 pub mod renewal;
@@ -39,6 +42,8 @@ pub use instance_words::{
     EXIT_NO_ANSWER, EXIT_NO_INSTANCE, EXIT_REFUSED, InstanceRequest, InstanceWord, WORKERS_CHANGE_MOST, statuses_as_markdown,
 };
 pub use reading::{Failure, Reading};
+
+pub use keywords::keyword_problem;
 
 use command_line::collect;
 use host_info::HostInfo;

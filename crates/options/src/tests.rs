@@ -335,10 +335,16 @@ fn test_nothing_to_serve_says_what_to_write() {
 fn test_what_other_servers_would_understand_is_told_what_to_write() {
     let folder = Folder::new("foreign");
     for (line, wanted) in [
-        ("-w 4 app:app", "(write `-p 4`)"),
-        ("-b 0.0.0.0:8000 app:app", "(write `--http 0.0.0.0:8000`)"),
-        ("--host 0.0.0.0 app:app", "(write `--http HOST:PORT`, such as `--http 0.0.0.0:8000`)"),
-        ("--timeout 30 app:app", "write `--harakiri SECONDS`"),
+        ("-w 4 app:app", "(write `--workers 4`)"),
+        ("-b 0.0.0.0:8000 app:app", "(write `--bind 0.0.0.0:8000`)"),
+        ("-k gevent app:app", "write `--threads 16`"),
+        ("-h 0.0.0.0 app:app", "(write `--host 0.0.0.0`)"),
+        ("--http 8000 app:app", "write `--http :8000`"),
+        ("--http 1 app:app", "write `--http2 off`"),
+        ("--log-config log.ini app:app", "`--logto FILE`"),
+        ("--no-access-log=1 app:app", "(write `--no-access-log` alone)"),
+        ("--workers many app:app", "`many` is no number (write a number of processes"),
+        ("--bind 8000 app:app", "write `--bind :8000`"),
     ] {
         let errors = fails(&folder, line);
         assert!(errors.len() == 1 && errors[0].contains(wanted), "{line}: {errors:?}");

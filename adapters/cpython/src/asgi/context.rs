@@ -71,8 +71,10 @@ pub struct PyCallbacks {
     pub report_stall: Object,
     /// The exception of a `send()` whose client has gone.
     pub client_disconnected: Object,
-    /// `is_departure(exception)`: whether that exception is behind another one.
+    /// `is_departure(exception, has_left)`: whether that exception is behind another one, or one of a framework's that means the same.
     pub is_departure: Object,
+    /// `note_left(task)`: its client has gone.
+    pub note_left: Object,
 }
 
 impl Asgi {

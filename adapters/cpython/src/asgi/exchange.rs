@@ -313,6 +313,22 @@ impl ProtocolState {
         }
     }
 
+    /// The client has said that it leaves, or has left.
+    pub fn has_goodbye(&self) -> bool {
+        match self {
+            ProtocolState::Http(http) => http.is_disconnected(),
+            ProtocolState::WebSocket(socket) => socket.has_goodbye(),
+        }
+    }
+
+    /// The application has begun to answer.
+    pub fn has_begun(&self) -> bool {
+        match self {
+            ProtocolState::Http(http) => http.has_begun(),
+            ProtocolState::WebSocket(_) => true,
+        }
+    }
+
     /// What `receive` finds when the connection is not ours any more.
     fn last_message(&mut self) -> ReceiveEvent {
         match self {

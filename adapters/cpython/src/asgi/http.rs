@@ -123,6 +123,10 @@ impl HttpState {
         self.stage == ResponseStage::Complete && self.unsent.is_empty()
     }
 
+    pub fn has_begun(&self) -> bool {
+        self.stage != ResponseStage::Fresh
+    }
+
     pub fn is_disconnected(&self) -> bool {
         self.is_disconnected
     }

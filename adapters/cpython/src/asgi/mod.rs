@@ -88,6 +88,7 @@ impl App for AsgiThread {
     }
 
     fn abandon(&mut self, pending: ExchangeHandle) {
+        task::note_left(self.asgi, &pending.0);
         AsgiExchange::with(&pending.0, AsgiExchange::disconnect).wake(self.asgi);
     }
 

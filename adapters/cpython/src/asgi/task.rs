@@ -41,7 +41,8 @@ enum TaskEnd {
     Raised,
 }
 
-fn end_of(asgi: &Asgi, task: *mut ffi::PyObject) -> TaskEnd {
+/// `has_left` says whether the client has gone, and is asked only where the task has failed.
+fn end_of(asgi: &Asgi, task: *mut ffi::PyObject, has_left: impl FnOnce() -> bool) -> TaskEnd {
     // SAFETY: the task lives and is done; what it gives is ours, and set again as Python's present exception.
     unsafe {
         match call_method(&asgi.names.exception, [task]) {
@@ -51,7 +52,7 @@ fn end_of(asgi: &Asgi, task: *mut ffi::PyObject) -> TaskEnd {
             {
                 TaskEnd::Disconnected
             }
-            Some(exception) if is_departure(asgi, &exception) => TaskEnd::DisconnectedIndirectly,
+            Some(exception) if is_departure(asgi, &exception, has_left()) => TaskEnd::DisconnectedIndirectly,
             Some(exception) => {
                 ffi::PyErr_SetObject(ffi::Py_TYPE(exception.as_ptr()).cast(), exception.as_ptr());
                 TaskEnd::Raised
@@ -65,10 +66,11 @@ fn end_of(asgi: &Asgi, task: *mut ffi::PyObject) -> TaskEnd {
     }
 }
 
-fn is_departure(asgi: &Asgi, exception: &Object) -> bool {
+fn is_departure(asgi: &Asgi, exception: &Object, has_left: bool) -> bool {
     // SAFETY: both live; the result is ours. An exception that can't even be looked at is told as it is.
     unsafe {
-        let found = call(asgi.callbacks.is_departure.as_ptr(), [exception.as_ptr()]);
+        let has_left = if has_left { ffi::Py_True() } else { ffi::Py_False() };
+        let found = call(asgi.callbacks.is_departure.as_ptr(), [exception.as_ptr(), has_left]);
         if found.is_none() {
             ffi::PyErr_Clear();
         }
@@ -84,7 +86,7 @@ pub fn ended_at_once(
     connection: ConnectionRef,
     described: impl Fn() -> String,
 ) -> Outcome<ExchangeHandle> {
-    let end = end_of(asgi, task.as_ptr());
+    let end = end_of(asgi, task.as_ptr(), || false);
     if matches!(end, TaskEnd::Returned) && AsgiExchange::with(object, |exchange| exchange.protocol.is_complete()) {
         return Outcome::Finished;
     }
@@ -117,7 +119,9 @@ fn ended_later(object: &Object, task: *mut ffi::PyObject) {
     let (asgi, own) = AsgiExchange::with(object, |exchange| (exchange.asgi, exchange.task.take()));
     drop(own);
     asgi.running.set(asgi.running.get() - 1);
-    let end = end_of(asgi, task);
+    let end = end_of(asgi, task, || {
+        AsgiExchange::with(object, |exchange| exchange.protocol.has_goodbye() || client_has_gone(exchange))
+    });
     if matches!(end, TaskEnd::Returned) && AsgiExchange::with(object, |exchange| exchange.protocol.is_complete()) {
         return;
     }
@@ -230,6 +234,16 @@ fn tell_of_departure(asgi: &'static Asgi, object: &Object, described: &str) {
     if began_ms > 0 && !asgi.is_quiet_of_clients {
         let seconds = now_ms().saturating_sub(began_ms) as f64 / 1000.0;
         log_message(&asgi.fault_log, &format!("{described}: the client left after {seconds:.1} s"));
+    }
+}
+
+/// The client left in the middle of its answer, of which nobody hears any more: a worker that ends does not wait for its task.
+pub fn note_left(asgi: &Asgi, object: &Object) {
+    let task = AsgiExchange::with(object, |exchange| exchange.task.clone().filter(|_| exchange.protocol.has_begun()));
+    let Some(task) = task else { return };
+    // SAFETY: both live; the result is ours.
+    if unsafe { call(asgi.callbacks.note_left.as_ptr(), [task.as_ptr()]) }.is_none() {
+        asgi.log_set_exception("a client that left");
     }
 }
 

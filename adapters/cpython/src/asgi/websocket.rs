@@ -118,6 +118,10 @@ impl WebSocketState {
         self.is_disconnected
     }
 
+    pub fn has_goodbye(&self) -> bool {
+        self.is_disconnected || self.goodbye.is_some()
+    }
+
     /// True when a failure of the application is to be told by a close frame and not by a response.
     pub fn is_open(&self) -> bool {
         matches!(self.stage, WebSocketStage::Open)

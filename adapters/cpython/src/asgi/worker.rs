@@ -230,6 +230,7 @@ fn make(
             report_stall: object("report_stall")?,
             client_disconnected: object("ClientDisconnected")?,
             is_departure: object("is_departure")?,
+            note_left: object("note_left")?,
         },
         fault_log: FaultLog { log_exception: object("log_exception")?, log_message: object("log_message")? },
         templates: Cell::new(Some(templates)),

@@ -62,6 +62,14 @@ pub const ENTRIES: &[Entry] = &[
     )
     .example("threads = 32\nthread-stack-size = 512"),
     Entry::supported(
+        "env-file",
+        Setting::Interpreter(Interpreter::EnvironmentFile),
+        Value::List,
+        "",
+        "A file of environment variables for the application, as python-dotenv reads it: `KEY=VALUE` lines, `export`, quotes, comments, `${NAME}` and `${NAME:-else}`. What the environment or `env` sets stays; of several files the first that has a variable counts. For an application on the command line `PORT` and `WEB_CONCURRENCY` count from it.",
+    )
+    .example("env-file = /srv/shop/.env"),
+    Entry::supported(
         "envdir",
         Setting::Interpreter(Interpreter::EnvironmentFolder),
         Value::Path,

@@ -229,6 +229,7 @@ pub enum Interpreter {
     Optimize,
     Executable,
     ThreadStackSize,
+    EnvironmentFile,
     EnvironmentFolder,
     RemoveVariable,
 }

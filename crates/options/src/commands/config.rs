@@ -78,10 +78,11 @@ fn named(read: &Configuration, application: Option<&PositionalApplication>, sett
         ApplicationSource::Paste(_) | ApplicationSource::Pecan(_) | ApplicationSource::Text(_) => Vec::new(),
     };
     let is_socket = |pair: &Pair| catalogue().get(&pair.key).is_some_and(|row| row.value == Value::Address);
-    if let ([Listener { address: Address::Tcp { host, port }, .. }], false) =
+    if let ([Listener { address: Address::Tcp { host, port }, origin, .. }], false) =
         (settings.listeners.as_slice(), read.effects.iter().any(is_socket))
     {
-        made.push(pair("http", format!("{host}:{port}"), Location::file("default without a configuration", 0)));
+        let place = if *origin == Location::command_line().to_string() { "default without a configuration" } else { origin };
+        made.push(pair("http", format!("{host}:{port}"), Location::file(place, 0)));
     }
     made
 }

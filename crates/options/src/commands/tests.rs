@@ -253,6 +253,7 @@ fn initialised(name: &str, files: &[(&str, &str)]) -> (ApplicationSource, Option
         panic!("{name}: what init wrote does not run")
     };
     assert!(diagnostics.is_empty(), "{diagnostics:?}");
+    assert_eq!(printed(&folder, "check bolide.ini"), ("nothing to report\n".to_owned(), 0), "{name}");
     assert_eq!(printed(&folder, "init").1, 1, "it never overwrites");
     let application = settings.applications[0].clone();
     let environment =
@@ -266,7 +267,7 @@ fn initialised(name: &str, files: &[(&str, &str)]) -> (ApplicationSource, Option
 
 #[test]
 fn test_init_writes_a_configuration_that_runs() {
-    let file = |name: &str| ApplicationSource::File(name.into());
+    let module = |name: &str| ApplicationSource::Module(name.to_owned());
     let django = initialised(
         "init-django",
         &[
@@ -277,9 +278,12 @@ fn test_init_writes_a_configuration_that_runs() {
     );
     assert_eq!(django, (ApplicationSource::Module("shop.wsgi".to_owned()), Some("application".to_owned()), ".venv".to_owned()));
     let flask = initialised("init-flask", &[("app.py", "from flask import Flask\n\nserver: Flask = Flask(__name__)\n")]);
-    assert_eq!(flask, (file("app.py"), Some("server".to_owned()), String::new()));
+    assert_eq!(flask, (module("app"), Some("server".to_owned()), String::new()));
     let plain = initialised("init-wsgi", &[("wsgi.py", "def application(environ, start_response):\n    pass\n")]);
-    assert_eq!(plain, (file("wsgi.py"), None, String::new()));
+    assert_eq!(plain, (module("wsgi"), Some("application".to_owned()), String::new()));
+    let package =
+        initialised("init-package", &[("src/shop/__init__.py", "def create_app(config=None):\n    return Flask(__name__)\n")]);
+    assert_eq!(package, (module("shop"), Some("create_app()".to_owned()), String::new()));
 }
 
 /// A file of a project, and what it holds.
@@ -320,9 +324,12 @@ fn test_init_knows_asgi_applications_by_their_framework() {
 fn test_init_says_what_it_can_not_do() {
     let folder = Folder::new("init-nothing");
     assert!(printed(&folder, "init").0.contains("there is no application that I know"));
-    folder.write("main.py", "from fastapi import FastAPI\n\ndef create_app():\n    app = FastAPI()\n    return app\n");
+    folder.write("main.py", "from fastapi import FastAPI\n\ndef made():\n    app = FastAPI()\n    return app\n");
     let (text, status) = printed(&folder, "init");
     assert!(text.contains("main.py makes a FastAPI application") && text.contains("`bolide main:NAME`") && status == 1, "{text}");
+    folder.write("main.py", "from fastapi import FastAPI\n\ndef create_app(config):\n    return FastAPI()\n");
+    let (text, status) = printed(&folder, "init");
+    assert!(text.contains("`bolide \"main:create_app('…')\"`") && status == 1, "{text}");
     assert!(!folder.path().join("bolide.ini").exists());
 }
 

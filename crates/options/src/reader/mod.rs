@@ -19,7 +19,7 @@ use crate::expand::{self, Endless, Magic};
 use crate::host_info::HostInfo;
 use crate::instance_words::InstanceRequest;
 
-use bounded::read_bounded;
+pub use bounded::read_bounded;
 pub use files::format_of;
 
 /// A configuration has some dozens of pairs; beyond this, something went wrong.

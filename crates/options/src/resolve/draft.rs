@@ -303,6 +303,9 @@ pub struct InterpreterDraft {
     pub aliases: Vec<(String, String)>,
     pub late_aliases: Vec<(String, String)>,
     pub executable: Option<String>,
+    /// Variables of `env-file`.
+    pub file_variables: Vec<(String, String)>,
+    pub has_environment_file: bool,
 }
 
 /// Settings of the statistics. Paths are as written.

@@ -35,6 +35,7 @@ impl Draft<'_> {
                 let bytes = self.positive(row, pair)?.map(|kilobytes| kilobytes * KILOBYTE_BYTES);
                 self.python.thread_stack_bytes = bytes.map(|bytes| bytes.max(STACK_BYTES_LEAST));
             }
+            Interpreter::EnvironmentFile => self.read_environment_file(&values::text(pair)?, &pair.location)?,
             Interpreter::EnvironmentFolder => self.read_environment(&values::text(pair)?, &pair.location)?,
             Interpreter::RemoveVariable => self.remove_variable(values::text(pair)?),
         }

@@ -23,6 +23,7 @@ mod log_packing;
 mod loggers;
 mod logging;
 mod paths;
+mod platform;
 mod processes;
 mod protection;
 mod python_module;
@@ -39,6 +40,7 @@ mod watching;
 use std::path::Path;
 
 pub use application::{PositionalApplication, asgi_file, positional};
+pub use platform::port;
 
 use bolide_contract::settings::{Listener, Protocol, Settings, Threads};
 use bolide_contract::tls::Tls;
@@ -305,10 +307,11 @@ impl Draft<'_> {
         // Without a configuration file, an application on the command line is enough to serve.
         let bare = read.files.is_empty() && positional.is_some();
         if bare && self.sockets.is_empty() && self.host.passed_sockets == 0 {
+            let (address, location) = self.usual_address();
             self.sockets.push(SocketDraft {
                 kind: SocketKind::HttpRouter,
-                address: address::default(),
-                location: Location::command_line(),
+                address,
+                location,
                 credentials: None,
                 https_port: None,
             });
@@ -340,6 +343,10 @@ impl Draft<'_> {
         self.python.chdir_after = self.chdir_after.as_ref().map(|path| normalized(&folder.join(path)));
         self.python.virtualenv = self.virtualenv.as_ref().map(|path| normalized(&folder.join(path)));
         self.complete_interpreter(&folder);
+        if bare {
+            self.note_usual_file();
+        }
+        self.complete_environment();
         self.python.path = self.python_path.iter().map(|path| normalized(&folder.join(path))).collect();
         Some(Settings {
             listeners,

@@ -5,7 +5,7 @@ use bolide_contract::settings::{Limits, Protocol};
 
 use super::draft::Draft;
 use crate::catalogue::row::{Row, Value};
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, Location};
 use crate::manual::words::listed;
 use crate::reader::Pair;
 
@@ -27,7 +27,7 @@ impl Draft<'_> {
         let text = pair.value.as_deref().unwrap_or("1");
         let number = crate::values::number(text);
         if !number.whole {
-            self.misread(row, pair, &number.value.to_string());
+            self.misread(row, pair, &number.value.to_string())?;
         }
         let (least, most, unit) = match row.value {
             Value::Number { least, most, unit } | Value::NumberOrAuto { least, most, unit } => (least, most, unit),
@@ -44,7 +44,7 @@ impl Draft<'_> {
         let Value::Decimal { most, unit } = row.value else { return Ok(self.positive(row, pair)?.map(|seconds| seconds * 1000)) };
         let number = crate::values::decimal(pair.value.as_deref().unwrap_or("1"));
         if !number.whole {
-            self.misread(row, pair, &(number.thousandths as f64 / 1000.0).to_string());
+            self.misread(row, pair, &(number.thousandths as f64 / 1000.0).to_string())?;
         }
         match u64::try_from(number.thousandths).ok().filter(|_| number.thousandths <= most.saturating_mul(1000)) {
             Some(milliseconds) => Ok(Some(milliseconds).filter(|&milliseconds| milliseconds > 0)),
@@ -52,15 +52,21 @@ impl Draft<'_> {
         }
     }
 
-    /// A number with something after it, or none at all.
-    fn misread(&mut self, row: &Row, pair: &Pair, number: &str) {
+    /// A number with something after it, or none at all. The latter is an error where somebody has just typed it.
+    fn misread(&mut self, row: &Row, pair: &Pair, number: &str) -> Result<(), Diagnostic> {
         let text = pair.value.as_deref().unwrap_or_default();
+        let has_digits = text.trim_start_matches([' ', '\t', '+', '-', '.']).starts_with(|first: char| first.is_ascii_digit());
+        if !has_digits && pair.location == Location::command_line() {
+            return Err(Diagnostic::error(Some(&pair.location), format!("`--{} {text}`: `{text}` is no number", pair.key))
+                .advise(format!("write {}", crate::manual::words::value(row))));
+        }
         let advice = match row.at_once && text.contains('(') {
             true => "this option acts as soon as it is read, before placeholders are filled in",
             false => "write the number alone; there are no comments after a value, and no units",
         };
         let message = format!("`{} = {text}` is read as {number}", pair.key);
         self.diagnostics.push(Diagnostic::warning(Some(&pair.location), message).advise(advice));
+        Ok(())
     }
 
     pub(super) fn bounded_u32(&mut self, row: &Row, pair: &Pair) -> Result<u32, Diagnostic> {

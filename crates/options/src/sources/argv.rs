@@ -4,8 +4,9 @@
 
 use crate::catalogue::catalogue;
 use crate::catalogue::row::Argument;
+use crate::foreign;
 
-/// An option on the command line, by its long name.
+/// An option on the command line, ours or another server's, by its long name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParsedOption {
     pub name: String,
@@ -18,6 +19,8 @@ pub struct ArgumentError {
     pub message: String,
     /// The option that was meant to be named, for a "did you mean".
     pub unknown: Option<String>,
+    /// What to do about it, where that is known.
+    pub advice: Option<String>,
 }
 
 /// Reads the next words off `arguments`, which are those after the program's name, one option at a time, so that an option can declare
@@ -71,13 +74,22 @@ impl<'a> Arguments<'a> {
             Some((name, value)) => (name, Some(value.to_owned())),
             None => (text, None),
         };
+        let mut is_foreign = false;
         let (name, argument) = match catalogue().get(name) {
             Some(row) => (name.to_owned(), row.argument),
-            None => match declared(name) {
-                Some(argument) => (name.to_owned(), argument),
-                None => beginning_of(name)?,
+            None => match (declared(name), foreign::long(None, name)) {
+                (Some(argument), _) => (name.to_owned(), argument),
+                (None, Some(flag)) => {
+                    is_foreign = true;
+                    (name.to_owned(), flag.argument)
+                }
+                (None, None) => beginning_of(name)?,
             },
         };
+        if is_foreign && argument == Argument::None && value.is_some() {
+            let message = format!("`--{name}` has no value");
+            return Err(ArgumentError { message, unknown: None, advice: Some(format!("write `--{name}` alone")) });
+        }
         let value = match (argument, value) {
             // getopt refuses a value here; it is taken, since `--master=true` can mean only one thing.
             (Argument::None | Argument::Optional, value) => value,
@@ -92,9 +104,17 @@ impl<'a> Arguments<'a> {
         let letter = letters.next().unwrap_or('-');
         self.letters = letters.as_str();
         let Some((row, name)) = catalogue().letter(letter) else {
-            self.letters = "";
-            return Err(ArgumentError { message: format!("unknown option `-{letter}`"), unknown: None });
+            let attached = Some(std::mem::take(&mut self.letters)).filter(|text| !text.is_empty());
+            let (message, advice) = foreign::unknown_letter(letter, attached.or(self.next_word()));
+            return Err(ArgumentError { message, unknown: None, advice });
         };
+        let follows = if self.letters.is_empty() { self.next_word() } else { Some(self.letters) };
+        // What follows a letter within a group is further letters, if it takes no value.
+        let may_belong = self.letters.is_empty() || row.argument == Argument::Required;
+        if let Some((message, advice)) = foreign::misunderstood_letter(letter, follows.filter(|_| may_belong).unwrap_or_default())
+        {
+            return Err(ArgumentError { message, unknown: None, advice: Some(advice) });
+        }
         let attached = || Some(self.letters.to_owned()).filter(|text| !text.is_empty());
         let value = match row.argument {
             Argument::None => None,
@@ -114,17 +134,24 @@ impl<'a> Arguments<'a> {
         Ok(ParsedOption { name: name.to_owned(), value })
     }
 
+    /// The word after this one, which may be a value.
+    fn next_word(&self) -> Option<&'a str> {
+        self.rest.as_slice().first().map(String::as_str)
+    }
+
     fn value_of(&mut self, option: &str) -> Result<String, ArgumentError> {
-        self.rest
-            .next()
-            .cloned()
-            .ok_or_else(|| ArgumentError { message: format!("`{option}` needs a value, and none follows"), unknown: None })
+        self.rest.next().cloned().ok_or_else(|| ArgumentError {
+            message: format!("`{option}` needs a value, and none follows"),
+            unknown: None,
+            advice: None,
+        })
     }
 }
 
 /// The one long name that begins so.
 fn beginning_of(start: &str) -> Result<(String, Argument), ArgumentError> {
-    let unknown = || ArgumentError { message: format!("unknown option `--{start}`"), unknown: Some(start.to_owned()) };
+    let unknown =
+        || ArgumentError { message: format!("unknown option `--{start}`"), unknown: Some(start.to_owned()), advice: None };
     if start.is_empty() {
         return Err(unknown());
     }
@@ -139,6 +166,7 @@ fn beginning_of(start: &str) -> Result<(String, Argument), ArgumentError> {
             Err(ArgumentError {
                 message: format!("`--{start}` may be the beginning of several options: {list}, …"),
                 unknown: Some(start.to_owned()),
+                advice: None,
             })
         }
     }

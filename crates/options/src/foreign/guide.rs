@@ -1,0 +1,51 @@
+//! The tables of the guides "From gunicorn" and "From uvicorn and others": what becomes of each flag of a server, made from the rows.
+//! It writes Markdown and opens nothing.
+
+use super::flags;
+use super::row::{Flag, Meaning, Server};
+use crate::catalogue::row::Argument;
+
+/// The table of a server.
+pub fn table(server: Server) -> String {
+    let mut rows: Vec<String> = flags().filter(|flag| flag.servers.contains(&server)).map(|flag| row(flag, server)).collect();
+    rows.sort_unstable_by_key(|row| row.split("`--").nth(1).unwrap_or_default().to_owned());
+    format!("| {} | here | typed as it is | |\n|---|---|---|---|\n{}\n", server.command(), rows.join("\n"))
+}
+
+fn row(flag: &Flag, server: Server) -> String {
+    let letter = flag.letter.filter(|(_, servers)| servers.contains(&server));
+    let letter = letter.map(|(letter, _)| format!("`-{letter}`, ")).unwrap_or_default();
+    let (here, why) = match flag.meaning {
+        Meaning::Same | Meaning::Mostly(_) => ("the same".to_owned(), ""),
+        Meaning::Option(name) if flag.argument == Argument::None => (format!("`{name} = true`"), ""),
+        Meaning::Option(name) => (format!("`{name}`"), ""),
+        Meaning::Fixed(pairs) => {
+            let pairs: Vec<String> = pairs.iter().map(|(name, value)| format!("`{name} = {value}`")).collect();
+            (pairs.join(", "), "")
+        }
+        Meaning::Made(_, made) => (made.to_owned(), ""),
+        Meaning::Nothing(why) => ("nothing".to_owned(), why),
+        Meaning::Refused(advice) | Meaning::Taken(_, advice) => (String::new(), advice),
+    };
+    let is_counted = super::long(None, flag.name).is_some_and(|first| std::ptr::eq(first, flag) || first.servers == flag.servers);
+    let typed = match flag.meaning {
+        Meaning::Refused(_) => "an error",
+        Meaning::Taken(..) => "means something else here",
+        _ if !is_counted => "is taken for another server's",
+        _ => "works",
+    };
+    let says: Vec<&str> = [why, flag.says].into_iter().filter(|text| !text.is_empty()).collect();
+    format!("| {letter}`--{}` | {here} | {typed} | {} |", flag.name, says.join("; ").replace('|', "\\|"))
+}
+
+/// Puts the tables into a page, between the lines that mark their places.
+pub fn with_tables(page: &str) -> String {
+    let mut made = page.to_owned();
+    for server in Server::ALL {
+        let (begin, end) = (format!("<!-- flags of {} -->\n", server.command()), "<!-- end of flags -->");
+        let Some((before, rest)) = made.split_once(&begin) else { continue };
+        let Some((_, after)) = rest.split_once(end) else { continue };
+        made = format!("{before}{begin}{}{end}{after}", table(server));
+    }
+    made
+}

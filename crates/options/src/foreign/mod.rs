@@ -1,0 +1,78 @@
+//! The flags of other servers' command lines (gunicorn, uvicorn, granian, hypercorn, waitress, flask, fastapi, daphne) and what they
+//! mean here: one row a flag. What has one meaning is made into options of ours, the rest is refused with what to write. It acts on
+//! command lines alone: configuration files are in uWSGI's language. It opens nothing and starts nothing; it runs in the process that
+//! reads the configuration.
+
+mod access_format;
+mod addresses;
+mod application;
+mod developing;
+#[cfg(test)]
+mod guide;
+mod letters;
+mod logging;
+mod processes;
+mod requests;
+mod row;
+mod tls;
+mod translation;
+mod tuning;
+mod values;
+
+pub use letters::{misunderstood_letter, unknown_letter};
+pub use row::{Flag, Meaning, Refusal, Server};
+pub use translation::{Pair, Translation};
+
+use crate::catalogue::catalogue;
+use crate::catalogue::row::Value;
+
+/// The rows, by theme.
+const TABLES: &[&[Flag]] = &[
+    addresses::FLAGS,
+    application::FLAGS,
+    processes::FLAGS,
+    requests::FLAGS,
+    logging::FLAGS,
+    tls::FLAGS,
+    developing::FLAGS,
+    tuning::FLAGS,
+];
+
+/// Every row.
+pub fn flags() -> impl Iterator<Item = &'static Flag> {
+    TABLES.iter().flat_map(|table| table.iter())
+}
+
+/// The row of a long name, without its dashes: that of the server, or the first where it is not known which server is meant.
+pub fn long(server: Option<Server>, name: &str) -> Option<&'static Flag> {
+    flags().find(|flag| flag.name == name && flag.is_of(server))
+}
+
+/// The row of a letter of a server.
+pub fn letter(server: Server, letter: char) -> Option<&'static Flag> {
+    flags().find(|flag| flag.letter.is_some_and(|(own, servers)| own == letter && servers.contains(&server)))
+}
+
+/// The row of a setting of gunicorn.conf.py.
+pub fn setting(name: &str) -> Option<&'static Flag> {
+    flags().find(|flag| flag.setting == name && !name.is_empty())
+}
+
+/// A value shows that another server's option was meant, or none at all, on our own command line: the message and the advice.
+pub fn misunderstood(name: &str, value: &str) -> Option<(String, String)> {
+    let row = catalogue().get(name)?;
+    let doubt = flags().filter(|flag| row.names.contains(&flag.name)).find_map(|flag| match flag.meaning {
+        Meaning::Taken(doubt, _) | Meaning::Mostly(doubt) => doubt(value),
+        _ => None,
+    });
+    let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
+    doubt.or_else(|| {
+        (row.value == Value::Address && is_number).then(|| {
+            let message = format!("`--{name} {value}` would be a UNIX socket in the file `{value}`, not a port");
+            (message, format!("write `--{name} :{value}` for the port, or `--{name} ./{value}` for the file"))
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,197 @@
+//! The table agrees with the catalogue, with itself and with the guides.
+
+use super::guide::with_tables;
+use super::*;
+
+/// The pages with tables that are made from the rows.
+const GUIDES: [&str; 2] = ["migrate-from-gunicorn.md", "migrate-from-uvicorn.md"];
+
+/// Options of the development mode.
+const DEVELOPING: [&str; 3] = ["reload-dir", "reload-include", "reload-exclude"];
+
+/// Set to write the tables anew.
+const WRITE: &str = "BOLIDE_WRITE_REFERENCE";
+
+fn taken(name: &str, value: &str) -> Result<Vec<String>, Refusal> {
+    let mut translation = Translation::new(None);
+    translation.take(long(None, name).expect(name), value)?;
+    let mut pairs = translation.drain();
+    let (rest, _) = translation.finish(None)?;
+    pairs.extend(rest);
+    Ok(pairs.into_iter().map(|(name, value)| format!("{name}={value}")).collect())
+}
+
+#[test]
+fn test_what_is_the_same_is_an_option_and_what_is_foreign_is_none() {
+    for flag in flags() {
+        let is_ours = catalogue().get(flag.name).is_some();
+        match flag.meaning {
+            Meaning::Same | Meaning::Mostly(_) | Meaning::Taken(..) => {
+                assert!(is_ours || DEVELOPING.contains(&flag.name), "--{} is no option of ours", flag.name);
+            }
+            // uWSGI's command where a pidfile follows, which is told apart where the command line is read.
+            Meaning::Made(..) if flag.name == "reload" => assert!(is_ours),
+            // Rows that are refused in the catalogue as well.
+            Meaning::Refused(_) if flag.name.ends_with("keyfile-password") => assert!(is_ours),
+            _ => assert!(
+                !is_ours || flag.servers != long(None, flag.name).map_or(flag.servers, |first| first.servers),
+                "--{} is ours",
+                flag.name
+            ),
+        }
+    }
+}
+
+#[test]
+fn test_what_flags_become_and_what_is_advised_are_options() {
+    let known = |name: &str| DEVELOPING.contains(&name) || catalogue().get(name).is_some() || long(None, name).is_some();
+    for flag in flags() {
+        let texts = match flag.meaning {
+            Meaning::Option(name) => vec![format!("`--{name}`")],
+            Meaning::Fixed(pairs) => pairs.iter().map(|(name, _)| format!("`--{name}`")).collect(),
+            Meaning::Refused(text) | Meaning::Taken(_, text) => vec![text.to_owned()],
+            _ => Vec::new(),
+        };
+        for text in texts {
+            for written in text.split('`').skip(1).step_by(2) {
+                for option in written.split(' ').filter_map(|word| word.strip_prefix("--")) {
+                    assert!(known(option), "{}: --{option} is no option", flag.name);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn test_a_server_has_one_row_for_a_name_a_letter_and_a_setting() {
+    let mut settings: Vec<&str> = flags().map(|flag| flag.setting).filter(|name| !name.is_empty()).collect();
+    let count = settings.len();
+    settings.sort_unstable();
+    settings.dedup();
+    assert_eq!(settings.len(), count);
+    for server in Server::ALL {
+        let own: Vec<&Flag> = flags().filter(|flag| flag.servers.contains(&server)).collect();
+        for flag in &own {
+            assert_eq!(own.iter().filter(|other| other.name == flag.name).count(), 1, "{} --{}", server.command(), flag.name);
+            if let Some((own_letter, servers)) = flag.letter.filter(|(_, servers)| servers.contains(&server)) {
+                let found = letter(server, own_letter).expect("a letter leads to its row");
+                assert_eq!(found.name, flag.name, "{} -{own_letter} {servers:?}", server.command());
+            }
+        }
+    }
+}
+
+#[test]
+fn test_flags_become_options_of_ours() {
+    for (name, value, wanted) in [
+        ("host", "0.0.0.0", vec!["http=0.0.0.0:8000"]),
+        ("host", "::", vec!["http=[::]:8000"]),
+        ("port", "9000", vec!["http=127.0.0.1:9000"]),
+        ("bind", "0.0.0.0:80,unix:/run/x.sock", vec!["http=0.0.0.0:80", "http-socket=unix:/run/x.sock"]),
+        ("uds", "/run/x.sock", vec!["http-socket=unix:/run/x.sock"]),
+        ("fd", "3", vec!["http-socket=fd://3"]),
+        ("keep-alive", "75", vec!["http-keepalive=75"]),
+        ("timeout-keep-alive", "1", vec!["http-keepalive=2"]),
+        ("timeout", "30", vec!["harakiri=30"]),
+        ("worker-class", "uvicorn.workers.UvicornWorker", vec![]),
+        ("worker-class", "uvloop", vec!["loop=uvloop"]),
+        ("log-level", "warning", vec!["disable-logging=true"]),
+        ("log-level", "info", vec![]),
+        ("access-logfile", "-", vec![]),
+        ("access-logfile", "a.log", vec!["req-logger=file:a.log"]),
+        ("error-logfile", "e.log", vec!["logto=e.log"]),
+        ("daemon", "", vec!["daemonize=/dev/null"]),
+        ("statsd-host", "127.0.0.1:8125", vec!["stats-push=statsd:127.0.0.1:8125"]),
+        ("header", "X-A:b", vec!["add-header=X-A: b"]),
+        ("workers-lifetime", "1h", vec!["max-worker-lifetime=3600"]),
+        ("static-path-mount", "public", vec!["static-map=/static=public"]),
+        ("proxy-protocol", "", vec!["http-enable-proxy-protocol=true", "enable-proxy-protocol=true"]),
+        ("unix-socket-perms", "660", vec!["chmod-socket=660"]),
+    ] {
+        assert_eq!(
+            taken(name, value).as_deref(),
+            Ok(wanted.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>().as_slice()),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn test_values_without_a_meaning_say_what_to_write() {
+    for (name, value, wanted) in [
+        ("bind", "8000", "`--bind :8000`"),
+        ("bind", "/run/x.sock", "`--bind unix:/run/x.sock`"),
+        ("host", "0.0.0.0:80", "`--http 0.0.0.0:80`"),
+        ("port", "http", "a port from 0 to 65535"),
+        ("worker-class", "gevent", "`--threads 16`"),
+        ("worker-class", "trio", "asyncio"),
+        ("keep-alive", "soon", "a number of seconds"),
+        ("header", "X-A", "NAME:VALUE"),
+        ("statsd-prefix", "shop", "`--statsd-host HOST:PORT`"),
+        ("static-path-route", "/a", "`--static-map /ROUTE=FOLDER`"),
+        ("log-config", "log.ini", "`--logto FILE`"),
+    ] {
+        let refusal = taken(name, value).expect_err(name);
+        assert!(refusal.advice.contains(wanted) && refusal.message.contains(name), "{refusal:?}");
+    }
+}
+
+#[test]
+fn test_flags_that_belong_together_are_one_option() {
+    let made = |server: Option<Server>, line: &[(&str, &str)]| {
+        let mut translation = Translation::new(server);
+        for (name, value) in line {
+            translation.take(long(server, name).expect(name), value).expect(name);
+        }
+        let (pairs, notes) = translation.finish(Some(5000)).expect("they go together");
+        (pairs.into_iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>(), notes.len())
+    };
+    assert_eq!(made(None, &[("host", "0.0.0.0")]), (vec!["http=0.0.0.0:5000".to_owned()], 0));
+    assert_eq!(made(None, &[("port", "9000"), ("host", "::1")]), (vec!["http=[::1]:9000".to_owned()], 0));
+    assert_eq!(made(Some(Server::Daphne), &[("bind", "0.0.0.0"), ("port", "9000")]), (vec!["http=0.0.0.0:9000".to_owned()], 0));
+    let (pairs, notes) = made(None, &[("worker-class", "uvicorn.workers.UvicornWorker"), ("timeout", "30")]);
+    assert!(pairs.is_empty() && notes == 1, "{pairs:?}");
+    assert_eq!(made(None, &[("daemon", ""), ("error-logfile", "e.log")]).0, ["daemonize=e.log"]);
+    assert_eq!(made(None, &[("log-level", "error"), ("access-logfile", "-")]).0, Vec::<String>::new());
+    assert_eq!(made(None, &[("statsd-host", "h:1"), ("statsd-prefix", "shop.")]).0, ["stats-push=statsd:h:1,shop"]);
+    let both = [("static-path-route", "/a"), ("static-path-mount", "x"), ("static-path-route", "/b"), ("static-path-mount", "y")];
+    assert_eq!(made(Some(Server::Granian), &both).0, ["static-map=/a=x", "static-map=/b=y"]);
+}
+
+#[test]
+fn test_a_value_that_another_server_means_is_told() {
+    for (name, value, wanted) in [
+        ("http", "8000", "`--http :8000`"),
+        ("http-socket", "8000", "`--http-socket :8000`"),
+        ("http", "1", "`--http2 off`"),
+        ("http", "h11", "leave it out"),
+        ("listen", "127.0.0.1:8080", "`--http 127.0.0.1:8080`"),
+        ("pythonpath", "a,b", "`--pythonpath a --pythonpath b`"),
+        ("interface", "rsgi", "ASGI"),
+        ("http2", "app:app", "h2c"),
+    ] {
+        let (message, advice) = misunderstood(name, value).expect(name);
+        assert!(advice.contains(wanted) && message.contains(value), "{message} ({advice})");
+    }
+    for (name, value) in [("http", ":8000"), ("listen", "1024"), ("pythonpath", "a"), ("interface", "asgi"), ("processes", "4")] {
+        assert_eq!(misunderstood(name, value), None, "{name}");
+    }
+}
+
+#[test]
+fn test_the_guides_have_the_tables_of_the_rows() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let mut servers = 0;
+    for name in GUIDES {
+        let path = folder.join(name);
+        let page = std::fs::read_to_string(&path).expect("the guide is there");
+        servers += page.matches("<!-- flags of ").count();
+        let wanted = with_tables(&page);
+        if std::env::var_os(WRITE).is_some() {
+            std::fs::write(&path, &wanted).expect("the guide can be written");
+        } else {
+            assert!(page == wanted, "{name}: write the tables with {WRITE}=1 cargo test -p bolide-options");
+        }
+    }
+    assert_eq!(servers, Server::ALL.len(), "each server has its table in a guide");
+}

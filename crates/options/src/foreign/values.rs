@@ -1,0 +1,123 @@
+//! Values of foreign flags: addresses as gunicorn writes them, times with units as granian does, and the like. Pure functions over text.
+
+use super::translation::Translation;
+
+/// A host alone, to which a port belongs.
+pub fn is_host(text: &str) -> bool {
+    let is_other = text.is_empty() || text.starts_with("unix:") || text.starts_with("fd://") || text.contains('/');
+    !is_other
+        && (!text.contains(':')
+            || text.starts_with('[') && text.ends_with(']')
+            || text.matches(':').count() > 1 && !text.contains('['))
+}
+
+/// HOST:PORT, with brackets around an address of IPv6.
+pub fn host_and_port(host: &str, port: &str) -> String {
+    match host.contains(':') && !host.starts_with('[') {
+        true => format!("[{host}]:{port}"),
+        false => format!("{host}:{port}"),
+    }
+}
+
+/// The option and its value for an address of `--bind`; the error is the advice.
+pub fn address(text: &str, default_port: &str) -> Result<(&'static str, String), String> {
+    let text = text.trim();
+    let text = text.strip_prefix("tcp://").unwrap_or(text);
+    if text.starts_with("unix:") || text.starts_with("fd://") {
+        return Ok(("http-socket", text.to_owned()));
+    }
+    if text.starts_with('/') || text.starts_with('.') {
+        return Err(format!("write `--bind unix:{text}` for a UNIX socket"));
+    }
+    if text.is_empty() {
+        return Ok(("http", format!("0.0.0.0:{default_port}")));
+    }
+    if text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(format!("write `--bind :{text}` for a port"));
+    }
+    Ok(("http", if is_host(text) { host_and_port(text, default_port) } else { text.to_owned() }))
+}
+
+/// A port, checked here since the address would name both its halves.
+pub fn port(to: &mut Translation, text: &str) -> Result<(), String> {
+    match text.trim().parse::<u16>() {
+        Ok(port) => {
+            to.port = Some(port.to_string());
+            Ok(())
+        }
+        Err(_) => Err("write a port from 0 to 65535".to_owned()),
+    }
+}
+
+/// Seconds: a number, or days, hours, minutes and seconds with their letters (`1h30m`), as granian takes them.
+pub fn seconds(text: &str) -> Result<u64, String> {
+    let wrong = || "write a number of seconds".to_owned();
+    if let Ok(number) = text.parse::<u64>() {
+        return Ok(number);
+    }
+    let mut total: u64 = 0;
+    let mut digits = String::new();
+    for letter in text.trim().chars() {
+        let unit: u64 = match letter {
+            '0'..='9' => {
+                digits.push(letter);
+                continue;
+            }
+            'd' => 86_400,
+            'h' => 3600,
+            'm' => 60,
+            's' => 1,
+            _ => return Err(wrong()),
+        };
+        let number: u64 = std::mem::take(&mut digits).parse().map_err(|_| wrong())?;
+        total = number.checked_mul(unit).and_then(|part| total.checked_add(part)).ok_or_else(wrong)?;
+    }
+    if digits.is_empty() && total > 0 { Ok(total) } else { Err(wrong()) }
+}
+
+/// How long an idle connection is kept. `http-keepalive = 1` is "on", as in uWSGI, so one second becomes two.
+pub fn keep_alive(to: &mut Translation, text: &str) -> Result<(), String> {
+    let kept = seconds(text)?;
+    if kept == 1 {
+        to.note("an idle connection is kept for 2 seconds: `http-keepalive = 1` is uWSGI's word for the default".to_owned());
+    }
+    to.add("http-keepalive", &if kept == 1 { 2 } else { kept }.to_string());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn test_addresses_as_gunicorn_writes_them() {
+        for (text, wanted) in [
+            ("127.0.0.1:9000", ("http", "127.0.0.1:9000")),
+            (":9000", ("http", ":9000")),
+            ("0.0.0.0", ("http", "0.0.0.0:8000")),
+            ("shop.example", ("http", "shop.example:8000")),
+            ("[::1]:9000", ("http", "[::1]:9000")),
+            ("[::1]", ("http", "[::1]:8000")),
+            ("::1", ("http", "[::1]:8000")),
+            ("tcp://0.0.0.0:80", ("http", "0.0.0.0:80")),
+            ("", ("http", "0.0.0.0:8000")),
+            ("unix:/run/app.sock", ("http-socket", "unix:/run/app.sock")),
+            ("fd://3", ("http-socket", "fd://3")),
+        ] {
+            assert_eq!(address(text, "8000"), Ok((wanted.0, wanted.1.to_owned())), "{text}");
+        }
+        for text in ["/run/app.sock", "./app.sock", "8000"] {
+            assert!(address(text, "8000").expect_err(text).starts_with("write `--bind "), "{text}");
+        }
+    }
+
+    #[test]
+    fn test_times_may_have_units() {
+        for (text, wanted) in [("30", Some(30)), ("1h30m", Some(5400)), ("1d", Some(86_400)), ("90s", Some(90)), ("0", Some(0))] {
+            assert_eq!(seconds(text).ok(), wanted, "{text}");
+        }
+        for text in ["", "x", "1w", "h", "30m5", "-1", "99999999999999999999d"] {
+            assert!(seconds(text).is_err(), "{text}");
+        }
+    }
+}

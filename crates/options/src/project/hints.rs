@@ -1,0 +1,71 @@
+//! What a project says of its application itself, for other programs: `FLASK_APP` in `.flaskenv`, and `entrypoint` of `[tool.fastapi]` in
+//! `pyproject.toml`.
+
+use std::io::Read;
+use std::path::Path;
+
+use toml::de::DeTable;
+
+use super::source::Source;
+use super::{Callable, Finding, Kind, finding, is_module_name, is_name};
+
+/// These files are read so far.
+const HINT_BYTES_MOST: u64 = 256 * 1024;
+
+/// The applications that are named so. One whose file is not there is none.
+pub fn named(folder: &Path) -> Vec<Finding> {
+    let flask = text(&folder.join(".flaskenv")).and_then(|text| variable(&text, "FLASK_APP"));
+    let fastapi = text(&folder.join("pyproject.toml")).and_then(|text| entrypoint(&text));
+    let hints = [(flask, "Flask", Kind::Wsgi), (fastapi, "FastAPI", Kind::Asgi)];
+    hints.into_iter().filter_map(|(name, framework, kind)| found(folder, &name?, framework, kind)).collect()
+}
+
+fn found(folder: &Path, name: &str, framework: &'static str, kind: Kind) -> Option<Finding> {
+    let (module, callable) = match name.split_once(':') {
+        Some((module, callable)) => (module, Some(callable)),
+        None => (name, None),
+    };
+    let module = module.strip_suffix(".py").unwrap_or(module).replace('/', ".");
+    if !is_module_name(&module) {
+        return None;
+    }
+    super::ROOTS.iter().find_map(|root| {
+        let place = folder.join(root);
+        let path = place.join(module.replace('.', "/"));
+        let files = [path.with_extension("py"), path.join("__init__.py")];
+        let file = files.iter().find(|file| file.is_file())?;
+        let named = callable.map(|callable| match callable.strip_suffix("()") {
+            Some(name) => Callable::MadeBy(name.to_owned()),
+            None => Callable::Named(callable.to_owned()),
+        });
+        let named = named.filter(|named| matches!(named, Callable::Named(name) | Callable::MadeBy(name) if is_name(name)));
+        let callable = named.or_else(|| Some(finding(&place, &module, file, &Source::read(file)?)?.callable))?;
+        let file = file.strip_prefix(folder).unwrap_or(file).to_owned();
+        let (root, module) = (root.into(), module.clone());
+        Some(Finding { framework: Some(framework), kind, root, module, file, callable, project: None })
+    })
+}
+
+fn text(path: &Path) -> Option<String> {
+    if !path.is_file() {
+        return None;
+    }
+    let mut text = String::new();
+    std::fs::File::open(path).ok()?.take(HINT_BYTES_MOST).read_to_string(&mut text).ok()?;
+    Some(text)
+}
+
+fn variable(text: &str, name: &str) -> Option<String> {
+    text.lines().find_map(|line| {
+        let line = line.trim();
+        let line = line.strip_prefix("export ").unwrap_or(line);
+        let (key, value) = line.split_once('=')?;
+        (key.trim() == name).then(|| value.trim().trim_matches(['"', '\'']).to_owned())
+    })
+}
+
+fn entrypoint(text: &str) -> Option<String> {
+    let parsed = DeTable::parse(text).ok()?;
+    let tool = parsed.get_ref().get("tool")?.get_ref();
+    Some(tool.get("fastapi")?.get_ref().get("entrypoint")?.get_ref().as_str()?.to_owned())
+}

@@ -1,0 +1,289 @@
+//! What application a folder, a package or a file has, told from texts and names of files alone: nothing is imported, no program is
+//! run. Whoever reads a command line runs it. It knows neither options nor settings: what a finding becomes is its caller's to say.
+
+mod hints;
+mod source;
+
+use std::path::{Path, PathBuf};
+
+pub use source::Callable;
+use source::Source;
+
+/// Where people keep their virtualenv.
+const ENVIRONMENTS: &[&str] = &[".venv", "venv", "env", ".virtualenv"];
+/// Where people keep their application, likeliest first.
+const SOURCES: &[&str] =
+    &["wsgi.py", "asgi.py", "app.py", "application.py", "main.py", "api.py", "server.py", "run.py", "manage.py"];
+/// Folders that hold packages and are none themselves, with the folder itself.
+const ROOTS: &[&str] = &["", "src"];
+/// Folders that are looked into as if they were packages: many have no `__init__.py`.
+const USUAL_PACKAGES: &[&str] = &["app", "api"];
+/// Packages that hold no application.
+const NO_APPLICATIONS: &[&str] = &["tests", "test", "docs", "migrations", "scripts", "examples"];
+/// Entries of a folder that are looked at, at the most: it may be anything.
+const ENTRIES_MOST: usize = 4096;
+/// Files and packages of one folder that are read for want of one with a usual name, at the most.
+const OTHERS_MOST: usize = 64;
+/// Packages within packages, at the most.
+const DEPTH_MOST: usize = 32;
+
+/// The kind of application.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Wsgi,
+    Asgi,
+    /// The text does not tell: it is seen when it is loaded.
+    Unknown,
+}
+
+/// An application, as far as its text tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// The framework that makes it, as its authors write it.
+    pub framework: Option<&'static str>,
+    pub kind: Kind,
+    /// The folder that has to be in `sys.path`, relative to the one that was looked at: empty for that itself, or `src`.
+    pub root: PathBuf,
+    /// Its module, as it is imported from there: `shop.wsgi`.
+    pub module: String,
+    /// Its file, relative to the folder that was looked at.
+    pub file: PathBuf,
+    pub callable: Callable,
+    /// Django's name of the project.
+    pub project: Option<String>,
+}
+
+impl Finding {
+    /// `module:callable`; `None` where the name of the callable can't be told.
+    pub fn name(&self) -> Option<String> {
+        match &self.callable {
+            Callable::Named(name) => Some(format!("{}:{name}", self.module)),
+            Callable::MadeBy(name) => Some(format!("{}:{name}()", self.module)),
+            Callable::NeedsArguments(_) | Callable::Untold => None,
+        }
+    }
+
+    /// What it is, for people: "a Flask application in app.py".
+    pub fn description(&self) -> String {
+        if let Some(project) = &self.project {
+            return format!("the Django project `{project}`");
+        }
+        let file = self.file.display();
+        let article = |word: &str| if word.starts_with(['A', 'E', 'I', 'O']) { "an" } else { "a" };
+        match (self.framework, self.kind) {
+            (Some(framework), _) => format!("{} {framework} application in {file}", article(framework)),
+            (None, Kind::Wsgi) => format!("the WSGI application in {file}"),
+            (None, Kind::Asgi) => format!("the ASGI application in {file}"),
+            (None, Kind::Unknown) => format!("the application in {file}"),
+        }
+    }
+}
+
+/// The applications of a folder, likeliest first. Those whose callable can't be named come behind all others.
+pub fn look(folder: &Path) -> Vec<Finding> {
+    let mut found = hints::named(folder);
+    for root in ROOTS {
+        found.extend(django(folder, Path::new(root)));
+        found.extend(in_root(folder, Path::new(root)));
+    }
+    if found.is_empty() {
+        found = others(folder);
+    }
+    without_repetition(found)
+}
+
+/// The application of one file, named by the module that it is.
+pub fn look_at_file(file: &Path) -> Option<Finding> {
+    let place = place_of(file)?;
+    let source = Source::read(file)?;
+    Some(finding(&place.root, &place.module, file, &source)?.relative_to(file.parent()?))
+}
+
+/// The applications of a package, likeliest first: of its own file, and of the modules in it that usually have one.
+pub fn look_at_package(folder: &Path) -> Vec<Finding> {
+    let Some(place) = place_of(&folder.join("__init__.py")) else { return Vec::new() };
+    without_repetition(in_package(folder, &place.root, &place.module))
+}
+
+/// Where a file of Python is imported from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The folder above its outermost package: it has to be in `sys.path`.
+    pub root: PathBuf,
+    /// `shop.wsgi`, or `shop` for the `__init__.py` of a package.
+    pub module: String,
+}
+
+/// How a file is imported: packages are the folders above it that have an `__init__.py`. `None` for one that no `import` can name.
+pub fn place_of(file: &Path) -> Option<Place> {
+    let stem = file.file_name()?.to_str()?.strip_suffix(".py")?;
+    let mut root = file.parent()?.to_owned();
+    let mut names: Vec<String> = if stem == "__init__" { Vec::new() } else { vec![stem.to_owned()] };
+    while root.join("__init__.py").is_file() && names.len() < DEPTH_MOST {
+        names.insert(0, root.file_name()?.to_str()?.to_owned());
+        root = root.parent()?.to_owned();
+    }
+    (!names.is_empty() && names.iter().all(|name| is_name(name))).then(|| Place { root, module: names.join(".") })
+}
+
+/// The virtualenv that lies in a folder, by its name there.
+pub fn virtualenv(folder: &Path) -> Option<&'static str> {
+    ENVIRONMENTS.iter().copied().find(|name| folder.join(name).join("pyvenv.cfg").exists())
+}
+
+/// A name of Python's, keywords not considered.
+pub fn is_name(text: &str) -> bool {
+    text.chars().all(|letter| letter.is_alphanumeric() || letter == '_')
+        && !text.starts_with(|letter: char| letter.is_ascii_digit())
+        && !text.is_empty()
+}
+
+/// A dotted name of a module.
+pub fn is_module_name(text: &str) -> bool {
+    text.split('.').all(is_name)
+}
+
+/// The names of the modules and packages that lie in a folder, in order.
+pub fn modules(folder: &Path) -> Vec<String> {
+    entries(folder)
+        .into_iter()
+        .filter_map(|name| match name.strip_suffix(".py") {
+            Some(stem) => Some(stem.to_owned()),
+            None => folder.join(&name).join("__init__.py").is_file().then_some(name),
+        })
+        .filter(|name| is_name(name))
+        .collect()
+}
+
+impl Finding {
+    fn relative_to(mut self, folder: &Path) -> Finding {
+        self.file = self.file.strip_prefix(folder).unwrap_or(&self.file).to_owned();
+        self
+    }
+}
+
+/// The applications of the files and packages with usual names below a root.
+fn in_root(folder: &Path, root: &Path) -> Vec<Finding> {
+    let place = folder.join(root);
+    let mut found = Vec::new();
+    for name in SOURCES {
+        let path = place.join(name);
+        let Some(source) = Source::read(&path) else { continue };
+        found.extend(finding(&place, name.trim_end_matches(".py"), &path, &source));
+    }
+    let packages = entries(&place).into_iter().filter(|name| is_name(name) && !NO_APPLICATIONS.contains(&name.as_str()));
+    let packages = packages.filter(|name| {
+        place.join(name).join("__init__.py").is_file() || USUAL_PACKAGES.contains(&name.as_str()) && place.join(name).is_dir()
+    });
+    for package in packages.take(OTHERS_MOST) {
+        found.extend(in_package(&place.join(&package), &place, &package));
+    }
+    relative(found, folder, root)
+}
+
+/// The applications of a package below `root`.
+fn in_package(folder: &Path, root: &Path, name: &str) -> Vec<Finding> {
+    let own = ("__init__.py", name.to_owned());
+    let others = SOURCES.iter().map(|file| (*file, format!("{name}.{}", file.trim_end_matches(".py"))));
+    std::iter::once(own)
+        .chain(others)
+        .filter_map(|(file, module)| {
+            let path = folder.join(file);
+            finding(root, &module, &path, &Source::read(&path)?)
+        })
+        .collect()
+}
+
+/// The applications of files that have no usual name: where they are made by a framework that we know.
+fn others(folder: &Path) -> Vec<Finding> {
+    let files = entries(folder).into_iter().filter(|name| name.strip_suffix(".py").is_some_and(is_name));
+    let found = files.take(OTHERS_MOST).filter_map(|name| {
+        let path = folder.join(&name);
+        finding(folder, name.trim_end_matches(".py"), &path, &Source::read(&path)?)
+    });
+    relative(found.filter(|found| found.framework.is_some()).collect(), folder, Path::new(""))
+}
+
+fn finding(root: &Path, module: &str, file: &Path, source: &Source) -> Option<Finding> {
+    let seen = source.application()?;
+    let (framework, kind) = match seen.framework {
+        Some(framework) => (Some(framework.name), framework.kind),
+        // It may be made where it is imported from: `from shop import create_app`.
+        None => match source.imported(root).and_then(|other| other.framework()).filter(|_| !seen.is_plain) {
+            Some(framework) => (Some(framework.name), framework.kind),
+            None => (None, seen.kind),
+        },
+    };
+    Some(Finding {
+        framework,
+        kind,
+        root: root.to_owned(),
+        module: module.to_owned(),
+        file: file.to_owned(),
+        callable: seen.callable,
+        project: None,
+    })
+}
+
+fn relative(found: Vec<Finding>, folder: &Path, root: &Path) -> Vec<Finding> {
+    found.into_iter().map(|found| Finding { root: root.to_owned(), ..found.relative_to(folder) }).collect()
+}
+
+/// `manage.py` names the settings, and beside them lie `wsgi.py` and `asgi.py`. Every new project has both; the one that its author
+/// wants is ASGI where the settings name an ASGI application, as Channels has it.
+fn django(folder: &Path, root: &Path) -> Option<Finding> {
+    let place = folder.join(root);
+    let manage = Source::read(&place.join("manage.py"))?;
+    let after = manage.text().split("DJANGO_SETTINGS_MODULE").nth(1)?;
+    let settings = after.split(['"', '\'']).find(|part| part.contains('.') && is_module_name(part))?;
+    // The files lie beside the settings, or beside a folder of settings.
+    let parents = settings.match_indices('.').map(|(end, _)| settings.get(..end).unwrap_or_default());
+    let package = parents.rev().find(|package| {
+        let lies = place.join(package.replace('.', "/"));
+        lies.join("wsgi.py").exists() || lies.join("asgi.py").exists()
+    })?;
+    let has = |name: &str| place.join(package.replace('.', "/")).join(name).exists();
+    let asgi = Source::read(&place.join(format!("{}.py", settings.replace('.', "/"))))
+        .is_some_and(|settings| settings.text().lines().any(|line| line.starts_with("ASGI_APPLICATION")));
+    let (kind, module) = match (has("wsgi.py"), has("asgi.py")) {
+        (wsgi, true) if asgi || !wsgi => (Kind::Asgi, "asgi"),
+        _ => (Kind::Wsgi, "wsgi"),
+    };
+    Some(Finding {
+        framework: Some("Django"),
+        kind,
+        root: root.to_owned(),
+        module: format!("{package}.{module}"),
+        file: root.join(package.replace('.', "/")).join(format!("{module}.py")),
+        callable: Callable::Named("application".to_owned()),
+        project: Some(package.to_owned()),
+    })
+}
+
+/// Each module once, and last those whose callable can't be named. A project of Django is all that there is: its other files are parts of it.
+fn without_repetition(found: Vec<Finding>) -> Vec<Finding> {
+    if let Some(project) = found.iter().find(|found| found.project.is_some()) {
+        return vec![project.clone()];
+    }
+    let mut kept: Vec<Finding> = Vec::new();
+    for one in found {
+        if !kept.iter().any(|other| other.module == one.module) {
+            kept.push(one);
+        }
+    }
+    kept.sort_by_key(|found| found.name().is_none());
+    kept
+}
+
+/// Names in a folder, in order; hidden ones are left out.
+fn entries(folder: &Path) -> Vec<String> {
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+    let names = entries.take(ENTRIES_MOST).filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let mut names: Vec<String> = names.filter(|name| !name.starts_with('.')).collect();
+    names.sort_unstable();
+    names
+}
+
+#[cfg(test)]
+mod tests;

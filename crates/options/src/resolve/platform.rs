@@ -1,0 +1,127 @@
+//! What the environment says of an application on the command line where nothing else does: `PORT` and `WEB_CONCURRENCY`, as hosting
+//! platforms set them, and the variables of `env-file`. It reads those files; runs in the process that reads the configuration.
+
+use bolide_contract::settings::Address;
+
+use super::address;
+use super::draft::Draft;
+use crate::diagnostic::{Diagnostic, Location};
+use crate::dotenv;
+use crate::host_info::HostInfo;
+use crate::reader::read_bounded;
+
+/// The port that a platform wants to be served; other Python servers listen at all addresses then.
+const PORT: &str = "PORT";
+/// The number of workers of an application on the command line, as with other Python servers and on hosting platforms.
+const WEB_CONCURRENCY: &str = "WEB_CONCURRENCY";
+/// A file that some programs read without being asked.
+const USUAL_FILE: &str = ".env";
+
+/// The variables of a file, the last of each name. Those that the environment has already stay as they are.
+pub fn variables(text: &str, location: &Location, host: &HostInfo) -> Result<Vec<(String, String)>, Diagnostic> {
+    let bytes = read_bounded(&host.folder.join(text), location).map_err(Diagnostic::local)?;
+    let wrong = |line, message: String| Diagnostic::error(Some(&Location::file(text, line)), message);
+    let content = String::from_utf8(bytes).map_err(|_| wrong(0, "the file is not UTF-8 text".to_owned()))?;
+    let read = dotenv::read(&content, |name| host.variable(name).map(str::to_owned)).map_err(|mistake| {
+        wrong(mistake.line, mistake.message)
+            .advise("write KEY=VALUE, with the value in quotes where it has blanks at its ends or over lines")
+    })?;
+    let mut found: Vec<(String, String)> = Vec::new();
+    for (name, value, _) in read.into_iter().filter(|(name, _, _)| host.variable(name).is_none()) {
+        found.retain(|(earlier, _)| *earlier != name);
+        found.push((name, value));
+    }
+    Ok(found)
+}
+
+/// The port that `PORT` says, in the environment or in the files of `env-file`.
+///
+/// # Errors
+/// What is no port, or no file.
+pub fn port(host: &HostInfo, files: &[String]) -> Result<Option<u16>, Diagnostic> {
+    let own = host.variable(PORT).map(str::to_owned);
+    let mut found = own;
+    for file in files {
+        if found.is_some() {
+            break;
+        }
+        let all = variables(file, &Location::command_line(), host)?;
+        found = all.into_iter().find(|(name, _)| name == PORT).map(|(_, value)| value);
+    }
+    found.filter(|text| !text.is_empty()).map(|text| port_of(&text)).transpose()
+}
+
+fn port_of(text: &str) -> Result<u16, Diagnostic> {
+    text.trim().parse().map_err(|_| {
+        Diagnostic::error(Some(&Location::environment(PORT)), format!("`{PORT} = {text}` is no port"))
+            .advise("0 to 65535; or unset it, or write `--http ADDRESS`")
+    })
+}
+
+impl Draft<'_> {
+    /// Of several files the first that has a variable sets it, as the environment does before them.
+    pub(super) fn read_environment_file(&mut self, text: &str, location: &Location) -> Result<(), Diagnostic> {
+        let new = variables(text, location, self.host)?;
+        let known = &mut self.interpreter.file_variables;
+        for (name, value) in new {
+            if !known.iter().any(|(key, _)| *key == name) {
+                known.push((name, value));
+            }
+        }
+        self.interpreter.has_environment_file = true;
+        Ok(())
+    }
+
+    /// `env` says more than a file does.
+    pub(super) fn complete_environment(&mut self) {
+        let python = &mut self.python;
+        let is_set =
+            |name: &String| python.environment.iter().any(|(key, _)| key == name) || python.removed_variables.contains(name);
+        let new: Vec<(String, String)> = self.interpreter.file_variables.drain(..).filter(|(name, _)| !is_set(name)).collect();
+        python.environment.splice(0..0, new);
+    }
+
+    /// A variable of the environment, or of the files of `env-file`.
+    fn variable(&self, name: &str) -> Option<String> {
+        let of_file = || self.interpreter.file_variables.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
+        self.host.variable(name).or_else(of_file).filter(|text| !text.is_empty()).map(str::to_owned)
+    }
+
+    /// Where an application on the command line is served, and who says so.
+    pub(super) fn usual_address(&mut self) -> (Address, Location) {
+        match self.variable(PORT).map(|text| port_of(&text)) {
+            Some(Ok(port)) => {
+                let location = Location::environment(PORT);
+                self.diagnostics.push(Diagnostic::note(Some(&location), format!("this port is served, at 0.0.0.0:{port}")));
+                (Address::Tcp { host: "0.0.0.0".to_owned(), port }, location)
+            }
+            Some(Err(diagnostic)) => {
+                self.diagnostics.push(diagnostic);
+                (address::default(), Location::command_line())
+            }
+            None => (address::default(), Location::command_line()),
+        }
+    }
+
+    pub(super) fn web_concurrency(&mut self) -> Option<u32> {
+        let text = self.variable(WEB_CONCURRENCY)?;
+        let most = u32::try_from(crate::catalogue::MOST_PROCESSES).unwrap_or(u32::MAX);
+        let number = text.trim().parse().ok().filter(|number| (1..=most).contains(number));
+        let location = Location::environment(WEB_CONCURRENCY);
+        self.diagnostics.push(match number {
+            Some(number) => Diagnostic::note(Some(&location), format!("so many workers are started: {number}")),
+            None => Diagnostic::error(Some(&location), format!("`{WEB_CONCURRENCY} = {text}` is no number of workers"))
+                .advise(format!("1 to {most}; or unset it")),
+        });
+        number
+    }
+
+    /// Some programs read `.env` unasked; that it is not read is worth a word.
+    pub(super) fn note_usual_file(&mut self) {
+        if !self.interpreter.has_environment_file && self.host.folder.join(USUAL_FILE).is_file() {
+            let message = format!("`{USUAL_FILE}` lies here and is not read");
+            let advice = format!("write `--env-file {USUAL_FILE}` to set its variables");
+            self.diagnostics.push(Diagnostic::note(Some(&Location::command_line()), message).advise(advice));
+        }
+    }
+}

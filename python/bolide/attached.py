@@ -1,0 +1,23 @@
+"""The master as a child of a Python process: ``python -m bolide.attached PARENT ARGUMENT…``, where PARENT is that process' pid.
+
+It is told to end when its parent has ended, however that was. It must not know what the server serves; :mod:`bolide.door`
+starts it.
+"""
+
+import signal
+import sys
+
+from bolide import _native, main
+
+
+def begin():
+    parent = int(sys.argv.pop(1))
+    # The parent may have blocked what the master takes from its terminal.
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    if not _native.end_with_parent(parent):
+        sys.exit("bolide: the process that started this server has ended")
+    main()
+
+
+if __name__ == "__main__":
+    begin()

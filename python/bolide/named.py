@@ -1,0 +1,107 @@
+"""Where an object of this process can be loaded from again: the module or file, and the name that it has there.
+
+The master never holds an application, and each generation loads it anew, so an application is handed over by its name. It must
+not know how a server is started; whoever calls :func:`bolide.run` or ``bolide.testing.serve`` runs it.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import os
+import sys
+from types import ModuleType
+from typing import Any
+
+#: Names that are taken first where an object has several in its module.
+USUAL_NAMES = ("application", "app")
+
+ADVICE = 'name it instead, as in "main:app", or name the function that makes it: "main:create_app" with factory=True'
+
+
+def name_of(app: Any, caller: dict[str, Any]) -> str:
+    """Return the name of an application as the command line takes it, such as ``shop:app`` or ``/srv/shop.py:app``.
+
+    An object is looked for where the call stands first, whose globals are `caller`: what was done to it there is done again.
+    ValueError: it can't be loaded again by a name.
+    """
+    if isinstance(app, (str, os.PathLike)):
+        text = os.fspath(app)
+        if not isinstance(text, str) or not text or text.startswith("-"):
+            raise ValueError(f"{text!r} names no application: write package.module:callable or file.py")
+        return text
+    if not callable(app):
+        raise TypeError(f"an application is a name or can be called, and {app!r} is neither")
+    for module in modules_to_look_at(app, caller):
+        attribute = attribute_of(module, app)
+        if attribute is not None:
+            return f"{place_of(module, attribute)}:{attribute}"
+    raise ValueError(
+        f"the server is another process and loads the application itself, and this {type(app).__name__} is the value of no name "
+        f"of a module, from which it could: {ADVICE}"
+    )
+
+
+def modules_to_look_at(app: Any, caller: dict[str, Any]) -> list[ModuleType]:
+    names = [caller.get("__name__"), "__main__", getattr(app, "__module__", None), *sys.modules]
+    modules = (sys.modules.get(name) for name in names if isinstance(name, str) and name.partition(".")[0] != "bolide")
+    return [module for module in modules if isinstance(module, ModuleType)]
+
+
+def attribute_of(module: ModuleType, app: Any) -> str | None:
+    values = dict(vars(module))
+    found = [name for name, value in values.items() if value is app and name.isidentifier()]
+    found.sort(key=lambda name: (name not in USUAL_NAMES, name.startswith("_")))
+    return found[0] if found else None
+
+
+def place_of(module: ModuleType, attribute: str) -> str:
+    """Return the module's name if it can be imported by one, else its file."""
+    file = getattr(module, "__file__", None)
+    if not file:
+        raise ValueError(f"{attribute!r} was made where no file is, so that no server can load it: write it into one")
+    file = os.path.abspath(file)
+    name = name_to_import(module, file)
+    if name is not None:
+        return name
+    if not file.endswith(".py"):
+        raise ValueError(f"{attribute!r} is of {file!r}, which can't be imported by a name: {ADVICE}")
+    return file
+
+
+def name_to_import(module: ModuleType, file: str) -> str | None:
+    name = module.__name__
+    if name == "__main__":
+        spec = module.__spec__
+        # `python -m shop.main` knows its name, and a script has that of its file where nothing else comes before it.
+        is_script = spec is None or spec.name == "__main__"
+        name = os.path.splitext(os.path.basename(file))[0] if is_script else spec.name
+    if name == "__main__" or not all(part.isidentifier() for part in name.split(".")):
+        return None
+    if "." in name:
+        return name if is_found(name.partition(".")[0]) else None
+    return name if is_found(name, file) else None
+
+
+def is_found(name: str, file: str | None = None) -> bool:
+    """Whether an import in another process finds a module of this name, and in this file if one is given."""
+    try:
+        spec = importlib.machinery.PathFinder.find_spec(name, None)
+    except (ImportError, ValueError):
+        return False
+    if spec is None:
+        return False
+    return file is None or (spec.origin is not None and os.path.realpath(spec.origin) == os.path.realpath(file))
+
+
+def folders_in_front() -> list[str]:
+    """Return the folders that stand before Python's own in sys.path: another process does not have them by itself."""
+    own = os.path.realpath(os.path.dirname(os.__file__))
+    folders = []
+    for entry in sys.path:
+        is_own_archive = os.path.basename(entry).startswith("python3") and entry.endswith(".zip")
+        if is_own_archive or os.path.realpath(entry or ".") == own:
+            break
+        folder = os.path.abspath(entry or ".")
+        if os.path.isdir(folder) and folder not in folders:
+            folders.append(folder)
+    return folders

@@ -1,0 +1,238 @@
+"""A server for the time of a test: ``with bolide.testing.serve("shop:app") as server: get(server.url)``.
+
+The server is a child of the process that tests, and ends with it, however that ends. It must not know any framework or testing
+library; the process of the tests runs it.
+"""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import os
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from types import TracebackType
+from typing import Any, Callable
+
+from bolide.door import OptionValue, arguments_of, command, environment_of
+from bolide.named import name_of
+
+__all__ = ["Server", "StartFailed", "serve"]
+
+#: Connections that may wait until the server serves.
+BACKLOG = 128
+#: How long a server may take to serve, in seconds.
+START_SECONDS = 60.0
+#: How long requests in flight have at the end of a test before they are cut off, in seconds.
+STOP_SECONDS = 5
+#: How long each further way to end a server is given, in seconds.
+END_SECONDS = 10
+#: How long :meth:`Server.wait_for_log` waits, in seconds.
+LOG_SECONDS = 10.0
+#: Bytes of one message about the state of the server.
+MESSAGE_BYTES = 8192
+#: Bytes that are read of the log at once.
+READ_BYTES = 65536
+#: Characters of the log that are kept, its last ones.
+LOG_CHARACTERS_MOST = 8 << 20
+
+#: Keywords about where to listen, and whether it is this process' child: both are settled here.
+SETTLED = {
+    "host", "uds", "fd", "http", "http_socket", "http11_socket", "https", "https_socket", "https2", "socket", "uwsgi_socket",
+    "fastcgi_socket", "scgi_socket", "ssl_certfile", "ssl_keyfile", "ssl_ca_certs", "reload",
+}  # fmt: skip
+
+
+class StartFailed(RuntimeError):
+    """The server has not come to serve; the message has the last line of its log, and `log` all of it."""
+
+    def __init__(self, message: str, log: str) -> None:
+        super().__init__(message)
+        self.log = log
+
+
+def serve(
+    app: str | os.PathLike[str] | Callable[..., Any],
+    *,
+    port: int = 0,
+    start_timeout: float = START_SECONDS,
+    **options: OptionValue,
+) -> Server:
+    """Return a context manager that serves an application at a free port of 127.0.0.1, or at `port`.
+
+    `app` and `options` are those of :func:`bolide.run`; there is one worker unless `processes` says otherwise. Variables for the
+    application alone are given as ``env={"NAME": "value"}``.
+
+    TypeError, ValueError: as of :func:`bolide.run`. At its begin StartFailed: the server does not come to serve.
+    """
+    settled = sorted(SETTLED.intersection(options))
+    if settled:
+        raise TypeError(
+            f"{', '.join(settled)}: a server of a test listens at http://127.0.0.1, and nowhere else; `port` chooses the port"
+        )
+    # The name is looked for where the call stands.
+    application = name_of(app, sys._getframe(1).f_globals)
+    return Server(application, options, port, start_timeout)
+
+
+class Server:
+    """A server of a test; what `serve` returns."""
+
+    def __init__(self, application: str, options: dict[str, OptionValue], port: int, start_timeout: float) -> None:
+        self._environment = environment_of(options)
+        if "processes" not in options and "workers" not in options:
+            options["processes"] = 1
+        options.setdefault("reload_mercy", STOP_SECONDS)
+        self._arguments = arguments_of(application, options)
+        self._wanted_port = port
+        self._start_timeout = start_timeout
+        self._process: subprocess.Popen[bytes] | None = None
+        self._trouble: BaseException | None = None
+        self._is_serving = False
+        self._text = ""
+        self._is_complete = False
+        self._news = threading.Condition()
+        self._reader: threading.Thread | None = None
+        self._port: int | None = None
+
+    @property
+    def port(self) -> int:
+        """The port at which it listens, from the begin of the `with` on."""
+        if self._port is None:
+            raise RuntimeError("the server is started by `with`: it has no port before")
+        return self._port
+
+    @property
+    def url(self) -> str:
+        """Its address without a slash at the end, such as ``http://127.0.0.1:54321``."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def log(self) -> str:
+        """All that the server and its application have written so far; a request's line may come a moment after its answer."""
+        with self._news:
+            return self._text
+
+    def wait_for_log(self, pattern: str, seconds: float = LOG_SECONDS) -> re.Match[str]:
+        """Return the first match of a regular expression in the log, when it is there. TimeoutError: it has not come in time."""
+        expression = re.compile(pattern, re.MULTILINE)
+        end = time.monotonic() + seconds
+        with self._news:
+            while True:
+                found = expression.search(self._text)
+                if found is not None:
+                    return found
+                left = end - time.monotonic()
+                if left <= 0 or self._is_complete:
+                    raise TimeoutError(f"{pattern!r} is not in the log:\n{self._text}")
+                self._news.wait(left)
+
+    def __enter__(self) -> Server:
+        # The kernel ends the server with the thread that has started it, so that is one which lives as long.
+        self._reader = threading.Thread(target=self._live, name="bolide", daemon=True)
+        self._reader.start()
+        try:
+            with self._news:
+                self._news.wait_for(lambda: self._is_serving or self._is_complete, self._start_timeout)
+                is_serving, is_complete = self._is_serving, self._is_complete
+            if is_serving:
+                return self
+            if self._trouble is not None:
+                raise self._trouble
+            status = self._process.wait() if self._process is not None and is_complete else None
+        except BaseException:
+            self._end()
+            raise
+        self._end()
+        how = f"does not serve after {self._start_timeout:g} s" if status is None else f"ended with status {status}"
+        lines = self.log.splitlines()
+        raise StartFailed(f"the server {how}: {lines[-1] if lines else 'its log is empty'}", self.log)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self._end()
+
+    def _live(self) -> None:
+        """Start the process, and hear it until its end."""
+        try:
+            self._start_and_listen()
+        except BaseException as error:
+            self._trouble = error
+        with self._news:
+            self._is_complete = True
+            self._news.notify_all()
+
+    def _start_and_listen(self) -> None:
+        with contextlib.ExitStack() as opened:
+            manager = opened.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+            # The kernel chooses a name that nobody has, and that is no file.
+            manager.bind("")
+            environment = {**self._environment, "NOTIFY_SOCKET": "@" + manager.getsockname()[1:].decode()}
+            with socket.create_server(("127.0.0.1", self._wanted_port), backlog=BACKLOG) as listening:
+                self._port = listening.getsockname()[1]
+                process = subprocess.Popen(
+                    command([*self._arguments, f"--http-socket=fd://{listening.fileno()}"]),
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    pass_fds=[listening.fileno()],
+                    start_new_session=True,
+                )
+            self._process = process
+            assert process.stdout is not None
+            log = opened.enter_context(process.stdout)
+            ended = os.pidfd_open(process.pid)
+            opened.callback(os.close, ended)
+            self._listen(log.fileno(), manager, ended)
+            process.wait()
+
+    def _listen(self, log: int, manager: socket.socket, ended: int) -> None:
+        """Read the log, and what the server says to its service manager, until it has ended and nothing is left."""
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        poll = select.poll()
+        for descriptor in (log, manager.fileno(), ended):
+            poll.register(descriptor, select.POLLIN)
+        has_ended = False
+        # A process of the application's may keep the log open for longer than the server lives.
+        while events := dict(poll.poll(0 if has_ended else None)):
+            part, is_serving = b"", False
+            if log in events:
+                part = os.read(log, READ_BYTES)
+                if not part:
+                    poll.unregister(log)
+            if manager.fileno() in events:
+                is_serving = b"READY=1" in manager.recv(MESSAGE_BYTES).split(b"\n")
+            if ended in events:
+                has_ended = True
+                poll.unregister(ended)
+            with self._news:
+                self._text = (self._text + decoder.decode(part))[-LOG_CHARACTERS_MOST:]
+                self._is_serving = self._is_serving or is_serving
+                self._news.notify_all()
+
+    def _end(self) -> None:
+        process = self._process
+        if process is None:
+            return
+        self._process = None
+        # Requests in flight are finished; who does not end is ended at once, and then by the kernel.
+        for number, seconds in (
+            (signal.SIGTERM, STOP_SECONDS + END_SECONDS),
+            (signal.SIGQUIT, END_SECONDS),
+            (signal.SIGKILL, None),
+        ):
+            if process.poll() is None:
+                process.send_signal(number)
+            try:
+                process.wait(seconds)
+                break
+            except subprocess.TimeoutExpired:
+                continue
+        if self._reader is not None:
+            self._reader.join()

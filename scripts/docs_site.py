@@ -1,0 +1,111 @@
+"""What the site is made of besides docs/: a hook of MkDocs.
+
+Pages link to files of the repository (`../packaging/systemd`, `../ARCHITECTURE.md`), as whoever reads them beside the code
+expects. The site has no repository beside it, so each such file becomes a page of the site, below source/, and links lead there.
+It knows nothing of what the pages say.
+"""
+
+import posixpath
+import re
+import subprocess
+from pathlib import Path
+
+from mkdocs.structure.files import File
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = "docs"
+SOURCE = "source"
+
+#: `](target)` and `](target#place)` without a scheme: a target in another place of the web has a colon.
+LINK = re.compile(r"(?P<before>\]\()(?P<path>[^)#:\s]+)(?P<place>#[^)\s]*)?(?P<after>\))")
+CODE = re.compile(r"^(?:```.*?^```|~~~.*?^~~~)", re.MULTILINE | re.DOTALL)
+#: Pages that are in the navigation, whoever links to them.
+ALWAYS = ("ARCHITECTURE.md", "CHANGELOG.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "SECURITY.md")
+#: How code is coloured, by the ending of a file's name.
+LANGUAGES = {".ini": "ini", ".py": "python", ".toml": "toml", ".yaml": "yaml", ".yml": "yaml", ".json": "json", ".sh": "sh"}
+PICTURES = (".svg", ".png")
+
+#: Of a page of the site its path in the repository, for those that are made here.
+_made = {}
+
+
+def links(text):
+    """The links of a page, without those in code."""
+    return LINK.finditer(CODE.sub("", text))
+
+
+def inside(path):
+    """A path of the repository as one of the site: pages of docs/ as they are, all else below source/."""
+    if path == DOCS or path.startswith(DOCS + "/"):
+        return posixpath.relpath(path, DOCS)
+    if path.endswith((".md", *PICTURES)):
+        return f"{SOURCE}/{path}"
+    return f"{SOURCE}/{path}.md"
+
+
+def target(page, link):
+    """The path in the repository that a link of the page means, or None where it is no file of it."""
+    path = posixpath.normpath(posixpath.join(posixpath.dirname(page), link))
+    return path if not path.startswith("..") and (ROOT / path).exists() else None
+
+
+def shown(path):
+    """A file, or each file of a folder, as a page."""
+    if (ROOT / path).is_file():
+        return f"# {path}\n\n{_code(path)}"
+    names = subprocess.run(["git", "ls-files", path], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    readable = [name for name in names if not name.endswith((".md", *PICTURES))]
+    return f"# {path}\n\n" + "\n\n".join(f"## {name.removeprefix(path + '/')}\n\n{_code(name)}" for name in readable)
+
+
+def _code(path):
+    text = (ROOT / path).read_text(encoding="utf-8")
+    language = LANGUAGES.get(posixpath.splitext(path)[1], "ini" if "/systemd/" in path else "text")
+    return f"~~~~{language}\n{text.rstrip()}\n~~~~\n"
+
+
+def text_of(path):
+    file = ROOT / path
+    return file.read_text(encoding="utf-8") if path.endswith(".md") else shown(path)
+
+
+def on_files(files, config):
+    """Adds a page for each file outside of docs/ that a page leads to, and for those that these lead to."""
+    _made.clear()
+    waiting = list(ALWAYS)
+    for file in files.documentation_pages():
+        page = f"{DOCS}/{file.src_uri}"
+        waiting.extend(filter(None, (target(page, match["path"]) for match in links(text_of(page)))))
+    while waiting:
+        path = waiting.pop()
+        uri = inside(path)
+        if files.get_file_from_path(uri) is not None or (path + "/").startswith(DOCS + "/"):
+            continue
+        if path.endswith(PICTURES):
+            files.append(File.generated(config, uri, abs_src_path=str(ROOT / path)))
+            continue
+        text = text_of(path)
+        _made[uri] = path
+        files.append(File.generated(config, uri, content=text))
+        if path.endswith(".md"):
+            waiting.extend(filter(None, (target(path, match["path"]) for match in links(text))))
+    return files
+
+
+def on_page_markdown(markdown, page, config, files):
+    """Links to files of the repository lead to their pages."""
+    here = page.file.src_uri
+    path = _made.get(here, f"{DOCS}/{here}")
+
+    def moved(match):
+        aim = target(path, match["path"])
+        if aim is None:
+            return match[0]
+        uri = posixpath.relpath(inside(aim), posixpath.dirname(here) or ".")
+        return f"{match['before']}{uri}{match['place'] or ''}{match['after']}"
+
+    pieces, end = [], 0
+    for code in CODE.finditer(markdown):
+        pieces += [LINK.sub(moved, markdown[end : code.start()]), code[0]]
+        end = code.end()
+    return "".join([*pieces, LINK.sub(moved, markdown[end:])])

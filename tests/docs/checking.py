@@ -1,0 +1,225 @@
+"""Blocks that are no commands: each is given to the program that it is for, which says whether it is right.
+
+Fragments get what stands around them in a real file: a section, an `http` block, defaults. Nothing is served.
+"""
+
+import ast
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+from session import FOLDER
+from support.ports import reserve
+from support.waiting import PATIENCE_SECONDS
+
+NGINX = """
+daemon off;
+pid {folder}/nginx.pid;
+error_log stderr;
+events {{ worker_connections 64; }}
+http {{
+    access_log off;
+    client_body_temp_path {folder}/client;
+    proxy_temp_path {folder}/proxy;
+    uwsgi_temp_path {folder}/uwsgi;
+    fastcgi_temp_path {folder}/fastcgi;
+    scgi_temp_path {folder}/scgi;
+    {inner}
+}}
+"""
+HAPROXY = """
+defaults
+    mode http
+    timeout connect 5s
+    timeout client 60s
+    timeout server 60s
+"""
+HAPROXY_SECTION = re.compile(r"^(global|defaults|frontend|backend|listen)\b", re.MULTILINE)
+#: What nginx' packages have beside its configuration.
+NGINX_FILES = "/etc/nginx"
+
+
+def run(command, **options):
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=PATIENCE_SECONDS, **options)
+    return done.returncode, done.stdout.decode(errors="replace")
+
+
+def program(name):
+    path = shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
+    assert path, f"{name} is not installed: scripts/test names its package"
+    return path
+
+
+def check(step, folder):
+    """Fails with what is wrong with the block; False for one that nobody can check."""
+    if step.language == "ini" and "[Unit]" in step.text:
+        unit(step, folder)
+    elif step.language in CONFIGURATIONS:
+        configurations([step], folder)
+    elif step.language in CHECKS:
+        CHECKS[step.language](step, folder)
+    else:
+        return False
+    return True
+
+
+def configurations(steps, folder):
+    """What `bolide check` says of configurations, all at once; what only their own machine has is left out."""
+    places = {}
+    for number, step in enumerate(steps):
+        if step.language == "json":
+            json.loads(step.text)
+        if is_ours(step):
+            path = folder / f"{number}.{step.language}"
+            headless = step.language == "ini" and not re.search(r"^\[", step.text, re.MULTILINE)
+            path.write_text("[uwsgi]\n" * headless + step.text)
+            places[str(path)] = step.place
+    if not places:
+        return
+    # What the tests themselves are told by the environment is no option of a configuration.
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("BOLIDE_", "UWSGI_"))}
+    status, said = run([sys.executable, "-m", "bolide", "check", "--no-paths", "--format", "lines", *places], cwd=folder, env=own)
+    assert status in (0, 1, 2), f"bolide check ended with {status}:\n{said}"
+    problems = [line for line in said.splitlines() if is_problem(line)]
+    for path, place in places.items():
+        problems = [line.replace(f"{path}:", f"{place} + ") for line in problems]
+    for step in steps:
+        about = [line for line in problems if line.startswith(f"{step.place} + ")]
+        assert about or not step.expected, f"{step.place}: bolide check has nothing to say of {step.expected}"
+        problems = [line for line in problems if not step.expected or line not in about]
+    assert not problems, "bolide check says\n" + "\n".join(problems)
+
+
+def is_configuration(step):
+    return step.language in CONFIGURATIONS and "[Unit]" not in step.text
+
+
+def is_ours(step):
+    return step.language == "ini" or re.search(r"^\s*[\"\[]?uwsgi\b", step.text, re.MULTILINE) is not None
+
+
+#: What a fragment lacks because it is one, and what is said of the machine that it is for.
+FRAGMENT = re.compile(
+    r"there is no (file|folder|user|group|application|socket|such) ?|there is no `/|no such (file|user|group)|does not exist"
+    r"|no address speaks (HTTP|TLS)|does nothing without `|has no effect: there is no|`allow-missing` allows it"
+    r"|can't change to `|can't be (read|opened|found)|No such file"
+)
+
+
+def is_problem(line):
+    return re.search(r": (error|warning): ", line) is not None and FRAGMENT.search(line) is None
+
+
+def unit(step, folder):
+    """A unit as systemd reads it: its program is none of this machine."""
+    name = step.name.rsplit("/", 1)[-1] or "bolide.service"
+    text = re.sub(r"^(Exec\w+=)\S+", rf"\1{shutil.which('true')}", step.text, flags=re.MULTILINE)
+    path = folder / name
+    path.write_text(text)
+    if name.endswith(".socket"):
+        path.with_suffix(".service").write_text(f"[Service]\nExecStart={shutil.which('true')}\n")
+    status, said = run([program("systemd-analyze"), "verify", "--man=no", str(path)], cwd=folder)
+    own = [line for line in said.splitlines() if name in line]
+    assert not own, f"{step.place}: systemd-analyze verify says\n" + "\n".join(own)
+    assert status == 0 or not own, f"{step.place}: {said}"
+
+
+def nginx(step, folder):
+    held = []
+
+    def free(match):
+        held.append(reserve())
+        return f"listen 127.0.0.1:{held[-1].getsockname()[1]}"
+
+    text = re.sub(r"\blisten +[\d.:\[\]]+", free, step.text)
+    text = FOLDER.sub(lambda match: str(folder) + match["folder"], text)
+    top, server = [], []
+    for block in blocks(text):
+        (top if re.match(r"\s*(server|upstream|map|limit_|log_format|geo|split_clients|#)", block) else server).append(block)
+    if server:
+        top.append("server {\n listen unix:" + str(folder / "nginx.sock") + ";\n" + "\n".join(server) + "\n}")
+    named = set(re.findall(r"_pass (?:https?://)?([a-z_]+)\s*;", text)) - set(re.findall(r"upstream (\w+)", text))
+    top += [f"upstream {name} {{ server 127.0.0.1:9; }}" for name in sorted(named)]
+    for parameters in ("uwsgi_params", "fastcgi_params", "scgi_params", "proxy_params"):
+        if os.path.exists(f"{NGINX_FILES}/{parameters}"):
+            shutil.copy(f"{NGINX_FILES}/{parameters}", folder)
+    file = folder / "nginx.conf"
+    if re.search(r"ssl_certificate ", text):
+        certificate(folder)
+        text_of = re.sub(r"(ssl_certificate(?:_key)? )[^;]+", rf"\1{folder}/site.pem", "\n".join(top))
+        top = [text_of]
+    file.write_text(NGINX.format(folder=folder, inner="\n".join(top)))
+    status, said = run([program("nginx"), "-t", "-p", str(folder), "-c", str(file)])
+    for one in held:
+        one.close()
+    assert status == 0, f"{step.place}: nginx -t says\n{said}"
+
+
+def blocks(text):
+    """Directives of the outermost level, each with its braces."""
+    found, current, depth = [], "", 0
+    for line in text.splitlines(keepends=True):
+        current += line
+        bare = re.sub(r"'[^']*'|\"[^\"]*\"|#.*|\$\{\w+\}", "", line)
+        depth += bare.count("{") - bare.count("}")
+        if depth == 0 and current.strip() and not current.strip().startswith("#"):
+            found.append(current)
+            current = ""
+    assert depth == 0, f"a brace is missing:\n{text}"
+    return found
+
+
+def certificate(folder):
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:P-256",
+        "-nodes",
+        "-subj",
+        "/CN=shop.example",
+    ]
+    status, said = run([*command, "-keyout", str(folder / "key.pem"), "-out", str(folder / "certificate.pem")])
+    assert status == 0, said
+    (folder / "site.pem").write_text((folder / "certificate.pem").read_text() + (folder / "key.pem").read_text())
+
+
+def haproxy(step, folder):
+    text = step.text
+    if not HAPROXY_SECTION.search(text):
+        text = "backend shop\n" + text
+    if re.search(r"\bcrt ", text):
+        certificate(folder)
+        text = re.sub(r"\bcrt \S+", f"crt {folder}/site.pem", text)
+    text = FOLDER.sub(lambda match: str(folder) + match["folder"], text)
+    if not re.search(r"^\s*bind\b", text, re.MULTILINE):
+        text += f"\nfrontend any\n    mode tcp\n    bind unix@{folder}/haproxy.sock\n"
+    path = folder / "haproxy.cfg"
+    path.write_text(("" if re.search(r"^defaults", text, re.MULTILINE) else HAPROXY) + text)
+    status, said = run([program("haproxy"), "-c", "-f", str(path)])
+    assert status == 0, f"{step.place}: haproxy -c says\n{said}"
+
+
+def logrotate(step, folder):
+    text = re.sub(r"^(\s*)(su|create) .*$", "", step.text, flags=re.MULTILINE)
+    path = folder / "rotate"
+    path.write_text(text)
+    path.chmod(0o644)
+    status, said = run([program("logrotate"), "-d", "-s", str(folder / "state"), str(path)])
+    assert status == 0, f"{step.place}: logrotate -d says\n{said}"
+    assert "error:" not in said, f"{step.place}: logrotate -d says\n{said}"
+
+
+def python(step, folder):
+    ast.parse(step.text)
+
+
+#: What `bolide check` reads.
+CONFIGURATIONS = ("ini", "toml", "yaml", "json")
+CHECKS = {"nginx": nginx, "haproxy": haproxy, "logrotate": logrotate, "python": python}

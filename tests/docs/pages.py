@@ -1,0 +1,119 @@
+"""A page of the documentation as the steps that its reader takes: files that it shows, commands, what is only shown.
+
+How a page says it is in CONTRIBUTING.md, section "The documentation". This knows nothing of how a step is done.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+FENCE = re.compile(r"^(?P<indent> *)```(?P<language>[\w+-]*) *(?P<rest>.*)$")
+TITLE = re.compile(r'title="(?P<name>[^"]+)"')
+MARK = re.compile(r"^ *<!-- (?P<word>not run|run|file|exit status|expect): (?P<text>.*?)(?P<end> *-->)?$")
+LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s:]+)\)")
+
+#: What commands are written in; `console` shows what they print, too.
+COMMANDS = ("sh", "console")
+
+
+@dataclass
+class Step:
+    """``kind`` is ``file``, ``run`` (a command that the reader does not see) or ``block``."""
+
+    kind: str
+    text: str
+    page: str
+    line: int
+    language: str = ""
+    name: str = ""
+    not_run: str = ""
+    status: int = 0
+    #: What `bolide check` is to find in it.
+    expected: str = ""
+
+    @property
+    def place(self):
+        return f"{self.page}:{self.line}"
+
+    @property
+    def is_commands(self):
+        return self.language in COMMANDS
+
+    def commands(self):
+        """Each command with what it is shown to print."""
+        if self.language == "sh" or self.kind == "run":
+            return [(text, []) for text in _joined(self.text.splitlines())]
+        found = []
+        for line in self.text.splitlines():
+            if line.startswith("$ "):
+                found.append((line[2:], []))
+            elif found and found[-1][0].endswith("\\"):
+                found[-1] = (found[-1][0][:-1] + line.strip(), [])
+            elif line == "^C":
+                found.append((line, []))
+            elif found:
+                found[-1][1].append(line)
+        return found
+
+
+def _joined(lines):
+    """Commands, each with the lines that belong to it: those behind a backslash."""
+    commands, open_line = [], ""
+    for line in lines:
+        if line.endswith("\\"):
+            open_line += line[:-1]
+        elif (open_line + line).strip() and not line.lstrip().startswith("#"):
+            commands.append((open_line + line).strip())
+            open_line = ""
+    return commands
+
+
+def names():
+    """The pages that a reader has, as paths in the repository."""
+    pages = [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "docs").rglob("*.md"))]
+    return ["README.md", "CONTRIBUTING.md", "SECURITY.md", *pages]
+
+
+def steps(page, text=None):
+    lines = (ROOT / page).read_text(encoding="utf-8").splitlines() if text is None else text.splitlines()
+    found, number, marks = [], 0, {}
+    while number < len(lines):
+        line = lines[number]
+        number += 1
+        mark, fence = MARK.match(line), FENCE.match(line)
+        if mark and mark["word"] in ("run", "file"):
+            hidden = []
+            begun = number
+            while mark["end"] is None and lines[number].strip() != "-->":
+                hidden.append(lines[number])
+                number += 1
+            number += mark["end"] is None
+            step = Step("file", "\n".join(hidden) + "\n", page, begun, name=mark["text"].strip())
+            if mark["word"] == "run":
+                step = Step("run", mark["text"] if mark["end"] else "\n".join(hidden), page, begun, status=_status(marks))
+                marks = {}
+            found.append(step)
+        elif mark:
+            marks[mark["word"]] = mark["text"]
+        elif fence:
+            begun, body = number, []
+            while lines[number].strip() != "```":
+                body.append(lines[number][len(fence["indent"]) :] if lines[number].strip() else "")
+                number += 1
+            number += 1
+            title = TITLE.search(fence["rest"])
+            step = Step("block", "\n".join(body) + "\n", page, begun, fence["language"])
+            step.name = title["name"] if title else ""
+            step.not_run, step.status = marks.get("not run", ""), _status(marks)
+            step.expected = marks.get("expect", "")
+            found.append(step)
+            marks = {}
+        elif line.strip():
+            marks = {}
+    return found
+
+
+def _status(marks):
+    return int(marks.get("exit status", 0))

@@ -1,0 +1,220 @@
+"""A reader who does what a page says, in a folder of their own: writes its files, types its commands, keeps its server running.
+
+Ports are replaced by free ones and the folders of a server (/srv, /run, /var/log) by some within the own folder, wherever they
+are written.
+A command that serves runs until the next one that does, or the end of the page; the commands after it find it ready.
+"""
+
+import contextlib
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from support.ports import reserve
+from support.waiting import PATIENCE_SECONDS, wait_until
+
+#: Ports as pages write them: behind a colon, or as an option's value.
+PORT = re.compile(r"(?P<before>:|--?p(?:ort)?[ =]|_port |port=)(?P<port>[5-9]\d{3})\b")
+FOLDER = re.compile(r"(?<![\w./~%-])(?P<folder>/srv|/run|/var/log|/var/lib|/etc/bolide)(?=/|\b)")
+#: What the log of a start says when it serves.
+READY = re.compile(r"^(?:\S+ \S+ )?(?:bolide: )?(?:ready\b|\S* ?ready on )", re.MULTILINE)
+COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+#: What stands for what `pip install` would do: whether the tests have what a page installs.
+PIP = """
+import importlib.metadata, re, sys
+words = [word for word in sys.argv[2:] if not word.startswith("-") and not word.endswith(".txt")]
+for word in words:
+    name = re.split(r"[\\[<>=!~;]", word)[0]
+    if name != "bolide":
+        importlib.metadata.version(name)
+"""
+PROGRAMS = {
+    "bolide": 'exec "{python}" -m bolide "$@"',
+    "pip": 'exec "{python}" "{folder}/pip.py" "$@"',
+    "python": (
+        '[ "$1 $2" = "-m venv" ] && exec "{folder}/venv.sh" "$3"\n'
+        '[ "$1 $2" = "-m pip" ] && shift 2 && exec pip "$@"\n'
+        'exec "{python}" "$@"'
+    ),
+    "django-admin": 'exec "{python}" -m django "$@"',
+    "pytest": 'exec "{python}" -m pytest -p no:cacheprovider "$@"',
+}
+VENV = """mkdir -p "$1/bin"
+for program in {names}; do ln -sf "{folder}/$program" "$1/bin/$program"; done
+echo "PATH=$(cd "$1/bin" && pwd):\\$PATH" >"$1/bin/activate"
+"""
+
+
+class Session:
+    def __init__(self, folder, words):
+        self.folder = folder / "reader"
+        self.folder.mkdir()
+        self.at = self.folder
+        self.words = words
+        self._tools = folder / "bin"
+        self._tools.mkdir()
+        self._root = folder / "root"
+        self._held = contextlib.ExitStack()
+        self._ports = {}
+        self._server = None
+        self.log = folder / "server.log"
+        self._begun = 0
+        self._make_tools()
+        self.environment = {
+            "PATH": f"{self._tools}:{os.environ['PATH']}:/usr/sbin:/sbin",
+            "HOME": str(folder),
+            "LANG": "C.UTF-8",
+            "NO_COLOR": "1",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "LD_LIBRARY_PATH": os.environ.get("LD_LIBRARY_PATH", ""),
+        }
+
+    def _make_tools(self):
+        values = {"python": sys.executable, "folder": self._tools, "names": " ".join(PROGRAMS)}
+        (self._tools / "pip.py").write_text(PIP)
+        for name, text in (*PROGRAMS.items(), ("venv.sh", VENV)):
+            tool = self._tools / name
+            tool.write_text(f"#!/bin/sh\n{text.format(**values)}\n")
+            tool.chmod(0o755)
+
+    def port(self, number):
+        if number not in self._ports:
+            self._ports[number] = str(self._held.enter_context(reserve()).getsockname()[1])
+        return self._ports[number]
+
+    def here(self, text):
+        """A page's text with the ports and folders of this session."""
+        text = PORT.sub(lambda match: match["before"] + self.port(match["port"]), text)
+        return FOLDER.sub(lambda match: self._made(match["folder"]), text)
+
+    def _made(self, folder):
+        own = self._root / folder.lstrip("/")
+        own.mkdir(parents=True, exist_ok=True)
+        return str(own)
+
+    def write(self, name, text):
+        path = self.at / self.here(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(self.here(text))
+
+    def type(self, command, shown, status, place):
+        """Runs a command, and compares what it prints with what the page shows."""
+        if command == "^C":
+            self.stop()
+            return
+        command = self.here(command)
+        if self._serves(command):
+            self._serve(command, status, place)
+            self._wait_for_shown(shown, lambda: self._said(), place)
+        elif shown and command.startswith("curl "):
+            self._wait_for_shown(shown, lambda: self._run(command, status, place), place)
+        else:
+            said = self._run(command, status, place)
+            lacking = missing(self.here("\n".join(shown)).splitlines(), said)
+            assert lacking is None, f"{place}: `{command}` does not print {lacking!r}, but:\n{said}"
+
+    def _serves(self, command):
+        words = shlex.split(command, comments=True)
+        while words and "=" in words[0] and not words[0].startswith("-"):
+            words.pop(0)
+        if words[:1] == ["python"] and words[1:2] == ["serve.py"]:
+            return True
+        if words[:1] != ["bolide"] or len(words) < 2 or words[1] in self.words:
+            return False
+        asked = {"--version", "--help", "-h", "-V", "--show-config", "--stop", "--no-server", "help", "version"}
+        return not asked & set(words)
+
+    def _run(self, command, status, place):
+        noted = self.folder.parent / "at"
+        script = f"cd {shlex.quote(str(self.at))}\n{command}\nstatus=$?\npwd >{shlex.quote(str(noted))}\nexit $status\n"
+        done = subprocess.run(
+            ["sh", "-c", script],
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=PATIENCE_SECONDS,
+        )
+        said = COLOUR.sub("", done.stdout.decode(errors="replace"))
+        log = self._said() if self._server else ""
+        assert done.returncode == status, f"{place}: `{command}` ended with {done.returncode}:\n{said}\n{log}"
+        self.at = Path(noted.read_text().strip()) if noted.exists() else self.at
+        return said
+
+    def _serve(self, command, status, place):
+        self.stop()
+        words = shlex.split(command, comments=True)
+        if not any(
+            word.endswith((".ini", ".toml", ".yaml", ".json", ".conf.py")) or "http" in word or "bind" in word for word in words
+        ):
+            words += ["--http", f"127.0.0.1:{self.port('8000')}"]
+        line = " ".join(shlex.quote(word) if "=" not in word or word.startswith("-") else word for word in words)
+        self._begun = self.log.stat().st_size if self.log.exists() else 0
+        with self.log.open("ab") as log:
+            self._server = subprocess.Popen(
+                ["sh", "-c", f"cd {shlex.quote(str(self.at))}\nexec env {line}"],
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        wait_until(
+            lambda: READY.search(self._said()) or self._server.poll() is not None,
+            lambda: f"{place}: `{line}` does not say that it is ready:\n{self._said()}",
+        )
+        if self._server.poll() is not None:
+            ended, self._server = self._server.returncode, None
+            assert ended == status, f"{place}: `{line}` ended with {ended}:\n{self._said()}"
+        else:
+            assert status == 0, f"{place}: `{line}` serves"
+
+    def _said(self):
+        with self.log.open("rb") as log:
+            log.seek(self._begun)
+            return COLOUR.sub("", log.read().decode(errors="replace"))
+
+    def _wait_for_shown(self, shown, said, place):
+        shown = self.here("\n".join(shown)).splitlines()
+        wait_until(
+            lambda: missing(shown, said()) is None,
+            lambda: f"{place}: there is no {missing(shown, said())!r} in:\n{said()}",
+        )
+
+    def stop(self):
+        if self._server is None:
+            return
+        server, self._server = self._server, None
+        with contextlib.suppress(ProcessLookupError):
+            server.send_signal(signal.SIGINT)
+        try:
+            server.wait(PATIENCE_SECONDS)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(server.pid, signal.SIGKILL)
+
+    def finish(self):
+        try:
+            self.stop()
+        finally:
+            self._held.close()
+
+
+def missing(shown, said):
+    """The first line of ``shown`` that does not follow in ``said``; … stands for anything, and digits may differ."""
+    lines = iter([_plain(line) for line in said.splitlines()])
+    for line in shown:
+        if not line.strip() or line.strip() == "…":
+            continue
+        pattern = re.compile(".*".join(re.escape(part) for part in _plain(line).split("…")))
+        if not any(pattern.fullmatch(one) for one in lines):
+            return line
+    return None
+
+
+def _plain(line):
+    return re.sub(r"\d+(?:\.\d+)*", "0", re.sub(r"\s+", " ", line.strip()))

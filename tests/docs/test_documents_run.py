@@ -1,0 +1,111 @@
+"""The documentation is true: each command that a page shows is run, each configuration checked by the program that it is for."""
+
+import re
+import subprocess
+import sys
+
+import pages
+import pytest
+from checking import check, configurations, is_configuration
+from session import Session, missing
+
+#: Words with which commands begin. A block that has one must say that it is commands, or nobody would run it.
+COMMAND = re.compile(
+    r"^(\$ )?(bolide|pip|python3?|curl|kill|systemctl|docker|kubectl|make|apt(-get)?|npm|cargo|useradd|gunicorn|uvicorn|uwsgi) "
+)
+#: Languages that are shown alone: output, logs, pictures of a screen.
+SHOWN = ("", "text", "diff", "javascript", "html", "http", "css", "dockerfile", "jinja", "xml", "json")
+
+
+@pytest.fixture(scope="module")
+def words():
+    """The commands of `bolide`: whatever else stands there is something to serve."""
+    helped = subprocess.run([sys.executable, "-m", "bolide", "--help"], capture_output=True, text=True, check=True).stdout
+    found = set(re.findall(r"^  ([a-z][a-z-]+)\b.*  \S", helped, re.MULTILINE))
+    assert {"check", "reload", "init"} <= found
+    return found | {"help", "version"}
+
+
+@pytest.mark.parametrize("page", pages.names())
+def test_the_commands_of_a_page_do_what_it_shows(page, words, tmp_path):
+    steps = pages.steps(page)
+    if not any(step.kind == "run" or (step.is_commands and not step.not_run) for step in steps):
+        return
+    session = Session(tmp_path, words)
+    try:
+        for step in steps:
+            if step.kind == "file" or (step.kind == "block" and step.name and not step.not_run):
+                session.write(step.name, step.text)
+            elif step.kind == "run" or (step.is_commands and not step.not_run):
+                for command, shown in step.commands():
+                    session.type(command, shown, step.status, step.place)
+    finally:
+        session.finish()
+
+
+@pytest.mark.parametrize("page", pages.names())
+def test_the_configurations_of_a_page_are_right(page, tmp_path):
+    shown = [step for step in pages.steps(page) if step.kind == "block" and not step.is_commands and not step.not_run]
+    configurations([step for step in shown if is_configuration(step)], tmp_path)
+    for number, step in enumerate(shown):
+        if not is_configuration(step):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            assert check(step, folder) or step.language in SHOWN, f"{step.place}: nobody checks `{step.language}`"
+
+
+@pytest.mark.parametrize("page", pages.names())
+def test_what_is_not_run_says_why_and_what_is_run_says_that_it_is(page):
+    for step in pages.steps(page):
+        if step.not_run:
+            assert len(step.not_run) > 8, f"{step.place}: say why it is not run"
+        if step.kind == "block" and step.language in ("", "text"):
+            first = step.text.lstrip().splitlines()[0] if step.text.strip() else ""
+            assert not COMMAND.match(first), f"{step.place}: commands are `sh` or `console`, so that they are run"
+
+
+def test_a_page_that_is_wrong_is_noticed(tmp_path, words):
+    """What the tests above stand on: a command that fails, output that does not come, and an option that is none."""
+    session = Session(tmp_path, words)
+    try:
+        session.type("echo one two", ["one … two".replace(" …", "")], 0, "here")
+        with pytest.raises(AssertionError, match="ended with 1"):
+            session.type("false", [], 0, "here")
+        with pytest.raises(AssertionError, match="does not print"):
+            session.type("echo one", ["two"], 0, "here")
+        session.write("shop.ini", "[uwsgi]\nmodule = nothing\nhttp = 127.0.0.1:8000\n")
+        with pytest.raises(AssertionError, match="ended with 22"):
+            session.type("bolide shop.ini", [], 0, "here")
+    finally:
+        session.finish()
+    wrong = "```ini\nproccesses = 4\n```\n```nginx\nuwsgi_pas shop;\n```\n```haproxy\nbackend a\n    wrong\n```\n"
+    for step in pages.steps(
+        "here", wrong + "```logrotate\n/var/log/x {\n    dayly\n```\n```ini\n[Unit]\n[Service]\nExcStart=/x\n```\n"
+    ):
+        folder = tmp_path / step.language
+        folder.mkdir(exist_ok=True)
+        with pytest.raises(AssertionError):
+            check(step, folder)
+
+
+def test_what_is_shown_is_compared_in_order_and_without_digits():
+    assert missing(["a 12", "…", "c"], "a 7\nb\nc\n") is None
+    assert missing(["c", "a"], "a\nb\nc\n") == "a"
+    assert missing(["worker … serves"], "worker 1 (pid 7) serves\n") is None
+    assert missing(["ab"], "abc\n") == "ab"
+
+
+def test_what_the_page_about_other_servers_writes_is_understood(tmp_path):
+    """The right column of its tables: command lines and lines of a configuration, given to `bolide config` and `bolide check`."""
+    text = (pages.ROOT / "docs" / "migrate-from-others.md").read_text(encoding="utf-8")
+    cells = [line.split(" | ")[1] for line in text.splitlines() if line.startswith("| ") and line.count(" | ") == 1]
+    spans = [span for cell in cells for span in re.findall(r"`([^`]+)`", cell)]
+    words = sorted({word for span in spans for word in span.split() if word.startswith("--")} - {"--http"})
+    lines = [span for span in spans if re.match(r"[a-z-]+ = ", span)]
+    assert len(words) > 15
+    assert len(lines) > 5
+    names = [word.removeprefix("--") for word in words]
+    told = subprocess.run([sys.executable, "-m", "bolide", "explain", *names], capture_output=True, text=True)
+    assert told.returncode == 0, told.stdout + told.stderr
+    step = pages.steps("docs/migrate-from-others.md", "```ini\n" + "\n".join(lines) + "\n```\n")[0]
+    configurations([step], tmp_path)

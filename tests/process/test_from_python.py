@@ -1,0 +1,279 @@
+"""The server from Python: `bolide.run` and `bolide.testing.serve`."""
+
+import inspect
+import os
+import signal
+import subprocess
+import sys
+
+import bolide
+import bolide.testing
+import httpx
+import pytest
+import requests
+from bolide import door
+from flask import Flask, request
+from support import processes
+from support.server import Server
+from support.waiting import PATIENCE_SECONDS, wait_until
+
+APPLICATION = """\
+import os
+import sys
+
+import bolide
+
+
+def app(environ, start_response):
+    start_response("200 OK", [("Content-Type", "text/plain")])
+    return [f"{__name__} {os.environ.get('SHOP_COLOUR')} {os.getpid()}".encode()]
+
+
+"""
+
+flask_shop = Flask(__name__)
+
+
+@flask_shop.post("/echo")
+def echo():
+    return {"echo": request.get_json(), "multiprocess": request.environ["wsgi.multiprocess"]}
+
+
+@pytest.fixture
+def script(tmp_path):
+    """`script(text)` starts a Python program and waits until it serves; the line `run` of it stands behind the application."""
+    started = []
+
+    def script(run, name="main.py", ready=True, arguments=None):
+        (tmp_path / name).write_text(APPLICATION + run)
+        server = Server(tmp_path, arguments=arguments or [str(tmp_path / name)], command=[sys.executable])
+        started.append(server)
+        return server.start() if ready else server.launch()
+
+    yield script
+    for server in started:
+        server.finish()
+
+
+GUARDED = """\
+if __name__ == "__main__":
+    bolide.run({app}, port=0, processes=1{more})
+    print("behind the call")
+"""
+
+
+@pytest.mark.parametrize(
+    ("app", "name", "loaded_as"),
+    [("app", "main.py", "main"), ('"main:app"', "main.py", "main"), ("app", "my-shop.py", "uwsgi_file_")],
+    ids=["object", "name", "file"],
+)
+def test_a_script_serves_its_application_and_goes_on_when_the_server_is_stopped(script, app, name, loaded_as):
+    server = script(GUARDED.format(app=app, more=""), name)
+    assert server.get("/").text.startswith(loaded_as)
+    assert server.stop(signal.SIGINT) == 0
+    assert "behind the call" in server.lines
+    assert "Traceback" not in server.log
+
+
+def test_a_module_that_python_runs_by_its_name_serves_its_application(script, tmp_path):
+    (tmp_path / "shop").mkdir()
+    text = GUARDED.format(app="app", more=', env={"SHOP_COLOUR": "100%d"}')
+    server = script(text, "shop/__main__.py", arguments=["-m", "shop"])
+    assert server.get("/").text.startswith("shop.__main__ 100%d ")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGQUIT], ids=["SIGTERM", "SIGQUIT"])
+def test_signals_of_the_program_are_the_servers(script, number):
+    server = script(GUARDED.format(app="app", more=""))
+    assert server.stop(number) == 0
+    assert "behind the call" in server.lines
+
+
+def test_a_hangup_of_the_program_reloads_the_server(script):
+    server = script(GUARDED.format(app="app", more=""))
+    first = server.get("/").text
+    server.send_signal(signal.SIGHUP)
+    wait_until(lambda: server.get("/").text != first, "an answer of the new generation")
+
+
+def test_a_server_ends_with_the_program_that_was_killed(script):
+    server = script(GUARDED.format(app="app", more=""))
+    server.send_signal(signal.SIGKILL)
+    server.process.wait(PATIENCE_SECONDS)
+    wait_until(lambda: not server.processes(), "the end of the server")
+
+
+def test_a_call_that_is_met_when_the_application_is_loaded_is_refused(script):
+    server = script("bolide.run(app, port=0, processes=1)\n", ready=False)
+    assert server.wait_for_exit() == 22
+    assert 'put the call behind `if __name__ == "__main__":`' in server.lines[-1]
+
+
+def test_a_start_that_fails_is_an_exit_with_its_status(script):
+    text = 'if __name__ == "__main__":\n    try:\n        bolide.run("nowhere:app", port=0)\n'
+    text += '    except SystemExit as end:\n        print(f"status {end.code}")\n'
+    server = script(text, ready=False)
+    assert server.wait_for_exit() == 0
+    server.wait_for_text("status 22")
+    server.wait_for_text("there is no module 'nowhere'")
+
+
+def words(**keywords):
+    arguments = door.arguments_of("shop:app", keywords)
+    return [word for word in arguments[1:] if not word.startswith("--pythonpath=")]
+
+
+@pytest.mark.parametrize(
+    ("keywords", "expected"),
+    [
+        ({}, []),
+        ({"port": 8001}, ["--http=127.0.0.1:8001"]),
+        ({"host": "::1", "port": 8001}, ["--http=[::1]:8001"]),
+        ({"uds": "/run/shop.sock"}, ["--http-socket=/run/shop.sock"]),
+        ({"fd": 3}, ["--http-socket=fd://3"]),
+        ({"ssl_certfile": "a.crt", "ssl_keyfile": "a.key"}, ["--https=127.0.0.1:8000,a.crt,a.key"]),
+        ({"workers": 4, "timeout_keep_alive": 5}, ["--processes=4", "--http-keepalive=5"]),
+        ({"processes": 4, "harakiri": 30, "master": True}, ["--processes=4", "--harakiri=30", "--master=true"]),
+        ({"log_level": "warning"}, ["--disable-logging"]),
+        ({"log_level": 10, "access_log": False}, ["--disable-logging"]),
+        ({"proxy_headers": False, "interface": "asgi3"}, ["--proxy-headers=false", "--interface=asgi"]),
+        ({"reload": True, "threads": 2}, ["--threads=2", "--reload"]),
+        ({"add_header": ["A: b", "C: d"]}, ["--add-header=A: b", "--add-header=C: d"]),
+    ],
+)
+def test_keywords_are_words_of_the_command_line(keywords, expected):
+    assert words(**keywords) == expected
+
+
+@pytest.mark.parametrize(
+    ("keywords", "error", "part"),
+    [
+        ({"harakri": 3}, TypeError, "did you mean harakiri?"),
+        ({"daemonize": "/tmp/log"}, TypeError, "foreground"),
+        ({"version": True}, TypeError, "starts no server"),
+        ({"log_config": {}}, TypeError, "leave it out"),
+        ({"http": "h11"}, ValueError, "leave it out"),
+        ({"port": 70_000}, ValueError, "no port"),
+        ({"uds": "/run/a", "port": 1}, ValueError, "there can be one"),
+        ({"ssl_keyfile": "a.key"}, ValueError, "ssl_certfile"),
+        ({"log_level": "loud"}, ValueError, "critical"),
+        ({"threads": object()}, TypeError, "an option is a text"),
+    ],
+)
+def test_what_is_no_keyword_or_no_value_is_refused_before_anything_starts(keywords, error, part):
+    with pytest.raises(error, match=part):
+        words(**keywords)
+
+
+def test_every_keyword_is_typed_and_is_an_option():
+    parameters = inspect.signature(bolide.run).parameters.values()
+    assert all(one.annotation is not inspect.Parameter.empty for one in parameters)
+    plain = {"app", "options", "host", "port", "uds", "fd", "reload", "log_level", "access_log", "factory", "app_dir"}
+    for one in parameters:
+        if one.name not in plain and not one.name.startswith("ssl_"):
+            assert words(**{one.name: "1"})[0].startswith("--"), one.name
+
+
+def test_an_object_without_a_name_is_refused_in_words():
+    with pytest.raises(ValueError, match="is the value of no name of a module"):
+        bolide.testing.serve(Flask("elsewhere"))
+    with pytest.raises(TypeError, match="neither"):
+        bolide.testing.serve(3)
+
+
+# `bolide.testing.serve`.
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+def test_a_flask_application_of_the_test_itself_is_served():
+    with bolide.testing.serve(flask_shop) as server:
+        answer = requests.post(f"{server.url}/echo", json={"a": 1}, timeout=PATIENCE_SECONDS)
+        assert answer.json() == {"echo": {"a": 1}, "multiprocess": False}
+        server.wait_for_log("POST /echo")
+    assert "stopped after" in server.log.splitlines()[-1]
+
+
+def test_a_fastapi_application_is_served_with_its_lifespan_and_its_variables(folder):
+    (folder / "fast_shop.py").write_text(
+        "import contextlib, os\nfrom fastapi import FastAPI\n\n"
+        "@contextlib.asynccontextmanager\nasync def lifespan(app):\n    print('it begins')\n    yield\n    print('it ends')\n\n"
+        "def create_app():\n    app = FastAPI(lifespan=lifespan)\n"
+        "    @app.get('/colour')\n    async def colour():\n        return os.environ['SHOP_COLOUR']\n    return app\n"
+    )
+    with bolide.testing.serve("fast_shop:create_app", factory=True, env={"SHOP_COLOUR": "red"}) as server:
+        with httpx.Client(base_url=server.url, timeout=PATIENCE_SECONDS) as client:
+            assert client.get("/colour").json() == "red"
+        server.wait_for_log("it begins")
+    assert "it ends" in server.log
+
+
+def test_a_file_is_served_with_options_of_a_configuration(folder):
+    (folder / "shop.py").write_text(APPLICATION)
+    with bolide.testing.serve(folder / "shop.py", callable="app", add_header="X-Shop: 1", processes=2) as server:
+        answer = requests.get(server.url, timeout=PATIENCE_SECONDS)
+    assert answer.headers["X-Shop"] == "1"
+    with pytest.raises(requests.ConnectionError):
+        requests.get(server.url, timeout=PATIENCE_SECONDS)
+
+
+def test_a_start_that_fails_raises_with_the_last_line_of_the_log(folder):
+    (folder / "broken_shop.py").write_text("import nothing_of_the_kind\n")
+    with pytest.raises(bolide.testing.StartFailed, match="No module named 'nothing_of_the_kind'") as failure:
+        with bolide.testing.serve("broken_shop:app"):
+            pass
+    assert "status 22" in str(failure.value)
+    assert "broken_shop.py" in failure.value.log
+
+
+def test_a_server_that_does_not_come_to_serve_is_given_up(folder):
+    (folder / "slow_shop.py").write_text("import time\nprint('it loads', flush=True)\ntime.sleep(600)\n")
+    with pytest.raises(bolide.testing.StartFailed, match=r"does not serve after 0\.5 s"):
+        with bolide.testing.serve("slow_shop:app", start_timeout=0.5):
+            pass
+
+
+def test_a_test_that_is_killed_takes_its_server_with_it(folder):
+    (folder / "shop.py").write_text(APPLICATION)
+    (folder / "killed.py").write_text(
+        "import bolide.testing, os, threading\nserver = bolide.testing.serve('shop:app')\n"
+        # The thread that has started the server ends; the process goes on.
+        "starter = threading.Thread(target=server.__enter__)\nstarter.start()\nstarter.join()\n"
+        "print(server._process.pid, server.url, flush=True)\ninput()\n"
+    )
+    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "killed.py"], cwd=folder, **streams) as killed:
+        master, url = killed.stdout.readline().split()
+        assert requests.get(url, timeout=PATIENCE_SECONDS).text.startswith("shop ")
+        session = processes.of_session(int(master))
+        assert session
+        killed.kill()
+        wait_until(lambda: not processes.of_session(int(master)), "the end of the server")
+
+
+@pytest.mark.parametrize("keyword", ["host", "http_socket", "ssl_certfile", "reload"])
+def test_where_a_server_of_a_test_listens_is_settled(keyword):
+    with pytest.raises(TypeError, match=keyword):
+        bolide.testing.serve(flask_shop, **{keyword: "1"})
+
+
+def test_a_keyword_that_is_none_is_refused_before_the_test_begins():
+    with pytest.raises(TypeError, match="did you mean harakiri"):
+        bolide.testing.serve(flask_shop, harakri=1)
+
+
+def test_what_console_scripts_start_with_is_not_made_longer():
+    """The way to the master imports nothing of the door."""
+    text = "import bolide, sys; print([name for name in ('bolide.door', 'subprocess', 'typing') if name in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", text],
+        env={**os.environ, "PYTHONPATH": os.path.dirname(bolide.__path__[0])},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+    )
+    assert done.stdout.strip() == "[]", done.stderr

@@ -1,0 +1,97 @@
+"""A pseudo-terminal with a program in it, as a person has it before her: what it shows is read, and keys are typed."""
+
+import fcntl
+import os
+import pty
+import re
+import select
+import subprocess
+import termios
+import time
+
+from support.server import FOREIGN, program
+from support.waiting import PATIENCE_SECONDS
+
+#: What a person's shell has set, and would change what is shown.
+CHANGES_WHAT_IS_SHOWN = ("NO_COLOR", "FORCE_COLOR", "PORT", "WEB_CONCURRENCY")
+#: Colours and the like, which are no part of what is said.
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+class Terminal:
+    """``bolide`` with a terminal of its own, whose input and output are ours."""
+
+    def __init__(self, folder, *arguments, environment=None, command=None):
+        self.ours, theirs = pty.openpty()
+        inherited = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(FOREIGN) and name not in CHANGES_WHAT_IS_SHOWN
+        }
+
+        def take_terminal():
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+        self.process = subprocess.Popen(
+            [*(command or program()), *map(str, arguments)],
+            cwd=folder,
+            env={**inherited, "PYTHONDONTWRITEBYTECODE": "1", "TERM": "dumb", **(environment or {})},
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+            preexec_fn=take_terminal,
+        )
+        os.close(theirs)
+        #: All that was shown.
+        self.text = ""
+        self._is_shown_to_the_end = False
+
+    @property
+    def words(self):
+        """What was shown, without colours."""
+        return COLOUR.sub("", self.text).replace("\r\n", "\n")
+
+    def wait_for(self, pattern):
+        """The first match of ``pattern`` in what is shown without colours."""
+        end = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            found = re.search(pattern, self.words)
+            if found:
+                return found
+            assert not self._is_shown_to_the_end, f"it ended before {pattern!r}: {self.words!r}"
+            assert time.monotonic() < end, f"{pattern!r} is not in {self.words!r}"
+            self._read()
+
+    def wait_for_end(self):
+        """The exit status, when all is shown and nobody has the terminal any more."""
+        end = time.monotonic() + PATIENCE_SECONDS
+        while not self._is_shown_to_the_end:
+            assert time.monotonic() < end, f"it does not end: {self.words!r}"
+            self._read()
+        return self.process.wait(PATIENCE_SECONDS)
+
+    def type(self, text):
+        os.write(self.ours, text.encode())
+
+    def interrupt(self):
+        """Ctrl-C."""
+        self.type("\x03")
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(PATIENCE_SECONDS)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait(PATIENCE_SECONDS)
+        os.close(self.ours)
+
+    def _read(self):
+        if select.select([self.ours], [], [], 0.1)[0]:
+            try:
+                self.text += os.read(self.ours, 4096).decode(errors="replace")
+            except OSError:
+                # Nobody has the terminal any more.
+                self._is_shown_to_the_end = True
