@@ -43,6 +43,6 @@ def refuse():
     spec = importlib.util.spec_from_file_location("unsupported", os.path.join(PACKAGE, "unsupported.py"))
     unsupported = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(unsupported)
-    reason = unsupported.reason(PACKAGE)
-    if reason:
-        raise SystemExit(f"error: {reason}")
+    refused = unsupported.refusal()
+    if refused:
+        raise SystemExit(f"error: {refused}")

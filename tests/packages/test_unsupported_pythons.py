@@ -82,26 +82,32 @@ def imported(tmp_path):
     return imported
 
 
+#: The prototype as the master executes it: a file, with the number of a descriptor.
+PROTOTYPE = (
+    "import runpy; sys.argv = ['prototype.py', '9']; runpy.run_path(sys.path[0] + '/bolide/prototype.py', run_name='__main__')"
+)
 FREE_THREADED = "import sysconfig; sysconfig.get_config_vars()['Py_GIL_DISABLED'] = 1"
 
 
 def test_a_free_threaded_python_is_told_that_it_is_not_supported(imported):
     version = "{}.{}".format(*sys.version_info)
     said = imported("_native.cpython-311-x86_64-linux-gnu.txt", FREE_THREADED)
-    assert said.startswith(f"ImportError: Python {version}t ("), said
+    assert said.startswith(f"bolide.unsupported.Unsupported: Python {version}t ("), said
     assert said.endswith(
         f"which Bolide does not support yet: install it into the ordinary build (python{version}), which has the GIL"
     )
 
 
 def test_the_prototype_of_a_free_threaded_python_says_so_too(imported):
-    said = imported(
-        "_native.cpython-311-x86_64-linux-gnu.txt", FREE_THREADED, "from bolide import prototype; prototype.import_native()"
-    )
-    assert "is free-threaded, which Bolide does not support yet" in said
+    said = imported("_native.cpython-311-x86_64-linux-gnu.txt", FREE_THREADED, PROTOTYPE)
+    assert said.startswith("bolide: the Python of this application (")
+    # There is nothing to install.
+    assert said.endswith("which has the GIL")
 
 
 def test_a_package_for_another_version_of_python_says_for_which(imported):
     said = imported("_native.cpython-38-x86_64-linux-gnu.so")
     assert "is for Python 3.8, and " in said
     assert said.endswith(" is {}.{}".format(*sys.version_info))
+    said = imported("_native.cpython-38-x86_64-linux-gnu.so", run=PROTOTYPE)
+    assert said.endswith(". Install Bolide into it: pip install bolide")
