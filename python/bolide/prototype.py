@@ -268,9 +268,10 @@ def import_native():
         from bolide import _native
     except ImportError as error:
         version = ".".join(map(str, sys.version_info[:2]))
+        # A Python that can't have Bolide is not told to install it.
+        advice = "" if type(error).__name__ == "Unsupported" else ". Install Bolide into it: pip install bolide"
         sys.exit(
-            f"bolide: the Python of this application ({sys.executable}, version {version}) can't load Bolide: {error}. "
-            "Install Bolide into it: pip install bolide"
+            f"bolide: the Python of this application ({sys.executable}, version {version}) can't load Bolide: {error}{advice}"
         )
     if is_strange:
         # The package is known from now on. What lies beside it is the server's, not the application's.

@@ -14,7 +14,8 @@ import requests
 import yaml
 from support.waiting import PATIENCE_SECONDS, wait_until
 
-EXAMPLE = Path(__file__).resolve().parents[2] / "packaging" / "container"
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLE = ROOT / "packaging" / "container"
 SCRIPTS = Path(sys.executable).parent
 #: What Docker waits between SIGTERM and SIGKILL where nobody says more.
 DOCKER_GRACE_SECONDS = 10
@@ -144,3 +145,12 @@ def test_the_procfile_is_run_by_a_program_for_procfiles(example, run_for):
     process.send_signal(signal.SIGTERM)
     process.wait(PATIENCE_SECONDS)
     wait_until(lambda: not answers(port), "the end of what honcho has started")
+
+
+def test_the_guides_show_each_file_of_the_example_as_it_is():
+    shown = {}
+    for page in ("containers.md", "kubernetes.md"):
+        text = (ROOT / "docs" / page).read_text()
+        shown.update(re.findall(r'^```\w+ title="([^"]+)"\n(.*?)^```$', text, re.MULTILINE | re.DOTALL))
+    assert set(shown) == {"Dockerfile", "bolide.ini", "compose.yaml", "Procfile", "kubernetes.yaml"}
+    assert {name: text for name, text in shown.items() if text != (EXAMPLE / name).read_text()} == {}

@@ -99,6 +99,20 @@ def test_everything_is_root_s_and_in_its_place(package):
     assert not [path for path in paths if "__pycache__" in path]
 
 
+def test_the_configuration_to_begin_with_has_nothing_odd(system, tmp_path):
+    text = (system / "usr/share/doc/bolide/examples/shop.ini").read_text()
+    assert "/etc/bolide/shop.ini" in text
+    # What it names is there.
+    run(PYTHON, "-m", "venv", "--without-pip", tmp_path / "srv/shop/venv")
+    (tmp_path / "srv/shop/shop").mkdir()
+    (tmp_path / "srv/shop/shop/wsgi.py").write_text(APPLICATION)
+    (tmp_path / "var/log/bolide-shop").mkdir(parents=True)
+    example = tmp_path / "shop.ini"
+    example.write_text(re.sub(r"(?<= )/(?=srv|var)", f"{tmp_path}/", text))
+    environment = {"PATH": os.environ["PATH"]}
+    assert "nothing to report" in run(system / "usr/bin/bolide", "check", "--strict", example, env=environment)
+
+
 def serve_installed(serve, system, configuration=""):
     command = [str(system / "usr/bin/bolide")]
     environment = {"PATH": f"{system}/path:/usr/bin:/bin"}

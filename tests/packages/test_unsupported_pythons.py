@@ -1,6 +1,7 @@
 """Pythons that Bolide is not for are refused with words: when the native module is built, and when it is imported."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -28,11 +29,30 @@ def told_by_build_script(**found):
     return subprocess.run([build_script()], env=environment, capture_output=True, text=True, check=True).stdout
 
 
-@pytest.mark.parametrize("version", ["3.13", "3.14"])
-def test_the_native_module_is_not_built_for_a_free_threaded_python(version):
-    told = told_by_build_script(version=version, flags="Py_GIL_DISABLED")
-    assert f"cargo::error=Python {version}t is free-threaded, which Bolide does not support yet" in told
-    assert f"(python{version})" in told
+def test_the_native_module_is_not_built_for_a_free_threaded_python():
+    told = told_by_build_script(version="3.14", flags="Py_GIL_DISABLED")
+    assert "cargo::error=Python 3.14t is free-threaded, which Bolide does not support yet" in told
+    assert "(python3.14)" in told
+
+
+def asked_by_pip(before):
+    """What the first call of pip says, in an interpreter in which some lines of Python were run before."""
+    call = "import bolide_build; bolide_build.get_requires_for_build_wheel()"
+    code = f"{before}\nimport sys; sys.path.insert(0, 'packaging/build'); {call}"
+    return subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+
+
+def test_pip_is_told_at_once_that_a_free_threaded_python_is_not_supported():
+    done = asked_by_pip("import sysconfig; sysconfig.get_config_vars()['Py_GIL_DISABLED'] = 1")
+    assert done.returncode == 1
+    assert re.fullmatch(r"error: Python 3\.\d+t \(.*\) is free-threaded, which Bolide does not support yet: .*GIL\n", done.stderr)
+    done = asked_by_pip("import sys; sys.implementation.name = 'pypy'")
+    assert re.fullmatch(r"error: Bolide runs on CPython, and .* is pypy: .*\n", done.stderr)
+
+
+def test_pip_is_told_nothing_where_the_python_is_supported():
+    done = asked_by_pip("")
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_the_native_module_is_not_built_for_another_implementation():
@@ -62,26 +82,32 @@ def imported(tmp_path):
     return imported
 
 
+#: The prototype as the master executes it: a file, with the number of a descriptor.
+PROTOTYPE = (
+    "import runpy; sys.argv = ['prototype.py', '9']; runpy.run_path(sys.path[0] + '/bolide/prototype.py', run_name='__main__')"
+)
 FREE_THREADED = "import sysconfig; sysconfig.get_config_vars()['Py_GIL_DISABLED'] = 1"
 
 
 def test_a_free_threaded_python_is_told_that_it_is_not_supported(imported):
     version = "{}.{}".format(*sys.version_info)
     said = imported("_native.cpython-311-x86_64-linux-gnu.txt", FREE_THREADED)
-    assert said.startswith(f"ImportError: Python {version}t ("), said
+    assert said.startswith(f"bolide.unsupported.Unsupported: Python {version}t ("), said
     assert said.endswith(
         f"which Bolide does not support yet: install it into the ordinary build (python{version}), which has the GIL"
     )
 
 
 def test_the_prototype_of_a_free_threaded_python_says_so_too(imported):
-    said = imported(
-        "_native.cpython-311-x86_64-linux-gnu.txt", FREE_THREADED, "from bolide import prototype; prototype.import_native()"
-    )
-    assert "is free-threaded, which Bolide does not support yet" in said
+    said = imported("_native.cpython-311-x86_64-linux-gnu.txt", FREE_THREADED, PROTOTYPE)
+    assert said.startswith("bolide: the Python of this application (")
+    # There is nothing to install.
+    assert said.endswith("which has the GIL")
 
 
 def test_a_package_for_another_version_of_python_says_for_which(imported):
     said = imported("_native.cpython-38-x86_64-linux-gnu.so")
     assert "is for Python 3.8, and " in said
     assert said.endswith(" is {}.{}".format(*sys.version_info))
+    said = imported("_native.cpython-38-x86_64-linux-gnu.so", run=PROTOTYPE)
+    assert said.endswith(". Install Bolide into it: pip install bolide")
