@@ -2,7 +2,7 @@
 
 use super::row::Flag;
 use super::row::Meaning::{Fixed, Made, Nothing, Option, Refused, Same, Taken};
-use super::row::Server::{Daphne, FastApi, Flask, Granian, Gunicorn, Hypercorn, Uvicorn, Waitress};
+use super::server::Server::{Daphne, FastApi, Flask, Granian, Gunicorn, Hypercorn, Uvicorn, Waitress};
 use super::translation::Translation;
 use super::values;
 

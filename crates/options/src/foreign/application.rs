@@ -2,7 +2,7 @@
 
 use super::row::Flag;
 use super::row::Meaning::{Fixed, Made, Mostly, Nothing, Option, Refused, Same, Taken};
-use super::row::Server::{Daphne, FastApi, Granian, Gunicorn, Hypercorn, Uvicorn, Waitress};
+use super::server::Server::{Daphne, FastApi, Granian, Gunicorn, Hypercorn, Uvicorn, Waitress};
 use super::translation::Translation;
 
 const ONE_WEBSOCKET: &str = "leave it out: there is one implementation of WebSockets";

@@ -2,7 +2,7 @@
 
 use super::row::Flag;
 use super::row::Meaning::{Made, Nothing, Option, Refused, Same, Taken};
-use super::row::Server::{FastApi, Flask, Granian, Gunicorn, Hypercorn, Uvicorn};
+use super::server::Server::{FastApi, Flask, Granian, Gunicorn, Hypercorn, Uvicorn};
 use super::translation::Translation;
 
 const DEBUG: &str =
@@ -46,10 +46,10 @@ pub const FLAGS: &[Flag] = &[
     Flag::switch("version", &[Gunicorn, Uvicorn, Granian], Same).letter_of('v', &[Gunicorn]),
     Flag::switch(
         "help",
-        &[Gunicorn, Uvicorn, Granian, Hypercorn, super::row::Server::Waitress, Flask, FastApi, super::row::Server::Daphne],
+        &[Gunicorn, Uvicorn, Granian, Hypercorn, super::server::Server::Waitress, Flask, FastApi, super::server::Server::Daphne],
         Same,
     )
-    .letter_of('h', &[Gunicorn, Hypercorn, FastApi, super::row::Server::Daphne]),
+    .letter_of('h', &[Gunicorn, Hypercorn, FastApi, super::server::Server::Daphne]),
 ];
 
 fn develop(to: &mut Translation, value: &str) -> Result<(), String> {

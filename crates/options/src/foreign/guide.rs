@@ -2,7 +2,8 @@
 //! It writes Markdown and opens nothing.
 
 use super::flags;
-use super::row::{Flag, Meaning, Server};
+use super::row::{Flag, Meaning};
+use super::server::Server;
 use crate::catalogue::row::Argument;
 
 /// The table of a server.

@@ -1,8 +1,10 @@
 //! Letters of the command line that mean one thing in uWSGI, and so here, and another to users of other servers.
 
 use super::flags;
-use super::row::{Flag, Server};
-use super::translation::{Translation, whose};
+use super::row::Flag;
+use super::server::Server;
+use super::taking::whose;
+use super::translation::Translation;
 use crate::catalogue::catalogue;
 use crate::catalogue::row::Argument;
 

@@ -3,7 +3,7 @@
 use super::access_format;
 use super::row::Flag;
 use super::row::Meaning::{Fixed, Made, Nothing, Option, Refused, Same};
-use super::row::Server::{Daphne, FastApi, Granian, Gunicorn, Hypercorn, Uvicorn, Waitress};
+use super::server::Server::{Daphne, FastApi, Granian, Gunicorn, Hypercorn, Uvicorn, Waitress};
 use super::translation::Translation;
 
 /// Names of the terminal, where lines go in any case.

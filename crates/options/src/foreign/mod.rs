@@ -14,14 +14,18 @@ mod logging;
 mod processes;
 mod requests;
 mod row;
+mod server;
+mod taking;
 mod tls;
 mod translation;
 mod tuning;
 mod values;
 
 pub use letters::{misunderstood_letter, unknown_letter};
-pub use row::{Flag, Meaning, Refusal, Server};
-pub use translation::{Pair, Translation};
+pub use row::{Flag, Meaning};
+pub use server::Server;
+pub use taking::Refusal;
+pub use translation::{MadePair, Translation};
 
 use crate::catalogue::catalogue;
 use crate::catalogue::row::Value;

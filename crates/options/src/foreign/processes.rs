@@ -2,7 +2,7 @@
 
 use super::row::Flag;
 use super::row::Meaning::{Fixed, Made, Nothing, Option, Refused, Same};
-use super::row::Server::{FastApi, Flask, Granian, Gunicorn, Hypercorn, Uvicorn, Waitress};
+use super::server::Server::{FastApi, Flask, Granian, Gunicorn, Hypercorn, Uvicorn, Waitress};
 use super::translation::Translation;
 use super::values;
 

@@ -2,7 +2,7 @@
 
 use super::row::Flag;
 use super::row::Meaning::{Fixed, Made, Nothing, Option, Refused, Taken};
-use super::row::Server::{Daphne, Granian, Gunicorn, Hypercorn, Uvicorn, Waitress};
+use super::server::Server::{Daphne, Granian, Gunicorn, Hypercorn, Uvicorn, Waitress};
 use super::translation::Translation;
 use super::values;
 

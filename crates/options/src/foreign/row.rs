@@ -1,55 +1,9 @@
 //! A row of the table of foreign flags: all about one flag of another server's command line. Plain data; it knows nothing of our options
 //! but their names.
 
+use super::server::Server;
 use super::translation::Translation;
 use crate::catalogue::row::Argument;
-
-/// The programs whose command lines are known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Server {
-    Gunicorn,
-    Uvicorn,
-    Granian,
-    Hypercorn,
-    Waitress,
-    Flask,
-    FastApi,
-    Daphne,
-}
-
-impl Server {
-    pub const ALL: [Server; 8] = [
-        Server::Gunicorn,
-        Server::Uvicorn,
-        Server::Granian,
-        Server::Hypercorn,
-        Server::Waitress,
-        Server::Flask,
-        Server::FastApi,
-        Server::Daphne,
-    ];
-
-    /// What is typed to start it.
-    pub fn command(self) -> &'static str {
-        match self {
-            Server::Gunicorn => "gunicorn",
-            Server::Uvicorn => "uvicorn",
-            Server::Granian => "granian",
-            Server::Hypercorn => "hypercorn",
-            Server::Waitress => "waitress-serve",
-            Server::Flask => "flask run",
-            Server::FastApi => "fastapi run",
-            Server::Daphne => "daphne",
-        }
-    }
-}
-
-/// What could not be taken over: what is wrong, and what to write instead.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
-    pub message: String,
-    pub advice: String,
-}
 
 /// What a value becomes; the refusal is the advice alone.
 pub type Take = fn(&mut Translation, &str) -> Result<(), String>;

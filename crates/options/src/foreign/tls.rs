@@ -2,7 +2,7 @@
 
 use super::row::Flag;
 use super::row::Meaning::{Fixed, Made, Nothing, Option, Refused, Same};
-use super::row::Server::{Flask, Granian, Gunicorn, Hypercorn, Uvicorn};
+use super::server::Server::{Flask, Granian, Gunicorn, Hypercorn, Uvicorn};
 use super::translation::Translation;
 
 const VERSION: &str = "leave it out: TLS 1.2 and 1.3 are spoken; write `--tls-min-version 1.3` for the newer one alone";

@@ -2,7 +2,7 @@
 
 use super::row::Flag;
 use super::row::Meaning::Refused;
-use super::row::Server::Waitress;
+use super::server::Server::Waitress;
 
 const BUFFERS: &str = "leave it out: buffers have fixed bounds; `--limit-post BYTES` bounds the body of a request";
 const LOOP: &str = "leave it out: there is no loop of asyncore";

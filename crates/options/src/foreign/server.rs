@@ -1,0 +1,41 @@
+//! The programs whose command lines are known.
+
+/// A program whose flags are rows of the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Server {
+    Gunicorn,
+    Uvicorn,
+    Granian,
+    Hypercorn,
+    Waitress,
+    Flask,
+    FastApi,
+    Daphne,
+}
+
+impl Server {
+    pub const ALL: [Server; 8] = [
+        Server::Gunicorn,
+        Server::Uvicorn,
+        Server::Granian,
+        Server::Hypercorn,
+        Server::Waitress,
+        Server::Flask,
+        Server::FastApi,
+        Server::Daphne,
+    ];
+
+    /// What is typed to start it.
+    pub fn command(self) -> &'static str {
+        match self {
+            Server::Gunicorn => "gunicorn",
+            Server::Uvicorn => "uvicorn",
+            Server::Granian => "granian",
+            Server::Hypercorn => "hypercorn",
+            Server::Waitress => "waitress-serve",
+            Server::Flask => "flask run",
+            Server::FastApi => "fastapi run",
+            Server::Daphne => "daphne",
+        }
+    }
+}
