@@ -235,6 +235,7 @@ def load(boot, hooks, watched):
     The context `watched` is around the imports, and sees how they fail.
     """
     from bolide import log
+    from bolide.absent import absent_dependency
     from bolide.load import LoadError
 
     settings = boot["settings"]
@@ -266,7 +267,7 @@ def load(boot, hooks, watched):
     except BaseException as error:
         # SystemExit too: a module that exits while it is imported is no application.
         log.log_exception(from_the_application(error), "loading the application")
-        reason = f"{type(error).__name__}: {error}"
+        reason = f"{type(error).__name__}: {error}" + absent_dependency(error)
         if boot["generation"] > 1 and holds_exclusively(error):
             reason += "; if the generation that serves holds it: `reload-order = stop-first` ends that one first"
     return None, reason

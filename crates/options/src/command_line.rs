@@ -1,13 +1,10 @@
 //! The command line and the environment, read in uWSGI's order into one configuration.
 
-use std::path::Path;
-
-use crate::command_table::Command;
 use crate::diagnostic::{Diagnostic, Location};
 use crate::host_info::HostInfo;
 use crate::other_servers;
 use crate::reader::{Configuration, EarlyExit, Reader, format_of};
-use crate::resolve::{PositionalApplication, positional};
+use crate::resolve::PositionalApplication;
 use crate::sources::{self, argv::Arguments};
 use crate::suggest;
 
@@ -47,17 +44,16 @@ pub fn collect(arguments: &[String], host: &HostInfo) -> Result<(Configuration, 
     }
     let mut application = None;
     for text in words.into_positional() {
-        take_positional(&text, &mut reader, &mut application, &host.folder)?;
+        take_positional(&text, &mut reader, &mut application)?;
     }
     Ok((reader.finish()?, application))
 }
 
-/// A configuration file, an application, or a mistake.
+/// A configuration file, or an application.
 fn take_positional(
     text: &str,
     reader: &mut Reader<'_>,
     application: &mut Option<PositionalApplication>,
-    folder: &Path,
 ) -> Result<(), EarlyExit> {
     let location = &Location::command_line();
     // uWSGI passes over these: a process can so be given a label in `ps`.
@@ -68,15 +64,6 @@ fn take_positional(
     if format_of(text).is_some() || format_of(name).is_some() {
         return reader.load(text, None, location, false);
     }
-    let Some(found) = positional(text, folder) else {
-        let diagnostic = Diagnostic::error(Some(location), format!("`{text}` is neither a configuration nor an application"));
-        let commands: Vec<&'static str> = Command::ALL.iter().map(|command| command.name()).collect();
-        return Err(match suggest::nearest_of(text, &commands) {
-            Some(command) => diagnostic.advise(format!("did you mean `bolide {command}`?")),
-            None => diagnostic.advise("a configuration ends with .ini, an application is package.module:callable or file.py"),
-        }
-        .into());
-    };
     match application {
         Some(_) => {
             Err(Diagnostic::error(Some(location), format!("`{text}`: there is already an application on the command line"))
@@ -84,7 +71,7 @@ fn take_positional(
                 .into())
         }
         None => {
-            *application = Some(found);
+            *application = Some(PositionalApplication { text: text.to_owned() });
             Ok(())
         }
     }
