@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
+use crate::catalogue::catalogue;
 use crate::command_table::{Command, FAILED};
 use crate::host_info::HostInfo;
 use crate::project::{self, Callable, Finding};
@@ -21,7 +22,8 @@ type Way = (String, String);
 
 /// `None` where variables of the environment say what to do.
 pub fn run(host: &HostInfo) -> Option<Reading> {
-    let is_told = host.environment.iter().any(|(variable, value)| sources::environment::pair(variable, value).is_some());
+    let mut told = host.environment.iter().filter_map(|(variable, value)| sources::environment::pair(variable, value));
+    let is_told = told.any(|(option, _)| catalogue().get(&option).is_some());
     if is_told {
         return None;
     }

@@ -366,6 +366,7 @@ fn test_alone_it_says_which_command_would_serve_the_folder() {
         ]
     );
     assert_eq!(status, 2);
+    assert!(matches!(outcome(&folder, "", &[("BOLIDE_HOME_PAGE", "x")]), Ok(Reading::Print { status: 2, .. })));
     let told = outcome(&folder, "", &[("UWSGI_INI", "gone.ini")]).expect_err("it is read");
     assert!(told.diagnostics[0].message.contains("gone.ini"));
 }
