@@ -1,4 +1,4 @@
-"""Finding the application: from what the configuration names to a callable.
+"""Loading applications: from what the configuration names to callables.
 
 Runs in the prototype, or with ``lazy-apps`` in each worker. What goes wrong is told in words; a traceback is
 shown where the application's own code raised it.
@@ -14,23 +14,8 @@ import sys
 import types
 
 from bolide import log
-
-#: uWSGI's name for the callable when none is given.
-DEFAULT_CALLABLE = "application"
-
-#: Where an application was named that stands in no file.
-COMMAND_LINE = "command line"
-
-#: Names that applications often have instead: a hint, never a guess.
-USUAL_CALLABLES = ("app", "application", "api", "wsgi", "create_app", "make_app")
-
-
-class LoadError(Exception):
-    """An application that is not there; the message is for people."""
-
-
-class MissingCallable(LoadError):
-    """The module is there, and has no such callable."""
+from bolide.absent import missing_file, missing_module
+from bolide.callables import DEFAULT_CALLABLE, LoadError, MissingCallable, Named, Taken, find, framework, search
 
 
 def load_applications(applications):
@@ -38,33 +23,62 @@ def load_applications(applications):
     loaded = {}
     result = []
     for application in applications:
-        callable = load_first(application, loaded)
-        if application["factory"]:
-            callable = made_by(callable, application)
-        result.append((application["mount"], *with_interface(callable, application["interface"])))
+        way, module, taken = load_first(application, loaded)
+        callable = made_by(taken.value, application) if application["factory"] else taken.value
+        callable, interface = with_interface(callable, application["interface"])
+        result.append((application["mount"], callable, interface))
+        tell_taken(application, way, module, taken, interface)
     return result
 
 
-def load_first(application, loaded):
-    """Return the callable of an application, or of the first substitute that can be loaded where it can't be.
+def tell_taken(application, way, module, taken, interface):
+    """Say which application is served, where its user left that open. Of several workers that load it, the first says so."""
+    if log.worker > 1:
+        return
+    words = f"the {framework(taken.value) or interface.upper()} application `{taken.expression}`"
+    if application["is_positional"] and (application["callable"] is None or application["folder"] is not None):
+        log.tell(f"serving {words} of {place_of(module, way, application['folder'])}")
+    elif taken.is_called:
+        name = taken.expression[:-2]
+        log.tell(f"{way['origin']}: {name!r} is a function without arguments: it is called, and {words} is served")
 
-    As in uWSGI, whose ``wsgi-file`` is loaded where its ``module`` can't be.
+
+def place_of(module, way, folder):
+    """Where an application is, for people: its file, and the name of its module where that is not the file's."""
+    path = getattr(module, "__file__", None)
+    if path is None:
+        return repr(getattr(module, "__name__", way["source"]))
+    path = os.path.abspath(path)
+    inside = os.path.relpath(path)
+    shown = path if inside.startswith("..") else inside
+    name = way["source"].get("Module", "")
+    if folder is None or f"{name}.py" == shown:
+        return shown
+    return f"{shown}, imported as {name} from {folder}" if name else shown
+
+
+def load_first(application, loaded):
+    """Return the way to an application, its module, and what was taken of it.
+
+    Where it can't be loaded, they are those of the first substitute that can be. It is as in uWSGI, whose ``wsgi-file`` is
+    loaded where its ``module`` can't be.
     """
     failures = []
     for way in [application, *application["substitutes"]]:
-        # Another callable helps only where the module itself could be loaded.
-        if any(source == way["source"] and not isinstance(error, MissingCallable) for source, error in failures):
+        # Another callable helps only where the module itself could be loaded, and a guess only where all before it could be.
+        is_guess = way is not application and way["is_guess"]
+        if any((is_guess or source == way["source"]) and not isinstance(error, MissingCallable) for source, error in failures):
             continue
         try:
-            callable = load_application(way, loaded)
+            module, taken = load_application(way, loaded, application)
         except Exception as error:
             failures.append((way["source"], error))
             continue
-        if failures:
-            for _, error in failures if not way["is_guess"] else ():
+        if failures and not is_guess:
+            for _, error in failures:
                 tell_failure(error)
             log.tell(way["reason"])
-        return callable
+        return way, module, taken
     for _, error in failures[1:]:
         # That a guess is wrong is no news.
         if not isinstance(error, MissingCallable):
@@ -124,44 +138,62 @@ def single_callable(application):
     return single
 
 
-def load_application(application, loaded):
-    """Return the callable of one application. Modules that several name are loaded once."""
-    source = application["source"]
-    origin = application["origin"]
+def load_application(way, loaded, application):
+    """Return the module of one way to an application, and what is taken of it. Modules that several name are loaded once."""
+    source = way["source"]
+    origin = way["origin"]
     if "Paste" in source or "Pecan" in source:
-        return named_application(source, origin)
+        return None, Taken(named_application(source, origin), "application")
     if "Text" in source:
         name = "uwsgi_eval"
         module = loaded.get(name) or import_text(name, source["Text"])
         loaded[name] = module
     elif "Module" in source:
         name = source["Module"]
-        module = loaded.get(name) or import_application(name, origin)
+        folder = application["folder"]
+        module = loaded.get(name) or (import_from(folder, name) if folder else import_application(name, origin, application))
         loaded[name] = module
     else:
         name = source["File"]
-        module = loaded.get(name) or import_file(name, application["module_name"], origin)
+        module = loaded.get(name) or import_file(name, way["module_name"], origin)
         loaded[name] = module
-    return find_callable(module, name, application["callable"], origin)
+    named = Named(name, origin, application["is_positional"], application["factory"])
+    if application["is_positional"] and way["callable"] is None:
+        return module, search(module, named)
+    return module, find(module, way["callable"] or DEFAULT_CALLABLE, named)
 
 
-def import_application(name, origin):
+def import_application(name, origin, application=None):
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not (name == error.name or name.startswith(error.name + ".")):
             raise
-        searched = ", ".join(repr(path) for path in sys.path[:6])
-        raise LoadError(
-            f"{origin}: there is no module {name!r} (searched in {os.getcwd()!r}, then {searched}, …); "
-            "is chdir or pythonpath missing?"
-        ) from None
+        raise LoadError(missing_module(name, origin, application)) from None
+
+
+def import_from(folder, name):
+    """Import a module that was named by its file, in a folder that is first in ``sys.path`` from now on.
+
+    Where another module has taken its name before, as a file ``logging.py`` would find, it is loaded from its file.
+    """
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    path = os.path.join(folder, *name.split("."))
+    known = getattr(sys.modules.get(name.partition(".")[0]), "__file__", None)
+    if (
+        known is not None
+        and not os.path.abspath(known).startswith(folder.rstrip(os.sep) + os.sep)
+        and os.path.isfile(path + ".py")
+    ):
+        return import_file(path + ".py", f"uwsgi_file_{name.replace('.', '_')}", "command line")
+    return importlib.import_module(name)
 
 
 def import_file(path, name, origin):
     """Load a file as a module, as uWSGI does: under a name made from its path as written, whatever its extension."""
     if not os.path.isfile(path):
-        raise LoadError(f"{origin}: there is no file {path!r} (the working folder is {os.getcwd()!r})")
+        raise LoadError(missing_file(path, origin))
     loader = importlib.machinery.SourceFileLoader(name, path)
     spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     module = importlib.util.module_from_spec(spec)
@@ -227,33 +259,3 @@ def module_or_file(name, origin):
     if "/" in name or name.endswith(".py"):
         return import_file(name, os.path.splitext(os.path.basename(name))[0], origin)
     return import_application(name, origin)
-
-
-def find_callable(module, name, wanted, origin):
-    """Return what ``wanted`` names in the module: ``app``, ``package.app``, or a call such as ``create_app()``."""
-    expression = wanted or DEFAULT_CALLABLE
-    path, call, arguments = expression.partition("(")
-    value = module
-    for part in path.split("."):
-        try:
-            value = getattr(value, part)
-        except AttributeError:
-            raise MissingCallable(missing_callable(module, name, expression, origin)) from None
-    if call:
-        if arguments.strip() != ")":
-            raise LoadError(f"{origin}: {expression!r} is a call with arguments; only calls without any are supported")
-        value = value()
-    if not callable(value):
-        raise LoadError(f"{origin}: {expression!r} of {name!r} is a {type(value).__name__}, which can't be called")
-    return value
-
-
-def missing_callable(module, name, expression, origin):
-    usual = next((known for known in USUAL_CALLABLES if callable(getattr(module, known, None))), None)
-    if usual is None:
-        hint = ""
-    elif origin == COMMAND_LINE:
-        hint = f"; did you mean {name}:{usual}?"
-    else:
-        hint = f"; it has {usual!r}: write callable = {usual}"
-    return f"{origin}: {name!r} has no {expression!r}{hint}"

@@ -285,6 +285,7 @@ def load(boot, hooks, watched, development=None):
     The context `watched` is around the imports, and sees how they fail. In development the page that says why may stand in.
     """
     from bolide import log
+    from bolide.absent import absent_dependency
     from bolide.load import LoadError
 
     settings = boot["settings"]
@@ -316,7 +317,7 @@ def load(boot, hooks, watched, development=None):
     except BaseException as error:
         # SystemExit too: a module that exits while it is imported is no application.
         log.log_exception(error, "loading the application")
-        failure, reason = error, f"{type(error).__name__}: {error}"
+        failure, reason = error, f"{type(error).__name__}: {error}" + absent_dependency(error)
         if boot["generation"] > 1 and holds_exclusively(error):
             reason += "; if the generation that serves holds it: `reload-order = stop-first` ends that one first"
     stands_in = None if development is None else development.note_failure(failure)

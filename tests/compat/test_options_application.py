@@ -223,8 +223,7 @@ def test_what_is_named_alone_is_served_by_its_usual_name(named, serve):
     files = {"app.py": says("app", "app"), "site.wsgi": says("site"), "package/__init__.py": "", "package/wsgi.py": factory}
     server = started(serve, "", files, arguments=[named, "--http", "127.0.0.1:0"])
     assert server.get().text == {"site.wsgi": "site", "package.wsgi": "made"}.get(named, "app")
-    if named != "site.wsgi":
-        assert re.search("it has no `application`: `(app|create_app\\(\\))` is served", server.log), server.log
+    assert re.search("serving the WSGI application `(app|create_app\\(\\)|application)` of ", server.log), server.log
     assert "Traceback" not in server.log
 
 
@@ -232,7 +231,7 @@ def test_a_callable_that_is_not_there_is_answered_with_the_one_to_name(serve):
     server = prepared(serve, "", {"shop.py": says("app", "app")}, arguments=["shop:aap", "--http", "127.0.0.1:0"])
     server.launch()
     assert server.wait_for_exit() != 0
-    assert "did you mean shop:app?" in server.lines[-1]
+    assert "did you mean `bolide shop:app`?" in server.lines[-1]
 
 
 def test_pyargv_is_what_the_application_finds_in_sys_argv(serve):

@@ -63,7 +63,7 @@ BROKEN = {
     "missing default callable": ("wsgi-file = {folder}/app_only.py", "has no 'application'; it has 'app'"),
     "missing callable of mount": ("mount = /x=package.module:nowhere", "'package.module' has no 'nowhere'"),
     "not callable": ("module = package.module:not_callable", "is a int, which can't be called"),
-    "call with arguments": ("module = package.module:create_app('x')", "only calls without any are supported"),
+    "call with a name": ("module = package.module:create_app(x)", "a call with literal arguments such as create_app('prod')"),
     "syntax error": ("wsgi-file = {folder}/syntax_error.py", "SyntaxError"),
     "exception": ("wsgi-file = {folder}/raises.py", "RuntimeError: at import"),
     "exits": ("wsgi-file = {folder}/exits.py", "SystemExit"),

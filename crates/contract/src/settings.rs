@@ -132,6 +132,10 @@ pub struct Application {
     /// `factory`: what is named is called without arguments when it is loaded, and returns the application.
     pub factory: bool,
     pub origin: String,
+    /// A positional argument of the command line names it. Without a `callable` one is looked for, and what is taken is told.
+    pub is_positional: bool,
+    /// Folder that is put first in `sys.path`, where a file or a folder was named and its module is imported.
+    pub folder: Option<PathBuf>,
     /// Applications that are loaded in its place if it can't be, in this order.
     pub substitutes: Vec<Substitute>,
 }

@@ -1,14 +1,11 @@
 //! The command line and the environment, read in uWSGI's order into one configuration.
 
-use std::path::Path;
-
 use crate::catalogue::catalogue;
-use crate::command_table::Command;
 use crate::diagnostic::{Diagnostic, Location};
 use crate::foreign::{self, Refusal, Translation};
 use crate::host_info::HostInfo;
 use crate::reader::{Configuration, EarlyExit, GUNICORN_FILE, Reader, format_of, is_gunicorn_configuration};
-use crate::resolve::{PositionalApplication, positional};
+use crate::resolve::PositionalApplication;
 use crate::sources::argv::{ArgumentError, Arguments};
 use crate::sources::environment;
 use crate::suggest;
@@ -28,7 +25,7 @@ pub fn collect(arguments: &[String], host: &HostInfo) -> Result<(Configuration, 
     let notes = take_options(&mut reader, &mut words, host)?;
     let mut application = None;
     for text in words.into_positional() {
-        take_positional(&text, &mut reader, &mut application, &host.folder)?;
+        take_positional(&text, &mut reader, &mut application)?;
     }
     if application.is_some() {
         reader.note_application();
@@ -90,12 +87,11 @@ fn told(mistake: ArgumentError, location: &Location) -> Diagnostic {
     }
 }
 
-/// A configuration file, an application, or a mistake.
+/// A configuration file, or an application.
 fn take_positional(
     text: &str,
     reader: &mut Reader<'_>,
     application: &mut Option<PositionalApplication>,
-    folder: &Path,
 ) -> Result<(), EarlyExit> {
     let location = &Location::command_line();
     // uWSGI passes over these: a process can so be given a label in `ps`.
@@ -106,15 +102,6 @@ fn take_positional(
     if format_of(text).is_some() || format_of(name).is_some() || is_gunicorn_configuration(text) {
         return reader.load(text, None, location, false);
     }
-    let Some(found) = positional(text, folder) else {
-        let diagnostic = Diagnostic::error(Some(location), format!("`{text}` is neither a configuration nor an application"));
-        let commands: Vec<&'static str> = Command::ALL.iter().map(|command| command.name()).collect();
-        return Err(match suggest::nearest_of(text, &commands) {
-            Some(command) => diagnostic.advise(format!("did you mean `bolide {command}`?")),
-            None => diagnostic.advise("a configuration ends with .ini, an application is package.module:callable or file.py"),
-        }
-        .into());
-    };
     match application {
         Some(_) => {
             Err(Diagnostic::error(Some(location), format!("`{text}`: there is already an application on the command line"))
@@ -122,7 +109,7 @@ fn take_positional(
                 .into())
         }
         None => {
-            *application = Some(found);
+            *application = Some(PositionalApplication { text: text.to_owned() });
             Ok(())
         }
     }

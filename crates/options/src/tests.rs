@@ -325,8 +325,8 @@ fn test_nothing_to_serve_says_what_to_write() {
     assert!(errors[0].contains("there is no application to serve (write `module = "), "{errors:?}");
     assert!(errors[1].contains("there is no socket to serve on (write `http = "), "{errors:?}");
     let folder = Folder::new("nothing-at-all");
-    assert!(fails(&folder, "")[0].contains("command line: error: there is no application"));
-    assert!(fails(&folder, "nonsense")[0].contains("neither a configuration nor an application"));
+    assert!(fails(&folder, "--master")[0].contains("command line: error: there is no application"));
+    assert!(fails(&folder, "no-nonsense")[0].contains("neither a configuration nor an application"));
     assert!(fails(&folder, "gone.ini")[0].contains("can't read `gone.ini`"));
     assert!(fails(&folder, "--vaccum")[0].contains("did you mean `--vacuum`?"));
     assert!(fails(&folder, "chekc")[0].contains("did you mean `bolide check`?"));
@@ -355,24 +355,65 @@ fn test_what_other_servers_would_understand_is_told_what_to_write() {
 #[test]
 fn test_an_application_may_be_named_by_its_file_or_its_module_alone() {
     let folder = Folder::new("named-alone");
-    std::fs::create_dir_all(folder.path().join("shop")).expect("a folder of the test can be made");
-    folder.write("app.py", "").write("old.wsgi", "");
+    std::fs::create_dir_all(folder.path().join("shop/web")).expect("a folder of the test can be made");
+    folder.write("app.py", "").write("old.wsgi", "").write("my-app.py", "").write("shop/__init__.py", "");
+    folder.write("shop/wsgi.py", "app = FastAPI()\n").write("shop/web/__init__.py", "").write("shop/web/main.py", "");
     let module = |name: &str| ApplicationSource::Module(name.to_owned());
-    for (line, wanted) in [
-        ("app", module("app")),
-        ("app.py", ApplicationSource::File(folder.path().join("app.py"))),
-        ("old.wsgi", ApplicationSource::File(folder.path().join("old.wsgi"))),
-        ("mysite.wsgi", module("mysite.wsgi")),
-        ("mysite.asgi", module("mysite.asgi")),
-        ("shop", module("shop")),
+    let file = |name: &str| ApplicationSource::File(folder.path().join(name));
+    let here = Some(folder.path());
+    for (line, wanted, imported_from, callable) in [
+        ("app", module("app"), None, None),
+        ("app:", module("app"), None, None),
+        ("app:site", module("app"), None, Some("site")),
+        ("app:create_app('x:y')", module("app"), None, Some("create_app('x:y')")),
+        ("app.py", module("app"), here, None),
+        ("./app.py:site", module("app"), here, Some("site")),
+        ("shop/web/main.py", module("shop.web.main"), here, None),
+        ("my-app.py", file("my-app.py"), None, None),
+        ("missing.py", file("missing.py"), None, None),
+        ("old.wsgi", file("old.wsgi"), None, None),
+        ("mysite.wsgi", module("mysite.wsgi"), None, None),
+        ("mysite.asgi", module("mysite.asgi"), None, None),
+        ("radicale", module("radicale"), None, None),
+        ("isso.run", module("isso.run"), None, None),
+        ("shop", module("shop"), here, None),
+        ("shop/", module("shop"), here, None),
+        ("shop:site", module("shop"), None, Some("site")),
+        ("shop.web", module("shop.web"), None, None),
+        (".", module("shop.wsgi"), here, Some("app")),
     ] {
         let (settings, _) = run(&folder, line, &[]);
-        assert_eq!(settings.applications[0].source, wanted, "{line}");
-        let callables: Vec<_> =
-            settings.applications[0].substitutes.iter().filter_map(|other| other.callable.as_deref()).collect();
-        assert_eq!(callables, ["app", "create_app()", "make_app()"], "{line}");
+        let found = &settings.applications[0];
+        assert_eq!(found.source, wanted, "{line}");
+        assert_eq!((found.folder.as_deref(), found.callable.as_deref()), (imported_from, callable), "{line}");
+        assert!(found.is_positional);
     }
-    assert!(run(&folder, "app:site", &[]).0.applications[0].substitutes.is_empty());
+    let others = |line: &str| -> Vec<ApplicationSource> {
+        run(&folder, line, &[]).0.applications[0].substitutes.iter().map(|other| other.source.clone()).collect()
+    };
+    assert_eq!(others("shop"), [module("shop.wsgi")]);
+    assert_eq!(others("shop:site"), []);
+    assert!(!run(&folder, "--http :1 --module app", &[]).0.applications[0].is_positional);
+}
+
+#[test]
+fn test_what_can_be_no_application_is_told_before_anything_starts() {
+    let folder = Folder::new("named-wrongly");
+    std::fs::create_dir_all(folder.path().join("empty")).expect("a folder of the test can be made");
+    folder.write("README.md", "").write("Procfile", "web: gunicorn app:app\n");
+    for (line, words) in [
+        ("chekc", "did you mean `bolide check`?"),
+        ("empty", "there is no application that I know in the folder `empty`"),
+        (".", "there is no application that I know in the folder `.`"),
+        ("README.md", "`README.md` is neither a configuration nor a file of Python"),
+        ("Procfile", "the command that stands in it"),
+        ("no-such-thing", "neither a configuration nor an application"),
+        (":app", "names no module"),
+    ] {
+        let failure = outcome(&folder, line, &[]).expect_err(line);
+        let told: Vec<String> = failure.diagnostics.iter().map(ToString::to_string).collect();
+        assert!(told.len() == 1 && told[0].contains(words), "{line}: {told:?}");
+    }
 }
 
 #[test]

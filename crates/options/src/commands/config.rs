@@ -1,6 +1,7 @@
 //! `bolide config FILE…`: what is in effect, by theme, each value with the location that set it.
 
 use std::fmt::Write;
+use std::path::Path;
 
 use bolide_contract::settings::{Address, ApplicationSource, Listener, Settings};
 
@@ -13,7 +14,6 @@ use crate::diagnostic::Location;
 use crate::host_info::HostInfo;
 use crate::reader::{Configuration, EarlyExit, Pair};
 use crate::reading::Reading;
-use crate::resolve::PositionalApplication;
 
 /// Column at which the locations begin.
 const COLUMN: usize = 60;
@@ -32,7 +32,7 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
     };
     let (settings, diagnostics) = crate::resolve::resolve(&configuration, application.as_ref(), host);
     if let Some(settings) = &settings {
-        configuration.effects.extend(named(&configuration, application.as_ref(), settings));
+        configuration.effects.extend(named(&configuration, settings, &host.folder));
     }
     let mut text = String::new();
     // Writing to a String can't fail.
@@ -54,8 +54,8 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
 }
 
 /// Lines for what the command line says without an option: the application, and its address if no other was asked for.
-fn named(read: &Configuration, application: Option<&PositionalApplication>, settings: &Settings) -> Vec<Pair> {
-    let Some(application) = application else { return Vec::new() };
+fn named(read: &Configuration, settings: &Settings, folder: &Path) -> Vec<Pair> {
+    let Some(application) = settings.applications.first().filter(|first| first.is_positional) else { return Vec::new() };
     let pair = |key: &str, value: String, location: Location| Pair {
         key: key.to_owned(),
         value: Some(value),
@@ -71,12 +71,15 @@ fn named(read: &Configuration, application: Option<&PositionalApplication>, sett
             vec![pair("module", format!("{module}{callable}"), location)]
         }
         ApplicationSource::File(path) => {
-            let file = pair("wsgi-file", path.display().to_string(), location.clone());
+            let file = pair("wsgi-file", path.strip_prefix(folder).unwrap_or(path).display().to_string(), location.clone());
             std::iter::once(file).chain(callable.map(|callable| pair("callable", callable.to_owned(), location))).collect()
         }
         // The command line names modules and files alone.
         ApplicationSource::Paste(_) | ApplicationSource::Pecan(_) | ApplicationSource::Text(_) => Vec::new(),
     };
+    if let Some(other) = application.folder.as_ref().filter(|other| *other != folder) {
+        made.push(pair("pythonpath", other.display().to_string(), Location::command_line()));
+    }
     let is_socket = |pair: &Pair| catalogue().get(&pair.key).is_some_and(|row| row.value == Value::Address);
     if let ([Listener { address: Address::Tcp { host, port }, origin, .. }], false) =
         (settings.listeners.as_slice(), read.effects.iter().any(is_socket))

@@ -1,6 +1,7 @@
 //! `bolide check`, `bolide explain` and the like: words in the place of the first argument. Each is a
 //! function from its arguments to a text and an exit status.
 
+mod bare;
 mod check;
 mod config;
 mod explain;
@@ -16,9 +17,9 @@ use crate::command_table::Command;
 use crate::host_info::HostInfo;
 use crate::reading::Reading;
 
-/// Runs the command that the first argument names; `None` if it names none.
+/// Runs the command that the first argument names; `None` if it names none. No arguments at all are a command too.
 pub fn run(arguments: &[String], host: &HostInfo) -> Option<Reading> {
-    let (first, rest) = arguments.split_first()?;
+    let Some((first, rest)) = arguments.split_first() else { return bare::run(host) };
     let command = Command::ALL.into_iter().find(|command| command.name() == first)?;
     if rest.iter().any(|argument| argument == "--help" || argument == "-h") {
         return Some(Reading::Print {

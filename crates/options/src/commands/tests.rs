@@ -342,3 +342,31 @@ fn test_a_command_is_one_only_in_the_first_place() {
     let (text, status) = printed(&folder, "check --help");
     assert!(text.starts_with("bolide check ") && status == 0);
 }
+
+#[test]
+fn test_alone_it_says_which_command_would_serve_the_folder() {
+    let folder = Folder::new("bare-command");
+    let (text, status) = printed(&folder, "");
+    assert!(text.starts_with("usage: bolide APPLICATION") && text.contains("bolide init ") && status == 2, "{text}");
+    assert!(text.lines().count() <= 12, "{text}");
+    std::fs::create_dir_all(folder.path().join("src/shop")).expect("it can be made");
+    folder.write("src/shop/__init__.py", "def create_app():\n    return Flask(__name__)\n");
+    folder.write("app.py", "app = FastAPI()\n").write("tox.ini", "[tox]\n").write("live.ini", "[uwsgi]\nmodule = app\n");
+    folder.write("Procfile", "release: python migrate.py\nweb: gunicorn web.main:api -w 4\n");
+    let (text, status) = printed(&folder, "");
+    let lines: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("  ")).collect();
+    let ways: Vec<String> = lines.iter().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    assert_eq!(
+        ways,
+        [
+            "bolide live.ini a configuration",
+            "bolide web.main:api what the Procfile starts with gunicorn",
+            "bolide app:app a FastAPI application in app.py",
+            "bolide --pythonpath src shop:create_app a Flask application in src/shop/__init__.py",
+        ]
+    );
+    assert_eq!(status, 2);
+    assert!(matches!(outcome(&folder, "", &[("BOLIDE_HOME_PAGE", "x")]), Ok(Reading::Print { status: 2, .. })));
+    let told = outcome(&folder, "", &[("UWSGI_INI", "gone.ini")]).expect_err("it is read");
+    assert!(told.diagnostics[0].message.contains("gone.ini"));
+}

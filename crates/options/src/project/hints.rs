@@ -1,16 +1,13 @@
 //! What a project says of its application itself, for other programs: `FLASK_APP` in `.flaskenv`, and `entrypoint` of `[tool.fastapi]` in
 //! `pyproject.toml`.
 
-use std::io::Read;
 use std::path::Path;
 
 use toml::de::DeTable;
 
-use super::source::Source;
-use super::{Callable, Finding, Kind, finding, is_module_name, is_name};
-
-/// These files are read so far.
-const HINT_BYTES_MOST: u64 = 256 * 1024;
+use super::finding::{Finding, finding};
+use super::names::{Kind, ROOTS, is_module_name, is_name};
+use super::source::{Callable, Source, text};
 
 /// The applications that are named so. One whose file is not there is none.
 pub fn named(folder: &Path) -> Vec<Finding> {
@@ -29,7 +26,7 @@ fn found(folder: &Path, name: &str, framework: &'static str, kind: Kind) -> Opti
     if !is_module_name(&module) {
         return None;
     }
-    super::ROOTS.iter().find_map(|root| {
+    ROOTS.iter().find_map(|root| {
         let place = folder.join(root);
         let path = place.join(module.replace('.', "/"));
         let files = [path.with_extension("py"), path.join("__init__.py")];
@@ -44,15 +41,6 @@ fn found(folder: &Path, name: &str, framework: &'static str, kind: Kind) -> Opti
         let (root, module) = (root.into(), module.clone());
         Some(Finding { framework: Some(framework), kind, root, module, file, callable, project: None })
     })
-}
-
-fn text(path: &Path) -> Option<String> {
-    if !path.is_file() {
-        return None;
-    }
-    let mut text = String::new();
-    std::fs::File::open(path).ok()?.take(HINT_BYTES_MOST).read_to_string(&mut text).ok()?;
-    Some(text)
 }
 
 fn variable(text: &str, name: &str) -> Option<String> {

@@ -1,83 +1,33 @@
 //! What application a folder, a package or a file has, told from texts and names of files alone: nothing is imported, no program is
 //! run. Whoever reads a command line runs it. It knows neither options nor settings: what a finding becomes is its caller's to say.
 
+mod finding;
 mod hints;
+mod names;
 mod source;
 
 use std::path::{Path, PathBuf};
 
-pub use source::Callable;
+pub use finding::Finding;
+use finding::finding;
+use names::ROOTS;
+pub use names::{Kind, entries, is_module_name, is_name};
 use source::Source;
+pub use source::{Callable, text};
 
 /// Where people keep their virtualenv.
 const ENVIRONMENTS: &[&str] = &[".venv", "venv", "env", ".virtualenv"];
 /// Where people keep their application, likeliest first.
 const SOURCES: &[&str] =
     &["wsgi.py", "asgi.py", "app.py", "application.py", "main.py", "api.py", "server.py", "run.py", "manage.py"];
-/// Folders that hold packages and are none themselves, with the folder itself.
-const ROOTS: &[&str] = &["", "src"];
 /// Folders that are looked into as if they were packages: many have no `__init__.py`.
 const USUAL_PACKAGES: &[&str] = &["app", "api"];
 /// Packages that hold no application.
 const NO_APPLICATIONS: &[&str] = &["tests", "test", "docs", "migrations", "scripts", "examples"];
-/// Entries of a folder that are looked at, at the most: it may be anything.
-const ENTRIES_MOST: usize = 4096;
 /// Files and packages of one folder that are read for want of one with a usual name, at the most.
 const OTHERS_MOST: usize = 64;
 /// Packages within packages, at the most.
 const DEPTH_MOST: usize = 32;
-
-/// The kind of application.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    Wsgi,
-    Asgi,
-    /// The text does not tell: it is seen when it is loaded.
-    Unknown,
-}
-
-/// An application, as far as its text tells.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
-    /// The framework that makes it, as its authors write it.
-    pub framework: Option<&'static str>,
-    pub kind: Kind,
-    /// The folder that has to be in `sys.path`, relative to the one that was looked at: empty for that itself, or `src`.
-    pub root: PathBuf,
-    /// Its module, as it is imported from there: `shop.wsgi`.
-    pub module: String,
-    /// Its file, relative to the folder that was looked at.
-    pub file: PathBuf,
-    pub callable: Callable,
-    /// Django's name of the project.
-    pub project: Option<String>,
-}
-
-impl Finding {
-    /// `module:callable`; `None` where the name of the callable can't be told.
-    pub fn name(&self) -> Option<String> {
-        match &self.callable {
-            Callable::Named(name) => Some(format!("{}:{name}", self.module)),
-            Callable::MadeBy(name) => Some(format!("{}:{name}()", self.module)),
-            Callable::NeedsArguments(_) | Callable::Untold => None,
-        }
-    }
-
-    /// What it is, for people: "a Flask application in app.py".
-    pub fn description(&self) -> String {
-        if let Some(project) = &self.project {
-            return format!("the Django project `{project}`");
-        }
-        let file = self.file.display();
-        let article = |word: &str| if word.starts_with(['A', 'E', 'I', 'O']) { "an" } else { "a" };
-        match (self.framework, self.kind) {
-            (Some(framework), _) => format!("{} {framework} application in {file}", article(framework)),
-            (None, Kind::Wsgi) => format!("the WSGI application in {file}"),
-            (None, Kind::Asgi) => format!("the ASGI application in {file}"),
-            (None, Kind::Unknown) => format!("the application in {file}"),
-        }
-    }
-}
 
 /// The applications of a folder, likeliest first. Those whose callable can't be named come behind all others.
 pub fn look(folder: &Path) -> Vec<Finding> {
@@ -131,35 +81,12 @@ pub fn virtualenv(folder: &Path) -> Option<&'static str> {
     ENVIRONMENTS.iter().copied().find(|name| folder.join(name).join("pyvenv.cfg").exists())
 }
 
-/// A name of Python's, keywords not considered.
-pub fn is_name(text: &str) -> bool {
-    text.chars().all(|letter| letter.is_alphanumeric() || letter == '_')
-        && !text.starts_with(|letter: char| letter.is_ascii_digit())
-        && !text.is_empty()
-}
-
-/// A dotted name of a module.
-pub fn is_module_name(text: &str) -> bool {
-    text.split('.').all(is_name)
-}
-
-/// The names of the modules and packages that lie in a folder, in order.
-pub fn modules(folder: &Path) -> Vec<String> {
-    entries(folder)
-        .into_iter()
-        .filter_map(|name| match name.strip_suffix(".py") {
-            Some(stem) => Some(stem.to_owned()),
-            None => folder.join(&name).join("__init__.py").is_file().then_some(name),
-        })
-        .filter(|name| is_name(name))
-        .collect()
-}
-
-impl Finding {
-    fn relative_to(mut self, folder: &Path) -> Finding {
-        self.file = self.file.strip_prefix(folder).unwrap_or(&self.file).to_owned();
-        self
-    }
+/// Whether a module or a folder of this name lies in a folder, or in one of it that usually holds packages.
+pub fn lies_in_root(folder: &Path, module: &str) -> bool {
+    ROOTS
+        .iter()
+        .map(|root| folder.join(root).join(module.replace('.', "/")))
+        .any(|path| path.with_extension("py").is_file() || path.is_dir())
 }
 
 /// The applications of the files and packages with usual names below a root.
@@ -202,27 +129,6 @@ fn others(folder: &Path) -> Vec<Finding> {
         finding(folder, name.trim_end_matches(".py"), &path, &Source::read(&path)?)
     });
     relative(found.filter(|found| found.framework.is_some()).collect(), folder, Path::new(""))
-}
-
-fn finding(root: &Path, module: &str, file: &Path, source: &Source) -> Option<Finding> {
-    let seen = source.application()?;
-    let (framework, kind) = match seen.framework {
-        Some(framework) => (Some(framework.name), framework.kind),
-        // It may be made where it is imported from: `from shop import create_app`.
-        None => match source.imported(root).and_then(|other| other.framework()).filter(|_| !seen.is_plain) {
-            Some(framework) => (Some(framework.name), framework.kind),
-            None => (None, seen.kind),
-        },
-    };
-    Some(Finding {
-        framework,
-        kind,
-        root: root.to_owned(),
-        module: module.to_owned(),
-        file: file.to_owned(),
-        callable: seen.callable,
-        project: None,
-    })
 }
 
 fn relative(found: Vec<Finding>, folder: &Path, root: &Path) -> Vec<Finding> {
@@ -273,16 +179,6 @@ fn without_repetition(found: Vec<Finding>) -> Vec<Finding> {
     }
     kept.sort_by_key(|found| found.name().is_none());
     kept
-}
-
-/// Names in a folder, in order; hidden ones are left out.
-fn entries(folder: &Path) -> Vec<String> {
-    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
-    let names = entries.take(ENTRIES_MOST).filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    let mut names: Vec<String> = names.filter(|name| !name.starts_with('.')).collect();
-    names.sort_unstable();
-    names
 }
 
 #[cfg(test)]

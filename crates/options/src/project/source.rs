@@ -4,7 +4,7 @@
 use std::io::Read;
 use std::path::Path;
 
-use super::{Kind, is_module_name, is_name};
+use super::names::{Kind, is_module_name, is_name};
 
 /// A source file is looked at so far; what is asked for stands near its beginning.
 const SOURCE_BYTES_MOST: u64 = 256 * 1024;
@@ -199,6 +199,11 @@ impl Source {
         };
         Some(parameters(after).iter().any(|parameter| !parameter.contains('=') && !parameter.starts_with(['*', '/'])))
     }
+}
+
+/// The text of a file, as far as it is looked at; `None` for what is no file.
+pub fn text(path: &Path) -> Option<String> {
+    Source::read(path).map(|source| source.text().to_owned())
 }
 
 /// Whether a line of code has this call, and not one whose name only ends so: `MyFlask(`.

@@ -6,20 +6,15 @@ use std::path::{Path, PathBuf};
 use bolide_contract::settings::{Application, ApplicationSource, Interface, Substitute};
 
 use super::draft::Draft;
+use super::names::{module, source};
 use super::paths::normalized;
+use super::positional::{Named, PositionalApplication};
 use crate::catalogue::setting::NamedBy;
 use crate::diagnostic::{Diagnostic, Location, Severity};
 use crate::reader::Configuration;
 
-/// Names that applications have if not `application`, likeliest first.
-const USUAL_CALLABLES: [&str; 3] = ["app", "create_app()", "make_app()"];
-
-/// The application that a positional argument of the command line names.
-#[derive(Debug, Clone, PartialEq)]
-pub struct PositionalApplication {
-    pub source: ApplicationSource,
-    pub callable: Option<String>,
-}
+/// A folder in which nothing is found.
+const NOWHERE: &str = "/nonexistent";
 
 /// The options that name the application for all paths without a mount, in the order in which they count.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -97,25 +92,11 @@ impl Draft<'_> {
         positional: Option<&PositionalApplication>,
         read: &Configuration,
     ) -> Vec<Application> {
-        let (main, second) = match positional {
-            Some(found) => {
-                let named = NamedApplication {
-                    mount: String::new(),
-                    source: found.source.clone(),
-                    callable: found.callable.clone(),
-                    interface: None,
-                    location: Location::command_line(),
-                };
-                (Some(named), None)
-            }
-            None => self.main(read),
-        };
+        let (main, second) = if positional.is_some() { (None, None) } else { self.main(read) };
         let mounts = std::mem::take(&mut self.mounts);
         self.check_interface(main.as_ref(), mounts.is_empty());
         let mut made: Vec<Application> = main.map(|named| self.application(named, folder)).into_iter().collect();
-        if positional.is_some() {
-            made.iter_mut().for_each(guess_callable);
-        }
+        made.extend(positional.and_then(|positional| self.positional(positional, folder)));
         if let (Some(first), Some(second)) = (made.first_mut(), second) {
             let reason = format!("{}: warning: `{}` is loaded in its place", second.location, ApplicationOption::File.name());
             let second = NamedApplication { callable: self.callable.clone(), ..second };
@@ -205,8 +186,38 @@ impl Draft<'_> {
             interface: named.interface.or(self.interface.as_ref().map(|&(interface, _)| interface)).unwrap_or_default(),
             factory,
             origin: named.location.to_string(),
+            is_positional: false,
+            folder: None,
             substitutes: Vec::new(),
         }
+    }
+
+    /// What the command line names. Within a `chroot` nobody can look from here.
+    fn positional(&mut self, positional: &PositionalApplication, folder: &Path) -> Option<Application> {
+        let looked_at = self.confinement.root.as_ref().map_or(folder, |_| Path::new(NOWHERE));
+        let named = match positional.read(looked_at, &self.python_path) {
+            Ok(named) => named,
+            Err(diagnostic) => {
+                self.diagnostics.push(diagnostic);
+                return None;
+            }
+        };
+        let Named { source, callable, folder: imported_from, others } = named;
+        let location = Location::command_line();
+        let named = NamedApplication { mount: String::new(), source, callable, interface: None, location };
+        let mut made = Application { is_positional: true, folder: imported_from, ..self.application(named, folder) };
+        made.substitutes = others
+            .into_iter()
+            .map(|module| Substitute {
+                source: ApplicationSource::Module(module),
+                module_name: None,
+                callable: made.callable.clone(),
+                origin: made.origin.clone(),
+                reason: String::new(),
+                is_guess: true,
+            })
+            .collect();
+        Some(made)
     }
 
     /// A line `callable: app` is no option. What names no callable of its own is tried with it when nothing else could be served.
@@ -247,31 +258,6 @@ impl Draft<'_> {
     }
 }
 
-/// An application that the command line names without a callable has one of the usual names, `application` first.
-fn guess_callable(application: &mut Application) {
-    if application.callable.is_some() {
-        return;
-    }
-    for callable in USUAL_CALLABLES {
-        application.substitutes.push(Substitute {
-            source: application.source.clone(),
-            module_name: application.module_name.clone(),
-            callable: Some(callable.to_owned()),
-            origin: application.origin.clone(),
-            reason: format!("it has no `application`: `{callable}` is served"),
-            is_guess: true,
-        });
-    }
-}
-
-/// A module and its callable, if the text has one.
-fn module(text: &str) -> (String, Option<String>) {
-    match text.split_once(':') {
-        Some((module, callable)) => (module.to_owned(), Some(callable.to_owned()).filter(|callable| !callable.is_empty())),
-        None => (text.to_owned(), None),
-    }
-}
-
 /// As [`module`], where a name that ends with `.py` or has a slash is that of a file.
 fn module_or_file(text: &str) -> (ApplicationSource, Option<String>) {
     let (name, callable) = module(text);
@@ -286,35 +272,6 @@ pub fn asgi_file(text: &str) -> Option<PathBuf> {
     match module_or_file(text).0 {
         ApplicationSource::File(path) => Some(path),
         _ => None,
-    }
-}
-
-/// The application of a positional argument: as [`source`], or a module alone. `mysite.wsgi` and `mysite.asgi` are modules where there is no
-/// such file; another name without a colon must be that of a file or folder beside us, so that a misspelt command is none.
-pub fn positional(text: &str, folder: &Path) -> Option<PositionalApplication> {
-    let is_module =
-        || text.split('.').all(|part| !part.is_empty() && part.chars().all(|letter| letter.is_alphanumeric() || letter == '_'));
-    let lies_there = || {
-        let path = folder.join(text.replace('.', "/"));
-        path.with_extension("py").is_file() || path.is_dir()
-    };
-    let is_named = |end: &str| text.ends_with(end) && !folder.join(text).exists();
-    if is_module() && !text.ends_with(".py") && (is_named(".wsgi") || is_named(".asgi") || lies_there()) {
-        return Some(PositionalApplication { source: ApplicationSource::Module(text.to_owned()), callable: None });
-    }
-    source(text).map(|(source, callable)| PositionalApplication { source, callable })
-}
-
-/// The file, or the module with a callable, that a positional argument or the right side of a mount names.
-pub fn source(text: &str) -> Option<(ApplicationSource, Option<String>)> {
-    if text.ends_with(".py") || text.ends_with(".wsgi") {
-        return Some((ApplicationSource::File(PathBuf::from(text)), None));
-    }
-    let (left, callable) = text.rsplit_once(':').filter(|(left, callable)| !left.is_empty() && !callable.is_empty())?;
-    // `shop.wsgi:application` is the usual name of Django's module, not a file.
-    match left.ends_with(".py") || (left.ends_with(".wsgi") && left.contains('/')) {
-        true => Some((ApplicationSource::File(PathBuf::from(left)), Some(callable.to_owned()))),
-        false => module(text).1.map(|callable| (ApplicationSource::Module(module(text).0), Some(callable))),
     }
 }
 

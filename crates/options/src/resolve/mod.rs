@@ -23,8 +23,10 @@ mod interpreter;
 mod log_packing;
 mod loggers;
 mod logging;
+mod names;
 mod paths;
 mod platform;
+mod positional;
 mod processes;
 mod protection;
 mod python_module;
@@ -40,8 +42,9 @@ mod watching;
 
 use std::path::Path;
 
-pub use application::{PositionalApplication, asgi_file, positional};
+pub use application::asgi_file;
 pub use platform::port;
+pub use positional::PositionalApplication;
 
 use bolide_contract::settings::{Listener, Protocol, Settings, Threads};
 use bolide_contract::tls::Tls;
@@ -325,7 +328,9 @@ impl Draft<'_> {
         let (routes, answering, names_files) = self.complete_answering(&folder);
         let files = self.complete_files(&folder, &applications, names_files);
         let serves_itself = files.is_some() || routes.len() > usize::from(self.tells_browsers());
-        self.check_something_to_serve(!applications.is_empty() || serves_itself && !self.needs_application, read);
+        // One that the command line names wrongly was told of.
+        let is_named = !applications.is_empty() || positional.is_some();
+        self.check_something_to_serve(is_named || serves_itself && !self.needs_application, read);
         let mut listeners = self.listeners(&folder);
         self.make_abstract(&mut listeners);
         self.check_proxy_headers(&listeners);

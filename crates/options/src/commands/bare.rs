@@ -1,0 +1,118 @@
+//! `bolide` alone: which command would serve what lies in this folder, or how it is used. Starts nothing, and writes nothing.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use crate::catalogue::catalogue;
+use crate::command_table::{Command, FAILED};
+use crate::host_info::HostInfo;
+use crate::project::{self, Callable, Finding};
+use crate::reading::Reading;
+use crate::sources;
+
+/// Configurations that one would look for first.
+const USUAL_FILES: &[&str] = &["bolide.ini", "bolide.toml", "bolide.yaml", "bolide.yml", "bolide.json", "uwsgi.ini"];
+/// Ways of one kind that are listed, at the most.
+const WAYS_MOST: usize = 4;
+/// Column at which the texts begin.
+const COLUMN: usize = 34;
+
+/// A command that serves something, and what that is.
+type Way = (String, String);
+
+/// `None` where variables of the environment say what to do.
+pub fn run(host: &HostInfo) -> Option<Reading> {
+    let mut told = host.environment.iter().filter_map(|(variable, value)| sources::environment::pair(variable, value));
+    let is_told = told.any(|(option, _)| catalogue().get(&option).is_some());
+    if is_told {
+        return None;
+    }
+    let ways = ways(&host.folder);
+    let text = if ways.is_empty() { usage() } else { offer(&ways) };
+    Some(Reading::Print { text, status: FAILED })
+}
+
+/// The ways to serve what is in the folder: what is configured first.
+fn ways(folder: &Path) -> Vec<Way> {
+    let mut ways = configurations(folder);
+    ways.extend(started_elsewhere(folder));
+    for found in project::look(folder).iter().take(WAYS_MOST) {
+        let Some(command) = command(found) else { continue };
+        if !ways.iter().any(|(known, _)| *known == command) {
+            ways.push((command, found.description()));
+        }
+    }
+    ways
+}
+
+/// The command for an application, without what a shell would take for its own.
+fn command(found: &Finding) -> Option<String> {
+    let name = match &found.callable {
+        // A function without arguments is called without being asked to.
+        Callable::MadeBy(name) => format!("{}:{name}", found.module),
+        _ => found.name()?,
+    };
+    Some(match found.root.to_str()? {
+        "" => format!("bolide {name}"),
+        root => format!("bolide --pythonpath {root} {name}"),
+    })
+}
+
+/// Files with a section for uWSGI or Bolide.
+fn configurations(folder: &Path) -> Vec<Way> {
+    let usual = USUAL_FILES.iter().map(|name| (*name).to_owned());
+    let mut names: Vec<String> = usual.filter(|name| folder.join(name).is_file()).collect();
+    for name in project::entries(folder) {
+        let is_ours = || project::text(&folder.join(&name)).is_some_and(|text| text.lines().any(|line| line.trim() == "[uwsgi]"));
+        if name.ends_with(".ini") && !names.contains(&name) && is_ours() {
+            names.push(name);
+        }
+    }
+    names.into_iter().take(WAYS_MOST).map(|name| (format!("bolide {name}"), "a configuration".to_owned())).collect()
+}
+
+/// The application that the `web` of a Procfile starts with another server.
+fn started_elsewhere(folder: &Path) -> Option<Way> {
+    let text = project::text(&folder.join("Procfile"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("web:"))?.trim();
+    let program = line.split_whitespace().next()?;
+    let is_application = |word: &&str| {
+        word.split_once(':').is_some_and(|(module, callable)| project::is_module_name(module) && project::is_name(callable))
+    };
+    let application = line.split_whitespace().find(is_application)?;
+    Some((format!("bolide {application}"), format!("what the Procfile starts with {program}")))
+}
+
+fn offer(ways: &[Way]) -> String {
+    let mut text = "This folder can be served:\n".to_owned();
+    // Writing to a String can't fail.
+    for (command, what) in ways {
+        let _ = writeln!(text, "  {command:COLUMN$}  {what}");
+    }
+    if !ways.iter().any(|(_, what)| what == "a configuration") {
+        let _ = writeln!(text, "or write a configuration for it:");
+        let _ = writeln!(text, "  {:COLUMN$}  {}", "bolide init", Command::Init.help());
+    }
+    let _ = writeln!(text, "`bolide --help` lists all commands and options.");
+    text
+}
+
+fn usage() -> String {
+    let mut text =
+        "usage: bolide APPLICATION [OPTION…]\n       bolide CONFIGURATION [OPTION…]\n       bolide COMMAND …\n\n".to_owned();
+    let serves: [(&str, &str); 3] = [
+        ("bolide app.py", "serve the application in a file, a package or a folder"),
+        ("bolide app:app", "serve an application by its module and its name there"),
+        ("bolide uwsgi.ini", "serve what a configuration says (.ini, .toml, .yaml, .json, .xml)"),
+    ];
+    let commands =
+        [Command::Init, Command::Check, Command::Explain].map(|command| (format!("bolide {}", command.name()), command.help()));
+    let serves = serves.map(|(line, what)| (line.to_owned(), what));
+    // Writing to a String can't fail.
+    for (line, what) in serves.into_iter().chain(commands) {
+        let _ = writeln!(text, "  {line:18}  {what}");
+    }
+    let _ =
+        writeln!(text, "\nThere is no application that I know in this folder. `bolide --help` lists all commands and options.");
+    text
+}

@@ -1,0 +1,77 @@
+//! An application that was found, and what it is called. It knows the text of its file, and not where to look for one.
+
+use std::path::{Path, PathBuf};
+
+use super::names::Kind;
+use super::source::{Callable, Source};
+
+/// An application, as far as its text tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// The framework that makes it, as its authors write it.
+    pub framework: Option<&'static str>,
+    pub kind: Kind,
+    /// The folder that has to be in `sys.path`, relative to the one that was looked at: empty for that itself, or `src`.
+    pub root: PathBuf,
+    /// Its module, as it is imported from there: `shop.wsgi`.
+    pub module: String,
+    /// Its file, relative to the folder that was looked at.
+    pub file: PathBuf,
+    pub callable: Callable,
+    /// Django's name of the project.
+    pub project: Option<String>,
+}
+
+impl Finding {
+    /// `module:callable`; `None` where the name of the callable can't be told.
+    pub fn name(&self) -> Option<String> {
+        match &self.callable {
+            Callable::Named(name) => Some(format!("{}:{name}", self.module)),
+            Callable::MadeBy(name) => Some(format!("{}:{name}()", self.module)),
+            Callable::NeedsArguments(_) | Callable::Untold => None,
+        }
+    }
+
+    /// The same, with its file relative to a folder.
+    pub fn relative_to(mut self, folder: &Path) -> Finding {
+        self.file = self.file.strip_prefix(folder).unwrap_or(&self.file).to_owned();
+        self
+    }
+
+    /// What it is, for people: "a Flask application in app.py".
+    pub fn description(&self) -> String {
+        if let Some(project) = &self.project {
+            return format!("the Django project `{project}`");
+        }
+        let file = self.file.display();
+        let article = |word: &str| if word.starts_with(['A', 'E', 'I', 'O']) { "an" } else { "a" };
+        match (self.framework, self.kind) {
+            (Some(framework), _) => format!("{} {framework} application in {file}", article(framework)),
+            (None, Kind::Wsgi) => format!("the WSGI application in {file}"),
+            (None, Kind::Asgi) => format!("the ASGI application in {file}"),
+            (None, Kind::Unknown) => format!("the application in {file}"),
+        }
+    }
+}
+
+/// What the text of a file tells of a module.
+pub fn finding(root: &Path, module: &str, file: &Path, source: &Source) -> Option<Finding> {
+    let seen = source.application()?;
+    let (framework, kind) = match seen.framework {
+        Some(framework) => (Some(framework.name), framework.kind),
+        // It may be made where it is imported from: `from shop import create_app`.
+        None => match source.imported(root).and_then(|other| other.framework()).filter(|_| !seen.is_plain) {
+            Some(framework) => (Some(framework.name), framework.kind),
+            None => (None, seen.kind),
+        },
+    };
+    Some(Finding {
+        framework,
+        kind,
+        root: root.to_owned(),
+        module: module.to_owned(),
+        file: file.to_owned(),
+        callable: seen.callable,
+        project: None,
+    })
+}

@@ -1,0 +1,159 @@
+//! The application that a positional argument of the command line names, as people write it: `app`, `app.py`, `shop.wsgi`, `shop/`, `.`,
+//! `app:app`. It becomes a module, or a file, and what is left open is found when that is loaded. Looks at names and texts of files alone.
+
+use std::path::{Path, PathBuf};
+
+use bolide_contract::settings::ApplicationSource;
+
+use super::names::source;
+use super::paths::normalized;
+use crate::command_table::Command;
+use crate::diagnostic::{Diagnostic, Location};
+use crate::project::{self, Finding};
+use crate::suggest;
+
+/// A positional argument that is no configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PositionalApplication {
+    pub text: String,
+}
+
+/// What it names.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Named {
+    pub source: ApplicationSource,
+    pub callable: Option<String>,
+    /// The folder that its module is imported from, where a file or a folder was named.
+    pub folder: Option<PathBuf>,
+    /// Modules that may have the application if this one has none, likeliest first.
+    pub others: Vec<String>,
+}
+
+impl Named {
+    fn module(name: &str, callable: Option<&str>) -> Named {
+        let callable = callable.map(str::to_owned);
+        Named { source: ApplicationSource::Module(name.to_owned()), callable, folder: None, others: Vec::new() }
+    }
+
+    fn file(path: &str, callable: Option<&str>) -> Named {
+        Named { source: ApplicationSource::File(PathBuf::from(path)), ..Named::module("", callable) }
+    }
+}
+
+impl PositionalApplication {
+    /// What the argument names. Files are against `folder`; modules lie there, in a folder of `search`, or where Python knows them.
+    ///
+    /// # Errors
+    /// It can't be an application.
+    pub fn read(&self, folder: &Path, search: &[String]) -> Result<Named, Diagnostic> {
+        let text = self.text.as_str();
+        let (left, callable) = match text.split_once(':') {
+            Some((left, callable)) => (left, Some(callable).filter(|callable| !callable.is_empty())),
+            None => (text, None),
+        };
+        let path = normalized(&folder.join(left));
+        let is_module = project::is_module_name(left);
+        if left.is_empty() {
+            return Err(wrong(format!("`{text}` names no module")).advise("write `bolide package.module:callable`"));
+        }
+        if path.is_file() {
+            return file(left, &path, callable);
+        }
+        if path.is_dir() && !(is_module && path.with_extension("py").is_file()) {
+            return directory(left, &path, folder, callable);
+        }
+        if !is_module || left.ends_with(".py") {
+            // The file may come to be, or lie where only the application's user may look.
+            return match source(text) {
+                Some((source, callable)) => Ok(Named { source, ..Named::module("", callable.as_deref()) }),
+                None => Err(unknown(text)),
+            };
+        }
+        let is_plain = callable.is_none() && !text.contains(':') && !left.contains('.');
+        let places = || std::iter::once(folder.to_owned()).chain(search.iter().map(|place| folder.join(place)));
+        let is_there = || places().any(|place| project::lies_in_root(&place, left));
+        if is_plain && command_meant(left).is_some() && !is_there() {
+            return Err(unknown(text));
+        }
+        let mut named = Named::module(left, callable);
+        if callable.is_none() {
+            let places = std::iter::once(folder.to_owned()).chain(search.iter().map(|place| folder.join(place)));
+            let package =
+                places.map(|place| place.join(left.replace('.', "/"))).find(|place| place.join("__init__.py").is_file());
+            named.others = package.map(|package| others(&package, left)).unwrap_or_default();
+        }
+        Ok(named)
+    }
+}
+
+/// A file that is there: a module of the package that it lies in, or one by itself.
+fn file(left: &str, path: &Path, callable: Option<&str>) -> Result<Named, Diagnostic> {
+    if let Some(place) = project::place_of(path) {
+        return Ok(Named { folder: Some(place.root), ..Named::module(&place.module, callable) });
+    }
+    if left.ends_with(".py") || left.ends_with(".wsgi") {
+        return Ok(Named::file(left, callable));
+    }
+    let wrong = wrong(format!("`{left}` is neither a configuration nor a file of Python"));
+    Err(match path.file_name().and_then(|name| name.to_str()) {
+        Some("Procfile") => wrong.advise("write the command that stands in it, or see `bolide init --help`"),
+        _ => wrong.advise("a configuration ends with .ini, .toml, .yaml, .json or .xml, an application with .py"),
+    })
+}
+
+/// A folder that is there: a package, or a project with an application in it.
+fn directory(left: &str, path: &Path, start: &Path, callable: Option<&str>) -> Result<Named, Diagnostic> {
+    if let Some(place) = project::place_of(&path.join("__init__.py")) {
+        if place.root == start && callable.is_some() {
+            return Ok(Named::module(&place.module, callable));
+        }
+        let others = if callable.is_none() { others(path, &place.module) } else { Vec::new() };
+        return Ok(Named { folder: Some(place.root), others, ..Named::module(&place.module, callable) });
+    }
+    if callable.is_some() {
+        return Ok(Named::module(left.trim_end_matches('/'), callable));
+    }
+    let found = project::look(path);
+    let Some(first) = found.first() else {
+        let advice = "name one: `bolide package.module:callable`, or `bolide file.py`";
+        return Err(wrong(format!("there is no application that I know in the folder `{left}`")).advise(advice));
+    };
+    Ok(of_finding(first, path))
+}
+
+/// What a look at a folder has found. What its text does not tell is found when it is loaded.
+fn of_finding(found: &Finding, folder: &Path) -> Named {
+    let name = found.name();
+    let callable = name.as_deref().and_then(|name| name.split_once(':')).map(|(_, callable)| callable);
+    Named { folder: Some(normalized(&folder.join(&found.root))), ..Named::module(&found.module, callable) }
+}
+
+/// Modules of a package that have an application by the look of them.
+fn others(package: &Path, name: &str) -> Vec<String> {
+    let prefix = project::place_of(&package.join("__init__.py")).map(|place| place.module).unwrap_or_default();
+    let found = project::look_at_package(package).into_iter();
+    // The package may be known by a longer name than the one that it was named by.
+    found
+        .filter(|found| found.module != prefix)
+        .map(|found| format!("{name}{}", found.module.get(prefix.len()..).unwrap_or_default()))
+        .collect()
+}
+
+fn wrong(message: String) -> Diagnostic {
+    Diagnostic::error(Some(&Location::command_line()), message)
+}
+
+fn unknown(text: &str) -> Diagnostic {
+    let diagnostic = wrong(format!("`{text}` is neither a configuration nor an application"));
+    match command_meant(text) {
+        Some(command) => diagnostic
+            .advise(format!("did you mean `bolide {command}`? An application that is installed is `bolide {text}:CALLABLE`")),
+        None => diagnostic.advise("a configuration ends with .ini, an application is package.module:callable or file.py"),
+    }
+}
+
+/// The command that was probably meant.
+fn command_meant(text: &str) -> Option<&'static str> {
+    let commands: Vec<&'static str> = Command::ALL.iter().map(|command| command.name()).collect();
+    suggest::nearest_of(text, &commands)
+}

@@ -1,0 +1,124 @@
+"""What to say of a module or a file that is not there: what was probably meant, and where it lies.
+
+Runs where the application is loaded, once that has failed. It looks at names of files, and imports nothing.
+"""
+
+import difflib
+import glob
+import os
+import sys
+
+#: Entries of a folder that are looked at, at the most: it may be anything.
+ENTRIES_MOST = 4096
+#: Folders of ``sys.path`` that a message names, at the most.
+SEARCHED_MOST = 6
+#: Where people keep their virtualenv.
+ENVIRONMENTS = (".venv", "venv", "env", ".virtualenv")
+
+
+def missing_module(name, origin, application):
+    """The message for a module that the configuration names, and that is not there."""
+    message = f"{origin}: there is no module {name!r}"
+    is_positional = bool(application and application["is_positional"])
+    tail = f":{application['callable']}" if application and application["callable"] else ""
+    if name.endswith(".py") or "/" in name:
+        return f"{message}; that is the name of a file: write wsgi-file = {name}"
+    below = folder_of(name)
+    if below is not None:
+        advice = f"`bolide --pythonpath {below} {quoted(name + tail)}`" if is_positional else f"write pythonpath = {below}"
+        return f"{message}; it lies in {below}: {advice}"
+    near = near_module(name)
+    if near is not None:
+        return f"{message}; did you mean " + (f"`bolide {quoted(near + tail)}`?" if is_positional else f"{near}?")
+    inside = virtualenv_with(name.partition(".")[0])
+    if inside is not None:
+        return f"{message}; the virtualenv {inside} has it: write {virtualenv_option(inside, origin)}"
+    searched = ", ".join(repr(path) for path in sys.path[:SEARCHED_MOST])
+    message = f"{message} (searched in {os.getcwd()!r}, then {searched}, …)"
+    if is_positional and "." not in name and not tail:
+        return f"{message}; `bolide --help` lists the commands, and an application is package.module:callable or file.py"
+    return f"{message}; is chdir or pythonpath missing?"
+
+
+def missing_file(path, origin):
+    """The message for a file that the configuration names, and that is not there."""
+    message = f"{origin}: there is no file {path!r} (the working folder is {os.getcwd()!r})"
+    folder, name = os.path.split(path)
+    near = difflib.get_close_matches(name, [entry for entry in entries(folder or ".") if entry.endswith((".py", ".wsgi"))], n=1)
+    return f"{message}; did you mean {os.path.relpath(os.path.join(folder, near[0]))}?" if near else message
+
+
+def absent_dependency(error):
+    """What to add to a ModuleNotFoundError of an application's own import, or nothing."""
+    name = getattr(error, "name", None)
+    if not isinstance(error, ModuleNotFoundError) or not name:
+        return ""
+    name = name.partition(".")[0]
+    if name in sys.modules or name in sys.builtin_module_names:
+        return ""
+    below = folder_of(name)
+    if below is not None:
+        return f"; it lies in {below}: write pythonpath = {below}"
+    inside = virtualenv_with(name)
+    if inside is not None:
+        return f"; the virtualenv {inside} has it: write --virtualenv {inside}, or virtualenv = {inside} in a file"
+    return f"; this application's Python does not have it: {sys.executable} -m pip install {name}, if its package has that name"
+
+
+def folder_of(name):
+    """A folder beside us that holds a module of this name and is not in ``sys.path``, relative to the working folder."""
+    parts = name.split(".")
+    for entry in ("src", *entries(".")):
+        path = os.path.join(entry, *parts)
+        if os.path.isfile(os.path.join(entry, "__init__.py")) or os.path.isfile(os.path.join(entry, "pyvenv.cfg")):
+            continue
+        if os.path.isfile(path + ".py") or os.path.isfile(os.path.join(path, "__init__.py")):
+            return entry
+    return None
+
+
+def near_module(name):
+    """A module with a similar name, where this one would lie."""
+    package, _, last = name.rpartition(".")
+    folder = os.path.join(".", *package.split(".")) if package else "."
+    names = []
+    for entry in entries(folder):
+        stem, extension = os.path.splitext(entry)
+        if extension == ".py" or os.path.isfile(os.path.join(folder, entry, "__init__.py")):
+            names.append(stem)
+    near = difflib.get_close_matches(last, names, n=1)
+    return ".".join(filter(None, [package, near[0]])) if near else None
+
+
+def virtualenv_with(name):
+    """A virtualenv beside us that has this module, unless it is the one in use."""
+    for environment in ENVIRONMENTS:
+        places = glob.glob(os.path.join(environment, "lib", "python*", "site-packages", name))
+        places += glob.glob(os.path.join(environment, "lib", "python*", "site-packages", f"{name}.py"))
+        if places and os.path.abspath(environment) != sys.prefix:
+            return environment
+    return None
+
+
+def virtualenv_option(path, origin):
+    return f"--virtualenv {path}" if origin == "command line" else f"virtualenv = {path}"
+
+
+def quoted(text):
+    """The text as a word of a shell's command line."""
+    return f'"{text}"' if set(text) & set("()' ") else text
+
+
+def entries(folder):
+    """Names in a folder, in order; hidden ones are left out, and so is all of one that can't be read."""
+    found = []
+    try:
+        with os.scandir(folder) as listing:
+            for entry in listing:
+                if not entry.name.startswith("."):
+                    found.append(entry.name)
+                if len(found) >= ENTRIES_MOST:
+                    break
+    except OSError:
+        pass
+    return sorted(found)

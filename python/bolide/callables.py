@@ -1,0 +1,281 @@
+"""From a module to the application in it: by the name that was given, by a call that makes it, or found by what it is.
+
+Runs where the application is loaded. It looks at what a module has, and calls nothing but functions that make applications.
+"""
+
+import ast
+import difflib
+import inspect
+import types
+
+#: uWSGI's name for the callable when none is given.
+DEFAULT_CALLABLE = "application"
+#: Names that are looked for, likeliest first.
+CALLABLES = ("application", "app")
+#: Names of functions that make an application, likeliest first.
+FACTORIES = ("create_app", "make_app", "create_application", "make_application", "get_app", "build_app")
+#: Parameters of what is an application itself.
+PLAIN_PARAMETERS = (["environ", "start_response"], ["scope", "receive", "send"])
+#: How near a name has to be that is no usual one, as difflib counts.
+CLOSE = 0.8
+#: Names that a message lists, at the most.
+LISTED_MOST = 4
+
+#: Classes of applications: the package and the name of one of its classes, and what its authors call it.
+FRAMEWORKS = {
+    ("flask", "Flask"): "Flask",
+    ("quart", "Quart"): "Quart",
+    ("fastapi", "FastAPI"): "FastAPI",
+    ("starlette", "Starlette"): "Starlette",
+    ("litestar", "Litestar"): "Litestar",
+    ("falcon", "App"): "Falcon",
+    ("bottle", "Bottle"): "Bottle",
+    ("django", "BaseHandler"): "Django",
+    ("pyramid", "Router"): "Pyramid",
+    ("sanic", "Sanic"): "Sanic",
+}
+#: Classes of what is put around an application: it comes first.
+WRAPPERS = {
+    ("socketio", "ASGIApp"): "Socket.IO",
+    ("socketio", "WSGIApp"): "Socket.IO",
+    ("channels", "ProtocolTypeRouter"): "Channels",
+}
+
+
+class LoadError(Exception):
+    """An application that is not there; the message is for people."""
+
+
+class MissingCallable(LoadError):
+    """The module is there, and has no such callable."""
+
+
+class Named:
+    """How an application was named: the words for messages about it."""
+
+    def __init__(self, name, origin, is_positional=False, is_factory=False):
+        #: The module or the file.
+        self.name = name
+        #: The place of the option, or the command line.
+        self.origin = origin
+        #: A positional argument names it: then what it says is a command.
+        self.is_positional = is_positional
+        #: ``factory = true``: the function itself is asked for.
+        self.is_factory = is_factory
+
+    def command(self, callable):
+        """What to type for this callable of the module."""
+        quote = '"' if set(callable) & set("()'") else ""
+        return f"`bolide {quote}{self.name}:{callable}{quote}`"
+
+
+class Taken:
+    """What was taken of a module."""
+
+    def __init__(self, value, expression, is_called=False):
+        self.value = value
+        #: As it is written behind the module: ``app``, ``create_app()``.
+        self.expression = expression
+        #: Nobody wrote the call.
+        self.is_called = is_called
+
+
+def find(module, expression, named):
+    """Return what an expression names in the module: ``app``, ``package.app``, or a call such as ``create_app("prod")``."""
+    path, call = parsed(expression, named)
+    value = module
+    for part in path.split("."):
+        try:
+            value = getattr(value, part)
+        except AttributeError:
+            raise MissingCallable(missing(module, expression, path, named)) from None
+    if call is not None:
+        return Taken(called(value, call, expression, named), expression)
+    check_callable(value, expression, named)
+    if not named.is_factory and makes_applications(value):
+        return Taken(called(value, ([], {}), f"{path}()", named), f"{path}()", is_called=True)
+    return Taken(value, expression)
+
+
+def search(module, named):
+    """Return the application of a module that nobody has named.
+
+    That is what has a usual name, else the only one that a framework has made, else what a function makes.
+    """
+    if named.is_factory:
+        factory = next((name for name in FACTORIES if callable(getattr(module, name, None))), None)
+        if factory is not None:
+            return find(module, factory, named)
+    for name in CALLABLES:
+        value = getattr(module, name, None)
+        if callable(value) and not isinstance(value, types.ModuleType):
+            return find(module, name, named)
+    names = made_by_frameworks(module)
+    if len(names) == 1:
+        return find(module, names[0], named)
+    if names:
+        raise MissingCallable(f"{named.origin}: {named.name!r} has several applications; name one: {listed(names, named)}")
+    for name in FACTORIES:
+        value = getattr(module, name, None)
+        if inspect.isfunction(value) and needs_no_arguments(value):
+            return find(module, f"{name}()", named)
+    raise MissingCallable(nothing_found(module, named))
+
+
+def framework(value):
+    """The framework whose class an application has, or None. It asks the object itself for nothing: it may be a proxy."""
+    return next((known for known in map(known_class, type(value).__mro__) if known), None)
+
+
+def known_class(kind):
+    key = (kind.__module__.partition(".")[0], kind.__name__)
+    return WRAPPERS.get(key) or FRAMEWORKS.get(key)
+
+
+def is_wrapper(value):
+    return any((kind.__module__.partition(".")[0], kind.__name__) in WRAPPERS for kind in type(value).__mro__)
+
+
+def made_by_frameworks(module):
+    """Names of applications that a framework has made, each application once. What is put around others hides them."""
+    found = {}
+    for name, value in contents(module):
+        if not isinstance(value, type) and framework(value):
+            found.setdefault(id(value), (name, value))
+    wrappers = [name for name, value in found.values() if is_wrapper(value)]
+    return wrappers or [name for name, _ in found.values()]
+
+
+def makes_applications(value):
+    """Whether it is a plain function without arguments: nobody can answer a request with it."""
+    return inspect.isfunction(value) and not inspect.iscoroutinefunction(value) and needs_no_arguments(value)
+
+
+def needs_no_arguments(function):
+    """Whether it can be called without arguments, and takes no arbitrary ones, behind which anything may stand."""
+    signature = signature_of(function)
+    if signature is None:
+        return False
+    return all(one.default is not one.empty or one.kind is one.VAR_KEYWORD for one in signature.parameters.values())
+
+
+def signature_of(function):
+    """Its signature, or None where Python can't tell it."""
+    try:
+        return inspect.signature(function)
+    except (TypeError, ValueError):
+        return None
+
+
+def contents(module):
+    """The names of a module and what they stand for; whatever has taken a module's place in ``sys.modules`` may have none."""
+    return list(getattr(module, "__dict__", {}).items())
+
+
+def parsed(expression, named):
+    """The dotted name of an expression, and the arguments of its call, or None where it is no call."""
+    advice = "write a name such as app, or a call with literal arguments such as create_app('prod')"
+    wrong = LoadError(f"{named.origin}: {expression!r} names no callable: {advice}")
+    try:
+        tree = ast.parse(expression.strip(), mode="eval").body
+    except (SyntaxError, ValueError):
+        raise wrong from None
+    call = None
+    if isinstance(tree, ast.Call):
+        try:
+            arguments = [ast.literal_eval(argument) for argument in tree.args]
+            call = (arguments, {keyword.arg: ast.literal_eval(keyword.value) for keyword in tree.keywords})
+        except (ValueError, TypeError, SyntaxError, RecursionError):
+            raise wrong from None
+        if None in call[1]:
+            raise wrong
+        tree = tree.func
+    parts = []
+    while isinstance(tree, ast.Attribute):
+        parts.append(tree.attr)
+        tree = tree.value
+    if not isinstance(tree, ast.Name):
+        raise wrong
+    return ".".join([tree.id, *reversed(parts)]), call
+
+
+def called(function, call, expression, named):
+    """Call a function that makes an application, with these arguments, and return what it makes."""
+    check_callable(function, expression, named)
+    arguments, keywords = call
+    signature = signature_of(function)
+    if signature is not None:
+        try:
+            signature.bind(*arguments, **keywords)
+        except TypeError as error:
+            name = expression.partition("(")[0]
+            raise LoadError(
+                f"{named.origin}: {expression!r} of {named.name!r} can't be called so: {error}; it is {name}{signature}"
+            ) from None
+    made = function(*arguments, **keywords)
+    check_callable(made, expression, named)
+    return made
+
+
+def check_callable(value, expression, named):
+    if not callable(value):
+        raise LoadError(f"{named.origin}: {expression!r} of {named.name!r} is a {type(value).__name__}, which can't be called")
+
+
+def missing(module, expression, path, named):
+    """The message for a callable that the module does not have."""
+    message = f"{named.origin}: {named.name!r} has no {expression!r}"
+    likely = likely_names(module)
+    likely = difflib.get_close_matches(path, likely, n=1) or close_names(module, path) or likely
+    if not likely:
+        return message
+    if named.is_positional:
+        return f"{message}; did you mean {named.command(likely[0])}?"
+    if named.origin == "command line":
+        return f"{message}; did you mean {named.name}:{likely[0]}?"
+    return f"{message}; it has {likely[0]!r}: write callable = {likely[0]}"
+
+
+def nothing_found(module, named):
+    message = f"{named.origin}: no application is found in {named.name!r}"
+    for name in FACTORIES:
+        value = getattr(module, name, None)
+        if inspect.isfunction(value):
+            example = named.command(f"{name}(…)")
+            return f"{message}: its {name}{signature_of(value) or '(…)'} wants arguments; write them, as in {example}"
+    plain = [name for name, value in contents(module) if is_plain_application(value)]
+    if plain:
+        return f"{message} by its name or its framework; did you mean {listed(plain, named)}?"
+    lacks = "it has neither `application` nor `app`, nothing that a known framework has made, and no create_app()"
+    return f"{message}: {lacks}; name it: {named.command('NAME')}"
+
+
+def is_plain_application(value):
+    if not inspect.isfunction(value):
+        return False
+    signature = signature_of(value)
+    return signature is not None and list(signature.parameters) in PLAIN_PARAMETERS
+
+
+def close_names(module, wanted):
+    """Callables of the module whose names are near to the one that was asked for."""
+    names = [name for name, value in contents(module) if not name.startswith("__") and callable(value)]
+    return difflib.get_close_matches(wanted, names, n=1, cutoff=CLOSE)
+
+
+def likely_names(module):
+    """Names that are probably the application's."""
+    usual = [
+        name
+        for name in (*reversed(CALLABLES), "api", "wsgi", *FACTORIES)
+        if is_application_or_factory(getattr(module, name, None))
+    ]
+    return usual + [name for name in made_by_frameworks(module) if name not in usual]
+
+
+def is_application_or_factory(value):
+    return callable(value) and not isinstance(value, types.ModuleType)
+
+
+def listed(names, named):
+    return ", ".join(named.command(name) for name in names[:LISTED_MOST])
