@@ -27,7 +27,7 @@ impl Reader<'_> {
     pub(super) fn load_gunicorn(&mut self, asked: &str, location: &Location) -> Result<(), EarlyExit> {
         if let Some(module) = asked.strip_prefix("python:") {
             return Err(Diagnostic::error(Some(location), format!("`{asked}`: a configuration is not looked for among modules"))
-                .advise(format!("name its file, such as `{}`", module.replace('.', "/")))
+                .advise(format!("name its file, such as `{}.py`", module.replace('.', "/")))
                 .into());
         }
         let name = asked.strip_prefix("file:").unwrap_or(asked);
