@@ -62,13 +62,17 @@ def hold_the_interpreter_here():
 
 
 async def at_wait(name, send):
+    await wait_at_gate(name)
+    await answer(send, "waited")
+
+
+async def wait_at_gate(name):
     say(f"waits {name}")
     try:
         await gate(name).wait()
     except asyncio.CancelledError:
         say(f"cancelled {name}")
         raise
-    await answer(send, "waited")
 
 
 async def at_wait_deep(name, send):
@@ -85,7 +89,8 @@ async def outer(name):
 async def at_begin_and_wait(name, send):
     await send({"type": "http.response.start", "status": 200, "headers": []})
     await send({"type": "http.response.body", "body": b"begun", "more_body": True})
-    await at_wait(name, send)
+    await wait_at_gate(name)
+    await send({"type": "http.response.body", "body": b"ended"})
 
 
 async def at_answer_and_wait(name, send):

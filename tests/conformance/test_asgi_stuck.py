@@ -58,7 +58,7 @@ def test_the_tasks_that_wait_behind_it_are_named_with_the_line_where_they_wait(s
     assert server.get("/block").text == "blocked"
     server.wait_for_log(r"^worker 1: \d+ tasks wait for the event loop, which has not turned for \d+\.\d s$")
     # Not the line of asyncio's own Event.wait().
-    server.wait_for_log(r'^worker 1:   \S+: File ".*asgi_stuck\.py", line \d+, in at_wait$', count=3)
+    server.wait_for_log(r'^worker 1:   \S+: File ".*asgi_stuck\.py", line \d+, in wait_at_gate$', count=3)
 
 
 def test_many_tasks_are_counted_and_some_are_named(stuck):
@@ -109,7 +109,7 @@ def test_harakiri_cancels_the_task_logs_where_it_waits_and_answers_504_and_the_w
     server.wait_for_log("^cancelled over$")
     server.wait_for_log(r"^worker 1: harakiri: GET /wait\?over took \d+\.\d s; its task is cancelled; it waits here:$")
     assert re.search(
-        r'it waits here:\n(?:worker 1: .*\n)*worker 1:   File ".*asgi_stuck\.py", line \d+, in at_wait$', server.log, re.M
+        r'it waits here:\n(?:worker 1: .*\n)*worker 1:   File ".*asgi_stuck\.py", line \d+, in wait_at_gate$', server.log, re.M
     )
     assert pid_of(server) == pid
     server.wait_for_log(r"GET /wait\?over => generated \d+ bytes in \d+ msecs \(HTTP/1\.1 504\)")
@@ -130,8 +130,18 @@ def test_harakiri_shows_the_whole_way_to_where_the_task_waits(limited):
     assert places == sorted(places)
 
 
-def test_harakiri_after_the_head_has_left_closes_the_connection(limited):
-    server = limited
+def test_harakiri_counts_until_the_answer_has_begun(limited):
+    stream = send(limited, "/begin_and_wait?stream")
+    assert stream.read_head().status == 200
+    # What was asked later is over its time, so the stream would be too.
+    assert send(limited, "/wait?later").read_response().status == 504
+    assert limited.get("/open?stream").text == "open"
+    assert list(stream.read_chunks()) == [b"begun", b"ended"]
+    assert "cancelled stream" not in limited.log
+
+
+def test_harakiri_of_streams_after_the_head_has_left_closes_the_connection(stuck):
+    server = stuck("harakiri = 1", "harakiri-streams = true")
     pid = pid_of(server)
     client = send(server, "/begin_and_wait?begun")
     assert client.read_head().status == 200

@@ -411,6 +411,8 @@ pub struct Asynchronous {
     pub websocket: WebSocket,
     /// `asgi-extensions`: what `extensions` of a scope offers beyond what every application can do without harm.
     pub extensions: Vec<Extension>,
+    /// `harakiri-streams`: the limit of a request counts until its answer is complete, and not until it has begun.
+    pub harakiri_streams: bool,
 }
 
 /// A message that frameworks send where the scope offers it, and that middleware between them and us may not know.
@@ -467,6 +469,7 @@ impl Default for Asynchronous {
                 compression: true,
             },
             extensions: Vec::new(),
+            harakiri_streams: false,
         }
     }
 }

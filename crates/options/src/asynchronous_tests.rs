@@ -120,6 +120,7 @@ fn test_every_option_of_asynchronous_applications_reaches_its_setting() {
         ("lifespan = true", |made| made.lifespan = Lifespan::On),
         ("lifespan = 0", |made| made.lifespan = Lifespan::Off),
         ("lifespan = auto", |_| {}),
+        ("harakiri-streams = true", |made| made.harakiri_streams = true),
         ("loop-stall = 0", |made| made.stall_ms = None),
         ("loop-stall = 2", |made| made.stall_ms = Some(2000)),
         ("loop-stall = 0.25", |made| made.stall_ms = Some(250)),

@@ -75,7 +75,11 @@ impl<A: App> Connection<A> {
     ) -> Option<NextAction> {
         let now = context.thread.clock.now_ms;
         if streaming.overdue_ms <= now && matches!(streaming.request_stream, RequestStream::Body(_)) {
-            return self.end_overdue(streaming, context);
+            if context.worker.settings.asynchronous.harakiri_streams || !self.exchange.response.head_has_left() {
+                return self.end_overdue(streaming, context);
+            }
+            // Its answer has begun in time, and may take its own.
+            streaming.overdue_ms = NEVER_MS;
         }
         let mut writer = self.writer();
         let progress = if writer.has_file() { context.app.aside(|| writer.advance()) } else { writer.advance() };

@@ -84,6 +84,14 @@ pub const ENTRIES: &[Entry] = &[
     )
     .example("loop-stall = 0.5"),
     asynchronous(
+        "harakiri-streams",
+        Asynchronous::HarakiriStreams,
+        Value::Switch,
+        "off",
+        "`harakiri` counts requests of ASGI applications until their answers are complete. Without it, it counts until an answer has begun, so that event streams and long downloads may take their time.",
+    )
+    .example("harakiri = 30\nharakiri-streams = true"),
+    asynchronous(
         "limit-concurrency",
         Asynchronous::LimitConcurrency,
         Value::Number { least: 0, most: 1_000_000, unit: "requests" },

@@ -352,6 +352,7 @@ pub enum Asynchronous {
     Compression,
     /// Extensions that are offered only where they are asked for.
     Extensions,
+    HarakiriStreams,
 }
 
 /// Settings of what is done to requests and answers.

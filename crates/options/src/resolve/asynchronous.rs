@@ -35,6 +35,7 @@ impl Draft<'_> {
                 self.asynchronous.websocket.ping_timeout_ms = self.milliseconds(row, pair)?.unwrap_or(default);
             }
             Asynchronous::Extensions => self.asynchronous.extensions = extensions(pair)?,
+            Asynchronous::HarakiriStreams => self.asynchronous.harakiri_streams = self.switch(pair),
             Asynchronous::Compression => self.asynchronous.websocket.compression = self.switch(pair),
         }
         Ok(())

@@ -71,7 +71,7 @@ pub fn leading_blank(bytes: &[u8]) -> usize {
 pub fn request_line(bytes: &[u8], limits: &HeadLimits) -> Result<Progress<RequestLine>, Fault> {
     let limit = limits.request_line_bytes.min(Span::REACH_BYTES);
     let line = &bytes[..bytes.len().min(limit)];
-    match read_request_line(line, limits.lenient_targets)? {
+    match read_request_line(line, limits.lenient_targets).map_err(|fault| misplaced(line).unwrap_or(fault))? {
         Progress::Partial if line.len() == limit => Err(Fault::new(414, "The request line is longer than the limit.")),
         progress => Ok(progress),
     }
@@ -162,18 +162,45 @@ fn read_request_line(line: &[u8], lenient_targets: bool) -> Result<Progress<Requ
     }))
 }
 
+/// Names another protocol that came in place of a request line. What it goes by stands before the byte that is wrong, so that more bytes
+/// change nothing.
+#[cold]
+fn misplaced(line: &[u8]) -> Option<Fault> {
+    let digits = line.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    Some(Fault::bad_request(match line {
+        // RFC 8446 section 5.1: the type of the record that a client begins with.
+        [0x16, ..] => "The client speaks TLS (https://), and this socket speaks plain HTTP.",
+        // A uwsgi packet that is a request begins so, a FastCGI record with its version, and an SCGI request with a netstring's length.
+        [0, ..] => {
+            "The uwsgi protocol came to an HTTP socket: nginx is to use `proxy_pass` for it, or `socket` is to be in place of `http-socket` here."
+        }
+        [1, ..] => {
+            "FastCGI came to an HTTP socket: nginx is to use `proxy_pass` for it, or `fastcgi-socket` is to be in place of `http-socket` here."
+        }
+        _ if digits > 0 && line.get(digits) == Some(&b':') => {
+            "SCGI came to an HTTP socket: nginx is to use `proxy_pass` for it, or `scgi-socket` is to be in place of `http-socket` here."
+        }
+        [b'P', b'R', b'O', b'X', b'Y', b' ', b'T' | b'U', ..] => {
+            "A PROXY header came to a socket that expects none: write `enable-proxy-protocol = true`, or `http-enable-proxy-protocol` for `http`; or have the front server send none."
+        }
+        [b'P', b'R', b'I', b' ', b'*', b' ', ..] => {
+            return Some(Fault::new(
+                505,
+                "The client speaks HTTP/2 without TLS, which is not spoken here: write `http2 = h2c` for that.",
+            ));
+        }
+        _ => return None,
+    }))
+}
+
 #[cold]
 fn method_fault(byte: u8, method_end: usize) -> Fault {
     Fault::bad_request(match (byte, method_end) {
         (b' ', _) => "The request line begins with a space.",
-        (b'\r' | b'\n', 0) => "More than one empty line, or one without CRLF, precedes the request line.",
-        (b'\r' | b'\n', _) => "The request line has no target.",
-        // RFC 8446 section 5.1: the type of the record that a client begins with.
-        (0x16, 0) => "The client speaks TLS (https://), and this socket speaks plain HTTP.",
-        // A uwsgi packet that is a request begins so.
-        (0, 0) => {
-            "The uwsgi protocol came to an HTTP socket: nginx is to use `proxy_pass` for it, or `socket` is to be in place of `http-socket` here."
+        (b'\r' | b'\n', 0) => {
+            "More than one empty line, or one without CRLF, precedes the request line; a PROXY header of version 2 does too, where `enable-proxy-protocol` is missing."
         }
+        (b'\r' | b'\n', _) => "The request line has no target.",
         _ => "The request's method has a character that no method may have.",
     })
 }
