@@ -55,6 +55,7 @@ pub mod process_name;
 mod pushers;
 mod queue_alarm;
 mod recycling;
+mod rehearsal;
 mod reload;
 mod renewing;
 mod reporting;

@@ -33,11 +33,13 @@ use std::ffi::OsString;
 
 use bolide_contract::settings::Settings;
 pub use catalogue::setting::InstanceOrder;
+pub use commands::report::Report;
 pub use diagnostic::{Diagnostic, Location, Severity};
 pub use host_info::start_folder;
 pub use instance_words::{
     EXIT_NO_ANSWER, EXIT_NO_INSTANCE, EXIT_REFUSED, InstanceRequest, InstanceWord, WORKERS_CHANGE_MOST, statuses_as_markdown,
 };
+pub use manual::man::SIGNALS_PLACE;
 pub use reading::{Failure, Reading};
 
 use command_line::collect;
@@ -80,6 +82,7 @@ fn read_in(arguments: &[OsString], host: &HostInfo) -> Result<Reading, Failure> 
     let (configuration, application) = match collect(&arguments, host) {
         Ok(read) => read,
         Err(EarlyExit::Print { text, status }) => return Ok(Reading::Print { text, status }),
+        Err(EarlyExit::Version) => return Ok(commands::version()),
         Err(EarlyExit::AskInstance(request)) => return Ok(Reading::AskInstance(request)),
         Err(EarlyExit::SignalInstance { order, pidfile }) => return Ok(Reading::SignalInstance { order, pidfile }),
         Err(EarlyExit::Failed(diagnostic)) => return Err(Failure { diagnostics: vec![*diagnostic] }),

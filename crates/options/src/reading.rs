@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use bolide_contract::settings::Settings;
 
 use crate::catalogue::setting::InstanceOrder;
+use crate::commands::report::Report;
 use crate::diagnostic::Diagnostic;
 use crate::instance_words::InstanceRequest;
 
@@ -15,6 +16,12 @@ pub enum Reading {
     Run { settings: Box<Settings>, diagnostics: Vec<Diagnostic> },
     /// Print this on standard output and exit with this status.
     Print { text: String, status: i32 },
+    /// Load the applications of these settings in a child each, add what is wrong with them to the report, print it, and exit.
+    Load { settings: Vec<Settings>, report: Box<Report> },
+    /// Print this man page, with the signals in the line [`crate::SIGNALS_PLACE`], and exit.
+    Manual { page: String },
+    /// Print what program this is, and exit: its version stands here, that of its language only its caller knows.
+    Version { bolide: &'static str },
     /// Ask a running instance for something, and exit.
     AskInstance(InstanceRequest),
     /// Tell the instance whose pid is in a file to do something, and exit.

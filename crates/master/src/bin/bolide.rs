@@ -3,6 +3,6 @@
 
 fn main() {
     let arguments = std::env::args_os().skip(1).collect();
-    let invocation = bolide_master::Invocation { arguments, interpreter: None, package_folder: None };
+    let invocation = bolide_master::Invocation { arguments, interpreter: None, package_folder: None, language: None };
     std::process::exit(bolide_master::main(invocation));
 }
