@@ -38,7 +38,7 @@ def main(half):
 
 
 def take_over():
-    """Return a descriptor for the report alone: what the application prints goes to standard error, and it has nothing to read."""
+    """Return a descriptor for the report alone: what is printed goes to standard error, and there is nothing to read."""
     report = os.dup(1)
     os.dup2(2, 1)
     nothing = os.open(os.devnull, os.O_RDONLY)

@@ -132,7 +132,8 @@ def completions(bolide, tmp_path):
 @pytest.mark.parametrize(("words", "wanted"), COMPLETED, ids=lambda value: " ".join(value) if isinstance(value, tuple) else "")
 def test_bash_completes(words, wanted, completions, run):
     line = " ".join(f"'{word}'" for word in ("bolide", *words))
-    script = f"source {completions('bash')}; COMP_WORDS=({line}); COMP_CWORD={len(words)}; _bolide; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+    load = f"source {completions('bash')}; COMP_WORDS=({line}); COMP_CWORD={len(words)}"
+    script = f"{load}; _bolide; printf '%s\\n' \"${{COMPREPLY[@]}}\""
     status, said, log = run("bash", "--norc", "-c", script)
     assert (status, log) == (0, "")
     assert wanted in said.splitlines()
@@ -149,7 +150,9 @@ def test_fish_completes(words, wanted, completions, run, tmp_path):
 
 def test_zsh_takes_the_completions_and_knows_the_function(completions, run, tmp_path):
     path = completions("zsh")
-    script = f"autoload -Uz compinit; compinit -u -d {tmp_path}/dump; source {path}; print -r -- $_comps[bolide]; whence -w _bolide"
+    script = (
+        f"autoload -Uz compinit; compinit -u -d {tmp_path}/dump; source {path}; print -r -- $_comps[bolide]; whence -w _bolide"
+    )
     status, said, log = run("zsh", "-f", "-c", script)
     assert (status, log) == (0, "")
     assert said.splitlines() == ["_bolide", "_bolide: function"]

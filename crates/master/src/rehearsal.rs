@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use bolide_contract::boot::Boot;
 use bolide_contract::settings::Settings;
-use bolide_options::{Diagnostic, Location, Report};
+use bolide_options::{CheckReport, Diagnostic, Location};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::{Pid, geteuid};
@@ -34,7 +34,7 @@ const ENDING_MS: u64 = 5_000;
 const REPORT_BYTES_MOST: usize = 64 * 1024;
 
 /// Loads the applications of these settings, and adds to the report what is wrong with them.
-pub fn rehearse(settings: &Settings, configuration: &Configuration, report: &mut Report) {
+pub fn rehearse(settings: &Settings, configuration: &Configuration, report: &mut CheckReport) {
     let found = loaded(settings, configuration, report).unwrap_or_else(|error| Some(failure(&error.to_string())));
     found.into_iter().for_each(|diagnostic| report.add(diagnostic));
     // The next configuration's relative paths start from here.
@@ -44,7 +44,11 @@ pub fn rehearse(settings: &Settings, configuration: &Configuration, report: &mut
 }
 
 /// The diagnostic of an application that can't be loaded; `None` where it can.
-fn loaded(settings: &Settings, configuration: &Configuration, report: &mut Report) -> Result<Option<Diagnostic>, StartError> {
+fn loaded(
+    settings: &Settings,
+    configuration: &Configuration,
+    report: &mut CheckReport,
+) -> Result<Option<Diagnostic>, StartError> {
     enter_folder(settings)?;
     let program = configuration.program(settings)?;
     let privileges = match identity(settings) {

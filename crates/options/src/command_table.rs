@@ -4,11 +4,8 @@
 use crate::diagnostic::{Diagnostic, Location};
 use crate::instance_words::{EXIT_STATUSES, InstanceWord};
 use crate::reading::Reading;
-
-/// The exit status of a command that was used wrongly, or found an error.
-pub const FAILED: i32 = 2;
-/// The exit status of `check --strict` where there is nothing worse than warnings.
-pub const WARNED: i32 = 1;
+pub use crate::report::FAILED;
+use crate::report::{FORMATS, WARNED};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Command {
@@ -72,7 +69,7 @@ pub type Example = (&'static str, &'static str);
 
 /// All about one command.
 #[derive(Debug, Clone, Copy)]
-struct Row {
+struct CommandRow {
     name: &'static str,
     /// Arguments behind the flags.
     arguments: &'static str,
@@ -87,8 +84,6 @@ const fn flag(name: &'static str, help: &'static str) -> Flag {
     Flag { name, words: &[], help }
 }
 
-/// The forms of `check --format`.
-pub const FORMATS: [&str; 5] = ["text", "lines", "json", "sarif", "github"];
 /// The shells of `completions`.
 pub const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
 /// The forms of `manual`.
@@ -227,32 +222,33 @@ impl Command {
         Reading::Print { text: format!("{diagnostic}\n"), status: FAILED }
     }
 
-    fn row(self) -> Row {
-        let of = |name, arguments, help, group, takes| Row { name, arguments, help, group, takes, flags: &[], examples: &[] };
+    fn row(self) -> CommandRow {
+        let of =
+            |name, arguments, help, group, takes| CommandRow { name, arguments, help, group, takes, flags: &[], examples: &[] };
         let configurations = |name, arguments, help| of(name, arguments, help, Group::Configurations, Takes::Files);
         let texts = |name, arguments, help, takes| of(name, arguments, help, Group::Texts, takes);
         match self {
-            Command::Check => Row {
+            Command::Check => CommandRow {
                 flags: CHECK_FLAGS,
                 examples: CHECK_EXAMPLES,
                 ..configurations("check", "FILE…", "read configurations without starting, and report all that is odd")
             },
-            Command::Config => Row {
+            Command::Config => CommandRow {
                 flags: CONFIG_FLAGS,
                 examples: CONFIG_EXAMPLES,
                 ..configurations("config", "FILE… | APPLICATION", "show what a start would do, and where each value comes from")
             },
             Command::Init => configurations("init", "", "look at the project in this folder and write a bolide.ini for it"),
-            Command::Explain => Row {
+            Command::Explain => CommandRow {
                 examples: EXPLAIN_EXAMPLES,
                 ..texts("explain", "OPTION…", "what an option does, here and in uWSGI", Takes::Options)
             },
             Command::Options => texts("options", "[WORD]", "list the options, or those with WORD in them", Takes::Options),
-            Command::Schema => Row {
+            Command::Schema => CommandRow {
                 examples: SCHEMA_EXAMPLES,
                 ..texts("schema", "", "print the JSON schema of TOML, YAML and JSON configurations", Takes::Nothing)
             },
-            Command::Help => Row {
+            Command::Help => CommandRow {
                 examples: HELP_EXAMPLES,
                 ..texts("help", "[COMMAND | OPTION]", "how to use a command, or what an option does", Takes::Topics)
             },
@@ -260,14 +256,14 @@ impl Command {
             Command::Manual => {
                 texts("manual", "[man|markdown]", "print the man page, or the reference of all options", Takes::Words(&MANUALS))
             }
-            Command::Completions => Row {
+            Command::Completions => CommandRow {
                 examples: COMPLETIONS_EXAMPLES,
                 ..texts("completions", "bash|zsh|fish", "print completions for a shell", Takes::Words(&SHELLS))
             },
             Command::Instance(word) => {
                 let (name, usage, help) = word.texts();
                 let arguments = if usage.contains("+N") { "+N | -N [INSTANCE]" } else { "[INSTANCE]" };
-                Row { flags: INSTANCE_FLAGS, ..of(name, arguments, help, Group::Instances, Takes::Files) }
+                CommandRow { flags: INSTANCE_FLAGS, ..of(name, arguments, help, Group::Instances, Takes::Files) }
             }
         }
     }

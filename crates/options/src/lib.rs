@@ -24,6 +24,7 @@ mod pem;
 mod reader;
 mod reading;
 pub mod renewal;
+mod report;
 mod resolve;
 pub mod sources;
 mod suggest;
@@ -33,7 +34,6 @@ use std::ffi::OsString;
 
 use bolide_contract::settings::Settings;
 pub use catalogue::setting::InstanceOrder;
-pub use commands::report::Report;
 pub use diagnostic::{Diagnostic, Location, Severity};
 pub use host_info::start_folder;
 pub use instance_words::{
@@ -41,6 +41,7 @@ pub use instance_words::{
 };
 pub use manual::man::SIGNALS_PLACE;
 pub use reading::{Failure, Reading};
+pub use report::CheckReport;
 
 use command_line::collect;
 use host_info::HostInfo;
@@ -82,7 +83,7 @@ fn read_in(arguments: &[OsString], host: &HostInfo) -> Result<Reading, Failure> 
     let (configuration, application) = match collect(&arguments, host) {
         Ok(read) => read,
         Err(EarlyExit::Print { text, status }) => return Ok(Reading::Print { text, status }),
-        Err(EarlyExit::Version) => return Ok(commands::version()),
+        Err(EarlyExit::Version) => return Ok(Reading::version()),
         Err(EarlyExit::AskInstance(request)) => return Ok(Reading::AskInstance(request)),
         Err(EarlyExit::SignalInstance { order, pidfile }) => return Ok(Reading::SignalInstance { order, pidfile }),
         Err(EarlyExit::Failed(diagnostic)) => return Err(Failure { diagnostics: vec![*diagnostic] }),

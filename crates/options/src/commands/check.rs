@@ -4,18 +4,19 @@
 use bolide_contract::settings::Settings;
 
 use super::lints;
-use super::report::{Form, Report};
 use crate::command_line::collect;
-use crate::command_table::{Command, FORMATS};
+use crate::command_table::Command;
 use crate::diagnostic::{Diagnostic, Location};
 use crate::host_info::HostInfo;
 use crate::manual::paint::Paint;
 use crate::manual::words::listed;
 use crate::reader::EarlyExit;
 use crate::reading::Reading;
+use crate::report::{CheckReport, FORMATS, Form};
 
 pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
-    let mut report = Report { form: Form::Text, strict: false, paths: true, paint: Paint::of(host), diagnostics: Vec::new() };
+    let mut report =
+        CheckReport { form: Form::Text, strict: false, paths: true, paint: Paint::of(host), diagnostics: Vec::new() };
     let (mut environment, mut load) = (false, false);
     let mut rest = Vec::new();
     let mut words = arguments.iter();

@@ -6,7 +6,7 @@ use serde_json::{Value as Json, json};
 
 use bolide_contract::settings::{Address, ApplicationSource, Listener, Settings};
 
-use super::plan::{self, Step};
+use super::plan::{self, PlanStep};
 use crate::catalogue::catalogue;
 use crate::catalogue::row::{Row, Status, Theme, Value};
 use crate::catalogue::setting::Setting;
@@ -32,7 +32,7 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
         Err(EarlyExit::SignalInstance { .. } | EarlyExit::AskInstance(_)) => {
             return Command::Config.misused("this tells a running instance something and ends: there is nothing in effect");
         }
-        Err(EarlyExit::Version) => return super::version(),
+        Err(EarlyExit::Version) => return Reading::version(),
         Err(EarlyExit::Print { text, status }) => return Reading::Print { text, status },
     };
     let (settings, diagnostics) = crate::resolve::resolve(&configuration, application.as_ref(), host);
@@ -55,7 +55,7 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
 }
 
 /// The plan, what is in effect by theme, and what there is to say about it. It is a configuration again, but for the plan.
-fn text(steps: &[Step], configuration: &Configuration, diagnostics: &[Diagnostic]) -> String {
+fn text(steps: &[PlanStep], configuration: &Configuration, diagnostics: &[Diagnostic]) -> String {
     let mut text = String::new();
     // Writing to a String can't fail.
     if !steps.is_empty() {
@@ -81,7 +81,7 @@ fn text(steps: &[Step], configuration: &Configuration, diagnostics: &[Diagnostic
 }
 
 /// The same for programs.
-fn object(steps: &[Step], configuration: &Configuration, diagnostics: &[Diagnostic]) -> Json {
+fn object(steps: &[PlanStep], configuration: &Configuration, diagnostics: &[Diagnostic]) -> Json {
     let steps: Vec<Json> =
         steps.iter().map(|step| json!({ "what": step.what, "value": step.value, "from": step.from })).collect();
     let values = catalogue().rows().iter().flat_map(|row| values_of(row, &configuration.effects));
@@ -98,7 +98,7 @@ fn object(steps: &[Step], configuration: &Configuration, diagnostics: &[Diagnost
             })
         })
         .collect();
-    let told: Vec<Json> = diagnostics.iter().map(super::report::object).collect();
+    let told: Vec<Json> = diagnostics.iter().map(crate::report::object).collect();
     json!({ "start": steps, "options": options, "diagnostics": told })
 }
 

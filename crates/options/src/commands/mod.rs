@@ -9,7 +9,6 @@ mod lints;
 mod list;
 mod places;
 mod plan;
-pub mod report;
 
 #[cfg(test)]
 mod tests;
@@ -27,7 +26,7 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Option<Reading> {
         return Some(Reading::Print { text: help::short(Paint::of(host)), status: 0 });
     }
     if first == "-V" && rest.is_empty() {
-        return Some(version());
+        return Some(Reading::version());
     }
     let command = Command::named(first)?;
     if rest.iter().any(|argument| argument == "--help" || argument == "-h") {
@@ -41,7 +40,7 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Option<Reading> {
         Command::Init => init::run(rest, host),
         Command::Manual => manual(rest),
         Command::Schema if rest.is_empty() => Reading::Print { text: crate::manual::schema::text(), status: 0 },
-        Command::Version if rest.is_empty() => version(),
+        Command::Version if rest.is_empty() => Reading::version(),
         Command::Schema | Command::Version => command.misused("no argument means anything here"),
         Command::Help => help_about(rest, host),
         Command::Completions => completions(rest),
@@ -50,11 +49,6 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Option<Reading> {
             Err(message) => command.misused(&message),
         },
     })
-}
-
-/// What `bolide --version` says.
-pub fn version() -> Reading {
-    Reading::Version { bolide: env!("CARGO_PKG_VERSION") }
 }
 
 /// `-h` stands first, or last behind what is no option that might want it for its value.

@@ -8,16 +8,16 @@ use crate::reader::Configuration;
 
 /// One line of the plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Step {
+pub struct PlanStep {
     pub what: &'static str,
     pub value: String,
     /// A location, or `default`.
     pub from: String,
 }
 
-pub fn of(settings: &Settings, read: &Configuration) -> Vec<Step> {
-    let step = |what, value: String, from: String| Step { what, value, from };
-    let mut steps: Vec<Step> =
+pub fn of(settings: &Settings, read: &Configuration) -> Vec<PlanStep> {
+    let step = |what, value: String, from: String| PlanStep { what, value, from };
+    let mut steps: Vec<PlanStep> =
         settings.applications.iter().map(|one| step("application", application(one), one.origin.clone())).collect();
     steps.extend(settings.listeners.iter().map(|listener| step("address", address(listener), listener.origin.clone())));
     let threads = match settings.workers.threads {

@@ -65,7 +65,8 @@ mod tests {
 
     #[test]
     fn test_colour_is_for_terminals_and_as_the_environment_asks() {
-        let cases: &[(&[(&str, &str)], bool, bool)] = &[
+        type Case = (&'static [(&'static str, &'static str)], bool, bool);
+        let cases: &[Case] = &[
             (&[], true, true),
             (&[], false, false),
             (&[("NO_COLOR", "1")], true, false),

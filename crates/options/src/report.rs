@@ -4,9 +4,15 @@ use std::fmt::Write;
 
 use serde_json::{Value as Json, json};
 
-use crate::command_table::{FAILED, FORMATS, WARNED};
 use crate::diagnostic::{Diagnostic, Location, Severity};
 use crate::manual::paint::Paint;
+
+/// The exit status of a command that was used wrongly, or found an error.
+pub const FAILED: i32 = 2;
+/// The exit status of `check --strict` where there is nothing worse than warnings.
+pub const WARNED: i32 = 1;
+/// The forms of `check --format`.
+pub const FORMATS: [&str; 5] = ["text", "lines", "json", "sarif", "github"];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
@@ -32,17 +38,17 @@ impl Form {
 
 /// What was found so far, and how it is to be told.
 #[derive(Debug, Clone)]
-pub struct Report {
-    pub(super) form: Form,
+pub struct CheckReport {
+    pub(crate) form: Form,
     /// Warnings count.
-    pub(super) strict: bool,
+    pub(crate) strict: bool,
     /// Diagnostics about paths and users of this machine count.
-    pub(super) paths: bool,
-    pub(super) paint: Paint,
-    pub(super) diagnostics: Vec<Diagnostic>,
+    pub(crate) paths: bool,
+    pub(crate) paint: Paint,
+    pub(crate) diagnostics: Vec<Diagnostic>,
 }
 
-impl Report {
+impl CheckReport {
     /// One more finding, of somebody else.
     pub fn add(&mut self, diagnostic: Diagnostic) {
         self.diagnostics.push(diagnostic);
