@@ -1,7 +1,8 @@
 """The prototype: an interpreter with the application loaded, which forks workers and never serves.
 
 The master execs it, as ``python …/bolide/prototype.py N`` or ``python -m bolide.prototype N``, where N is the number
-of the descriptor that holds its settings. It must not know sockets or protocols: those are the native module's.
+of the descriptor that holds its settings. With ``--rehearse`` in place of N it loads, says how that went and ends
+(``bolide check --load``). It must not know sockets or protocols: those are the native module's.
 """
 
 import contextlib
@@ -370,5 +371,13 @@ def name_process(native, naming, what):
         native.set_process_name(f"{naming['prefix']}{naming['name'] or f'bolide {what}'}{naming['suffix']}")
 
 
+def rehearse():
+    """Load the application for ``bolide check --load``, and serve nothing."""
+    native = import_native()
+    from bolide import rehearsal
+
+    return rehearsal.main(made_half(native))
+
+
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1])))
+    sys.exit(rehearse() if sys.argv[1] == "--rehearse" else main(int(sys.argv[1])))

@@ -43,7 +43,9 @@ static INVOCATION: Mutex<Option<Invocation>> = Mutex::new(None);
 /// `arguments` are those of the command line, without the program's name.
 #[pyfunction]
 fn main(arguments: Vec<OsString>, interpreter: Option<PathBuf>, package_folder: Option<PathBuf>) -> PyResult<()> {
-    *INVOCATION.lock().unwrap_or_else(PoisonError::into_inner) = Some(Invocation { arguments, interpreter, package_folder });
+    let language = Python::version_str().split(' ').next().map(|version| format!("CPython {version}"));
+    let invocation = Invocation { arguments, interpreter, package_folder, language };
+    *INVOCATION.lock().unwrap_or_else(PoisonError::into_inner) = Some(invocation);
     // SAFETY: the function is an `extern "C" fn()` that lives as long as the process and uses no Python.
     match unsafe { pyo3::ffi::Py_AtExit(Some(run_master)) } {
         0 => Ok(()),

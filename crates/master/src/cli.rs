@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use bolide_contract::settings::Settings;
-use bolide_options::Reading;
+use bolide_options::{Reading, SIGNALS_PLACE};
 
 use crate::configuration::{ChooseProgram, Configuration, in_order};
 use crate::error::EXIT_START_FAILED;
@@ -14,7 +14,9 @@ use crate::instance_client::ask_instance;
 use crate::interpreter::Program;
 use crate::log_sink;
 use crate::packaged;
+use crate::rehearsal::rehearse;
 use crate::signal_instance::signal_instance;
+use crate::signals;
 use crate::start::supervise;
 use crate::succession::LastWord;
 
@@ -27,34 +29,36 @@ pub struct Invocation {
     pub interpreter: Option<PathBuf>,
     /// Folder that contains the Python package `bolide`.
     pub package_folder: Option<PathBuf>,
+    /// The name and version of that Python, for `bolide --version`.
+    pub language: Option<String>,
 }
 
 impl Invocation {
     /// That of the plain program, which a package manager may have installed with a Python package beside it.
     pub fn of_program(arguments: Vec<OsString>) -> Invocation {
         let (interpreter, package_folder) = std::env::current_exe().map(|own| packaged::beside(&own)).unwrap_or_default();
-        Invocation { arguments, interpreter, package_folder }
+        Invocation { arguments, interpreter, package_folder, language: None }
     }
 }
 
 /// Runs Bolide with Python as its language. Gives the exit status.
 pub fn main(invocation: Invocation) -> i32 {
-    let Invocation { arguments, interpreter, package_folder } = invocation;
+    let Invocation { arguments, interpreter, package_folder, language } = invocation;
     let python = interpreter.clone();
     let choose = move |settings: &Settings| {
         let root = settings.confinement.root.as_deref();
         Program::choose(&settings.python, root, interpreter.as_deref(), package_folder.as_deref(), std::env::var_os("PATH"))
     };
-    run_by(&arguments, Box::new(choose), python)
+    run_as(&arguments, Box::new(choose), language.as_deref(), python)
 }
 
 /// Runs Bolide with these arguments, without the program's name, and with a prototype of the caller's choice. Gives the exit status.
 pub fn run(arguments: &[OsString], choose: Box<ChooseProgram>) -> i32 {
-    run_by(arguments, choose, None)
+    run_as(arguments, choose, None, None)
 }
 
-/// The same, where a Python runs the console script.
-fn run_by(arguments: &[OsString], choose: Box<ChooseProgram>, python: Option<PathBuf>) -> i32 {
+/// The same, told of the `language` by name and version, and of the Python that runs the console script.
+fn run_as(arguments: &[OsString], choose: Box<ChooseProgram>, language: Option<&str>, python: Option<PathBuf>) -> i32 {
     if log_sink::ensure_standard_descriptors().is_err() {
         // There may be nobody to tell: the status has to do.
         return EXIT_START_FAILED;
@@ -66,6 +70,13 @@ fn run_by(arguments: &[OsString], choose: Box<ChooseProgram>, python: Option<Pat
             let warnings: Vec<String> = diagnostics.iter().map(ToString::to_string).collect();
             supervise(*settings, configuration, &warnings)
         }
+        Ok(Reading::Load { settings, mut report }) => {
+            settings.iter().for_each(|settings| rehearse(settings, &configuration, &mut report));
+            let (text, status) = report.finish();
+            print(&text, status)
+        }
+        Ok(Reading::Manual { page }) => print(&page.replace(SIGNALS_PLACE, &signals::as_roff()), 0),
+        Ok(Reading::Version { bolide }) => print(&version(bolide, language), 0),
         Ok(Reading::AskInstance(request)) => ask_instance(&request),
         Ok(Reading::SignalInstance { order, pidfile }) => signal_instance(order, &pidfile),
         Err(failure) => {
@@ -77,6 +88,12 @@ fn run_by(arguments: &[OsString], choose: Box<ChooseProgram>, python: Option<Pat
             EXIT_START_FAILED
         }
     }
+}
+
+/// `bolide 0.1.0, CPython 3.13.0, Linux`; the program that Cargo installs has no Python of its own.
+fn version(bolide: &str, language: Option<&str>) -> String {
+    let parts = [Some(format!("bolide {bolide}")), language.map(str::to_owned), Some("Linux".to_owned())];
+    format!("{}\n", parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
 }
 
 fn print(text: &str, status: i32) -> i32 {

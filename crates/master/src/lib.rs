@@ -57,6 +57,7 @@ pub mod process_name;
 mod pushers;
 mod queue_alarm;
 mod recycling;
+mod rehearsal;
 mod reload;
 mod renewing;
 mod reporting;

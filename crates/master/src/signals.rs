@@ -88,12 +88,20 @@ fn upgrade_signal() -> i32 {
 
 /// The table as Markdown, for the manual.
 pub fn as_markdown() -> String {
+    let page = "| signal | what the master does |\n|---|---|\n".to_owned();
+    documented().fold(page, |page, (name, help)| page + &format!("| {name} | {help} |\n"))
+}
+
+/// The same for the man page.
+pub fn as_roff() -> String {
+    let plain = |text: &str| text.replace('\\', "\\e").replace('-', "\\-");
+    documented().fold(String::new(), |page, (name, help)| page + &format!(".TP\n.B {}\n{}\n", plain(name), plain(help)))
+}
+
+/// Each signal that means something to who sends it, and the others.
+fn documented() -> impl Iterator<Item = (&'static str, &'static str)> {
     let rows = TABLE.iter().filter(|(_, action, _)| *action != SignalAction::Reap);
-    let page = rows.fold("| signal | what the master does |\n|---|---|\n".to_owned(), |page, (signal, _, help)| {
-        page + &format!("| {} | {help} |\n", signal.as_str())
-    });
-    let page = page + &format!("| SIGRTMIN+2 | {UPGRADE} |\n");
-    page + &format!("| any other | {OTHERS} |\n")
+    rows.map(|(signal, _, help)| (signal.as_str(), *help)).chain([("SIGRTMIN+2", UPGRADE), ("any other", OTHERS)])
 }
 
 /// The action of a signal.

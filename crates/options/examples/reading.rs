@@ -19,6 +19,18 @@ fn main() -> ExitCode {
             println!("{settings:#?}");
             ExitCode::SUCCESS
         }
+        Ok(Reading::Load { report, .. }) => {
+            print!("{}", report.finish().0);
+            ExitCode::SUCCESS
+        }
+        Ok(Reading::Manual { page }) => {
+            print!("{page}");
+            ExitCode::SUCCESS
+        }
+        Ok(Reading::Version { bolide }) => {
+            println!("bolide {bolide}");
+            ExitCode::SUCCESS
+        }
         Ok(Reading::AskInstance(request)) => {
             println!("{request:?}");
             ExitCode::SUCCESS

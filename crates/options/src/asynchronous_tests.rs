@@ -13,8 +13,7 @@ fn run(folder: &Folder, line: &str) -> (Settings, Vec<String>) {
     match outcome(folder, line, &[]) {
         Ok(Reading::Run { settings, diagnostics }) => (*settings, diagnostics.iter().map(ToString::to_string).collect()),
         Ok(Reading::Print { text, .. }) => panic!("{line}: prints {text}"),
-        Ok(Reading::AskInstance(request)) => panic!("{line}: asks {request:?}"),
-        Ok(Reading::SignalInstance { order, pidfile }) => panic!("{line}: tells {} to {order:?}", pidfile.display()),
+        Ok(other) => panic!("{line}: {other:?}"),
         Err(Failure { diagnostics }) => panic!("{line}: {:?}", diagnostics.iter().map(ToString::to_string).collect::<Vec<_>>()),
     }
 }

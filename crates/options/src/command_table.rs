@@ -1,34 +1,157 @@
-//! The commands: words in the place of the first argument. `--help`, the man page and the completions are made from this list, and
-//! `commands` runs what is in it. It runs nothing itself.
+//! The commands: words in the place of the first argument. `--help`, `bolide help`, the man page and the completions are made from this
+//! table, and `commands` runs what is in it. It runs nothing itself.
 
 use crate::diagnostic::{Diagnostic, Location};
-use crate::instance_words::InstanceWord;
+use crate::instance_words::{EXIT_STATUSES, InstanceWord};
 use crate::reading::Reading;
-
-/// The exit status of a command that was used wrongly, or found an error.
-pub const FAILED: i32 = 2;
+pub use crate::report::FAILED;
+use crate::report::{FORMATS, WARNED};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Command {
     Check,
     Config,
+    Init,
     Explain,
     Options,
-    Init,
+    Schema,
+    Help,
+    Version,
     Manual,
     Completions,
     /// Tells a running instance something.
     Instance(InstanceWord),
 }
 
+/// A group of commands, as `--help` lists them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Group {
+    Configurations,
+    Instances,
+    Texts,
+}
+
+impl Group {
+    pub const ALL: [Group; 3] = [Group::Configurations, Group::Instances, Group::Texts];
+
+    pub fn title(self) -> &'static str {
+        match self {
+            Group::Configurations => "Before the start",
+            Group::Instances => "A running instance",
+            Group::Texts => "To look things up",
+        }
+    }
+}
+
+/// What the words behind a command are, for completions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Takes {
+    Nothing,
+    Files,
+    /// Names of options.
+    Options,
+    /// Names of commands, and of options.
+    Topics,
+    Words(&'static [&'static str]),
+}
+
+/// A flag of a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Flag {
+    pub name: &'static str,
+    /// The words that it takes; none where it is a switch.
+    pub words: &'static [&'static str],
+    pub help: &'static str,
+}
+
+/// A line to type, and what it does.
+pub type Example = (&'static str, &'static str);
+
+/// All about one command.
+#[derive(Debug, Clone, Copy)]
+struct CommandRow {
+    name: &'static str,
+    /// Arguments behind the flags.
+    arguments: &'static str,
+    help: &'static str,
+    group: Group,
+    takes: Takes,
+    flags: &'static [Flag],
+    examples: &'static [Example],
+}
+
+const fn flag(name: &'static str, help: &'static str) -> Flag {
+    Flag { name, words: &[], help }
+}
+
+/// The word of a flag that takes the name of a file.
+pub const FILE: &[&str] = &["FILE"];
+/// The shells of `completions`.
+pub const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
+/// The forms of `manual`.
+pub const MANUALS: [&str; 2] = ["man", "markdown"];
+
+const CHECK_FLAGS: &[Flag] = &[
+    flag("--strict", "exit with 1 where there are warnings"),
+    flag("--load", "import the application, too, in a Python of its own; nothing is served"),
+    flag("--no-paths", "paths and users are those of another machine: nothing about them counts"),
+    flag("--env", "no file: what variables such as UWSGI_MODULE say"),
+    Flag { name: "--format", words: &FORMATS, help: "the form of the report" },
+    flag("--json", "the same as `--format json`"),
+];
+const INIT_FLAGS: &[Flag] = &[
+    Flag {
+        name: "--from",
+        words: FILE,
+        help: "what starts the project so far: gunicorn.conf.py, Procfile, Dockerfile, Compose, supervisord or systemd",
+    },
+    Flag { name: "--to", words: &["ini", "toml"], help: "the form of what is written for it" },
+];
+const CONFIG_FLAGS: &[Flag] = &[flag("--json", "one object, for programs")];
+/// Flags of the commands for a running instance: each has those that its usage names.
+const INSTANCE_FLAGS: &[Flag] = &[
+    flag("--wait", "end when what is asked for has happened, or failed"),
+    flag("--chain", "replace the workers one by one"),
+    flag("--now", "don't wait for requests that are being answered"),
+    flag("--json", "one object, for programs"),
+];
+
+const CHECK_EXAMPLES: &[Example] = &[
+    ("bolide check uwsgi.ini", "what is odd in a file"),
+    ("bolide check --load uwsgi.ini", "and whether its application can be imported"),
+    ("bolide check --strict --no-paths --format github deploy/*.ini", "in a workflow, for another machine"),
+];
+const CONFIG_EXAMPLES: &[Example] =
+    &[("bolide config app:app", "what this start would do"), ("bolide config --json uwsgi.ini", "the same for a program")];
+const INIT_EXAMPLES: &[Example] =
+    &[("bolide init", "for what lies here"), ("bolide init --from Procfile", "for what another server runs so far")];
+const SCHEMA_EXAMPLES: &[Example] = &[("bolide schema > bolide.schema.json", "for an editor: see docs/check.md")];
+const EXPLAIN_EXAMPLES: &[Example] = &[("bolide explain harakiri", "one option"), ("bolide explain -p", "by its letter")];
+const HELP_EXAMPLES: &[Example] = &[("bolide help check", "a command"), ("bolide help harakiri", "an option")];
+const COMPLETIONS_EXAMPLES: &[Example] = &[
+    ("source <(bolide completions bash)", "in ~/.bashrc"),
+    ("bolide completions zsh > ~/.zfunc/_bolide", "a folder of `fpath`"),
+    ("bolide completions fish > ~/.config/fish/completions/bolide.fish", ""),
+];
+
 /// Commands that ask nobody.
-const OFFLINE: [Command; 7] =
-    [Command::Check, Command::Config, Command::Explain, Command::Options, Command::Init, Command::Manual, Command::Completions];
+const OFFLINE: [Command; 10] = [
+    Command::Check,
+    Command::Config,
+    Command::Init,
+    Command::Explain,
+    Command::Options,
+    Command::Schema,
+    Command::Help,
+    Command::Version,
+    Command::Manual,
+    Command::Completions,
+];
 
 impl Command {
     /// In the order in which they are listed.
-    pub const ALL: [Command; 7 + InstanceWord::ALL.len()] = {
-        let mut all = [Command::Check; 7 + InstanceWord::ALL.len()];
+    pub const ALL: [Command; OFFLINE.len() + InstanceWord::ALL.len()] = {
+        let mut all = [Command::Check; OFFLINE.len() + InstanceWord::ALL.len()];
         let mut number = 0;
         while number < all.len() {
             all[number] = if number < OFFLINE.len() {
@@ -41,45 +164,139 @@ impl Command {
         all
     };
 
-    pub fn name(self) -> &'static str {
-        self.texts().0
+    /// The command of a name.
+    pub fn named(name: &str) -> Option<Command> {
+        Command::ALL.into_iter().find(|command| command.name() == name)
     }
 
-    /// Arguments behind the name.
-    pub fn usage(self) -> &'static str {
-        self.texts().1
+    pub fn name(self) -> &'static str {
+        self.row().name
+    }
+
+    /// Flags and arguments behind the name.
+    pub fn usage(self) -> String {
+        if let Command::Instance(word) = self {
+            return word.texts().1.to_owned();
+        }
+        let flags = self.flags().into_iter().map(|flag| match flag.words {
+            [] => format!("[{}]", flag.name),
+            words => format!("[{} {}]", flag.name, words.join("|")),
+        });
+        flags.chain(Some(self.row().arguments.to_owned()).filter(|text| !text.is_empty())).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Arguments behind the flags.
+    pub fn arguments(self) -> &'static str {
+        self.row().arguments
     }
 
     pub fn help(self) -> &'static str {
-        self.texts().2
+        self.row().help
+    }
+
+    pub fn group(self) -> Group {
+        self.row().group
+    }
+
+    pub fn takes(self) -> Takes {
+        self.row().takes
+    }
+
+    pub fn flags(self) -> Vec<Flag> {
+        let row = self.row();
+        match self {
+            Command::Instance(word) => row.flags.iter().copied().filter(|flag| word.takes(flag.name)).collect(),
+            _ => row.flags.to_vec(),
+        }
+    }
+
+    pub fn examples(self) -> &'static [Example] {
+        self.row().examples
+    }
+
+    /// What its exit statuses say, where that is more than success and failure.
+    pub fn statuses(self) -> Vec<(i32, &'static str)> {
+        match self {
+            Command::Check => vec![
+                (0, "nothing worse than notes, or than warnings without `--strict`"),
+                (WARNED, "warnings, with `--strict`"),
+                (FAILED, "errors: a start fails with this; or the command was used wrongly"),
+            ],
+            Command::Instance(_) => EXIT_STATUSES.to_vec(),
+            _ => Vec::new(),
+        }
     }
 
     /// A command that was used wrongly says how to use it.
     pub fn misused(self, message: &str) -> Reading {
         let usage = format!("bolide {} {}", self.name(), self.usage());
-        let diagnostic = Diagnostic::error(Some(&Location::command_line()), message).advise(usage);
+        let diagnostic = Diagnostic::error(Some(&Location::command_line()), message).advise(usage.trim_end());
         Reading::Print { text: format!("{diagnostic}\n"), status: FAILED }
     }
 
-    /// Name, usage, help.
-    fn texts(self) -> (&'static str, &'static str, &'static str) {
+    fn row(self) -> CommandRow {
+        let of =
+            |name, arguments, help, group, takes| CommandRow { name, arguments, help, group, takes, flags: &[], examples: &[] };
+        let configurations = |name, arguments, help| of(name, arguments, help, Group::Configurations, Takes::Files);
+        let texts = |name, arguments, help, takes| of(name, arguments, help, Group::Texts, takes);
         match self {
-            Command::Check => (
-                "check",
-                "[--strict] [--no-paths] [--env] [--format text|json|lines] FILE…",
-                "read configurations without starting, and report all that is odd",
-            ),
-            Command::Config => {
-                ("config", "FILE… | APPLICATION", "print the effective configuration, and where each value comes from")
+            Command::Check => CommandRow {
+                flags: CHECK_FLAGS,
+                examples: CHECK_EXAMPLES,
+                ..configurations("check", "FILE…", "read configurations without starting, and report all that is odd")
+            },
+            Command::Config => CommandRow {
+                flags: CONFIG_FLAGS,
+                examples: CONFIG_EXAMPLES,
+                ..configurations("config", "FILE… | APPLICATION", "show what a start would do, and where each value comes from")
+            },
+            Command::Init => CommandRow {
+                flags: INIT_FLAGS,
+                examples: INIT_EXAMPLES,
+                ..configurations("init", "", "write a bolide.ini for the project in this folder, or for what a file starts")
+            },
+            Command::Explain => CommandRow {
+                examples: EXPLAIN_EXAMPLES,
+                ..texts("explain", "OPTION…", "what an option does, here and in uWSGI", Takes::Options)
+            },
+            Command::Options => texts("options", "[WORD]", "list the options, or those with WORD in them", Takes::Options),
+            Command::Schema => CommandRow {
+                examples: SCHEMA_EXAMPLES,
+                ..texts("schema", "", "print the JSON schema of TOML, YAML and JSON configurations", Takes::Nothing)
+            },
+            Command::Help => CommandRow {
+                examples: HELP_EXAMPLES,
+                ..texts("help", "[COMMAND | OPTION]", "how to use a command, or what an option does", Takes::Topics)
+            },
+            Command::Version => texts("version", "", "print the versions of this program and its Python", Takes::Nothing),
+            Command::Manual => {
+                texts("manual", "[man|markdown]", "print the man page, or the reference of all options", Takes::Words(&MANUALS))
             }
-            Command::Explain => ("explain", "OPTION…", "what an option does, here and in uWSGI"),
-            Command::Options => ("options", "[WORD]", "list the options, or those with WORD in them"),
-            Command::Init => {
-                ("init", "[--from FILE]", "write a bolide.ini for this project, or for what FILE starts (--to toml)")
+            Command::Completions => CommandRow {
+                examples: COMPLETIONS_EXAMPLES,
+                ..texts("completions", "bash|zsh|fish", "print completions for a shell", Takes::Words(&SHELLS))
+            },
+            Command::Instance(word) => {
+                let (name, usage, help) = word.texts();
+                let arguments = if usage.contains("+N") { "+N | -N [INSTANCE]" } else { "[INSTANCE]" };
+                CommandRow { flags: INSTANCE_FLAGS, ..of(name, arguments, help, Group::Instances, Takes::Files) }
             }
-            Command::Manual => ("manual", "[man|markdown]", "print the man page, or the reference of all options"),
-            Command::Instance(word) => word.texts(),
-            Command::Completions => ("completions", "bash|zsh|fish", "print completions for a shell"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn test_every_flag_that_a_running_instances_command_takes_is_in_the_table() {
+        for word in InstanceWord::ALL {
+            let usage = word.texts().1;
+            let named = usage.split([' ', '[', ']', '|']).filter(|part| part.starts_with("--"));
+            let flags = Command::Instance(word).flags();
+            assert!(named.clone().all(|name| flags.iter().any(|flag| flag.name == name)), "{usage}");
+            assert_eq!(named.count(), flags.len(), "{usage}");
         }
     }
 }

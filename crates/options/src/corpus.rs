@@ -106,6 +106,7 @@ fn shown(folder: &Path, file: &str) -> String {
         Ok(made) => crate::manual::show::as_uwsgi(&made.pairs),
         Err(EarlyExit::Failed(diagnostic)) => diagnostic.to_string(),
         Err(EarlyExit::Print { text, .. }) => text,
+        Err(EarlyExit::Version) => String::new(),
         Err(EarlyExit::SignalInstance { pidfile, .. }) => pidfile.display().to_string(),
         Err(EarlyExit::AskInstance(request)) => request.instance.unwrap_or_default(),
     };

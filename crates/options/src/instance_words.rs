@@ -93,7 +93,8 @@ impl InstanceWord {
         InstanceRequest { word: self, instance, waits: false, now: false, chain: false, json: false, change: 0 }
     }
 
-    fn takes(self, flag: &str) -> bool {
+    /// Its usage names this flag.
+    pub fn takes(self, flag: &str) -> bool {
         self.texts().1.split([' ', '[', ']', '|']).any(|word| word == flag)
     }
 

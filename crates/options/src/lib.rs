@@ -29,6 +29,7 @@ pub mod project;
 mod reader;
 mod reading;
 pub mod renewal;
+mod report;
 mod resolve;
 pub mod sources;
 mod suggest;
@@ -44,7 +45,9 @@ pub use host_info::start_folder;
 pub use instance_words::{
     EXIT_NO_ANSWER, EXIT_NO_INSTANCE, EXIT_REFUSED, InstanceRequest, InstanceWord, WORKERS_CHANGE_MOST, statuses_as_markdown,
 };
+pub use manual::man::SIGNALS_PLACE;
 pub use reading::{Failure, Reading};
+pub use report::CheckReport;
 
 pub use keywords::keyword_problem;
 
@@ -89,6 +92,7 @@ fn read_in(arguments: &[OsString], host: &HostInfo) -> Result<Reading, Failure> 
     let (configuration, application) = match collect(&arguments, host) {
         Ok(read) => read,
         Err(EarlyExit::Print { text, status }) => return Ok(Reading::Print { text, status }),
+        Err(EarlyExit::Version) => return Ok(Reading::version()),
         Err(EarlyExit::AskInstance(request)) => return Ok(Reading::AskInstance(request)),
         Err(EarlyExit::SignalInstance { order, pidfile }) => return Ok(Reading::SignalInstance { order, pidfile }),
         Err(EarlyExit::Failed(diagnostic)) => return Err(Failure { diagnostics: vec![*diagnostic] }),

@@ -7,6 +7,7 @@ use bolide_contract::settings::Settings;
 use crate::catalogue::setting::InstanceOrder;
 use crate::diagnostic::Diagnostic;
 use crate::instance_words::InstanceRequest;
+use crate::report::CheckReport;
 
 /// The outcome of a command line without an error.
 #[derive(Debug)]
@@ -15,10 +16,23 @@ pub enum Reading {
     Run { settings: Box<Settings>, diagnostics: Vec<Diagnostic> },
     /// Print this on standard output and exit with this status.
     Print { text: String, status: i32 },
+    /// Load the applications of these settings in a child each, add what is wrong with them to the report, print it, and exit.
+    Load { settings: Vec<Settings>, report: Box<CheckReport> },
+    /// Print this man page, with the signals in the line [`crate::SIGNALS_PLACE`], and exit.
+    Manual { page: String },
+    /// Print what program this is, and exit: its version stands here, that of its language only its caller knows.
+    Version { bolide: &'static str },
     /// Ask a running instance for something, and exit.
     AskInstance(InstanceRequest),
     /// Tell the instance whose pid is in a file to do something, and exit.
     SignalInstance { order: InstanceOrder, pidfile: PathBuf },
+}
+
+impl Reading {
+    /// What `bolide --version` says.
+    pub fn version() -> Reading {
+        Reading::Version { bolide: env!("CARGO_PKG_VERSION") }
+    }
 }
 
 /// Bolide can't start: the errors, with the warnings that came before them. Exit status 1.

@@ -1,56 +1,105 @@
-//! `bolide config FILE…`: what is in effect, by theme, each value with the location that set it.
+//! `bolide config FILE…`: what a start would do, and what is in effect, by theme, each value with the location that set it.
 
 use std::fmt::Write;
 use std::path::Path;
 
+use serde_json::{Value as Json, json};
+
 use bolide_contract::settings::{Address, ApplicationSource, Listener, Settings};
 
+use super::plan::{self, PlanStep};
 use crate::catalogue::catalogue;
 use crate::catalogue::row::{Row, Status, Theme, Value};
 use crate::catalogue::setting::Setting;
 use crate::command_line::collect;
 use crate::command_table::{Command, FAILED};
-use crate::diagnostic::Location;
+use crate::diagnostic::{Diagnostic, Location};
 use crate::host_info::HostInfo;
 use crate::reader::{Configuration, EarlyExit, Pair};
 use crate::reading::Reading;
 
 /// Column at which the locations begin.
-const COLUMN: usize = 60;
+const COLUMN: usize = 59;
 
 pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
-    if arguments.is_empty() {
+    let (flags, rest): (Vec<String>, Vec<String>) = arguments.iter().cloned().partition(|argument| argument == "--json");
+    if rest.is_empty() {
         return Command::Config.misused("neither a file nor an application is named");
     }
-    let (mut configuration, application) = match collect(arguments, host) {
+    let (mut configuration, application) = match collect(&rest, host) {
         Ok(read) => read,
         Err(EarlyExit::Failed(diagnostic)) => return Reading::Print { text: format!("{diagnostic}\n"), status: FAILED },
         Err(EarlyExit::SignalInstance { .. } | EarlyExit::AskInstance(_)) => {
             return Command::Config.misused("this tells a running instance something and ends: there is nothing in effect");
         }
+        Err(EarlyExit::Version) => return Reading::version(),
         Err(EarlyExit::Print { text, status }) => return Reading::Print { text, status },
     };
     let (settings, diagnostics) = crate::resolve::resolve(&configuration, application.as_ref(), host);
+    let mut steps = settings.as_ref().map(|settings| plan::of(settings, &configuration)).unwrap_or_default();
     if let Some(settings) = &settings {
-        configuration.effects.extend(named(&configuration, settings, &host.folder));
+        let named = named(&configuration, settings, &host.folder);
+        // An address that nobody asked for is of the application's line otherwise.
+        for pair in named.iter().filter(|pair| pair.key == "http") {
+            let addresses = steps.iter_mut().filter(|step| step.what == "address");
+            addresses.for_each(|step| step.from = pair.location.to_string());
+        }
+        configuration.effects.extend(named);
     }
+    let status = if settings.is_some() { 0 } else { FAILED };
+    let text = match flags.is_empty() {
+        true => text(&steps, &configuration, &diagnostics),
+        false => format!("{:#}\n", object(&steps, &configuration, &diagnostics)),
+    };
+    Reading::Print { text, status }
+}
+
+/// The plan, what is in effect by theme, and what there is to say about it. It is a configuration again, but for the plan.
+fn text(steps: &[PlanStep], configuration: &Configuration, diagnostics: &[Diagnostic]) -> String {
     let mut text = String::new();
     // Writing to a String can't fail.
+    if !steps.is_empty() {
+        let _ = writeln!(text, "# What a start does");
+    }
+    for step in steps {
+        let _ = writeln!(text, "{:COLUMN$} # {}", format!("#   {:12} {}", step.what, step.value), step.from);
+    }
+    if !steps.is_empty() {
+        text.push('\n');
+    }
     for theme in Theme::ALL {
-        let lines: Vec<String> = catalogue()
-            .rows()
-            .iter()
-            .filter(|row| row.theme == theme)
-            .flat_map(|row| lines_of(row, &configuration.effects))
-            .collect();
+        let rows = catalogue().rows().iter().filter(|row| row.theme == theme);
+        let lines: Vec<String> = rows.flat_map(|row| values_of(row, &configuration.effects)).map(|value| value.line()).collect();
         if !lines.is_empty() {
             let _ = writeln!(text, "# {}\n{}\n", theme.title(), lines.join("\n"));
         }
     }
-    for diagnostic in &diagnostics {
+    for diagnostic in diagnostics {
         let _ = writeln!(text, "# {diagnostic}");
     }
-    Reading::Print { text, status: if settings.is_some() { 0 } else { FAILED } }
+    text
+}
+
+/// The same for programs.
+fn object(steps: &[PlanStep], configuration: &Configuration, diagnostics: &[Diagnostic]) -> Json {
+    let steps: Vec<Json> =
+        steps.iter().map(|step| json!({ "what": step.what, "value": step.value, "from": step.from })).collect();
+    let values = catalogue().rows().iter().flat_map(|row| values_of(row, &configuration.effects));
+    let options: Vec<Json> = values
+        .map(|value| {
+            let location = value.location.filter(|location| location.line > 0);
+            json!({
+                "name": value.row.name(),
+                "value": value.text,
+                "from": value.from(),
+                "file": location.map(|location| &*location.file),
+                "line": location.map(|location| location.line),
+                "status": value.row.status.word(),
+            })
+        })
+        .collect();
+    let told: Vec<Json> = diagnostics.iter().map(crate::report::object).collect();
+    json!({ "start": steps, "options": options, "diagnostics": told })
 }
 
 /// Lines for what the command line says without an option: the application, and its address if no other was asked for.
@@ -90,28 +139,39 @@ fn named(read: &Configuration, settings: &Settings, folder: &Path) -> Vec<Pair> 
     made
 }
 
+/// A value that is in effect; without a location it is the default.
+struct InEffect<'a> {
+    row: &'a Row,
+    text: &'a str,
+    location: Option<&'a Location>,
+}
+
+impl InEffect<'_> {
+    fn from(&self) -> String {
+        self.location.map_or_else(|| "default".to_owned(), ToString::to_string)
+    }
+
+    fn line(&self) -> String {
+        let verdict = match self.row.status {
+            _ if self.location.is_none() => String::new(),
+            Status::Supported(_) => String::new(),
+            other => format!(", {}", other.word()),
+        };
+        let comment = if self.location.is_none() { "; " } else { "" };
+        format!("{:COLUMN$} # {}{verdict}", format!("{comment}{} = {}", self.row.name(), self.text), self.from())
+    }
+}
+
 /// The values of one option that are in effect: all of a list, the last of a single one, else its default.
-fn lines_of(row: &Row, effects: &[Pair]) -> Vec<String> {
+fn values_of<'a>(row: &'a Row, effects: &'a [Pair]) -> Vec<InEffect<'a>> {
     let all: Vec<&Pair> = effects.iter().filter(|pair| row.names.contains(&pair.key.as_str())).collect();
     let is_list = matches!(row.value, Value::List | Value::Address) || !matches!(row.status, Status::Supported(_));
     let shown = if is_list { all.as_slice() } else { &all[all.len().saturating_sub(1)..] };
     if shown.is_empty() && !row.default.is_empty() && has_default_in_effect(row, effects) {
-        return vec![format!("{:COLUMN$}# default", format!("; {} = {}", row.name(), row.default))];
+        return vec![InEffect { row, text: row.default, location: None }];
     }
-    let verdict = match row.status {
-        Status::Supported(_) => String::new(),
-        other => format!(", {}", other.word()),
-    };
-    shown
-        .iter()
-        .map(|pair| {
-            format!(
-                "{:COLUMN$}# {}{verdict}",
-                format!("{} = {}", row.name(), pair.value.as_deref().unwrap_or("true")),
-                pair.location
-            )
-        })
-        .collect()
+    let value = |pair: &&'a Pair| InEffect { row, text: pair.value.as_deref().unwrap_or("true"), location: Some(&pair.location) };
+    shown.iter().map(value).collect()
 }
 
 /// The words of the language have none, and what another option has set is none either.

@@ -23,7 +23,7 @@ pub fn run(arguments: &[String]) -> Reading {
         if index > 0 {
             text.push('\n');
         }
-        match find(argument) {
+        match option(argument) {
             Some(row) => explain(&mut text, row),
             None => {
                 status = UNKNOWN;
@@ -39,7 +39,7 @@ pub fn run(arguments: &[String]) -> Reading {
 }
 
 /// An option by name, with or without its dashes, or by letter.
-fn find(argument: &str) -> Option<&'static Row> {
+pub fn option(argument: &str) -> Option<&'static Row> {
     let bare = argument.trim_start_matches('-');
     let mut letters = bare.chars();
     catalogue().get(bare).or_else(|| match (letters.next(), letters.next()) {

@@ -6,9 +6,10 @@ use std::os::unix::fs::MetadataExt;
 
 use bolide_contract::settings::{Address, Interface, Settings};
 
+use super::places;
 use crate::catalogue::catalogue;
 use crate::catalogue::row::{Status, Value};
-use crate::catalogue::setting::Setting;
+use crate::catalogue::setting::{Setting, Watching};
 use crate::diagnostic::{Diagnostic, Location};
 use crate::host_info::HostInfo;
 use crate::reader::{Configuration, Pair};
@@ -32,7 +33,8 @@ pub fn all(read: &Configuration, settings: Option<&Settings>, host: &HostInfo) -
     context.odd_values();
     context.overridden();
     context.combinations();
-    context.missing_files();
+    context.missing_files(settings);
+    context.diagnostics.extend(places::unread_sections(read));
     context.identities();
     if let Some(settings) = settings {
         context.sockets(settings);
@@ -229,27 +231,30 @@ impl LintContext<'_> {
         self.diagnostics.extend(found);
     }
 
-    fn missing_files(&mut self) {
+    fn missing_files(&mut self, settings: Option<&Settings>) {
         let chdir = self
             .last("chdir")
             .and_then(|pair| pair.value.as_deref())
             .map_or_else(|| self.host.folder.clone(), |path| self.host.folder.join(path));
-        let start = &self.host.folder;
-        let mut found = Vec::new();
+        let mut found = places::missing_folders(self.read, settings, &self.host.folder, &chdir);
         for pair in &self.read.effects {
-            let Some(name) = catalogue().get(&pair.key).map(crate::catalogue::row::Row::name) else { continue };
-            let text = pair.value.as_deref().unwrap_or_default();
-            // uWSGI opens the log before it changes to `chdir`.
+            let Some(row) = catalogue().get(&pair.key) else { continue };
+            let (name, text) = (row.name(), pair.value.as_deref().unwrap_or_default());
+            if matches!(row.status, Status::Supported(Setting::Watching(Watching::File(..))))
+                && !text.is_empty()
+                && !chdir.join(text).exists()
+            {
+                let message = format!("`{text}`: there is no file {} yet", chdir.join(text).display());
+                found.push(Diagnostic::note(Some(&pair.location), message).advise("it is waited for").local());
+                continue;
+            }
             let (path, what) = match name {
-                "touch-reload" => (chdir.join(text), "file"),
                 "wsgi-file" => (chdir.join(text), "file"),
                 "asgi" => match crate::resolve::asgi_file(text) {
                     Some(file) => (chdir.join(file), "file"),
                     None => continue,
                 },
                 "virtualenv" => (chdir.join(text), "folder"),
-                // Both are opened before uWSGI changes to `chdir`.
-                "logto" | "pidfile" => (start.join(text).parent().map(std::path::Path::to_owned).unwrap_or_default(), "folder"),
                 "pythonpath" if text.contains(':') && !chdir.join(text).exists() => {
                     let diagnostic =
                         Diagnostic::warning(Some(&pair.location), format!("`{text}` is one folder with a colon in its name"));
@@ -271,17 +276,38 @@ impl LintContext<'_> {
         type Known = fn(&str) -> bool;
         let user: Known = |name| nix::unistd::User::from_name(name).is_ok_and(|found| found.is_some());
         let group: Known = |name| nix::unistd::Group::from_name(name).is_ok_and(|found| found.is_some());
-        for (option, what, is_known) in [("uid", "user", user), ("gid", "group", group)] {
-            let Some(pair) = self.last(option) else { continue };
-            let text = pair.value.as_deref().unwrap_or_default();
-            if !text.is_empty() && text.parse::<u32>().is_err() && !is_known(text) {
-                let diagnostic = Diagnostic::warning(
-                    Some(&pair.location),
-                    format!("`{} = {text}`: there is no {what} `{text}` here", pair.key),
-                );
-                self.diagnostics.push(diagnostic.advise("with it the start fails; create it, or write a number").local());
+        let options = [
+            ("uid", "user", user),
+            ("gid", "group", group),
+            ("immediate-uid", "user", user),
+            ("immediate-gid", "group", group),
+            ("add-gid", "group", group),
+        ];
+        let mut names = Vec::new();
+        for (option, what, is_known) in options {
+            if let Some(pair) = self.last(option) {
+                names.push((pair, pair.value.as_deref().unwrap_or_default(), what, is_known));
             }
         }
+        if let Some(pair) = self.last("chown-socket") {
+            let (owner, owners) = pair
+                .value
+                .as_deref()
+                .unwrap_or_default()
+                .split_once(':')
+                .unwrap_or((pair.value.as_deref().unwrap_or_default(), ""));
+            names.extend([(pair, owner, "user", user), (pair, owners, "group", group)]);
+        }
+        let is_strange = |text: &str, is_known: Known| !text.is_empty() && text.parse::<u32>().is_err() && !is_known(text);
+        let found =
+            names.into_iter().filter(|(_, text, _, is_known)| is_strange(text, *is_known)).map(|(pair, text, what, _)| {
+                let value = pair.value.as_deref().unwrap_or_default();
+                let message = format!("`{} = {value}`: there is no {what} `{text}` here", pair.key);
+                let advice = "with it the start fails; create it, or write a number";
+                Diagnostic::warning(Some(&pair.location), message).advise(advice).local()
+            });
+        let found: Vec<Diagnostic> = found.collect();
+        self.diagnostics.extend(found);
     }
 
     fn sockets(&mut self, settings: &Settings) {

@@ -9,23 +9,30 @@ mod init;
 mod init_from;
 mod lints;
 mod list;
+mod places;
+mod plan;
 
 #[cfg(test)]
 mod tests;
 
 use crate::command_table::Command;
 use crate::host_info::HostInfo;
+use crate::manual::help;
+use crate::manual::paint::Paint;
 use crate::reading::Reading;
 
 /// Runs the command that the first argument names; `None` if it names none. No arguments at all are a command too.
 pub fn run(arguments: &[String], host: &HostInfo) -> Option<Reading> {
     let Some((first, rest)) = arguments.split_first() else { return bare::run(host) };
-    let command = Command::ALL.into_iter().find(|command| command.name() == first)?;
+    if asks_for_short_help(arguments) {
+        return Some(Reading::Print { text: help::short(Paint::of(host)), status: 0 });
+    }
+    if first == "-V" && rest.is_empty() {
+        return Some(Reading::version());
+    }
+    let command = Command::named(first)?;
     if rest.iter().any(|argument| argument == "--help" || argument == "-h") {
-        return Some(Reading::Print {
-            text: format!("bolide {} {}\n  {}\n", command.name(), command.usage(), command.help()),
-            status: 0,
-        });
+        return Some(Reading::Print { text: help::command(command, Paint::of(host)), status: 0 });
     }
     Some(match command {
         Command::Check => check::run(rest, host),
@@ -35,6 +42,10 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Option<Reading> {
         Command::Init if init_from::is_asked(rest) => init_from::run(rest, host),
         Command::Init => init::run(rest, host),
         Command::Manual => manual(rest),
+        Command::Schema if rest.is_empty() => Reading::Print { text: crate::manual::schema::text(), status: 0 },
+        Command::Version if rest.is_empty() => Reading::version(),
+        Command::Schema | Command::Version => command.misused("no argument means anything here"),
+        Command::Help => help_about(rest, host),
         Command::Completions => completions(rest),
         Command::Instance(word) => match word.read(rest) {
             Ok(request) => Reading::AskInstance(request),
@@ -43,9 +54,40 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Option<Reading> {
     })
 }
 
+/// `-h` stands first, or last behind what is no option that might want it for its value.
+fn asks_for_short_help(arguments: &[String]) -> bool {
+    match arguments {
+        [first, ..] if first == "-h" => true,
+        [first, .., before, last] => last == "-h" && !before.starts_with('-') && Command::named(first).is_none(),
+        [first, last] => last == "-h" && !first.starts_with('-') && Command::named(first).is_none(),
+        _ => false,
+    }
+}
+
+/// `bolide help`: of a command, or else of an option.
+fn help_about(arguments: &[String], host: &HostInfo) -> Reading {
+    let paint = Paint::of(host);
+    let [topic] = arguments else {
+        return match arguments {
+            [] => Reading::Print { text: help::short(paint), status: 0 },
+            _ => Command::Help.misused("one command or option is named"),
+        };
+    };
+    if let Some(command) = Command::named(topic) {
+        return Reading::Print { text: help::command(command, paint), status: 0 };
+    }
+    let commands: Vec<&'static str> = Command::ALL.iter().map(|command| command.name()).collect();
+    match (explain::option(topic), crate::suggest::nearest_of(topic, &commands)) {
+        (None, Some(command)) => {
+            Command::Help.misused(&format!("`{topic}` is neither a command nor an option; did you mean `bolide help {command}`?"))
+        }
+        _ => explain::run(arguments),
+    }
+}
+
 fn manual(arguments: &[String]) -> Reading {
     let text = match arguments.first().map_or("man", String::as_str) {
-        "man" => crate::manual::man::page(),
+        "man" => return Reading::Manual { page: crate::manual::man::page() },
         "markdown" => crate::manual::reference::page(),
         other => return Command::Manual.misused(&format!("there is no manual in the form `{other}`")),
     };

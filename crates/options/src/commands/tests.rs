@@ -112,6 +112,15 @@ fn test_check_finds_combinations_that_do_nothing_or_hurt() {
         ("pidfile = /nowhere/x", "there is no folder /nowhere"),
         ("uid = nosuchuser", "`uid = nosuchuser`: there is no user `nosuchuser` here"),
         ("gid = nosuchgroup", "there is no group `nosuchgroup` here"),
+        ("chown-socket = root:nosuchgroup", "`chown-socket = root:nosuchgroup`: there is no group `nosuchgroup` here"),
+        ("immediate-uid = nosuchuser", "there is no user `nosuchuser` here"),
+        ("daemonize = /nowhere/x.log", "`/nowhere/x.log`: there is no folder /nowhere"),
+        ("safe-pidfile2 = /nowhere/x.pid", "`/nowhere/x.pid`: there is no folder /nowhere"),
+        ("master-fifo = /nowhere/fifo", "`/nowhere/fifo`: there is no folder /nowhere"),
+        ("socket = /nowhere/app.sock", "`/nowhere/app.sock`: there is no folder /nowhere"),
+        ("touch-chain-reload = /nowhere/x", "note: `/nowhere/x`: there is no file /nowhere/x yet"),
+        ("[uwsgy]\nprocesses = 3", "warning: `[uwsgy]` is not read: the section of a start is [uwsgi]\n    [uwsgy]\n    ^"),
+        ("[production]\nprocesses = 3", "uwsgi.ini:5: note: `[production]` is not read"),
         ("[uwsgi\nprocesses = 3", "`[uwsgi` does not end with `]`"),
         ("wsgi-file = uwsgi.ini", "note: `wsgi-file` is loaded only if `module` at uwsgi.ini:4 can't be"),
     ];
@@ -123,8 +132,18 @@ fn test_check_finds_combinations_that_do_nothing_or_hurt() {
 
 #[test]
 fn test_check_keeps_quiet_about_what_is_right() {
-    for (index, lines) in
-        ["plugins = router_static", "deb-confname = x", "start-time = %t", "harakiri = 5\nmaster = true"].iter().enumerate()
+    for (index, lines) in [
+        "plugins = router_static",
+        "[formatters]\nkeys = generic",
+        "ini = :base\n[base]\nprocesses = 3",
+        "control-socket = @shop",
+        "logto = 10.0.0.1:514",
+        "deb-confname = x",
+        "start-time = %t",
+        "harakiri = 5\nmaster = true",
+    ]
+    .iter()
+    .enumerate()
     {
         assert_eq!(checked(&format!("check-quiet-{index}"), lines).0, "nothing to report\n", "{lines}");
     }
@@ -172,10 +191,20 @@ fn test_config_of_an_application_shows_what_a_start_would_do() {
         "module = shop.wsgi:app # command line",
         "http = 127.0.0.1:8000 # default without a configuration",
         "; processes = 1 # default",
+        "# application shop.wsgi:app # command line",
+        "# address http://127.0.0.1:8000 # default without a configuration",
+        "# workers 1 worker of 1 thread # default",
     ] {
         assert!(lines.iter().any(|line| line == wanted), "{wanted}:\n{text}");
     }
     assert_eq!(status, 0);
+    let (text, status) = printed(&folder, "config --json shop.wsgi:app --processes 4");
+    let object: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
+    assert_eq!((status, &object["start"][0]["value"]), (0, &serde_json::json!("shop.wsgi:app")));
+    assert!(object["start"].as_array().is_some_and(|steps| steps.iter().any(|step| step["value"] == "4 workers of 1 thread")));
+    let options = object["options"].as_array().expect("a list");
+    let processes = options.iter().find(|option| option["name"] == "processes").expect("it is there");
+    assert_eq!((&processes["value"], &processes["from"]), (&serde_json::json!("4"), &serde_json::json!("command line")));
     assert!(printed(&folder, "config app.py --http :9000").0.contains("wsgi-file = app.py"));
 }
 

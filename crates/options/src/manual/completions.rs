@@ -1,10 +1,10 @@
-//! Completions for shells: the commands, and every option that does something.
+//! Completions for shells: the commands with their flags and arguments, and every option that does something, with its words.
 
 use std::fmt::Write;
 
 use crate::catalogue::catalogue;
 use crate::catalogue::row::{Argument, Row, Status, Value};
-use crate::command_table::Command;
+use crate::command_table::{Command, FILE, Takes};
 
 /// The script for a shell; `None` for one that is not known.
 pub fn script(shell: &str) -> Option<String> {
@@ -26,39 +26,115 @@ fn commands() -> String {
     Command::ALL.into_iter().map(|command| command.name()).collect::<Vec<_>>().join(" ")
 }
 
+/// The words that a command's arguments can be; none where they are files, or nothing.
+fn topics(takes: Takes) -> String {
+    let options = || catalogue().names().collect::<Vec<_>>().join(" ");
+    match takes {
+        Takes::Nothing | Takes::Files => String::new(),
+        Takes::Options => options(),
+        Takes::Topics => format!("{} {}", commands(), options()),
+        Takes::Words(words) => words.join(" "),
+    }
+}
+
+/// A flag of a command has these words, and each flag's name is an argument of its command.
+fn flags(command: Command) -> String {
+    command.flags().iter().map(|flag| flag.name).collect::<Vec<_>>().join(" ")
+}
+
 fn bash() -> String {
     let options = names().map(|(_, name)| format!("--{name}")).collect::<Vec<_>>().join(" ");
-    let bare = catalogue().names().collect::<Vec<_>>().join(" ");
-    format!(
-        "_bolide() {{\n    local word=${{COMP_WORDS[COMP_CWORD]}}\n    case ${{COMP_WORDS[1]}} in\n\
-         \x20       explain|options) [ \"$COMP_CWORD\" -gt 1 ] && {{ COMPREPLY=($(compgen -W '{bare}' -- \"$word\")); return; }} ;;\n\
-         \x20       completions) [ \"$COMP_CWORD\" -gt 1 ] && {{ COMPREPLY=($(compgen -W 'bash zsh fish' -- \"$word\")); return; }} ;;\n    esac\n\
-         \x20   case $word in\n        -*) COMPREPLY=($(compgen -W '{options}' -- \"$word\")) ;;\n\
-         \x20       *) COMPREPLY=($(compgen -f -- \"$word\"))\n           [ \"$COMP_CWORD\" -eq 1 ] && COMPREPLY+=($(compgen -W '{}' -- \"$word\")) ;;\n    esac\n}}\n\
+    let mut text = "_bolide() {\n    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}\n    COMPREPLY=()\n\
+        \x20   _bolide_words() { COMPREPLY=($(compgen -W \"$1\" -- \"$word\")); }\n\
+        \x20   # `--option=word` comes as three words.\n\
+        \x20   [ \"$word\" = = ] && word=\n    [ \"$before\" = = ] && before=${COMP_WORDS[COMP_CWORD-2]}\n\
+        \x20   if [ \"$COMP_CWORD\" -gt 1 ]; then\n        case ${COMP_WORDS[1]} in\n"
+        .to_owned();
+    for command in Command::ALL {
+        // Writing to a String can't fail.
+        let _ = writeln!(text, "        {})", command.name());
+        for flag in command.flags().iter().filter(|flag| !flag.words.is_empty()) {
+            if flag.words == FILE {
+                let files = "COMPREPLY=($(compgen -f -- \"$word\"))";
+                let _ = writeln!(text, "            [ \"$before\" = {} ] && {{ {files}; return; }}", flag.name);
+                continue;
+            }
+            let _ = writeln!(
+                text,
+                "            [ \"$before\" = {} ] && {{ _bolide_words '{}'; return; }}",
+                flag.name,
+                flag.words.join(" ")
+            );
+        }
+        let _ = writeln!(text, "            case $word in -*) _bolide_words '{}'; return ;; esac", flags(command));
+        let _ = match command.takes() {
+            Takes::Files => writeln!(text, "            COMPREPLY=($(compgen -f -- \"$word\")); return ;;"),
+            takes => writeln!(text, "            _bolide_words '{}'; return ;;", topics(takes)),
+        };
+    }
+    text.push_str("        esac\n    fi\n    case $before in\n");
+    for (row, name) in names() {
+        if let (Argument::Required, Value::OneOf(words)) = (row.argument, row.value) {
+            let _ = writeln!(text, "    --{name}) _bolide_words '{}'; return ;;", words.join(" "));
+        }
+    }
+    let _ = write!(
+        text,
+        "    esac\n    case $word in\n    -*) _bolide_words '{options}' ;;\n    *) COMPREPLY=($(compgen -f -- \"$word\"))\n\
+        \x20      [ \"$COMP_CWORD\" -eq 1 ] && COMPREPLY+=($(compgen -W '{}' -- \"$word\")) ;;\n    esac\n}}\n\
          complete -o filenames -F _bolide bolide\n",
         commands()
-    )
+    );
+    text
 }
 
 fn zsh() -> String {
-    let mut text = "#compdef bolide\n_arguments \\\n".to_owned();
+    let quote = |text: &str| text.replace('\'', "'\\''").replace('[', "\\[").replace(']', "\\]").replace(':', "\\:");
+    let mut text = "#compdef bolide\n_bolide() {\n  if (( CURRENT > 2 )); then\n    case $words[2] in\n".to_owned();
     // Writing to a String can't fail.
+    for command in Command::ALL {
+        let mut specs: Vec<String> = command
+            .flags()
+            .iter()
+            .map(|flag| {
+                let words = match flag.words {
+                    [] => String::new(),
+                    FILE => ":file:_files".to_owned(),
+                    words => format!(":form:({})", words.join(" ")),
+                };
+                format!("'{}[{}]{words}'", flag.name, quote(flag.help))
+            })
+            .collect();
+        specs.push(match command.takes() {
+            Takes::Files => "'*:file:_files'".to_owned(),
+            takes => format!("'*:word:({})'", topics(takes)),
+        });
+        let _ = writeln!(
+            text,
+            "      {})\n        words=(\"${{(@)words[2,-1]}}\"); (( CURRENT-- ))\n        _arguments {}\n        return ;;",
+            command.name(),
+            specs.join(" ")
+        );
+    }
+    text.push_str("    esac\n  fi\n  _arguments \\\n");
     for (row, name) in names() {
-        let help = row.help.replace('\'', "'\\''").replace('[', "\\[").replace(']', "\\]").replace(':', "\\:");
+        let help = quote(row.help);
         let action = match row.value {
             Value::Path => ":path:_files".to_owned(),
             Value::OneOf(words) => format!(":value:({})", words.join(" ")),
             _ => ":value: ".to_owned(),
         };
         let _ = match row.argument {
-            Argument::None => writeln!(text, "  '*--{name}[{help}]' \\"),
-            Argument::Optional => writeln!(text, "  '*--{name}=-[{help}]:{action}' \\"),
-            Argument::Required => writeln!(text, "  '*--{name}=[{help}]{action}' \\"),
+            Argument::None => writeln!(text, "    '*--{name}[{help}]' \\"),
+            Argument::Optional => writeln!(text, "    '*--{name}=-[{help}]:{action}' \\"),
+            Argument::Required => writeln!(text, "    '*--{name}=[{help}]{action}' \\"),
         };
     }
-    let _ = writeln!(
+    let _ = write!(
         text,
-        "  '1:command or file:_alternative \"commands:command:({})\" \"files:file:_files\"' \\\n  '*:file:_files'",
+        "    '1:command or file:_alternative \"commands:command:({})\" \"files:file:_files\"' \\\n    '*:file:_files'\n}}\n\
+         # It is a function of `fpath`, or it is sourced.\n\
+         if [ \"$funcstack[1]\" = _bolide ]; then _bolide \"$@\"; else compdef _bolide bolide; fi\n",
         commands()
     );
     text
@@ -69,9 +145,24 @@ fn fish() -> String {
     let mut text = String::new();
     // Writing to a String can't fail.
     for command in Command::ALL {
-        let _ =
-            writeln!(text, "complete -c bolide -n __fish_use_subcommand -a {} -d '{}'", command.name(), quote(command.help()));
+        let name = command.name();
+        let _ = writeln!(text, "complete -c bolide -n __fish_use_subcommand -a {name} -d '{}'", quote(command.help()));
+        let within = format!("complete -c bolide -n '__fish_seen_subcommand_from {name}'");
+        for flag in command.flags() {
+            let words = match flag.words {
+                [] => String::new(),
+                FILE => " -r".to_owned(),
+                words => format!(" -x -a '{}'", words.join(" ")),
+            };
+            let _ = writeln!(text, "{within} -l {}{words} -d '{}'", flag.name.trim_start_matches('-'), quote(flag.help));
+        }
+        match command.takes() {
+            Takes::Files => {}
+            Takes::Nothing => drop(writeln!(text, "{within} -f")),
+            takes => drop(writeln!(text, "{within} -f -a '{}'", topics(takes))),
+        }
     }
+    let no_command = format!("not __fish_seen_subcommand_from {}", commands());
     for (row, name) in names() {
         let required = match (row.argument, row.value) {
             (Argument::Required, Value::OneOf(words)) => format!(" -x -a '{}'", words.join(" ")),
@@ -80,7 +171,7 @@ fn fish() -> String {
         };
         let letter =
             row.letters.iter().find(|(_, owner)| *owner == name).map(|(letter, _)| format!(" -s {letter}")).unwrap_or_default();
-        let _ = writeln!(text, "complete -c bolide -l {name}{letter}{required} -d '{}'", quote(row.help));
+        let _ = writeln!(text, "complete -c bolide -n '{no_command}' -l {name}{letter}{required} -d '{}'", quote(row.help));
     }
     text
 }

@@ -1,33 +1,80 @@
-//! `bolide --help`.
+//! `bolide -h`, `bolide --help` and `bolide help COMMAND`, made from the tables of commands and options.
 
 use std::fmt::Write;
 
 use crate::catalogue::catalogue;
 use crate::catalogue::row::{Argument, Row, Status, Theme};
-use crate::command_table::Command;
+use crate::command_table::{Command, Group};
+use crate::manual::paint::Paint;
+use crate::manual::words::placeholder;
 
-const USAGE: &str = "\
-Bolide runs web applications, from the same uwsgi.ini that uWSGI runs.
+const ABOUT: &str = "Bolide runs web applications, from the same uwsgi.ini that uWSGI runs.";
 
-Usage:
-  bolide uwsgi.ini                     serve as the file says
-  bolide package.module:callable       serve an application, WSGI or ASGI, on http://127.0.0.1:8000
-  bolide app.py                        the same, from a file
-  bolide --http :8080 --module shop    all options work on the command line, too
-";
+/// Lines to type, and what they do.
+const USAGE: [(&str, &str); 4] = [
+    ("bolide package.module:callable", "serve an application, WSGI or ASGI, on http://127.0.0.1:8000"),
+    ("bolide app.py", "the same, from a file"),
+    ("bolide uwsgi.ini", "serve as the file says"),
+    ("bolide --http :8080 --module shop", "all options work on the command line, too"),
+];
+
+/// The options of a day, in the order in which `-h` shows them.
+const OF_A_DAY: [&str; 14] = [
+    "http",
+    "socket",
+    "https",
+    "module",
+    "virtualenv",
+    "chdir",
+    "env",
+    "processes",
+    "threads",
+    "harakiri",
+    "static-map",
+    "logto",
+    "pidfile",
+    "uid",
+];
 
 /// Column at which descriptions begin.
-const COLUMN: usize = 36;
+const COLUMN: usize = 34;
 /// Width of the text.
-const WIDTH: usize = 110;
+const WIDTH: usize = 106;
 
-/// Usage, and every supported option by theme.
-pub fn summary() -> String {
-    let mut text = USAGE.to_owned();
-    text.push_str("\nCommands:\n");
-    for command in Command::ALL {
+/// Usage, the commands by group, and the options of a day.
+pub fn short(paint: Paint) -> String {
+    let mut text = usage(paint);
+    // Writing to a String can't fail.
+    let _ = writeln!(text, "\n{}", paint.title("Commands:"));
+    for group in Group::ALL {
+        let names: Vec<&str> = of_group(group).map(Command::name).collect();
+        let title = format!("  {}", group.title());
+        entry(&mut text, &title, &title, &names.join(", "));
+    }
+    let _ = writeln!(text, "\n{}", paint.title("Options of a day:"));
+    for row in OF_A_DAY.iter().filter_map(|name| catalogue().get(name)) {
+        option(&mut text, row, beginning(row.help), paint);
+    }
+    let _ = writeln!(
+        text,
+        "\n{} lists all options, {} says how to use one of them, or an option.",
+        paint.name("bolide --help"),
+        paint.name("bolide help COMMAND")
+    );
+    text
+}
+
+/// Usage, every command, and every supported option by theme.
+pub fn summary(paint: Paint) -> String {
+    let mut text = usage(paint);
+    for group in Group::ALL {
         // Writing to a String can't fail.
-        let _ = writeln!(text, "  {:34}{}", format!("{} {}", command.name(), short(command.usage())), command.help());
+        let _ = writeln!(text, "\n{}", paint.title(&format!("{}:", group.title())));
+        for command in of_group(group) {
+            let arguments = command.arguments();
+            let start = format!("  {} {arguments}", command.name());
+            entry(&mut text, &start, &format!("  {} {arguments}", paint.name(command.name())), command.help());
+        }
     }
     for theme in Theme::ALL {
         let rows: Vec<&Row> =
@@ -36,37 +83,87 @@ pub fn summary() -> String {
             continue;
         }
         // Writing to a String can't fail.
-        let _ = writeln!(text, "\n{}:", theme.title());
+        let _ = writeln!(text, "\n{}", paint.title(&format!("{}:", theme.title())));
         for row in rows {
-            line(&mut text, row);
+            let default = if row.default.is_empty() { String::new() } else { format!(" [{}]", row.default) };
+            option(&mut text, row, &format!("{}{default}", row.help), paint);
         }
     }
     text
 }
 
-/// A usage that fits its column.
-fn short(usage: &str) -> &str {
-    if usage.chars().count() < COLUMN - 12 { usage } else { "FILE…" }
+/// How to use one command: its flags, its exit statuses and examples.
+pub fn command(command: Command, paint: Paint) -> String {
+    let name = paint.name(&format!("bolide {}", command.name()));
+    let mut text = format!("{name} {}", command.usage()).trim_end().to_owned();
+    // Writing to a String can't fail.
+    let _ = writeln!(text, "\n  {}", command.help());
+    let flags = command.flags();
+    if !flags.is_empty() {
+        let _ = writeln!(text, "\n{}", paint.title("Flags:"));
+    }
+    for flag in flags {
+        let words = if flag.words.is_empty() { String::new() } else { format!(" {}", flag.words.join("|")) };
+        let start = format!("  {}{words}", flag.name);
+        entry(&mut text, &start, &format!("  {}{words}", paint.name(flag.name)), flag.help);
+    }
+    let statuses = command.statuses();
+    if !statuses.is_empty() {
+        let _ = writeln!(text, "\n{}", paint.title("Exit statuses:"));
+    }
+    for (status, help) in statuses {
+        let start = format!("  {status}");
+        entry(&mut text, &start, &start, help);
+    }
+    if !command.examples().is_empty() {
+        let _ = writeln!(text, "\n{}", paint.title("Examples:"));
+    }
+    for (line, help) in command.examples() {
+        let help = if help.is_empty() { String::new() } else { paint.aside(&format!("  # {help}")) };
+        let _ = writeln!(text, "  {line}{help}");
+    }
+    text
 }
 
-/// `-p, --processes N` and what it does, wrapped.
-fn line(text: &mut String, row: &Row) {
+/// The first clause of a help.
+fn beginning(help: &str) -> &str {
+    [". ", "; ", ": ", " ("].iter().fold(help, |text, end| text.split(end).next().unwrap_or(text)).trim_end_matches('.')
+}
+
+fn usage(paint: Paint) -> String {
+    let mut text = format!("{ABOUT}\n\n{}\n", paint.title("Usage:"));
+    for (line, help) in USAGE {
+        let start = format!("  {line}");
+        entry(&mut text, &start, &format!("  {}", paint.name(line)), help);
+    }
+    text
+}
+
+fn of_group(group: Group) -> impl Iterator<Item = Command> {
+    Command::ALL.into_iter().filter(move |command| command.group() == group)
+}
+
+/// `-p, --processes NUMBER` and what it does.
+fn option(text: &mut String, row: &Row, help: &str, paint: Paint) {
     let letter = row.letters.first().map_or_else(|| "    ".to_owned(), |(letter, _)| format!("-{letter}, "));
     let value = match row.argument {
-        Argument::None => "",
-        Argument::Optional => "[=VALUE]",
-        Argument::Required => " VALUE",
+        Argument::None => String::new(),
+        Argument::Optional => format!("[={}]", placeholder(row)),
+        Argument::Required => format!(" {}", placeholder(row)),
     };
-    let mut start = format!("  {letter}--{}{value}", row.name());
-    if start.len() >= COLUMN {
-        text.push_str(&start);
-        text.push('\n');
-        start.clear();
-    }
-    let default = if row.default.is_empty() { String::new() } else { format!(" [{}]", row.default) };
-    for (index, part) in wrap(&format!("{}{default}", row.help), WIDTH - COLUMN).iter().enumerate() {
-        let left = if index == 0 { start.as_str() } else { "" };
-        let _ = writeln!(text, "{left:COLUMN$}{part}");
+    let name = format!("--{}", row.name());
+    entry(text, &format!("  {letter}{name}{value}"), &format!("  {letter}{}{value}", paint.name(&name)), help);
+}
+
+/// A word and its description, wrapped. `shown` is `start` with colour.
+fn entry(text: &mut String, start: &str, shown: &str, help: &str) {
+    let width = start.chars().count();
+    text.push_str(shown);
+    let mut left = if width + 1 < COLUMN { " ".repeat(COLUMN - width) } else { format!("\n{:COLUMN$}", "") };
+    for part in wrap(help, WIDTH - COLUMN) {
+        // Writing to a String can't fail.
+        let _ = writeln!(text, "{left}{part}");
+        left = " ".repeat(COLUMN);
     }
 }
 
@@ -91,12 +188,38 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
 mod tests {
     use super::*;
 
+    /// Lines of a terminal that most have.
+    const SHORT_LINES_MOST: usize = 40;
+
     #[test]
-    fn test_help_names_every_supported_option() {
-        let text = summary();
+    fn test_help_names_every_supported_option_and_every_command() {
+        let text = summary(Paint::default());
         for row in catalogue().rows().iter().filter(|row| matches!(row.status, Status::Supported(_))) {
             assert!(text.contains(&format!("--{}", row.name())), "{}", row.name());
         }
-        assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "no line is wider than {WIDTH}");
+        assert!(Command::ALL.iter().all(|command| text.contains(&format!("\n  {} ", command.name()))));
+        let wide = text.lines().find(|line| line.chars().count() > WIDTH);
+        assert_eq!(wide, None, "no line is wider than {WIDTH}");
+    }
+
+    #[test]
+    fn test_the_short_help_fits_a_terminal_and_names_every_command() {
+        let text = short(Paint::default());
+        assert!(text.lines().count() <= SHORT_LINES_MOST, "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
+        assert!(Command::ALL.iter().all(|command| text.contains(command.name())), "{text}");
+        for name in OF_A_DAY {
+            assert!(catalogue().get(name).is_some_and(|row| matches!(row.status, Status::Supported(_))), "{name}");
+            assert!(text.contains(&format!("--{name} ")), "{name}");
+        }
+    }
+
+    #[test]
+    fn test_the_help_of_a_command_has_its_flags() {
+        for one in Command::ALL {
+            let text = command(one, Paint::default());
+            assert!(text.starts_with(&format!("bolide {}", one.name())), "{text}");
+            assert!(one.flags().iter().all(|flag| text.contains(flag.name)), "{text}");
+        }
     }
 }

@@ -2,10 +2,13 @@
 
 use std::fmt::Write;
 
+use bolide_contract::message::EXIT_LOAD_FAILED;
+
 use crate::catalogue::catalogue;
 use crate::catalogue::row::{Argument, Row, Status, Theme};
-use crate::command_table::Command;
+use crate::command_table::{Command, Example};
 use crate::instance_words::EXIT_STATUSES;
+use crate::manual::words::placeholder;
 
 /// The whole page.
 pub fn page() -> String {
@@ -21,7 +24,7 @@ pub fn page() -> String {
             text,
             ".TP\n.B {}{}\n{}.",
             command.name(),
-            spaced(&escape(command.usage())),
+            spaced(&escape(&command.usage())),
             escape(&sentence(command.help()))
         );
     }
@@ -37,20 +40,77 @@ pub fn page() -> String {
             let _ = writeln!(text, ".TP\n.B {verdict}\n{}", escape(&names.join(", ")));
         }
     }
-    text.push_str(".SH EXIT STATUS\n0 after an ordered stop, 1 when the configuration or the start failed, 2 when \\fBcheck\\fR found errors.\n");
-    text.push_str("Commands for a running instance:\n");
-    for (status, help) in EXIT_STATUSES {
-        let _ = writeln!(text, ".TP\n.B {status}\n{}.", escape(&sentence(help)));
+    text.push_str(".SH SIGNALS\nWhat the master does with each:\n");
+    text.push_str(SIGNALS_PLACE);
+    statuses(&mut text);
+    text.push_str(ENVIRONMENT);
+    text.push_str(".SH EXAMPLES\n");
+    for (line, help) in EXAMPLES.iter().chain(Command::ALL.iter().flat_map(|command| command.examples())) {
+        let help = if help.is_empty() { "The completions of this shell.".to_owned() } else { format!("{}.", sentence(help)) };
+        let _ = writeln!(text, ".TP\n.B {}\n{}", escape(line), escape(&help));
     }
     text
+}
+
+/// The line of the page that its caller replaces by the signals: their table is the master's.
+pub const SIGNALS_PLACE: &str = ".\\\" signals\n";
+
+/// Statuses of a start, beside those of the commands.
+const STATUSES: [(i32, &str); 3] = [
+    (0, "after an ordered stop"),
+    (1, "the configuration is wrong, or the start failed"),
+    (EXIT_LOAD_FAILED, "the application can't be loaded"),
+];
+
+const EXAMPLES: [Example; 3] = [
+    ("bolide shop.wsgi:application", "serve an application at http://127.0.0.1:8000"),
+    ("bolide --http :8080 --processes auto shop:app", "on all addresses of this machine, one worker for each CPU"),
+    ("bolide /etc/bolide/shop.ini", "serve as a file says"),
+];
+
+const ENVIRONMENT: &str = "\
+.SH ENVIRONMENT
+.TP
+.B UWSGI_OPTION, BOLIDE_OPTION
+An option, in capitals and with _ for \\-; files and the command line come later and win.
+.TP
+.B NO_COLOR, FORCE_COLOR
+No colour, or colour also where standard output is no terminal, in the texts of commands.
+.TP
+.B LISTEN_FDS, LISTEN_PID, LISTEN_FDNAMES
+Listening sockets that systemd hands over (sd_listen_fds(3)).
+.TP
+.B NOTIFY_SOCKET, WATCHDOG_USEC
+Where systemd wants to hear of the start, of reloads and of life (sd_notify(3)).
+.SH FILES
+.TP
+.B *.ini, *.toml, *.yaml, *.yml, *.json, *.xml
+Configurations, whose options stand in the section or table \\(lquwsgi\\(rq.
+.TP
+.B bolide.ini
+What \\fBbolide init\\fR writes.
+";
+
+fn statuses(text: &mut String) {
+    text.push_str(".SH EXIT STATUS\n");
+    // Writing to a String can't fail.
+    for (status, help) in STATUSES {
+        let _ = writeln!(text, ".TP\n.B {status}\n{}.", escape(&sentence(help)));
+    }
+    for (title, statuses) in [("check", Command::Check.statuses()), ("Commands for a running instance", EXIT_STATUSES.to_vec())] {
+        let _ = writeln!(text, ".SS {title}");
+        for (status, help) in statuses {
+            let _ = writeln!(text, ".TP\n.B {status}\n{}.", escape(&sentence(help)));
+        }
+    }
 }
 
 fn entry(text: &mut String, row: &Row) {
     let letter = row.letters.first().map(|(letter, _)| format!("\\-{letter}, ")).unwrap_or_default();
     let value = match row.argument {
-        Argument::None => "",
-        Argument::Optional => "[=VALUE]",
-        Argument::Required => " VALUE",
+        Argument::None => String::new(),
+        Argument::Optional => format!("[={}]", placeholder(row)),
+        Argument::Required => format!(" {}", placeholder(row)),
     };
     let also = if row.names.len() > 1 { format!(" Also: {}.", row.names[1..].join(", ")) } else { String::new() };
     let default = if row.default.is_empty() { String::new() } else { format!(" Default: {}.", row.default) };
@@ -89,7 +149,7 @@ mod tests {
 
     #[test]
     fn test_the_man_page_names_every_option_and_command() {
-        let page = page();
+        let page = page().replace(SIGNALS_PLACE, "");
         for name in catalogue().names() {
             assert!(page.contains(&escape(name)), "{name}");
         }

@@ -3,6 +3,8 @@
 pub mod completions;
 pub mod help;
 pub mod man;
+pub mod paint;
 pub mod reference;
+pub mod schema;
 pub mod show;
 pub mod words;

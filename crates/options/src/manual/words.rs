@@ -26,6 +26,73 @@ pub fn value(row: &Row) -> String {
     }
 }
 
+/// What stands for the value in a usage: `SECONDS`, `FILE`, `on|off`.
+pub fn placeholder(row: &Row) -> String {
+    match row.value {
+        Value::Switch => "BOOL".to_owned(),
+        Value::Number { unit, .. } | Value::Decimal { unit, .. } => counted(unit).to_owned(),
+        Value::NumberOrAuto { unit, .. } => format!("{}|auto", counted(unit)),
+        Value::OneOf(words) => {
+            let all = words.join("|");
+            if all.len() > WORDS_SHOWN_MOST { "WORD".to_owned() } else { all }
+        }
+        Value::Path if is_folder(row.help) => "FOLDER".to_owned(),
+        Value::Path => "FILE".to_owned(),
+        Value::Address => "ADDRESS".to_owned(),
+        Value::Text | Value::List | Value::Special => textual(row).to_owned(),
+    }
+}
+
+/// The help speaks of a folder before it speaks of a file.
+fn is_folder(help: &str) -> bool {
+    let place = |word: &str| help.find(word).unwrap_or(usize::MAX);
+    place("folder").min(place("virtualenv")) < place("file")
+}
+
+/// The form that the help itself names, as `ADDRESS,KEY[,CIPHERS]`, without what may be left out.
+fn named_form(help: &'static str) -> Option<&'static str> {
+    let is_form = |text: &str| {
+        text.starts_with(|first: char| first.is_ascii_uppercase())
+            && text.contains(['=', ':', ','])
+            && text.chars().all(|character| character.is_ascii_uppercase() || "=:,[]-".contains(character))
+    };
+    let form = help.split('`').skip(1).step_by(2).find(|text| is_form(text))?;
+    form.split('[').next().filter(|form| form.len() <= WORDS_SHOWN_MOST)
+}
+
+/// Words longer than this, in characters, would fill the line.
+const WORDS_SHOWN_MOST: usize = 24;
+
+fn counted(unit: &str) -> &'static str {
+    match unit {
+        "seconds" => "SECONDS",
+        "milliseconds" => "MILLISECONDS",
+        "bytes" | "bytes a second" => "BYTES",
+        "kilobytes" => "KILOBYTES",
+        "MiB" => "MIB",
+        "percent" => "PERCENT",
+        _ => "NUMBER",
+    }
+}
+
+/// The form of a text, as its example has it.
+fn textual(row: &Row) -> &'static str {
+    if let Some(form) = named_form(row.help) {
+        return form;
+    }
+    let mut examples = row.example.lines().filter_map(|line| line.split_once(" = "));
+    let Some((_, sample)) = examples.find(|(name, _)| row.names.contains(name)) else { return "TEXT" };
+    let is_name = |text: &str| text.chars().all(|character| character.is_ascii_alphanumeric() || "._-".contains(character));
+    match () {
+        () if sample.parse::<i64>().is_ok() => "NUMBER",
+        () if sample.contains(['^', '\\', '$']) => "PATTERN",
+        () if sample.starts_with('/') && !sample.contains([' ', '=', ',']) => "FILE",
+        () if sample.split_once('=').is_some_and(|(key, value)| is_name(key) && !value.is_empty()) => "KEY=VALUE",
+        () if is_name(sample) => "NAME",
+        () => "TEXT",
+    }
+}
+
 /// The verdict, in words.
 pub fn verdict(row: &Row) -> String {
     match row.status {

@@ -72,6 +72,13 @@ impl Reader<'_> {
         if !parsed.found {
             self.made.diagnostics.push(missing_section(&name, wanted.unwrap_or(sources::DEFAULT_SECTION), &parsed));
         }
+        let is_default = wanted.is_none() && parsed.found;
+        self.made.sections_read.push((name.clone(), wanted.unwrap_or(sources::DEFAULT_SECTION).to_owned()));
+        for other in parsed.elsewhere.iter().filter(|_| is_default) {
+            let line = substituted.line_of_file(other.line);
+            let location = Location { text: line_text(&lines, line), ..Location::file(&name, line) };
+            self.made.sections_elsewhere.push((location, other.clone()));
+        }
         for (line, remark) in &parsed.remarks {
             let line = substituted.line_of_file(*line);
             let location = Location { text: line_text(&lines, line), ..Location::file(&name, line) };

@@ -19,6 +19,7 @@ use crate::diagnostic::{Diagnostic, Location};
 use crate::expand::{self, Endless, Magic};
 use crate::host_info::HostInfo;
 use crate::instance_words::InstanceRequest;
+use crate::sources::OtherSection;
 
 pub use bounded::read_bounded;
 pub use files::format_of;
@@ -48,6 +49,8 @@ pub enum EarlyExit {
         text: String,
         status: i32,
     },
+    /// The program says what it is.
+    Version,
     /// A running instance is to be told something, and nothing started.
     SignalInstance {
         order: InstanceOrder,
@@ -82,6 +85,10 @@ pub struct Configuration {
     pub strict: Option<Location>,
     /// Names of the files that were read.
     pub files: Vec<String>,
+    /// File and name of each section that was read.
+    pub sections_read: Vec<(String, String)>,
+    /// Sections that lie beside one that was read without being asked for by name.
+    pub sections_elsewhere: Vec<(Location, OtherSection)>,
     /// Texts of `print`.
     pub printed: Vec<String>,
     pub show_config: Option<Location>,
@@ -302,8 +309,11 @@ impl<'a> Reader<'a> {
                 let pidfile = self.host.folder.join(text);
                 Err(EarlyExit::AskInstance(word.to_instance(Some(pidfile.to_string_lossy().into_owned()))))
             }
-            Word::Help => Err(EarlyExit::Print { text: crate::manual::help::summary(), status: 0 }),
-            Word::Version => Err(EarlyExit::Print { text: format!("bolide {}\n", env!("CARGO_PKG_VERSION")), status: 0 }),
+            Word::Help => {
+                let text = crate::manual::help::summary(crate::manual::paint::Paint::of(self.host));
+                Err(EarlyExit::Print { text, status: 0 })
+            }
+            Word::Version => Err(EarlyExit::Version),
             Word::End => Ok(()),
         }
     }

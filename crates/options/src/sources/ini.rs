@@ -43,6 +43,9 @@ pub fn parse(text: &[u8], section: &str) -> Result<Section, Malformed> {
                 let name = name.as_str().to_owned();
                 inside = name == section;
                 made.found |= inside;
+                if !inside {
+                    made.begin_other(&name, line);
+                }
                 made.others.push(name);
             }
             Some(_) if inside => {
@@ -53,7 +56,10 @@ pub fn parse(text: &[u8], section: &str) -> Result<Section, Malformed> {
                 };
                 made.pairs.push(RawPair { key: text_of(key, line)?.to_owned(), value: text_of(value, line)?.to_owned(), line });
             }
-            Some(_) => {}
+            Some(_) => {
+                let key = bytes.split(|&byte| byte == b'=').next().unwrap_or_default();
+                made.note_other_key(&String::from_utf8_lossy(trim_end(key)));
+            }
         }
     }
     Ok(made)

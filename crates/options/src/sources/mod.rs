@@ -10,7 +10,7 @@ pub mod toml;
 pub mod xml;
 pub mod yaml;
 
-pub use section::{Malformed, RawPair, Section};
+pub use section::{Malformed, OtherSection, RawPair, Section};
 
 use crate::catalogue::setting::Format;
 

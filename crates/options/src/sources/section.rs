@@ -18,8 +18,39 @@ pub struct Section {
     pub found: bool,
     /// Names of all sections, for the message when it was not.
     pub others: Vec<String>,
+    /// Sections beside the one that is read: at most [`ELSEWHERE_MOST`] of them.
+    pub elsewhere: Vec<OtherSection>,
     /// Remarks about odd lines, each with its number.
     pub remarks: Vec<(u32, String)>,
+}
+
+/// A section that is not the one to read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OtherSection {
+    pub name: String,
+    pub line: u32,
+    /// Its first keys, at most [`KEYS_MOST`].
+    pub keys: Vec<String>,
+}
+
+/// Sections beside the one that is read which are kept, and keys of each: enough to tell what they are.
+pub const ELSEWHERE_MOST: usize = 64;
+pub const KEYS_MOST: usize = 16;
+
+impl Section {
+    /// Notes the beginning of a section that is not read.
+    pub(crate) fn begin_other(&mut self, name: &str, line: u32) {
+        if self.elsewhere.len() < ELSEWHERE_MOST {
+            self.elsewhere.push(OtherSection { name: name.to_owned(), line, keys: Vec::new() });
+        }
+    }
+
+    /// Notes a key of the section that began last.
+    pub(crate) fn note_other_key(&mut self, key: &str) {
+        if let Some(other) = self.elsewhere.last_mut().filter(|other| other.keys.len() < KEYS_MOST) {
+            other.keys.push(key.to_owned());
+        }
+    }
 }
 
 /// A text that can't be read in its format.

@@ -18,6 +18,14 @@ pub fn parse(text: &[u8], section: &str) -> Result<Section, Malformed> {
     })?;
     let mut made =
         Section { others: top.get_ref().keys().map(|name| name.get_ref().to_string()).collect(), ..Section::default() };
+    for (name, value) in top.get_ref() {
+        if let DeValue::Table(table) = value.get_ref()
+            && name.get_ref() != section
+        {
+            made.begin_other(name.get_ref(), line_at(name.span().start));
+            table.keys().for_each(|key| made.note_other_key(key.get_ref()));
+        }
+    }
     let Some((_, table)) = top.get_ref().iter().find(|(name, _)| name.get_ref() == section) else { return Ok(made) };
     let DeValue::Table(table) = table.get_ref() else {
         return Err(Malformed {

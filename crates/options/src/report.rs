@@ -1,0 +1,243 @@
+//! The report of `bolide check` in each of its forms, and its exit status. It finds nothing itself.
+
+use std::fmt::Write;
+
+use serde_json::{Value as Json, json};
+
+use crate::diagnostic::{Diagnostic, Location, Severity};
+use crate::manual::paint::Paint;
+
+/// The exit status of a command that was used wrongly, or found an error.
+pub const FAILED: i32 = 2;
+/// The exit status of `check --strict` where there is nothing worse than warnings.
+pub const WARNED: i32 = 1;
+/// The forms of `check --format`.
+pub const FORMATS: [&str; 5] = ["text", "lines", "json", "sarif", "github"];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// For people: the line and a caret below each diagnostic.
+    Text,
+    /// For editors and CI: `file:line:column: severity: message`.
+    Lines,
+    /// For programs: one list.
+    Json,
+    /// For code scanning: SARIF 2.1.0.
+    Sarif,
+    /// For workflows of GitHub: a command for each diagnostic, which marks the line.
+    Github,
+}
+
+impl Form {
+    /// The form of a word of [`FORMATS`].
+    pub fn named(word: &str) -> Option<Form> {
+        let forms = [Form::Text, Form::Lines, Form::Json, Form::Sarif, Form::Github];
+        FORMATS.iter().zip(forms).find(|(name, _)| **name == word).map(|(_, form)| form)
+    }
+}
+
+/// What was found so far, and how it is to be told.
+#[derive(Debug, Clone)]
+pub struct CheckReport {
+    pub(crate) form: Form,
+    /// Warnings count.
+    pub(crate) strict: bool,
+    /// Diagnostics about paths and users of this machine count.
+    pub(crate) paths: bool,
+    pub(crate) paint: Paint,
+    pub(crate) diagnostics: Vec<Diagnostic>,
+}
+
+impl CheckReport {
+    /// One more finding, of somebody else.
+    pub fn add(&mut self, diagnostic: Diagnostic) {
+        self.diagnostics.push(diagnostic);
+    }
+
+    /// The text, and the exit status.
+    pub fn finish(mut self) -> (String, i32) {
+        if !self.paths {
+            for diagnostic in self.diagnostics.iter_mut().filter(|diagnostic| diagnostic.is_local) {
+                diagnostic.severity = diagnostic.severity.min(Severity::Warning);
+            }
+        }
+        let counted = self.diagnostics.iter().filter(|diagnostic| self.paths || !diagnostic.is_local);
+        let status = match counted.map(|diagnostic| diagnostic.severity).max() {
+            Some(Severity::Error) => FAILED,
+            Some(Severity::Warning) if self.strict => WARNED,
+            _ => 0,
+        };
+        let text = match self.form {
+            Form::Text => text(&self.diagnostics, self.paint),
+            Form::Lines => self.diagnostics.iter().map(line).collect(),
+            Form::Json => format!("{:#}\n", Json::Array(self.diagnostics.iter().map(object).collect())),
+            Form::Sarif => format!("{:#}\n", sarif(&self.diagnostics)),
+            Form::Github => self.diagnostics.iter().map(workflow_command).collect(),
+        };
+        (text, status)
+    }
+}
+
+fn text(diagnostics: &[Diagnostic], paint: Paint) -> String {
+    let mut text = String::new();
+    for diagnostic in diagnostics {
+        let place = diagnostic.location.as_ref().map(|location| format!("{}: ", paint.title(&location.to_string())));
+        let word = paint.severity(diagnostic.severity, &format!("{}:", diagnostic.severity.word()));
+        // Writing to a String can't fail.
+        let _ = writeln!(text, "{}{word} {}", place.unwrap_or_default(), diagnostic.message);
+        let source = diagnostic.location.as_ref().and_then(|location| location.text.as_ref());
+        if let (Some(source), Some(column)) = (source, column(diagnostic)) {
+            let before: String =
+                source.chars().take(column - 1).map(|character| if character == '\t' { '\t' } else { ' ' }).collect();
+            let _ = writeln!(text, "    {source}\n    {before}{}", paint.severity(diagnostic.severity, "^"));
+        }
+        if let Some(advice) = &diagnostic.advice {
+            let _ = writeln!(text, "    {advice}");
+        }
+    }
+    text.push_str(&summary(diagnostics));
+    text
+}
+
+fn summary(diagnostics: &[Diagnostic]) -> String {
+    let count = |severity: Severity, word: &str| {
+        let count = diagnostics.iter().filter(|diagnostic| diagnostic.severity == severity).count();
+        (count > 0).then(|| format!("{count} {word}{}", if count == 1 { "" } else { "s" }))
+    };
+    let parts: Vec<String> =
+        [count(Severity::Error, "error"), count(Severity::Warning, "warning"), count(Severity::Note, "note")]
+            .into_iter()
+            .flatten()
+            .collect();
+    match parts.is_empty() {
+        true => "nothing to report\n".to_owned(),
+        false => format!("{}\n", parts.join(", ")),
+    }
+}
+
+fn line(diagnostic: &Diagnostic) -> String {
+    let (file, line) = diagnostic.location.as_ref().map_or(("-", 0), |location| (&*location.file, location.line));
+    let column = column(diagnostic).unwrap_or(1);
+    format!("{file}:{}:{column}: {}: {}\n", line.max(1), diagnostic.severity.word(), with_advice(diagnostic))
+}
+
+/// A diagnostic for programs.
+pub fn object(diagnostic: &Diagnostic) -> Json {
+    let location = diagnostic.location.as_ref();
+    json!({
+        "file": location.map(|location| &*location.file),
+        "line": location.map(|location| location.line).filter(|&line| line > 0),
+        "column": column(diagnostic),
+        "severity": diagnostic.severity.word(),
+        "message": diagnostic.message,
+        "advice": diagnostic.advice,
+    })
+}
+
+/// One log with one run. Its rules are the severities: diagnostics have no further classes.
+fn sarif(diagnostics: &[Diagnostic]) -> Json {
+    let severities = [Severity::Error, Severity::Warning, Severity::Note];
+    let about = |severity: Severity| match severity {
+        Severity::Error => "Bolide can't start with this.",
+        Severity::Warning => "It works, but probably not as its author thinks.",
+        Severity::Note => "Nothing is wrong; it is good to know.",
+    };
+    let rules: Vec<Json> = severities
+        .iter()
+        .map(|&severity| {
+            json!({
+                "id": rule(severity),
+                "shortDescription": { "text": about(severity) },
+                "defaultConfiguration": { "level": severity.word() },
+            })
+        })
+        .collect();
+    let results: Vec<Json> = diagnostics
+        .iter()
+        .map(|diagnostic| {
+            let mut result = json!({
+                "ruleId": rule(diagnostic.severity),
+                "ruleIndex": severities.iter().position(|&severity| severity == diagnostic.severity),
+                "level": diagnostic.severity.word(),
+                "message": { "text": with_advice(diagnostic) },
+            });
+            if let Some(location) = &diagnostic.location {
+                result["locations"] = json!([sarif_location(location, column(diagnostic))]);
+            }
+            result
+        })
+        .collect();
+    let driver = json!({ "name": "bolide check", "semanticVersion": env!("CARGO_PKG_VERSION"), "rules": rules });
+    json!({
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{ "tool": { "driver": driver }, "columnKind": "unicodeCodePoints", "results": results }],
+    })
+}
+
+fn rule(severity: Severity) -> String {
+    format!("configuration-{}", severity.word())
+}
+
+/// A file, or else the name of what is none: the command line, a variable.
+fn sarif_location(location: &Location, column: Option<usize>) -> Json {
+    if location.line == 0 && !std::path::Path::new(&*location.file).is_file() {
+        return json!({ "logicalLocations": [{ "name": &*location.file }] });
+    }
+    let mut physical = json!({ "artifactLocation": { "uri": uri(&location.file) } });
+    if location.line > 0 {
+        physical["region"] = json!({ "startLine": location.line });
+        if let Some(column) = column {
+            physical["region"]["startColumn"] = json!(column);
+        }
+    }
+    json!({ "physicalLocation": physical })
+}
+
+/// A path as a URI reference (RFC 3986): relative paths stay relative.
+fn uri(path: &str) -> String {
+    let mut text = if path.starts_with('/') { "file://".to_owned() } else { String::new() };
+    for byte in path.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'.' | b'_' | b'~' => text.push(char::from(byte)),
+            // Writing to a String can't fail.
+            _ => drop(write!(text, "%{byte:02X}")),
+        }
+    }
+    text
+}
+
+fn workflow_command(diagnostic: &Diagnostic) -> String {
+    let word = match diagnostic.severity {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+        Severity::Note => "notice",
+    };
+    let data = |text: &str| text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A");
+    let property = |text: &str| data(text).replace(':', "%3A").replace(',', "%2C");
+    let mut properties = Vec::new();
+    if let Some(location) = &diagnostic.location {
+        properties.push(format!("file={}", property(&location.file)));
+        if location.line > 0 {
+            properties.push(format!("line={}", location.line));
+            properties.extend(column(diagnostic).map(|column| format!("col={column}")));
+        }
+    }
+    let properties = if properties.is_empty() { String::new() } else { format!(" {}", properties.join(",")) };
+    format!("::{word}{properties}::{}\n", data(&with_advice(diagnostic)))
+}
+
+fn with_advice(diagnostic: &Diagnostic) -> String {
+    let advice = diagnostic.advice.as_ref().map(|advice| format!(" ({advice})")).unwrap_or_default();
+    format!("{}{advice}", diagnostic.message)
+}
+
+/// Where in its line a diagnostic points to: at what it quotes first, if the line has that; counted in characters from one.
+fn column(diagnostic: &Diagnostic) -> Option<usize> {
+    let text = diagnostic.location.as_ref()?.text.as_ref()?;
+    let quoted = diagnostic.message.split('`').nth(1).unwrap_or_default();
+    let candidates = [quoted, quoted.split(" = ").next().unwrap_or_default(), quoted.rsplit(" = ").next().unwrap_or_default()];
+    let byte = candidates.iter().filter(|candidate| !candidate.is_empty()).find_map(|candidate| text.find(*candidate));
+    let byte = byte.unwrap_or_else(|| text.len() - text.trim_start().len());
+    Some(text.get(..byte)?.chars().count() + 1)
+}

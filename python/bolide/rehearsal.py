@@ -1,0 +1,75 @@
+"""A rehearsal of the load, for ``bolide check --load``: applications are imported as in a prototype, and nothing is served.
+
+It reads what to load from standard input, says in one line of JSON how that went where its standard output was, and lets the
+interpreter end. Run by a child of the command; it must not know sockets, or a master.
+"""
+
+import faulthandler
+import json
+import linecache
+import os
+import sys
+import sysconfig
+import traceback
+
+#: What the report says of a failure has this many characters at the most: its reader takes a line of bounded length.
+REASON_CHARACTERS_MOST = 4000
+
+
+def main(half):
+    """Load the applications and report. Returns the exit status."""
+    order = json.load(sys.stdin)
+    report = take_over()
+    failures = []
+    # What is told with its traceback tells its place, too.
+    half.log.after_exception = failures.append
+    # Whoever is stuck shows where, and ends.
+    faulthandler.dump_traceback_later(order["limit_ms"] / 1000, exit=True)
+    half.prepare(order["boot"])
+    folder = os.getcwd()
+    reason = half.load()
+    faulthandler.cancel_dump_traceback_later()
+    said = {"reason": reason and reason[:REASON_CHARACTERS_MOST]}
+    if reason and failures:
+        said.update(place(failures[-1], folder))
+    os.write(report, json.dumps(said).encode() + b"\n")
+    os.close(report)
+    return 1 if reason else 0
+
+
+def take_over():
+    """Return a descriptor for the report alone: what is printed goes to standard error, and there is nothing to read."""
+    report = os.dup(1)
+    os.dup2(2, 1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    return report
+
+
+def place(error, folder):
+    """Return the file and line of an exception, and the line itself: the last one that is no library's, or else the first."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return described(error.filename, error.lineno or 1, folder)
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not is_library(frame.filename)]
+    if not frames:
+        return {}
+    frame = own[-1] if own else frames[0]
+    return described(frame.filename, frame.lineno, folder)
+
+
+def described(filename, line, folder):
+    text = linecache.getline(filename, line).rstrip("\n")
+    path = os.path.abspath(os.path.join(folder, filename))
+    below = os.path.relpath(path, folder)
+    return {"file": path if below.startswith("..") else below, "line": line, "text": text}
+
+
+def is_library(filename):
+    """Whether a file belongs to Python or to an installed package."""
+    if filename.startswith("<"):
+        return True
+    folders = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    path = os.path.abspath(filename)
+    return any(folder and path.startswith(folder + os.sep) for folder in folders)

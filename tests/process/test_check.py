@@ -1,0 +1,257 @@
+"""`bolide check` as people, editors and workflows use it: what it finds, in which form, and with which status."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.server import program
+from support.waiting import PATIENCE_SECONDS
+
+#: Exit statuses of `check`.
+CLEAN, WARNED, FAILED = 0, 1, 2
+
+FORMATS = {
+    "ini": "[uwsgi]\nmodule = shop\nhttp = 127.0.0.1:8000\n{key} = {value}\n",
+    "toml": '[uwsgi]\nmodule = "shop"\nhttp = "127.0.0.1:8000"\n{key} = "{value}"\n',
+    "yaml": "uwsgi:\n  module: shop\n  http: 127.0.0.1:8000\n  {key}: {value}\n",
+    "json": '{{"uwsgi": {{\n"module": "shop", "http": "127.0.0.1:8000",\n\n"{key}": "{value}"}}}}\n',
+    "xml": "<uwsgi>\n<module>shop</module><http>127.0.0.1:8000</http>\n\n<{key}>{value}</{key}>\n</uwsgi>\n",
+}
+
+
+@pytest.fixture
+def check(tmp_path):
+    """Runs `bolide check`; gives its status, its standard output and its standard error."""
+
+    def check(*arguments, **variables):
+        command = [*program(), "check", *map(str, arguments)]
+        # What the tests themselves are told by such variables would be options.
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(("BOLIDE_", "UWSGI_"))}
+        done = subprocess.run(
+            command,
+            cwd=tmp_path,
+            env={**environment, **variables},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_SECONDS,
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    return check
+
+
+def configure(folder, lines="", module="shop:app"):
+    (folder / "shop.ini").write_text(f"[uwsgi]\nhttp = 127.0.0.1:8000\nmodule = {module}\n{lines}")
+
+
+def application(folder, before=""):
+    (folder / "shop.py").write_text(before + "\n\ndef app(environ, start_response):\n    raise AssertionError('served')\n")
+
+
+@pytest.mark.parametrize("form", sorted(FORMATS))
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("vaccum", "true", "did you mean `vacuum`?"),
+        ("uid", "nosuchuser", "there is no user `nosuchuser` here"),
+        ("pidfile", "/nowhere/shop.pid", "there is no folder /nowhere"),
+        ("socket", "/nowhere/shop.sock", "there is no folder /nowhere"),
+        ("touch-reload", "/nowhere/touched", "there is no file /nowhere/touched"),
+    ],
+)
+def test_what_is_odd_is_found_in_every_format(form, key, value, words, check, tmp_path):
+    (tmp_path / f"shop.{form}").write_text(FORMATS[form].format(key=key, value=value))
+    status, said, _ = check(f"shop.{form}")
+    assert status == CLEAN
+    assert words in said
+    # Some formats keep no lines for their values, and say the file alone.
+    assert said.startswith(f"shop.{form}:")
+
+
+def test_an_unclosed_section_header_is_told_before_what_follows_from_it(check, tmp_path):
+    (tmp_path / "shop.ini").write_text("[uwsgi\nmodule = shop:app\nhttp = 127.0.0.1:8000\n")
+    status, said, _ = check("shop.ini")
+    assert status == FAILED
+    lines = said.splitlines()
+    assert lines[0].startswith("shop.ini:1: warning: `[uwsgi` does not end with `]`")
+    assert "there is no application to serve" in said
+
+
+def test_what_init_has_written_gets_no_note(check, tmp_path, call):
+    (tmp_path / "app.py").write_text("from flask import Flask\n\napp = Flask(__name__)\n")
+    status, _ = call("init")
+    assert status == 0
+    assert check("--strict", "bolide.ini") == (CLEAN, "nothing to report\n", "")
+
+
+def test_a_load_of_an_application_that_is_right_serves_nothing(check, tmp_path):
+    application(tmp_path, before="import os\nprint('loading')\nopen('loaded', 'w').write(str(os.getpid()))\n")
+    configure(tmp_path, f"pidfile = {tmp_path}/shop.pid\n")
+    status, said, log = check("--load", "shop.ini")
+    assert (status, said) == (CLEAN, "nothing to report\n"), log
+    assert "loading" in log
+    assert not (tmp_path / "shop.pid").exists()
+    assert not Path(f"/proc/{(tmp_path / 'loaded').read_text()}").exists()
+
+
+@pytest.mark.parametrize(
+    ("before", "line", "words"),
+    [
+        ("import os\nimport nosuchmodule\n", 2, "No module named 'nosuchmodule'"),
+        ("\n\nraise RuntimeError('no database')\n", 3, "RuntimeError: no database"),
+        ("def broken(:\n", 1, "SyntaxError"),
+        ("import sys\nsys.exit('not today')\n", 2, "SystemExit: not today"),
+        ("import json\njson.loads('{')\n", 2, "JSONDecodeError"),
+    ],
+    ids=["import", "raise", "syntax", "exit", "library"],
+)
+def test_a_load_that_fails_is_an_error_at_the_users_own_line(before, line, words, check, tmp_path):
+    application(tmp_path, before)
+    configure(tmp_path)
+    status, said, log = check("--load", "--json", "shop.ini")
+    assert status == FAILED
+    (found,) = json.loads(said)
+    assert (found["file"], found["line"], found["severity"]) == ("shop.py", line, "error")
+    assert words in found["message"]
+    frames = [row for row in log.splitlines() if row.lstrip().startswith("File ")]
+    assert "shop.py" in frames[0]
+    assert "bolide" not in frames[0]
+
+
+def test_a_load_of_a_callable_that_is_not_there_says_what_there_is(check, tmp_path):
+    application(tmp_path)
+    configure(tmp_path, module="shop:wrong")
+    status, said, _ = check("--load", "shop.ini")
+    assert status == FAILED
+    assert "the application can't be loaded" in said
+    assert "`wrong`" in said or "wrong" in said
+
+
+def test_a_load_that_takes_too_long_is_ended_and_shows_where(check, tmp_path):
+    application(tmp_path, before="import threading\nthreading.Event().wait()\n")
+    configure(tmp_path, "load-timeout = 1\n")
+    status, said, log = check("--load", "shop.ini")
+    assert status == FAILED
+    assert "it was not loaded within 1 s" in said
+    assert 'shop.py", line 2' in log
+
+
+def test_a_load_whose_process_ends_is_an_error(check, tmp_path):
+    application(tmp_path, before="import os\nos._exit(3)\n")
+    configure(tmp_path)
+    status, said, _ = check("--load", "shop.ini")
+    assert status == FAILED
+    assert "its process ended while it was loaded: exit status: 3" in said
+
+
+def test_a_load_takes_the_folder_the_paths_and_the_variables_of_the_configuration(check, tmp_path):
+    project = tmp_path / "project"
+    (project / "lib").mkdir(parents=True)
+    (project / "lib" / "helper.py").write_text("import os\n\nassert os.environ['SHOP'] == 'open'\n")
+    application(project, before=f"import helper, os\nassert os.getcwd() == {str(project)!r}\n")
+    configure(tmp_path, f"chdir = {project}\npythonpath = lib\nenv = SHOP=open\n")
+    status, said, log = check("--load", "shop.ini")
+    assert (status, said) == (CLEAN, "nothing to report\n"), log
+
+
+def test_each_file_is_loaded_by_itself(check, tmp_path):
+    application(tmp_path)
+    configure(tmp_path)
+    (tmp_path / "broken.py").write_text("1 / 0\n")
+    (tmp_path / "broken.ini").write_text("[uwsgi]\nhttp = 127.0.0.1:8001\nmodule = broken\n")
+    status, said, _ = check("--load", "--format", "lines", "shop.ini", "broken.ini")
+    assert status == FAILED
+    (line,) = said.splitlines()
+    assert line == "broken.py:1:1: error: the application can't be loaded: ZeroDivisionError: division by zero"
+
+
+def test_a_configuration_with_errors_is_not_loaded(check, tmp_path):
+    (tmp_path / "shop.py").write_text("open('loaded', 'w')\n")
+    configure(tmp_path, "processes = 0\n")
+    assert check("--load", "shop.ini")[0] == FAILED
+    assert not (tmp_path / "loaded").exists()
+
+
+def test_json_is_one_list_and_the_flag_is_its_format(check, tmp_path):
+    configure(tmp_path, "vaccum = true\n")
+    status, said, _ = check("--json", "shop.ini")
+    assert status == CLEAN
+    assert check("--format", "json", "shop.ini")[1] == said
+    (found,) = json.loads(said)
+    assert (found["file"], found["line"], found["column"], found["severity"]) == ("shop.ini", 4, 1, "warning")
+    assert found["advice"] == "did you mean `vacuum`?"
+
+
+def test_github_marks_lines_and_escapes_what_ends_them(check, tmp_path):
+    configure(tmp_path, "vaccum = 100%\n")
+    (tmp_path / "a,b.ini").write_text((tmp_path / "shop.ini").read_text())
+    status, said, _ = check("--format", "github", "a,b.ini")
+    assert status == CLEAN
+    assert said.startswith("::warning file=a%2Cb.ini,line=4,col=1::unknown option `vaccum`")
+    assert check("--format", "github", "gone.ini")[1].startswith("::error file=command line::")
+
+
+def test_the_statuses_are_those_of_the_manual(check, tmp_path):
+    configure(tmp_path, "vaccum = true\n")
+    assert check("shop.ini")[0] == CLEAN
+    assert check("--strict", "shop.ini")[0] == WARNED
+    assert check("--format", "yaml", "shop.ini")[0] == FAILED
+    assert check("gone.ini")[0] == FAILED
+
+
+def test_colour_is_for_terminals_unless_it_is_asked_for(check, tmp_path):
+    configure(tmp_path, "vaccum = true\n")
+    assert "\x1b[" not in check("shop.ini")[1]
+    assert "\x1b[1;33mwarning:\x1b[0m" in check("shop.ini", FORCE_COLOR="1", NO_COLOR="")[1]
+    assert "\x1b[" not in check("shop.ini", FORCE_COLOR="1", NO_COLOR="1")[1]
+    assert "\x1b[" not in check("--json", "shop.ini", FORCE_COLOR="1", NO_COLOR="")[1]
+
+
+def test_sarif_is_version_2_1_0_with_a_place_for_each_result(check, tmp_path):
+    name = "my shop.ini"
+    configure(tmp_path, "vaccum = true\nprocesses = 0\n")
+    (tmp_path / "shop.ini").rename(tmp_path / name)
+    status, said, _ = check("--format", "sarif", name, UWSGI_VACCUM="1")
+    assert status == FAILED
+    log = json.loads(said)
+    assert set(log) == {"$schema", "version", "runs"}
+    assert log["version"] == "2.1.0"
+    (run,) = log["runs"]
+    driver = run["tool"]["driver"]
+    assert driver["name"] == "bolide check"
+    rules = [rule["id"] for rule in driver["rules"]]
+    places = []
+    for result in run["results"]:
+        assert set(result) <= {"ruleId", "ruleIndex", "level", "message", "locations"}
+        assert rules[result["ruleIndex"]] == result["ruleId"]
+        assert result["level"] in ("error", "warning", "note")
+        assert result["message"]["text"]
+        for location in result.get("locations", []):
+            if "physicalLocation" in location:
+                physical = location["physicalLocation"]
+                region = physical.get("region", {"startLine": 1})
+                assert region["startLine"] >= 1
+                assert region.get("startColumn", 1) >= 1
+                places.append((physical["artifactLocation"]["uri"], region["startLine"], result["level"]))
+            else:
+                places.append((location["logicalLocations"][0]["name"], 0, result["level"]))
+    assert ("my%20shop.ini", 4, "warning") in places
+    assert ("my%20shop.ini", 5, "error") in places
+    assert ("environment variable UWSGI_VACCUM", 0, "warning") in places
+
+
+def test_the_interpreter_of_a_virtualenv_is_the_one_that_loads(check, tmp_path):
+    # A link is enough of a virtual environment to be found by, and says which program was taken.
+    (tmp_path / "venv" / "bin").mkdir(parents=True)
+    wrapper = tmp_path / "venv" / "bin" / "python"
+    wrapper.write_text(f'#!/bin/sh\necho chosen >&2\nexec {sys.executable} "$@"\n')
+    wrapper.chmod(0o755)
+    application(tmp_path)
+    configure(tmp_path, f"virtualenv = {tmp_path}/venv\n")
+    status, said, log = check("--load", "shop.ini")
+    assert status == CLEAN, (said, log)
+    assert "chosen" in log

@@ -1,0 +1,164 @@
+"""What `bolide` says of itself: help, versions, the man page, and completions as the shells themselves take them."""
+
+import os
+import platform
+import subprocess
+
+import pytest
+from support.server import program
+from support.waiting import PATIENCE_SECONDS
+
+#: Lines of a terminal that most people have.
+TERMINAL_LINES = 40
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Runs a program to its end; gives its status and its two outputs."""
+
+    def run(*command, **variables):
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(("BOLIDE_", "UWSGI_"))}
+        done = subprocess.run(
+            [str(word) for word in command],
+            cwd=tmp_path,
+            env={**environment, **variables},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_SECONDS,
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    return run
+
+
+@pytest.fixture
+def bolide(run):
+    return lambda *arguments, **variables: run(*program(), *arguments, **variables)
+
+
+def test_the_short_help_fits_a_terminal_and_the_long_one_has_everything(bolide):
+    status, short, _ = bolide("-h")
+    assert status == 0
+    assert len(short.splitlines()) <= TERMINAL_LINES
+    assert bolide("help")[1] == short
+    assert bolide("shop.ini", "-h")[1] == short
+    _, long, _ = bolide("--help")
+    assert "--websocket-ping-interval" in long
+    assert "--websocket-ping-interval" not in short
+    for text in (short, long):
+        assert "--harakiri SECONDS" in text
+        assert "--http ADDRESS" in text
+        assert " VALUE" not in text
+
+
+def test_help_has_colour_on_terminals_alone_unless_it_is_asked_for(bolide):
+    assert "\x1b[" not in bolide("-h", FORCE_COLOR="", NO_COLOR="")[1]
+    assert "\x1b[1m" in bolide("-h", FORCE_COLOR="1", NO_COLOR="")[1]
+    assert "\x1b[" not in bolide("-h", FORCE_COLOR="1", NO_COLOR="1")[1]
+
+
+def test_help_of_a_command_is_the_same_both_ways_and_has_flags_statuses_and_examples(bolide):
+    status, said, _ = bolide("help", "check")
+    assert status == 0
+    assert bolide("check", "--help")[1] == bolide("check", "-h")[1] == said
+    for part in ("--load", "sarif", "Exit statuses:", "Examples:"):
+        assert part in said
+    assert bolide("help", "harakiri")[1] == bolide("explain", "harakiri")[1]
+    status, said, _ = bolide("help", "chekc")
+    assert status == 2
+    assert "did you mean `bolide help check`?" in said
+
+
+def test_a_command_that_is_misspelt_gets_the_right_one(bolide):
+    status, _, log = bolide("chekc")
+    assert status == 1
+    assert "did you mean `bolide check`?" in log
+
+
+def test_the_version_names_the_program_its_python_and_the_system(bolide):
+    status, said, _ = bolide("--version")
+    assert status == 0
+    version, *rest = said.strip().split(", ")
+    assert version.startswith("bolide ")
+    assert rest[-1] == "Linux"
+    # The program that Cargo installs has no Python of its own.
+    assert rest[:-1] in ([], [f"CPython {platform.python_version()}"])
+    assert bolide("-V")[1] == bolide("version")[1] == said
+
+
+def test_the_man_page_has_signals_statuses_and_examples_and_man_takes_it_without_a_warning(bolide, run, tmp_path):
+    status, page, _ = bolide("manual", "man")
+    assert status == 0
+    (tmp_path / "bolide.1").write_text(page)
+    variables = {"MANROFFSEQ": "", "MANWIDTH": "100", "LC_ALL": "C.UTF-8", "MAN_KEEP_FORMATTING": ""}
+    status, text, warnings = run("man", "--warnings", "-E", "UTF-8", "-l", "bolide.1", **variables)
+    assert status == 0
+    assert warnings == ""
+    for part in ("SIGNALS", "SIGHUP", "EXIT STATUS", "22", "EXAMPLES", "ENVIRONMENT", "NO_COLOR", "FILES"):
+        assert part in text
+    assert " VALUE" not in text
+
+
+#: Words on the command line, and what completes the last of them.
+COMPLETED = [
+    (("che",), "check"),
+    (("check", "--lo"), "--load"),
+    (("check", "--format", "sa"), "sarif"),
+    (("check", "uws"), "uwsgi.ini"),
+    (("completions", "fi"), "fish"),
+    (("explain", "harakiri-gr"), "harakiri-graceful-timeout"),
+    (("--process",), "--processes"),
+    (("--interface", "as"), "asgi"),
+    (("uws",), "uwsgi.ini"),
+]
+
+
+@pytest.fixture
+def completions(bolide, tmp_path):
+    """Writes the completions for a shell; gives the file."""
+
+    def completions(shell):
+        status, text, _ = bolide("completions", shell)
+        assert status == 0
+        path = tmp_path / f"bolide.{shell}"
+        path.write_text(text)
+        (tmp_path / "uwsgi.ini").write_text("")
+        return path
+
+    return completions
+
+
+@pytest.mark.parametrize(("words", "wanted"), COMPLETED, ids=lambda value: " ".join(value) if isinstance(value, tuple) else "")
+def test_bash_completes(words, wanted, completions, run):
+    line = " ".join(f"'{word}'" for word in ("bolide", *words))
+    load = f"source {completions('bash')}; COMP_WORDS=({line}); COMP_CWORD={len(words)}"
+    script = f"{load}; _bolide; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+    status, said, log = run("bash", "--norc", "-c", script)
+    assert (status, log) == (0, "")
+    assert wanted in said.splitlines()
+
+
+@pytest.mark.parametrize(("words", "wanted"), COMPLETED, ids=lambda value: " ".join(value) if isinstance(value, tuple) else "")
+def test_fish_completes(words, wanted, completions, run, tmp_path):
+    line = " ".join(("bolide", *words))
+    variables = {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path)}
+    status, said, log = run("fish", "-c", f"source {completions('fish')}; complete -C '{line}'", **variables)
+    assert (status, log) == (0, "")
+    assert wanted in [offer.split("\t")[0] for offer in said.splitlines()]
+
+
+def test_zsh_takes_the_completions_and_knows_the_function(completions, run, tmp_path):
+    path = completions("zsh")
+    script = (
+        f"autoload -Uz compinit; compinit -u -d {tmp_path}/dump; source {path}; print -r -- $_comps[bolide]; whence -w _bolide"
+    )
+    status, said, log = run("zsh", "-f", "-c", script)
+    assert (status, log) == (0, "")
+    assert said.splitlines() == ["_bolide", "_bolide: function"]
+    # As a file of `fpath` it is loaded by its name.
+    folder = tmp_path / "functions"
+    folder.mkdir()
+    (folder / "_bolide").write_text(path.read_text())
+    script = f"fpath=({folder} $fpath); autoload -Uz compinit; compinit -u -d {tmp_path}/dump2; print -r -- $_comps[bolide]"
+    assert run("zsh", "-f", "-c", script)[:2] == (0, "_bolide\n")

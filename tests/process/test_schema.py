@@ -1,0 +1,109 @@
+"""The JSON schema of the options, as an editor applies it: real configurations pass, and a key that is misspelt does not."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import jsonschema
+import pytest
+from support.server import program
+from support.waiting import PATIENCE_SECONDS
+
+#: A real configuration in uWSGI's words, whose values are given to every format in turn.
+REAL = Path(__file__).resolve().parents[2] / "crates" / "options" / "fixtures" / "real"
+
+#: A number and a switch with a comment behind them, and a single value that is given twice.
+FOUND_BY_CHECK_TOO = {
+    ("own__logic__uwsgi.ini", "processes"),
+    ("own__traps__uwsgi.ini", "harakiri"),
+    ("own__traps__uwsgi.ini", "lazy-apps"),
+}
+
+SHOP = {
+    "module": "shop.wsgi:application",
+    "http": [":8080", "127.0.0.1:8081"],
+    "processes": "auto",
+    "threads": 4,
+    "master": True,
+    "vacuum": "true",
+    "harakiri": "%(limit)",
+    "chmod-socket": 660,
+    "interface": "wsgi",
+    "env": ["A=1", "B=2"],
+    "log-slow": 500,
+    "websocket-ping-interval": 20,
+    "home": "/srv/venv",
+}
+
+
+@pytest.fixture(scope="module")
+def validator():
+    done = subprocess.run([*program(), "schema"], capture_output=True, check=True, timeout=PATIENCE_SECONDS)
+    schema = json.loads(done.stdout)
+    jsonschema.Draft7Validator.check_schema(schema)
+    return jsonschema.Draft7Validator(schema)
+
+
+def faults(validator, configuration):
+    return [error.message for error in validator.iter_errors(configuration)]
+
+
+def real_configurations():
+    """Return the name and the options of each real file, as TOML, YAML and JSON have them: a key once, and lists."""
+    found = []
+    for path in sorted(REAL.iterdir()):
+        text = path.read_text(errors="replace")
+        if path.suffix == ".ini" and (options := ini_options(text)):
+            found.append((path.name, options))
+    return found
+
+
+def ini_options(text):
+    """Return the options of the section uwsgi; one that is given several times is a list."""
+    options, inside = {}, False
+    for line in map(str.strip, text.splitlines()):
+        if line.startswith("["):
+            inside = line == "[uwsgi]"
+        elif inside and "=" in line and line[0] not in "#;":
+            key, value = (part.strip() for part in line.split("=", 1))
+            options.setdefault(key, []).append(value)
+    return {key: values[0] if len(values) == 1 else values for key, values in options.items()}
+
+
+def test_a_configuration_that_is_right_passes(validator):
+    assert faults(validator, {"uwsgi": SHOP}) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("vaccum", True),
+        ("threads", "many"),
+        ("threads", -1),
+        ("master", 7),
+        ("interface", "cgi"),
+        ("processes", []),
+        ("env", {"A": "1"}),
+    ],
+)
+def test_what_is_misspelt_or_no_value_of_an_option_does_not_pass(key, value, validator):
+    assert faults(validator, {"uwsgi": {**SHOP, key: value}}) != []
+
+
+def test_what_is_not_supported_is_marked_with_what_to_use_instead(validator):
+    options = validator.schema["definitions"]["options"]["properties"]
+    assert "planned" in options["spooler"]["deprecationMessage"]
+    assert "deprecated" not in options["harakiri"]
+    assert options["harakiri"]["description"].startswith("Kills a worker")
+
+
+def test_real_configurations_pass_but_for_what_check_finds_too(validator, tmp_path):
+    known = validator.schema["definitions"]["options"]["properties"]
+    looked_at, wrong = 0, set()
+    for name, options in real_configurations():
+        # Names of a file's own are no options.
+        options = {key: value for key, value in options.items() if key in known}
+        looked_at += len(options)
+        wrong |= {(name, error.path[1]) for error in validator.iter_errors({"uwsgi": options})}
+    assert looked_at, "no configuration was looked at"
+    assert wrong == FOUND_BY_CHECK_TOO
