@@ -93,19 +93,3 @@ def test_what_is_shown_is_compared_in_order_and_without_digits():
     assert missing(["c", "a"], "a\nb\nc\n") == "a"
     assert missing(["worker … serves"], "worker 1 (pid 7) serves\n") is None
     assert missing(["ab"], "abc\n") == "ab"
-
-
-def test_what_the_page_about_other_servers_writes_is_understood(tmp_path):
-    """The right column of its tables: command lines and lines of a configuration, given to `bolide config` and `bolide check`."""
-    text = (pages.ROOT / "docs" / "migrate-from-others.md").read_text(encoding="utf-8")
-    cells = [line.split(" | ")[1] for line in text.splitlines() if line.startswith("| ") and line.count(" | ") == 1]
-    spans = [span for cell in cells for span in re.findall(r"`([^`]+)`", cell)]
-    words = sorted({word for span in spans for word in span.split() if word.startswith("--")} - {"--http"})
-    lines = [span for span in spans if re.match(r"[a-z-]+ = ", span)]
-    assert len(words) > 15
-    assert len(lines) > 5
-    names = [word.removeprefix("--") for word in words]
-    told = subprocess.run([sys.executable, "-m", "bolide", "explain", *names], capture_output=True, text=True)
-    assert told.returncode == 0, told.stdout + told.stderr
-    step = pages.steps("docs/migrate-from-others.md", "```ini\n" + "\n".join(lines) + "\n```\n")[0]
-    configurations([step], tmp_path)
