@@ -57,7 +57,7 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Option<Reading> {
 /// `-h` stands first, or last behind what is no option that might want it for its value.
 fn asks_for_short_help(arguments: &[String]) -> bool {
     match arguments {
-        [first, ..] if first == "-h" => true,
+        [only] => only == "-h",
         [first, .., before, last] => last == "-h" && !before.starts_with('-') && Command::named(first).is_none(),
         [first, last] => last == "-h" && !first.starts_with('-') && Command::named(first).is_none(),
         _ => false,

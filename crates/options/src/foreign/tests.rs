@@ -6,9 +6,6 @@ use super::*;
 /// The pages with tables that are made from the rows.
 const GUIDES: [&str; 2] = ["migrate-from-gunicorn.md", "migrate-from-uvicorn.md"];
 
-/// Options of the development mode.
-const DEVELOPING: [&str; 3] = ["reload-dir", "reload-include", "reload-exclude"];
-
 /// Set to write the tables anew.
 const WRITE: &str = "BOLIDE_WRITE_REFERENCE";
 
@@ -27,7 +24,7 @@ fn test_what_is_the_same_is_an_option_and_what_is_foreign_is_none() {
         let is_ours = catalogue().get(flag.name).is_some();
         match flag.meaning {
             Meaning::Same | Meaning::Mostly(_) | Meaning::Taken(..) => {
-                assert!(is_ours || DEVELOPING.contains(&flag.name), "--{} is no option of ours", flag.name);
+                assert!(is_ours, "--{} is no option of ours", flag.name);
             }
             // uWSGI's command where a pidfile follows, which is told apart where the command line is read.
             Meaning::Made(..) if flag.name == "reload" => assert!(is_ours),
@@ -44,7 +41,7 @@ fn test_what_is_the_same_is_an_option_and_what_is_foreign_is_none() {
 
 #[test]
 fn test_what_flags_become_and_what_is_advised_are_options() {
-    let known = |name: &str| DEVELOPING.contains(&name) || catalogue().get(name).is_some() || long(None, name).is_some();
+    let known = |name: &str| catalogue().get(name).is_some() || long(None, name).is_some();
     for flag in flags() {
         let texts = match flag.meaning {
             Meaning::Option(name) => vec![format!("`--{name}`")],
