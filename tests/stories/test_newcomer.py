@@ -185,9 +185,9 @@ def test_a_bare_port_is_told_how_it_is_written(desk):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("-w", "4"), ("4 workers", "-p 4")),
+        (("-w", "4"), ("--module", "--workers 4")),
         (("-b", "0.0.0.0:8000"), ("0.0.0.0:8000", "--")),
-        (("-k", "gevent"), ("gevent", "--threads")),
+        (("-k", "gevent"), ("--worker-class", "--threads")),
         (("--processes", "four"), ("four", "number")),
     ],
     ids=["-w", "-b", "-k", "no-number"],

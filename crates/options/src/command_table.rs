@@ -57,7 +57,7 @@ pub enum Takes {
 
 /// A flag of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Flag {
+pub struct CommandFlag {
     pub name: &'static str,
     /// The words that it takes; none where it is a switch.
     pub words: &'static [&'static str],
@@ -76,12 +76,12 @@ struct CommandRow {
     help: &'static str,
     group: Group,
     takes: Takes,
-    flags: &'static [Flag],
+    flags: &'static [CommandFlag],
     examples: &'static [Example],
 }
 
-const fn flag(name: &'static str, help: &'static str) -> Flag {
-    Flag { name, words: &[], help }
+const fn flag(name: &'static str, help: &'static str) -> CommandFlag {
+    CommandFlag { name, words: &[], help }
 }
 
 /// The word of a flag that takes the name of a file.
@@ -91,25 +91,25 @@ pub const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
 /// The forms of `manual`.
 pub const MANUALS: [&str; 2] = ["man", "markdown"];
 
-const CHECK_FLAGS: &[Flag] = &[
+const CHECK_FLAGS: &[CommandFlag] = &[
     flag("--strict", "exit with 1 where there are warnings"),
     flag("--load", "import the application, too, in a Python of its own; nothing is served"),
     flag("--no-paths", "paths and users are those of another machine: nothing about them counts"),
     flag("--env", "no file: what variables such as UWSGI_MODULE say"),
-    Flag { name: "--format", words: &FORMATS, help: "the form of the report" },
+    CommandFlag { name: "--format", words: &FORMATS, help: "the form of the report" },
     flag("--json", "the same as `--format json`"),
 ];
-const INIT_FLAGS: &[Flag] = &[
-    Flag {
+const INIT_FLAGS: &[CommandFlag] = &[
+    CommandFlag {
         name: "--from",
         words: FILE,
         help: "what starts the project so far: gunicorn.conf.py, Procfile, Dockerfile, Compose, supervisord or systemd",
     },
-    Flag { name: "--to", words: &["ini", "toml"], help: "the form of what is written for it" },
+    CommandFlag { name: "--to", words: &["ini", "toml"], help: "the form of what is written for it" },
 ];
-const CONFIG_FLAGS: &[Flag] = &[flag("--json", "one object, for programs")];
+const CONFIG_FLAGS: &[CommandFlag] = &[flag("--json", "one object, for programs")];
 /// Flags of the commands for a running instance: each has those that its usage names.
-const INSTANCE_FLAGS: &[Flag] = &[
+const INSTANCE_FLAGS: &[CommandFlag] = &[
     flag("--wait", "end when what is asked for has happened, or failed"),
     flag("--chain", "replace the workers one by one"),
     flag("--now", "don't wait for requests that are being answered"),
@@ -202,7 +202,7 @@ impl Command {
         self.row().takes
     }
 
-    pub fn flags(self) -> Vec<Flag> {
+    pub fn flags(self) -> Vec<CommandFlag> {
         let row = self.row();
         match self {
             Command::Instance(word) => row.flags.iter().copied().filter(|flag| word.takes(flag.name)).collect(),

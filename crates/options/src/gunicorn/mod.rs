@@ -27,7 +27,7 @@ pub use table::setting_of_flag;
 #[derive(Debug, Clone, Deserialize)]
 pub struct AskedSetting {
     pub name: String,
-    pub kind: Kind,
+    pub kind: SettingKind,
     /// A text from a command line; what JSON has from a file.
     pub value: Value,
     /// Counted from one; 0 where there is none.
@@ -37,7 +37,7 @@ pub struct AskedSetting {
 /// What Python says that a value is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum SettingKind {
     Value,
     Function,
     Class,
@@ -75,7 +75,7 @@ pub struct Carried {
 impl AskedSetting {
     /// A setting of a command line.
     pub fn text(name: &str, value: &str) -> AskedSetting {
-        AskedSetting { name: name.to_owned(), kind: Kind::Value, value: Value::String(value.to_owned()), line: 0 }
+        AskedSetting { name: name.to_owned(), kind: SettingKind::Value, value: Value::String(value.to_owned()), line: 0 }
     }
 
     /// The value as an option has it; `None` for nothing (`None`, an empty text).

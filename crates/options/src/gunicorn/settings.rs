@@ -2,7 +2,7 @@
 
 use super::hooks::{CALLED, NOT_CALLED};
 use super::table::{Fate, SETTINGS};
-use super::{AskedSetting, Carried, Kind, together};
+use super::{AskedSetting, Carried, SettingKind, together};
 use crate::suggest;
 
 /// What gunicorn's settings are here. `variable` tells variables of the environment, from which gunicorn has some defaults.
@@ -21,7 +21,7 @@ pub fn carried(asked: &[AskedSetting], variable: impl Fn(&str) -> Option<String>
 }
 
 fn of_row(fate: Fate, asked: &AskedSetting, carried: &mut Carried) {
-    if asked.kind == Kind::Other {
+    if asked.kind == SettingKind::Other {
         let shown = asked.word().unwrap_or_default();
         return carried.warn(
             asked,
@@ -43,8 +43,11 @@ fn of_row(fate: Fate, asked: &AskedSetting, carried: &mut Carried) {
         Fate::Together => {}
         Fate::Nothing(why) => carried.note(asked, format!("nothing to do: {why}")),
         Fate::Missing(instead) => {
-            let is_on =
-                if asked.kind == Kind::Value { asked.word().is_some_and(|word| word != "false" && word != "0") } else { true };
+            let is_on = if asked.kind == SettingKind::Value {
+                asked.word().is_some_and(|word| word != "false" && word != "0")
+            } else {
+                true
+            };
             if is_on {
                 carried.warn(asked, format!("not carried over: {instead}"));
             }
@@ -64,7 +67,7 @@ fn of_no_row(asked: &AskedSetting, carried: &mut Carried) {
         carried.warn(asked, format!("this hook is not called: {instead}"));
     } else if CALLED.contains(&asked.name.as_str()) {
         carried.has_hooks = true;
-    } else if asked.kind == Kind::Value {
+    } else if asked.kind == SettingKind::Value {
         let names: Vec<&'static str> = SETTINGS.iter().map(|row| row.name).collect();
         if let Some(nearest) = suggest::nearest_of(&asked.name, &names) {
             carried.warn(

@@ -5,12 +5,12 @@ use std::collections::HashSet;
 use super::access_log::translated;
 use super::hooks::{CALLED, NOT_CALLED};
 use super::table::{Fate, SETTINGS};
-use super::{AskedSetting, Kind, carried};
+use super::{AskedSetting, SettingKind, carried};
 use crate::catalogue::catalogue;
 use crate::foreign::{self, Meaning};
 
 fn asked(name: &str, value: serde_json::Value) -> AskedSetting {
-    AskedSetting { name: name.to_owned(), kind: Kind::Value, value, line: 1 }
+    AskedSetting { name: name.to_owned(), kind: SettingKind::Value, value, line: 1 }
 }
 
 fn options(settings: &[AskedSetting]) -> Vec<String> {

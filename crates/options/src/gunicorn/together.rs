@@ -1,13 +1,13 @@
 //! Settings of gunicorn's that decide something together: the application and its addresses, the kind of worker and its time limit, what is
 //! logged of requests, and who is trusted. gunicorn's defaults count here where ours differ in what they do.
 
-use super::{AskedSetting, Carried, Kind, access_log, addresses};
+use super::{AskedSetting, Carried, SettingKind, access_log, addresses};
 
 /// Fields of a trusted front server that gunicorn and uvicorn's workers look at.
 const TRUSTED_HEADERS: &str = "x-forwarded-for, x-forwarded-proto";
 
 pub fn decide(asked: &[AskedSetting], variable: impl Fn(&str) -> Option<String>, carried: &mut Carried) {
-    let find = |name: &str| asked.iter().rev().find(|one| one.name == name && one.kind != Kind::Other);
+    let find = |name: &str| asked.iter().rev().find(|one| one.name == name && one.kind != SettingKind::Other);
     if let Some((one, application)) = find("wsgi_app").and_then(|one| Some((one, one.word()?))) {
         carried.option(one, "module", application);
     }
