@@ -21,6 +21,7 @@ from support.fastcgi import (
     record,
     stream,
 )
+from support.refusals import name_of, told_of
 from support.waiting import wait_until
 
 LISTEN = ("fastcgi-socket = 127.0.0.1:0", "fastcgi-socket = {folder}/app.sock", "uwsgi-socket = 127.0.0.1:0")
@@ -371,13 +372,10 @@ def test_a_truncated_request_reaches_no_application(server, address, cut):
     ],
 )
 def test_another_protocol_is_told_from_this_one(server, address, data, words):
-    before = len(server.lines)
     with Client(address) as client:
         client.send(data)
         assert client.is_closed()
-    found = server.wait_for(lambda: [line for line in server.lines[before:] if "refused a request" in line], "the refusal")
-    assert len(found) == 1
-    assert words in found[0]
+    assert told_of(server, words, name_of(address))
 
 
 def test_the_log_names_the_client_and_not_the_front_server(server, address):

@@ -1,6 +1,11 @@
-"""Another protocol than the socket's: it is named in the log and in the answer, with what to write, and the server goes on."""
+"""Another protocol than the socket's: the answer names it, and the log once a minute of each peer, with what to write and where;
+and the server goes on."""
+
+import re
+import time
 
 import pytest
+from support.client import Client
 
 MIXUPS = {
     "FastCGI": (
@@ -33,6 +38,70 @@ def test_another_protocol_at_an_http_socket_is_named(server, name):
     answer = client.read_response()
     assert answer.status == status
     assert words in answer.text
-    server.wait_for_text(f"refused a request of 127.0.0.1 with {status}: ")
-    server.wait_for_text(words)
+    place = rf"127\.0\.0\.1:{server.port} \(.*uwsgi\.ini:2\)"
+    server.wait_for_log(rf"refused a request of 127\.0\.0\.1 with {status} at {place}: .*{re.escape(words)}")
     assert server.get("/").status == 200
+
+
+#: TLS' first record, and requests of the protocols.
+TLS = b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03" + bytes(32)
+HTTP = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+
+#: What comes to which socket, and the words by which the log names it.
+AT_SOCKETS = [
+    *(("http", sent, words) for sent, _, words in MIXUPS.values()),
+    ("http", TLS, "this socket speaks plain HTTP"),
+    ("uwsgi", HTTP, "HTTP came to a socket of the uwsgi protocol"),
+    ("uwsgi", TLS, "this socket speaks the uwsgi protocol"),
+    ("scgi", HTTP, "HTTP came to a socket of SCGI"),
+    ("scgi", TLS, "this socket speaks SCGI"),
+    ("fastcgi", HTTP, "HTTP came to a socket of FastCGI"),
+    ("fastcgi", TLS, "this socket speaks FastCGI"),
+]
+SOCKETS = ("http-socket = 127.0.0.1:0", "socket = 127.0.0.1:0", "scgi-socket = 127.0.0.1:0", "fastcgi-socket = 127.0.0.1:0")
+
+
+def mix_up(server, address, data, **options):
+    with server.connect(address, **options) as client:
+        client.send(data)
+        client.read_to_end()
+
+
+def test_each_mixup_is_one_line_a_minute_of_each_peer(serve):
+    server = serve("wsgi-file = {apps}/hello.py", listen=SOCKETS)
+    began = time.monotonic()
+    for _ in range(3):
+        for scheme, sent, _ in AT_SOCKETS:
+            mix_up(server, server.address(scheme), sent)
+    for _ in range(2):
+        mix_up(server, server.address("uwsgi"), HTTP, source="127.0.0.2")
+    # A fault that is no mix-up is told each time: behind the last of these lines no other comes.
+    for _ in range(2):
+        mix_up(server, server.address(), b"nonsense\r\n\r\n")
+    server.wait_for_log("refused a request of 127.0.0.1 with 400: The request line has no target", count=2)
+    # A machine that was held up for minutes has a line for each.
+    most = 1 + int((time.monotonic() - began) // 60)
+    for _, _, words in AT_SOCKETS:
+        lines = [line for line in server.lines if words in line and "of 127.0.0.1 " in line]
+        assert 1 <= len(lines) <= most, (words, lines)
+    assert 1 <= server.log.count("refused a request of 127.0.0.2 ") <= most
+
+
+def test_the_line_says_at_which_socket_and_where_that_was_asked_for(serve):
+    server = serve("wsgi-file = {apps}/hello.py", listen=(*SOCKETS, "socket = {folder}/app.sock"))
+    for number, scheme in enumerate(("uwsgi", "scgi", "fastcgi"), start=3):
+        host, port = server.address(scheme)
+        mix_up(server, (host, port), HTTP)
+        server.wait_for_log(rf"refused a request of {host} with 400 at {host}:{port} \(.*/uwsgi\.ini:{number}\): HTTP came to a ")
+    with Client(str(server.folder / "app.sock")) as client:
+        client.send(HTTP)
+        client.read_to_end()
+    place = rf"{re.escape(str(server.folder))}/app\.sock \(.*/uwsgi\.ini:6\)"
+    server.wait_for_log(rf"refused a request of a local client with 400 at {place}: HTTP came to a socket of the uwsgi protocol")
+
+
+def test_a_socket_of_the_command_line_is_said_to_be_one(serve):
+    server = serve(arguments=["--uwsgi-socket", "127.0.0.1:0", "--wsgi-file", "{apps}/hello.py"])
+    host, port = server.address("uwsgi")
+    mix_up(server, (host, port), HTTP)
+    server.wait_for_log(rf"refused a request of {host} with 400 at {host}:{port} \(command line\): HTTP came to a ")

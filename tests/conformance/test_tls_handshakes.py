@@ -176,7 +176,8 @@ def test_scanners_are_one_line_a_minute(serve, credentials):
         with Client(address_of(server)) as client:
             client.send(b"\x01secret junk")
             client.read_to_end()
-    server.wait_for_log(r"refused a TLS handshake of 127\.0\.0\.1: it does not speak TLS")
+    host, port = address_of(server)
+    server.wait_for_log(rf"refused a TLS handshake of {host} at {host}:{port} \(.*uwsgi\.ini:2\): it does not speak TLS")
     assert server.log.count("refused a TLS handshake") == 1
     assert "secret" not in server.log
 
@@ -190,6 +191,8 @@ def test_plain_http_is_answered_in_plain_text(serve, credentials):
         assert client.is_closed()
     curl = subprocess.run(["curl", "-s", "http://{}:{}/".format(*address_of(server))], capture_output=True, text=True, timeout=60)
     assert "https://" in curl.stdout
+    host, port = address_of(server)
+    server.wait_for_log(rf"refused a TLS handshake of {host} at {host}:{port} \(.*uwsgi\.ini:2\): it speaks plain HTTP, and this")
     assert server.log.count("refused a TLS handshake") == 1
 
 

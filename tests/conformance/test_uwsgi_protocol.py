@@ -8,6 +8,7 @@ import pytest
 from support import uwsgi
 from support.client import Client
 from support.ports import ipv6_is_there
+from support.refusals import told_of
 
 TCP_AND_UNIX = ("socket = 127.0.0.1:0", "socket = {folder}/app.sock")
 
@@ -177,10 +178,7 @@ def test_every_kind_of_socket_serves_at_once(serve):
     ],
 )
 def test_another_protocol_is_told_from_this_one(server, data, words):
-    before = len(server.lines)
     with Client(server.address("uwsgi")) as client:
         client.send(data)
         assert client.read_to_end().startswith(b"HTTP/1.1 400 ")
-    found = server.wait_for(lambda: [line for line in server.lines[before:] if "refused a request" in line], "the refusal")
-    assert len(found) == 1
-    assert words in found[0]
+    assert told_of(server, words)

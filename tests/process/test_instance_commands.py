@@ -55,7 +55,7 @@ def test_an_instance_without_a_configuration_is_that_of_its_folder(start, call, 
 
 
 def test_the_state_is_json_for_programs_and_names_the_request_in_flight(start, call, tmp_path):
-    instance = start("--threads", "2")
+    instance = start("--threads", "2", "--socket", "near.sock")
     gate = tmp_path / "gate"
     client = instance.connect()
     client.send(f"GET /wait?{gate} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
@@ -67,7 +67,7 @@ def test_the_state_is_json_for_programs_and_names_the_request_in_flight(start, c
     (worker,) = state["workers"]
     assert worker["pid"] == instance.worker()
     assert worker["in_flight"][0]["request"].startswith("GET /wait")
-    assert f"http://127.0.0.1:{instance.port}" in state["addresses"]
+    assert {f"http://127.0.0.1:{instance.port}", f"uwsgi unix:{tmp_path}/near.sock"} == set(state["addresses"])
     assert "GET /wait" in call("status", instance.pid)[1]
     gate.touch()
     assert client.read_response().status == 200

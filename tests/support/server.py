@@ -21,7 +21,7 @@ TIME = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d (?=bolide: )", re.MULTILINE)
 #: The line by which the master says that workers serve.
 READY = re.compile(r"^bolide: ready: ", re.MULTILINE)
 #: The lines by which it says where.
-PLACE = re.compile(r"^bolide: listening at (?:(?P<scheme>[a-z-]+)://(?P<address>\S+)|unix:(?P<path>\S+))")
+PLACE = re.compile(r"^bolide: listening at (?:(?P<scheme>[a-z-]+)://(?P<address>\S+)|[a-z-]+ unix:(?P<path>\S+))")
 #: What no log may have unless the test asked for it.
 ALARMS = ("panicked at", "was killed by", "Segmentation fault", "exited with status", "internal error")
 

@@ -113,14 +113,12 @@ pub struct Collector {
     share: Share,
 }
 
-const TOO_LARGE: Fault = Fault { status: 413, reason: "the body is larger than limit-post allows" };
-const TOO_LARGE_FOR_DISK: Fault = Fault { status: 413, reason: "the body is larger than limit-post-disk allows" };
+const TOO_LARGE: Fault = Fault::new(413, "the body is larger than limit-post allows");
+const TOO_LARGE_FOR_DISK: Fault = Fault::new(413, "the body is larger than limit-post-disk allows");
 
 /// RFC 4918 section 11.5: a state that is taken for temporary.
-const NO_ROOM: Fault = Fault {
-    status: 507,
-    reason: "the bodies that this worker keeps in temporary files have as many bytes as limit-post-disk allows",
-};
+const NO_ROOM: Fault =
+    Fault::new(507, "the bodies that this worker keeps in temporary files have as many bytes as limit-post-disk allows");
 
 impl Collector {
     /// Begins to collect; `None` when there is no body.

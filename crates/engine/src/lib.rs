@@ -14,6 +14,7 @@ mod body_file;
 mod buffers;
 mod client;
 mod clock;
+mod complaints;
 mod compression;
 mod concurrency;
 mod connection;

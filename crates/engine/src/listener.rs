@@ -21,6 +21,8 @@ pub struct ListeningSocket {
     pub server_port: String,
     /// The address as bound: `127.0.0.1:8080`, `/run/app.sock`.
     pub bound: String,
+    /// Where it was asked for: `uwsgi.ini:3`, `command line`.
+    pub origin: String,
     /// Milliseconds for which a peer may keep us waiting.
     pub timeout_ms: u64,
     /// `None`: what comes is not encrypted.

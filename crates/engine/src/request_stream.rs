@@ -43,7 +43,7 @@ pub struct Part {
     pub more: bool,
 }
 
-const TOO_LARGE: Fault = Fault { status: 413, reason: "the body is larger than limit-post allows" };
+const TOO_LARGE: Fault = Fault::new(413, "the body is larger than limit-post allows");
 
 impl BodyStream {
     /// # Errors

@@ -5,5 +5,5 @@
 mod faults;
 mod stream;
 
-pub use faults::{TlsComplaints, TlsFault};
+pub use faults::TlsFault;
 pub use stream::{Alpn, RECORD_BYTES, SEALED_BYTES, TlsStream, TlsWorkbench, with_workbench};

@@ -14,9 +14,9 @@ use bolide_tls::ListenerTls;
 use crate::access_log::LineStyle;
 use crate::body::BodyLimits;
 use crate::client::ClientRules;
+use crate::complaints::Complaints;
 use crate::listener::ListeningSocket;
 use crate::routing::Rules;
-use crate::tls::TlsComplaints;
 
 /// The worker: settings, its scoreboard row, its sockets. Shared by its threads and never locked.
 pub struct Worker {
@@ -27,7 +27,7 @@ pub struct Worker {
     pub listeners: Vec<ListeningSocket>,
     /// TLS of each of them; `None` for those that speak none.
     pub tls: Vec<Option<Arc<ListenerTls>>>,
-    pub tls_complaints: TlsComplaints,
+    pub complaints: Complaints,
     pub head_limits: HeadLimits,
     pub body_limits: BodyLimits,
     pub clients: ClientRules,

@@ -22,13 +22,13 @@ use crate::app::{App, Language};
 use crate::app_thread::Leftovers;
 use crate::body::{BodyLimits, BodyStore};
 use crate::client::ClientRules;
+use crate::complaints::Complaints;
 use crate::connection::Connection;
 use crate::connections::ConnectionTable;
 use crate::corking::Corking;
 use crate::leadership::Leadership;
 use crate::listener::ListeningSocket;
 use crate::routing::Rules;
-use crate::tls::TlsComplaints;
 use crate::worker::Worker;
 
 /// Milliseconds that a draining worker waits, after the last answer, for a next request on a connection that could not be told
@@ -157,7 +157,7 @@ impl<L: Language> Shared<L> {
         let tls = tls_of(&listeners, ticket_keys, worker)?;
         let worker = Worker {
             tls,
-            tls_complaints: TlsComplaints::default(),
+            complaints: Complaints::default(),
             has_own_answers: files.is_some()
                 || rules.is_some()
                 || listeners.iter().any(|listener| listener.redirects_to_https.is_some()),

@@ -36,7 +36,7 @@ pub struct SocketFile {
 }
 
 impl Endpoint {
-    /// The place as something to open: `https://127.0.0.1:8443`, `uwsgi://127.0.0.1:3031`, `unix:/run/app.sock`.
+    /// The place as something to open: `https://127.0.0.1:8443`, `uwsgi://127.0.0.1:3031`. That of a UNIX socket is no URL: `uwsgi unix:/run/app.sock`.
     pub fn to_open(&self) -> String {
         let scheme = self.protocol_word();
         match self.address {
@@ -48,7 +48,7 @@ impl Endpoint {
                 format!("{scheme}://[::1]:{}", address.port())
             }
             Bound::Tcp(address) => format!("{scheme}://{address}"),
-            Bound::Local => format!("unix:{}", self.bound),
+            Bound::Local => format!("{scheme} unix:{}", self.bound),
         }
     }
 

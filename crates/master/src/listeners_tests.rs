@@ -85,7 +85,8 @@ fn every_address_is_shown_as_one_that_opens() {
     assert_eq!(shown("0.0.0.0:8080", Protocol::Http), "http://127.0.0.1:8080");
     assert_eq!(shown("[::]:8080", Protocol::Http), "http://[::1]:8080");
     assert_eq!(shown("192.0.2.1:80", Protocol::Uwsgi), "uwsgi://192.0.2.1:80");
-    assert_eq!(shown("/run/app.sock", Protocol::Uwsgi), "unix:/run/app.sock");
+    assert_eq!(shown("/run/app.sock", Protocol::Uwsgi), "uwsgi unix:/run/app.sock");
+    assert_eq!(encrypted("/run/app.sock", Protocol::Http), "https unix:/run/app.sock");
     assert!(endpoint("0.0.0.0:80", Protocol::Http).is_everywhere() && !endpoint("127.0.0.1:80", Protocol::Http).is_everywhere());
     assert!(endpoint("127.0.0.1:80", Protocol::Http).is_web() && !endpoint("/run/app.sock", Protocol::Http).is_web());
 }

@@ -9,11 +9,13 @@
 pub struct Fault {
     pub status: u16,
     pub reason: &'static str,
+    /// The bytes are another protocol's than the socket's: the peer, or the socket, is set up wrongly, and so is each next request.
+    pub is_mixup: bool,
 }
 
 impl Fault {
     pub const fn new(status: u16, reason: &'static str) -> Fault {
-        Fault { status, reason }
+        Fault { status, reason, is_mixup: false }
     }
 
     /// 400: the bytes are not what the protocol allows, or two readers could disagree about them.
@@ -21,9 +23,9 @@ impl Fault {
         Fault::new(400, reason)
     }
 
-    /// The client speaks TLS to a socket that does not: the codecs of all protocols begin their sentence about it alike.
-    pub fn is_misplaced_tls(&self) -> bool {
-        self.reason.starts_with("The client speaks TLS")
+    /// 400: another protocol came than the one that is spoken here.
+    pub const fn mixup(reason: &'static str) -> Fault {
+        Fault { is_mixup: true, ..Fault::bad_request(reason) }
     }
 }
 

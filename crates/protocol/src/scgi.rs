@@ -73,13 +73,13 @@ fn netstring_length(bytes: &[u8]) -> Result<Option<(usize, usize)>, Fault> {
 /// Names what came in place of a netstring, as far as its first bytes tell.
 #[cold]
 fn not_a_netstring(start: &[u8]) -> Fault {
-    Fault::bad_request(match start {
-        [0x16, ..] => "The client speaks TLS (https://), and this socket speaks SCGI.",
-        [first, ..] if first.is_ascii_uppercase() => {
-            "HTTP came to a socket of SCGI: write `http-socket` in place of `scgi-socket`, or `scgi_pass` in place of nginx's `proxy_pass`."
-        }
-        _ => "The SCGI request does not begin with a netstring's length.",
-    })
+    match start {
+        [0x16, ..] => Fault::mixup("The client speaks TLS (https://), and this socket speaks SCGI."),
+        [first, ..] if first.is_ascii_uppercase() => Fault::mixup(
+            "HTTP came to a socket of SCGI: write `http-socket` in place of `scgi-socket`, or `scgi_pass` in place of nginx's `proxy_pass`.",
+        ),
+        _ => Fault::bad_request("The SCGI request does not begin with a netstring's length."),
+    }
 }
 
 fn variables(bytes: &[u8], out: &mut Vec<Variable>) -> Result<VariableFacts, Fault> {

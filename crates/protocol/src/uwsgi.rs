@@ -33,14 +33,14 @@ pub fn packet_head(bytes: &[u8]) -> Progress<PacketHead> {
 /// What is wrong with a packet that is none of a request. `start` are its bytes, as far as they have come.
 #[cold]
 pub fn not_a_request(start: &[u8]) -> Fault {
-    Fault::bad_request(match start {
-        [0x16, ..] => "The client speaks TLS (https://), and this socket speaks the uwsgi protocol.",
+    match start {
+        [0x16, ..] => Fault::mixup("The client speaks TLS (https://), and this socket speaks the uwsgi protocol."),
         // No modifier of uWSGI's, and the method of a request line.
-        [first, second, third, ..] if [first, second, third].iter().all(|byte| byte.is_ascii_uppercase()) => {
-            "HTTP came to a socket of the uwsgi protocol: write `http-socket` in place of `socket`, or `uwsgi_pass` in place of nginx's `proxy_pass`."
-        }
-        _ => "The uwsgi packet's modifier1 is not 0: only requests are served here.",
-    })
+        [first, second, third, ..] if [first, second, third].iter().all(|byte| byte.is_ascii_uppercase()) => Fault::mixup(
+            "HTTP came to a socket of the uwsgi protocol: write `http-socket` in place of `socket`, or `uwsgi_pass` in place of nginx's `proxy_pass`.",
+        ),
+        _ => Fault::bad_request("The uwsgi packet's modifier1 is not 0: only requests are served here."),
+    }
 }
 
 /// Reads one block of variables. `bytes` starts after the packet's head and is exactly `vars_bytes` long.

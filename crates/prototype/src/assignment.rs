@@ -61,6 +61,7 @@ fn listening_sockets(boot: &Boot) -> io::Result<Vec<ListeningSocket>> {
                 server_name,
                 server_port,
                 bound: handed.bound.clone(),
+                origin: listener.origin.clone(),
                 timeout_ms: listener.timeout_ms,
                 tls: listener.tls.clone(),
                 http2: listener.http2,

@@ -196,7 +196,8 @@ impl<A: App> Connection<A> {
 
     /// The client has said what is not HTTP/2, and has been told.
     fn end_http2(&mut self, fault: Http2Error, transport: Transport, context: &mut Context<'_, A>) -> NextAction {
-        self.complain_of_peer(&format!(" with {}: {}", fault.code.name(), fault.reason), "a connection", context);
+        let what = format!(" with {}: {}", fault.code.name(), fault.reason);
+        self.complain_of_peer("HTTP/2", "a connection", &what, context);
         self.transport = transport;
         self.begin_linger(context)
     }

@@ -50,7 +50,8 @@ impl<A: App> Connection<A> {
 
     /// No answer would be understood: what the peer speaks is not known.
     fn turn_away(&self, fault: Fault, context: &Context<'_, A>) -> NextAction {
-        self.complain_of_peer(&format!(": {}", fault.reason), "a connection", context);
+        let what = format!("{}: {}", self.place(context), fault.reason);
+        self.complain_of_peer(fault.reason, "a connection", &what, context);
         NextAction::Close
     }
 }

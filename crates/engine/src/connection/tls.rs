@@ -3,7 +3,6 @@
 use bolide_protocol::Fault;
 
 use super::{Connection, NextAction};
-use crate::access_log::complain;
 use crate::app::App;
 use crate::context::Context;
 use crate::socket::Read;
@@ -38,17 +37,7 @@ impl<A: App> Connection<A> {
     }
 
     pub(super) fn tell_of_handshake(&self, fault: &TlsFault, context: &Context<'_, A>) {
-        self.complain_of_peer(&format!(": {}", fault.reason()), "a TLS handshake", context);
-    }
-
-    /// One line a minute of each peer, at the most. `what` goes on behind the peer's name.
-    pub(super) fn complain_of_peer(&self, what: &str, subject: &str, context: &Context<'_, A>) {
-        let Some(untold) = context.worker.tls_complaints.note(&self.client.own_peer().address, context.thread.clock.now_ms)
-        else {
-            return;
-        };
-        let who = self.client.own_peer().name();
-        let more = if untold > 0 { format!(" ({untold} faults of other peers were not told)") } else { String::new() };
-        complain(context.worker.number, &format!("refused {subject} of {who}{what}{more}"));
+        let place = if fault.is_mixup() { self.place(context) } else { String::new() };
+        self.complain_of_peer(fault.kind(), "a TLS handshake", &format!("{place}: {}", fault.reason()), context);
     }
 }

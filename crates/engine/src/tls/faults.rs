@@ -1,16 +1,8 @@
-//! What can be wrong with a handshake, and telling the log of it without letting whoever scans the internet write it full. Workers run it.
+//! What can be wrong with a handshake. Workers run it.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 
 use bolide_tls::rustls::{AlertDescription, CertificateError, Error, PeerIncompatible, PeerMisbehaved};
-
-/// Peers that are remembered for having been told of. While there are as many, others are only counted.
-const PEERS_MOST: usize = 1024;
-
-/// Milliseconds within which one peer's mistakes are one line.
-const QUIET_MS: u64 = 60_000;
 
 /// A handshake that came to nothing.
 #[derive(Debug)]
@@ -28,6 +20,20 @@ pub enum TlsFault {
 }
 
 impl TlsFault {
+    /// What it has in common with others that the log tells of once a minute.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            TlsFault::PlainHttp => "HTTP in place of a handshake",
+            TlsFault::NotTls => "something in place of a handshake",
+            TlsFault::Left | TlsFault::TooSlow | TlsFault::TooLong | TlsFault::Failed(_) => "a handshake",
+        }
+    }
+
+    /// The client did not come for TLS.
+    pub fn is_mixup(&self) -> bool {
+        matches!(self, TlsFault::PlainHttp | TlsFault::NotTls)
+    }
+
     /// The rest of a sentence about the client. It has nothing of what the client sent.
     pub fn reason(&self) -> Cow<'static, str> {
         match self {
@@ -87,63 +93,5 @@ fn certificate_reason(fault: &CertificateError) -> &'static str {
         CertificateError::BadEncoding => "it can't be read",
         CertificateError::Revoked => "it was revoked",
         _ => "it is not one to be accepted",
-    }
-}
-
-/// Who was told of lately.
-#[derive(Debug, Default)]
-pub struct TlsComplaints {
-    told: Mutex<Told>,
-}
-
-#[derive(Debug, Default)]
-struct Told {
-    /// Monotonic milliseconds until which a peer is not told of again.
-    until_ms: HashMap<String, u64>,
-    /// Faults of peers for whom there was no room.
-    untold: u64,
-}
-
-impl TlsComplaints {
-    /// Whether a fault of this peer is to be told now, and how many of other peers were not, since the last one that was.
-    pub fn note(&self, peer: &str, now_ms: u64) -> Option<u64> {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.until_ms.get(peer).is_some_and(|until_ms| *until_ms > now_ms) {
-            return None;
-        }
-        if told.until_ms.len() >= PEERS_MOST {
-            told.until_ms.retain(|_, until_ms| *until_ms > now_ms);
-        }
-        if told.until_ms.len() >= PEERS_MOST {
-            told.untold += 1;
-            return None;
-        }
-        told.until_ms.insert(peer.to_owned(), now_ms + QUIET_MS);
-        Some(std::mem::take(&mut told.untold))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_peer_is_told_of_once_a_minute() {
-        let complaints = TlsComplaints::default();
-        assert_eq!(complaints.note("192.0.2.1", 1), Some(0));
-        assert_eq!(complaints.note("192.0.2.1", QUIET_MS), None);
-        assert_eq!(complaints.note("192.0.2.2", 2), Some(0));
-        assert_eq!(complaints.note("192.0.2.1", QUIET_MS + 1), Some(0));
-    }
-
-    #[test]
-    fn more_peers_than_are_remembered_are_counted() {
-        let complaints = TlsComplaints::default();
-        for number in 0..PEERS_MOST {
-            assert_eq!(complaints.note(&number.to_string(), 0), Some(0));
-        }
-        assert_eq!(complaints.note("one more", 0), None);
-        assert_eq!(complaints.note("and one", 0), None);
-        assert_eq!(complaints.note("the next minute", QUIET_MS), Some(2));
     }
 }

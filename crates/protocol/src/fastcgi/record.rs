@@ -67,13 +67,13 @@ impl RecordHead {
 /// Names what came in place of a record, as far as its first bytes tell.
 #[cold]
 pub(super) fn not_a_record(start: &[u8; HEAD_BYTES]) -> Fault {
-    Fault::bad_request(match start {
-        [0x16, ..] => "The client speaks TLS (https://), and this socket speaks FastCGI.",
-        [first, second, third, ..] if [first, second, third].iter().all(|byte| byte.is_ascii_uppercase()) => {
-            "HTTP came to a socket of FastCGI: write `http-socket` in place of `fastcgi-socket`, or `fastcgi_pass` in place of nginx's `proxy_pass`."
-        }
-        _ => "The FastCGI record is not of version 1.",
-    })
+    match start {
+        [0x16, ..] => Fault::mixup("The client speaks TLS (https://), and this socket speaks FastCGI."),
+        [first, second, third, ..] if [first, second, third].iter().all(|byte| byte.is_ascii_uppercase()) => Fault::mixup(
+            "HTTP came to a socket of FastCGI: write `http-socket` in place of `fastcgi-socket`, or `fastcgi_pass` in place of nginx's `proxy_pass`.",
+        ),
+        _ => Fault::bad_request("The FastCGI record is not of version 1."),
+    }
 }
 
 /// The content of FCGI_BEGIN_REQUEST (section 5.1).

@@ -167,7 +167,7 @@ fn read_request_line(line: &[u8], lenient_targets: bool) -> Result<Progress<Requ
 #[cold]
 fn misplaced(line: &[u8]) -> Option<Fault> {
     let digits = line.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    Some(Fault::bad_request(match line {
+    Some(Fault::mixup(match line {
         // RFC 8446 section 5.1: the type of the record that a client begins with.
         [0x16, ..] => "The client speaks TLS (https://), and this socket speaks plain HTTP.",
         // A uwsgi packet that is a request begins so, a FastCGI record with its version, and an SCGI request with a netstring's length.
@@ -184,10 +184,9 @@ fn misplaced(line: &[u8]) -> Option<Fault> {
             "A PROXY header came to a socket that expects none: write `enable-proxy-protocol = true`, or `http-enable-proxy-protocol` for `http`; or have the front server send none."
         }
         [b'P', b'R', b'I', b' ', b'*', b' ', ..] => {
-            return Some(Fault::new(
-                505,
-                "The client speaks HTTP/2 without TLS, which is not spoken here: write `http2 = h2c` for that.",
-            ));
+            let fault =
+                Fault::mixup("The client speaks HTTP/2 without TLS, which is not spoken here: write `http2 = h2c` for that.");
+            return Some(Fault { status: 505, ..fault });
         }
         _ => return None,
     }))
@@ -198,7 +197,9 @@ fn method_fault(byte: u8, method_end: usize) -> Fault {
     Fault::bad_request(match (byte, method_end) {
         (b' ', _) => "The request line begins with a space.",
         (b'\r' | b'\n', 0) => {
-            "More than one empty line, or one without CRLF, precedes the request line; a PROXY header of version 2 does too, where `enable-proxy-protocol` is missing."
+            return Fault::mixup(
+                "More than one empty line, or one without CRLF, precedes the request line; a PROXY header of version 2 does too, where `enable-proxy-protocol` is missing.",
+            );
         }
         (b'\r' | b'\n', _) => "The request line has no target.",
         _ => "The request's method has a character that no method may have.",
