@@ -42,6 +42,11 @@ WRAPPERS = {
 }
 
 
+#: An application of aiohttp can be called, and is none of WSGI or ASGI; one of Dash holds the application.
+AIOHTTP = ("aiohttp", "Application")
+DASH = ("dash", "Dash")
+
+
 class LoadError(Exception):
     """An application that is not there; the message is for people."""
 
@@ -108,6 +113,8 @@ def search(module, named):
             return find(module, factory, named)
     for name in CALLABLES:
         value = getattr(module, name, None)
+        if is_of(value, DASH) and not callable(value):
+            return find(module, f"{name}.server", named)
         if callable(value) and not isinstance(value, types.ModuleType):
             return find(module, name, named)
     names = made_by_frameworks(module)
@@ -130,6 +137,11 @@ def framework(value):
 def known_class(kind):
     key = (kind.__module__.partition(".")[0], kind.__name__)
     return WRAPPERS.get(key) or FRAMEWORKS.get(key)
+
+
+def is_of(value, known):
+    """Whether it has a class of this package and name."""
+    return any((kind.__module__.partition(".")[0], kind.__name__) == known for kind in type(value).__mro__)
 
 
 def is_wrapper(value):
@@ -218,6 +230,13 @@ def called(function, call, expression, named):
 
 
 def check_callable(value, expression, named):
+    what = f"{named.origin}: {expression!r} of {named.name!r} is an application of"
+    if is_of(value, AIOHTTP):
+        raise LoadError(
+            f"{what} aiohttp, which is neither WSGI nor ASGI: only aiohttp's own server can serve it, `aiohttp.web.run_app`"
+        )
+    if is_of(value, DASH) and not callable(value):
+        raise LoadError(f"{what} Dash, and what is served is its `server`: write {named.name}:{expression}.server")
     if not callable(value):
         raise LoadError(f"{named.origin}: {expression!r} of {named.name!r} is a {type(value).__name__}, which can't be called")
 

@@ -124,6 +124,7 @@ SAMPLES = {
     "process-name": ("shop", ["procname-prefix-spaced = shop"]),
     "proxy-allow-from": ("10.0.0.1", ["trusted-proxies = 10.0.0.1"]),
     "proxy-headers": ("", ["proxy-headers = true"]),
+    "protocol": ("uwsgi --bind :9000", ["uwsgi-socket = :9000", "protocol = uwsgi"]),
     "proxy-protocol": ("", ["http-enable-proxy-protocol = true", "enable-proxy-protocol = true"]),
     "pythonpath": ("src", ["pythonpath = src"]),
     "read-timeout": ("7", ["http-timeout = 7"]),
@@ -255,6 +256,8 @@ def test_an_error_of_a_flag_says_what_to_write(fail):
         (["--log-config", "log.ini"], "`--logto FILE`"),
         (["-w", "4"], "`--workers 4`"),
         (["-b", "0.0.0.0:8000"], "`--bind 0.0.0.0:8000`"),
+        (["-v"], "`--version` of gunicorn"),
+        (["--bind", ":0", "--protocol", "fastcgi"], "`--socket ADDRESS --protocol fastcgi`"),
         (["-k", "gevent"], "`--threads 16`"),
         (["-h", "0.0.0.0"], "`--host 0.0.0.0`"),
         (["--http", "8000"], "`--http :8000`"),
@@ -301,6 +304,24 @@ def test_host_and_port_are_one_address(bare, free_port):
     assert f"listening at http://127.0.0.1:{port}" in instance.log
 
 
+def test_bind_speaks_what_gunicorns_protocol_says(bare, free_port):
+    port = free_port()
+    instance = bare("--bind", f"127.0.0.1:{port}", "--protocol", "uwsgi")
+    assert f"listening at uwsgi://127.0.0.1:{port}" in instance.log
+    instance.stop()
+    # Beside `--socket` the protocol is uWSGI's.
+    port, other = free_port(), free_port()
+    instance = bare("--bind", f"127.0.0.1:{port}", "--socket", f"127.0.0.1:{other}", "--protocol", "fastcgi")
+    assert f"listening at http://127.0.0.1:{port}" in instance.log
+    assert f"listening at fastcgi://127.0.0.1:{other}" in instance.log
+
+
+def test_interfaces_of_uvicorn_and_granian_are_asgi(shop):
+    for word, wanted in [("asgi3", set()), ("asgi2", set()), ("asginl", {"lifespan = off"})]:
+        found, said = options_of(shop, "app:app", "--interface", word)
+        assert found - {"module = app:app", HTTP} == {"interface = asgi"} | wanted, said
+
+
 def test_port_and_web_concurrency_count_where_nothing_else_says_it(bare, free_port, shop):
     port = free_port()
     environment = {"PORT": str(port), "WEB_CONCURRENCY": "2"}
@@ -312,6 +333,13 @@ def test_port_and_web_concurrency_count_where_nothing_else_says_it(bare, free_po
     assert f"listening at http://127.0.0.1:{port}" in told.log
     assert "environment variable WEB_CONCURRENCY: note: so many workers are started: 2" in told.log
     assert len(told.workers()) == 2
+
+
+def test_variables_of_other_servers_are_told_where_they_are_not_read(shop):
+    said = options_of(shop, "app:app", GUNICORN_CMD_ARGS="--bind :9000", UVICORN_PORT="9001")[1]
+    assert "`GUNICORN_CMD_ARGS` and `UVICORN_PORT` are set and not read (what they say belongs on the command line" in said
+    (shop / "shop.ini").write_text("[uwsgi]\nmodule = app:app\nhttp = :8080\n")
+    assert "not read" not in options_of(shop, "shop.ini", UVICORN_PORT="9001")[1]
 
 
 def test_a_port_that_is_none_ends_the_start(fail, tmp_path):

@@ -162,3 +162,27 @@ def test_zsh_takes_the_completions_and_knows_the_function(completions, run, tmp_
     (folder / "_bolide").write_text(path.read_text())
     script = f"fpath=({folder} $fpath); autoload -Uz compinit; compinit -u -d {tmp_path}/dump2; print -r -- $_comps[bolide]"
     assert run("zsh", "-f", "-c", script)[:2] == (0, "_bolide\n")
+
+
+#: zsh completes at a terminal alone: one that it makes itself. ^X s writes down what the line has become, and empties it.
+ZSH = r"""
+zmodload zsh/zpty
+zpty shell zsh -f -i
+type() {{ zpty -w $2 shell $1 }}
+type 'PS1= RPS1=; unsetopt beep list_beep; autoload -Uz compinit; compinit -u -d {folder}/dump; source {file}; cd {folder}'
+type 'shown() {{ print -r -- "$BUFFER" >> shown; BUFFER= }}; zle -N shown; bindkey "^Xs" shown; bindkey "^I" complete-word'
+for line in {lines}; do type $line$'\t\x18s' -n; done
+type exit
+while zpty -r shell; do :; done
+"""
+
+
+def test_zsh_completes(completions, run, tmp_path):
+    # It writes the beginning that several words have, and here no list.
+    words = [(words, wanted) for words, wanted in COMPLETED if words[0] not in ("explain", "--process")]
+    lines = " ".join(f"'bolide {' '.join(typed)}'" for typed, _ in words)
+    script = ZSH.format(folder=tmp_path, file=completions("zsh"), lines=lines)
+    status, _, log = run("zsh", "-f", "-c", script)
+    assert log == ""
+    shown = (tmp_path / "shown").read_text().splitlines()
+    assert [line.split()[-1] for line in shown] == [wanted for _, wanted in words], status

@@ -17,6 +17,9 @@ FACTORY = """
         made.add_url_rule("/", view_func=lambda: greeting)
         return made
 """
+#: What Dash has of an application: an object that can't be called, with one of Flask in it.
+DASH_LIBRARY = FLASK.format(name="made") + "class Dash:\n    server = made\n"
+DASH = "from dash import Dash\napp = Dash()\n"
 DJANGO = {
     "manage.py": "import os\nos.environ.setdefault('DJANGO_SETTINGS_MODULE', 'mysite.settings')\n",
     "mysite/__init__.py": "",
@@ -130,6 +133,12 @@ def test_what_wraps_an_application_comes_first(serve):
     assert instance.body() == '"hello"'
 
 
+def test_of_a_dash_application_that_nobody_has_named_the_server_is_served(serve):
+    instance = serve("app", {"app.py": DASH, "dash.py": DASH_LIBRARY})
+    assert instance.body() == "hello"
+    instance.wait_for_log("serving the Flask application `app.server` of app.py")
+
+
 def test_a_factory_that_is_named_without_its_call_is_called_and_that_is_said(serve):
     instance = serve("app:create_app", {"app.py": FACTORY})
     assert instance.body() == "hello"
@@ -189,6 +198,12 @@ def test_a_configuration_keeps_to_what_it_names(fail, tmp_path):
             {"app.py": "def create_app(): return 7\n"},
             "'create_app()' of 'app' is a int, which can't be called",
         ),
+        (
+            "app",
+            {"app.py": "from aiohttp.web import Application\napp = Application()\n"},
+            "'app' of 'app' is an application of aiohttp, which is neither WSGI nor ASGI",
+        ),
+        ("app:app", {"app.py": DASH, "dash.py": DASH_LIBRARY}, "what is served is its `server`: write app:app.server"),
     ],
 )
 def test_a_wrong_name_is_answered_with_the_likeliest_line(name, files, words, fail, tmp_path):

@@ -1,11 +1,13 @@
 """The JSON schema of the options, as an editor applies it: real configurations pass, and a key that is misspelt does not."""
 
 import json
+import os
 import subprocess
 from pathlib import Path
 
 import jsonschema
 import pytest
+import yaml
 from support.server import program
 from support.waiting import PATIENCE_SECONDS
 
@@ -34,6 +36,58 @@ SHOP = {
     "websocket-ping-interval": 20,
     "home": "/srv/venv",
 }
+
+
+#: A file of each format as people write it, with something besides that is not ours.
+FILES = {
+    "shop.toml": """\
+# The shop.
+[uwsgi]
+module = "shop.wsgi:application"
+http = [":8080", "127.0.0.1:8081"]
+processes = 4
+master = true
+vacuum = true
+env = ["A=1", "B=2"]
+
+[tool.other]
+vaccum = 1
+""",
+    "shop.yaml": """\
+# The shop.
+other: {vaccum: 1}
+uwsgi:
+  module: shop.wsgi:application
+  http:
+    - :8080
+    - 127.0.0.1:8081
+  processes: 4
+  master: true
+  vacuum: true
+  env: [A=1, B=2]
+""",
+    "shop.json": """\
+{
+  "other": {"vaccum": 1},
+  "uwsgi": {
+    "module": "shop.wsgi:application",
+    "http": [":8080", "127.0.0.1:8081"],
+    "processes": 4,
+    "master": true,
+    "vacuum": true,
+    "env": ["A=1", "B=2"]
+  }
+}
+""",
+}
+
+
+def parsed(path):
+    """What an editor's parser makes of a file."""
+    text = path.read_text()
+    if path.suffix == ".toml":
+        return pytest.importorskip("tomllib").loads(text)
+    return (yaml.safe_load if path.suffix == ".yaml" else json.loads)(text)
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +142,28 @@ def test_a_configuration_that_is_right_passes(validator):
 )
 def test_what_is_misspelt_or_no_value_of_an_option_does_not_pass(key, value, validator):
     assert faults(validator, {"uwsgi": {**SHOP, key: value}}) != []
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_passes_and_one_with_a_misspelt_key_does_not_as_check_has_it(name, validator, tmp_path):
+    path = tmp_path / name
+    path.write_text(FILES[name])
+    assert faults(validator, parsed(path)) == []
+    assert check(path) == "nothing to report\n"
+    # Every key once, of the section that counts.
+    for key in ("module", "http", "processes", "master", "vacuum", "env"):
+        before, after = FILES[name].split(key, 1)
+        path.write_text(f"{before}{key}x{after}")
+        (fault,) = faults(validator, parsed(path))
+        assert f"'{key}x' was unexpected" in fault
+        assert f"`{key}x`: it has no effect" in check(path)
+
+
+def check(path):
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("BOLIDE_", "UWSGI_"))}
+    command = [*program(), "check", path.name]
+    streams = {"capture_output": True, "text": True, "timeout": PATIENCE_SECONDS}
+    return subprocess.run(command, cwd=path.parent, env=environment, **streams).stdout
 
 
 def test_what_is_not_supported_is_marked_with_what_to_use_instead(validator):

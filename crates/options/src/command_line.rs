@@ -4,6 +4,7 @@ use crate::catalogue::catalogue;
 use crate::diagnostic::{Diagnostic, Location};
 use crate::foreign::{self, Refusal, Translation};
 use crate::host_info::HostInfo;
+use crate::manual::words::listed;
 use crate::reader::{Configuration, EarlyExit, GUNICORN_FILE, Reader, format_of, is_gunicorn_configuration};
 use crate::resolve::PositionalApplication;
 use crate::sources::argv::{ArgumentError, Arguments};
@@ -12,6 +13,10 @@ use crate::suggest;
 
 /// Its files may say the port of `--host`.
 const ENV_FILE: &str = "env-file";
+
+/// gunicorn's flags in a variable, and the beginning of uvicorn's variables, one a flag.
+const GUNICORN_FLAGS: &str = "GUNICORN_CMD_ARGS";
+const UVICORN_FLAGS: &str = "UVICORN_";
 
 /// Environment, then options, then positional arguments: uWSGI's order, in which what is read later wins.
 pub fn collect(arguments: &[String], host: &HostInfo) -> Result<(Configuration, Option<PositionalApplication>), EarlyExit> {
@@ -32,12 +37,26 @@ pub fn collect(arguments: &[String], host: &HostInfo) -> Result<(Configuration, 
     }
     let mut configuration = reader.finish()?;
     configuration.diagnostics.extend(notes);
+    if application.is_some() {
+        configuration.diagnostics.extend(unread_variables(host));
+    }
     if application.is_some() && configuration.files.is_empty() && host.folder.join(GUNICORN_FILE).is_file() {
         let message = format!("`{GUNICORN_FILE}` lies here, which gunicorn would read by itself, and it is not read");
         let advice = format!("`-c {GUNICORN_FILE}` before the application has it read");
         configuration.diagnostics.push(Diagnostic::note(None, message).advise(advice));
     }
     Ok((configuration, application))
+}
+
+/// Variables from which other servers read options, and this one does not.
+fn unread_variables(host: &HostInfo) -> Option<Diagnostic> {
+    let names = host.environment.iter().map(|(name, _)| name.as_str());
+    let names: Vec<&str> = names.filter(|name| *name == GUNICORN_FLAGS || name.starts_with(UVICORN_FLAGS)).collect();
+    let first = *names.first()?;
+    let (is, them) = if names.len() == 1 { ("is", "it says") } else { ("are", "they say") };
+    let message = format!("{} {is} set and not read", listed(&names, "and"));
+    let advice = format!("what {them} belongs on the command line as flags, or into a configuration (`bolide init --from`)");
+    Some(Diagnostic::note(Some(&Location::environment(first)), message).advise(advice))
 }
 
 /// The options of the command line, ours and those of other servers; gives what their author should know.
@@ -47,9 +66,12 @@ fn take_options(reader: &mut Reader<'_>, words: &mut Arguments<'_>, host: &HostI
     let refused = |refusal: Refusal| error(refusal.message, refusal.advice);
     let mut translation = Translation::new(None);
     let mut files = Vec::new();
+    let (mut protocol, mut has_socket) = (None, false);
     while let Some(given) = words.next_option(|name| reader.declared(name)).map_err(|mistake| told(mistake, &location))? {
         let value = given.value.as_deref();
-        let is_ours = catalogue().get(&given.name).is_some() || reader.declared(&given.name).is_some();
+        let row = catalogue().get(&given.name);
+        has_socket |= row.is_some_and(|row| row.name() == "socket");
+        let is_ours = row.is_some() || reader.declared(&given.name).is_some();
         match foreign::long(None, &given.name).filter(|_| !is_ours) {
             Some(flag) => {
                 translation.take(flag, value.unwrap_or_default()).map_err(refused)?;
@@ -62,11 +84,23 @@ fn take_options(reader: &mut Reader<'_>, words: &mut Arguments<'_>, host: &HostI
                 if let Some((message, advice)) = foreign::misunderstood(&given.name, value.unwrap_or_default()) {
                     return Err(error(message, advice).into());
                 }
-                reader.add(&given.name, value, &location)?;
-                files.extend(given.value.filter(|_| given.name == ENV_FILE));
+                match value.and_then(|value| foreign::word(&given.name, value)) {
+                    Some(pairs) => {
+                        for (key, value) in pairs {
+                            reader.add(key, Some(value), &location)?;
+                        }
+                    }
+                    None => reader.add(&given.name, value, &location)?,
+                }
+                match given.name.as_str() {
+                    ENV_FILE => files.extend(given.value),
+                    "protocol" => protocol = given.value,
+                    _ => {}
+                }
             }
         }
     }
+    translation.speak(protocol.filter(|_| !has_socket));
     let port = if translation.needs_port() { crate::resolve::port(host, &files)? } else { None };
     let (pairs, notes) = translation.finish(port).map_err(refused)?;
     for (key, value) in pairs {

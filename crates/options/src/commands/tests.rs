@@ -131,6 +131,22 @@ fn test_check_finds_combinations_that_do_nothing_or_hurt() {
 }
 
 #[test]
+fn test_check_knows_a_misspelt_section_of_each_format() {
+    let folder = Folder::new("check-sections");
+    for (name, text) in [
+        ("shop.ini", "[uwsgi]\nhttp = :8080\nmodule = app:app\n[uwsgy]\nprocesses = 3\n"),
+        ("shop.yaml", "uwsgi:\n  http: :8080\n  module: app:app\nuwsgy:\n  processes: 3\n"),
+        ("shop.toml", "[uwsgi]\nhttp = ':8080'\nmodule = 'app:app'\n[uwsgy]\nprocesses = 3\n"),
+        ("shop.json", "{\"uwsgi\": {\n\"http\": \":8080\",\n\"module\": \"app:app\"},\n\"uwsgy\": {\"processes\": 3}}\n"),
+    ] {
+        folder.write(name, text);
+        let (said, _) = printed(&folder, &format!("check {name}"));
+        let wanted = format!("{name}:4: warning: `[uwsgy]` is not read: the section of a start is [uwsgi]");
+        assert!(said.contains(&wanted), "{said}");
+    }
+}
+
+#[test]
 fn test_check_keeps_quiet_about_what_is_right() {
     for (index, lines) in [
         "plugins = router_static",

@@ -6,7 +6,6 @@ use super::server::Server::{Daphne, FastApi, Flask, Granian, Gunicorn, Hypercorn
 use super::translation::Translation;
 use super::values;
 
-const PROTOCOL: &str = "write `--uwsgi-socket ADDRESS` in the place of `--bind` for the uwsgi protocol; `--bind` is HTTP";
 const NAME_IT: &str = "leave it out, and name the address: `--http 0.0.0.0:8000` or `--http [::]:8000`";
 
 pub const FLAGS: &[Flag] = &[
@@ -35,7 +34,9 @@ pub const FLAGS: &[Flag] = &[
     Flag::switch("no-ipv6", &[Waitress], Refused(NAME_IT)),
     Flag::new("backlog", &[Gunicorn, Uvicorn, Granian, Hypercorn, Waitress], Option("listen")).setting("backlog"),
     Flag::switch("reuse-port", &[Gunicorn], Same).setting("reuse_port"),
-    Flag::new("protocol", &[Gunicorn], Taken(protocol, PROTOCOL)).setting("protocol"),
+    Flag::new("protocol", &[Gunicorn], Made(protocol, "`uwsgi-socket` in the place of `http`"))
+        .setting("protocol")
+        .says("`uwsgi` or `http`; beside `--socket` it is uWSGI's, and says what that speaks"),
     Flag::new("uwsgi-allow-from", &[Gunicorn], Refused("leave it out, and let only the front server reach the socket: `--uwsgi-socket /run/app.sock`"))
         .setting("uwsgi_allow_ips"),
     Flag::new("forwarded-allow-ips", &[Gunicorn, Uvicorn, FastApi], Same)
@@ -116,8 +117,9 @@ fn listen(value: &str) -> std::option::Option<(String, String)> {
     })
 }
 
-fn protocol(_: &str) -> std::option::Option<(String, String)> {
-    None
+fn protocol(to: &mut Translation, text: &str) -> Result<(), String> {
+    to.protocol = Some(text.to_owned());
+    Ok(())
 }
 
 fn proxy_protocol(to: &mut Translation, mode: &str) -> Result<(), String> {

@@ -1,10 +1,16 @@
 //! Flags about the application: where it lies, what it is, and what it finds.
 
-use super::row::Flag;
-use super::row::Meaning::{Fixed, Made, Mostly, Nothing, Option, Refused, Same, Taken};
+use super::row::Meaning::{Fixed, Made, Mostly, Nothing, Option, Refused, Same, Taken, Worded};
+use super::row::{Flag, ForeignWord};
 use super::server::Server::{Daphne, FastApi, Granian, Gunicorn, Hypercorn, Uvicorn, Waitress};
 use super::translation::Translation;
 
+/// Words of uvicorn and granian. Of what is ASGI, the two versions are told apart by themselves.
+const INTERFACES: &[ForeignWord] = &[
+    ("asgi3", &[("interface", "asgi")]),
+    ("asgi2", &[("interface", "asgi")]),
+    ("asginl", &[("interface", "asgi"), ("lifespan", "off")]),
+];
 const ONE_WEBSOCKET: &str = "leave it out: there is one implementation of WebSockets";
 
 pub const FLAGS: &[Flag] = &[
@@ -23,8 +29,9 @@ pub const FLAGS: &[Flag] = &[
     Flag::switch("call", &[Waitress], Fixed(&[("factory", "true")])),
     Flag::new("app", &[FastApi], Option("callable")),
     Flag::new("entrypoint", &[FastApi], Refused("write the application alone: `bolide main:app`")).letter('e'),
-    Flag::new("interface", &[Uvicorn, Granian], Mostly(interface))
-        .says("`asgi` or `wsgi`; usually nothing, since they are told apart"),
+    Flag::new("interface", &[Uvicorn, Granian], Worded(INTERFACES, interface)).says(
+        "usually nothing, since they are told apart; `asgi2` and `asgi3` are `asgi`, and `asginl` is that with `lifespan = off`",
+    ),
     Flag::new("lifespan", &[Uvicorn], Same),
     Flag::new("asgi-lifespan", &[Gunicorn], Option("lifespan")).setting("asgi_lifespan"),
     Flag::new("loop", &[Uvicorn, Granian], Same).says("`asyncio`, `uvloop`, `rloop` or `auto`"),
@@ -90,12 +97,10 @@ fn several_folders(value: &str) -> std::option::Option<(String, String)> {
 }
 
 fn interface(value: &str) -> std::option::Option<(String, String)> {
-    let instead = match value {
-        "asgi3" | "asgi2" | "asginl" => "write `--interface asgi`, or leave it out: ASGI and WSGI are told apart",
-        "rsgi" => "serve the application by ASGI: RSGI is spoken by granian alone",
-        _ => return None,
-    };
-    Some((format!("`--interface {value}` is no interface here"), instead.to_owned()))
+    (value == "rsgi").then(|| {
+        let instead = "serve the application by ASGI: RSGI is spoken by granian alone";
+        (format!("`--interface {value}` is no interface here"), instead.to_owned())
+    })
 }
 
 fn websockets(_: &mut Translation, value: &str) -> Result<(), String> {

@@ -17,7 +17,7 @@ fn row(flag: &Flag, server: Server) -> String {
     let letter = flag.letter.filter(|(_, servers)| servers.contains(&server));
     let letter = letter.map(|(letter, _)| format!("`-{letter}`, ")).unwrap_or_default();
     let (here, why) = match flag.meaning {
-        Meaning::Same | Meaning::Mostly(_) => ("the same".to_owned(), ""),
+        Meaning::Same | Meaning::Mostly(_) | Meaning::Worded(..) => ("the same".to_owned(), ""),
         Meaning::Option(name) if flag.argument == Argument::None => (format!("`{name} = true`"), ""),
         Meaning::Option(name) => (format!("`{name}`"), ""),
         Meaning::Fixed(pairs) => {

@@ -16,6 +16,7 @@ const PROCESSES_BY_LETTER_MOST: u32 = 1024;
 pub fn misunderstood_letter(letter: char, value: &str) -> Option<(String, String)> {
     let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
     let (theirs, advice) = match letter {
+        'v' if !is_number => ("version", "write `bolide --version` for the version".to_owned()),
         'w' if is_number => ("workers", format!("write `--workers {value}`")),
         'b' if value.contains([':', '/', '.']) => ("bind", format!("write `--bind {value}`")),
         'p' if value.parse::<u32>().is_ok_and(|number| number > PROCESSES_BY_LETTER_MOST) => {
@@ -33,11 +34,10 @@ pub fn misunderstood_letter(letter: char, value: &str) -> Option<(String, String
     };
     let (row, name) = catalogue().letter(letter)?;
     let whose = flags().find(|flag| flag.name == theirs && flag.letter.is_some_and(|(own, _)| own == letter)).map(owners)?;
+    let typed = format!("-{letter} {value}");
+    let typed = typed.trim_end();
     let help = row.help.split(['.', ',', ';', ':', '(']).next().unwrap_or_default().trim_end();
-    Some((
-        format!("`-{letter} {value}`: `-{letter}` is `--{name}` here, as in uWSGI ({help}), and `--{theirs}` of {whose}"),
-        advice,
-    ))
+    Some((format!("`{typed}`: `-{letter}` is `--{name}` here, as in uWSGI ({help}), and `--{theirs}` of {whose}"), advice))
 }
 
 fn is_likely_host(value: &str) -> bool {
@@ -85,13 +85,15 @@ mod tests {
             ('p', "8000", "`--processes`", "`--port` of flask run and daphne", "`--port 8000`"),
             ('p', "/run/x.pid", "`--processes`", "`--pid` of gunicorn and hypercorn", "`--pid /run/x.pid`"),
             ('h', "0.0.0.0", "`--help`", "`--host` of flask run", "`--host 0.0.0.0`"),
+            ('v', "", "`--max-vars`", "`--version` of gunicorn", "`bolide --version`"),
+            ('v', "app:app", "`--max-vars`", "`--version` of gunicorn", "`bolide --version`"),
             ('m', "007", "`--memory-report`", "`--umask` of gunicorn and hypercorn", "`--umask 007`"),
         ] {
             let (message, said) = misunderstood_letter(letter, value).expect(value);
             assert!(message.contains(ours) && message.contains(theirs) && said.contains(advice), "{message} ({said})");
         }
         for (letter, value) in
-            [('w', "shop:app"), ('b', "32768"), ('p', "4"), ('p', "auto"), ('h', ""), ('h', "app:app"), ('t', "30")]
+            [('w', "shop:app"), ('b', "32768"), ('p', "4"), ('p', "auto"), ('h', ""), ('h', "app:app"), ('t', "30"), ('v', "64")]
         {
             assert_eq!(misunderstood_letter(letter, value), None, "-{letter} {value}");
         }

@@ -62,11 +62,19 @@ pub fn setting(name: &str) -> Option<&'static Flag> {
     flags().find(|flag| flag.setting == name && !name.is_empty())
 }
 
+/// The options that a word of another server's says, where an option of ours has the flag's name and not the word.
+pub fn word(name: &str, value: &str) -> Option<&'static [(&'static str, &'static str)]> {
+    flags().filter(|flag| flag.name == name).find_map(|flag| match flag.meaning {
+        Meaning::Worded(words, _) => words.iter().find(|(word, _)| *word == value).map(|(_, pairs)| *pairs),
+        _ => None,
+    })
+}
+
 /// A value shows that another server's option was meant, or none at all, on our own command line: the message and the advice.
 pub fn misunderstood(name: &str, value: &str) -> Option<(String, String)> {
     let row = catalogue().get(name)?;
     let doubt = flags().filter(|flag| row.names.contains(&flag.name)).find_map(|flag| match flag.meaning {
-        Meaning::Taken(doubt, _) | Meaning::Mostly(doubt) => doubt(value),
+        Meaning::Taken(doubt, _) | Meaning::Mostly(doubt) | Meaning::Worded(_, doubt) => doubt(value),
         _ => None,
     });
     let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());

@@ -11,6 +11,9 @@ pub type Take = fn(&mut Translation, &str) -> Result<(), String>;
 /// A value that shows that the other server's option of this name is meant, not ours: the message and the advice.
 pub type Doubt = fn(&str) -> Option<(String, String)>;
 
+/// A word of another server's, and the options of ours that say it.
+pub type ForeignWord = (&'static str, &'static [(&'static str, &'static str)]);
+
 /// The meaning of a flag here.
 #[derive(Clone, Copy)]
 pub enum Meaning {
@@ -18,6 +21,8 @@ pub enum Meaning {
     Same,
     /// The same, but for values that mean something else there.
     Mostly(Doubt),
+    /// The same, but for these words of the other server's, and for values that mean something else there.
+    Worded(&'static [ForeignWord], Doubt),
     /// Our option of this name, with the same value.
     Option(&'static str),
     /// These options with these values; the flag has none of its own.

@@ -33,6 +33,11 @@ impl Translation {
                 Some((message, advice)) => return Err(Refusal { message, advice }),
                 None => self.add(flag.name, value),
             },
+            Meaning::Worded(words, doubt) => match (words.iter().find(|(word, _)| *word == value), doubt(value)) {
+                (Some((_, pairs)), _) => pairs.iter().for_each(|(name, value)| self.add(name, value)),
+                (None, Some((message, advice))) => return Err(Refusal { message, advice }),
+                (None, None) => self.add(flag.name, value),
+            },
             Meaning::Option(name) => self.add(name, value),
             Meaning::Fixed(pairs) => pairs.iter().for_each(|(name, value)| self.add(name, value)),
             Meaning::Made(take, _) => {
@@ -91,12 +96,13 @@ impl Translation {
     fn finish_addresses(&mut self, usual_port: Option<u16>) -> Result<(), Refusal> {
         let binds = std::mem::take(&mut self.binds);
         let (host, port) = (self.host.take(), self.port.take());
+        let speaks_uwsgi = self.speaks_uwsgi(binds.first())?;
         let takes_port = host.is_none() && port.is_some() && binds.iter().any(|bind| values::is_host(bind));
         for bind in &binds {
             let port = port.as_deref().unwrap_or(DEFAULT_PORT);
             let (name, value) = values::address(bind, port)
                 .map_err(|advice| Refusal { message: format!("`--bind {bind}` is no address"), advice })?;
-            self.add(name, &value);
+            self.add(if speaks_uwsgi { "uwsgi-socket" } else { name }, &value);
         }
         if (host.is_some() || port.is_some()) && !takes_port {
             let host = host.as_deref().unwrap_or(DEFAULT_HOST);
@@ -105,6 +111,19 @@ impl Translation {
             self.add("http", &address);
         }
         Ok(())
+    }
+
+    /// Whether what `--bind` names speaks the uwsgi protocol, as gunicorn's `--protocol` has it.
+    fn speaks_uwsgi(&mut self, bind: Option<&String>) -> Result<bool, Refusal> {
+        let (Some(protocol), Some(bind)) = (self.protocol.take(), bind) else { return Ok(false) };
+        match protocol.as_str() {
+            "uwsgi" => Ok(true),
+            "http" | "http11" => Ok(false),
+            _ => Err(Refusal {
+                message: format!("`--protocol {protocol}` is for the addresses of `--socket`, and `--bind {bind}` is HTTP"),
+                advice: format!("write `--socket ADDRESS --protocol {protocol}`"),
+            }),
+        }
     }
 
     /// gunicorn's `--timeout` is about a worker that is silent. A sync worker is so while it is busy with a request; the others go on

@@ -23,11 +23,13 @@ fn test_what_is_the_same_is_an_option_and_what_is_foreign_is_none() {
     for flag in flags() {
         let is_ours = catalogue().get(flag.name).is_some();
         match flag.meaning {
-            Meaning::Same | Meaning::Mostly(_) | Meaning::Taken(..) => {
+            Meaning::Same | Meaning::Mostly(_) | Meaning::Worded(..) | Meaning::Taken(..) => {
                 assert!(is_ours, "--{} is no option of ours", flag.name);
             }
             // uWSGI's command where a pidfile follows, which is told apart where the command line is read.
             Meaning::Made(..) if flag.name == "reload" => assert!(is_ours),
+            // uWSGI's, for the addresses of `socket`; gunicorn's beside `--bind`.
+            Meaning::Made(..) if flag.name == "protocol" => assert!(is_ours),
             // Rows that are refused in the catalogue as well.
             Meaning::Refused(_) if flag.name.ends_with("keyfile-password") => assert!(is_ours),
             _ => assert!(
@@ -104,6 +106,9 @@ fn test_flags_become_options_of_ours() {
         ("static-path-mount", "public", vec!["static-map=/static=public"]),
         ("proxy-protocol", "", vec!["http-enable-proxy-protocol=true", "enable-proxy-protocol=true"]),
         ("unix-socket-perms", "660", vec!["chmod-socket=660"]),
+        ("interface", "asgi3", vec!["interface=asgi"]),
+        ("interface", "asginl", vec!["interface=asgi", "lifespan=off"]),
+        ("interface", "wsgi", vec!["interface=wsgi"]),
     ] {
         assert_eq!(
             taken(name, value).as_deref(),
@@ -146,6 +151,12 @@ fn test_flags_that_belong_together_are_one_option() {
     assert_eq!(made(None, &[("host", "0.0.0.0")]), (vec!["http=0.0.0.0:5000".to_owned()], 0));
     assert_eq!(made(None, &[("port", "9000"), ("host", "::1")]), (vec!["http=[::1]:9000".to_owned()], 0));
     assert_eq!(made(Some(Server::Daphne), &[("bind", "0.0.0.0"), ("port", "9000")]), (vec!["http=0.0.0.0:9000".to_owned()], 0));
+    let spoken = |line: &[(&str, &str)]| made(Some(Server::Gunicorn), line).0;
+    assert_eq!(
+        spoken(&[("bind", ":9000,unix:x.sock"), ("protocol", "uwsgi")]),
+        ["uwsgi-socket=:9000", "uwsgi-socket=unix:x.sock"]
+    );
+    assert_eq!(spoken(&[("protocol", "http"), ("bind", ":9000")]), ["http=:9000"]);
     let (pairs, notes) = made(None, &[("worker-class", "uvicorn.workers.UvicornWorker"), ("timeout", "30")]);
     assert!(pairs.is_empty() && notes == 1, "{pairs:?}");
     assert_eq!(made(None, &[("daemon", ""), ("error-logfile", "e.log")]).0, ["daemonize=e.log"]);

@@ -16,6 +16,8 @@ pub struct Translation {
     pub(super) port: Option<String>,
     /// Addresses as gunicorn writes them.
     pub(super) binds: Vec<String>,
+    /// gunicorn's protocol of these.
+    pub(super) protocol: Option<String>,
     pub(super) timeout: Option<String>,
     pub(super) worker_class: Option<String>,
     pub(super) quiet: bool,
@@ -41,6 +43,11 @@ impl Translation {
     /// There is a host without a port.
     pub fn needs_port(&self) -> bool {
         self.host.is_some() && self.port.is_none()
+    }
+
+    /// Our own `--protocol` is gunicorn's where there is a `--bind`, and no `--socket` that uWSGI's would be about.
+    pub fn speak(&mut self, protocol: Option<String>) {
+        self.protocol = protocol;
     }
 
     pub(super) fn add(&mut self, name: &str, value: &str) {

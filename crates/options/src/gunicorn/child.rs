@@ -52,7 +52,7 @@ pub fn run(path: &Path, name: &str, python: &Path, folder: &Path) -> Result<Vec<
             );
             Diagnostic::error(Some(&place(0)), message).advise("name a virtual environment before it: `--virtualenv FOLDER`")
         })?;
-    let answer = child.stdout.take().map_or(Ok(Vec::new()), answer_of);
+    let answer = child.stdout.take().map_or(Ok(Vec::new()), |pipe| answer_of(pipe, CHILD_MS));
     // It has said what there is to say, or never will.
     let _ = child.kill();
     let _ = child.wait();
@@ -66,15 +66,15 @@ pub fn run(path: &Path, name: &str, python: &Path, folder: &Path) -> Result<Vec<
     }
 }
 
-/// What the child writes, up to its end.
-fn answer_of(mut pipe: std::process::ChildStdout) -> Result<Vec<u8>, String> {
-    let end = Instant::now() + Duration::from_millis(CHILD_MS);
+/// What the child writes, up to its end, for which it has so many milliseconds.
+fn answer_of(mut pipe: impl Read + AsFd, most_ms: u64) -> Result<Vec<u8>, String> {
+    let end = Instant::now() + Duration::from_millis(most_ms);
     let mut answer = Vec::new();
     let mut buffer = [0; READ_BYTES];
     loop {
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(format!("the file has not come to its end within {} s", CHILD_MS / 1000));
+            return Err(format!("the file has not come to its end within {} s", most_ms.div_ceil(1000)));
         }
         let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
         match poll(&mut [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)], timeout) {
@@ -90,5 +90,36 @@ fn answer_of(mut pipe: std::process::ChildStdout) -> Result<Vec<u8>, String> {
         if answer.len() > ANSWER_BYTES {
             return Err(format!("what it sets is larger than {} MiB, which no configuration is", ANSWER_BYTES / 1024 / 1024));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Write, pipe};
+
+    use super::*;
+
+    /// How long a test's child may take, in milliseconds.
+    const SHORT_MS: u64 = 50;
+
+    #[test]
+    fn test_a_file_that_has_no_end_is_given_up() {
+        let (reader, mut writer) = pipe().expect("a pipe");
+        writer.write_all(b"[").expect("it takes a byte");
+        // The writer stays open, as that of a child in an endless loop.
+        let message = answer_of(reader, SHORT_MS).expect_err("it has no end");
+        assert!(message.contains("has not come to its end within 1 s"), "{message}");
+        drop(writer);
+    }
+
+    #[test]
+    fn test_an_answer_is_read_to_its_end_and_has_a_bound() {
+        let (reader, mut writer) = pipe().expect("a pipe");
+        writer.write_all(b"[]").expect("it takes two bytes");
+        drop(writer);
+        assert_eq!(answer_of(reader, CHILD_MS).as_deref(), Ok(b"[]".as_slice()));
+        let endless = std::fs::File::open("/dev/zero").expect("it is everywhere");
+        let message = answer_of(endless, CHILD_MS).expect_err("it has no end");
+        assert!(message.contains("larger than 1 MiB"), "{message}");
     }
 }

@@ -32,7 +32,7 @@ fn test_flags_and_settings_mean_the_same() {
         let known = SETTINGS.iter().find(|known| known.name == flag.setting);
         let known = known.unwrap_or_else(|| panic!("--{} sets {}, which the table does not know", flag.name, flag.setting));
         let of_flag = match flag.meaning {
-            Meaning::Same | Meaning::Mostly(_) => flag.name,
+            Meaning::Same | Meaning::Mostly(_) | Meaning::Worded(..) => flag.name,
             Meaning::Option(name) => name,
             _ => continue,
         };

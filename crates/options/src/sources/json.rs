@@ -49,6 +49,13 @@ pub fn parse(text: &[u8], section: &str) -> Result<Section, Malformed> {
     };
     let Object(top) = serde_json::from_str(text).map_err(|error| malformed(error, 1))?;
     let mut made = Section { others: top.iter().map(|(name, _)| name.clone()).collect(), ..Section::default() };
+    for (name, value) in top.iter().filter(|(name, _)| name != section) {
+        // A key is on the line of its value, but for what is written oddly.
+        if let Ok(Object(entries)) = serde_json::from_str(value.get()) {
+            made.begin_other(name, line_at(value.get()));
+            entries.iter().for_each(|(key, _)| made.note_other_key(key));
+        }
+    }
     let Some((_, object)) = top.into_iter().find(|(name, _)| name == section) else { return Ok(made) };
     made.found = true;
     let first = line_at(object.get());
@@ -110,6 +117,15 @@ mod tests {
                 ("twice", "2", 8)
             ]
         );
+    }
+
+    #[test]
+    fn test_json_other_sections_are_told_with_their_keys() {
+        let text = "{\"last\": [1], \"n\": 1,\n \"uwsgy\": {\"a\": {\"b\": 1},\n  \"c\": 2},\n \"uwsgi\": {\"http\": \":8080\"}}";
+        let parsed = parse(text.as_bytes(), "uwsgi").expect("it is JSON");
+        let others: Vec<_> =
+            parsed.elsewhere.iter().map(|other| (other.name.as_str(), other.line, other.keys.join(" "))).collect();
+        assert_eq!(others, [("uwsgy", 2, "a c".to_owned())]);
     }
 
     #[test]

@@ -14,13 +14,18 @@ enum At {
     /// Before the top-level mapping, or between two of its keys.
     Top,
     /// After a top-level key.
-    TopValue(String),
+    TopValue(String, u32),
     /// In the section, before a key.
     Key,
     /// After a key of the section.
     Value(String),
     /// In the list of a key.
     List(String),
+    /// In another mapping, before a key, and after one.
+    OtherKey,
+    OtherValue,
+    /// Inside a value of another mapping, so many levels deep.
+    SkipOther(usize),
     /// Inside something that is not wanted, so many levels deep; afterwards it goes on at the top.
     Skip(usize),
 }
@@ -102,6 +107,20 @@ fn document(text: &str, section: &str) -> Result<Section, Fault> {
                 levels => At::Skip(levels - 1),
             },
             (At::Skip(levels), _) => At::Skip(levels),
+            (At::OtherKey, Event::Scalar(key, ..)) => {
+                made.note_other_key(&key);
+                At::OtherValue
+            }
+            (At::OtherKey, Event::MappingEnd) => At::Top,
+            // A key that is no text, in the mapping around it.
+            (At::OtherKey, Event::MappingStart(..) | Event::SequenceStart(..)) => At::Skip(2),
+            (At::OtherKey, _) => At::OtherValue,
+            (At::OtherValue, Event::MappingStart(..) | Event::SequenceStart(..)) => At::SkipOther(1),
+            (At::OtherValue, _) => At::OtherKey,
+            (At::SkipOther(levels), Event::MappingStart(..) | Event::SequenceStart(..)) => At::SkipOther(levels + 1),
+            (At::SkipOther(levels), Event::MappingEnd | Event::SequenceEnd) if levels <= 1 => At::OtherKey,
+            (At::SkipOther(levels), Event::MappingEnd | Event::SequenceEnd) => At::SkipOther(levels - 1),
+            (At::SkipOther(levels), _) => At::SkipOther(levels),
             (_, Event::Alias(_)) => {
                 let message = "anchors and aliases are not supported; write the value out".to_owned();
                 return Err(Fault::Refused(Malformed { line, message }));
@@ -114,17 +133,20 @@ fn document(text: &str, section: &str) -> Result<Section, Fault> {
                 depth = 0;
                 At::Top
             }
-            (At::Top, Event::Scalar(name, ..)) if depth == 1 => At::TopValue(name.into_owned()),
-            (At::TopValue(name), Event::MappingStart(..)) => {
+            (At::Top, Event::Scalar(name, ..)) if depth == 1 => At::TopValue(name.into_owned(), line),
+            (At::TopValue(name, line), Event::MappingStart(..)) => {
                 let wanted = name == section;
-                made.others.push(name);
                 made.found |= wanted;
-                if wanted { At::Key } else { At::Skip(1) }
+                if !wanted {
+                    made.begin_other(&name, line);
+                }
+                made.others.push(name);
+                if wanted { At::Key } else { At::OtherKey }
             }
-            (At::TopValue(_), Event::SequenceStart(..)) | (At::Top, Event::SequenceStart(..) | Event::MappingStart(..)) => {
+            (At::TopValue(..), Event::SequenceStart(..)) | (At::Top, Event::SequenceStart(..) | Event::MappingStart(..)) => {
                 At::Skip(1)
             }
-            (At::Top | At::TopValue(_), _) => At::Top,
+            (At::Top | At::TopValue(..), _) => At::Top,
             (At::Key, Event::Scalar(key, ..)) => At::Value(key.into_owned()),
             (At::Key, Event::MappingEnd) => At::Top,
             (At::Value(key), Event::Scalar(value, style, ..)) => {
@@ -178,6 +200,16 @@ mod tests {
             ]
         );
         assert_eq!((parsed.found, parsed.remarks.len(), parsed.remarks[0].0), (true, 1, 13));
+    }
+
+    #[test]
+    fn test_yaml_other_sections_are_told_with_their_keys() {
+        let text = "base: &base\n  a: {b: [1, {c: 2}]}\n  d:\nodd:\n  ? [x, y]\n  : 1\nuwsgi:\n  http: :8080\nuwsgy:\n  <<: *base\n  master: true\nlast: [1]\n";
+        let parsed = parse(text.as_bytes(), "uwsgi").expect("it is YAML");
+        let others: Vec<_> =
+            parsed.elsewhere.iter().map(|other| (other.name.as_str(), other.line, other.keys.join(" "))).collect();
+        assert_eq!(others, [("base", 1, "a d".to_owned()), ("odd", 4, String::new()), ("uwsgy", 9, "<< master".to_owned())]);
+        assert_eq!((parsed.pairs.len(), parsed.found), (1, true));
     }
 
     #[test]
