@@ -276,6 +276,7 @@ pub fn assignment(settings: Settings) -> (Assignment, OwnedFd) {
                 server_name: "testing".to_owned(),
                 server_port: if listener.protocol == Protocol::Http { "80" } else { "" }.to_owned(),
                 bound: name,
+                origin: listener.origin.clone(),
                 timeout_ms: listener.timeout_ms,
                 tls: listener.tls.clone(),
                 http2: listener.http2,
