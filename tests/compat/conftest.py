@@ -34,7 +34,8 @@ def build_once():
             # One that was left half made is cleared.
             run_or_fail("making a virtualenv", [sys.executable, "-m", "venv", "--clear", str(UWSGI_ENVIRONMENT)])
             pip = str(UWSGI_ENVIRONMENT / "bin" / "pip")
-            run_or_fail("installing uWSGI", [pip, "install", "--quiet", f"uwsgi=={UWSGI_VERSION}"])
+            # A wheel that was kept may have been built where less could be compiled in.
+            run_or_fail("installing uWSGI", [pip, "install", "--quiet", "--no-cache-dir", f"uwsgi=={UWSGI_VERSION}"])
     return found
 
 
@@ -44,6 +45,8 @@ def uwsgi():
     found = os.environ.get("BOLIDE_UWSGI") or build_once()
     version = run_or_fail("asking uWSGI for its version", [str(found), "--version"]).strip()
     assert version == UWSGI_VERSION, f"{found} is uWSGI {version}"
+    options = run_or_fail("asking uWSGI for its options", [str(found), "--help"])
+    assert "--log-route" in options, f"{found} has no regular expressions: install libpcre2-dev, and remove it to build it anew"
     return str(found)
 
 
