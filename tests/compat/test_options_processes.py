@@ -55,7 +55,7 @@ def test_the_application_on_the_command_line(arguments, serve):
 
 
 def test_a_file_on_the_command_line_is_an_application(serve):
-    for name in ["probe.py", "probe.wsgi"]:
+    for name in ["served.py", "served.wsgi"]:
         server = serve.prepare(arguments=[*COMMAND_LINE, "{folder}/" + name])
         (server.folder / name).write_text("from probe import application\n")
         assert server.start().get().text.isdigit()
@@ -197,7 +197,8 @@ def test_the_plain_program_without_a_python_says_what_to_install(plain_program, 
 @pytest.mark.timeout(900)
 def test_the_plain_program_and_the_console_script_give_the_same_version(plain_program):
     versions = [
-        subprocess.run([*command, "--version"], stdout=subprocess.PIPE, text=True, check=True).stdout
+        subprocess.run([*command, "--version"], stdout=subprocess.PIPE, text=True, check=True).stdout.split(", ")
         for command in ([plain_program], program())
     ]
-    assert versions[0] == versions[1] != ""
+    # Only one of them runs in a Python, which it names.
+    assert versions[0][0] == versions[1][0] != ""

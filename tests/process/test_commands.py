@@ -41,9 +41,9 @@ def test_a_pidfile_that_is_missing_or_stale_or_of_another_program_is_told(fail, 
     status, lines = fail("--stop", "missing.pid")
     assert status == NO_FILE
     assert "missing.pid: the pidfile can't be read" in lines[-1]
-    status, lines = fail("--reload", "shop:app")
+    status, lines = fail("--reload", "missing.pid")
     assert status == NO_FILE
-    assert "--py-autoreload 1" in lines[-1]
+    assert "missing.pid: the pidfile can't be read" in lines[-1]
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     for text, reason in [

@@ -89,7 +89,7 @@ def test_a_request_that_crashes_its_worker_again_and_again_does_not_delay_the_ne
 
 def test_a_stop_during_the_pause_after_deaths_at_birth_ends_at_once(start, tmp_path):
     (tmp_path / "shop.py").write_text(
-        "import os\nos.register_at_fork(after_in_child=lambda: os._exit(9))\ndef application(): pass\n"
+        "import os\nos.register_at_fork(after_in_child=lambda: os._exit(9))\ndef application(environ, start_response): pass\n"
     )
     instance = start(module="shop", ready=False, alarms=True)
     instance.wait_for_log("the next is tried in 400 ms")
