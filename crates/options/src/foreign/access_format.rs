@@ -2,8 +2,8 @@
 
 use super::translation::Translation;
 
-/// gunicorn's variables, and what says the same here.
-const VARIABLES: &[(&str, &str)] = &[
+/// What gunicorn calls atoms, and what says the same here.
+pub const LOG_ATOMS: &[(&str, &str)] = &[
     ("h", "%(addr)"),
     ("l", "-"),
     ("u", "%(user)"),
@@ -21,7 +21,7 @@ const VARIABLES: &[(&str, &str)] = &[
     ("T", "%(secs)"),
     ("M", "%(msecs)"),
     ("D", "%(micros)"),
-    ("p", "%(pid)"),
+    ("p", "<%(pid)>"),
 ];
 
 pub fn take(to: &mut Translation, text: &str) -> Result<(), String> {
@@ -52,7 +52,7 @@ fn made(text: &str) -> Result<String, String> {
 }
 
 fn variable(name: &str) -> Result<String, String> {
-    if let Some((_, ours)) = VARIABLES.iter().find(|(known, _)| *known == name) {
+    if let Some((_, ours)) = LOG_ATOMS.iter().find(|(known, _)| *known == name) {
         return Ok((*ours).to_owned());
     }
     let named = |end: &str| name.strip_prefix('{').and_then(|name| name.strip_suffix(end));
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn test_what_it_becomes_are_variables_of_ours() {
         let known = crate::catalogue::catalogue().get("log-format").expect("its row").help;
-        for (name, ours) in VARIABLES {
+        for (name, ours) in LOG_ATOMS {
             for variable in ours.split("%(").skip(1).filter_map(|rest| rest.split(')').next()) {
                 let is_known = variable.starts_with("var.") || known.contains(&format!("`{variable}`"));
                 assert!(is_known, "{name}: {variable} is not in the help of `log-format`");

@@ -21,6 +21,7 @@ mod translation;
 mod tuning;
 mod values;
 
+pub use access_format::LOG_ATOMS;
 pub use letters::{misunderstood_letter, unknown_letter};
 pub use row::{Flag, Meaning};
 pub use server::Server;

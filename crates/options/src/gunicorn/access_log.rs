@@ -1,30 +1,9 @@
 //! gunicorn's `access_log_format` in the words of `log-format`. Pure functions over text.
 
+use crate::foreign::LOG_ATOMS;
+
 /// gunicorn's format where none is named.
 pub const DEFAULT: &str = r#"%(h)s %(l)s %(u)s %(t)s "%(r)s" %(s)s %(b)s "%(f)s" "%(a)s""#;
-
-/// What gunicorn calls atoms, and what says the same.
-const ATOMS: &[(&str, &str)] = &[
-    ("h", "%(addr)"),
-    ("l", "-"),
-    ("u", "%(user)"),
-    ("t", "[%(ltime)]"),
-    ("r", "%(method) %(uri) %(proto)"),
-    ("m", "%(method)"),
-    ("U", "%(var.PATH_INFO)"),
-    ("q", "%(var.QUERY_STRING)"),
-    ("H", "%(proto)"),
-    ("s", "%(status)"),
-    ("B", "%(rsize)"),
-    ("b", "%(rsize)"),
-    ("f", "%(referer)"),
-    ("a", "%(uagent)"),
-    ("T", "%(secs)"),
-    ("D", "%(micros)"),
-    ("M", "%(msecs)"),
-    ("L", "%(secs)"),
-    ("p", "<%(pid)>"),
-];
 
 /// The format, and the atoms for which there is nothing.
 pub fn translated(format: &str) -> (String, Vec<String>) {
@@ -62,7 +41,7 @@ pub fn translated(format: &str) -> (String, Vec<String>) {
 
 /// The variable of an atom; `{name}i` is a field of the request, `{name}e` a variable of its environ.
 fn variable(atom: &str) -> Option<String> {
-    if let Some((_, known)) = ATOMS.iter().find(|(name, _)| *name == atom) {
+    if let Some((_, known)) = LOG_ATOMS.iter().find(|(name, _)| *name == atom) {
         return Some((*known).to_owned());
     }
     let (name, kind) = atom.strip_prefix('{')?.split_once('}')?;
