@@ -1,4 +1,7 @@
-//! A connection of HTTP/2: its events are the same however its bytes are cut, and its heads are those of HTTP/1.
+//! A connection of HTTP/2: its events are the same however its bytes are cut, its heads are those of HTTP/1, and its windows sum up: what
+//! came and was not given back is in the hands of a stream that is open, or less than half of a window.
+
+use std::collections::BTreeMap;
 
 use bolide_protocol::Progress;
 use bolide_protocol::http1::head::{HeadLimits, Version, header_block};
@@ -43,14 +46,17 @@ enum Told {
     Error(u32),
 }
 
+/// Nobody takes what comes of bodies.
+const LEAVES_BODIES: u8 = 0x40;
+
 /// The first byte says how the bytes are cut, the second what becomes of requests, and whether the beginning of a connection is before them.
 fn check(input: &[u8]) -> Result<Kind, String> {
     let [cut, policy, rest @ ..] = input else { return Ok(Kind::of("none")) };
     let beginning = if policy & 0x80 == 0 { BEGINNING } else { b"" };
     let bytes = [beginning, rest].concat();
-    let whole = told(&bytes, bytes.len().max(1), policy & 3)?;
+    let whole = told(&bytes, bytes.len().max(1), policy & (LEAVES_BODIES | 3))?;
     let cut = usize::from(*cut).max(1);
-    let pieces = told(&bytes, cut, policy & 3)?;
+    let pieces = told(&bytes, cut, policy & (LEAVES_BODIES | 3))?;
     ensure!(whole == pieces, "in pieces of {cut} bytes it means {pieces:?}, and whole {whole:?}");
     let count = |wanted: fn(&Told) -> bool| whole.0.iter().filter(|told| wanted(told)).count().min(3);
     let error = whole.0.iter().find_map(|told| if let Told::Error(code) = told { Some(*code) } else { None });
@@ -70,6 +76,7 @@ fn told(bytes: &[u8], piece_bytes: usize, policy: u8) -> Result<(Vec<Told>, Vec<
     let limits = Http2Limits { streams: STREAMS, has_extended_connect: true, ..Http2Limits::default() };
     let (mut session, mut parts) = (Http2::new(limits), HeadParts::default());
     let (mut told, mut waiting, mut fields) = (Vec::new(), Vec::new(), Vec::new());
+    let mut in_flight = BTreeMap::new();
     for piece in bytes.chunks(piece_bytes) {
         waiting.extend_from_slice(piece);
         loop {
@@ -85,7 +92,15 @@ fn told(bytes: &[u8], piece_bytes: usize, policy: u8) -> Result<(Vec<Told>, Vec<
             ensure!(session.open_streams() <= STREAMS as usize, "{} streams are open", session.open_streams());
             let is_waiting = matches!(event, Http2Event::More);
             if let Some(event) = understood(&event, &waiting, &parts, &mut fields)? {
+                if let Told::Body(stream, part) = &event
+                    && policy & LEAVES_BODIES != 0
+                {
+                    *in_flight.entry(*stream).or_insert(0) += part.len() as i64;
+                }
                 follow(&mut session, &event, policy);
+                in_flight.retain(|stream, _| session.is_open(*stream));
+                let sum = in_flight.values().sum::<i64>();
+                ensure!(session.in_flight() == sum, "{} bytes are in flight, and {sum} in streams", session.in_flight());
                 match (told.last_mut(), event) {
                     (Some(Told::Body(last, body)), Told::Body(stream, part)) if *last == stream => body.extend_from_slice(&part),
                     (_, event) => told.push(event),
@@ -102,11 +117,11 @@ fn told(bytes: &[u8], piece_bytes: usize, policy: u8) -> Result<(Vec<Told>, Vec<
 
 /// Does with a stream what the policy says.
 fn follow(session: &mut Http2, event: &Told, policy: u8) {
-    match (event, policy) {
+    match (event, policy & 3) {
         (Told::Head(stream, ..) | Told::Refused(stream, _), 1) | (Told::End(stream), 3) => session.note_answered(*stream),
         (Told::Head(stream, ..), 2) => session.reset(*stream, ErrorCode::INTERNAL_ERROR),
         (Told::Head(stream, ..), 3) => session.note_sent(*stream, session.room(*stream)),
-        (Told::Body(stream, part), _) => session.note_taken(*stream, part.len() as u64),
+        (Told::Body(stream, part), _) if policy & LEAVES_BODIES == 0 => session.note_taken(*stream, part.len() as u64),
         _ => {}
     }
 }
@@ -155,6 +170,8 @@ fn check_head(
     let read = header_block(block, Version::Http2, &HeadLimits { header_count: usize::MAX, ..LIMITS }, &mut again);
     let Ok(Progress::Complete(known)) = read else { return Err(format!("HTTP/1 takes its block for {read:?}")) };
     ensure!(again == *fields, "HTTP/1 reads {again:?}, and not {fields:?}");
+    let lines = block.windows(2).filter(|pair| pair == b"\r\n").count();
+    ensure!(lines == fields.len() + 1, "a block of {lines} lines has {} fields: some of them were left out later", fields.len());
     ensure!((known.length, known.host) == (facts.length, facts.host), "HTTP/1 knows {known:?}, and not {facts:?}");
     Ok(())
 }
@@ -163,7 +180,7 @@ fn seeds() -> Vec<Vec<u8>> {
     let cases = cases::http2::cases().into_iter().enumerate();
     cases
         .map(|(number, case)| {
-            let policy = number as u8 & 3 | if case.has_own_beginning { 0x80 } else { 0 };
+            let policy = number as u8 & 3 | (number as u8 & 4) << 4 | if case.has_own_beginning { 0x80 } else { 0 };
             [&[number as u8 % 11, policy], case.bytes.as_slice()].concat()
         })
         .collect()

@@ -63,6 +63,7 @@ fn check(input: &[u8]) -> Result<Kind, String> {
 }
 
 fn told(mut session: Session, bytes: &[u8], piece_bytes: usize) -> Result<Vec<Told>, String> {
+    let is_uwsgi = matches!(session, Session::Uwsgi(_));
     let (mut told, mut waiting, mut parts) = (Vec::new(), Vec::new(), HeadParts::default());
     for piece in bytes.chunks(piece_bytes) {
         waiting.extend_from_slice(piece);
@@ -81,8 +82,21 @@ fn told(mut session: Session, bytes: &[u8], piece_bytes: usize) -> Result<Vec<To
                         ensure!(waiting.get(range.clone()).is_some(), "a head that is not in the input");
                     }
                     let text = head.bytes.of(&waiting);
-                    if let RequestHead::Http { line, facts } = head.head {
-                        ensure!(line.length + facts.length == text.len() as u32, "a head of another length than its parts");
+                    match head.head {
+                        RequestHead::Http { line, facts } => {
+                            ensure!(line.length + facts.length == text.len() as u32, "a head of another length than its parts");
+                            let block = text.get(line.length as usize..).ok_or("a line longer than its head")?;
+                            let is_left_out = |name: &[u8]| name.contains(&b'_');
+                            ensure!(
+                                !parts.fields.iter().any(|field| is_left_out(field.name.of(block))),
+                                "a name with an underscore"
+                            );
+                        }
+                        RequestHead::Variables { facts, .. } => {
+                            let has_method = facts.method.is_some_and(|method| !method.of(text).is_empty());
+                            ensure!(has_method || is_uwsgi, "a request of CGI without a method");
+                            ensure!(!text.is_empty(), "a request without variables");
+                        }
                     }
                     told.push(Told::Head(text.to_vec()));
                 }

@@ -53,6 +53,9 @@ def serve(
 def write_log(lines: bytes) -> None:
     """Writes whole lines, each with its line end, and never waits: what the reader has no room for is dropped and counted."""
 
+def tell_log(text: str) -> None:
+    """Writes one line of the server's own, with the time or the JSON that such lines have; it never waits."""
+
 def finish_log() -> None:
     """Gives lines that wait for a reader a last moment, without the interpreter."""
 

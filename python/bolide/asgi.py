@@ -25,6 +25,7 @@ __all__ = [
     "log_message",
     "log_overdue",
     "note_left",
+    "pause",
     "plain_headers",
     "report_stall",
     "serve",
@@ -51,6 +52,11 @@ left = weakref.WeakSet()
 def note_left(task):
     """Note that nobody hears any more what this task says."""
     left.add(task)
+
+
+async def pause():
+    """Let other tasks run, and go on."""
+    await asyncio.sleep(0)
 
 
 def is_departure(error, has_left=False):

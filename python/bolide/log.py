@@ -124,4 +124,5 @@ def log_message(message):
 
 def tell(message):
     """Log one line of the server's own, in the form that such lines have wherever they come from: ``bolide: worker 1: …``."""
-    _native.write_log(f"bolide: {prefix()}{message}\n".encode("utf-8", "backslashreplace"))
+    # Text with a half of a surrogate pair is none for Rust.
+    _native.tell_log(f"{prefix()}{message}".encode("utf-8", "backslashreplace").decode())

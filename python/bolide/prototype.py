@@ -201,7 +201,8 @@ class Half:
         if any(named.values()):
             from bolide.reload_on import ReloadOn
 
-            self.log.after_exception = ReloadOn(named, self.native.ask_for_replacement)
+            min_lifetime_ms = self.settings["recycling"]["min_lifetime_ms"]
+            self.log.after_exception = ReloadOn(named, self.native.ask_for_replacement, min_lifetime_ms)
         try:
             self.uwsgi.note_worker()
             if self.development is not None:

@@ -3,25 +3,31 @@
 It must not know how that comes about. Runs in workers, when an exception of the application's has been logged.
 """
 
+import time
+
 from bolide.log import tell
 
 
 class ReloadOn:
     """Compares exceptions with what the configuration names."""
 
-    def __init__(self, settings, ask):
+    def __init__(self, settings, ask, min_lifetime_ms):
         self._any = settings["any"]
         self._types = frozenset(settings["types"])
         self._values = frozenset(settings["values"])
         self._reprs = frozenset(settings["reprs"])
         self._ask = ask
+        self._min_lifetime_ms = min_lifetime_ms
+        self._stays_until = time.monotonic() + min_lifetime_ms / 1000
         self._has_asked = False
 
     def __call__(self, error):
         if self._has_asked or isinstance(error, SystemExit) or not (self._any or self.is_named(error)):
             return
         self._has_asked = True
-        tell(f"is replaced because of this {type(error).__name__} (reload-on-exception)")
+        stays = time.monotonic() < self._stays_until
+        when = f", when it has served for {self._min_lifetime_ms / 1000:g} s (min-worker-lifetime)" if stays else ""
+        tell(f"is {'to be ' if stays else ''}replaced because of this {type(error).__name__} (reload-on-exception){when}")
         self._ask()
 
     def is_named(self, error):

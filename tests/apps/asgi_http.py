@@ -305,6 +305,47 @@ async def at_not_cancelled(scope, receive, send):
     say(f"ended {name}")
 
 
+# Answers to HEAD.
+
+
+async def at_parts_behind_a_gate(scope, receive, send):
+    """A body in four parts, with its length or without; the last three come when the gate has opened. Behind it is more to do."""
+    name, _, how = scope["query_string"].decode().partition("&")
+    status = int(how) if how.isdigit() else 200
+    await start(send, status, [length(40_000)] if how == "length" else [])
+    errors = []
+    for number in range(4):
+        if number == 1:
+            say(f"waits {name}")
+            await gate(name).wait()
+        try:
+            await send({"type": "http.response.body", "body": b"x" * 10_000, "more_body": number < 3})
+        except OSError as error:
+            errors.append(str(error))
+    told[name] = [*errors, "the work behind it"]
+    say(f"ended {name}")
+
+
+async def at_parts_without_a_pause(scope, receive, send):
+    """Another task runs while the parts are given."""
+    name = scope["query_string"].decode()
+    others = 0
+
+    async def count():
+        nonlocal others
+        while True:
+            others += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.ensure_future(count())
+    await start(send, 200, [length(1000)])
+    for number in range(1000):
+        await send({"type": "http.response.body", "body": b"x", "more_body": number < 999})
+    counting.cancel()
+    told[name] = others
+    say(f"ended {name}")
+
+
 # Long answers.
 
 

@@ -1,5 +1,6 @@
 """Answers of ASGI applications: framing, streams, keep-alive and pipelining, the client's end, background work."""
 
+import itertools
 import json
 import os
 import re
@@ -10,6 +11,10 @@ from support.client import Client
 from support.waiting import wait_until
 
 MEGABYTE = bytes(range(256)) * 4096
+
+#: A gate of the application opens once, so each test has one of its own.
+numbers = itertools.count()
+
 #: What a worker may hold of what one side does not take, the kernel's buffers included.
 HELD_BYTES = 32 << 20
 
@@ -430,3 +435,39 @@ def test_over_a_unix_socket_all_is_the_same(serve):
         for _ in range(3):
             assert client.request(target="/parts").body == b"one two three"
             assert client.request("POST", "/digest", body=b"hello").status == 200
+
+
+# HEAD: the answer is complete when its head is out.
+
+
+@pytest.mark.parametrize(("method", "how"), [("HEAD", "length"), ("HEAD", "parts"), ("GET", "204"), ("GET", "304")])
+@pytest.mark.parametrize("leaves", [True, False])
+def test_an_application_gives_the_body_that_its_answer_has_not_to_its_end(server, method, how, leaves):
+    name = f"silent-{next(numbers)}"
+    target = f"/parts_behind_a_gate?{name}&{how}"
+    with server.connect() as client:
+        connection = [("Connection", "close")] if leaves else []
+        answer = client.request(method, target, connection)
+        assert (answer.status, answer.body) == (int(how) if how.isdigit() else 200, b"")
+        if how == "length":
+            assert answer.get("content-length") == "40000"
+        server.wait_for_text(f"waits {name}")
+        if leaves:
+            assert client.is_closed()
+        else:
+            # The answer is whole, so the connection has room for the next one.
+            assert_fine(client)
+    assert server.get(f"/open?{name}").text == "open"
+    server.wait_for_text(f"ended {name}")
+    assert json.loads(server.get(f"/told?{name}").body) == ["the work behind it"]
+    line = server.wait_for_log(rf"{method} {re.escape(target)} => generated (\d+) bytes")[0]
+    assert re.search(r"generated 0 bytes", line), line
+    assert not [line for line in server.lines if "left" in line and name in line]
+
+
+def test_parts_that_go_to_nobody_let_other_tasks_run(server):
+    name = f"silent-{next(numbers)}"
+    with server.connect() as client:
+        assert client.request("HEAD", f"/parts_without_a_pause?{name}").status == 200
+    server.wait_for_text(f"ended {name}")
+    assert json.loads(server.get(f"/told?{name}").body) > 900

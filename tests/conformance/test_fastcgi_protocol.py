@@ -250,7 +250,8 @@ def test_an_abort_without_keeping_ends_the_connection(address):
 def test_questions_are_answered_at_any_time(address):
     asked = fastcgi.pairs([("FCGI_MAX_CONNS", ""), ("FCGI_MAX_REQS", ""), ("FCGI_MPXS_CONNS", ""), ("FCGI_ELSE", "")])
     with Client(address) as client:
-        for before, after in [(b"", b""), (fastcgi.opened([("CONTENT_LENGTH", "2")], keep=True), stream(STDIN, 1, b"ab"))]:
+        of_two = fastcgi.opened([("REQUEST_METHOD", "POST"), ("CONTENT_LENGTH", "2")], keep=True)
+        for before, after in [(b"", b""), (of_two, stream(STDIN, 1, b"ab"))]:
             client.send(before + record(GET_VALUES, 0, asked))
             kind, number, content = fastcgi.read_record(client)
             assert (kind, number) == (GET_VALUES_RESULT, 0)
@@ -315,12 +316,15 @@ REFUSED = {
     "no name": (fastcgi.opened([("", "x")]), 400, "no name"),
     "larger than buffer-size": (begin() + record(PARAMS, 1, b"x" * 8193), 431, "buffer-size"),
     "too many parameters": (fastcgi.opened([("A", "")] * 1025), 431, "more parameters"),
+    "no parameters": (fastcgi.opened([]) + stream(STDIN, 1, b""), 400, "no REQUEST_METHOD"),
+    "no method": (fastcgi.opened([("REQUEST_URI", "/")]) + stream(STDIN, 1, b""), 400, "no REQUEST_METHOD"),
+    "an empty method": (fastcgi.opened([("REQUEST_METHOD", "")]) + stream(STDIN, 1, b""), 400, "no REQUEST_METHOD"),
     "two lengths": (LENGTHS_TWICE, 400, "more than one CONTENT_LENGTH"),
     "no number": (fastcgi.opened([("CONTENT_LENGTH", "1x")]), 400, "not one number"),
     "negative": (fastcgi.opened([("CONTENT_LENGTH", "-1")]), 400, "not one number"),
     "a body too long": (OF_FIVE + record(STDIN, 1, b"123456"), 400, "longer than its CONTENT_LENGTH"),
     "a body too short": (OF_FIVE + stream(STDIN, 1, b"1234"), 400, "shorter than its CONTENT_LENGTH"),
-    "body too large": (fastcgi.opened([("CONTENT_LENGTH", "5000001")]), 413, "limit-post"),
+    "body too large": (fastcgi.opened([("REQUEST_METHOD", "POST"), ("CONTENT_LENGTH", "5000001")]), 413, "limit-post"),
     "too many questions": (record(GET_VALUES, 0, b"x" * 600), None, "GET_VALUES is larger"),
 }
 

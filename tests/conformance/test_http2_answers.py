@@ -213,6 +213,61 @@ def test_a_body_that_does_not_come_is_408_on_its_stream_and_others_go_on(hasty):
     assert connection.request().status == 200
 
 
+IDLE_APPLICATIONS = {
+    "asgi": """
+import asyncio
+async def application(scope, receive, send):
+    while scope["method"] == "POST" and (await receive()).get("more_body"):
+        pass
+    await asyncio.sleep(0.1)
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b"fine"})
+""",
+    "wsgi": """
+import time
+def application(environ, start_response):
+    environ["wsgi.input"].read()
+    time.sleep(0.1)
+    start_response("200 OK", [])
+    return [b"fine"]
+""",
+}
+
+
+@pytest.fixture(scope="module", params=["asgi", "wsgi 1", "wsgi 4"])
+def short(request, serve_module, tmp_path_factory):
+    """A server that keeps an idle connection for two seconds (1 would be the default), and whose answers take a moment."""
+    kind, _, threads = request.param.partition(" ")
+    folder = tmp_path_factory.mktemp("short")
+    (folder / "application.py").write_text(IDLE_APPLICATIONS[kind])
+    (folder / "tls").mkdir()
+    application = f"wsgi-file = {folder}/application.py\nthreads = {threads}"
+    if kind == "asgi":
+        application = f"asgi = {folder}/application.py\nlifespan = off"
+    return Both(serve_module, folder / "tls", f"{application}\nhttp-keepalive = 2\nhttp-timeout = 1\nsocket-timeout = 1")
+
+
+@pytest.mark.parametrize("way", ["plain", "tls"])
+def test_a_connection_is_sent_away_after_its_last_answer_however_that_came(short, way):
+    # Not a word comes behind the requests, not even of windows.
+    connections = [short.connect(way, gives_back=False).ping() for _ in range(8)]
+    answers = [connection.begin() for connection in connections]
+    for connection, answer in zip(connections, answers):
+        connection.finish(answer)
+    # Nothing more is said: the end of the last stream is all that begins the time of an idle connection.
+    assert [connection.read_end() for connection in connections] == [0] * 8
+
+
+@pytest.mark.parametrize("way", ["plain", "tls"])
+def test_a_connection_is_sent_away_after_a_body_that_stopped_and_after_a_reset(short, way):
+    stopped, taken_back = [short.connect(way, gives_back=False) for _ in range(2)]
+    answer = stopped.begin("POST", "/", [("content-length", "8")], ends=False)
+    stopped.send_data(answer, b"half")
+    taken_back.reset(taken_back.begin())
+    stopped.read_until(lambda: answer.is_over, "the request has its time")
+    assert [stopped.read_end(), taken_back.read_end()] == [0, 0]
+
+
 # A route's harakiri.
 
 

@@ -62,6 +62,7 @@ def test_the_scope_has_the_authority_as_host_and_no_pseudo_header_field(scopes):
         scopes.connect("plain").request(target="/", authority="example.com:8443", headers=[("x-a", "1"), ("x-b", "")])
     )
     headers = [(name["bytes"], value["bytes"]) for name, value in scope["headers"]]
+    # That of a WebSocket alone has more.
     assert headers == [("host", "example.com:8443"), ("x-a", "1"), ("x-b", "")]
 
 

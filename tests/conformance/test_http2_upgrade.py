@@ -178,3 +178,25 @@ def test_a_client_without_settings_of_its_own_is_not_served_for_ever(clear):
     client.send(PREFACE)
     client.end_sending()
     assert http2.frame(http2.SETTINGS)[3:4] in client.read_to_end()
+
+
+@pytest.mark.parametrize("way", ["send", "send_byte_by_byte"])
+def test_an_empty_line_before_a_request_is_no_beginning_of_http_2(clear, off, way):
+    """RFC 9112 section 2.2: one is ignored, with h2c as without."""
+    for server in (clear, off):
+        client = server.connect()
+        for before in (b"\r\n", b"", b"\r\n"):
+            getattr(client, way)(before + b"GET /fine HTTP/1.1\r\nHost: a\r\n\r\n")
+            assert client.read_response().body == b"fine"
+
+
+@pytest.mark.parametrize("before", [b"\n", b"\r\n\r\n", b"\n\r\n"])
+def test_what_is_wrong_about_empty_lines_is_said_as_without_h2c(clear, off, before):
+    said = []
+    for server in (clear, off):
+        client = server.connect()
+        client.send(before + b"GET /fine HTTP/1.1\r\nHost: a\r\n\r\n")
+        answer = client.read_response()
+        said.append((answer.status, answer.body))
+    assert said[0] == said[1]
+    assert said[0][0] == 400

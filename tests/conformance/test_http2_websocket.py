@@ -65,6 +65,11 @@ def test_the_scope_is_that_of_a_websocket_over_http_2(connection, server):
     assert names[0] == b"host"
     assert (b"x-a", b"1") in scope["headers"]
     assert not [name for name in names if name.startswith(b":")]
+    # What HTTP/1.1 would have said, where applications look for it.
+    assert [pair for pair in scope["headers"] if pair[0] in (b"upgrade", b"connection")] == [
+        (b"upgrade", b"websocket"),
+        (b"connection", b"Upgrade"),
+    ]
 
 
 def test_a_subprotocol_and_fields_are_in_the_answer(connection, server):

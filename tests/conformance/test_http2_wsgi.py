@@ -54,6 +54,15 @@ def test_environ_says_http_2_and_the_scheme(echo, way):
     assert environ.get("HTTPS") == {"plain": None, "tls": "on"}[way]
 
 
+@pytest.mark.parametrize("scheme", ["javascript", "ftp", "ws", "httpx"])
+def test_another_scheme_reaches_no_application(echo, scheme):
+    connection = echo.connect("plain")
+    target = f"/scheme/{scheme}"
+    answer = connection.request(target=target, scheme=scheme)
+    assert (answer.status, target in echo.server.log) == (400, False)
+    assert environ_of(connection.request(scheme="HTTPS"))["wsgi.url_scheme"] == "http"
+
+
 def test_cookies_are_one_variable_again(echo):
     answer = echo.connect("plain").request(headers=[("cookie", "a=b"), ("cookie", "c=d")])
     assert environ_of(answer)["HTTP_COOKIE"] == "a=b; c=d"

@@ -19,7 +19,6 @@ SERVED = [
 OTHERS = ["localhost", "b.example", "evilb.example", "www.shop.example", "shop.example.evil", "[::2]", "127.0.0.2", "shop"]
 
 MALFORMED = [
-    "",
     ":80",
     "a b",
     "user@shop.example",
@@ -123,3 +122,9 @@ def test_what_names_no_host_is_named_with_its_line(serve, name):
     server = serve.prepare("wsgi-file = {apps}/hello.py\n" + f"server-names = {name}").launch()
     assert server.wait_for_exit() != 0
     assert server.wait_for_log(r"uwsgi\.ini:\d+: .*names no host")
+
+
+def test_an_empty_host_is_none_of_the_names_and_is_served_where_there_are_none(server, serve):
+    """RFC 9112 section 3.2: clients whose target has no authority send it."""
+    assert ask(server, "").status == 421
+    assert ask(serve("wsgi-file = {apps}/hello.py"), "").status == 200

@@ -372,3 +372,43 @@ def test_secrets_are_written_where_that_was_asked_for(serve, authority, credenti
     assert theirs
     assert theirs <= ours
     assert log.stat().st_mode & 0o777 == 0o600
+
+
+#: For openssl genpkey.
+CURVE = ("EC", "-pkeyopt", "ec_paramgen_curve:P-256")
+
+
+def of_version_1(folder, *kind):
+    """A certificate and its key as the recipe of uWSGI's page makes them: without extensions, and so of X.509's version 1."""
+    key, certificate = folder / "old.key", folder / "old.crt"
+    openssl("genpkey", "-algorithm", *kind, "-out", key)
+    request = openssl("req", "-new", "-key", key, "-subj", "/CN=localhost")
+    openssl("x509", "-req", "-days", "30", "-signkey", key, "-out", certificate, stdin=request)
+    return key, certificate
+
+
+@pytest.mark.parametrize("kind", [("RSA",), CURVE, ("ED25519",)], ids=lambda kind: kind[0])
+def test_a_certificate_of_version_1_is_shown(serve, tmp_path, kind):
+    key, certificate = of_version_1(tmp_path, *kind)
+    assert "Version: 1" in openssl("x509", "-in", certificate, "-noout", "-text").decode()
+    server = serve("wsgi-file = {apps}/echo.py", listen=(f"https-socket = 127.0.0.1:0,{certificate},{key}",))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(certificate)
+    with TlsClient(address_of(server), context) as client:
+        assert client.request().status == 200
+        shown = client.socket.getpeercert(binary_form=True)
+    assert shown == openssl("x509", "-in", certificate, "-outform", "DER")
+
+
+def test_a_clients_certificate_of_version_1_is_refused_and_the_log_says_why(serve, authority, credentials, tmp_path):
+    key, certificate = tmp_path / "client.key", tmp_path / "client.crt"
+    openssl("genpkey", "-algorithm", *CURVE, "-out", key)
+    request = openssl("req", "-new", "-key", key, "-subj", "/CN=client")
+    by = ("-CA", authority.certificate, "-CAkey", authority.key, "-CAcreateserial")
+    openssl("x509", "-req", *by, "-days", "30", "-out", certificate, stdin=request)
+    server = serve("wsgi-file = {apps}/echo.py", listen=https(credentials, f",,!{authority.certificate}"))
+    context = context_of(authority)
+    context.load_cert_chain(certificate, key)
+    with pytest.raises((ssl.SSLError, ConnectionError)), TlsClient(address_of(server), context) as client:
+        client.request()
+    server.wait_for_log("its certificate was not accepted: it is of X.509's version 1, and only version 3 is taken")

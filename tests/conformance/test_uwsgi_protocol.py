@@ -89,6 +89,7 @@ REFUSED = {
     "a value beyond the packet": (struct.pack("<BHB", 0, 6, 0) + b"\x01\0a\x05\0b", 400, "beyond the packet"),
     "half a length": (struct.pack("<BHB", 0, 1, 0) + b"\x01", 400, "beyond the packet"),
     "a name without a value": (struct.pack("<BHB", 0, 3, 0) + b"\x01\0a", 400, "beyond the packet"),
+    "no variables": (uwsgi.packet([]), 400, "no variables"),
     "no name": (uwsgi.packet([("", "x")]), 400, "no name"),
     "larger than buffer-size": (uwsgi.packet([("A", "b" * 9000)]), 431, "buffer-size"),
     "too many variables": (uwsgi.packet([("A", "")] * 1025), 431, "more variables"),
@@ -110,6 +111,13 @@ def test_a_malformed_or_oversized_packet_is_refused(server, address, name, way):
     found = server.wait_for(lambda: [line for line in server.lines[before:] if "refused" in line], "the refusal")
     assert len(found) == 1
     assert words in found[0]
+
+
+def test_a_packet_without_a_method_is_served_as_uwsgi_does(address):
+    with Client(address) as client:
+        client.send(uwsgi.packet([("PATH_INFO", "/a")]))
+        answer = uwsgi.Answer(client.read_to_end())
+    assert (answer.status, json.loads(answer.body)["environ"]["PATH_INFO"]) == (200, "/a")
 
 
 @pytest.mark.parametrize("cut", [1, 3, 4, 5, 40])

@@ -1,6 +1,7 @@
 """`daemonize`: the command waits for the start, and its status is that of the start; and the pidfiles."""
 
 import os
+import shutil
 import signal
 import socket
 import stat
@@ -13,6 +14,7 @@ from support.server import TIME, program
 from support.waiting import PATIENCE_SECONDS, wait_until
 from support_instance import APPLICATIONS, LOAD_FAILED, START_FAILED
 from support_processes import descriptors_of
+from support_users import python_for_everybody
 
 #: How long a command may take that waits for a start, in seconds.
 START_SECONDS = 60
@@ -161,7 +163,30 @@ def test_a_safe_pidfile_is_that_of_the_last_start_that_served(start, tmp_path):
     instance = start(*options, module="broken", ready=False)
     assert instance.wait_for_exit() == LOAD_FAILED
     assert (tmp_path / "safe.pid").read_text() == "before\n"
-    assert (tmp_path / "two.pid").read_text() == f"{instance.pid}\n"
+    # What this start has written goes with it.
+    assert not (tmp_path / "two.pid").exists()
+
+
+@pytest.mark.parametrize("fault", ["application", "hook", "control-socket"])
+def test_a_start_that_fails_leaves_no_file_behind(fault, start, tmp_path):
+    (tmp_path / "broken.py").write_text("import no_such_module_at_all\n")
+    files = {option: tmp_path / option for option in ("pidfile", "pidfile2", "master-fifo", "http-socket", "stats")}
+    options = [str(part) for option, path in files.items() for part in (f"--{option}", path)]
+    options += {
+        "application": ["--pythonpath", str(tmp_path)],
+        "hook": ["--hook-master-start", "exec:exit 3"],
+        "control-socket": ["--control-socket", str(tmp_path / "missing" / "control")],
+    }[fault]
+    module = "broken" if fault == "application" else "probe"
+    instance = start(*options, module=module, socket=None, ready=False, alarms=True)
+    assert instance.wait_for_exit() in (START_FAILED, LOAD_FAILED)
+    assert [option for option, path in files.items() if path.exists()] == []
+
+
+def test_an_instance_that_has_served_leaves_its_pidfile_as_ever(start, tmp_path):
+    instance = start("--pidfile", tmp_path / "app.pid")
+    assert instance.stop() == 0
+    assert (tmp_path / "app.pid").read_text() == f"{instance.pid}\n"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can have another user's files written")
@@ -172,9 +197,13 @@ def test_a_pidfile_of_the_user_is_written_with_the_users_rights(start, fail, tmp
     theirs.mkdir()
     os.chown(theirs, 65534, 65534)
     identity = ("--uid", "65534", "--gid", "65534")
-    # The Python of these tests may lie where that user can't execute it: the file is there before the application is loaded.
-    instance = start(*identity, "--pidfile2", theirs / "two.pid", ready=False)
-    wait_until(lambda: (theirs / "two.pid").exists(), "the pidfile")
+    # The Python of these tests may lie where that user can't execute it, and a start that fails takes its pidfile away.
+    python = python_for_everybody(tmp_path)
+    if python is None:
+        pytest.skip("no Python here may be run by another user")
+    shutil.copy(APPLICATIONS / "probe.py", tmp_path)
+    chosen = ("--chdir", tmp_path, "--pidfile2", theirs / "two.pid")
+    instance = start(*identity, *chosen, command=[python, "-m", "bolide"])
     found = (theirs / "two.pid").stat()
     assert (found.st_uid, found.st_gid, stat.S_ISREG(found.st_mode)) == (65534, 65534, True)
     instance.finish()
@@ -188,13 +217,54 @@ def test_a_pidfile_of_the_user_is_written_with_the_users_rights(start, fail, tmp
     assert not (ours / "two.pid").exists()
 
 
-def test_daemonize_says_that_its_sockets_are_not_open_to_everybody(background):
-    said = "`daemonize` in uWSGI empties the umask"
-    status, lines = background.daemonize()
-    assert (status, any(said in line and "chmod-socket = 660" in line for line in lines)) == (0, True), lines
-    background.finish()
-    status, lines = background.daemonize("--chmod-socket=666")
-    assert (status, any(said in line for line in lines)) == (0, False), lines
+def test_daemonize_opens_its_sockets_to_everybody_and_says_so_and_nothing_else(background, call):
+    said = "every user may connect to the UNIX sockets (mode 666)"
+    for options, mode, is_said in [
+        ((), 0o666, True),
+        (("--chmod-socket=660",), 0o660, False),
+        (("--umask", "027"), 0o750, False),
+    ]:
+        status, lines = background.daemonize(*options)
+        assert (status, any(said in line and "chmod-socket = 660" in line for line in lines)) == (0, is_said), lines
+        assert stat.S_IMODE(background.socket.stat().st_mode) == mode
+        assert background.log.stat().st_mode & 0o007 == 0
+        background.finish()
+    background.socket.unlink(missing_ok=True)
+    (background.folder / "shop.ini").write_text(
+        "[uwsgi]\nmodule = probe\nsocket = app.sock\ndaemonize = app.log\nmaster = true\n"
+    )
+    assert said in call("check", "shop.ini")[1]
+
+
+def test_without_daemonize_a_socket_has_the_mode_of_the_umask(start, tmp_path):
+    start("--umask", "022", socket=str(tmp_path / "app.sock"))
+    assert stat.S_IMODE((tmp_path / "app.sock").stat().st_mode) == 0o755
+
+
+@pytest.mark.parametrize("order", [("--logto", "--daemonize"), ("--daemonize", "--logto")], ids=["before", "after"])
+def test_lines_go_to_the_file_of_daemonize_also_where_logto_names_another(order, background):
+    paths = {"--logto": background.folder / "other.log", "--daemonize": background.log}
+    status, lines = background.start(*[part for option in order for part in (option, paths[option])])
+    assert status == 0, lines
+    assert "bolide: ready: " in background.log.read_text()
+    assert not paths["--logto"].exists()
+
+
+def test_relative_files_of_loggers_and_the_fifo_lie_in_the_folder_of_chdir(start, tmp_path):
+    (tmp_path / "shop").mkdir()
+    paths = {
+        "--logger": "file:messages.log",
+        "--req-logger": "file:requests.log",
+        "--master-fifo": "fifo",
+        "--pidfile": "app.pid",
+    }
+    options = [part for pair in paths.items() for part in pair]
+    instance = start("--chdir", tmp_path / "shop", *options, ready=False, logging=True)
+    messages = tmp_path / "shop" / "messages.log"
+    instance.wait_for(lambda: messages.exists() and "bolide: ready: " in messages.read_text(), "it is ready")
+    assert sorted(path.name for path in (tmp_path / "shop").iterdir()) == ["fifo", "messages.log", "requests.log"]
+    # What is written before the folder is entered lies in that of the start.
+    assert (tmp_path / "app.pid").exists()
 
 
 def test_an_upgrade_stays_in_the_background(background, call):

@@ -49,9 +49,11 @@ def test_a_daemon_runs_beside_the_application_writes_to_the_log_and_ends_with_it
     instance.wait_for_log(r"^\[daemon daemon\] daemon is there$")
     instance.wait_for_log(rf"^bolide: daemon daemon: started \(pid {pid}\)")
     assert instance.body()
-    # A session of its own, and nothing of the master's.
+    # A session of its own, and nothing of the master's: beside its streams there is the pipe that it is on a leash by.
     assert os.getsid(pid) == pid
-    assert set(descriptors_of(pid)) == {0, 1, 2}
+    (leash,) = [target for number, target in descriptors_of(pid).items() if number > 2]
+    assert leash.startswith("pipe:")
+    assert not {leash} & {target for process in (instance.pid, instance.worker()) for target in descriptors_of(process).values()}
     assert status_field(pid, "SigBlk") == "0" * 16
     assert instance.stop() == 0
     assert not is_alive(pid)
@@ -272,3 +274,64 @@ def test_a_stop_says_that_daemons_are_waited_for(start, daemon):
     first_pid(pids)
     assert instance.stop() == 0
     instance.wait_for_text("bolide: stop: no request is in flight; waiting for the end of daemons and commands of cron; ")
+
+
+@pytest.fixture
+def two(tmp_path):
+    """A command line of two programs beside each other, and the pids that they have written, two for each start."""
+    path = tmp_path / "two.pids"
+
+    def pids(starts=1):
+        return wait_until(lambda: len(written(path)) == 2 * starts and written(path), f"the programs of {starts} starts")[-2:]
+
+    one = f"(echo $(exec sh -c 'echo $PPID') >> {path}; exec sleep 1000)"
+    yield f"{one} & {one} & wait", pids
+    for pid in written(path):
+        if is_alive(pid):
+            processes.kill(pid)
+
+
+def attendant_of(instance, pid):
+    """The attendant of a program that a shell of the attendant's has started."""
+    return processes.look(processes.look(pid).parent).parent
+
+
+def test_the_programs_of_one_command_line_go_with_a_killed_attendant_before_others_follow(start, two):
+    command, pids = two
+    instance = start("--attach-daemon", command, alarms=True)
+    before = pids()
+    os.kill(attendant_of(instance, before[0]), signal.SIGKILL)
+    after = pids(starts=2)
+    assert not any(map(is_alive, before))
+    assert instance.stop() == 0
+    assert not any(map(is_alive, after))
+
+
+def test_the_programs_of_one_command_line_go_when_master_and_attendant_are_killed_together(start, two):
+    command, pids = two
+    instance = start("--attach-daemon", command, alarms=True)
+    started = pids()
+    attendant = attendant_of(instance, started[0])
+    # Neither can do anything about the other's end.
+    for pid in (attendant, instance.pid):
+        os.kill(pid, signal.SIGSTOP)
+    for pid in (attendant, instance.pid):
+        os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not any(map(is_alive, started)), "the end of the programs")
+    instance.wait_until_gone()
+
+
+def test_a_command_of_cron_goes_with_a_killed_attendant_and_what_one_left_behind_does_not(start, tmp_path):
+    left, running = tmp_path / "left", tmp_path / "running"
+    leaves = f"sleep 1000 > /dev/null 2>&1 & echo $! > {left}"
+    stays = f"sleep 1000 & echo $! > {running}; wait"
+    instance = start("--cron", f"-1 -1 -1 -1 -1 {leaves}", "--unique-cron", f"-1 -1 -1 -1 -1 {stays}", alarms=True)
+    instance.wait_for_log(r"^bolide: cron sleep \(pid \d+\) exited with status 0")
+    (pid,), (other,) = (wait_until(lambda path=path: written(path), f"a pid in {path}") for path in (left, running))
+    try:
+        os.kill(attendant_of(instance, other), signal.SIGKILL)
+        wait_until_gone(other)
+        assert is_alive(pid)
+    finally:
+        processes.kill(pid)
+        processes.kill(other)

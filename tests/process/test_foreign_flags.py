@@ -401,3 +401,31 @@ def test_a_daemon_of_gunicorns_flags_serves_in_the_background(fail, free_port, t
         assert fail("--stop", "shop.pid")[0] == 0
         wait_until(lambda: not Path(f"/proc/{pid}").exists(), "the daemon's end")
     assert (tmp_path / "shop.log").read_text()
+
+
+MAKES = """\
+import os
+def application(environ, start_response):
+    os.close(os.open("made", os.O_CREAT | os.O_WRONLY, 0o666))
+    start_response("200 OK", [("Content-Length", "2")])
+    return [b"ok"]
+"""
+
+
+@pytest.mark.parametrize("way", ["file", "flags"])
+def test_the_umask_of_gunicorn_is_that_of_its_sockets_and_not_the_applications(way, start, tmp_path):
+    (tmp_path / "makes.py").write_text(MAKES)
+    if way == "file":
+        (tmp_path / "gunicorn.conf.py").write_text('bind = "unix:app.sock"\numask = 0\nwsgi_app = "makes:application"\n')
+        options = ["--config", "gunicorn.conf.py"]
+    else:
+        options = ["--bind", "unix:app.sock", "--umask", "0", "makes:application"]
+    own_mask = ["sh", "-c", 'umask 027; exec "$0" "$@"', *program()]
+    start(*options, module=None, socket=None, command=own_mask)
+    assert (tmp_path / "app.sock").stat().st_mode & 0o777 == 0o777
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(tmp_path / "app.sock"))
+        client.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        answer = b"".join(iter(lambda: client.recv(4096), b""))
+    assert answer.endswith(b"ok"), answer
+    assert (tmp_path / "made").stat().st_mode & 0o777 == 0o640

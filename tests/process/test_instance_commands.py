@@ -216,6 +216,24 @@ def test_junk_silence_and_a_crowd_at_the_control_socket_hold_nothing_up(start, c
     assert "no worker is added" not in instance.log
 
 
+def test_silent_clients_at_the_control_socket_give_way_to_one_that_asks(start, call):
+    instance = start()
+    crowd = []
+    for _ in range(80):
+        client = socket.socket(socket.AF_UNIX)
+        client.connect(f"\0bolide/{instance.pid}")
+        crowd.append(client)
+    try:
+        # The answer of one that comes behind them does not wait until they have run out of time.
+        assert call("status", instance.pid)[0] == DONE
+        crowd[-1].setblocking(False)
+        with pytest.raises(BlockingIOError):
+            crowd[-1].recv(1)
+    finally:
+        for client in crowd:
+            client.close()
+
+
 def test_the_status_says_how_the_last_reload_has_ended(configured, call, tmp_path):
     instance = configured()
     assert "reloads:" not in call("status")[1]

@@ -7,6 +7,7 @@ import re
 import signal
 import socket
 
+import pytest
 from support.client import Client
 from support.waiting import wait_until
 
@@ -66,6 +67,72 @@ def test_a_format_that_is_json_stays_json_whatever_bytes_are_in_it(start):
     ask_with(instance, HOSTILE)
     line = instance.wait_for_log(r'^\{"agent".*$').group(0)
     assert json.loads(line)["agent"] == HOSTILE.decode("utf-8", "replace")
+
+
+#: A field of a line: between quotes, or up to a blank.
+LOGGED_FIELD = re.compile(r'"((?:[^"\\]|\\.)*)"|(\S+)')
+
+#: Formats with quotes: as gunicorn's default was translated, nginx' and Apache's combined ones, and the like without order.
+QUOTED_FORMATS = [
+    ("--log-format", '%(addr) - %(user) [%(ltime)] "%(method) %(uri) %(proto)" %(status) %(rsize) "%(referer)" "%(uagent)"'),
+    ("--access-logformat", '%(h)s %(l)s %(u)s %(t)s "%(r)s" %(s)s %(b)s "%(f)s" "%(a)s"'),
+]
+
+#: What a client sends between two fields of its own: it would end them, and add others.
+FORGERIES = [b'x" 200 "y\\', b'"', b"\\", b'\\"', b"a\tb", "caf\u00e9 \u20ac".encode(), b'" "" "']
+
+
+def plain(text):
+    """What stands between quotes, as whoever reads the line has it."""
+    names = {"n": "\n", "r": "\r", "t": "\t"}
+    return re.sub(
+        r"\\(?:x([0-9a-f]{2})|(.))", lambda m: chr(int(m[1], 16)) if m[1] else names.get(m[2], m[2]), text, flags=re.DOTALL
+    )
+
+
+def fields_of(line):
+    """The fields of a line with quotes; what stands in brackets is a time."""
+    found = LOGGED_FIELD.findall(re.sub(r"\[[^]]*\]", "[time]", line, count=1))
+    return [plain(quoted) if quoted or not bare else bare for quoted, bare in found]
+
+
+@pytest.mark.parametrize("arguments", QUOTED_FORMATS, ids=["log-format", "access-logformat"])
+def test_a_client_can_not_end_a_field_in_quotes(start, arguments):
+    instance = start(*arguments, logging=True)
+    for number, text in enumerate(FORGERIES):
+        path = b"/" + str(number).encode() + b'"x"'
+        with Client(instance.address()) as client:
+            head = [
+                b"GET " + path + b" HTTP/1.1",
+                b"Host: x",
+                b"Connection: close",
+                b"Referer: r" + text,
+                b"User-Agent: u" + text,
+            ]
+            client.send(b"\r\n".join([*head, b"", b""]))
+            client.read_to_end()
+        line = instance.wait_for_log(rf'^.*GET /{number}\\"x\\".*$').group(0)
+        fields = fields_of(line)
+        shown = text.decode()
+        assert len(fields) == 9, line
+        assert fields[4] == f"GET {path.decode()} HTTP/1.1", line
+        assert fields[7:] == [f"r{shown}", f"u{shown}"], line
+
+
+def test_a_users_name_and_what_a_front_server_sends_can_not_end_a_field(start):
+    arguments = ("--log-format", '"%(user)" "%(var.HTTP_X_FORWARDED_FOR)" "%(uri)" "%(mine)" end')
+    instance = start(*arguments, logging=True, socket="127.0.0.1:0")
+    with Client(instance.address()) as client:
+        client.send(b'GET /a"b HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: 1" "2\\\r\nConnection: close\r\n\r\n')
+        client.read_to_end()
+    line = instance.wait_for_log(r"^.* end$").group(0)
+    assert fields_of(line) == ["-", '1" "2\\', '/a"b', "-", "end"]
+
+
+def test_a_format_without_quotes_has_texts_as_uwsgi_writes_them(start):
+    instance = start("--log-format", "agent %(uagent)", logging=True)
+    ask_with(instance, b'x" "y\\')
+    assert instance.wait_for_log(r"^agent .*$").group(0) == 'agent x" "y\\'
 
 
 def test_a_slow_request_has_its_line_and_a_quick_one_none(start):

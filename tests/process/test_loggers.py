@@ -10,7 +10,9 @@ import zlib
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from support import processes
 from support.waiting import wait_until
+from support_processes import children_of, is_alive
 
 SAYS = """\
 import os, sys
@@ -95,6 +97,43 @@ def test_lines_go_where_their_routes_say_and_drained_ones_nowhere(says, tmp_path
     wait_until(lambda: read(requests) == '{"line":"line /?beta"}\n', lambda: read(requests))
     assert "all:gamma" not in read(rest)
     assert "alpha" not in read(rest).replace("/?alpha", "")
+
+
+def test_the_recipe_for_logs_of_json_sorts_lines_as_with_uwsgi(says, tmp_path):
+    """As Label Studio's own configuration, and those that copied the same recipe, have it."""
+    objects, words = tmp_path / "objects", tmp_path / "words"
+    instance = says(
+        f"logger = applogger file:{objects}",
+        "log-route = applogger {",
+        "log-encoder = format:applogger ${msg}",
+        f"logger = default file:{words}",
+        r"log-route = default ^((?!\{).)*$",
+        'log-encoder = json:default {"source": "uwsgi", "message": "${msg}"}',
+        "log-encoder = nl",
+        where=words,
+    )
+    for text in ("plain", '{"level":1}', "half{open"):
+        ask(instance, text)
+    wait_until(lambda: "half{open\n" in read(objects), lambda: read(objects))
+    wait_until(lambda: '{"source": "uwsgi", "message": "plain"}\n' in read(words), lambda: read(words))
+    assert '{"level":1}\n' in read(objects)
+    assert "plain" not in read(objects).replace("line /?plain", "")
+    assert "level" not in read(words)
+    assert "half" not in read(words)
+    assert "has no effect" not in read(words)
+
+
+def test_an_expression_that_can_not_be_used_costs_its_rule_and_not_the_start(says, tmp_path):
+    some = tmp_path / "some"
+    instance = says(f"logger = some file:{some}", "log-route = some (?=a)b", "log-drain = (", "log-filter = a(?<!b)c")
+    for line, words in (
+        (3, "warning: `log-route = some (?=a)b` has no effect: `(?=a)b` has a lookahead at `(?=a)b`, which is not supported"),
+        (4, "warning: `log-drain = (` has no effect: `(` is no regular expression: unclosed group"),
+        (5, "warning: `log-filter = a(?<!b)c` has no effect: `a(?<!b)c` has a negative lookbehind"),
+    ):
+        assert f"log.ini:{line}: {words}" in instance.log, instance.log
+    ask(instance, "abc")
+    instance.wait_for_log("^abc$")
 
 
 def test_only_lines_that_pass_the_filter_are_written(says, tmp_path):
@@ -386,7 +425,6 @@ def test_the_mode_of_a_log_and_its_beginning_are_as_asked(says, tmp_path):
         ("logger = redislog:127.0.0.1", "there is no logger `redislog`"),
         ("logger = nothing", "the loggers are file, fd, stdio"),
         ("log-route = nobody .*", "no logger is called `nobody`"),
-        ("log-drain = (?=a)b", "can't be used"),
         ("log-encoder = gzip", "the log itself can't be compressed"),
         ("logger = stdio\nlog-encoder = gzip", "the log itself can't be compressed"),
         ("logger = file:log\nlog-encoder = gzip\nlog-encoder = json {}", "before `gzip`"),
@@ -407,3 +445,52 @@ def test_a_logger_that_can_not_be_had_is_an_error_that_says_what_to_use(line, wo
     status, lines = fail("--ini", tmp_path / "uwsgi.ini")
     assert status == 1
     assert words in "\n".join(lines), lines
+
+
+DEAF = "trap '' TERM; echo $$ > {pid}.part; mv {pid}.part {pid}; sleep 1000 & wait; sleep 1000"
+
+
+def deaf_program(says, tmp_path, option):
+    """An instance with a log program that reads nothing and does not end when told to, and the pid of that."""
+    path, said = tmp_path / "deaf.pid", tmp_path / "said"
+    lines = [f"{option} = pipe:{DEAF.format(pid=path)}", *([f"logger = file:{said}"] if option == "logger" else [])]
+    instance = says(*lines, where=said if option == "logger" else None, alarms=True)
+    wait_until(path.exists, "the log program")
+    return instance, int(path.read_text())
+
+
+@pytest.mark.parametrize("option", ["req-logger", "logger"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_log_program_that_reads_nothing_does_not_outlive_the_instance_for_long(says, tmp_path, option, number):
+    instance, program = deaf_program(says, tmp_path, option)
+    (child,) = children_of(program)
+    try:
+        instance.send_signal(number)
+        instance.wait_for_exit()
+        wait_until(lambda: not is_alive(program) and not is_alive(child), "the end of the log program")
+    finally:
+        processes.kill(program)
+        processes.kill(child)
+
+
+def test_the_program_of_a_killed_guard_goes_with_it_and_another_follows(says, tmp_path):
+    instance, program = deaf_program(says, tmp_path, "req-logger")
+    guard = processes.look(program).parent
+    assert processes.look(guard).parent == instance.pid
+    processes.kill(guard)
+    instance.wait_for_log(
+        rf"^bolide: the log program .* \(pid {program}\) was killed by SIGKILL.*; it is started again \(pid \d+\)$"
+    )
+    assert not is_alive(program)
+    processes.kill(instance.pid)
+    instance.wait_until_gone()
+
+
+def test_a_log_program_has_the_last_lines_of_a_killed_master(says, tmp_path):
+    piped = tmp_path / "piped"
+    # It is slow to read, and has what was written all the same.
+    instance = says(f"req-logger = pipe:sleep 1; exec cat > {piped}", alarms=True)
+    ask(instance, "last")
+    instance.send_signal(signal.SIGKILL)
+    wait_until(lambda: read(piped) == "line /?last\n", lambda: read(piped))
+    instance.wait_until_gone()

@@ -101,3 +101,14 @@ def test_limit_as_is_that_of_workers(start):
     assert instance.get("/reserve/1000").status == 200
     assert instance.get("/reserve/4000").status == 500
     instance.wait_for_text("Cannot allocate memory")
+
+
+@pytest.mark.parametrize(("options", "ending"), [(("--limit-as", "3000"), True), ((), False)])
+def test_an_abort_under_limit_as_names_the_limit(start, tmp_path, options, ending):
+    (tmp_path / "aborts.py").write_text("import os\ndef application(environ, start_response):\n    os.abort()\n")
+    instance = start("--pythonpath", tmp_path, *options, module="aborts", alarms=True)
+    with contextlib.suppress(Closed):
+        instance.get("/")
+    died = instance.wait_for_log(r"^bolide: worker 1 \(pid \d+\) was killed by SIGABRT.*$")
+    words = ", probably because it could not have memory within limit-as = 3000 MiB"
+    assert (words in died[0]) == ending

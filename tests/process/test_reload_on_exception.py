@@ -1,5 +1,6 @@
 """`reload-on-exception` and its kin: a worker whose application has raised is replaced, and nobody is kept waiting."""
 
+import re
 import signal
 
 import pytest
@@ -46,7 +47,7 @@ def shop(request, start, tmp_path):
 
 
 def test_a_worker_that_saw_an_exception_is_replaced(shop):
-    instance = shop("--reload-on-exception")
+    instance = shop("--reload-on-exception", "--min-worker-lifetime", "0")
     old = instance.body()
     assert instance.get("/other").status == 500
     wait_until(lambda: instance.workers() and old not in map(str, instance.workers()), "another worker")
@@ -74,3 +75,17 @@ def test_without_the_option_workers_stay(shop):
     instance.send_signal(signal.SIGUSR1)
     instance.wait_for_log("^bolide: status: ")
     assert instance.body() == old
+
+
+def test_a_worker_that_stays_for_its_least_lifetime_says_so_in_a_line_with_the_time(shop):
+    instance = shop("--reload-on-exception", "--min-worker-lifetime", "3600")
+    old = instance.body()
+    assert instance.get("/other").status == 500
+    instance.wait_for_text(
+        "is to be replaced because of this KeyError (reload-on-exception), when it has served for 3600 s (min-worker-lifetime)"
+    )
+    assert instance.body() == old
+    # As each line of the server's own, whoever writes it.
+    said = [line for line in instance.raw_log.splitlines() if "(reload-on-exception)" in line]
+    assert len(said) == 1
+    assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d bolide: ", said[0])

@@ -290,3 +290,28 @@ def test_a_prototypes_interpreter_that_does_not_end_has_a_few_seconds_and_not_th
     instance = start("--reload-mercy", str(MERCY_SECONDS), module="shop", alarms=True)
     assert instance.stop() == 0
     assert "the prototype of generation 1" in instance.lines[-2]
+
+
+LATE = """\
+import atexit, os, time
+open({folder!r} + "/loading", "w").close()
+while os.path.exists({folder!r} + "/gate"):
+    time.sleep(0.01)
+atexit.register(time.sleep, 4)
+def application(environ, start_response):
+    start_response("200 OK", [])
+    return [b"ok"]
+"""
+
+
+def test_a_worker_that_begins_to_serve_while_it_is_being_stopped_has_the_time_of_one_that_serves(start, tmp_path):
+    (tmp_path / "late.py").write_text(LATE.format(folder=str(tmp_path)))
+    (tmp_path / "gate").touch()
+    instance = start("--pythonpath", tmp_path, "--lazy-apps", module="late", ready=False, alarms=True)
+    wait_until((tmp_path / "loading").exists, "the application to be loaded")
+    instance.send_signal(signal.SIGTERM)
+    instance.wait_for_log("^bolide: stop: ")
+    (tmp_path / "gate").unlink()
+    assert instance.wait_for_exit() == 0
+    # It ends by itself, or is told to be too slow to serve; it is never said to have had a minute.
+    assert "has not finished within" not in instance.log

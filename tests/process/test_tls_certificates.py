@@ -241,3 +241,27 @@ def test_gunicorns_and_uvicorns_words_make_the_address_an_https_one(start, autho
     for words in (("--certfile", "--keyfile"), ("--ssl-certfile", "--ssl-keyfile")):
         instance = start(words[0], credentials.chain, words[1], credentials.key)
         assert shown(instance.address("https"), context_of(authority)) == credentials.der()
+
+
+@pytest.mark.parametrize("kind", ["Ed448", "RSA-PSS"])
+def test_a_key_that_makes_no_signatures_here_is_refused_for_its_kind(fail, tmp_path, kind):
+    key, certificate = tmp_path / "app.key", tmp_path / "app.crt"
+    openssl("genpkey", "-algorithm", kind.upper(), "-out", key)
+    openssl("req", "-x509", "-new", "-key", key, "-subj", "/CN=localhost", "-days", "90", "-out", certificate)
+    status, lines = fail("--https", f"127.0.0.1:0,{certificate},{key}", "--module", "probe")
+    assert status == START_FAILED
+    assert f"this server's TLS makes no signatures with keys of the kind {kind}" in lines[-1]
+    assert "make another key: ECDSA" in lines[-1]
+
+
+def test_a_key_of_another_certificate_is_refused_whatever_the_versions_are(fail, tmp_path):
+    keys = [tmp_path / "one.key", tmp_path / "other.key"]
+    for key in keys:
+        openssl("genpkey", "-algorithm", "RSA", "-out", key)
+    certificate = tmp_path / "app.crt"
+    request = openssl("req", "-new", "-key", keys[0], "-subj", "/CN=localhost")
+    openssl("x509", "-req", "-days", "90", "-signkey", keys[0], "-out", certificate, stdin=request)
+    status, lines = fail("--https", f"127.0.0.1:0,{certificate},{keys[1]}", "--module", "probe")
+    assert status == START_FAILED
+    assert "the key belongs to another certificate" in lines[-1]
+    assert "name the two that were made for one another" in lines[-1]

@@ -101,6 +101,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(keyword_problem, module)?)?;
     module.add_function(wrap_pyfunction!(end_with_parent, module)?)?;
     module.add_function(wrap_pyfunction!(log::write_log, module)?)?;
+    module.add_function(wrap_pyfunction!(log::tell_log, module)?)?;
     module.add_function(wrap_pyfunction!(log::finish_log, module)?)?;
     module.add_function(wrap_pyfunction!(log::log_descriptor, module)?)?;
     module.add_function(wrap_pyfunction!(log::log_is_coloured, module)?)?;

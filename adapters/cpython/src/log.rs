@@ -11,6 +11,12 @@ pub fn write_log(lines: &[u8]) {
     bolide_log::write(lines);
 }
 
+/// Writes one line of the server's own, in the form that such lines have wherever they come from.
+#[pyfunction]
+pub fn tell_log(text: &str) {
+    bolide_log::line(text);
+}
+
 /// Gives lines that wait for a reader a last moment, at the end of the process.
 #[pyfunction]
 pub fn finish_log(py: Python<'_>) {

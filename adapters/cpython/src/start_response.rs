@@ -3,14 +3,14 @@
 //! client's connection.
 
 use std::ffi::CStr;
-use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd};
+use std::os::fd::IntoRawFd;
 use std::ptr::null_mut;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use bolide_contract::scoreboard::Slot;
-use bolide_engine::response::{Pushed, ResponseWriter, When, wait_for_room};
+use bolide_engine::response::{Pushed, ResponseWriter, When};
 use pyo3::ffi;
 
 use crate::call_state::CallState;
@@ -421,12 +421,12 @@ fn write_rest(state: &CallState, mut rest: &[u8]) -> Option<()> {
         // It is there: the engine's thread takes no response away while somebody writes.
         let Some(response) = state.response() else { break false };
         if response.wants_room() {
-            let (socket, awaited) = (response.socket().as_raw_fd(), response.awaited());
+            let wait = response.room_wait();
             // SAFETY: this thread holds the interpreter, and takes it again before it looks at the state or the response, to which
-            // no reference of ours is used in between. The socket stays open: see above.
+            // no reference of ours is used in between: the wait owns what it needs.
             let has_room = unsafe {
                 let thread = ffi::PyEval_SaveThread();
-                let has_room = wait_for_room(BorrowedFd::borrow_raw(socket), awaited, state.write_timeout);
+                let has_room = wait.wait(state.write_timeout);
                 ffi::PyEval_RestoreThread(thread);
                 has_room
             };

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bolide_contract::scoreboard::{Slot, now_ms};
 use bolide_engine::blocking_websocket::{BlockingWebSocket, Heard, WebSocketTerms};
-use bolide_engine::response::{Progress, ResponseWriter, wait_for_client, wait_for_room};
+use bolide_engine::response::{Progress, ResponseWriter, wait_for_client};
 use bolide_engine::websocket::MessageKind;
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PySystemError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -114,17 +114,16 @@ fn uwsgi_send_file(py: Python<'_>, descriptor: RawFd, offset: i64, length: u64) 
         let progress = request.with(|response| {
             response.begin_turn();
             let progress = response.advance();
-            (progress, response.wants_room(), response.socket().as_raw_fd(), response.awaited())
+            (progress, response.wants_room().then(|| response.room_wait()))
         });
         match progress {
-            Some((Progress::Blocked, wants_room, socket, awaited)) if wants_room => {
+            Some((Progress::Blocked, Some(wait))) => {
                 let timeout = request.write_timeout();
-                // SAFETY: the connection is this request's until the application returns.
-                let has_room = py.detach(|| wait_for_room(unsafe { BorrowedFd::borrow_raw(socket) }, awaited, timeout));
+                let has_room = py.detach(|| wait.wait(timeout));
                 request.with(|response| response.room_came(has_room));
             }
             // The turn of others, who have the interpreter for a moment.
-            Some((Progress::Blocked, ..)) => py.detach(std::thread::yield_now),
+            Some((Progress::Blocked, None)) => py.detach(std::thread::yield_now),
             Some((Progress::Done, ..)) => return Ok(()),
             Some((Progress::Broken, ..)) | None => {
                 return Err(PyOSError::new_err("sendfile: the client has gone, or takes nothing any more"));

@@ -1,120 +1,14 @@
 //! HTTP/2, counted in turns of the worker's loop: streams of one connection wait for nobody but their client, and hold up nobody.
-//!
-//! Frames are written and read by hand, with the few fields that need no compression.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bolide_contract::message::Order;
-use bolide_contract::tls::Http2;
 use bolide_engine::app::Language;
 use bolide_testing::answers::stream;
-use bolide_testing::gates::{Doors, Events};
-use bolide_testing::harness::{Client, HTTP, Harness, settings};
+use bolide_testing::gates::Events;
+use bolide_testing::harness::{Client, HTTP, Harness};
+use bolide_testing::http2::*;
 use bolide_testing::language::TestLanguage;
-use bolide_testing::streaming::TestStreams;
-
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
-const GOAWAY: u8 = 7;
-const WINDOW_UPDATE: u8 = 8;
-
-const END_STREAM: u8 = 1;
-const END_HEADERS: u8 = 4;
-
-/// Bytes of a body that a client takes before it says more (RFC 9113 section 6.9.2).
-const WINDOW_BYTES: usize = 65_535;
-
-fn worker<L: Language>(language: &'static L) -> Harness<L> {
-    let mut settings = settings(&[]);
-    settings.listeners[0].http2 = Http2::Everywhere;
-    Harness::with_settings(language, settings)
-}
-
-fn called() -> Harness<TestLanguage> {
-    worker(TestLanguage::new(Arc::new(Doors::default())))
-}
-
-fn streamed() -> (Harness<TestStreams>, &'static TestStreams) {
-    let language = TestStreams::new();
-    (worker(language), language)
-}
-
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let length = (payload.len() as u32).to_be_bytes();
-    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
-}
-
-/// A request without a body: fields that name an entry of the static table, and literals (RFC 7541 section 6).
-fn get(stream: u32, path: &str) -> Vec<u8> {
-    head(stream, 0x82, path, END_STREAM)
-}
-
-/// The head of one whose body follows.
-fn post(stream: u32, path: &str) -> Vec<u8> {
-    head(stream, 0x83, path, 0)
-}
-
-fn head(stream: u32, method: u8, path: &str, flags: u8) -> Vec<u8> {
-    let block = [&[method, 0x86, 0x04, path.len() as u8], path.as_bytes(), b"\x01\x01h"].concat();
-    frame(HEADERS, flags | END_HEADERS, stream, &block)
-}
-
-fn window(stream: u32, bytes: u32) -> Vec<u8> {
-    frame(WINDOW_UPDATE, 0, stream, &bytes.to_be_bytes())
-}
-
-/// What a client has got of each stream, and of the connection as a whole.
-#[derive(Debug, Default)]
-struct Got {
-    bodies: BTreeMap<u32, Vec<u8>>,
-    ended: Vec<u32>,
-    reset: Vec<u32>,
-    /// The last streams that were named in farewells.
-    farewells: Vec<u32>,
-    rest: Vec<u8>,
-}
-
-impl Got {
-    fn read(&mut self, client: &mut Client) {
-        self.rest.extend(client.received());
-        while let [a, b, c, kind, flags, stream @ ..] = self.rest.as_slice() {
-            let length = u32::from_be_bytes([0, *a, *b, *c]) as usize;
-            let Some((number, rest)) = stream.split_first_chunk() else { return };
-            let number = u32::from_be_bytes(*number);
-            let Some(payload) = rest.get(..length) else { return };
-            match *kind {
-                DATA => self.bodies.entry(number).or_default().extend_from_slice(payload),
-                HEADERS => drop(self.bodies.entry(number).or_default()),
-                RST_STREAM => self.reset.push(number),
-                GOAWAY => self.farewells.push(u32::from_be_bytes(payload[..4].try_into().expect("four bytes"))),
-                _ => {}
-            }
-            if matches!(*kind, DATA | HEADERS) && flags & END_STREAM != 0 {
-                self.ended.push(number);
-            }
-            self.rest.drain(..9 + length);
-        }
-    }
-
-    fn text(&self, stream: u32) -> &str {
-        self.bodies.get(&stream).map_or("", |body| std::str::from_utf8(body).expect("text"))
-    }
-}
-
-/// A client that has begun.
-fn client<L: Language>(worker: &mut Harness<L>) -> Client {
-    let mut client = worker.client_of(HTTP, None);
-    client.send(&[PREFACE, &frame(SETTINGS, 0, 0, b"")].concat());
-    worker.settle();
-    client.send(&frame(SETTINGS, 1, 0, b""));
-    worker.settle();
-    client
-}
 
 fn requests_are_answered_in_the_turn_in_which_they_are_read<L: Language>(mut worker: Harness<L>) {
     let mut client = client(&mut worker);
@@ -401,6 +295,44 @@ fn a_request_that_is_taken_back_at_once_is_nobodys() {
     }
     worker.settle();
     assert_eq!((*calls.lock().unwrap_or_else(PoisonError::into_inner), worker.connections()), (0, 1));
+}
+
+/// What came of bodies that are taken back, or that nobody reads, is the connection's window again.
+fn uploads_that_come_to_nothing_leave_the_window_open<L: Language>(mut worker: Harness<L>) {
+    const PIECE_BYTES: usize = 16_384;
+    let mut client = client(&mut worker);
+    let mut got = Got::default();
+    // What is answered before it is taken back has room.
+    client.send(&window(0, 1 << 30));
+    got.read(&mut client);
+    let window = WINDOW_BYTES + got.granted;
+    let mut sent = 0;
+    for number in (1..).step_by(2).take(3 * window / PIECE_BYTES) {
+        let upload = [post(number, "/echo"), frame(DATA, 0, number, &vec![b'x'; PIECE_BYTES])].concat();
+        let reset = frame(RST_STREAM, 0, number, &8u32.to_be_bytes());
+        client.send(&upload);
+        if number % 4 == 1 {
+            // Otherwise it is taken back before it was let in.
+            worker.settle();
+        }
+        client.send(&reset);
+        worker.settle();
+        sent += PIECE_BYTES;
+        got.read(&mut client);
+        // Half of the window may wait for the frame that gives it back.
+        assert!(WINDOW_BYTES + got.granted - sent > window / 2, "after {number}: {} of {sent} bytes", got.granted);
+    }
+    assert_eq!((worker.connections(), got.farewells.len()), (1, 0));
+    client.send(&[post(9001, "/echo"), frame(DATA, END_STREAM, 9001, b"hello")].concat());
+    worker.settle();
+    got.read(&mut client);
+    assert_eq!(got.text(9001), "POST /echo\nhello");
+}
+
+#[test]
+fn uploads_that_are_taken_back_leave_the_window_open() {
+    uploads_that_come_to_nothing_leave_the_window_open(called());
+    uploads_that_come_to_nothing_leave_the_window_open(streamed().0);
 }
 
 #[test]

@@ -102,14 +102,22 @@ pub struct LogFlows {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LogFlow {
     /// `log-drain`: lines that match one of these regular expressions go nowhere.
-    pub drains: Vec<String>,
+    pub drains: Vec<LinePattern>,
     /// `log-filter`: where there are some, lines that match none of these go nowhere.
-    pub filters: Vec<String>,
+    pub filters: Vec<LinePattern>,
     /// `log-route`: lines that match go to this log, and not to the usual ones.
-    pub routes: Vec<(String, usize)>,
+    pub routes: Vec<(LinePattern, usize)>,
     /// Loggers without a name; the log itself where there are none.
     pub usual: Vec<usize>,
     pub encoders: Vec<LogEncoder>,
+}
+
+/// What a line has to be like: two regular expressions of the crate `regex`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinePattern {
+    pub matches: String,
+    /// This must not match.
+    pub except: Option<String>,
 }
 
 /// `log-encoder`: changes lines on their way.

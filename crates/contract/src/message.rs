@@ -38,6 +38,8 @@ pub enum Order {
     Pause,
     /// To a worker that was told to pause: go on. An order to end says the same.
     Resume,
+    /// To a worker: look at the listening sockets. Somebody may wait there of whom the kernel has told a worker that has left them.
+    Look,
 }
 
 /// From a prototype or a worker to the master.
@@ -62,6 +64,9 @@ pub enum Report {
     Serving { row: u32, pid: u32 },
     /// Worker: it has served `max-requests`, or was sent SIGTERM, and asks for its replacement; it serves on until told to drain.
     Worn { row: u32, pid: u32 },
+    /// Worker: it was told to end, and accepts nothing any more. It has read the order late ([`LATE_DRAIN_MS`]), and somebody waits whom it has
+    /// not let in.
+    Left { row: u32, somebody_waits: bool },
     /// Worker: it was told to drain and every connection is closed. What follows is the application's own end (a lifespan's
     /// shutdown, background tasks), which has the rest of the mercy; no request is in flight any more.
     Drained { row: u32, pid: u32 },
@@ -108,6 +113,10 @@ pub type ImportedFile = (String, Option<i64>);
 
 /// Bytes of a list of imported files, at the most.
 pub const IMPORTS_BYTES: usize = 8 * 1024 * 1024;
+
+/// A worker that reads the order to drain later than this, in milliseconds, lets in nobody of those who wait at the listening sockets: by
+/// then they may have come when the master had said that the new code serves.
+pub const LATE_DRAIN_MS: u64 = 200;
 
 /// Exit status of a worker or prototype whose application could not be loaded.
 pub const EXIT_LOAD_FAILED: i32 = 22;
@@ -162,6 +171,7 @@ impl Packet for Order {
             Order::Admit => [7, 0, 0, 0, 0, 0],
             Order::Pause => [8, 0, 0, 0, 0, 0],
             Order::Resume => [9, 0, 0, 0, 0, 0],
+            Order::Look => [10, 0, 0, 0, 0, 0],
         }
     }
 
@@ -176,6 +186,7 @@ impl Packet for Order {
             [7, ..] => Ok(Order::Admit),
             [8, ..] => Ok(Order::Pause),
             [9, ..] => Ok(Order::Resume),
+            [10, ..] => Ok(Order::Look),
             _ => Err(unknown_packet(fields[0])),
         }
     }
@@ -198,6 +209,7 @@ impl Packet for Report {
             Report::Unshared => [111, 0, 0, 0, 0, 0],
             Report::Limited { row, milliseconds } => [121, row, milliseconds, 0, 0, 0],
             Report::Passed { row, pid } => [122, row, pid, 0, 0, 0],
+            Report::Left { row, somebody_waits } => [124, row, u32::from(somebody_waits), 0, 0, 0],
             Report::Halted { row, is_halted } => [123, row, u32::from(is_halted), 0, 0, 0],
         }
     }
@@ -220,6 +232,7 @@ impl Packet for Report {
             [111, ..] => Ok(Report::Unshared),
             [121, row, milliseconds, ..] => Ok(Report::Limited { row, milliseconds }),
             [122, row, pid, ..] => Ok(Report::Passed { row, pid }),
+            [124, row, waits, ..] => Ok(Report::Left { row, somebody_waits: waits != 0 }),
             [123, row, halted, ..] => Ok(Report::Halted { row, is_halted: halted != 0 }),
             _ => Err(unknown_packet(fields[0])),
         }
@@ -315,7 +328,7 @@ mod tests {
         let serve = Order::Serve { listener: 1 };
         let fork = |is_on_trial| Order::Fork { row: 7, worker: 3, is_on_trial };
         let others = [Order::Retire, Order::Drain, Order::Stop, serve, Order::TakeLog { log: 2 }, Order::Admit];
-        let pauses = [Order::Pause, Order::Resume];
+        let pauses = [Order::Pause, Order::Resume, Order::Look];
         for order in [fork(false), fork(true)].into_iter().chain(others).chain(pauses) {
             send(left.as_fd(), &order, None).expect("sent");
             assert!(matches!(receive::<Order>(right.as_fd()), Ok(Received::Message(got, None)) if got == order));
@@ -337,6 +350,7 @@ mod tests {
             Report::Limited { row: 1, milliseconds: 5000 },
             Report::Halted { row: 1, is_halted: true },
             Report::Passed { row: 1, pid: 2 },
+            Report::Left { row: 1, somebody_waits: true },
         ] {
             send(left.as_fd(), &report, None).expect("sent");
             assert!(matches!(receive::<Report>(right.as_fd()), Ok(Received::Message(got, None)) if got == report));

@@ -104,6 +104,11 @@ impl Scoreboard {
         Ok((scoreboard, memory))
     }
 
+    /// How large its memory is.
+    pub fn bytes(rows: u32, slots_per_row: u32) -> usize {
+        mapping_bytes(rows, slots_per_row)
+    }
+
     /// Maps one that was inherited.
     ///
     /// # Errors

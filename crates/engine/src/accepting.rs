@@ -11,6 +11,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::Relaxed;
 
+use bolide_contract::message::LATE_DRAIN_MS;
 use bolide_contract::scoreboard::{Slot, now_ms};
 use nix::sys::epoll::{EpollEvent, EpollFlags};
 
@@ -68,7 +69,8 @@ impl<L: Language> Shared<L> {
         housekeeping: &mut Housekeeping,
         thread: &ThreadContext,
     ) {
-        if self.worker.is_draining()
+        // The order to drain may be behind this news: nobody enters who could have new code.
+        if self.worker.is_told_to_drain()
             || self.worker.is_paused()
             || housekeeping.pauses.iter().any(|pause| pause.listener == number)
         {
@@ -133,7 +135,7 @@ impl<L: Language> Shared<L> {
     ) {
         let now = thread.clock.now_ms;
         for mut pause in std::mem::take(&mut housekeeping.pauses) {
-            if self.worker.is_draining() {
+            if self.worker.is_told_to_drain() {
                 continue;
             }
             if pause.until_ms > now {
@@ -195,17 +197,49 @@ impl<L: Language> Shared<L> {
     }
 
     /// Listens no more. Who waits for us is let in first: the kernel wakes one worker for a connection, and if that was this one, no
-    /// other knows of it.
-    pub(crate) fn leave_listeners(&self, connections: &mut ConnectionTable<Connection<L::App>>, housekeeping: &mut Housekeeping) {
+    /// other knows of it. One that is late leaves them to others. Gives whether somebody was left waiting.
+    pub(crate) fn leave_listeners(
+        &self,
+        connections: &mut ConnectionTable<Connection<L::App>>,
+        housekeeping: &mut Housekeeping,
+    ) -> bool {
         housekeeping.pauses.clear();
         if self.is_held.load(Relaxed) {
             // Nobody waits for one that has never listened.
-            return;
+            return false;
         }
+        let told_ms = self.worker.row.drained_ms.load(Relaxed);
+        let is_late = told_ms != 0 && now_ms() >= told_ms + LATE_DRAIN_MS;
+        let mut somebody_waits = false;
         for (number, listener) in self.worker.listeners.iter().enumerate() {
             // From here on the kernel wakes others.
             let _may_be_paused = self.poll.delete(&listener.descriptor);
-            self.let_in_waiting(ACCEPTED_TURN_MOST, number, connections, housekeeping);
+            if is_late {
+                somebody_waits |= listener.is_waited_at();
+            } else {
+                self.let_in_waiting(ACCEPTED_TURN_MOST, number, connections, housekeeping);
+            }
+        }
+        somebody_waits
+    }
+
+    /// Somebody may wait of whom only a worker was told that has left.
+    pub(crate) fn look_at_listeners(
+        &self,
+        connections: &mut ConnectionTable<Connection<L::App>>,
+        housekeeping: &mut Housekeeping,
+    ) {
+        if self.worker.is_paused() || self.is_held.load(Relaxed) {
+            return;
+        }
+        for number in 0..self.worker.listeners.len() {
+            if self.worker.is_draining() {
+                // Whoever could serve them else is unknown to the master.
+                self.let_in_waiting(ACCEPTED_TURN_MOST, number, connections, housekeeping);
+            } else {
+                // A socket that is added to the poll is looked at (epoll_ctl(2)).
+                self.let_others_go_first(number, housekeeping);
+            }
         }
     }
 

@@ -72,8 +72,6 @@ pub struct Connection<A: App> {
     stream_number: Option<u32>,
     /// Nothing was understood yet, and it may be HTTP/2.
     awaits_preface: bool,
-    /// A part of a frame was here at the end of its last turn.
-    had_part: bool,
     /// Bytes that were read and not understood yet.
     input: Vec<u8>,
     stage: ConnectionStage,
@@ -151,7 +149,6 @@ impl<A: App> Connection<A> {
             multiplexer: None,
             stream_number: None,
             awaits_preface: false,
-            had_part: false,
             input: Vec::new(),
             stage: ConnectionStage::Serves,
             has_served: false,
@@ -252,7 +249,8 @@ impl<A: App> Connection<A> {
     }
 
     /// Its time is over: the next `attend` ends it, unless a request has come at the last moment. Or its head waits to be sent.
-    pub fn is_due(&mut self, now_ms: u64) -> bool {
+    pub fn is_due(&mut self, now_ms: u64, worker: &Worker) -> bool {
+        self.note_last_stream(worker);
         self.is_overdue |= self.deadline_ms <= now_ms || self.exchange.is_over_its_time(now_ms);
         self.is_overdue || self.exchange.holds_its_head()
     }

@@ -4,6 +4,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use bolide_contract::message::Report;
 use bolide_contract::scoreboard::{Row, now_ms};
 
 use crate::access_log::complain;
@@ -84,9 +85,8 @@ impl<L: Language> Shared<L> {
             let ends_ms = now_ms() + mercy_ms - LAST_PART_MS.min(mercy_ms / 4);
             self.worker.mercy_ends_ms.store(ends_ms, Relaxed);
             housekeeping.arrivals_end_ms = now_ms() + DRAIN_ARRIVAL_MS;
-            if !was_paused {
-                self.leave_listeners(connections, housekeeping);
-            }
+            let somebody_waits = !was_paused && self.leave_listeners(connections, housekeeping);
+            self.report(|row, _| Report::Left { row, somebody_waits });
             connections.for_each(|connection| connection.give_up_at(ends_ms));
         }
         if at_once && !std::mem::replace(&mut housekeeping.stopping_at_once, true) {

@@ -463,7 +463,9 @@ impl<L: Language> Shared<L> {
                 files.tidy(now);
             }
             let is_paused = self.worker.is_paused();
-            for key in connections.keys(|connection| !(is_paused && connection.awaits_request()) && connection.is_due(now)) {
+            for key in
+                connections.keys(|connection| !(is_paused && connection.awaits_request()) && connection.is_due(now, &self.worker))
+            {
                 connections.news(key);
             }
         }
@@ -482,6 +484,7 @@ impl<L: Language> Shared<L> {
                 Ok(Received::Message(Order::Admit, _)) => self.admit(),
                 Ok(Received::Message(Order::Pause, _)) => self.begin_pause(housekeeping),
                 Ok(Received::Message(Order::Resume, _)) => self.end_pause(connections, housekeeping),
+                Ok(Received::Message(Order::Look, _)) => self.look_at_listeners(connections, housekeeping),
                 Ok(Received::Message(Order::Serve { listener }, Some(socket))) => {
                     self.let_in_handed(listener, socket, connections, housekeeping);
                 }

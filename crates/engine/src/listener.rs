@@ -2,13 +2,14 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 
 use bolide_contract::settings::Protocol;
 use bolide_contract::tls::{Http2, Tls};
 use bolide_tls::TlsFacts;
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{Shutdown, SockFlag, SockaddrLike, SockaddrStorage, accept4, getpeername, shutdown};
 
 /// One of the sockets that the master handed down.
@@ -108,6 +109,12 @@ impl ListeningSocket {
                 Http2::Tls => self.tls.is_some(),
                 Http2::Everywhere => true,
             }
+    }
+
+    /// Somebody waits to be accepted.
+    pub fn is_waited_at(&self) -> bool {
+        let mut poll_fds = [PollFd::new(self.descriptor.as_fd(), PollFlags::POLLIN)];
+        poll(&mut poll_fds, PollTimeout::ZERO).is_ok_and(|count| count > 0)
     }
 
     /// Takes one connection. It is non-blocking; TCP_NODELAY comes from the listening socket, as Linux hands it on.

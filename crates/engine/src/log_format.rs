@@ -2,11 +2,12 @@
 //! a format.
 //!
 //! The variables and what they say are uWSGI's; one that says nothing is `-`. A name that is none of them is one of the application's own
-//! (`uwsgi.set_logvar`). A format that is an object of JSON has its values escaped: a client's quotation mark would break the line.
+//! (`uwsgi.set_logvar`). A client's quotation mark must not end a field: a format that is an object of JSON has its values escaped as JSON has
+//! it, one with quotes as Apache does (gunicorn and nginx do the like), and one without has them as they are, as in uWSGI.
 
 use bolide_log::{dates, json};
 
-use crate::log_line::{LogLine, RequestNotes, URI_BYTES, memory_bytes, visible};
+use crate::log_line::{LogLine, RequestNotes, URI_BYTES, memory_bytes, quotable, visible};
 
 /// The format of `%(ltime)`, and of `%(ftime)` without one of its own.
 const APACHE_TIME: &str = "%d/%b/%Y:%H:%M:%S %z";
@@ -18,7 +19,18 @@ pub struct LogFormat {
     /// CGI names of the request's variables that the line says.
     names: Vec<Vec<u8>>,
     time: String,
-    is_json: bool,
+    escapes: Escapes,
+}
+
+/// What becomes of a client's text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Escapes {
+    /// Control characters are shown as `?`.
+    Visible,
+    /// The format has quotes.
+    Quotes,
+    /// It is an object of JSON.
+    Json,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -121,9 +133,14 @@ const LENGTH: &[u8] = b"CONTENT_LENGTH";
 impl LogFormat {
     /// Any text is a format. `time` is that of `%(ftime)`, for strftime(3).
     pub fn compile(format: &str, time: Option<&str>) -> LogFormat {
-        let is_json = format.trim().starts_with('{') && format.trim().ends_with('}');
+        let escapes = match format.trim() {
+            text if text.starts_with('{') && text.ends_with('}') => Escapes::Json,
+            // Of fields outside of the quotes too: a quote there would begin a field where none is.
+            text if text.contains('"') => Escapes::Quotes,
+            _ => Escapes::Visible,
+        };
         let time = time.unwrap_or(APACHE_TIME).to_owned();
-        let mut made = LogFormat { pieces: Vec::new(), names: Vec::new(), time, is_json };
+        let mut made = LogFormat { pieces: Vec::new(), names: Vec::new(), time, escapes };
         let mut text = String::new();
         let mut rest = format;
         while let Some(start) = rest.find("%(") {
@@ -203,7 +220,11 @@ impl LogFormat {
 
     fn text(&self, buffer: &mut Vec<u8>, value: &[u8]) {
         let value = if value.is_empty() { b"-" } else { &value[..value.len().min(URI_BYTES)] };
-        if self.is_json { json::escaped(buffer, value) } else { visible(buffer, value) }
+        match self.escapes {
+            Escapes::Visible => visible(buffer, value),
+            Escapes::Quotes => quotable(buffer, value),
+            Escapes::Json => json::escaped(buffer, value),
+        }
     }
 
     fn known(&self, known: ServerFact, buffer: &mut Vec<u8>, line: &LogLine<'_>, notes: &RequestNotes<'_>, now_us: u64) {
@@ -284,6 +305,8 @@ mod tests {
             ("%(mine)", "2\n"),
             ("%(cl) %(modifier1) %(werr) %(ioerr) %(rerr)", "0 0 0 0 0\n"),
             ("%(referer)", "a\"b?\u{fffd}\n"),
+            ("\"%(referer)\" %(status)", "\"a\\\"b\\n\u{fffd}\" 200\n"),
+            ("%(referer) \"%(status)\"", "a\\\"b\\n\u{fffd} \"200\"\n"),
             ("{\"r\": \"%(referer)\"}", "{\"r\": \"a\\\"b\\n\u{fffd}\"}\n"),
         ] {
             assert_eq!(written(format), expected, "{format}");

@@ -88,6 +88,52 @@ pub fn visible(buffer: &mut Vec<u8>, text: &[u8]) {
     }
 }
 
+/// The same in a format with quotes, so that a reader finds the field's end: as Apache's `%r` and `%i` have it, a quote and a backslash have a
+/// backslash before them, and a control character is `\n`, `\t`, `\r` or its bytes as `\xhh`. UTF-8 stays.
+pub fn quotable(buffer: &mut Vec<u8>, text: &[u8]) {
+    let is_special = |byte: &u8| *byte < 0x20 || matches!(*byte, b'"' | b'\\' | 0x7f | C1_LEAD);
+    let mut rest = text;
+    while let Some(place) = rest.iter().position(is_special) {
+        let (plain, special) = rest.split_at(place);
+        buffer.extend_from_slice(plain);
+        let taken = match *special {
+            [b'"', ..] => named(buffer, b'"'),
+            [b'\\', ..] => named(buffer, b'\\'),
+            [b'\n', ..] => named(buffer, b'n'),
+            [b'\r', ..] => named(buffer, b'r'),
+            [b'\t', ..] => named(buffer, b't'),
+            [C1_LEAD, second @ 0x80..=C1_LAST, ..] => {
+                numbered(buffer, C1_LEAD);
+                numbered(buffer, second);
+                2
+            }
+            [C1_LEAD, ..] => {
+                buffer.push(C1_LEAD);
+                1
+            }
+            [byte, ..] => {
+                numbered(buffer, byte);
+                1
+            }
+            [] => break,
+        };
+        rest = special.get(taken..).unwrap_or_default();
+    }
+    buffer.extend_from_slice(rest);
+}
+
+/// `\n`; returns the bytes that it stands for.
+fn named(buffer: &mut Vec<u8>, letter: u8) -> usize {
+    buffer.extend_from_slice(&[b'\\', letter]);
+    1
+}
+
+/// `\x1b`
+fn numbered(buffer: &mut Vec<u8>, byte: u8) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    buffer.extend_from_slice(&[b'\\', b'x', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 0xf)]]);
+}
+
 /// Address space and resident memory of this process in bytes; zeroes if /proc is not there.
 pub fn memory_bytes() -> (u64, u64) {
     let Ok(text) = std::fs::read_to_string("/proc/self/statm") else { return (0, 0) };
@@ -148,6 +194,24 @@ pub mod tests {
         ] {
             assert!(yes.is_among(&always) && !no.is_among(&always) && !yes.is_among(&off), "{always:?}");
         }
+    }
+
+    #[test]
+    fn what_a_client_sent_can_not_end_a_field_in_quotes() {
+        for (text, shown) in [
+            (&b"plain"[..], "plain"),
+            (b"", ""),
+            (br#"x" 200 "y\"#, r#"x\" 200 \"y\\"#),
+            (b"a\n\r\tb\0\x1b[0m\x7f", r"a\n\r\tb\x00\x1b[0m\x7f"),
+            ("\u{9b}31m\u{a0}\u{e9}\u{20ac}".as_bytes(), "\\xc2\\x9b31m\u{a0}\u{e9}\u{20ac}"),
+        ] {
+            let mut buffer = Vec::new();
+            quotable(&mut buffer, text);
+            assert_eq!(String::from_utf8_lossy(&buffer), shown);
+        }
+        let mut buffer = Vec::new();
+        quotable(&mut buffer, b"cut \xc2");
+        assert_eq!(buffer, b"cut \xc2");
     }
 
     #[test]

@@ -4,6 +4,8 @@
 //! served by threads as other connections are. The connection that has the socket reads for all of them. It is locked for moments, in
 //! which no code of an application runs; whoever holds the table's lock may take this one, never the other way round.
 
+mod deadline;
+mod room;
 mod stream_link;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,11 +16,15 @@ use bolide_protocol::http2::{ErrorCode, Http2, Http2Error, Http2Event};
 use bolide_protocol::session::{HeadBytes, HeadEvent, HeadParts};
 use bolide_protocol::{Fault, Span};
 
+use nix::sys::eventfd::EventFd;
+
 use crate::clock::precise_us;
 use crate::connections::Key;
 use crate::socket::Read;
 use crate::transport::Transport;
 use crate::worker::Worker;
+pub use deadline::NEVER_MS;
+use deadline::{Deadline, Facts};
 pub use stream_link::StreamLink;
 
 /// Bytes of frames that wait for a client, all streams of its connection together. Beyond it their applications wait.
@@ -62,6 +68,9 @@ pub struct Multiplexer {
     starved: Vec<u32>,
     /// Streams with news.
     woken: Vec<u32>,
+    /// Other threads may read and send for the connection while one waits for room; and those that wait, to be told of it.
+    has_threads: bool,
+    bells: Vec<Arc<EventFd>>,
     /// Name of the connection that has the socket.
     pub key: Key,
     /// Bytes that were read and not understood yet.
@@ -84,6 +93,10 @@ pub struct Multiplexer {
     pub peer_has_ended: bool,
     /// How far the end has come that a draining worker gives it.
     pub farewell: Farewell,
+    deadline: Deadline,
+    /// Since the last look at the deadline something has left for the client, or was understood of what it has said.
+    has_sent: bool,
+    has_understood: bool,
 }
 
 /// When a connection has its turn that a stream asks for.
@@ -116,8 +129,6 @@ struct Line {
     key: Option<Key>,
     /// The body as it has come.
     inbound: Vec<u8>,
-    /// Bytes of the body that were not given back to the client's window yet.
-    owed: u64,
     /// The body is handed on in chunks, as nobody knows its length.
     is_chunked: bool,
     /// What comes is another protocol's, whose end is the client's.
@@ -189,8 +200,14 @@ impl SharedMultiplexer {
 }
 
 impl Multiplexer {
-    /// `input` is what was read and is the session's to understand.
-    pub fn shared(transport: Transport, session: Http2, worker: &Worker, key: Key, input: Vec<u8>) -> Arc<SharedMultiplexer> {
+    /// `input` is what was read and is the session's to understand; by `deadline_ms` the client must have asked something.
+    pub fn shared(
+        transport: Transport,
+        session: Http2,
+        worker: &Worker,
+        (key, deadline_ms): (Key, u64),
+        input: Vec<u8>,
+    ) -> Arc<SharedMultiplexer> {
         let batch_least = worker.slots.len().clamp(BATCH_LEAST, BATCH_MOST);
         let multiplexer = Multiplexer {
             transport,
@@ -201,6 +218,8 @@ impl Multiplexer {
             blocked: Vec::new(),
             starved: Vec::new(),
             woken: Vec::new(),
+            has_threads: !worker.has_one_thread,
+            bells: Vec::new(),
             key,
             input,
             is_dirty: false,
@@ -214,6 +233,9 @@ impl Multiplexer {
             fault: None,
             peer_has_ended: false,
             farewell: Farewell::Unsaid,
+            deadline: Deadline::new(deadline_ms),
+            has_sent: false,
+            has_understood: false,
         };
         Arc::new(SharedMultiplexer { state: Mutex::new(multiplexer) })
     }
@@ -226,6 +248,19 @@ impl Multiplexer {
     /// Something of a frame or of a head is here.
     pub fn has_part(&self) -> bool {
         !self.input.is_empty() || self.session.has_part_of_head()
+    }
+
+    /// Until when the client may keep us waiting now. `timeout_ms` is for what it is in the middle of, `keepalive_ms` for its next request.
+    pub fn look_at_deadline(&mut self, now_ms: u64, timeout_ms: u64, keepalive_ms: u64) -> u64 {
+        let facts = Facts {
+            has_streams: self.has_streams(),
+            has_unsent: self.transport.has_unsent(),
+            has_sent: std::mem::take(&mut self.has_sent),
+            has_part_of_head: self.session.has_part_of_head(),
+            has_part: !self.input.is_empty(),
+            has_understood: std::mem::take(&mut self.has_understood),
+        };
+        self.deadline.look(facts, now_ms, timeout_ms, keepalive_ms)
     }
 
     pub fn has_streams(&self) -> bool {
@@ -349,7 +384,10 @@ impl Multiplexer {
                     self.arrived.retain(|arrival| arrival.number != stream);
                     if let Some(line) = self.line(stream) {
                         line.is_reset = true;
+                        // Its bytes have been given back to the client's window: so they are not kept either.
+                        line.inbound = Vec::new();
                         self.woken.push(stream);
+                        self.ring();
                     }
                     self.lines.retain(|line| !line.is_reset || line.key.is_some());
                 }
@@ -357,6 +395,7 @@ impl Multiplexer {
                 Http2Event::Ended => {}
             }
         }
+        self.has_understood |= used > 0;
         used
     }
 
@@ -367,7 +406,6 @@ impl Multiplexer {
             number: arrival.number,
             key: None,
             inbound: Vec::new(),
-            owed: 0,
             is_chunked,
             is_tunnel: arrival.is_tunnel,
             has_ended: false,
@@ -380,14 +418,10 @@ impl Multiplexer {
     }
 
     fn take_in(&mut self, number: u32, bytes: &[u8]) {
-        let Some(line) = self.line(number) else {
-            // Nobody wants it any more: the connection's window is the other requests'.
-            return self.session.note_taken(number, bytes.len() as u64);
-        };
+        let Some(line) = self.line(number) else { return };
         if bytes.is_empty() {
             return;
         }
-        line.owed += bytes.len() as u64;
         if line.is_chunked {
             line.inbound.extend_from_slice(format!("{:x}\r\n", bytes.len()).as_bytes());
             line.inbound.extend_from_slice(bytes);
@@ -411,7 +445,9 @@ impl Multiplexer {
     pub fn flush(&mut self) {
         self.is_dirty = false;
         self.write_own();
+        let before = self.transport.turn_left();
         self.transport.send(false);
+        self.has_sent |= self.transport.turn_left() < before;
         if self.transport.unsent() <= OUTPUT_BYTES / 2 && !self.transport.is_broken {
             self.wake_blocked();
         }
@@ -440,7 +476,10 @@ impl Multiplexer {
 
     /// Something has left: those that waited for it go on.
     fn wake_blocked(&mut self) {
-        self.woken.append(&mut self.blocked);
+        if !self.blocked.is_empty() {
+            self.woken.append(&mut self.blocked);
+            self.ring();
+        }
     }
 
     /// A window has opened: the stream's, or with 0 the connection's.
@@ -449,6 +488,7 @@ impl Multiplexer {
         let (mut woken, starved) = starved.into_iter().partition(|number| stream == 0 || *number == stream);
         self.starved = starved;
         self.woken.append(&mut woken);
+        self.ring();
     }
 
     /// A stream has more to send than there is room for.
@@ -467,6 +507,7 @@ impl Multiplexer {
             line.is_reset = true;
             self.woken.push(line.number);
         }
+        self.ring();
     }
 
     pub fn take_arrived(&mut self) -> Vec<Arrival> {
@@ -518,12 +559,9 @@ impl Multiplexer {
     /// The stream's exchange is over. An answer that has not ended is broken off, as nothing says that it is whole.
     fn end_line(&mut self, number: u32) {
         let Ok(place) = self.lines.binary_search_by_key(&number, |line| line.number) else { return };
-        let line = self.lines.remove(place);
-        self.session.note_taken(number, line.owed);
+        self.lines.remove(place);
         self.blocked.retain(|blocked| *blocked != number);
         self.starved.retain(|starved| *starved != number);
-        if self.session.is_open(number) {
-            self.session.reset(number, ErrorCode::INTERNAL_ERROR);
-        }
+        self.session.reset(number, ErrorCode::INTERNAL_ERROR);
     }
 }

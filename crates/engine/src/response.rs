@@ -19,7 +19,8 @@ use bolide_protocol::response::{ResponseEncoder, ResponseHead, Wire};
 use crate::body_file::{BodyFile, Queue};
 use crate::fields::{Known, is_field_value, known_field};
 use crate::response_filters::ResponseFilter;
-pub use crate::socket::{Awaited, wait_for_client, wait_for_room};
+pub use crate::socket::wait_for_client;
+pub use crate::transport::RoomWait;
 use crate::x_sendfile::XSendfile;
 pub use writer::ResponseWriter;
 
@@ -347,6 +348,16 @@ impl Response {
     /// The application's own Content-Length, where the body must have as many bytes.
     pub fn announced_length(&self) -> Option<u64> {
         self.head.content_length.filter(|_| !self.terms.head_only && !self.is_bodiless_status() && !self.names_file())
+    }
+
+    /// The answer has a head and no body (RFC 9110 sections 9.3.2, 15.3.5 and 15.4.5): it is complete when that has left.
+    pub fn has_no_body(&self) -> bool {
+        self.terms.head_only || self.is_bodiless_status()
+    }
+
+    /// The application has said how long the body is, or would be.
+    pub fn has_length(&self) -> bool {
+        self.head.content_length.is_some()
     }
 
     /// Whether a part of a file waits for the client.

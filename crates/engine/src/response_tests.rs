@@ -48,7 +48,7 @@ fn sent(mut answer: Answer, mut client: UnixStream) -> (String, bool) {
 /// Waits until the client has taken all that waits for it.
 fn drained(answer: &mut Answer, most: Duration) -> bool {
     while answer.writer().wants_room() {
-        let has_room = wait_for_room(answer.transport.socket(), Awaited::Room, most);
+        let has_room = answer.writer().room_wait().wait(most);
         answer.writer().room_came(has_room);
     }
     !answer.writer().client_is_gone()

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::eventfd::EventFd;
 use nix::sys::socket::sockopt::TcpNoDelay;
 use nix::sys::socket::{MsgFlags, Shutdown, recv, send, sendmsg, setsockopt, shutdown};
 
@@ -111,29 +112,33 @@ pub fn send_file(socket: BorrowedFd<'_>, file: &File, offset: &mut i64, count: u
     }
 }
 
-/// What makes room for more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Awaited {
-    /// The client takes what was sent.
-    Room,
-    /// The client says that it would take more (HTTP/2's windows).
-    Word,
-}
-
-/// Waits until the socket takes something again, or has news. False: it did not within the time.
-pub fn wait_for_room(socket: BorrowedFd<'_>, awaited: Awaited, most: Duration) -> bool {
-    let wanted = match awaited {
-        Awaited::Room => PollFlags::POLLOUT,
-        Awaited::Word => PollFlags::POLLIN,
-    };
+/// Waits until the socket takes something again. False: it did not within the time.
+pub fn wait_for_room(socket: BorrowedFd<'_>, most: Duration) -> bool {
     let timeout = PollTimeout::try_from(most).unwrap_or(PollTimeout::MAX);
     loop {
-        match poll(&mut [PollFd::new(socket, wanted)], timeout) {
+        match poll(&mut [PollFd::new(socket, PollFlags::POLLOUT)], timeout) {
             Err(Errno::EINTR) => {}
             Ok(0) | Err(_) => return false,
             Ok(_) => return true,
         }
     }
+}
+
+/// Waits until the socket has input or room, whichever is asked for, or the bell rings; for `most` at the longest. The bell is still then.
+pub fn watch(socket: BorrowedFd<'_>, (for_input, for_room): (bool, bool), bell: Option<&EventFd>, most: Duration) {
+    let mut wanted = PollFlags::empty();
+    wanted.set(PollFlags::POLLIN, for_input);
+    wanted.set(PollFlags::POLLOUT, for_room);
+    // A whole millisecond at the least, as the poll counts in them.
+    let timeout = PollTimeout::try_from(most + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX);
+    let watched = PollFd::new(socket, wanted);
+    // Whatever came of it, the caller looks at the connection next.
+    let _ = match bell {
+        None => poll(&mut [watched], timeout),
+        Some(bell) => poll(&mut [watched, PollFd::new(bell.as_fd(), PollFlags::POLLIN)], timeout),
+    };
+    // One that has not rung has nothing to read.
+    let _ = bell.map(EventFd::read);
 }
 
 /// Waits until the client has said something, or with `for_room` until it takes more; for `most` at the longest.

@@ -5,6 +5,7 @@
 //! the connection that it attends to.
 
 mod encrypted;
+mod room_wait;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
@@ -14,8 +15,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use bolide_tls::{ListenerTls, TlsFacts};
 
 use crate::body_file::BodyFile;
-use crate::socket::{self, Awaited, Read, Written};
+use crate::socket::{self, Read, Written};
 use crate::tls::{Alpn, TlsFault, TlsStream};
+pub use room_wait::{RoomWait, StreamWait};
 
 /// Bytes that are sent to one client before others have their turn; those of files have a measure of their own.
 pub const SEND_TURN_BYTES: usize = 256 * 1024;
@@ -47,11 +49,8 @@ pub trait StreamTransport: Send {
     /// The client has taken its request back, or has gone.
     fn is_gone(&self) -> bool;
 
-    /// It is the client's window that keeps it waiting, and not the socket.
-    fn waits_for_window(&self) -> bool;
-
-    /// Reads what has come for the connection, for a thread that waits for room in the middle of a call: nobody else may be there to do it.
-    fn catch_up(&self);
+    /// For a thread that is to wait until there is room.
+    fn room_wait(&self) -> Box<dyn StreamWait>;
 }
 
 /// What of a stream's frames has left.
@@ -155,10 +154,6 @@ impl Transport {
         if let Carrier::Tls(tls) = &mut self.carrier { Some(tls) } else { None }
     }
 
-    fn stream(&self) -> Option<&dyn StreamTransport> {
-        if let Carrier::Stream(stream) = &self.carrier { Some(&**stream) } else { None }
-    }
-
     pub fn is_encrypted(&self) -> bool {
         self.tls().is_some()
     }
@@ -226,6 +221,11 @@ impl Transport {
     /// Nothing more is sent before the next [`Transport::begin_turn`], whatever room the socket has.
     pub fn turn_is_over(&self) -> bool {
         self.turn_left == 0
+    }
+
+    /// Bytes that may still leave in this turn.
+    pub fn turn_left(&self) -> usize {
+        self.turn_left
     }
 
     fn may_send(&self) -> bool {
@@ -335,14 +335,6 @@ impl Transport {
         }
         self.send_frames(false);
         self.has_room(FRAME_BYTES, most_bytes)
-    }
-
-    /// What whoever waits for room must wait for: see [`wait_for_room`](crate::socket::wait_for_room).
-    pub fn awaited(&self) -> Awaited {
-        match self.stream() {
-            Some(stream) if stream.waits_for_window() => Awaited::Word,
-            _ => Awaited::Room,
-        }
     }
 
     /// The same on a stream, where a part is a frame's: whole or not at all.
@@ -572,9 +564,6 @@ impl Transport {
         self.is_full = false;
         self.is_broken |= !has_room;
         self.begin_turn();
-        if let Some(stream) = self.stream() {
-            stream.catch_up();
-        }
         self.send(false);
     }
 

@@ -72,6 +72,11 @@ impl Worker {
         self.draining.load(Relaxed)
     }
 
+    /// The order to drain has been given, be it read or not.
+    pub fn is_told_to_drain(&self) -> bool {
+        self.is_draining() || self.row.drained_ms.load(Relaxed) != 0
+    }
+
     pub fn is_paused(&self) -> bool {
         self.paused.load(Relaxed)
     }

@@ -3,7 +3,7 @@
 //!
 //! Regular expressions are of the crate `regex`, so no line takes longer than its length.
 
-use bolide_contract::logging::{LineEncoding, LineFrame, LogFlow, LogFlows, LogTarget};
+use bolide_contract::logging::{LineEncoding, LineFrame, LinePattern, LogFlow, LogFlows, LogTarget};
 use regex::bytes::Regex;
 
 use crate::{dates, json};
@@ -18,11 +18,17 @@ pub struct Flows {
 
 /// The way of lines of one kind.
 pub struct Flow {
-    drains: Vec<Regex>,
-    filters: Vec<Regex>,
-    routes: Vec<(Regex, usize)>,
+    drains: Vec<Pattern>,
+    filters: Vec<Pattern>,
+    routes: Vec<(Pattern, usize)>,
     usual: Vec<usize>,
     encoders: Vec<(Option<usize>, Encoder)>,
+}
+
+/// What a line has to be like, and what not.
+struct Pattern {
+    matches: Regex,
+    except: Option<Regex>,
 }
 
 enum Encoder {
@@ -72,11 +78,22 @@ impl Flows {
     }
 }
 
+impl Pattern {
+    fn compile(pattern: &LinePattern) -> Option<Pattern> {
+        let except = pattern.except.as_deref().map(Regex::new).transpose().ok()?;
+        Some(Pattern { matches: Regex::new(&pattern.matches).ok()?, except })
+    }
+
+    fn is_match(&self, line: &[u8]) -> bool {
+        self.matches.is_match(line) && !self.except.as_ref().is_some_and(|except| except.is_match(line))
+    }
+}
+
 impl Flow {
     fn compile(flow: &LogFlow) -> Flow {
-        let all = |patterns: &[String]| patterns.iter().filter_map(|pattern| Regex::new(pattern).ok()).collect();
+        let all = |patterns: &[LinePattern]| patterns.iter().filter_map(Pattern::compile).collect();
         let usual = if flow.usual.is_empty() { vec![0] } else { flow.usual.clone() };
-        let routes = flow.routes.iter().filter_map(|(pattern, log)| Some((Regex::new(pattern).ok()?, *log)));
+        let routes = flow.routes.iter().filter_map(|(pattern, log)| Some((Pattern::compile(pattern)?, *log)));
         let encoders = flow.encoders.iter().map(|encoder| (encoder.only, Encoder::compile(&encoder.encoding)));
         Flow {
             drains: all(&flow.drains),
@@ -94,7 +111,7 @@ impl Flow {
     }
 
     fn logs_of(&self, line: &[u8], mut give: impl FnMut(usize)) {
-        let matches = |patterns: &[Regex]| patterns.iter().any(|pattern| pattern.is_match(line));
+        let matches = |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.is_match(line));
         if matches(&self.drains) || !self.filters.is_empty() && !matches(&self.filters) {
             return;
         }
@@ -217,15 +234,18 @@ mod tests {
 
     #[test]
     fn a_line_goes_where_its_rules_say() {
-        let route = |pattern: &str, log| (pattern.to_owned(), log);
+        let like = |text: &str| LinePattern { matches: text.to_owned(), except: None };
+        let route = |pattern: &str, log| (like(pattern), log);
+        let all_but = LinePattern { matches: "^.*$".to_owned(), except: Some("o$".to_owned()) };
         for (flow, expected) in [
             (plain(), vec!["0: one\ntwo\n"]),
             (LogFlow { usual: vec![1, 2], ..plain() }, vec!["1: one\ntwo\n", "2: one\ntwo\n"]),
-            (LogFlow { drains: vec!["^o".into()], ..plain() }, vec!["0: two\n"]),
-            (LogFlow { filters: vec!["ne$".into()], ..plain() }, vec!["0: one\n"]),
+            (LogFlow { drains: vec![like("^o")], ..plain() }, vec!["0: two\n"]),
+            (LogFlow { filters: vec![like("ne$")], ..plain() }, vec!["0: one\n"]),
             (LogFlow { routes: vec![route("one", 1), route("o", 2)], ..plain() }, vec!["1: one\n", "2: one\ntwo\n"]),
             (LogFlow { routes: vec![route("one", 1)], usual: vec![2], ..plain() }, vec!["1: one\n", "2: two\n"]),
-            (LogFlow { drains: vec![".".into()], routes: vec![route("one", 1)], ..plain() }, vec![]),
+            (LogFlow { routes: vec![(all_but, 1)], usual: vec![2], ..plain() }, vec!["1: one\n", "2: two\n"]),
+            (LogFlow { drains: vec![like(".")], routes: vec![route("one", 1)], ..plain() }, vec![]),
         ] {
             assert_eq!(delivered(flow, &[LineFrame::Plain, LineFrame::Plain], "one\ntwo\n"), expected);
         }

@@ -18,6 +18,12 @@ impl Supervisor {
         let (by, wanted) = (format!("master-fifo {}", fifo.path().display()), fifo.take(now_ms));
         for deed in wanted {
             match deed {
+                // The application's user writes to it as well, and another master is a start, with all of root's rights.
+                Deed::Ask(Command::Upgrade) if !self.configuration.weak_points(&self.fleet.settings).is_empty() => {
+                    log_sink::line(&format!(
+                        "{by}: no upgrade: the user of uid may change what root reads or runs at a start; as root say `bolide upgrade`"
+                    ));
+                }
                 Deed::Ask(command) => {
                     log_sink::line(&format!("{by}: {}", command.words()));
                     self.obey(command, &by, now_ms);
@@ -77,6 +83,11 @@ impl Supervisor {
     pub(crate) fn tell_outcome(&mut self, is_success: bool, words: &str) {
         let answer = json!({"ok": is_success, "message": words});
         self.ways.channel.answer_waiting(&answer, clock_ms());
+    }
+
+    /// One has worked, and those are told who have waited for it when that was known.
+    pub(crate) fn tell_noted_outcome(&mut self, words: &str, now_ms: u64) {
+        self.ways.channel.answer_noted(&json!({"ok": true, "message": words}), now_ms);
     }
 
     /// By what a client finds the instance that it means.

@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use bolide_contract::control::Background;
 use bolide_contract::logging::Logging;
+use bolide_contract::settings::Settings;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -17,6 +18,8 @@ use nix::unistd::{ForkResult, Pid, dup2_stdin, fork, pipe2, setsid};
 
 use crate::announce;
 use crate::error::{EXIT_START_FAILED, StartError};
+use crate::guarded_files::{self, How, Rights};
+use crate::privileges::{self, Privileges};
 use crate::{log_sink, logs};
 
 /// Bytes of the log that the terminal shows of a start, its last ones.
@@ -63,23 +66,27 @@ impl Starter {
 ///
 /// # Errors
 /// There can be no further process.
-pub fn detach(background: &Background, warnings: &[String]) -> Result<Side, StartError> {
+pub fn detach(background: &Background, settings: &Settings, warnings: &[String]) -> Result<Side, StartError> {
     let trouble = |error: Errno| StartError::new(format!("the background (daemonize) can't be had: {error}"));
     let nowhere = File::options().read(true).write(true).open("/dev/null");
     let nowhere = nowhere.map_err(|error| StartError::new(format!("/dev/null can't be opened: {error}")))?;
     let (reader, writer) = pipe2(OFlag::O_CLOEXEC).map_err(trouble)?;
-    let shown_from = std::fs::metadata(&background.log).map_or(0, |found| found.len());
+    let privileges = privileges::resolve(&settings.identity)?;
+    let privileges = privileges.as_ref();
+    let shown_from = guarded_files::look(&background.log, Rights::root_first(privileges)).map_or(0, |found| found.st_size);
+    let shown_from = shown_from.max(0).cast_unsigned();
+    let shown = ShownLog { background, privileges, from: shown_from };
     // SAFETY: this process has one thread: nothing was started yet, and the interpreter of a console script has ended.
     match unsafe { fork() }.map_err(trouble)? {
         ForkResult::Parent { child } => {
             drop(writer);
-            let status = wait_for_start(background, child, &reader, shown_from, warnings);
+            let status = wait_for_start(&shown, child, &reader, warnings);
             bolide_log::finish();
             Ok(Side::Foreground { status })
         }
         ForkResult::Child => {
             let starter = Starter(writer.into());
-            let left = leave_terminal(background, &nowhere);
+            let left = leave_terminal(background, privileges, &nowhere);
             if let Err(error) = left {
                 // The command in the foreground shows it: this process ends without a line of its own.
                 starter.failed(EXIT_START_FAILED, &format!("not started: {error}"));
@@ -91,23 +98,23 @@ pub fn detach(background: &Background, warnings: &[String]) -> Result<Side, Star
 }
 
 /// From here on all that is written goes to the log.
-fn leave_terminal(background: &Background, nowhere: &File) -> Result<(), StartError> {
+fn leave_terminal(background: &Background, privileges: Option<&Privileges>, nowhere: &File) -> Result<(), StartError> {
     let trouble = |error: Errno| StartError::new(format!("the terminal can't be left: {error}"));
     setsid().map_err(trouble)?;
     dup2_stdin(nowhere).map_err(trouble)?;
-    let log = logs::open_log(&background.log, &Logging::default(), None)?;
+    let log = logs::open_log(&background.log, &Logging::default(), privileges)?;
     log_sink::redirect(&log).map_err(|error| StartError::new(format!("the log can't be taken as standard error: {error}")))?;
     Ok(())
 }
 
 /// Waits for the outcome of the start, shows it, and gives the exit status. Ctrl-C meanwhile stops what is being started.
-fn wait_for_start(background: &Background, child: Pid, reader: &OwnedFd, shown_from: u64, warnings: &[String]) -> i32 {
+fn wait_for_start(shown: &ShownLog<'_>, child: Pid, reader: &OwnedFd, warnings: &[String]) -> i32 {
     let outcome = read_outcome(child, reader);
-    let log = background.log.display();
+    let log = shown.background.log.display();
     match outcome.split_once('\n').and_then(|(status, why)| status.parse().ok().map(|status: i32| (status, why))) {
         Some((0, _)) => {
-            if background.shows_start {
-                show_log(background, shown_from);
+            if shown.background.shows_start {
+                shown.show();
             } else {
                 announce::write_all(warnings);
             }
@@ -115,13 +122,13 @@ fn wait_for_start(background: &Background, child: Pid, reader: &OwnedFd, shown_f
             0
         }
         Some((status, why)) => {
-            if !show_log(background, shown_from) {
+            if !shown.show() {
                 log_sink::line(why);
             }
             status
         }
         None => {
-            show_log(background, shown_from);
+            shown.show();
             log_sink::line(&format!(
                 "not started: process {child}, which was to serve in the background, has ended without a word"
             ));
@@ -158,16 +165,27 @@ fn read_outcome(child: Pid, reader: &OwnedFd) -> String {
     said
 }
 
-/// Writes what the log has got since the start; false where nothing can be shown: it is no file that can be read, or nothing came.
-fn show_log(background: &Background, from: u64) -> bool {
-    let Ok(mut log) = File::open(&background.log) else { return false };
-    let Some(length) = log.metadata().ok().filter(std::fs::Metadata::is_file).map(|found| found.len()) else { return false };
-    let first = from.max(length.saturating_sub(SHOWN_MOST_BYTES));
-    let mut text = Vec::new();
-    let read = log.seek(SeekFrom::Start(first)).and_then(|_| log.take(SHOWN_MOST_BYTES).read_to_end(&mut text));
-    if read.is_err() || text.is_empty() {
-        return false;
+/// The log of a start, as the command in the foreground shows it.
+struct ShownLog<'a> {
+    background: &'a Background,
+    privileges: Option<&'a Privileges>,
+    /// Its length before the start.
+    from: u64,
+}
+
+impl ShownLog<'_> {
+    /// Writes what the log has got since the start; false where nothing can be shown: it is no file that can be read, or nothing came.
+    fn show(&self) -> bool {
+        let opened = guarded_files::open(&self.background.log, How::Read, Rights::root_first(self.privileges));
+        let Ok(mut log) = opened.map(|opened| opened.file) else { return false };
+        let Ok(length) = log.metadata().map(|found| found.len()) else { return false };
+        let first = self.from.max(length.saturating_sub(SHOWN_MOST_BYTES));
+        let mut text = Vec::new();
+        let read = log.seek(SeekFrom::Start(first)).and_then(|_| log.take(SHOWN_MOST_BYTES).read_to_end(&mut text));
+        if read.is_err() || text.is_empty() {
+            return false;
+        }
+        bolide_log::write(&text);
+        true
     }
-    bolide_log::write(&text);
-    true
 }

@@ -164,6 +164,8 @@ pub struct Child {
     pub born_ms: u64,
     /// A worker that has answered `reload-probe`, and waits for `Admit`.
     pub waits_for_admission: bool,
+    /// A worker that was told to end has said that it accepts nobody any more.
+    pub has_left: bool,
     /// A worker was told last that the instance is paused.
     pub knows_pause: bool,
     /// When it became ready.

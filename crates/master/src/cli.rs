@@ -63,11 +63,12 @@ fn run_as(arguments: &[OsString], choose: Box<ChooseProgram>, language: Option<&
         // There may be nobody to tell: the status has to do.
         return EXIT_START_FAILED;
     }
-    let configuration = Configuration::new(arguments, choose, python);
+    let mut configuration = Configuration::new(arguments, choose, python);
     match configuration.read() {
         Ok(Reading::Print { text, status }) => print(&text, status),
-        Ok(Reading::Run { settings, diagnostics }) => {
+        Ok(Reading::Run { settings, diagnostics, sources }) => {
             let warnings: Vec<String> = diagnostics.iter().map(ToString::to_string).collect();
+            configuration.note_sources(sources);
             supervise(*settings, configuration, &warnings)
         }
         Ok(Reading::Load { settings, mut report }) => {

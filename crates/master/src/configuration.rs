@@ -6,11 +6,16 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use bolide_contract::settings::Settings;
-use bolide_options::{Diagnostic, Failure, Reading, Severity, read, read_again, renewal, start_folder};
-use nix::unistd::{AccessFlags, access};
+use bolide_options::{
+    Diagnostic, Failure, Reading, Severity, Sources, Unread, WeakPoint, Writer, read, read_again, renewal, start_folder,
+};
+use nix::unistd::{AccessFlags, access, geteuid};
 
+use crate::changes;
 use crate::error::StartError;
 use crate::interpreter::{Program, enter_folder};
+use crate::privileges::Privileges;
+use crate::reading_as_user::{self, Answer};
 use crate::succession;
 
 /// Whom sockets were handed to (sd_listen_fds(3)).
@@ -34,6 +39,8 @@ pub struct Configuration {
     started_as: OsString,
     /// Warnings that the log has: they are no news at a reload.
     told: Vec<String>,
+    /// As it was last read with our own rights.
+    sources: Sources,
 }
 
 /// What a reload has read.
@@ -64,6 +71,7 @@ impl Configuration {
             python,
             started_as,
             told: Vec::new(),
+            sources: Sources::default(),
         }
     }
 
@@ -102,6 +110,19 @@ impl Configuration {
         self.told = lines.to_vec();
     }
 
+    /// What the settings of the start were made of.
+    pub fn note_sources(&mut self, sources: Sources) {
+        self.sources = sources;
+    }
+
+    /// Warnings where the user that the application runs as may change what we, who are root, have read or run.
+    pub fn weak_points(&self, settings: &Settings) -> Vec<String> {
+        let Some(writer) = distrusted(settings) else { return Vec::new() };
+        let program = std::env::current_exe().ok();
+        let told = writer.told(&self.sources.files, self.python.as_deref().or(program.as_deref()));
+        told.into_iter().map(|(message, advice)| format!("WARNING: {message} ({advice})")).collect()
+    }
+
     /// The program of a prototype of these settings; the folder of `chdir` must be ours.
     ///
     /// # Errors
@@ -115,8 +136,8 @@ impl Configuration {
     ///
     /// # Errors
     /// Lines that say what is wrong with it.
-    pub fn read_again(&mut self, in_force: &Settings) -> Result<ReadAgain, Vec<String>> {
-        let read = self.read_in_folder(in_force);
+    pub fn read_again(&mut self, in_force: &Settings, privileges: Option<&Privileges>) -> Result<ReadAgain, Vec<String>> {
+        let read = self.read_in_folder(in_force, privileges);
         if read.is_err() {
             // The path may lead nowhere by now: then the folder of the start has to do, until the next reload.
             let _ = enter_folder(in_force);
@@ -131,6 +152,45 @@ impl Configuration {
         handed.map(|(name, _)| (name.as_os_str(), std::process::id().to_string().into()))
     }
 
+    /// As we are.
+    fn read_settings(&self, in_force: &Settings, distrusted: Option<&Writer>) -> Result<Answer, NotRead> {
+        let read = read_again(&self.arguments, &self.environment_now(), self.python.as_deref(), in_force, distrusted);
+        read.map(|read| Answer { settings: read.settings, warnings: in_order(read.diagnostics), said: read.said }).map_err(
+            |unread| match unread {
+                Unread::Failed(failure) => NotRead::Failed(in_order(failure.diagnostics)),
+                Unread::Distrusted(found) => NotRead::Distrusted(found),
+            },
+        )
+    }
+
+    /// As the user that may write it, who is to have no more rights by that. Gives what that user may change, and the lines about it.
+    fn read_as_user(
+        &self,
+        found: &WeakPoint,
+        in_force: &Settings,
+        privileges: Option<&Privileges>,
+    ) -> Result<(Answer, Vec<String>), Vec<String>> {
+        let user = in_force.identity.user.as_deref().unwrap_or_default();
+        let words = found.words();
+        let Some(privileges) = privileges else { return Err(vec![format!("the user `{user}` (uid) may {words}")]) };
+        let answer = reading_as_user::run(privileges, || match self.read_settings(in_force, None) {
+            Ok(answer) => Ok(answer),
+            Err(NotRead::Failed(lines)) => Err(lines),
+            Err(NotRead::Distrusted(_)) => Err(Vec::new()),
+        });
+        let answer = answer.map_err(|mut lines| {
+            lines.insert(0, format!("the user `{user}` (uid) may {words}: it is read as that user"));
+            lines
+        })?;
+        let harmless = changes::harmless(in_force, &answer.settings).map_err(|error| vec![error.to_string()])?;
+        let mut lines = vec![format!(
+            "the user `{user}` (uid) may {words}: it is read as that user, and what is done with root's rights stays as it was"
+        )];
+        let named = harmless.named(&self.sources.said, &answer.said);
+        lines.extend(named.iter().map(|option| format!("{option}: restart for this, it stays as it was: root acts on it")));
+        Ok((Answer { settings: harmless.settings, ..answer }, lines))
+    }
+
     /// The environment of the start. Sockets that were handed over then (`LISTEN_FDS`) are ours still, also where the instance has gone to
     /// the background since, and its process is another one.
     fn environment_now(&self) -> Vec<(OsString, OsString)> {
@@ -142,18 +202,36 @@ impl Configuration {
         environment
     }
 
-    fn read_in_folder(&mut self, in_force: &Settings) -> Result<ReadAgain, Vec<String>> {
+    fn read_in_folder(&mut self, in_force: &Settings, privileges: Option<&Privileges>) -> Result<ReadAgain, Vec<String>> {
         std::env::set_current_dir(&self.folder)
             .map_err(|error| vec![format!("the folder of the start, {}, can't be entered: {error}", self.folder.display())])?;
-        let read = read_again(&self.arguments, &self.environment_now(), self.python.as_deref(), in_force);
-        let (mut settings, diagnostics) = read.map_err(|failure| in_order(failure.diagnostics))?;
-        let warnings = in_order(diagnostics);
-        let mut lines: Vec<String> = warnings.iter().filter(|line| !self.told.contains(line)).cloned().collect();
+        let (Answer { mut settings, warnings, .. }, mut lines) = match self.read_settings(in_force, distrusted(in_force).as_ref())
+        {
+            Ok(answer) => {
+                self.sources.said.clone_from(&answer.said);
+                (answer, Vec::new())
+            }
+            Err(NotRead::Failed(lines)) => return Err(lines),
+            Err(NotRead::Distrusted(found)) => self.read_as_user(&found, in_force, privileges)?,
+        };
+        lines.extend(warnings.iter().filter(|line| !self.told.contains(line)).cloned());
         lines.extend(renewal::renew(&mut settings.listeners));
         enter_folder(&settings).map_err(|error| vec![error.to_string()])?;
         self.told = warnings;
         Ok(ReadAgain { settings, lines })
     }
+}
+
+/// Why there are no settings.
+enum NotRead {
+    Failed(Vec<String>),
+    /// The application's user may change this, and we are root.
+    Distrusted(WeakPoint),
+}
+
+/// The user that the application runs as, where we are root and it is not.
+fn distrusted(settings: &Settings) -> Option<Writer> {
+    Writer::of(&settings.identity).filter(|_| geteuid().is_root())
 }
 
 /// Lines of the log: errors come last, where the eye is.

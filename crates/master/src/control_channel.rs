@@ -8,21 +8,22 @@
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use bolide_contract::control::Channel;
 use nix::poll::PollFlags;
-use nix::sys::socket::{getsockopt, sockopt};
+use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, getsockopt, listen, socket, sockopt};
 use nix::unistd::{Pid, geteuid};
 use serde_json::Value;
 
 use crate::error::StartError;
+use crate::guarded_files::{self, KnownFile, SocketNode};
 use crate::log_sink;
+use crate::privileges::Privileges;
 use crate::waiting::{Source, Token};
 
-/// Connections at the same time; further ones wait in the kernel.
+/// Connections at the same time; for further ones the oldest that has asked nothing gives way.
 const CLIENTS_MOST: usize = 16;
 /// Connections that one turn accepts.
 const ACCEPTED_TURN_MOST: usize = 8;
@@ -32,6 +33,8 @@ const QUESTION_BYTES: usize = 4096;
 const CLIENT_MS: u64 = 5000;
 /// Time for which nobody is let in when there is no descriptor for a client, in milliseconds.
 const EXHAUSTED_MS: u64 = 1000;
+/// Connections that wait in the kernel to be accepted.
+const BACKLOG: i32 = 128;
 /// Mode of a socket file.
 const FILE_MODE: u32 = 0o600;
 
@@ -40,7 +43,7 @@ const FILE_MODE: u32 = 0o600;
 pub struct ControlChannel {
     listener: Option<UnixListener>,
     /// The socket's file, with its identity.
-    file: Option<(PathBuf, (u64, u64))>,
+    file: Option<KnownFile>,
     clients: Vec<Client>,
     next_id: u64,
     /// Until when nobody is let in.
@@ -62,6 +65,8 @@ enum ClientState {
     Asks(Vec<u8>),
     /// It waits for an outcome.
     Waits,
+    /// The outcome that it waits for is known, and told in a moment.
+    WaitsForWord,
     /// It takes its answer, of which this is left.
     Takes(Vec<u8>),
 }
@@ -71,7 +76,7 @@ impl ControlChannel {
     ///
     /// # Errors
     /// The socket file can't be made.
-    pub fn open(channel: &Channel) -> Result<ControlChannel, StartError> {
+    pub fn open(channel: &Channel, privileges: Option<&Privileges>) -> Result<ControlChannel, StartError> {
         let (listener, file) = match channel {
             Channel::Off => (None, None),
             Channel::Named => match bind_name() {
@@ -86,15 +91,16 @@ impl ControlChannel {
                     let shown = path.display();
                     StartError::new(format!("control-socket = {shown}: {error}; make its folder, or choose another file"))
                 };
-                let (listener, identity) = bind_file(path).map_err(trouble)?;
-                (Some(listener), Some((path.clone(), identity)))
+                let (listener, file) = bind_file(path, privileges).map_err(trouble)?;
+                (Some(listener), Some(file))
             }
         };
         Ok(ControlChannel { listener, file, clients: Vec::new(), next_id: 1, paused_until_ms: None })
     }
 
     pub fn sources(&self) -> impl Iterator<Item = Source<'_>> {
-        let has_room = self.clients.len() < CLIENTS_MOST && self.paused_until_ms.is_none();
+        let has_room = self.clients.len() < CLIENTS_MOST || self.oldest_to_give_way().is_some();
+        let has_room = has_room && self.paused_until_ms.is_none();
         let listener = self.listener.iter().filter(move |_| has_room);
         let clients = self.clients.iter().map(|client| {
             let wants = if matches!(client.state, ClientState::Takes(_)) { PollFlags::POLLOUT } else { PollFlags::POLLIN };
@@ -120,13 +126,26 @@ impl ControlChannel {
                     return;
                 }
             };
-            if self.clients.len() >= CLIENTS_MOST || !may_ask(&stream) || stream.set_nonblocking(true).is_err() {
+            if !may_ask(&stream) || stream.set_nonblocking(true).is_err() {
                 continue;
+            }
+            if self.clients.len() >= CLIENTS_MOST {
+                // Those that this turn has let in are the last of the line: what they have to say is read before it is their turn to give way.
+                let Some(oldest) = self.oldest_to_give_way() else { continue };
+                self.clients.remove(oldest);
             }
             let (id, until_ms) = (self.next_id, Some(now_ms + CLIENT_MS));
             self.next_id += 1;
             self.clients.push(Client { id, stream, state: ClientState::Asks(Vec::new()), until_ms });
         }
+    }
+
+    /// Where in the list the client is that has a place for longest without having asked anything: it gives way to one that has just come. After
+    /// these come those that do not take their answer. Who waits for an outcome keeps its place.
+    fn oldest_to_give_way(&self) -> Option<usize> {
+        let is_silent = |client: &Client| matches!(client.state, ClientState::Asks(_));
+        let is_slow = |client: &Client| matches!(client.state, ClientState::Takes(_));
+        self.clients.iter().position(is_silent).or_else(|| self.clients.iter().position(is_slow))
     }
 
     /// News of a client: its whole question, if that has come.
@@ -135,7 +154,7 @@ impl ControlChannel {
         let question = match &mut client.state {
             ClientState::Asks(received) => read_question(&mut client.stream, received),
             // It has nothing more to say: this is its end.
-            ClientState::Waits => Err(io::ErrorKind::UnexpectedEof.into()),
+            ClientState::Waits | ClientState::WaitsForWord => Err(io::ErrorKind::UnexpectedEof.into()),
             ClientState::Takes(answer) => send(&mut client.stream, answer),
         };
         match question {
@@ -169,8 +188,23 @@ impl ControlChannel {
 
     /// Answers all who wait for an outcome.
     pub fn answer_waiting(&mut self, answer: &Value, now_ms: u64) {
-        let waits = |client: &&Client| matches!(client.state, ClientState::Waits);
-        let waiting: Vec<u64> = self.clients.iter().filter(waits).map(|client| client.id).collect();
+        self.answer_all(|state| matches!(state, ClientState::Waits), answer, now_ms);
+    }
+
+    /// An outcome is known: those who wait now wait for this one. Who comes meanwhile waits for the next.
+    pub fn note_outcome(&mut self) {
+        for client in self.clients.iter_mut().filter(|client| matches!(client.state, ClientState::Waits)) {
+            client.state = ClientState::WaitsForWord;
+        }
+    }
+
+    /// Answers those who have waited for the outcome that was noted.
+    pub fn answer_noted(&mut self, answer: &Value, now_ms: u64) {
+        self.answer_all(|state| matches!(state, ClientState::WaitsForWord), answer, now_ms);
+    }
+
+    fn answer_all(&mut self, which: impl Fn(&ClientState) -> bool, answer: &Value, now_ms: u64) {
+        let waiting: Vec<u64> = self.clients.iter().filter(|client| which(&client.state)).map(|client| client.id).collect();
         for id in waiting {
             self.answer(id, answer, now_ms);
         }
@@ -184,10 +218,9 @@ impl ControlChannel {
 
     /// The socket's file goes with the instance.
     pub fn remove_file(&self) {
-        let Some((path, identity)) = &self.file else { return };
-        let is_ours = std::fs::symlink_metadata(path).is_ok_and(|found| (found.dev(), found.ino()) == *identity);
-        if is_ours && let Err(error) = std::fs::remove_file(path) {
-            log_sink::line(&format!("the control socket {} can't be removed: {error}", path.display()));
+        let Some(file) = &self.file else { return };
+        if let Err(error) = file.remove() {
+            log_sink::line(&format!("the control socket {} can't be removed: {error}", file.path.display()));
         }
     }
 
@@ -215,23 +248,40 @@ fn bind_name() -> io::Result<UnixListener> {
 }
 
 /// A socket file that nobody listens at goes; a file of another kind, or one that is listened at, stays.
-fn bind_file(path: &Path) -> io::Result<(UnixListener, (u64, u64))> {
-    if let Ok(found) = std::fs::symlink_metadata(path) {
-        if !found.file_type().is_socket() {
-            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is a file of this name that is no socket"));
+fn bind_file(path: &Path, privileges: Option<&Privileges>) -> io::Result<(UnixListener, KnownFile)> {
+    let taken = |kind, words: &str| Err(io::Error::new(kind, words));
+    let new_socket = || {
+        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+        socket(AddressFamily::Unix, SockType::Stream, flags, None)
+    };
+    match SocketNode::find(path, privileges) {
+        Ok(node) => {
+            let probe = new_socket()?;
+            // At an upgrade the master before us has it, which has started us.
+            let listens = match guarded_files::connect_at(&probe, path, privileges) {
+                Ok(()) => getsockopt(&probe, sockopt::PeerCredentials).map_or(true, |peer| peer.pid() != Pid::parent().as_raw()),
+                Err(error) => error.raw_os_error() == Some(libc::EAGAIN),
+            };
+            if listens {
+                return taken(io::ErrorKind::AddrInUse, "another instance listens there");
+            }
+            node.known(path, privileges).remove()?;
         }
-        // At an upgrade the master before us has it, which has started us.
-        let listens = UnixStream::connect(path).ok().map(|stream| getsockopt(&stream, sockopt::PeerCredentials));
-        if listens.is_some_and(|peer| peer.map_or(true, |peer| peer.pid() != Pid::parent().as_raw())) {
-            return Err(io::Error::new(io::ErrorKind::AddrInUse, "another instance listens there"));
+        Err(error) if error.raw_os_error() == Some(libc::ENOTSOCK) => {
+            return taken(io::ErrorKind::AlreadyExists, "there is a file of this name that is no socket");
         }
-        std::fs::remove_file(path)?;
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
     }
-    let listener = UnixListener::bind(path)?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(FILE_MODE))?;
-    listener.set_nonblocking(true)?;
-    let found = std::fs::symlink_metadata(path)?;
-    Ok((listener, (found.dev(), found.ino())))
+    let listener = new_socket()?;
+    guarded_files::bind_at(&listener, path, privileges)?;
+    let made = SocketNode::find(path, privileges).and_then(|node| {
+        node.check(None, privileges)?;
+        node.set_mode(FILE_MODE)?;
+        Ok(node.known(path, privileges))
+    })?;
+    listen(&listener, Backlog::new(BACKLOG)?)?;
+    Ok((UnixListener::from(listener), made))
 }
 
 /// Root and our own user may ask, but not from another container (a namespace of pids) that shares our network and so sees our name.
@@ -279,10 +329,11 @@ mod tests {
     use super::*;
     use crate::testing::Folder;
     use std::io::{BufRead, BufReader};
+    use std::path::PathBuf;
 
     fn channel(folder: &Folder) -> (ControlChannel, PathBuf) {
         let path = folder.path().join("control.sock");
-        (ControlChannel::open(&Channel::File(path.clone())).expect("opened"), path)
+        (ControlChannel::open(&Channel::File(path.clone()), None).expect("opened"), path)
     }
 
     #[test]
@@ -321,6 +372,31 @@ mod tests {
         for _ in 0..clients.len() {
             channel.accept(0);
         }
+        assert!(channel.clients.len() <= CLIENTS_MOST);
+    }
+
+    #[test]
+    fn one_that_asks_is_let_in_past_any_number_that_says_nothing_and_those_who_wait_stay() {
+        let folder = Folder::new("control-silent");
+        let (mut channel, path) = channel(&folder);
+        let connect = || UnixStream::connect(&path).expect("connected");
+        let mut waiting = connect();
+        channel.accept(0);
+        waiting.write_all(b"{\"ask\":\"reload\"}\n").expect("written");
+        assert!(channel.take(1).is_some());
+        channel.keep_waiting(1);
+        let silent: Vec<UnixStream> = (0..5 * CLIENTS_MOST).map(|_| connect()).collect();
+        let mut asking = connect();
+        asking.write_all(b"{\"ask\":\"status\"}\n").expect("written");
+        let mut asked = None;
+        for _ in 0..=silent.len() / ACCEPTED_TURN_MOST {
+            assert!(channel.sources().any(|source| source.token == Token::Control));
+            channel.accept(0);
+            let ids: Vec<u64> = channel.clients.iter().map(|client| client.id).filter(|id| *id > 1).collect();
+            asked = asked.or(ids.into_iter().find_map(|id| channel.take(id)));
+        }
+        assert_eq!(asked, Some(serde_json::json!({"ask": "status"})));
+        assert!(channel.clients.iter().any(|client| client.id == 1));
         assert!(channel.clients.len() <= CLIENTS_MOST);
     }
 }

@@ -122,12 +122,26 @@ impl Supervisor {
         if is_fat && !lived {
             log_sink::line(&format!("{worker}{follows}"));
         } else if !is_known {
-            log_sink::line(&format!("{worker} {}{}{follows}", cause.words(), exit_report::while_serving(&in_flight, now)));
+            let (how, served) = (self.words_of_end(cause), exit_report::while_serving(&in_flight, now));
+            log_sink::line(&format!("{worker} {how}{served}{follows}"));
         }
         if is_forming && !asked && !lived && !never_was {
             self.note_death_while_forming(cause, now);
         }
         self.note_end_in_chain(worker, cause, asked);
+    }
+
+    /// A cause in words, with what is probably behind it: no library says why it gives up when it can't have memory.
+    fn words_of_end(&self, cause: &Cause) -> String {
+        let words = cause.words();
+        let limit = self.fleet.coming_settings().lifecycle.process.address_space_bytes;
+        match (cause, limit) {
+            (Cause::Signalled { signal: libc::SIGABRT, .. }, Some(bytes)) => {
+                let most = bytes / (1024 * 1024);
+                format!("{words}, probably because it could not have memory within limit-as = {most} MiB")
+            }
+            _ => words,
+        }
     }
 
     fn prototype_ended(&mut self, prototype: &Child, cause: &Cause, now: u64) {
@@ -136,7 +150,7 @@ impl Supervisor {
             && !(asked && *cause == Cause::Exited(0))
             && *cause != Cause::Exited(message::EXIT_LOAD_FAILED);
         if news && !self.is_stopping() {
-            log_sink::line(&format!("{prototype} {}", cause.words()));
+            log_sink::line(&format!("{prototype} {}", self.words_of_end(cause)));
         }
         if self.goes_on_lazily(prototype.id, now) {
             return;

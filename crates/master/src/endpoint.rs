@@ -1,10 +1,10 @@
 //! Where a socket listens: how it is called, and the file that goes with it. It opens nothing. The master runs it.
 
 use std::net::SocketAddr;
-use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
 
 use bolide_contract::settings::{Address, Protocol};
+
+use crate::guarded_files::KnownFile;
 
 /// Where a socket listens; it outlives the socket, for the log and for `vacuum`.
 #[derive(Debug, Clone)]
@@ -16,7 +16,7 @@ pub struct Endpoint {
     /// As the configuration has it: by this it is found again at a reload.
     pub asked: Address,
     pub address: Bound,
-    pub file: Option<SocketFile>,
+    pub file: Option<KnownFile>,
     /// Bound by us, not handed down.
     pub is_ours: bool,
 }
@@ -25,14 +25,6 @@ pub struct Endpoint {
 pub enum Bound {
     Tcp(SocketAddr),
     Local,
-}
-
-/// The file of a UNIX socket, known again by its device and inode: another program's socket is never removed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SocketFile {
-    pub path: PathBuf,
-    pub device: u64,
-    pub inode: u64,
 }
 
 impl Endpoint {
@@ -65,9 +57,7 @@ impl Endpoint {
     /// Removes the file of a UNIX socket, where it is still the one that was bound.
     pub fn remove_file(&self) {
         let Some(file) = &self.file else { return };
-        let ours =
-            std::fs::symlink_metadata(&file.path).is_ok_and(|found| (found.dev(), found.ino()) == (file.device, file.inode));
-        if ours && let Err(error) = std::fs::remove_file(&file.path) {
+        if let Err(error) = file.remove() {
             crate::log_sink::line(&format!("the socket {} can't be removed: {error}", file.path.display()));
         }
     }

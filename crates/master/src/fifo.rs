@@ -4,19 +4,16 @@
 //! The pipe is open for writing too, so that a writer's end is no news, and it is made anew only where its file has gone: in between no
 //! writer finds none. One that is not ours any more, because another master has made its own, is left alone.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-
-use nix::sys::stat::Mode;
-use nix::unistd::mkfifo;
 
 use crate::deeds::{self, Deed};
 use crate::error::StartError;
+use crate::guarded_files::{self, KnownFile, Rights};
 use crate::log_sink;
-use crate::privileges::{Privileges, with_files_of};
+use crate::privileges::Privileges;
 use crate::waiting::{Source, Token};
 use crate::words::{duration, printable};
 
@@ -26,6 +23,8 @@ const TURN_BYTES: usize = 64;
 const LOOK_MS: u64 = 1000;
 /// Lines about bytes that mean nothing come at most this often, in milliseconds.
 const JUNK_MS: u64 = 60_000;
+/// Mode of the pipe's file.
+const FILE_MODE: u32 = 0o600;
 /// Characters of such bytes that a line shows.
 const JUNK_MOST: usize = 16;
 
@@ -47,7 +46,7 @@ pub struct Fifo {
 #[derive(Debug)]
 struct Open {
     file: File,
-    identity: (u64, u64),
+    known: KnownFile,
 }
 
 impl Fifo {
@@ -56,18 +55,7 @@ impl Fifo {
     /// # Errors
     /// It can't be made, or there is a file of that name that is none.
     pub fn open(paths: &[PathBuf], privileges: Option<&Privileges>, now_ms: u64) -> Result<Option<Fifo>, StartError> {
-        if paths.is_empty() {
-            return Ok(None);
-        }
-        let mut fifo = Fifo {
-            paths: paths.to_vec(),
-            privileges: privileges.cloned(),
-            slot: 0,
-            open: None,
-            look_ms: now_ms + LOOK_MS,
-            quiet_until_ms: 0,
-            has_complained: false,
-        };
+        let Some(mut fifo) = Fifo::new(paths, privileges, now_ms) else { return Ok(None) };
         fifo.make().map_err(|error| {
             StartError::new(format!(
                 "master-fifo = {}: {error}; remove what is there, make its folder, or choose another file",
@@ -75,6 +63,26 @@ impl Fifo {
             ))
         })?;
         Ok(Some(fifo))
+    }
+
+    /// The same for a master that serves: a pipe that can't be made is told, and tried again.
+    pub fn open_or_complain(paths: &[PathBuf], privileges: Option<&Privileges>, now_ms: u64) -> Option<Fifo> {
+        let mut fifo = Fifo::new(paths, privileges, now_ms)?;
+        fifo.make_or_complain();
+        Some(fifo)
+    }
+
+    fn new(paths: &[PathBuf], privileges: Option<&Privileges>, now_ms: u64) -> Option<Fifo> {
+        let is_wanted = !paths.is_empty();
+        is_wanted.then(|| Fifo {
+            paths: paths.to_vec(),
+            privileges: privileges.cloned(),
+            slot: 0,
+            open: None,
+            look_ms: now_ms + LOOK_MS,
+            quiet_until_ms: 0,
+            has_complained: false,
+        })
     }
 
     pub fn path(&self) -> &Path {
@@ -133,19 +141,16 @@ impl Fifo {
             return;
         }
         self.look_ms = now_ms + LOOK_MS;
-        match std::fs::symlink_metadata(self.path()) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => self.make_or_complain(),
-            Ok(_) if self.open.is_none() => self.make_or_complain(),
-            // Another's, or it can't be seen at the moment.
-            _ => {}
+        // Another's is left alone.
+        if self.open.is_none() || guarded_files::is_missing(self.path(), Rights::user(self.privileges.as_ref())) {
+            self.make_or_complain();
         }
     }
 
     /// Removes the file, if it is ours: a writer would wait for ever for a reader.
     pub fn remove(&mut self) {
         let Some(open) = self.open.take() else { return };
-        let is_ours = std::fs::symlink_metadata(self.path()).is_ok_and(|found| (found.dev(), found.ino()) == open.identity);
-        if is_ours && let Err(error) = with_files_of(self.privileges.as_ref(), || std::fs::remove_file(self.path())) {
+        if let Err(error) = open.known.remove() {
             log_sink::line(&format!("the master-fifo {} can't be removed: {error}", self.path().display()));
         }
     }
@@ -164,8 +169,9 @@ impl Fifo {
 
     /// Makes the pipe with the rights of `uid`, as uWSGI does, which has given up its own by then: whoever deploys as that user may write to it.
     fn make(&mut self) -> io::Result<()> {
-        let path = &self.paths[self.slot];
-        self.open = Some(with_files_of(self.privileges.as_ref(), || make_pipe(path))?);
+        let rights = Rights::user(self.privileges.as_ref());
+        let (file, known) = guarded_files::make_fifo(&self.paths[self.slot], FILE_MODE, rights)?;
+        self.open = Some(Open { file, known });
         Ok(())
     }
 
@@ -183,28 +189,14 @@ impl Fifo {
     }
 }
 
-/// A pipe that was left behind goes; a file of another kind stays, and is an error.
-fn make_pipe(path: &Path) -> io::Result<Open> {
-    match std::fs::symlink_metadata(path) {
-        Ok(found) if found.file_type().is_fifo() => std::fs::remove_file(path)?,
-        Ok(_) => return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is a file of this name that is no named pipe")),
-        Err(_) => {}
-    }
-    mkfifo(path, Mode::S_IRUSR | Mode::S_IWUSR)?;
-    let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW;
-    let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)?;
-    let found = file.metadata()?;
-    if !found.file_type().is_fifo() {
-        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "somebody else has put another file there"));
-    }
-    Ok(Open { identity: (found.dev(), found.ino()), file })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::command::Command;
     use crate::testing::Folder;
+    use nix::sys::stat::Mode;
+    use nix::unistd::mkfifo;
+    use std::fs::OpenOptions;
     use std::io::Write;
 
     fn write(path: &Path, text: &str) {

@@ -18,6 +18,7 @@ use nix::unistd::Pid;
 use crate::between::RawConfinement;
 use crate::child::{Child, Event, KillReason, Progress, Role, State};
 use crate::failure_note::{self, FailureNote};
+use crate::file_size_limit;
 use crate::interpreter::Program;
 use crate::ledger::Ledger;
 use crate::listen_queue::QueueWatch;
@@ -89,8 +90,7 @@ impl Fleet {
     /// # Errors
     /// No memory for what processes share.
     pub fn new(settings: Settings, listeners: Listeners, program: Program, privileges: Option<Privileges>) -> io::Result<Fleet> {
-        let room = Room::for_settings(&settings);
-        let (whole, memory) = Scoreboard::create(rows(room.processes), room.threads)?;
+        let (room, (whole, memory)) = create_scoreboard(&settings)?;
         let scoreboard = whole.within(rows(settings.workers.processes), settings.workers.threads.most());
         let tickets = Tickets::create(&settings, now_ms())?;
         let slate = settings.development.is_some().then(failure_note::slate).transpose()?;
@@ -417,6 +417,7 @@ impl Fleet {
             progress: Progress::AtWork,
             born_ms: now_ms(),
             waits_for_admission: false,
+            has_left: false,
             knows_pause: self.is_paused,
             ready_ms: None,
             expires_ms: None,
@@ -436,14 +437,32 @@ fn rows(processes: u32) -> u32 {
     processes.saturating_mul(3).saturating_add(2)
 }
 
+/// Makes the scoreboard, with less room to spare where files may not be as large as that.
+fn create_scoreboard(settings: &Settings) -> io::Result<(Room, (Scoreboard, OwnedFd))> {
+    let bytes = |room: Room| Scoreboard::bytes(rows(room.processes), room.threads) as u64;
+    let create = |room: Room| {
+        let made = file_size_limit::allow(bytes(room), || Scoreboard::create(rows(room.processes), room.threads))?;
+        Ok::<_, io::Error>(made.map(|made| (room, made)))
+    };
+    let (whole, least) = (Room::for_settings(settings), Room::without_spare(settings));
+    if let Some(made) = create(whole)? {
+        return Ok(made);
+    }
+    create(least)?.ok_or_else(|| file_size_limit::too_small(bytes(least)))
+}
+
 impl Room {
     /// Processes and threads that a reload may bring although the start had fewer.
     const PROCESSES: u32 = 64;
     const THREADS: u32 = 64;
 
     fn for_settings(settings: &Settings) -> Room {
-        let (processes, threads) = (settings.workers.processes, settings.workers.threads.most());
+        let Room { processes, threads } = Room::without_spare(settings);
         Room { processes: processes.max(Room::PROCESSES), threads: threads.max(Room::THREADS) }
+    }
+
+    fn without_spare(settings: &Settings) -> Room {
+        Room { processes: settings.workers.processes, threads: settings.workers.threads.most() }
     }
 }
 

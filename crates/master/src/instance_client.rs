@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,8 +17,10 @@ use nix::sys::socket::{getsockopt, sockopt};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
+use crate::guarded_files::{self, Rights};
 use crate::ledger::seconds_since_1970;
 use crate::log_sink;
+use crate::pidfile;
 use crate::signal_instance;
 use crate::words::{counted, duration, printable};
 
@@ -26,8 +28,6 @@ use crate::words::{counted, duration, printable};
 const ANSWER_MS: u64 = 10_000;
 /// Bytes of an answer.
 const ANSWER_MOST_BYTES: u64 = 4 * 1024 * 1024;
-/// Bytes of a file that is a pidfile.
-const PIDFILE_MOST_BYTES: u64 = 64;
 /// How often the end of a stopped instance is looked for, in milliseconds.
 const LOOK_MS: u64 = 20;
 /// Configurations that the instance of a folder may have been started with.
@@ -94,8 +94,7 @@ fn find(instance: Option<&str>) -> Result<Located, NotAsked> {
 
 /// The pid in a small file that has nothing else in it.
 fn pid_of_file(path: &Path) -> Option<i32> {
-    let mut text = String::new();
-    std::fs::File::open(path).ok()?.take(PIDFILE_MOST_BYTES).read_to_string(&mut text).ok()?;
+    let text = guarded_files::read_text(path, pidfile::MOST_BYTES, Rights::Own).ok()?;
     text.trim().parse().ok().filter(|pid| *pid > 0)
 }
 
@@ -144,7 +143,7 @@ fn of_configuration(path: &Path, named: &str) -> Result<Located, NotAsked> {
     {
         return Ok(found);
     }
-    let pids = crate::pidfile::all(&settings).filter_map(pid_of_file);
+    let pids = pidfile::all(&settings).filter_map(pid_of_file);
     match pids.map(|pid| of_pid(pid, named)).find(Result::is_ok) {
         Some(found) => found,
         None => Err((EXIT_NO_INSTANCE, format!("{named}: no instance of it runs"))),
@@ -354,8 +353,7 @@ fn write_letter(path: &Path, request: &InstanceRequest) -> Result<String, NotAsk
     }
     let letters = letter.repeat(request.change.unsigned_abs().max(1) as usize);
     // A pipe that nobody reads is an error at once.
-    let opened = std::fs::OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(path);
-    let written = opened.and_then(|mut pipe| pipe.write_all(letters.as_bytes()));
+    let written = guarded_files::open_fifo(path).and_then(|mut pipe| pipe.write_all(letters.as_bytes()));
     match written {
         Ok(()) => Ok(format!("{shown}: `{letters}` is written\n")),
         Err(error) if error.raw_os_error() == Some(libc::ENXIO) => {

@@ -10,7 +10,6 @@ use std::fs::File;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -18,20 +17,20 @@ use std::time::{Duration, Instant};
 use bolide_contract::boot::ListenerDescriptor;
 use bolide_contract::settings::{Address, Listener};
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, FcntlArg, OFlag, fcntl, open};
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::socket::sockopt::{
     AcceptConn, IpFreebind, Ipv6V6Only, KeepAlive, RcvBuf, ReuseAddr, ReusePort, SndBuf, SockType as SocketType, TcpNoDelay,
 };
 use nix::sys::socket::{
-    AddressFamily, Backlog, Shutdown, SockFlag, SockType, SockaddrLike, SockaddrStorage, UnixAddr, accept4, bind, connect,
-    getsockname, getsockopt, listen, setsockopt, shutdown, socket,
+    AddressFamily, Backlog, Shutdown, SockFlag, SockType, SockaddrLike, SockaddrStorage, UnixAddr, accept4, bind, getsockname,
+    getsockopt, listen, setsockopt, shutdown, socket,
 };
-use nix::sys::stat::{Mode, SFlag, fstat};
 use nix::unistd::{Gid, Uid};
 
+use crate::endpoint::Bound;
 pub use crate::endpoint::Endpoint;
-use crate::endpoint::{Bound, SocketFile};
 use crate::error::StartError;
+use crate::guarded_files::{self, KnownFile, SocketNode};
 use crate::privileges::{self, Privileges};
 use crate::waiting::{Source, Token};
 
@@ -149,7 +148,7 @@ impl Listeners {
 
     /// The same, but for those that another list has too.
     pub fn remove_files_but(&self, kept: &Listeners) {
-        let is_kept = |file: &SocketFile| kept.endpoints.iter().any(|other| other.file.as_ref() == Some(file));
+        let is_kept = |file: &KnownFile| kept.endpoints.iter().any(|other| other.file.as_ref() == Some(file));
         let ours = self.endpoints.iter().filter(|endpoint| !endpoint.file.as_ref().is_some_and(is_kept));
         ours.for_each(Endpoint::remove_file);
     }
@@ -214,7 +213,7 @@ pub fn taken_over(socket: &OwnedFd, listener: &Listener) -> Result<Endpoint, Str
     endpoint_of(socket, listener, None).map(|endpoint| Endpoint { is_ours: false, ..endpoint })
 }
 
-fn endpoint_of(descriptor: &OwnedFd, listener: &Listener, file: Option<SocketFile>) -> Result<Endpoint, String> {
+fn endpoint_of(descriptor: &OwnedFd, listener: &Listener, file: Option<KnownFile>) -> Result<Endpoint, String> {
     let name =
         getsockname::<SockaddrStorage>(descriptor.as_raw_fd()).map_err(|error| format!("the socket has no name: {error}"))?;
     let address = to_std(&name).map_or(Bound::Local, Bound::Tcp);
@@ -330,86 +329,96 @@ fn bind_trouble(error: Errno, address: SocketAddr) -> Refusal {
     })
 }
 
-fn bind_path(path: &Path, listener: &Listener, owner: Option<&Privileges>) -> Result<(OwnedFd, SocketFile), Refusal> {
+fn bind_path(path: &Path, listener: &Listener, owner: Option<&Privileges>) -> Result<(OwnedFd, KnownFile), Refusal> {
     let shown = path.display();
     let length = path.as_os_str().len();
     if length > PATH_BYTES_MOST {
         return Err(format!("{shown}: the path of a socket may have {PATH_BYTES_MOST} bytes, and this one has {length}").into());
     }
-    let address = UnixAddr::new(path).map_err(|error| format!("{shown} is no path for a socket: {error}"))?;
-    remove_stale(path, &address)?;
+    remove_stale(path, owner)?;
     let descriptor = new_socket(AddressFamily::Unix)?;
     tune(&descriptor, listener, AddressFamily::Unix)?;
-    bind(descriptor.as_raw_fd(), &address).map_err(|error| match error {
-        Errno::ENOENT => format!("{shown}: its folder does not exist; make it first"),
-        Errno::EACCES => format!("{shown}: this user may not make files in its folder; change the folder's owner or mode"),
-        other => format!("{shown} can't be bound: {other}"),
+    guarded_files::bind_at(&descriptor, path, owner).map_err(|error| match error.raw_os_error().map(Errno::from_raw) {
+        Some(Errno::ENOENT) => format!("{shown}: its folder does not exist; make it first"),
+        Some(Errno::EACCES) => format!("{shown}: this user may not make files in its folder; change the folder's owner or mode"),
+        _ => format!("{shown} can't be bound: {error}"),
     })?;
-    let file = apply_ownership(path, listener, owner)
+    let file = apply_ownership(path, listener, owner, None)
         .and_then(|file| {
             start_listening(&descriptor, listener.backlog).map_err(|error| format!("{shown} can't be listened at: {error}"))?;
             Ok(file)
         })
         .inspect_err(|_| {
             // The start fails with the first error; a file left behind would only be replaced at the next one.
-            std::fs::remove_file(path).unwrap_or_default();
+            if let Ok(node) = SocketNode::find(path, owner) {
+                node.known(path, owner).remove().unwrap_or_default();
+            }
         })?;
     Ok((descriptor, file))
 }
 
 /// Gives the file its mode and its owner, before anybody can connect: this one file, whatever others who may write to its folder lay in its place
-/// meanwhile.
-fn apply_ownership(path: &Path, listener: &Listener, identity: Option<&Privileges>) -> Result<SocketFile, String> {
+/// meanwhile. `known` is the file that was made, where that was before.
+fn apply_ownership(
+    path: &Path,
+    listener: &Listener,
+    identity: Option<&Privileges>,
+    known: Option<&KnownFile>,
+) -> Result<KnownFile, String> {
     let shown = path.display();
-    let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-    let opened = open(path, flags, Mode::empty()).map_err(|error| format!("{shown}: {error}"))?;
-    let found = fstat(&opened).map_err(|error| format!("{shown}: {error}"))?;
-    if SFlag::from_bits_truncate(found.st_mode) & SFlag::S_IFMT != SFlag::S_IFSOCK {
-        return Err(format!("{shown} is no socket any more: somebody else writes to its folder; choose one that is yours alone"));
-    }
-    let file = SocketFile { path: path.to_owned(), device: found.st_dev, inode: found.st_ino };
+    let node = SocketNode::find(path, identity).map_err(|error| match error.raw_os_error().map(Errno::from_raw) {
+        Some(Errno::ENOTSOCK) => {
+            format!("{shown} is no socket any more: somebody else writes to its folder; choose one that is yours alone")
+        }
+        _ => format!("{shown}: {error}"),
+    })?;
+    node.check(known, identity).map_err(|error| error.to_string())?;
+    let file = node.known(path, identity);
     if let Some(mode) = listener.mode {
-        let permissions = <std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(mode);
-        // A descriptor that is only a place takes no mode by itself, but by its name.
-        std::fs::set_permissions(format!("/proc/self/fd/{}", opened.as_raw_fd()), permissions)
-            .map_err(|error| format!("{shown}: its mode can't be set (chmod-socket): {error}"))?;
+        node.set_mode(mode).map_err(|error| format!("{shown}: its mode can't be set (chmod-socket): {error}"))?;
     }
     let (uid, gid): (Option<Uid>, Option<Gid>) = match (&listener.owner, identity) {
         (Some(owner), _) => privileges::owner(owner).map_err(|error| format!("chown-socket = {owner}: {error}"))?,
         (None, Some(identity)) => (Some(identity.uid), Some(identity.gid)),
         (None, None) => return Ok(file),
     };
-    nix::unistd::fchownat(&opened, "", uid, gid, AtFlags::AT_EMPTY_PATH).map_err(|error| {
+    node.set_owner(uid, gid).map_err(|error| {
         format!("{shown}: its owner can't be set (chown-socket, uid): {error}; only root may give files away")
     })?;
     Ok(file)
 }
 
 /// A socket file is in the way: it is removed if nobody listens at it, and only then.
-fn remove_stale(path: &Path, address: &UnixAddr) -> Result<(), Refusal> {
+fn remove_stale(path: &Path, owner: Option<&Privileges>) -> Result<(), Refusal> {
     let shown = path.display();
-    let found = match std::fs::symlink_metadata(path) {
-        Ok(found) => found,
+    let node = match SocketNode::find(path, owner) {
+        Ok(node) => node,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) if matches!(error.raw_os_error().map(Errno::from_raw), Some(Errno::ENOTSOCK)) => {
+            return Err(format!("{shown} exists and is not a socket; it is left alone: choose another path, or remove it").into());
+        }
         Err(error) => return Err(format!("{shown}: {error}").into()),
     };
-    if !found.file_type().is_socket() {
-        return Err(format!("{shown} exists and is not a socket; it is left alone: choose another path, or remove it").into());
-    }
     let probe = new_socket(AddressFamily::Unix)?;
-    match connect(probe.as_raw_fd(), address) {
-        Err(Errno::ECONNREFUSED) => {
-            std::fs::remove_file(path).map_err(|error| format!("{shown} is left over and can't be removed: {error}").into())
+    let Err(error) = guarded_files::connect_at(&probe, path, owner) else { return Err(in_use(path)) };
+    match error.raw_os_error().map(Errno::from_raw) {
+        Some(Errno::ECONNREFUSED) => {
+            node.known(path, owner).remove().map_err(|error| format!("{shown} is left over and can't be removed: {error}").into())
         }
-        Err(Errno::ENOENT) => Ok(()),
-        // EAGAIN: somebody listens, with a full queue.
-        Ok(()) | Err(Errno::EAGAIN) => Err(Refusal::InUse(format!(
-            "{shown} is in use by another program; choose another path, or stop it: `ss -lxp` lists who listens"
-        ))),
-        Err(error) => Err(Refusal::Other(format!(
+        Some(Errno::ENOENT) => Ok(()),
+        // Somebody listens, with a full queue.
+        Some(Errno::EAGAIN) => Err(in_use(path)),
+        _ => Err(Refusal::Other(format!(
             "{shown} exists, and whether somebody listens at it can't be found out ({error}); remove it if nobody does"
         ))),
     }
+}
+
+fn in_use(path: &Path) -> Refusal {
+    Refusal::InUse(format!(
+        "{} is in use by another program; choose another path, or stop it: `ss -lxp` lists who listens",
+        path.display()
+    ))
 }
 
 /// The name is taken as it is, without the NUL that uWSGI adds at its end: so `socat`, Python and other servers' clients find it.

@@ -2,13 +2,13 @@
 //! master has them. The master runs it.
 
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::MetadataExt;
 use std::rc::Rc;
 
 use bolide_contract::settings::{Address, Listener};
 
-use super::{Endpoint, Listeners, Refusal, SocketFile, apply_ownership, bind_one, start_listening};
+use super::{Endpoint, Listeners, Refusal, apply_ownership, bind_one, start_listening};
 use crate::error::StartError;
+use crate::guarded_files::SocketNode;
 use crate::privileges::Privileges;
 
 impl Listeners {
@@ -80,7 +80,7 @@ impl Listeners {
             }
             if let Some(file) = &endpoint.file
                 && (&old.mode, &old.owner) != (&listener.mode, &listener.owner)
-                && let Err(message) = apply_ownership(&file.path, listener, owner)
+                && let Err(message) = apply_ownership(&file.path, listener, owner, Some(file))
             {
                 troubles.push(format!("{}: {message}", listener.origin));
             }
@@ -101,19 +101,17 @@ impl Listeners {
     }
 
     /// The sockets that were handed over are ours, with their files.
-    pub fn own(&mut self) {
-        self.endpoints.iter_mut().filter(|endpoint| !endpoint.is_ours).for_each(Endpoint::own);
+    pub fn own(&mut self, owner: Option<&Privileges>) {
+        self.endpoints.iter_mut().filter(|endpoint| !endpoint.is_ours).for_each(|endpoint| endpoint.own(owner));
     }
 }
 
 impl Endpoint {
     /// Of a socket that was another master's until now, with its file. One that was handed down is its owner's still.
-    pub fn own(&mut self) {
+    pub fn own(&mut self, owner: Option<&Privileges>) {
         self.is_ours = !matches!(self.asked, Address::Descriptor(_) | Address::Passed(_));
         if let Address::Unix(path) = &self.asked {
-            let found = std::fs::symlink_metadata(path).ok();
-            let file = |found: std::fs::Metadata| SocketFile { path: path.clone(), device: found.dev(), inode: found.ino() };
-            self.file = found.map(file);
+            self.file = SocketNode::find(path, owner).ok().map(|node| node.known(path, owner));
         }
     }
 }

@@ -246,10 +246,10 @@ fn what_somebody_lays_in_the_place_of_a_new_socket_keeps_its_mode_and_its_owner(
     std::os::unix::fs::symlink(&victim, &laid).expect("laid");
     let mut wanted = listener(Address::Unix(laid.clone()));
     wanted.mode = Some(0o666);
-    let said = apply_ownership(&laid, &wanted, None).map(|_| ()).expect_err("it is no socket");
+    let said = apply_ownership(&laid, &wanted, None, None).map(|_| ()).expect_err("it is no socket");
     assert!(said.contains("is no socket any more"), "{said}");
     std::fs::remove_file(&laid).expect("removed");
     std::fs::hard_link(&victim, &laid).expect("laid");
-    assert!(apply_ownership(&laid, &wanted, None).is_err());
+    assert!(apply_ownership(&laid, &wanted, None, None).is_err());
     assert_eq!(std::fs::metadata(&victim).expect("there").permissions().mode() & 0o777, 0o600);
 }

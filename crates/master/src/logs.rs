@@ -3,11 +3,10 @@
 //!
 //! It writes no line of its own to them and knows no rule about lines: that is the room `log`. The master runs it.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::net::{ToSocketAddrs, UdpSocket};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, fchown};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -15,16 +14,22 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use bolide_contract::logging::{LogFiles, LogPlace, LogTarget, Logging};
 use bolide_contract::scoreboard::now_ms;
 
-use nix::fcntl::{FcntlArg, OFlag, fcntl};
-
 use crate::error::StartError;
+use crate::guarded_files::{self, How, OpenedFile, Rights};
 use crate::log_programs::{self, LogPrograms, NewLog, Started};
-use crate::privileges::{Privileges, with_files_of};
+use crate::log_sink;
+use crate::privileges::Privileges;
 
 /// Mode of a log file that did not exist, as uWSGI makes it.
 const FILE_MODE: u32 = 0o640;
 /// Time between two looks at the lengths of files that have a limit, in milliseconds: as often as uWSGI looks.
 const LOOK_MS: u64 = 1_000;
+
+/// How logs are opened.
+const APPENDED: How = How::Append { mode: FILE_MODE };
+/// Why a log is not changed.
+const ANOTHERS: &str =
+    "it is neither new nor of the user of uid, and others than root may write to its folder; change it by hand, or remove it";
 
 /// Files of one log that may be put aside in one second.
 const SAME_SECOND_MOST: u32 = 100;
@@ -43,7 +48,6 @@ pub struct OpenedLogs {
 pub struct Logs {
     files: Vec<LogFile>,
     settings: LogFiles,
-    owner: Option<(u32, u32)>,
     privileges: Option<Privileges>,
     looked_ms: u64,
 }
@@ -65,7 +69,7 @@ pub fn open_all(logging: &Logging, privileges: Option<&Privileges>) -> Result<Op
     let mut open = |(target, number)| match open_target(target, logging, privileges)? {
         Opened::Descriptor(descriptor) => Ok(descriptor),
         Opened::Program(command, started) => {
-            programs.add(number, command, started.pid, now_ms());
+            programs.add(number, command, started.guarded, now_ms());
             Ok(started.input)
         }
     };
@@ -78,11 +82,11 @@ pub fn open_all(logging: &Logging, privileges: Option<&Privileges>) -> Result<Op
 /// # Errors
 /// It can't be written.
 pub fn open_log(path: &Path, logging: &Logging, privileges: Option<&Privileges>) -> Result<File, StartError> {
-    let file = open(path, &logging.files, owner(logging, privileges), logging.files.truncate);
-    let made = file.and_then(|file| {
+    let opened = guarded_files::open(path, APPENDED, Rights::root_first(privileges));
+    let made = opened.and_then(|opened| {
+        let file = prepared(path, opened, &logging.files, owner(logging, privileges), logging.files.truncate)?;
         // It becomes standard output, which applications expect to wait for its reader.
-        let flags = OFlag::from_bits_retain(fcntl(&file, FcntlArg::F_GETFL)?);
-        fcntl(&file, FcntlArg::F_SETFL(flags & !OFlag::O_NONBLOCK))?;
+        guarded_files::set_blocking(&file)?;
         Ok(file)
     });
     made.map_err(|error| unwritable(path, "logto", &error))
@@ -96,8 +100,7 @@ impl Logs {
             _ => None,
         });
         let files = log.chain(targets).collect();
-        let (settings, owner) = (logging.files.clone(), owner(logging, privileges));
-        Logs { files, settings, owner, privileges: privileges.cloned(), looked_ms: 0 }
+        Logs { files, settings: logging.files.clone(), privileges: privileges.cloned(), looked_ms: 0 }
     }
 
     /// Takes what a reload has changed of the rules; the files stay.
@@ -114,7 +117,9 @@ impl Logs {
     pub fn look(&mut self, now_ms: u64) -> Vec<Result<(String, NewLog), String>> {
         let Some(most_bytes) = self.settings.most_bytes.filter(|_| now_ms >= self.looked_ms + LOOK_MS) else { return Vec::new() };
         self.looked_ms = now_ms;
-        let length = |file: &LogFile| std::fs::metadata(&file.path).map_or(0, |found| found.len());
+        let rights = Rights::root_first(self.privileges.as_ref());
+        let length =
+            |file: &LogFile| guarded_files::look(&file.path, rights).map_or(0, |found| found.st_size.max(0).cast_unsigned());
         self.files.iter().filter(|file| length(file) > most_bytes).map(|file| self.rotate(file)).collect()
     }
 
@@ -126,7 +131,7 @@ impl Logs {
     /// Opens all files anew.
     pub fn reopen_all(&self) -> Vec<Result<(String, NewLog), String>> {
         let reopen = |file: &LogFile| {
-            file.check()?;
+            file.check(self.rights())?;
             self.anew(file).map(|new| (format!("{} is opened anew", file.path.display()), new))
         };
         self.files.iter().map(reopen).collect()
@@ -137,40 +142,39 @@ impl Logs {
     }
 
     fn rotate(&self, file: &LogFile) -> Result<(String, NewLog), String> {
-        file.check()?;
+        file.check(self.rights())?;
         let backup = match &self.settings.backup {
             // One name can't keep several files.
             Some(backup) if file.number == 0 || self.files.len() == 1 => backup.clone(),
-            _ => file.name_of_now(),
+            _ => file.name_of_now(self.rights()),
         };
         let (shown, aside) = (file.path.display(), backup.display());
-        std::fs::rename(&file.path, &backup).map_err(|error| format!("{shown} can't be put aside as {aside}: {error}"))?;
+        guarded_files::rename(&file.path, &backup, self.rights())
+            .map_err(|error| format!("{shown} can't be put aside as {aside}: {error}"))?;
         Ok((format!("{shown} is put aside as {aside}"), self.anew(file)?))
     }
 
     fn anew(&self, file: &LogFile) -> Result<NewLog, String> {
-        let opened = self.reopened(&file.path).and_then(|opened| prepared(opened, &self.settings, self.owner, false));
+        // As the user that workers run as, as in uWSGI; what that one may not open, root does.
+        let opened = guarded_files::open(&file.path, APPENDED, Rights::user_first(self.privileges.as_ref()));
+        let opened = opened.and_then(|opened| {
+            let is_users = self.settings.are_users || file.number > 0 && opened.is_new;
+            prepared(&file.path, opened, &self.settings, self.privileges.as_ref().filter(|_| is_users), false)
+        });
         let opened =
             opened.map_err(|error| format!("{} can't be opened anew: {error}; the old file goes on", file.path.display()))?;
         Ok(NewLog { number: file.number, file: opened.into() })
     }
 
-    /// As the user that workers run as, as in uWSGI; what that one may not open is opened with our own rights, but through no link: the user
-    /// may have laid it over the file.
-    fn reopened(&self, path: &Path) -> io::Result<File> {
-        match with_files_of(self.privileges.as_ref(), || opening(0).open(path)) {
-            Err(error) if self.privileges.is_some() && error.kind() == io::ErrorKind::PermissionDenied => {
-                opening(libc::O_NOFOLLOW).open(path)
-            }
-            opened => opened,
-        }
+    fn rights(&self) -> Rights<'_> {
+        Rights::root_first(self.privileges.as_ref())
     }
 }
 
 impl LogFile {
     /// Devices and pipes stay where they are: `/dev/null` is everybody's.
-    fn check(&self) -> Result<(), String> {
-        let is_other = std::fs::metadata(&self.path).is_ok_and(|found| !found.is_file());
+    fn check(&self, rights: Rights<'_>) -> Result<(), String> {
+        let is_other = guarded_files::look(&self.path, rights).is_ok_and(|found| !guarded_files::is_regular(&found));
         if is_other || self.path.starts_with("/dev") {
             return Err(format!("{} is no file that could be put aside or opened anew", self.path.display()));
         }
@@ -178,7 +182,7 @@ impl LogFile {
     }
 
     /// The name for what is put aside: that of uWSGI, with a number behind it where one of this second is there.
-    fn name_of_now(&self) -> PathBuf {
+    fn name_of_now(&self, rights: Rights<'_>) -> PathBuf {
         let second = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
         let name = |more: String| {
             let mut name = self.path.clone().into_os_string();
@@ -187,37 +191,40 @@ impl LogFile {
         };
         let further = (1..SAME_SECOND_MOST).map(|number| name(format!(".{number}")));
         let names = std::iter::once(name(String::new())).chain(further);
-        let is_free = |path: &PathBuf| std::fs::symlink_metadata(path).is_err();
+        let is_free = |path: &PathBuf| guarded_files::is_missing(path, rights);
         names.into_iter().find(is_free).unwrap_or_else(|| name(String::new()))
     }
 }
 
-fn owner(logging: &Logging, privileges: Option<&Privileges>) -> Option<(u32, u32)> {
-    privileges.filter(|_| logging.files.are_users).map(|privileges| (privileges.uid.as_raw(), privileges.gid.as_raw()))
+/// Whose files are to be, where that is not said by who makes them.
+fn owner<'a>(logging: &Logging, privileges: Option<&'a Privileges>) -> Option<&'a Privileges> {
+    privileges.filter(|_| logging.files.are_users)
 }
 
-fn open(path: &Path, settings: &LogFiles, owner: Option<(u32, u32)>, truncate: bool) -> io::Result<File> {
-    prepared(opening(0).open(path)?, settings, owner, truncate)
-}
-
-/// How logs are opened. A FIFO that nobody reads is an error and no wait.
-fn opening(further_flags: i32) -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.append(true).create(true).mode(FILE_MODE).custom_flags(libc::O_NONBLOCK | further_flags);
-    options
-}
-
-fn prepared(file: File, settings: &LogFiles, owner: Option<(u32, u32)>, truncate: bool) -> io::Result<File> {
-    if truncate && file.metadata()?.is_file() {
-        file.set_len(0)?;
+/// Gives a log what the settings say. What is another's is left as it is: somebody may have moved it there.
+fn prepared(
+    path: &Path,
+    opened: OpenedFile,
+    settings: &LogFiles,
+    owner: Option<&Privileges>,
+    truncate: bool,
+) -> io::Result<File> {
+    if truncate {
+        opened.cut(0)?;
     }
-    if let Some(mode) = settings.mode {
-        file.set_permissions(std::fs::Permissions::from_mode(mode))?;
+    let shown = path.display();
+    if let Some(mode) = settings.mode
+        && !opened.set_mode(mode)?
+    {
+        log_sink::line(&format!("the log file {shown} keeps its mode: {ANOTHERS}"));
     }
-    if let Some((user, group)) = owner {
-        fchown(&file, Some(user), Some(group))?;
+    if let Some(owner) = owner
+        && !opened.give_to(owner)?
+        && settings.are_users
+    {
+        log_sink::line(&format!("the log file {shown} keeps its owner: {ANOTHERS}"));
     }
-    Ok(file)
+    Ok(opened.file)
 }
 
 /// A log that was opened, and the program behind it.
@@ -227,11 +234,15 @@ enum Opened<'a> {
 }
 
 fn open_target<'a>(target: &'a LogTarget, logging: &Logging, privileges: Option<&Privileges>) -> Result<Opened<'a>, StartError> {
-    let (settings, owner) = (&logging.files, owner(logging, privileges));
     let failed =
         |what: String, error: &dyn std::fmt::Display, advice: &str| StartError::new(format!("{what}: {error}; {advice}"));
     let opened = match &target.place {
-        LogPlace::File(path) => open(path, settings, owner, false)
+        // As the user, as in uWSGI; what root has to make is given to that user.
+        LogPlace::File(path) => guarded_files::open(path, APPENDED, Rights::user_first(privileges))
+            .and_then(|opened| {
+                let owner = privileges.filter(|_| logging.files.are_users || opened.is_new);
+                prepared(path, opened, &logging.files, owner, false)
+            })
             .map(OwnedFd::from)
             .map_err(|error| unwritable(path, "logger or req-logger", &error)),
         LogPlace::Descriptor(number) => crate::system::copy_of(*number).map_err(|error| {
@@ -246,7 +257,7 @@ fn open_target<'a>(target: &'a LogTarget, logging: &Logging, privileges: Option<
         LogPlace::Udp(address) => udp(address).map(OwnedFd::from).map_err(|error| {
             failed(format!("logs can't be sent to {address}"), &error, "write HOST:PORT, with a name that resolves")
         }),
-        LogPlace::Unix(path) => unix(path).map(OwnedFd::from).map_err(|error| {
+        LogPlace::Unix(path) => unix(path, privileges).map_err(|error| {
             let shown = path.display();
             failed(
                 format!("logs can't be sent to the socket {shown}"),
@@ -265,9 +276,9 @@ fn udp(address: &str) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-fn unix(path: &Path) -> io::Result<UnixDatagram> {
-    let socket = UnixDatagram::unbound()?;
-    socket.connect(path)?;
+fn unix(path: &Path, privileges: Option<&Privileges>) -> io::Result<OwnedFd> {
+    let socket = OwnedFd::from(UnixDatagram::unbound()?);
+    guarded_files::connect_at(&socket, path, privileges)?;
     Ok(socket)
 }
 
@@ -281,6 +292,7 @@ mod tests {
     use super::*;
     use crate::testing::Folder;
     use std::io::Write;
+    use std::os::unix::fs::PermissionsExt;
 
     fn logging(path: PathBuf, files: LogFiles) -> Logging {
         Logging { file: Some(path), files, ..Logging::default() }

@@ -6,7 +6,7 @@ use std::ffi::CString;
 
 use bolide_contract::confinement::Confinement;
 use bolide_contract::settings::Identity;
-use nix::unistd::{Gid, Group, Uid, User, getegid, geteuid, getgrouplist, getgroups, setfsgid, setfsuid};
+use nix::unistd::{Gid, Group, Uid, User, getegid, geteuid, getgrouplist, getgroups};
 
 use crate::error::StartError;
 
@@ -107,17 +107,6 @@ pub fn of_daemon(user: Option<&str>, group: Option<&str>, common: Option<&Privil
 pub fn warning(privileges: Option<&Privileges>) -> Option<&'static str> {
     let runs_as = privileges.map_or_else(geteuid, |privileges| privileges.uid);
     runs_as.is_root().then_some("WARNING: the application runs as root: set uid (and gid) to an ordinary user")
-}
-
-/// Does something with files as the user that prototypes run as would, and as ourselves where that is no other. It changes what this thread
-/// may do with files alone, and the master has one thread.
-pub fn with_files_of<T>(privileges: Option<&Privileges>, act: impl FnOnce() -> T) -> T {
-    let Some(privileges) = privileges else { return act() };
-    let (group, user) = (setfsgid(privileges.gid), setfsuid(privileges.uid));
-    let done = act();
-    setfsuid(user);
-    setfsgid(group);
-    done
 }
 
 /// Resolves the owner of a socket file, `user`, `user:group` or `:group`.

@@ -2,10 +2,9 @@
 //! is dropped, as with every datagram. It knows nothing of the numbers. The master runs it.
 
 use std::collections::HashMap;
-use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::net::{SocketAddr, UdpSocket};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 
@@ -14,6 +13,7 @@ use bolide_contract::statistics::{Pusher, PusherKind};
 use bolide_services::metrics::{Metric, MetricKind};
 
 use crate::error::StartError;
+use crate::guarded_files::{self, How, Rights};
 use crate::listeners::resolve;
 use crate::log_sink;
 use crate::privileges::Privileges;
@@ -51,13 +51,13 @@ impl Pushers {
     ///
     /// # Errors
     /// A place that can't be reached.
-    pub fn open(settings: &[Pusher]) -> Result<Pushers, StartError> {
+    pub fn open(settings: &[Pusher], owner: Option<&Privileges>) -> Result<Pushers, StartError> {
         let place = |pusher: &Pusher| {
             let socket = match &pusher.kind {
                 PusherKind::File { .. } => None,
                 PusherKind::Socket { address, .. } | PusherKind::Statsd { address, .. } => {
                     let trouble = |message| StartError::new(format!("{}: stats-push: {message}", pusher.origin));
-                    Some(connected(address).map_err(trouble)?)
+                    Some(connected(address, owner).map_err(trouble)?)
                 }
             };
             Ok(PushTarget { settings: pusher.clone(), socket, next_ms: 0, last: HashMap::new(), is_told: false })
@@ -135,22 +135,16 @@ fn statsd_values<'a>(metrics: &'a [Metric], last: &mut HashMap<String, u64>) -> 
 
 /// Neither a link is followed, which somebody else may have laid, nor is a pipe waited for.
 fn append(path: &Path, text: &str, owner: Option<&Privileges>) -> io::Result<()> {
-    let mut options = OpenOptions::new();
-    options.append(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).mode(FILE_MODE);
-    let mut file = match options.clone().create_new(true).open(path) {
-        Ok(file) => {
-            if let Some(owner) = owner {
-                std::os::unix::fs::fchown(&file, Some(owner.uid.as_raw()), Some(owner.gid.as_raw()))?;
-            }
-            file
-        }
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => options.open(path)?,
-        Err(error) => return Err(io::Error::new(error.kind(), format!("{}: {error}", path.display()))),
-    };
-    file.write_all(text.as_bytes())
+    let trouble = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+    let mut opened =
+        guarded_files::open(path, How::AppendNoLink { mode: FILE_MODE }, Rights::root_first(owner)).map_err(trouble)?;
+    if let Some(owner) = owner.filter(|_| opened.is_new) {
+        opened.give_to(owner)?;
+    }
+    opened.file.write_all(text.as_bytes())
 }
 
-fn connected(address: &Address) -> Result<DatagramSocket, String> {
+fn connected(address: &Address, owner: Option<&Privileges>) -> Result<DatagramSocket, String> {
     let trouble = |error: io::Error| format!("no datagrams can be sent: {error}");
     match address {
         Address::Tcp { host, port } => {
@@ -163,8 +157,9 @@ fn connected(address: &Address) -> Result<DatagramSocket, String> {
         Address::Unix(path) => {
             let socket = UnixDatagram::unbound().map_err(trouble)?;
             socket.set_nonblocking(true).map_err(trouble)?;
-            socket.connect(path).map_err(|error| format!("{}: {error}", path.display()))?;
-            Ok(DatagramSocket::Local(socket))
+            let socket = OwnedFd::from(socket);
+            guarded_files::connect_at(&socket, path, owner).map_err(|error| format!("{}: {error}", path.display()))?;
+            Ok(DatagramSocket::Local(socket.into()))
         }
         _ => Err("write host:port, or the path of a socket".to_owned()),
     }

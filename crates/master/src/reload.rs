@@ -332,6 +332,7 @@ impl Supervisor {
         let took = now_ms.saturating_sub(forming.began_ms);
         let old = self.serving.replace(forming.generation).map(|old| old.number);
         self.put_plan_in_force(old);
+        self.has_served = true;
         if forming.reason == Reason::Ordered {
             self.note_reload(Ok(number));
         }

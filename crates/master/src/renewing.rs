@@ -58,7 +58,7 @@ impl Supervisor {
     }
 
     fn read_plan(&mut self) -> Result<Plan, Vec<String>> {
-        let read = self.configuration.read_again(&self.fleet.settings)?;
+        let read = self.configuration.read_again(&self.fleet.settings, self.fleet.privileges.as_ref())?;
         for line in &read.lines {
             log_sink::line(&format!("reload: {line}"));
         }
@@ -151,7 +151,7 @@ impl Supervisor {
     /// Notes how a reload has ended, and tells who waits for that.
     pub(crate) fn note_reload(&mut self, result: Result<u32, String>) {
         match &result {
-            Ok(generation) => self.tell_outcome(true, &format!("generation {generation} serves")),
+            Ok(generation) => self.settle(format!("generation {generation} serves"), now_ms()),
             Err(why) => self.tell_outcome(false, &format!("the reload has failed: {why}")),
         }
         self.reloads.note(seconds_since_1970(), result.err());

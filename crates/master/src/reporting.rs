@@ -45,7 +45,7 @@ impl Reporting {
             Ok(StatsServer::new(server, socket, endpoint))
         });
         let mut reporting = Reporting { server: server.transpose()?, ..Reporting::default() };
-        reporting.pushers = Pushers::open(&settings.statistics.pushers).inspect_err(|_| reporting.remove_file())?;
+        reporting.pushers = Pushers::open(&settings.statistics.pushers, owner).inspect_err(|_| reporting.remove_file())?;
         Ok(reporting)
     }
 
@@ -63,23 +63,16 @@ impl Reporting {
         }
     }
 
-    /// The same at the end of an instance, where `vacuum` asks for it.
-    pub fn vacuum(&self, settings: &Settings) {
-        if settings.lifecycle.vacuum {
-            self.remove_file();
-        }
-    }
-
     /// The instance is another master's still: it serves at the address of `stats`, and pushes.
     pub fn await_place(&mut self) {
         self.is_silent = true;
     }
 
     /// From here on it is told by us.
-    pub fn take_place(&mut self) {
+    pub fn take_place(&mut self, owner: Option<&Privileges>) {
         self.is_silent = false;
         if let Some(server) = &mut self.server {
-            server.endpoint_mut().own();
+            server.endpoint_mut().own(owner);
         }
     }
 

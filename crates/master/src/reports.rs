@@ -73,6 +73,9 @@ impl Supervisor {
                 }
             }
             (Role::Worker { row, .. }, Report::Worn { row: told, .. }) if row == told => self.take_worn(id, now),
+            (Role::Worker { row, .. }, Report::Left { row: told, somebody_waits }) if row == told => {
+                self.note_left(id, somebody_waits)
+            }
             (Role::Worker { row, .. }, Report::Drained { row: told, .. }) if row == told => {
                 self.advance_end(id, Progress::Drained, now)
             }
@@ -124,9 +127,15 @@ impl Supervisor {
     fn worker_serves(&mut self, id: u64, generation: u32, now: u64) {
         let Some(worker) = self.fleet.find(id) else { return };
         let lifetime = self.jitter.lifetime_ms(&self.fleet.settings.recycling, worker.worker_number().unwrap_or(1));
+        let mercy_ms = self.fleet.settings.lifecycle.reload_mercy_ms;
         let Some(worker) = self.fleet.find_mut(id) else { return };
         worker.apply(Event::Ready);
         if worker.ready_ms.is_none() {
+            if worker.state == State::Ending && worker.deadline_reason == KillReason::Mercy {
+                // It was told to end before it served, and given a moment for that: now it has the time of one that serves.
+                let stop_deadline_ms = self.stop_progress.map(|progress| progress.began_ms().saturating_add(mercy_ms));
+                worker.deadline_ms = worker.deadline_ms.max(stop_deadline_ms);
+            }
             worker.ready_ms = Some(now);
             worker.expires_ms = lifetime.map(|lifetime| now.saturating_add(lifetime));
         }

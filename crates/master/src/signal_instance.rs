@@ -8,7 +8,9 @@ use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use crate::guarded_files::{self, Rights};
 use crate::log_sink;
+use crate::pidfile;
 
 /// Exit status where the file can't be read, as uWSGI's.
 const EXIT_NO_FILE: i32 = 1;
@@ -38,8 +40,8 @@ pub fn signal_instance(order: InstanceOrder, pidfile: &Path) -> i32 {
     }
 }
 
-fn send(signal: Signal, pidfile: &Path) -> Result<Pid, (i32, String)> {
-    let text = std::fs::read_to_string(pidfile).map_err(|error| {
+fn send(signal: Signal, path: &Path) -> Result<Pid, (i32, String)> {
+    let text = guarded_files::read_text(path, pidfile::MOST_BYTES, Rights::Own).map_err(|error| {
         // `--reload` of other servers takes no file, so somebody may have written the application behind it.
         let other = if signal == Signal::SIGHUP { "; to reload when code changes: --py-autoreload 1" } else { "" };
         (EXIT_NO_FILE, format!("the pidfile can't be read: {error}; name the file of the option `pidfile`{other}"))

@@ -57,6 +57,11 @@ pub const TABLE: &[(Signal, SignalAction, &str)] = &[
     (Signal::SIGUSR2, SignalAction::Ask(Command::Status), "As SIGUSR1."),
     (Signal::SIGCHLD, SignalAction::Reap, "A process has ended: the master's own business."),
     (Signal::SIGPIPE, SignalAction::Ignore, "Nothing: a reader of the log that has left is not a reason to stop."),
+    (
+        Signal::SIGXFSZ,
+        SignalAction::Ignore,
+        "Nothing: a log file that has become as large as it may (`ulimit -f`) is not a reason to stop.",
+    ),
 ];
 
 /// Signals that are left as they are: those of a fault of the master's own, which can't go on, and those that do nothing to a process
@@ -156,6 +161,47 @@ impl Signals {
                 }
             }
         }
+    }
+}
+
+/// The signals that ask for an end, for who waits outside of the loop. Others stay for the loop.
+#[derive(Debug)]
+pub struct EndSignals {
+    descriptor: SignalFd,
+    /// What was blocked before.
+    before: SigSet,
+}
+
+impl EndSignals {
+    /// Blocks them until this is dropped, and opens the descriptor.
+    ///
+    /// # Errors
+    /// No descriptor left.
+    pub fn take() -> nix::Result<EndSignals> {
+        let ends = TABLE.iter().filter(|(_, action, _)| matches!(action, SignalAction::Ask(Command::Stop | Command::StopNow)));
+        let set: SigSet = ends.map(|(signal, ..)| *signal).collect();
+        let descriptor = SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+        let mut before = SigSet::empty();
+        sigprocmask(SigmaskHow::SIG_BLOCK, Some(&set), Some(&mut before))?;
+        Ok(EndSignals { descriptor, before })
+    }
+
+    /// The next one, if one is pending. Never waits.
+    pub fn next(&self) -> Option<i32> {
+        self.descriptor.read_signal().ok().flatten().map(|information| information.ssi_signo as i32)
+    }
+}
+
+impl Drop for EndSignals {
+    fn drop(&mut self) {
+        // It takes what it gave.
+        let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&self.before), None);
+    }
+}
+
+impl AsFd for EndSignals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
     }
 }
 

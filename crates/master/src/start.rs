@@ -32,7 +32,7 @@ use crate::reporting::Reporting;
 use crate::signals::Signals;
 use crate::socket_activation;
 use crate::succession::{Inheritance, LastWord};
-use crate::supervisor::Supervisor;
+use crate::supervisor::{Ended, Supervisor};
 use crate::ways::Ways;
 
 /// Runs an instance to its end, in this process, which becomes its master. Gives the exit status. `warnings` are diagnostics
@@ -49,10 +49,11 @@ pub fn supervise(settings: Settings, configuration: Configuration, warnings: &[S
         bolide_log::finish();
         return EXIT_START_FAILED;
     }
+    warnings.extend(configuration.weak_points(&settings));
     let warnings = warnings.as_slice();
     // Who takes another master's place is in the background already, if it is to be there.
     let background = settings.control.background.as_ref().filter(|_| inheritance.is_none());
-    let starter = match background.map(|background| background::detach(background, warnings)) {
+    let starter = match background.map(|background| background::detach(background, &settings, warnings)) {
         None => None,
         Some(Ok(Side::Foreground { status })) => return status,
         Some(Ok(Side::Background(starter))) => Some(starter),
@@ -69,7 +70,7 @@ pub fn supervise(settings: Settings, configuration: Configuration, warnings: &[S
             supervisor.starter = starter;
             run(supervisor)
         }
-        Err(error) => (EXIT_START_FAILED, Some(format!("not started: {error}")), starter),
+        Err(error) => (error.status(), Some(format!("not started: {error}")), starter),
     };
     if let Some(words) = &exit_message {
         // With `logto` the terminal would show nothing of a start that failed.
@@ -134,6 +135,7 @@ fn prepare(
     let remove_files = || {
         listeners.remove_files();
         reporting.remove_file();
+        pidfile::remove_all(&settings, privileges.as_ref());
     };
     let (signals, printed) = ready.inspect_err(|_| {
         announce::write_all(warnings);
@@ -259,8 +261,8 @@ fn take_logs(settings: &Settings, logs: OpenedLogs) -> io::Result<(Option<File>,
 fn start(mut supervisor: Supervisor) -> Result<Supervisor, StartError> {
     let begun = hooking::at_begin(&supervisor.fleet.settings, supervisor.fleet.privileges());
     if let Err(error) = begun.and_then(|()| supervisor.start()) {
-        clean_up(&supervisor.fleet);
-        supervisor.reporting.vacuum(&supervisor.fleet.settings);
+        remove_files(&supervisor.fleet);
+        supervisor.reporting.remove_file();
         supervisor.ways.remove_files();
         return Err(error);
     }
@@ -269,20 +271,20 @@ fn start(mut supervisor: Supervisor) -> Result<Supervisor, StartError> {
 
 fn run(supervisor: Supervisor) -> (i32, Option<String>, Option<Starter>) {
     let terminal = Terminal::remember(&supervisor.fleet.settings);
-    let (status, exit_message, fleet, starter) = supervisor.run();
+    let Ended { status, exit_message, fleet, starter, stop_progress, has_served } = supervisor.run();
     terminal.restore();
-    hooking::at_end(&fleet.settings, fleet.privileges());
-    clean_up(&fleet);
+    hooking::at_end(&fleet.settings, fleet.privileges(), stop_progress);
+    // `vacuum`, and a start that has failed.
+    if fleet.settings.lifecycle.vacuum || status != 0 && !has_served {
+        remove_files(&fleet);
+    }
     (status, exit_message, starter)
 }
 
-/// `vacuum`: socket files and pidfiles go with the instance that made them.
-fn clean_up(fleet: &Fleet) {
-    if !fleet.settings.lifecycle.vacuum {
-        return;
-    }
+/// Socket files and pidfiles go with the instance that made them.
+fn remove_files(fleet: &Fleet) {
     fleet.listeners.remove_files();
-    pidfile::remove_all(&fleet.settings);
+    pidfile::remove_all(&fleet.settings, fleet.privileges.as_ref());
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use bolide_contract::message::{self, INTERPRETER_END_MS, Order};
-use bolide_contract::scoreboard::InFlight;
+use bolide_contract::scoreboard::{InFlight, now_ms};
 
 use crate::child::{Child, KillReason, State};
 use crate::exit_report;
@@ -197,6 +197,7 @@ impl Supervisor {
         if !self.is_stopping() {
             self.phase = Phase::Stopping { status };
             self.notifier.stopping(self.fleet.settings.lifecycle.reload_mercy_ms + GRACE_MS + INTERPRETER_END_MS);
+            self.end_settling(now_ms());
             self.tell_outcome(false, "it is being stopped");
         }
         let waiting = self.fleet.listeners.end();

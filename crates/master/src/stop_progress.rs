@@ -21,6 +21,10 @@ impl StopProgress {
         StopProgress { began_ms: now_ms, tell_ms: now_ms + FIRST_MS }
     }
 
+    pub fn began_ms(&self) -> u64 {
+        self.began_ms
+    }
+
     /// What was asked a second time is a wish of its own by now.
     pub fn is_older_than_one_wish(&self, now_ms: u64) -> bool {
         now_ms >= self.began_ms + SAME_WISH_MS

@@ -59,6 +59,29 @@ pub enum Phase {
     Stopping { status: i32 },
 }
 
+/// What is left of an instance that has ended.
+#[derive(Debug)]
+pub struct Ended {
+    pub status: i32,
+    /// The log's last line.
+    pub exit_message: Option<String>,
+    pub fleet: Fleet,
+    /// Who still waits for the start.
+    pub starter: Option<Starter>,
+    /// The stop that was ordered, if one was.
+    pub stop_progress: Option<StopProgress>,
+    /// Its workers have served.
+    pub has_served: bool,
+}
+
+/// The outcome of a reload or an upgrade that is known and not told yet.
+#[derive(Debug)]
+pub(crate) struct PendingOutcome {
+    pub(crate) words: String,
+    /// When it is told at the latest, in monotonic milliseconds.
+    pub(crate) until_ms: u64,
+}
+
 /// The master at work.
 #[derive(Debug)]
 pub struct Supervisor {
@@ -81,12 +104,16 @@ pub struct Supervisor {
     /// Workers whose replacement a chain reload has asked for, and that have not ended yet.
     pub(crate) chain: Vec<u64>,
     pub(crate) exit_message: Option<String>,
+    /// Workers have served: what fails from here on is no failed start.
+    pub(crate) has_served: bool,
     pub(crate) notifier: Notifier,
     /// Who waits in the foreground for the start of an instance in the background; none once its workers serve.
     pub(crate) starter: Option<Starter>,
     pub(crate) configuration: Configuration,
     /// How the reloads that somebody asked for have ended.
     pub(crate) reloads: ReloadFacts,
+    /// A reload or an upgrade that has worked, while old workers may still accept.
+    pub(crate) settling: Option<PendingOutcome>,
     /// Who takes our place at an upgrade that goes on.
     pub(crate) successor: Option<Successor>,
     /// Whose place is ours, or is to be when workers serve.
@@ -134,11 +161,13 @@ impl Supervisor {
             chain: Vec::new(),
             exit_message: None,
             starter: None,
+            has_served: false,
             ways,
             stop_progress: None,
             notifier: Notifier::from_environment(),
             configuration,
             reloads: ReloadFacts::default(),
+            settling: None,
             successor: None,
             place: None,
             attendance: Attendance::default(),
@@ -168,8 +197,8 @@ impl Supervisor {
         self.begin_generation(Reason::First, now_ms())
     }
 
-    /// Runs until the instance has ended. Gives the exit status, the log's last line, and who still waits for the start.
-    pub fn run(mut self) -> (i32, Option<String>, Fleet, Option<Starter>) {
+    /// Runs until the instance has ended.
+    pub fn run(mut self) -> Ended {
         loop {
             let mut hears_connection = false;
             for token in self.wait_for_news() {
@@ -196,19 +225,23 @@ impl Supervisor {
             }
             self.take_timers(now_ms());
             self.reconcile(now_ms());
+            self.tell_if_settled(now_ms());
             bolide_log::flush();
             if let Some(status) = self.finished(now_ms()) {
                 self.printed.iter_mut().for_each(Printed::finish);
                 for child in &self.fleet.children {
                     log_sink::line(&format!("{child} can't be killed: it is left behind"));
                 }
-                self.reporting.vacuum(&self.fleet.settings);
+                if self.fleet.settings.lifecycle.vacuum || status != 0 && !self.has_served {
+                    self.reporting.remove_file();
+                }
                 self.touch_hooks.kill();
                 self.ways.remove_files();
                 if let Some(progress) = self.stop_progress.filter(|_| self.exit_message.is_none()) {
                     log_sink::line(&progress.end_in_words(now_ms()));
                 }
-                return (status, self.exit_message, self.fleet, self.starter);
+                let Supervisor { exit_message, fleet, starter, stop_progress, has_served, .. } = self;
+                return Ended { status, exit_message, fleet, starter, stop_progress, has_served };
             }
         }
     }
@@ -413,6 +446,7 @@ impl Supervisor {
             self.log_programs.wake_ms(now),
             self.wake_for_generations(now),
             self.wake_for_pause(now),
+            self.wake_for_settling(),
         ];
         let stop = self.stop_progress.as_ref().map(StopProgress::wake_ms);
         let successor = self.successor.as_ref().and_then(Successor::wake_ms);

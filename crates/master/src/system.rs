@@ -1,10 +1,11 @@
 //! The few system calls that no safe interface offers. It decides nothing. The master runs it.
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use bolide_services::cron::LocalMinute;
 use nix::fcntl::{FcntlArg, fcntl};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::Pid;
 use rustix::process::{self, PidfdFlags, WaitOptions, pidfd_open, waitpid};
 
@@ -46,6 +47,17 @@ pub fn copy_of(descriptor: RawFd) -> io::Result<OwnedFd> {
         -1 => Err(io::Error::last_os_error()),
         number => adopt(number),
     }
+}
+
+/// Sets the supplementary groups of this thread. That of the C library sets those of all threads.
+///
+/// # Errors
+/// What setgroups(2) says.
+pub fn set_groups_of_thread(groups: &[nix::unistd::Gid]) -> io::Result<()> {
+    let groups: Vec<libc::gid_t> = groups.iter().map(|group| group.as_raw()).collect();
+    // SAFETY: the kernel reads as many numbers as are said, from memory that lives through the call.
+    let answer = unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) };
+    if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Sends a signal to one thread of a process. The master's call.
@@ -156,11 +168,14 @@ pub fn close_others(kept: &[RawFd]) {
     }
 }
 
-/// Waits for the end of a child that ends now. The master's call, before and after its loop.
-pub fn wait_for(child: Pid) {
-    let child = process::Pid::from_raw(child.as_raw());
-    // An end that somebody else has taken is as good.
-    let _ = child.map(|child| waitpid(Some(child), WaitOptions::empty()));
+/// Waits for the end of a child that ends now, so many milliseconds at the most. The master's call, before and after its loop.
+pub fn wait_for(child: Pid, most_ms: u64) {
+    if let Ok(handle) = process_descriptor(child) {
+        let mut poll_fds = [PollFd::new(handle.as_fd(), PollFlags::POLLIN)];
+        // One that does not end is left to whoever inherits it. An interrupted wait leaves a zombie at the worst.
+        let _ = poll(&mut poll_fds, PollTimeout::from(most_ms.min(u64::from(u16::MAX)) as u16));
+    }
+    let _ = take_status(child);
 }
 
 /// Ends this process at once: no destructor and no exit handler of what was inherited runs. The attendant's last call.

@@ -4,7 +4,6 @@
 use bolide_contract::scoreboard::now_ms as clock_ms;
 
 use crate::attendance::Attendance;
-use crate::log_sink;
 use crate::pidfile;
 use crate::succession::{Place, PlaceNews};
 use crate::supervisor::Supervisor;
@@ -33,15 +32,11 @@ impl Supervisor {
             return false;
         }
         let (settings, privileges) = (&self.fleet.settings, self.fleet.privileges.as_ref());
-        self.fleet.listeners.own();
-        self.reporting.take_place();
+        self.fleet.listeners.own(privileges);
+        self.reporting.take_place(privileges);
         self.attendance.note_minute();
         pidfile::write_as_successor(settings, privileges);
-        match Ways::open(&settings.control, privileges, clock_ms()) {
-            Ok(ways) => self.ways = ways,
-            // Workers serve: that is no reason to end.
-            Err(error) => log_sink::line(&error.to_string()),
-        }
+        self.ways = Ways::take_over(&settings.control, privileges, clock_ms());
         if let Some(place) = &mut self.place {
             place.take();
         }

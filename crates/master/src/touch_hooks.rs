@@ -11,6 +11,7 @@ use nix::unistd::{Pid, setpgid};
 
 use crate::between::{self, Heir, RawConfinement};
 use crate::exit_report::Cause;
+use crate::leash::{self, Leash};
 use crate::log_sink;
 use crate::privileges::Privileges;
 use crate::system;
@@ -25,6 +26,8 @@ pub struct TouchHooks {
 struct TouchRun {
     pid: Pid,
     number: u32,
+    /// Its group dies when the master does.
+    leash: Leash,
     /// Its file has changed since.
     again: bool,
 }
@@ -38,7 +41,7 @@ impl TouchHooks {
         }
         let Some(hook) = settings.watching.hooks.get(number as usize) else { return };
         match begin(settings, hook, privileges) {
-            Ok(pid) => self.running.push(TouchRun { pid, number, again: false }),
+            Ok((pid, leash)) => self.running.push(TouchRun { pid, number, leash, again: false }),
             Err(error) => log_sink::line(&format!("{}: the hook can't be done: {error}", hook.origin)),
         }
     }
@@ -47,6 +50,8 @@ impl TouchHooks {
     pub fn note_end(&mut self, pid: Pid, status: i32) -> Option<u32> {
         let position = self.running.iter().position(|one| one.pid == pid)?;
         let ended = self.running.swap_remove(position);
+        // What it has left in the background is no concern of ours.
+        ended.leash.let_go();
         let cause = Cause::from_status(status);
         if !matches!(cause, Cause::Exited(0 | FAILED)) {
             log_sink::line(&format!("a hook (touch, pid {pid}) {}", cause.words()));
@@ -65,20 +70,23 @@ impl TouchHooks {
 /// The status of a child whose hook has failed: it has said so itself.
 const FAILED: i32 = 1;
 
-fn begin(settings: &Settings, hook: &Hook, privileges: Option<&Privileges>) -> io::Result<Pid> {
+fn begin(settings: &Settings, hook: &Hook, privileges: Option<&Privileges>) -> io::Result<(Pid, Leash)> {
     let confinement = RawConfinement::of(&settings.confinement, settings.python.chdir.as_deref(), privileges)?;
+    let leash = Leash::new()?;
+    let end_of_leash = leash.end_for_group();
     let master = Pid::this().as_raw();
     if let Some(child) = system::fork()? {
-        return Ok(child);
+        return Ok((child, leash));
     }
     let log = bolide_log::descriptor().map(|log| log.as_raw_fd());
-    system::close_others(&log.into_iter().collect::<Vec<i32>>());
+    system::close_others(&log.into_iter().chain([end_of_leash]).collect::<Vec<i32>>());
     // A group of its own, which goes with the instance. It fails where that is ours already.
     let _ = setpgid(Pid::from_raw(0), Pid::from_raw(0));
     let mut call = no_functions;
     let environment = &settings.python.environment;
     let mut means = Means { shells: &settings.attendant.shells, environment, call: &mut call };
-    let prepared = confinement.take(Heir::Nobody).and_then(|()| between::die_with(master));
+    let prepared = leash::put_on(end_of_leash).and_then(|()| confinement.take(Heir::Nobody));
+    let prepared = prepared.and_then(|()| between::die_with(master));
     let outcome = prepared.map_err(|error| format!("{}: {error}", hook.origin));
     let outcome = outcome.and_then(|()| bolide_hooks::run_one(hook, &mut means).map_err(|error| error.to_string()));
     if let Err(words) = &outcome {

@@ -90,7 +90,7 @@ impl Supervisor {
             .map(|(listener, handed)| HandedSocket { address: listener.address.clone(), descriptor: handed.descriptor })
             .collect();
         let statistics = self.reporting.handed_socket();
-        let locks = pidfile::descriptors(settings);
+        let locks = pidfile::descriptors(settings, self.fleet.privileges.as_ref());
         let mut inherited: Vec<RawFd> = sockets.iter().chain(&statistics).map(|socket| socket.descriptor).collect();
         inherited.extend(locks.iter().copied().chain([channel.as_raw_fd()]));
         let master_pid = Pid::this().as_raw().cast_unsigned();
@@ -200,7 +200,7 @@ impl Supervisor {
         // Workers are told before anybody else: one that is not, and whose master is killed at this moment, would shut the sockets.
         self.end_generations(|_| true, now_ms);
         log_sink::line(&format!("upgrade: the new master (pid {pid}) serves, this one ends when its requests are answered"));
-        self.tell_outcome(true, &format!("the new master (pid {pid}) serves"));
+        self.settle(format!("the new master (pid {pid}) serves"), now_ms);
         self.notifier.give_place(pid.as_raw());
         self.tell_successor(Step::PlaceGiven);
         self.reporting.give_place();

@@ -6,6 +6,7 @@ use bolide_contract::control::Control;
 use crate::control_channel::ControlChannel;
 use crate::error::StartError;
 use crate::fifo::Fifo;
+use crate::log_sink;
 use crate::privileges::Privileges;
 use crate::waiting::Source;
 
@@ -23,8 +24,20 @@ impl Ways {
     /// A pipe or a socket file can't be made.
     pub fn open(control: &Control, privileges: Option<&Privileges>, now_ms: u64) -> Result<Ways, StartError> {
         let mut fifo = Fifo::open(&control.fifos, privileges, now_ms)?;
-        let channel = ControlChannel::open(&control.channel).inspect_err(|_| fifo.iter_mut().for_each(Fifo::remove))?;
+        let channel =
+            ControlChannel::open(&control.channel, privileges).inspect_err(|_| fifo.iter_mut().for_each(Fifo::remove))?;
         Ok(Ways { fifo, channel })
+    }
+
+    /// Opens them for a master whose workers serve already. What can't be had is told, and is no reason to go without the rest; the pipe is
+    /// tried again.
+    pub fn take_over(control: &Control, privileges: Option<&Privileges>, now_ms: u64) -> Ways {
+        let fifo = Fifo::open_or_complain(&control.fifos, privileges, now_ms);
+        let channel = ControlChannel::open(&control.channel, privileges).unwrap_or_else(|error| {
+            log_sink::line(&error.to_string());
+            ControlChannel::default()
+        });
+        Ways { fifo, channel }
     }
 
     /// None, for a master whose instance is another's still.

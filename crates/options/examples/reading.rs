@@ -14,7 +14,7 @@ fn main() -> ExitCode {
             print!("{text}");
             ExitCode::from(u8::try_from(status).unwrap_or(1))
         }
-        Ok(Reading::Run { settings, diagnostics }) => {
+        Ok(Reading::Run { settings, diagnostics, .. }) => {
             diagnostics.iter().for_each(|diagnostic| eprintln!("{diagnostic}"));
             println!("{settings:#?}");
             ExitCode::SUCCESS

@@ -11,7 +11,7 @@ use crate::{Failure, Reading};
 /// What a command line makes, with its diagnostics as text.
 fn run(folder: &Folder, line: &str) -> (Settings, Vec<String>) {
     match outcome(folder, line, &[]) {
-        Ok(Reading::Run { settings, diagnostics }) => (*settings, diagnostics.iter().map(ToString::to_string).collect()),
+        Ok(Reading::Run { settings, diagnostics, .. }) => (*settings, diagnostics.iter().map(ToString::to_string).collect()),
         Ok(Reading::Print { text, .. }) => panic!("{line}: prints {text}"),
         Ok(other) => panic!("{line}: {other:?}"),
         Err(Failure { diagnostics }) => panic!("{line}: {:?}", diagnostics.iter().map(ToString::to_string).collect::<Vec<_>>()),

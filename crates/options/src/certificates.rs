@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use bolide_contract::tls::{Certificate, CertificateFiles, PrivateKey};
-use bolide_tls::{Inspection, inspect};
+use bolide_tls::{Inspection, UNSUPPORTED_KEY, inspect};
 use time::OffsetDateTime;
 
 use crate::diagnostic::plain_error;
@@ -61,10 +61,11 @@ pub fn check(certificate: &Certificate) -> Result<Vec<Remark>, Trouble> {
     let found = inspect(certificate).map_err(|error| {
         let key = certificate.files.as_ref().filter(|files| files.key != files.chain);
         let key = key.map(|files| format!(" (with the key {})", files.key.display())).unwrap_or_default();
-        Trouble::new(
-            format!("the certificate {shown}{key} can't be shown: {error}"),
-            "name the two that were made for one another",
-        )
+        let advice = match error.starts_with(UNSUPPORTED_KEY) {
+            true => "make another key: ECDSA (openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256), Ed25519 or RSA",
+            false => "name the two that were made for one another",
+        };
+        Trouble::new(format!("the certificate {shown}{key} can't be shown: {error}"), advice)
     })?;
     let mut remarks = Vec::new();
     let mut remark = |message: String, advice| remarks.push(Remark { message, advice });

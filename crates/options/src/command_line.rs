@@ -14,6 +14,9 @@ use crate::suggest;
 /// Its files may say the port of `--host`.
 const ENV_FILE: &str = "env-file";
 
+/// uWSGI's is for all that is made. gunicorn's, beside `--bind`, is for UNIX sockets alone.
+const UMASK: &str = "umask";
+
 /// gunicorn's flags in a variable, and the beginning of uvicorn's variables, one a flag.
 const GUNICORN_FLAGS: &str = "GUNICORN_CMD_ARGS";
 const UVICORN_FLAGS: &str = "UVICORN_";
@@ -66,7 +69,7 @@ fn take_options(reader: &mut Reader<'_>, words: &mut Arguments<'_>, host: &HostI
     let refused = |refusal: Refusal| error(refusal.message, refusal.advice);
     let mut translation = Translation::new(None);
     let mut files = Vec::new();
-    let (mut protocol, mut has_socket) = (None, false);
+    let (mut protocol, mut umask, mut has_socket) = (None, None, false);
     while let Some(given) = words.next_option(|name| reader.declared(name)).map_err(|mistake| told(mistake, &location))? {
         let value = given.value.as_deref();
         let row = catalogue().get(&given.name);
@@ -90,6 +93,8 @@ fn take_options(reader: &mut Reader<'_>, words: &mut Arguments<'_>, host: &HostI
                             reader.add(key, Some(value), &location)?;
                         }
                     }
+                    // Whose it is, is known at the end.
+                    None if given.name == UMASK && value.is_some() => umask.clone_from(&given.value),
                     None => reader.add(&given.name, value, &location)?,
                 }
                 match given.name.as_str() {
@@ -101,6 +106,12 @@ fn take_options(reader: &mut Reader<'_>, words: &mut Arguments<'_>, host: &HostI
         }
     }
     translation.speak(protocol.filter(|_| !has_socket));
+    if let Some(mask) = umask {
+        match foreign::long(None, UMASK).filter(|_| translation.binds_addresses() && !has_socket) {
+            Some(flag) => translation.take(flag, &mask).map_err(refused)?,
+            None => reader.add(UMASK, Some(&mask), &location)?,
+        }
+    }
     let port = if translation.needs_port() { crate::resolve::port(host, &files)? } else { None };
     let (pairs, notes) = translation.finish(port).map_err(refused)?;
     for (key, value) in pairs {

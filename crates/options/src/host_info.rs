@@ -9,6 +9,7 @@ use nix::sched::{CpuSet, sched_getaffinity};
 use nix::unistd::Pid;
 
 use crate::known::KnownFiles;
+use crate::trust::Trust;
 
 /// Where cgroup v2 and v1 say how much CPU this process may use.
 const CGROUP_V2_QUOTA: &str = "/sys/fs/cgroup/cpu.max";
@@ -43,6 +44,7 @@ pub struct HostInfo {
     pub known: KnownFiles,
     /// The Python that runs the console script: it executes configurations that are programs, where no virtual environment is named.
     pub python: Option<PathBuf>,
+    pub trust: Trust,
 }
 
 impl HostInfo {
@@ -74,6 +76,7 @@ impl HostInfo {
             group: (group.as_raw(), group_name),
             known: KnownFiles::default(),
             python: None,
+            trust: Trust::default(),
         }
     }
 

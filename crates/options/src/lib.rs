@@ -31,14 +31,17 @@ mod reading;
 pub mod renewal;
 mod report;
 mod resolve;
+mod said;
 pub mod sources;
 mod suggest;
+mod trust;
 mod values;
 
 use std::ffi::OsString;
 use std::path::Path;
 
 use bolide_contract::settings::Settings;
+pub use catalogue::reach::{Reach, reach};
 pub use catalogue::setting::InstanceOrder;
 pub use diagnostic::{Diagnostic, Location, Severity};
 pub use host_info::start_folder;
@@ -46,8 +49,9 @@ pub use instance_words::{
     EXIT_NO_ANSWER, EXIT_NO_INSTANCE, EXIT_REFUSED, InstanceRequest, InstanceWord, WORKERS_CHANGE_MOST, statuses_as_markdown,
 };
 pub use manual::man::SIGNALS_PLACE;
-pub use reading::{Failure, Reading};
+pub use reading::{Failure, Reading, Said, Sources};
 pub use report::CheckReport;
+pub use trust::{WeakPoint, Writer};
 
 pub use keywords::keyword_problem;
 
@@ -65,23 +69,48 @@ pub fn read(arguments: &[OsString], environment: &[(OsString, OsString)], python
 
 /// Reads them again, for an instance that runs with these settings and has its working directory where it was started.
 ///
+/// What `distrusted` may change is not read: who asks has that done by that user.
+///
 /// # Errors
-/// As of [`read`]; and what is there by now is no configuration of a server.
+/// As of [`read`]; what is there by now is no configuration of a server; and somebody may change it.
 pub fn read_again(
     arguments: &[OsString],
     environment: &[(OsString, OsString)],
     python: Option<&Path>,
     in_force: &Settings,
-) -> Result<(Settings, Vec<Diagnostic>), Failure> {
+    distrusted: Option<&Writer>,
+) -> Result<ReadAgain, Unread> {
     let mut host = HostInfo { python: python.map(Path::to_owned), ..HostInfo::gather(environment) };
     host.known = known::KnownFiles::of(in_force);
-    match read_in(arguments, &host)? {
-        Reading::Run { settings, diagnostics } => Ok((*settings, diagnostics)),
+    host.trust.distrusted = distrusted.cloned();
+    let reading = read_in(arguments, &host);
+    if let Some(found) = host.trust.refused() {
+        return Err(Unread::Distrusted(found));
+    }
+    match reading.map_err(Unread::Failed)? {
+        Reading::Run { settings, diagnostics, sources } => Ok(ReadAgain { settings: *settings, diagnostics, said: sources.said }),
         _ => {
             let message = "the configuration asks for something else than a server by now".to_owned();
-            Err(Failure { diagnostics: vec![Diagnostic::error(None, message)] })
+            Err(Unread::Failed(Failure { diagnostics: vec![Diagnostic::error(None, message)] }))
         }
     }
+}
+
+/// What was read for an instance that runs.
+#[derive(Debug)]
+pub struct ReadAgain {
+    pub settings: Settings,
+    pub diagnostics: Vec<Diagnostic>,
+    /// As [`Sources`] has it.
+    pub said: Vec<Said>,
+}
+
+/// Why nothing was read for an instance that runs.
+#[derive(Debug)]
+pub enum Unread {
+    Failed(Failure),
+    /// The user that is not trusted may change this.
+    Distrusted(WeakPoint),
 }
 
 fn read_in(arguments: &[OsString], host: &HostInfo) -> Result<Reading, Failure> {
@@ -102,12 +131,13 @@ fn read_in(arguments: &[OsString], host: &HostInfo) -> Result<Reading, Failure> 
         return Ok(Reading::Print { text: manual::show::as_uwsgi(&configuration.pairs), status: 0 });
     }
     let (settings, mut diagnostics) = resolve::resolve(&configuration, application.as_ref(), host);
+    let sources = said::sources(&configuration, host);
     diagnostics.extend(configuration.printed.iter().map(|text| Diagnostic::note(None, text.clone())));
     if configuration.show_config.is_some() {
         diagnostics.push(Diagnostic::note(None, manual::show::as_uwsgi(&configuration.pairs)));
     }
     match settings.map(|settings| with_development_certificate(settings, host, &mut diagnostics)).transpose()? {
-        Some(settings) => Ok(Reading::Run { settings: Box::new(settings), diagnostics }),
+        Some(settings) => Ok(Reading::Run { settings: Box::new(settings), diagnostics, sources }),
         None => Err(Failure { diagnostics }),
     }
 }

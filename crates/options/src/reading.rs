@@ -3,17 +3,38 @@
 use std::path::PathBuf;
 
 use bolide_contract::settings::Settings;
+use serde::{Deserialize, Serialize};
 
+use crate::catalogue::reach::Reach;
 use crate::catalogue::setting::InstanceOrder;
 use crate::diagnostic::Diagnostic;
 use crate::instance_words::InstanceRequest;
 use crate::report::CheckReport;
 
+/// What settings were made of, for who asks whose hand is in them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sources {
+    /// Files that were read, and the Python that has executed one of them.
+    pub files: Vec<PathBuf>,
+    /// Options that reach further than the application, in the order in which they took effect.
+    pub said: Vec<Said>,
+}
+
+/// An option as it was said.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Said {
+    pub option: String,
+    pub value: Option<String>,
+    /// `uwsgi.ini:3`, `command line`.
+    pub origin: String,
+    pub reach: Reach,
+}
+
 /// The outcome of a command line without an error.
 #[derive(Debug)]
 pub enum Reading {
     /// Start a server. The diagnostics are warnings and notes, to be printed first.
-    Run { settings: Box<Settings>, diagnostics: Vec<Diagnostic> },
+    Run { settings: Box<Settings>, diagnostics: Vec<Diagnostic>, sources: Sources },
     /// Print this on standard output and exit with this status.
     Print { text: String, status: i32 },
     /// Load the applications of these settings in a child each, add what is wrong with them to the report, print it, and exit.

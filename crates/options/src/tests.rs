@@ -47,6 +47,7 @@ pub(crate) fn host(folder: &Path, environment: &[(&str, &str)]) -> HostInfo {
         group: (0, "root".to_owned()),
         known: Default::default(),
         python: None,
+        trust: crate::trust::Trust::default(),
     }
 }
 
@@ -57,7 +58,7 @@ pub(crate) fn outcome(folder: &Folder, line: &str, environment: &[(&str, &str)])
 
 fn run(folder: &Folder, line: &str, environment: &[(&str, &str)]) -> (Settings, Vec<String>) {
     match outcome(folder, line, environment) {
-        Ok(Reading::Run { settings, diagnostics }) => (*settings, diagnostics.iter().map(ToString::to_string).collect()),
+        Ok(Reading::Run { settings, diagnostics, .. }) => (*settings, diagnostics.iter().map(ToString::to_string).collect()),
         Ok(Reading::Print { text, .. }) => panic!("{line}: prints {text}"),
         Ok(other) => panic!("{line}: {other:?}"),
         Err(failure) => panic!("{line}: {:?}", failure.diagnostics.iter().map(ToString::to_string).collect::<Vec<_>>()),

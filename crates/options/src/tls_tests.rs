@@ -46,7 +46,7 @@ fn folder(name: &str) -> Folder {
 fn read(folder: &Folder, text: &str) -> Result<(Settings, Vec<String>), Vec<String>> {
     folder.write("app.ini", format!("[uwsgi]\nmodule = shop\n{text}\n"));
     match outcome(folder, "app.ini", &[]) {
-        Ok(Reading::Run { settings, diagnostics }) => Ok((*settings, diagnostics.iter().map(ToString::to_string).collect())),
+        Ok(Reading::Run { settings, diagnostics, .. }) => Ok((*settings, diagnostics.iter().map(ToString::to_string).collect())),
         Ok(other) => panic!("{text}: {other:?}"),
         Err(Failure { diagnostics }) => Err(diagnostics.iter().map(ToString::to_string).collect()),
     }

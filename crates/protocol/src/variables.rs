@@ -32,6 +32,20 @@ pub struct VariableFacts {
     pub head_request: bool,
 }
 
+impl VariableFacts {
+    /// Looks whether the variables are those of a request of CGI.
+    ///
+    /// # Errors
+    /// 400: REQUEST_METHOD is missing or empty. RFC 3875 section 4.1.12 wants it, and PEP 3333 says of it that it "can never be an empty string".
+    #[inline]
+    pub(crate) fn check_method(&self) -> Result<(), Fault> {
+        const NO_METHOD: Fault = Fault::bad_request(
+            "The request has no REQUEST_METHOD: the front server is to send its usual variables (nginx: `include uwsgi_params;`, `fastcgi_params` or `scgi_params`).",
+        );
+        if self.method.is_some_and(|method| !method.is_empty()) { Ok(()) } else { Err(NO_METHOD) }
+    }
+}
+
 /// The faults of a list, in the words of the protocol that sent it.
 pub(crate) struct Faults {
     pub nameless: Fault,

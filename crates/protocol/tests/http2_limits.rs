@@ -265,14 +265,15 @@ fn bytes_beyond_a_window_are_an_error_and_what_is_taken_is_given_back_by_halves(
     // Of the connection 25, of the stream 50.
     assert_eq!(given.len(), (25 + 50) * 13);
     let mut greedy = Connection::new(limits);
-    greedy.read(&[post(1), post(3), post(5), data(1, 65_536)].concat()).expect("within the windows");
+    greedy.read(&[post(1), post(3), post(5), post(7), data(1, 65_536)].concat()).expect("within the windows");
     let reset = greedy.read(&data(1, 1)).expect("an error of the stream");
     assert!(
         matches!(reset[..], [Http2Event::Reset { stream: 1, code: ErrorCode::FLOW_CONTROL_ERROR, is_by_peer: false }]),
         "{reset:?}"
     );
-    greedy.read(&data(3, 65_535)).expect("within the windows");
-    assert_eq!(greedy.read(&data(5, 1)).expect_err("beyond the connection's").code, ErrorCode::FLOW_CONTROL_ERROR);
+    // What the stream held is the others' again.
+    greedy.read(&[data(3, 65_536), data(5, 65_536)].concat()).expect("within the windows");
+    assert_eq!(greedy.read(&data(7, 1)).expect_err("beyond the connection's").code, ErrorCode::FLOW_CONTROL_ERROR);
 }
 
 #[test]

@@ -63,8 +63,21 @@ fn cases() -> Vec<Case> {
         (
             "two packets",
             || Session::uwsgi(true),
-            [packet(&[("REQUEST_METHOD", "GET")], b""), packet(&[], b"")].concat(),
+            [packet(&[("REQUEST_METHOD", "GET")], b""), packet(&[("PATH_INFO", "/")], b"")].concat(),
             vec![head("GET"), head("")],
+        ),
+        ("a packet without variables", || Session::uwsgi(true), packet(&[], b""), vec![Told::Fault(400)]),
+        (
+            "a netstring without a method",
+            || Session::scgi(false),
+            b"24:CONTENT_LENGTH\x000\0SCGI\x001\0,".to_vec(),
+            vec![Told::Fault(400)],
+        ),
+        (
+            "a netstring with an empty method",
+            || Session::scgi(false),
+            b"40:CONTENT_LENGTH\x000\0SCGI\x001\0REQUEST_METHOD\0\0,".to_vec(),
+            vec![Told::Fault(400)],
         ),
         (
             "a netstring with a body",
@@ -86,8 +99,18 @@ fn cases() -> Vec<Case> {
         (
             "a request of FastCGI that is aborted",
             fastcgi,
-            b"\x01\x01\0\x01\0\x08\0\0\0\x01\x01\0\0\0\0\0\x01\x04\0\x01\0\0\0\0\x01\x02\0\x01\0\0\0\0".to_vec(),
-            vec![head(""), Told::Aborted],
+            [
+                &b"\x01\x01\0\x01\0\x08\0\0\0\x01\x01\0\0\0\0\0\x01\x04\0\x01\0\x13\0\0\x0e\x03REQUEST_METHODGET"[..],
+                b"\x01\x04\0\x01\0\0\0\0\x01\x02\0\x01\0\0\0\0",
+            ]
+            .concat(),
+            vec![head("GET"), Told::Aborted],
+        ),
+        (
+            "a request of FastCGI without a method",
+            fastcgi,
+            b"\x01\x01\0\x01\0\x08\0\0\0\x01\x01\0\0\0\0\0\x01\x04\0\x01\0\0\0\0".to_vec(),
+            vec![Told::Fault(400)],
         ),
         (
             "a role that is none, without keeping the connection",

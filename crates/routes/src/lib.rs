@@ -23,6 +23,7 @@ mod walk;
 pub use access::{BasicAuth, Credentials};
 pub use compile::{Routes, Table};
 pub use diagnostics::Mistake;
+pub use pattern::for_lines;
 pub use served::{Form, Page, Served};
 pub use status::reason;
 pub use values::{ServerValue, Values};

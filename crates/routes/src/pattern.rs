@@ -1,5 +1,6 @@
 //! An expression of a rule, with the one kind of lookahead that rules are written with: "all but", as in `^(?!/api).*$`. The library
-//! that keeps matching linear has no lookaround; one that stands at the start is a second expression that must not match.
+//! that keeps matching linear has no lookaround; one that stands at the start, or at each letter (`^((?!X).)*$`: no X anywhere), is a second
+//! expression that must not match.
 //!
 //! It knows no request. Both the process that reads the configuration and workers run it.
 
@@ -25,8 +26,12 @@ impl Pattern {
     /// # Errors
     /// Those of `compile`, for the whole text where it can't be split.
     pub fn new<E>(text: &str, mut compile: impl FnMut(&str) -> Result<Regex, E>) -> Result<Pattern, E> {
-        if let Some((rest, except)) = split(text)
+        let nowhere = split_of_nowhere(text);
+        let is_nowhere = nowhere.is_some();
+        if let Some((rest, except)) = nowhere.or_else(|| split(text))
             && let (Ok(regex), Ok(except)) = (compile(&rest), compile(&except))
+            // What matches nothing at all is at the end of each text, where the lookahead does not look.
+            && !(is_nowhere && except.is_match(b""))
             // The groups of a lookahead are counted too, so the numbers of those after it would be others.
             && (except.captures_len() == 1 || regex.captures_len() == 1)
         {
@@ -67,7 +72,7 @@ pub(crate) fn pattern(text: &str, mistakes: &mut Mistakes<'_>) -> Option<Pattern
         mistakes.error(message, "leave out the second `+`: nothing is ever tried twice here");
         return None;
     }
-    let compile = |text: &str| RegexBuilder::new(&with_plain_classes(text)).unicode(false).size_limit(PATTERN_BYTES).build();
+    let compile = |text: &str| RegexBuilder::new(&plain(text)).unicode(false).size_limit(PATTERN_BYTES).build();
     match Pattern::new(text, compile) {
         Ok(pattern) => Some(pattern),
         Err(error) => {
@@ -75,14 +80,84 @@ pub(crate) fn pattern(text: &str, mistakes: &mut Mistakes<'_>) -> Option<Pattern
                 Some((what, instead)) => {
                     mistakes.error(format!("the regular expression `{text}` has {what}, which is not supported"), instead);
                 }
-                None => mistakes.error(
-                    format!("`{text}` is no regular expression: {}", last_line(&error.to_string())),
-                    "a character that stands for itself may need a backslash",
-                ),
+                None => mistakes.error(format!("`{text}` is no regular expression: {}", last_line(&error.to_string())), ESCAPE),
             }
             None
         }
     }
+}
+
+/// An expression about lines of a log: one that has to match, and one that must not, as the library reads them.
+///
+/// # Errors
+/// What is wrong with it, and what to do about it.
+pub fn for_lines(text: &str) -> Result<(String, Option<String>), (String, &'static str)> {
+    match Pattern::new(text, |text| Regex::new(&plain(text))) {
+        Ok(Pattern { regex, except }) => Ok((regex.as_str().to_owned(), except.map(|except| except.as_str().to_owned()))),
+        Err(error) => Err(match unsupported_by_regex(text) {
+            Some((what, _)) => (format!("has {what}, which is not supported"), "say it with expressions that have none"),
+            None => (format!("is no regular expression: {}", last_line(&error.to_string())), ESCAPE),
+        }),
+    }
+}
+
+/// What to do where a letter has a meaning that it was not to have.
+const ESCAPE: &str = "a character that stands for itself may need a backslash";
+
+/// A text of PCRE's as the library reads it.
+fn plain(text: &str) -> String {
+    with_plain_braces(&with_plain_classes(text))
+}
+
+/// `^((?!NOT).)*$`, with or without `?:`, as `^(.)*$` and `(?:NOT)`.
+fn split_of_nowhere(text: &str) -> Option<(String, String)> {
+    let (open, inner) = ["((?!", "(?:(?!"].iter().find_map(|open| Some((*open, text.strip_prefix('^')?.strip_prefix(open)?)))?;
+    let end = outside_groups(inner, b')')?;
+    let times = [".)*$", ".)+$"].into_iter().find(|rest| inner[end + 1..] == **rest)?;
+    Some((format!("^{}{times}", open.trim_end_matches("(?!")), format!("(?:{})", &inner[..end])))
+}
+
+/// To PCRE a brace that begins no count is a letter.
+fn with_plain_braces(text: &str) -> String {
+    let mut made = String::with_capacity(text.len());
+    let (mut in_class, mut rest) = (false, text);
+    while let Some(letter) = rest.chars().next() {
+        let after = &rest[letter.len_utf8()..];
+        let taken = match letter {
+            // `\p{Greek}`, `\x{41}`: the braces are the escape's.
+            '\\' => escape_length(rest),
+            '{' if !in_class && !is_count(after) => {
+                made.push('\\');
+                1
+            }
+            _ => letter.len_utf8(),
+        };
+        in_class = match letter {
+            '[' => true,
+            ']' => false,
+            _ => in_class,
+        };
+        made.push_str(&rest[..taken]);
+        rest = &rest[taken..];
+    }
+    made
+}
+
+/// Bytes of the escape at the start of a text.
+fn escape_length(text: &str) -> usize {
+    let mut letters = text.char_indices().skip(1);
+    let Some((at, letter)) = letters.next() else { return text.len() };
+    let end = at + letter.len_utf8();
+    let braces = if "pPxoNgk".contains(letter) { text[end..].strip_prefix('{').and_then(|inner| inner.find('}')) } else { None };
+    braces.map_or(end, |length| end + length + 2)
+}
+
+/// `3}`, `3,}` or `3,5}`.
+fn is_count(text: &str) -> bool {
+    let Some((inner, _)) = text.split_once('}') else { return false };
+    let (least, most) = inner.split_once(',').unwrap_or((inner, "0"));
+    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    !least.is_empty() && is_number(least) && is_number(most)
 }
 
 /// `^LITERAL(?!NOT)REST` as `^LITERAL` `REST` and `^LITERAL(?:NOT)`. The literal matches in one way only, and there is no other
@@ -225,6 +300,43 @@ fn last_line(text: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn test_a_brace_that_begins_no_count_is_a_letter() {
+        for (text, matching, others) in [
+            ("{", &["{", "a{b"][..], &["", "a"][..]),
+            ("a{x}", &["a{x}"], &["ax", "a"]),
+            ("a{,2}", &["a{,2}"], &["aa"]),
+            ("a{2}$", &["aa"], &["a", "a{2}"]),
+            ("^a{1,2}$", &["a", "aa"], &["aaa", "a{1,2}"]),
+            ("^a{2,}{$", &["aaa{"], &["aaa"]),
+            ("[{}]", &["{", "}"], &["a"]),
+            (r"\{\x{41}\p{Lu}", &["{AB"], &["{A"]),
+            ("{}", &["{}"], &["{"]),
+        ] {
+            let (expression, except) = for_lines(text).unwrap_or_else(|wrong| panic!("{text}: {wrong:?}"));
+            assert_eq!(except, None);
+            let regex = Regex::new(&expression).expect("it was compiled before");
+            assert!(matching.iter().all(|subject| regex.is_match(subject.as_bytes())), "{text} is {expression}");
+            assert!(!others.iter().any(|subject| regex.is_match(subject.as_bytes())), "{text} is {expression}");
+        }
+    }
+
+    #[test]
+    fn test_a_lookahead_at_each_letter_means_nowhere() {
+        for (text, matching, others) in [
+            (r"^((?!\{).)*$", &["", "plain"][..], &["{", "a {\"b\": 1}"][..]),
+            ("^(?:(?!api|{).)+$", &["x"], &["", "an api", "{"]),
+            (r"^((?![)]).)*$", &["(", ""], &[")", "a)"]),
+        ] {
+            let pattern = Pattern::new(text, |text| Regex::new(&plain(text))).unwrap_or_else(|wrong| panic!("{text}: {wrong}"));
+            assert!(matching.iter().all(|subject| pattern.is_match(subject.as_bytes())), "{text}");
+            assert!(!others.iter().any(|subject| pattern.is_match(subject.as_bytes())), "{text}");
+        }
+        for text in ["^((?!x*).)*$", "^((?!x).)*", "^((?!x).)*$|y", "^((?=x).)*$", "^((?!(x)).)*$"] {
+            assert!(for_lines(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn test_a_negative_lookahead_at_the_start_means_all_but() {

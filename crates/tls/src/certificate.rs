@@ -12,13 +12,18 @@ use bolide_contract::tls::Certificate;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
-use rustls::{Error, InconsistentKeys};
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
 use crate::provider::provider;
 
 /// Characters of a line of PEM (RFC 7468 section 2).
 const PEM_LINE_CHARACTERS: usize = 64;
+
+/// How an error about a key of a kind begins that this server's TLS has no signatures of.
+pub const UNSUPPORTED_KEY: &str = "this server's TLS makes no signatures with keys of the kind ";
+/// Kinds of keys that OpenSSL makes, by their object identifiers (RFC 8410, RFC 8017).
+const UNSIGNED_KEYS: [(&str, &str); 3] =
+    [("1.3.101.113", "Ed448"), ("1.2.840.113549.1.1.10", "RSA-PSS"), ("1.2.840.10040.4.1", "DSA")];
 
 /// A certificate that can be shown.
 #[derive(Debug)]
@@ -48,12 +53,17 @@ pub fn load(certificate: &Certificate) -> Result<LoadedCertificate, String> {
     let (not_before_s, not_after_s) = (parsed.validity().not_before.timestamp(), parsed.validity().not_after.timestamp());
     let pem = Arc::from(pem_of(first));
     let key = key_of(&certificate.key.0)?;
-    let mut key = CertifiedKey::from_der(chain, key, provider()).map_err(|error| match error {
-        Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
-            "the key belongs to another certificate; the certificate of the server comes first in its file".to_owned()
-        }
-        error => format!("the key can't be used: {error}"),
+    let public_key = parsed.public_key();
+    let key = provider().key_provider.load_private_key(key).map_err(|error| {
+        let kind = UNSIGNED_KEYS.iter().find(|(oid, _)| public_key.algorithm.algorithm.to_id_string() == *oid);
+        kind.map_or_else(|| format!("the key can't be used: {error}"), |(_, kind)| format!("{UNSUPPORTED_KEY}{kind}"))
     })?;
+    // The library would read the whole certificate once more, and takes version 3 of X.509 alone. A server's own may be of any: it is shown,
+    // and not verified, here.
+    if key.public_key().is_some_and(|own| own.as_ref() != public_key.raw) {
+        return Err("the key belongs to another certificate; the certificate of the server comes first in its file".to_owned());
+    }
+    let mut key = CertifiedKey::new(chain, key);
     key.ocsp.clone_from(&certificate.ocsp);
     Ok(LoadedCertificate { key: Arc::new(key), names, not_before_s, not_after_s, pem })
 }

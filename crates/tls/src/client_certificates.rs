@@ -35,6 +35,12 @@ pub fn verifier(tls: &Tls) -> Result<Option<Arc<dyn ClientCertVerifier>>, String
     Ok(Some(Arc::new(BoundedChains { verifier, roots, most: tls.verify_depth })))
 }
 
+/// It was refused for its version: only that of today's certificates (3) says what a key is for (RFC 5280 section 4.2.1.3).
+pub fn is_of_old_version(fault: &CertificateError) -> bool {
+    let CertificateError::Other(other) = fault else { return false };
+    matches!(other.0.downcast_ref::<webpki::Error>(), Some(webpki::Error::UnsupportedCertVersion))
+}
+
 /// A verifier that takes no longer chains than it may.
 #[derive(Debug)]
 struct BoundedChains {

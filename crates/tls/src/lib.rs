@@ -14,7 +14,8 @@ mod provider;
 mod resolver;
 mod tickets;
 
-pub use certificate::{LoadedCertificate, load, names_of};
+pub use certificate::{LoadedCertificate, UNSUPPORTED_KEY, load, names_of};
+pub use client_certificates::is_of_old_version;
 pub use config::{ALPN_HTTP1, ALPN_HTTP1_0, ALPN_HTTP2, ListenerTls};
 pub use facts::{ClientFacts, TlsFacts};
 pub use inspection::{Gap, Inspection, inspect};

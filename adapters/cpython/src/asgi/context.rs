@@ -71,6 +71,8 @@ pub struct PyCallbacks {
     pub report_stall: Object,
     /// The exception of a `send()` whose client has gone.
     pub client_disconnected: Object,
+    /// `pause()`: to be awaited; others have their turn meanwhile.
+    pub pause: Object,
     /// `is_departure(exception, has_left)`: whether that exception is behind another one, or one of a framework's that means the same.
     pub is_departure: Object,
     /// `note_left(task)`: its client has gone.

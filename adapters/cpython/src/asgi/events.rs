@@ -47,6 +47,8 @@ pub enum SendResult {
     Done,
     /// The client is slow: the application is to wait.
     Wait,
+    /// Others have their turn before the application goes on.
+    Pause,
 }
 
 /// Why a `send()` fails: the exception that it raises in the application.

@@ -20,7 +20,7 @@ use super::futures::{future, is_done, reject_gone, wake};
 use super::http::{self, HttpSendEvent, HttpState};
 use super::messages::Message;
 use super::websocket::{self, WebSocketSendEvent, WebSocketState};
-use crate::native::{Lasting, NativeType, bound, held};
+use crate::native::{Lasting, NativeType, bound, call, held};
 use crate::object::Object;
 
 /// One request or WebSocket of the application: what its `receive` and `send` share.
@@ -243,6 +243,8 @@ impl AsgiExchange {
         asgi.want_turn();
         match result {
             Ok(SendResult::Done) => Some(asgi.awaitables.done()),
+            // SAFETY: the function lives as long as the loop; the coroutine is new.
+            Ok(SendResult::Pause) => unsafe { call(asgi.callbacks.pause.as_ptr(), []) },
             Ok(SendResult::Wait) => {
                 let future = future(asgi)?;
                 let waiting = asgi.awaitables.waiting(&future)?;
@@ -261,6 +263,11 @@ impl AsgiExchange {
             _ => Ok(()),
         };
         result?;
+        if let (ProtocolState::Http(http), SendEvent::Http(event)) = (&mut self.protocol, &*event)
+            && http.is_silent()
+        {
+            return http.swallow(event);
+        }
         let visited = self.visit(|protocol, response, request_stream| match (protocol, event) {
             (ProtocolState::Http(http), SendEvent::Http(event)) => http.apply(event, response),
             (ProtocolState::WebSocket(socket), SendEvent::WebSocket(event)) => socket.apply(event, response, request_stream),

@@ -4,6 +4,7 @@
 //! has been said to the client then. The event loop's thread runs all of it.
 
 use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
 use bolide_engine::request_stream::RequestStream;
 use bolide_engine::response::{Pushed, ResponseWriter, When};
@@ -14,6 +15,10 @@ use super::events::{ReceiveEvent, SendError, SendResult};
 use super::messages::{Headers, Message, file_part, path_file};
 use crate::object::{Object, bytes_of};
 
+/// How long an application may give parts of a body that has no length and goes to nobody, as a stream of events answers HEAD. Then its
+/// `send()` says that the client has gone, which ends it.
+const ENDLESS_BODY_TIME: Duration = Duration::from_secs(10);
+
 /// The stages of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ResponseStage {
@@ -23,6 +28,8 @@ enum ResponseStage {
     Started,
     /// The body is said, trailers are awaited.
     Trailers,
+    /// The answer has no body, and the client has all of it; the application still gives parts of one.
+    Silent,
     Complete,
 }
 
@@ -31,6 +38,8 @@ pub struct HttpState {
     /// Parts that the client was slow to take. Each has a `send()` that waits for it, so the application bounds them.
     unsent: VecDeque<UnsentPart>,
     is_disconnected: bool,
+    /// Since when parts of a body without a length go to nobody.
+    silent_since: Option<Instant>,
 }
 
 /// A part of the body, the bytes of it that were taken, and whether it is the last.
@@ -116,11 +125,33 @@ pub fn read_body(asgi: &'static Asgi, message: &Message<'_>) -> Option<HttpSendE
 
 impl HttpState {
     pub fn new() -> HttpState {
-        HttpState { stage: ResponseStage::Fresh, unsent: VecDeque::new(), is_disconnected: false }
+        HttpState { stage: ResponseStage::Fresh, unsent: VecDeque::new(), is_disconnected: false, silent_since: None }
     }
 
     pub fn is_complete(&self) -> bool {
-        self.stage == ResponseStage::Complete && self.unsent.is_empty()
+        matches!(self.stage, ResponseStage::Complete | ResponseStage::Silent) && self.unsent.is_empty()
+    }
+
+    /// The client has all of an answer without a body: what is sent now is for [`HttpState::swallow`], wherever the connection is.
+    pub fn is_silent(&self) -> bool {
+        self.stage == ResponseStage::Silent
+    }
+
+    /// Takes a part of a body that the answer has not. The application goes on to its end: whatever it has to do behind the answer is done.
+    pub fn swallow(&mut self, event: &HttpSendEvent) -> Result<SendResult, SendError> {
+        let more = match event {
+            HttpSendEvent::Body { more, .. } | HttpSendEvent::File { more, .. } | HttpSendEvent::Trailers { more, .. } => *more,
+            HttpSendEvent::Start { .. } | HttpSendEvent::EarlyHints { .. } => false,
+        };
+        if !more {
+            self.stage = ResponseStage::Complete;
+            return Ok(SendResult::Done);
+        }
+        if self.silent_since.is_some_and(|since| since.elapsed() >= ENDLESS_BODY_TIME) {
+            self.disconnect();
+            return Err(SendError::Gone);
+        }
+        Ok(SendResult::Pause)
     }
 
     pub fn has_begun(&self) -> bool {
@@ -200,7 +231,10 @@ impl HttpState {
             (ResponseStage::Trailers, HttpSendEvent::Trailers { .. }) => None,
             (ResponseStage::Trailers, _) => Some("the body has ended; only 'http.response.trailers' may follow"),
             (ResponseStage::Started, HttpSendEvent::EarlyHints { .. }) => Some("early hints come before 'http.response.start'"),
-            (ResponseStage::Complete, _) => Some("the response is complete: nothing may follow its end"),
+            (ResponseStage::Silent, HttpSendEvent::Body { .. } | HttpSendEvent::File { .. } | HttpSendEvent::Trailers { .. }) => {
+                None
+            }
+            (ResponseStage::Silent | ResponseStage::Complete, _) => Some("the response is complete: nothing may follow its end"),
         }
     }
 
@@ -288,6 +322,9 @@ impl HttpState {
         if !more && !response.head_has_left() && !response.wants_trailers() {
             response.declare_length(bytes.len() as u64);
         }
+        if more && response.has_no_body() && !response.wants_trailers() {
+            return self.head_alone(bytes, response);
+        }
         if !self.unsent.is_empty() || response.has_file() {
             // Another task of the application is sending too: first come, first served.
             self.unsent.push_back(UnsentPart { part: part.clone(), taken: 0, more });
@@ -320,6 +357,21 @@ impl HttpState {
             response.advance();
         }
         self.after_part(more, response)
+    }
+
+    /// The first part of a body that is for nobody: the answer is complete, and a client may leave that has it.
+    fn head_alone(&mut self, bytes: &[u8], response: &mut ResponseWriter<'_>) -> Result<SendResult, SendError> {
+        if bytes.is_empty() {
+            response.send_head();
+        } else if let Pushed::Gone = response.push(bytes, When::WithTheNext) {
+            self.disconnect();
+            return Err(SendError::Gone);
+        }
+        self.silent_since = (!response.has_length()).then(Instant::now);
+        response.finish();
+        self.stage = ResponseStage::Silent;
+        response.advance();
+        Ok(SendResult::Pause)
     }
 
     fn after_part(&mut self, more: bool, response: &mut ResponseWriter<'_>) -> Result<SendResult, SendError> {

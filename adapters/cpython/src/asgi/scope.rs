@@ -240,6 +240,12 @@ impl Scopes {
             log_facts.variable_bytes += (4 + "HTTP_".len() + name.len() + value.len()) as u32;
             self.append(&headers, name, value)?;
         }
+        if is_websocket && http.version == Version::Http2 {
+            // RFC 8441 section 5: ":protocol" takes the place of both, which an extended CONNECT may not have. Applications look for them
+            // (Engine.IO refuses a WebSocket without), so they stand where a proxy that translates to HTTP/1.1 would put them.
+            self.append(&headers, b"upgrade", b"websocket")?;
+            self.append(&headers, b"connection", b"Upgrade")?;
+        }
         let said = forwarded.and_then(|forwarded| forwarded.is_https);
         if let Some(is_https) = said.or(peer.front_tls.as_ref().map(|_| true)) {
             self.set_scheme(&mut scope, if is_https { b"https" } else { b"http" }, is_websocket);
@@ -277,6 +283,9 @@ impl Scopes {
                 }
             }
             found.note(name, value);
+        }
+        if !found.has_content_type && !found.client_content_type.is_empty() {
+            self.append(&headers, b"content-type", found.client_content_type)?;
         }
         match found.scheme {
             Some(scheme) => self.set_scheme(&mut scope, scheme, is_websocket),
@@ -385,6 +394,9 @@ struct UwsgiVariables<'a> {
     server_port: &'a [u8],
     scheme: Option<&'a [u8]>,
     is_https: bool,
+    /// CONTENT_TYPE says something; HTTP_CONTENT_TYPE counts where it does not.
+    has_content_type: bool,
+    client_content_type: &'a [u8],
 }
 
 impl<'a> UwsgiVariables<'a> {
@@ -400,6 +412,8 @@ impl<'a> UwsgiVariables<'a> {
             b"REMOTE_PORT" => self.remote_port = value,
             b"SERVER_NAME" => self.server_name = value,
             b"SERVER_PORT" => self.server_port = value,
+            b"CONTENT_TYPE" => self.has_content_type |= !value.is_empty(),
+            b"HTTP_CONTENT_TYPE" => self.client_content_type = value,
             b"HTTPS" => self.is_https = value == b"1" || value.eq_ignore_ascii_case(b"on"),
             b"UWSGI_SCHEME" | b"HTTP_X_FORWARDED_PROTO" if !value.is_empty() => self.scheme = Some(value),
             b"REQUEST_SCHEME" if self.scheme.is_none() && !value.is_empty() => self.scheme = Some(value),
@@ -409,8 +423,12 @@ impl<'a> UwsgiVariables<'a> {
 }
 
 /// `HTTP_ACCEPT_ENCODING` -> `accept-encoding`; `None` for what is no header field.
+///
+/// nginx and lighttpd send these two by CGI's names and once more as fields of their client. As the body ends where CONTENT_LENGTH says,
+/// that one counts; a field that stands twice is a list to Django.
 fn header_of(name: &[u8]) -> Option<Vec<u8>> {
     let rest = match name {
+        b"HTTP_CONTENT_TYPE" | b"HTTP_CONTENT_LENGTH" => return None,
         b"CONTENT_TYPE" | b"CONTENT_LENGTH" => name,
         _ => name.strip_prefix(b"HTTP_")?,
     };
@@ -483,7 +501,9 @@ mod tests {
     fn variables_become_the_header_fields_that_they_were() {
         assert_eq!(header_of(b"HTTP_ACCEPT_ENCODING").as_deref(), Some(&b"accept-encoding"[..]));
         assert_eq!(header_of(b"CONTENT_TYPE").as_deref(), Some(&b"content-type"[..]));
-        assert_eq!(header_of(b"REQUEST_METHOD"), None);
+        for name in [&b"REQUEST_METHOD"[..], b"HTTP_CONTENT_TYPE", b"HTTP_CONTENT_LENGTH"] {
+            assert_eq!(header_of(name), None);
+        }
     }
 
     #[test]

@@ -229,6 +229,7 @@ fn make(
             log_overdue: object("log_overdue")?,
             report_stall: object("report_stall")?,
             client_disconnected: object("ClientDisconnected")?,
+            pause: object("pause")?,
             is_departure: object("is_departure")?,
             note_left: object("note_left")?,
         },

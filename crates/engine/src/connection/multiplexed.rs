@@ -7,6 +7,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
+use bolide_contract::scoreboard;
 use bolide_protocol::http1::Framing;
 use bolide_protocol::http1::head::Version;
 use bolide_protocol::http2::{Http2, Http2Error, Http2Limits, PREFACE};
@@ -16,16 +17,13 @@ use bolide_protocol::session::{HeadBytes, HeadEvent, HeadParts, RequestHead, Ses
 use super::{Connection, NextAction, ServeStep};
 use crate::app::App;
 use crate::context::Context;
-use crate::multiplexer::{Arrival, Beginning, Farewell, Multiplexer, Pumped, SharedMultiplexer, StreamLink};
+use crate::multiplexer::{Arrival, Beginning, Farewell, Multiplexer, NEVER_MS, Pumped, SharedMultiplexer, StreamLink};
 use crate::transport::Transport;
 use crate::worker::Worker;
 
 /// Milliseconds between the two words of farewell (RFC 9113 section 6.8): requests that were sent before the client has read the first are
 /// served.
 const FAREWELL_MS: u64 = 1_000;
-
-/// No time limit, in monotonic milliseconds.
-const NEVER_MS: u64 = u64::MAX;
 
 impl<A: App> Connection<A> {
     /// The connection of one stream. `connection` is the one that has the socket.
@@ -77,10 +75,10 @@ impl<A: App> Connection<A> {
     }
 
     /// What is no beginning of HTTP/2 can be nothing else: it was chosen in the TLS handshake, or the first line is none of HTTP/1. The session
-    /// says what is to be said of it.
+    /// says what is to be said of it. An empty line may stand before a request of HTTP/1 (RFC 9112 section 2.2), and in no preface.
     fn must_be_http2(&self, bytes: &[u8]) -> bool {
-        let line_end = memchr::memchr(b'\n', bytes);
-        self.transport.is_encrypted() || line_end.is_some_and(|end| memchr::memmem::find(&bytes[..end], b" HTTP/").is_none())
+        let is_of_neither = |line: &[u8]| !matches!(line, b"" | b"\r") && memchr::memmem::find(line, b" HTTP/").is_none();
+        self.transport.is_encrypted() || memchr::memchr(b'\n', bytes).is_some_and(|end| is_of_neither(&bytes[..end]))
     }
 
     /// A first request may ask for HTTP/2 (RFC 7540 section 3.2): it is the first stream then, and answered there. What is wrong with how it
@@ -125,7 +123,7 @@ impl<A: App> Connection<A> {
 
     /// From here on the connection speaks HTTP/2. `input` is what was read.
     pub(super) fn begin_http2(&mut self, beginning: Beginning, input: Vec<u8>, worker: &Worker) {
-        let shared = Multiplexer::shared(self.transport.take(), beginning.session, worker, self.key, input);
+        let shared = Multiplexer::shared(self.transport.take(), beginning.session, worker, (self.key, self.deadline_ms), input);
         if let Some(arrival) = beginning.upgraded {
             shared.lock().arrive(arrival);
         }
@@ -153,7 +151,6 @@ impl<A: App> Connection<A> {
         if context.worker.is_draining() {
             self.say_farewell(&mut multiplexer, now_ms);
         }
-        let unsent = multiplexer.transport.unsent();
         let turn = &mut context.thread.turn;
         let pumped = multiplexer.pump(&mut context.thread.read, |count| {
             turn.note_read(count);
@@ -174,9 +171,11 @@ impl<A: App> Connection<A> {
                 return NextAction::Close;
             }
         }
-        let is_stuck = multiplexer.has_part() && self.had_part || unsent > 0 && multiplexer.transport.unsent() >= unsent;
+        self.limit_multiplexed(&mut multiplexer, now_ms, context.worker);
         let has_ended = multiplexer.farewell == Farewell::Said && multiplexer.is_idle();
-        if has_ended || is_over && (multiplexer.is_idle() || is_stuck) {
+        // What has come in this turn may have given it more time; a worker that drains has less of it.
+        let is_over = is_over && (self.deadline_ms <= now_ms || context.worker.is_draining() && multiplexer.is_idle());
+        if has_ended || is_over {
             multiplexer.go_away(true);
             multiplexer.break_all();
             let transport = multiplexer.transport.take();
@@ -184,7 +183,6 @@ impl<A: App> Connection<A> {
             self.transport = transport;
             return self.begin_linger(context);
         }
-        self.set_multiplexed_deadline(&multiplexer, context);
         // Streams that begin, or that have room again, ask for the next turn.
         let has_more = match pumped {
             Pumped::Later => true,
@@ -217,23 +215,30 @@ impl<A: App> Connection<A> {
         }
     }
 
-    fn set_multiplexed_deadline(&mut self, multiplexer: &Multiplexer, context: &Context<'_, A>) {
-        let now_ms = context.thread.clock.now_ms;
-        let (worker, timeout_ms) = (context.worker, self.timeout_ms(context.worker));
-        let waits_since_ms = self.deadline_ms;
+    fn limit_multiplexed(&mut self, multiplexer: &mut Multiplexer, now_ms: u64, worker: &Worker) {
+        // Calls may have taken a while since the clock was looked at, and a client that may ask again is not to pay for it.
+        let now_ms = if multiplexer.has_streams() { now_ms } else { scoreboard::now_ms() };
+        let keepalive_ms = worker.settings.limits.keepalive_ms;
+        let until_ms = multiplexer.look_at_deadline(now_ms, self.timeout_ms(worker), keepalive_ms);
         self.deadline_ms = match multiplexer.farewell {
             Farewell::Announced { until_ms } => until_ms,
-            _ if multiplexer.transport.has_unsent() => now_ms + timeout_ms,
-            // A head has its time as a whole, as in HTTP/1.
-            _ if multiplexer.has_part() && self.had_part => waits_since_ms,
-            _ if multiplexer.has_part() => now_ms + timeout_ms,
-            // Each stream has a time of its own.
-            _ if multiplexer.has_streams() => NEVER_MS,
-            _ if self.has_served => now_ms + worker.settings.limits.keepalive_ms,
-            _ => waits_since_ms,
+            // Its end is the next turn.
+            Farewell::Said if multiplexer.is_idle() => 0,
+            Farewell::Unsaid | Farewell::Said => until_ms,
         };
-        self.had_part = multiplexer.has_part();
         self.has_served |= multiplexer.has_streams();
+    }
+
+    /// Streams end without a turn of their connection, so the look at the clock begins the time of one that has lost its last.
+    pub(super) fn note_last_stream(&mut self, worker: &Worker) {
+        if self.deadline_ms != NEVER_MS || !self.is_multiplexed() {
+            return;
+        }
+        let Some(shared) = self.multiplexer.clone() else { return };
+        let mut multiplexer = shared.lock();
+        if !multiplexer.has_streams() {
+            self.limit_multiplexed(&mut multiplexer, scoreboard::now_ms(), worker);
+        }
     }
 
     /// Requests that have begun, each to become a connection of its own.

@@ -7,12 +7,10 @@ use std::sync::Arc;
 
 use bolide_protocol::http2::frame::{FRAME_HEAD_BYTES, FrameHead, flag, kind};
 
-use super::{Line, Multiplexer, Pumped, SharedMultiplexer};
+use super::room::WaitingStream;
+use super::{Line, Multiplexer, SharedMultiplexer};
 use crate::socket::Read;
-use crate::transport::{Moved, StreamTransport};
-
-/// Bytes that are read at once where a thread waits for room.
-const CATCH_UP_BYTES: usize = 32 * 1024;
+use crate::transport::{Moved, StreamTransport, StreamWait};
 
 /// One stream's way to its client.
 pub struct StreamLink {
@@ -50,9 +48,8 @@ impl StreamTransport for StreamLink {
             // A stream on which nothing comes, as a WebSocket is most of the time, owns no buffer.
             line.inbound = Vec::new();
         }
-        let used = line.owed.min(count as u64);
-        line.owed -= used;
-        multiplexer.session.note_taken(self.number, used);
+        // With what stands around chunks it is more than the body's bytes, of which the session knows how many there are.
+        multiplexer.session.note_taken(self.number, count as u64);
         Read::Bytes(count)
     }
 
@@ -64,31 +61,8 @@ impl StreamTransport for StreamLink {
         self.shared.lock().is_gone(self.number)
     }
 
-    fn waits_for_window(&self) -> bool {
-        self.shared.lock().transport.unsent() == 0
-    }
-
-    fn catch_up(&self) {
-        let mut multiplexer = self.shared.lock();
-        multiplexer.transport.begin_turn();
-        multiplexer.transport.is_full = false;
-        multiplexer.flush();
-        let mut buffer = vec![0; CATCH_UP_BYTES];
-        // What is waited for may stand behind the heads of requests.
-        let batch = std::mem::replace(&mut multiplexer.batch, usize::MAX);
-        multiplexer.has_rest = false;
-        let pumped = multiplexer.pump(&mut buffer, |_| true);
-        multiplexer.batch = batch;
-        match pumped {
-            Pumped::All | Pumped::Rest | Pumped::Later => {}
-            Pumped::End | Pumped::Broken => {
-                multiplexer.transport.is_broken = true;
-                multiplexer.break_all();
-            }
-            // The connection's own turn finds it again, and says what is to be said.
-            Pumped::Fault(_) => multiplexer.break_all(),
-        }
-        multiplexer.is_dirty = true;
+    fn room_wait(&self) -> Box<dyn StreamWait> {
+        Box::new(WaitingStream { shared: self.shared.clone(), number: self.number })
     }
 
     fn send(&self, staged: &mut [u8], sent: &mut usize, may_wait: bool) -> Moved {
@@ -113,7 +87,7 @@ impl StreamTransport for StreamLink {
 }
 
 impl Multiplexer {
-    fn is_gone(&mut self, number: u32) -> bool {
+    pub(super) fn is_gone(&mut self, number: u32) -> bool {
         self.transport.is_broken || self.line(number).is_none_or(|line| line.is_reset)
     }
 

@@ -56,9 +56,7 @@ impl ResponseWriter<'_> {
     /// Sends a body that is complete and of our own making: what the client does not take at once waits here, whatever its size.
     pub(super) fn push_whole(&mut self, body: &[u8]) {
         self.close_head();
-        if self.left == BodyLeft::Discard {
-            self.body_bytes += body.len() as u64;
-        } else {
+        if self.left != BodyLeft::Discard {
             self.write_framed(body);
         }
     }

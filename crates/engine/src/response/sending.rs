@@ -36,10 +36,7 @@ impl ResponseWriter<'_> {
             return;
         }
         let left = match self.left {
-            BodyLeft::Discard => {
-                self.body_bytes += length;
-                return;
-            }
+            BodyLeft::Discard => return,
             BodyLeft::Length(left) => left.min(length),
             // What is encoded has lost the length that was announced for it.
             BodyLeft::Unknown => announced.map_or(length, |announced| announced.min(length)),

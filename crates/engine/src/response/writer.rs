@@ -11,7 +11,7 @@ use bolide_protocol::response::{BodyLength, HeadTerms};
 use super::{BodyLeft, OUTPUT_BYTES, Progress, Pushed, Response, Stage, Terms, When};
 use crate::buffers::ResponseBuffers;
 use crate::response_filters::FirstPart;
-use crate::socket::Awaited;
+use crate::transport::RoomWait;
 use crate::transport::Transport;
 
 /// Parts of a body up to this many bytes are copied behind the head; larger ones go out from where they are.
@@ -79,7 +79,6 @@ impl ResponseWriter<'_> {
         }
         let allowed = match self.left {
             BodyLeft::Discard => {
-                self.body_bytes += part.len() as u64;
                 return if when == When::Now { self.discarded(part.len()) } else { Pushed::All };
             }
             BodyLeft::Length(left) => left.min(part.len() as u64) as usize,
@@ -94,14 +93,14 @@ impl ResponseWriter<'_> {
     }
 
     /// Whether something waits for the client: `write()`, which can't be suspended, then waits for the socket by itself
-    /// ([`super::wait_for_room`]) and goes on with [`ResponseWriter::room_came`].
+    /// ([`ResponseWriter::room_wait`]) and goes on with [`ResponseWriter::room_came`].
     pub fn wants_room(&self) -> bool {
         self.transport.wants_room()
     }
 
-    /// What such a wait is for.
-    pub fn awaited(&self) -> Awaited {
-        self.transport.awaited()
+    /// Such a wait.
+    pub fn room_wait(&self) -> RoomWait {
+        self.transport.room_wait()
     }
 
     /// Goes on after such a wait.

@@ -92,6 +92,9 @@ fn certificate_reason(fault: &CertificateError) -> &'static str {
         CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => "it is not made for clients",
         CertificateError::BadEncoding => "it can't be read",
         CertificateError::Revoked => "it was revoked",
+        fault if bolide_tls::is_of_old_version(fault) => {
+            "it is of X.509's version 1, and only version 3 is taken (openssl x509 -extfile)"
+        }
         _ => "it is not one to be accepted",
     }
 }

@@ -17,7 +17,7 @@ use nix::unistd::Pid;
 use super::keeper::{DaemonEnd, Keeper};
 use super::output::Output;
 use super::packets::{AttendantOrder, News, Standing};
-use super::program::{Surroundings, Wanted, name_of};
+use super::program::{Launched, Surroundings, Wanted, name_of};
 use super::runs::{RUNNING_MOST, Runs};
 use crate::between::{Heir, RawConfinement};
 use crate::exit_report::Cause;
@@ -285,8 +285,8 @@ impl Helper {
         let launch =
             Wanted { command: &command, identity: self.identity.as_ref(), folder: None, has_stdin: false, outlives: false };
         match self.surroundings.start(&launch) {
-            Ok((pid, reader)) => {
-                self.runs.note_start(number, pid, since_1970_ms() as u64 / 1000, now);
+            Ok(Launched { pid, reader, leash }) => {
+                self.runs.note_start(number, pid, leash, since_1970_ms() as u64 / 1000, now);
                 if let Some(reader) = reader {
                     self.add_output(reader, "cron", &name);
                 }

@@ -10,8 +10,9 @@ use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
 use super::pidfile;
-use super::program::{Surroundings, Wanted, name_of};
+use super::program::{Launched, Surroundings, Wanted, name_of};
 use crate::exit_report::Cause;
+use crate::leash::Leash;
 use crate::privileges::Privileges;
 use crate::signals;
 use crate::system;
@@ -28,6 +29,8 @@ pub struct Keeper {
     identity: Option<Privileges>,
     /// The process that we have started, until it ends.
     child: Option<Pid>,
+    /// Of one that ends with us: its group dies when we do.
+    leash: Option<Leash>,
     started_ms: u64,
     /// How often it was started.
     starts: u64,
@@ -65,6 +68,7 @@ impl Keeper {
             daemon,
             identity,
             child: None,
+            leash: None,
             started_ms: 0,
             starts: 0,
             told: None,
@@ -128,8 +132,8 @@ impl Keeper {
             outlives: !self.is_attached(),
         };
         match surroundings.start(&launch) {
-            Ok((pid, reader)) => {
-                self.child = Some(pid);
+            Ok(Launched { pid, reader, leash }) => {
+                (self.child, self.leash) = (Some(pid), leash);
                 self.starts += 1;
                 self.told = None;
                 let mut words = format!("daemon {}: started (pid {pid})", self.name);
@@ -153,6 +157,8 @@ impl Keeper {
     /// Notes the end of its process, which has not been reaped yet: the group's number is surely its own.
     pub fn note_end(&mut self, cause: &Cause, now_ms: u64) -> DaemonEnd {
         let pid = self.child.take();
+        // What is left of its group goes with it.
+        self.leash = None;
         self.kill_ms = None;
         let (name, how) = (&self.name, cause.words_after(self.told));
         let shown = pid.map_or_else(String::new, |pid| format!(" (pid {pid})"));

@@ -1,22 +1,23 @@
 //! The pidfile of a daemon that outlives the instance: who it names, and writing one. It sends no signal. The attendant runs it.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
+use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use nix::unistd::{Pid, geteuid};
 
+use crate::guarded_files::{self, How, Rights};
 use crate::privileges::Privileges;
 
 /// Bytes of a pidfile that are looked at: more than a number has.
 const MOST_BYTES: u64 = 32;
+/// Mode of one that is made, before `umask`.
+const FILE_MODE: u32 = 0o666;
 
 /// The process that a pidfile names, if it lives and is one of the user that the daemon runs as. A file that this user can write must not
 /// have a master that is root look after anybody else's process, let alone send it signals.
 pub fn process(path: &Path, identity: Option<&Privileges>) -> Option<Pid> {
-    let mut text = String::new();
-    File::open(path).ok()?.take(MOST_BYTES).read_to_string(&mut text).ok()?;
+    let text = guarded_files::read_text(path, MOST_BYTES, Rights::root_first(identity)).ok()?;
     let pid = text.split_whitespace().next()?.parse().ok().filter(|pid| *pid > 1)?;
     let owner = std::fs::metadata(format!("/proc/{pid}")).ok()?.uid();
     let user = identity.map_or(geteuid(), |identity| identity.uid);
@@ -29,11 +30,12 @@ pub fn process(path: &Path, identity: Option<&Privileges>) -> Option<Pid> {
 /// # Errors
 /// What the file system says; a link is not followed.
 pub fn write(path: &Path, pid: Pid, identity: Option<&Privileges>) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).custom_flags(libc::O_NOFOLLOW).open(path)?;
+    let mut opened = guarded_files::open(path, How::WriteNoLink { mode: FILE_MODE }, Rights::root_first(identity))?;
+    opened.cut(0)?;
     if let Some(identity) = identity {
-        fchown(&file, Some(identity.uid.as_raw()), Some(identity.gid.as_raw()))?;
+        opened.give_to(identity)?;
     }
-    writeln!(file, "{pid}")
+    writeln!(opened.file, "{pid}")
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use nix::unistd::Pid;
 use bolide_contract::confinement::Confinement;
 
 use crate::between::{self, Heir, RawConfinement, check};
+use crate::leash::{self, Leash};
 use crate::notify;
 use crate::privileges::Privileges;
 use crate::socket_activation;
@@ -45,17 +46,26 @@ pub struct Wanted<'a> {
     pub outlives: bool,
 }
 
+/// A program that was started.
+#[derive(Debug)]
+pub struct Launched {
+    pub pid: Pid,
+    /// What it writes, and the leash of its group; of a program that outlives us there is neither.
+    pub reader: Option<PipeReader>,
+    pub leash: Option<Leash>,
+}
+
 impl Surroundings {
     /// The shell for commands: the first of `binsh` that is there.
     fn shell(&self) -> &Path {
         self.shells.iter().find(|shell| shell.is_file()).map_or(Path::new(SHELL), PathBuf::as_path)
     }
 
-    /// Starts the program. Gives its pid, and the pipe with what it writes unless it outlives us.
+    /// Starts the program.
     ///
     /// # Errors
     /// No process, no descriptor, no such folder, or no right to become the user.
-    pub fn start(&self, launch: &Wanted<'_>) -> io::Result<(Pid, Option<PipeReader>)> {
+    pub fn start(&self, launch: &Wanted<'_>) -> io::Result<Launched> {
         let mut command = Command::new(self.shell());
         command.arg("-c").arg(for_shell(launch.command));
         for variable in socket_activation::VARIABLES.into_iter().chain(notify::VARIABLES) {
@@ -77,20 +87,23 @@ impl Surroundings {
         let given_up = Confinement { capabilities: self.capabilities, ..Confinement::default() };
         let confinement = RawConfinement::of(&given_up, None, launch.identity)?;
         let parent = Pid::this().as_raw();
-        let outlives = launch.outlives;
+        let leash = if launch.outlives { None } else { Some(Leash::new()?) };
+        let end_of_leash = leash.as_ref().map(Leash::end_for_group);
         let between = move || {
             between::reset_signals(&[])?;
             // SAFETY: a plain system call. The session's number is the group's, by which the whole of the program is told to end.
             check(unsafe { libc::setsid() })?;
+            end_of_leash.map_or(Ok(()), leash::put_on)?;
             confinement.take(Heir::Nobody)?;
-            if outlives { Ok(()) } else { between::die_with(parent) }
+            // Somebody may have killed us before there was a leash: then our child finds it out here.
+            end_of_leash.map_or(Ok(()), |_| between::die_with(parent))
         };
         // SAFETY: the closure makes async-signal-safe calls only, and touches nothing but a vector that was filled before the fork.
         unsafe {
             command.pre_exec(between);
         }
         let child = command.spawn()?;
-        Ok((Pid::from_raw(child.id() as i32), reader))
+        Ok(Launched { pid: Pid::from_raw(child.id() as i32), reader, leash })
     }
 }
 

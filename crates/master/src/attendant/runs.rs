@@ -8,6 +8,7 @@ use nix::unistd::Pid;
 
 use super::program::name_of;
 use crate::exit_report::Cause;
+use crate::leash::Leash;
 use crate::system;
 use crate::words::duration;
 
@@ -20,6 +21,8 @@ struct Running {
     /// The place of its job among all.
     job: usize,
     pid: Pid,
+    /// Its group dies when we do.
+    leash: Option<Leash>,
     started_ms: u64,
     /// Seconds since 1970.
     started_s: u64,
@@ -81,10 +84,11 @@ impl Runs {
     }
 
     /// Notes that the command of a job was started.
-    pub fn note_start(&mut self, number: usize, pid: Pid, started_s: u64, now_ms: u64) {
+    pub fn note_start(&mut self, number: usize, pid: Pid, leash: Option<Leash>, started_s: u64, now_ms: u64) {
         let harakiri_s = self.jobs.get(number).and_then(|job| job.harakiri_s);
         let kill_ms = harakiri_s.map(|seconds| now_ms.saturating_add(seconds.saturating_mul(1000)));
-        self.running.push(Running { job: number, pid, started_ms: now_ms, started_s, kill_ms, is_told: false, order: None });
+        let (is_told, order) = (false, None);
+        self.running.push(Running { job: number, pid, leash, started_ms: now_ms, started_s, kill_ms, is_told, order });
     }
 
     /// Before the end of a command that was told to end is taken from the kernel: what it has left in its group goes with it.
@@ -98,6 +102,10 @@ impl Runs {
     pub fn note_end(&mut self, pid: Pid, cause: &Cause, now_ms: u64) -> Option<String> {
         let position = self.running.iter().position(|running| running.pid == pid)?;
         let running = self.running.swap_remove(position);
+        if let Some(leash) = running.leash.filter(|_| !running.is_told) {
+            // What a command that has ended by itself left behind is not ours any more.
+            leash.let_go();
+        }
         let name = self.jobs.get(running.job).map(|job| name_of(&job.command)).unwrap_or_default();
         let (how, lived) = (cause.words_after(running.order), duration(now_ms.saturating_sub(running.started_ms)));
         Some(format!("cron {name} (pid {pid}) {how} after {lived}"))
@@ -169,7 +177,7 @@ mod tests {
         assert_eq!(runs.due(7, NOON), Vec::<usize>::new());
         // A pid that no process has: nothing is sent to it here.
         let pid = Pid::from_raw(i32::MAX);
-        runs.note_start(1, pid, 77, 1000);
+        runs.note_start(1, pid, None, 77, 1000);
         assert_eq!((runs.latest(1), runs.latest(0)), (Some((pid, 77)), None));
         assert_eq!(runs.due(8, NOON), [0]);
         assert_eq!(runs.wake_ms(), Some(6000));

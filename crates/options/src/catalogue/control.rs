@@ -4,8 +4,8 @@ use crate::catalogue::row::{Entry, Value};
 use crate::catalogue::setting::{Control, Setting};
 
 pub const ENTRIES: &[Entry] = &[
-    Entry::supported("daemonize", Setting::Control(Control::Daemonize), Value::Path, "", "Serves in the background, with this file as the log (that of `logto` where both are set). The command ends when workers serve, with status 0; a start that fails is shown at the terminal, and is the command's exit status.")
-        .uwsgi("uWSGI's command ends at once with status 0, whatever becomes of the start, and empties the umask. A service of systemd or a container needs no daemon: there it is left out.")
+    Entry::supported("daemonize", Setting::Control(Control::Daemonize), Value::Path, "", "Serves in the background, with this file as the log, also where `logto` names another. The command ends when workers serve, with status 0; a start that fails is shown at the terminal, and is the command's exit status.")
+        .uwsgi("uWSGI's command ends at once with status 0, whatever becomes of the start, and empties the umask; here UNIX sockets alone are for everybody (mode 666), where neither `chmod-socket` nor `umask` is written. A service of systemd or a container needs no daemon: there it is left out.")
         .example("daemonize = /var/log/shop.log"),
     Entry::supported("daemonize2", Setting::Control(Control::Daemonize2), Value::Path, "", "As `daemonize`, and what is logged until workers serve is shown at the terminal too.")
         .example("daemonize2 = /var/log/shop.log"),

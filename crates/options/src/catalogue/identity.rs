@@ -14,7 +14,7 @@ pub const ENTRIES: &[Entry] = &[
     Entry::supported("add-gid", Setting::AddGroup, Value::List, "", "The application has this group too, a name or a number.")
         .example("add-gid = media"),
     Entry::supported("umask", Setting::Umask, Value::Text, "that of whoever starts Bolide", "What is taken from the modes of new files: sockets, logs, the pidfile, and what the application writes. Three or four octal digits.")
-        .uwsgi("A bad value is an error here. uWSGI's `daemonize` empties the umask; Bolide's leaves it.")
+        .uwsgi("A bad value is an error here. uWSGI's `daemonize` empties the umask; Bolide's leaves it, and gives UNIX sockets mode 666 where neither this nor `chmod-socket` is written.")
         .example("umask = 027"),
     Entry::supported("auto-procname", Setting::AutoProcessName, Value::Switch, "off", "Processes say in `ps` what they are: `bolide master`, `bolide prototype`, `bolide worker 1`.")
         .uwsgi("There they are `uWSGI master` and `uWSGI worker 1`; there is no prototype.")

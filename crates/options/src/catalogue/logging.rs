@@ -32,7 +32,7 @@ pub const ENTRIES: &[Entry] = &[
         .example("req-logger = file:/var/log/shop-requests.log"),
     list("log-syslog", Logging::LoggerOf("syslog"), "As `logger = syslog:…`.").example("log-syslog = shop"),
     list("log-socket", Logging::LoggerOf("socket"), "As `logger = socket:…`.").example("log-socket = 127.0.0.1:5140"),
-    list("log-route", Logging::Route, "Messages that match a regular expression go to the logger of this name, and not to those without one.")
+    list("log-route", Logging::Route, "Messages that match a regular expression go to the logger of this name, and not to those without one. One that can't be used is a warning, and the rule has no effect.")
         .uwsgi(EXPRESSIONS)
         .example("logger = errors file:/var/log/errors.log\nlog-route = errors (ERROR|CRITICAL)"),
     list("log-req-route", Logging::RequestRoute, "As `log-route`, for request lines.")
@@ -66,9 +66,9 @@ pub const ENTRIES: &[Entry] = &[
         Setting::Logging(Logging::Format),
         Value::Text,
         "uWSGI's line",
-        "The form of a request's line: a text with variables of the form `%(name)`. Of the request: `method`, `uri`, `proto`, `host`, `addr`, `user`, `uagent`, `referer`, `cl` (bytes of the body), `var.NAME` (any variable, `var.HTTP_X_REQUEST_ID`), `vars`, `pktsize`. Of the answer: `status`, `size` (bytes of head and body), `hsize`, `rsize`, `headers`, `werr`, `ioerr`. Times: `micros`, `msecs`, `secs`; of the request's begin `time`, `tmsecs`, `tmicros`, `ctime`, `ltime` (as Apache writes it), `ftime` (see `logformat-strftime`); `epoch` is now. Of the server: `pid`, `wid`, `core`, `vsz`, `rss`, `vszM`, `rssM`. Any other name is a variable that the application has set. What says nothing is `-`, as is `metric.NAME`. A control character that a client has sent is shown as `?`.",
+        "The form of a request's line: a text with variables of the form `%(name)`. Of the request: `method`, `uri`, `proto`, `host`, `addr`, `user`, `uagent`, `referer`, `cl` (bytes of the body), `var.NAME` (any variable, `var.HTTP_X_REQUEST_ID`), `vars`, `pktsize`. Of the answer: `status`, `size` (bytes of head and body), `hsize`, `rsize`, `headers`, `werr`, `ioerr`. Times: `micros`, `msecs`, `secs`; of the request's begin `time`, `tmsecs`, `tmicros`, `ctime`, `ltime` (as Apache writes it), `ftime` (see `logformat-strftime`); `epoch` is now. Of the server: `pid`, `wid`, `core`, `vsz`, `rss`, `vszM`, `rssM`. Any other name is a variable that the application has set. What says nothing is `-`, as is `metric.NAME`. In a format with quotes (`\"`) a quote, a backslash and a control character of a text are written as Apache does: `\\\"`, `\\\\`, `\\n`, `\\x1b`. In one without, a control character is shown as `?`.",
     )
-    .uwsgi("uWSGI writes what a client has sent as it is. Here, in a format that is an object of JSON (`{…}`), values are escaped, so that each line is valid whatever is in it.")
+    .uwsgi("uWSGI writes what a client has sent as it is, so that a quote in it ends the field. Here, in a format that is an object of JSON (`{…}`), values are escaped as JSON has it, and in another one with quotes as above, so that each line is valid whatever is in it.")
     .example("log-format = %(addr) - %(user) [%(ltime)] \"%(method) %(uri) %(proto)\" %(status) %(size) \"%(referer)\" \"%(uagent)\""),
     on("logformat-strftime", Logging::FormatDates, "`%(ftime)` in `log-format` has the form of `log-date`.")
         .example("log-date = %Y-%m-%d %H:%M:%S\nlogformat-strftime = true\nlog-format = %(ftime) %(method) %(uri) %(status)"),

@@ -20,6 +20,7 @@ mod processes;
 mod program;
 mod protection;
 mod python_module;
+pub mod reach;
 mod recycling;
 mod reloading;
 mod requests;

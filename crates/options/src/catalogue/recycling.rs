@@ -42,7 +42,7 @@ pub const ENTRIES: &[Entry] = &[
         .example("evil-reload-on-as = 8192"),
     Entry::supported("reload-on-pressure", Setting::Recycling(Recycling::OnPressure), Value::Number { least: 0, most: 100, unit: "percent" }, "off", "In a cgroup of version 2 (a container, a service of systemd): replaces the worker with the most memory when its processes have waited for memory for this share of the last ten seconds (`memory.pressure`), or have reached `memory.high` or nine tenths of `memory.max`, before the kernel kills one. One worker at a time, with ten seconds in between for the numbers to follow.")
         .example("reload-on-pressure = 10"),
-    Entry::supported("limit-as", Setting::Recycling(Recycling::LimitAddressSpace), MEGABYTES, "no limit", "Address space that a prototype and each worker may have, in MiB: beyond it Python raises MemoryError. The master has no limit.")
+    Entry::supported("limit-as", Setting::Recycling(Recycling::LimitAddressSpace), MEGABYTES, "no limit", "Address space that a prototype and each worker may have, in MiB: beyond it Python raises MemoryError, and a library that can't go on (TLS, for one) ends the worker by SIGABRT: the log names the limit then. The master has no limit.")
         .example("limit-as = 2048"),
     Entry::supported("limit-nproc", Setting::Recycling(Recycling::LimitProcesses), Value::Number { least: 0, most: i64::MAX, unit: "processes and threads" }, "no limit", "Processes and threads that the user of `uid` may have, of all programs together: beyond it no further ones start. Root has no such limit.")
         .example("limit-nproc = 200"),

@@ -96,6 +96,8 @@ fn readings(arguments: &[String]) -> Vec<Vec<String>> {
 /// Everything there is to say about one reading, in the order of the lines, what is about no line behind that; and its settings, if it
 /// can be started.
 fn diagnostics(arguments: &[String], host: &HostInfo) -> (Vec<Diagnostic>, Option<Settings>) {
+    // What was read for another file is that one's.
+    host.trust.take_used();
     let only = |diagnostic: Diagnostic| (vec![diagnostic], None);
     let (configuration, application) = match collect(arguments, host) {
         Ok(read) => read,

@@ -14,6 +14,7 @@ use crate::diagnostic::{Diagnostic, Location};
 use crate::host_info::HostInfo;
 use crate::reader::{Configuration, Pair};
 use crate::resolve::ciphers;
+use crate::trust::Writer;
 
 /// Heads of requests with a few cookies reach this.
 const COMMON_HEAD_BYTES: i64 = 8192;
@@ -37,6 +38,7 @@ pub fn all(read: &Configuration, settings: Option<&Settings>, host: &HostInfo) -
     context.diagnostics.extend(places::unread_sections(read));
     context.identities();
     if let Some(settings) = settings {
+        context.writers(settings);
         context.sockets(settings);
         context.processes(settings);
         context.asynchronous(settings);
@@ -306,6 +308,25 @@ impl LintContext<'_> {
                 let advice = "with it the start fails; create it, or write a number";
                 Diagnostic::warning(Some(&pair.location), message).advise(advice).local()
             });
+        let found: Vec<Diagnostic> = found.collect();
+        self.diagnostics.extend(found);
+    }
+
+    /// Files that root reads, and the user of `uid` may write.
+    fn writers(&mut self, settings: &Settings) {
+        let used = self.host.trust.take_used();
+        // Whoever is that user already can't be told from root's user who looks: only a start by root is concerned.
+        let own = nix::unistd::geteuid();
+        let writer = Writer::of(&settings.identity).filter(|writer| own.is_root() || own.as_raw() != writer.user());
+        let (Some(writer), Some(pair)) = (writer, self.last("uid")) else { return };
+        if settings.confinement.user.is_some() {
+            return;
+        }
+        let python = self.host.python.as_deref();
+        let found = writer
+            .told(&used, python)
+            .into_iter()
+            .map(|(message, advice)| Diagnostic::warning(Some(&pair.location), message).advise(advice).local());
         let found: Vec<Diagnostic> = found.collect();
         self.diagnostics.extend(found);
     }

@@ -294,7 +294,7 @@ fn initialised(name: &str, files: &[(&str, &str)]) -> (ApplicationSource, Option
     }
     let (text, status) = printed(&folder, "init");
     assert_eq!(status, 0, "{text}");
-    let Ok(Reading::Run { settings, diagnostics }) = outcome(&folder, "bolide.ini", &[]) else {
+    let Ok(Reading::Run { settings, diagnostics, .. }) = outcome(&folder, "bolide.ini", &[]) else {
         panic!("{name}: what init wrote does not run")
     };
     assert!(diagnostics.is_empty(), "{diagnostics:?}");

@@ -25,7 +25,7 @@ pub fn misunderstood_letter(letter: char, value: &str) -> Option<(String, String
         'p' if !is_number && !value.is_empty() && !value.eq_ignore_ascii_case("auto") => {
             ("pid", format!("write `--pid {value}`"))
         }
-        'm' if is_number => ("umask", format!("write `--umask {value}`")),
+        'm' if is_number => ("umask", format!("write `--umask {value}`; beside `--bind` it is for UNIX sockets alone, as there")),
         'h' if is_likely_host(value) => ("host", format!("write `--host {value}`")),
         'c' if value.ends_with(".py") || value.ends_with(".toml") => {
             ("config", "write `bolide FILE` for a configuration of Bolide or uWSGI".to_owned())

@@ -61,7 +61,10 @@ pub const FLAGS: &[Flag] = &[
     Flag::new("user", &[Hypercorn], Refused("write `--chown-socket USER:GROUP`: hypercorn's is about UNIX sockets")).letter('u'),
     Flag::new("group", &[Gunicorn], Option("gid")).letter('g').setting("group"),
     Flag::new("group", &[Hypercorn], Refused("write `--chown-socket USER:GROUP`: hypercorn's is about UNIX sockets")).letter('g'),
-    Flag::new("umask", &[Gunicorn, Hypercorn], Same).letter('m').setting("umask").says("three or four octal digits; `chmod-socket` is for the socket alone"),
+    Flag::new("umask", &[Gunicorn, Hypercorn], Made(umask, "`chmod-socket`: it is for UNIX sockets alone"))
+        .letter('m')
+        .setting("umask")
+        .says("without `--bind`, and in files, `umask` is uWSGI's, for all that is made: sockets, logs, and what the application writes"),
     Flag::switch("initgroups", &[Gunicorn], Nothing("the groups of the user are always set")).setting("initgroups"),
     Flag::new("name", &[Gunicorn], Option("procname-prefix-spaced"))
         .letter('n')
@@ -79,6 +82,9 @@ pub const FLAGS: &[Flag] = &[
     Flag::new("dirty-threads", &[Gunicorn], Refused(NO_DIRTY)).setting("dirty_threads"),
     Flag::new("dirty-graceful-timeout", &[Gunicorn], Refused(NO_DIRTY)).setting("dirty_graceful_timeout"),
 ];
+
+/// Reading, writing and executing, for everybody.
+const EVERY_RIGHT: u32 = 0o777;
 
 fn worker_class(to: &mut Translation, class: &str) -> Result<(), String> {
     let name = class.rsplit('.').next().unwrap_or(class);
@@ -110,6 +116,15 @@ fn lifetime(to: &mut Translation, text: &str) -> Result<(), String> {
 fn mercy(to: &mut Translation, text: &str) -> Result<(), String> {
     let seconds = values::seconds(text)?;
     to.add("worker-reload-mercy", &seconds.to_string());
+    Ok(())
+}
+
+/// A number as Python's `int` reads it, and octal behind a zero. UNIX sockets have the mode that it leaves them.
+fn umask(to: &mut Translation, text: &str) -> Result<(), String> {
+    let octal = text.strip_prefix("0o").or_else(|| text.strip_prefix('0').filter(|digits| !digits.is_empty()));
+    let bits = octal.map_or_else(|| text.parse().ok(), |digits| u32::from_str_radix(digits, 8).ok());
+    let bits = bits.filter(|bits| *bits <= EVERY_RIGHT).ok_or("write `--chmod-socket 660` for a UNIX socket")?;
+    to.add("chmod-socket", &format!("{:03o}", EVERY_RIGHT & !bits));
     Ok(())
 }
 

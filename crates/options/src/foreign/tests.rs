@@ -30,6 +30,8 @@ fn test_what_is_the_same_is_an_option_and_what_is_foreign_is_none() {
             Meaning::Made(..) if flag.name == "reload" => assert!(is_ours),
             // uWSGI's, for the addresses of `socket`; gunicorn's beside `--bind`.
             Meaning::Made(..) if flag.name == "protocol" => assert!(is_ours),
+            // uWSGI's, for all that is made; gunicorn's for sockets alone.
+            Meaning::Made(..) if flag.name == "umask" => assert!(is_ours),
             // Rows that are refused in the catalogue as well.
             Meaning::Refused(_) if flag.name.ends_with("keyfile-password") => assert!(is_ours),
             _ => assert!(
@@ -106,6 +108,9 @@ fn test_flags_become_options_of_ours() {
         ("static-path-mount", "public", vec!["static-map=/static=public"]),
         ("proxy-protocol", "", vec!["http-enable-proxy-protocol=true", "enable-proxy-protocol=true"]),
         ("unix-socket-perms", "660", vec!["chmod-socket=660"]),
+        ("umask", "007", vec!["chmod-socket=770"]),
+        ("umask", "0", vec!["chmod-socket=777"]),
+        ("umask", "18", vec!["chmod-socket=755"]),
         ("interface", "asgi3", vec!["interface=asgi"]),
         ("interface", "asginl", vec!["interface=asgi", "lifespan=off"]),
         ("interface", "wsgi", vec!["interface=wsgi"]),

@@ -50,6 +50,11 @@ impl Translation {
         self.protocol = protocol;
     }
 
+    /// Addresses were named as gunicorn names them.
+    pub fn binds_addresses(&self) -> bool {
+        !self.binds.is_empty()
+    }
+
     pub(super) fn add(&mut self, name: &str, value: &str) {
         self.made.push((name.to_owned(), value.to_owned()));
     }

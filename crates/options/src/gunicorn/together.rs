@@ -37,10 +37,8 @@ fn umask_of(asked: Option<&AskedSetting>, carried: &mut Carried) -> u32 {
         _ => asked.number().and_then(|number| u32::try_from(number).ok()),
     };
     match bits.filter(|bits| *bits <= 0o777) {
-        Some(bits) => {
-            carried.option(asked, "umask", format!("{bits:03o}"));
-            bits
-        }
+        // In gunicorn it is for these and for the files by which workers tell that they live; the application keeps its own.
+        Some(bits) => bits,
         None => {
             carried.warn(asked, "not carried over: this is no mask of permissions");
             0

@@ -116,13 +116,19 @@ impl Reader<'_> {
     fn read_file(&self, name: &str, location: &Location) -> Result<Vec<u8>, EarlyExit> {
         let mut bytes = Vec::new();
         for path in &self.inject_before {
+            self.host.trust.note(path, location)?;
             bytes.extend(read_bounded(path, location)?);
         }
         bytes.extend(match name {
             "-" => read_stream(std::io::stdin().lock(), name, location)?,
-            _ => read_bounded(&self.host.folder.join(name), location)?,
+            _ => {
+                let path = self.host.folder.join(name);
+                self.host.trust.note(&path, location)?;
+                read_bounded(&path, location)?
+            }
         });
         for path in &self.inject_after {
+            self.host.trust.note(path, location)?;
             bytes.extend(read_bounded(path, location)?);
         }
         Ok(bytes)

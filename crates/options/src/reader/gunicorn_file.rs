@@ -32,6 +32,11 @@ impl Reader<'_> {
         }
         let name = asked.strip_prefix("file:").unwrap_or(asked);
         let path = self.host.folder.join(name);
+        // The folder of the start is the first one from which the program imports.
+        for used in [&path, &self.host.folder] {
+            self.host.trust.note(used, location)?;
+        }
+        self.host.trust.note_python(&self.python(), location)?;
         let text = read_bounded(&path, location)?;
         let lines: Vec<&[u8]> = text.split(|&byte| byte == b'\n').collect();
         let place = |line: u32| Location { text: line_text(&lines, line), ..Location::file(name, line) };

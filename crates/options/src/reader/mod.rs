@@ -231,6 +231,9 @@ impl<'a> Reader<'a> {
         if let crate::catalogue::setting::Condition::Option(_) = open.condition {
             self.made.used.insert(open.argument.split('=').next().unwrap_or_default().to_owned());
         }
+        if open.condition == crate::catalogue::setting::Condition::ForReadline {
+            self.host.trust.note(&self.host.folder.join(&open.argument), location)?;
+        }
         let values = open
             .repeat(value.unwrap_or_default(), self.host, option)
             .map_err(|message| Diagnostic::error(Some(location), message))?;
@@ -398,7 +401,9 @@ impl<'a> Reader<'a> {
         self.made.diagnostics.extend(unset);
         self.made.used_variables = used_variables;
         self.pass(b'@', |name, location| {
-            let mut bytes = read_bounded(&host.folder.join(name), location)?;
+            let path = host.folder.join(name);
+            host.trust.note(&path, location)?;
+            let mut bytes = read_bounded(&path, location)?;
             if matches!(bytes.last(), Some(b'\n' | b'\r')) {
                 bytes.pop();
             }

@@ -1,12 +1,16 @@
 //! How an instance is put into the background, found and told what to do: from options to settings. It opens nothing; runs in the process
 //! that reads the configuration.
 
+use std::path::Path;
+
 use bolide_contract::control::{Background, Channel, PidFile};
 
 use super::draft::Draft;
 use super::paths::normalized;
 use super::values;
-use crate::catalogue::setting::Control;
+use crate::catalogue::catalogue;
+use crate::catalogue::row::Status;
+use crate::catalogue::setting::{Control, Logging, Setting};
 use crate::diagnostic::Diagnostic;
 use crate::reader::{Configuration, Pair};
 
@@ -40,22 +44,39 @@ impl Draft<'_> {
         self.control.pidfiles.push(pidfile);
     }
 
-    /// Paths are those of the folder in which Bolide was started, as in uWSGI, which writes these files before it enters `chdir`.
-    pub(super) fn complete_control(&mut self, read: &Configuration) {
-        let absolute = |path: &std::path::Path| normalized(&self.host.folder.join(path));
+    /// Paths are those of the folder in which Bolide was started, as in uWSGI, which writes these files before it enters `chdir`; FIFOs are made
+    /// after it.
+    pub(super) fn complete_control(&mut self, read: &Configuration, entered: &Path) {
+        let absolute = |path: &Path| normalized(&self.host.folder.join(path));
         for pidfile in &mut self.control.pidfiles {
             pidfile.path = absolute(&pidfile.path);
         }
         for fifo in &mut self.control.fifos {
-            *fifo = absolute(fifo);
+            *fifo = normalized(&entered.join(&fifo));
         }
         if let Channel::File(path) = &mut self.control.channel {
             *path = absolute(path);
         }
-        self.control.origin.configurations = read.files.iter().map(|file| absolute(std::path::Path::new(file))).collect();
+        self.control.origin.configurations = read.files.iter().map(|file| absolute(Path::new(file))).collect();
         self.control.origin.folder = self.host.folder.clone();
         let Some(background) = &mut self.control.background else { return };
+        // uWSGI writes to the file of `daemonize`, whatever `logto` says; `logto2` comes after both.
+        let said = |setting: Logging| {
+            read.effects.iter().rfind(|pair| {
+                catalogue().get(&pair.key).is_some_and(|row| row.status == Status::Supported(Setting::Logging(setting)))
+            })
+        };
+        if said(Logging::LogTo2).is_none()
+            && let Some(pair) = said(Logging::LogTo).filter(|_| self.log_file.is_some())
+        {
+            let log = background.log.display();
+            self.diagnostics.push(Diagnostic::note(
+                Some(&pair.location),
+                format!("`logto` is not used: as under uWSGI lines go to the file of `daemonize`, {log}"),
+            ));
+            self.log_file = None;
+        }
         let log = self.log_file.get_or_insert_with(|| background.log.to_string_lossy().into_owned());
-        background.log = absolute(std::path::Path::new(log));
+        background.log = absolute(Path::new(log));
     }
 }

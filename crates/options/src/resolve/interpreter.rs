@@ -80,6 +80,7 @@ impl Draft<'_> {
             if name.starts_with('.') || name.contains('=') {
                 continue;
             }
+            self.host.trust.note(&path, location)?;
             match first_line(&path).map_err(|error| wrong(format!("{} can't be read: {error}", path.display())))? {
                 Some(value) => self.python.environment.push((name, value)),
                 None => self.remove_variable(name),

@@ -3,7 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
-use bolide_contract::logging::{LOGS_MOST, LineEncoding, LineFrame, LogFlow, LogFlows, LogPlace, LogTarget, Logging, PackedForm};
+use bolide_contract::logging::{
+    LOGS_MOST, LineEncoding, LineFrame, LinePattern, LogFlow, LogFlows, LogPlace, LogTarget, Logging, PackedForm,
+};
 
 use super::log_packing::{self, Encoder, Step};
 use super::paths::normalized;
@@ -68,10 +70,10 @@ pub struct LoggerDraft {
     loggers: Vec<Asked>,
     /// `logto` with an address.
     log: Option<Asked>,
-    routes: Vec<(String, String, Location)>,
+    routes: Vec<(String, LinePattern, Location)>,
     encoders: Vec<(Option<String>, Step, Location)>,
-    pub drains: Vec<String>,
-    pub filters: Vec<String>,
+    pub drains: Vec<LinePattern>,
+    pub filters: Vec<LinePattern>,
 }
 
 /// A logger: where, or `None` for the log itself.
@@ -84,17 +86,13 @@ struct Asked {
     location: Location,
 }
 
-/// A regular expression as the room `log` compiles it.
-pub fn expression(text: &str, pair: &Pair) -> Result<String, Diagnostic> {
-    match regex::bytes::Regex::new(text) {
-        Ok(_) => Ok(text.to_owned()),
-        Err(error) => {
-            let why = error.to_string().lines().last().unwrap_or_default().trim().to_owned();
-            let message = format!("`{} = {text}`: this regular expression can't be used: {why}", pair.key);
-            Err(Diagnostic::error(Some(&pair.location), message)
-                .advise("look-around and references to groups are not there: they can take a line any time"))
-        }
-    }
+/// A regular expression as the room `log` compiles it. One that can't be used costs its rule and not the start: its error is a warning.
+pub fn expression(text: &str, pair: &Pair) -> Result<LinePattern, Diagnostic> {
+    let warned = |(why, advice): (String, &str)| {
+        let message = format!("`{} = {}` has no effect: `{text}` {why}", pair.key, pair.value.as_deref().unwrap_or_default());
+        Diagnostic::warning(Some(&pair.location), message).advise(advice)
+    };
+    bolide_routes::for_lines(text).map(|(matches, except)| LinePattern { matches, except }).map_err(warned)
 }
 
 impl LoggerDraft {

@@ -1,5 +1,7 @@
 //! Options of the logs, and their settings. It opens nothing; runs in the process that reads the configuration.
 
+use std::path::Path;
+
 use bolide_contract::logging::{LogDate, LogStyle, Logging};
 
 use super::draft::Draft;
@@ -8,7 +10,7 @@ use super::{normalized, values};
 use crate::catalogue::logging::STYLES;
 use crate::catalogue::row::Row;
 use crate::catalogue::setting::Logging as Setting;
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, Severity};
 use crate::reader::Pair;
 
 impl Draft<'_> {
@@ -51,14 +53,38 @@ impl Draft<'_> {
                     .map_or(kind.to_owned(), |text| format!("{kind}:{text}"));
                 self.loggers.messages.add_logger(&text, pair, &self.host.host_name)?;
             }
-            Setting::Route => self.loggers.messages.add_route(&values::text(pair)?, pair)?,
-            Setting::RequestRoute => self.loggers.requests.add_route(&values::text(pair)?, pair)?,
-            Setting::Drain => self.loggers.messages.drains.push(expression(&values::text(pair)?, pair)?),
-            Setting::Filter => self.loggers.messages.filters.push(expression(&values::text(pair)?, pair)?),
+            Setting::Route => {
+                let added = self.loggers.messages.add_route(&values::text(pair)?, pair);
+                self.or_warn(added)?;
+            }
+            Setting::RequestRoute => {
+                let added = self.loggers.requests.add_route(&values::text(pair)?, pair);
+                self.or_warn(added)?;
+            }
+            Setting::Drain => {
+                let drain = self.or_warn(expression(&values::text(pair)?, pair))?;
+                self.loggers.messages.drains.extend(drain);
+            }
+            Setting::Filter => {
+                let filter = self.or_warn(expression(&values::text(pair)?, pair))?;
+                self.loggers.messages.filters.extend(filter);
+            }
             Setting::Encoder => self.loggers.messages.add_encoder(&values::text(pair)?, pair)?,
             Setting::RequestEncoder => self.loggers.requests.add_encoder(&values::text(pair)?, pair)?,
         }
         Ok(())
+    }
+
+    /// What costs its rule alone is told, and the rest goes on.
+    fn or_warn<T>(&mut self, outcome: Result<T, Diagnostic>) -> Result<Option<T>, Diagnostic> {
+        match outcome {
+            Ok(made) => Ok(Some(made)),
+            Err(diagnostic) if diagnostic.severity == Severity::Warning => {
+                self.diagnostics.push(diagnostic);
+                Ok(None)
+            }
+            Err(diagnostic) => Err(diagnostic),
+        }
     }
 
     /// A file, or an address to which each line is sent.
@@ -70,13 +96,14 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// `bare` is an application on the command line without a configuration file.
-    pub(super) fn complete_logging(&mut self, bare: bool) -> Logging {
+    /// `bare` is an application on the command line without a configuration file. `entered` is the folder of `chdir`, where loggers have their files,
+    /// as under uWSGI, which opens them after `logto`.
+    pub(super) fn complete_logging(&mut self, bare: bool, entered: &Path) -> Logging {
         let folder = &self.host.folder;
         self.logging.file = self.log_file.as_ref().map(|path| normalized(&folder.join(path)));
         let backup = &mut self.logging.files.backup;
         *backup = backup.as_ref().map(|path| normalized(&folder.join(path)));
-        match std::mem::take(&mut self.loggers).complete(folder, &mut self.logging) {
+        match std::mem::take(&mut self.loggers).complete(entered, &mut self.logging) {
             Ok(()) => {}
             Err(diagnostic) => self.diagnostics.push(diagnostic),
         }

@@ -309,6 +309,8 @@ impl Draft<'_> {
             }
             None => self.host.folder.clone(),
         };
+        // The folder that the master is in: it stays outside of a root.
+        let entered = if self.confinement.root.is_some() { self.host.folder.clone() } else { folder.clone() };
         let applications = self.applications(&folder, positional, read);
         // Without a configuration file, an application on the command line is enough to serve.
         let bare = read.files.is_empty() && positional.is_some();
@@ -334,7 +336,7 @@ impl Draft<'_> {
         let mut listeners = self.listeners(&folder);
         self.make_abstract(&mut listeners);
         self.check_proxy_headers(&listeners);
-        self.check_daemonized_sockets(read, &listeners);
+        self.open_daemonized_sockets(read, &mut listeners);
         let workers = self.workers(bare);
         let elastic = self.elastic(workers.processes);
         // Without a master uWSGI loads the application where it serves: threads that it starts meanwhile live on there.
@@ -343,9 +345,9 @@ impl Draft<'_> {
         let has_mercy = read.effects.iter().any(|pair| pair.key == "reload-mercy");
         let attendant = self.complete_attendant(&folder, has_mercy);
         self.lifecycle.pidfile = self.pidfile.as_ref().map(|path| normalized(&self.host.folder.join(path)));
-        self.complete_control(read);
+        self.complete_control(read, &entered);
         self.check_reloading(read);
-        let logging = self.complete_logging(bare);
+        let logging = self.complete_logging(bare, &entered);
         // A folder that can't be entered by its path (others may not look into one above it) is only stayed in.
         let enterable = self.chdir.is_some() || self.confinement.root.is_some() || folder.join(".").exists();
         self.python.chdir = enterable.then(|| normalized(&folder));

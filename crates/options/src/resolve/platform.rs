@@ -19,7 +19,9 @@ const USUAL_FILE: &str = ".env";
 
 /// The variables of a file, the last of each name. Those that the environment has already stay as they are.
 pub fn variables(text: &str, location: &Location, host: &HostInfo) -> Result<Vec<(String, String)>, Diagnostic> {
-    let bytes = read_bounded(&host.folder.join(text), location).map_err(Diagnostic::local)?;
+    let path = host.folder.join(text);
+    host.trust.note(&path, location)?;
+    let bytes = read_bounded(&path, location).map_err(Diagnostic::local)?;
     let wrong = |line, message: String| Diagnostic::error(Some(&Location::file(text, line)), message);
     let content = String::from_utf8(bytes).map_err(|_| wrong(0, "the file is not UTF-8 text".to_owned()))?;
     let read = dotenv::read(&content, |name| host.variable(name).map(str::to_owned)).map_err(|mistake| {

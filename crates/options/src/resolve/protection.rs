@@ -10,6 +10,9 @@ use crate::catalogue::setting::Setting;
 use crate::diagnostic::{Diagnostic, Location};
 use crate::reader::{Configuration, Pair};
 
+/// Mode of UNIX sockets of an instance in the background that says nothing about it: uWSGI's, but for the bits of execution.
+const DAEMONIZED_SOCKET_MODE: u32 = 0o666;
+
 impl Draft<'_> {
     /// `allow-missing` counts wherever it is written: it is looked for before the options that it is about.
     pub(super) fn note_allowed(&mut self, read: &Configuration) {
@@ -53,14 +56,19 @@ impl Draft<'_> {
         self.diagnostics.push(diagnostic);
     }
 
-    /// A process that uWSGI daemonizes makes its sockets with an empty umask, so that every user may connect.
-    pub(super) fn check_daemonized_sockets(&mut self, read: &Configuration, listeners: &[Listener]) {
+    /// A process that uWSGI daemonizes makes its sockets with an empty umask, so that every user may connect, a front server among them.
+    /// The sockets alone are made so here: what the application makes keeps the umask.
+    pub(super) fn open_daemonized_sockets(&mut self, read: &Configuration, listeners: &mut [Listener]) {
         let daemonized = read.effects.iter().find(|pair| matches!(pair.key.as_str(), "daemonize" | "daemonize2"));
         let (Some(pair), None) = (daemonized, self.identity.umask) else { return };
-        let narrow = listeners.iter().any(|one| matches!(one.address, Address::Unix(_)) && one.mode.is_none());
-        if narrow {
+        let mut is_opened = false;
+        for one in listeners.iter_mut().filter(|one| matches!(one.address, Address::Unix(_)) && one.mode.is_none()) {
+            one.mode = Some(DAEMONIZED_SOCKET_MODE);
+            is_opened = true;
+        }
+        if is_opened {
             let message = format!(
-                "`{}` in uWSGI empties the umask, so that every user may connect to its UNIX sockets; here the umask stays",
+                "every user may connect to the UNIX sockets (mode 666): `{}` without `chmod-socket`, as under uWSGI",
                 pair.key
             );
             self.diagnostics.push(

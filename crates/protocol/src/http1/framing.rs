@@ -29,7 +29,7 @@ pub struct HeaderFacts {
     /// The client waits for `100 Continue` before it sends the body. False when there is no body to wait for, and
     /// in HTTP/1.0, where RFC 9110 section 10.1.1 has the expectation ignored.
     pub expect_continue: bool,
-    /// Value of the one Host header. `None` in HTTP/1.0 only.
+    /// Value of the one Host header, which may be empty in HTTP/1. `None` in HTTP/1.0 only.
     pub host: Option<Span>,
     /// The client asks for another protocol: an Upgrade header, and `upgrade` among the Connection options, in HTTP/1.1.
     pub upgrade: bool,
@@ -133,7 +133,10 @@ impl FieldFacts {
         if !is_authority(text) {
             return Err(Fault::bad_request("The Host header is not a host with an optional port."));
         }
-        if !names_a_host(text) {
+        // RFC 9112 section 3.2: of a target without an authority "a client MUST send a Host header field with an empty field value". RFC 9113
+        // section 8.3.1 says of HTTP/2 that it "MUST NOT be empty".
+        let is_good_without = text.is_empty() && self.version != Version::Http2;
+        if !is_good_without && !names_a_host(text) {
             return Err(Fault::bad_request("The Host header names no host."));
         }
         self.host = Some(value);

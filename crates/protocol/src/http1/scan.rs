@@ -76,7 +76,6 @@ pub(super) fn token(text: &[u8]) -> Token {
 pub(crate) struct NameClass {
     pub is_token: bool,
     pub has_uppercase: bool,
-    pub has_underscore: bool,
 }
 
 #[inline]
@@ -86,7 +85,7 @@ pub(crate) fn name_class(name: &[u8]) -> NameClass {
         (any | class, all & class)
     });
     let is_token = !name.is_empty() && all & TOKEN != 0;
-    NameClass { is_token, has_uppercase: any & UPPERCASE != 0, has_underscore: any & UNDERSCORE != 0 }
+    NameClass { is_token, has_uppercase: any & UPPERCASE != 0 }
 }
 
 /// A byte of a registered name, `%` included: that two hexadecimal digits follow it is for the caller to check.

@@ -116,7 +116,7 @@ impl Http2 {
         if self.streams.state(head.stream) == StreamState::Idle {
             return Err(Http2Error::protocol("RST_STREAM names a stream that was not opened."));
         }
-        if !self.streams.close(head.stream, Closing::ResetByPeer) {
+        if !self.close(head.stream, Closing::ResetByPeer) {
             return self.patience.spend(1).map(|()| None);
         }
         self.patience.note_reset()?;

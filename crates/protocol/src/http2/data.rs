@@ -85,7 +85,7 @@ impl Http2 {
 
     /// Passes over a payload, whose frame is given back to the connection's window.
     fn skip(&mut self, length: u32, payload: u32) {
-        self.give_back(0, length);
+        self.give_back_to_connection(length);
         self.reading = FrameReading::Skipped(payload);
     }
 
@@ -105,7 +105,8 @@ impl Http2 {
             }
             self.reading = FrameReading::Data { stream, left: left - taken, padding, is_last };
             let used = taken as usize;
-            if self.streams.get(stream).is_some_and(|stream| !stream.is_refused) {
+            if let Some(open) = self.streams.get_mut(stream).filter(|stream| !stream.is_refused) {
+                open.in_flight = open.in_flight.saturating_add(taken);
                 return Ok(Step::Event(used, Http2Event::Data { stream, range: 0..used }));
             }
             self.give_back(stream, taken);
@@ -131,21 +132,35 @@ impl Http2 {
         Ok((!stream.is_refused).then_some(Http2Event::End { stream: id }))
     }
 
-    /// So many bytes of a request's body were used: the peer may send as many again.
+    /// Bytes of bodies that were handed out and not given back, as the connection's window knows them: those of the streams that are open.
+    pub fn in_flight(&self) -> i64 {
+        let coming = if let FrameReading::Data { left, .. } = self.reading { left } else { 0 };
+        i64::from(self.limits.connection_window_bytes) - self.receive_window - i64::from(self.due) - i64::from(coming)
+    }
+
+    /// So many bytes of a request's body were used: the peer may send as many again. Of a stream that has ended, its end has given them back.
     #[inline]
     pub fn note_taken(&mut self, stream: u32, bytes: u64) {
-        self.patience.note_taken(bytes);
-        self.give_back(stream, bytes.min(u64::from(u32::MAX)) as u32);
+        let Some(open) = self.streams.get_mut(stream) else { return };
+        let taken = u64::from(open.in_flight).min(bytes) as u32;
+        open.in_flight -= taken;
+        self.patience.note_taken(taken.into());
+        self.give_back(stream, taken);
     }
 
     /// Windows are given back by halves: a frame for each of DATA would double what is said.
-    fn give_back(&mut self, id: u32, bytes: u32) {
+    pub(super) fn give_back_to_connection(&mut self, bytes: u32) {
         self.due = self.due.saturating_add(bytes);
         if self.due >= self.limits.connection_window_bytes / 2 {
             let due = std::mem::take(&mut self.due);
             self.receive_window += i64::from(due);
             write_window_update(0, due, &mut self.output);
         }
+    }
+
+    /// The same of a stream's, and of the connection's with it.
+    fn give_back(&mut self, id: u32, bytes: u32) {
+        self.give_back_to_connection(bytes);
         let half = self.limits.stream_window_bytes / 2;
         if let Some(stream) = self.streams.get_mut(id).filter(|stream| stream.is_body_open) {
             stream.due = stream.due.saturating_add(bytes);

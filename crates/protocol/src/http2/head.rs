@@ -2,12 +2,13 @@
 //!
 //! A header block with the bytes of the one before needs no check, but for its request line. Workers run it.
 
+use super::field::is_good_field;
 use super::priority::Priority;
 use super::text::HeadText;
 use crate::fault::{Fault, Span};
 use crate::http1::framing::FieldFacts;
 use crate::http1::head::{Field, HeadLimits, METHOD_BYTES_MOST, RequestLine, Version};
-use crate::http1::scan::{first_below, name_class};
+use crate::http1::scan::first_below;
 use crate::http1::target::is_authority;
 use crate::http1::{Framing, HeaderFacts, is_token};
 use crate::session::last_block::LastBlock;
@@ -66,7 +67,8 @@ impl HeadMemory {
         // A request for another protocol is looked at field by field, and comes once.
         let is_plain = text.pseudo.protocol.is_none();
         let known = self.last.facts_of(block, Version::Http2).filter(|_| is_plain);
-        // Blocks of the same bytes in as many lines are of the same fields.
+        // Blocks of the same bytes in as many lines are of the same fields: a good block has a line end at the end of each line alone, and no
+        // name has a colon. What a block may not have was left out before.
         let repeated = known.filter(|facts| facts.length as usize == block.len() && lines == self.lines);
         let (mut facts, priority) = match repeated {
             Some(facts) => (facts, self.priority),
@@ -99,7 +101,7 @@ pub(super) fn are_trailers(mut text: HeadText<'_>) -> bool {
     let pseudo = &text.pseudo;
     let has_pseudo = [pseudo.method, pseudo.scheme, pseudo.path, pseudo.authority, pseudo.protocol].iter().any(Option::is_some);
     let block = text.bytes.get(text.line_bytes.unwrap_or(0)..).unwrap_or_default();
-    let are_good = text.fields.iter().all(|field| check_field(field.name.of(block), field.value.of(block)).is_ok());
+    let are_good = text.fields.iter().all(|field| is_good_field(field.name.of(block), field.value.of(block)));
     !text.is_malformed && !has_pseudo && are_good
 }
 
@@ -127,8 +129,13 @@ fn request_line(text: &HeadText<'_>, limits: &HeadLimits, has_extended_connect: 
                 return Err(Unread::Malformed);
             }
         }
-        if pseudo.path.is_none() || !is_scheme(text.value_of(pseudo.scheme)) {
+        let scheme = text.value_of(pseudo.scheme);
+        if pseudo.path.is_none() || !is_scheme(scheme) {
             return Err(Unread::Malformed);
+        }
+        // RFC 9113 section 8.3.1: other schemes are for gateways, which translate them. Nothing does here.
+        if ![&b"https"[..], b"http"].iter().any(|known| scheme.eq_ignore_ascii_case(known)) {
+            return Err(Fault::bad_request("The request's scheme is neither http nor https.").into());
         }
         check_target(target, method, limits)?;
     }
@@ -168,58 +175,21 @@ fn is_scheme(text: &[u8]) -> bool {
     text.first().is_some_and(u8::is_ascii_alphabetic) && text.iter().all(is_rest)
 }
 
-/// Checks a block's fields, and takes those out whose names have an underscore, as HTTP/1's reader does.
-fn check_fields(block: &[u8], fields: &mut Vec<Field>) -> Result<(HeaderFacts, Priority), Unread> {
+/// Checks a block's fields.
+fn check_fields(block: &[u8], fields: &[Field]) -> Result<(HeaderFacts, Priority), Unread> {
     let mut facts = FieldFacts::new(Version::Http2);
     let mut priority = Priority::default();
-    let mut kept = 0;
-    for place in 0..fields.len() {
-        let field = fields[place];
+    for field in fields {
         let (name, value) = (field.name.of(block), field.value.of(block));
-        let has_underscore = check_field(name, value)?;
+        if !is_good_field(name, value) {
+            return Err(Unread::Malformed);
+        }
         facts.note(name, block, field.value)?;
         if name == b"priority" {
             priority = Priority::parse(value);
         }
-        fields[kept] = field;
-        kept += usize::from(!has_underscore);
     }
-    fields.truncate(kept);
     Ok((facts.settle(block.len() as u32)?, priority))
-}
-
-/// RFC 9113 sections 8.2.1 and 8.2.2. Returns whether the name has an underscore.
-#[inline]
-fn check_field(name: &[u8], value: &[u8]) -> Result<bool, Unread> {
-    let class = name_class(name);
-    if !class.is_token || class.has_uppercase || !is_value(value) || is_of_connections(name, value) {
-        return Err(Unread::Malformed);
-    }
-    Ok(class.has_underscore)
-}
-
-/// What follows a colon and a blank in a header block that was written from fields.
-fn is_value(value: &[u8]) -> bool {
-    let mut from = 0;
-    while let Some(found) = first_below::<0x20>(value, from) {
-        if value.get(found) != Some(&b'\t') {
-            return false;
-        }
-        from = found + 1;
-    }
-    !matches!(value, [b' ' | b'\t', ..] | [.., b' ' | b'\t'])
-}
-
-/// A field that speaks of a connection, of which this one has many requests.
-fn is_of_connections(name: &[u8], value: &[u8]) -> bool {
-    match name.len() {
-        2 => name == b"te" && !value.eq_ignore_ascii_case(b"trailers"),
-        7 => name == b"upgrade",
-        10 => matches!(name, b"connection" | b"keep-alive"),
-        16 => name == b"proxy-connection",
-        17 => name == b"transfer-encoding",
-        _ => false,
-    }
 }
 
 /// Appends the protocol of an extended CONNECT to the head's bytes, behind its block.

@@ -7,6 +7,7 @@ mod control;
 mod data;
 mod error;
 mod event;
+mod field;
 pub mod frame;
 mod head;
 mod heads;

@@ -134,6 +134,7 @@ impl Http2 {
         if let Some(fault) = self.fault {
             return Err(fault);
         }
+        debug_assert_eq!(self.in_flight(), self.streams.in_flight(), "the connection's window and those of its streams sum up");
         let mut used = 0;
         loop {
             let step = self.step(input.get(used..).unwrap_or_default(), limits, parts);
@@ -234,10 +235,20 @@ impl Http2 {
         }
     }
 
+    /// The end of a stream, whichever it is: what came on it and nobody has taken is the connection's again. False: it is not open.
+    #[inline]
+    pub(super) fn close(&mut self, stream: u32, closing: Closing) -> bool {
+        let Some(in_flight) = self.streams.close(stream, closing) else { return false };
+        if in_flight > 0 {
+            self.give_back_to_connection(in_flight);
+        }
+        true
+    }
+
     /// Ends a stream for what the peer has done on it (RFC 9113 section 5.4.2).
     pub(super) fn fault_stream(&mut self, stream: u32, code: ErrorCode) -> Result<Option<Http2Event>, Http2Error> {
         write_reset(stream, code, &mut self.output);
-        let was_open = self.streams.close(stream, Closing::ResetHere);
+        let was_open = self.close(stream, Closing::ResetHere);
         self.patience.note_reset()?;
         Ok(was_open.then_some(Http2Event::Reset { stream, code, is_by_peer: false }))
     }
@@ -273,16 +284,16 @@ impl Http2 {
         let Some(open) = self.streams.get(stream) else { return };
         if open.is_body_open {
             write_reset(stream, ErrorCode::NO_ERROR, &mut self.output);
-            self.streams.close(stream, Closing::ResetHere);
+            self.close(stream, Closing::ResetHere);
         } else {
-            self.streams.close(stream, Closing::Complete);
+            self.close(stream, Closing::Complete);
         }
         self.patience.note_answered();
     }
 
     /// Ends a stream that can't be answered, or not to its end.
     pub fn reset(&mut self, stream: u32, code: ErrorCode) {
-        if self.streams.close(stream, Closing::ResetHere) {
+        if self.close(stream, Closing::ResetHere) {
             write_reset(stream, code, &mut self.output);
         }
     }

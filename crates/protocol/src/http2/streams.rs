@@ -19,6 +19,8 @@ pub(super) struct Stream {
     pub is_refused: bool,
     /// Bytes that the peer may still send. Below 0 only where the window was made smaller, which is never done here.
     pub receive_window: i64,
+    /// Bytes of the body that were handed out and not taken yet. The connection's window has them back with the stream's end at the latest.
+    pub in_flight: u32,
     /// Bytes that were taken and not given back yet.
     pub due: u32,
     /// Bytes that may be sent; below 0 where the peer has made its windows smaller.
@@ -88,6 +90,11 @@ impl Streams {
         self.place(id).and_then(|place| self.open.get_mut(place))
     }
 
+    /// Bytes of bodies that were handed out and not taken, of all streams.
+    pub fn in_flight(&self) -> i64 {
+        self.open.iter().map(|stream| i64::from(stream.in_flight)).sum()
+    }
+
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Stream> {
         self.open.iter_mut()
     }
@@ -134,6 +141,7 @@ impl Streams {
             is_body_open: true,
             is_refused: false,
             receive_window: i64::from(self.receive_window),
+            in_flight: 0,
             due: 0,
             send_window: i64::from(self.send_window),
             announced: None,
@@ -142,12 +150,13 @@ impl Streams {
         &mut self.open[place]
     }
 
-    /// Takes an open stream out. False: there is none.
-    pub fn close(&mut self, id: u32, closing: Closing) -> bool {
-        let Some(place) = self.place(id) else { return false };
-        self.open.remove(place);
+    /// Takes an open stream out; `None`: there is none. Returns the bytes that were in flight, which are the connection's again.
+    #[must_use]
+    pub fn close(&mut self, id: u32, closing: Closing) -> Option<u32> {
+        let place = self.place(id)?;
+        let stream = self.open.remove(place);
         self.note_closed(id, closing);
-        true
+        Some(stream.in_flight)
     }
 
     /// Remembers how a stream was closed, also one that was never opened.
@@ -188,7 +197,7 @@ mod tests {
             }
             streams.rest();
             assert_eq!(streams.len(), count);
-            ids.for_each(|id| assert!(streams.close(id, Closing::Complete)));
+            ids.for_each(|id| assert_eq!(streams.close(id, Closing::Complete), Some(0)));
             streams.rest();
             assert_eq!(streams.open.capacity() > 0, is_kept);
             assert!(streams.open.capacity() <= RESTING_STREAMS);

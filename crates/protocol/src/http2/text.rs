@@ -4,6 +4,7 @@
 //! checked afterwards, where they are not those of the head before.
 
 use super::error::Http2Error;
+use super::field::is_good_field;
 use super::hpack::field_kind::FieldKind;
 use crate::fault::{Fault, Span};
 use crate::http1::head::{Field, HeadLimits};
@@ -84,6 +85,7 @@ impl<'a> HeadText<'a> {
         }
         match kind {
             FieldKind::Regular => self.write(name, value),
+            FieldKind::Underscored => self.leave_out(name, value),
             FieldKind::Host => self.host(value),
             FieldKind::Cookie => self.crumb(value),
             _ => self.pseudo(kind, value),
@@ -148,10 +150,15 @@ impl<'a> HeadText<'a> {
             self.bytes.extend_from_slice(part);
         }
         self.note_line(start, name.len());
-        // Else a name and a value could be read as those of another field.
-        if memchr::memchr(b':', name).is_some() {
-            self.is_malformed = true;
-        }
+    }
+
+    /// A field whose name has an underscore is checked and counted, and stands in no head, as HTTP/1's reader has it: in `environ` it could
+    /// not be told from one with a dash. It is left out here, before anything is remembered, so no later reader of the head can meet it.
+    #[cold]
+    fn leave_out(&mut self, name: &[u8], value: &[u8]) {
+        self.begin_line();
+        self.count_most = self.count_most.saturating_sub(1);
+        self.is_malformed |= !is_good_field(name, value);
     }
 
     /// RFC 9113 section 8.3.1: what :authority names is the host, and a Host field that names another one is a mistake.

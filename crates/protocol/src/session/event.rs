@@ -5,6 +5,7 @@
 use std::ops::Range;
 
 use crate::fastcgi::Answer;
+use crate::fault::Fault;
 use crate::http1::head::{Field, RequestLine};
 use crate::http1::{Framing, HeaderFacts};
 use crate::response::Wire;
@@ -113,6 +114,21 @@ impl HeadEvent {
     pub(super) fn of_variables(facts: VariableFacts, keep_alive: bool, bytes: HeadBytes, body: Framing, wire: Wire) -> HeadEvent {
         let head = RequestHead::Variables { facts, keep_alive };
         HeadEvent { head, bytes, body, wire, is_repeated: false, is_remembered: false }
+    }
+
+    /// The same of a protocol that carries CGI's variables (RFC 3875).
+    ///
+    /// # Errors
+    /// They name no method.
+    pub(super) fn of_cgi(
+        facts: VariableFacts,
+        keep_alive: bool,
+        bytes: HeadBytes,
+        body: Framing,
+        wire: Wire,
+    ) -> Result<HeadEvent, Fault> {
+        facts.check_method()?;
+        Ok(HeadEvent::of_variables(facts, keep_alive, bytes, body, wire))
     }
 }
 

@@ -29,7 +29,7 @@ impl FastCgi {
                 // Its stream ends it, also where there is nothing in it.
                 let body = facts.content_length.filter(|length| *length > 0).map_or(Framing::Chunked, Framing::Length);
                 let wire = self.wire().unwrap_or(Wire::Cgi);
-                SessionEvent::Head(HeadEvent::of_variables(facts, keep_connection, bytes, body, wire))
+                SessionEvent::Head(HeadEvent::of_cgi(facts, keep_connection, bytes, body, wire)?)
             }
             Some(FastCgiEvent::Data(range)) => SessionEvent::Data(range),
             Some(FastCgiEvent::End) => SessionEvent::End,

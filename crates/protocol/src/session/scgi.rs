@@ -30,7 +30,7 @@ impl Scgi {
         };
         let bytes = HeadBytes::Input(found.block.start as usize..found.block.end as usize);
         let body = self.body.begin(Framing::Length(found.facts.content_length.unwrap_or(0)));
-        let head = HeadEvent::of_variables(found.facts, false, bytes, body, self.wire());
+        let head = HeadEvent::of_cgi(found.facts, false, bytes, body, self.wire())?;
         Ok((found.length, SessionEvent::Head(head)))
     }
 

@@ -35,6 +35,10 @@ impl Uwsgi {
         }
         let bytes = PACKET_HEAD_BYTES..PACKET_HEAD_BYTES + length;
         let Some(block) = input.get(bytes.clone()) else { return Ok((0, SessionEvent::More)) };
+        if block.is_empty() {
+            return Err(Fault::bad_request("The uwsgi packet has no variables."));
+        }
+        // Without a REQUEST_METHOD it is served, as uWSGI does.
         let facts = variables(block, &mut parts.variables)?;
         let body = self.body.begin(Framing::Length(facts.content_length.unwrap_or(0)));
         let used = bytes.end;

@@ -123,12 +123,30 @@ fn requests(add: Add<'_>) {
     add("a host that is :authority", get_with(&[("host", "X")]), &[HEAD_1]);
     let host = [(":method", "GET"), (":scheme", "http"), (":path", "/"), ("accept", "*/*"), ("host", "x")];
     add("a host without :authority", get_of(&host), &["head 1 GET / complete accept=*/*"]);
+    add("an empty host", get_of(&[host[0], host[1], host[2], ("host", "")]), &["refused 1 400"]);
+    add("an empty :authority", get_of(&[host[0], host[1], host[2], (":authority", "")]), &["refused 1 400"]);
+    add("a port for a host", get_of(&[host[0], host[1], host[2], (":authority", ":80")]), &["refused 1 400"]);
     add("no host at all", get_of(&host[..4]), &["refused 1 400"]);
     let path = |path| get_of(&[(":method", "OPTIONS"), (":scheme", "https"), (":path", path), (":authority", "x")]);
     add("OPTIONS *", path("*"), &["head 1 OPTIONS * complete"]);
     add("a query", path("/a?b=%20&c"), &["head 1 OPTIONS /a?b=%20&c complete"]);
+    let scheme = |scheme| get_of(&[(":method", "GET"), (":scheme", scheme), (":path", "/"), (":authority", "x")]);
+    add("a scheme in large letters", scheme("HTTPS"), &[HEAD_1]);
+    add("another scheme", scheme("javascript"), &["refused 1 400"]);
+    add("a scheme that begins as one", scheme("httpss"), &["refused 1 400"]);
     add("a path beyond ASCII", path("/\u{e4}"), &["refused 1 400"]);
     add("a name with an underscore is left out", get_with(&[("x_y", "1"), ("x", "2")]), &["head 1 GET / complete x=2"]);
+    let underscored = |stream| frame(HEADERS, WHOLE, stream, &with(GET, &[("x_forwarded_for", "6.6.6.6"), ("x", "2")]));
+    let left_out = &["head 1 GET / complete x=2", "head 3 GET / complete x=2", "head 5 GET / complete x=2"];
+    add("a name with an underscore is left out each time", [underscored(1), underscored(3), underscored(5)].concat(), left_out);
+    let kept = frame(HEADERS, WHOLE, 1, &[GET, b"\x40\x03x_y\x01a"].concat());
+    let named = |stream| frame(HEADERS, WHOLE, stream, b"\x82\x86\x84\xbf\xbe");
+    let nothing = &["head 1 GET / complete", "head 3 GET / complete", "head 5 GET / complete"];
+    add("a name with an underscore that the table has is left out", [kept, named(3), named(5)].concat(), nothing);
+    add("an underscored name with a malformed value", get_with(&[("x_y", "a\r\nb")]), NOT_A_REQUEST);
+    add("an underscored name with a large letter", get_with(&[("X_y", "a")]), NOT_A_REQUEST);
+    let many: Vec<(&str, &str)> = (0..101).map(|_| ("x_y", "y")).collect();
+    add("more underscored fields than may be", get_with(&many), &["refused 1 431"]);
     add("te: trailers", get_with(&[("te", "trailers")]), &["head 1 GET / complete te=trailers"]);
     add("an expectation", post_with(&[("expect", "100-continue")]), &["head 1 POST / chunked continue expect=100-continue"]);
     add("an expectation without a body", get_with(&[("expect", "100-continue")]), &["head 1 GET / complete expect=100-continue"]);
@@ -218,6 +236,15 @@ fn malformed_heads(add: Add<'_>) {
     let good = get_with(&[("a", "b"), ("c", "d")]);
     let forged = frame(HEADERS, WHOLE, 3, &with(GET, &[("a", "b\r\nc: d")]));
     add("a forged block", [good, forged].concat(), &["head 1 GET / complete a=b c=d", "<RST_STREAM 3 PROTOCOL_ERROR"]);
+    // Nor is a name with a colon that the table has kept.
+    let good = get_with(&[("x", "a: b")]);
+    let kept = frame(HEADERS, WHOLE, 3, &[GET, b"\x40\x04x: a\x01b"].concat());
+    let named = frame(HEADERS, WHOLE, 5, b"\x82\x86\x84\xbf\xbe");
+    add(
+        "a forged block of the table",
+        [good, kept, named].concat(),
+        &["head 1 GET / complete x=a: b", "<RST_STREAM 3 PROTOCOL_ERROR", "<RST_STREAM 5 PROTOCOL_ERROR"],
+    );
     let depends = [&[0, 0, 0, 1, 255], GET].concat();
     add("a stream that depends on itself", frame(HEADERS, WHOLE | HAS_PRIORITY, 1, &depends), NOT_A_REQUEST);
 }

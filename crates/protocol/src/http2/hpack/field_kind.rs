@@ -1,8 +1,13 @@
-//! Which fields of a head are more to HTTP/2 than a name and a value. Workers run it.
+//! Which fields of a head are more to HTTP/2 than a name and a value, or less. Workers run it.
+//!
+//! A name is looked at once, when it comes as a literal. The table keeps what was found, so an entry that is named by its index is treated
+//! as its literal was.
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FieldKind {
     Regular,
+    /// A regular name with an underscore: no head has it.
+    Underscored,
     Host,
     Cookie,
     Method,
@@ -11,7 +16,7 @@ pub enum FieldKind {
     Authority,
     /// RFC 8441 section 4.
     Protocol,
-    /// No request has any other.
+    /// No request has any other, nor a name with a colon within, which could be read as that of another field.
     OtherPseudo,
 }
 
@@ -29,7 +34,11 @@ impl FieldKind {
                 b":protocol" => FieldKind::Protocol,
                 _ => FieldKind::OtherPseudo,
             },
-            _ => FieldKind::Regular,
+            _ => match memchr::memchr2(b':', b'_', name) {
+                None => FieldKind::Regular,
+                Some(place) if name.get(place) == Some(&b'_') => FieldKind::Underscored,
+                Some(_) => FieldKind::OtherPseudo,
+            },
         }
     }
 }

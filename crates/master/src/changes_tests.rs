@@ -1,0 +1,203 @@
+//! Every option of the catalogue, changed in a configuration that the application's user may write: what of it is taken, and what is named.
+
+use bolide_contract::settings::{Settings, Threads};
+use bolide_options::catalogue::catalogue;
+use bolide_options::catalogue::row::{Row, Status};
+use bolide_options::catalogue::setting::{Attendant, Logging, Setting, Tls, Watching};
+use bolide_options::{Reach, Reading, Said, reach, read};
+
+use super::*;
+use crate::testing::Folder;
+
+const ROOM: Room = Room { processes: 8, threads: 4 };
+
+#[test]
+fn what_can_change_does_and_what_cannot_is_named_and_stays() {
+    let old = crate::testing::settings();
+    let mut new = old.clone();
+    new.listeners[0].origin = "uwsgi.ini:9".to_owned();
+    assert!(renewed(&old, &new, ROOM).is_ok_and(|same| same.settings == new && same.changed.is_empty() && same.kept.is_empty()));
+    new.workers.processes = 5;
+    new.lifecycle.harakiri_ms = Some(3);
+    new.lifecycle.pidfile = Some("/run/other.pid".into());
+    new.logging.file = Some("/var/log/other".into());
+    new.identity.user = Some("nobody".to_owned());
+    let found = renewed(&old, &new, ROOM).expect("compared");
+    assert_eq!(found.kept, ["pidfile", "logto", "uid, gid or umask"]);
+    assert_eq!(found.changed, ["lifecycle", "workers"]);
+    assert_eq!((found.settings.workers.processes, found.settings.lifecycle.harakiri_ms), (5, Some(3)));
+    assert_eq!((found.settings.lifecycle.pidfile, found.settings.identity), (None, old.identity.clone()));
+}
+
+#[test]
+fn the_scoreboard_has_no_more_room_than_it_has() {
+    let old = crate::testing::settings();
+    let mut new = old.clone();
+    new.workers.processes = 9;
+    new.workers.threads = Threads::Fixed(5);
+    let found = renewed(&old, &new, ROOM).expect("compared");
+    assert_eq!(found.kept, ["processes above 8", "threads above 4"]);
+    assert_eq!((found.settings.workers.processes, found.settings.workers.threads), (8, Threads::Fixed(4)));
+}
+
+#[test]
+fn every_section_that_is_named_is_one() {
+    let settings = serde_json::to_value(crate::testing::settings()).expect("written");
+    let named = RELOADED.iter().copied().chain(SECTION_OPTIONS.iter().map(|(section, _)| *section));
+    assert!(named.clone().all(|section| settings.get(section).is_some()), "{:?}", named.collect::<Vec<_>>());
+    assert!(KEPT.iter().all(|(pointer, _)| settings.pointer(pointer).is_some()));
+    let allowed = OF_THE_APPLICATION.iter().chain(&OF_THE_SURROUNDINGS);
+    assert_eq!(allowed.filter(|pointer| settings.pointer(pointer).is_none()).collect::<Vec<_>>(), Vec::<&&str>::new());
+}
+
+/// A configuration of these lines, with a socket: its settings, and what it says beyond the application.
+fn configured(folder: &Folder, lines: &str) -> (Settings, Vec<Said>) {
+    let file = folder.path().join("uwsgi.ini");
+    let text =
+        format!("[uwsgi]\nhttp-socket = :1\nhttp = :2\nsocket = /base.sock\nchdir = {}\n{lines}\n", folder.path().display());
+    std::fs::write(&file, &text).expect("written");
+    let arguments = [file.into_os_string()];
+    match read(&arguments, &[], None) {
+        Ok(Reading::Run { mut settings, sources, .. }) => {
+            // What the application is shown of the configuration is as written, whatever it means.
+            settings.python_module.shown_options.clear();
+            settings.python_module.shown_magic.clear();
+            (*settings, sources.said)
+        }
+        other => panic!("{text}: {other:?}"),
+    }
+}
+
+/// What an option needs beside it, to mean something.
+fn base_of(setting: Setting, folder: &Folder) -> String {
+    if matches!(reach(setting), Reach::Master | Reach::Each) {
+        // Some of them imply it.
+        let own = own_base_of(setting, folder);
+        return if own.contains("master") { own } else { format!("{own}master = true\n") };
+    }
+    own_base_of(setting, folder)
+}
+
+fn own_base_of(setting: Setting, folder: &Folder) -> String {
+    let here = folder.path().display();
+    let tls = format!("module = shop\nhttps = :3,{here}/app.pem,{here}/app.key\n");
+    match setting {
+        Setting::Asgi | Setting::Module | Setting::WsgiFile | Setting::Named(_) => "module = other\n".to_owned(),
+        Setting::Files(_) => format!("module = shop\nstatic-map2 = /other={here}\n"),
+        Setting::LazyApps => "master = true\nmodule = shop\n".to_owned(),
+        Setting::Elastic(_) => "module = shop\nprocesses = 64\ncheaper = 1\nidle = 1\n".to_owned(),
+        Setting::Statistics(_) => "module = shop\nstats = :9\nstats-push = file\n".to_owned(),
+        Setting::Attendant(Attendant::HonourStdin) => "module = shop\nattach-daemon = cat\n".to_owned(),
+        Setting::Logging(Logging::Route | Logging::RequestRoute) => {
+            "module = shop\nlogger = errors stdio\nreq-logger = api stdio\n".to_owned()
+        }
+        Setting::Watching(Watching::SourceFolder | Watching::SourcePattern | Watching::SourceExcluded) => {
+            "module = shop\npy-autoreload = 1\n".to_owned()
+        }
+        Setting::Watching(Watching::Browser) => "module = shop\ndevelop = true\n".to_owned(),
+        Setting::Tls(Tls::Key) => format!("module = shop\ntls-certificate = {here}/app.pem\n"),
+        Setting::Tls(Tls::ClientAuth) => format!("{tls}tls-client-ca = {here}/app.pem\n"),
+        Setting::Tls(part) if part != Tls::Certificate => tls,
+        _ => "module = shop\n".to_owned(),
+    }
+}
+
+/// Files of the test that examples name without their folder.
+const FILES: [&str; 9] =
+    ["app.pem", "app.key", "api.pem", "api.key", "org.pem", "org.key", "clients.pem", "app.ocsp", "gunicorn.conf.py"];
+
+/// The lines of an option's examples, with files that are there.
+fn examples(row: &Row, folder: &Folder) -> Vec<String> {
+    let here = folder.path().display().to_string();
+    let start = format!("{} =", row.name());
+    let lines = row.example.lines().filter(|line| line.starts_with(&start));
+    let named = |line: &str| {
+        let line = line.replace("/etc/ssl", &here).replace("/srv/shop", &format!("{here}/shop"));
+        FILES.iter().fold(line, |line, name| {
+            [" ", ",", "=", "!", ":"]
+                .iter()
+                .fold(line, |line, before| line.replace(&format!("{before}{name}"), &format!("{before}{here}/{name}")))
+        })
+    };
+    lines.map(named).collect()
+}
+
+fn prepare(folder: &Folder) {
+    let here = folder.path();
+    for name in ["shop/static", "shop/public", "shop/private", "shop/env", "sites"] {
+        std::fs::create_dir_all(here.join(name)).expect("made");
+    }
+    for (name, text) in [
+        ("shop/static/favicon.ico", ""),
+        ("shop/env/NAME", "value"),
+        ("shop/.env", "SHOP=open"),
+        ("shop/mime.types", ""),
+        ("gunicorn.conf.py", ""),
+    ] {
+        std::fs::write(here.join(name), text).expect("written");
+    }
+    let made =
+        rcgen::generate_simple_self_signed(["example.com", "example.org", "api.example.com", "app.example"].map(str::to_owned));
+    let made = made.expect("made");
+    let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+    for name in ["app", "api", "org", "clients"] {
+        std::fs::write(here.join(format!("{name}.pem")), format!("{certificate}{key}")).expect("written");
+        std::fs::write(here.join(format!("{name}.key")), &key).expect("written");
+    }
+    std::fs::write(here.join("sites/example.com.crt"), &certificate).expect("written");
+    std::fs::write(here.join("sites/example.com.key"), &key).expect("written");
+    std::fs::write(here.join("app.ocsp"), b"\x30\x00").expect("written");
+}
+
+/// The sections in which settings differ.
+fn differences(one: &Value, other: &Value) -> Vec<String> {
+    let sections = one.as_object().into_iter().flatten();
+    sections.filter(|(name, value)| other.get(name.as_str()) != Some(value)).map(|(name, _)| name.clone()).collect()
+}
+
+#[test]
+fn every_option_is_taken_from_a_configuration_of_the_applications_user_or_stays_and_is_named_with_its_line() {
+    let folder = Folder::new("every-option");
+    prepare(&folder);
+    let (mut looked_at, mut wrong) = (0, Vec::new());
+    let plain = |settings: &Settings| without_places(&serde_json::to_value(settings).expect("written"));
+    for row in catalogue().rows() {
+        let Status::Supported(setting) = row.status else { continue };
+        if matches!(setting, Setting::Language(_)) {
+            continue;
+        }
+        for line in examples(row, &folder) {
+            let base = base_of(setting, &folder);
+            let is_application = base.starts_with("module = other");
+            let (old, before) = configured(&folder, &base);
+            let with = if is_application { line.clone() } else { format!("{base}{line}") };
+            let (new, now) = configured(&folder, &with);
+            let found = harmless(&old, &new).expect("compared");
+            let named = found.named(&before, &now);
+            let (old, new, taken) = (plain(&old), plain(&new), plain(&found.settings));
+            if old == new {
+                continue;
+            }
+            looked_at += 1;
+            let place = format!("uwsgi.ini:{}", 6 + if is_application { 0 } else { base.lines().count() });
+            let is_named = named.iter().any(|words| words.contains(&place) && words.contains(row.name()));
+            let expected = match reach(setting) {
+                Reach::Application | Reach::Surroundings => taken == new && named.is_empty(),
+                // What it changes beside its own section is the application's.
+                Reach::Master if setting == Setting::Watching(Watching::Develop) => is_named,
+                Reach::Master => taken == old && is_named,
+                // Taken or not, but never half.
+                Reach::Each => taken == new && named.is_empty() || taken == old && is_named,
+            };
+            if !expected {
+                let (of_old, of_new) = (differences(&taken, &old), differences(&taken, &new));
+                wrong.push(format!(
+                    "`{line}` ({:?}, {place}), named {named:?}: changed {of_old:?}, kept {of_new:?}",
+                    reach(setting)
+                ));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(looked_at > 300, "only {looked_at} options were looked at");
+}

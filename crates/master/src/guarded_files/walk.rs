@@ -1,0 +1,304 @@
+//! The way to a file for root: one component after the other from `/`, so that no link is followed that somebody else than root has laid.
+//! It opens no file but folders, and changes nothing. The master and the attendant run it.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::{Component, Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, openat, readlinkat};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
+use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
+use nix::unistd::geteuid;
+
+/// Links that a path may lead through, as many as the kernel follows (path_resolution(7)).
+const LINKS_MOST: usize = 40;
+/// Write bits of group and others. Those of an access control list stand in the group's (acl(5)).
+const OTHERS_MAY_WRITE: u32 = 0o022;
+/// The inode of `/proc` itself: its links are texts. Those below lead to what a process has open, whatever their text is.
+const PROC_ROOT_INODE: u64 = 1;
+/// What a link may lead to from any folder: the log's own descriptors, which all processes of the instance have, and nowhere.
+const STANDARD_STREAMS: [&str; 5] = ["/dev/stdout", "/dev/stderr", "/dev/null", "/proc/self/fd/1", "/proc/self/fd/2"];
+
+/// Why root keeps away from a file.
+#[derive(Debug)]
+pub struct Untrusted(String);
+
+impl fmt::Display for Untrusted {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Untrusted {}
+
+impl Untrusted {
+    pub fn error(words: String) -> io::Error {
+        io::Error::other(Untrusted(words))
+    }
+
+    pub fn is(error: &io::Error) -> bool {
+        error.get_ref().is_some_and(|inner| inner.is::<Untrusted>())
+    }
+}
+
+/// Whether the last component of a path may be a link that leads further.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Last {
+    Itself,
+    Followed,
+    /// Followed, and from any folder to a standard stream.
+    FollowedToStream,
+}
+
+/// What may be trusted of an entry of a folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trust {
+    /// The kernel looks at the rights: links are followed.
+    Kernel,
+    /// Nobody but root could have put it there.
+    Root,
+    /// A standard stream, which a link of somebody else leads to: lines may go there, and nothing else is changed.
+    Stream,
+    /// Somebody else may have put it there, or may put something else there at any moment.
+    Nobody,
+}
+
+/// An entry of a folder, which need not be there.
+#[derive(Debug)]
+pub struct PathEntry {
+    folder: Option<OwnedFd>,
+    name: OsString,
+    pub trust: Trust,
+    /// A link of `/proc` to something open: only opening it leads there.
+    is_open_file: bool,
+    path: PathBuf,
+}
+
+impl PathEntry {
+    /// The path as it is, for the kernel to find the way.
+    pub fn plain(path: &Path) -> PathEntry {
+        let (name, path) = (path.as_os_str().to_owned(), path.to_owned());
+        PathEntry { folder: None, name, trust: Trust::Kernel, is_open_file: false, path }
+    }
+
+    pub fn folder(&self) -> BorrowedFd<'_> {
+        self.folder.as_ref().map_or(AT_FDCWD, AsFd::as_fd)
+    }
+
+    pub fn name(&self) -> &OsStr {
+        &self.name
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What openat(2) is told about a link in this place.
+    pub fn link_flag(&self) -> OFlag {
+        if self.trust == Trust::Kernel || self.is_open_file { OFlag::empty() } else { OFlag::O_NOFOLLOW }
+    }
+
+    /// What is there; of a link, the link itself.
+    ///
+    /// # Errors
+    /// What fstatat(2) says.
+    pub fn look(&self) -> io::Result<FileStat> {
+        Ok(fstatat(self.folder(), self.name(), AtFlags::AT_SYMLINK_NOFOLLOW)?)
+    }
+
+    /// A path to this place that no link is in, for calls that take no folder.
+    pub fn address(&self) -> PathBuf {
+        match &self.folder {
+            Some(folder) => Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(&self.name),
+            None => self.path.clone(),
+        }
+    }
+}
+
+pub fn kind(found: &FileStat) -> SFlag {
+    SFlag::from_bits_truncate(found.st_mode) & SFlag::S_IFMT
+}
+
+/// Whether a descriptor leads to a file of `/proc`: writing to one changes a process.
+pub fn is_of_proc(descriptor: impl AsFd) -> bool {
+    fstatfs(descriptor).is_ok_and(|system| system.filesystem_type() == PROC_SUPER_MAGIC)
+}
+
+/// A folder on the way.
+struct WalkedFolder {
+    descriptor: OwnedFd,
+    inode: u64,
+    path: PathBuf,
+    /// Only root may write to it, and to all before it.
+    is_roots: bool,
+    /// The same, but that everybody may make what is not there: what is root's there stays (`/tmp`; the sticky bit, unlink(2)).
+    is_sticky: bool,
+}
+
+impl WalkedFolder {
+    fn root() -> io::Result<WalkedFolder> {
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let descriptor = openat(AT_FDCWD, "/", flags, Mode::empty())?;
+        let found = fstat(&descriptor)?;
+        Ok(WalkedFolder {
+            descriptor,
+            inode: found.st_ino,
+            path: PathBuf::from("/"),
+            is_roots: only_root_writes(&found),
+            is_sticky: false,
+        })
+    }
+
+    fn below(&self, name: &OsStr, descriptor: OwnedFd, found: &FileStat) -> WalkedFolder {
+        let is_ours = is_ours(found);
+        let stays = self.is_roots || self.is_sticky && is_ours;
+        // Folders of `/proc` may seem to be another's in a name space of users, and are the kernel's.
+        let is_roots = stays && (only_root_writes(found) || is_of_proc(&descriptor));
+        let is_sticky = stays && !is_roots && is_ours && found.st_mode & Mode::S_ISVTX.bits() != 0;
+        WalkedFolder { descriptor, inode: found.st_ino, path: self.path.join(name), is_roots, is_sticky }
+    }
+
+    fn entry(&self, name: OsString, trust: Trust, is_open_file: bool) -> io::Result<PathEntry> {
+        let path = self.path.join(&name);
+        Ok(PathEntry { folder: Some(self.descriptor.try_clone()?), name, trust, is_open_file, path })
+    }
+
+    /// Its links lead to what a process has open.
+    fn has_open_files(&self) -> bool {
+        self.inode != PROC_ROOT_INODE && is_of_proc(&self.descriptor)
+    }
+}
+
+/// Owned by root or ourselves, and nobody else may write to it. In a sticky folder everybody may make what is not there.
+fn only_root_writes(found: &FileStat) -> bool {
+    is_ours(found) && found.st_mode & OTHERS_MAY_WRITE == 0
+}
+
+fn is_ours(found: &FileStat) -> bool {
+    found.st_uid == 0 || found.st_uid == geteuid().as_raw()
+}
+
+/// Finds the place that a path names. A link in a folder that only root may write to is root's, and is followed; any other is a refusal.
+///
+/// # Errors
+/// A refusal, or what the kernel says of a component before the last.
+pub fn walk(path: &Path, last: Last) -> io::Result<PathEntry> {
+    let mut left = Vec::new();
+    push_components(&std::path::absolute(path)?, &mut left);
+    let mut folders = vec![WalkedFolder::root()?];
+    let (mut links, mut leads_to_stream) = (0, false);
+    while let Some(name) = left.pop() {
+        if name == ".." {
+            // That of the root is the root.
+            folders.truncate(folders.len().saturating_sub(1).max(1));
+            continue;
+        }
+        let Some(folder) = folders.last() else { break };
+        let trust = match (folder.is_roots, leads_to_stream) {
+            (true, false) => Trust::Root,
+            (true, true) => Trust::Stream,
+            (false, _) => Trust::Nobody,
+        };
+        let is_last = left.is_empty();
+        let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let entry = match openat(&folder.descriptor, name.as_os_str(), flags, Mode::empty()) {
+            Ok(entry) => entry,
+            Err(Errno::ENOENT) if is_last => return folder.entry(name, trust, false),
+            Err(error) => return Err(error.into()),
+        };
+        let found = fstat(&entry)?;
+        match kind(&found) {
+            SFlag::S_IFLNK if is_last && last == Last::Itself => return folder.entry(name, trust, false),
+            SFlag::S_IFLNK => {
+                links += 1;
+                if links > LINKS_MOST {
+                    return Err(Errno::ELOOP.into());
+                }
+                if folder.is_roots && folder.has_open_files() {
+                    if is_last {
+                        return folder.entry(name, trust, true);
+                    }
+                    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+                    let descriptor = openat(&folder.descriptor, name.as_os_str(), flags, Mode::empty())?;
+                    // Who may write to the folders before it is not known.
+                    let (inode, path) = (fstat(&descriptor)?.st_ino, folder.path.join(&name));
+                    folders.push(WalkedFolder { descriptor, inode, path, is_roots: false, is_sticky: false });
+                    continue;
+                }
+                let target = PathBuf::from(readlinkat(&entry, "")?);
+                if !folder.is_roots {
+                    leads_to_stream = is_last
+                        && last == Last::FollowedToStream
+                        && STANDARD_STREAMS.iter().any(|stream| target.as_os_str() == *stream);
+                    if !leads_to_stream {
+                        return Err(laid_link(folder, &name));
+                    }
+                }
+                if target.is_absolute() {
+                    folders.truncate(1);
+                }
+                push_components(&target, &mut left);
+            }
+            SFlag::S_IFDIR if !is_last => {
+                let next = folder.below(&name, entry, &found);
+                folders.push(next);
+            }
+            _ if is_last => return folder.entry(name, trust, false),
+            _ => return Err(Errno::ENOTDIR.into()),
+        }
+    }
+    Err(Errno::EISDIR.into())
+}
+
+/// The components of a path, the first one on top.
+fn push_components(path: &Path, left: &mut Vec<OsString>) {
+    for component in path.components().rev() {
+        match component {
+            Component::Normal(name) => left.push(name.to_owned()),
+            Component::ParentDir => left.push("..".into()),
+            Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
+        }
+    }
+}
+
+fn laid_link(folder: &WalkedFolder, name: &OsStr) -> io::Error {
+    let (path, folder) = (folder.path.join(name), &folder.path);
+    Untrusted::error(format!(
+        "{} is a link, and {} is no folder that only root may write to: it is not followed as root; remove it, or write the path \
+         that it leads to",
+        path.display(),
+        folder.display()
+    ))
+}
+
+/// Looks at a file that was opened in a place where anybody may have put it: a regular one, that has no other name, and in a sticky
+/// folder none of a third user.
+///
+/// # Errors
+/// A refusal.
+pub fn check_opened(place: &PathEntry, found: &FileStat, user: u32) -> io::Result<()> {
+    let shown = place.path().display();
+    if kind(found) != SFlag::S_IFREG {
+        return Err(Untrusted::error(format!(
+            "{shown} is no regular file, and others than root may write to its folder; remove it"
+        )));
+    }
+    if found.st_nlink != 1 {
+        return Err(Untrusted::error(format!(
+            "{shown} has {} names in the file system (hard links), and others than root may write to its folder; remove it",
+            found.st_nlink
+        )));
+    }
+    let folder = fstat(place.folder())?;
+    let is_sticky = folder.st_mode & Mode::S_ISVTX.bits() != 0;
+    if is_sticky && ![0, geteuid().as_raw(), folder.st_uid, user].contains(&found.st_uid) {
+        return Err(Untrusted::error(format!(
+            "{shown} belongs to the user {}, who has put it into a folder of everybody's; remove it",
+            found.st_uid
+        )));
+    }
+    Ok(())
+}

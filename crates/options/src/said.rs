@@ -1,0 +1,20 @@
+//! What a configuration was read from, and the options in it that reach further than the application. Runs in the process that reads it.
+
+use crate::catalogue::catalogue;
+use crate::catalogue::reach::{Reach, reach};
+use crate::catalogue::row::Status;
+use crate::host_info::HostInfo;
+use crate::reader::{Configuration, Pair};
+use crate::reading::{Said, Sources};
+
+/// Of a configuration that was read by now.
+pub fn sources(read: &Configuration, host: &HostInfo) -> Sources {
+    Sources { files: host.trust.take_used(), said: read.effects.iter().filter_map(said).collect() }
+}
+
+fn said(pair: &Pair) -> Option<Said> {
+    let Status::Supported(setting) = catalogue().get(&pair.key)?.status else { return None };
+    let reach = reach(setting);
+    let (value, origin) = (pair.value.clone(), pair.location.to_string());
+    (reach != Reach::Application).then(|| Said { option: pair.key.clone(), value, origin, reach })
+}

@@ -1,0 +1,362 @@
+//! Who else may change what root reads or runs: the user of `uid`, who serves the application, gets root's rights by it at the next start.
+//! It looks at owners, modes and links, and changes nothing. It knows no option; the process that reads the configuration runs it.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
+
+use bolide_contract::settings::Identity;
+use nix::unistd::{Group, User, getgrouplist};
+
+use crate::diagnostic::{Diagnostic, Location};
+
+/// Links that are followed on one way: the kernel's own bound (path_resolution(7)).
+const LINKS_MOST: usize = 40;
+/// Files of one folder that are looked at.
+const FILES_MOST: usize = 1024;
+/// What everybody may do (inode(7)).
+const OTHERS_WRITE: u32 = 0o002;
+const GROUP_WRITES: u32 = 0o020;
+/// In such a folder only its owner and that of a file may replace the file.
+const STICKY: u32 = 0o1000;
+
+/// A user of this machine with all of its groups, who is not root.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Writer {
+    /// As the configuration has it.
+    pub name: String,
+    user: u32,
+    groups: Vec<u32>,
+}
+
+type Look = fn(&Writer, &Path) -> Option<WeakPoint>;
+
+/// What a reading has opened, and, at a reload, whose hand is looked for first.
+#[derive(Debug, Clone, Default)]
+pub struct Trust {
+    /// What this user may change is not read with root's rights.
+    pub distrusted: Option<Writer>,
+    used: RefCell<Vec<PathBuf>>,
+    refused: RefCell<Option<WeakPoint>>,
+}
+
+impl Trust {
+    /// A file is to be read, or a program to be run, for the configuration.
+    ///
+    /// # Errors
+    /// Somebody may change it who is not to be trusted.
+    pub fn note(&self, path: &Path, location: &Location) -> Result<(), Diagnostic> {
+        self.judge(path, location, Writer::weak_point)
+    }
+
+    /// The same of a Python.
+    ///
+    /// # Errors
+    /// As of [`Trust::note`].
+    pub fn note_python(&self, python: &Path, location: &Location) -> Result<(), Diagnostic> {
+        self.judge(python, location, Writer::weak_point_of_python)
+    }
+
+    fn judge(&self, path: &Path, location: &Location, look: Look) -> Result<(), Diagnostic> {
+        self.used.borrow_mut().push(path.to_owned());
+        let Some(found) = self.distrusted.as_ref().and_then(|writer| look(writer, path)) else { return Ok(()) };
+        let message = format!("the user of uid may {}", found.words());
+        *self.refused.borrow_mut() = Some(found);
+        Err(Diagnostic::error(Some(location), message))
+    }
+
+    /// What was noted so far; the next reading begins with nothing.
+    pub fn take_used(&self) -> Vec<PathBuf> {
+        let mut used = std::mem::take(&mut *self.used.borrow_mut());
+        used.sort_unstable();
+        used.dedup();
+        used
+    }
+
+    /// Why the reading has ended.
+    pub fn refused(&self) -> Option<WeakPoint> {
+        self.refused.borrow().clone()
+    }
+}
+
+/// Something that root reads or runs, and where that user may change it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WeakPoint {
+    pub used: PathBuf,
+    /// The file itself, or a folder on the way to it.
+    pub open: PathBuf,
+}
+
+impl WeakPoint {
+    /// What the user may do, in words.
+    pub fn words(&self) -> String {
+        match self.open == self.used {
+            true => format!("change {}", self.used.display()),
+            false => format!("write to {}, on the way to {}", self.open.display(), self.used.display()),
+        }
+    }
+}
+
+impl Writer {
+    /// The user that an instance of root's becomes. `None` where that is root, or nobody that this machine knows.
+    pub fn of(identity: &Identity) -> Option<Writer> {
+        let name = identity.user.as_deref()?;
+        let record = User::from_name(name).ok().flatten();
+        let user = record.as_ref().map(|record| record.uid.as_raw()).or_else(|| name.parse().ok())?;
+        let record = record.or_else(|| User::from_uid(user.into()).ok().flatten());
+        let group = match &identity.group {
+            Some(group) => Some(group_of(group)?),
+            None => record.as_ref().map(|record| record.gid.as_raw()),
+        };
+        let mut groups: Vec<u32> = group.into_iter().collect();
+        if let Some((record, group)) = record.as_ref().zip(group).filter(|_| !identity.no_further_groups) {
+            let name = std::ffi::CString::new(record.name.as_str()).ok()?;
+            groups.extend(getgrouplist(&name, group.into()).ok()?.iter().map(|group| group.as_raw()));
+        }
+        groups.extend(identity.added_groups.iter().filter_map(|name| group_of(name)));
+        (user != 0).then(|| Writer { name: name.to_owned(), user, groups })
+    }
+
+    /// The number of the user.
+    pub fn user(&self) -> u32 {
+        self.user
+    }
+
+    /// Where this user may change what lies at this path, links followed as the kernel follows them. `None` also where nothing lies there,
+    /// or nothing that is read as a file: a pipe or a device.
+    pub fn weak_point(&self, path: &Path) -> Option<WeakPoint> {
+        let open = |folder: PathBuf| Some(WeakPoint { used: path.to_owned(), open: folder });
+        let mut left = parts(path);
+        let mut at = PathBuf::from("/");
+        let mut links = 0;
+        while let Some(part) = left.pop_front() {
+            if part == ".." {
+                at.pop();
+                continue;
+            }
+            let (folder, entry) = (at.metadata().ok()?, at.join(&part));
+            let found = entry.symlink_metadata();
+            if self.may_write(&folder) && !found.as_ref().is_ok_and(|found| self.is_kept_from(found, &folder)) {
+                return open(at);
+            }
+            if !found.ok()?.is_symlink() {
+                at = entry;
+                continue;
+            }
+            links += 1;
+            if links > LINKS_MOST {
+                return None;
+            }
+            let target = entry.read_link().ok()?;
+            if target.is_absolute() {
+                at = PathBuf::from("/");
+            }
+            let mut further = parts(&target);
+            further.append(&mut left);
+            left = further;
+        }
+        let found = at.metadata().ok()?;
+        if (found.is_file() || found.is_dir()) && self.may_write(&found) { open(at) } else { None }
+    }
+
+    /// The first place where this user may change the program of a Python: its file, its virtual environment, and the packages that are
+    /// imported before the application is, Bolide among them.
+    pub fn weak_point_of_python(&self, python: &Path) -> Option<WeakPoint> {
+        let found = self.weak_point(python);
+        let Some(home) = python.parent().and_then(Path::parent).filter(|_| found.is_none()) else { return found };
+        let folders = glob::glob(&format!("{}/lib/python3*/site-packages", glob::Pattern::escape(&home.to_string_lossy())));
+        let packages: Vec<PathBuf> = folders.map(|found| found.flatten().collect()).unwrap_or_default();
+        let of_package = |folder: &PathBuf| {
+            // A file of this kind is executed whenever the Python starts (site).
+            let loaded = entries(folder).into_iter().filter(|path| path.extension().is_some_and(|end| end == "pth"));
+            [folder.clone(), folder.join("bolide")].into_iter().chain(entries(&folder.join("bolide"))).chain(loaded).collect()
+        };
+        let used: Vec<PathBuf> = packages.iter().flat_map(|folder| -> Vec<PathBuf> { of_package(folder) }).collect();
+        std::iter::once(home.join("pyvenv.cfg")).chain(used).find_map(|path| self.weak_point(&path))
+    }
+
+    /// What an instance that root starts is to be told of: of all that root reads and all that it runs the first that this user may
+    /// change, and what to do about it.
+    pub fn told(&self, read: &[PathBuf], python: Option<&Path>) -> Vec<(String, &'static str)> {
+        let name = &self.name;
+        let mut weak = read.iter().filter_map(|path| self.weak_point(path));
+        let words = |found: WeakPoint, used: &str, further: &str| {
+            let words = found.words();
+            format!(
+                "the user `{name}` (uid) may {words}{further}, which root {used} at a start: it can have root's rights by that"
+            )
+        };
+        let first = weak.next().map(|found| {
+            let more = weak.count();
+            let further = if more > 0 { format!(" and {more} more") } else { String::new() };
+            (words(found, "reads", &further), "give it, and the folders above it, to root (`chown root`), or use immediate-uid")
+        });
+        let run = python.and_then(|python| self.weak_point_of_python(python)).map(|found| {
+            let advice =
+                "install Bolide where only root may write, such as a virtual environment of root's, or use immediate-uid";
+            (words(found, "runs", ""), advice)
+        });
+        first.into_iter().chain(run).collect()
+    }
+
+    fn may_write(&self, found: &Metadata) -> bool {
+        let mode = found.mode();
+        // An owner may give itself the right.
+        found.uid() == self.user || mode & OTHERS_WRITE != 0 || mode & GROUP_WRITES != 0 && self.groups.contains(&found.gid())
+    }
+
+    fn is_kept_from(&self, entry: &Metadata, folder: &Metadata) -> bool {
+        folder.mode() & STICKY != 0 && folder.uid() != self.user && entry.uid() != self.user
+    }
+}
+
+fn parts(path: &Path) -> VecDeque<OsString> {
+    let named = path.components().filter(|part| matches!(part, Component::Normal(_) | Component::ParentDir));
+    named.map(|part| part.as_os_str().to_owned()).collect()
+}
+
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let Ok(listed) = std::fs::read_dir(folder) else { return Vec::new() };
+    listed.flatten().take(FILES_MOST).map(|entry| entry.path()).collect()
+}
+
+fn group_of(text: &str) -> Option<u32> {
+    let known = Group::from_name(text).ok().flatten().map(|group| group.gid.as_raw());
+    known.or_else(|| text.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{Permissions, create_dir_all, set_permissions, write};
+    use std::os::unix::fs::{chown, symlink};
+
+    use super::*;
+
+    /// Nobody has these numbers.
+    const USER: u32 = 54_321;
+    const GROUP: u32 = 54_322;
+
+    fn writer() -> Writer {
+        Writer { name: "shop".to_owned(), user: USER, groups: vec![GROUP] }
+    }
+
+    /// A folder of root's, or of whoever runs the tests, which goes with its test.
+    struct Place(PathBuf);
+
+    impl Place {
+        fn new() -> Place {
+            let path = nix::unistd::mkdtemp(&std::env::temp_dir().join("bolide-trust-XXXXXX")).expect("a temporary folder");
+            create_dir_all(path.join("etc")).expect("made");
+            write(path.join("etc/shop.ini"), "[uwsgi]\n").expect("written");
+            Place(path.canonicalize().expect("it is there"))
+        }
+
+        fn weak(&self, name: &str) -> Option<PathBuf> {
+            writer().weak_point(&self.0.join(name)).map(|found| found.open)
+        }
+
+        fn mode(&self, name: &str, mode: u32) {
+            set_permissions(self.0.join(name), Permissions::from_mode(mode)).expect("set");
+        }
+    }
+
+    use std::os::unix::fs::PermissionsExt;
+
+    impl Drop for Place {
+        fn drop(&mut self) {
+            std::fs::remove_dir_all(&self.0).unwrap_or_default();
+        }
+    }
+
+    #[test]
+    fn test_what_only_its_owner_may_write_has_no_weak_point() {
+        let place = Place::new();
+        assert_eq!((place.weak("etc/shop.ini"), place.weak("etc"), place.weak("etc/missing.ini")), (None, None, None));
+    }
+
+    #[test]
+    fn test_a_file_and_each_folder_above_it_that_everybody_may_write_is_one() {
+        let place = Place::new();
+        place.mode("etc/shop.ini", 0o666);
+        assert_eq!(place.weak("etc/shop.ini"), Some(place.0.join("etc/shop.ini")));
+        place.mode("etc/shop.ini", 0o644);
+        place.mode("etc", 0o777);
+        assert_eq!(place.weak("etc/shop.ini"), Some(place.0.join("etc")));
+        assert_eq!(place.weak("etc/missing.ini"), Some(place.0.join("etc")));
+        // Another's file stays in a sticky folder.
+        place.mode("etc", 0o1777);
+        assert_eq!(place.weak("etc/shop.ini"), None);
+        assert_eq!(place.weak("etc/missing.ini"), Some(place.0.join("etc")));
+    }
+
+    #[test]
+    fn test_the_folder_of_a_link_and_what_it_leads_to_both_count() {
+        let place = Place::new();
+        create_dir_all(place.0.join("links")).expect("made");
+        symlink(place.0.join("etc/shop.ini"), place.0.join("links/shop.ini")).expect("made");
+        symlink("../etc", place.0.join("links/etc")).expect("made");
+        assert_eq!((place.weak("links/shop.ini"), place.weak("links/etc/shop.ini")), (None, None));
+        place.mode("etc/shop.ini", 0o666);
+        assert_eq!(place.weak("links/shop.ini"), Some(place.0.join("etc/shop.ini")));
+        assert_eq!(place.weak("links/etc/shop.ini"), Some(place.0.join("etc/shop.ini")));
+        place.mode("etc/shop.ini", 0o644);
+        place.mode("links", 0o777);
+        assert_eq!(place.weak("links/shop.ini"), Some(place.0.join("links")));
+        symlink("circle", place.0.join("circle")).expect("made");
+        assert_eq!(place.weak("circle"), None);
+    }
+
+    #[test]
+    fn test_owners_and_groups_count() {
+        if !nix::unistd::geteuid().is_root() {
+            // Only root may give files away; the suite of the project runs as root.
+            return;
+        }
+        let place = Place::new();
+        chown(place.0.join("etc/shop.ini"), Some(USER), None).expect("root may");
+        assert_eq!(place.weak("etc/shop.ini"), Some(place.0.join("etc/shop.ini")));
+        chown(place.0.join("etc/shop.ini"), Some(0), Some(GROUP)).expect("root may");
+        place.mode("etc/shop.ini", 0o664);
+        assert_eq!(place.weak("etc/shop.ini"), Some(place.0.join("etc/shop.ini")));
+        place.mode("etc/shop.ini", 0o644);
+        assert_eq!(place.weak("etc/shop.ini"), None);
+        place.mode("etc", 0o1777);
+        chown(place.0.join("etc/shop.ini"), Some(USER), None).expect("root may");
+        assert_eq!(place.weak("etc/shop.ini"), Some(place.0.join("etc")));
+    }
+
+    #[test]
+    fn test_a_device_is_no_file_of_anybodys() {
+        assert_eq!(writer().weak_point(Path::new("/dev/null")), None);
+    }
+
+    #[test]
+    fn test_root_is_nobody_to_tell_of_and_a_number_is_a_user() {
+        let of = |user: Option<&str>| Writer::of(&Identity { user: user.map(str::to_owned), ..Identity::default() });
+        assert_eq!((of(None), of(Some("root")), of(Some("0")), of(Some("no-such-user-here"))), (None, None, None, None));
+        assert_eq!(of(Some("54321")), Some(Writer { name: "54321".to_owned(), user: USER, groups: Vec::new() }));
+    }
+
+    #[test]
+    fn test_the_packages_of_a_python_are_its_program_too() {
+        let place = Place::new();
+        let packages = place.0.join("venv/lib/python3.11/site-packages");
+        create_dir_all(packages.join("bolide")).expect("made");
+        create_dir_all(place.0.join("venv/bin")).expect("made");
+        for file in ["venv/bin/python", "venv/pyvenv.cfg", "venv/lib/python3.11/site-packages/bolide/cli.py"] {
+            write(place.0.join(file), "").expect("written");
+        }
+        let found = || writer().weak_point_of_python(&place.0.join("venv/bin/python")).map(|found| found.open);
+        assert_eq!(found(), None);
+        for weak in ["venv/bin/python", "venv/pyvenv.cfg", "venv/lib/python3.11/site-packages/bolide/cli.py"] {
+            place.mode(weak, 0o666);
+            assert_eq!(found(), Some(place.0.join(weak)));
+            place.mode(weak, 0o644);
+        }
+        set_permissions(&packages, Permissions::from_mode(0o777)).expect("set");
+        assert_eq!(found(), Some(packages));
+    }
+}

@@ -1,0 +1,75 @@
+"""The master stays root: only `guarded_files` touches files in folders that the application's user may write."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+MASTER = ROOT / "crates" / "master" / "src"
+
+#: What opens, makes, reads, renames, gives away or removes by a path.
+CALLS = re.compile(
+    r"""
+      \bfs::(?:read|read_to_string|read_dir|write|remove_\w+|rename|copy|hard_link|symlink|set_permissions|create_dir\w*|chown|lchown)\b
+    | \bfs::(?:File|OpenOptions)::
+    | \bFile::(?:open|create|create_new|options)\b
+    | \bOpenOptions::new\b
+    | (?:(?<![:.\w])|\b(?:fcntl|unistd|stat|fs)::)(?:open|openat|openat2|mkfifo|mkfifoat|mknod|unlink|unlinkat|renameat2?|rename
+        |chown|fchown|fchownat|fchmod|fchmodat|mkdir|linkat|symlinkat)\(
+    | \bUnix(?:Listener|Stream|Datagram)::(?:bind|connect)\(
+    | \bUnixAddr::new\(
+    | \.(?:set_permissions|bind_addr|connect_addr)\(
+    """,
+    re.VERBOSE,
+)
+
+#: File -> lines that may stand in it, each because its path is none that another user could replace.
+ALLOWED = {
+    "background.rs": ["/dev/null", "guarded_files::open("],
+    # Folders that a service manager or the system makes.
+    "confinement.rs": ["OFlag::O_DIRECTORY", "openat2(root, path, how)"],
+    # The command for a running instance: it has the rights of who types it, and its path is typed as well.
+    "instance_client.rs": ["UnixStream::connect", "/proc/net/unix", "guarded_files::open_fifo("],
+    "signal_instance.rs": ["fs::read(file_of(file))", "/proc/{pid}/comm"],
+    # Names of the abstract space.
+    "control_channel.rs": ["UnixListener::bind_addr(&address)"],
+    # The address of a datagram, which is no file that is opened: NOTIFY_SOCKET is the service manager's.
+    "notify.rs": ["open(&socket)"],
+    "fleet.rs": ["/proc/{pid}/stat"],
+    "listeners.rs": ["/proc/sys/net/core/somaxconn"],
+    "log_sink.rs": ["/dev/null"],
+    "memory_watch.rs": ["self.folder.join(name)", "/proc/{pid}/statm", "/proc/{pid}/smaps_rollup", "/proc/self/cgroup"],
+    "process_name.rs": ["/proc/self/stat"],
+    "system.rs": ["/proc/self/fd"],
+    # It looks at names and times, and reads no file.
+    "sight.rs": ["fs::read_dir(folder)"],
+}
+
+
+def calls(path):
+    """Lines with such a call, outside of tests."""
+    text = path.read_text().split("#[cfg(test)]")[0]
+    for number, line in enumerate(text.splitlines(), 1):
+        code = line.split("//")[0]
+        if CALLS.search(code) and not re.search(r"\bfn (open|rename)\b", code):
+            yield number, line.strip()
+
+
+def sources():
+    for path in sorted(MASTER.rglob("*.rs")):
+        name = str(path.relative_to(MASTER))
+        if not name.startswith("guarded_files/") and not name.endswith("_tests.rs") and name != "testing.rs":
+            yield name, path
+
+
+def test_only_guarded_files_touches_files_by_their_paths():
+    found = []
+    for name, path in sources():
+        for number, line in calls(path):
+            if "guarded_files::" not in line and not any(part in line for part in ALLOWED.get(name, [])):
+                found.append(f"{name}:{number}: {line}")
+    assert not found, "use guarded_files, or say here why nobody can replace the file:\n" + "\n".join(found)
+
+
+def test_what_is_allowed_is_there():
+    text = {name: path.read_text() for name, path in sources()}
+    assert [part for name, parts in ALLOWED.items() for part in parts if part not in text.get(name, "")] == []

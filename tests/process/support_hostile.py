@@ -1,0 +1,73 @@
+"""Another user's folder, what that user does in it, and what lies beside it that must stay as it is."""
+
+import os
+import shutil
+import stat
+import subprocess
+
+import pytest
+from support_instance import APPLICATIONS
+from support_users import NOBODY, python_for_everybody
+
+#: How long an act of the user may take, in seconds.
+ACT_SECONDS = 60
+
+
+class Ground:
+    """``theirs`` is a folder of nobody's; ``outside`` has files and folders of root's, which are watched."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.theirs = folder / "theirs"
+        self.outside = folder / "outside"
+        self.outside.mkdir(mode=0o755)
+        self.secret = self.outside / "secret"
+        self.secret.write_text("secret\n")
+        self.secret.chmod(0o600)
+        # What any member of root's group could write.
+        self.shared = self.outside / "shared"
+        self.shared.write_text("shared\n")
+        self.shared.chmod(0o660)
+        (self.outside / "closed").mkdir(mode=0o700)
+        (self.outside / "closed" / "app.log").write_text("a log of root's\n")
+        (self.outside / "open").mkdir(mode=0o755)
+        shutil.copy(APPLICATIONS / "probe.py", folder)
+        self.make(self.theirs)
+        self.before = self.look()
+
+    def make(self, path):
+        """A folder of nobody's."""
+        path.mkdir()
+        path.chmod(0o755)
+        os.chown(path, NOBODY.pw_uid, NOBODY.pw_gid)
+        return path
+
+    def act(self, command):
+        """A command line that nobody runs in the folder."""
+        identity = {"user": NOBODY.pw_uid, "group": NOBODY.pw_gid, "extra_groups": []}
+        environment = {"PATH": os.environ["PATH"], "OUTSIDE": str(self.outside)}
+        subprocess.run(["/bin/sh", "-ec", command], cwd=self.theirs, env=environment, check=True, timeout=ACT_SECONDS, **identity)
+
+    def look(self, names=True):
+        """All that is outside: contents, owner, mode, inode, number of names, entries."""
+        return {
+            str(path.relative_to(self.outside)): facts(path, names) for path in [self.outside, *sorted(self.outside.rglob("*"))]
+        }
+
+    def is_untouched(self):
+        assert self.look() == self.before
+
+
+def facts(path, names):
+    found = path.lstat()
+    contents = path.read_bytes() if stat.S_ISREG(found.st_mode) else None
+    return contents, found.st_uid, found.st_gid, found.st_mode, found.st_ino, found.st_nlink if names else None
+
+
+def identity_options(folder):
+    """The options and the Python of an instance whose application runs as nobody."""
+    python = python_for_everybody(folder)
+    if python is None:
+        pytest.skip("no Python here may be run by another user")
+    options = ("--chdir", folder, "--uid", "nobody", "--gid", str(NOBODY.pw_gid))
+    return options, [python, "-m", "bolide"]

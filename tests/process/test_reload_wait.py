@@ -1,0 +1,100 @@
+"""`bolide reload --wait` returns when no connection that is made from then on can get the old code."""
+
+import threading
+import time
+
+import pytest
+from support.client import Client
+from support_instance import DONE
+
+RELOADS = 6
+#: Clients that connect anew for each request while reloads go on.
+CLIENTS = 12
+WSGI = """\
+import random, time
+VERSION = {version}
+def application(environ, start_response):
+    time.sleep(random.uniform(0.1, 0.3))
+    start_response("200 OK", [("Content-Length", str(len(VERSION)))])
+    return [VERSION]
+"""
+ASGI = """\
+import asyncio, random, time
+VERSION = {version}
+async def application(scope, receive, send):
+    if scope["type"] != "http":
+        return
+    # One that waits, and now and then one that holds the loop up.
+    await asyncio.sleep(random.uniform(0.1, 0.2))
+    if random.random() < 0.2:
+        time.sleep(0.3)
+    await send({{"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(VERSION))]}})
+    await send({{"type": "http.response.body", "body": VERSION}})
+"""
+SHAPES = {
+    "wsgi": (WSGI, ("--processes", "3")),
+    "wsgi-threads": (WSGI, ("--processes", "2", "--threads", "3")),
+    "asgi": (ASGI, ("--processes", "3")),
+}
+
+
+class Asking:
+    """Clients that ask all the time, each on a new connection; what they got, and when they had begun to connect."""
+
+    def __init__(self, address):
+        self.address = address
+        self.answers = []
+        self.failures = []
+        self._over = threading.Event()
+        self._threads = [threading.Thread(target=self._ask, daemon=True) for _ in range(CLIENTS)]
+
+    def __enter__(self):
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._over.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _ask(self):
+        while not self._over.is_set():
+            began = time.monotonic()
+            try:
+                with Client(self.address) as client:
+                    answer = client.request("GET", "/", [("Connection", "close")])
+                self.answers.append((began, int(answer.text)))
+            except Exception as error:
+                self.failures.append(error)
+                return
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_no_connection_that_is_made_after_it_has_the_old_code(start, call, tmp_path, shape):
+    text, options = shape
+
+    def write(version):
+        (tmp_path / "versions.py").write_text(text.format(version=repr(str(version).encode())))
+
+    write(1)
+    way = "--asgi" if text is ASGI else "--module"
+    more = ("--lifespan", "off") if text is ASGI else ()
+    instance = start("--pythonpath", tmp_path, way, "versions:application", *more, *options, module=None)
+    done = []
+    with Asking(instance.address()) as asking:
+        for version in range(2, 2 + RELOADS):
+            write(version)
+            status, said = call("reload", "--wait", instance.pid)
+            assert status == DONE, said
+            done.append((time.monotonic(), version))
+            # As many answers as there are clients come from connections that were made after it.
+            count = len(asking.answers)
+            while len(asking.answers) < count + 3 * CLIENTS and not asking.failures:
+                time.sleep(0.01)
+    assert asking.failures == []
+    ends = [*(returned for returned, _ in done[1:]), float("inf")]
+    for (returned, version), until in zip(done, ends):
+        late = [got for began, got in asking.answers if returned <= began < until and got < version]
+        assert late == [], f"after the reload to {version}"
+    assert {version for _, version in done} <= {got for _, got in asking.answers}
