@@ -5,6 +5,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 MASTER = ROOT / "crates" / "master" / "src"
+HOOKS = ROOT / "crates" / "hooks" / "src"
 
 #: What opens, makes, reads, renames, gives away or removes by a path.
 CALLS = re.compile(
@@ -68,6 +69,19 @@ def test_only_guarded_files_touches_files_by_their_paths():
             if "guarded_files::" not in line and not any(part in line for part in ALLOWED.get(name, [])):
                 found.append(f"{name}:{number}: {line}")
     assert not found, "use guarded_files, or say here why nobody can replace the file:\n" + "\n".join(found)
+
+
+def test_hooks_reach_files_only_by_the_means_of_their_process():
+    # `wait_for_socket` connects to an address and closes the connection.
+    connects = "WaitSubject::Socket if"
+    found = [
+        f"{path.name}:{number}: {line}"
+        for path in sorted(HOOKS.rglob("*.rs"))
+        if path.name != "files.rs"
+        for number, line in calls(path)
+        if connects not in line
+    ]
+    assert found == []
 
 
 def test_what_is_allowed_is_there():

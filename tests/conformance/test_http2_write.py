@@ -1,5 +1,7 @@
-"""``write()`` and ``uwsgi.sendfile`` over HTTP/2: a thread that waits in the middle of a call for its client's window goes on when that opens,
-whoever reads for the connection meanwhile: another thread, or itself where all are in calls."""
+"""``write()`` and ``uwsgi.sendfile`` over HTTP/2: a thread in a call goes on when its client's window opens.
+
+Another thread may be the one that reads the connection meanwhile, or this one itself where all threads are in calls.
+"""
 
 import pytest
 from support.files import assert_same, pattern
@@ -60,7 +62,7 @@ def give_back(connection, answers):
     return [answer.body for answer in answers]
 
 
-@pytest.mark.parametrize("path, body", [("/write", WRITTEN), ("/file", LARGE)])
+@pytest.mark.parametrize(("path", "body"), [("/write", WRITTEN), ("/file", LARGE)])
 def test_a_call_that_waits_goes_on_whenever_its_window_opens(both, way, path, body):
     connection = both.connect(way, gives_back=False)
     (got,) = give_back(connection, [connection.begin(target=path)])

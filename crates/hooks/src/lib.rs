@@ -1,18 +1,20 @@
 //! What is done at the steps of an instance's life: the actions of hooks, in whatever process the step is. It waits where an action waits,
 //! so that a loop never calls it. The master runs it before and after its loop, the prototype before its own, workers before they serve.
 
-use std::fs::{self, File, OpenOptions, Permissions};
-use std::io::{self, ErrorKind, Write};
+mod files;
+
+use std::fs;
+use std::io::{self, ErrorKind};
 use std::net::TcpStream;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, chown};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use bolide_contract::hooks::{CallArgument, Hook, HookAction, HookPhase, WaitSubject};
-use nix::fcntl::OFlag;
 use nix::unistd::{Group, User};
+
+pub use self::files::{Files, ModeChange, OwnFiles};
 
 /// Time that a file, a folder or an address may take to be there, in milliseconds; uWSGI's.
 const WAIT_MOST_MS: u64 = 60_000;
@@ -38,6 +40,8 @@ pub struct Means<'a> {
     pub shells: &'a [PathBuf],
     /// Variables for commands, beside the process' own.
     pub environment: &'a [(String, String)],
+    /// How files are reached.
+    pub files: &'a dyn Files,
     /// Calls a function of the application's language; says why it failed.
     pub call: &'a mut dyn FnMut(&Function<'_>) -> Result<(), String>,
 }
@@ -85,6 +89,7 @@ pub fn run_one(hook: &Hook, means: &mut Means<'_>) -> Result<(), HookError> {
 
 fn act(action: &HookAction, means: &mut Means<'_>) -> Result<(), String> {
     let at = |path: &Path, done: io::Result<()>| done.map_err(|error| format!("{}: {error}", path.display()));
+    let files = means.files;
     match action {
         HookAction::Exec(command) => match exec(command, means) {
             Ok(0) => Ok(()),
@@ -104,21 +109,21 @@ fn act(action: &HookAction, means: &mut Means<'_>) -> Result<(), String> {
             Ok(())
         }
         HookAction::ChangeFolder(path) => at(path, std::env::set_current_dir(path)),
-        HookAction::MakeFolder(path) => at(path, fs::create_dir(path)),
-        HookAction::RemoveFolder(path) => at(path, fs::remove_dir(path)),
-        HookAction::Write(path, text) => at(path, File::create(path).and_then(|mut file| file.write_all(text.as_bytes()))),
-        HookAction::Append(path, text) => {
-            let opened = OpenOptions::new().append(true).create(true).open(path);
-            at(path, opened.and_then(|mut file| file.write_all(text.as_bytes())))
-        }
-        HookAction::WriteFifo(path, text) => at(path, write_fifo(path, text)),
-        HookAction::Unlink(path) => at(path, fs::remove_file(path)),
-        HookAction::Rename(from, to) => at(from, fs::rename(from, to)),
-        HookAction::ChangeMode(path, mode) => at(path, fs::set_permissions(path, Permissions::from_mode(*mode))),
-        HookAction::Sticky(path) => at(path, make_sticky(path)),
+        HookAction::MakeFolder(path) => at(path, files.make_folder(path)),
+        HookAction::RemoveFolder(path) => at(path, files.remove_folder(path)),
+        HookAction::Write(path, text) => at(path, files.write(path, text)),
+        HookAction::Append(path, text) => at(path, files.append(path, text)),
+        HookAction::WriteFifo(path, text) => match files.write_fifo(path, text) {
+            // A pipe that nobody reads is no failure, as in uWSGI.
+            Err(error) if files::has_no_reader(&error) => Ok(()),
+            written => at(path, written),
+        },
+        HookAction::Unlink(path) => at(path, files.unlink(path)),
+        HookAction::Rename(from, to) => at(from, files.rename(from, to)),
+        HookAction::ChangeMode(path, mode) => at(path, files.change_mode(path, ModeChange::Set(*mode))),
+        HookAction::Sticky(path) => at(path, files.change_mode(path, ModeChange::Add(STICKY))),
         HookAction::ChangeOwner(path, user, group) => {
-            let (user, group) = (user_number(user)?, group_number(group)?);
-            at(path, chown(path, Some(user), Some(group)))
+            at(path, files.change_owner(path, user_number(user)?, group_number(group)?))
         }
         HookAction::WaitFor(subject, name) => wait_for(*subject, name),
         HookAction::Exit(status) => {
@@ -138,20 +143,6 @@ fn exec(command: &str, means: &Means<'_>) -> io::Result<i32> {
     let variables = means.environment.iter().map(|(name, value)| (name, value));
     let status = Command::new(shell).arg("-c").arg(command).envs(variables).stdin(Stdio::null()).status()?;
     Ok(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)))
-}
-
-/// A pipe that nobody reads is no failure, as in uWSGI.
-fn write_fifo(path: &Path, text: &str) -> io::Result<()> {
-    match OpenOptions::new().write(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path) {
-        Ok(mut pipe) => pipe.write_all(text.as_bytes()),
-        Err(error) if error.raw_os_error() == Some(nix::errno::Errno::ENXIO as i32) => Ok(()),
-        Err(error) => Err(error),
-    }
-}
-
-fn make_sticky(path: &Path) -> io::Result<()> {
-    let mode = fs::metadata(path)?.permissions().mode();
-    fs::set_permissions(path, Permissions::from_mode(mode | STICKY))
 }
 
 fn user_number(name: &str) -> Result<u32, String> {
@@ -207,6 +198,7 @@ fn is_there(subject: WaitSubject, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use std::os::fd::AsRawFd as _;
+    use std::os::unix::fs::PermissionsExt as _;
 
     use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, SockaddrIn, bind, getsockname, listen, socket};
 
@@ -214,7 +206,8 @@ mod tests {
 
     fn done(action: HookAction) -> Result<(), String> {
         let mut call = no_functions;
-        act(&action, &mut Means { shells: &[], environment: &[("COLOUR".to_owned(), "red".to_owned())], call: &mut call })
+        let environment = [("COLOUR".to_owned(), "red".to_owned())];
+        act(&action, &mut Means { shells: &[], environment: &environment, files: &OwnFiles, call: &mut call })
     }
 
     /// A folder of the test's own; it goes with the last of its users.
@@ -288,7 +281,8 @@ mod tests {
             called.push(function.name.to_owned());
             if function.name == "fails" { Err("it fails".to_owned()) } else { Ok(()) }
         };
-        let error = run(&hooks, HookPhase::PreApp, &mut Means { shells: &[], environment: &[], call: &mut note });
+        let error =
+            run(&hooks, HookPhase::PreApp, &mut Means { shells: &[], environment: &[], files: &OwnFiles, call: &mut note });
         assert_eq!(error.expect_err("fails").to_string(), "uwsgi.ini:7: `a hook` (pre-app): it fails");
         assert_eq!(called, ["first", "fails"]);
     }

@@ -9,16 +9,17 @@ use bolide_contract::confinement::Confinement;
 use bolide_contract::hooks::{Hook, HookAction, HookPhase};
 use bolide_contract::scoreboard::now_ms;
 use bolide_contract::settings::Settings;
-use bolide_hooks::{Means, no_functions};
+use bolide_hooks::{Files, Means, OwnFiles, no_functions};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::{Pid, setpgid};
 
 use crate::between::{Heir, RawConfinement};
 use crate::error::StartError;
+use crate::guarded_files::{HookFiles, Rights};
 use crate::leash::{self, Leash};
 use crate::log_sink;
-use crate::privileges::Privileges;
+use crate::privileges::{self, Privileges};
 use crate::signals::{EndSignals, name};
 use crate::stop_progress::StopProgress;
 use crate::system;
@@ -55,16 +56,24 @@ impl Trouble {
 /// The first that fails, or a signal that ends the start.
 pub fn at_start(settings: &Settings, phase: HookPhase) -> Result<(), StartError> {
     let hooks: Vec<&Hook> = of_phase(settings, phase).collect();
+    if hooks.is_empty() {
+        return Ok(());
+    }
+    // A user that is not there yet, since a hook makes it, has laid nothing; the start says later what is wrong with another one.
+    let user = privileges::resolve(&settings.identity).unwrap_or_default();
+    let files = HookFiles { rights: Rights::root_first(user.as_ref()) };
     let confinement = Confinement::default();
     if phase == HookPhase::AsRoot && settings.confinement.root.is_some() {
         // As in uWSGI, the last of root's hooks are within the jail; the master is not.
-        let root = Confinement { root: settings.confinement.root.clone(), ..confinement };
-        return in_child(settings, phase, &hooks, &root, None, Patience::OfStart).map_err(Trouble::of_start);
+        let jail = Confinement { root: settings.confinement.root.clone(), ..confinement };
+        let doer = Doer { confinement: &jail, privileges: None, files: &files };
+        return in_child(settings, phase, &hooks, &doer, Patience::OfStart).map_err(Trouble::of_start);
     }
+    let doer = Doer { confinement: &confinement, privileges: None, files: &files };
     for hook in hooks {
         match hook.action {
-            HookAction::ChangeFolder(_) | HookAction::Exit(_) => run(settings, &[hook]).map_err(StartError::new)?,
-            _ => in_child(settings, phase, &[hook], &confinement, None, Patience::OfStart).map_err(Trouble::of_start)?,
+            HookAction::ChangeFolder(_) | HookAction::Exit(_) => run(settings, &[hook], &files).map_err(StartError::new)?,
+            _ => in_child(settings, phase, &[hook], &doer, Patience::OfStart).map_err(Trouble::of_start)?,
         }
     }
     Ok(())
@@ -85,7 +94,7 @@ pub fn phases_in_namespaces(confinement: &Confinement) -> &'static [HookPhase] {
 pub fn at_begin(settings: &Settings, privileges: Option<&Privileges>) -> Result<(), StartError> {
     let phase = HookPhase::MasterStart;
     let hooks: Vec<&Hook> = of_phase(settings, phase).collect();
-    in_child(settings, phase, &hooks, &settings.confinement, privileges, Patience::OfStart).map_err(Trouble::of_start)
+    in_child(settings, phase, &hooks, &Doer::user(settings, privileges), Patience::OfStart).map_err(Trouble::of_start)
 }
 
 /// Does what belongs to the end, as the user of the application, for so long as nobody asks for the end once more. A failure is told, and
@@ -94,7 +103,7 @@ pub fn at_end(settings: &Settings, privileges: Option<&Privileges>, progress: Op
     let phase = HookPhase::AsUserAtExit;
     let hooks: Vec<&Hook> = of_phase(settings, phase).collect();
     let patience = Patience::OfEnd { end_ms: now_ms() + END_MOST_MS, progress };
-    match in_child(settings, phase, &hooks, &settings.confinement, privileges, patience) {
+    match in_child(settings, phase, &hooks, &Doer::user(settings, privileges), patience) {
         Ok(()) => {}
         Err(Trouble::Failed(words) | Trouble::Ended(words)) => log_sink::line(&words),
     }
@@ -104,22 +113,29 @@ fn of_phase(settings: &Settings, phase: HookPhase) -> impl Iterator<Item = &Hook
     settings.hooks.iter().filter(move |hook| hook.phase == phase)
 }
 
-fn run(settings: &Settings, hooks: &[&Hook]) -> Result<(), String> {
+/// What a child becomes before it does hooks, and how it reaches files then.
+struct Doer<'a> {
+    confinement: &'a Confinement,
+    privileges: Option<&'a Privileges>,
+    files: &'a dyn Files,
+}
+
+impl<'a> Doer<'a> {
+    /// The user of the application, for good.
+    fn user(settings: &'a Settings, privileges: Option<&'a Privileges>) -> Doer<'a> {
+        Doer { confinement: &settings.confinement, privileges, files: &OwnFiles }
+    }
+}
+
+fn run(settings: &Settings, hooks: &[&Hook], files: &dyn Files) -> Result<(), String> {
     let mut call = no_functions;
     let environment = &settings.python.environment;
-    let mut means = Means { shells: &settings.attendant.shells, environment, call: &mut call };
+    let mut means = Means { shells: &settings.attendant.shells, environment, files, call: &mut call };
     hooks.iter().try_for_each(|hook| bolide_hooks::run_one(hook, &mut means)).map_err(|error| error.to_string())
 }
 
 /// A child takes on the identity for good, gives up what is to be given up, and does it; what failed comes back by a pipe.
-fn in_child(
-    settings: &Settings,
-    phase: HookPhase,
-    hooks: &[&Hook],
-    confinement: &Confinement,
-    privileges: Option<&Privileges>,
-    patience: Patience,
-) -> Result<(), Trouble> {
+fn in_child(settings: &Settings, phase: HookPhase, hooks: &[&Hook], doer: &Doer<'_>, patience: Patience) -> Result<(), Trouble> {
     if hooks.is_empty() {
         return Ok(());
     }
@@ -127,7 +143,7 @@ fn in_child(
     let trouble = |error: io::Error| Trouble::Failed(words(error));
     let (reader, mut writer) = io::pipe().map_err(trouble)?;
     let leash = Leash::new().map_err(trouble)?;
-    let confinement = RawConfinement::of(confinement, settings.python.chdir.as_deref(), privileges).map_err(trouble)?;
+    let confinement = RawConfinement::of(doer.confinement, settings.python.chdir.as_deref(), doer.privileges).map_err(trouble)?;
     // From here on none of these signals is lost, nor ends us before the hook.
     let signals = EndSignals::take().map_err(|error| trouble(error.into()))?;
     let master = Pid::this();
@@ -137,7 +153,7 @@ fn in_child(
         let kept: Vec<i32> = log.into_iter().chain([writer.as_raw_fd(), end_of_leash]).collect();
         system::close_others(&kept);
         let outcome = match lead_group(end_of_leash, master).and_then(|()| confinement.take(Heir::Nobody)) {
-            Ok(()) => run(settings, hooks),
+            Ok(()) => run(settings, hooks, doer.files),
             Err(error) => Err(words(error)),
         };
         bolide_log::finish();

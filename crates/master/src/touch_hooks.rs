@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 
 use bolide_contract::hooks::Hook;
 use bolide_contract::settings::Settings;
-use bolide_hooks::{Means, no_functions};
+use bolide_hooks::{Means, OwnFiles, no_functions};
 use nix::unistd::{Pid, setpgid};
 
 use crate::between::{self, Heir, RawConfinement};
@@ -84,7 +84,8 @@ fn begin(settings: &Settings, hook: &Hook, privileges: Option<&Privileges>) -> i
     let _ = setpgid(Pid::from_raw(0), Pid::from_raw(0));
     let mut call = no_functions;
     let environment = &settings.python.environment;
-    let mut means = Means { shells: &settings.attendant.shells, environment, call: &mut call };
+    // The child becomes the user before it does anything.
+    let mut means = Means { shells: &settings.attendant.shells, environment, files: &OwnFiles, call: &mut call };
     let prepared = leash::put_on(end_of_leash).and_then(|()| confinement.take(Heir::Nobody));
     let prepared = prepared.and_then(|()| between::die_with(master));
     let outcome = prepared.map_err(|error| format!("{}: {error}", hook.origin));

@@ -1,7 +1,7 @@
 //! The steps of a prototype and of a worker at which hooks are done. What they do is the room `hooks`' business.
 
 use bolide_contract::hooks::HookPhase;
-use bolide_hooks::{Function, Means};
+use bolide_hooks::{Function, Means, OwnFiles};
 
 use crate::application::{Application, Loading};
 use crate::assignment::Worker;
@@ -12,7 +12,7 @@ pub fn step<A: Application>(prototype: &Prototype, application: &mut A, phase: H
     let settings = &prototype.boot().settings;
     let mut call = |function: &Function<'_>| application.call(function);
     let environment = &settings.python.environment;
-    let mut means = Means { shells: &settings.attendant.shells, environment, call: &mut call };
+    let mut means = Means { shells: &settings.attendant.shells, environment, files: &OwnFiles, call: &mut call };
     match bolide_hooks::run(&settings.hooks, phase, &mut means) {
         Ok(()) => Loading::Loaded,
         Err(error) => {

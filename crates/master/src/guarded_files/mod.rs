@@ -6,6 +6,7 @@
 //! elsewhere only a regular file that has one name. Where that is refused, the same is done with the rights of that user, as the kernel sees
 //! them: a link to a release still works, and leads nowhere the user could not go. The master and the attendant run it.
 
+mod hook_files;
 mod sockets;
 mod walk;
 
@@ -19,6 +20,7 @@ use nix::fcntl::{AtFlags, OFlag, openat, renameat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
 use nix::unistd::{Gid, UnlinkatFlags, fchown, getegid, geteuid, getgroups, mkfifoat, setfsgid, setfsuid, unlinkat};
 
+pub use self::hook_files::HookFiles;
 pub use self::sockets::{SocketNode, bind_at, connect_at};
 use self::walk::{Last, PathEntry, Trust, Untrusted, check_opened, is_of_proc, kind, walk};
 use crate::privileges::Privileges;
@@ -132,6 +134,8 @@ pub enum How {
     Read,
     /// Made with this mode where it is not there; nothing is cut.
     Write { mode: u32 },
+    /// To write alone, and to cut: files of the kernel can be opened for nothing else.
+    Replace { mode: u32 },
     /// The same, for lines at its end; a link to a standard stream leads there from any folder.
     Append { mode: u32 },
     /// Lines at the end of a file that is no link, whoever has laid it.
@@ -145,6 +149,7 @@ impl How {
         let access = match self {
             How::Read => OFlag::O_RDONLY,
             How::Write { .. } | How::WriteNoLink { .. } => OFlag::O_RDWR,
+            How::Replace { .. } => OFlag::O_WRONLY,
             How::Append { .. } | How::AppendNoLink { .. } => OFlag::O_WRONLY | OFlag::O_APPEND,
         };
         // A FIFO that nobody reads is an error and no wait, and so is a file whose lease is another's (fcntl(2), F_SETLEASE).
@@ -154,15 +159,17 @@ impl How {
     fn mode(self) -> Option<Mode> {
         match self {
             How::Read => None,
-            How::Write { mode } | How::Append { mode } | How::AppendNoLink { mode } | How::WriteNoLink { mode } => {
-                Some(Mode::from_bits_truncate(mode))
-            }
+            How::Write { mode }
+            | How::Replace { mode }
+            | How::Append { mode }
+            | How::AppendNoLink { mode }
+            | How::WriteNoLink { mode } => Some(Mode::from_bits_truncate(mode)),
         }
     }
 
     fn last(self) -> Last {
         match self {
-            How::Read | How::Write { .. } => Last::Followed,
+            How::Read | How::Write { .. } | How::Replace { .. } => Last::Followed,
             How::Append { .. } => Last::FollowedToStream,
             How::AppendNoLink { .. } | How::WriteNoLink { .. } => Last::Itself,
         }

@@ -294,11 +294,24 @@ pub fn check_opened(place: &PathEntry, found: &FileStat, user: u32) -> io::Resul
     }
     let folder = fstat(place.folder())?;
     let is_sticky = folder.st_mode & Mode::S_ISVTX.bits() != 0;
-    if is_sticky && ![0, geteuid().as_raw(), folder.st_uid, user].contains(&found.st_uid) {
-        return Err(Untrusted::error(format!(
-            "{shown} belongs to the user {}, who has put it into a folder of everybody's; remove it",
-            found.st_uid
-        )));
+    if is_sticky { check_owner_in(place, &folder, found, user) } else { Ok(()) }
+}
+
+/// Looks at the owner of a file in a place where anybody may have put it: nobody has put one of a third user there.
+///
+/// # Errors
+/// A refusal.
+pub fn check_owner(place: &PathEntry, found: &FileStat, user: u32) -> io::Result<()> {
+    check_owner_in(place, &fstat(place.folder())?, found, user)
+}
+
+fn check_owner_in(place: &PathEntry, folder: &FileStat, found: &FileStat, user: u32) -> io::Result<()> {
+    if [0, geteuid().as_raw(), folder.st_uid, user].contains(&found.st_uid) {
+        return Ok(());
     }
-    Ok(())
+    Err(Untrusted::error(format!(
+        "{} belongs to the user {}, and others than root may write to its folder; remove it",
+        place.path().display(),
+        found.st_uid
+    )))
 }
