@@ -215,7 +215,8 @@ impl Configuration {
             Err(NotRead::Distrusted(found)) => self.read_as_user(&found, in_force, privileges)?,
         };
         lines.extend(warnings.iter().filter(|line| !self.told.contains(line)).cloned());
-        lines.extend(renewal::renew(&mut settings.listeners));
+        let user = distrusted(&settings);
+        lines.extend(renewal::renew(&mut settings.listeners, user.as_ref()));
         enter_folder(&settings).map_err(|error| vec![error.to_string()])?;
         self.told = warnings;
         Ok(ReadAgain { settings, lines })

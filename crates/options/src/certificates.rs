@@ -10,6 +10,8 @@ use time::OffsetDateTime;
 
 use crate::diagnostic::plain_error;
 use crate::pem::{Part, parts};
+use crate::reader::open_file;
+use crate::trust::Writer;
 
 /// Largest file of certificates, in bytes: all authorities that browsers know take a fifth of it.
 const FILE_BYTES_MOST: u64 = 1024 * 1024;
@@ -34,14 +36,14 @@ impl Trouble {
     }
 }
 
-/// Reads a certificate, its key, and what lies beside them.
+/// Reads a certificate, its key, and what lies beside them, for this user where root reads for another one.
 ///
 /// # Errors
 /// One of the files is not what it should be.
-pub fn read(files: &CertificateFiles, names: &[String], origin: &str) -> Result<Certificate, Trouble> {
-    let chain = chain(&files.chain)?;
-    let key = key(&files.key, &files.chain)?;
-    let ocsp = files.ocsp.as_deref().map(ocsp_response).transpose()?;
+pub fn read(files: &CertificateFiles, names: &[String], origin: &str, user: Option<&Writer>) -> Result<Certificate, Trouble> {
+    let chain = chain(&files.chain, user)?;
+    let key = key(&files.key, &files.chain, user)?;
+    let ocsp = files.ocsp.as_deref().map(|path| ocsp_response(path, user)).transpose()?;
     Ok(Certificate { names: names.to_vec(), chain, key, ocsp, files: Some(files.clone()), origin: origin.to_owned() })
 }
 
@@ -148,8 +150,8 @@ fn date(seconds: i64) -> String {
 ///
 /// # Errors
 /// It has none, or one that can't be read.
-pub fn authorities(path: &Path) -> Result<Vec<u8>, Trouble> {
-    let chain = chain(path)?;
+pub fn authorities(path: &Path, user: Option<&Writer>) -> Result<Vec<u8>, Trouble> {
+    let chain = chain(path, user)?;
     match bolide_tls::names_of(&chain) {
         Ok(_) => Ok(chain),
         Err(error) => Err(Trouble::new(
@@ -163,8 +165,8 @@ pub fn authorities(path: &Path) -> Result<Vec<u8>, Trouble> {
 ///
 /// # Errors
 /// It has none, or can't be read.
-pub fn chain(path: &Path) -> Result<Vec<u8>, Trouble> {
-    let bytes = contents(path, "the certificate")?;
+fn chain(path: &Path, user: Option<&Writer>) -> Result<Vec<u8>, Trouble> {
+    let bytes = contents(path, "the certificate", user)?;
     let parts = parts(&bytes);
     let mut chain = Vec::new();
     for part in parts.iter().filter(|part| part.is_certificate()) {
@@ -192,9 +194,9 @@ fn no_certificate(path: &Path, bytes: &[u8], parts: &[Part<'_>]) -> Trouble {
     not_pem(path, bytes, "the certificate", "openssl x509 -inform der", "-----BEGIN CERTIFICATE-----")
 }
 
-fn key(path: &Path, chain: &Path) -> Result<PrivateKey, Trouble> {
+fn key(path: &Path, chain: &Path, user: Option<&Writer>) -> Result<PrivateKey, Trouble> {
     let shown = path.display();
-    let bytes = contents(path, "the key")?;
+    let bytes = contents(path, "the key", user)?;
     let parts = parts(&bytes);
     match parts.iter().find(|part| part.is_key()) {
         Some(part) if part.is_encrypted() => Err(Trouble::new(
@@ -215,8 +217,8 @@ fn key(path: &Path, chain: &Path) -> Result<PrivateKey, Trouble> {
 }
 
 /// The response of an OCSP responder, as it came: DER.
-fn ocsp_response(path: &Path) -> Result<Vec<u8>, Trouble> {
-    let bytes = contents(path, "the OCSP response")?;
+fn ocsp_response(path: &Path, user: Option<&Writer>) -> Result<Vec<u8>, Trouble> {
+    let bytes = contents(path, "the OCSP response", user)?;
     match bytes.first() {
         Some(&DER_SEQUENCE) => Ok(bytes),
         _ => Err(Trouble::new(
@@ -282,7 +284,7 @@ fn not_pem(path: &Path, bytes: &[u8], what: &str, command: &str, label: &str) ->
     }
 }
 
-fn contents(path: &Path, what: &str) -> Result<Vec<u8>, Trouble> {
+fn contents(path: &Path, what: &str, user: Option<&Writer>) -> Result<Vec<u8>, Trouble> {
     let shown = path.display();
     let trouble = |error: std::io::Error| Trouble {
         message: format!("{what} {shown} can't be read: {}", plain_error(&error)),
@@ -294,11 +296,18 @@ fn contents(path: &Path, what: &str) -> Result<Vec<u8>, Trouble> {
         },
         is_local: true,
     };
-    // The master never waits, and a pipe without a writer would have it wait; a reload would find nothing in one.
-    if !std::fs::metadata(path).map_err(trouble)?.is_file() {
-        return Err(Trouble::new(format!("{what} {shown} is no file"), "name a file: it is read again at each reload"));
+    let file = match open_file(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => {
+            return Err(Trouble::new(format!("{what} {shown} is no file"), "name a file: it is read again at each reload"));
+        }
+        opened => opened.map_err(trouble)?,
+    };
+    if let Some(user) = user.filter(|user| !user.may_have(path, &file)) {
+        return Err(Trouble::new(
+            format!("{what} {shown} is not read for the user of uid: `{}` may replace it, and may not read it", user.name),
+            "name the file itself and no link to it; or give it, and the folders above it, to root (`chown root`)",
+        ));
     }
-    let file = std::fs::File::open(path).map_err(trouble)?;
     let mut bytes = Vec::new();
     file.take(FILE_BYTES_MOST + 1).read_to_end(&mut bytes).map_err(trouble)?;
     match bytes.len() as u64 > FILE_BYTES_MOST {

@@ -7,6 +7,7 @@ use bolide_contract::settings::Settings;
 use bolide_contract::tls::{Certificate, CertificateFiles, Tls};
 
 use crate::certificates::{self, Trouble};
+use crate::trust::Writer;
 
 /// The certificates of an instance that runs; none at a start.
 #[derive(Debug, Clone, Default)]
@@ -20,16 +21,22 @@ impl KnownFiles {
         KnownFiles { tls: settings.listeners.iter().filter_map(|listener| listener.tls.clone()).collect(), is_reload: true }
     }
 
-    /// The certificate of these files: the known one, or else read.
+    /// The certificate of these files: the known one, or else read, for this user where root reads for another one.
     ///
     /// # Errors
     /// It is not known, and one of the files is not what it should be.
-    pub fn certificate(&self, files: &CertificateFiles, names: &[String], origin: &str) -> Result<Certificate, Trouble> {
+    pub fn certificate(
+        &self,
+        files: &CertificateFiles,
+        names: &[String],
+        origin: &str,
+        user: Option<&Writer>,
+    ) -> Result<Certificate, Trouble> {
         match self.find(files) {
             Some(known) => {
                 Ok(Certificate { names: names.to_vec(), origin: origin.to_owned(), files: Some(files.clone()), ..known.clone() })
             }
-            None => certificates::read(files, names, origin),
+            None => certificates::read(files, names, origin, user),
         }
     }
 
@@ -37,9 +44,9 @@ impl KnownFiles {
     ///
     /// # Errors
     /// They are not known, and the file is not what it should be.
-    pub fn authorities(&self, path: &Path) -> Result<Vec<u8>, Trouble> {
+    pub fn authorities(&self, path: &Path, user: Option<&Writer>) -> Result<Vec<u8>, Trouble> {
         let known = self.tls.iter().find(|tls| tls.client_authorities_file.as_deref() == Some(path));
-        known.map_or_else(|| certificates::authorities(path), |known| Ok(known.client_authorities.clone()))
+        known.map_or_else(|| certificates::authorities(path, user), |known| Ok(known.client_authorities.clone()))
     }
 
     /// The certificate that was made for development.

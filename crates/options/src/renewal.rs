@@ -8,6 +8,7 @@ use bolide_contract::settings::Listener;
 use bolide_contract::tls::{Certificate, CertificateFiles, Tls};
 
 use crate::certificates::{self, Trouble};
+use crate::trust::Writer;
 
 /// Lines that one reload writes about certificates; of a folder of thousands not each has to be named.
 const LINES_MOST: usize = 20;
@@ -15,9 +16,10 @@ const LINES_MOST: usize = 20;
 /// The files of one certificate, and the names that it is shown for.
 type Wanted = (Vec<String>, CertificateFiles, String);
 
-/// Reads the certificates of all listeners again. Gives the lines for the log: what has changed, and what could not be taken.
-pub fn renew(listeners: &mut [Listener]) -> Vec<String> {
-    let mut renewal = Renewal::default();
+/// Reads the certificates of all listeners again, for this user where root reads for another one. Gives the lines for the log: what has
+/// changed, and what could not be taken.
+pub fn renew(listeners: &mut [Listener], user: Option<&Writer>) -> Vec<String> {
+    let mut renewal = Renewal { user, read: HashMap::new(), lines: Vec::new() };
     for tls in listeners.iter_mut().filter_map(|listener| listener.tls.as_mut()) {
         renewal.renew(tls);
     }
@@ -31,13 +33,13 @@ pub fn renew(listeners: &mut [Listener]) -> Vec<String> {
 }
 
 /// What was read in this reload: several listeners may show one certificate.
-#[derive(Default)]
-struct Renewal {
+struct Renewal<'a> {
+    user: Option<&'a Writer>,
     read: HashMap<Wanted, Option<Certificate>>,
     lines: Vec<String>,
 }
 
-impl Renewal {
+impl Renewal<'_> {
     fn renew(&mut self, tls: &mut Tls) {
         let of_folder = |certificate: &Certificate| {
             certificate.files.as_ref().is_some_and(|files| files.chain.parent() == tls.folder.as_deref())
@@ -90,7 +92,8 @@ impl Renewal {
             return read.clone();
         }
         let (names, files, origin) = wanted;
-        let read = certificates::read(files, names, origin).and_then(|read| certificates::check(&read).map(|told| (read, told)));
+        let read = certificates::read(files, names, origin, self.user)
+            .and_then(|read| certificates::check(&read).map(|told| (read, told)));
         let read = match read {
             Ok((certificate, told)) => {
                 self.note_change(&certificate, old, &files.chain);
@@ -122,7 +125,7 @@ impl Renewal {
     }
 
     fn authorities(&mut self, path: &Path, old: &[u8]) -> Vec<u8> {
-        match certificates::authorities(path) {
+        match certificates::authorities(path, self.user) {
             Ok(new) => {
                 if new != old {
                     self.say(format!("the client authorities {} have changed", path.display()));

@@ -402,7 +402,7 @@ fn test_a_renewal_takes_what_has_changed_and_keeps_what_can_not_be_read() {
     let text = "https = :1,app.pem,app.key,,clients.pem\nhttps = :2,app.pem,app.key,,clients.pem\nsni-dir = sites";
     let mut listeners = settings(&folder, text).listeners;
     let before = listeners.clone();
-    assert_eq!(renewal::renew(&mut listeners), Vec::<String>::new(), "nothing has changed");
+    assert_eq!(renewal::renew(&mut listeners, None), Vec::<String>::new(), "nothing has changed");
     assert_eq!(listeners, before);
 
     let new = pair(&["app.example"], 90);
@@ -411,7 +411,7 @@ fn test_a_renewal_takes_what_has_changed_and_keeps_what_can_not_be_read() {
     folder.write("sites/b.example.key", &new.key);
     folder.write("sites/c.example.crt", &pair(&["c.example"], 9).certificate).write("sites/c.example.key", &new.key);
     folder.write("sites/d.example.crt", &pair(&["d.example"], 9).certificate);
-    let lines = renewal::renew(&mut listeners);
+    let lines = renewal::renew(&mut listeners, None);
     for listener in &listeners {
         let tls = listener.tls.as_ref().expect("TLS");
         assert_eq!(tls.certificates[0].chain, new.certificate.as_bytes());
@@ -445,7 +445,7 @@ fn test_a_renewal_of_files_that_are_gone_keeps_all() {
         std::fs::remove_file(folder.path().join(name)).expect("removed");
     }
     std::fs::remove_dir_all(folder.path().join("sites")).expect("removed");
-    let lines = renewal::renew(&mut listeners);
+    let lines = renewal::renew(&mut listeners, None);
     assert_eq!(listeners, before);
     assert_eq!(lines.len(), 3, "{lines:?}");
     assert!(lines.iter().all(|line| line.starts_with("WARNING: ") && line.contains("No such file")), "{lines:?}");

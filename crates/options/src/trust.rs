@@ -1,15 +1,16 @@
 //! Who else may change what root reads or runs: the user of `uid`, who serves the application, gets root's rights by it at the next start.
 //! It looks at owners, modes and links, and changes nothing. It knows no option; the process that reads the configuration runs it.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::VecDeque;
 use std::ffi::OsString;
-use std::fs::Metadata;
+use std::fs::{File, Metadata};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 use bolide_contract::settings::Identity;
-use nix::unistd::{Group, User, getgrouplist};
+use nix::unistd::{Group, User, geteuid, getgrouplist};
 
 use crate::diagnostic::{Diagnostic, Location};
 
@@ -20,6 +21,9 @@ const FILES_MOST: usize = 1024;
 /// What everybody may do (inode(7)).
 const OTHERS_WRITE: u32 = 0o002;
 const GROUP_WRITES: u32 = 0o020;
+/// The same of others to read a file, and to go through a folder.
+const OTHERS_READ: u32 = 0o004;
+const OTHERS_ENTER: u32 = 0o001;
 /// In such a folder only its owner and that of a file may replace the file.
 const STICKY: u32 = 0o1000;
 
@@ -41,6 +45,7 @@ pub struct Trust {
     pub distrusted: Option<Writer>,
     used: RefCell<Vec<PathBuf>>,
     refused: RefCell<Option<WeakPoint>>,
+    served: OnceCell<Option<Writer>>,
 }
 
 impl Trust {
@@ -66,6 +71,11 @@ impl Trust {
         let message = format!("the user of uid may {}", found.words());
         *self.refused.borrow_mut() = Some(found);
         Err(Diagnostic::error(Some(location), message))
+    }
+
+    /// The user that root reads keys for, where we are root: it gets them with its workers.
+    pub fn served(&self, identity: &Identity) -> Option<&Writer> {
+        self.served.get_or_init(|| Writer::of(identity).filter(|_| geteuid().is_root())).as_ref()
     }
 
     /// What was noted so far; the next reading begins with nothing.
@@ -160,6 +170,31 @@ impl Writer {
         }
         let found = at.metadata().ok()?;
         if (found.is_file() || found.is_dir()) && self.may_write(&found) { open(at) } else { None }
+    }
+
+    /// Whether root may give this user what it has opened at a path: the user could not have laid it there, or it is no link and has one
+    /// name, or the user may read it as well.
+    pub fn may_have(&self, path: &Path, file: &File) -> bool {
+        let Ok(found) = file.metadata() else { return false };
+        // Links are gone from it, whoever has replaced them meanwhile.
+        let Ok(real) = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())) else { return false };
+        let is_there = std::path::absolute(path).is_ok_and(|path| path == real) && found.nlink() == 1;
+        is_there || self.weak_point(path).is_none() || self.may_read(&found, &real)
+    }
+
+    fn may_read(&self, found: &Metadata, path: &Path) -> bool {
+        let enters = |folder: &Path| folder.metadata().is_ok_and(|found| self.has_right(&found, OTHERS_ENTER));
+        self.has_right(found, OTHERS_READ) && path.ancestors().skip(1).all(enters)
+    }
+
+    /// The first class that the user is of decides (inode(7)). `right` is the bit of others.
+    fn has_right(&self, found: &Metadata, right: u32) -> bool {
+        let shift = match () {
+            () if found.uid() == self.user => 6,
+            () if self.groups.contains(&found.gid()) => 3,
+            () => 0,
+        };
+        found.mode() & right << shift != 0
     }
 
     /// The first place where this user may change the program of a Python: its file, its virtual environment, and the packages that are

@@ -1,7 +1,12 @@
 //! Files of a configuration, read whole up to a bound.
 
+use std::fs::File;
+use std::io::ErrorKind;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
+
+use nix::fcntl::OFlag;
 
 use crate::diagnostic::{Diagnostic, Location, plain_error};
 
@@ -11,8 +16,20 @@ const MOST_FILE_BYTES: u64 = 16 * 1024 * 1024;
 /// The bytes of a file.
 pub fn read_bounded(path: &Path, location: &Location) -> Result<Vec<u8>, Diagnostic> {
     let name = path.display().to_string();
-    let file = std::fs::File::open(path).map_err(|error| cannot_read(&name, &error, location))?;
+    let file = File::open(path).map_err(|error| cannot_read(&name, &error, location))?;
     read_stream(file, &name, location)
+}
+
+/// Opens a regular file. It does not wait, as opening a pipe would until somebody writes to it.
+///
+/// # Errors
+/// It can't be opened, or is no file.
+pub fn open_file(path: &Path) -> std::io::Result<File> {
+    let file = File::options().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(std::io::Error::new(ErrorKind::InvalidInput, "it is no file")),
+    }
 }
 
 /// A stream to its end.

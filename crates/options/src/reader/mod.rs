@@ -21,7 +21,7 @@ use crate::host_info::HostInfo;
 use crate::instance_words::InstanceRequest;
 use crate::sources::OtherSection;
 
-pub use bounded::read_bounded;
+pub use bounded::{open_file, read_bounded};
 pub use files::format_of;
 pub use gunicorn_file::{GUNICORN_FILE, is_gunicorn_configuration};
 

@@ -12,7 +12,7 @@ use crate::catalogue::files::{MODES, SERVES};
 use crate::catalogue::row::Row;
 use crate::catalogue::setting::Files as Setting;
 use crate::diagnostic::{Diagnostic, Severity};
-use crate::reader::Pair;
+use crate::reader::{Pair, open_file};
 
 impl Draft<'_> {
     pub(super) fn set_files(&mut self, setting: Setting, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
@@ -114,7 +114,7 @@ impl Draft<'_> {
         let mime_files = asked.mime_files.iter().map(|(path, location)| (absolute(path), location));
         let mime_files: Vec<PathBuf> = mime_files
             .inspect(|(path, location)| {
-                if let Err(error) = std::fs::File::open(path) {
+                if let Err(error) = open_file(path) {
                     self.diagnostics
                         .push(Diagnostic::error(Some(location), format!("can't read `{}`: {error}", path.display())).local());
                 }

@@ -15,7 +15,7 @@ use crate::catalogue::tls::{CLIENT_AUTH, HTTP2, VERSIONS};
 use crate::certificates::{self, Trouble};
 use crate::diagnostic::{Diagnostic, Location};
 use crate::reader::Pair;
-
+use crate::trust::Writer;
 /// PEM of authorities, and its file.
 type Authorities = (Vec<u8>, PathBuf);
 
@@ -231,6 +231,11 @@ impl Draft<'_> {
         self.certificate(&CredentialFiles { certificate, key, ..CredentialFiles::default() }, &[], &named)
     }
 
+    /// The user that root reads keys for.
+    fn served(&self) -> Option<&Writer> {
+        self.host.trust.served(&self.identity)
+    }
+
     /// Reads the certificate of an address itself.
     fn certificate(&mut self, files: &CredentialFiles, names: &[String], location: &Location) -> Result<Certificate, Diagnostic> {
         let path = |text: &str| normalized(&self.host.folder.join(text));
@@ -238,7 +243,7 @@ impl Draft<'_> {
         if let Some((ocsp, _)) = self.tls.ocsp.as_ref().filter(|_| names.is_empty()) {
             found.ocsp = Some(path(ocsp));
         }
-        let read = self.host.known.certificate(&found, names, &location.to_string());
+        let read = self.host.known.certificate(&found, names, &location.to_string(), self.served());
         self.checked(read, location)
     }
 
@@ -248,7 +253,7 @@ impl Draft<'_> {
         for (names, files, location) in self.tls.server_names.clone() {
             let path = |text: &str| normalized(&self.host.folder.join(text));
             let wanted = certificates::files(path(&files.certificate), path(&files.key));
-            let read = self.host.known.certificate(&wanted, &names, &location.to_string());
+            let read = self.host.known.certificate(&wanted, &names, &location.to_string(), self.served());
             self.keep(read, &location, &mut found);
             if let Some(authorities) = &files.client_authorities {
                 self.check_authorities_of_name(authorities, &location);
@@ -266,7 +271,7 @@ impl Draft<'_> {
                         if self.host.known.is_news(&files) {
                             continue;
                         }
-                        let read = self.host.known.certificate(&files, &[name], &location.to_string());
+                        let read = self.host.known.certificate(&files, &[name], &location.to_string(), self.served());
                         self.keep(read, &location, &mut found);
                     }
                 }
@@ -344,7 +349,7 @@ impl Draft<'_> {
             return Ok((client_auth, None));
         }
         let path = normalized(&self.host.folder.join(path));
-        let read = self.host.known.authorities(&path).map_err(|trouble| trouble.at(&at))?;
+        let read = self.host.known.authorities(&path, self.served()).map_err(|trouble| trouble.at(&at))?;
         Ok((client_auth, Some((read, path))))
     }
 
