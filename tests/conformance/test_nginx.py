@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from support.nginx import in_front_of
+from support.nginx import LISTEN, in_front_of
 
 #: The state of a connected socket in /proc/net/unix (SS_CONNECTED, linux/net.h).
 CONNECTED = "03"
@@ -18,13 +18,7 @@ ROUTES = ["tcp", "unix", "unbuffered", "http", "kept", "fastcgi", "fastcgi-kept"
 def server(serve_module):
     return serve_module(
         "wsgi-file = {apps}/front.py\nprocesses = 2\npost-buffering = 65536",
-        listen=(
-            "http-socket = 127.0.0.1:0",
-            "socket = 127.0.0.1:0",
-            "socket = {folder}/app.sock",
-            "fastcgi-socket = {folder}/fastcgi.sock",
-            "scgi-socket = {folder}/scgi.sock",
-        ),
+        listen=LISTEN,
     )
 
 

@@ -5,17 +5,9 @@ import os
 import urllib.parse
 
 import pytest
-from support.nginx import in_front_of
+from support.nginx import LISTEN, in_front_of
 
 ROUTES = ["tcp", "unix", "unbuffered", "http", "kept", "fastcgi", "fastcgi-kept", "fastcgi-unbuffered", "scgi"]
-
-LISTEN = (
-    "http-socket = 127.0.0.1:0",
-    "socket = 127.0.0.1:0",
-    "socket = {folder}/app.sock",
-    "fastcgi-socket = {folder}/fastcgi.sock",
-    "scgi-socket = {folder}/scgi.sock",
-)
 
 
 @pytest.fixture(scope="module")

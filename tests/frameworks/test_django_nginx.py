@@ -4,7 +4,7 @@ import json
 import os
 
 import pytest
-from support.nginx import in_front_of
+from support.nginx import LISTEN, in_front_of
 
 #: nginx' location, and whether SCGI's own variables come with it.
 ROUTES = ["tcp", "http", "fastcgi", "fastcgi-kept", "fastcgi-unbuffered", "scgi"]
@@ -14,13 +14,7 @@ ROUTES = ["tcp", "http", "fastcgi", "fastcgi-kept", "fastcgi-unbuffered", "scgi"
 def server(serve_module):
     return serve_module(
         "pythonpath = {apps}\nmodule = django_behind\nprocesses = 2\npost-buffering = 65536",
-        listen=(
-            "http-socket = 127.0.0.1:0",
-            "socket = 127.0.0.1:0",
-            "socket = {folder}/app.sock",
-            "fastcgi-socket = {folder}/fastcgi.sock",
-            "scgi-socket = {folder}/scgi.sock",
-        ),
+        listen=LISTEN,
     )
 
 

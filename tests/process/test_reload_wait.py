@@ -1,10 +1,10 @@
 """`bolide reload --wait` returns when no connection that is made from then on can get the old code."""
 
-import threading
 import time
 
 import pytest
 from support.client import Client
+from support.repeating import Repeating
 from support_instance import DONE
 
 RELOADS = 6
@@ -38,36 +38,19 @@ SHAPES = {
 }
 
 
-class Asking:
+class Asking(Repeating):
     """Clients that ask all the time, each on a new connection; what they got, and when they had begun to connect."""
 
     def __init__(self, address):
+        super().__init__(CLIENTS)
         self.address = address
         self.answers = []
-        self.failures = []
-        self._over = threading.Event()
-        self._threads = [threading.Thread(target=self._ask, daemon=True) for _ in range(CLIENTS)]
 
-    def __enter__(self):
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._over.set()
-        for thread in self._threads:
-            thread.join()
-
-    def _ask(self):
-        while not self._over.is_set():
-            began = time.monotonic()
-            try:
-                with Client(self.address) as client:
-                    answer = client.request("GET", "/", [("Connection", "close")])
-                self.answers.append((began, int(answer.text)))
-            except Exception as error:
-                self.failures.append(error)
-                return
+    def once(self):
+        began = time.monotonic()
+        with Client(self.address) as client:
+            answer = client.request("GET", "/", [("Connection", "close")])
+        self.answers.append((began, int(answer.text)))
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)

@@ -6,9 +6,9 @@ import re
 import signal
 import socket
 import ssl
-import threading
 
 import pytest
+from support.repeating import Repeating
 from support.server import program
 from support.tls import Authority, context_of, openssl
 from support.waiting import PATIENCE_SECONDS, wait_until
@@ -55,34 +55,19 @@ def shown(address, context, name="localhost"):
         return connection.getpeercert(binary_form=True)
 
 
-class Knockers:
+class Knockers(Repeating):
     """Threads that connect again and again, each time with a full handshake, and note what they are shown and what fails."""
 
     def __init__(self, address, context):
+        super().__init__(KNOCKERS)
         self.address, self.context = address, context
-        self.seen, self.failures = set(), []
-        self._over = threading.Event()
-        self._threads = [threading.Thread(target=self._knock, daemon=True) for _ in range(KNOCKERS)]
-
-    def __enter__(self):
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._over.set()
-        for thread in self._threads:
-            thread.join(PATIENCE_SECONDS)
+        self.seen = set()
 
     def wait_for(self, der):
         wait_until(lambda: der in self.seen, lambda: f"a certificate; failures: {self.failures[:3]}")
 
-    def _knock(self):
-        while not self._over.is_set():
-            try:
-                self.seen.add(shown(self.address, self.context))
-            except (OSError, AssertionError) as error:
-                self.failures.append(repr(error))
+    def once(self):
+        self.seen.add(shown(self.address, self.context))
 
 
 def test_a_certificate_changes_under_load_without_a_failed_handshake(start, served, authority):

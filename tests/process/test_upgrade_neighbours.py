@@ -7,12 +7,12 @@ import re
 import signal
 import socket
 import struct
-import threading
 import time
 
 import prometheus_client
 import pytest
 from support.client import Client
+from support.repeating import Repeating
 from support.server import program
 from support.statistics import read_raw, read_statistics
 from support.waiting import PATIENCE_SECONDS, wait_until
@@ -23,32 +23,16 @@ from support_versions import write
 from uwsgi_prometheus.collectors import UWSGIStatsCollector
 
 
-class Readers:
+class Readers(Repeating):
     """Readers of the statistics, again and again: the masters that have answered, in their order, and what failed."""
 
     def __init__(self, address):
+        super().__init__(2)
         self.masters = []
-        self.failures = []
         self._address = address
-        self._over = threading.Event()
-        self._threads = [threading.Thread(target=self._read, daemon=True) for _ in range(2)]
 
-    def __enter__(self):
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._over.set()
-        for thread in self._threads:
-            thread.join()
-
-    def _read(self):
-        while not self._over.is_set():
-            try:
-                self.masters.append(read_statistics(self._address)["pid"])
-            except (OSError, ValueError) as error:
-                self.failures.append(repr(error))
+    def once(self):
+        self.masters.append(read_statistics(self._address)["pid"])
 
 
 def hold(tmp_path):

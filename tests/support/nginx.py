@@ -69,6 +69,16 @@ uwsgi_param  SERVER_NAME        $server_name;
 """
 
 
+#: What a server listens at that :func:`in_front_of` is given.
+LISTEN = (
+    "http-socket = 127.0.0.1:0",
+    "socket = 127.0.0.1:0",
+    "socket = {folder}/app.sock",
+    "fastcgi-socket = {folder}/fastcgi.sock",
+    "scgi-socket = {folder}/scgi.sock",
+)
+
+
 class Nginx:
     """Serves at ``port`` when it is made. ``http`` is a block in which ``{port}`` stands for that port."""
 
