@@ -71,9 +71,10 @@ def test_a_pidfile_that_is_missing_or_stale_or_of_another_program_is_told(fail, 
 def test_uwsgi_itself_may_be_told_as_well(fail, tmp_path):
     # An installation that moves over has instances of both.
     (tmp_path / "uwsgi").symlink_to("/bin/sleep")
-    other = subprocess.Popen([str(tmp_path / "uwsgi"), "60"])
+    # A job in the background of a shell has SIGINT ignored, and its children inherit that.
+    other = subprocess.Popen(["env", "--default-signal=INT", str(tmp_path / "uwsgi"), "60"])
     try:
-        wait_until(lambda: "uwsgi" in Path(f"/proc/{other.pid}/cmdline").read_text(), "the program to be executed")
+        wait_until(lambda: Path(f"/proc/{other.pid}/comm").read_text() == "uwsgi\n", "the program to be executed")
         (tmp_path / "shop.pid").write_text(f"{other.pid}\n")
         assert fail("--stop", "shop.pid")[0] == 0
         assert other.wait(PATIENCE_SECONDS) != 0

@@ -61,18 +61,19 @@ pub fn at_start(settings: &Settings, phase: HookPhase) -> Result<(), StartError>
     }
     // A user that is not there yet, since a hook makes it, has laid nothing; the start says later what is wrong with another one.
     let user = privileges::resolve(&settings.identity).unwrap_or_default();
-    let files = HookFiles { rights: Rights::root_first(user.as_ref()) };
+    let guarded = HookFiles { rights: Rights::root_first(user.as_ref()) };
+    let files: &dyn Files = if guarded.rights.is_own() { &OwnFiles } else { &guarded };
     let confinement = Confinement::default();
     if phase == HookPhase::AsRoot && settings.confinement.root.is_some() {
         // As in uWSGI, the last of root's hooks are within the jail; the master is not.
         let jail = Confinement { root: settings.confinement.root.clone(), ..confinement };
-        let doer = Doer { confinement: &jail, privileges: None, files: &files };
+        let doer = Doer { confinement: &jail, privileges: None, files };
         return in_child(settings, phase, &hooks, &doer, Patience::OfStart).map_err(Trouble::of_start);
     }
-    let doer = Doer { confinement: &confinement, privileges: None, files: &files };
+    let doer = Doer { confinement: &confinement, privileges: None, files };
     for hook in hooks {
         match hook.action {
-            HookAction::ChangeFolder(_) | HookAction::Exit(_) => run(settings, &[hook], &files).map_err(StartError::new)?,
+            HookAction::ChangeFolder(_) | HookAction::Exit(_) => run(settings, &[hook], files).map_err(StartError::new)?,
             _ => in_child(settings, phase, &[hook], &doer, Patience::OfStart).map_err(Trouble::of_start)?,
         }
     }

@@ -54,6 +54,11 @@ impl Rights<'_> {
         user.filter(|_| geteuid().is_root()).map_or(Rights::Own, Rights::User)
     }
 
+    /// There is no other user.
+    pub fn is_own(&self) -> bool {
+        matches!(self, Rights::Own)
+    }
+
     fn privileges(&self) -> Option<&Privileges> {
         match self {
             Rights::Own => None,
