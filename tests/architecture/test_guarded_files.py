@@ -73,7 +73,7 @@ def test_only_guarded_files_touches_files_by_their_paths():
 
 def test_hooks_reach_files_only_by_the_means_of_their_process():
     # `wait_for_socket` connects to an address and closes the connection.
-    connects = "WaitSubject::Socket if"
+    connects = "connect(socket.as_raw_fd()"
     found = [
         f"{path.name}:{number}: {line}"
         for path in sorted(HOOKS.rglob("*.rs"))

@@ -4,14 +4,16 @@
 mod files;
 
 use std::fs;
-use std::io::{self, ErrorKind};
-use std::net::TcpStream;
-use std::os::unix::net::UnixStream;
+use std::io;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use bolide_contract::hooks::{CallArgument, Hook, HookAction, HookPhase, WaitSubject};
+use nix::errno::Errno;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
 use nix::unistd::{Group, User};
 
 pub use self::files::{Files, ModeChange, OwnFiles};
@@ -20,6 +22,10 @@ pub use self::files::{Files, ModeChange, OwnFiles};
 const WAIT_MOST_MS: u64 = 60_000;
 /// How often it is looked for, in milliseconds.
 const WAIT_LOOK_MS: u64 = 100;
+/// Time that one attempt to connect may take.
+const CONNECT_MOST: Duration = Duration::from_millis(1000);
+/// Addresses of a name that are tried.
+const ADDRESSES_MOST: usize = 8;
 /// Mode of a sticky folder beside its own (stat(2), S_ISVTX).
 const STICKY: u32 = 0o1000;
 /// The shell that is always there.
@@ -183,24 +189,29 @@ fn is_there(subject: WaitSubject, name: &str) -> bool {
         WaitSubject::Anything => fs::metadata(name).is_ok(),
         WaitSubject::File => fs::metadata(name).is_ok_and(|found| found.is_file()),
         WaitSubject::Folder => fs::metadata(name).is_ok_and(|found| found.is_dir()),
-        WaitSubject::Socket if name.contains('/') => UnixStream::connect(name).is_ok(),
+        WaitSubject::Socket if name.contains('/') => accepts_at(name),
         WaitSubject::Socket => {
             // An address without a host is this machine's, as that of a socket is.
             let address = if name.starts_with(':') { format!("127.0.0.1{name}") } else { name.to_owned() };
-            match TcpStream::connect(address) {
-                Ok(_) => true,
-                Err(error) => error.kind() == ErrorKind::WouldBlock,
-            }
+            let addresses = address.to_socket_addrs().into_iter().flatten().take(ADDRESSES_MOST);
+            addresses.into_iter().any(|address| TcpStream::connect_timeout(&address, CONNECT_MOST).is_ok())
         }
     }
 }
 
+/// Whether a UNIX socket is listened at. A queue that is full is a listener's too (`EAGAIN`), and connecting would wait for it.
+fn accepts_at(path: &str) -> bool {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let Ok(socket) = socket(AddressFamily::Unix, SockType::Stream, flags, None) else { return false };
+    let connected = UnixAddr::new(path).and_then(|address| connect(socket.as_raw_fd(), &address));
+    matches!(connected, Ok(()) | Err(Errno::EAGAIN))
+}
+
 #[cfg(test)]
 mod tests {
-    use std::os::fd::AsRawFd as _;
     use std::os::unix::fs::PermissionsExt as _;
 
-    use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, SockaddrIn, bind, getsockname, listen, socket};
+    use nix::sys::socket::{Backlog, SockaddrIn, bind, getsockname, listen};
 
     use super::*;
 

@@ -9,6 +9,8 @@ use nix::unistd::{AccessFlags, access};
 
 use crate::confinement;
 use crate::error::StartError;
+use crate::guarded_files::{self, Rights};
+use crate::privileges;
 
 /// The program of a prototype. The number of the boot descriptor follows its arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,14 +55,16 @@ impl Program {
 }
 
 /// Enters the folder of `chdir`, or that of the start, by its path: once more for each generation, because a path may lead elsewhere by
-/// then (`current -> releases/2`).
+/// then (`current -> releases/2`). The application's user gets no folder by a link that it could not enter itself.
 ///
 /// # Errors
 /// It can't be entered.
 pub fn enter_folder(settings: &Settings) -> Result<(), StartError> {
     // That of a jail is the prototype's alone to enter.
     let Some(folder) = settings.python.chdir.as_ref().filter(|_| settings.confinement.root.is_none()) else { return Ok(()) };
-    std::env::set_current_dir(folder).map_err(|error| {
+    // A user that can't be found is an error that the start reports where it needs the user.
+    let user = privileges::resolve(&settings.identity).unwrap_or_default();
+    guarded_files::enter(folder, Rights::user_first(user.as_ref())).map_err(|error| {
         StartError::new(format!("chdir = {}: {error}; make that folder, or correct the option", folder.display()))
     })
 }

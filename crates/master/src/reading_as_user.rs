@@ -13,10 +13,11 @@ use nix::unistd::{Pid, setpgid};
 
 use crate::between::{self, RawIdentity};
 use crate::privileges::Privileges;
+use crate::signals::EndSignals;
 use crate::system;
 
-/// Time that it may take, in milliseconds: that of a `gunicorn.conf.py`, and some for the rest.
-const READING_MS: u64 = 40_000;
+/// Time that it may take, in milliseconds. The master does nothing else meanwhile, and the user could make it wait.
+const READING_MS: u64 = 10_000;
 /// Bytes of the answer: settings with the certificates that are in force, and with those of a folder.
 const ANSWER_MOST_BYTES: u64 = 64 * 1024 * 1024;
 
@@ -77,6 +78,7 @@ fn tell(mut writer: io::PipeWriter, outcome: Result<Answer, Vec<String>>) {
 
 /// What the child writes, up to its end.
 fn answer_of(mut reader: io::PipeReader) -> io::Result<Vec<u8>> {
+    let signals = EndSignals::take()?;
     let end = Instant::now() + Duration::from_millis(READING_MS);
     let mut answer = Vec::new();
     let mut buffer = vec![0; READ_BYTES];
@@ -86,8 +88,11 @@ fn answer_of(mut reader: io::PipeReader) -> io::Result<Vec<u8>> {
             return Err(io::Error::other(format!("it took more than {} s", READING_MS / 1000)));
         }
         let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
-        match poll(&mut [PollFd::new(reader.as_fd(), PollFlags::POLLIN)], timeout) {
+        let mut watched = [PollFd::new(reader.as_fd(), PollFlags::POLLIN), PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut watched, timeout) {
             Ok(0) | Err(nix::errno::Errno::EINTR) => continue,
+            // It stays pending, for the loop.
+            Ok(_) if watched[1].any() == Some(true) => return Err(io::Error::other("a signal asks for the end")),
             Ok(_) => {}
             Err(error) => return Err(error.into()),
         }

@@ -141,11 +141,14 @@ fn prepare(
         announce::write_all(warnings);
         remove_files();
     })?;
-    let ways = match &place {
+    let mut ways = match &place {
         Some(_) => Ways::none(),
         None => Ways::open(&settings.control, privileges.as_ref(), now_ms()).inspect_err(|_| remove_files())?,
     };
-    enter_namespaces(&settings, place.is_some()).inspect_err(|_| remove_files())?;
+    enter_namespaces(&settings, place.is_some()).inspect_err(|_| {
+        ways.remove_files();
+        remove_files();
+    })?;
     let fleet = Fleet::new(settings, listeners, program, privileges)
         .map_err(|error| StartError::new(format!("there is no memory that processes can share: {error}")))?;
     let mut supervisor = Supervisor::new(fleet, signals, configuration, reporting, ways);

@@ -6,7 +6,9 @@
 use std::path::Path;
 
 use crate::catalogue::setting::Condition;
+use crate::diagnostic::Location;
 use crate::host_info::HostInfo;
+use crate::reader::read_bounded;
 
 /// `for-times` and `for-glob` may not make more of a pair than this.
 const MOST_REPEATS: usize = 10_000;
@@ -82,8 +84,8 @@ fn compared(wanted: bool, argument: &str, lookup: impl Fn(&str) -> Option<String
 
 /// The lines of a file, without their ends.
 fn lines(path: &Path) -> Result<Vec<String>, String> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| format!("can't read `{}`: {}", path.display(), crate::diagnostic::plain_error(&error)))?;
+    let bytes = read_bounded(path, &Location::file(&path.display().to_string(), 0)).map_err(|diagnostic| diagnostic.message)?;
+    let text = String::from_utf8(bytes).map_err(|_| format!("`{}` is not UTF-8 text", path.display()))?;
     Ok(text.lines().map(str::to_owned).collect())
 }
 

@@ -1,6 +1,8 @@
 //! Who else may change what root reads or runs: the user of `uid`, who serves the application, gets root's rights by it at the next start.
 //! It looks at owners, modes and links, and changes nothing. It knows no option; the process that reads the configuration runs it.
 
+mod access_list;
+
 use std::cell::{OnceCell, RefCell};
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -12,6 +14,7 @@ use std::path::{Component, Path, PathBuf};
 use bolide_contract::settings::Identity;
 use nix::unistd::{Group, User, geteuid, getgrouplist};
 
+use self::access_list::AccessList;
 use crate::diagnostic::{Diagnostic, Location};
 
 /// Links that are followed on one way: the kernel's own bound (path_resolution(7)).
@@ -149,7 +152,7 @@ impl Writer {
             }
             let (folder, entry) = (at.metadata().ok()?, at.join(&part));
             let found = entry.symlink_metadata();
-            if self.may_write(&folder) && !found.as_ref().is_ok_and(|found| self.is_kept_from(found, &folder)) {
+            if self.may_write(&at, &folder) && !found.as_ref().is_ok_and(|found| self.is_kept_from(found, &folder)) {
                 return open(at);
             }
             if !found.ok()?.is_symlink() {
@@ -169,7 +172,7 @@ impl Writer {
             left = further;
         }
         let found = at.metadata().ok()?;
-        if (found.is_file() || found.is_dir()) && self.may_write(&found) { open(at) } else { None }
+        if (found.is_file() || found.is_dir()) && self.may_write(&at, &found) { open(at) } else { None }
     }
 
     /// Whether root may give this user what it has opened at a path: the user could not have laid it there, or it is no link and has one
@@ -183,18 +186,20 @@ impl Writer {
     }
 
     fn may_read(&self, found: &Metadata, path: &Path) -> bool {
-        let enters = |folder: &Path| folder.metadata().is_ok_and(|found| self.has_right(&found, OTHERS_ENTER));
-        self.has_right(found, OTHERS_READ) && path.ancestors().skip(1).all(enters)
+        let enters = |folder: &Path| folder.metadata().is_ok_and(|found| self.has_right(folder, &found, OTHERS_ENTER));
+        self.has_right(path, found, OTHERS_READ) && path.ancestors().skip(1).all(enters)
     }
 
     /// The first class that the user is of decides (inode(7)). `right` is the bit of others.
-    fn has_right(&self, found: &Metadata, right: u32) -> bool {
-        let shift = match () {
-            () if found.uid() == self.user => 6,
-            () if self.groups.contains(&found.gid()) => 3,
-            () => 0,
-        };
-        found.mode() & right << shift != 0
+    fn has_right(&self, path: &Path, found: &Metadata, right: u32) -> bool {
+        if found.uid() == self.user {
+            return found.mode() & right << 6 != 0;
+        }
+        match self.listed(path, found) {
+            Some(rights) => rights & right != 0,
+            None if self.groups.contains(&found.gid()) => found.mode() & right << 3 != 0,
+            None => found.mode() & right != 0,
+        }
     }
 
     /// The first place where this user may change the program of a Python: its file, its virtual environment, and the packages that are
@@ -237,10 +242,18 @@ impl Writer {
         first.into_iter().chain(run).collect()
     }
 
-    fn may_write(&self, found: &Metadata) -> bool {
+    fn may_write(&self, path: &Path, found: &Metadata) -> bool {
         let mode = found.mode();
+        // With a list the bits of the group are its mask.
+        let is_granted =
+            || self.groups.contains(&found.gid()) || self.listed(path, found).is_some_and(|rights| rights & OTHERS_WRITE != 0);
         // An owner may give itself the right.
-        found.uid() == self.user || mode & OTHERS_WRITE != 0 || mode & GROUP_WRITES != 0 && self.groups.contains(&found.gid())
+        found.uid() == self.user || mode & OTHERS_WRITE != 0 || mode & GROUP_WRITES != 0 && is_granted()
+    }
+
+    /// The rights that an access control list gives.
+    fn listed(&self, path: &Path, found: &Metadata) -> Option<u32> {
+        AccessList::of(path).map(|list| list.rights_of(self.user, &self.groups, found.gid()))
     }
 
     fn is_kept_from(&self, entry: &Metadata, folder: &Metadata) -> bool {

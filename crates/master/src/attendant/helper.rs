@@ -17,6 +17,7 @@ use nix::unistd::Pid;
 use super::keeper::{DaemonEnd, Keeper};
 use super::output::Output;
 use super::packets::{AttendantOrder, News, Standing};
+use super::pidfile::Identities;
 use super::program::{Launched, Surroundings, Wanted, name_of};
 use super::runs::{RUNNING_MOST, Runs};
 use crate::between::{Heir, RawConfinement};
@@ -103,7 +104,8 @@ impl Helper {
         let signals = SignalFd::with_flags(&children, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
         let mut daemons: Vec<Keeper> = Vec::new();
         for (daemon, identity) in plan.settings.daemons.into_iter().zip(plan.identities) {
-            daemons.push(Keeper::new(daemon, identity, now));
+            let identities = Identities { daemon: identity, application: plan.identity.clone() };
+            daemons.push(Keeper::new(daemon, identities, now));
         }
         let minute = plan.minute_done.unwrap_or(i64::MIN);
         let mut helper = Helper {

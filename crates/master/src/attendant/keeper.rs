@@ -9,11 +9,10 @@ use bolide_contract::attendant::Daemon;
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
-use super::pidfile;
+use super::pidfile::{self, Identities};
 use super::program::{Launched, Surroundings, Wanted, name_of};
 use crate::exit_report::Cause;
 use crate::leash::Leash;
-use crate::privileges::Privileges;
 use crate::signals;
 use crate::system;
 use crate::words::duration;
@@ -26,7 +25,7 @@ const BIRTH_MS: u64 = 3000;
 pub struct Keeper {
     pub name: String,
     daemon: Daemon,
-    identity: Option<Privileges>,
+    identities: Identities,
     /// The process that we have started, until it ends.
     child: Option<Pid>,
     /// Of one that ends with us: its group dies when we do.
@@ -61,12 +60,12 @@ pub enum DaemonEnd {
 
 impl Keeper {
     /// A daemon that is to be started at once, or, with a pidfile, if that names nobody.
-    pub fn new(daemon: Daemon, identity: Option<Privileges>, now_ms: u64) -> Keeper {
+    pub fn new(daemon: Daemon, identities: Identities, now_ms: u64) -> Keeper {
         let touched = daemon.touch.iter().map(|path| changed_at(path)).collect();
         let mut keeper = Keeper {
             name: name_of(&daemon.command),
             daemon,
-            identity,
+            identities,
             child: None,
             leash: None,
             started_ms: 0,
@@ -126,7 +125,7 @@ impl Keeper {
         self.missing = 0;
         let launch = Wanted {
             command: &self.daemon.command,
-            identity: self.identity.as_ref(),
+            identity: self.identities.daemon.as_ref(),
             folder: self.daemon.folder.as_deref(),
             has_stdin: self.daemon.has_stdin,
             outlives: !self.is_attached(),
@@ -140,7 +139,7 @@ impl Keeper {
                 if self.daemon.is_detached
                     && let Some(path) = &self.daemon.pidfile
                 {
-                    match pidfile::write(path, pid, self.identity.as_ref()) {
+                    match pidfile::write(path, pid, &self.identities) {
                         Ok(()) => self.named = Some(pid),
                         Err(error) => words += &format!("; its pidfile {} can't be written: {error}", path.display()),
                     }
@@ -299,7 +298,7 @@ impl Keeper {
     }
 
     fn named_by_pidfile(&self) -> Option<Pid> {
-        self.daemon.pidfile.as_deref().and_then(|path| pidfile::process(path, self.identity.as_ref()))
+        self.daemon.pidfile.as_deref().and_then(|path| pidfile::process(path, &self.identities))
     }
 
     /// Sets the time of the next start: at once for one that has lived, else after a pause that grows by a second each time. In words.
@@ -344,7 +343,7 @@ mod tests {
 
     #[test]
     fn pauses_grow_by_a_second_up_to_the_most_and_a_life_ends_them() {
-        let mut keeper = Keeper::new(daemon(3), None, 0);
+        let mut keeper = Keeper::new(daemon(3), Identities::default(), 0);
         let pauses: Vec<u64> = (0..5)
             .map(|_| {
                 keeper.started_ms = 100_000;
@@ -361,9 +360,9 @@ mod tests {
     #[test]
     fn a_control_daemon_that_ends_by_itself_ends_the_instance_and_one_that_was_told_to_does_not() {
         let control = Daemon { is_control: true, ..daemon(3) };
-        let mut keeper = Keeper::new(control.clone(), None, 0);
+        let mut keeper = Keeper::new(control.clone(), Identities::default(), 0);
         assert!(matches!(keeper.note_end(&Cause::Exited(0), 1), DaemonEnd::Control(_)));
-        let mut keeper = Keeper::new(control, None, 0);
+        let mut keeper = Keeper::new(control, Identities::default(), 0);
         keeper.end(false, 1000, 0);
         assert!(matches!(keeper.note_end(&Cause::Exited(0), 1), DaemonEnd::Told(Some(_))));
         assert_eq!(keeper.wake_ms(), None);
@@ -371,7 +370,8 @@ mod tests {
 
     #[test]
     fn a_pidfile_that_names_nobody_for_so_long_has_the_daemon_started_again() {
-        let mut keeper = Keeper::new(Daemon { pidfile: Some("/nonexistent/daemon.pid".into()), ..daemon(3) }, None, 0);
+        let mut keeper =
+            Keeper::new(Daemon { pidfile: Some("/nonexistent/daemon.pid".into()), ..daemon(3) }, Identities::default(), 0);
         keeper.start_ms = None;
         assert_eq!(keeper.look(1000, 1000), Vec::<String>::new());
         assert!(keeper.look(1000, 2000)[0].contains("named no process for 2 s"));

@@ -1,6 +1,6 @@
 //! The pidfile of a daemon that outlives the instance: who it names, and writing one. It sends no signal. The attendant runs it.
 
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -14,10 +14,42 @@ const MOST_BYTES: u64 = 32;
 /// Mode of one that is made, before `umask`.
 const FILE_MODE: u32 = 0o666;
 
+/// Write bits of group and others.
+const OTHERS_MAY_WRITE: u32 = 0o022;
+
+/// Who a daemon runs as, and who the application runs as: root looks after no process for the latter that it could not look after itself.
+#[derive(Debug, Clone, Default)]
+pub struct Identities {
+    pub daemon: Option<Privileges>,
+    pub application: Option<Privileges>,
+}
+
+impl Identities {
+    /// The user that root protects itself from in the folder of a pidfile.
+    fn rights(&self) -> Rights<'_> {
+        let daemon = self.daemon.as_ref().filter(|daemon| !daemon.uid.is_root());
+        Rights::root_first(daemon.or(self.application.as_ref()))
+    }
+
+    /// A pidfile of a daemon with a user of its own counts only where the application's user has not written it.
+    fn is_believed(&self, found: &std::fs::Metadata) -> bool {
+        let number = |identity: &Option<Privileges>| identity.as_ref().map_or(geteuid(), |identity| identity.uid).as_raw();
+        let (daemon, application) = (number(&self.daemon), number(&self.application));
+        let is_daemons = [0, geteuid().as_raw(), daemon].contains(&found.uid()) && found.mode() & OTHERS_MAY_WRITE == 0;
+        daemon == application || is_daemons
+    }
+}
+
 /// The process that a pidfile names, if it lives and is one of the user that the daemon runs as. A file that this user can write must not
 /// have a master that is root look after anybody else's process, let alone send it signals.
-pub fn process(path: &Path, identity: Option<&Privileges>) -> Option<Pid> {
-    let text = guarded_files::read_text(path, MOST_BYTES, Rights::root_first(identity)).ok()?;
+pub fn process(path: &Path, identities: &Identities) -> Option<Pid> {
+    let opened = guarded_files::open(path, How::Read, identities.rights()).ok()?.file;
+    if !identities.is_believed(&opened.metadata().ok()?) {
+        return None;
+    }
+    let mut text = String::new();
+    opened.take(MOST_BYTES).read_to_string(&mut text).ok()?;
+    let identity = identities.daemon.as_ref();
     let pid = text.split_whitespace().next()?.parse().ok().filter(|pid| *pid > 1)?;
     let owner = std::fs::metadata(format!("/proc/{pid}")).ok()?.uid();
     let user = identity.map_or(geteuid(), |identity| identity.uid);
@@ -29,10 +61,11 @@ pub fn process(path: &Path, identity: Option<&Privileges>) -> Option<Pid> {
 ///
 /// # Errors
 /// What the file system says; a link is not followed.
-pub fn write(path: &Path, pid: Pid, identity: Option<&Privileges>) -> io::Result<()> {
-    let mut opened = guarded_files::open(path, How::WriteNoLink { mode: FILE_MODE }, Rights::root_first(identity))?;
+pub fn write(path: &Path, pid: Pid, identities: &Identities) -> io::Result<()> {
+    let mode = FILE_MODE & !OTHERS_MAY_WRITE;
+    let mut opened = guarded_files::open(path, How::WriteNoLink { mode }, identities.rights())?;
     opened.cut(0)?;
-    if let Some(identity) = identity {
+    if let Some(identity) = &identities.daemon {
         opened.give_to(identity)?;
     }
     writeln!(opened.file, "{pid}")
@@ -47,12 +80,12 @@ mod tests {
     fn a_pidfile_names_a_process_that_lives_or_none() {
         let folder = Folder::new("pidfile");
         let path = folder.path().join("daemon.pid");
-        assert_eq!(process(&path, None), None);
-        write(&path, Pid::this(), None).expect("written");
-        assert_eq!(process(&path, None), Some(Pid::this()));
+        assert_eq!(process(&path, &Identities::default()), None);
+        write(&path, Pid::this(), &Identities::default()).expect("written");
+        assert_eq!(process(&path, &Identities::default()), Some(Pid::this()));
         for nonsense in ["", "x", "-1", "0", "1", "99999999999999999999"] {
             std::fs::write(&path, nonsense).expect("written");
-            assert_eq!(process(&path, None), None, "{nonsense}");
+            assert_eq!(process(&path, &Identities::default()), None, "{nonsense}");
         }
     }
 
@@ -62,7 +95,7 @@ mod tests {
         let (path, other) = (folder.path().join("daemon.pid"), folder.path().join("other"));
         std::fs::write(&other, "kept").expect("written");
         std::os::unix::fs::symlink(&other, &path).expect("linked");
-        assert!(write(&path, Pid::this(), None).is_err());
+        assert!(write(&path, Pid::this(), &Identities::default()).is_err());
         assert_eq!(std::fs::read_to_string(&other).expect("read"), "kept");
     }
 
@@ -73,9 +106,10 @@ mod tests {
         }
         let folder = Folder::new("pidfile-user");
         let path = folder.path().join("daemon.pid");
-        write(&path, Pid::this(), None).expect("written");
+        write(&path, Pid::this(), &Identities::default()).expect("written");
         let nobody =
             Privileges { uid: nix::unistd::Uid::from_raw(65534), gid: nix::unistd::Gid::from_raw(65534), groups: Vec::new() };
-        assert_eq!(process(&path, Some(&nobody)), None);
+        let identities = Identities { daemon: Some(nobody.clone()), application: Some(nobody) };
+        assert_eq!(process(&path, &identities), None);
     }
 }

@@ -1,7 +1,9 @@
 //! The start of a program for the attendant: a command of the shell, in a session of its own, as another user, with or without an end that
 //! is bound to ours. It keeps no record of it. The attendant runs it.
 
+use std::ffi::CString;
 use std::io::{self, PipeReader};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -72,9 +74,6 @@ impl Surroundings {
             command.env_remove(variable);
         }
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
-        if let Some(folder) = launch.folder.or(self.folder.as_deref()) {
-            command.current_dir(folder);
-        }
         command.stdin(if launch.has_stdin { Stdio::inherit() } else { Stdio::null() });
         let reader = match launch.outlives {
             true => None,
@@ -86,6 +85,8 @@ impl Surroundings {
         };
         let given_up = Confinement { capabilities: self.capabilities, ..Confinement::default() };
         let confinement = RawConfinement::of(&given_up, None, launch.identity)?;
+        let folder = launch.folder.or(self.folder.as_deref()).map(|folder| CString::new(folder.as_os_str().as_bytes()));
+        let folder = folder.transpose()?;
         let parent = Pid::this().as_raw();
         let leash = if launch.outlives { None } else { Some(Leash::new()?) };
         let end_of_leash = leash.as_ref().map(Leash::end_for_group);
@@ -95,10 +96,15 @@ impl Surroundings {
             check(unsafe { libc::setsid() })?;
             end_of_leash.map_or(Ok(()), leash::put_on)?;
             confinement.take(Heir::Nobody)?;
+            if let Some(folder) = &folder {
+                // SAFETY: a plain system call, on a text that was made before the fork. It comes after the change of the user, who gets into no
+                // folder that it could not enter itself.
+                check(unsafe { libc::chdir(folder.as_ptr()) })?;
+            }
             // Somebody may have killed us before there was a leash: then our child finds it out here.
             end_of_leash.map_or(Ok(()), |_| between::die_with(parent))
         };
-        // SAFETY: the closure makes async-signal-safe calls only, and touches nothing but a vector that was filled before the fork.
+        // SAFETY: the closure makes async-signal-safe calls only, and touches nothing but what was filled before the fork.
         unsafe {
             command.pre_exec(between);
         }

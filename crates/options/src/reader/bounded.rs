@@ -2,11 +2,13 @@
 
 use std::fs::File;
 use std::io::ErrorKind;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use nix::fcntl::OFlag;
+use nix::unistd::geteuid;
 
 use crate::diagnostic::{Diagnostic, Location, plain_error};
 
@@ -16,20 +18,36 @@ const MOST_FILE_BYTES: u64 = 16 * 1024 * 1024;
 /// The bytes of a file.
 pub fn read_bounded(path: &Path, location: &Location) -> Result<Vec<u8>, Diagnostic> {
     let name = path.display().to_string();
-    let file = File::open(path).map_err(|error| cannot_read(&name, &error, location))?;
+    let file = open_configuration(path).map_err(|error| cannot_read(&name, &error, location))?;
     read_stream(file, &name, location)
 }
 
-/// Opens a regular file. It does not wait, as opening a pipe would until somebody writes to it.
+/// Opens a file of a configuration. A pipe may be one (`<(COMMAND)` of a shell), where it is ours or root's: another user's could keep a
+/// start waiting for ever.
+fn open_configuration(path: &Path) -> std::io::Result<File> {
+    let found = std::fs::metadata(path)?;
+    if found.file_type().is_fifo() && ![0, geteuid().as_raw()].contains(&found.uid()) {
+        return Err(std::io::Error::new(ErrorKind::InvalidInput, "it is a named pipe of another user"));
+    }
+    File::open(path)
+}
+
+/// Opens a regular file. Nothing else is opened: that waits for a writer of a pipe, and does something to a device.
 ///
 /// # Errors
 /// It can't be opened, or is no file.
 pub fn open_file(path: &Path) -> std::io::Result<File> {
-    let file = File::options().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)?;
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(std::io::Error::new(ErrorKind::InvalidInput, "it is no file")),
+    let flags = |more: OFlag| (more | OFlag::O_NONBLOCK).bits();
+    let no_file = || std::io::Error::new(ErrorKind::InvalidInput, "it is no file");
+    let found = File::options().read(true).custom_flags(flags(OFlag::O_PATH)).open(path)?;
+    if !found.metadata()?.is_file() {
+        return Err(no_file());
     }
+    // The same file, whatever lies at the path by now. Without `/proc` the path has to do.
+    let same = PathBuf::from(format!("/proc/self/fd/{}", found.as_raw_fd()));
+    let path = if same.exists() { same.as_path() } else { path };
+    let file = File::options().read(true).custom_flags(flags(OFlag::empty())).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(no_file()) }
 }
 
 /// A stream to its end.

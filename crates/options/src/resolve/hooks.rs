@@ -1,11 +1,12 @@
 //! Options of hooks, and their settings: steps, actions, and what can't be done where. It does none of them; runs in the process that
 //! reads the configuration.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use bolide_contract::hooks::{CallArgument, Hook, HookAction, HookPhase, WaitSubject};
 
 use super::draft::Draft;
+use super::paths::normalized;
 use super::values;
 use crate::catalogue::setting::HookKind;
 use crate::diagnostic::Diagnostic;
@@ -64,10 +65,18 @@ impl Draft<'_> {
         Ok(action.map(|action| Hook { phase, action, text: shown, origin: pair.location.to_string() }))
     }
 
-    pub(super) fn complete_hooks(&mut self) -> Vec<Hook> {
+    /// `folder` is that of `chdir`.
+    pub(super) fn complete_hooks(&mut self, folder: &Path) -> Vec<Hook> {
         let mut hooks = std::mem::take(&mut self.hooks);
         hooks.sort_by_key(|(rank, _)| *rank);
-        hooks.into_iter().map(|(_, hook)| hook).collect()
+        let mut hooks: Vec<Hook> = hooks.into_iter().map(|(_, hook)| hook).collect();
+        // Those in a jail have the folder that the jail has.
+        let is_in_jail = |hook: &Hook| hook.phase == HookPhase::AsRoot && self.confinement.root.is_some();
+        let start = self.host.folder.clone();
+        complete_paths(hooks.iter_mut().filter(|hook| hook.phase == HookPhase::Asap), &start);
+        let later = |hook: &&mut Hook| hook.phase != HookPhase::Asap && HookPhase::OF_START.contains(&hook.phase);
+        complete_paths(hooks.iter_mut().filter(later).filter(|hook| !is_in_jail(hook)), folder);
+        hooks
     }
 
     /// `ACTION:ARGUMENTS`. `None` for what is done anyway, or by other settings.
@@ -160,6 +169,40 @@ impl Draft<'_> {
                 "write `env = NAME=VALUE`, or `hook-pre-app`",
             )),
             _ => Err(wrong(pair, "has no variable", "write `putenv:NAME=VALUE`")),
+        }
+    }
+}
+
+/// Makes the paths of what root does absolute, by what is written: once the process is in a folder, nothing tells whether another user's
+/// link has led there.
+fn complete_paths<'a>(hooks: impl Iterator<Item = &'a mut Hook>, folder: &Path) {
+    let mut folder = folder.to_owned();
+    for hook in hooks {
+        let complete = |path: &mut PathBuf| *path = normalized(&folder.join(&*path));
+        match &mut hook.action {
+            HookAction::ChangeFolder(path) => {
+                complete(path);
+                folder.clone_from(path);
+            }
+            HookAction::Rename(from, to) => {
+                complete(from);
+                complete(to);
+            }
+            HookAction::MakeFolder(path)
+            | HookAction::RemoveFolder(path)
+            | HookAction::Write(path, _)
+            | HookAction::Append(path, _)
+            | HookAction::WriteFifo(path, _)
+            | HookAction::Unlink(path)
+            | HookAction::ChangeMode(path, _)
+            | HookAction::Sticky(path)
+            | HookAction::ChangeOwner(path, ..) => complete(path),
+            HookAction::Exec(_)
+            | HookAction::SafeExec(_)
+            | HookAction::Print(_)
+            | HookAction::WaitFor(..)
+            | HookAction::Exit(_)
+            | HookAction::Call { .. } => {}
         }
     }
 }

@@ -373,7 +373,7 @@ impl Draft<'_> {
             elastic,
             limits: self.limits.clone(),
             logging,
-            hooks: self.complete_hooks(),
+            hooks: self.complete_hooks(&folder),
             attendant,
             statistics: self.complete_statistics(&folder),
             identity: self.identity.clone(),
