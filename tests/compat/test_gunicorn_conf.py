@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from support import processes
 from support.client import Client
 from support.server import program
 from support.waiting import PATIENCE_SECONDS, wait_until
@@ -321,3 +322,40 @@ def test_loggers_of_a_dictionary_are_set_up_before_the_application_is_loaded(lau
     application = APPLICATION + "import logging\nlogging.getLogger('shop').info('it is loaded')\n"
     server, _ = launch("bolide", {"gunicorn.conf.py": text, "app.py": application})
     wait_until(lambda: "shop says: it is loaded" in server.log, lambda: server.log)
+
+
+#: It notes its process, and does not come to its end while anybody looks.
+ENDLESS = "import os, time\nwith open('pid', 'w') as file:\n    file.write(f'{os.getpid()} ')\ntime.sleep(777)\n"
+
+
+def wait_for_pid(folder):
+    file = folder / "pid"
+    wait_until(lambda: file.exists() and file.read_text().endswith(" "), "the file to be executed")
+    return int(file.read_text())
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_file_that_is_executed_ends_with_the_start_that_reads_it(number, tmp_path):
+    (tmp_path / "gunicorn.conf.py").write_text(ENDLESS)
+    command = [*program(), "-c", "gunicorn.conf.py", "app:app"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as started:
+        pid = wait_for_pid(tmp_path)
+        started.send_signal(number)
+    wait_until(lambda: processes.look(pid) is None, "the end of the file's process")
+
+
+def test_a_file_that_is_executed_for_a_reload_ends_with_a_master_that_is_killed(launch):
+    server, _ = launch("bolide", {"gunicorn.conf.py": "bind = '127.0.0.1:0'\n", "app.py": APPLICATION})
+    (server.folder / "gunicorn.conf.py").write_text(ENDLESS)
+    server.send_signal(signal.SIGHUP)
+    pid = wait_for_pid(server.folder)
+    server.send_signal(signal.SIGKILL)
+    wait_until(lambda: processes.look(pid) is None, "the end of the file's process")
+
+
+def test_a_file_that_reads_standard_input_finds_nothing_there(tmp_path):
+    text = "import sys\nbind = f'127.0.0.1:80{len(sys.stdin.read())}1'\n"
+    (tmp_path / "gunicorn.conf.py").write_text(text)
+    status, said = run(tmp_path, "config", "-c", "gunicorn.conf.py", "app:app")
+    assert status == 0, said
+    assert "127.0.0.1:8001" in said

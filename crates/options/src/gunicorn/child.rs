@@ -1,7 +1,7 @@
 //! The child that executes a `gunicorn.conf.py`: a Python of its own, with bounds for its time and its answer. What a file does to its
 //! process it so does to nobody else. It knows no setting; whoever reads the configuration runs it and waits for it.
 
-use std::io::Read;
+use std::io::{Read, pipe};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -35,12 +35,17 @@ enum Answer {
 /// It can't be executed, takes too long, or raises something; told with the line of the file where that was.
 pub fn run(path: &Path, name: &str, python: &Path, folder: &Path) -> Result<Vec<AskedSetting>, Diagnostic> {
     let place = |line: u32| Location::file(name, line);
+    // This process holds the other end, and the child dies when that is closed: with the end of this process, of whatever kind.
+    let (far, held) = pipe().map_err(|error| {
+        let message = format!("the child that executes it can't be watched: {}", plain_error(&error));
+        Diagnostic::error(Some(&place(0)), message)
+    })?;
     let mut child = Command::new(python)
         .arg("-c")
         .arg(PROGRAM)
         .arg(path)
         .current_dir(folder)
-        .stdin(Stdio::null())
+        .stdin(Stdio::from(far))
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
@@ -56,6 +61,7 @@ pub fn run(path: &Path, name: &str, python: &Path, folder: &Path) -> Result<Vec<
     // It has said what there is to say, or never will.
     let _ = child.kill();
     let _ = child.wait();
+    drop(held);
     let answer = answer.map_err(|message| Diagnostic::error(Some(&place(0)), message))?;
     match serde_json::from_slice(&answer) {
         Ok(Answer::Settings(settings)) => Ok(settings),
@@ -95,7 +101,7 @@ fn answer_of(mut pipe: impl Read + AsFd, most_ms: u64) -> Result<Vec<u8>, String
 
 #[cfg(test)]
 mod tests {
-    use std::io::{Write, pipe};
+    use std::io::Write;
 
     use super::*;
 
