@@ -133,3 +133,11 @@ def test_binary_path_is_the_program_of_the_new_master(upgradable, tmp_path):
         r"^bolide: upgrade: the new master \(pid \d+\) exited with status 3 before it served: this one goes on$"
     )
     assert instance.body() == "old"
+
+
+def test_a_letter_of_the_fifo_orders_an_upgrade_where_no_other_user_can_write_it(upgradable, tmp_path):
+    fifo = tmp_path / "fifo"
+    instance = upgradable("--master-fifo", fifo)
+    fifo.write_text("f\n")
+    instance.wait_for_log(SERVES)
+    assert instance.process.wait(PATIENCE_SECONDS) == 0

@@ -18,10 +18,11 @@ impl Supervisor {
         let (by, wanted) = (format!("master-fifo {}", fifo.path().display()), fifo.take(now_ms));
         for deed in wanted {
             match deed {
-                // The application's user writes to it as well, and another master is a start, with all of root's rights.
-                Deed::Ask(Command::Upgrade) if !self.configuration.weak_points(&self.fleet.settings).is_empty() => {
+                // The application's user writes to it as well, and another master is a start, with all of root's rights. No look at files
+                // finds all that it would read, import and execute.
+                Deed::Ask(Command::Upgrade) if self.configuration.is_for_another_user(&self.fleet.settings) => {
                     log_sink::line(&format!(
-                        "{by}: no upgrade: the user of uid may change what root reads or runs at a start; as root say `bolide upgrade`"
+                        "{by}: no upgrade: the user of uid can write to this pipe, and an upgrade is a start by root; as root say `bolide upgrade`"
                     ));
                 }
                 Deed::Ask(command) => {

@@ -123,6 +123,11 @@ impl Configuration {
         told.into_iter().map(|(message, advice)| format!("WARNING: {message} ({advice})")).collect()
     }
 
+    /// Whether we are root, and the application's user is another one, who is not to have our rights.
+    pub fn is_for_another_user(&self, settings: &Settings) -> bool {
+        distrusted(settings).is_some()
+    }
+
     /// The program of a prototype of these settings; the folder of `chdir` must be ours.
     ///
     /// # Errors

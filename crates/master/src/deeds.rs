@@ -42,7 +42,11 @@ const LETTERS: &[(char, Result<Command, &str>, &str)] = &[
     ('-', Ok(Command::RemoveWorker), "One worker less; the last one stays."),
     ('c', Ok(Command::ReloadChain), "Replace the workers one after the other."),
     ('C', Err(LATER), "Nothing yet."),
-    ('f', Ok(Command::Upgrade), "Another master, of the program as it is now, takes the sockets."),
+    (
+        'f',
+        Ok(Command::Upgrade),
+        "Another master, of the program as it is now, takes the sockets; refused where root's application has a user of its own (`uid`).",
+    ),
     ('l', Ok(Command::ReopenLogs), "Open the log files anew."),
     ('L', Ok(Command::RotateLogs), "Put the log files aside, and begin new ones."),
     ('p', Ok(Command::TogglePause), "Pause, as SIGTSTP; and again: go on."),
