@@ -34,7 +34,8 @@ def main():
     from bolide import _native
 
     folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    _native.main(sys.argv[1:], sys.executable or None, folder)
+    imports = [entry for entry in [*sys.path, folder, sys.argv[0]] if isinstance(entry, str)]
+    _native.main(sys.argv[1:], sys.executable or None, folder, imports)
 
 
 def __getattr__(name):

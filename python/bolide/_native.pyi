@@ -20,8 +20,10 @@ STACK_SIGNAL: int
 ASK_RELOAD: int
 ASK_STOP: int
 
-def main(arguments: list[str], interpreter: str | None, package_folder: str | None) -> None:
+def main(arguments: list[str], interpreter: str | None, package_folder: str | None, imports: list[str]) -> None:
     """Has the master run when this interpreter has ended, with the arguments of the command line without the program's name.
+
+    ``imports`` is what this interpreter imports from, and the script that it executes.
 
     RuntimeError: the interpreter takes no further function to run at its end.
     """

@@ -40,11 +40,17 @@ static INVOCATION: Mutex<Option<Invocation>> = Mutex::new(None);
 
 /// Runs the master when the interpreter has ended, and ends the process with its status: the caller returns to Python and
 /// leaves. The master needs no Python, so the interpreter's memory goes back to the system first (some 5 MB).
-/// `arguments` are those of the command line, without the program's name.
+/// `arguments` are those of the command line, without the program's name, `imports` what this
+/// Python imports from, and the script that it executes.
 #[pyfunction]
-fn main(arguments: Vec<OsString>, interpreter: Option<PathBuf>, package_folder: Option<PathBuf>) -> PyResult<()> {
+fn main(
+    arguments: Vec<OsString>,
+    interpreter: Option<PathBuf>,
+    package_folder: Option<PathBuf>,
+    imports: Vec<PathBuf>,
+) -> PyResult<()> {
     let language = Python::version_str().split(' ').next().map(|version| format!("CPython {version}"));
-    let invocation = Invocation { arguments, interpreter, package_folder, language };
+    let invocation = Invocation { arguments, interpreter, package_folder, imports, language };
     *INVOCATION.lock().unwrap_or_else(PoisonError::into_inner) = Some(invocation);
     // SAFETY: the function is an `extern "C" fn()` that lives as long as the process and uses no Python.
     match unsafe { pyo3::ffi::Py_AtExit(Some(run_master)) } {

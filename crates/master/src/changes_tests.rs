@@ -57,7 +57,7 @@ fn configured(folder: &Folder, lines: &str) -> (Settings, Vec<Said>) {
         format!("[uwsgi]\nhttp-socket = :1\nhttp = :2\nsocket = /base.sock\nchdir = {}\n{lines}\n", folder.path().display());
     std::fs::write(&file, &text).expect("written");
     let arguments = [file.into_os_string()];
-    match read(&arguments, &[], None) {
+    match read(&arguments, &[], &bolide_options::Launcher::default()) {
         Ok(Reading::Run { mut settings, sources, .. }) => {
             // What the application is shown of the configuration is as written, whatever it means.
             settings.python_module.shown_options.clear();

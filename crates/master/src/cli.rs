@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use bolide_contract::settings::Settings;
-use bolide_options::{Reading, SIGNALS_PLACE};
+use bolide_options::{Launcher, Reading, SIGNALS_PLACE};
 
 use crate::configuration::{ChooseProgram, Configuration, in_order};
 use crate::error::EXIT_START_FAILED;
@@ -29,6 +29,8 @@ pub struct Invocation {
     pub interpreter: Option<PathBuf>,
     /// Folder that contains the Python package `bolide`.
     pub package_folder: Option<PathBuf>,
+    /// What that Python imports from (`sys.path`), and the script that it has executed.
+    pub imports: Vec<PathBuf>,
     /// The name and version of that Python, for `bolide --version`.
     pub language: Option<String>,
 }
@@ -37,33 +39,33 @@ impl Invocation {
     /// That of the plain program, which a package manager may have installed with a Python package beside it.
     pub fn of_program(arguments: Vec<OsString>) -> Invocation {
         let (interpreter, package_folder) = std::env::current_exe().map(|own| packaged::beside(&own)).unwrap_or_default();
-        Invocation { arguments, interpreter, package_folder, language: None }
+        Invocation { arguments, interpreter, package_folder, ..Invocation::default() }
     }
 }
 
 /// Runs Bolide with Python as its language. Gives the exit status.
 pub fn main(invocation: Invocation) -> i32 {
-    let Invocation { arguments, interpreter, package_folder, language } = invocation;
-    let python = interpreter.clone();
+    let Invocation { arguments, interpreter, package_folder, imports, language } = invocation;
+    let launcher = Launcher { python: interpreter.clone(), imports };
     let choose = move |settings: &Settings| {
         let root = settings.confinement.root.as_deref();
         Program::choose(&settings.python, root, interpreter.as_deref(), package_folder.as_deref(), std::env::var_os("PATH"))
     };
-    run_as(&arguments, Box::new(choose), language.as_deref(), python)
+    run_as(&arguments, Box::new(choose), language.as_deref(), launcher)
 }
 
 /// Runs Bolide with these arguments, without the program's name, and with a prototype of the caller's choice. Gives the exit status.
 pub fn run(arguments: &[OsString], choose: Box<ChooseProgram>) -> i32 {
-    run_as(arguments, choose, None, None)
+    run_as(arguments, choose, None, Launcher::default())
 }
 
-/// The same, told of the `language` by name and version, and of the Python that runs the console script.
-fn run_as(arguments: &[OsString], choose: Box<ChooseProgram>, language: Option<&str>, python: Option<PathBuf>) -> i32 {
+/// The same, told of the `language` by name and version, and of what has started us.
+fn run_as(arguments: &[OsString], choose: Box<ChooseProgram>, language: Option<&str>, launcher: Launcher) -> i32 {
     if log_sink::ensure_standard_descriptors().is_err() {
         // There may be nobody to tell: the status has to do.
         return EXIT_START_FAILED;
     }
-    let mut configuration = Configuration::new(arguments, choose, python);
+    let mut configuration = Configuration::new(arguments, choose, launcher);
     match configuration.read() {
         Ok(Reading::Print { text, status }) => print(&text, status),
         Ok(Reading::Run { settings, diagnostics, sources }) => {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use bolide_contract::settings::Settings;
 use bolide_options::{
-    Diagnostic, Failure, Reading, Severity, Sources, Unread, WeakPoint, Writer, read, read_again, renewal, start_folder,
+    Diagnostic, Failure, Launcher, Reading, Severity, Sources, Unread, WeakPoint, Writer, read, read_again, renewal, start_folder,
 };
 use nix::unistd::{AccessFlags, access, geteuid};
 
@@ -33,8 +33,7 @@ pub struct Configuration {
     /// By its path, which may lead elsewhere by the time of a reload.
     folder: PathBuf,
     choose: Box<ChooseProgram>,
-    /// The Python that runs the console script.
-    python: Option<PathBuf>,
+    launcher: Launcher,
     /// The pid that the start had.
     started_as: OsString,
     /// Warnings that the log has: they are no news at a reload.
@@ -53,7 +52,7 @@ pub struct ReadAgain {
 
 impl Configuration {
     /// Of a start in this folder and environment. Without the program's name.
-    pub fn new(arguments: &[OsString], choose: Box<ChooseProgram>, python: Option<PathBuf>) -> Configuration {
+    pub fn new(arguments: &[OsString], choose: Box<ChooseProgram>, launcher: Launcher) -> Configuration {
         let mut environment: Vec<(OsString, OsString)> = std::env::vars_os().collect();
         let started_as: OsString = std::process::id().to_string().into();
         // What was handed to the master whose place is to be ours is handed to us.
@@ -68,7 +67,7 @@ impl Configuration {
             environment,
             folder: start_folder(),
             choose,
-            python,
+            launcher,
             started_as,
             told: Vec::new(),
             sources: Sources::default(),
@@ -94,7 +93,7 @@ impl Configuration {
     /// # Errors
     /// Everything that is wrong with it.
     pub fn read(&self) -> Result<Reading, Failure> {
-        read(&self.arguments, &self.environment, self.python.as_deref())
+        read(&self.arguments, &self.environment, &self.launcher)
     }
 
     /// Why it can't be read again as who we are now; `None` where it can.
@@ -119,7 +118,9 @@ impl Configuration {
     pub fn weak_points(&self, settings: &Settings) -> Vec<String> {
         let Some(writer) = distrusted(settings) else { return Vec::new() };
         let program = std::env::current_exe().ok();
-        let told = writer.told(&self.sources.files, self.python.as_deref().or(program.as_deref()));
+        let (python, imports) = (self.launcher.python.as_deref(), self.launcher.imports_in(&self.folder));
+        let successor = settings.reloading.program.as_deref();
+        let told = writer.told(&self.sources.files, python.or(program.as_deref()), &imports, successor);
         told.into_iter().map(|(message, advice)| format!("WARNING: {message} ({advice})")).collect()
     }
 
@@ -159,7 +160,7 @@ impl Configuration {
 
     /// As we are.
     fn read_settings(&self, in_force: &Settings, distrusted: Option<&Writer>) -> Result<Answer, NotRead> {
-        let read = read_again(&self.arguments, &self.environment_now(), self.python.as_deref(), in_force, distrusted);
+        let read = read_again(&self.arguments, &self.environment_now(), &self.launcher, in_force, distrusted);
         read.map(|read| Answer { settings: read.settings, warnings: in_order(read.diagnostics), said: read.said }).map_err(
             |unread| match unread {
                 Unread::Failed(failure) => NotRead::Failed(in_order(failure.diagnostics)),

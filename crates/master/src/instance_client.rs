@@ -135,7 +135,8 @@ fn of_configuration(path: &Path, named: &str) -> Result<Located, NotAsked> {
     }
     let arguments = [path.as_os_str().to_owned()];
     let environment: Vec<_> = std::env::vars_os().collect();
-    let Ok(Reading::Run { settings, .. }) = bolide_options::read(&arguments, &environment, None) else {
+    let Ok(Reading::Run { settings, .. }) = bolide_options::read(&arguments, &environment, &bolide_options::Launcher::default())
+    else {
         return Err((EXIT_NO_INSTANCE, format!("{named}: no instance that runs has read it, and it names none by itself")));
     };
     if let Channel::File(path) = &settings.control.channel

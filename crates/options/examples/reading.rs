@@ -4,12 +4,12 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use bolide_options::Reading;
+use bolide_options::{Launcher, Reading};
 
 fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     let environment: Vec<(OsString, OsString)> = std::env::vars_os().collect();
-    match bolide_options::read(&arguments, &environment, None) {
+    match bolide_options::read(&arguments, &environment, &Launcher::default()) {
         Ok(Reading::Print { text, status }) => {
             print!("{text}");
             ExitCode::from(u8::try_from(status).unwrap_or(1))

@@ -9,6 +9,7 @@ use nix::sched::{CpuSet, sched_getaffinity};
 use nix::unistd::Pid;
 
 use crate::known::KnownFiles;
+use crate::launcher::Launcher;
 use crate::trust::Trust;
 
 /// Where cgroup v2 and v1 say how much CPU this process may use.
@@ -44,6 +45,8 @@ pub struct HostInfo {
     pub known: KnownFiles,
     /// The Python that runs the console script: it executes configurations that are programs, where no virtual environment is named.
     pub python: Option<PathBuf>,
+    /// What that Python imports from and executes.
+    pub imports: Vec<PathBuf>,
     pub trust: Trust,
 }
 
@@ -76,8 +79,14 @@ impl HostInfo {
             group: (group.as_raw(), group_name),
             known: KnownFiles::default(),
             python: None,
+            imports: Vec::new(),
             trust: Trust::default(),
         }
+    }
+
+    /// The same, started by this.
+    pub fn launched_by(self, launcher: &Launcher) -> HostInfo {
+        HostInfo { python: launcher.python.clone(), imports: launcher.imports_in(&self.folder), ..self }
     }
 
     /// The socket of a name (`FileDescriptorName=` of a socket unit).

@@ -23,6 +23,7 @@ mod host_info;
 mod instance_words;
 mod keywords;
 mod known;
+mod launcher;
 mod manual;
 mod pem;
 pub mod project;
@@ -38,7 +39,6 @@ mod trust;
 mod values;
 
 use std::ffi::OsString;
-use std::path::Path;
 
 use bolide_contract::settings::Settings;
 pub use catalogue::reach::{Reach, reach};
@@ -48,6 +48,7 @@ pub use host_info::start_folder;
 pub use instance_words::{
     EXIT_NO_ANSWER, EXIT_NO_INSTANCE, EXIT_REFUSED, InstanceRequest, InstanceWord, WORKERS_CHANGE_MOST, statuses_as_markdown,
 };
+pub use launcher::Launcher;
 pub use manual::man::SIGNALS_PLACE;
 pub use reading::{Failure, Reading, Said, Sources};
 pub use report::CheckReport;
@@ -59,12 +60,12 @@ use command_line::collect;
 use host_info::HostInfo;
 use reader::EarlyExit;
 
-/// Reads the command line (without the program's name), the environment, and the files that they name. `python` runs the console script.
+/// Reads the command line (without the program's name), the environment, and the files that they name. `launcher` is what has started us.
 ///
 /// # Errors
 /// Everything that is wrong, each with its location and what to do about it.
-pub fn read(arguments: &[OsString], environment: &[(OsString, OsString)], python: Option<&Path>) -> Result<Reading, Failure> {
-    read_in(arguments, &HostInfo { python: python.map(Path::to_owned), ..HostInfo::gather(environment) })
+pub fn read(arguments: &[OsString], environment: &[(OsString, OsString)], launcher: &Launcher) -> Result<Reading, Failure> {
+    read_in(arguments, &HostInfo::gather(environment).launched_by(launcher))
 }
 
 /// Reads them again, for an instance that runs with these settings and has its working directory where it was started.
@@ -76,11 +77,11 @@ pub fn read(arguments: &[OsString], environment: &[(OsString, OsString)], python
 pub fn read_again(
     arguments: &[OsString],
     environment: &[(OsString, OsString)],
-    python: Option<&Path>,
+    launcher: &Launcher,
     in_force: &Settings,
     distrusted: Option<&Writer>,
 ) -> Result<ReadAgain, Unread> {
-    let mut host = HostInfo { python: python.map(Path::to_owned), ..HostInfo::gather(environment) };
+    let mut host = HostInfo::gather(environment).launched_by(launcher);
     host.known = known::KnownFiles::of(in_force);
     host.trust.distrusted = distrusted.cloned();
     let reading = read_in(arguments, &host);

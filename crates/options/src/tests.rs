@@ -47,6 +47,7 @@ pub(crate) fn host(folder: &Path, environment: &[(&str, &str)]) -> HostInfo {
         group: (0, "root".to_owned()),
         known: Default::default(),
         python: None,
+        imports: Vec::new(),
         trust: crate::trust::Trust::default(),
     }
 }

@@ -68,8 +68,21 @@ impl Trust {
         self.judge(python, location, Writer::weak_point_of_python)
     }
 
+    /// The same of a folder from which a Python imports, or of what it executes; one that is `told` of otherwise is not told of again.
+    ///
+    /// # Errors
+    /// As of [`Trust::note`].
+    pub fn note_import(&self, path: &Path, told: bool, location: &Location) -> Result<(), Diagnostic> {
+        let look: Look = |writer, path| writer.weak_point_of_imports(&[path.to_owned()]);
+        if told { self.refuse(path, location, look) } else { self.judge(path, location, look) }
+    }
+
     fn judge(&self, path: &Path, location: &Location, look: Look) -> Result<(), Diagnostic> {
         self.used.borrow_mut().push(path.to_owned());
+        self.refuse(path, location, look)
+    }
+
+    fn refuse(&self, path: &Path, location: &Location, look: Look) -> Result<(), Diagnostic> {
         let Some(found) = self.distrusted.as_ref().and_then(|writer| look(writer, path)) else { return Ok(()) };
         let message = format!("the user of uid may {}", found.words());
         *self.refused.borrow_mut() = Some(found);
@@ -207,20 +220,24 @@ impl Writer {
     pub fn weak_point_of_python(&self, python: &Path) -> Option<WeakPoint> {
         let found = self.weak_point(python);
         let Some(home) = python.parent().and_then(Path::parent).filter(|_| found.is_none()) else { return found };
-        let folders = glob::glob(&format!("{}/lib/python3*/site-packages", glob::Pattern::escape(&home.to_string_lossy())));
-        let packages: Vec<PathBuf> = folders.map(|found| found.flatten().collect()).unwrap_or_default();
-        let of_package = |folder: &PathBuf| {
-            // A file of this kind is executed whenever the Python starts (site).
-            let loaded = entries(folder).into_iter().filter(|path| path.extension().is_some_and(|end| end == "pth"));
-            [folder.clone(), folder.join("bolide")].into_iter().chain(entries(&folder.join("bolide"))).chain(loaded).collect()
-        };
-        let used: Vec<PathBuf> = packages.iter().flat_map(|folder| -> Vec<PathBuf> { of_package(folder) }).collect();
+        let home_text = glob::Pattern::escape(&home.to_string_lossy());
+        // Debian's system Python has the second and the third.
+        let names = ["lib/python3*/site-packages", "lib/python3*/dist-packages", "local/lib/python3*/dist-packages"];
+        let folders = names.iter().filter_map(|name| glob::glob(&format!("{home_text}/{name}")).ok()).flatten().flatten();
+        let used: Vec<PathBuf> = folders.flat_map(|folder| entries_of_package(&folder)).collect();
         std::iter::once(home.join("pyvenv.cfg")).chain(used).find_map(|path| self.weak_point(&path))
     }
 
     /// What an instance that root starts is to be told of: of all that root reads and all that it runs the first that this user may
-    /// change, and what to do about it.
-    pub fn told(&self, read: &[PathBuf], python: Option<&Path>) -> Vec<(String, &'static str)> {
+    /// change, and what to do about it. Of what it runs, `imports` are those of [`Launcher`](crate::Launcher), and `program` is that of an
+    /// upgrade.
+    pub fn told(
+        &self,
+        read: &[PathBuf],
+        python: Option<&Path>,
+        imports: &[PathBuf],
+        program: Option<&Path>,
+    ) -> Vec<(String, &'static str)> {
         let name = &self.name;
         let mut weak = read.iter().filter_map(|path| self.weak_point(path));
         let words = |found: WeakPoint, used: &str, further: &str| {
@@ -234,9 +251,10 @@ impl Writer {
             let further = if more > 0 { format!(" and {more} more") } else { String::new() };
             (words(found, "reads", &further), "give it, and the folders above it, to root (`chown root`), or use immediate-uid")
         });
-        let run = python.and_then(|python| self.weak_point_of_python(python)).map(|found| {
+        let run = python.and_then(|python| self.weak_point_of_python(python));
+        let run = run.or_else(|| self.weak_point_of_imports(imports)).or_else(|| self.weak_point(program?)).map(|found| {
             let advice =
-                "install Bolide where only root may write, such as a virtual environment of root's, or use immediate-uid";
+                "install Bolide where only root may write, such as a virtual environment of root's, start it from there, or use immediate-uid";
             (words(found, "runs", ""), advice)
         });
         first.into_iter().chain(run).collect()
@@ -264,6 +282,12 @@ impl Writer {
 fn parts(path: &Path) -> VecDeque<OsString> {
     let named = path.components().filter(|part| matches!(part, Component::Normal(_) | Component::ParentDir));
     named.map(|part| part.as_os_str().to_owned()).collect()
+}
+
+/// A folder of packages, and in it what every start imports or executes: Bolide, and files that tell of further folders (site).
+pub fn entries_of_package(folder: &Path) -> Vec<PathBuf> {
+    let loaded = entries(folder).into_iter().filter(|path| path.extension().is_some_and(|end| end == "pth"));
+    [folder.to_owned(), folder.join("bolide")].into_iter().chain(entries(&folder.join("bolide"))).chain(loaded).collect()
 }
 
 fn entries(folder: &Path) -> Vec<PathBuf> {

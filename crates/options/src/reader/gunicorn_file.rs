@@ -2,6 +2,7 @@
 //! is said, wherever it stands, and no placeholder in them is filled in: `%(h)s` is gunicorn's.
 
 use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use super::bounded::{line_text, read_bounded};
@@ -10,6 +11,7 @@ use crate::catalogue::catalogue;
 use crate::catalogue::row::{Row, Value};
 use crate::diagnostic::{Diagnostic, Location};
 use crate::gunicorn;
+use crate::launcher;
 
 /// The file that gunicorn reads where none is named.
 pub const GUNICORN_FILE: &str = "gunicorn.conf.py";
@@ -37,6 +39,7 @@ impl Reader<'_> {
             self.host.trust.note(used, location)?;
         }
         self.host.trust.note_python(&self.python(), location)?;
+        self.note_imports(location)?;
         let text = read_bounded(&path, location)?;
         let lines: Vec<&[u8]> = text.split(|&byte| byte == b'\n').collect();
         let place = |line: u32| Location { text: line_text(&lines, line), ..Location::file(name, line) };
@@ -57,6 +60,18 @@ impl Reader<'_> {
             let pair = Pair { key, value: Some(value), location: place(line), acted: true, placeholder: false };
             self.made.pairs.push(pair.clone());
             self.of_gunicorn.push(pair);
+        }
+        Ok(())
+    }
+
+    /// What the Python of the child imports from: as ours does, and by the variable.
+    fn note_imports(&self, location: &Location) -> Result<(), EarlyExit> {
+        for import in &self.host.imports {
+            self.host.trust.note_import(import, true, location)?;
+        }
+        let named = self.host.variable("PYTHONPATH").unwrap_or_default();
+        for import in launcher::of_variable(OsStr::new(named), &self.host.folder) {
+            self.host.trust.note_import(&import, self.host.imports.contains(&import), location)?;
         }
         Ok(())
     }

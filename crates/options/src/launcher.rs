@@ -1,0 +1,72 @@
+//! The Python that has started Bolide, and what it imports from: the next start executes what lies there. It reads no
+//! configuration; the process that reads one asks it.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use crate::trust::{WeakPoint, Writer, entries_of_package};
+
+/// What every Python imports at its start, if it is there (site).
+const IMPORTED_FIRST: [&str; 2] = ["sitecustomize.py", "usercustomize.py"];
+
+/// The start of Bolide by a Python; the plain program has been started by none.
+#[derive(Debug, Clone, Default)]
+pub struct Launcher {
+    /// The Python that runs the console script.
+    pub python: Option<PathBuf>,
+    /// Where it imports from and what it has executed: `sys.path`, the folder of the package, the script. An empty path is the folder of
+    /// the start.
+    pub imports: Vec<PathBuf>,
+}
+
+impl Launcher {
+    /// The folders and files in full. The folder of the start is named as the start has it, which may be by a link.
+    pub fn imports_in(&self, folder: &Path) -> Vec<PathBuf> {
+        let real = folder.canonicalize().ok();
+        let full = |path: &PathBuf| match path.as_os_str().is_empty() || Some(path) == real.as_ref() {
+            true => folder.to_owned(),
+            false => folder.join(path),
+        };
+        self.imports.iter().map(full).collect()
+    }
+}
+
+/// The folders of a `PYTHONPATH`.
+pub fn of_variable(text: &OsStr, folder: &Path) -> Vec<PathBuf> {
+    std::env::split_paths(text).filter(|path| !path.as_os_str().is_empty()).map(|path| folder.join(path)).collect()
+}
+
+impl Writer {
+    /// The first place where this user may change what a Python imports from there at its start. What is not there yet counts as well,
+    /// where the user may make it.
+    pub fn weak_point_of_imports(&self, imports: &[PathBuf]) -> Option<WeakPoint> {
+        let of_one = |path: &PathBuf| {
+            let first = IMPORTED_FIRST.iter().map(|name| path.join(name));
+            std::iter::once(path.clone()).chain(entries_of_package(path)).chain(first).find_map(|used| self.weak_point(&used))
+        };
+        imports.iter().find_map(of_one)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn test_imports_are_in_full_and_the_folder_of_the_start_has_the_name_that_the_start_gives_it() {
+        let place = nix::unistd::mkdtemp(&std::env::temp_dir().join("bolide-launcher-XXXXXX")).expect("a temporary folder");
+        let place = place.canonicalize().expect("it is there");
+        std::fs::create_dir(place.join("release")).expect("made");
+        std::os::unix::fs::symlink(place.join("release"), place.join("current")).expect("made");
+        let imports = vec![PathBuf::new(), place.join("release"), "/usr/lib/python3".into(), "lib".into()];
+        let current = place.join("current");
+        let found = Launcher { python: None, imports }.imports_in(&current);
+        std::fs::remove_dir_all(&place).expect("removed");
+        assert_eq!(found, [current.clone(), current.clone(), "/usr/lib/python3".into(), current.join("lib")]);
+    }
+
+    #[test]
+    fn test_an_empty_entry_of_the_variable_is_none() {
+        assert_eq!(of_variable(OsStr::new(":/a::b"), Path::new("/srv")), [Path::new("/a"), Path::new("/srv/b")]);
+    }
+}

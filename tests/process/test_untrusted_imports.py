@@ -1,0 +1,117 @@
+"""What root's Python imports and what an upgrade executes gives the application's user nothing of root's."""
+
+import os
+import shutil
+import subprocess
+
+import pytest
+from support.waiting import PATIENCE_SECONDS
+from support_instance import APPLICATIONS
+from support_users import NOBODY, python_for_everybody
+
+pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root has rights to give away")
+
+#: What the start says.
+RUN_BY_ROOT = r"^bolide: WARNING: the user `nobody` \(uid\) may .*{}.*, which root runs at a start"
+READ_AS_USER = r"^bolide: reload: the user `nobody` \(uid\) may .*: it is read as that user"
+
+
+@pytest.fixture
+def place(start, open_folder):
+    """A Python of root's, and a folder of nobody's."""
+    python = python_for_everybody(open_folder)
+    if python is None:
+        pytest.skip("no Python here may be run by another user")
+    shutil.copy(APPLICATIONS / "probe.py", open_folder)
+    return Place(start, open_folder, python)
+
+
+class Place:
+    def __init__(self, start, folder, python):
+        self.start_instance, self.folder, self.python = start, folder, python
+        self.own = folder / "own"
+        self.own.mkdir()
+        os.chown(self.own, NOBODY.pw_uid, NOBODY.pw_gid)
+        (self.packages,) = folder.glob("everybody/lib/python*/site-packages")
+        self.fifo = self.own / "fifo"
+
+    def start(self, *more, cwd=None, environment=(), user="nobody", **options):
+        command = ["env", "-C", str(cwd or self.folder), *environment, self.python, "-m", "bolide"]
+        line = ["--http-socket", "127.0.0.1:0", "--chdir", self.folder, "--module", "probe", "--master", "--uid", user]
+        line += ["--master-fifo", self.fifo, *more]
+        return self.start_instance(*line, module=None, socket=None, master=False, command=command, **options)
+
+    def ask(self, letter):
+        """As nobody would."""
+        pipe = os.open(self.fifo, os.O_WRONLY | os.O_NONBLOCK)
+        os.write(pipe, letter)
+        os.close(pipe)
+
+
+@pytest.mark.parametrize("way", ["folder of the start", "PYTHONPATH", "a folder that is not there yet", "pth", "binary-path"])
+def test_what_root_would_import_or_execute_is_told_once_at_the_start(place, way):
+    more, options = [], {}
+    if way == "folder of the start":
+        options["cwd"] = place.own
+    elif way == "PYTHONPATH":
+        options["environment"] = [f"PYTHONPATH={place.own}"]
+    elif way == "a folder that is not there yet":
+        options["environment"] = [f"PYTHONPATH=/usr/share:{place.own}/later"]
+    elif way == "pth":
+        (place.packages / "further.pth").write_text(f"{place.own}\n")
+    else:
+        more = ["--binary-path", place.own / "bolide"]
+        (place.own / "bolide").write_text("#!/bin/sh\n")
+    instance = place.start(*more, **options)
+    instance.wait_for_log(RUN_BY_ROOT.format(place.own))
+    assert instance.log.count("WARNING: the user `nobody`") == 1
+
+
+def test_a_package_in_a_folder_of_another_name_is_told_of(place):
+    """Debian's system Python has `dist-packages`."""
+    other = place.folder / "dist-packages"
+    other.mkdir()
+    shutil.move(place.packages / "bolide", other)
+    os.chown(other / "bolide" / "__init__.py", NOBODY.pw_uid, NOBODY.pw_gid)
+    (place.packages / "further.pth").write_text(f"{other}\n")
+    instance = place.start()
+    instance.wait_for_log(RUN_BY_ROOT.format(other / "bolide" / "__init__.py"))
+
+
+def test_nothing_is_told_where_root_alone_may_write_or_the_application_is_roots(place):
+    assert "(uid) may" not in place.start(environment=[f"PYTHONPATH={place.folder}/later"]).log
+    assert "(uid) may" not in place.start(cwd=place.own, user="root", environment=[f"PYTHONPATH={place.own}"]).log
+
+
+def test_check_tells_it_too(place):
+    file = place.folder / "uwsgi.ini"
+    file.write_text("[uwsgi]\nhttp-socket = 127.0.0.1:0\nmodule = probe\nuid = nobody\n")
+    command, environment = [place.python, "-m", "bolide", "check", file], {"PYTHONPATH": str(place.own)}
+    said = subprocess.check_output(command, cwd=place.folder, env=environment, timeout=PATIENCE_SECONDS, text=True)
+    assert f"{file}:4:" in said
+    assert f"{place.own}, which root runs at a start" in said
+
+
+def test_the_users_pipe_orders_no_upgrade_of_roots_master(place):
+    instance = place.start(alarms=True)
+    pid = instance.pid
+    place.ask(b"f")
+    instance.wait_for_log(r"^bolide: master-fifo .*: no upgrade: the user of uid can write to this pipe.*`bolide upgrade`")
+    place.ask(b"r")
+    instance.wait_for_generation(2)
+    assert instance.pid == pid
+    instance.read_log()
+    assert "a new master is started" not in instance.log
+
+
+def test_a_module_of_the_users_is_not_imported_by_root_for_gunicorns_file(place):
+    program = place.folder / "gunicorn.conf.py"
+    who = place.own / "who"
+    program.write_text("import plistlib\nworkers = 1\n")
+    instance = place.start("-c", program, environment=[f"PYTHONPATH={place.own}"])
+    instance.wait_for_log(RUN_BY_ROOT.format(place.own))
+    (place.own / "plistlib.py").write_text(f"import os\nopen({str(who)!r}, 'w').write(str(os.getuid()))\n")
+    place.ask(b"r")
+    instance.wait_for_generation(2)
+    instance.wait_for_log(READ_AS_USER)
+    assert who.read_text() == str(NOBODY.pw_uid)
