@@ -11,6 +11,7 @@ import pytest
 from support.server import program
 from support.waiting import wait_until
 from support_hostile import Ground, identity_options
+from support_upgrade import UPGRADE
 from support_users import NOBODY
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
@@ -178,7 +179,7 @@ def test_the_pid_of_a_successor_is_written_nowhere_else(begin, ground):
 
     instance.wait_for(lambda: "bolide: ready: " in said(), "it is ready")
     ground.act("rm app.pid; ln -s $OUTSIDE/secret app.pid")
-    write(fifo, "f")
+    os.kill(instance.pid, UPGRADE)
     instance.wait_for(lambda: "can't be written" in said(), "the line about the pidfile")
     instance.process.wait(timeout=60)
     ground.is_untouched()
