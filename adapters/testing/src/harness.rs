@@ -249,7 +249,7 @@ pub fn settings(options: &[&str]) -> Settings {
     .chain(options)
     .map(Into::into)
     .collect();
-    match read(&arguments, &[], None) {
+    match read(&arguments, &[], &bolide_options::Launcher::default()) {
         Ok(Reading::Run { settings, .. }) => *settings,
         Ok(_) => panic!("the options don't start anything"),
         Err(failure) => panic!("{:?}", failure.diagnostics),
