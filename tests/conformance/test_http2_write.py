@@ -5,11 +5,12 @@ Another thread may be the one that reads the connection meanwhile, or this one i
 
 import pytest
 from support.files import assert_same, pattern
-from support.http2 import CANCEL, USUAL_WINDOW_BYTES, Both
+from support.http2 import CANCEL, INITIAL_WINDOW_SIZE, USUAL_WINDOW_BYTES, Both, settings
 from support.waiting import wait_until
 
 PART_BYTES = 65536
 PARTS = 64
+FEW = 5
 LARGE = pattern(4 << 20)
 
 APPLICATION = f"""
@@ -22,6 +23,10 @@ def application(environ, start_response):
         if path == "/write":
             for number in range({PARTS}):
                 write(b"%c" % (97 + number % 26) * {PART_BYTES})
+        elif path == "/few":
+            for number in range({FEW}):
+                write(b"%c" % (97 + number) * {PART_BYTES})
+            return [b"the end" * 1000]
         elif path == "/file":
             uwsgi.sendfile(environ["bolide.folder"] + "/large.bin")
         else:
@@ -31,6 +36,10 @@ def application(environ, start_response):
     return []
 """
 WRITTEN = b"".join(b"%c" % (97 + number % 26) * PART_BYTES for number in range(PARTS))
+WRITTEN_FEW = WRITTEN[: FEW * PART_BYTES] + b"the end" * 1000
+
+#: Too small for an answer, so that each waits in its call.
+SMALL_WINDOW_BYTES = 100
 
 
 @pytest.fixture(scope="module", params=[1, 2, 4])
@@ -85,6 +94,42 @@ def test_all_threads_may_wait_for_a_connection_each(both, way):
     for connection, answer in zip(connections, begun):
         (got,) = give_back(connection, [answer])
         assert_same(got, WRITTEN)
+
+
+@pytest.mark.parametrize(("path", "body"), [("/few", WRITTEN_FEW), ("/file", LARGE)])
+def test_a_client_may_take_its_answers_one_after_the_other(both, way, path, body):
+    # The calls of later answers wait meanwhile, in as many threads as there are.
+    connection = both.connect(way, {INITIAL_WINDOW_SIZE: SMALL_WINDOW_BYTES}, gives_back=False)
+    connection.read_settings()
+    connection.open_window(0, 1 << 30)
+    answers = [connection.begin(target=path) for _ in range(both.threads + 2)]
+
+    def step():
+        first = next((answer for answer in answers if not answer.is_over), None)
+        if first is not None and connection.receive_windows[first.stream] == 0:
+            connection.open_window(first.stream, USUAL_WINDOW_BYTES)
+        return first is None
+
+    connection.read_until(step, lambda: f"these answers end: {answers}")
+    for answer in answers:
+        assert_same(answer.body, body)
+
+
+def test_the_connection_has_its_own_answers_while_all_threads_wait(both, way):
+    connection = both.connect(way, {INITIAL_WINDOW_SIZE: SMALL_WINDOW_BYTES}, gives_back=False)
+    connection.read_settings()
+    answers = [connection.begin(target="/few") for _ in range(both.threads)]
+    for answer in answers:
+        connection.read_until(lambda answer=answer: answer.received == SMALL_WINDOW_BYTES, "the call waits")
+    for number in range(5):
+        connection.ping(b"number %d" % number)
+    before = connection.settings_acknowledged
+    connection.send(settings({INITIAL_WINDOW_SIZE: SMALL_WINDOW_BYTES}))
+    connection.read_until(lambda: connection.settings_acknowledged > before, "the settings are acknowledged")
+    assert [answer.received for answer in answers] == [SMALL_WINDOW_BYTES] * both.threads
+    # The threads are free for other tests.
+    for got in give_back(connection, answers):
+        assert_same(got, WRITTEN_FEW)
 
 
 def test_other_requests_of_the_connection_are_answered_meanwhile(both, way):

@@ -408,13 +408,14 @@ fn write_part(capsule: *mut ffi::PyObject, data: *mut ffi::PyObject) -> Option<(
     // What can't be suspended can't wait for its turn either.
     response.begin_turn();
     match response.push(part, When::Now) {
+        Pushed::All if response.holds_call() => write_rest(state, &[]),
         Pushed::All => Some(()),
         Pushed::Gone => client_is_gone(state.write_errors),
         Pushed::Part(taken) => write_rest(state, &part[taken..]),
     }
 }
 
-/// Waits for a slow client, as often as the rest of a part needs it.
+/// Waits for a slow client, as often as the rest of a part needs it, or what was kept of it.
 fn write_rest(state: &CallState, mut rest: &[u8]) -> Option<()> {
     state.is_writing.set(true);
     let sent = loop {
@@ -437,6 +438,7 @@ fn write_rest(state: &CallState, mut rest: &[u8]) -> Option<()> {
         }
         response.begin_turn();
         match response.push(rest, When::Now) {
+            Pushed::All if response.holds_call() => rest = &[],
             Pushed::All => break true,
             Pushed::Gone => break false,
             Pushed::Part(taken) => rest = &rest[taken..],

@@ -238,8 +238,13 @@ impl WsgiThread {
             self.keep(start);
             return self.forgive(response).then_some(Outcome::Finished);
         };
+        let was_sent_in_call = response.was_sent_in_call();
         let mut answer = Answer::new(result);
         let sent = self.send(&mut answer, None, response);
+        if was_sent_in_call && matches!(sent, Some(SendProgress::All)) {
+            let timeout = self.wsgi.write_timeout;
+            self.aside(|| response.finish_in_call(timeout));
+        }
         start.disarm();
         Some(self.conclude(sent, answer, start, response, &|| described(&request.parts)))
     }

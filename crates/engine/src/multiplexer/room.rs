@@ -88,7 +88,8 @@ impl Multiplexer {
         let pumped = self.pump(buffer, |_| true);
         self.batch = batch;
         match pumped {
-            Pumped::All | Pumped::Rest | Pumped::Later => {}
+            // The client may wait for what the session has to say to it (an answer to its PING, say), and no other turn may come meanwhile.
+            Pumped::All | Pumped::Rest | Pumped::Later => self.flush(),
             Pumped::End | Pumped::Broken => {
                 self.transport.is_broken = true;
                 self.break_all();

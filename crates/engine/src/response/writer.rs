@@ -5,6 +5,7 @@
 
 use std::ops::{Deref, DerefMut};
 use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
 use bolide_protocol::response::{BodyLength, HeadTerms};
 
@@ -98,6 +99,18 @@ impl ResponseWriter<'_> {
         self.transport.wants_room()
     }
 
+    /// Whether a call that has sent something is to wait until all of it has left. What a stream keeps would leave in the stream's own turn, and
+    /// its client may wait for that while all threads are in such calls.
+    pub fn holds_call(&self) -> bool {
+        self.transport.is_stream() && self.transport.wants_room()
+    }
+
+    /// Whether the end of an answer is to wait likewise ([`ResponseWriter::finish_in_call`]), asked when the application's call has returned: parts
+    /// of the answer were sent within the call, on a stream.
+    pub fn was_sent_in_call(&self) -> bool {
+        self.transport.is_stream() && self.head_has_left()
+    }
+
     /// Such a wait.
     pub fn room_wait(&self) -> RoomWait {
         self.transport.room_wait()
@@ -187,6 +200,20 @@ impl ResponseWriter<'_> {
             }
         }
         self.stage = Stage::Done;
+    }
+
+    /// Ends an answer of which parts were sent within the application's call, and waits until it has left: `timeout` each time for room. A file that
+    /// follows them has turns, as any other.
+    pub fn finish_in_call(&mut self, timeout: Duration) {
+        self.finish();
+        while !self.has_file() {
+            self.begin_turn();
+            if self.advance() != Progress::Blocked {
+                break;
+            }
+            let has_room = self.room_wait().wait(timeout);
+            self.room_came(has_room);
+        }
     }
 
     /// Answers in the engine's own words, in place of whatever head the application has begun. Only while nothing has left.
