@@ -270,6 +270,20 @@ def test_a_body_that_nobody_reads_stays_with_the_client_and_holds_up_no_other_st
     assert connection.finish(held).status == 200
 
 
+def test_bodies_that_nobody_reads_leave_the_rest_of_the_window_to_another_upload(connection, server):
+    connection.read_settings()
+    name = f"unread-{next(numbers)}"
+    held = [connection.begin("POST", f"/slow_reader?{name}", ends=False) for _ in range(3)]
+    for answer in held:
+        connection.send_body(answer, bytes(connection.send_windows[answer.stream]), ends=False)
+    other = connection.request("POST", "/digest", body=MEGABYTE)
+    assert digest_of(other)["bytes"] == len(MEGABYTE)
+    server.get(f"/open?{name}")
+    for answer in held:
+        connection.send_data(answer, ends=True)
+    assert connection.finish(*held).status == 200
+
+
 # Streams beside each other.
 
 

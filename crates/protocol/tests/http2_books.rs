@@ -262,6 +262,9 @@ impl Ends {
         assert_eq!(self.session.in_flight(), in_flight);
         let kept = i64::from(CONNECTION_WINDOW) - self.receive_window - in_flight;
         assert!((0..i64::from(CONNECTION_WINDOW / 2)).contains(&kept), "{kept} bytes of the connection are kept back");
+        // And less than what the peer has left: what streams hold unread must not keep the rest from the others.
+        let left = self.receive_window;
+        assert!(kept == 0 || kept < left, "{kept} bytes of the connection are kept back from a peer that may send {left}");
     }
 }
 

@@ -148,17 +148,18 @@ impl Http2 {
         self.give_back(stream, taken);
     }
 
-    /// Windows are given back by halves: a frame for each of DATA would double what is said.
+    /// Windows are given back by halves: a frame for each of DATA would double what is said. Here it is half of what streams leave of the window
+    /// that hold bytes unread: by half of the whole, the last of it would be used up before anything was given back.
     pub(super) fn give_back_to_connection(&mut self, bytes: u32) {
         self.due = self.due.saturating_add(bytes);
-        if self.due >= self.limits.connection_window_bytes / 2 {
+        if self.due > 0 && i64::from(self.due) >= self.receive_window {
             let due = std::mem::take(&mut self.due);
             self.receive_window += i64::from(due);
             write_window_update(0, due, &mut self.output);
         }
     }
 
-    /// The same of a stream's, and of the connection's with it.
+    /// The same of a stream's, and of the connection's with it. A stream holds up itself alone, and goes on when half of its window was read.
     fn give_back(&mut self, id: u32, bytes: u32) {
         self.give_back_to_connection(bytes);
         let half = self.limits.stream_window_bytes / 2;
