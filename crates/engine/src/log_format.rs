@@ -3,7 +3,8 @@
 //!
 //! The variables and what they say are uWSGI's; one that says nothing is `-`. A name that is none of them is one of the application's own
 //! (`uwsgi.set_logvar`). A client's quotation mark must not end a field: a format that is an object of JSON has its values escaped as JSON has
-//! it, one with quotes as Apache does (gunicorn and nginx do the like), and one without has them as they are, as in uWSGI.
+//! it, one with quotes as Apache does (gunicorn and nginx do the like), with `\x27` where values stand between single quotes, and one without
+//! has them as they are, as in uWSGI.
 
 use bolide_log::{dates, json};
 
@@ -29,6 +30,8 @@ enum Escapes {
     Visible,
     /// The format has quotes.
     Quotes,
+    /// It has values between single quotes.
+    SingleQuotes,
     /// It is an object of JSON.
     Json,
 }
@@ -135,6 +138,7 @@ impl LogFormat {
     pub fn compile(format: &str, time: Option<&str>) -> LogFormat {
         let escapes = match format.trim() {
             text if text.starts_with('{') && text.ends_with('}') => Escapes::Json,
+            text if has_values_in_single_quotes(text) => Escapes::SingleQuotes,
             // Of fields outside of the quotes too: a quote there would begin a field where none is.
             text if text.contains('"') => Escapes::Quotes,
             _ => Escapes::Visible,
@@ -223,6 +227,7 @@ impl LogFormat {
         match self.escapes {
             Escapes::Visible => visible(buffer, value),
             Escapes::Quotes => quotable(buffer, value),
+            Escapes::SingleQuotes => single_quotable(buffer, value),
             Escapes::Json => json::escaped(buffer, value),
         }
     }
@@ -276,6 +281,23 @@ impl LogFormat {
     }
 }
 
+/// Whether a variable stands between two single quotes, and not only beside apostrophes of plain text.
+fn has_values_in_single_quotes(format: &str) -> bool {
+    let parts: Vec<&str> = format.split('\'').collect();
+    let ends = parts.len().saturating_sub(1);
+    parts.iter().take(ends).skip(1).step_by(2).any(|part| part.contains("%("))
+}
+
+/// As [`quotable`], with `\x27` for a single quote too.
+fn single_quotable(buffer: &mut Vec<u8>, text: &[u8]) {
+    for (number, part) in text.split(|byte| *byte == b'\'').enumerate() {
+        if number > 0 {
+            buffer.extend_from_slice(b"\\x27");
+        }
+        quotable(buffer, part);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -283,8 +305,15 @@ mod tests {
 
     fn written(format: &str) -> String {
         let format = LogFormat::compile(format, None);
-        let values: Vec<Vec<u8>> =
-            format.names().iter().map(|name| if name == b"HTTP_REFERER" { b"a\"b\n\xff".to_vec() } else { Vec::new() }).collect();
+        let values: Vec<Vec<u8>> = format
+            .names()
+            .iter()
+            .map(|name| match name.as_slice() {
+                b"HTTP_REFERER" => b"a\"b\n\xff".to_vec(),
+                b"HTTP_USER_AGENT" => b"it's \"\\".to_vec(),
+                _ => Vec::new(),
+            })
+            .collect();
         let own = vec![(b"mine".to_vec(), b"1".to_vec()), (b"mine".to_vec(), b"2".to_vec())];
         let mut buffer = Vec::new();
         format.write(&mut buffer, &line(), &RequestNotes { values: &values, application: &own });
@@ -307,6 +336,12 @@ mod tests {
             ("%(referer)", "a\"b?\u{fffd}\n"),
             ("\"%(referer)\" %(status)", "\"a\\\"b\\n\u{fffd}\" 200\n"),
             ("%(referer) \"%(status)\"", "a\\\"b\\n\u{fffd} \"200\"\n"),
+            ("'%(uagent)' %(status)", "'it\\x27s \\\"\\\\' 200\n"),
+            ("'%(method) %(uagent) %(uri)' %(referer)", "'GET it\\x27s \\\"\\\\ /x?y' a\\\"b\\n\u{fffd}\n"),
+            ("\"%(status)\" '%(uagent)'", "\"200\" 'it\\x27s \\\"\\\\'\n"),
+            ("\"%(uagent)\"", "\"it's \\\"\\\\\"\n"),
+            ("it's %(uagent)", "it's it's \"\\\n"),
+            ("it's %(status), and %(uagent)'s", "it's 200, and it\\x27s \\\"\\\\'s\n"),
             ("{\"r\": \"%(referer)\"}", "{\"r\": \"a\\\"b\\n\u{fffd}\"}\n"),
         ] {
             assert_eq!(written(format), expected, "{format}");
