@@ -24,10 +24,10 @@ const ALL_RIGHTS: u32 = 0o7;
 
 /// The entries of a file's list.
 #[derive(Debug, PartialEq, Eq)]
-pub struct AccessList(Vec<Entry>);
+pub struct AccessList(Vec<Grant>);
 
 #[derive(Debug, PartialEq, Eq)]
-struct Entry {
+struct Grant {
     tag: u16,
     rights: u16,
     number: u32,
@@ -51,15 +51,15 @@ impl AccessList {
         if version != VERSION.to_le_bytes() {
             return AccessList(Vec::new());
         }
-        let entry = |bytes: &[u8; ENTRY_BYTES]| {
+        let grant = |bytes: &[u8; ENTRY_BYTES]| {
             let [tag, tag_high, rights, rights_high, number @ ..] = *bytes;
-            Entry {
+            Grant {
                 tag: u16::from_le_bytes([tag, tag_high]),
                 rights: u16::from_le_bytes([rights, rights_high]),
                 number: u32::from_le_bytes(number),
             }
         };
-        AccessList(entries.as_chunks().0.iter().map(entry).collect())
+        AccessList(entries.as_chunks().0.iter().map(grant).collect())
     }
 
     /// The rights of a user that does not own the file, as the bits of one class of a mode. Of several groups' rights the user has all
@@ -72,7 +72,7 @@ impl AccessList {
         if let Some(own) = self.0.iter().find(|entry| entry.tag == USER && entry.number == user) {
             return (own.rights & mask).into();
         }
-        let is_in = |entry: &&Entry| match entry.tag {
+        let is_in = |entry: &&Grant| match entry.tag {
             GROUP => groups.contains(&entry.number),
             GROUP_OF_FILE => groups.contains(&group_of_file),
             _ => false,
