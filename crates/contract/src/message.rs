@@ -38,7 +38,7 @@ pub enum Order {
     Pause,
     /// To a worker that was told to pause: go on. An order to end says the same.
     Resume,
-    /// To a worker: look at the listening sockets. Somebody may wait there of whom the kernel has told a worker that has left them.
+    /// To a worker: look at the listening sockets. The kernel may have announced a connection only to a worker that has left them.
     Look,
 }
 
@@ -64,8 +64,8 @@ pub enum Report {
     Serving { row: u32, pid: u32 },
     /// Worker: it has served `max-requests`, or was sent SIGTERM, and asks for its replacement; it serves on until told to drain.
     Worn { row: u32, pid: u32 },
-    /// Worker: it was told to end, and accepts nothing any more. It has read the order late ([`LATE_DRAIN_MS`]), and somebody waits whom it has
-    /// not let in.
+    /// Worker: it was told to end, and accepts no more connections. `somebody_waits`: it read the order late ([`LATE_DRAIN_MS`]), and left
+    /// connections in the queue.
     Left { row: u32, somebody_waits: bool },
     /// Worker: it was told to drain and every connection is closed. What follows is the application's own end (a lifespan's
     /// shutdown, background tasks), which has the rest of the mercy; no request is in flight any more.
@@ -114,8 +114,8 @@ pub type ImportedFile = (String, Option<i64>);
 /// Bytes of a list of imported files, at the most.
 pub const IMPORTS_BYTES: usize = 8 * 1024 * 1024;
 
-/// A worker that reads the order to drain later than this, in milliseconds, lets in nobody of those who wait at the listening sockets: by
-/// then they may have come when the master had said that the new code serves.
+/// A worker that reads the order to drain later than this, in milliseconds, accepts no connection of the queue: clients may have connected
+/// after the master had said that the new code serves.
 pub const LATE_DRAIN_MS: u64 = 200;
 
 /// Exit status of a worker or prototype whose application could not be loaded.

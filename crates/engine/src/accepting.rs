@@ -69,7 +69,7 @@ impl<L: Language> Shared<L> {
         housekeeping: &mut Housekeeping,
         thread: &ThreadContext,
     ) {
-        // The order to drain may be behind this news: nobody enters who could have new code.
+        // The order to drain may not be read yet: connections that could get the new code are not accepted any more.
         if self.worker.is_told_to_drain()
             || self.worker.is_paused()
             || housekeeping.pauses.iter().any(|pause| pause.listener == number)
@@ -223,7 +223,7 @@ impl<L: Language> Shared<L> {
         somebody_waits
     }
 
-    /// Somebody may wait of whom only a worker was told that has left.
+    /// Accepts connections that the kernel announced only to a worker that has left the listeners.
     pub(crate) fn look_at_listeners(
         &self,
         connections: &mut ConnectionTable<Connection<L::App>>,
@@ -234,7 +234,7 @@ impl<L: Language> Shared<L> {
         }
         for number in 0..self.worker.listeners.len() {
             if self.worker.is_draining() {
-                // Whoever could serve them else is unknown to the master.
+                // The master may know of no other worker that could serve them.
                 self.let_in_waiting(ACCEPTED_TURN_MOST, number, connections, housekeeping);
             } else {
                 // A socket that is added to the poll is looked at (epoll_ctl(2)).

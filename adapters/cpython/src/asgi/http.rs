@@ -15,7 +15,7 @@ use super::events::{ReceiveEvent, SendError, SendResult};
 use super::messages::{Headers, Message, file_part, path_file};
 use crate::object::{Object, bytes_of};
 
-/// How long an application may give parts of a body that has no length and goes to nobody, as a stream of events answers HEAD. Then its
+/// How long an application may send parts of a body that has no length and is dropped, as an event stream does for HEAD. Then its
 /// `send()` says that the client has gone, which ends it.
 const ENDLESS_BODY_TIME: Duration = Duration::from_secs(10);
 
@@ -38,7 +38,7 @@ pub struct HttpState {
     /// Parts that the client was slow to take. Each has a `send()` that waits for it, so the application bounds them.
     unsent: VecDeque<UnsentPart>,
     is_disconnected: bool,
-    /// Since when parts of a body without a length go to nobody.
+    /// Since when parts of a body without a length are dropped.
     silent_since: Option<Instant>,
 }
 
@@ -359,7 +359,7 @@ impl HttpState {
         self.after_part(more, response)
     }
 
-    /// The first part of a body that is for nobody: the answer is complete, and a client may leave that has it.
+    /// The first part of a body that is dropped: the answer is complete with its head, and the client may leave.
     fn head_alone(&mut self, bytes: &[u8], response: &mut ResponseWriter<'_>) -> Result<SendResult, SendError> {
         if bytes.is_empty() {
             response.send_head();

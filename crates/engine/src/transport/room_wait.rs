@@ -21,7 +21,7 @@ pub struct RoomWait {
 }
 
 impl RoomWait {
-    /// Comes back when there may be room, or nobody is there any more who could make some. False: neither was so within the time.
+    /// Returns when there may be room, or when the client has gone. False: neither happened within the time.
     pub fn wait(&self, most: Duration) -> bool {
         match &self.stream {
             None => socket::wait_for_room(self.socket.as_fd(), most),
