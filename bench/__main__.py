@@ -17,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from . import charts, installation, interpreters, machine, marks, processes, report
+from . import charts, documents, installation, interpreters, machine, marks, processes, report
 from .interpreters import OWN
 from .load import LoadFailed
 from .places import LATEST, REPOSITORY, RESULTS, for_report
@@ -73,10 +73,11 @@ def prepare(wanted, scenarios, build):
     if machine.find_program("wrk") is None:
         raise installation.CannotRun("there is no wrk on this system; install the package wrk")
     interfaces = {SCENARIOS[name].interface for name in scenarios}
+    beside = {SCENARIOS[name].beside for name in scenarios if SCENARIOS[name].beside}
     needed = interpreters.for_asgi() if "asgi" in interfaces else [OWN]
     servers, left_out = {}, []
     for interpreter in needed:
-        interfaces_here = interfaces if interpreter == OWN else {"asgi"}
+        interfaces_here = interfaces | beside if interpreter == OWN else {"asgi"}
         here = [name for name in wanted if SERVERS[name].interfaces & interfaces_here]
         try:
             failed = _install(interpreter, OURS in here, build)
@@ -174,6 +175,8 @@ def write(results, keep):
         shutil.rmtree(kept, ignore_errors=True)
         shutil.copytree(LATEST, kept)
         say(f"Kept in {kept.relative_to(REPOSITORY)}")
+        for name in documents.update(kept.name):
+            say(f"{name} quotes them")
     return page
 
 
@@ -182,6 +185,8 @@ def run(arguments, scenarios, wanted):
     servers, left_out = prepare(wanted, scenarios, build=not arguments.no_build)
     effort = QUICK if arguments.quick else FULL
     changes = {key: value for key in ("rounds", "seconds") if (value := getattr(arguments, key)) is not None}
+    if arguments.rounds is not None:
+        changes["waiting_rounds"] = arguments.rounds
     effort = dataclasses.replace(effort, **changes)
     machine.raise_descriptor_limit()
     cpus = machine.plan_cpus()

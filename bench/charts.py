@@ -1,119 +1,10 @@
-"""Draws the charts as SVG, by hand: horizontal bars with their figures written out. No library, no style sheet.
+"""Which charts the results give. Pure functions on the results, in the suite's own process; `drawing` draws them."""
 
-Pure functions on the results; runs in the suite's own process. The background is solid white, so that a chart
-reads the same on a light page and on a dark one.
-"""
-
-import math
-from dataclasses import dataclass
-from xml.sax.saxutils import escape
-
-from . import figures
+from . import figures, waiting_charts
+from .drawing import SHADES, Bar, colour_of, draw
 from .marks import BYTES_IN_MB
 from .report import by_cost
 from .servers import OURS, REFERENCE
-
-WIDTH = 760
-LABEL_WIDTH = 180
-VALUE_WIDTH = 120
-BAR_HEIGHT = 20
-BAR_GAP = 8
-GROUP_GAP = 16
-TOP = 64
-BOTTOM = 44
-TICKS = 5
-ROUND_STEPS = (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10)
-INK, QUIET, GRID = "#1f2328", "#59636e", "#e4e7eb"
-COLOURS = {"ours": "#c2410c", "reference": "#6b7280", "other": "#7c9cc4"}
-# One application server by number of workers: the more, the darker.
-SHADES = {"ours": ("#fdba8c", "#e8702a", "#9a3412"), "other": ("#c3d3e8", "#7c9cc4", "#3f628f")}
-FONT = "font-family=\"system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif\""
-
-
-@dataclass(frozen=True)
-class Bar:
-    """`low` and `high` draw the spread; they are the value itself when there is none."""
-
-    label: str
-    value: float
-    text: str
-    colour: str
-    low: float | None = None
-    high: float | None = None
-
-
-def colour_of(label):
-    if label == OURS or label.startswith(f"{OURS} "):
-        return COLOURS["ours"]
-    return COLOURS["reference" if label == REFERENCE else "other"]
-
-
-def nice_maximum(value):
-    """The next round number at or above the value: one of ROUND_STEPS times a power of ten."""
-    if value <= 0:
-        return 1.0
-    power = 10.0 ** math.floor(math.log10(value))
-    return next(step * power for step in ROUND_STEPS if step * power >= value * (1 - 1e-9))
-
-
-def draw(title, subtitle, groups):
-    """The SVG of groups of bars; bars within a group stand closer together. The axis starts at zero."""
-    bars = [bar for group in groups for bar in group]
-    maximum = nice_maximum(max(bar.high if bar.high is not None else bar.value for bar in bars))
-    scale = (WIDTH - LABEL_WIDTH - VALUE_WIDTH) / maximum
-    body, y = [], TOP
-    for group in groups:
-        step = BAR_HEIGHT + (BAR_GAP if len(group) == 1 else 2)
-        for bar in group:
-            body += _bar(bar, y, scale)
-            y += step
-        y += 0 if len(group) == 1 else GROUP_GAP - 2
-    bottom = y
-    head = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{bottom + BOTTOM}"'
-        f' viewBox="0 0 {WIDTH} {bottom + BOTTOM}" role="img">',
-        f"<title>{escape(title)}</title>",
-        f'<rect width="{WIDTH}" height="{bottom + BOTTOM}" rx="6" fill="#ffffff"/>',
-        _text(20, 28, title, size=16, weight="600"),
-        _text(20, 48, subtitle, size=12, colour=QUIET),
-    ]
-    return "\n".join(head + _axis(maximum, scale, bottom) + body + ["</svg>"]) + "\n"
-
-
-def _axis(maximum, scale, bottom):
-    parts = []
-    for index in range(TICKS + 1):
-        value = maximum * index / TICKS
-        x = LABEL_WIDTH + value * scale
-        parts.append(f'<line x1="{x:.1f}" y1="{TOP - 6}" x2="{x:.1f}" y2="{bottom}" stroke="{GRID}"/>')
-        parts.append(_text(x, bottom + 18, f"{value:g}", size=11, colour=QUIET, anchor="middle"))
-    return parts
-
-
-def _bar(bar, y, scale):
-    middle = y + BAR_HEIGHT / 2
-    end = LABEL_WIDTH + bar.value * scale
-    weight = "600" if bar.colour in (COLOURS["ours"], *SHADES["ours"]) else "400"
-    parts = [
-        _text(LABEL_WIDTH - 10, middle + 4, bar.label, size=12, weight=weight, anchor="end"),
-        f'<rect x="{LABEL_WIDTH}" y="{y}" width="{max(bar.value * scale, 1):.1f}" height="{BAR_HEIGHT}" rx="2"'
-        f' fill="{bar.colour}"/>',
-    ]
-    if bar.low is not None and bar.high is not None and bar.high > bar.low:
-        low, high = LABEL_WIDTH + bar.low * scale, LABEL_WIDTH + bar.high * scale
-        parts.append(
-            f'<path d="M{low:.1f} {middle}H{high:.1f}M{low:.1f} {middle - 4}v8M{high:.1f} {middle - 4}v8"'
-            f' stroke="{INK}" fill="none"/>'
-        )
-        end = max(end, high)
-    return [*parts, _text(end + 8, middle + 4, bar.text, size=12, weight=weight)]
-
-
-def _text(x, y, text, *, size, weight="400", colour=INK, anchor="start"):
-    return (
-        f'<text x="{x:.1f}" y="{y:.1f}" {FONT} font-size="{size}" font-weight="{weight}" fill="{colour}"'
-        f' text-anchor="{anchor}">{escape(text)}</text>'
-    )
 
 
 def _cpu_charts(name, scenario):
@@ -160,6 +51,7 @@ def _startup_charts(_name, scenario):
 
 
 MAKERS = {"cpu": _cpu_charts, "memory": _memory_charts, "startup": _startup_charts}
+MAKERS |= {"waiting": waiting_charts.bars, "waiting-loads": waiting_charts.curves}
 
 
 def charts(scenarios):

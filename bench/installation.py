@@ -18,6 +18,10 @@ from .places import (
     REPOSITORY,
     TLS_LOAD_PROGRAM,
     TLS_LOAD_SOURCE,
+    WAITING_LIMIT_PROGRAM,
+    WAITING_LIMIT_SOURCE,
+    WAITING_LOAD_PROGRAM,
+    WAITING_LOAD_SOURCE,
     WEBSOCKET_LOAD_PROGRAM,
     WEBSOCKET_LOAD_SOURCE,
 )
@@ -28,7 +32,12 @@ APPLICATION_PACKAGES = {"wsgi": ["flask", "django"], "asgi": ["starlette", "fast
 # What `uvicorn[standard]` brings with it; their versions are stated too.
 PARTS_OF_SERVERS = ["uvloop", "httptools", "websockets"]
 # The programs in C that every run has, and the one that needs OpenSSL's headers: without them it is left out.
-C_PROGRAMS = {LIMIT_PROGRAM: (LIMIT_SOURCE, []), WEBSOCKET_LOAD_PROGRAM: (WEBSOCKET_LOAD_SOURCE, [])}
+C_PROGRAMS = {
+    LIMIT_PROGRAM: (LIMIT_SOURCE, []),
+    WEBSOCKET_LOAD_PROGRAM: (WEBSOCKET_LOAD_SOURCE, []),
+    WAITING_LOAD_PROGRAM: (WAITING_LOAD_SOURCE, []),
+    WAITING_LIMIT_PROGRAM: (WAITING_LIMIT_SOURCE, []),
+}
 TLS_PROGRAMS = {TLS_LOAD_PROGRAM: (TLS_LOAD_SOURCE, ["-lssl", "-lcrypto", "-lpthread"])}
 INSTALL_TIMEOUT_SECONDS = 900
 # Bolide is built with link-time optimisation of the whole program.

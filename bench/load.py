@@ -10,6 +10,7 @@ import ssl
 import statistics
 import subprocess
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 from .machine import find_program
@@ -34,9 +35,16 @@ class LoadFailed(Exception):
 
 def free_port():
     """A TCP port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return probe.getsockname()[1]
+    return free_ports(1)[0]
+
+
+def free_ports(count):
+    """TCP ports that were free a moment ago, no two of them the same."""
+    with ExitStack() as held:
+        probes = [held.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind((HOST, 0))
+        return [probe.getsockname()[1] for probe in probes]
 
 
 def fetch(port, path, seconds=FETCH_SECONDS, posted=b"", wire=PLAIN):

@@ -6,7 +6,7 @@ Pure functions on the results; runs in the suite's own process.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from . import figures
+from . import figures, queueing
 from .interpreters import is_eager
 from .servers import COMPETITORS, NGINX, OURS, REFERENCE
 
@@ -196,6 +196,23 @@ def _memory(workers):
     return measure
 
 
+def _waiting(shape, which, *, kept):
+    """Bolide's response time as a multiple of the ideal's, at the point that all shapes are compared at."""
+    workers, threads = map(int, shape.split("x"))
+
+    def measure(results):
+        point = queueing.Point(workers, threads, queueing.VIEW_MS, queueing.LOAD, kept)
+        entry = results.get(point.name, {}).get("servers", {}).get(OURS)
+        if entry is None:
+            return NOTHING
+        if entry["failed"]:
+            return Verdict(float("inf"), f"{entry['failed']} of {entry['requests']} requests failed")
+        found = queueing.ratio(entry, "response", which)
+        return Verdict(found.median, _ratio_text(found)) if found else NOTHING
+
+    return measure
+
+
 def _startup(results):
     found = figures.beyond_import(results["django_view"], OURS) if "django_view" in results else None
     if found is None:
@@ -224,6 +241,14 @@ MARKS = [
     Mark("static-100m", "at most 1.05 × nginx", 1.05, _ratio_to(NGINX)),
     Mark("static-304", "at the cost of hello world", 1.05, _ratio_to(f"{OURS} hello")),
     Mark("static-transfers", "no failed transfer, and every byte right", 0, _failed_transfers),
+    Mark("waiting", "4x1, a connection a request: mean at most 1.05 × ideal", 1.05, _waiting("4x1", "mean", kept=False)),
+    Mark("waiting", "4x1, a connection a request: p99 at most 1.05 × ideal", 1.05, _waiting("4x1", "p99", kept=False)),
+    Mark("waiting", "4x1, kept connections: mean at most 1.08 × ideal", 1.08, _waiting("4x1", "mean", kept=True)),
+    Mark("waiting", "4x1, kept connections: p99 at most 1.12 × ideal", 1.12, _waiting("4x1", "p99", kept=True)),
+    Mark("waiting", "2x4, a connection a request: mean at most 1.05 × ideal", 1.05, _waiting("2x4", "mean", kept=False)),
+    Mark("waiting", "2x4, a connection a request: p99 at most 1.10 × ideal", 1.10, _waiting("2x4", "p99", kept=False)),
+    Mark("waiting", "1x8, a connection a request: mean at most 1.03 × ideal", 1.03, _waiting("1x8", "mean", kept=False)),
+    Mark("waiting", "1x8, kept connections: mean at most 1.03 × ideal", 1.03, _waiting("1x8", "mean", kept=True)),
     Mark("ab", "no failed request", 0, _failed_requests),
     Mark("wrk-1000", "no socket error", 0, _socket_errors),
     Mark("balance", "never further apart than 60:40", 0.60, _largest_share),

@@ -1,26 +1,21 @@
 """Writes the results for people: one Markdown page of tables. Pure functions on the results, in the suite's own process."""
 
-from . import figures
+from . import figures, waiting_tables
 from .marks import BYTES_IN_KB, BYTES_IN_MB, MET, NOT_MET
 from .scenarios.connections import milliseconds
 from .servers import REFERENCE
+from .tables import spread, table
 
 
 def markdown(results):
     """The whole page."""
     parts = [_heading(results), _marks(results["marks"], results["scenarios"])]
     for name, scenario in results["scenarios"].items():
-        table = TABLES[scenario["kind"]](scenario)
+        body = TABLES[scenario["kind"]](scenario)
         charts = "".join(f"\n![{scenario['title']}]({chart})\n" for chart in results["charts"].get(name, []))
-        parts.append(f"## {scenario['title']}\n\n{table}\n{charts}")
+        parts.append(f"## {scenario['title']}\n\n{body}\n{charts}")
     parts += [_launches(results["launch_lines"]), _left_out(results["left_out"])]
     return "\n".join(part for part in parts if part)
-
-
-def _table(header, rows, others="--:"):
-    """Markdown; the first column stands to the left, the others as said: figures to the right, words to the left."""
-    lines = [header, ["---"] + [others] * (len(header) - 1), *rows]
-    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines) + "\n"
 
 
 def _heading(results):
@@ -78,12 +73,7 @@ def _marks(marks, scenarios):
     count = f"{met} met, {missed} not met, {len(shown) - met - missed} not measured."
     if len(shown) < len(marks):
         count += f" {len(marks) - len(shown)} more belong to scenarios that this run did not have."
-    return f"## Marks\n\n{count}\n\n" + _table(["scenario", "promise", "measured", "state"], rows, "---")
-
-
-def spread(found, digits=2):
-    """A Figure as text."""
-    return f"{found.median:.{digits}f} ({found.low:.{digits}f}–{found.high:.{digits}f})" if found else "—"
+    return f"## Marks\n\n{count}\n\n" + table(["scenario", "promise", "measured", "state"], rows, "---")
 
 
 def _cpu_table(scenario):
@@ -113,7 +103,7 @@ def _cpu_table(scenario):
         note = "\nwrk counts a close that the answer did not announce as an error: uwsgi-http-socket closes after every answer.\n"
     if figures.pythons(results):
         note += "\nThe number after a server's name is its Python; Bolide is compared on the same one.\n"
-    return _table(header, rows) + note
+    return table(header, rows) + note
 
 
 def by_cost(results):
@@ -125,7 +115,7 @@ def by_cost(results):
 def _ab_table(scenario):
     results = scenario["results"]
     rows = [[name, c["complete"], c["failed"], c["non_2xx"], c["stopped"] or ""] for name, c in results.items()]
-    return _table(["server", "complete", "failed", "not 2xx", "ab gave up"], rows)
+    return table(["server", "complete", "failed", "not 2xx", "ab gave up"], rows)
 
 
 def _wrk_1000_table(scenario):
@@ -137,7 +127,7 @@ def _wrk_1000_table(scenario):
         percentiles = [f"{latency[which]:,}" for which in ("p50", "p99", "max")]
         rows.append([name, f"{rate:,.0f}", *counts["errors"].values(), *percentiles])
     header = ["server", "requests/s", "connect", "read", "write", "status", "timeout", "p50 µs", "p99 µs", "max µs"]
-    return _table(header, rows) + "\nThe five columns after the rate are wrk's errors by kind.\n"
+    return table(header, rows) + "\nThe five columns after the rate are wrk's errors by kind.\n"
 
 
 def _balance_table(scenario):
@@ -147,7 +137,7 @@ def _balance_table(scenario):
         worst = found["worst"]
         share = f"{worst['largest_share'] * 100:.0f} %"
         rows.append([name, ":".join(map(str, worst["counts"])), share, worst["how"], len(found["samples"])])
-    return _table(["server", "worst sample", "largest share", "opened by", "samples"], rows)
+    return table(["server", "worst sample", "largest share", "opened by", "samples"], rows)
 
 
 def _idle_table(scenario):
@@ -163,7 +153,7 @@ def _idle_table(scenario):
         ]
         for name, found in results.items()
     ]
-    return _table(["server", "held", "bytes each (PSS)", "answer on a new connection", "on an old one", "problem"], rows)
+    return table(["server", "held", "bytes each (PSS)", "answer on a new connection", "on an old one", "problem"], rows)
 
 
 def _streams_table(scenario):
@@ -192,7 +182,7 @@ def _streams_table(scenario):
         "problem",
     ]
     note = "\nPSS of the tree when every stream has had its first events, and when it has had all of them; all are still open.\n"
-    return _table(header, rows) + note
+    return table(header, rows) + note
 
 
 def _memory_table(scenario):
@@ -212,7 +202,7 @@ def _memory_table(scenario):
         "\nPSS of the tree after a warm-up, in units of 2^20 bytes. In brackets: all distinct pages of the tree, which is what"
         " PSS would be if no other program on the machine used the same files.\n"
     )
-    return _table(header, rows) + note
+    return table(header, rows) + note
 
 
 def _startup_table(scenario):
@@ -226,7 +216,7 @@ def _startup_table(scenario):
     imports = [f"{figures.figure(application['import']).median * 1000:.0f}" for application in results.values()]
     header = ["server", *(f"{application}, ms beyond its import" for application in results)]
     note = '\nThe import is `python -c "import application"`, without the clean-up at the interpreter\'s end.\n'
-    return _table(header, [["(the import itself, ms)", *imports], *(row for _, row in sorted(rows))]) + note
+    return table(header, [["(the import itself, ms)", *imports], *(row for _, row in sorted(rows))]) + note
 
 
 def _transfers_table(scenario):
@@ -257,7 +247,7 @@ def _transfers_table(scenario):
     ]
     header.append("first problem")
     note = "\nA transfer has failed when it is not whole or one byte of it is wrong. Page cache counts in the cgroup's peak.\n"
-    return _table(header, rows) + note
+    return table(header, rows) + note
 
 
 TABLES = {
@@ -270,6 +260,8 @@ TABLES = {
     "streams": _streams_table,
     "memory": _memory_table,
     "startup": _startup_table,
+    "waiting": waiting_tables.table_of,
+    "waiting-loads": waiting_tables.table_of,
 }
 
 

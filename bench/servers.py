@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .interpreters import OWN, Interpreter, parts
-from .places import APPLICATIONS, LAUNCHERS, LIMIT_PROGRAM
+from .places import APPLICATIONS, LAUNCHERS, LIMIT_PROGRAM, WAITING_LIMIT_PROGRAM
 
 HOST = "127.0.0.1"
 BACKLOG = 2048
@@ -60,7 +60,7 @@ PLAIN = Wire()
 @dataclass(frozen=True)
 class Launch:
     """What a scenario asks of a server. With `behind` it is for a front server alone; with `static` it serves the files of that
-    folder below /static.
+    folder below /static. `waiting`: views take their time, and the limit program is one queue before workers x threads.
     """
 
     module: str
@@ -72,6 +72,7 @@ class Launch:
     static: Path | None = None
     interface: str = "wsgi"
     websocket: bool = False
+    waiting: bool = False
     interpreter: Interpreter = OWN
     wire: Wire = PLAIN
 
@@ -98,6 +99,8 @@ class Server:
 
 
 def _limit(launch):
+    if launch.waiting:
+        return [WAITING_LIMIT_PROGRAM, launch.port, launch.workers * launch.threads]
     return [LIMIT_PROGRAM, str(launch.port), *(["websocket"] if launch.websocket else [])]
 
 
@@ -276,7 +279,7 @@ SERVERS = {
         Server(
             "gunicorn-gthread",
             "gunicorn",
-            _gunicorn("--worker-class", "gthread"),
+            _gunicorn("--worker-class", "gthread", "--keep-alive", KEEP_ALIVE_SECONDS),
             _abilities("keep-alive workers threads log tls"),
         ),
         Server(

@@ -29,10 +29,33 @@ class Effort:
     startup_repeats: int
     # Of each stream of server-sent events.
     stream_events: int
+    # Of each server at each point of the waiting scenarios, and how often.
+    waiting_requests: int
+    waiting_rounds: int
 
 
-FULL = Effort(rounds=5, seconds=3, warm_seconds=1, fresh_start=True, memory_repeats=3, startup_repeats=9, stream_events=100)
-QUICK = Effort(rounds=3, seconds=1, warm_seconds=1, fresh_start=False, memory_repeats=1, startup_repeats=3, stream_events=40)
+FULL = Effort(
+    rounds=5,
+    seconds=3,
+    warm_seconds=1,
+    fresh_start=True,
+    memory_repeats=3,
+    startup_repeats=9,
+    stream_events=100,
+    waiting_requests=2000,
+    waiting_rounds=3,
+)
+QUICK = Effort(
+    rounds=3,
+    seconds=1,
+    warm_seconds=1,
+    fresh_start=False,
+    memory_repeats=1,
+    startup_repeats=3,
+    stream_events=40,
+    waiting_requests=1000,
+    waiting_rounds=1,
+)
 
 
 class NotStarted(Exception):
@@ -101,6 +124,7 @@ class Session:
         line = places.for_report(" ".join(command), self.folder).replace(str(launch.port), "PORT")
         kind = f" ({launch.wire.words})" if launch.wire.words else ""
         kind += " (ASGI)" if launch.interface == "asgi" and "wsgi" in SERVERS[name].interfaces and name != REFERENCE else ""
+        kind += " (waiting)" if launch.waiting and name == REFERENCE else ""
         self.launch_lines.setdefault(f"{name}{kind}", line)
         self.started += 1
         log = self.folder / f"{self.started:04}-{name}.log"

@@ -101,3 +101,8 @@ ASGI_FASTAPI = Workload("asgi_fastapi", "/hello/bench", _check_view, interface="
 ASGI_POST = Workload("asgi_post", "/", _check_post, interface="asgi", body=POSTED)
 ASGI_ECHO = Workload("asgi_echo", "/", _check_hello, interface="asgi", websocket=True)
 ASGI_STREAM = Workload("asgi_stream", "/", _check_hello, interface="asgi")
+
+# The path says for how many microseconds the view sleeps.
+TAKES_TIME = Workload("takes_time", "/view/0", _check_hello)
+ASGI_TAKES_TIME = Workload("asgi_takes_time", "/view/0", _check_hello, interface="asgi")
+ASGI_BLOCKS = Workload("asgi_blocks", "/view/0", _check_hello, interface="asgi")

@@ -8,6 +8,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+from support.held import Held
 from support.ports import reserve
 from support.server import Server
 
@@ -63,6 +64,20 @@ def serve_module(tmp_path_factory):
     servers = Servers(lambda: tmp_path_factory.mktemp("server"))
     yield servers
     servers.finish()
+
+
+@pytest.fixture
+def hold(serve):
+    """``hold("processes = 2")`` serves ``tests/apps/held.py``; whoever is held there goes on when the test ends."""
+    held = []
+
+    def hold(configuration="", application="wsgi", **options):
+        held.append(Held(serve, configuration, application, **options))
+        return held[-1].start()
+
+    yield hold
+    for one in held:
+        one.open_gates()
 
 
 @pytest.fixture

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .. import workloads
+from .. import queueing, workloads
 from ..servers import OURS
-from . import asgi, behind_nginx, connections, http2, resources, static_files, tls, transfers
+from . import asgi, behind_nginx, connections, http2, resources, static_files, tls, transfers, waiting
 from .cpu import Entry, compare, entries_of
 
 THREADS_COMPARED = 4
@@ -15,7 +15,8 @@ THREADS_COMPARED = 4
 class Scenario:
     """`kind` says what `run(session, name)` gives, and so which table shows it; `unit` what CPU is counted for.
 
-    `interface` says on which Pythons servers have to be there: WSGI is measured on the suite's own.
+    `interface` says on which Pythons servers have to be there: WSGI is measured on the suite's own, and so is the interface
+    that a scenario sets `beside` it.
     """
 
     kind: str
@@ -23,6 +24,7 @@ class Scenario:
     run: Callable
     interface: str = "wsgi"
     unit: str = "request"
+    beside: str = ""
 
 
 def _against_limit(workload):
@@ -83,6 +85,18 @@ SCENARIOS = {
     "static-304": Scenario("cpu", "static-304: a file that has not changed", static_files.not_modified),
     "static-transfers": Scenario(
         "transfers", "static-transfers: 200 clients and files of 20 to 150 MB within 256 MB", transfers.transfers
+    ),
+    "waiting": Scenario(
+        "waiting",
+        f"waiting: views of {queueing.VIEW_MS} ms at {queueing.LOAD} % load, by workers x threads",
+        waiting.shapes,
+        beside="asgi",
+    ),
+    "waiting-loads": Scenario(
+        "waiting-loads", f"waiting-loads: {waiting.WORKERS} workers with views of {queueing.VIEW_MS} ms, by load", waiting.loads
+    ),
+    "waiting-views": Scenario(
+        "waiting", f"waiting-views: {waiting.WORKERS} workers at {queueing.LOAD} % load, by the length of the view", waiting.views
     ),
     "ab": Scenario("ab", "ab: 5,000 requests, 500 at once, a connection for each", connections.apache_bench),
     "wrk-1000": Scenario("wrk-1000", "wrk-1000: 1,000 kept-alive connections", connections.wrk_1000),

@@ -13,6 +13,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 #[path = "../../crates/protocol/tests/cases/mod.rs"]
 mod cases;
 pub mod connection;
+pub mod connection_queue;
 pub mod fastcgi;
 pub mod forwarded;
 pub mod http1_chunked;
@@ -48,6 +49,7 @@ pub const TARGETS: &[Target] = &[
     websocket::TARGET,
     websocket_offer::TARGET,
     connection::TARGET,
+    connection_queue::TARGET,
     tls::TARGET,
 ];
 

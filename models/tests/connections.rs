@@ -25,7 +25,7 @@ struct Desk {
 impl Desk {
     fn new() -> (Arc<Desk>, Key) {
         let mut table = ConnectionTable::new();
-        let key = table.insert(Box::new(0));
+        let key = table.insert(Box::new(0), u64::MAX);
         assert_eq!(table.next_ready(), Some(key));
         let desk = Desk {
             table: Mutex::new(table),
@@ -60,7 +60,7 @@ impl Desk {
         *connection = taken;
         assert!(self.is_attended.swap(false, SeqCst));
         let mut table = self.table();
-        table.check_in(key, connection);
+        table.check_in(key, connection, u64::MAX);
         if self.sleeps.load(SeqCst) && table.has_ready() {
             self.tell_poll(Key::BELL);
         }
@@ -132,7 +132,7 @@ fn news_of_a_connection_that_is_gone_reach_nobody_who_has_its_place() {
             let connection = desk.table().check_out(key);
             assert!(connection.is_some());
             desk.table().remove(key);
-            let next = desk.table().insert(Box::new(7));
+            let next = desk.table().insert(Box::new(7), u64::MAX);
             assert_ne!(next, key);
             next
         };

@@ -1,16 +1,20 @@
-//! Who leads, in each order in which the leader's calls, the standby's looks, sleepers and the end can meet. In these models each call that
-//! a standby sees twice counts as blocked.
+//! Who leads, in each order in which the leader's calls, the standby's looks and its waits at the poll, sleepers and the end can meet. In
+//! these models each call that a standby sees twice counts as blocked.
 
 use std::time::Duration;
 
+use bolide_models::concurrency::Doorbell;
 use bolide_models::explore;
-use bolide_models::leadership::{Leadership, Turn};
+use bolide_models::leadership::{Leadership, Need, Turn};
 use loom::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
-use loom::sync::{Arc, Condvar, Mutex};
+use loom::sync::{Arc, Condvar, Mutex, MutexGuard};
 use loom::thread;
 
 /// Longer than any model takes.
 const LONG: Duration = Duration::from_secs(3600);
+
+/// Turns of the others that a call lasts which a standby is to see for longer than a tick.
+const LOOKS: u32 = 2;
 
 /// Something that a call of the application waits for.
 #[derive(Default)]
@@ -32,6 +36,72 @@ impl Gate {
         while !*is_open {
             is_open = self.opened.wait(is_open).expect("nobody panicked");
         }
+    }
+}
+
+fn leadership() -> Leadership {
+    Leadership::new(Some(Doorbell::default()))
+}
+
+/// Follows where somebody always waits for a leader.
+fn follow(leadership: &Leadership) -> Turn {
+    leadership.follow(false, &mut |_| Need::Waits)
+}
+
+/// What waits for a leader, and whether the worker has said that it waits at the poll: what `event_loop` and `lookout` do with the table,
+/// its lock and `row.waiting`.
+#[derive(Default)]
+struct Desk {
+    papers: Mutex<Papers>,
+}
+
+#[derive(Default)]
+struct Papers {
+    is_work_there: bool,
+    waits: bool,
+}
+
+impl Desk {
+    fn papers(&self) -> MutexGuard<'_, Papers> {
+        self.papers.lock().expect("nobody panicked")
+    }
+
+    /// The standby's wait.
+    fn wait_for_need(&self, leadership: &Leadership, inside: u64) -> Need {
+        let mut papers = self.papers();
+        if !leadership.is_inside(inside) {
+            return Need::Nobody;
+        }
+        if papers.is_work_there {
+            return Need::Waits;
+        }
+        papers.waits = true;
+        drop(papers);
+        leadership.doorbell().expect("threads are several").wait();
+        let mut papers = self.papers();
+        if leadership.is_inside(inside) {
+            papers.waits = false;
+        }
+        if papers.is_work_there { Need::Came } else { Need::Nobody }
+    }
+
+    /// A thread without the lead leaves something for the leader.
+    fn leave_work(&self, leadership: &Leadership) {
+        let mut papers = self.papers();
+        papers.is_work_there = true;
+        if papers.waits {
+            leadership.doorbell().expect("threads are several").ring();
+        }
+    }
+
+    /// The leader is back from a call: [`Leadership::leave_call`], and what is done under the lock.
+    fn come_back(&self, leadership: &Leadership, inside: u64) -> bool {
+        let still_leads = leadership.leave_call(inside);
+        let mut papers = self.papers();
+        if still_leads {
+            papers.waits = false;
+        }
+        still_leads
     }
 }
 
@@ -65,7 +135,7 @@ fn lead(leadership: &Leadership, throne: &Throne, calls: u32) -> bool {
 }
 
 fn shared() -> (Arc<Leadership>, Arc<Throne>) {
-    let (leadership, throne) = (Arc::new(Leadership::new()), Arc::new(Throne::default()));
+    let (leadership, throne) = (Arc::new(leadership()), Arc::new(Throne::default()));
     leadership.take_over();
     throne.sit();
     (leadership, throne)
@@ -78,7 +148,7 @@ fn one_thread_leads_at_a_time() {
         let standby = thread::spawn({
             let (leadership, throne) = (leadership.clone(), throne.clone());
             move || {
-                if leadership.follow(false) == Turn::Lead {
+                if follow(&leadership) == Turn::Lead {
                     throne.sit();
                     leadership.take_over();
                     assert!(lead(&leadership, &throne, 1), "nobody else is there to take it");
@@ -95,7 +165,7 @@ fn one_thread_leads_at_a_time() {
 #[test]
 fn the_lead_is_neither_lost_nor_doubled_when_a_call_returns_while_others_seize_it() {
     explore(|| {
-        let leadership = Arc::new(Leadership::new());
+        let leadership = Arc::new(leadership());
         let winners = Arc::new(AtomicU32::new(0));
         let inside = leadership.enter_call();
         let rivals: Vec<_> = (0..2)
@@ -120,7 +190,7 @@ fn a_standby_that_goes_to_sleep_is_woken_by_the_call_that_blocks() {
         let standby = thread::spawn({
             let (leadership, throne, gate) = (leadership.clone(), throne.clone(), gate.clone());
             move || {
-                assert_eq!(leadership.follow(false), Turn::Lead);
+                assert_eq!(follow(&leadership), Turn::Lead);
                 throne.sit();
                 gate.open();
             }
@@ -136,13 +206,13 @@ fn a_standby_that_goes_to_sleep_is_woken_by_the_call_that_blocks() {
 #[test]
 fn a_sleeper_watches_when_the_standby_has_taken_the_lead() {
     explore(|| {
-        let (leadership, gate) = (Arc::new(Leadership::new()), Arc::new(Gate::default()));
+        let (leadership, gate) = (Arc::new(leadership()), Arc::new(Gate::default()));
         let heirs = Arc::new(AtomicU32::new(0));
         let followers: Vec<_> = (0..2)
             .map(|_| {
                 let (leadership, gate, heirs) = (leadership.clone(), gate.clone(), heirs.clone());
                 thread::spawn(move || {
-                    assert_eq!(leadership.follow(false), Turn::Lead);
+                    assert_eq!(follow(&leadership), Turn::Lead);
                     if heirs.fetch_add(1, SeqCst) == 0 {
                         // The first one's call blocks as well, until somebody leads.
                         let inside = leadership.enter_call();
@@ -165,13 +235,13 @@ fn a_sleeper_watches_when_the_standby_has_taken_the_lead() {
 #[test]
 fn the_end_finds_everybody_whatever_they_do() {
     explore(|| {
-        let leadership = Arc::new(Leadership::new());
+        let leadership = Arc::new(leadership());
         let followers: Vec<_> = (0..2)
             .map(|_| {
                 leadership.join();
                 let leadership = leadership.clone();
                 thread::spawn(move || {
-                    assert_eq!(leadership.follow(false), Turn::End);
+                    assert_eq!(follow(&leadership), Turn::End);
                     leadership.part();
                 })
             })
@@ -180,6 +250,72 @@ fn the_end_finds_everybody_whatever_they_do() {
         assert!(leadership.wait_for_the_others(0, LONG));
         for follower in followers {
             assert!(follower.join().is_ok());
+        }
+    });
+}
+
+/// The poll tells the standby nothing of it: the leader itself has fetched it, and left it behind.
+#[test]
+fn what_a_leader_leaves_behind_when_its_next_call_blocks_is_found_by_a_standby_at_the_poll() {
+    explore(|| {
+        let (leadership, desk, gate) = (Arc::new(leadership()), Arc::new(Desk::default()), Arc::new(Gate::default()));
+        let standby = thread::spawn({
+            let (leadership, desk, gate) = (leadership.clone(), desk.clone(), gate.clone());
+            move || {
+                let turn = leadership.follow(false, &mut |inside| desk.wait_for_need(&leadership, inside));
+                assert_eq!(turn, Turn::Lead);
+                gate.open();
+            }
+        });
+        let inside = leadership.enter_call();
+        // A call that lasts: the standby has time for two looks and goes to the poll.
+        (0..LOOKS).for_each(|_| thread::yield_now());
+        assert!(desk.come_back(&leadership, inside), "nobody needed another");
+        desk.papers().is_work_there = true;
+        let inside = leadership.enter_call();
+        gate.pass();
+        assert!(!desk.come_back(&leadership, inside));
+        assert!(standby.join().is_ok());
+    });
+}
+
+#[test]
+fn what_a_thread_without_the_lead_leaves_behind_is_found_while_the_leader_is_blocked() {
+    explore(|| {
+        let (leadership, desk, gate) = (Arc::new(leadership()), Arc::new(Desk::default()), Arc::new(Gate::default()));
+        let inside = leadership.enter_call();
+        let standby = thread::spawn({
+            let (leadership, desk, gate) = (leadership.clone(), desk.clone(), gate.clone());
+            move || {
+                let turn = leadership.follow(false, &mut |inside| desk.wait_for_need(&leadership, inside));
+                assert_eq!(turn, Turn::Lead);
+                gate.open();
+            }
+        });
+        let other = thread::spawn({
+            let (leadership, desk) = (leadership.clone(), desk.clone());
+            move || desk.leave_work(&leadership)
+        });
+        gate.pass();
+        assert!(!desk.come_back(&leadership, inside));
+        assert!(standby.join().is_ok() && other.join().is_ok());
+    });
+}
+
+#[test]
+fn the_end_finds_a_standby_at_the_poll_and_those_who_sleep_behind_it() {
+    explore(|| {
+        let (leadership, desk) = (Arc::new(leadership()), Arc::new(Desk::default()));
+        leadership.enter_call();
+        let followers: Vec<_> = (0..2)
+            .map(|_| {
+                let (leadership, desk) = (leadership.clone(), desk.clone());
+                thread::spawn(move || leadership.follow(false, &mut |inside| desk.wait_for_need(&leadership, inside)))
+            })
+            .collect();
+        leadership.stop();
+        for follower in followers {
+            assert_eq!(follower.join().ok(), Some(Turn::End));
         }
     });
 }

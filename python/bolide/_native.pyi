@@ -204,5 +204,9 @@ class AsgiWorker:
         """The application asked the process to exit: what is in flight is finished first."""
 
     @property
+    def seconds_of_stop(self) -> float | None:
+        """Seconds since the order to stop; None where the worker ends for another reason, or not at all."""
+
+    @property
     def running(self) -> int:
         """Tasks of applications that have not ended."""

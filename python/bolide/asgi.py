@@ -47,11 +47,16 @@ FRAMEWORK_DEPARTURES = {"ClientDisconnect", "RequestAborted", "WebSocketDisconne
 
 #: Tasks whose clients have left in the middle of an answer, as far as they go on.
 left = weakref.WeakSet()
+#: Those whose clients have left before, and their requests in words.
+unanswered = weakref.WeakKeyDictionary()
 
 
-def note_left(task):
+def note_left(task, has_begun, request):
     """Note that nobody hears any more what this task says."""
-    left.add(task)
+    if has_begun:
+        left.add(task)
+    else:
+        unanswered[task] = request
 
 
 async def pause():
@@ -174,7 +179,8 @@ class Service:
     async def background_work(self):
         """Wait for what applications do after their responses. The master bounds it: ``reload-mercy``.
 
-        A task whose client left in the middle of its answer, and that waits for something to say to it, is cancelled.
+        A task whose client left in the middle of its answer, and that waits for something to say to it, is cancelled. At a stop
+        so are those whose clients left before, when they have had the seconds that streams have.
         """
         patience_ends = self.loop.time() + LEFT_SECONDS
         while self.worker.running:
@@ -183,10 +189,35 @@ class Service:
                 for task in tuple(left):
                     left.discard(task)
                     task.cancel()
+            seconds = self.worker.seconds_of_stop
+            if unanswered and seconds is not None and seconds >= UNANSWERED_SECONDS:
+                cancel_unanswered()
+
+
+def cancel_unanswered():
+    """Cancel tasks that nobody waits for, but those that wait for a thread: it would go on without them."""
+    bridge = sys.modules.get("bolide.bridge")
+    cancelled = []
+    for task, request in tuple(unanswered.items()):
+        del unanswered[task]
+        if bridge is None or not bridge.is_bridge(task.get_coro()):
+            task.cancel()
+            cancelled.append(request)
+    if cancelled:
+        more = f" and {len(cancelled) - REQUESTS_TOLD} more" if len(cancelled) > REQUESTS_TOLD else ""
+        requests = ", ".join(cancelled[:REQUESTS_TOLD]) + more
+        seconds = UNANSWERED_SECONDS
+        write_lines(
+            [f"tasks whose clients have left and that go on {seconds} s after the order to stop are cancelled: {requests}"]
+        )
 
 
 #: How long a task may take to see by itself that its client has gone, when its worker ends.
 LEFT_SECONDS = 0.5
+#: How long it may go on after the order to stop where its client left before its answer began, as long as a stream may.
+UNANSWERED_SECONDS = 3
+#: Requests that the line about them names.
+REQUESTS_TOLD = 3
 #: How often a drained worker looks whether background work has ended.
 BACKGROUND_LOOK_SECONDS = 0.02
 

@@ -129,6 +129,11 @@ class WsgiApplication:
         return environ
 
 
+def is_bridge(coroutine):
+    """Whether it is a request of an application that runs in a thread of ours."""
+    return getattr(coroutine, "cr_code", None) is WsgiApplication.__call__.__code__
+
+
 async def refuse(send):
     """Answer a request whose body is more than the disk may hold (``limit-post-disk``), as a worker of WSGI applications does."""
     text = b"the bodies that this worker keeps in temporary files have as many bytes as limit-post-disk allows"

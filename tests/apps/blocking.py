@@ -6,7 +6,11 @@ import time
 PLAIN = [("Content-Type", "text/plain")]
 PATIENCE_SECONDS = 60
 
+#: What a call takes that is longer than a worker's other threads look away.
+CALL_SECONDS = 0.02
+
 condition = threading.Condition()
+pair = threading.Barrier(2, timeout=PATIENCE_SECONDS)
 present = 0
 most = 0
 released = threading.Event()
@@ -76,6 +80,26 @@ def at_threads(query):
 
 def at_name(query):
     time.sleep(0.05)
+    return threading.current_thread().name
+
+
+def at_rest(query):
+    """Off the CPU for a while, as in a database. Names the thread."""
+    time.sleep(CALL_SECONDS)
+    return threading.current_thread().name
+
+
+def at_work(query):
+    """The same on the CPU."""
+    end = time.thread_time() + CALL_SECONDS
+    while time.thread_time() < end:
+        pass
+    return threading.current_thread().name
+
+
+def at_pair(query):
+    """Waits until two are in here at once, and names the thread."""
+    pair.wait()
     return threading.current_thread().name
 
 

@@ -2,14 +2,18 @@
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 from support import processes
-from support.waiting import wait_until
+from support.waiting import assert_once_below, wait_until
 
 MEGABYTE = bytes(range(256)) * 4096
 #: What a worker may hold of an answer that nobody takes, the kernel's buffers included: far less than the answer.
 HELD_BYTES = 32 << 20
+#: A head that is long, and the bytes that come of it one by one.
+LONG_HEAD_BYTES = 60_000
+DRIPPED_BYTES = 60
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +40,38 @@ def test_a_head_that_comes_byte_by_byte_holds_up_nobody(server):
         assert_others_are_served(server, 1)
     client.send(data[-1:])
     assert client.read_response().body == b"fine"
+
+
+def test_a_byte_more_of_a_long_head_costs_no_more_than_of_a_short_one(serve):
+    server = serve(f"wsgi-file = {{apps}}/streams.py\nbuffer-size = {2 * LONG_HEAD_BYTES}")
+    worker = worker_of(server)
+    barrier = server.connect()
+
+    def drip(clients):
+        """Nanoseconds of the worker's for so many single bytes of each head, each of which is an event of its own."""
+        began = cpu_ns(worker)
+        for _ in range(DRIPPED_BYTES):
+            for client in clients:
+                client.send(b"x")
+            assert barrier.request(target="/fine").status == 200
+        return cpu_ns(worker) - began
+
+    def begun(field_bytes):
+        clients = [server.connect() for _ in range(50)]
+        for client in clients:
+            client.send(b"GET /fine HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * field_bytes)
+        return clients
+
+    short, long = begun(1), begun(LONG_HEAD_BYTES)
+    assert_once_below(lambda: drip(long) / drip(short), 1.4)
+    for client in (*short, *long):
+        client.send(b"\r\n\r\n")
+        assert client.read_response().body == b"fine"
+
+
+def cpu_ns(pid):
+    """CPU time of a process of one thread, in nanoseconds (the first number, as the kernel's sched-stats.rst says)."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0])
 
 
 @pytest.mark.parametrize("size", [30, 20_000])

@@ -121,6 +121,45 @@ def test_pipelined_requests_behind_a_blocked_one_wait_for_it_alone(serve):
     assert [client.read_response().text for _ in range(2)] == ["released", "2"]
 
 
+#: Of fifty requests, so many may find another thread than the one before: where a busy machine keeps a thread from its end.
+CHANGES_MOST = 15
+
+
+@pytest.mark.parametrize("how", ["rest", "work"])
+@pytest.mark.parametrize("threads", ["4", "auto"])
+def test_requests_of_a_client_who_is_alone_stay_on_a_thread(serve, threads, how):
+    server = serve(f"wsgi-file = {{apps}}/blocking.py\nthreads = {threads}")
+    client = server.connect()
+    names = [client.request(target=f"/{how}").text for _ in range(50)]
+    changes = sum(name != next_name for name, next_name in zip(names, names[1:]))
+    assert changes <= CHANGES_MOST, names
+
+
+@pytest.mark.parametrize("threads", ["2", "4", "auto"])
+def test_a_client_who_comes_during_a_call_is_served_beside_it_whatever_was_before(serve, threads):
+    server = serve(f"wsgi-file = {{apps}}/blocking.py\nthreads = {threads}")
+    clients = [server.connect() for _ in range(2)]
+    for number in range(20):
+        # Calls that keep their thread, and then two that wait for each other: the second is begun while the first is under way.
+        for client in clients[: number % 3]:
+            assert client.request(target="/rest").text
+        for client in clients:
+            client.send(b"GET /pair HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        names = [client.read_response().text for client in clients]
+        assert len(set(names)) == 2, names
+
+
+@pytest.mark.parametrize("threads", ["2", "4"])
+def test_a_time_limit_ends_a_connection_while_a_call_blocks(serve, threads):
+    server = serve(f"wsgi-file = {{apps}}/blocking.py\nthreads = {threads}\nhttp-keepalive = 2")
+    idle, blocked = server.connect(), server.connect()
+    assert idle.request(target="/fine").text == "fine"
+    blocked.send(b"GET /wait HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert idle.read_to_end() == b""
+    assert server.get("/release").text == "fine"
+    assert blocked.read_response().text == "released"
+
+
 def test_threads_auto_starts_small_and_grows_while_requests_wait(serve):
     server = serve("wsgi-file = {apps}/blocking.py\nthreads = auto")
     few = int(server.get("/threads").text)

@@ -10,6 +10,7 @@ import socketio
 from engineio.payload import Payload
 from support.browser import chromium
 from support.http2 import Both
+from support.socketio_page import BY_HAND
 
 TIMEOUT_SECONDS = 60
 
@@ -163,35 +164,6 @@ def test_the_application_beside_socket_io_is_served(site):
     assert httpx.get(f"{site.url}/other", verify=False, trust_env=False).status_code == 200
     assert site.log.count("the site opens") == 1
     assert "Traceback" not in site.log
-
-
-#: Socket.IO by hand (its protocol of version 5 in Engine.IO's of version 4): a page that knows no library. `polls` begins with a
-#: poll, as Socket.IO's own client does, and changes to a WebSocket.
-BY_HAND = """
-const [polls, done] = [arguments[0], arguments[1]];
-(async () => {
-    const found = {heard: []};
-    let query = "EIO=4&transport=websocket";
-    if (polls) {
-        const opened = await (await fetch("/socket.io/?EIO=4&transport=polling")).text();
-        query += "&sid=" + JSON.parse(opened.slice(1)).sid;
-    }
-    const socket = new WebSocket(`wss://${location.host}/socket.io/?${query}`);
-    socket.onerror = () => done(JSON.stringify({...found, error: "the WebSocket does not open"}));
-    socket.onopen = () => polls && socket.send("2probe");
-    socket.onmessage = ({data}) => {
-        if (data === "3probe") { socket.send("5"); socket.send("40"); }
-        else if (data[0] === "0") socket.send("40");
-        else if (data === "2") socket.send("3");
-        else if (data.startsWith("42")) { found.heard.push(JSON.parse(data.slice(2))[0]); socket.send('421["echo","hi"]'); }
-        else if (data.startsWith("431")) {
-            found.answer = JSON.parse(data.slice(3))[0].data;
-            found.protocols = [...new Set(performance.getEntriesByType("navigation").map((entry) => entry.nextHopProtocol))];
-            done(JSON.stringify(found));
-        }
-    };
-})().catch((error) => done(JSON.stringify({error: String(error)})));
-"""
 
 
 @pytest.mark.parametrize("polls", [False, True], ids=["websocket", "upgrade"])

@@ -43,6 +43,32 @@ def test_a_django_response_without_a_length_leaves_in_one_piece(django, path):
     assert client.request(target="/plain").body == TEXT
 
 
+FINISHED = """
+import afterwards, django_bare
+from django.core.signals import request_finished
+from django.core.wsgi import get_wsgi_application
+
+request_finished.connect(lambda **_: afterwards.wait(name), weak=False)
+inner = get_wsgi_application()
+
+def application(environ, start_response):
+    global name
+    name = environ["QUERY_STRING"]
+    return inner(environ, start_response)
+"""
+
+
+@pytest.mark.parametrize("path", ["plain", "template", "stream", "file"])
+def test_a_django_response_leaves_before_what_is_done_when_its_request_has_finished(serve, path):
+    server = serve.prepare("env = AFTERWARDS_FOLDER={folder}\npythonpath = {apps}\nwsgi-file = {folder}/finished.py")
+    (server.folder / "finished.py").write_text(FINISHED)
+    server.start()
+    for number in range(3):
+        assert server.get(f"/{path}?answer-{number}").body == TEXT
+        (server.folder / f"answer-{number}").touch()
+        server.wait_for_text(f"answer-{number}: the client had its answer")
+
+
 @pytest.mark.parametrize("path", ["stream", "stream_of_list", "overridden"])
 def test_what_django_streams_stays_a_stream(django, path):
     client = django.connect()

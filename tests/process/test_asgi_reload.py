@@ -68,20 +68,28 @@ def test_a_request_in_flight_is_finished(shop, tmp_path, number):
     instance = shop()
     gate = tmp_path / "gate"
     idle = instance.connect()
-    assert not idle.request().says_close
+    old = idle.request(target="/pid").text
     client = ask(instance, f"/file?{gate}")
     instance.wait_for_log("^waits for")
     instance.send_signal(number)
+    is_stop = number == signal.SIGTERM
     # By that the worker shows that it has the order.
-    assert idle.is_closed()
+    if is_stop:
+        assert idle.is_closed()
+    else:
+        wait_until(lambda: idle.request(target="/pid").text != old, "the new generation has the connection that rests")
     assert "shutdown of" not in instance.log
     gate.touch()
     answer = client.read_response()
-    assert (answer.status, answer.text, answer.says_close) == (200, "waited", True)
-    assert client.is_closed()
-    instance.wait_for_log("^shutdown of")
-    if number == signal.SIGTERM:
+    assert (answer.status, answer.text, answer.says_close) == (200, "waited", is_stop)
+    instance.wait_for_log(f"^shutdown of {old}$")
+    if is_stop:
+        assert client.is_closed()
         assert instance.wait_for_exit() == 0
+    else:
+        instance.wait_for_generation(2)
+        new = str(instance.worker())
+        assert [kept.request(target="/pid").text for kept in (client, idle)] == [new, new]
 
 
 def test_a_stop_closes_idle_kept_alive_connections_at_once(shop):

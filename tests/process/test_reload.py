@@ -49,22 +49,25 @@ def test_after_a_reload_only_new_code_is_served(start, tmp_path):
     assert not workers & set(instance.workers())
 
 
-def test_a_kept_alive_connection_is_told_to_close_at_a_reload_and_not_cut(start):
+def test_a_kept_alive_connection_goes_on_at_the_new_generation_and_its_client_is_told_nothing(start):
     instance = start()
     client = instance.connect()
     old = client.request().text
+    assert old == str(instance.worker())
     instance.send_signal(signal.SIGHUP)
     instance.wait_for_log(r"^bolide: ready: 1 worker of generation 2 in \d+ ms; generation 1 ends")
-    # The order to drain is on its way: until it is there the connection is kept as before.
-    answer = wait_until(lambda: ask_for_the_end(client, old), "an answer that says that the connection ends")
-    assert answer.says_close
-    assert client.is_closed()
+    # The order to drain is on its way: until it is there the old worker answers as before.
+    new = wait_until(lambda: ask_for_another(client, old), "an answer of the new generation")
+    instance.wait_for_generation(2)
+    assert new == str(instance.worker())
+    assert ask_for_another(client, old) == new
 
 
-def ask_for_the_end(client, expected):
+def ask_for_another(client, old):
     answer = client.request()
-    assert (answer.status, answer.text) == (200, expected)
-    return answer if answer.says_close else None
+    assert answer.status == 200
+    assert not answer.says_close
+    return answer.text if answer.text != old else None
 
 
 def test_a_request_in_flight_is_finished_by_the_old_generation(start, tmp_path):

@@ -199,11 +199,12 @@ def targets_of(pid):
 
 
 def held_by(pid):
-    """Threads and descriptors of a process."""
+    """Threads and descriptors of a process. A worker's companion begins with the first call that lasts, whenever that is."""
     folder = Path("/proc") / str(pid)
     try:
-        return len(list((folder / "task").iterdir())), len(list((folder / "fd").iterdir()))
-    except FileNotFoundError:
+        names = [(task / "comm").read_text().strip() for task in (folder / "task").iterdir()]
+        return len(names) - names.count("companion"), len(list((folder / "fd").iterdir()))
+    except (FileNotFoundError, ProcessLookupError):
         return 0, 0
 
 

@@ -20,6 +20,8 @@ pub struct Answer {
     next: isize,
     /// What gives the parts otherwise.
     iterator: Option<Object>,
+    /// All of it was given; its `close()` is still to be called.
+    has_ended: bool,
 }
 
 /// What an answer gives next.
@@ -33,12 +35,12 @@ pub enum Part {
 impl Answer {
     pub fn new(result: Object) -> Answer {
         let parts = if is_list(&result) || is_tuple(&result) { Some(result.clone()) } else { None };
-        Answer { result, parts, next: 0, iterator: None }
+        Answer { result, parts, next: 0, iterator: None, has_ended: false }
     }
 
     /// Nothing of it was given yet.
     pub fn is_fresh(&self) -> bool {
-        self.iterator.is_none() && self.next == 0
+        self.iterator.is_none() && self.next == 0 && !self.has_ended
     }
 
     /// What may be a `wsgi.file_wrapper`, or have a `close()`: `None` for a list or tuple, which is neither.
@@ -75,6 +77,7 @@ impl Answer {
     /// The next part, whatever it is. `Some(None)` at the end; `None`: an exception is set.
     pub fn next(&mut self) -> Option<Option<Object>> {
         match &self.parts {
+            _ if self.has_ended => Some(None),
             Some(parts) if self.iterator.is_none() => {
                 if self.next >= length(parts) {
                     return Some(None);
@@ -85,6 +88,12 @@ impl Answer {
             }
             _ => self.iterate(),
         }
+    }
+
+    /// All of it was given. What was drawn from its iterator is not kept.
+    pub fn end(&mut self) {
+        self.has_ended = true;
+        (self.parts, self.iterator) = (None, None);
     }
 
     /// An iterable over what was not given yet. `None`: an exception is set.

@@ -18,6 +18,7 @@ use crate::current_request;
 use crate::exceptions::{assertion_error, raise, runtime_error, type_error, value_error};
 use crate::native::{Lasting, bound};
 use crate::object::{Object, bytes_of};
+use crate::uwsgi_module;
 
 const CAPSULE_NAME: &CStr = c"bolide.start_response";
 
@@ -466,7 +467,11 @@ fn taken_socket(capsule: *mut ffi::PyObject) -> Option<i32> {
     let Some(response) = state.response() else {
         return raise(runtime_error(), "the connection's socket was used when its request had ended");
     };
-    match response.give_away() {
+    let given = match uwsgi_module::taken_connections() {
+        Some(taken) => response.give_away(taken, state.slot.get()),
+        None => Err(std::io::ErrorKind::NotConnected.into()),
+    };
+    match given {
         Ok(own) => {
             // What the application does with it takes as long as it takes: `harakiri` is about requests.
             if let Some(slot) = state.slot.get() {

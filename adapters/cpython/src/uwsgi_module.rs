@@ -13,6 +13,7 @@ use bolide_contract::message::{self, Asked, Report};
 use bolide_contract::scoreboard::{Row, Scoreboard, Slot, Work};
 use bolide_contract::settings::WebSocket;
 use bolide_engine::Assignment;
+use bolide_engine::taken_connections::TakenConnections;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -23,6 +24,7 @@ struct Link {
     control: OwnedFd,
     listeners: Vec<RawFd>,
     websocket: WebSocket,
+    taken_connections: TakenConnections,
 }
 
 static LINK: OnceLock<Link> = OnceLock::new();
@@ -32,12 +34,15 @@ static SHORTEST_LIMIT_MS: AtomicU32 = AtomicU32::new(u32::MAX);
 
 /// This process is a worker, and is about to serve.
 pub fn attach(assignment: &Assignment) -> io::Result<()> {
+    let row = assignment.scoreboard.row(assignment.row).ok_or(io::ErrorKind::NotFound)?;
+    let threads = assignment.settings.workers.threads.most();
     let link = Link {
         scoreboard: assignment.scoreboard,
         row: assignment.row,
         control: assignment.control.try_clone()?,
         listeners: assignment.listeners.iter().map(|listener| listener.descriptor.as_raw_fd()).collect(),
         websocket: assignment.settings.asynchronous.websocket.clone(),
+        taken_connections: TakenConnections::new(row, assignment.worker, threads)?,
     };
     LINK.get_or_init(|| link);
     Ok(())
@@ -51,9 +56,14 @@ pub fn own_slot() -> Option<&'static Slot> {
 }
 
 /// What a WebSocket of this worker is to be like.
-pub fn with_websocket_terms<R>(act: impl FnOnce(&WebSocket, &'static Row) -> R) -> Option<R> {
+pub fn with_websocket_terms<R>(act: impl FnOnce(&WebSocket, &'static Row, &'static TakenConnections) -> R) -> Option<R> {
     let link = LINK.get()?;
-    Some(act(&link.websocket, link.scoreboard.row(link.row)?))
+    Some(act(&link.websocket, link.scoreboard.row(link.row)?, &link.taken_connections))
+}
+
+/// The connections that the applications of this worker have taken over.
+pub fn taken_connections() -> Option<&'static TakenConnections> {
+    Some(&LINK.get()?.taken_connections)
 }
 
 /// A request has a limit of its own: the master must look after requests at least so often, in milliseconds. It is told once of each

@@ -160,8 +160,9 @@ fn uwsgi_accept_websocket(environ: &Bound<'_, PyDict>, key: Option<&[u8]>, proto
         _ => values.iter().find(|(known, _)| *known == name).map_or(&b""[..], |(_, value)| value),
     };
     let timeout = request.write_timeout();
-    let made = uwsgi_module::with_websocket_terms(|settings, row| {
-        let terms = WebSocketTerms { settings, row, timeout_ms: timeout.as_millis() as u64 };
+    let made = uwsgi_module::with_websocket_terms(|settings, row, taken| {
+        let (timeout_ms, slot) = (timeout.as_millis() as u64, uwsgi_module::own_slot());
+        let terms = WebSocketTerms { settings, row, timeout_ms, taken, slot };
         request.with(|response| BlockingWebSocket::accept(response, &find, protocol, &terms))
     });
     let made = made.flatten().ok_or_else(|| PyRuntimeError::new_err("the request has ended"))?;

@@ -10,6 +10,7 @@ use crate::faults::FaultLog;
 use crate::mounts::Mounts;
 use crate::object::Object;
 use crate::prototype::Assignment;
+use crate::uwsgi_module;
 use crate::wsgi::Wsgi;
 
 /// Serves until the order to end has been carried out. `applications` is a list of `(mount, callable)`; `module` is
@@ -53,6 +54,9 @@ pub fn serve(
     // The worker serves for the rest of the process' life: nothing ever frees this.
     let wsgi: &'static Wsgi = Box::leak(Box::new(wsgi));
     bolide_engine::serve(wsgi, engine_assignment)?;
+    if let Some(taken) = uwsgi_module::taken_connections() {
+        py.detach(|| taken.finish());
+    }
     Ok(())
 }
 

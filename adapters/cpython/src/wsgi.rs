@@ -13,7 +13,7 @@ use bolide_engine::app::{App, Language, Outcome};
 use bolide_engine::cut_off_late_stream;
 use bolide_engine::forks::leave_if_child;
 use bolide_engine::request::{Body, Request, RequestParts};
-use bolide_engine::response::{Pushed, ResponseWriter, When};
+use bolide_engine::response::{Progress, Pushed, ResponseWriter, When};
 use pyo3::ffi;
 
 use crate::answer::{Answer, Part, item, length, not_bytes};
@@ -119,7 +119,10 @@ impl App for WsgiThread {
         start.make_current();
         // SAFETY: the engine lends us the response for this call, and it is disarmed below.
         unsafe { start.arm(response, true) };
-        let sent = self.send(&mut answer, chunk, response);
+        let mut sent = self.send(&mut answer, chunk, response);
+        if matches!(sent, Some(SendProgress::All)) {
+            sent = Some(self.complete(&mut answer, response));
+        }
         start.disarm();
         let outcome = self.conclude(sent, answer, start, response, &|| "an answer that was being streamed".to_owned());
         match &self.start {
@@ -215,7 +218,7 @@ impl WsgiThread {
             RequestParts::Http(http) => (http.upgrade, http.upgrade || http.chunked),
             RequestParts::Variables(_) => (false, false),
         };
-        if asks_for_upgrade && !response.is_encrypted() {
+        if asks_for_upgrade {
             self.offer_socket(&mut environ, &start, request.slot)?;
         }
         let environ = environ.done()?;
@@ -233,19 +236,24 @@ impl WsgiThread {
         if is_rare {
             start.end_websocket();
         }
-        drop(environ);
         let Some(result) = result else {
+            drop(environ);
             self.keep(start);
             return self.forgive(response).then_some(Outcome::Finished);
         };
         let was_sent_in_call = response.was_sent_in_call();
         let mut answer = Answer::new(result);
-        let sent = self.send(&mut answer, None, response);
-        if was_sent_in_call && matches!(sent, Some(SendProgress::All)) {
-            let timeout = self.wsgi.write_timeout;
-            self.aside(|| response.finish_in_call(timeout));
+        let mut sent = self.send(&mut answer, None, response);
+        if matches!(sent, Some(SendProgress::All)) {
+            if was_sent_in_call {
+                let timeout = self.wsgi.write_timeout;
+                self.aside(|| response.finish_in_call(timeout));
+            }
+            sent = Some(self.complete(&mut answer, response));
         }
         start.disarm();
+        // Whatever is freed with it (the file of a large body, say) is freed behind the answer.
+        drop(environ);
         Some(self.conclude(sent, answer, start, response, &|| described(&request.parts)))
     }
 
@@ -397,6 +405,28 @@ impl WsgiThread {
         }
     }
 
+    /// All parts are given: the answer leaves, and only then code of the application's runs again (`close()`, or whatever runs when its objects
+    /// are freed). Where its client is too slow for that, this code waits as well, unless there is none.
+    fn complete(&mut self, answer: &mut Answer, response: &mut ResponseWriter<'_>) -> SendProgress {
+        if !response.has_head() {
+            return SendProgress::All;
+        }
+        let may_run_code = answer.result().is_some();
+        let progress = match response.has_file() {
+            true => self.aside(|| response.complete(may_run_code)),
+            false => response.complete(may_run_code),
+        };
+        match progress {
+            Progress::Done => SendProgress::All,
+            Progress::Broken => SendProgress::Gone,
+            Progress::Blocked if may_run_code => {
+                answer.end();
+                SendProgress::Slow(None)
+            }
+            Progress::Blocked => SendProgress::All,
+        }
+    }
+
     /// What comes after sending: the end, or the wait for the client. `sent` is `None` when an exception is set.
     fn conclude(
         &mut self,
@@ -420,6 +450,12 @@ impl WsgiThread {
             None => {
                 // The exception that is set is taken first: close() may raise one of its own.
                 let outcome = if self.forgive(response) { Outcome::Finished } else { failed(&self.wsgi.fault_log, &place()) };
+                let leaves = matches!(outcome, Outcome::FailedAndLeave);
+                if answer.result().is_some() && matches!(outcome, Outcome::Failed | Outcome::FailedAndLeave) {
+                    forget_current();
+                    let pending = SuspendedAnswer { answer, chunk: None, start, context: self.contexts.suspend() };
+                    return Outcome::FailedOpen { pending, leaves };
+                }
                 self.close(&answer);
                 self.keep(start);
                 return outcome;

@@ -12,11 +12,12 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Once, OnceLock};
 use std::time::{Duration, Instant};
 
+use bolide_contract::clock::turn_by_hand;
 use bolide_contract::message::{self, Order};
-use bolide_contract::scoreboard::{Row, Scoreboard};
+use bolide_contract::scoreboard::{Row, Scoreboard, Slot};
 use bolide_contract::settings::{Protocol, Settings};
 use bolide_engine::app::Language;
-use bolide_engine::{Assignment, EmbeddedWorker, ListeningSocket, Turned};
+use bolide_engine::{Assignment, EmbeddedWorker, ListeningSocket, Turned, inode_of};
 use bolide_options::{Reading, read};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::memfd::{MFdFlags, memfd_create};
@@ -42,6 +43,8 @@ pub struct Harness<L: Language> {
     /// The master's end of the worker's line.
     master: OwnedFd,
     pub row: &'static Row,
+    /// What the worker's threads serve.
+    pub slots: &'static [Slot],
     last: Turned,
     /// When the worker wants its next turn, whatever its poll says.
     due: Option<Instant>,
@@ -63,8 +66,9 @@ impl<L: Language> Harness<L> {
         keep_tests_alive();
         let (assignment, master) = assignment(settings);
         let row = assignment.scoreboard.row(0).expect("a row");
+        let slots = assignment.scoreboard.slots(0);
         let engine = EmbeddedWorker::new(language, assignment).expect("a worker");
-        Harness { engine, master, row, last: Turned::Wait(None), due: None }
+        Harness { engine, master, row, slots, last: Turned::Wait(None), due: None }
     }
 
     /// A client of HTTP.
@@ -92,7 +96,7 @@ impl<L: Language> Harness<L> {
 
     /// One turn, if there is news. False: there was none.
     pub fn turn(&mut self) -> bool {
-        let has_news = self.has_news(PollTimeout::ZERO) || self.last == Turned::Wait(Some(0)) || self.engine.wants_turn();
+        let has_news = self.has_news(PollTimeout::ZERO) || self.last == Turned::Again || self.engine.wants_turn();
         if has_news {
             self.turn_now();
         }
@@ -121,6 +125,13 @@ impl<L: Language> Harness<L> {
         }
     }
 
+    /// Lets so much time pass, in which nobody else does anything: the worker looks after its time limits.
+    pub fn pass(&mut self, milliseconds: u64) {
+        turn_by_hand(milliseconds);
+        self.turn_now();
+        self.settle();
+    }
+
     /// Connections of the worker's.
     pub fn connections(&self) -> u32 {
         self.row.connections.load(Relaxed)
@@ -136,6 +147,7 @@ impl<L: Language> Harness<L> {
         self.due = match self.last {
             Turned::Wait(Some(milliseconds)) => Some(Instant::now() + Duration::from_millis(milliseconds)),
             Turned::Wait(None) | Turned::Drained => None,
+            Turned::Again => Some(Instant::now()),
         };
     }
 
@@ -270,8 +282,10 @@ pub fn assignment(settings: Settings) -> (Assignment, OwnedFd) {
             let address = SocketAddr::from_abstract_name(&name).expect("a short name");
             let socket = UnixListener::bind_addr(&address).expect("a free name");
             socket.set_nonblocking(true).expect("set");
+            let descriptor = socket.into();
             ListeningSocket {
-                descriptor: socket.into(),
+                inode: inode_of(&descriptor).expect("open"),
+                descriptor,
                 protocol: listener.protocol,
                 server_name: "testing".to_owned(),
                 server_port: if listener.protocol == Protocol::Http { "80" } else { "" }.to_owned(),
@@ -296,6 +310,7 @@ pub fn assignment(settings: Settings) -> (Assignment, OwnedFd) {
             ticket_keys: None,
             control,
             listeners,
+            queue: None,
             is_held: false,
             worn_after: None,
         },

@@ -170,7 +170,7 @@ fn a_worker_that_drains_says_so_and_finishes_what_was_asked_for() {
     let mut idle = self::client(&mut worker);
     client.send(&get(1, "/slow/gate"));
     worker.settle();
-    worker.order(&Order::Drain, None);
+    worker.order(&Order::Drain { has_successors: false }, None);
     worker.settle();
     let mut got = Got::default();
     got.read(&mut client);

@@ -17,6 +17,10 @@ use proptest::sample::Index;
 /// How long a connection without streams is kept, in milliseconds: short, as a test waits for it.
 const KEEPALIVE_MS: u64 = 300;
 
+/// A worker's clock is behind by a tick of the kernel's (4 ms, or 10) and by what one turn takes: so much at the most, on a slow machine
+/// too, in milliseconds.
+const CLOCK_LATE_MS: u64 = 50;
+
 /// How long a client may be in the middle of something, in milliseconds.
 const TIMEOUT_MS: u64 = 400;
 
@@ -51,7 +55,7 @@ fn a_connection_whose_last_stream_ends_without_news_of_its_client_ends_in_its_ti
     language.open("gate", &worker.engine);
     worker.settle();
     wait_for_the_end(&mut worker);
-    assert!(began.elapsed() >= Duration::from_millis(KEEPALIVE_MS), "it is kept for a next request");
+    assert!(began.elapsed() >= Duration::from_millis(KEEPALIVE_MS - CLOCK_LATE_MS), "it is kept for a next request");
     got.read(&mut client);
     assert_eq!((got.text(1), got.farewells.as_slice()), ("GET /slow/gate\n", &[1][..]));
 }
@@ -88,7 +92,7 @@ fn a_worker_that_drains_ends_with_a_last_stream_whose_client_stays() {
     let mut got = Got::default();
     client.send(&get(1, "/slow/gate"));
     worker.settle();
-    worker.order(&Order::Drain, None);
+    worker.order(&Order::Drain { has_successors: false }, None);
     worker.wait("the last word of farewell", |_| {
         got.read(&mut client);
         got.farewells.len() == 2
@@ -304,7 +308,7 @@ proptest! {
                 peer.read();
                 if peer.has_ended && !had_ended {
                     let kept = peer.was_busy.elapsed();
-                    assert!(kept >= Duration::from_millis(KEEPALIVE_MS), "closed after {kept:?}");
+                    assert!(kept >= Duration::from_millis(KEEPALIVE_MS - CLOCK_LATE_MS), "closed after {kept:?}");
                 }
             }
             peers.iter().all(|peer| peer.has_ended)

@@ -103,7 +103,7 @@ impl Worker {
     }
 
     fn order_to_drain(&self) {
-        message::send(self.master.as_fd(), &Order::Drain, None).expect("ordered");
+        message::send(self.master.as_fd(), &Order::Drain { has_successors: false }, None).expect("ordered");
     }
 
     /// It ends, as ordered: everything is answered, every thread has let go of the language, and nobody had to be found by the clock.

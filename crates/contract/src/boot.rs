@@ -36,6 +36,8 @@ pub struct Boot {
     pub slate: Option<i32>,
     /// No generation serves: in development something has to stand in for an application that can't be loaded.
     pub serves_nobody: bool,
+    /// The ends of the queue of connections that look for a worker, where there may be several: to put into, and to take from.
+    pub connection_queue: Option<[i32; 2]>,
     /// Listening sockets, in the order of `settings.listeners`. They are non-blocking.
     pub listeners: Vec<ListenerDescriptor>,
     /// Folder that holds the Python package `bolide`, for an interpreter that does not find it itself.

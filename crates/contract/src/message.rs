@@ -23,8 +23,9 @@ pub enum Order {
     /// To a prototype: fork no more, and end when the last worker has ended.
     Retire,
     /// To a worker whose successor serves: accept nothing more, answer what still comes on open connections
-    /// with `Connection: close`, end when they are closed. No request is lost by it.
-    Drain,
+    /// with `Connection: close`, end when they are closed. No request is lost by it. With `has_successors` other workers of the instance go on:
+    /// they take over the connections that can move, and these are not closed.
+    Drain { has_successors: bool },
     /// To a worker at an ordered stop: as `Drain`, but connections with no request in flight are closed at once.
     Stop,
     /// To a worker, just before `Stop`: a connection comes with it, which waited at the listening socket of this number when that
@@ -38,6 +39,8 @@ pub enum Order {
     Pause,
     /// To a worker that was told to pause: go on. An order to end says the same.
     Resume,
+    /// To a worker that is to be killed for a request in it: what rests on its connections, and what nobody has read, others are to serve.
+    HandOver,
     /// To a worker: look at the listening sockets. The kernel may have announced a connection only to a worker that has left them.
     Look,
 }
@@ -164,7 +167,7 @@ impl Packet for Order {
         match *self {
             Order::Fork { row, worker, is_on_trial } => [1, row, worker, u32::from(is_on_trial), 0, 0],
             Order::Retire => [2, 0, 0, 0, 0, 0],
-            Order::Drain => [3, 0, 0, 0, 0, 0],
+            Order::Drain { has_successors } => [3, u32::from(has_successors), 0, 0, 0, 0],
             Order::Stop => [4, 0, 0, 0, 0, 0],
             Order::Serve { listener } => [5, listener, 0, 0, 0, 0],
             Order::TakeLog { log } => [6, log, 0, 0, 0, 0],
@@ -172,6 +175,7 @@ impl Packet for Order {
             Order::Pause => [8, 0, 0, 0, 0, 0],
             Order::Resume => [9, 0, 0, 0, 0, 0],
             Order::Look => [10, 0, 0, 0, 0, 0],
+            Order::HandOver => [11, 0, 0, 0, 0, 0],
         }
     }
 
@@ -179,7 +183,7 @@ impl Packet for Order {
         match fields {
             [1, row, worker, trial, ..] => Ok(Order::Fork { row, worker, is_on_trial: trial != 0 }),
             [2, ..] => Ok(Order::Retire),
-            [3, ..] => Ok(Order::Drain),
+            [3, successors, ..] => Ok(Order::Drain { has_successors: successors != 0 }),
             [4, ..] => Ok(Order::Stop),
             [5, listener, ..] => Ok(Order::Serve { listener }),
             [6, log, ..] => Ok(Order::TakeLog { log }),
@@ -187,6 +191,7 @@ impl Packet for Order {
             [8, ..] => Ok(Order::Pause),
             [9, ..] => Ok(Order::Resume),
             [10, ..] => Ok(Order::Look),
+            [11, ..] => Ok(Order::HandOver),
             _ => Err(unknown_packet(fields[0])),
         }
     }
@@ -294,7 +299,7 @@ pub fn receive<Message: Packet>(socket: BorrowedFd<'_>) -> io::Result<Received<M
     Ok(Received::Message(Message::from_fields(fields)?, descriptor))
 }
 
-fn first_descriptor(received: &nix::sys::socket::RecvMsg<'_, '_, ()>) -> io::Result<Option<OwnedFd>> {
+pub(crate) fn first_descriptor(received: &nix::sys::socket::RecvMsg<'_, '_, ()>) -> io::Result<Option<OwnedFd>> {
     let mut first = None;
     for control in received.cmsgs()? {
         if let ControlMessageOwned::ScmRights(descriptors) = control {
@@ -327,8 +332,9 @@ mod tests {
         let (left, right) = pair();
         let serve = Order::Serve { listener: 1 };
         let fork = |is_on_trial| Order::Fork { row: 7, worker: 3, is_on_trial };
-        let others = [Order::Retire, Order::Drain, Order::Stop, serve, Order::TakeLog { log: 2 }, Order::Admit];
-        let pauses = [Order::Pause, Order::Resume, Order::Look];
+        let drain = |has_successors| Order::Drain { has_successors };
+        let others = [Order::Retire, drain(false), drain(true), Order::Stop, serve, Order::TakeLog { log: 2 }, Order::Admit];
+        let pauses = [Order::Pause, Order::Resume, Order::Look, Order::HandOver];
         for order in [fork(false), fork(true)].into_iter().chain(others).chain(pauses) {
             send(left.as_fd(), &order, None).expect("sent");
             assert!(matches!(receive::<Order>(right.as_fd()), Ok(Received::Message(got, None)) if got == order));
@@ -366,8 +372,8 @@ mod tests {
         let Ok(Received::Message(_, Some(descriptor))) = receive::<Order>(right.as_fd()) else {
             panic!("the descriptor did not arrive");
         };
-        send(near.as_fd(), &Order::Drain, None).expect("sent");
-        assert!(matches!(receive::<Order>(descriptor.as_fd()), Ok(Received::Message(Order::Drain, None))));
+        send(near.as_fd(), &Order::Drain { has_successors: false }, None).expect("sent");
+        assert!(matches!(receive::<Order>(descriptor.as_fd()), Ok(Received::Message(Order::Drain { .. }, None))));
     }
 
     #[test]

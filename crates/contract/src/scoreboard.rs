@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
+pub use crate::clock::now_ms;
 pub use crate::slot::{APPLICATIONS_MOST, Slot, TEXT_BYTES, Tally, add};
 pub use crate::work::{Work, WorkOfApplication};
 use nix::sys::memfd::{MFdFlags, memfd_create};
@@ -34,6 +35,8 @@ pub struct Row {
     pub turns: AtomicU32,
     /// 1 while the worker is paused: it has taken the order, and begins no request.
     pub paused: AtomicU32,
+    /// How much of its time it works, in thousandths, of the last second or so.
+    pub work: AtomicU32,
     /// Monotonic time of the last turn of its loop, in milliseconds.
     pub turned_ms: AtomicU64,
     /// Monotonic time of its start, in milliseconds.
@@ -192,7 +195,8 @@ impl Scoreboard {
     pub fn clear(&self, row: u32) {
         let Some(found) = self.row(row) else { return };
         let who = [&found.pid, &found.worker];
-        let accepts = [&found.connections, &found.accepting, &found.waiting, &found.takes_turns, &found.turns, &found.paused];
+        let accepts =
+            [&found.connections, &found.accepting, &found.waiting, &found.takes_turns, &found.turns, &found.paused, &found.work];
         for number in who.into_iter().chain(accepts) {
             number.store(0, Relaxed);
         }
@@ -214,16 +218,6 @@ impl Scoreboard {
 fn mapping_bytes(rows: u32, slots_per_row: u32) -> usize {
     let rows = rows as usize;
     rows * size_of::<Row>() + rows * slots_per_row as usize * size_of::<Slot>()
-}
-
-/// Monotonic time in milliseconds, the clock of every time in the scoreboard. It costs a few nanoseconds
-/// and is good to about 4 ms.
-pub fn now_ms() -> u64 {
-    match nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC_COARSE) {
-        Ok(time) => time.tv_sec() as u64 * 1000 + time.tv_nsec() as u64 / 1_000_000,
-        // The kernel has had this clock since 2.6.32; without it every deadline lies in the future, and nothing is killed.
-        Err(_) => 0,
-    }
 }
 
 #[cfg(test)]

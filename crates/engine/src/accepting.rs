@@ -11,22 +11,23 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::Relaxed;
 
+use bolide_contract::clock::now_ms;
 use bolide_contract::message::LATE_DRAIN_MS;
-use bolide_contract::scoreboard::{Slot, now_ms};
+use bolide_contract::scoreboard::Slot;
 use nix::sys::epoll::{EpollEvent, EpollFlags};
 
 use crate::access_log::complain;
 use crate::app::{App, Language};
 use crate::connection::Connection;
 use crate::connections::{ConnectionTable, Key};
-use crate::fairness::{another_waits, has_had_its_turn, is_ahead};
+use crate::fairness::{has_had_its_turn, is_ahead};
 use crate::listener::Accepted;
 use crate::thread_context::ThreadContext;
-use crate::worker_state::{Housekeeping, Pause, Shared};
+use crate::worker_state::{Housekeeping, LeaderState, Pause, Shared};
 
-/// Connections that one turn accepts from one socket, so that those that are open have their turn too. While another worker
-/// sleeps, only as many as free threads of this one can begin to serve: what waits here behind a call that is stuck can't be
-/// served by others, and is lost if the worker is killed for that call.
+/// Connections that a worker alone accepts from one socket in a turn, so that those that are open have their turn too. Where there are
+/// others, or may be, one accepts only what its free threads can begin to serve at once: what waits in the listen queue is served by
+/// whichever worker is free first, and is not lost with one that is killed for a call that is stuck.
 const ACCEPTED_TURN_MOST: usize = 64;
 
 /// A worker that is ahead looks after this time, in milliseconds, whether a connection was left waiting: the kernel may
@@ -41,6 +42,9 @@ const EXHAUSTED_MS: u64 = 100;
 
 /// A complaint about missing descriptors comes at most this often, in milliseconds.
 const EXHAUSTED_REPORT_MS: u64 = 1_000;
+
+/// What stands for the queue of connections where listening sockets have numbers.
+const QUEUE: usize = usize::MAX;
 
 /// Connections that are taken from one listening socket before it is shut for want of a master.
 const LAST_ACCEPTS_MOST: usize = 4096;
@@ -62,23 +66,17 @@ impl<L: Language> Shared<L> {
     }
 
     /// A listening socket has news. What it leaves waiting, the level-triggered poll tells again.
-    pub(crate) fn accept(
-        &self,
-        number: usize,
-        connections: &mut ConnectionTable<Connection<L::App>>,
-        housekeeping: &mut Housekeeping,
-        thread: &ThreadContext,
-    ) {
+    pub(crate) fn accept(&self, number: usize, state: &mut LeaderState<L::App>, thread: &ThreadContext) {
         // The order to drain may not be read yet: connections that could get the new code are not accepted any more.
         if self.worker.is_told_to_drain()
             || self.worker.is_paused()
-            || housekeeping.pauses.iter().any(|pause| pause.listener == number)
+            || state.housekeeping.pauses.iter().any(|pause| pause.listener == number)
         {
             return;
         }
-        let has_accepted = self.accept_some(number, connections, housekeeping, thread);
+        let has_accepted = self.accept_some(number, state, thread);
         if has_accepted && self.takes_turns() {
-            self.let_others_go_first(number, housekeeping);
+            self.let_others_go_first(number, &state.housekeeping);
         }
     }
 
@@ -95,35 +93,60 @@ impl<L: Language> Shared<L> {
     }
 
     /// `true`: a connection has entered.
-    fn accept_some(
-        &self,
-        number: usize,
-        connections: &mut ConnectionTable<Connection<L::App>>,
-        housekeeping: &mut Housekeeping,
-        thread: &ThreadContext,
-    ) -> bool {
-        for accepted in 0..ACCEPTED_TURN_MOST {
-            if self.is_ahead(thread) {
-                self.pause(number, STAND_BACK_MS, housekeeping, thread);
-                return accepted > 0;
-            }
+    fn accept_some(&self, number: usize, state: &mut LeaderState<L::App>, thread: &ThreadContext) -> bool {
+        let most = match self.has_company() {
             // The first is taken in any case: the kernel may have told nobody else of it.
-            if accepted > 0
-                && (self.may_have_company() || another_waits(self.worker.row, self.scoreboard.rows()))
-                && connections.ready_count() >= self.free_threads()
-            {
-                return true;
+            true => self.free_threads().saturating_sub(state.connections.ready_count()).max(1),
+            false => ACCEPTED_TURN_MOST,
+        };
+        let mut accepted = 0;
+        while accepted < most {
+            if self.is_ahead(thread) {
+                self.leave_to_others(number, state, thread);
+                break;
             }
+            let LeaderState { connections, housekeeping, .. } = &mut *state;
             match self.let_in(number, connections, housekeeping, thread) {
-                Entered::One => {}
-                Entered::Nobody => return accepted > 0,
+                Entered::One => accepted += 1,
+                Entered::Nobody => break,
                 Entered::Exhausted => {
                     self.pause(number, EXHAUSTED_MS, housekeeping, thread);
-                    return accepted > 0;
+                    break;
                 }
             }
         }
-        true
+        // Their turn is the listening socket's: in the listen queue they have waited as long as others in ours.
+        state.connections.bring_forward(accepted);
+        accepted > 0
+    }
+
+    /// The next connection is for another worker, which may not have been told of it: the kernel wakes one of those that wait. So it is
+    /// accepted and handed on, where its kind can be; else others have a moment for it.
+    fn leave_to_others(&self, number: usize, state: &mut LeaderState<L::App>, thread: &ThreadContext) {
+        let LeaderState { connections, housekeeping, .. } = &mut *state;
+        let Some(listener) = self.worker.listeners.get(number).filter(|_| self.may_move()) else {
+            return self.pause(number, STAND_BACK_MS, housekeeping, thread);
+        };
+        let now_ms = thread.clock.now_ms;
+        match listener.accept() {
+            Accepted::Connection(socket, peer) if self.pass_on(&socket, &peer, listener, now_ms) => {
+                // This worker is awake, and would be the first to take it back.
+                self.pause_queue(now_ms + STAND_BACK_MS, housekeeping);
+            }
+            // What can't be passed on is served here.
+            accepted => {
+                if matches!(self.enter(accepted, number, connections, housekeeping, now_ms), Entered::Exhausted) {
+                    self.pause(number, EXHAUSTED_MS, housekeeping, thread);
+                }
+            }
+        }
+    }
+
+    /// Another worker accepts connections too, or may be added (`cheaper`).
+    pub(crate) fn has_company(&self) -> bool {
+        let own = self.worker.row;
+        self.worker.settings.elastic.cheaper.is_some()
+            || self.scoreboard.rows().iter().any(|row| row.accepting.load(Relaxed) == 1 && !std::ptr::eq(row, own))
     }
 
     /// Looks after the pauses that are over. One that is still ahead takes what was left waiting: better uneven than late.
@@ -142,7 +165,9 @@ impl<L: Language> Shared<L> {
                 housekeeping.pauses.push(pause);
                 continue;
             }
-            if self.is_ahead(thread) {
+            if pause.listener == QUEUE {
+                self.watch_queue();
+            } else if self.is_ahead(thread) {
                 pause.length_ms = match self.let_in(pause.listener, connections, housekeeping, thread) {
                     Entered::One => STAND_BACK_MS,
                     Entered::Nobody => (pause.length_ms * 2).min(STAND_BACK_MOST_MS),
@@ -157,14 +182,9 @@ impl<L: Language> Shared<L> {
     }
 
     /// Threads that could begin a request, the calling one included.
-    fn free_threads(&self) -> usize {
+    pub(crate) fn free_threads(&self) -> usize {
         let is_free = |slot: &&Slot| slot.thread.load(Relaxed) != 0 && slot.began_ms.load(Relaxed) == 0;
         self.worker.slots.iter().filter(is_free).count().max(1)
-    }
-
-    /// Who is left waiting may be served by a worker that the master adds (`cheaper`). An application that serves many at once needs none.
-    fn may_have_company(&self) -> bool {
-        self.worker.settings.elastic.cheaper.is_some() && !L::App::STREAMS
     }
 
     fn is_ahead(&self, thread: &ThreadContext) -> bool {
@@ -172,7 +192,7 @@ impl<L: Language> Shared<L> {
         is_ahead(own, rows, now) || L::App::STREAMS && self.takes_turns() && has_had_its_turn(own, rows, now)
     }
 
-    fn takes_turns(&self) -> bool {
+    pub(crate) fn takes_turns(&self) -> bool {
         self.worker.row.takes_turns.load(Relaxed) == 1
     }
 
@@ -181,6 +201,22 @@ impl<L: Language> Shared<L> {
             let _known_to_be_there = self.poll.delete(&listener.descriptor);
             housekeeping.pauses.push(Pause { listener: number, until_ms: thread.clock.now_ms + length_ms, length_ms });
         }
+    }
+
+    /// Leaves a listening socket to others until then.
+    pub(crate) fn pause_until(&self, number: usize, until_ms: u64, housekeeping: &mut Housekeeping) {
+        if let Some(listener) = self.worker.listeners.get(number) {
+            let _may_be_paused = self.poll.delete(&listener.descriptor);
+            housekeeping.pauses.retain(|pause| pause.listener != number);
+            housekeeping.pauses.push(Pause { listener: number, until_ms, length_ms: STAND_BACK_MS });
+        }
+    }
+
+    /// The same of the queue of connections.
+    pub(crate) fn pause_queue(&self, until_ms: u64, housekeeping: &mut Housekeeping) {
+        self.leave_queue();
+        housekeeping.pauses.retain(|pause| pause.listener != QUEUE);
+        housekeeping.pauses.push(Pause { listener: QUEUE, until_ms, length_ms: STAND_BACK_MS });
     }
 
     /// The master has accepted a connection before it closed its sockets, and hands it over.
@@ -204,6 +240,7 @@ impl<L: Language> Shared<L> {
         housekeeping: &mut Housekeeping,
     ) -> bool {
         housekeeping.pauses.clear();
+        self.leave_queue();
         if self.is_held.load(Relaxed) {
             // Nobody waits for one that has never listened.
             return false;
@@ -290,7 +327,9 @@ impl<L: Language> Shared<L> {
     ) -> Entered {
         match accepted {
             Accepted::Connection(socket, peer) => {
-                connections.insert(Box::new(Connection::new(socket, peer, number, &self.worker, now_ms)));
+                let connection = Box::new(Connection::new(socket, peer, number, &self.worker, now_ms));
+                let due_ms = connection.due_ms();
+                connections.insert(connection, due_ms);
                 self.worker.row.connections.store(connections.count() as u32, Relaxed);
                 if self.takes_turns() {
                     self.worker.row.turns.fetch_add(1, Relaxed);

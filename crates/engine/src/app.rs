@@ -95,4 +95,6 @@ pub enum Outcome<Pending> {
     Failed,
     /// As `Failed`, and the worker is to end after this answer: the application asked the process to exit.
     FailedAndLeave,
+    /// As one of these; what is still open of the application's is closed by [`App::abandon`] behind the engine's answer.
+    FailedOpen { pending: Pending, leaves: bool },
 }

@@ -5,12 +5,13 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use bolide_contract::scoreboard::{Row, now_ms};
+use bolide_contract::scoreboard::{Row, Slot, now_ms};
 use bolide_contract::settings::WebSocket as Settings;
 use bolide_protocol::websocket::close::NORMAL;
 
 use crate::response::ResponseWriter;
 use crate::socket::Read;
+use crate::taken_connections::{Held, TakenConnections};
 use crate::turn::TurnBudget;
 use crate::websocket::{Message, MessageKind, WebSocket, asked_by_variables};
 
@@ -28,6 +29,7 @@ pub struct BlockingWebSocket {
     /// How long a client may take nothing of what it is sent, in milliseconds.
     timeout_ms: u64,
     row: &'static Row,
+    _held: Held,
 }
 
 /// What there is for the application.
@@ -44,6 +46,9 @@ pub struct WebSocketTerms<'a> {
     pub settings: &'a Settings,
     pub row: &'static Row,
     pub timeout_ms: u64,
+    pub taken: &'static TakenConnections,
+    /// Shows the request.
+    pub slot: Option<&'a Slot>,
 }
 
 impl BlockingWebSocket {
@@ -71,6 +76,7 @@ impl BlockingWebSocket {
             buffer: Vec::new(),
             timeout_ms: terms.timeout_ms,
             row: terms.row,
+            _held: terms.taken.hold_call(terms.slot),
         })
     }
 

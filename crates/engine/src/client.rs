@@ -169,6 +169,11 @@ impl Client {
         &self.peer
     }
 
+    /// The peer of the connection, whomever it speaks for.
+    pub fn connection_peer(&self) -> &Peer {
+        &self.peer
+    }
+
     /// Whoever has made the request.
     pub fn peer(&self) -> &Peer {
         self.forwarded().and_then(|forwarded| forwarded.peer.as_ref()).unwrap_or(&self.peer)

@@ -1,7 +1,10 @@
-//! The times that every request needs, looked up as rarely as their precision allows: once a turn of the loop.
+//! The times that every request needs: looked up when a connection is attended to and when a call of the application has ended, so that
+//! none of them is older than what a request itself took. Texts of dates are made once a second.
+//!
 //! A thread has its own.
 
-use nix::time::{ClockId, clock_gettime};
+pub use bolide_contract::clock::precise_us;
+use bolide_contract::clock::{now_ms, wall_second};
 
 /// Length of `Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n` in bytes.
 pub const DATE_LINE_BYTES: usize = 37;
@@ -26,8 +29,13 @@ impl Clock {
 
     /// Looks at the clocks; the texts are made anew only when the second has changed.
     pub fn tick(&mut self) {
-        self.now_ms = bolide_contract::scoreboard::now_ms();
-        let second = clock_gettime(ClockId::CLOCK_REALTIME_COARSE).map_or(0, |time| time.tv_sec());
+        let now_ms = now_ms();
+        if now_ms == self.now_ms {
+            // Both clocks advance with the same tick of the kernel's.
+            return;
+        }
+        self.now_ms = now_ms;
+        let second = wall_second();
         if second != self.second {
             self.second = second;
             self.date_line = date_line(second);
@@ -49,11 +57,6 @@ impl Clock {
     pub fn ctime(&self) -> [u8; CTIME_BYTES] {
         self.ctime
     }
-}
-
-/// Monotonic time in microseconds, exact: about 25 ns a look.
-pub fn precise_us() -> u64 {
-    clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(0, |time| time.tv_sec() as u64 * 1_000_000 + time.tv_nsec() as u64 / 1000)
 }
 
 const DAYS: [&[u8; 3]; 7] = [b"Sun", b"Mon", b"Tue", b"Wed", b"Thu", b"Fri", b"Sat"];

@@ -5,9 +5,12 @@ pub use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 pub use std::sync::{Condvar, Mutex, MutexGuard};
 pub use std::time::Instant;
 
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 pub use bolide_contract::scoreboard::now_ms;
+use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::time::{ClockId, clock_gettime};
 
 /// Ticks without a call after which the standby goes to sleep; the next call wakes it.
@@ -16,6 +19,32 @@ pub const IDLE_TICKS: u32 = 50;
 /// The standby's pause between two looks.
 pub fn pause(microseconds: u64) {
     std::thread::sleep(Duration::from_micros(microseconds));
+}
+
+/// Wakes a thread that waits in poll(2). A ring stays until it is heard.
+pub struct Doorbell(EventFd);
+
+impl Doorbell {
+    /// # Errors
+    /// No further descriptor is to be had.
+    pub fn new() -> io::Result<Doorbell> {
+        Ok(Doorbell(EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?))
+    }
+
+    pub fn ring(&self) {
+        // A counter that is full has rung.
+        let _ = self.0.write(1);
+    }
+
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+
+    /// Takes note of the ring.
+    pub fn hear(&self) {
+        // An empty counter: it did not ring.
+        let _ = self.0.read();
+    }
 }
 
 /// The kernel's id of the calling thread.

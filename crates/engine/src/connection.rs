@@ -3,9 +3,11 @@
 //! It moves bytes between its transport and its session, and hands what they mean to the exchange. It is attended to by one thread at a
 //! time, whenever its socket has news; it knows no poll and no other connection.
 
+mod beginning;
 mod collecting;
 mod late;
 mod linger;
+pub mod moving;
 mod multiplexed;
 mod proxy_header;
 mod pulling;
@@ -14,23 +16,20 @@ mod resting;
 mod streaming;
 mod tls;
 
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use bolide_contract::scoreboard::add;
-use bolide_contract::settings::Protocol;
 use bolide_protocol::Fault;
-use bolide_protocol::fastcgi::FastCgiLimits;
 use bolide_protocol::session::{HeadEvent, RequestHead, Session, SessionEvent};
 
 use crate::app::App;
 use crate::app_thread::{AppThread, Leftover};
 use crate::body::{Body, Collector};
 use crate::client::Client;
-use crate::connections::{ExchangeId, Key};
+use crate::connections::{Due, ExchangeId, Key};
 use crate::context::{Context, ExchangeContext};
 use crate::exchange::{BodySource, Exchange, ExchangeState, Served, give_up, go_on, serve};
-use crate::listener::{ListeningSocket, Peer};
 use crate::multiplexer::{Beginning, SharedMultiplexer};
 use crate::patience::Patience;
 use crate::request::HeaderMemory;
@@ -40,10 +39,6 @@ use crate::thread_context::ThreadContext;
 use crate::transport::Transport;
 use crate::turn::TurnBudget;
 use crate::worker::Worker;
-
-/// Connections that a front server is told it may open, where its protocol lets it ask: as many as a process has descriptors for, by
-/// default (the soft limit of RLIMIT_NOFILE).
-const CONNECTIONS_TOLD: u32 = 1024;
 
 /// The next action for a connection, as it asks for it.
 #[derive(Debug, PartialEq, Eq)]
@@ -77,6 +72,10 @@ pub struct Connection<A: App> {
     stage: ConnectionStage,
     /// It has been answered before.
     has_served: bool,
+    /// The next answer is the last: its listening socket is gone.
+    is_last: bool,
+    /// Processes that the application has forked elsewhere may have it open too.
+    pub is_shared: bool,
     /// Its name in the connection table.
     pub key: Key,
     /// Monotonic milliseconds at which it is given up.
@@ -120,47 +119,6 @@ enum ServeStep {
 }
 
 impl<A: App> Connection<A> {
-    pub fn new(socket: OwnedFd, peer: Peer, listener: usize, worker: &Worker, now_ms: u64) -> Connection<A> {
-        let listening = worker.listeners.get(listener);
-        let session = session_of(listening.map(|listening| listening.protocol), worker);
-        let mut transport = Transport::new(socket);
-        if let Some(tls) = worker.tls(listener) {
-            transport.begin_tls(tls, &[]);
-        }
-        let has_fields = listening.is_none_or(|listening| listening.protocol == Protocol::Http);
-        let client = Client::new(peer, has_fields, &worker.clients);
-        let mut connection = Connection::with(transport, session, client, listener);
-        if listening.is_some_and(|listening| listening.has_proxy_header) {
-            connection.stage = ConnectionStage::AwaitsProxyHeader;
-        }
-        connection.awaits_preface = listening.is_some_and(ListeningSocket::speaks_http2);
-        connection.deadline_ms = now_ms + listening.map_or(0, |listening| listening.timeout_ms);
-        connection
-    }
-
-    fn with(transport: Transport, session: Session, client: Client, listener: usize) -> Connection<A> {
-        Connection {
-            transport,
-            session,
-            exchange: Exchange::new(),
-            memo: None,
-            client,
-            listener,
-            multiplexer: None,
-            stream_number: None,
-            awaits_preface: false,
-            input: Vec::new(),
-            stage: ConnectionStage::Serves,
-            has_served: false,
-            key: Key::CONTROL,
-            deadline_ms: 0,
-            is_overdue: false,
-            is_resting: false,
-            is_polled: false,
-            peer_has_ended: false,
-        }
-    }
-
     pub fn listener(&self) -> usize {
         self.listener
     }
@@ -171,7 +129,7 @@ impl<A: App> Connection<A> {
 
     /// The application has taken the socket: what becomes of the connection is its business.
     pub fn is_given_away(&self) -> bool {
-        self.transport.is_given_away
+        self.transport.is_given_away()
     }
 
     /// Whether its answer waits in the kernel. Asking forgets it.
@@ -216,6 +174,8 @@ impl<A: App> Connection<A> {
     pub fn attend(&mut self, thread: &mut ThreadContext, app: &mut AppThread<A>, worker: &Worker) -> NextAction {
         thread.turn = TurnBudget::default();
         self.transport.begin_turn();
+        // Those that were attended to before may have taken long.
+        thread.clock.tick();
         let context = &mut Context { worker, thread, app };
         let now_ms = context.thread.clock.now_ms;
         let is_over = std::mem::take(&mut self.is_overdue) && self.deadline_ms <= now_ms;
@@ -248,11 +208,19 @@ impl<A: App> Connection<A> {
         next
     }
 
-    /// Its time is over: the next `attend` ends it, unless a request has come at the last moment. Or its head waits to be sent.
-    pub fn is_due(&mut self, now_ms: u64, worker: &Worker) -> bool {
-        self.note_last_stream(worker);
+    /// When it is to be looked at whatever its socket does, in monotonic milliseconds.
+    pub fn due_ms(&self) -> u64 {
+        self.deadline_ms.min(self.exchange.due_ms())
+    }
+
+    /// A look at its time. Where that is over, the next `attend` ends it, unless a request has come at the last moment; or sends the head
+    /// that was held.
+    pub fn look(&mut self, now_ms: u64) -> Due {
         self.is_overdue |= self.deadline_ms <= now_ms || self.exchange.is_over_its_time(now_ms);
-        self.is_overdue || self.exchange.holds_its_head()
+        match self.due_ms() {
+            due_ms if due_ms <= now_ms => Due::Now,
+            due_ms => Due::At(due_ms),
+        }
     }
 
     fn turn(&mut self, context: &mut Context<'_, A>) -> NextAction {
@@ -297,7 +265,8 @@ impl<A: App> Connection<A> {
     /// An idle connection whose next request is already here is not closed under it, and what has come of a body while the worker was
     /// busy elsewhere came in time.
     fn has_news(&self) -> bool {
-        (self.is_idle() || self.exchange.is_collecting()) && self.transport.has_input()
+        // A stream whose turn has not come yet has all that it needs.
+        self.session.has_head() || (self.is_idle() || self.exchange.is_collecting()) && self.transport.has_input()
     }
 
     /// A suspended answer is given up, so that the application's `close()` runs.
@@ -334,16 +303,16 @@ impl<A: App> Connection<A> {
             client: &self.client,
             listener: self.listener,
             id: ExchangeId { connection: self.key, stream: self.exchange.stream },
+            is_last: self.is_last,
         }
     }
 
     /// Reads once and serves what is there. `None`: there may be more to do at once.
     fn read(&mut self, context: &mut Context<'_, A>) -> Option<NextAction> {
         let mut buffer = std::mem::take(&mut context.thread.read);
-        let held = self.input.len();
-        let had_begun = self.has_part_of_request();
-        buffer[..held].copy_from_slice(&self.input);
-        self.input = Vec::new();
+        let mut kept = std::mem::take(&mut self.input);
+        let held = kept.len();
+        let had_begun = held > 0 || self.has_part_of_request();
         // What was kept may fill the buffer; reading into nothing would look like the client's end.
         let full = held == buffer.len();
         let read = match full {
@@ -355,22 +324,30 @@ impl<A: App> Connection<A> {
             && let Some(fault) = self.transport.take_tls_fault()
         {
             context.thread.read = buffer;
+            self.input = kept;
             return Some(self.refuse_handshake(&fault, context));
         }
         let filled = held + if let Read::Bytes(count) = read { count } else { 0 };
         context.thread.turn.note_read(self.transport.read_cost(filled - held));
-        let (position, step) = self.serve_all(&buffer[..filled], context);
-        let rest = &buffer[position..filled];
+        // What was kept stays where it is, and what has come is put behind it: a head that drips is not copied as often as it has bytes.
+        let bytes = if held == 0 {
+            &buffer[..filled]
+        } else {
+            kept.extend_from_slice(&buffer[held..filled]);
+            &kept[..]
+        };
+        let (position, step) = self.serve_all(bytes, context);
+        let rest = &bytes[position..];
         if let ServeStep::Http2(beginning) = step {
             let rest = rest.to_vec();
             context.thread.read = buffer;
             self.begin_http2(*beginning, rest, context.worker);
             return Some(self.attend_multiplexed(false, context));
         }
-        if !rest.is_empty() && !matches!(step, ServeStep::Close | ServeStep::Linger) {
-            self.input = rest.to_vec();
-        }
         let has_rest = !rest.is_empty();
+        if has_rest && !matches!(step, ServeStep::Close | ServeStep::Linger) {
+            self.input = if held > 0 && position == 0 { kept } else { rest.to_vec() };
+        }
         let was_full = filled == buffer.len() || self.transport.has_more();
         context.thread.read = buffer;
         self.set_deadline(&step, had_begun, context);
@@ -517,6 +494,7 @@ impl<A: App> Connection<A> {
             client: &self.client,
             listener: self.listener,
             id: ExchangeId { connection: self.key, stream: self.exchange.stream },
+            is_last: self.is_last,
         };
         serve(&mut context, (&head.head, bytes), head.wire, memory, source)
     }
@@ -567,20 +545,6 @@ fn note_client<A: App>(client: &mut Client, head: &HeadEvent, bytes: &[u8], cont
     if let RequestHead::Http { line, .. } = &head.head {
         let header_bytes = bytes.get(line.length as usize..).unwrap_or_default();
         client.note_fields(&context.thread.parts.fields, header_bytes, &context.worker.clients);
-    }
-}
-
-/// The session of a connection at a listener of this protocol.
-fn session_of(protocol: Option<Protocol>, worker: &Worker) -> Session {
-    let limits = FastCgiLimits { parameter_bytes: worker.head_limits.head_bytes, connections: CONNECTIONS_TOLD };
-    match protocol {
-        Some(Protocol::Http) | None => Session::http1(),
-        Some(Protocol::Uwsgi) => Session::uwsgi(false),
-        Some(Protocol::PersistentUwsgi) => Session::uwsgi(true),
-        Some(Protocol::Scgi) => Session::scgi(false),
-        Some(Protocol::ScgiNph) => Session::scgi(true),
-        Some(Protocol::FastCgi) => Session::fastcgi(limits, false),
-        Some(Protocol::FastCgiNph) => Session::fastcgi(limits, true),
     }
 }
 

@@ -27,4 +27,6 @@ pub struct ExchangeContext<'a, A: App> {
     /// Number of the listener, in the order of the settings.
     pub listener: usize,
     pub id: ExchangeId,
+    /// The answer is the connection's last.
+    pub is_last: bool,
 }

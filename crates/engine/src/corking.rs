@@ -2,7 +2,8 @@
 //!
 //! A client on another CPU sleeps while a slow application works. Each answer then wakes it, and on a virtual machine a wake-up costs
 //! the sender about 8 µs: a tenth of a small Flask view. So while more requests are ready, a finished answer is handed to the kernel
-//! with MSG_MORE, and pushed with the others after [`HOLD_US`] at the latest: the first push wakes the client, the rest find it awake.
+//! with MSG_MORE, and pushed with the others after [`HOLD_US`] at the latest: the first push wakes the client, the rest find it awake. Where
+//! a call lasts longer than that, the worker's companion pushes them meanwhile; so nothing is held before there is one.
 //! The bytes are the kernel's from the start: a worker that dies, or a connection that is closed, sends them (tcp(7), TCP_CORK).
 //! Quick applications gain nothing, as their clients are awake; for them it stays off, and costs a look at the clock in one turn of 16.
 
@@ -11,6 +12,9 @@ use crate::connections::Key;
 
 /// For how many microseconds an answer is held at the most, while others wait to be served.
 const HOLD_US: u64 = 1_000;
+
+/// How often the companion looks, in microseconds.
+pub const LOOK_US: u64 = 400;
 
 /// Answers that are held at the same time.
 const HELD_MOST: usize = 64;
@@ -68,6 +72,16 @@ impl Corking {
     /// Whether a turn that took so long was one of a slow application.
     fn judge(&mut self, turn_us: u64) {
         self.is_on = turn_us / self.served >= SLOW_US;
+    }
+
+    /// Answers are held.
+    pub fn holds(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// They are held for so long that the next look of somebody who looks every [`LOOK_US`] would be too late.
+    pub fn is_nearly_over(&self) -> bool {
+        self.holds() && precise_us().saturating_sub(self.since_us) + LOOK_US >= HOLD_US
     }
 
     /// The next answer to push.

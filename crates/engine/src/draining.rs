@@ -12,7 +12,7 @@ use crate::app::{App, Language};
 use crate::connection::Connection;
 use crate::connections::ConnectionTable;
 use crate::response::ResponseWriter;
-use crate::worker_state::{Housekeeping, Shared};
+use crate::worker_state::{LeaderState, Shared};
 
 /// The last part of `reload-mercy`, in milliseconds, belongs to applications alone, but at most a quarter of it: streams that
 /// would never end learn that their clients have gone, so that they can end by themselves, and after them the lifespan. What has
@@ -32,6 +32,17 @@ const STREAM_STOP_MS: u64 = 3_000;
 /// the second figure says.
 const WEBSOCKET_LEAVE_MS: u64 = 5_000;
 const WEBSOCKET_LEAVE_EACH_MS: u64 = 10;
+
+/// The end of a worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// Other workers go on, and take over what can move.
+    Replaced,
+    /// No other worker of the instance goes on.
+    Alone,
+    /// The same, and nothing is held open that would never end.
+    AtOnce,
+}
 
 /// When each WebSocket of a draining worker is closed: one after the other, so that not all clients come back at the same moment.
 struct StaggeredClose {
@@ -72,12 +83,14 @@ fn tell_of_cut_streams(worker: u32, count: u32) {
 }
 
 impl<L: Language> Shared<L> {
-    pub(crate) fn begin_to_drain(
-        &self,
-        connections: &mut ConnectionTable<Connection<L::App>>,
-        housekeeping: &mut Housekeeping,
-        at_once: bool,
-    ) {
+    pub(crate) fn begin_to_drain(&self, state: &mut LeaderState<L::App>, end: End) {
+        let at_once = end == End::AtOnce;
+        self.worker.hands_over.store(end == End::Replaced && self.queue.is_some(), Relaxed);
+        let LeaderState { connections, housekeeping, .. } = &mut *state;
+        if !self.worker.is_draining() && end != End::Replaced {
+            // Nobody may be left who would take them from the queue.
+            self.take_all_moved(connections);
+        }
         if !self.worker.draining.swap(true, Relaxed) {
             self.worker.row.accepting.store(0, Relaxed);
             let was_paused = self.let_go_on(connections, housekeeping);
@@ -95,9 +108,8 @@ impl<L: Language> Shared<L> {
             self.worker.streams_end_ms.store(ends_ms, Relaxed);
             connections.for_each(|connection| connection.end_stream_at(ends_ms));
         }
-        housekeeping.swept_ms = 0;
         let mut leaving = StaggeredClose::new(connections, at_once);
-        connections.for_each(|connection| {
+        connections.change_all(|connection| {
             if connection.is_idle() {
                 connection.deadline_ms = connection.deadline_ms.min(housekeeping.idle_until_ms(connection.has_served()));
             } else if connection.is_websocket() {
@@ -105,8 +117,12 @@ impl<L: Language> Shared<L> {
             } else {
                 connection.arrive_by(housekeeping.arrivals_end_ms, &self.worker, now_ms());
             }
+            connection.due_ms()
         });
         self.tell_multiplexed(connections);
+        if self.worker.hands_over() {
+            self.move_all(state);
+        }
     }
 
     pub(crate) fn tell_of_streams(&self, connections: &mut ConnectionTable<Connection<L::App>>) {

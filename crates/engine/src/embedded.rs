@@ -10,8 +10,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
+use bolide_contract::clock::now_ms;
 use bolide_contract::message::Report;
-use bolide_contract::scoreboard::{Slot, now_ms};
+use bolide_contract::scoreboard::Slot;
 use nix::sys::epoll::{EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
@@ -19,12 +20,13 @@ use crate::app::{App, Language};
 use crate::app_thread::AppThread;
 use crate::connections::{EventSource, ExchangeId, Key};
 use crate::counting;
+use crate::deadlines::NEVER_MS;
 use crate::event_loop::prepare;
 use crate::request_stream::RequestStream;
 use crate::response::ResponseWriter;
 use crate::thread_context::ThreadContext;
 use crate::worker::Worker;
-use crate::worker_state::{Assignment, LeaderState, Shared};
+use crate::worker_state::{Assignment, Shared};
 
 /// Events that one fetch brings at most.
 const EVENTS: usize = 256;
@@ -36,11 +38,17 @@ const FETCHES: u32 = 4;
 /// to find that out here costs a tenth of what a turn of the whole loop costs.
 const MANY_EVENTS: usize = 8;
 
+/// Milliseconds after which a turn begins nothing more: first steps of requests may take long, and the tasks of the application, the
+/// heartbeat and those who come meanwhile are to have their turns between them.
+const TURN_MS: u64 = 5;
+
 /// A worker that serves from within another loop.
 pub struct EmbeddedWorker<L: Language> {
     shared: Arc<Shared<L>>,
     loop_thread: RefCell<LoopThread<L::App>>,
     is_turning: Cell<bool>,
+    /// Until when the host was told that no turn is needed, in monotonic milliseconds: a limit that comes earlier needs one.
+    told_until_ms: Cell<u64>,
     heartbeat: Arc<Heartbeat>,
 }
 
@@ -56,6 +64,8 @@ struct LoopThread<A: App> {
 pub enum Turned {
     /// Call again when the descriptor has news, or after this many milliseconds at the latest.
     Wait(Option<u64>),
+    /// There is more to do, and the tasks of the host come first: call again as soon as they have had their turn.
+    Again,
     /// The worker has drained: there is nothing more to serve.
     Drained,
 }
@@ -96,6 +106,7 @@ impl<L: Language> EmbeddedWorker<L> {
             shared,
             loop_thread: RefCell::new(LoopThread { thread, app, events }),
             is_turning: Cell::new(false),
+            told_until_ms: Cell::new(0),
             heartbeat,
         })
     }
@@ -117,27 +128,41 @@ impl<L: Language> EmbeddedWorker<L> {
         self.is_turning.set(true);
         let row = self.shared.worker.row;
         row.waiting.store(0, Relaxed);
+        let began_ms = now_ms();
         let mut found = self.fetch(thread, app, events);
         let mut fetches = 1;
         let turned = loop {
-            self.attend_all(thread, app);
-            if found >= MANY_EVENTS && fetches < FETCHES {
+            let is_over = !self.attend_all(began_ms, thread, app);
+            if found >= MANY_EVENTS && fetches < FETCHES && !is_over {
                 fetches += 1;
                 found = self.fetch(thread, app, events);
                 continue;
             }
             thread.log.flush();
             let mut guard = self.shared.lock_state();
-            let LeaderState { connections, housekeeping } = &mut *guard;
-            if self.shared.look_after_time(connections, housekeeping, thread) {
+            self.shared.look_after_time(&mut guard, thread);
+            let connections = &guard.connections;
+            if connections.has_ready() {
+                if is_over {
+                    break Turned::Again;
+                }
+                drop(guard);
+                // Who has come meanwhile is before those that have had their turn.
+                found = self.fetch(thread, app, events);
                 continue;
             }
             if self.shared.worker.is_draining() && connections.count() == 0 {
                 break Turned::Drained;
             }
-            break Turned::Wait(self.shared.longest_wait_ms(&guard, thread.clock.now_ms));
+            let now_ms = thread.clock.now_ms;
+            let wait_ms = self.shared.longest_wait_ms(&guard, now_ms);
+            self.told_until_ms.set(wait_ms.map_or(NEVER_MS, |wait_ms| now_ms + wait_ms));
+            break Turned::Wait(wait_ms);
         };
-        row.waiting.store(1, Relaxed);
+        // What the loop does next is the application's.
+        self.shared.worker.held_answers.push();
+        // One that has more to do is nobody who waits for connections.
+        row.waiting.store(u32::from(turned != Turned::Again), Relaxed);
         self.is_turning.set(false);
         turned
     }
@@ -153,7 +178,8 @@ impl<L: Language> EmbeddedWorker<L> {
         let visited = connection.visit(id, &self.shared.worker, act);
         let shared = connection.multiplexer().cloned();
         let mut guard = self.shared.lock_state();
-        guard.connections.check_in(key, connection);
+        let due_ms = connection.due_ms();
+        guard.connections.check_in(key, connection, due_ms);
         if let Some(shared) = shared {
             self.shared.call_connection(&shared, None, &mut guard.connections);
         }
@@ -166,7 +192,11 @@ impl<L: Language> EmbeddedWorker<L> {
 
     /// Whether a turn is wanted that the descriptor will not ask for: a visit left something to do.
     pub fn wants_turn(&self) -> bool {
-        !self.is_turning.get() && self.shared.lock_state().connections.has_ready()
+        if self.is_turning.get() {
+            return false;
+        }
+        let guard = self.shared.lock_state();
+        guard.connections.has_ready() || Shared::<L>::must_look_before(&guard.connections, self.told_until_ms.get())
     }
 
     pub fn worker(&self) -> &Worker {
@@ -175,9 +205,14 @@ impl<L: Language> EmbeddedWorker<L> {
 
     /// The timer of [`Turned::Wait`] is over, and no turn was asked for. A visit that leaves something to do must not wait for this.
     pub fn note_timer(&self) {
-        if self.wants_turn() {
+        if !self.is_turning.get() && self.shared.lock_state().connections.has_ready() {
             self.shared.complain_of_lost_news();
         }
+    }
+
+    /// For the loop's own thread.
+    pub fn heartbeat_of_loop(&self) -> &Heartbeat {
+        &self.heartbeat
     }
 
     /// For a thread that watches the loop.
@@ -222,24 +257,32 @@ impl<L: Language> EmbeddedWorker<L> {
         found.unwrap_or(0)
     }
 
-    fn attend_all(&self, thread: &mut ThreadContext, app: &mut AppThread<L::App>) {
+    /// Attends to what has news, one after the other, as long as the turn's time lasts. False: it is over.
+    fn attend_all(&self, began_ms: u64, thread: &mut ThreadContext, app: &mut AppThread<L::App>) -> bool {
         loop {
+            if thread.clock.now_ms > began_ms + TURN_MS {
+                return false;
+            }
             let mut guard = self.shared.lock_state();
-            let Some(key) = guard.connections.next_ready() else { return };
-            let LeaderState { connections, housekeeping } = &mut *guard;
+            let Some(key) = guard.connections.next_ready() else { return true };
             match key.source() {
-                EventSource::Control => self.shared.take_orders(connections, housekeeping),
-                EventSource::Listener(number) => self.shared.accept(number, connections, housekeeping, thread),
+                EventSource::Control => self.shared.take_orders(&mut guard),
+                EventSource::Queue => self.shared.take_moved(&mut guard.connections),
+                EventSource::Listener(number) => self.shared.accept(number, &mut guard, thread),
                 EventSource::Heartbeat => self.heartbeat.answer(),
                 EventSource::Bell => {}
                 EventSource::Connection(key) => {
-                    let Some(mut connection) = connections.check_out(key) else { continue };
-                    connection.peer_has_ended = connections.has_ended(key);
+                    let Some(mut connection) = guard.connections.check_out(key) else { continue };
+                    connection.peer_has_ended = guard.connections.has_ended(key);
                     connection.key = key;
+                    self.shared.wake_companion(&mut guard);
+                    self.shared.drop_put_down(&mut guard, app);
                     // The application may visit other connections meanwhile.
                     drop(guard);
                     let after = connection.attend(thread, app, &self.shared.worker);
-                    self.shared.place_back(key, connection, after, &mut self.shared.lock_state(), app);
+                    let mut guard = self.shared.lock_state();
+                    self.shared.place_back(key, connection, after, &mut guard, app);
+                    self.shared.note_wanted_watch(&mut guard);
                 }
             }
         }
@@ -266,9 +309,24 @@ impl Heartbeat {
     /// The loop has been stuck since then, in monotonic milliseconds: the scoreboard says so, and the master's `harakiri` counts
     /// from there.
     pub fn tell_stuck(&self, since_ms: u64) {
-        if self.slot.began_ms.load(Relaxed) == 0 && !self.has_ended() {
+        // What the loop shows of its own accord is not what it is stuck in.
+        let is_awaited = self.slot.limit_ms.load(Relaxed) == Slot::UNLIMITED_MS;
+        if (is_awaited || self.slot.began_ms.load(Relaxed) == 0) && !self.has_ended() {
+            self.hide_awaited();
             self.slot.begin(since_ms, &[b"the event loop, which does not turn"]);
         }
+    }
+
+    /// The worker ends and waits for this, which is no request whose time `harakiri` counts. Until [`Heartbeat::hide_awaited`], or the loop's next
+    /// answer.
+    pub fn show_awaited(&self, began_ms: u64, pieces: &[&[u8]]) {
+        self.slot.limit_ms.store(Slot::UNLIMITED_MS, Relaxed);
+        self.slot.begin(began_ms, pieces);
+    }
+
+    pub fn hide_awaited(&self) {
+        self.slot.end();
+        self.slot.limit_ms.store(0, Relaxed);
     }
 
     /// The loop serves no more: whether it turns is nobody's business from now on.
@@ -290,6 +348,6 @@ impl Heartbeat {
         // An empty counter means that this was answered already.
         let _ = self.descriptor.read();
         self.beaten_ms.store(now_ms(), Relaxed);
-        self.slot.end();
+        self.hide_awaited();
     }
 }

@@ -1,5 +1,5 @@
 //! The worker's loop: poll, take what has news, attend to it, look after time. One thread leads it at a time
-//! ([`crate::leadership`]); with one thread there is nobody to share with, and nothing is locked or released.
+//! ([`crate::leadership`]). Its state is unlocked while a connection is attended to, as that may take as long as the application likes.
 //!
 //! The poll is edge-triggered: a connection is told to the kernel once in its life, and read until it is empty.
 
@@ -9,17 +9,21 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use bolide_contract::clock::now_ms;
 use bolide_contract::message::{self, Order, Received, Report};
-use bolide_contract::scoreboard::now_ms;
 use nix::errno::Errno;
 use nix::sys::epoll::{EpollEvent, EpollFlags, EpollTimeout};
 
 use crate::access_log::complain;
+use crate::allocator;
 use crate::app::{App, Language};
 use crate::app_thread::AppThread;
 use crate::connection::{Connection, NextAction};
-use crate::connections::{ConnectionTable, EventSource, Key};
+use crate::connections::{ConnectionTable, Due, EventSource, Key};
+use crate::deadlines::{CLOCK_TICK_MS, NEVER_MS};
+use crate::draining::End;
 use crate::forks;
+use crate::moving::Move;
 use crate::panics::end_worker_at_a_panic;
 use crate::socket;
 use crate::thread_context::ThreadContext;
@@ -29,8 +33,8 @@ use crate::worker_state::{Assignment, Guard, Housekeeping, LeadEnd, LeaderState,
 /// Events that one poll fetches.
 const EVENTS: usize = 256;
 
-/// How often time limits are looked at, in milliseconds.
-const SWEEP_MS: u64 = 500;
+/// How often the cache of files is looked at, in milliseconds, at the most.
+const TIDY_MS: u64 = 500;
 
 /// A peer that sends no more, or is gone. An edge-triggered poll tells it once, perhaps in one event with the last bytes.
 const PEER_HAS_ENDED: EpollFlags = EpollFlags::EPOLLRDHUP.union(EpollFlags::EPOLLHUP).union(EpollFlags::EPOLLERR);
@@ -55,6 +59,7 @@ pub(crate) fn prepare<L: Language>(language: &'static L, assignment: Assignment)
         for number in 0..shared.worker.listeners.len() {
             shared.listen(number)?;
         }
+        shared.watch_queue();
     }
     shared.poll.add(&shared.control, EpollEvent::new(EpollFlags::EPOLLIN, Key::CONTROL.0))?;
     if let Some(bell) = &shared.bell {
@@ -71,6 +76,7 @@ impl<L: Language> Shared<L> {
         row.pid.store(std::process::id(), Relaxed);
         row.worker.store(self.worker.number, Relaxed);
         row.started_ms.store(now_ms(), Relaxed);
+        self.lock_state().housekeeping.giving_back.note_beginning(allocator::own_bytes());
         if self.is_held.load(Relaxed) {
             return self.report(|row, pid| Report::Passed { row, pid });
         }
@@ -93,6 +99,7 @@ impl<L: Language> Shared<L> {
         for number in 0..self.worker.listeners.len() {
             self.listen_or_leave(number);
         }
+        self.watch_queue();
     }
 
     fn say_that_it_serves(&self) {
@@ -104,7 +111,7 @@ impl<L: Language> Shared<L> {
     }
 
     /// Leads until the lead is lost or the worker has drained. The calling thread is one that runs the language.
-    pub fn lead(&self, thread: &mut ThreadContext, app: &mut AppThread<L::App>, alone: bool) -> LeadEnd {
+    pub fn lead(self: &Arc<Self>, thread: &mut ThreadContext, app: &mut AppThread<L::App>, alone: bool) -> LeadEnd {
         // A signal that came since this thread last ran the language (at its start, or while it followed) interrupts no wait any more.
         // One that takes the language late does so for this when nobody is busy with it; handlers run on the first thread alone.
         let mut owes_handlers = app.is_late() && thread.core == 0;
@@ -114,27 +121,18 @@ impl<L: Language> Shared<L> {
         }
         let mut is_interrupted = false;
         let mut guard = self.lock_state();
+        self.note_leader();
         let mut events = [EpollEvent::empty(); EVENTS];
         loop {
-            while let Some(key) = guard.connections.next_ready() {
-                let LeaderState { connections, housekeeping } = &mut *guard;
-                match key.source() {
-                    EventSource::Control => self.take_orders(connections, housekeeping),
-                    EventSource::Listener(number) => self.accept(number, connections, housekeeping, thread),
-                    EventSource::Heartbeat | EventSource::Bell => {}
-                    EventSource::Connection(key) if alone => self.attend(key, &mut guard, thread, app),
-                    EventSource::Connection(key) => {
-                        let (back, still_leads) = self.attend_unlocked(key, guard, thread, app);
-                        guard = back;
-                        if !still_leads {
-                            drop(guard);
-                            thread.log.flush();
-                            return LeadEnd::Lost;
-                        }
-                    }
-                }
+            let still_leads;
+            (guard, still_leads) = self.attend_ready(guard, thread, app, alone);
+            if !still_leads {
+                drop(guard);
+                thread.log.flush();
+                return LeadEnd::Lost;
             }
             Self::push_corked(&mut guard);
+            self.worker.held_answers.push();
             guard.housekeeping.corking.end_turn();
             thread.log.flush();
             if is_interrupted || owes_handlers && self.is_calm() {
@@ -145,11 +143,8 @@ impl<L: Language> Shared<L> {
                     return LeadEnd::Lost;
                 }
             }
-            let LeaderState { connections, housekeeping } = &mut *guard;
-            if self.look_after_time(connections, housekeeping, thread) {
-                continue;
-            }
-            if self.worker.is_draining() && connections.count() == 0 {
+            self.look_after_time(&mut guard, thread);
+            if self.worker.is_draining() && guard.connections.count() == 0 {
                 return LeadEnd::Drained;
             }
             (guard, is_interrupted) = self.poll(guard, thread, app, &mut events);
@@ -158,21 +153,39 @@ impl<L: Language> Shared<L> {
         }
     }
 
-    fn attend(&self, key: Key, state: &mut LeaderState<L::App>, thread: &mut ThreadContext, app: &mut AppThread<L::App>) {
-        let Some(mut connection) = state.connections.check_out(key) else { return };
-        connection.peer_has_ended = state.connections.has_ended(key);
-        connection.key = key;
-        thread.may_cork =
-            state.housekeeping.corking.is_on() && state.connections.has_ready() && self.worker.is_tcp(connection.listener());
-        let after = connection.attend(thread, app, &self.worker);
-        let held = connection.take_corked();
-        self.place_back(key, connection, after, state, app);
-        if state.housekeeping.corking.attended(key, held) {
-            Self::push_corked(state);
+    /// Attends to what has news, one after the other, until none is left or some milliseconds have passed: then the poll is asked who else
+    /// has news, so that whoever comes during slow calls has its place behind those that came before, and not behind all that these still
+    /// ask. False: the lead is lost.
+    fn attend_ready<'a>(
+        self: &'a Arc<Self>,
+        mut guard: Guard<'a, L>,
+        thread: &mut ThreadContext,
+        app: &mut AppThread<L::App>,
+        alone: bool,
+    ) -> (Guard<'a, L>, bool) {
+        let polled_ms = thread.clock.now_ms;
+        while let Some(key) = guard.connections.next_ready() {
+            match key.source() {
+                EventSource::Control => self.take_orders(&mut guard),
+                EventSource::Listener(number) => self.accept(number, &mut guard, thread),
+                EventSource::Queue => self.take_moved(&mut guard.connections),
+                EventSource::Heartbeat | EventSource::Bell => {}
+                EventSource::Connection(key) => {
+                    let still_leads;
+                    (guard, still_leads) = self.attend(key, guard, thread, app, alone);
+                    if !still_leads {
+                        return (guard, false);
+                    }
+                }
+            }
+            if thread.clock.now_ms != polled_ms {
+                break;
+            }
         }
+        (guard, true)
     }
 
-    fn push_corked(state: &mut LeaderState<L::App>) {
+    pub(crate) fn push_corked(state: &mut LeaderState<L::App>) {
         while let Some(key) = state.housekeeping.corking.next() {
             if let Some(connection) = state.connections.peek(key) {
                 connection.push();
@@ -180,42 +193,53 @@ impl<L: Language> Shared<L> {
         }
     }
 
-    /// The same with other threads about: the state is unlocked meanwhile, and the lead may be lost.
-    fn attend_unlocked<'a>(
-        &'a self,
+    /// The connection is away meanwhile, and the state unlocked. With other threads about, the lead may be lost: false.
+    fn attend<'a>(
+        self: &'a Arc<Self>,
         key: Key,
         mut guard: Guard<'a, L>,
         thread: &mut ThreadContext,
         app: &mut AppThread<L::App>,
+        alone: bool,
     ) -> (Guard<'a, L>, bool) {
         let Some(mut connection) = guard.connections.check_out(key) else { return (guard, true) };
         connection.peer_has_ended = guard.connections.has_ended(key);
         connection.key = key;
+        let corking = &guard.housekeeping.corking;
+        let may_cork = alone && corking.is_on() && guard.connections.has_ready() && self.worker.is_tcp(connection.listener());
+        // Nothing is held that nobody would push in time.
+        thread.may_cork = may_cork && self.begin_companion();
+        self.wake_companion(&mut guard);
+        self.drop_put_down(&mut guard, app);
         drop(guard);
-        let inside = self.leadership.enter_call();
+        let inside = (!alone).then(|| self.leadership.enter_call());
         let after = connection.attend(thread, app, &self.worker);
-        let still_leads = self.leadership.leave_call(inside);
-        let mut guard = self.lock_state();
+        let held = connection.take_corked();
+        let (mut guard, still_leads) = self.come_back(inside);
         self.place_back(key, connection, after, &mut guard, app);
+        self.note_wanted_watch(&mut guard);
         if !still_leads {
             self.tell_leader(&guard);
+        } else if alone && guard.housekeeping.corking.attended(key, held) {
+            Self::push_corked(&mut guard);
         }
         (guard, still_leads)
     }
 
     /// Whether there is something to do at once: news of connections, or the end.
-    fn has_news(&self, state: &LeaderState<L::App>) -> bool {
+    pub(crate) fn has_news(&self, state: &LeaderState<L::App>) -> bool {
         state.connections.has_ready() || self.worker.is_draining() && state.connections.count() == 0
     }
 
-    /// For a thread that has lost the lead: what it leaves behind may be the leader's business, which sleeps in the poll and would
-    /// find it at its next look at the clock only.
+    /// For a thread that has lost the lead: what it leaves behind may be the leader's business, which sleeps in the poll (or the
+    /// standby's, which waits there while the leader is in a call) and would find it at the next time limit only, or that limit would
+    /// come too late.
     fn tell_leader(&self, state: &LeaderState<L::App>) {
         // Written under the lock that we hold: a leader that is on its way to sleep has said so already.
         let sleeps = self.worker.row.waiting.load(Relaxed) == 1;
-        let leaves = self.worker.leaving.load(Relaxed) && !self.worker.is_draining();
+        let is_late = Self::must_look_before(&state.connections, state.housekeeping.sleeps_until_ms);
         if sleeps
-            && (self.has_news(state) || leaves || self.is_worn() && !state.housekeeping.worn_reported)
+            && (is_late || self.needs_leader(state))
             && let Some(bell) = &self.bell
         {
             // A counter that is full has rung.
@@ -231,7 +255,7 @@ impl<L: Language> Shared<L> {
         state: &mut LeaderState<L::App>,
         app: &mut AppThread<L::App>,
     ) {
-        let LeaderState { connections, housekeeping } = state;
+        let LeaderState { connections, housekeeping, .. } = &mut *state;
         if connection.multiplexer().is_some() {
             match connection.is_multiplexed() {
                 true => self.let_streams_in(&connection, connections),
@@ -243,7 +267,12 @@ impl<L: Language> Shared<L> {
         let stays = stays && (after != NextAction::Again || !is_known || self.ask_again(key, &connection));
         if stays {
             self.limit_time(&mut connection, housekeeping);
+            let goes_on_elsewhere = self.worker.hands_over() || housekeeping.is_doomed();
+            let may_go = goes_on_elsewhere && connection.is_idle();
             self.check_in(key, connection, after == NextAction::Rest, connections);
+            if may_go && self.move_away(key, false, state) == Move::NoRoom {
+                state.housekeeping.moves_at_ms.get_or_insert(now_ms());
+            }
         } else {
             self.end_for_others(&connection);
             if !app.is_held() {
@@ -268,7 +297,7 @@ impl<L: Language> Shared<L> {
         if connection.is_given_away() {
             // The poll would go on to tell of it, as long as its new owner has it open.
             let _known_to_the_poll = self.poll.delete(connection.socket());
-        } else if forks::has_forked() {
+        } else if connection.is_shared || forks::has_forked() {
             socket::end_sending(connection.socket());
         }
     }
@@ -286,7 +315,7 @@ impl<L: Language> Shared<L> {
         EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT | EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLET, key.0)
     }
 
-    fn tell_poll(&self, key: Key, connection: &mut Connection<L::App>) -> bool {
+    pub(crate) fn tell_poll(&self, key: Key, connection: &mut Connection<L::App>) -> bool {
         match self.poll.add(connection.socket(), Self::interest(key)) {
             Ok(()) => {
                 connection.is_polled = true;
@@ -308,17 +337,20 @@ impl<L: Language> Shared<L> {
         app: &mut AppThread<L::App>,
         events: &mut [EpollEvent],
     ) -> (Guard<'a, L>, bool) {
-        let timeout = self.longest_wait(&guard, thread.clock.now_ms);
         let mut found = self.poll.wait(events, EpollTimeout::ZERO);
-        if matches!(found, Ok(0)) && timeout != EpollTimeout::ZERO {
-            // Before the state is unlocked: see `tell_leader`.
+        let slept_from_ms = thread.clock.now_ms;
+        let mut has_slept = false;
+        if matches!(found, Ok(0)) && !guard.connections.has_ready() {
+            has_slept = true;
+            let timeout = self.longest_wait(&mut guard, thread.clock.now_ms);
+            // From before the state is unlocked until it is locked again: see `tell_leader`.
             self.worker.row.waiting.store(1, Relaxed);
             drop(guard);
             app.let_go();
             found = self.poll.wait(events, timeout);
             app.come_back();
-            self.worker.row.waiting.store(0, Relaxed);
             guard = self.lock_state();
+            self.worker.row.waiting.store(0, Relaxed);
             if found == Ok(0) && self.has_news(&guard) {
                 found = self.poll.wait(events, EpollTimeout::ZERO);
                 if found == Ok(0) {
@@ -327,6 +359,8 @@ impl<L: Language> Shared<L> {
             }
         }
         let is_interrupted = self.take_news(found, events, &mut guard.connections, thread);
+        let slept_ms = if has_slept { thread.clock.now_ms - slept_from_ms } else { 0 };
+        guard.housekeeping.work.note_sleep(slept_ms, thread.clock.now_ms, self.worker.row);
         (guard, is_interrupted)
     }
 
@@ -352,11 +386,7 @@ impl<L: Language> Shared<L> {
         match found {
             Ok(count) => {
                 for event in &events[..count] {
-                    let key = Key(event.data());
-                    if event.events().intersects(PEER_HAS_ENDED) {
-                        connections.note_end(key);
-                    }
-                    connections.news(key);
+                    Self::take_event(event, connections);
                 }
             }
             Err(Errno::EINTR) => {}
@@ -367,6 +397,14 @@ impl<L: Language> Shared<L> {
             }
         }
         found == Err(Errno::EINTR)
+    }
+
+    pub(crate) fn take_event(event: &EpollEvent, connections: &mut ConnectionTable<Connection<L::App>>) {
+        let key = Key(event.data());
+        if event.events().intersects(PEER_HAS_ENDED) {
+            connections.note_end(key);
+        }
+        connections.news(key);
     }
 
     pub(crate) fn run_signal_handlers(&self, app: &mut AppThread<L::App>) {
@@ -390,8 +428,7 @@ impl<L: Language> Shared<L> {
         drop(guard);
         let inside = self.leadership.enter_call();
         self.run_signal_handlers(app);
-        let still_leads = self.leadership.leave_call(inside);
-        let guard = self.lock_state();
+        let (guard, still_leads) = self.come_back(Some(inside));
         if !still_leads {
             self.tell_leader(&guard);
         }
@@ -403,8 +440,10 @@ impl<L: Language> Shared<L> {
         self.worker.slots.iter().all(|slot| slot.began_ms.load(Relaxed) == 0)
     }
 
-    fn longest_wait(&self, state: &LeaderState<L::App>, now: u64) -> EpollTimeout {
-        match self.longest_wait_ms(state, now) {
+    pub(crate) fn longest_wait(&self, state: &mut LeaderState<L::App>, now: u64) -> EpollTimeout {
+        let wait_ms = self.longest_wait_ms(state, now);
+        state.housekeeping.sleeps_until_ms = wait_ms.map_or(NEVER_MS, |wait_ms| now + wait_ms);
+        match wait_ms {
             Some(milliseconds) => EpollTimeout::try_from(milliseconds).unwrap_or(EpollTimeout::MAX),
             None => EpollTimeout::NONE,
         }
@@ -413,10 +452,10 @@ impl<L: Language> Shared<L> {
     /// Milliseconds until something is to be looked after, whatever the sockets do.
     pub(crate) fn longest_wait_ms(&self, state: &LeaderState<L::App>, now: u64) -> Option<u64> {
         let pause = state.housekeeping.pauses.iter().map(|pause| pause.until_ms.saturating_sub(now).max(1)).min();
-        let sweep = (state.connections.count() > 0).then_some(SWEEP_MS);
-        // Where connections are swept, files are tidied with them.
-        let tidy = self.worker.files.filter(|_| sweep.is_none()).and_then(|files| files.tidy_within_ms(now));
-        let tidy = tidy.map(|milliseconds| milliseconds.max(SWEEP_MS));
+        let next_look_ms = state.connections.next_look_ms();
+        let look = (next_look_ms != NEVER_MS).then(|| (next_look_ms + CLOCK_TICK_MS).saturating_sub(now));
+        let tidy = self.worker.files.and_then(|files| files.tidy_within_ms(now));
+        let tidy = tidy.map(|milliseconds| milliseconds.max(TIDY_MS));
         let mercy_ends_ms = self.worker.mercy_ends_ms.load(Relaxed);
         let mercy =
             (mercy_ends_ms != u64::MAX && !state.housekeeping.mercy_is_over).then(|| mercy_ends_ms.saturating_sub(now).max(1));
@@ -424,23 +463,27 @@ impl<L: Language> Shared<L> {
         let streams_end_ms = self.worker.streams_end_ms.load(Relaxed);
         let streams = (streams_end_ms != u64::MAX && !state.housekeeping.streams_have_ended)
             .then(|| streams_end_ms.saturating_sub(now).max(1));
-        [pause, sweep, tidy, mercy, streams, log].into_iter().flatten().min()
+        let memory = state.housekeeping.giving_back.within_ms(now);
+        let moves = state.housekeeping.moves_at_ms.map(|when_ms| when_ms.saturating_sub(now).max(1));
+        [pause, look, tidy, mercy, streams, log, moves, memory].into_iter().flatten().min()
     }
 
-    /// Time limits, `max-requests`, and the end that the application may have asked for. True: there is something to do at once.
-    pub(crate) fn look_after_time(
-        &self,
-        connections: &mut ConnectionTable<Connection<L::App>>,
-        housekeeping: &mut Housekeeping,
-        thread: &mut ThreadContext,
-    ) -> bool {
-        if !housekeeping.pauses.is_empty() {
-            self.end_pauses(connections, housekeeping, thread);
+    /// A connection's limit is over before a wait that ends then.
+    pub(crate) fn must_look_before(connections: &ConnectionTable<Connection<L::App>>, until_ms: u64) -> bool {
+        connections.next_look_ms().saturating_add(CLOCK_TICK_MS) < until_ms
+    }
+
+    /// Time limits, `max-requests`, and the end that the application may have asked for.
+    pub(crate) fn look_after_time(&self, state: &mut LeaderState<L::App>, thread: &mut ThreadContext) {
+        if !state.housekeeping.pauses.is_empty() {
+            self.end_pauses(&mut state.connections, &mut state.housekeeping, thread);
         }
         let leaves = self.worker.leaving.load(Relaxed);
         if leaves && !self.worker.is_draining() {
-            self.begin_to_drain(connections, housekeeping, false);
+            self.begin_to_drain(state, if self.has_company() { End::Replaced } else { End::Alone });
         }
+        self.move_rest(state, thread.clock.now_ms);
+        let LeaderState { connections, housekeeping, .. } = state;
         // One that leaves by itself finishes what others sent it, as at a retirement, and its replacement starts meanwhile.
         if (leaves || self.is_worn()) && !housekeeping.worn_reported {
             housekeeping.worn_reported = true;
@@ -449,42 +492,55 @@ impl<L: Language> Shared<L> {
         let now = thread.clock.now_ms;
         if !housekeeping.mercy_is_over && self.worker.mercy_ends_ms.load(Relaxed) <= now {
             housekeeping.mercy_is_over = true;
-            housekeeping.swept_ms = 0;
             self.tell_of_mercy(connections);
         }
         if !housekeeping.streams_have_ended && self.worker.streams_end_ms.load(Relaxed) <= now {
             housekeeping.streams_have_ended = true;
-            housekeeping.swept_ms = 0;
             self.tell_of_streams(connections);
         }
-        if now.saturating_sub(housekeeping.swept_ms) >= SWEEP_MS {
-            housekeeping.swept_ms = now;
-            if let Some(files) = self.worker.files {
-                files.tidy(now);
-            }
-            let is_paused = self.worker.is_paused();
-            for key in
-                connections.keys(|connection| !(is_paused && connection.awaits_request()) && connection.is_due(now, &self.worker))
-            {
-                connections.news(key);
-            }
+        housekeeping.giving_back.note(connections.count(), now);
+        if housekeeping.giving_back.is_due(now) {
+            self.give_memory_back(connections, housekeeping, now);
         }
-        connections.has_ready()
+        if let Some(files) = self.worker.files
+            && now.saturating_sub(housekeeping.tidied_ms) >= TIDY_MS
+        {
+            housekeeping.tidied_ms = now;
+            files.tidy(now);
+        }
+        let is_paused = self.worker.is_paused();
+        connections.look(now, |connection| match is_paused && connection.awaits_request() {
+            // The pause's end sets its time anew.
+            true => Due::At(NEVER_MS),
+            false => connection.look(now),
+        });
     }
 
-    fn is_worn(&self) -> bool {
+    /// Clients have left: what they needed of memory is the system's again. Nobody is to wait for that, so it is done while nothing is under way.
+    fn give_memory_back(&self, connections: &ConnectionTable<Connection<L::App>>, housekeeping: &mut Housekeeping, now: u64) {
+        if connections.has_ready() || !self.is_calm() || socket::has_news(self.poll.0.as_fd()) {
+            return housekeeping.giving_back.put_off(now);
+        }
+        housekeeping.giving_back.look((connections.count(), now), allocator::own_bytes, allocator::give_back);
+    }
+
+    pub(crate) fn is_worn(&self) -> bool {
         self.worn_after.is_some_and(|most| self.worker.row.requests.load(Relaxed) >= most)
     }
 
-    pub(crate) fn take_orders(&self, connections: &mut ConnectionTable<Connection<L::App>>, housekeeping: &mut Housekeeping) {
+    pub(crate) fn take_orders(&self, state: &mut LeaderState<L::App>) {
         loop {
+            let LeaderState { connections, housekeeping, .. } = &mut *state;
             match message::receive::<Order>(self.control.as_fd()) {
-                Ok(Received::Message(Order::Drain, _)) => self.begin_to_drain(connections, housekeeping, false),
-                Ok(Received::Message(Order::Stop, _)) => self.begin_to_drain(connections, housekeeping, true),
+                Ok(Received::Message(Order::Drain { has_successors }, _)) => {
+                    self.begin_to_drain(state, if has_successors { End::Replaced } else { End::Alone });
+                }
+                Ok(Received::Message(Order::Stop, _)) => self.begin_to_drain(state, End::AtOnce),
                 Ok(Received::Message(Order::Admit, _)) => self.admit(),
                 Ok(Received::Message(Order::Pause, _)) => self.begin_pause(housekeeping),
                 Ok(Received::Message(Order::Resume, _)) => self.end_pause(connections, housekeeping),
                 Ok(Received::Message(Order::Look, _)) => self.look_at_listeners(connections, housekeeping),
+                Ok(Received::Message(Order::HandOver, _)) => self.begin_to_hand_all_over(state),
                 Ok(Received::Message(Order::Serve { listener }, Some(socket))) => {
                     self.let_in_handed(listener, socket, connections, housekeeping);
                 }
@@ -504,7 +560,7 @@ impl<L: Language> Shared<L> {
                     if !self.worker.is_draining() {
                         self.shut_listeners(connections, housekeeping);
                     }
-                    return self.begin_to_drain(connections, housekeeping, true);
+                    return self.begin_to_drain(state, End::AtOnce);
                 }
             }
         }

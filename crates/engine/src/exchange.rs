@@ -10,11 +10,15 @@ use bolide_protocol::session::{HeadEvent, HeadParts};
 
 use crate::app::App;
 use crate::body::{Body, Collector, Share};
+use crate::deadlines::NEVER_MS;
 use crate::patience::Patience;
 use crate::request_stream::RequestStream;
 use crate::response::Response;
 use log_entry::KeptLogEntry;
 pub use serving::{give_up, go_on, serve};
+
+/// Milliseconds for which the head of an answer waits for the first part of the body.
+const HEAD_HELD_MS: u64 = 20;
 
 pub struct Exchange<A: App> {
     pub response: Response,
@@ -68,6 +72,8 @@ pub struct Streaming<A: App> {
     pub request_stream: RequestStream,
     pub suspended: Box<Suspended<A::Pending>>,
     pub began_ms: u64,
+    /// When a head that waits for the first part of the body leaves without it.
+    pub head_due_ms: u64,
     /// When `harakiri` strikes.
     pub overdue_ms: u64,
     /// When the draining worker gives it up.
@@ -169,9 +175,30 @@ impl<A: App> Exchange<A> {
 
     /// The application has begun its response, and the first part of the body has not come. A head that waits for it leaves in
     /// the same packet, and if the application fails meanwhile the answer is 500 (ASGI, "Response Start": it "need not" be sent
-    /// earlier). But clients wait for the head alone, as an EventSource does, so it waits for the next look at the clock only.
+    /// earlier). But clients wait for the head alone, as an EventSource does, so it waits for [`HEAD_HELD_MS`] only.
     pub fn holds_its_head(&self) -> bool {
         self.is_streaming() && self.response.has_head() && !self.response.head_has_left()
+    }
+
+    /// A head that is held from now on leaves in time.
+    pub fn limit_head(&mut self, now_ms: u64) {
+        let holds = self.holds_its_head();
+        if let ExchangeState::Streaming(streaming) = &mut self.state {
+            streaming.head_due_ms = match holds {
+                true => streaming.head_due_ms.min(now_ms + HEAD_HELD_MS),
+                false => NEVER_MS,
+            };
+        }
+    }
+
+    /// When it is to be looked at, in monotonic milliseconds: it is over its time then, or its head leaves.
+    pub fn due_ms(&self) -> u64 {
+        match &self.state {
+            ExchangeState::Streaming(streaming) => {
+                streaming.overdue_ms.min(streaming.given_up_ms(&self.response)).min(streaming.head_due_ms)
+            }
+            _ => NEVER_MS,
+        }
     }
 
     /// It is over its time, or that of the worker.
@@ -196,7 +223,11 @@ impl<A: App> Exchange<A> {
 impl<A: App> Streaming<A> {
     /// When a worker that ends gives it up, in monotonic milliseconds.
     pub fn given_up_ms(&self, response: &Response) -> u64 {
-        let is_stream = matches!(self.request_stream, RequestStream::Body(_)) && response.is_stream();
-        if is_stream { self.mercy_ends_ms.min(self.stream_ends_ms) } else { self.mercy_ends_ms }
+        // A client that has ended its side may read on, but is taken for one that has left, as servers in front do.
+        let ends_early = match &self.request_stream {
+            RequestStream::Body(body) => body.is_gone || response.is_stream(),
+            RequestStream::Messages(_) => false,
+        };
+        if ends_early { self.mercy_ends_ms.min(self.stream_ends_ms) } else { self.mercy_ends_ms }
     }
 }

@@ -1,12 +1,18 @@
-//! How workers share new connections without talking: each tells in the scoreboard how many it holds, and one that
-//! holds more than its share leaves the next ones to the others for a moment.
+//! How workers share new connections without talking: each tells in the scoreboard how much of its time it works and how many connections it
+//! holds. One that works more than another leaves the next one to that; where they work alike, one that holds more.
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_contract::scoreboard::Row;
 
-/// Connections by which a worker may be ahead of the one that holds the fewest.
+/// Connections by which a worker may be ahead of one that works as much, and of one that has nothing to do at the moment.
 const AHEAD: u32 = 2;
+const AHEAD_OF_IDLE: u32 = 1;
+
+/// Thousandths of its time by which a worker must work more than another to leave a connection to it, or less to take one although it holds
+/// more; and what it must work at the least, since one that has time to spare makes nobody wait.
+const MORE_WORK: u32 = 250;
+const MUCH_WORK: u32 = 500;
 
 /// The part of another's turns by which a worker may be ahead of it: of a few none, so that the first ones go round, and of many enough
 /// that a rush of connections is not held up for evenness.
@@ -15,13 +21,46 @@ const TURNS_PART: u32 = 4;
 /// A worker whose loop has not turned for this many milliseconds is busy, and nobody waits for it.
 const RESPONSIVE_MS: u64 = 20;
 
+/// The time over which work is measured, in milliseconds.
+const MEASURED_MS: u64 = 1_000;
+
+/// How much of its time a worker works: what is not spent asleep in the poll.
+#[derive(Debug, Default)]
+pub struct WorkMeter {
+    since_ms: u64,
+    slept_ms: u64,
+}
+
+impl WorkMeter {
+    /// The worker has slept for so long, until now. At times it tells the others.
+    pub fn note_sleep(&mut self, slept_ms: u64, now_ms: u64, row: &Row) {
+        if self.since_ms == 0 {
+            // The worker's first look: what was before is nobody's work.
+            self.since_ms = now_ms;
+            return;
+        }
+        self.slept_ms += slept_ms;
+        let measured_ms = now_ms.saturating_sub(self.since_ms);
+        if measured_ms >= MEASURED_MS {
+            let worked_ms = measured_ms.saturating_sub(self.slept_ms);
+            row.work.store((worked_ms * 1000 / measured_ms) as u32, Relaxed);
+            *self = WorkMeter { since_ms: now_ms, slept_ms: 0 };
+        }
+    }
+}
+
 /// Whether this worker should leave the next connection to another.
 pub fn is_ahead(own: &Row, rows: &[Row], now_ms: u64) -> bool {
-    let mine = own.connections.load(Relaxed);
-    mine >= AHEAD
-        && rows
-            .iter()
-            .any(|row| !std::ptr::eq(row, own) && row.connections.load(Relaxed) + AHEAD <= mine && could_take_over(row, now_ms))
+    let (mine, work) = (own.connections.load(Relaxed), own.work.load(Relaxed));
+    let leaves_it_to = |row: &Row| {
+        let other = row.work.load(Relaxed);
+        if work.abs_diff(other) >= MORE_WORK && work.max(other) >= MUCH_WORK {
+            return work > other && could_take_over(row, now_ms);
+        }
+        let ahead = if row.waiting.load(Relaxed) == 1 { AHEAD_OF_IDLE } else { AHEAD };
+        row.connections.load(Relaxed) + ahead <= mine && could_take_over(row, now_ms)
+    };
+    (mine > 0 || work >= MUCH_WORK) && rows.iter().any(|row| !std::ptr::eq(row, own) && leaves_it_to(row))
 }
 
 /// Whether it is another's turn, where workers that are all woken for a connection take them in turn.
@@ -35,11 +74,6 @@ pub fn has_had_its_turn(own: &Row, rows: &[Row], now_ms: u64) -> bool {
 fn could_take_over(row: &Row, now_ms: u64) -> bool {
     row.accepting.load(Relaxed) == 1
         && (row.waiting.load(Relaxed) == 1 || now_ms.saturating_sub(row.turned_ms.load(Relaxed)) <= RESPONSIVE_MS)
-}
-
-/// Whether another worker sleeps and would take a connection at once.
-pub fn another_waits(own: &Row, rows: &[Row]) -> bool {
-    rows.iter().any(|row| !std::ptr::eq(row, own) && row.accepting.load(Relaxed) == 1 && row.waiting.load(Relaxed) == 1)
 }
 
 #[cfg(test)]
@@ -61,13 +95,57 @@ mod tests {
         for (other, ahead) in [
             (row(1, 1, 1, 0), true),
             (row(1, 1, 0, now_ms - 5), true),
-            (row(4, 1, 1, 0), false),
+            (row(5, 1, 1, 0), false),
+            (row(4, 1, 1, 0), true),
+            (row(4, 1, 0, now_ms - 5), false),
             (row(1, 0, 1, 0), false),
             (row(1, 1, 0, now_ms - 500), false),
         ] {
             let rows = [row(5, 1, 0, now_ms), other];
             assert_eq!(is_ahead(&rows[0], &rows, now_ms), ahead);
         }
+    }
+
+    #[test]
+    fn work_counts_before_connections_that_are_held() {
+        let now_ms = 10_000;
+        for (mine, work, other, other_work, ahead) in [
+            // One that holds many idle connections takes what a busy one would have to serve beside others.
+            (1_000, 0, 2, 900, false),
+            (2, 900, 1_000, 0, true),
+            // Below half of its time nobody waits for it.
+            (0, 400, 0, 0, false),
+            (3, 400, 3, 0, false),
+            (3, 900, 2, 800, true),
+            (3, 900, 3, 800, false),
+        ] {
+            let rows = [row(mine, 1, 0, now_ms), row(other, 1, 1, 0)];
+            rows[0].work.store(work, Relaxed);
+            rows[1].work.store(other_work, Relaxed);
+            assert_eq!(is_ahead(&rows[0], &rows, now_ms), ahead, "{mine} {work} {other} {other_work}");
+        }
+    }
+
+    #[test]
+    fn work_is_the_time_that_is_not_slept() {
+        let own = row(0, 1, 0, 0);
+        let mut meter = WorkMeter { since_ms: 10_000, slept_ms: 0 };
+        meter.note_sleep(300, 10_500, &own);
+        assert_eq!(own.work.load(Relaxed), 0);
+        meter.note_sleep(500, 11_000, &own);
+        assert_eq!(own.work.load(Relaxed), 200);
+        meter.note_sleep(0, 12_000, &own);
+        assert_eq!(own.work.load(Relaxed), 1000);
+    }
+
+    #[test]
+    fn a_worker_that_has_just_begun_has_not_worked() {
+        let own = row(0, 1, 0, 0);
+        let mut meter = WorkMeter::default();
+        meter.note_sleep(0, 3_600_000, &own);
+        assert_eq!(own.work.load(Relaxed), 0);
+        meter.note_sleep(900, 3_601_000, &own);
+        assert_eq!(own.work.load(Relaxed), 100);
     }
 
     #[test]
@@ -93,14 +171,6 @@ mod tests {
             let rows = [row(0, 1, 0, now_ms), other];
             rows[0].turns.store(mine, Relaxed);
             assert_eq!(has_had_its_turn(&rows[0], &rows, now_ms), wanted, "{mine} and {turns}, {takes_turns}");
-        }
-    }
-
-    #[test]
-    fn a_worker_that_sleeps_and_one_that_accepts_nothing_are_told_apart() {
-        for (other, waits) in [(row(7, 1, 1, 0), true), (row(0, 1, 0, 0), false), (row(0, 0, 1, 0), false)] {
-            let rows = [row(0, 1, 1, 0), other];
-            assert_eq!(another_waits(&rows[0], &rows), waits);
         }
     }
 

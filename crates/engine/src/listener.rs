@@ -16,6 +16,8 @@ use nix::sys::socket::{Shutdown, SockFlag, SockaddrLike, SockaddrStorage, accept
 #[derive(Debug)]
 pub struct ListeningSocket {
     pub descriptor: OwnedFd,
+    /// That of its socket, the same in all processes that share it.
+    pub inode: u64,
     pub protocol: Protocol,
     /// SERVER_NAME and SERVER_PORT of requests that come through it.
     pub server_name: String,
@@ -79,6 +81,11 @@ impl Peer {
     pub fn of(address: SocketAddr) -> Peer {
         let ip = address.ip().to_canonical();
         Peer { address: ip.to_string(), port: address.port().to_string(), origin: PeerOrigin::Address(ip), ..Peer::default() }
+    }
+
+    /// The peer of a connection that another worker had: its address, or none at a UNIX socket.
+    pub fn moved(client: Option<SocketAddr>) -> Peer {
+        client.map_or_else(|| Peer { origin: PeerOrigin::Unix, ..Peer::default() }, Peer::of)
     }
 
     /// The peer's name in the log.
@@ -157,9 +164,17 @@ impl ListeningSocket {
     }
 }
 
+/// The inode of a socket.
+///
+/// # Errors
+/// What `fstat` says.
+pub fn inode_of(socket: &OwnedFd) -> io::Result<u64> {
+    Ok(nix::sys::stat::fstat(socket)?.st_ino)
+}
+
 /// A socket never has the number of a standard stream, even where the application has closed that: what a library prints would go
 /// to a client.
-fn above_standard(socket: OwnedFd) -> io::Result<OwnedFd> {
+pub fn above_standard(socket: OwnedFd) -> io::Result<OwnedFd> {
     // The copy's number is above 2 by the library's word (F_DUPFD_CLOEXEC from 3 on).
     if socket.as_raw_fd() > 2 { Ok(socket) } else { socket.try_clone() }
 }

@@ -7,6 +7,7 @@
 mod deadline;
 mod room;
 mod stream_link;
+mod urgency;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -20,10 +21,10 @@ use nix::sys::eventfd::EventFd;
 
 use crate::clock::precise_us;
 use crate::connections::Key;
+use crate::held_answers::{HeldAnswers, Holding};
 use crate::socket::Read;
 use crate::transport::Transport;
 use crate::worker::Worker;
-pub use deadline::NEVER_MS;
 use deadline::{Deadline, Facts};
 pub use stream_link::StreamLink;
 
@@ -41,8 +42,8 @@ const BATCH_US: u64 = 1_000;
 /// An answer that came within this many microseconds of the one before it was quick.
 const HOLD_US: u64 = 200;
 
-/// Behind so many quick answers the next one waits for those of the other requests of its batch, so that they leave together. It can't be known
-/// how long those take: where one is slow after all, an answer before it waits for that one call, and none behind it waits.
+/// Behind so many quick answers the next one waits for those of the other requests of its batch, so that they leave together. None waits while
+/// code of an application runs ([`HeldAnswers`]): these are answers of files and routes.
 const QUICK_ANSWERS: u32 = 16;
 
 /// Times that the streams of a connection may ask for its turn before it must stand in line behind all others, at the poll.
@@ -75,8 +76,10 @@ pub struct Multiplexer {
     pub key: Key,
     /// Bytes that were read and not understood yet.
     input: Vec<u8>,
-    /// Frames wait to be sent together with those that follow.
+    /// Frames wait to be sent together with those that follow, and the worker knows of it.
     is_dirty: bool,
+    is_held: bool,
+    held_answers: Arc<HeldAnswers>,
     /// More requests are here than began in this turn.
     has_rest: bool,
     batch: usize,
@@ -199,6 +202,12 @@ impl SharedMultiplexer {
     }
 }
 
+impl Holding for SharedMultiplexer {
+    fn let_go(&self) {
+        self.lock().let_go();
+    }
+}
+
 impl Multiplexer {
     /// `input` is what was read and is the session's to understand; by `deadline_ms` the client must have asked something.
     pub fn shared(
@@ -223,6 +232,8 @@ impl Multiplexer {
             key,
             input,
             is_dirty: false,
+            is_held: false,
+            held_answers: worker.held_answers.clone(),
             has_rest: false,
             batch: batch_least,
             batch_least,
@@ -333,10 +344,18 @@ impl Multiplexer {
                 Read::Bytes(count) => {
                     may_read(self.transport.read_cost(count));
                     let is_full = held + count == buffer.len() || self.transport.has_more();
-                    buffer[..held].copy_from_slice(&self.input);
-                    self.input.clear();
-                    let used = self.feed(&buffer[..held + count], &mut parts);
-                    self.input.extend_from_slice(&buffer[used..held + count]);
+                    let came = &buffer[held..held + count];
+                    if held == 0 {
+                        let used = self.feed(came, &mut parts);
+                        self.input.extend_from_slice(&came[used..]);
+                    } else {
+                        // What was kept stays where it is: a frame that drips is not copied as often as it has bytes.
+                        let mut input = std::mem::take(&mut self.input);
+                        input.extend_from_slice(came);
+                        let used = self.feed(&input, &mut parts);
+                        input.drain(..used);
+                        self.input = input;
+                    }
                     // An edge-triggered poll tells of what comes after a read that did not fill the buffer.
                     if !is_full
                         && self.fault.is_none()
@@ -514,20 +533,6 @@ impl Multiplexer {
         std::mem::take(&mut self.arrived)
     }
 
-    /// Takes the names of the connections of streams that have news, the most urgent first. Of those that are as urgent, each is sent as a whole, in
-    /// the order of the requests, and behind them those of which parts are of use share the room (RFC 9218 section 10).
-    pub fn take_woken(&mut self) -> Vec<Key> {
-        let mut woken = std::mem::take(&mut self.woken);
-        woken.sort_by_cached_key(|number| {
-            let priority = self.session.priority(*number);
-            let sent_bytes = self.line(*number).map_or(0, |line| line.sent_bytes);
-            let turn = if priority.incremental { sent_bytes } else { u64::from(*number) };
-            (priority.urgency, priority.incremental, turn, *number)
-        });
-        woken.dedup();
-        woken.into_iter().filter_map(|number| self.line(number)?.key).collect()
-    }
-
     /// The stream has a connection of its own now.
     pub fn name(&mut self, number: u32, key: Key) {
         if let Some(line) = self.line(number) {
@@ -545,14 +550,28 @@ impl Multiplexer {
         self.lines.get_mut(place)
     }
 
-    /// An answer is complete: its frames wait a moment for others, or leave at once.
-    fn hold(&mut self) {
+    /// An answer is complete: its frames wait a moment for others, or leave at once. `shared` is this one.
+    fn hold(&mut self, shared: &Arc<SharedMultiplexer>) {
         let now_us = precise_us();
         let took_us = now_us.saturating_sub(std::mem::replace(&mut self.marked_us, now_us));
         self.quick_answers = if took_us < HOLD_US { self.quick_answers.saturating_add(1) } else { 0 };
         self.is_dirty = true;
-        if self.quick_answers < QUICK_ANSWERS || self.is_behind() {
+        let may_hold = self.quick_answers >= QUICK_ANSWERS && !self.is_behind();
+        let was_held = std::mem::replace(&mut self.is_held, true);
+        let entry = || (!was_held).then(|| shared.clone() as Arc<dyn Holding>);
+        if !(may_hold && self.held_answers.hold(entry)) {
+            self.is_held = was_held;
             self.flush();
+        }
+    }
+
+    /// Sends what was held, where it has not left meanwhile.
+    fn let_go(&mut self) {
+        self.is_held = false;
+        if self.is_dirty {
+            self.flush();
+            // What streams have waited for is the next turn's, which they have asked for with their answers.
+            self.is_dirty = true;
         }
     }
 

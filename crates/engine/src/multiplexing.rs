@@ -22,14 +22,22 @@ impl<L: Language> Shared<L> {
         for arrival in arrived {
             let number = arrival.number;
             if let Some(stream) = Connection::of_stream(connection, arrival, &self.worker, now_ms()) {
-                let key = connections.insert(Box::new(stream));
+                let due_ms = stream.due_ms();
+                let key = connections.insert_stream(connection.key, Box::new(stream), due_ms);
                 shared.lock().name(number, key);
             }
         }
-        let woken = shared.lock().take_woken();
-        for key in woken {
-            connections.news(key);
+        let mut multiplexer = shared.lock();
+        let woken = multiplexer.take_woken();
+        if !woken.is_empty() {
+            for key in woken {
+                connections.news(key);
+            }
+            // Those that had news before, and whose turn has not come, are no more urgent for that.
+            let mut ranks = None;
+            connections.order_streams(connection.key, |key| ranks.get_or_insert_with(|| multiplexer.ranks()).of(key));
         }
+        drop(multiplexer);
         if has_arrived {
             self.worker.row.connections.store(connections.count() as u32, Relaxed);
         }
@@ -44,7 +52,7 @@ impl<L: Language> Shared<L> {
         state: &mut LeaderState<L::App>,
         app: &mut AppThread<L::App>,
     ) {
-        let LeaderState { connections, housekeeping } = state;
+        let LeaderState { connections, housekeeping, .. } = state;
         let Some(shared) = stream.multiplexer().cloned() else { return };
         let number = stream.stream_number().filter(|_| after == NextAction::Again);
         if after == NextAction::Close {
@@ -54,11 +62,30 @@ impl<L: Language> Shared<L> {
             connections.remove(key);
             self.worker.row.connections.store(connections.count() as u32, Relaxed);
             drop(stream);
+            self.limit_after_last_stream(&shared, connections);
         } else {
             self.limit_time(&mut stream, housekeeping);
             self.check_in(key, stream, after == NextAction::Rest, connections);
         }
         self.call_connection(&shared, number, connections);
+    }
+
+    /// A stream has ended, without a turn of its connection: the last one's end begins the time that the client has for its next request.
+    fn limit_after_last_stream(&self, shared: &SharedMultiplexer, connections: &mut ConnectionTable<Connection<L::App>>) {
+        let multiplexer = shared.lock();
+        let (key, has_streams) = (multiplexer.key, multiplexer.has_streams());
+        drop(multiplexer);
+        if has_streams {
+            return;
+        }
+        let is_here = connections.change(key, |connection| {
+            connection.note_last_stream(&self.worker);
+            connection.due_ms()
+        });
+        if !is_here {
+            // Its turn may have looked at its streams before this one ended.
+            connections.news(key);
+        }
     }
 
     /// After a turn of a stream, or a visit of its application: its connection has its turn where the stream has left it something.

@@ -21,6 +21,7 @@ impl<L: Language> Shared<L> {
         self.worker.row.paused.store(1, Relaxed);
         housekeeping.paused_ms = now_ms();
         housekeeping.pauses.clear();
+        self.leave_queue();
         for listener in &self.worker.listeners {
             // The poll may not know it: the worker is held, or ahead of the others.
             let _may_be_unknown = self.poll.delete(&listener.descriptor);
@@ -41,10 +42,11 @@ impl<L: Language> Shared<L> {
         }
         self.worker.row.paused.store(0, Relaxed);
         let lasted_ms = now_ms().saturating_sub(housekeeping.paused_ms);
-        connections.for_each(|connection| {
+        connections.change_all(|connection| {
             if connection.awaits_request() {
                 connection.extend_time(lasted_ms);
             }
+            connection.due_ms()
         });
         for key in connections.keys(|connection| std::mem::take(&mut connection.is_resting)) {
             connections.news(key);
@@ -63,7 +65,8 @@ impl<L: Language> Shared<L> {
     ) {
         let is_paused = rests && self.worker.is_paused();
         connection.is_resting = is_paused;
-        connections.check_in(key, connection);
+        let due_ms = connection.due_ms();
+        connections.check_in(key, connection, due_ms);
         if rests && !is_paused {
             connections.news(key);
         }

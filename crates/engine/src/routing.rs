@@ -91,6 +91,11 @@ impl Rules {
         &self.routes.folders
     }
 
+    /// Whether an answer of the server's own may have a page.
+    pub fn has_error_page(&self, status: u16) -> bool {
+        self.error_pages.iter().any(|(of, _)| *of == status)
+    }
+
     /// The page for an answer of the server's own, where there is one that can be read.
     pub fn error_page(&self, status: u16) -> Option<Vec<u8>> {
         let pages = self.error_pages.iter().filter(|(of, _)| *of == status);

@@ -59,6 +59,11 @@ pub fn has_input(socket: BorrowedFd<'_>) -> bool {
     !matches!(recv(socket.as_raw_fd(), &mut [0u8; 1], MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT), Err(Errno::EAGAIN))
 }
 
+/// Whether a poll has something to tell, which stays there for who asks it.
+pub fn has_news(descriptor: BorrowedFd<'_>) -> bool {
+    poll(&mut [PollFd::new(descriptor, PollFlags::POLLIN)], PollTimeout::ZERO) != Ok(0)
+}
+
 /// Whether the peer has ended its side, and all that it sent before was read.
 pub fn has_ended(socket: BorrowedFd<'_>) -> bool {
     match recv(socket.as_raw_fd(), &mut [0u8; 1], MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT) {
@@ -153,6 +158,12 @@ pub fn wait_for_client(socket: BorrowedFd<'_>, for_room: bool, most: Duration) {
 pub fn end_sending(socket: BorrowedFd<'_>) {
     // A peer that is already gone makes this fail, and then there is nothing to say to it.
     let _ = shutdown(socket.as_raw_fd(), Shutdown::Write);
+}
+
+/// Whoever reads finds what has come already, and then an end.
+pub fn end_reading(socket: BorrowedFd<'_>) {
+    // As above.
+    let _ = shutdown(socket.as_raw_fd(), Shutdown::Read);
 }
 
 /// Ends the connection in both directions.

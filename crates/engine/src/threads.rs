@@ -91,7 +91,7 @@ fn take_turns<L: Language>(shared: &Arc<Shared<L>>, thread: &mut ThreadContext, 
             continue;
         }
         app.let_go();
-        let turn = shared.leadership.follow(threads == Threads::Auto && !is_first);
+        let turn = shared.leadership.follow(threads == Threads::Auto && !is_first, &mut |inside| shared.wait_for_need(inside));
         app.come_back();
         match turn {
             Turn::Lead => leads = true,

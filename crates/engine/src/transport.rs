@@ -12,10 +12,12 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use bolide_contract::scoreboard::Slot;
 use bolide_tls::{ListenerTls, TlsFacts};
 
 use crate::body_file::BodyFile;
 use crate::socket::{self, Read, Written};
+use crate::taken_connections::{Held, TakenConnections};
 use crate::tls::{Alpn, TlsFault, TlsStream};
 pub use room_wait::{RoomWait, StreamWait};
 
@@ -85,8 +87,8 @@ pub struct Transport {
     pub is_full: bool,
     /// The client is gone.
     pub is_broken: bool,
-    /// The application has taken the socket: nothing more is sent or read here.
-    pub is_given_away: bool,
+    /// The application has taken the connection over, and nothing more is sent or read here: the call that holds it.
+    held: Option<Box<Held>>,
     /// The kernel keeps the last bytes until they are pushed.
     pub is_corked: bool,
     /// What [`WAITING_BYTES`] has of ours.
@@ -128,7 +130,7 @@ impl Transport {
             sent: 0,
             is_full: false,
             is_broken: false,
-            is_given_away: false,
+            held: None,
             is_corked: false,
             turn_left: SEND_TURN_BYTES,
             counted: 0,
@@ -181,6 +183,16 @@ impl Transport {
     /// Why the handshake came to nothing. Asking forgets it.
     pub fn take_tls_fault(&mut self) -> Option<TlsFault> {
         self.tls_mut()?.take_fault()
+    }
+
+    /// Whoever has the socket has all of it: it is neither encrypted nor one of several on a connection.
+    pub fn is_movable_kind(&self) -> bool {
+        matches!(self.carrier, Carrier::Socket)
+    }
+
+    /// The same, and nothing of it waits here.
+    pub fn is_movable(&self) -> bool {
+        self.is_movable_kind() && !self.is_given_away() && !self.is_broken && !self.is_corked && !self.has_unsent()
     }
 
     /// It is one of several on a connection.
@@ -529,24 +541,27 @@ impl Transport {
         self.is_broken = true;
     }
 
-    /// A descriptor of its own for whoever takes the connection over: nothing more is read or sent here from now on.
+    /// A descriptor for whoever takes the connection over: nothing more is read or sent here from now on. It is the connection's own, or where
+    /// that speaks TLS one end of a pair with plain bytes. `slot` shows the request.
     ///
     /// # Errors
-    /// There is no further descriptor; or the connection is not this request's alone, or encrypted, so that its bytes mean nothing to who
-    /// has it.
-    pub fn give_away(&mut self) -> std::io::Result<OwnedFd> {
-        let reason = match self.carrier {
-            Carrier::Socket => None,
-            Carrier::Tls(_) => Some("the connection is encrypted"),
-            Carrier::Stream(_) => Some("the connection has other requests too (HTTP/2)"),
+    /// There is no further descriptor or thread; or the connection is not this request's alone.
+    pub fn give_away(&mut self, taken: &'static TakenConnections, slot: Option<&Slot>) -> std::io::Result<OwnedFd> {
+        let (own, held) = match &self.carrier {
+            Carrier::Socket => (self.socket.try_clone()?, taken.hold_socket(&self.socket, slot)?),
+            Carrier::Tls(_) => self.bridge(taken, slot)?,
+            Carrier::Stream(_) => {
+                let reason = "the connection has other requests too (HTTP/2)";
+                return Err(std::io::Error::new(std::io::ErrorKind::Unsupported, reason));
+            }
         };
-        if let Some(reason) = reason {
-            return Err(std::io::Error::new(std::io::ErrorKind::Unsupported, reason));
-        }
-        let own = self.socket.try_clone()?;
         self.is_broken = true;
-        self.is_given_away = true;
+        self.held = Some(Box::new(held));
         Ok(own)
+    }
+
+    pub fn is_given_away(&self) -> bool {
+        self.held.is_some()
     }
 
     /// Bytes wait for the client, or did when the socket took a part of them only.

@@ -1,5 +1,5 @@
-//! What one connection may take in before it is the others' turn: a client that sends without an end would have the thread for
-//! itself. What it may be sent in a turn is the send buffer's to count.
+//! What one connection may take in, or its streams together, before it is the others' turn: a client that sends without an end would have
+//! the thread for itself. What it may be sent in a turn is the send buffer's to count.
 //!
 //! It knows no sockets: the connection counts here what it does, and asks whether it may go on.
 
@@ -60,6 +60,35 @@ impl TurnBudget {
     /// Whether more may be read, or made of what was read.
     pub fn may_read(&self) -> bool {
         self.read_bytes < READ_TURN_BYTES && self.pings < PINGS_TURN_MOST
+    }
+}
+
+/// The use that the streams of a connection make of their turn. Each is a request, and any of them may be slow: so the clock is looked at before
+/// each further one.
+#[derive(Debug, Default)]
+pub struct StreamsTurn {
+    begun: u32,
+    began_us: u64,
+}
+
+impl StreamsTurn {
+    /// Whether one more may have its turn now.
+    pub fn may_begin(&self) -> bool {
+        self.begun == 0 || self.begun < REQUESTS_TURN_MOST && precise_us().saturating_sub(self.began_us) < REQUESTS_TURN_US
+    }
+
+    /// One has its turn, and others wait.
+    pub fn note_begun(&mut self) {
+        if self.begun == 0 {
+            self.began_us = precise_us();
+        }
+        self.begun += 1;
+    }
+
+    /// What has begun in this turn has taken its time.
+    #[cfg(test)]
+    pub fn pretend_slow(&mut self) {
+        self.began_us -= REQUESTS_TURN_US;
     }
 }
 

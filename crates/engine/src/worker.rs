@@ -15,6 +15,7 @@ use crate::access_log::LineStyle;
 use crate::body::BodyLimits;
 use crate::client::ClientRules;
 use crate::complaints::Complaints;
+use crate::held_answers::HeldAnswers;
 use crate::listener::ListeningSocket;
 use crate::routing::Rules;
 
@@ -54,8 +55,12 @@ pub struct Worker {
     pub mercy_ends_ms: AtomicU64,
     /// When a stopping worker gives up streams, the same way.
     pub streams_end_ms: AtomicU64,
+    /// Answers over HTTP/2 that wait for others.
+    pub held_answers: Arc<HeldAnswers>,
     /// The application asked the process to exit.
     pub leaving: AtomicBool,
+    /// It drains, and others take its connections over as they come to rest.
+    pub hands_over: AtomicBool,
 }
 
 impl Worker {
@@ -70,6 +75,11 @@ impl Worker {
 
     pub fn is_draining(&self) -> bool {
         self.draining.load(Relaxed)
+    }
+
+    /// It drains, and connections that can move go on elsewhere.
+    pub fn hands_over(&self) -> bool {
+        self.hands_over.load(Relaxed)
     }
 
     /// The order to drain has been given, be it read or not.

@@ -19,13 +19,17 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use crate::access_log::{LineStyle, complain};
 use crate::app::{App, Language};
-use crate::app_thread::Leftovers;
+use crate::app_thread::{Leftover, Leftovers};
 use crate::body::{BodyLimits, BodyStore};
 use crate::client::ClientRules;
 use crate::complaints::Complaints;
+use crate::concurrency::Doorbell;
 use crate::connection::Connection;
 use crate::connections::ConnectionTable;
 use crate::corking::Corking;
+use crate::elsewhere::{Companion, ConnectionQueue, Sleep};
+use crate::fairness::WorkMeter;
+use crate::giving_back::GivingBack;
 use crate::leadership::Leadership;
 use crate::listener::ListeningSocket;
 use crate::routing::Rules;
@@ -45,6 +49,8 @@ pub struct Assignment {
     pub ticket_keys: Option<TicketKeys>,
     pub control: OwnedFd,
     pub listeners: Vec<ListeningSocket>,
+    /// The queue of connections that look for a worker.
+    pub queue: Option<ConnectionQueue>,
     /// It accepts nothing before the master says so.
     pub is_held: bool,
     /// Asks for a replacement after this many requests: `max-requests`, less a jitter of the worker's own.
@@ -63,6 +69,9 @@ pub(crate) struct Shared<L: Language> {
     /// Where several threads take turns to lead: wakes the one that does.
     pub(crate) bell: Option<EventFd>,
     pub(crate) control: OwnedFd,
+    /// Connections on their way from one worker to another; `None` where there is one worker.
+    pub(crate) queue: Option<ConnectionQueue>,
+    pub(crate) companion: Companion,
     pub(crate) scoreboard: Scoreboard,
     pub(crate) row_number: u32,
     pub(crate) worn_after: Option<u64>,
@@ -74,12 +83,28 @@ pub(crate) struct Shared<L: Language> {
 pub(crate) struct LeaderState<A: App> {
     pub connections: ConnectionTable<Connection<A>>,
     pub housekeeping: Housekeeping,
+    /// The language's objects of connections that have moved away: whoever has the language drops them.
+    pub put_down: Vec<Leftover<A>>,
 }
 
 #[derive(Default)]
 pub(crate) struct Housekeeping {
-    pub(crate) swept_ms: u64,
+    pub(crate) tidied_ms: u64,
+    /// Until when the leader sleeps in the poll, or last did, unless there are news: a limit that comes earlier must wake it.
+    pub(crate) sleeps_until_ms: u64,
     pub(crate) corking: Corking,
+    pub(crate) work: WorkMeter,
+    pub(crate) giving_back: GivingBack,
+    /// What wakes the companion.
+    pub(crate) companion: Sleep,
+    /// When the companion was last needed, in monotonic milliseconds.
+    pub(crate) needed_ms: u64,
+    /// There are other workers, and nobody yet who would look after this one's connections while a call lasts.
+    pub(crate) guards_others: bool,
+    /// Until when the worker may be killed for a call that it is inside of, in monotonic milliseconds: others serve what waits here.
+    pub(crate) doomed_until_ms: u64,
+    /// When a worker that drains tries again to hand connections over, in monotonic milliseconds.
+    pub(crate) moves_at_ms: Option<u64>,
     pub(crate) stopping_at_once: bool,
     /// Until when a draining worker waits for requests that have begun to come, in monotonic milliseconds.
     pub(crate) arrivals_end_ms: u64,
@@ -94,15 +119,15 @@ pub(crate) struct Housekeeping {
 }
 
 impl Housekeeping {
+    /// The worker is likely to be killed, for a call of one of its threads.
+    pub(crate) fn is_doomed(&self) -> bool {
+        self.doomed_until_ms != 0 && now_ms() < self.doomed_until_ms
+    }
+
     /// Until when a draining worker keeps a connection that has become idle, in monotonic milliseconds. At an ordered stop one
     /// that was answered is closed at once; one that never asked anything has a request on its way.
-    pub(crate) fn idle_until_ms(&mut self, has_served: bool) -> u64 {
-        if self.stopping_at_once && has_served {
-            // The sweep that closes it is not to wait for its time.
-            self.swept_ms = 0;
-            return 0;
-        }
-        now_ms() + DRAIN_IDLE_MS
+    pub(crate) fn idle_until_ms(&self, has_served: bool) -> u64 {
+        if self.stopping_at_once && has_served { 0 } else { now_ms() + DRAIN_IDLE_MS }
     }
 }
 
@@ -127,8 +152,18 @@ pub(crate) struct Pause {
 
 impl<L: Language> Shared<L> {
     pub(crate) fn new(language: &'static L, assignment: Assignment) -> io::Result<Shared<L>> {
-        let Assignment { settings, row: row_number, worker, scoreboard, ticket_keys, control, listeners, is_held, worn_after } =
-            assignment;
+        let Assignment {
+            settings,
+            row: row_number,
+            worker,
+            scoreboard,
+            ticket_keys,
+            control,
+            listeners,
+            queue,
+            is_held,
+            worn_after,
+        } = assignment;
         let row =
             scoreboard.row(row_number).ok_or_else(|| io::Error::other(format!("the scoreboard has no row {row_number}")))?;
         let limits = &settings.limits;
@@ -145,6 +180,8 @@ impl<L: Language> Shared<L> {
         };
         let slots = scoreboard.slots(row_number);
         let has_threads = settings.workers.threads != Threads::Fixed(1);
+        let has_company = settings.workers.processes > 1 || settings.elastic.cheaper.is_some();
+        let guards_others = queue.is_some() && has_company;
         let rules = Rules::of(&settings)?;
         let mut problems = Vec::new();
         let folders = rules.map_or(&[][..], Rules::folders);
@@ -182,17 +219,25 @@ impl<L: Language> Shared<L> {
             paused: false.into(),
             mercy_ends_ms: u64::MAX.into(),
             streams_end_ms: u64::MAX.into(),
+            held_answers: Arc::default(),
             leaving: false.into(),
+            hands_over: false.into(),
         };
         Ok(Shared {
             leftovers: (has_threads && worker.has_own_answers).then(|| Arc::new(Leftovers::new())),
             worker,
-            leadership: Leadership::new(),
-            state: Mutex::new(LeaderState { connections: ConnectionTable::new(), housekeeping: Housekeeping::default() }),
+            leadership: Leadership::new(has_threads.then(Doorbell::new).transpose()?),
+            state: Mutex::new(LeaderState {
+                connections: ConnectionTable::new(),
+                housekeeping: Housekeeping { guards_others, ..Housekeeping::default() },
+                put_down: Vec::new(),
+            }),
             language,
             poll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?,
             bell: has_threads.then(|| EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)).transpose()?,
             control,
+            queue,
+            companion: Companion::new()?,
             scoreboard,
             row_number,
             worn_after,

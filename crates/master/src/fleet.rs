@@ -51,6 +51,9 @@ pub struct Fleet {
     program: Program,
     pub privileges: Option<Privileges>,
     memory: OwnedFd,
+    /// The two ends of the queue of connections that look for a worker. The master keeps both: what lies in it while no worker is there is
+    /// served by the next.
+    connection_queue: [OwnedFd; 2],
     /// In development: see [`failure_note::slate`].
     slate: Option<OwnedFd>,
     room: Room,
@@ -94,6 +97,7 @@ impl Fleet {
         let scoreboard = whole.within(rows(settings.workers.processes), settings.workers.threads.most());
         let tickets = Tickets::create(&settings, now_ms())?;
         let slate = settings.development.is_some().then(failure_note::slate).transpose()?;
+        let (put, take) = order_pair()?;
         let (children, coming, ledger, next_id) = (Vec::new(), None, Ledger::default(), 1);
         Ok(Fleet {
             settings,
@@ -107,6 +111,7 @@ impl Fleet {
             program,
             privileges,
             memory,
+            connection_queue: [put, take],
             slate,
             room,
             next_id,
@@ -168,6 +173,8 @@ impl Fleet {
         let ticket_keys = self.tickets.as_ref().map(|tickets| tickets.ring().memory().as_raw_fd());
         let slate = self.slate.as_ref().map(AsRawFd::as_raw_fd);
         inherited.extend(slate);
+        let connection_queue = self.connection_queue.each_ref().map(AsRawFd::as_raw_fd);
+        inherited.extend(connection_queue);
         inherited.extend([far.as_raw_fd(), self.memory.as_raw_fd(), note.descriptor()].into_iter().chain(log).chain(ticket_keys));
         let at_terminal = settings.python.honour_stdin
             || settings.workers.processes == 1 && std::io::IsTerminal::is_terminal(&std::io::stdin());
@@ -190,6 +197,7 @@ impl Fleet {
             reason: note.descriptor(),
             slate,
             serves_nobody,
+            connection_queue: Some(connection_queue),
             listeners: descriptors,
             package_folder: self.program().package_folder.as_ref().map(|folder| folder.to_string_lossy().into_owned()),
         };
@@ -272,7 +280,7 @@ impl Fleet {
         let row = child.row().and_then(|row| self.scoreboard.row(row));
         match (row, &order) {
             (Some(row), Order::Stop) => row.stopped_ms.store(now_ms(), Relaxed),
-            (Some(row), Order::Drain) => row.drained_ms.store(now_ms(), Relaxed),
+            (Some(row), Order::Drain { .. }) => row.drained_ms.store(now_ms(), Relaxed),
             _ => {}
         }
         let Some(child) = self.find(id) else { return };
@@ -318,6 +326,14 @@ impl Fleet {
             // One that has gone meanwhile has its end reported; to one whose socket is full it is said in a later turn.
             let is_full = matches!(sent, Some(Err(error)) if error.kind() == io::ErrorKind::WouldBlock);
             worker.knows_pause = is_paused != is_full;
+        }
+    }
+
+    /// Has a worker that is to be killed for one request leave to others what waits on its connections.
+    pub fn tell_hand_over(&self, id: u64) {
+        if let Some(channel) = self.find(id).and_then(|worker| worker.channel.as_ref()) {
+            // One whose socket is full, or that is gone, hands nothing over.
+            let _ = message::send(channel.as_fd(), &Order::HandOver, None);
         }
     }
 

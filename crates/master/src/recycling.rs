@@ -64,7 +64,7 @@ impl Supervisor {
         // In a pause clients wait on its connections: they are not to be served by its end.
         if replaced && !self.fleet.is_paused {
             let (id, mercy_ms) = (old.id, self.fleet.settings.lifecycle.reload_mercy_ms);
-            self.fleet.order_end(id, Order::Drain, now_ms.saturating_add(mercy_ms));
+            self.fleet.order_end(id, Order::Drain { has_successors: true }, now_ms.saturating_add(mercy_ms));
         }
     }
 }

@@ -137,6 +137,7 @@ fn hand_over(child: &mut Child, settings: &Settings, limit_ms: u64) -> io::Resul
         reason: -1,
         slate: None,
         serves_nobody: true,
+        connection_queue: None,
         listeners: Vec::new(),
         package_folder: None,
     };

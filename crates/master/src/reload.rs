@@ -439,6 +439,11 @@ impl Supervisor {
     pub(crate) fn end_generations(&mut self, which: impl Fn(u32) -> bool, now_ms: u64) {
         let mercy_ms = now_ms.saturating_add(self.fleet.settings.lifecycle.reload_mercy_ms);
         let is_developed = self.is_developed();
+        let has_successors = self
+            .fleet
+            .children
+            .iter()
+            .any(|child| child.worker_number().is_some() && child.state.is_serving() && !which(child.generation));
         for id in self.fleet.ids(|child| which(child.generation) && child.state.is_active()) {
             let Some((is_prototype, state)) = self.fleet.find(id).map(|child| (child.is_prototype(), child.state)) else {
                 continue;
@@ -449,7 +454,7 @@ impl Supervisor {
                 (true, false) => self.fleet.order_end(id, Order::Retire, now_ms + GRACE_MS),
                 // In development a page that is open must not go on with the code of yesterday.
                 (false, true) if is_developed => self.fleet.order_end(id, Order::Stop, mercy_ms),
-                (false, true) => self.fleet.order_end(id, Order::Drain, mercy_ms),
+                (false, true) => self.fleet.order_end(id, Order::Drain { has_successors }, mercy_ms),
                 (false, false) => self.fleet.kill(id, KillReason::GivenUp, now_ms),
             }
         }

@@ -138,7 +138,7 @@ impl Supervisor {
             *wanted = false;
         }
         log_sink::line(&format!("{why}: {said} ends, {} of {} stay", serving.wanted_count(), serving.wanted.len()));
-        self.drain(id, now_ms);
+        self.drain(id, true, now_ms);
     }
 
     /// `idle`: all workers end, or the instance.
@@ -155,13 +155,13 @@ impl Supervisor {
         let number = serving.number;
         let ids: Vec<u64> = self.fleet.active_workers(number).map(|worker| worker.id).collect();
         for id in ids {
-            self.drain(id, now_ms);
+            self.drain(id, false, now_ms);
         }
     }
 
-    fn drain(&mut self, id: u64, now_ms: u64) {
+    fn drain(&mut self, id: u64, has_successors: bool, now_ms: u64) {
         let mercy_ms = self.fleet.settings.lifecycle.reload_mercy_ms;
-        self.fleet.order_end(id, Order::Drain, now_ms.saturating_add(mercy_ms));
+        self.fleet.order_end(id, Order::Drain { has_successors }, now_ms.saturating_add(mercy_ms));
     }
 
     /// The workers that serve or soon will, which nobody has told to end.

@@ -386,6 +386,7 @@ impl Supervisor {
                     {
                         log_sink::line(&format!("harakiri: {child} can't be asked for its stack: {error}"));
                     }
+                    self.fleet.tell_hand_over(id);
                 }
                 Verdict::Warn { child, signal, most_ms, .. } => {
                     if let Some(child) = self.fleet.find(child) {

@@ -8,7 +8,7 @@ use bolide_contract::recycling::Recycling;
 use bolide_contract::scoreboard::Scoreboard;
 use bolide_contract::settings::{Address, Listener};
 use bolide_contract::ticket_keys::TicketKeys;
-use bolide_engine::{Assignment, ListeningSocket};
+use bolide_engine::{Assignment, ConnectionQueue, ListeningSocket, inode_of};
 
 use crate::handover::{close_on_exec, copied, set_non_blocking};
 
@@ -45,9 +45,14 @@ pub fn assignment(boot: &Boot, memory: &SharedMemory<'_>, control: OwnedFd, work
         ticket_keys: memory.ticket_keys.map(TicketKeys::attach).transpose()?,
         control,
         listeners: listening_sockets(boot)?,
+        queue: boot.connection_queue.map(queue).transpose()?,
         is_held: worker.is_on_trial && boot.settings.reloading.probe.is_some(),
         worn_after: worn_after(&boot.settings.recycling, worker.number),
     })
+}
+
+fn queue([put, take]: [i32; 2]) -> io::Result<ConnectionQueue> {
+    Ok(ConnectionQueue { put: copied(put)?, take: copied(take)? })
 }
 
 fn listening_sockets(boot: &Boot) -> io::Result<Vec<ListeningSocket>> {
@@ -55,8 +60,10 @@ fn listening_sockets(boot: &Boot) -> io::Result<Vec<ListeningSocket>> {
     pairs
         .map(|(listener, handed)| {
             let (server_name, server_port) = name_and_port(listener, &handed.bound);
+            let descriptor = copied(handed.descriptor)?;
             Ok(ListeningSocket {
-                descriptor: copied(handed.descriptor)?,
+                inode: inode_of(&descriptor)?,
+                descriptor,
                 protocol: listener.protocol,
                 server_name,
                 server_port,

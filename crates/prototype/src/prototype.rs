@@ -65,6 +65,9 @@ impl Prototype {
         let scoreboard = inherited(boot.scoreboard)?;
         let ticket_keys = boot.ticket_keys.map(inherited).transpose()?;
         let failure_note = FailureNote::new(inherited(boot.reason)?);
+        for end in boot.connection_queue.into_iter().flatten() {
+            close_on_exec(end)?;
+        }
         for listener in &boot.listeners {
             close_on_exec(listener.descriptor)?;
         }

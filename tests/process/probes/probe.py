@@ -36,6 +36,10 @@ def do_pid(_argument, _environ):
     return str(os.getpid())
 
 
+def do_client(_argument, environ):
+    return f"{os.getpid()} {environ['REMOTE_ADDR']} {environ['REMOTE_PORT']}"
+
+
 def do_sleep(seconds, _environ):
     """Sleeps with the GIL released, as a call to a slow database does."""
     time.sleep(float(seconds))

@@ -10,6 +10,7 @@ use bolide_files::named::NamedFiles;
 
 use super::awaitable::Awaitables;
 use super::names::AsgiNames;
+use super::ongoing::Ongoing;
 use super::scope::Templates;
 use super::task_factory::TaskFactory;
 use crate::exceptions::keeping_exception;
@@ -44,7 +45,7 @@ pub struct Asgi {
     /// `limit-concurrency`
     pub most_running: usize,
     /// Tasks of the application that have not ended.
-    pub running: Cell<usize>,
+    pub ongoing: Ongoing,
     pub turn_is_wanted: Cell<bool>,
     /// `AsgiWorker.turn`, for the loop to call.
     pub turn: OnceCell<Object>,
@@ -75,7 +76,7 @@ pub struct PyCallbacks {
     pub pause: Object,
     /// `is_departure(exception, has_left)`: whether that exception is behind another one, or one of a framework's that means the same.
     pub is_departure: Object,
-    /// `note_left(task)`: its client has gone.
+    /// `note_left(task, has_begun, request)`: its client has gone, in the middle of its answer or before.
     pub note_left: Object,
 }
 
@@ -87,10 +88,17 @@ impl Asgi {
 
     /// Asks the loop for a turn if a visit left something to do.
     pub fn want_turn(&self) {
-        let (Some(embedded), Some(turn)) = (self.embedded.get(), self.turn.get()) else { return };
-        if self.turn_is_wanted.get() || !embedded.wants_turn() {
-            return;
+        if let Some(embedded) = self.embedded.get()
+            && !self.turn_is_wanted.get()
+            && embedded.wants_turn()
+        {
+            self.ask_for_turn();
         }
+    }
+
+    /// Has the loop call for a turn when the tasks that are ready have had theirs.
+    pub fn ask_for_turn(&self) {
+        let Some(turn) = self.turn.get() else { return };
         self.turn_is_wanted.set(true);
         keeping_exception(|| {
             let arguments = [self.event_loop.as_ptr(), turn.as_ptr(), self.context.as_ptr()];

@@ -39,6 +39,10 @@ pub struct AsgiExchange {
     pub began_ms: u64,
     /// The application's number, for the counters; from then on.
     pub application: u32,
+    /// Where it is among those that go on; from then on.
+    pub place: usize,
+    /// The client has ended its side, as far as the engine has told; from then on.
+    pub has_left: bool,
 }
 
 /// An ongoing exchange, as the engine holds it.
@@ -114,6 +118,8 @@ impl AsgiChannel {
             request_line,
             began_ms: 0,
             application: 0,
+            place: 0,
+            has_left: false,
         })?;
         let (receive, send) = (bound(&RECEIVE, &exchange)?, bound(&SEND, &exchange)?);
         Some(AsgiChannel { exchange, receive, send })
@@ -171,6 +177,7 @@ impl AsgiExchange {
 
     /// The connection has news: who waits for them is returned.
     pub fn news(&mut self, response: &mut ResponseWriter<'_>, request_stream: &mut RequestStream) -> Waiters {
+        self.has_left |= request_stream.body().is_some_and(|body| body.is_gone);
         let can_send = match &mut self.protocol {
             ProtocolState::Http(http) => http.go_on(response),
             ProtocolState::WebSocket(socket) => socket.go_on(response, request_stream),

@@ -4,6 +4,7 @@
 //! loop, with the interpreter in hand: the engine's poll is one of the descriptors that the loop watches.
 
 mod awaitable;
+mod awaited;
 mod context;
 mod events;
 mod exchange;
@@ -11,6 +12,7 @@ mod futures;
 mod http;
 mod messages;
 mod names;
+mod ongoing;
 mod scope;
 mod task;
 mod task_factory;
@@ -74,7 +76,7 @@ impl App for AsgiThread {
     const STREAMS: bool = true;
 
     fn call(&mut self, request: &mut Request<'_, ScopeMemo>, response: &mut ResponseWriter<'_>) -> Outcome<ExchangeHandle> {
-        if self.asgi.running.get() >= self.asgi.most_running {
+        if self.asgi.ongoing.count() >= self.asgi.most_running {
             response.answer_busy();
             return Outcome::Finished;
         }
@@ -165,6 +167,7 @@ impl AsgiThread {
             exchange.request_line = request_line(&request.parts);
             exchange.application = request.log_facts.application;
             exchange.began_ms = now_ms();
+            exchange.has_left = false;
             let is_complete = exchange.protocol.is_complete();
             if !is_complete {
                 exchange.connection = ConnectionRef::Parked(request.id);

@@ -8,6 +8,7 @@ use bolide_engine::request_stream::RequestStream;
 use bolide_engine::response::ResponseWriter;
 use pyo3::ffi;
 
+use super::awaited::show_awaited;
 use super::context::Asgi;
 use super::exchange::{AsgiChannel, AsgiExchange, ConnectionRef, ExchangeHandle, ProtocolState, SendEvent};
 use super::websocket::{NORMAL, WebSocketSendEvent};
@@ -108,17 +109,23 @@ pub fn follow(asgi: &'static Asgi, object: &Object, task: Object) -> Option<()> 
     // SAFETY: all live; the result is ours.
     unsafe { call_method(&asgi.names.add_done_callback, [task.as_ptr(), callback.as_ptr()])? };
     // The task refers to the exchange by its callback, and the exchange to the task: so neither goes before its end.
-    let before = AsgiExchange::with(object, |exchange| exchange.task.replace(task));
+    let place = asgi.ongoing.add(object);
+    let before = AsgiExchange::with(object, |exchange| {
+        exchange.place = place;
+        exchange.task.replace(task)
+    });
     drop(before);
-    asgi.running.set(asgi.running.get() + 1);
     Some(())
 }
 
 /// A task that was followed has ended.
 fn ended_later(object: &Object, task: *mut ffi::PyObject) {
-    let (asgi, own) = AsgiExchange::with(object, |exchange| (exchange.asgi, exchange.task.take()));
+    let (asgi, place, own) = AsgiExchange::with(object, |exchange| (exchange.asgi, exchange.place, exchange.task.take()));
     drop(own);
-    asgi.running.set(asgi.running.get() - 1);
+    if let Some(moved) = asgi.ongoing.remove(place) {
+        AsgiExchange::with(&moved, |exchange| exchange.place = place);
+    }
+    show_awaited(asgi);
     let end = end_of(asgi, task, || {
         AsgiExchange::with(object, |exchange| exchange.protocol.has_goodbye() || client_has_gone(exchange))
     });
@@ -237,12 +244,18 @@ fn tell_of_departure(asgi: &'static Asgi, object: &Object, described: &str) {
     }
 }
 
-/// The client left in the middle of its answer, of which nobody hears any more: a worker that ends does not wait for its task.
+/// The client left, and nobody hears any more what the task says: a worker that ends does not wait for it as for others.
 pub fn note_left(asgi: &Asgi, object: &Object) {
-    let task = AsgiExchange::with(object, |exchange| exchange.task.clone().filter(|_| exchange.protocol.has_begun()));
+    let (task, has_begun, request_line) = AsgiExchange::with(object, |exchange| {
+        (exchange.task.clone(), exchange.protocol.has_begun(), exchange.request_line.clone())
+    });
     let Some(task) = task else { return };
-    // SAFETY: both live; the result is ours.
-    if unsafe { call(asgi.callbacks.note_left.as_ptr(), [task.as_ptr()]) }.is_none() {
+    // SAFETY: all live; the result is ours.
+    let noted = utf8_lossy(&request_line).and_then(|request| unsafe {
+        let has_begun = if has_begun { ffi::Py_True() } else { ffi::Py_False() };
+        call(asgi.callbacks.note_left.as_ptr(), [task.as_ptr(), has_begun, request.as_ptr()])
+    });
+    if noted.is_none() {
         asgi.log_set_exception("a client that left");
     }
 }

@@ -3,6 +3,7 @@
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::os::fd::AsRawFd;
+use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_contract::scoreboard::now_ms;
 use bolide_contract::settings::{Extension, Settings};
@@ -13,8 +14,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 
 use super::awaitable::Awaitables;
+use super::awaited::show_awaited;
 use super::context::{Asgi, PyCallbacks};
 use super::names::AsgiNames;
+use super::ongoing::Ongoing;
 use super::scope::Templates;
 use super::task_factory::TaskFactory;
 use super::watcher;
@@ -101,9 +104,15 @@ impl AsgiWorker {
     fn turn(&self, py: Python<'_>) -> PyResult<()> {
         bolide_engine::forks::leave_if_child();
         self.asgi.turn_is_wanted.set(false);
-        match embedded(self.asgi)?.turn() {
+        let turned = embedded(self.asgi)?.turn();
+        show_awaited(self.asgi);
+        match turned {
             Turned::Wait(Some(milliseconds)) => self.set_timer(py, milliseconds),
             Turned::Wait(None) => Ok(()),
+            Turned::Again => {
+                self.asgi.ask_for_turn();
+                Ok(())
+            }
             Turned::Drained => {
                 if !self.has_drained.replace(true) {
                     embedded(self.asgi)?.tell_drained();
@@ -126,6 +135,7 @@ impl AsgiWorker {
     /// Serves no more: the loop forgets the descriptor, and nobody watches it any longer. What it does now may take its time.
     fn stop(&self, py: Python<'_>) -> PyResult<()> {
         embedded(self.asgi)?.heartbeat().end();
+        show_awaited(self.asgi);
         event_loop(py, self.asgi).call_method1("remove_reader", (embedded(self.asgi)?.descriptor().as_raw_fd(),))?;
         if let Some((_, timer)) = self.timer.borrow_mut().take() {
             timer.call_method0(py, "cancel")?;
@@ -148,7 +158,14 @@ impl AsgiWorker {
     /// Tasks of applications that have not ended.
     #[getter]
     fn running(&self) -> usize {
-        self.asgi.running.get()
+        self.asgi.ongoing.count()
+    }
+
+    /// Seconds since the order to stop. None: there was none, and the worker ends for another reason.
+    #[getter]
+    fn seconds_of_stop(&self) -> PyResult<Option<f64>> {
+        let told_ms = embedded(self.asgi)?.worker().row.stopped_ms.load(Relaxed);
+        Ok((told_ms != 0).then(|| now_ms().saturating_sub(told_ms) as f64 / 1000.0))
     }
 }
 
@@ -238,7 +255,7 @@ fn make(
         files: RefCell::default(),
         is_quiet_of_clients: !settings.logging.write_errors,
         most_running: settings.asynchronous.concurrency.map_or(usize::MAX, |most| most as usize),
-        running: Cell::new(0),
+        ongoing: Ongoing::default(),
         turn_is_wanted: Cell::new(false),
         turn: OnceCell::new(),
         // SAFETY: the thread holds the interpreter; the copy is new.

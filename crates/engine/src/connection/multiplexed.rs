@@ -7,7 +7,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use bolide_contract::scoreboard;
+use bolide_contract::clock::now_ms;
 use bolide_protocol::http1::Framing;
 use bolide_protocol::http1::head::Version;
 use bolide_protocol::http2::{Http2, Http2Error, Http2Limits, PREFACE};
@@ -17,7 +17,8 @@ use bolide_protocol::session::{HeadBytes, HeadEvent, HeadParts, RequestHead, Ses
 use super::{Connection, NextAction, ServeStep};
 use crate::app::App;
 use crate::context::Context;
-use crate::multiplexer::{Arrival, Beginning, Farewell, Multiplexer, NEVER_MS, Pumped, SharedMultiplexer, StreamLink};
+use crate::deadlines::NEVER_MS;
+use crate::multiplexer::{Arrival, Beginning, Farewell, Multiplexer, Pumped, SharedMultiplexer, StreamLink};
 use crate::transport::Transport;
 use crate::worker::Worker;
 
@@ -216,8 +217,6 @@ impl<A: App> Connection<A> {
     }
 
     fn limit_multiplexed(&mut self, multiplexer: &mut Multiplexer, now_ms: u64, worker: &Worker) {
-        // Calls may have taken a while since the clock was looked at, and a client that may ask again is not to pay for it.
-        let now_ms = if multiplexer.has_streams() { now_ms } else { scoreboard::now_ms() };
         let keepalive_ms = worker.settings.limits.keepalive_ms;
         let until_ms = multiplexer.look_at_deadline(now_ms, self.timeout_ms(worker), keepalive_ms);
         self.deadline_ms = match multiplexer.farewell {
@@ -229,15 +228,15 @@ impl<A: App> Connection<A> {
         self.has_served |= multiplexer.has_streams();
     }
 
-    /// Streams end without a turn of their connection, so the look at the clock begins the time of one that has lost its last.
-    pub(super) fn note_last_stream(&mut self, worker: &Worker) {
+    /// Streams end without a turn of their connection: one that has lost its last has the time of an idle one from now on.
+    pub fn note_last_stream(&mut self, worker: &Worker) {
         if self.deadline_ms != NEVER_MS || !self.is_multiplexed() {
             return;
         }
         let Some(shared) = self.multiplexer.clone() else { return };
         let mut multiplexer = shared.lock();
         if !multiplexer.has_streams() {
-            self.limit_multiplexed(&mut multiplexer, scoreboard::now_ms(), worker);
+            self.limit_multiplexed(&mut multiplexer, now_ms(), worker);
         }
     }
 

@@ -5,7 +5,8 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use bolide_contract::scoreboard::{add, now_ms};
+use bolide_contract::clock::now_ms;
+use bolide_contract::scoreboard::add;
 use bolide_protocol::Fault;
 use bolide_protocol::session::HeadEvent;
 
@@ -15,15 +16,13 @@ use crate::app::App;
 use crate::connections::ExchangeId;
 use crate::context::Context;
 use crate::counting;
+use crate::deadlines::NEVER_MS;
 use crate::exchange::{BodySource, ExchangeState, Served, Streaming, give_up};
 use crate::patience::Patience;
 use crate::request_stream::{BodyStream, RequestStream};
 use crate::response::{Progress, ResponseWriter, reason_phrase};
 use crate::socket::Read;
 use crate::worker::Worker;
-
-/// No time limit, in monotonic milliseconds.
-const NEVER_MS: u64 = u64::MAX;
 
 impl<A: App> Connection<A> {
     /// Gives a request to a streaming application. `rest` is what followed the head; returns the bytes of it that were used.
@@ -58,12 +57,14 @@ impl<A: App> Connection<A> {
             request_stream,
             suspended,
             began_ms,
+            head_due_ms: NEVER_MS,
             overdue_ms: most_ms.map_or(NEVER_MS, |most| began_ms + most),
             mercy_ends_ms: worker.mercy_ends_ms.load(Relaxed),
             stream_ends_ms: worker.streams_end_ms.load(Relaxed),
         });
         self.deadline_ms = self.streaming_until_ms(&streaming, self.timeout_ms(worker));
         self.exchange.state = ExchangeState::Streaming(streaming);
+        self.exchange.limit_head(began_ms);
         Ok((used, ServeStep::Parked))
     }
 
@@ -128,7 +129,8 @@ impl<A: App> Connection<A> {
         let waited_for_client = self.waits_for_client(&streaming);
         let had_room = streaming.request_stream.room() > 0;
         let mut writer = self.writer();
-        if worker.is_draining() && !writer.head_has_left() {
+        let may_move = worker.hands_over() && writer.transport.is_movable_kind();
+        if worker.is_draining() && !may_move && !writer.head_has_left() {
             // RFC 9112 section 9.6: the request was taken before the drain began, and the answer is the last one all the same.
             writer.close_after();
         }
@@ -141,6 +143,7 @@ impl<A: App> Connection<A> {
         let goes_on_waiting = waited_for_client && self.waits_for_client(&streaming);
         self.deadline_ms = if goes_on_waiting { self.deadline_ms.min(until_ms) } else { until_ms };
         self.exchange.state = ExchangeState::Streaming(streaming);
+        self.exchange.limit_head(now_ms());
         Some((result, resumes || wants_turn))
     }
 

@@ -27,7 +27,7 @@ use crate::counting::{self, AnsweredBy};
 use crate::dispatch::serve_directly;
 use crate::log_line::{LogLine, RequestNotes};
 use crate::request::{HeaderMemory, HttpRequest, LogFacts, Request, RequestParts, VariablesRequest};
-use crate::response::{Progress, ResponseWriter, Terms};
+use crate::response::{Progress, Terms};
 use crate::routing::{HttpValues, Routed, Rules, VariableValues, WithAside};
 use crate::websocket::{self, Handshake};
 use crate::worker::Worker;
@@ -186,11 +186,12 @@ fn serve_variables<A: App>(
 /// Begins the response to a request whose client lets the connection go on, or not.
 #[inline(always)]
 fn begin<A: App>(context: &mut ExchangeContext<'_, A>, wire: Wire, head_only: bool, may_keep: bool) {
+    let keep_alive = may_keep && context.worker.settings.limits.keepalive_ms > 0 && may_go_on(context);
     let thread = &mut *context.thread;
     let terms = Terms {
         wire,
         head_only,
-        keep_alive: may_keep && context.worker.settings.limits.keepalive_ms > 0 && !context.worker.is_draining(),
+        keep_alive,
         client_keeps: may_keep,
         may_cork: match wire {
             Wire::Http11 | Wire::Http10 => thread.may_cork,
@@ -201,6 +202,13 @@ fn begin<A: App>(context: &mut ExchangeContext<'_, A>, wire: Wire, head_only: bo
         date_line: thread.clock.date_line(),
     };
     context.writer.begin(terms, thread.buffers.lend());
+}
+
+/// The connection may have a next request: here, or, where the worker drains, at another that takes it over.
+#[inline(always)]
+fn may_go_on<A: App>(context: &ExchangeContext<'_, A>) -> bool {
+    let may_move = || context.worker.hands_over() && context.writer.transport.is_movable_kind();
+    !context.is_last && (!context.worker.is_draining() || may_move())
 }
 
 /// Looks whether the client asks for WebSocket, where the application may speak it.
@@ -307,6 +315,8 @@ fn call<A: App>(
     slot.begin(context.thread.clock.now_ms, &[entry.method, b" ", entry.uri]);
     let outcome = context.app.enter().call(request, &mut context.writer);
     slot.end();
+    // What is set from here on begins now, however long the application took.
+    context.thread.clock.tick();
     if limit_ms.is_some() {
         slot.limit_ms.store(0, Relaxed);
     }
@@ -338,6 +348,7 @@ pub fn go_on<A: App>(context: &mut ExchangeContext<'_, A>, mut suspended: Box<Su
         context.thread.slot.begin(context.thread.clock.now_ms, &[entry.method, b" ", entry.uri]);
         let outcome = context.app.enter().resume(pending, &mut context.writer);
         context.thread.slot.end();
+        context.thread.clock.tick();
         suspended.pending = conclude(context, outcome, &entry);
         if suspended.pending.is_some() && context.writer.is_full() {
             return Served::Blocked(suspended);
@@ -347,6 +358,9 @@ pub fn go_on<A: App>(context: &mut ExchangeContext<'_, A>, mut suspended: Box<Su
 
 /// Sends what waits. A file is read and perhaps encoded for it, which may take a while.
 fn advance<A: App>(context: &mut ExchangeContext<'_, A>) -> Progress {
+    if context.writer.has_left() {
+        return Progress::Done;
+    }
     if context.writer.has_file() { context.app.aside(|| context.writer.advance()) } else { context.writer.advance() }
 }
 
@@ -367,6 +381,14 @@ fn conclude<A: App>(
     let leave = matches!(outcome, Outcome::FailedAndLeave);
     match outcome {
         Outcome::Suspended(pending) | Outcome::Ongoing(pending) => return Some(pending),
+        Outcome::FailedOpen { pending, leaves } => {
+            let failed = if leaves { Outcome::FailedAndLeave } else { Outcome::Failed };
+            conclude(context, failed, entry);
+            advance(context);
+            context.thread.slot.begin(context.thread.clock.now_ms, &[entry.method, b" ", entry.uri]);
+            context.app.enter().abandon(pending);
+            context.thread.slot.end();
+        }
         Outcome::Finished => {
             context.writer.finish();
             // A streaming application was told in its face.
@@ -385,7 +407,7 @@ fn conclude<A: App>(
                 count_broken_off(context);
                 context.writer.cut_off();
             } else {
-                fail(context.worker, &mut context.writer);
+                fail(context);
             }
         }
     }
@@ -400,10 +422,12 @@ fn count_broken_off<A: App>(context: &ExchangeContext<'_, A>) {
 }
 
 /// Answers 500, with the page for it where there is one.
-fn fail(worker: &Worker, response: &mut ResponseWriter<'_>) {
-    match worker.rules.and_then(|rules| rules.error_page(500)) {
-        Some(page) => response.answer_page(500, "text/html", &page),
-        None => response.answer(500, "Internal Server Error", "Internal Server Error"),
+fn fail<A: App>(context: &mut ExchangeContext<'_, A>) {
+    let rules = context.worker.rules.filter(|rules| rules.has_error_page(500));
+    // A disk may have to be waited for.
+    match rules.and_then(|rules| context.app.aside(|| rules.error_page(500))) {
+        Some(page) => context.writer.answer_page(500, "text/html", &page),
+        None => context.writer.answer(500, "Internal Server Error", "Internal Server Error"),
     }
 }
 
@@ -451,6 +475,9 @@ fn finish_line<A: App>(context: &mut ExchangeContext<'_, A>, entry: &LogEntry<'_
     if context.app.has_after_request() {
         // The line has the time of the answer alone.
         microseconds.get_or_insert_with(|| precise_us().saturating_sub(entry.began_us));
+        if !context.writer.has_unsent() {
+            context.writer.show_end();
+        }
         context.app.enter().after_request(&mut context.writer);
     }
     let logging = &context.worker.settings.logging;

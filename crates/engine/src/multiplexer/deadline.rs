@@ -3,8 +3,7 @@
 //! It knows no sockets and asks no clock: times are handed in, in monotonic milliseconds. The threads that attend to connections run it, at
 //! the end of each turn, and at a look at the clock where the last stream has ended without a turn of its connection.
 
-/// No time limit: each stream has one of its own.
-pub const NEVER_MS: u64 = u64::MAX;
+use crate::deadlines::NEVER_MS;
 
 /// A connection at the end of a turn.
 #[derive(Debug, Clone, Copy, Default)]
@@ -64,6 +63,7 @@ impl Deadline {
             };
         self.awaited = awaited;
         self.until_ms = match awaited {
+            // Each stream has a limit of its own.
             Awaited::Streams => NEVER_MS,
             Awaited::Request => self.idle_until_ms.unwrap_or(now_ms),
             // What begins when the time of an idle connection is over anyway ends with the limit of one frame.

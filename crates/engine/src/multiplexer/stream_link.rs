@@ -79,7 +79,7 @@ impl StreamTransport for StreamLink {
             multiplexer.note_waiting(self.number);
         }
         match may_wait {
-            true => multiplexer.hold(),
+            true => multiplexer.hold(&self.shared),
             false => multiplexer.flush(),
         }
         moved

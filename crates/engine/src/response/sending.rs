@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use bolide_protocol::response::ResponseEncoder;
+use bolide_protocol::response::{ResponseEncoder, Wire};
 
 use super::writer::ResponseWriter;
 use super::{BodyLeft, Progress, Response, Stage};
@@ -46,6 +46,26 @@ impl ResponseWriter<'_> {
         }
         self.file = Some(Box::new(BodyFile { file: Arc::new(file), offset, left, promised: None, has_begun: false }));
         self.sent_file = true;
+    }
+
+    /// Ends the answer and sends what waits of it. With `code_follows`, code of the application's runs before the connection is seen to again: a
+    /// client that waits for the connection's end has it now.
+    pub fn complete(&mut self, code_follows: bool) -> Progress {
+        self.finish();
+        let progress = self.advance();
+        if code_follows && progress == Progress::Done {
+            self.show_end();
+        }
+        progress
+    }
+
+    /// All of the answer has left: where the connection ends with it, its client is shown that. One of HTTP/1.1 that was told a length does not
+    /// wait for it; others read to the end whatever they were told, as many a front server does.
+    pub(crate) fn show_end(&mut self) {
+        let counts_bytes = self.left != BodyLeft::Unknown && matches!(self.terms.wire, Wire::Http11);
+        if self.encoder.ends_with_connection() && !counts_bytes && !self.keeps_alive() && !self.transport.is_given_away() {
+            self.transport.end_sending();
+        }
     }
 
     /// Sends what waits: the buffer, then the file, of which it sends so much at a time that others have their turn. `Blocked`

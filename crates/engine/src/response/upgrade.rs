@@ -5,10 +5,13 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
+use bolide_contract::scoreboard::Slot;
+
 use super::writer::ResponseWriter;
 use super::{BodyLeft, HeadRefusal, Response, Stage, reason_phrase};
 use crate::fields::{Known, known_field};
 use crate::response_filters::FirstPart;
+use crate::taken_connections::TakenConnections;
 
 impl ResponseWriter<'_> {
     /// RFC 6455 section 4.2.2: from here on the connection carries frames, which [`ResponseWriter::push`] sends as they are. Without `accept` it
@@ -60,15 +63,15 @@ impl ResponseWriter<'_> {
     }
 
     /// Hands the connection to the application: a descriptor of its own. Nothing more is read or sent here from now on, and closing
-    /// our descriptor does not end the connection.
+    /// our descriptor does not end the connection. `slot` shows the request.
     ///
     /// # Errors
-    /// Something of an answer has left already, or there is no further descriptor.
-    pub fn give_away(&mut self) -> io::Result<OwnedFd> {
-        if self.head_has_left() || self.transport.is_given_away {
+    /// Something of an answer has left already, or there is no further descriptor or thread.
+    pub fn give_away(&mut self, taken: &'static TakenConnections, slot: Option<&Slot>) -> io::Result<OwnedFd> {
+        if self.head_has_left() || self.transport.is_given_away() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the response has begun, or the socket was taken before"));
         }
-        self.transport.give_away()
+        self.transport.give_away(taken, slot)
     }
 
     /// RFC 9110 section 15.6.4: too much is going on already.

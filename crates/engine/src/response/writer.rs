@@ -142,6 +142,12 @@ impl ResponseWriter<'_> {
         self.file.is_some() || self.transport.has_unsent()
     }
 
+    /// All of the answer was given, and has left.
+    #[inline]
+    pub(crate) fn has_left(&self) -> bool {
+        self.stage == Stage::Done && !self.has_unsent() && !self.transport.is_broken
+    }
+
     /// Bytes of the body, less what of head and body waits for the client: a figure that grows when the client takes something
     /// and stands still when it takes nothing.
     pub(crate) fn taken_bytes(&self) -> u64 {
@@ -164,7 +170,7 @@ impl ResponseWriter<'_> {
 
     /// The application has taken the connection.
     pub fn is_given_away(&self) -> bool {
-        self.transport.is_given_away
+        self.transport.is_given_away()
     }
 
     /// Sends the head now, before anything of the body: the client of a stream learns that it has begun.
@@ -260,11 +266,6 @@ impl ResponseWriter<'_> {
         self.stage = Stage::Done;
     }
 
-    /// The connection's bytes mean nothing to who has its socket.
-    pub fn is_encrypted(&self) -> bool {
-        self.transport.is_encrypted()
-    }
-
     /// The connection has other requests too.
     pub fn shares_connection(&self) -> bool {
         self.transport.is_stream()
@@ -291,12 +292,12 @@ impl ResponseWriter<'_> {
 
     pub(crate) fn status_code(&self) -> u16 {
         // What an application says that has taken the connection goes to nobody: the log has what the connection was taken for.
-        if self.transport.is_given_away { 101 } else { self.head.status() }
+        if self.transport.is_given_away() { 101 } else { self.head.status() }
     }
 
     /// What the application did against its own Content-Length, as the rest of a sentence.
     pub fn length_fault(&self) -> Option<&'static str> {
-        self.broken_promise().filter(|_| self.overrun || !self.transport.is_given_away)
+        self.broken_promise().filter(|_| self.overrun || !self.transport.is_given_away())
     }
 
     /// Decides how long the body is (RFC 9112 section 6.3), and has the encoder write the head.

@@ -4,12 +4,16 @@
 //! Workers run it. Bytes that are encrypted must leave, in their order; so no more are encrypted than [`SEALED_BYTES`] at once, and none
 //! before those have left.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixStream;
+
+use bolide_contract::scoreboard::Slot;
 
 use super::{CORKED_BYTES, Carrier, Transport};
 use crate::body_file::BodyFile;
 use crate::socket::{Read, Written};
+use crate::taken_connections::{Held, TakenConnections};
 use crate::tls::{RECORD_BYTES, SEALED_BYTES, TlsWorkbench, with_workbench};
 
 impl Transport {
@@ -104,6 +108,19 @@ impl Transport {
                 false => self.is_broken = true,
             }
         });
+    }
+
+    /// [`Transport::give_away`] within TLS: the records are made and read by a bridge.
+    pub(super) fn bridge(&mut self, taken: &'static TakenConnections, slot: Option<&Slot>) -> std::io::Result<(OwnedFd, Held)> {
+        let (own, inner) = UnixStream::pair()?;
+        inner.set_nonblocking(true)?;
+        let Carrier::Tls(tls) = std::mem::replace(&mut self.carrier, Carrier::Socket) else {
+            return Err(std::io::ErrorKind::InvalidInput.into());
+        };
+        // Nothing can be said on it without its keys.
+        self.is_broken = true;
+        let held = taken.hold_bridge((self.socket.clone(), tls), inner.into(), slot)?;
+        Ok((own.into(), held))
     }
 
     /// Says that no more comes, once.

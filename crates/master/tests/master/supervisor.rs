@@ -243,10 +243,10 @@ fn test_children_have_their_own_group_and_identity_and_environment_and_inherit_n
     let prototype = instance.ask("who").expect("an answer").parent;
     let expected = format!("{} {prototype} {uid} set", instance.folder().display());
     assert_eq!(instance.text("environment"), Some(expected));
-    // The listener, the order socket, the connection and the wake-up pair of the fake prototype; boot file, scoreboard and
+    // The listener, the order socket, both ends of the queue of connections, the connection and the wake-up pair of the fake prototype; boot file, scoreboard and
     // the file for the reason of a failure.
     let descriptors = instance.text("descriptors");
-    assert_eq!(descriptors.as_deref(), Some("socket: 5 /memfd: 3"));
+    assert_eq!(descriptors.as_deref(), Some("socket: 7 /memfd: 3"));
     // Nothing of the first generation leaks into the second.
     instance.signal(Signal::SIGHUP);
     instance.wait("the next generation", || instance.ask("who").filter(|answer| answer.generation == 2));

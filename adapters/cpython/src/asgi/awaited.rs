@@ -1,0 +1,46 @@
+//! What a worker that ends waits for, in words: the master's log names it.
+//!
+//! The event loop's thread runs it, after each of the loop's turns and each task's end.
+
+use super::context::Asgi;
+use super::exchange::AsgiExchange;
+
+/// Tasks that are looked at for the oldest of them: a worker may have thousands.
+const LOOKED_AT_MOST: usize = 64;
+
+/// Bytes of a request's line, so that what follows it finds room in the scoreboard.
+const LINE_BYTES: usize = 128;
+
+/// What the log says of one.
+struct Awaited {
+    began_ms: u64,
+    line: Vec<u8>,
+    state: &'static [u8],
+}
+
+/// Shows it in the scoreboard, where the worker ends.
+pub fn show_awaited(asgi: &Asgi) {
+    let Some(embedded) = asgi.embedded().filter(|embedded| embedded.worker().is_draining()) else { return };
+    let heartbeat = embedded.heartbeat_of_loop();
+    let Some(awaited) = oldest(asgi) else { return heartbeat.hide_awaited() };
+    let others = match asgi.ongoing.count() - 1 {
+        0 => String::new(),
+        1 => " and 1 other".to_owned(),
+        count => format!(" and {count} others"),
+    };
+    heartbeat.show_awaited(awaited.began_ms, &[&awaited.line, awaited.state, others.as_bytes()]);
+}
+
+fn oldest(asgi: &Asgi) -> Option<Awaited> {
+    let looked_at = asgi.ongoing.some(LOOKED_AT_MOST);
+    let oldest = looked_at.iter().min_by_key(|object| AsgiExchange::with(object, |exchange| exchange.began_ms))?;
+    Some(AsgiExchange::with(oldest, |exchange| Awaited {
+        began_ms: exchange.began_ms,
+        line: exchange.request_line[..exchange.request_line.len().min(LINE_BYTES)].to_vec(),
+        state: match exchange.protocol.is_complete() {
+            true => b", which goes on after its answer",
+            false if exchange.has_left || exchange.protocol.is_disconnected() => b", whose client has left",
+            false => b"",
+        },
+    }))
+}

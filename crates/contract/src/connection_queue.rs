@@ -1,0 +1,270 @@
+//! Connections that look for a worker: a SOCK_SEQPACKET pair that all workers of an instance share. One that can't serve an open connection
+//! now puts it in, between two of its requests and with nothing read; whoever has a free thread takes it out.
+//!
+//! Nothing here decides when that is done. Workers run it, on both ends; the master makes the pair, and keeps it while workers come and go.
+//!
+//! A packet is [`PACKET_BYTES`] long, little-endian, and carries the connection's descriptor. What this build would not write is refused.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::ops::Range;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+
+use nix::cmsg_space;
+use nix::errno::Errno;
+use nix::sys::socket::{ControlMessage, MsgFlags, recvmsg, sendmsg};
+
+use crate::message::first_descriptor;
+use crate::settings::Protocol;
+
+/// Length of a packet in bytes.
+pub const PACKET_BYTES: usize = 40;
+
+/// The first byte of a packet: another build's is another one.
+const VERSION: u8 = 1;
+
+const HAS_SERVED: u8 = 1;
+const HAS_INPUT: u8 = 2;
+const PROXY_HEADER_WAS_READ: u8 = 4;
+const IS_SHARED: u8 = 8;
+const FLAGS: u8 = HAS_SERVED | HAS_INPUT | PROXY_HEADER_WAS_READ | IS_SHARED;
+
+/// What says whom a connection is of; zeros, where its client has no address.
+const CLIENT: Range<usize> = 3..22;
+
+/// Bytes that mean nothing yet, and are zeros.
+const SPARE: Range<usize> = 22..24;
+
+/// Protocols by their number in a packet.
+const PROTOCOLS: [Protocol; 7] = [
+    Protocol::Http,
+    Protocol::Uwsgi,
+    Protocol::PersistentUwsgi,
+    Protocol::Scgi,
+    Protocol::ScgiNph,
+    Protocol::FastCgi,
+    Protocol::FastCgiNph,
+];
+
+/// A connection on its way to another worker: all that is known of it and can't be asked of its socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MovedConnection {
+    /// Inode of the listening socket that it came through.
+    pub listener: u64,
+    pub protocol: Protocol,
+    /// It has been answered before.
+    pub has_served: bool,
+    /// Something of its next request is there to be read.
+    pub has_input: bool,
+    /// The header that says who its client is was read already.
+    pub proxy_header_was_read: bool,
+    /// Processes that the application has forked may have it open too: closing it does not end it.
+    pub is_shared: bool,
+    /// Whom it is of; `None` is a client without an address, at a UNIX socket.
+    pub client: Option<SocketAddr>,
+    /// Until when it is kept for its next request, in monotonic milliseconds.
+    pub deadline_ms: u64,
+}
+
+/// What became of a connection that was to be put into the queue.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Put {
+    Done,
+    /// There is no room, or too many descriptors of this user are on their way (ETOOMANYREFS): it stays where it is.
+    Full,
+}
+
+impl MovedConnection {
+    /// Nothing of it was ever read: it begins at the worker that takes it.
+    pub fn is_untouched(&self) -> bool {
+        !self.has_served && !self.proxy_header_was_read
+    }
+
+    /// The connection as the bytes of a packet.
+    pub fn packet(&self) -> Option<[u8; PACKET_BYTES]> {
+        let protocol = PROTOCOLS.iter().position(|protocol| *protocol == self.protocol)?;
+        let flag = |is_set: bool, bit: u8| if is_set { bit } else { 0 };
+        let mut packet = [0; PACKET_BYTES];
+        packet[0] = VERSION;
+        packet[1] = protocol as u8;
+        packet[2] = flag(self.has_served, HAS_SERVED)
+            | flag(self.has_input, HAS_INPUT)
+            | flag(self.proxy_header_was_read, PROXY_HEADER_WAS_READ)
+            | flag(self.is_shared, IS_SHARED);
+        if let Some(client) = self.client {
+            let (family, octets) = match client.ip() {
+                IpAddr::V4(address) => (4, address.to_ipv6_mapped().octets()),
+                IpAddr::V6(address) => (6, address.octets()),
+            };
+            packet[3] = family;
+            packet[4..20].copy_from_slice(&octets);
+            packet[20..22].copy_from_slice(&client.port().to_le_bytes());
+        }
+        packet[24..32].copy_from_slice(&self.listener.to_le_bytes());
+        packet[32..40].copy_from_slice(&self.deadline_ms.to_le_bytes());
+        Some(packet)
+    }
+
+    /// The connection of a packet. `None` is a packet of another build.
+    pub fn of(packet: &[u8; PACKET_BYTES]) -> Option<MovedConnection> {
+        let [VERSION, protocol, flags, family, ..] = *packet else { return None };
+        let is_zero = |bytes: Range<usize>| packet[bytes].iter().all(|byte| *byte == 0);
+        if flags & !FLAGS != 0 || !is_zero(SPARE) {
+            return None;
+        }
+        let octets: [u8; 16] = packet[4..20].try_into().ok()?;
+        let address = Ipv6Addr::from(octets);
+        let ip = match family {
+            0 if is_zero(CLIENT) => None,
+            4 => Some(IpAddr::V4(address.to_ipv4_mapped()?)),
+            6 => Some(IpAddr::V6(address)),
+            _ => return None,
+        };
+        let port = u16::from_le_bytes(packet[20..22].try_into().ok()?);
+        Some(MovedConnection {
+            listener: u64::from_le_bytes(packet[24..32].try_into().ok()?),
+            protocol: *PROTOCOLS.get(usize::from(protocol))?,
+            has_served: flags & HAS_SERVED != 0,
+            has_input: flags & HAS_INPUT != 0,
+            proxy_header_was_read: flags & PROXY_HEADER_WAS_READ != 0,
+            is_shared: flags & IS_SHARED != 0,
+            client: ip.map(|ip| SocketAddr::new(ip, port)),
+            deadline_ms: u64::from_le_bytes(packet[32..40].try_into().ok()?),
+        })
+    }
+}
+
+/// Puts a connection into the queue. On [`Put::Done`] the caller closes its own descriptor of it.
+///
+/// # Errors
+/// Nobody is at the other end any more, or what else `sendmsg` says.
+pub fn put(queue: BorrowedFd<'_>, connection: &MovedConnection, socket: BorrowedFd<'_>) -> io::Result<Put> {
+    let Some(packet) = connection.packet() else { return Ok(Put::Full) };
+    let descriptors = [socket.as_raw_fd()];
+    let rights = [ControlMessage::ScmRights(&descriptors)];
+    let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT;
+    loop {
+        return match sendmsg::<()>(queue.as_raw_fd(), &[IoSlice::new(&packet)], &rights, flags, None) {
+            Ok(_) => Ok(Put::Done),
+            Err(Errno::EINTR) => continue,
+            Err(Errno::EAGAIN | Errno::ENOBUFS | Errno::ENOMEM | Errno::ETOOMANYREFS) => Ok(Put::Full),
+            Err(errno) => Err(errno.into()),
+        };
+    }
+}
+
+/// What a look into the queue came to.
+#[derive(Debug)]
+pub enum Taken {
+    Connection(MovedConnection, OwnedFd),
+    /// Nobody looks for a worker (any more).
+    Nothing,
+    /// A packet came without its connection: no descriptor was left for it.
+    Lost,
+}
+
+/// Takes the connection out that has waited longest.
+///
+/// # Errors
+/// What `recvmsg` says, or a packet of another build.
+pub fn take(queue: BorrowedFd<'_>) -> io::Result<Taken> {
+    let mut packet = [0u8; PACKET_BYTES];
+    let mut slices = [IoSliceMut::new(&mut packet)];
+    let mut space = cmsg_space!([RawFd; 1]);
+    let flags = MsgFlags::MSG_CMSG_CLOEXEC | MsgFlags::MSG_DONTWAIT;
+    let (length, descriptor) = match recvmsg::<()>(queue.as_raw_fd(), &mut slices, Some(&mut space), flags) {
+        Ok(received) => (received.bytes, first_descriptor(&received).unwrap_or(None)),
+        Err(Errno::EAGAIN | Errno::EINTR) => return Ok(Taken::Nothing),
+        Err(errno) => return Err(errno.into()),
+    };
+    match (length, descriptor, MovedConnection::of(&packet)) {
+        (0, ..) => Ok(Taken::Nothing),
+        (PACKET_BYTES, Some(socket), Some(connection)) => Ok(Taken::Connection(connection, socket)),
+        (PACKET_BYTES, None, Some(_)) => Ok(Taken::Lost),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "a connection came with a packet of another build")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+    use std::io::{Read, Write};
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+
+    const MOVED: MovedConnection = MovedConnection {
+        listener: 1 << 40,
+        protocol: Protocol::PersistentUwsgi,
+        has_served: true,
+        has_input: false,
+        proxy_header_was_read: true,
+        is_shared: false,
+        client: None,
+        deadline_ms: u64::MAX - 1,
+    };
+
+    fn pair() -> (OwnedFd, OwnedFd) {
+        socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC).expect("a socket pair")
+    }
+
+    #[test]
+    fn a_connection_comes_out_as_it_went_in_and_goes_on() {
+        let (near, far) = pair();
+        let clients = ["127.0.0.1:80", "[2001:db8::1]:65535"].map(|address| Some(address.parse().expect("an address")));
+        for client in clients.into_iter().chain([None]) {
+            for (protocol, has_input) in PROTOCOLS.into_iter().zip([true, false].into_iter().cycle()) {
+                let (mut here, there) = UnixStream::pair().expect("a pair");
+                let moved =
+                    MovedConnection { client, protocol, has_input, has_served: !has_input, is_shared: has_input, ..MOVED };
+                assert_eq!(put(near.as_fd(), &moved, there.as_fd()).expect("sent"), Put::Done);
+                drop(there);
+                let Ok(Taken::Connection(got, socket)) = take(far.as_fd()) else { panic!("it did not arrive") };
+                assert_eq!(got, moved);
+                here.write_all(b"x").expect("open");
+                let mut byte = [0];
+                UnixStream::from(socket).read_exact(&mut byte).expect("it is the same one");
+            }
+        }
+        assert!(matches!(take(far.as_fd()), Ok(Taken::Nothing)));
+    }
+
+    #[test]
+    fn a_queue_that_is_full_leaves_a_connection_where_it_is() {
+        let (near, far) = pair();
+        let (_here, there) = UnixStream::pair().expect("a pair");
+        let mut waiting = 0;
+        while put(near.as_fd(), &MOVED, there.as_fd()).expect("open") == Put::Done {
+            waiting += 1;
+            assert!(waiting < 100_000, "the queue has no bound");
+        }
+        for _ in 0..waiting {
+            assert!(matches!(take(far.as_fd()), Ok(Taken::Connection(..))));
+        }
+        assert!(matches!(take(far.as_fd()), Ok(Taken::Nothing)));
+    }
+
+    #[test]
+    fn a_packet_that_this_build_would_not_write_is_refused() {
+        let whole = MOVED.packet().expect("a protocol that is known");
+        assert_eq!(MovedConnection::of(&whole), Some(MOVED));
+        // Another version, protocol, flag, family; an address or a port without a family; a spare byte.
+        for (place, byte) in [(0, 2), (1, 7), (2, 16), (3, 5), (4, 1), (21, 1), (22, 1), (23, 1)] {
+            let mut packet = whole;
+            packet[place] = byte;
+            assert_eq!(MovedConnection::of(&packet), None, "byte {place} is {byte}");
+        }
+        let not_mapped = MovedConnection { client: Some(([1, 2, 3, 4], 80).into()), ..MOVED };
+        let mut packet = not_mapped.packet().expect("a protocol that is known");
+        packet[14] = 0;
+        assert_eq!(MovedConnection::of(&packet), None);
+    }
+
+    #[test]
+    fn a_packet_of_another_build_is_an_error_and_not_a_guess() {
+        let (near, far) = pair();
+        let (_here, there) = UnixStream::pair().expect("a pair");
+        crate::message::send(near.as_fd(), &crate::message::Order::Retire, Some(there.as_raw_fd())).expect("sent");
+        assert!(take(far.as_fd()).is_err());
+    }
+}

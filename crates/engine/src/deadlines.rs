@@ -1,0 +1,70 @@
+//! When connections must be looked at, whatever their sockets do: a heap of times, the earliest first.
+//!
+//! Most limits are put off long before they are over (each answer on a kept connection puts off its keep-alive time). So an entry stays where
+//! it is when its connection's limit moves back, and is put in anew when it comes up; a limit that moves forward has a further entry, and the
+//! one before it means nothing any more. It knows no connections: keys are numbers. Workers run it.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// No time limit, in monotonic milliseconds.
+pub const NEVER_MS: u64 = u64::MAX;
+
+/// The clock is this many milliseconds late at the most: a wait that ends so much later finds its time over, and needs no second one.
+pub const CLOCK_TICK_MS: u64 = 4;
+
+/// Entries that mean nothing any more are thrown out when there are more than so many for each connection, and this many beside.
+const ENTRIES_EACH_MOST: usize = 4;
+const ENTRIES_SPARE: usize = 64;
+
+#[derive(Debug, Default)]
+pub struct Deadlines {
+    heap: BinaryHeap<Reverse<(u64, u64)>>,
+}
+
+impl Deadlines {
+    /// A look at `key` at this time.
+    pub fn add(&mut self, when_ms: u64, key: u64) {
+        self.heap.push(Reverse((when_ms, key)));
+    }
+
+    /// The earliest time, or [`NEVER_MS`]. It may be that of an entry that means nothing.
+    pub fn earliest_ms(&self) -> u64 {
+        self.heap.peek().map_or(NEVER_MS, |Reverse((when_ms, _))| *when_ms)
+    }
+
+    /// Takes the earliest entry whose time has come.
+    pub fn take(&mut self, now_ms: u64) -> Option<(u64, u64)> {
+        if self.earliest_ms() > now_ms {
+            return None;
+        }
+        self.heap.pop().map(|Reverse(entry)| entry)
+    }
+
+    /// Whether there are more entries than so many connections need.
+    pub fn is_crowded(&self, connections: usize) -> bool {
+        self.heap.len() > connections * ENTRIES_EACH_MOST + ENTRIES_SPARE
+    }
+
+    /// Forgets all of them.
+    pub fn clear(&mut self) {
+        self.heap.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_come_up_in_the_order_of_their_times_and_not_earlier() {
+        let mut deadlines = Deadlines::default();
+        for (when_ms, key) in [(30, 3), (10, 1), (20, 2)] {
+            deadlines.add(when_ms, key);
+        }
+        assert_eq!((deadlines.earliest_ms(), deadlines.take(9)), (10, None));
+        assert_eq!([deadlines.take(20), deadlines.take(20), deadlines.take(20)], [Some((10, 1)), Some((20, 2)), None]);
+        assert_eq!(deadlines.take(NEVER_MS), Some((30, 3)));
+        assert_eq!(deadlines.earliest_ms(), NEVER_MS);
+    }
+}

@@ -1,0 +1,187 @@
+//! When a worker looks whether its allocator keeps memory that clients needed who have left, and gives it back to the system.
+//!
+//! glibc keeps what was freed below something that is in use: after a hundred slow clients that is most of what their answers took. A look
+//! costs a read of /proc, giving back takes some milliseconds for a hundred MB; so there is one only where far fewer connections (streams are
+//! some) are open than there were, a moment later, and seldom. It asks no clock and no system: all it needs is handed in. The thread that
+//! leads runs it, once a turn of the loop.
+
+/// So many connections at once are a reason to look when they have gone.
+const CONNECTIONS_LEAST: usize = 8;
+
+/// Milliseconds after they have gone: what they have left is freed by then, and what comes in their place has come.
+const SETTLE_MS: u64 = 500;
+
+/// Milliseconds between two looks at the least.
+const BETWEEN_MS: u64 = 2_000;
+
+/// Milliseconds after which a worker that was at work is looked at again.
+const BUSY_MS: u64 = 100;
+
+/// Bytes beyond the least that the worker was found with, from which on giving back is worth its time.
+const WORTH_BYTES: u64 = 8 * 1024 * 1024;
+
+/// The looks of a worker.
+#[derive(Debug, Default)]
+pub struct GivingBack {
+    /// Connections that were open at the most since the last look.
+    most: usize,
+    /// When to look, in monotonic milliseconds.
+    due_ms: Option<u64>,
+    next_ms: u64,
+    /// The last look was worth it, and some of the connections are still open: the next is when half of these have gone.
+    goes_on: bool,
+    least_bytes: Option<u64>,
+}
+
+impl GivingBack {
+    /// So many connections are open now.
+    #[inline]
+    pub fn note(&mut self, connections: usize, now_ms: u64) {
+        if connections > self.most {
+            self.most = connections;
+        } else if connections <= self.most / 2 && self.due_ms.is_none() && (self.goes_on || self.most >= CONNECTIONS_LEAST) {
+            self.due_ms = Some((now_ms + SETTLE_MS).max(self.next_ms));
+        }
+    }
+
+    /// Milliseconds until a look is due; `None` most of the time.
+    pub fn within_ms(&self, now_ms: u64) -> Option<u64> {
+        self.due_ms.map(|due_ms| due_ms.saturating_sub(now_ms).max(1))
+    }
+
+    pub fn is_due(&self, now_ms: u64) -> bool {
+        self.due_ms.is_some_and(|due_ms| due_ms <= now_ms)
+    }
+
+    /// Somebody would wait for it: it is tried again a little later.
+    pub fn put_off(&mut self, now_ms: u64) {
+        self.due_ms = Some(now_ms + BUSY_MS);
+    }
+
+    /// The worker has so many bytes before its connections come.
+    pub fn note_beginning(&mut self, bytes: Option<u64>) {
+        self.least_bytes = bytes;
+    }
+
+    /// Looks: `resident` tells the worker's bytes, and `give_back` is called where it is worth its time.
+    pub fn look(&mut self, (connections, now_ms): (usize, u64), resident: impl Fn() -> Option<u64>, give_back: impl FnOnce()) {
+        self.due_ms = None;
+        self.next_ms = now_ms + BETWEEN_MS;
+        self.most = connections;
+        let before = resident();
+        let is_worth_it = before.zip(self.least_bytes).is_none_or(|(before, least)| before >= least + WORTH_BYTES);
+        if is_worth_it {
+            give_back();
+        }
+        // What is in use for good by then is no reason to try again.
+        self.least_bytes = if is_worth_it { resident() } else { self.least_bytes.min(before) };
+        self.goes_on = is_worth_it && connections > 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    const MB: u64 = 1024 * 1024;
+
+    /// A worker that has `used` bytes in use, and `kept` ones that are free.
+    struct Scene {
+        giving_back: GivingBack,
+        used: Cell<u64>,
+        kept: Cell<u64>,
+        given: Cell<u32>,
+    }
+
+    impl Scene {
+        fn new() -> Scene {
+            let mut giving_back = GivingBack::default();
+            giving_back.note_beginning(Some(20 * MB));
+            Scene { giving_back, used: (20 * MB).into(), kept: 0.into(), given: 0.into() }
+        }
+
+        fn resident(&self) -> u64 {
+            self.used.get() + self.kept.get()
+        }
+
+        /// A turn of the loop; how often memory was given back by then.
+        fn turn(&mut self, connections: usize, now_ms: u64) -> u32 {
+            let Scene { giving_back, used, kept, given } = self;
+            giving_back.note(connections, now_ms);
+            if giving_back.is_due(now_ms) {
+                let give_back = || {
+                    kept.set(0);
+                    given.set(given.get() + 1);
+                };
+                giving_back.look((connections, now_ms), || Some(used.get() + kept.get()), give_back);
+            }
+            given.get()
+        }
+    }
+
+    #[test]
+    fn memory_of_clients_who_have_left_is_given_back_a_moment_later() {
+        let mut scene = Scene::new();
+        assert_eq!(scene.turn(100, 10), 0);
+        scene.kept.set(200 * MB);
+        assert_eq!((scene.turn(0, 1_000), scene.giving_back.within_ms(1_000)), (0, Some(SETTLE_MS)));
+        assert_eq!(scene.turn(0, 1_000 + SETTLE_MS - 1), 0);
+        assert_eq!(scene.turn(0, 1_000 + SETTLE_MS), 1);
+        assert_eq!((scene.resident(), scene.giving_back.within_ms(5_000)), (20 * MB, None));
+    }
+
+    #[test]
+    fn what_the_last_of_them_leave_is_given_back_too() {
+        let mut scene = Scene::new();
+        scene.turn(100, 10);
+        let mut now_ms = 1_000;
+        for connections in [50, 25, 12, 6, 3, 1, 0] {
+            scene.kept.set(10 * MB);
+            scene.turn(connections, now_ms);
+            now_ms += SETTLE_MS + BETWEEN_MS;
+            scene.turn(connections, now_ms);
+            assert_eq!(scene.kept.get(), 0, "{connections} are left");
+        }
+        assert_eq!(scene.giving_back.within_ms(now_ms), None);
+    }
+
+    #[test]
+    fn nobody_looks_after_few_connections_or_while_most_of_them_stay() {
+        let mut scene = Scene::new();
+        scene.kept.set(200 * MB);
+        for (most, now) in [(CONNECTIONS_LEAST - 1, 0), (1, 0)] {
+            scene.turn(most, 10);
+            scene.turn(now, 20);
+            assert_eq!(scene.giving_back.within_ms(20), None, "{now} of {most}");
+        }
+        scene.turn(100, 30);
+        scene.turn(51, 40);
+        assert_eq!(scene.giving_back.within_ms(40), None);
+    }
+
+    #[test]
+    fn what_is_in_use_is_tried_once_and_looks_have_a_distance() {
+        let mut scene = Scene::new();
+        scene.used.set(300 * MB);
+        let mut looks = 0;
+        for now_ms in (0..60_000).step_by(50) {
+            // Clients come and go without an end.
+            let connections = if now_ms / 50 % 2 == 0 { 100 } else { 0 };
+            looks += u64::from(scene.giving_back.is_due(now_ms));
+            scene.turn(connections, now_ms);
+        }
+        assert_eq!(scene.given.get(), 1);
+        assert!(looks <= 60_000 / BETWEEN_MS, "{looks}");
+    }
+
+    #[test]
+    fn a_look_that_somebody_would_wait_for_is_put_off() {
+        let mut scene = Scene::new();
+        scene.turn(100, 0);
+        scene.turn(0, 10);
+        scene.giving_back.put_off(1_000);
+        assert!(!scene.giving_back.is_due(1_000 + BUSY_MS - 1) && scene.giving_back.is_due(1_000 + BUSY_MS));
+    }
+}

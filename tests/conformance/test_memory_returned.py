@@ -1,0 +1,90 @@
+"""What slow clients made a worker take is the system's again when they have left: a tenth of it stays at the most."""
+
+import pytest
+from support import processes
+from support.client import Client
+from support.http2 import INITIAL_WINDOW_SIZE, Both
+from support.waiting import wait_until
+
+MEBIBYTE = 1 << 20
+#: What the worker must have taken for what stays to tell anything.
+LEAST_BYTES = 60 * MEBIBYTE
+LARGE_BYTES = 10_000_000
+
+APPLICATION = """
+PART = 64 * 1024
+LARGE_BYTES = 10_000_000
+
+def application(environ, start_response):
+    start_response("200 OK", [("Content-Type", "application/octet-stream")])
+    if environ["PATH_INFO"] == "/parts":
+        return (b"x" * PART for _ in range(100))
+    if environ["PATH_INFO"] == "/large":
+        return [b"x" * LARGE_BYTES]
+    return [b"fine"]
+"""
+
+
+@pytest.fixture
+def both(serve, tmp_path):
+    def make(more):
+        (tmp_path / "application.py").write_text(APPLICATION)
+        return Both(serve, tmp_path / "tls", f"wsgi-file = {tmp_path}/application.py\nsocket-timeout = 600\n{more}")
+
+    return make
+
+
+def assert_given_back(server, take):
+    """``take`` has slow clients make the worker take memory; what it returns closes them."""
+    worker = server.worker()
+    before = processes.resident_bytes(worker)
+    leave = take()
+    taken = processes.resident_bytes(worker) - before
+    assert taken > LEAST_BYTES
+    leave()
+    wait_until(
+        lambda: processes.resident_bytes(worker) - before <= taken // 10,
+        lambda: f"{(processes.resident_bytes(worker) - before) >> 20} of {taken >> 20} MiB have stayed",
+    )
+
+
+@pytest.mark.parametrize("more", ["threads = 1", "threads = 4"])
+def test_of_streams_that_have_no_window(both, more):
+    both = both(more)
+
+    def take():
+        connections = [both.connect("plain", {INITIAL_WINDOW_SIZE: 0}) for _ in range(20)]
+        for connection in connections:
+            answers = [connection.begin(target="/parts") for _ in range(100)]
+            connection.read_until(lambda heads=answers: all(answer.status for answer in heads), "all have their heads")
+
+        def leave():
+            for connection in connections:
+                connection.close()
+
+        return leave
+
+    assert_given_back(both.server, take)
+
+
+def test_of_large_answers_that_are_read_slowly(both):
+    server = both("threads = 4").server
+    # From now on the allocator takes answers of this size from where it takes all else.
+    for _ in range(8):
+        assert len(server.get("/large").body) == LARGE_BYTES
+
+    def take():
+        clients = [Client(server.address("http"), receive_bytes=16384) for _ in range(60)]
+        for client in clients:
+            client.send(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        for client in clients:
+            assert client.read_head().status == 200
+
+        def leave():
+            for client in clients:
+                client.reset()
+
+        return leave
+
+    assert_given_back(server, take)
+    assert server.get("/fine").body == b"fine"

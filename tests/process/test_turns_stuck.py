@@ -1,0 +1,31 @@
+"""Clients beside requests that are stuck: `harakiri` ends the worker of each, and nobody else loses a request by it."""
+
+from support_load import Load
+
+#: Clients that ask for short views all the time.
+CLIENTS = 12
+#: How often requests come that never end, and how many at a time: the workers that are left go on.
+TIMES = 3
+AT_ONCE = 2
+#: Seconds that a request may take: far beyond what a short view takes on a busy machine.
+LIMIT = ("--harakiri", "2")
+
+
+def lose_only_the_stuck(start, **clients):
+    instance = start("--processes", "4", *LIMIT)
+    with Load(instance.address(), target="/sleep/0.005", **clients) as load:
+        for _ in range(TIMES):
+            stuck = [instance.connect() for _ in range(AT_ONCE)]
+            for client in stuck:
+                client.send(b"GET /stuck/300 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert all(client.is_closed() for client in stuck)
+        load.wait_for_more(100)
+    assert load.losses == []
+
+
+def test_nobody_loses_a_request_beside_stuck_ones_when_each_has_a_connection_of_its_own(start):
+    lose_only_the_stuck(start, kept_alive=0, fresh=CLIENTS)
+
+
+def test_nobody_loses_a_request_beside_stuck_ones_on_kept_connections(start):
+    lose_only_the_stuck(start, kept_alive=CLIENTS, fresh=0)
