@@ -73,6 +73,9 @@ def ask_for_replacement() -> None:
 def note_child() -> None:
     """This process was forked by the application, from a worker: it serves nothing."""
 
+def prepare_fork() -> None:
+    """The application is about to fork a child of this worker."""
+
 def note_fork() -> None:
     """The application has forked a child of this worker."""
 

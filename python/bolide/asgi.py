@@ -52,7 +52,7 @@ unanswered = weakref.WeakKeyDictionary()
 
 
 def note_left(task, has_begun, request):
-    """Note that nobody hears any more what this task says."""
+    """Note that the client of this task has left: what it sends is dropped."""
     if has_begun:
         left.add(task)
     else:

@@ -185,7 +185,9 @@ class Half:
         name_process(self.native, self.settings["naming"], f"worker {number}")
         take_cpus(number, self.settings["workers"]["cpus_of_each"])
         # A child that a view forks shares the worker's sockets: one that comes back from the view must not serve on.
-        os.register_at_fork(after_in_child=self.native.note_child, after_in_parent=self.native.note_fork)
+        os.register_at_fork(
+            before=self.native.prepare_fork, after_in_child=self.native.note_child, after_in_parent=self.native.note_fork
+        )
         if self.gunicorn is not None:
             self.gunicorn.begin_worker()
 

@@ -9,9 +9,14 @@ import json
 import os
 import threading
 import time
+import warnings
 
 FOLDER = os.environ["HELD_FOLDER"]
 PLAIN = [("Content-Type", "text/plain")]
+
+# How many threads the process had at each fork, when all that is done before it was done.
+threads_at_forks = []
+os.register_at_fork(before=lambda: threads_at_forks.append(len(os.listdir("/proc/self/task"))))
 
 record = os.open(os.path.join(FOLDER, "record"), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
@@ -36,9 +41,27 @@ def wait_at(gate):
     os.close(reader)
 
 
+def fork_alone():
+    """Fork and wait for the child; how many threads there were, and how many warnings."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        child = os.fork()
+        if child == 0:
+            os._exit(0)
+    os.waitpid(child, 0)
+    return f"{threads_at_forks[-1]} threads, {len(said)} warnings"
+
+
 def view(path, name):
-    """The body of the answer. ``/quick`` waits for nothing, ``/held/GATE`` at a gate, and so does a child of ``/forks/GATE``."""
+    """The body of the answer. ``/quick`` waits for nothing, ``/held/GATE`` at a gate, and so does a child of ``/forks/GATE``;
+    ``/fork-and-held/GATE`` forks a child that ends at once, and waits then.
+    """
     _, kind, *rest = path.split("/")
+    if kind == "fork":
+        return fork_alone().encode()
+    if kind == "fork-and-held":
+        fork_alone()
+        wait_at(rest[0])
     if kind == "forks" and os.fork() == 0:
         wait_at(rest[0])
         os._exit(0)

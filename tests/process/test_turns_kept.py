@@ -12,7 +12,7 @@ from support.held import Request, get
 from support.tls import Authority, TlsClient, context_of
 from support.waiting import wait_until
 from support_kept import OPTIONS, Kept
-from support_processes import children_of
+from support_processes import children_of, status_field
 
 #: Connections that are kept beside those whose calls are held.
 CONNECTIONS = 6
@@ -33,6 +33,17 @@ def opened(held, protocol="http", count=CONNECTIONS, address=None):
 def begin_held(held, one, name):
     one.send(f"/held/{held.gate(name)}?{name}")
     return serving(held, name)
+
+
+def wait_until_at_rest(pid):
+    """Wait until the worker sleeps at its poll: a client has its answer before the call ends, and until then connections move."""
+    wait_until(lambda: status_field(pid, "State").startswith("S"), lambda: f"worker {pid} sleeps: {status_field(pid, 'State')}")
+
+
+def begin_held_at(pid, held, one, name):
+    """The same on a connection of this worker, which has nothing else to do."""
+    wait_until_at_rest(pid)
+    assert begin_held(held, one, name) == pid
 
 
 @pytest.fixture
@@ -131,12 +142,14 @@ def test_a_connection_with_a_part_of_a_request_stays_at_the_worker_that_has_read
     pid, (begun, busy, other) = on_one_worker(held, 3, protocol)
     data = begun.bytes_of("/quick?begun", b"x" * 100)
     cut = 10 if part == "head" else len(data) - 50
+    wait_until_at_rest(pid)
     begun.client.send(data[:cut])
     # The worker has read that once it answers what came later.
     for _ in range(2):
+        wait_until_at_rest(pid)
         assert busy.ask("/quick?later") == "later"
         assert held.find("begin", "later")["pid"] == pid
-    assert begin_held(held, busy, "held") == pid
+    begin_held_at(pid, held, busy, "held")
     begun.client.send(data[cut:])
     assert other.ask("/quick?elsewhere") == "elsewhere"
     assert held.find("begin", "elsewhere")["pid"] != pid
@@ -184,7 +197,7 @@ def test_a_connection_within_tls_waits_for_the_worker_that_has_it(hold_tls):
             return client if held.find("begin", "within")["pid"] == pid else None
 
         client = wait_until(of_same_worker, "a connection within TLS of the same worker")
-        assert begin_held(held, busy, "held") == pid
+        begin_held_at(pid, held, busy, "held")
         client.send(get("/quick?encrypted"))
         assert other.ask("/quick?elsewhere") == "elsewhere"
         assert held.find("begin", "elsewhere")["pid"] != pid
@@ -198,7 +211,7 @@ def test_a_paused_worker_neither_hands_over_nor_takes(hold_kept, call):
     held = hold_kept("processes = 2")
     master = held.server.process.pid
     pid, (busy, other) = on_one_worker(held, 2)
-    assert begin_held(held, busy, "held") == pid
+    begin_held_at(pid, held, busy, "held")
 
     def states():
         return {worker["pid"]: worker["state"] for worker in json.loads(call("status", "--json", master)[1])["workers"]}
@@ -226,18 +239,13 @@ def test_connections_end_when_they_are_closed_although_a_child_of_the_applicatio
     held = hold_kept("processes = 2")
     pid, (busy, forking, *others) = on_one_worker(held, 5)
 
-    def has_companion():
-        assert begin_held(held, busy, "lasting") == pid
-        held.let_through("lasting")
-        assert busy.read() == "lasting"
-        return "companion" in threads_of(pid)
-
-    wait_until(has_companion, lambda: f"the worker has begun its companion: {threads_of(pid)}")
+    give_it_a_companion(held, busy, pid)
+    wait_until_at_rest(pid)
     assert forking.ask(f"/forks/{held.gate('child')}?forking") == "forking"
     assert held.find("begin", "forking")["pid"] == pid
     # The worker's own answer ends its connection, and so does another's once the connection has moved there.
     ask_for_the_end(held, forking, "here", pid)
-    assert begin_held(held, busy, "held") == pid
+    begin_held_at(pid, held, busy, "held")
     (elsewhere,) = workers_of(held) - {pid}
     for number, one in enumerate(others):
         ask_for_the_end(held, one, f"elsewhere-{number}", elsewhere)
@@ -245,6 +253,42 @@ def test_connections_end_when_they_are_closed_although_a_child_of_the_applicatio
     held.let_through("held")
     assert busy.read() == "held"
     held.let_through("child")
+
+
+def give_it_a_companion(held, busy, pid):
+    """Keep the worker busy until its companion is there."""
+
+    def has_companion():
+        begin_held_at(pid, held, busy, "lasting")
+        held.let_through("lasting")
+        assert busy.read() == "lasting"
+        return "companion" in threads_of(pid)
+
+    wait_until(has_companion, lambda: f"the worker has begun its companion: {threads_of(pid)}")
+
+
+@pytest.mark.parametrize("again", [1, 3])
+def test_a_worker_of_one_thread_forks_with_one_thread(again, hold_kept):
+    """CPython from 3.12 on warns of others, and a child has their locks as they were."""
+    held = hold_kept("processes = 2")
+    pid, (busy, forking) = on_one_worker(held, 2)
+    give_it_a_companion(held, busy, pid)
+    for _ in range(again):
+        assert forking.ask("/fork/?forking") == "1 threads, 0 warnings"
+
+
+def test_a_request_behind_a_call_that_has_forked_is_served_elsewhere(hold_kept):
+    held = hold_kept("processes = 2")
+    pid, (busy, other) = on_one_worker(held, 2)
+    give_it_a_companion(held, busy, pid)
+    wait_until_at_rest(pid)
+    busy.send(f"/fork-and-held/{held.gate('forked')}?forked")
+    assert held.wait_for("begin", "forked")["pid"] == pid
+    assert other.ask("/quick?served") == "served"
+    assert held.find("begin", "served")["pid"] != pid
+    assert held.find("end", "forked") is None
+    held.let_through("forked")
+    assert busy.read() == "forked"
 
 
 def ask_for_the_end(held, one, name, pid):

@@ -27,7 +27,7 @@ mod uwsgi_request;
 mod worker;
 mod wsgi;
 
-use std::ffi::OsString;
+use std::ffi::{OsString, c_int, c_void};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
@@ -78,10 +78,26 @@ fn note_child() {
     bolide_engine::forks::note_child();
 }
 
+/// The application is about to fork a child of this worker.
+#[pyfunction]
+fn prepare_fork() {
+    bolide_engine::forks::prepare_fork();
+}
+
 /// The application has forked a child of this worker.
 #[pyfunction]
 fn note_fork() {
     bolide_engine::forks::note_fork();
+    // From 3.13 on `os.fork` counts the threads for its warning when the hooks have run: what follows comes behind that.
+    // SAFETY: the function takes no argument, and the interpreter is held.
+    if unsafe { pyo3::ffi::Py_AddPendingCall(Some(go_on_after_fork), std::ptr::null_mut()) } != 0 {
+        bolide_engine::forks::go_on_after_fork();
+    }
+}
+
+extern "C" fn go_on_after_fork(_: *mut c_void) -> c_int {
+    bolide_engine::forks::go_on_after_fork();
+    0
 }
 
 extern "C" fn run_master() {
@@ -116,6 +132,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(procname::set_process_name, module)?)?;
     module.add_function(wrap_pyfunction!(note_child, module)?)?;
     module.add_function(wrap_pyfunction!(prototype::ask_for_replacement, module)?)?;
+    module.add_function(wrap_pyfunction!(prepare_fork, module)?)?;
     module.add_function(wrap_pyfunction!(note_fork, module)?)?;
     uwsgi_module::add_to(module)?;
     uwsgi_request::add_to(module)

@@ -125,7 +125,7 @@ impl<L: Language> Harness<L> {
         }
     }
 
-    /// Lets so much time pass, in which nobody else does anything: the worker looks after its time limits.
+    /// Lets this much time pass while no client does anything: the worker looks after its time limits.
     pub fn pass(&mut self, milliseconds: u64) {
         turn_by_hand(milliseconds);
         self.turn_now();

@@ -7,10 +7,11 @@
 //! that is attended to afterwards. It knows no protocol. Workers run it.
 
 use std::os::fd::AsFd;
-use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
-use std::thread;
-use std::time::Duration;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use bolide_contract::clock::now_ms;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -22,6 +23,7 @@ use crate::app::Language;
 use crate::connections::{EventSource, Key};
 use crate::corking::LOOK_US;
 use crate::elsewhere::Sleep;
+use crate::forks::Beside;
 use crate::moving::Move;
 use crate::worker_state::{LeaderState, Shared};
 
@@ -40,11 +42,65 @@ const IDLE_LOOKS: u32 = 3;
 /// Milliseconds in which nobody needed it after which it sleeps until somebody does.
 const CALM_MS: u64 = 10_000;
 
+/// A fork waits for its end for this long at the most. It ends between two looks.
+const END_MOST: Duration = Duration::from_millis(50);
+
+/// The pause between two looks whether it has ended.
+const END_TICK: Duration = Duration::from_micros(100);
+
 /// Bytes of its stack: its calls are few and not deep.
 const STACK_BYTES: usize = 256 * 1024;
 
 /// Events that it fetches at once, and connections that it hands over in one look.
 const EVENTS: usize = 64;
+
+/// The companion's thread, as one that forks knows it.
+#[derive(Default)]
+pub(crate) struct CompanionThread {
+    handle: Mutex<Option<JoinHandle<()>>>,
+    is_called_off: AtomicBool,
+}
+
+impl CompanionThread {
+    fn put(&self, thread: JoinHandle<()>) {
+        *self.handle.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
+    }
+
+    /// Waits for its end, for [`END_MOST`] at the longest.
+    fn join(&self) {
+        let mut handle = self.handle.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(thread) = handle.take() else { return };
+        let began = Instant::now();
+        while !thread.is_finished() {
+            if began.elapsed() > END_MOST {
+                *handle = Some(thread);
+                return;
+            }
+            thread::sleep(END_TICK);
+        }
+        // A panic ends the worker.
+        let _ = thread.join();
+    }
+}
+
+impl<L: Language> Beside for Shared<L> {
+    fn end_for_a_fork(&self) {
+        if !self.companion.has_begun.load(SeqCst) {
+            return;
+        }
+        self.companion_thread.is_called_off.store(true, SeqCst);
+        self.companion.bell.ring();
+        self.companion_thread.join();
+        self.companion.bell.hear();
+    }
+
+    fn begin_again(self: Arc<Self>) {
+        // The call that has forked may be the one that lasts.
+        if self.companion_thread.is_called_off.swap(false, SeqCst) {
+            self.begin_companion();
+        }
+    }
+}
 
 impl<L: Language> Shared<L> {
     /// A connection is about to be attended to.
@@ -82,21 +138,24 @@ impl<L: Language> Shared<L> {
         self.companion.has_begun.store(true, Relaxed);
         let shared = self.clone();
         let begun = thread::Builder::new().name("companion".to_owned()).stack_size(STACK_BYTES).spawn(move || shared.accompany());
-        if let Err(error) = begun {
-            self.companion.has_failed.store(true, Relaxed);
-            complain(self.worker.number, &format!("can't start the thread that hands waiting connections over: {error}"));
+        match begun {
+            Ok(thread) => self.companion_thread.put(thread),
+            Err(error) => {
+                self.companion.has_failed.store(true, Relaxed);
+                complain(self.worker.number, &format!("can't start the thread that hands waiting connections over: {error}"));
+            }
         }
         !self.companion.has_failed.load(Relaxed)
     }
 
-    /// The companion's life. It ends with the process.
+    /// The companion's life. It ends with the process, or for a fork.
     fn accompany(&self) {
         // Signals are the application's.
         let _ = SigSet::all().thread_block();
         let mut before = None;
         let mut events = [EpollEvent::empty(); EVENTS];
         let mut idle_looks = 0;
-        loop {
+        while !self.companion_thread.is_called_off.load(SeqCst) {
             let calls = self.calls();
             let is_lasting = calls.is_some() && calls == before;
             idle_looks = if calls.is_none() { idle_looks + 1 } else { 0 };
@@ -114,6 +173,18 @@ impl<L: Language> Shared<L> {
                 thread::sleep(if holds { HELD_TICK } else { TICK });
             }
         }
+        self.end_accompanying();
+    }
+
+    /// Leaves nothing behind that it alone would see to.
+    fn end_accompanying(&self) {
+        self.worker.held_answers.watch(false);
+        let mut guard = self.lock_state();
+        Self::push_corked(&mut guard);
+        guard.housekeeping.companion = Sleep::Awake;
+        // Whatever becomes of the fork, it begins again with the next call.
+        guard.housekeeping.guards_others = self.queue.is_some() && self.has_company();
+        self.companion.has_begun.store(false, SeqCst);
     }
 
     /// Pushes the answers that the kernel holds, where the call that the leader is inside of may last longer than they may wait. Gives whether
@@ -211,7 +282,8 @@ impl<L: Language> Shared<L> {
 
     /// Waits until the poll has news, or the call that lasts may have ended.
     fn wait_for_news(&self) {
-        let mut waits = [PollFd::new(self.poll.0.as_fd(), PollFlags::POLLIN)];
+        let bell = PollFd::new(self.companion.bell.descriptor(), PollFlags::POLLIN);
+        let mut waits = [PollFd::new(self.poll.0.as_fd(), PollFlags::POLLIN), bell];
         // Whatever came of it, the next look finds out.
         let _ = poll(&mut waits, PollTimeout::from(LOOK_MS));
     }

@@ -46,6 +46,9 @@ const PEER_HAS_ENDED: EpollFlags = EpollFlags::EPOLLRDHUP.union(EpollFlags::EPOL
 /// The poll can't be made, or a further thread; or the language refuses the calling thread.
 pub fn serve<L: Language>(language: &'static L, assignment: Assignment) -> io::Result<()> {
     let shared = prepare(language, assignment)?;
+    if shared.worker.has_one_thread {
+        forks::note_beside(shared.clone());
+    }
     threads::run(&shared)?;
     shared.report(|row, pid| Report::Leaving { row, pid });
     Ok(())
@@ -413,22 +416,18 @@ impl<L: Language> Shared<L> {
         }
     }
 
-    /// The same in the middle of the loop. A handler is the application's code: with other threads about it runs as a call does, so that one
-    /// that blocks, or waits for the language, keeps nobody from the lead.
+    /// The same in the middle of the loop. A handler is the application's code and runs as a call does, with the state unlocked: one that
+    /// blocks, or waits for the language, keeps no thread from the lead, and one that forks does not wait for the companion.
     fn run_signal_handlers_unlocked<'a>(
         &'a self,
         guard: Guard<'a, L>,
         app: &mut AppThread<L::App>,
         alone: bool,
     ) -> (Guard<'a, L>, bool) {
-        if alone {
-            self.run_signal_handlers(app);
-            return (guard, true);
-        }
         drop(guard);
-        let inside = self.leadership.enter_call();
+        let inside = (!alone).then(|| self.leadership.enter_call());
         self.run_signal_handlers(app);
-        let (guard, still_leads) = self.come_back(Some(inside));
+        let (guard, still_leads) = self.come_back(inside);
         if !still_leads {
             self.tell_leader(&guard);
         }

@@ -22,6 +22,7 @@ use crate::app::{App, Language};
 use crate::app_thread::{Leftover, Leftovers};
 use crate::body::{BodyLimits, BodyStore};
 use crate::client::ClientRules;
+use crate::companion::CompanionThread;
 use crate::complaints::Complaints;
 use crate::concurrency::Doorbell;
 use crate::connection::Connection;
@@ -72,6 +73,7 @@ pub(crate) struct Shared<L: Language> {
     /// Connections on their way from one worker to another; `None` where there is one worker.
     pub(crate) queue: Option<ConnectionQueue>,
     pub(crate) companion: Companion,
+    pub(crate) companion_thread: CompanionThread,
     pub(crate) scoreboard: Scoreboard,
     pub(crate) row_number: u32,
     pub(crate) worn_after: Option<u64>,
@@ -238,6 +240,7 @@ impl<L: Language> Shared<L> {
             control,
             queue,
             companion: Companion::new()?,
+            companion_thread: CompanionThread::default(),
             scoreboard,
             row_number,
             worn_after,

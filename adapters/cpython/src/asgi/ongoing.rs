@@ -35,7 +35,7 @@ impl Ongoing {
         exchanges.get(place).and_then(|moved| unsafe { Object::borrowed(*moved) })
     }
 
-    /// Some of them, so many at the most.
+    /// At most `most` of them.
     pub fn some(&self, most: usize) -> Vec<Object> {
         // SAFETY: as above.
         self.exchanges.borrow().iter().take(most).filter_map(|exchange| unsafe { Object::borrowed(*exchange) }).collect()

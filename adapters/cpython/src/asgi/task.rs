@@ -244,7 +244,7 @@ fn tell_of_departure(asgi: &'static Asgi, object: &Object, described: &str) {
     }
 }
 
-/// The client left, and nobody hears any more what the task says: a worker that ends does not wait for it as for others.
+/// The client has left, and what the task sends is dropped: a worker that ends waits less long for it than for others.
 pub fn note_left(asgi: &Asgi, object: &Object) {
     let (task, has_begun, request_line) = AsgiExchange::with(object, |exchange| {
         (exchange.task.clone(), exchange.protocol.has_begun(), exchange.request_line.clone())
