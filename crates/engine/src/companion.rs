@@ -3,9 +3,11 @@
 //! kernel holds ([`crate::corking`]) leave in time.
 //!
 //! It begins in a worker that has company when a second connection is there: its next call may be the one that lasts. A worker alone has one
-//! only where answers are held. It looks once a millisecond while requests are served, sleeps at rest, and is woken by the first connection
+//! only where answers are held. It looks once a millisecond while calls take their time. Where they are quick, the leader puts the look off, a
+//! system call in some milliseconds, since a wake-up costs more than some requests. It sleeps at rest, and is woken by the first connection
 //! that is attended to afterwards. It knows no protocol. Workers run it.
 
+use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -17,11 +19,13 @@ use bolide_contract::clock::now_ms;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::epoll::{EpollEvent, EpollTimeout};
 use nix::sys::signal::SigSet;
+use nix::sys::time::TimeSpec;
+use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 
 use crate::access_log::complain;
 use crate::app::Language;
 use crate::connections::{EventSource, Key};
-use crate::corking::LOOK_US;
+use crate::corking::{HOLD_US, LOOK_US};
 use crate::elsewhere::Sleep;
 use crate::forks::Beside;
 use crate::moving::Move;
@@ -30,8 +34,15 @@ use crate::worker_state::{LeaderState, Shared};
 /// The pause between two looks.
 const TICK: Duration = Duration::from_millis(1);
 
-/// The same while the kernel holds answers that are to be pushed in time.
+/// The same while answers of HTTP/2 are held that are to be pushed in time.
 const HELD_TICK: Duration = Duration::from_micros(LOOK_US);
+
+/// For how long the look is put off where calls are quick: longer than a tick of the coarse clock, by which that is seen (4 ms on most
+/// kernels).
+const PUT_OFF: Duration = Duration::from_millis(5);
+
+/// Connections that are attended to in a tick of the coarse clock where calls are quick.
+const QUICK_CALLS: u32 = 8;
 
 /// While a call lasts, news wake it; at the latest after this many milliseconds it looks whether the call has ended.
 const LOOK_MS: u16 = 20;
@@ -54,14 +65,49 @@ const STACK_BYTES: usize = 256 * 1024;
 /// Events that it fetches at once, and connections that it hands over in one look.
 const EVENTS: usize = 64;
 
-/// The companion's thread, as one that forks knows it.
-#[derive(Default)]
+/// The companion's thread, as the worker's own know it.
 pub(crate) struct CompanionThread {
     handle: Mutex<Option<JoinHandle<()>>>,
     is_called_off: AtomicBool,
+    /// The time of its next look. The worker's threads set it with the state locked.
+    alarm: TimerFd,
+}
+
+/// Whether calls are quick at present, as connections are counted that are attended to in a tick of the coarse clock.
+#[derive(Debug, Default)]
+pub(crate) struct QuickCalls {
+    tick_ms: u64,
+    count: u32,
+}
+
+impl QuickCalls {
+    /// A connection is about to be attended to. True: a tick has ended in which calls were quick.
+    #[inline]
+    fn note(&mut self, now_ms: u64) -> bool {
+        self.count += 1;
+        if now_ms == self.tick_ms {
+            return false;
+        }
+        let were_quick = self.count > QUICK_CALLS;
+        (self.tick_ms, self.count) = (now_ms, 0);
+        were_quick
+    }
 }
 
 impl CompanionThread {
+    /// # Errors
+    /// No further descriptor is to be had.
+    pub fn new() -> io::Result<CompanionThread> {
+        let alarm = TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK)?;
+        Ok(CompanionThread { handle: Mutex::default(), is_called_off: AtomicBool::new(false), alarm })
+    }
+
+    /// It looks after this time, however soon or late it meant to.
+    fn look_after(&self, time: Duration) {
+        // timerfd_settime(2) refuses what no timer is, and what no time is.
+        let _ = self.alarm.set(Expiration::OneShot(TimeSpec::from_duration(time)), TimerSetTimeFlags::empty());
+    }
+
     fn put(&self, thread: JoinHandle<()>) {
         *self.handle.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
     }
@@ -105,13 +151,29 @@ impl<L: Language> Beside for Shared<L> {
 impl<L: Language> Shared<L> {
     /// A connection is about to be attended to.
     #[inline]
-    pub(crate) fn wake_companion(self: &Arc<Self>, state: &mut LeaderState<L::App>) {
+    pub(crate) fn wake_companion(self: &Arc<Self>, now_ms: u64, state: &mut LeaderState<L::App>) {
+        if state.housekeeping.quick_calls.note(now_ms) {
+            self.put_off_look(state);
+        }
         if state.housekeeping.guards_others && state.connections.count() > 1 && self.may_move() {
             // This very call may be the one that does not end.
             state.housekeeping.guards_others = false;
             self.begin_companion();
         }
         self.companion.wake_for_work(&mut state.housekeeping.companion);
+    }
+
+    /// The calls of the last milliseconds were quick: a companion that is awake need not look whether one lasts.
+    fn put_off_look(&self, state: &LeaderState<L::App>) {
+        let is_awake = self.companion.has_begun.load(Relaxed) && state.housekeeping.companion == Sleep::Awake;
+        if is_awake && !state.housekeeping.corking.holds() {
+            self.companion_thread.look_after(PUT_OFF);
+        }
+    }
+
+    /// The kernel holds a first answer. The leader pushes it in time, unless its next call lasts.
+    pub(crate) fn guard_corked(&self) {
+        self.companion_thread.look_after(Duration::from_micros(HOLD_US));
     }
 
     /// A connection was attended to: its answer could have been held, if somebody had watched.
@@ -168,9 +230,13 @@ impl<L: Language> Shared<L> {
                 self.sleep();
                 idle_looks = 0;
             } else {
-                let holds = self.push_held();
+                let are_wanted = self.push_held();
                 self.worker.held_answers.watch(true);
-                thread::sleep(if holds { HELD_TICK } else { TICK });
+                if are_wanted {
+                    thread::sleep(HELD_TICK);
+                } else {
+                    self.wait_for_alarm();
+                }
             }
         }
         self.end_accompanying();
@@ -187,8 +253,8 @@ impl<L: Language> Shared<L> {
         self.companion.has_begun.store(false, SeqCst);
     }
 
-    /// Pushes the answers that the kernel holds, where the call that the leader is inside of may last longer than they may wait. Gives whether
-    /// there were some.
+    /// Pushes the answers that are held, where the call that the leader is inside of may last longer than they may wait. Gives whether answers
+    /// of HTTP/2 were.
     fn push_held(&self) -> bool {
         let were_wanted = self.worker.held_answers.were_wanted();
         // What is there was held since the last look at the most.
@@ -197,11 +263,30 @@ impl<L: Language> Shared<L> {
         if were_wanted {
             guard.housekeeping.needed_ms = now_ms();
         }
-        let holds = were_wanted || guard.housekeeping.corking.holds();
         if guard.housekeeping.corking.is_nearly_over() {
             Self::push_corked(&mut guard);
         }
-        holds
+        were_wanted
+    }
+
+    /// Waits for the time of the next look, or for a fork.
+    fn wait_for_alarm(&self) {
+        let guard = self.lock_state();
+        let left = guard.housekeeping.corking.left();
+        self.companion_thread.look_after(left.map_or(TICK, |left| left.min(TICK)));
+        drop(guard);
+        let alarm = PollFd::new(self.companion_thread.alarm.as_fd(), PollFlags::POLLIN);
+        let mut waits = [alarm, PollFd::new(self.companion.bell.descriptor(), PollFlags::POLLIN)];
+        // Whatever came of it, the look finds out.
+        let _ = poll(&mut waits, PollTimeout::NONE);
+        self.companion.bell.hear();
+        self.note_alarm();
+    }
+
+    /// Takes note of the alarm, if it went off.
+    fn note_alarm(&self) {
+        // It does not block.
+        let _ = self.companion_thread.alarm.wait();
     }
 
     /// The calls that all threads of the worker are inside of, as the sum of their numbers: these only grow, so two sums that are equal are of the
@@ -269,15 +354,21 @@ impl<L: Language> Shared<L> {
         let is_calm = !self.may_move() && now_ms().saturating_sub(guard.housekeeping.needed_ms) > CALM_MS;
         self.worker.held_answers.watch(false);
         guard.housekeeping.companion = if is_calm { Sleep::UntilNeeded } else { Sleep::UntilWork };
+        // What it was put off to does not wake it.
+        let _ = self.companion_thread.alarm.unset();
         drop(guard);
         // The master says when a call is one that the worker is to be killed for.
         let bell = PollFd::new(self.companion.bell.descriptor(), PollFlags::POLLIN);
-        let mut waits = [bell, PollFd::new(self.control.as_fd(), PollFlags::POLLIN)];
+        let alarm = PollFd::new(self.companion_thread.alarm.as_fd(), PollFlags::POLLIN);
+        let mut waits = [bell, alarm, PollFd::new(self.control.as_fd(), PollFlags::POLLIN)];
         // A worker that drains is killed for no call by such a word; and its master may be gone, of which the poll would tell without end.
-        let count = if self.worker.is_draining() { 1 } else { 2 };
+        let count = if self.worker.is_draining() { 2 } else { 3 };
         // An error is a signal's, and there are none here; whatever it was, the next look finds out.
         let _ = poll(&mut waits[..count], PollTimeout::NONE);
         self.companion.bell.hear();
+        self.note_alarm();
+        // Nobody has said so where it was the alarm, or the master.
+        self.lock_state().housekeeping.companion = Sleep::Awake;
     }
 
     /// Waits until the poll has news, or the call that lasts may have ended.
@@ -286,5 +377,33 @@ impl<L: Language> Shared<L> {
         let mut waits = [PollFd::new(self.poll.0.as_fd(), PollFlags::POLLIN), bell];
         // Whatever came of it, the next look finds out.
         let _ = poll(&mut waits, PollTimeout::from(LOOK_MS));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_quick_when_many_fit_into_a_tick_of_the_clock() {
+        let mut quick = QuickCalls { tick_ms: 4, count: 0 };
+        for (calls, are_quick) in [(1, false), (QUICK_CALLS - 1, false), (QUICK_CALLS, true), (100, true), (1, false)] {
+            let tick_ms = quick.tick_ms;
+            assert!(!(0..calls).any(|_| quick.note(tick_ms)), "the tick has not ended");
+            assert_eq!(quick.note(tick_ms + 4), are_quick, "{calls} calls");
+        }
+    }
+
+    #[test]
+    fn an_alarm_goes_off_after_its_last_time() {
+        let thread = CompanionThread::new().expect("a timer");
+        let is_over = || matches!(thread.alarm.wait(), Ok(()));
+        thread.look_after(Duration::from_secs(3600));
+        assert!(!is_over());
+        thread.look_after(Duration::from_nanos(1));
+        let mut waits = [PollFd::new(thread.alarm.as_fd(), PollFlags::POLLIN)];
+        assert_eq!(poll(&mut waits, PollTimeout::from(10_000_u16)), Ok(1));
+        assert!(is_over());
+        assert!(!is_over(), "it goes off once");
     }
 }

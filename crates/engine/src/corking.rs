@@ -7,14 +7,19 @@
 //! The bytes are the kernel's from the start: a worker that dies, or a connection that is closed, sends them (tcp(7), TCP_CORK).
 //! Quick applications gain nothing, as their clients are awake; for them it stays off, and costs a look at the clock in one turn of 16.
 
+use std::time::Duration;
+
 use crate::clock::precise_us;
 use crate::connections::Key;
 
-/// For how many microseconds an answer is held at the most, while others wait to be served.
-const HOLD_US: u64 = 1_000;
+/// For how many microseconds an answer is held at the most, while others wait to be served: then the companion pushes it.
+pub const HOLD_US: u64 = 1_000;
 
-/// How often the companion looks, in microseconds.
-pub const LOOK_US: u64 = 400;
+/// The leader pushes what is held for so many microseconds, so that the companion, whose wake-up is dear, need not.
+const PUSH_US: u64 = 900;
+
+/// How often the companion looks where answers of HTTP/2 are held, in microseconds.
+pub const LOOK_US: u64 = 800;
 
 /// Answers that are held at the same time.
 const HELD_MOST: usize = 64;
@@ -58,7 +63,18 @@ impl Corking {
             }
             self.held.push(key);
         }
-        !self.held.is_empty() && (self.held.len() >= HELD_MOST || precise_us().saturating_sub(self.since_us) >= HOLD_US)
+        !self.held.is_empty() && (self.held.len() >= HELD_MOST || precise_us().saturating_sub(self.since_us) >= PUSH_US)
+    }
+
+    /// What is held is one answer, the first.
+    pub fn holds_first(&self) -> bool {
+        self.held.len() == 1
+    }
+
+    /// For how long what is held may be held still.
+    pub fn left(&self) -> Option<Duration> {
+        let left_us = || HOLD_US.saturating_sub(precise_us().saturating_sub(self.since_us));
+        self.holds().then(|| Duration::from_micros(left_us().max(1)))
     }
 
     /// The queue is empty. Judges a measured turn.
@@ -106,6 +122,19 @@ mod tests {
         }
         assert!(pushes >= 1, "nothing is held beyond {HELD_MOST} answers");
         assert!(!corking.attended(Key(0), false), "nothing is held now");
+    }
+
+    #[test]
+    fn what_is_held_has_its_time_from_the_first_answer_on() {
+        let mut corking = Corking::default();
+        assert_eq!((corking.left(), corking.holds_first()), (None, false));
+        corking.attended(Key(1), true);
+        assert!(corking.holds_first());
+        assert!(corking.left().is_some_and(|left| left <= Duration::from_micros(HOLD_US)));
+        corking.since_us -= HOLD_US;
+        assert_eq!(corking.left(), Some(Duration::from_micros(1)), "it is over, and a timer wants a time");
+        assert!(corking.attended(Key(2), true), "the leader pushes before the companion must");
+        assert!(!corking.holds_first());
     }
 
     #[test]

@@ -275,7 +275,7 @@ impl<L: Language> EmbeddedWorker<L> {
                     let Some(mut connection) = guard.connections.check_out(key) else { continue };
                     connection.peer_has_ended = guard.connections.has_ended(key);
                     connection.key = key;
-                    self.shared.wake_companion(&mut guard);
+                    self.shared.wake_companion(thread.clock.now_ms, &mut guard);
                     self.shared.drop_put_down(&mut guard, app);
                     // The application may visit other connections meanwhile.
                     drop(guard);

@@ -212,7 +212,7 @@ impl<L: Language> Shared<L> {
         let may_cork = alone && corking.is_on() && guard.connections.has_ready() && self.worker.is_tcp(connection.listener());
         // Nothing is held that nobody would push in time.
         thread.may_cork = may_cork && self.begin_companion();
-        self.wake_companion(&mut guard);
+        self.wake_companion(thread.clock.now_ms, &mut guard);
         self.drop_put_down(&mut guard, app);
         drop(guard);
         let inside = (!alone).then(|| self.leadership.enter_call());
@@ -225,6 +225,8 @@ impl<L: Language> Shared<L> {
             self.tell_leader(&guard);
         } else if alone && guard.housekeeping.corking.attended(key, held) {
             Self::push_corked(&mut guard);
+        } else if held && guard.housekeeping.corking.holds_first() {
+            self.guard_corked();
         }
         (guard, still_leads)
     }

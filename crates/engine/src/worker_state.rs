@@ -22,7 +22,7 @@ use crate::app::{App, Language};
 use crate::app_thread::{Leftover, Leftovers};
 use crate::body::{BodyLimits, BodyStore};
 use crate::client::ClientRules;
-use crate::companion::CompanionThread;
+use crate::companion::{CompanionThread, QuickCalls};
 use crate::complaints::Complaints;
 use crate::concurrency::Doorbell;
 use crate::connection::Connection;
@@ -97,6 +97,7 @@ pub(crate) struct Housekeeping {
     pub(crate) corking: Corking,
     pub(crate) work: WorkMeter,
     pub(crate) giving_back: GivingBack,
+    pub(crate) quick_calls: QuickCalls,
     /// What wakes the companion.
     pub(crate) companion: Sleep,
     /// When the companion was last needed, in monotonic milliseconds.
@@ -240,7 +241,7 @@ impl<L: Language> Shared<L> {
             control,
             queue,
             companion: Companion::new()?,
-            companion_thread: CompanionThread::default(),
+            companion_thread: CompanionThread::new()?,
             scoreboard,
             row_number,
             worn_after,
