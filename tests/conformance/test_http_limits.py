@@ -1,10 +1,12 @@
 """What a request may be at the most, and how long it may take: each limit with its status."""
 
+import contextlib
 import json
+import os
 import socket
 
 import pytest
-from support.waiting import PATIENCE_SECONDS
+from support.waiting import PATIENCE_SECONDS, wait_until
 
 HOST = b"Host: localhost\r\n"
 
@@ -245,6 +247,19 @@ def upload(size, path="fine"):
     return f"POST /{path} HTTP/1.1\r\nHost: a\r\nContent-Length: {size}\r\n\r\n".encode()
 
 
+def bytes_in_unlinked_files(server):
+    """The size of the temporary files that the youngest worker has open."""
+    folder = f"/proc/{server.processes()[-1].pid}/fd"
+    total = 0
+    for name in os.listdir(folder):
+        # One may be closed between the listing and the look.
+        with contextlib.suppress(FileNotFoundError):
+            target = os.readlink(f"{folder}/{name}")
+            if target.endswith(" (deleted)") and not target.startswith("/memfd:"):
+                total += os.stat(f"{folder}/{name}").st_size
+    return total
+
+
 def test_a_body_that_could_never_fit_is_413_before_it_comes(small_disk):
     client = small_disk.connect()
     client.send(upload(200_001))
@@ -256,6 +271,8 @@ def test_bodies_beyond_what_a_worker_may_keep_are_507_and_served_again_later(sma
     holders = [small_disk.connect() for _ in range(2)]
     for holder in holders:
         holder.send(upload(90_000) + b"x" * 89_999)
+    # What a connection is read in a turn has a bound: the next client's body could be whole before these have come.
+    wait_until(lambda: bytes_in_unlinked_files(small_disk) == 2 * 89_999, "the worker to have both bodies")
     for _ in range(3):
         response = small_disk.get("/fine", method="POST", body=b"x" * 80_000)
         assert (response.status, response.says_close) == (507, True)

@@ -102,10 +102,11 @@ def test_temporary_files_end_with_their_request(server):
     client = server.connect()
     worker = server.processes()[-1].pid
     ask(client, "read", BODIES["many lines"], False)
+    # The client has its answer before the worker has put everything of the request down; the next request is read after that.
+    ask(client, "read", BODIES["one byte"], False)
     before = len(os.listdir(f"/proc/{worker}/fd"))
     for _ in range(20):
         ask(client, "nothing", BODIES["many lines"], False)
         ask(client, "read", BODIES["many lines"], True)
-    # The client has its answer before the worker has put everything of the request down.
     wait_until(lambda: len(os.listdir(f"/proc/{worker}/fd")) == before, "the last file to be closed")
     assert processes.look(worker) is not None

@@ -7,20 +7,16 @@
 //! system call in some milliseconds, since a wake-up costs more than some requests. It sleeps at rest, and is woken by the first connection
 //! that is attended to afterwards. It knows no protocol. Workers run it.
 
-use std::io;
 use std::os::fd::AsFd;
-use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::thread;
+use std::time::Duration;
 
 use bolide_contract::clock::now_ms;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::epoll::{EpollEvent, EpollTimeout};
 use nix::sys::signal::SigSet;
-use nix::sys::time::TimeSpec;
-use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 
 use crate::access_log::complain;
 use crate::app::Language;
@@ -41,9 +37,6 @@ const HELD_TICK: Duration = Duration::from_micros(LOOK_US);
 /// kernels).
 const PUT_OFF: Duration = Duration::from_millis(5);
 
-/// Connections that are attended to in a tick of the coarse clock where calls are quick.
-const QUICK_CALLS: u32 = 8;
-
 /// While a call lasts, news wake it; at the latest after this many milliseconds it looks whether the call has ended.
 const LOOK_MS: u16 = 20;
 
@@ -53,88 +46,18 @@ const IDLE_LOOKS: u32 = 3;
 /// Milliseconds in which nobody needed it after which it sleeps until somebody does.
 const CALM_MS: u64 = 10_000;
 
-/// A fork waits for its end for this long at the most. It ends between two looks.
-const END_MOST: Duration = Duration::from_millis(50);
-
-/// The pause between two looks whether it has ended.
-const END_TICK: Duration = Duration::from_micros(100);
-
 /// Bytes of its stack: its calls are few and not deep.
 const STACK_BYTES: usize = 256 * 1024;
 
 /// Events that it fetches at once, and connections that it hands over in one look.
 const EVENTS: usize = 64;
 
-/// The companion's thread, as the worker's own know it.
-pub(crate) struct CompanionThread {
-    handle: Mutex<Option<JoinHandle<()>>>,
-    is_called_off: AtomicBool,
-    /// The time of its next look. The worker's threads set it with the state locked.
-    alarm: TimerFd,
-}
-
-/// Whether calls are quick at present, as connections are counted that are attended to in a tick of the coarse clock.
-#[derive(Debug, Default)]
-pub(crate) struct QuickCalls {
-    tick_ms: u64,
-    count: u32,
-}
-
-impl QuickCalls {
-    /// A connection is about to be attended to. True: a tick has ended in which calls were quick.
-    #[inline]
-    fn note(&mut self, now_ms: u64) -> bool {
-        self.count += 1;
-        if now_ms == self.tick_ms {
-            return false;
-        }
-        let were_quick = self.count > QUICK_CALLS;
-        (self.tick_ms, self.count) = (now_ms, 0);
-        were_quick
-    }
-}
-
-impl CompanionThread {
-    /// # Errors
-    /// No further descriptor is to be had.
-    pub fn new() -> io::Result<CompanionThread> {
-        let alarm = TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK)?;
-        Ok(CompanionThread { handle: Mutex::default(), is_called_off: AtomicBool::new(false), alarm })
-    }
-
-    /// It looks after this time, however soon or late it meant to.
-    fn look_after(&self, time: Duration) {
-        // timerfd_settime(2) refuses what no timer is, and what no time is.
-        let _ = self.alarm.set(Expiration::OneShot(TimeSpec::from_duration(time)), TimerSetTimeFlags::empty());
-    }
-
-    fn put(&self, thread: JoinHandle<()>) {
-        *self.handle.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
-    }
-
-    /// Waits for its end, for [`END_MOST`] at the longest.
-    fn join(&self) {
-        let mut handle = self.handle.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(thread) = handle.take() else { return };
-        let began = Instant::now();
-        while !thread.is_finished() {
-            if began.elapsed() > END_MOST {
-                *handle = Some(thread);
-                return;
-            }
-            thread::sleep(END_TICK);
-        }
-        // A panic ends the worker.
-        let _ = thread.join();
-    }
-}
-
 impl<L: Language> Beside for Shared<L> {
     fn end_for_a_fork(&self) {
         if !self.companion.has_begun.load(SeqCst) {
             return;
         }
-        self.companion_thread.is_called_off.store(true, SeqCst);
+        self.companion_thread.call_off();
         self.companion.bell.ring();
         self.companion_thread.join();
         self.companion.bell.hear();
@@ -142,7 +65,7 @@ impl<L: Language> Beside for Shared<L> {
 
     fn begin_again(self: Arc<Self>) {
         // The call that has forked may be the one that lasts.
-        if self.companion_thread.is_called_off.swap(false, SeqCst) {
+        if self.companion_thread.allow() {
             self.begin_companion();
         }
     }
@@ -217,7 +140,7 @@ impl<L: Language> Shared<L> {
         let mut before = None;
         let mut events = [EpollEvent::empty(); EVENTS];
         let mut idle_looks = 0;
-        while !self.companion_thread.is_called_off.load(SeqCst) {
+        while !self.companion_thread.is_called_off() {
             let calls = self.calls();
             let is_lasting = calls.is_some() && calls == before;
             idle_looks = if calls.is_none() { idle_looks + 1 } else { 0 };
@@ -275,18 +198,12 @@ impl<L: Language> Shared<L> {
         let left = guard.housekeeping.corking.left();
         self.companion_thread.look_after(left.map_or(TICK, |left| left.min(TICK)));
         drop(guard);
-        let alarm = PollFd::new(self.companion_thread.alarm.as_fd(), PollFlags::POLLIN);
+        let alarm = PollFd::new(self.companion_thread.alarm(), PollFlags::POLLIN);
         let mut waits = [alarm, PollFd::new(self.companion.bell.descriptor(), PollFlags::POLLIN)];
         // Whatever came of it, the look finds out.
         let _ = poll(&mut waits, PollTimeout::NONE);
         self.companion.bell.hear();
-        self.note_alarm();
-    }
-
-    /// Takes note of the alarm, if it went off.
-    fn note_alarm(&self) {
-        // It does not block.
-        let _ = self.companion_thread.alarm.wait();
+        self.companion_thread.note_alarm();
     }
 
     /// The calls that all threads of the worker are inside of, as the sum of their numbers: these only grow, so two sums that are equal are of the
@@ -355,18 +272,18 @@ impl<L: Language> Shared<L> {
         self.worker.held_answers.watch(false);
         guard.housekeeping.companion = if is_calm { Sleep::UntilNeeded } else { Sleep::UntilWork };
         // What it was put off to does not wake it.
-        let _ = self.companion_thread.alarm.unset();
+        self.companion_thread.forget_look();
         drop(guard);
         // The master says when a call is one that the worker is to be killed for.
         let bell = PollFd::new(self.companion.bell.descriptor(), PollFlags::POLLIN);
-        let alarm = PollFd::new(self.companion_thread.alarm.as_fd(), PollFlags::POLLIN);
+        let alarm = PollFd::new(self.companion_thread.alarm(), PollFlags::POLLIN);
         let mut waits = [bell, alarm, PollFd::new(self.control.as_fd(), PollFlags::POLLIN)];
         // A worker that drains is killed for no call by such a word; and its master may be gone, of which the poll would tell without end.
         let count = if self.worker.is_draining() { 2 } else { 3 };
         // An error is a signal's, and there are none here; whatever it was, the next look finds out.
         let _ = poll(&mut waits[..count], PollTimeout::NONE);
         self.companion.bell.hear();
-        self.note_alarm();
+        self.companion_thread.note_alarm();
         // Nobody has said so where it was the alarm, or the master.
         self.lock_state().housekeeping.companion = Sleep::Awake;
     }
@@ -377,33 +294,5 @@ impl<L: Language> Shared<L> {
         let mut waits = [PollFd::new(self.poll.0.as_fd(), PollFlags::POLLIN), bell];
         // Whatever came of it, the next look finds out.
         let _ = poll(&mut waits, PollTimeout::from(LOOK_MS));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn calls_are_quick_when_many_fit_into_a_tick_of_the_clock() {
-        let mut quick = QuickCalls { tick_ms: 4, count: 0 };
-        for (calls, are_quick) in [(1, false), (QUICK_CALLS - 1, false), (QUICK_CALLS, true), (100, true), (1, false)] {
-            let tick_ms = quick.tick_ms;
-            assert!(!(0..calls).any(|_| quick.note(tick_ms)), "the tick has not ended");
-            assert_eq!(quick.note(tick_ms + 4), are_quick, "{calls} calls");
-        }
-    }
-
-    #[test]
-    fn an_alarm_goes_off_after_its_last_time() {
-        let thread = CompanionThread::new().expect("a timer");
-        let is_over = || matches!(thread.alarm.wait(), Ok(()));
-        thread.look_after(Duration::from_secs(3600));
-        assert!(!is_over());
-        thread.look_after(Duration::from_nanos(1));
-        let mut waits = [PollFd::new(thread.alarm.as_fd(), PollFlags::POLLIN)];
-        assert_eq!(poll(&mut waits, PollTimeout::from(10_000_u16)), Ok(1));
-        assert!(is_over());
-        assert!(!is_over(), "it goes off once");
     }
 }

@@ -15,6 +15,7 @@ mod buffers;
 mod client;
 mod clock;
 mod companion;
+mod companion_thread;
 mod complaints;
 mod compression;
 mod concurrency;

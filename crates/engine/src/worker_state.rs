@@ -22,7 +22,7 @@ use crate::app::{App, Language};
 use crate::app_thread::{Leftover, Leftovers};
 use crate::body::{BodyLimits, BodyStore};
 use crate::client::ClientRules;
-use crate::companion::{CompanionThread, QuickCalls};
+use crate::companion_thread::{CompanionThread, QuickCalls};
 use crate::complaints::Complaints;
 use crate::concurrency::Doorbell;
 use crate::connection::Connection;
