@@ -1,0 +1,84 @@
+"""A burst beyond the listen queue of a UNIX socket, beside uWSGI: as many clients are turned away, and none of the others is lost."""
+
+import contextlib
+import os
+import socket
+
+import pytest
+from support.client import Client
+from support.held import APPLICATIONS, GATE_BYTES, get
+from support.server import Server
+from support.waiting import wait_until
+
+BUILD_SECONDS = 1800
+pytestmark = pytest.mark.timeout(BUILD_SECONDS)
+
+WORKERS = 4
+LISTEN = 128
+SETTINGS = f"{APPLICATIONS['wsgi']}\nenv = HELD_FOLDER={{folder}}\nmaster = true\nneed-app = true\nprocesses = {WORKERS}\nlisten = {LISTEN}"
+
+
+def connect_at_once(path, count):
+    """Connections as a front server makes them, without waiting for room: those that were made, and how many were not."""
+    made, refused = [], 0
+    for _ in range(count):
+        one = socket.socket(socket.AF_UNIX)
+        one.setblocking(False)
+        try:
+            one.connect(path)
+            made.append(one)
+        except BlockingIOError:
+            one.close()
+            refused += 1
+    return made, refused
+
+
+def start(server):
+    """Start it and wait until each worker could serve."""
+    server.launch()
+    said = {"uwsgi": r"spawned uWSGI worker 4", "bolide": r"bolide: ready: "}[server.folder.name]
+    server.wait_for_log(said)
+
+
+def burst(server):
+    """All workers are inside of calls, and four times as many clients come as the queue has places: how many are turned away."""
+    os.mkfifo(server.folder / "gate")
+    gate = os.open(server.folder / "gate", os.O_RDWR | os.O_CLOEXEC)
+    start(server)
+    path = str(server.folder / "http.sock")
+    record = server.folder / "record"
+    with contextlib.ExitStack() as stack:
+        stack.callback(os.close, gate)
+        busy = [stack.enter_context(Client(path)) for _ in range(WORKERS)]
+        for number, client in enumerate(busy):
+            client.send(get(f"/held/gate?busy-{number}", "Connection: close\r\n"))
+            wait_until(lambda wanted=number + 1: record.read_bytes().count(b'"begin"') == wanted, "the call has begun")
+        made, refused = connect_at_once(path, LISTEN * 4)
+        for number, one in enumerate(made):
+            stack.callback(one.close)
+            one.sendall(get(f"/quick?{number}", "Connection: close\r\n"))
+        if server.folder.name == "bolide":
+            # uWSGI says so of TCP alone.
+            server.wait_for_log(rf'listen queue of socket ".*http.sock" full \(\d+/{LISTEN}\)')
+        os.write(gate, bytes(GATE_BYTES))
+        for client in busy:
+            assert b"busy-" in client.read_to_end()
+        answered = 0
+        for number, one in enumerate(made):
+            one.setblocking(True)
+            with one.makefile("rb") as answer:
+                answered += answer.read().endswith(b"\r\n\r\n%d" % number)
+    assert answered == len(made)
+    return refused
+
+
+def test_a_burst_of_four_listen_queues_loses_no_more_than_with_uwsgi_and_is_said_in_the_log(uwsgi, bolide, tmp_path):
+    refused = {}
+    for name, command in (("uwsgi", uwsgi), ("bolide", bolide)):
+        server = Server(tmp_path / name, SETTINGS, ("http-socket = {folder}/http.sock",), command=[command])
+        server.expects_alarms = True
+        try:
+            refused[name] = burst(server)
+        finally:
+            server.finish()
+    assert 0 < refused["bolide"] <= refused["uwsgi"]
