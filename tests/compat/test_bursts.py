@@ -1,4 +1,4 @@
-"""A burst beyond the listen queue of a UNIX socket, beside uWSGI: as many clients are turned away, and none of the others is lost."""
+"""A burst beyond the listen queue of a UNIX socket, beside uWSGI: as many clients are turned away, and no other is lost."""
 
 import contextlib
 import os
@@ -15,7 +15,12 @@ pytestmark = pytest.mark.timeout(BUILD_SECONDS)
 
 WORKERS = 4
 LISTEN = 128
-SETTINGS = f"{APPLICATIONS['wsgi']}\nenv = HELD_FOLDER={{folder}}\nmaster = true\nneed-app = true\nprocesses = {WORKERS}\nlisten = {LISTEN}"
+SETTINGS = f"""\
+{APPLICATIONS["wsgi"]}
+env = HELD_FOLDER={{folder}}
+master = true
+processes = {WORKERS}
+listen = {LISTEN}"""
 
 
 def connect_at_once(path, count):

@@ -87,9 +87,10 @@ impl<L: Language> Shared<L> {
     }
 
     /// The calls of the last milliseconds were quick: a companion that is awake need not look whether one lasts.
-    fn put_off_look(&self, state: &LeaderState<L::App>) {
+    fn put_off_look(&self, state: &mut LeaderState<L::App>) {
         let is_awake = self.companion.has_begun.load(Relaxed) && state.housekeeping.companion == Sleep::Awake;
-        if is_awake && !state.housekeeping.corking.holds() {
+        // Where answers are held, each first one puts it off.
+        if is_awake && !state.housekeeping.corking.has_held() && !state.housekeeping.corking.holds() {
             self.companion_thread.look_after(PUT_OFF);
         }
     }

@@ -15,8 +15,14 @@ use crate::connections::Key;
 /// For how many microseconds an answer is held at the most, while others wait to be served: then the companion pushes it.
 pub const HOLD_US: u64 = 1_000;
 
-/// The leader pushes what is held for so many microseconds, so that the companion, whose wake-up is dear, need not.
-const PUSH_US: u64 = 900;
+/// The leader pushes what is held when this many further calls would not end in time. So it sets the companion's alarm anew, with the next
+/// answer that is held, before the alarm goes off. A wake-up of the companion is dear, above all on a virtual machine, where the host
+/// programs each timer.
+const CALLS_BEFORE_ALARM: u64 = 3;
+
+/// The leader holds them for this many microseconds in any case: where calls are slow, waking the client in each of them costs more than the
+/// companion does.
+const PUSH_LEAST_US: u64 = HOLD_US / 2;
 
 /// How often the companion looks where answers of HTTP/2 are held, in microseconds.
 pub const LOOK_US: u64 = 800;
@@ -36,6 +42,9 @@ pub struct Corking {
     held: Vec<Key>,
     since_us: u64,
     is_on: bool,
+    /// Microseconds that a request took on average, in the last turn that was measured.
+    call_us: u64,
+    has_held: bool,
     turns: u32,
     began_us: u64,
     served: u64,
@@ -62,8 +71,20 @@ impl Corking {
                 self.since_us = precise_us();
             }
             self.held.push(key);
+            self.has_held = true;
         }
-        !self.held.is_empty() && (self.held.len() >= HELD_MOST || precise_us().saturating_sub(self.since_us) >= PUSH_US)
+        !self.held.is_empty()
+            && (self.held.len() >= HELD_MOST || precise_us().saturating_sub(self.since_us) >= self.push_after_us())
+    }
+
+    /// After how many microseconds the leader pushes.
+    fn push_after_us(&self) -> u64 {
+        HOLD_US.saturating_sub(CALLS_BEFORE_ALARM * self.call_us).max(PUSH_LEAST_US)
+    }
+
+    /// Whether an answer was held since this was last asked: then an alarm is set for it.
+    pub fn has_held(&mut self) -> bool {
+        std::mem::take(&mut self.has_held)
     }
 
     /// What is held is one answer, the first.
@@ -87,7 +108,8 @@ impl Corking {
 
     /// Whether a turn that took so long was one of a slow application.
     fn judge(&mut self, turn_us: u64) {
-        self.is_on = turn_us / self.served >= SLOW_US;
+        self.call_us = turn_us / self.served;
+        self.is_on = self.call_us >= SLOW_US;
     }
 
     /// Answers are held.
@@ -135,6 +157,24 @@ mod tests {
         assert_eq!(corking.left(), Some(Duration::from_micros(1)), "it is over, and a timer wants a time");
         assert!(corking.attended(Key(2), true), "the leader pushes before the companion must");
         assert!(!corking.holds_first());
+    }
+
+    #[test]
+    fn the_leader_pushes_before_the_alarm_goes_off_as_far_as_calls_let_it() {
+        for (call_us, pushes_after_us) in [(0, HOLD_US), (80, 760), (300, PUSH_LEAST_US), (HOLD_US, PUSH_LEAST_US)] {
+            let corking = Corking { call_us, ..Corking::default() };
+            assert_eq!(corking.push_after_us(), pushes_after_us, "calls of {call_us} µs");
+        }
+    }
+
+    #[test]
+    fn whether_something_was_held_is_told_once() {
+        let mut corking = Corking::default();
+        corking.attended(Key(1), false);
+        assert!(!corking.has_held());
+        corking.attended(Key(1), true);
+        assert!(corking.has_held());
+        assert!(!corking.has_held());
     }
 
     #[test]
