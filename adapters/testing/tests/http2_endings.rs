@@ -19,7 +19,7 @@ const KEEPALIVE_MS: u64 = 300;
 
 /// A worker's clock is behind by a tick of the kernel's (4 ms, or 10) and by what one turn takes: so much at the most, on a slow machine
 /// too, in milliseconds.
-const CLOCK_LATE_MS: u64 = 50;
+const CLOCK_LATE_MS: u64 = 150;
 
 /// How long a client may be in the middle of something, in milliseconds.
 const TIMEOUT_MS: u64 = 400;
