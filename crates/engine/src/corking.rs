@@ -16,8 +16,8 @@ use crate::connections::Key;
 pub const HOLD_US: u64 = 1_000;
 
 /// The leader pushes what is held when this many further calls would not end in time. So it sets the companion's alarm anew, with the next
-/// answer that is held, before the alarm goes off. A wake-up of the companion is dear, above all on a virtual machine, where the host
-/// programs each timer.
+/// answer that is held, before the alarm goes off. Measured with a Django page: with alarms that go off three times in four it costs 1.11 times
+/// as much as without a bound, with few of them 1.04 times.
 const CALLS_BEFORE_ALARM: u64 = 3;
 
 /// The leader holds them for this many microseconds in any case: where calls are slow, waking the client in each of them costs more than the
