@@ -15,13 +15,11 @@ use crate::connections::Key;
 /// For how many microseconds an answer is held at the most, while others wait to be served: then the companion pushes it.
 pub const HOLD_US: u64 = 1_000;
 
-/// The leader pushes what is held when this many further calls would not end in time. So it sets the companion's alarm anew, with the next
-/// answer that is held, before the alarm goes off. Measured with a Django page: with alarms that go off three times in four it costs 1.11 times
-/// as much as without a bound, with few of them 1.04 times.
+/// The leader pushes held answers this many calls before the companion's alarm is due. The next held answer then sets the alarm anew before it
+/// goes off. A Django page costs 1.11 times as much as without a bound where three in four alarms go off, and 1.04 times where few do.
 const CALLS_BEFORE_ALARM: u64 = 3;
 
-/// The leader holds them for this many microseconds in any case: where calls are slow, waking the client in each of them costs more than the
-/// companion does.
+/// The leader holds answers for at least this many microseconds: in slow calls, waking the client each time costs more than waking the companion.
 const PUSH_LEAST_US: u64 = HOLD_US / 2;
 
 /// How often the companion looks where answers of HTTP/2 are held, in microseconds.
