@@ -1,4 +1,4 @@
-"""The page "I see this in the log" quotes lines that the program writes: each is a text of the sources."""
+"""The page "Log lines explained" quotes lines that the program writes: each is a text of the sources."""
 
 import re
 from pathlib import Path
