@@ -28,7 +28,7 @@ def tables():
     table = names()
     lines = ["", "| name | what it is |", "| --- | --- |"]
     lines += [f"| `{name}` | {text} |" for name, text in sorted(table["HERE"].items())]
-    lines += ["", "## Names that are not there yet", "", "| what they belong to | names |", "| --- | --- |"]
+    lines += ["", "## Names that are not available yet", "", "| what they belong to | names |", "| --- | --- |"]
     for reason, listed in table["MILESTONES"].values():
         lines.append(f"| {reason} | {', '.join(f'`{name}`' for name in sorted(listed.split()))} |")
     return "\n".join(lines) + "\n\n"
