@@ -265,3 +265,28 @@ fn at_an_upgrade_the_new_masters_helpers_wait_for_the_end_of_the_old_ones() {
     wait_for(&instance, "ends", 1, 2);
     instance.wait_for_log("stopped after");
 }
+
+#[test]
+fn a_canary_has_no_helpers_beside_it_but_those_of_the_generation_in_service() {
+    let instance = Instance::of_file(&(options("slow") + "\nreload-canary = 1"));
+    wait_for(&instance, "works", 1, 1);
+    instance.signal(Signal::SIGHUP);
+    instance.wait_for_log("(reload-canary)");
+    // Requests are served in turn by workers, whatever turns a helper's row has.
+    (0..20).for_each(|_| assert_eq!(instance.get("/echo"), "GET /echo\n"));
+    assert!(notes(&instance).iter().all(|note| note.generation == 1));
+    instance.wait_for_log("ready: 2 workers of generation 2");
+    wait_for(&instance, "works", 2, 1);
+    assert_never_two(&instance, &[]);
+    assert_eq!(instance.stop().code(), Some(0));
+}
+
+#[test]
+fn no_helper_outlives_a_master_that_is_killed() {
+    let mut instance = Instance::of_file(&options("idle,stubborn,unready"));
+    wait_for(&instance, "works", 1, 2);
+    let helpers = wait_for(&instance, "born", 1, 3);
+    instance.master.kill().expect("it lives");
+    instance.master.wait().expect("ours");
+    instance.wait("the end of all", || (!helpers.iter().any(|helper| is_alive(*helper))).then_some(()));
+}
