@@ -117,7 +117,7 @@ fn uwsgi_listeners() -> Vec<RawFd> {
 #[pyfunction]
 fn uwsgi_rows(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
     let Some(link) = LINK.get() else { return Ok(Vec::new()) };
-    let rows = (0u32..).zip(link.scoreboard.rows()).filter(|(_, row)| row.pid.load(Relaxed) != 0);
+    let rows = (0u32..).zip(link.scoreboard.rows()).filter(|(_, row)| row.pid.load(Relaxed) != 0 && row.is_of_request_worker());
     rows.map(|(number, row)| described(py, row, link.scoreboard.slots(number), link.scoreboard.work(number))).collect()
 }
 

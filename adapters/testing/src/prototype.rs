@@ -9,9 +9,10 @@ use std::sync::Arc;
 use bolide_contract::boot::Boot;
 use bolide_contract::settings::{ApplicationSource, Settings};
 use bolide_engine::Assignment;
-use bolide_prototype::{Application, FailureNote, Loading};
+use bolide_prototype::{Application, FailureNote, Helper, Loading};
 
 use crate::gates::Pipes;
+use crate::helping::Task;
 use crate::language::TestLanguage;
 
 /// Lives the life of a prototype. Gives the exit status.
@@ -19,12 +20,15 @@ use crate::language::TestLanguage;
 /// # Errors
 /// What keeps this process from its work.
 pub fn run(boot: RawFd) -> io::Result<i32> {
-    bolide_prototype::run(boot, &mut TestApplication { settings: None, language: None })
+    bolide_prototype::run(boot, &mut TestApplication { settings: None, generation: 0, language: None, task: None })
 }
 
 struct TestApplication {
     settings: Option<Settings>,
+    generation: u32,
     language: Option<&'static TestLanguage>,
+    /// Of a helper.
+    task: Option<Task>,
 }
 
 impl Application for TestApplication {
@@ -32,6 +36,7 @@ impl Application for TestApplication {
 
     fn prepare(&mut self, boot: &Boot) -> io::Result<()> {
         self.settings = Some(boot.settings.clone());
+        self.generation = boot.generation;
         Ok(())
     }
 
@@ -57,6 +62,19 @@ impl Application for TestApplication {
     fn become_worker(&mut self, number: u32) -> io::Result<()> {
         bolide_log::line(&format!("worker {number} of the test language"));
         Ok(())
+    }
+
+    fn become_helper(&mut self, number: u32) -> io::Result<()> {
+        let settings = self.settings.as_ref().ok_or_else(|| io::Error::other("nothing was prepared"))?;
+        let task = Task::of(settings, self.generation, number)?;
+        task.set_up()?;
+        self.task = Some(task);
+        Ok(())
+    }
+
+    fn help(&mut self, helper: Helper) -> io::Result<i32> {
+        let task = self.task.as_ref().ok_or_else(|| io::Error::other("the helper has no task"))?;
+        task.work(helper)
     }
 
     fn serve(&mut self, assignment: Assignment, _note: FailureNote) -> io::Result<i32> {

@@ -8,6 +8,7 @@ pub mod answering;
 mod atomics;
 pub mod attendant;
 pub mod boot;
+pub mod children;
 pub mod clients;
 pub mod clock;
 pub mod confinement;

@@ -11,22 +11,24 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use nix::cmsg_space;
 use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, recvmsg, sendmsg};
 
+use crate::children::ChildKind;
+
 /// Length of every packet in bytes.
 pub const PACKET_BYTES: usize = 24;
 
 /// From the master to a prototype or a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
-    /// To a prototype: fork a worker for this scoreboard row. A descriptor comes with it. One on trial asks its application for
-    /// `reload-probe` before it serves.
-    Fork { row: u32, worker: u32, is_on_trial: bool },
+    /// To a prototype: fork the worker or helper of this number for this scoreboard row. A descriptor comes with it. A worker on trial asks
+    /// its application for `reload-probe` before it serves.
+    Fork { row: u32, kind: ChildKind, number: u32, is_on_trial: bool },
     /// To a prototype: fork no more, and end when the last worker has ended.
     Retire,
     /// To a worker whose successor serves: accept nothing more, answer what still comes on open connections
     /// with `Connection: close`, end when they are closed. No request is lost by it. With `has_successors` other workers of the instance go on:
     /// they take over the connections that can move, and these are not closed.
     Drain { has_successors: bool },
-    /// To a worker at an ordered stop: as `Drain`, but connections with no request in flight are closed at once.
+    /// To a worker at an ordered stop: as `Drain`, but connections with no request in flight are closed at once. To a helper: end.
     Stop,
     /// To a worker, just before `Stop`: a connection comes with it, which waited at the listening socket of this number when that
     /// was closed. Its request is answered like those that the worker has accepted itself.
@@ -55,17 +57,18 @@ pub enum Report {
     /// Prototype, with `fork-safety = lazy`: the application has opened what workers can't share, as the log says. This prototype ends; the next
     /// one of its generation is to leave loading to the workers.
     Unshared,
-    /// Prototype: the worker of this row was forked.
+    /// Prototype: the worker or helper of this row was forked.
     Forked { row: u32, pid: u32 },
     /// Prototype: fork failed with this errno.
     ForkFailed { row: u32, errno: u32 },
-    /// Prototype: the worker of this row has ended; `status` is the raw wait status.
+    /// Prototype: the worker or helper of this row has ended; `status` is the raw wait status.
     Ended { row: u32, pid: u32, status: u32 },
     /// Worker on trial: its application has answered `reload-probe`. It accepts nothing before it is told to (`Admit`).
     Passed { row: u32, pid: u32 },
-    /// Worker: it accepts connections.
+    /// Worker: it accepts connections. Helper: it is set up, and its work begins.
     Serving { row: u32, pid: u32 },
-    /// Worker: it has served `max-requests`, or was sent SIGTERM, and asks for its replacement; it serves on until told to drain.
+    /// Worker: it has served `max-requests`, or was sent SIGTERM, and asks for its replacement; it serves on until told to drain. A helper
+    /// that was sent SIGTERM ends first.
     Worn { row: u32, pid: u32 },
     /// Worker: it was told to end, and accepts no more connections. `somebody_waits`: it read the order late ([`LATE_DRAIN_MS`]), and left
     /// connections in the queue.
@@ -165,7 +168,7 @@ pub trait Packet: Sized {
 impl Packet for Order {
     fn fields(&self) -> [u32; 6] {
         match *self {
-            Order::Fork { row, worker, is_on_trial } => [1, row, worker, u32::from(is_on_trial), 0, 0],
+            Order::Fork { row, kind, number, is_on_trial } => [1, row, number, u32::from(is_on_trial), kind.code(), 0],
             Order::Retire => [2, 0, 0, 0, 0, 0],
             Order::Drain { has_successors } => [3, u32::from(has_successors), 0, 0, 0, 0],
             Order::Stop => [4, 0, 0, 0, 0, 0],
@@ -181,7 +184,10 @@ impl Packet for Order {
 
     fn from_fields(fields: [u32; 6]) -> io::Result<Self> {
         match fields {
-            [1, row, worker, trial, ..] => Ok(Order::Fork { row, worker, is_on_trial: trial != 0 }),
+            [1, row, number, trial, code, _] => {
+                let kind = ChildKind::from_code(code).ok_or_else(|| unknown_packet(fields[0]))?;
+                Ok(Order::Fork { row, kind, number, is_on_trial: trial != 0 })
+            }
             [2, ..] => Ok(Order::Retire),
             [3, successors, ..] => Ok(Order::Drain { has_successors: successors != 0 }),
             [4, ..] => Ok(Order::Stop),
@@ -331,11 +337,12 @@ mod tests {
     fn every_message_comes_out_as_it_went_in() {
         let (left, right) = pair();
         let serve = Order::Serve { listener: 1 };
-        let fork = |is_on_trial| Order::Fork { row: 7, worker: 3, is_on_trial };
+        let fork = |kind, is_on_trial| Order::Fork { row: 7, kind, number: 3, is_on_trial };
         let drain = |has_successors| Order::Drain { has_successors };
         let others = [Order::Retire, drain(false), drain(true), Order::Stop, serve, Order::TakeLog { log: 2 }, Order::Admit];
         let pauses = [Order::Pause, Order::Resume, Order::Look, Order::HandOver];
-        for order in [fork(false), fork(true)].into_iter().chain(others).chain(pauses) {
+        for order in ChildKind::ALL.into_iter().flat_map(|kind| [fork(kind, false), fork(kind, true)]).chain(others).chain(pauses)
+        {
             send(left.as_fd(), &order, None).expect("sent");
             assert!(matches!(receive::<Order>(right.as_fd()), Ok(Received::Message(got, None)) if got == order));
         }
@@ -367,7 +374,8 @@ mod tests {
     fn a_descriptor_travels_with_its_order() {
         let (left, right) = pair();
         let (near, far) = pair();
-        send(left.as_fd(), &Order::Fork { row: 0, worker: 1, is_on_trial: false }, Some(far.as_raw_fd())).expect("sent");
+        let fork = Order::Fork { row: 0, kind: ChildKind::RequestWorker, number: 1, is_on_trial: false };
+        send(left.as_fd(), &fork, Some(far.as_raw_fd())).expect("sent");
         drop(far);
         let Ok(Received::Message(_, Some(descriptor))) = receive::<Order>(right.as_fd()) else {
             panic!("the descriptor did not arrive");

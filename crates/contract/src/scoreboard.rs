@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
+use crate::children::ChildKind;
 pub use crate::clock::now_ms;
 pub use crate::slot::{APPLICATIONS_MOST, Slot, TEXT_BYTES, Tally, add};
 pub use crate::work::{Work, WorkOfApplication};
@@ -21,7 +22,7 @@ use nix::sys::mman::{MapFlags, ProtFlags, mmap};
 pub struct Row {
     /// 0 while the row is free. Written by the worker when it starts and by the master when it has ended.
     pub pid: AtomicU32,
-    /// The worker's number, 1 and up, as uWSGI counts them.
+    /// The worker's number, 1 and up, as uWSGI counts them. Of a helper's row the helper's.
     pub worker: AtomicU32,
     /// Connections that the worker holds open.
     pub connections: AtomicU32,
@@ -37,6 +38,8 @@ pub struct Row {
     pub paused: AtomicU32,
     /// How much of its time it works, in thousandths, of the last second or so.
     pub work: AtomicU32,
+    /// Which kind of process the row is for ([`ChildKind::code`]). The master writes it before it orders the fork.
+    pub kind: AtomicU32,
     /// Monotonic time of the last turn of its loop, in milliseconds.
     pub turned_ms: AtomicU64,
     /// Monotonic time of its start, in milliseconds.
@@ -54,6 +57,11 @@ pub struct Row {
 }
 
 impl Row {
+    /// A worker's row, and not that of a helper, which serves no request.
+    pub fn is_of_request_worker(&self) -> bool {
+        self.kind.load(Relaxed) == ChildKind::RequestWorker.code()
+    }
+
     /// Counts a request, and gives its number. Where no other thread counts, no bus is locked for it.
     #[inline(always)]
     pub fn count_request(&self, has_one_thread: bool) -> u64 {
@@ -194,7 +202,7 @@ impl Scoreboard {
     /// Empties a row for its next worker: the master's call, when the last one has ended.
     pub fn clear(&self, row: u32) {
         let Some(found) = self.row(row) else { return };
-        let who = [&found.pid, &found.worker];
+        let who = [&found.pid, &found.worker, &found.kind];
         let accepts =
             [&found.connections, &found.accepting, &found.waiting, &found.takes_turns, &found.turns, &found.paused, &found.work];
         for number in who.into_iter().chain(accepts) {
@@ -282,6 +290,18 @@ mod tests {
         assert_eq!((large.rows().len(), large.slots(3).len()), (4, 8));
         // A row beyond those that are looked at is its worker's own still.
         assert!(small.row(3).is_some());
+    }
+
+    #[test]
+    fn a_row_is_a_request_workers_unless_the_master_has_made_it_a_helpers() {
+        let (board, _memory) = Scoreboard::create(1, 1).expect("made");
+        let row = board.row(0).expect("a row");
+        assert!(row.is_of_request_worker());
+        row.kind.store(ChildKind::Helper.code(), Relaxed);
+        assert!(!row.is_of_request_worker());
+        board.clear(0);
+        assert!(row.is_of_request_worker());
+        assert_eq!(size_of::<Row>(), 128);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::address::Address;
 use crate::answering::{Answering, RouteRule};
+pub use crate::children::Helper;
 use crate::clients::Clients;
 use crate::control::Control;
 use crate::developing::Development;
@@ -27,6 +28,8 @@ pub struct Settings {
     pub applications: Vec<Application>,
     pub python: Python,
     pub workers: Workers,
+    /// What works beside the request workers of a generation.
+    pub helpers: Vec<Helper>,
     pub lifecycle: Lifecycle,
     pub control: Control,
     pub recycling: Recycling,

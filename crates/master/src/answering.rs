@@ -118,7 +118,7 @@ impl Supervisor {
             .fleet
             .children
             .iter()
-            .filter(|child| !child.is_prototype())
+            .filter(|child| child.is_request_worker())
             .map(|worker| {
                 let row = worker.row();
                 let in_flight = row.map(|row| self.fleet.scoreboard.in_flight(row)).unwrap_or_default();

@@ -117,6 +117,11 @@ impl Attendance {
         self.is_held = false;
     }
 
+    /// What runs once in an instance may run in the master before us.
+    pub fn is_held(&self) -> bool {
+        self.is_held
+    }
+
     /// The master before us is about to start no jobs any more; those of this minute it has started.
     pub fn note_minute(&mut self) {
         self.minute_done = Some(attendant::this_minute());

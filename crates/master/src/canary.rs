@@ -131,7 +131,8 @@ impl Supervisor {
     /// which began to wait first. Nobody's turn has to be told when the watch is over, however it ended.
     pub(crate) fn share_out_turns(&self) {
         let is_watched = self.forming.as_ref().is_some_and(|forming| matches!(forming.stage, FormingStage::Canary(_)));
-        let rows = self.fleet.children.iter().filter_map(Child::row).filter_map(|row| self.fleet.scoreboard.row(row));
+        let workers = self.fleet.children.iter().filter(|child| child.is_request_worker());
+        let rows = workers.filter_map(Child::row).filter_map(|row| self.fleet.scoreboard.row(row));
         let (in_turn, others): (Vec<&Row>, Vec<&Row>) = rows.partition(|row| row.takes_turns.load(Relaxed) == 1);
         // A row that is written is fetched anew by its worker: only where something changes.
         if !is_watched {

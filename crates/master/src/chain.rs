@@ -29,7 +29,7 @@ impl Supervisor {
             return Err(why.to_owned());
         }
         self.end_pause(by, now_ms);
-        let is_its = |child: &Child| !child.is_prototype() && child.generation == serving && child.state.is_serving();
+        let is_its = |child: &Child| child.is_request_worker() && child.generation == serving && child.state.is_serving();
         let mut workers: Vec<(u32, u64)> = Vec::new();
         for child in self.fleet.children.iter().filter(|child| is_its(child)) {
             workers.extend(child.worker_number().map(|number| (number, child.id)));

@@ -17,6 +17,7 @@ const RELOADED: &[&str] = &[
     "applications",
     "python",
     "workers",
+    "helpers",
     "lifecycle",
     "recycling",
     "elastic",
@@ -99,6 +100,10 @@ pub fn renewed(in_force: &Settings, wanted: &Settings, room: Room) -> serde_json
         kept.push(format!("threads above {}", room.threads));
         workers.threads = Threads::Fixed(room.threads);
     }
+    if settings.helpers.len() > room.helpers as usize {
+        kept.push(format!("helpers above {}", room.helpers));
+        settings.helpers.truncate(room.helpers as usize);
+    }
     Ok(Renewed { settings, changed, kept })
 }
 
@@ -130,6 +135,7 @@ const OF_THE_APPLICATION: &[&str] = &[
     "/python/reload_on",
     "/python/fork_safety",
     "/workers",
+    "/helpers",
     "/lifecycle/harakiri_ms",
     "/lifecycle/shortest_route_harakiri_ms",
     "/lifecycle/harakiri_manners",

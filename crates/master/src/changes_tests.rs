@@ -1,6 +1,6 @@
 //! Every option of the catalogue, changed in a configuration that the application's user may write: what of it is taken, and what is named.
 
-use bolide_contract::settings::{Settings, Threads};
+use bolide_contract::settings::{Helper, Settings, Threads};
 use bolide_options::catalogue::catalogue;
 use bolide_options::catalogue::row::{Row, Status};
 use bolide_options::catalogue::setting::{Attendant, Logging, Setting, Tls, Watching};
@@ -9,7 +9,7 @@ use bolide_options::{Reach, Reading, Said, reach, read};
 use super::*;
 use crate::testing::Folder;
 
-const ROOM: Room = Room { processes: 8, threads: 4 };
+const ROOM: Room = Room { processes: 8, helpers: 1, threads: 4 };
 
 #[test]
 fn what_can_change_does_and_what_cannot_is_named_and_stays() {
@@ -35,9 +35,11 @@ fn the_scoreboard_has_no_more_room_than_it_has() {
     let mut new = old.clone();
     new.workers.processes = 9;
     new.workers.threads = Threads::Fixed(5);
+    new.helpers = ["one", "two"].map(|task| Helper { task: task.to_owned() }).to_vec();
     let found = renewed(&old, &new, ROOM).expect("compared");
-    assert_eq!(found.kept, ["processes above 8", "threads above 4"]);
+    assert_eq!(found.kept, ["processes above 8", "threads above 4", "helpers above 1"]);
     assert_eq!((found.settings.workers.processes, found.settings.workers.threads), (8, Threads::Fixed(4)));
+    assert_eq!(found.settings.helpers, new.helpers[..1]);
 }
 
 #[test]

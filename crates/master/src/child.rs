@@ -1,4 +1,4 @@
-//! The life of a child: one table of states and events, for prototypes and workers alike, and the record that the master
+//! The life of a child: one table of states and events, for prototypes, workers and helpers alike, and the record that the master
 //! keeps of each. It makes no system call. The master runs it.
 
 use std::fmt;
@@ -9,11 +9,11 @@ use nix::unistd::Pid;
 /// Where a child is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// A worker that its prototype was told to fork.
+    /// A worker or a helper that its prototype was told to fork.
     Ordered,
-    /// A process that is not ready: a prototype loads the application, a worker prepares to serve.
+    /// A process that is not ready: a prototype loads the application, a worker prepares to serve, a helper to work.
     Starting,
-    /// Ready: a prototype forks, a worker accepts connections.
+    /// Ready: a prototype forks, a worker accepts connections, a helper works.
     Serving,
     /// A worker that serves and waits for its replacement.
     Worn,
@@ -103,8 +103,13 @@ pub fn as_markdown() -> String {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     Prototype,
-    /// `number` is 1 and up and stays over generations, as uWSGI's worker ids do; `row` is its place in the scoreboard.
+    /// A request worker. `number` is 1 and up and stays over generations, as uWSGI's worker ids do; `row` is its place in the scoreboard.
     Worker {
+        row: u32,
+        number: u32,
+    },
+    /// It works beside the workers. `number` is its place in the settings' `helpers`, from 1.
+    Helper {
         row: u32,
         number: u32,
     },
@@ -193,19 +198,31 @@ impl Child {
     pub fn worker_number(&self) -> Option<u32> {
         match self.role {
             Role::Worker { number, .. } => Some(number),
-            Role::Prototype => None,
+            Role::Helper { .. } | Role::Prototype => None,
+        }
+    }
+
+    pub fn helper_number(&self) -> Option<u32> {
+        match self.role {
+            Role::Helper { number, .. } => Some(number),
+            Role::Worker { .. } | Role::Prototype => None,
         }
     }
 
     pub fn row(&self) -> Option<u32> {
         match self.role {
-            Role::Worker { row, .. } => Some(row),
+            Role::Worker { row, .. } | Role::Helper { row, .. } => Some(row),
             Role::Prototype => None,
         }
     }
 
     pub fn is_prototype(&self) -> bool {
         self.role == Role::Prototype
+    }
+
+    /// It serves requests.
+    pub fn is_request_worker(&self) -> bool {
+        matches!(self.role, Role::Worker { .. })
     }
 
     /// Brings the end of patience nearer, never further away. Gives whether it did.
@@ -219,7 +236,7 @@ impl Child {
 
     /// A worker at work that was not told whether the instance is paused.
     pub fn lacks_pause(&self, is_paused: bool) -> bool {
-        !self.is_prototype() && self.state.is_active() && self.knows_pause != is_paused
+        self.is_request_worker() && self.state.is_active() && self.knows_pause != is_paused
     }
 
     /// When it is late, if it has to be ready within so many milliseconds.
@@ -234,6 +251,7 @@ impl fmt::Display for Child {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.role {
             Role::Worker { number, .. } => write!(formatter, "worker {number}")?,
+            Role::Helper { number, .. } => write!(formatter, "helper {number}")?,
             Role::Prototype => write!(formatter, "the prototype of generation {}", self.generation)?,
         }
         match self.pid {

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use bolide_contract::settings::Settings;
 use bolide_options::{Launcher, Reading, SIGNALS_PLACE};
 
-use crate::configuration::{ChooseProgram, Configuration, in_order};
+use crate::configuration::{Amend, ChooseProgram, Configuration, in_order};
 use crate::error::EXIT_START_FAILED;
 use crate::instance_client::ask_instance;
 use crate::interpreter::Program;
@@ -51,21 +51,22 @@ pub fn main(invocation: Invocation) -> i32 {
         let root = settings.confinement.root.as_deref();
         Program::choose(&settings.python, root, interpreter.as_deref(), package_folder.as_deref(), std::env::var_os("PATH"))
     };
-    run_as(&arguments, Box::new(choose), language.as_deref(), launcher)
+    run_as(&arguments, Box::new(choose), |_| {}, language.as_deref(), launcher)
 }
 
-/// Runs Bolide with these arguments, without the program's name, and with a prototype of the caller's choice. Gives the exit status.
-pub fn run(arguments: &[OsString], choose: Box<ChooseProgram>) -> i32 {
-    run_as(arguments, choose, None, Launcher::default())
+/// Runs Bolide with these arguments, without the program's name, and with a prototype and settings of the caller's choice. Gives the exit
+/// status.
+pub fn run(arguments: &[OsString], choose: Box<ChooseProgram>, amend: Amend) -> i32 {
+    run_as(arguments, choose, amend, None, Launcher::default())
 }
 
 /// The same, told of the `language` by name and version, and of what has started us.
-fn run_as(arguments: &[OsString], choose: Box<ChooseProgram>, language: Option<&str>, launcher: Launcher) -> i32 {
+fn run_as(arguments: &[OsString], choose: Box<ChooseProgram>, amend: Amend, language: Option<&str>, launcher: Launcher) -> i32 {
     if log_sink::ensure_standard_descriptors().is_err() {
         // There may be nobody to tell: the status has to do.
         return EXIT_START_FAILED;
     }
-    let mut configuration = Configuration::new(arguments, choose, launcher);
+    let mut configuration = Configuration::new(arguments, choose, amend, launcher);
     match configuration.read() {
         Ok(Reading::Print { text, status }) => print(&text, status),
         Ok(Reading::Run { settings, diagnostics, sources }) => {

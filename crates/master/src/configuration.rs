@@ -24,6 +24,9 @@ const LISTEN_PID: &str = "LISTEN_PID";
 /// Chooses the program of a prototype, once the folder of `chdir` is ours.
 pub type ChooseProgram = dyn Fn(&Settings) -> Result<Program, StartError>;
 
+/// What the program makes of settings that were read, where options do not say all of it.
+pub type Amend = fn(&mut Settings);
+
 /// The source of an instance's settings.
 pub struct Configuration {
     arguments: Vec<OsString>,
@@ -33,6 +36,7 @@ pub struct Configuration {
     /// By its path, which may lead elsewhere by the time of a reload.
     folder: PathBuf,
     choose: Box<ChooseProgram>,
+    amend: Amend,
     launcher: Launcher,
     /// The pid that the start had.
     started_as: OsString,
@@ -52,7 +56,7 @@ pub struct ReadAgain {
 
 impl Configuration {
     /// Of a start in this folder and environment. Without the program's name.
-    pub fn new(arguments: &[OsString], choose: Box<ChooseProgram>, launcher: Launcher) -> Configuration {
+    pub fn new(arguments: &[OsString], choose: Box<ChooseProgram>, amend: Amend, launcher: Launcher) -> Configuration {
         let mut environment: Vec<(OsString, OsString)> = std::env::vars_os().collect();
         let started_as: OsString = std::process::id().to_string().into();
         // What was handed to the master whose place is to be ours is handed to us.
@@ -67,6 +71,7 @@ impl Configuration {
             environment,
             folder: start_folder(),
             choose,
+            amend,
             launcher,
             started_as,
             told: Vec::new(),
@@ -93,7 +98,11 @@ impl Configuration {
     /// # Errors
     /// Everything that is wrong with it.
     pub fn read(&self) -> Result<Reading, Failure> {
-        read(&self.arguments, &self.environment, &self.launcher)
+        let mut reading = read(&self.arguments, &self.environment, &self.launcher)?;
+        if let Reading::Run { settings, .. } = &mut reading {
+            (self.amend)(settings);
+        }
+        Ok(reading)
     }
 
     /// Why it can't be read again as who we are now; `None` where it can.
@@ -161,12 +170,12 @@ impl Configuration {
     /// As we are.
     fn read_settings(&self, in_force: &Settings, distrusted: Option<&Writer>) -> Result<Answer, NotRead> {
         let read = read_again(&self.arguments, &self.environment_now(), &self.launcher, in_force, distrusted);
-        read.map(|read| Answer { settings: read.settings, warnings: in_order(read.diagnostics), said: read.said }).map_err(
-            |unread| match unread {
-                Unread::Failed(failure) => NotRead::Failed(in_order(failure.diagnostics)),
-                Unread::Distrusted(found) => NotRead::Distrusted(found),
-            },
-        )
+        let mut read = read.map_err(|unread| match unread {
+            Unread::Failed(failure) => NotRead::Failed(in_order(failure.diagnostics)),
+            Unread::Distrusted(found) => NotRead::Distrusted(found),
+        })?;
+        (self.amend)(&mut read.settings);
+        Ok(Answer { settings: read.settings, warnings: in_order(read.diagnostics), said: read.said })
     }
 
     /// As the user that may write it, who is to have no more rights by that. Gives what that user may change, and the lines about it.

@@ -73,6 +73,7 @@ impl Supervisor {
         let child = self.fleet.children.remove(position);
         match child.role {
             Role::Worker { row, number } => self.worker_ended(&child, row, number, &cause, now),
+            Role::Helper { row, number } => self.helper_ended(&child, row, number, &cause, now),
             Role::Prototype => self.prototype_ended(&child, &cause, now),
         }
     }

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_contract::boot::Boot;
+use bolide_contract::children::ChildKind;
 use bolide_contract::message::{self, Order};
 use bolide_contract::scoreboard::{Scoreboard, now_ms};
 use bolide_contract::settings::Settings;
@@ -69,19 +70,20 @@ pub struct Plan {
     pub program: Program,
 }
 
-/// What the scoreboard has room for, so that a reload may bring more processes or threads. Memory that nobody uses costs nothing.
+/// What the scoreboard has room for, so that a reload may bring more processes, helpers or threads. Memory that nobody uses costs nothing.
 #[derive(Debug, Clone, Copy)]
 pub struct Room {
     pub processes: u32,
+    pub helpers: u32,
     pub threads: u32,
 }
 
-/// Why no worker was forked.
+/// Why nothing was forked.
 #[derive(Debug)]
 pub enum ForkError {
     /// The generation has no prototype that forks.
     NoPrototype,
-    /// Every row of the scoreboard is taken, by workers that still end.
+    /// Every row of the scoreboard is taken, by workers and helpers that still end.
     NoRow,
     /// The order could not be sent; it may be tried again.
     Failed(io::Error),
@@ -94,7 +96,7 @@ impl Fleet {
     /// No memory for what processes share.
     pub fn new(settings: Settings, listeners: Listeners, program: Program, privileges: Option<Privileges>) -> io::Result<Fleet> {
         let (room, (whole, memory)) = create_scoreboard(&settings)?;
-        let scoreboard = whole.within(rows(settings.workers.processes), settings.workers.threads.most());
+        let scoreboard = whole.within(Room::without_spare(&settings).rows(), settings.workers.threads.most());
         let tickets = Tickets::create(&settings, now_ms())?;
         let slate = settings.development.is_some().then(failure_note::slate).transpose()?;
         let (put, take) = order_pair()?;
@@ -187,7 +189,7 @@ impl Fleet {
             at_terminal,
             control: far.as_raw_fd(),
             scoreboard: self.memory.as_raw_fd(),
-            scoreboard_rows: rows(self.room.processes),
+            scoreboard_rows: self.room.rows(),
             scoreboard_slots: self.room.threads,
             rows_in_use: self.rows_in_use(),
             slots_in_use: settings.workers.threads.most(),
@@ -208,26 +210,34 @@ impl Fleet {
         Ok(note)
     }
 
-    /// Orders the prototype of a generation to fork the worker of this number: on trial where its generation is not let in yet.
+    /// Orders the prototype of a generation to fork the worker or helper of this number: a worker on trial where its generation is not let in
+    /// yet.
     ///
     /// # Errors
     /// See [`ForkError`].
-    pub fn fork_worker(&mut self, generation: u32, number: u32, is_on_trial: bool) -> Result<(), ForkError> {
-        let row = self.free_row().ok_or(ForkError::NoRow)?;
+    pub fn fork(&mut self, generation: u32, kind: ChildKind, number: u32, is_on_trial: bool) -> Result<(), ForkError> {
+        let row = self.free_row(kind).ok_or(ForkError::NoRow)?;
         let prototype =
             self.prototype(generation).filter(|prototype| prototype.state == State::Serving).ok_or(ForkError::NoPrototype)?;
         let channel = prototype.channel.as_ref().ok_or(ForkError::NoPrototype)?;
         let (near, far) = order_pair().map_err(ForkError::Failed)?;
-        if self.is_paused {
+        if self.is_paused && kind == ChildKind::RequestWorker {
             // It lies in its socket before the worker is born, which takes orders before it takes connections.
             message::send(near.as_fd(), &Order::Pause, None).map_err(ForkError::Failed)?;
         }
-        let order = Order::Fork { row, worker: number, is_on_trial };
+        if let Some(found) = self.scoreboard.row(row) {
+            found.kind.store(kind.code(), Relaxed);
+        }
+        let order = Order::Fork { row, kind, number, is_on_trial };
         message::send(channel.as_fd(), &order, Some(far.as_raw_fd())).map_err(|error| match error.kind() {
             io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => ForkError::NoPrototype,
             _ => ForkError::Failed(error),
         })?;
-        self.add(Role::Worker { row, number }, generation, None, near, State::Ordered);
+        let role = match kind {
+            ChildKind::RequestWorker => Role::Worker { row, number },
+            ChildKind::Helper => Role::Helper { row, number },
+        };
+        self.add(role, generation, None, near, State::Ordered);
         Ok(())
     }
 
@@ -242,11 +252,16 @@ impl Fleet {
         self.children.iter().find(|child| child.is_prototype() && child.generation == generation)
     }
 
-    /// The workers of a generation that do their work or soon will.
+    /// A helper of any generation lives.
+    pub fn has_helpers(&self) -> bool {
+        self.children.iter().any(|child| child.helper_number().is_some())
+    }
+
+    /// The request workers of a generation that serve or soon will.
     pub fn active_workers(&self, generation: u32) -> impl Iterator<Item = &Child> {
         self.children
             .iter()
-            .filter(move |child| !child.is_prototype() && child.generation == generation && child.state.is_active())
+            .filter(move |child| child.is_request_worker() && child.generation == generation && child.state.is_active())
     }
 
     pub fn find(&self, id: u64) -> Option<&Child> {
@@ -262,7 +277,7 @@ impl Fleet {
         self.children.iter().find(|child| child.pid == Some(pid))
     }
 
-    /// The worker of this row, of this generation.
+    /// The worker or helper of this row, of this generation.
     pub fn with_row(&self, generation: u32, row: u32) -> Option<&Child> {
         self.children.iter().find(|child| child.generation == generation && child.row() == Some(row))
     }
@@ -412,11 +427,22 @@ impl Fleet {
     }
 
     fn rows_in_use(&self) -> u32 {
-        rows(self.settings.workers.processes.max(self.coming_settings().workers.processes))
+        self.room_in_use().rows()
     }
 
-    fn free_row(&self) -> Option<u32> {
-        (0..self.rows_in_use()).find(|row| self.children.iter().all(|child| child.row() != Some(*row)))
+    fn room_in_use(&self) -> Room {
+        let [now, coming] = [&self.settings, self.coming_settings()].map(Room::without_spare);
+        Room { processes: now.processes.max(coming.processes), helpers: now.helpers.max(coming.helpers), ..now }
+    }
+
+    /// Helpers take the last rows, so that workers that still end never keep one from its place.
+    fn free_row(&self, kind: ChildKind) -> Option<u32> {
+        let room = self.room_in_use();
+        let is_free = |row: &u32| self.children.iter().all(|child| child.row() != Some(*row));
+        match kind {
+            ChildKind::RequestWorker => (0..room.worker_rows()).find(is_free),
+            ChildKind::Helper => (0..room.rows()).rev().find(is_free),
+        }
     }
 
     fn add(&mut self, role: Role, generation: u32, pid: Option<Pid>, channel: OwnedFd, state: State) {
@@ -447,17 +473,11 @@ impl Fleet {
     }
 }
 
-/// Rows of the scoreboard: three generations side by side (one that serves, one that forms, and one whose streams have not ended
-/// when the deploy that mends a deploy comes), a replacement, and one to spare.
-fn rows(processes: u32) -> u32 {
-    processes.saturating_mul(3).saturating_add(2)
-}
-
 /// Makes the scoreboard, with less room to spare where files may not be as large as that.
 fn create_scoreboard(settings: &Settings) -> io::Result<(Room, (Scoreboard, OwnedFd))> {
-    let bytes = |room: Room| Scoreboard::bytes(rows(room.processes), room.threads) as u64;
+    let bytes = |room: Room| Scoreboard::bytes(room.rows(), room.threads) as u64;
     let create = |room: Room| {
-        let made = file_size_limit::allow(bytes(room), || Scoreboard::create(rows(room.processes), room.threads))?;
+        let made = file_size_limit::allow(bytes(room), || Scoreboard::create(room.rows(), room.threads))?;
         Ok::<_, io::Error>(made.map(|made| (room, made)))
     };
     let (whole, least) = (Room::for_settings(settings), Room::without_spare(settings));
@@ -468,17 +488,37 @@ fn create_scoreboard(settings: &Settings) -> io::Result<(Room, (Scoreboard, Owne
 }
 
 impl Room {
-    /// Processes and threads that a reload may bring although the start had fewer.
+    /// Processes, helpers and threads that a reload may bring although the start had fewer.
     const PROCESSES: u32 = 64;
+    const HELPERS: u32 = 16;
     const THREADS: u32 = 64;
 
     fn for_settings(settings: &Settings) -> Room {
-        let Room { processes, threads } = Room::without_spare(settings);
-        Room { processes: processes.max(Room::PROCESSES), threads: threads.max(Room::THREADS) }
+        let Room { processes, helpers, threads } = Room::without_spare(settings);
+        Room {
+            processes: processes.max(Room::PROCESSES),
+            helpers: helpers.max(Room::HELPERS),
+            threads: threads.max(Room::THREADS),
+        }
     }
 
     fn without_spare(settings: &Settings) -> Room {
-        Room { processes: settings.workers.processes, threads: settings.workers.threads.most() }
+        Room {
+            processes: settings.workers.processes,
+            helpers: settings.helpers.len() as u32,
+            threads: settings.workers.threads.most(),
+        }
+    }
+
+    /// Rows of request workers: three generations side by side (one that serves, one that forms, and one whose streams have not ended
+    /// when the deploy that mends a deploy comes), a replacement, and one to spare.
+    fn worker_rows(self) -> u32 {
+        self.processes.saturating_mul(3).saturating_add(2)
+    }
+
+    /// Rows of the scoreboard. Helpers have one generation at a time.
+    fn rows(self) -> u32 {
+        self.worker_rows().saturating_add(self.helpers)
     }
 }
 

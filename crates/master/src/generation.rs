@@ -14,6 +14,8 @@ pub struct Generation {
     pub worker_slots: Vec<Backoff>,
     /// Which worker numbers there should be, from 1.
     pub wanted: Vec<bool>,
+    /// The pauses of each helper number, from 1.
+    pub helper_slots: Vec<Backoff>,
     /// A worker of it has served.
     pub served: bool,
     /// Each of its workers loads the application itself: `lazy-apps`, or `fork-safety = lazy` and an application that asks for it.

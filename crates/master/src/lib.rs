@@ -34,6 +34,7 @@ mod fleet;
 mod generation;
 mod guarded_files;
 mod harakiri;
+mod helpers;
 mod hooking;
 mod imports;
 mod instance_client;

@@ -16,7 +16,7 @@ impl Supervisor {
     /// Looks at the memory of all workers, if it is time.
     pub(crate) fn watch_memory(&mut self, now_ms: u64) {
         let Some(watch) = &mut self.memory_watch else { return };
-        let is_looked_at = |child: &&Child| !child.is_prototype() && child.state != State::Killed;
+        let is_looked_at = |child: &&Child| child.is_request_worker() && child.state != State::Killed;
         let workers = self.fleet.children.iter().filter(is_looked_at).filter_map(|worker| Some((worker.id, worker.pid?)));
         let Some(look) = watch.look(&workers.collect::<Vec<_>>(), now_ms) else { return };
         for (id, excess) in look.too_fat {

@@ -4,12 +4,13 @@
 //! A reload is ordered by SIGHUP, and happens by itself when the prototype of the serving generation has died: its workers
 //! serve on, but nobody could fork their replacements. An ordered one reads the configuration again (`renewing`).
 
+use bolide_contract::children::ChildKind;
 use bolide_contract::message::{EXIT_LOAD_FAILED, Order};
 use bolide_contract::settings::ReloadOrder;
 
 use crate::announce;
 use crate::backoff::Backoff;
-use crate::child::{Child, KillReason, State};
+use crate::child::{Child, KillReason, Role, State};
 use crate::elasticity;
 use crate::error::StartError;
 use crate::exit_report::Cause;
@@ -28,7 +29,7 @@ const DEATHS_MOST: u32 = 5;
 /// How a reason begins where the application was loaded, and did not start (`bolide/lifespan.py`).
 const LIFESPAN: &str = "the application's lifespan ";
 /// Pause before an order to fork that could not be sent is sent again, in milliseconds.
-const FORK_RETRY_MS: u64 = 20;
+pub const FORK_RETRY_MS: u64 = 20;
 /// Time between two lines that a generation still forms, in milliseconds.
 const NOTICE_MS: u64 = 30_000;
 /// The rest of the mercy of an old generation's workers when a new one needs their rows of the scoreboard, in milliseconds.
@@ -54,9 +55,10 @@ impl Supervisor {
         let before = self.serving.as_ref().map(Generation::wanted_count);
         let wanted = elasticity::first_workers(self.fleet.coming_settings(), before);
         let worker_slots = vec![Backoff::default(); wanted.len()];
+        let helper_slots = vec![Backoff::default(); self.fleet.coming_settings().helpers.len()];
         let stage = self.first_stage(reason, number);
         self.forming = Some(Forming {
-            generation: Generation { number, worker_slots, wanted, served: false, is_lazy },
+            generation: Generation { number, worker_slots, wanted, helper_slots, served: false, is_lazy },
             reason,
             stage,
             began_ms: now_ms,
@@ -221,7 +223,7 @@ impl Supervisor {
             {
                 continue;
             }
-            match self.fleet.fork_worker(generation, number, is_on_trial) {
+            match self.fleet.fork(generation, ChildKind::RequestWorker, number, is_on_trial) {
                 Ok(()) => {}
                 // The lack passes: a prototype is started for a generation that has none.
                 Err(ForkError::NoPrototype) => return,
@@ -242,7 +244,7 @@ impl Supervisor {
 
     /// Every row of the scoreboard is taken by workers that still end: the oldest generation among them makes room.
     fn hurry_oldest_generation(&mut self, newer: u32, now_ms: u64) {
-        let ending = |child: &Child| !child.is_prototype() && child.state == State::Ending && child.generation < newer;
+        let ending = |child: &Child| child.is_request_worker() && child.state == State::Ending && child.generation < newer;
         let Some(oldest) = self.fleet.children.iter().filter(|child| ending(child)).map(|child| child.generation).min() else {
             return;
         };
@@ -258,7 +260,7 @@ impl Supervisor {
         }
     }
 
-    /// Lets the forming generation take over when all its workers serve.
+    /// Lets the forming generation take over when all its request workers serve.
     pub(crate) fn complete_if_serving(&mut self, now_ms: u64) {
         self.admit_if_all_passed();
         let is_held_back = self.advance_canary(now_ms);
@@ -369,7 +371,7 @@ impl Supervisor {
         self.watches.forget_importers_but(&[number]);
     }
 
-    /// A brutal reload leaves the workers of older generations no time.
+    /// A brutal reload leaves the workers and helpers of older generations no time.
     pub(crate) fn kill_before_if_brutal(&mut self, generation: u32, now_ms: u64) {
         if std::mem::take(&mut self.reload_is_brutal) {
             for id in self.fleet.ids(|child| !child.is_prototype() && child.generation < generation) {
@@ -435,7 +437,7 @@ impl Supervisor {
         }
     }
 
-    /// Ends generations: workers that serve finish what they have, the others are killed.
+    /// Ends generations: workers and helpers that are at work finish what they have, the others are killed.
     pub(crate) fn end_generations(&mut self, which: impl Fn(u32) -> bool, now_ms: u64) {
         let mercy_ms = now_ms.saturating_add(self.fleet.settings.lifecycle.reload_mercy_ms);
         let is_developed = self.is_developed();
@@ -443,19 +445,18 @@ impl Supervisor {
             .fleet
             .children
             .iter()
-            .any(|child| child.worker_number().is_some() && child.state.is_serving() && !which(child.generation));
+            .any(|child| child.is_request_worker() && child.state.is_serving() && !which(child.generation));
         for id in self.fleet.ids(|child| which(child.generation) && child.state.is_active()) {
-            let Some((is_prototype, state)) = self.fleet.find(id).map(|child| (child.is_prototype(), child.state)) else {
-                continue;
-            };
-            match (is_prototype, state.is_serving()) {
-                (true, true) => self.fleet.order_end(id, Order::Retire, mercy_ms.saturating_add(GRACE_MS)),
+            let Some((role, state)) = self.fleet.find(id).map(|child| (child.role, child.state)) else { continue };
+            match (role, state.is_serving()) {
+                (Role::Prototype, true) => self.fleet.order_end(id, Order::Retire, mercy_ms.saturating_add(GRACE_MS)),
                 // The prototype may be on its way out, with its reasons half written to the log.
-                (true, false) => self.fleet.order_end(id, Order::Retire, now_ms + GRACE_MS),
+                (Role::Prototype, false) => self.fleet.order_end(id, Order::Retire, now_ms + GRACE_MS),
+                (Role::Helper { .. }, true) => self.fleet.order_end(id, Order::Stop, mercy_ms),
                 // In development a page that is open must not go on with the code of yesterday.
-                (false, true) if is_developed => self.fleet.order_end(id, Order::Stop, mercy_ms),
-                (false, true) => self.fleet.order_end(id, Order::Drain { has_successors }, mercy_ms),
-                (false, false) => self.fleet.kill(id, KillReason::GivenUp, now_ms),
+                (Role::Worker { .. }, true) if is_developed => self.fleet.order_end(id, Order::Stop, mercy_ms),
+                (Role::Worker { .. }, true) => self.fleet.order_end(id, Order::Drain { has_successors }, mercy_ms),
+                (Role::Worker { .. } | Role::Helper { .. }, false) => self.fleet.kill(id, KillReason::GivenUp, now_ms),
             }
         }
     }
@@ -470,7 +471,9 @@ impl Supervisor {
     pub(crate) fn wake_for_generations(&self, now_ms: u64) -> Option<u64> {
         let forming = self.forming.as_ref().map(|forming| &forming.generation);
         let worker_slots = self.serving.iter().chain(forming).flat_map(|generation| &generation.worker_slots);
-        let pauses = worker_slots.chain([&self.prototype_backoff]).filter_map(|backoff| backoff.wake_ms(now_ms));
+        let helper_slots = self.serving.iter().flat_map(|generation| &generation.helper_slots);
+        let pauses =
+            worker_slots.chain(helper_slots).chain([&self.prototype_backoff]).filter_map(|backoff| backoff.wake_ms(now_ms));
         let look = |forming: &Forming| match &forming.stage {
             FormingStage::Canary(watch) => Some(watch.wake_ms()),
             _ => [

@@ -72,6 +72,12 @@ impl Supervisor {
                     self.worker_serves(id, generation, now);
                 }
             }
+            (Role::Helper { row, .. }, Report::Serving { row: told, pid }) if row == told => {
+                if self.believes_pid(id, pid) {
+                    self.note_ready(id, now);
+                }
+            }
+            (Role::Helper { row, .. }, Report::Worn { row: told, .. }) if row == told => self.renew_helper(id, now),
             (Role::Worker { row, .. }, Report::Worn { row: told, .. }) if row == told => self.take_worn(id, now),
             (Role::Worker { row, .. }, Report::Left { row: told, somebody_waits }) if row == told => {
                 self.note_left(id, somebody_waits)
@@ -92,7 +98,7 @@ impl Supervisor {
             (Role::Worker { row, .. }, Report::Halted { row: told, is_halted }) if row == told => {
                 self.note_debugger(id, is_halted)
             }
-            (Role::Worker { row, .. }, Report::Asked { row: told, asked }) if row == told => {
+            (Role::Worker { row, .. } | Role::Helper { row, .. }, Report::Asked { row: told, asked }) if row == told => {
                 let by = child.to_string();
                 self.obey_application(asked, &by, now);
             }
@@ -127,16 +133,9 @@ impl Supervisor {
     fn worker_serves(&mut self, id: u64, generation: u32, now: u64) {
         let Some(worker) = self.fleet.find(id) else { return };
         let lifetime = self.jitter.lifetime_ms(&self.fleet.settings.recycling, worker.worker_number().unwrap_or(1));
-        let mercy_ms = self.fleet.settings.lifecycle.reload_mercy_ms;
-        let Some(worker) = self.fleet.find_mut(id) else { return };
-        worker.apply(Event::Ready);
-        if worker.ready_ms.is_none() {
-            if worker.state == State::Ending && worker.deadline_reason == KillReason::Mercy {
-                // It was told to end before it served, and given a moment for that: now it has the time of one that serves.
-                let stop_deadline_ms = self.stop_progress.map(|progress| progress.began_ms().saturating_add(mercy_ms));
-                worker.deadline_ms = worker.deadline_ms.max(stop_deadline_ms);
-            }
-            worker.ready_ms = Some(now);
+        if self.note_ready(id, now)
+            && let Some(worker) = self.fleet.find_mut(id)
+        {
             worker.expires_ms = lifetime.map(|lifetime| now.saturating_add(lifetime));
         }
         if let Some(found) = self.generation_mut(generation) {
@@ -147,6 +146,23 @@ impl Supervisor {
         {
             prototype.has_served = true;
         }
+    }
+
+    /// A worker serves, or a helper works. Gives whether it was not ready before.
+    fn note_ready(&mut self, id: u64, now: u64) -> bool {
+        let mercy_ms = self.fleet.settings.lifecycle.reload_mercy_ms;
+        let stop_deadline_ms = self.stop_progress.map(|progress| progress.began_ms().saturating_add(mercy_ms));
+        let Some(child) = self.fleet.find_mut(id) else { return false };
+        child.apply(Event::Ready);
+        if child.ready_ms.is_some() {
+            return false;
+        }
+        if child.state == State::Ending && child.deadline_reason == KillReason::Mercy {
+            // It was told to end before it served, and given a moment for that: now it has the time of one that serves.
+            child.deadline_ms = child.deadline_ms.max(stop_deadline_ms);
+        }
+        child.ready_ms = Some(now);
+        true
     }
 
     /// Progress of a worker that ends. From `Leaving` on, when all requests are answered, its interpreter's end has a deadline of its own.

@@ -26,7 +26,7 @@ impl Supervisor {
     /// Tells it where it is time.
     pub(crate) fn tell_if_settled(&mut self, now_ms: u64) {
         let may_accept = |child: &Child| {
-            !child.is_prototype()
+            child.is_request_worker()
                 && !child.has_left
                 && matches!(child.state, State::Ending | State::Killed)
                 && child.pid.is_some()
@@ -57,7 +57,7 @@ impl Supervisor {
         if !somebody_waits {
             return;
         }
-        let serves = |child: &&Child| !child.is_prototype() && child.state.is_serving();
+        let serves = |child: &&Child| child.is_request_worker() && child.state.is_serving();
         let mut takers: Vec<&Child> = self.fleet.children.iter().filter(serves).collect();
         if takers.is_empty() {
             // Those who serve now are another master's, whom we tell nothing: it takes them itself.

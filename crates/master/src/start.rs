@@ -299,7 +299,7 @@ mod tests {
         let mut settings = crate::testing::settings();
         settings.python.chdir = Some("/nonexistent/folder".into());
         let choose = |_: &Settings| -> Result<Program, StartError> { Err(StartError::new("too far")) };
-        let configuration = Configuration::new(&[], Box::new(choose), bolide_options::Launcher::default());
+        let configuration = Configuration::new(&[], Box::new(choose), |_| {}, bolide_options::Launcher::default());
         let error = prepare_files(&settings, &configuration, Handed::default()).err().map(|error| error.to_string());
         assert!(error.is_some_and(|error| error.starts_with("chdir = /nonexistent/folder: ")));
     }

@@ -118,12 +118,12 @@ impl Supervisor {
         self.attendance.is_gone().then_some(status)
     }
 
-    /// A prototype that was told to end has nothing more to do when the last of its workers is gone: what is left is its interpreter's
+    /// A prototype that was told to end has nothing more to do when the last of its workers and helpers is gone: what is left is its interpreter's
     /// end, which has a time of its own.
     pub(crate) fn hurry_prototypes_without_workers(&mut self, now_ms: u64) {
-        let has_workers =
+        let has_children =
             |generation| self.fleet.children.iter().any(|child| !child.is_prototype() && child.generation == generation);
-        let is_done = |child: &Child| child.is_prototype() && child.state == State::Ending && !has_workers(child.generation);
+        let is_done = |child: &Child| child.is_prototype() && child.state == State::Ending && !has_children(child.generation);
         for id in self.fleet.ids(is_done) {
             if let Some(prototype) = self.fleet.find_mut(id) {
                 prototype.hurry(now_ms + INTERPRETER_END_MS, KillReason::Mercy);
@@ -168,7 +168,7 @@ impl Supervisor {
     /// generation than this, if it has workers, they may know other sockets.
     pub(crate) fn hand_over_waiting(&mut self, waiting: Vec<(u32, OwnedFd)>, generation: Option<u32>) {
         let serving: Vec<&Child> =
-            self.fleet.children.iter().filter(|child| child.row().is_some() && child.state.is_serving()).collect();
+            self.fleet.children.iter().filter(|child| child.is_request_worker() && child.state.is_serving()).collect();
         let serving: Vec<&Child> =
             serving.into_iter().filter(|child| generation.is_none_or(|number| child.generation == number)).collect();
         let is_free = |worker: &&&Child| worker.row().is_some_and(|row| self.fleet.scoreboard.in_flight(row).is_empty());

@@ -364,7 +364,9 @@ impl Supervisor {
     fn watch_requests(&mut self, now: u64) {
         let Some(watch) = &mut self.watch else { return };
         // A worker that has answered all has no request over time, whatever its loop does at its end.
-        let at_work = |child: &&Child| child.pid.is_some() && child.state != State::Killed && child.progress == Progress::AtWork;
+        let at_work = |child: &&Child| {
+            child.is_request_worker() && child.pid.is_some() && child.state != State::Killed && child.progress == Progress::AtWork
+        };
         let living = self.fleet.children.iter().filter(at_work);
         let workers: Vec<(u64, u32)> = living.filter_map(|child| child.row().map(|row| (child.id, row))).collect();
         let counts_waiting = self.fleet.settings.lifecycle.harakiri_manners.queue_threshold > 0;
@@ -416,6 +418,7 @@ impl Supervisor {
         for number in numbers.map(|generation| generation.map(|generation| generation.number)).into_iter().flatten() {
             self.start_missing_workers(number, now);
         }
+        self.start_missing_helpers(now);
         self.share_out_turns();
         self.fleet.tell_pause();
     }

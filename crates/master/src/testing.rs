@@ -60,6 +60,7 @@ pub fn settings() -> Settings {
             cpus: 2,
             cpus_of_each: 0,
         },
+        helpers: Vec::new(),
         lifecycle: Lifecycle {
             harakiri_ms: None,
             shortest_route_harakiri_ms: None,

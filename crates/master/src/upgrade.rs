@@ -171,7 +171,9 @@ impl Supervisor {
                 why.extend(format!("not within {most} (load-timeout)").bytes());
                 kill(process);
             }
-            SuccessorStage::InPlace { knows_that_daemons_are_gone: false } if !self.attendance.has_daemons() => {
+            SuccessorStage::InPlace { knows_that_daemons_are_gone: false }
+                if !self.attendance.has_daemons() && !self.fleet.has_helpers() =>
+            {
                 *stage = SuccessorStage::InPlace { knows_that_daemons_are_gone: true };
                 self.tell_successor(Step::DaemonsGone);
             }

@@ -9,8 +9,9 @@ use bolide_hooks::Function;
 use nix::unistd::{ForkResult, fork};
 
 use crate::handover::FailureNote;
+use crate::helper::Helper;
 
-/// A language's half of a prototype. The methods are called in the order in which they stand here.
+/// A language's half of a prototype. The methods are called in the order in which they stand here; a process is a worker or a helper.
 pub trait Application {
     /// What ends the process: an exception that nobody catches, say.
     type Error: From<io::Error>;
@@ -21,7 +22,8 @@ pub trait Application {
     /// What keeps the language from its work.
     fn prepare(&mut self, boot: &Boot) -> Result<(), Self::Error>;
 
-    /// Loads the application: in the prototype, or with `lazy-apps` in each worker, after [`Application::become_worker`].
+    /// Loads the application: in the prototype, or with `lazy-apps` in each worker and helper, after [`Application::become_worker`] or
+    /// [`Application::become_helper`].
     ///
     /// # Errors
     /// A fault of the adapter itself. An application that can't be loaded is [`Loading::Failed`].
@@ -65,7 +67,7 @@ pub trait Application {
         Ok(unsafe { fork()? })
     }
 
-    /// In the prototype: the process of a worker has ended, and the master knows. One whose end belongs to another prototype, or that ends
+    /// In the prototype: the process of a worker or a helper has ended, and the master knows. One whose end belongs to another prototype, or that ends
     /// when the master is gone, is not told of.
     ///
     /// # Errors
@@ -88,6 +90,24 @@ pub trait Application {
     /// What keeps the language from its work.
     fn undergo_trial(&mut self) -> Result<(), Self::Error> {
         Ok(())
+    }
+
+    /// This process is a helper from now on, of this number in the settings' `helpers`.
+    ///
+    /// # Errors
+    /// What keeps the language from its work; that it has no helpers.
+    fn become_helper(&mut self, number: u32) -> Result<(), Self::Error> {
+        let words = format!("helper {number} has nothing to do: the language of this application has no helpers");
+        Err(io::Error::new(io::ErrorKind::Unsupported, words).into())
+    }
+
+    /// Does the helper's work until it is to end ([`Helper::is_to_end`]). Gives the exit status.
+    ///
+    /// # Errors
+    /// What keeps the helper from its work.
+    fn help(&mut self, mut helper: Helper) -> Result<i32, Self::Error> {
+        self.aside(|| helper.wait_for_end(None))?;
+        Ok(0)
     }
 
     /// Serves until the worker's end, with [`bolide_engine::serve`] or a [`bolide_engine::EmbeddedWorker`]. Gives the exit status.

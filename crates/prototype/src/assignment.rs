@@ -1,9 +1,10 @@
-//! From what the master handed down to what the engine serves with. It knows no order; each worker runs it once, before it serves.
+//! From what the master handed down to what the engine serves with. It sends and takes no order; each worker runs it once, before it serves.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use bolide_contract::boot::Boot;
+use bolide_contract::children::ChildKind;
 use bolide_contract::recycling::Recycling;
 use bolide_contract::scoreboard::Scoreboard;
 use bolide_contract::settings::{Address, Listener};
@@ -15,14 +16,15 @@ use crate::handover::{close_on_exec, copied, set_non_blocking};
 /// `max-requests` is reached up to this share earlier, differently in each worker, so that they don't all leave at once.
 const JITTER_PERCENT: u64 = 10;
 
-/// What a new worker is to be.
-pub struct Worker {
+/// What a new child of the prototype is to be.
+pub struct ForkedAs {
     pub row: u32,
-    /// 1 and up.
+    pub kind: ChildKind,
+    /// 1 and up, among its kind.
     pub number: u32,
     /// It replaces none of its generation.
     pub is_first: bool,
-    /// Its generation is not let in yet: it shows first that it can answer.
+    /// A worker whose generation is not let in yet: it shows first that it can answer.
     pub is_on_trial: bool,
 }
 
@@ -33,7 +35,7 @@ pub struct SharedMemory<'a> {
 }
 
 /// `control` is the worker's own line to the master.
-pub fn assignment(boot: &Boot, memory: &SharedMemory<'_>, control: OwnedFd, worker: &Worker) -> io::Result<Assignment> {
+pub fn assignment(boot: &Boot, memory: &SharedMemory<'_>, control: OwnedFd, worker: &ForkedAs) -> io::Result<Assignment> {
     set_non_blocking(&control)?;
     close_on_exec(control.as_raw_fd())?;
     Ok(Assignment {

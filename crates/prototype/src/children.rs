@@ -1,4 +1,4 @@
-//! The workers that a prototype has forked: who they are, and whether they have ended. It knows nothing of orders.
+//! The workers and helpers that a prototype has forked, and whether they have ended. It knows nothing of orders.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 use rustix::io::Errno;
 use rustix::process::{self, PidfdFlags, WaitOptions, pidfd_open, waitpid};
 
-/// The workers that have not ended, as far as is known.
+/// The children that have not ended, as far as is known.
 #[derive(Default)]
 pub struct Children {
     alive: Vec<Child>,
@@ -28,7 +28,7 @@ impl Children {
         self.alive.is_empty()
     }
 
-    /// A worker was forked.
+    /// A worker or a helper was forked.
     pub fn add(&mut self, row: u32, pid: Pid) -> io::Result<()> {
         let descriptor = watch(pid)
             .map_err(|error| io::Error::new(error.kind(), format!("a worker can't be watched (pidfd_open): {error}")))?;
@@ -36,7 +36,7 @@ impl Children {
         Ok(())
     }
 
-    /// Forgets them all: a worker has nothing to do with its siblings.
+    /// Forgets them all: a child has nothing to do with its siblings.
     pub fn forget(&mut self) {
         self.alive.clear();
     }

@@ -4,7 +4,7 @@ use bolide_contract::hooks::HookPhase;
 use bolide_hooks::{Function, Means, OwnFiles};
 
 use crate::application::{Application, Loading};
-use crate::assignment::Worker;
+use crate::assignment::ForkedAs;
 use crate::prototype::Prototype;
 
 /// Does the hooks of a step. One that fails is a reason not to serve, as an application that can't be loaded is.
@@ -23,7 +23,7 @@ pub fn step<A: Application>(prototype: &Prototype, application: &mut A, phase: H
 }
 
 /// The steps of a worker that is about to serve, in uWSGI's order.
-pub fn accepting_phases(worker: &Worker) -> impl Iterator<Item = HookPhase> {
+pub fn accepting_phases(worker: &ForkedAs) -> impl Iterator<Item = HookPhase> {
     let (is_first, is_one) = (worker.is_first, worker.number == 1);
     let phases = [
         (HookPhase::Accepting, true),

@@ -8,6 +8,7 @@ mod application;
 mod assignment;
 mod children;
 mod handover;
+mod helper;
 mod hooks;
 mod imports;
 mod prototype;
@@ -16,12 +17,15 @@ pub mod signals;
 use std::os::fd::RawFd;
 use std::time::Instant;
 
+use bolide_contract::children::ChildKind;
 use bolide_contract::hooks::HookPhase;
 use bolide_contract::message::EXIT_LOAD_FAILED;
 pub use bolide_hooks::Function;
 
 pub use application::{Application, Loading};
+use assignment::ForkedAs;
 pub use handover::FailureNote;
+pub use helper::Helper;
 pub use imports::report_imports;
 use prototype::Prototype;
 
@@ -63,23 +67,24 @@ fn live<A: Application>(prototype: &mut Prototype, application: &mut A) -> Resul
     }
     application.freeze()?;
     prototype.report_loaded(began.elapsed())?;
-    let Some(worker) = prototype.wait_for_worker(application)? else {
+    let Some(child) = prototype.wait_for_fork(application)? else {
         // What the application does at the process' end must not outlive the master either.
         signals::follow_parents()?;
         return Ok(0);
     };
+    match child.kind {
+        ChildKind::RequestWorker => live_as_worker(prototype, application, &child),
+        ChildKind::Helper => live_as_helper(prototype, application, &child),
+    }
+}
+
+fn live_as_worker<A: Application>(prototype: &mut Prototype, application: &mut A, worker: &ForkedAs) -> Result<i32, A::Error> {
     application.become_worker(worker.number)?;
     if worker.is_on_trial {
         application.undergo_trial()?;
     }
-    let mut loading = hooks::step(prototype, application, HookPhase::PostFork);
-    if is_lazy && loading == Loading::Loaded {
-        loading = load(prototype, application)?;
-        if loading == Loading::Loaded {
-            application.freeze()?;
-        }
-    }
-    for phase in hooks::accepting_phases(&worker) {
+    let mut loading = load_after_fork(prototype, application)?;
+    for phase in hooks::accepting_phases(worker) {
         if loading == Loading::Loaded {
             loading = hooks::step(prototype, application, phase);
         }
@@ -88,8 +93,31 @@ fn live<A: Application>(prototype: &mut Prototype, application: &mut A) -> Resul
         prototype.failure_note().write(&reason)?;
         return Ok(EXIT_LOAD_FAILED);
     }
-    let (assignment, note) = prototype.assignment(&worker)?;
+    let (assignment, note) = prototype.assignment(worker)?;
     application.serve(assignment, note)
+}
+
+/// A helper that can't load the application keeps nobody from serving, so the master is not told why: the log is.
+fn live_as_helper<A: Application>(prototype: &mut Prototype, application: &mut A, child: &ForkedAs) -> Result<i32, A::Error> {
+    application.become_helper(child.number)?;
+    if let Loading::Failed(reason) = load_after_fork(prototype, application)? {
+        bolide_log::line(&format!("helper {}: {reason}", child.number));
+        return Ok(EXIT_LOAD_FAILED);
+    }
+    let helper = prototype.helper(child)?;
+    application.help(helper)
+}
+
+/// In a new worker or helper: its hooks, and the application where the prototype has not loaded it.
+fn load_after_fork<A: Application>(prototype: &Prototype, application: &mut A) -> Result<Loading, A::Error> {
+    let mut loading = hooks::step(prototype, application, HookPhase::PostFork);
+    if prototype.boot().settings.python.lazy && loading == Loading::Loaded {
+        loading = load(prototype, application)?;
+        if loading == Loading::Loaded {
+            application.freeze()?;
+        }
+    }
+    Ok(loading)
 }
 
 /// Loads the application between the hooks before and after that, and tells the master what is to be watched for the next one.

@@ -6,7 +6,9 @@ use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 use bolide_contract::boot::Boot;
+use bolide_contract::children::ChildKind;
 use bolide_contract::message::{self, Order, Received, Report};
+use bolide_contract::scoreboard::Scoreboard;
 use bolide_engine::Assignment;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -14,9 +16,10 @@ use nix::sys::signal::Signal;
 use nix::unistd::{ForkResult, getpid, getppid};
 
 use crate::application::Application;
-use crate::assignment::{SharedMemory, Worker, assignment};
+use crate::assignment::{ForkedAs, SharedMemory, assignment};
 use crate::children::Children;
 use crate::handover::{FailureNote, close_on_exec, inherited, read_boot, set_non_blocking};
+use crate::helper::Helper;
 use crate::imports::report_imports;
 use crate::signals;
 
@@ -30,19 +33,19 @@ pub struct Prototype {
     scoreboard: OwnedFd,
     ticket_keys: Option<OwnedFd>,
     failure_note: FailureNote,
-    /// The line to the master: the prototype's, and in a worker its own.
+    /// The line to the master: the prototype's, and in a worker or a helper its own.
     control: Option<OwnedFd>,
     children: Children,
     /// Numbers of workers that were forked.
     numbers: BTreeSet<u32>,
-    /// No worker is forked any more, and the last one's end is its own.
+    /// Nothing is forked any more, and the last one's end is its own.
     is_retiring: bool,
 }
 
 /// What the wait for orders ended with.
 enum Wake {
-    Fork(Worker, OwnedFd),
-    /// Workers have ended: their processes.
+    Fork(ForkedAs, OwnedFd),
+    /// Children have ended: their processes.
     Ended(Vec<u32>),
     Retired,
     Orphaned,
@@ -121,13 +124,13 @@ impl Prototype {
         self.control.as_ref().map_or(Ok(()), |control| report_imports(control.as_fd(), list))
     }
 
-    /// Carries out orders until the end. Returns what it is to be in each new worker, and `None` in the prototype when it is done.
-    pub fn wait_for_worker<A: Application>(&mut self, application: &mut A) -> Result<Option<Worker>, A::Error> {
+    /// Carries out orders until the end. Returns what it is to be in each new child, and `None` in the prototype when it is done.
+    pub fn wait_for_fork<A: Application>(&mut self, application: &mut A) -> Result<Option<ForkedAs>, A::Error> {
         loop {
             match application.aside(|| self.wait_for_order())? {
-                Wake::Fork(worker, control) => {
-                    if let Some(worker) = self.fork(application, worker, control)? {
-                        return Ok(Some(worker));
+                Wake::Fork(child, control) => {
+                    if let Some(child) = self.fork(application, child, control)? {
+                        return Ok(Some(child));
                     }
                 }
                 Wake::Ended(processes) => processes.into_iter().try_for_each(|pid| application.note_end(pid))?,
@@ -141,10 +144,20 @@ impl Prototype {
     }
 
     /// What a worker serves with, and its way to say that it can't.
-    pub fn assignment(&mut self, worker: &Worker) -> io::Result<(Assignment, FailureNote)> {
-        let control = self.control.take().ok_or_else(|| io::Error::other("a worker serves once only"))?;
+    pub fn assignment(&mut self, worker: &ForkedAs) -> io::Result<(Assignment, FailureNote)> {
+        let control = self.take_control()?;
         let memory = SharedMemory { scoreboard: &self.scoreboard, ticket_keys: self.ticket_keys.as_ref() };
         Ok((assignment(&self.boot, &memory, control, worker)?, self.failure_note.try_clone()?))
+    }
+
+    /// A helper's way to be told to end.
+    pub fn helper(&mut self, child: &ForkedAs) -> io::Result<Helper> {
+        let scoreboard = Scoreboard::attach(&self.scoreboard, self.boot.scoreboard_rows, self.boot.scoreboard_slots)?;
+        Helper::begin(self.take_control()?, &scoreboard, child)
+    }
+
+    fn take_control(&mut self) -> io::Result<OwnedFd> {
+        self.control.take().ok_or_else(|| io::Error::other("a process begins its work once only"))
     }
 
     /// Waits for an order that the language must have a hand in; ends of children are reported on the way.
@@ -166,9 +179,9 @@ impl Prototype {
             self.sleep(None)?;
             let Some(control) = &self.control else { return Ok(Wake::Orphaned) };
             match message::receive::<Order>(control.as_fd())? {
-                Received::Message(Order::Fork { row, worker: number, is_on_trial }, Some(control)) => {
+                Received::Message(Order::Fork { row, kind, number, is_on_trial }, Some(control)) => {
                     let is_first = !self.numbers.contains(&number);
-                    return Ok(Wake::Fork(Worker { row, number, is_first, is_on_trial }, control));
+                    return Ok(Wake::Fork(ForkedAs { row, kind, number, is_first, is_on_trial }, control));
                 }
                 Received::Message(Order::Retire, _) => self.is_retiring = true,
                 Received::Message(Order::TakeLog { log }, Some(file)) => {
@@ -198,8 +211,8 @@ impl Prototype {
         }
     }
 
-    /// Gives the worker back in the worker itself.
-    fn fork<A: Application>(&mut self, application: &mut A, worker: Worker, control: OwnedFd) -> io::Result<Option<Worker>> {
+    /// Gives the child back in the child itself.
+    fn fork<A: Application>(&mut self, application: &mut A, new: ForkedAs, control: OwnedFd) -> io::Result<Option<ForkedAs>> {
         let prototype = getpid().as_raw();
         // A signal to the whole group that comes before the child has set its own is kept for it.
         signals::block_group(true)?;
@@ -209,20 +222,22 @@ impl Prototype {
         }
         match forked {
             Ok(ForkResult::Child) => {
-                // A worker has nothing to do with its siblings, nor with the prototype's line to the master.
+                // It has nothing to do with its siblings, nor with the prototype's line to the master.
                 self.children.forget();
                 let control = self.control.insert(control);
-                signals::in_worker(control.as_fd(), worker.row, prototype)?;
-                return Ok(Some(worker));
+                signals::in_worker(control.as_fd(), new.row, prototype)?;
+                return Ok(Some(new));
             }
             Ok(ForkResult::Parent { child }) => {
-                self.numbers.insert(worker.number);
-                self.children.add(worker.row, child)?;
-                self.report(&Report::Forked { row: worker.row, pid: child.as_raw() as u32 })?;
+                if new.kind == ChildKind::RequestWorker {
+                    self.numbers.insert(new.number);
+                }
+                self.children.add(new.row, child)?;
+                self.report(&Report::Forked { row: new.row, pid: child.as_raw() as u32 })?;
             }
             Err(error) => {
                 let errno = error.raw_os_error().unwrap_or(libc::EAGAIN) as u32;
-                self.report(&Report::ForkFailed { row: worker.row, errno })?;
+                self.report(&Report::ForkFailed { row: new.row, errno })?;
             }
         }
         Ok(None)

@@ -366,6 +366,7 @@ impl Draft<'_> {
             applications,
             python: self.python.clone(),
             workers,
+            helpers: Vec::new(),
             lifecycle: self.lifecycle.clone(),
             control: self.control.clone(),
             recycling: self.recycling(),

@@ -1,124 +1,15 @@
 //! The test language under the real master: prototype, workers, their ends and their replacements, with no interpreter anywhere.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+mod helpers;
+mod instance;
+
+use std::io::{BufRead, BufReader, Write};
 
 use bolide_contract::message::EXIT_LOAD_FAILED;
-use bolide_testing::gates::PATIENCE;
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::{Pid, mkdtemp, mkfifo};
+use nix::unistd::{Pid, mkfifo};
 
-/// A running master, with a folder of its test.
-struct Instance {
-    folder: PathBuf,
-    master: Child,
-}
-
-impl Instance {
-    fn start(options: &[&str]) -> Instance {
-        let folder = mkdtemp(&std::env::temp_dir().join("bolide-testing-XXXXXX")).expect("a new folder");
-        let log = std::fs::File::create(folder.join("log")).expect("made");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_bolide-testing"));
-        command.args(["--http-socket", "127.0.0.1:0", "--chdir"]).arg(&folder).args(options);
-        let master = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().expect("the master starts");
-        Instance { folder, master }
-    }
-
-    fn ready(options: &[&str]) -> Instance {
-        let instance = Instance::start(options);
-        instance.wait_for_log("bolide: ready");
-        instance
-    }
-
-    fn log(&self) -> String {
-        std::fs::read_to_string(self.folder.join("log")).unwrap_or_default()
-    }
-
-    fn wait_for_log(&self, text: &str) {
-        self.wait(text, || self.log().contains(text).then_some(()));
-    }
-
-    fn wait<T>(&self, what: &str, condition: impl Fn() -> Option<T>) -> T {
-        let until = Instant::now() + PATIENCE;
-        loop {
-            if let Some(found) = condition() {
-                return found;
-            }
-            assert!(Instant::now() < until, "in vain: {what}\n{}", self.log());
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
-
-    fn connect(&self) -> TcpStream {
-        let log = self.log();
-        let line = log.lines().find_map(|line| line.split_once("listening at http://")).expect("it listens").1;
-        let stream = TcpStream::connect(line.trim()).expect("connected");
-        stream.set_read_timeout(Some(PATIENCE)).expect("set");
-        stream
-    }
-
-    /// The body of the answer to a request on a connection of its own.
-    fn get(&self, target: &str) -> String {
-        let mut stream = self.connect();
-        write!(stream, "GET {target} HTTP/1.0\r\n\r\n").expect("sent");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("answered");
-        answer.split_once("\r\n\r\n").expect("a head").1.to_owned()
-    }
-
-    fn pid(&self) -> Pid {
-        Pid::from_raw(self.master.id() as i32)
-    }
-
-    fn prototype(&self) -> Pid {
-        self.wait("one prototype", || only(&children(self.pid())))
-    }
-
-    /// Ends it in order; nothing of it is left.
-    fn stop(mut self) -> ExitStatus {
-        let processes: Vec<Pid> =
-            children(self.pid()).into_iter().flat_map(|child| [vec![child], children(child)].concat()).collect();
-        kill(self.pid(), Signal::SIGTERM).expect("it lives");
-        let status = self.wait_for_end();
-        for process in processes {
-            assert!(!Path::new(&format!("/proc/{process}")).exists(), "{process} is left\n{}", self.log());
-        }
-        assert!(!self.log().contains("internal error"), "{}", self.log());
-        status
-    }
-
-    fn wait_for_end(&mut self) -> ExitStatus {
-        let until = Instant::now() + PATIENCE;
-        loop {
-            if let Some(status) = self.master.try_wait().expect("ours") {
-                return status;
-            }
-            assert!(Instant::now() < until, "it does not end\n{}", self.log());
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
-}
-
-impl Drop for Instance {
-    fn drop(&mut self) {
-        // A test that failed leaves it running.
-        let _has_ended = self.master.kill();
-        let _has_ended = self.master.wait();
-        std::fs::remove_dir_all(&self.folder).unwrap_or_default();
-    }
-}
-
-fn children(process: Pid) -> Vec<Pid> {
-    let text = std::fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap_or_default();
-    text.split_whitespace().filter_map(|number| number.parse().ok()).map(Pid::from_raw).collect()
-}
-
-fn only(pids: &[Pid]) -> Option<Pid> {
-    if let [pid] = pids { Some(*pid) } else { None }
-}
+use crate::instance::{Instance, children, only};
 
 #[test]
 fn a_prototype_without_an_interpreter_loads_once_and_its_workers_serve() {

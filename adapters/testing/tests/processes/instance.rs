@@ -1,0 +1,164 @@
+//! A master of the test language, in the hands of a test.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use bolide_testing::gates::PATIENCE;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, mkdtemp};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_bolide-testing");
+/// The file of [`Instance::of_file`], in the instance's folder.
+const FILE: &str = "bolide.ini";
+
+/// A running master, with a folder of its test.
+pub struct Instance {
+    pub folder: PathBuf,
+    pub master: Child,
+}
+
+impl Instance {
+    pub fn start(options: &[&str]) -> Instance {
+        Instance::start_in(new_folder(), options)
+    }
+
+    /// One that reads these lines from a file, again at each reload.
+    pub fn of_file(lines: &str) -> Instance {
+        let folder = new_folder();
+        write_file(&folder, lines);
+        let file = folder.join(FILE).display().to_string();
+        let instance = Instance::start_in(folder, &["--ini", &file]);
+        instance.wait_for_log("bolide: ready");
+        instance
+    }
+
+    fn start_in(folder: PathBuf, options: &[&str]) -> Instance {
+        let log = std::fs::File::create(folder.join("log")).expect("made");
+        let mut command = Command::new(PROGRAM);
+        command.args(["--http-socket", "127.0.0.1:0", "--chdir"]).arg(&folder).args(options);
+        let master = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().expect("the master starts");
+        Instance { folder, master }
+    }
+
+    pub fn rewrite_file(&self, lines: &str) {
+        write_file(&self.folder, lines);
+    }
+
+    /// Tells it a command, from another process. Gives whether that has worked.
+    pub fn command(&self, command: &str) -> bool {
+        let mut teller = Command::new(PROGRAM);
+        teller.args([command, &self.pid().to_string()]).stdout(Stdio::null()).status().is_ok_and(|status| status.success())
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill(self.pid(), signal).expect("it lives");
+    }
+
+    pub fn ready(options: &[&str]) -> Instance {
+        let instance = Instance::start(options);
+        instance.wait_for_log("bolide: ready");
+        instance
+    }
+
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.join("log")).unwrap_or_default()
+    }
+
+    pub fn wait_for_log(&self, text: &str) {
+        self.wait(text, || self.log().contains(text).then_some(()));
+    }
+
+    pub fn wait<T>(&self, what: &str, condition: impl Fn() -> Option<T>) -> T {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            if let Some(found) = condition() {
+                return found;
+            }
+            assert!(Instant::now() < until, "in vain: {what}\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    pub fn connect(&self) -> TcpStream {
+        let log = self.log();
+        let line = log.lines().find_map(|line| line.split_once("listening at http://")).expect("it listens").1;
+        let stream = TcpStream::connect(line.trim()).expect("connected");
+        stream.set_read_timeout(Some(PATIENCE)).expect("set");
+        stream
+    }
+
+    /// The body of the answer to a request on a connection of its own.
+    pub fn get(&self, target: &str) -> String {
+        let mut stream = self.connect();
+        write!(stream, "GET {target} HTTP/1.0\r\n\r\n").expect("sent");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("answered");
+        answer.split_once("\r\n\r\n").expect("a head").1.to_owned()
+    }
+
+    pub fn pid(&self) -> Pid {
+        Pid::from_raw(self.master.id() as i32)
+    }
+
+    pub fn prototype(&self) -> Pid {
+        self.wait("one prototype", || only(&children(self.pid())))
+    }
+
+    /// Ends it in order; nothing of it is left.
+    pub fn stop(mut self) -> ExitStatus {
+        self.end()
+    }
+
+    /// The same, and its folder is left.
+    pub fn end(&mut self) -> ExitStatus {
+        let processes: Vec<Pid> =
+            children(self.pid()).into_iter().flat_map(|child| [vec![child], children(child)].concat()).collect();
+        self.signal(Signal::SIGTERM);
+        let status = self.wait_for_end();
+        for process in processes {
+            assert!(!Path::new(&format!("/proc/{process}")).exists(), "{process} is left\n{}", self.log());
+        }
+        assert!(!self.log().contains("internal error"), "{}", self.log());
+        status
+    }
+
+    pub fn wait_for_end(&mut self) -> ExitStatus {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.master.try_wait().expect("ours") {
+                return status;
+            }
+            assert!(Instant::now() < until, "it does not end\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        // A test that failed leaves it running.
+        let _has_ended = self.master.kill();
+        let _has_ended = self.master.wait();
+        std::fs::remove_dir_all(&self.folder).unwrap_or_default();
+    }
+}
+
+pub fn children(process: Pid) -> Vec<Pid> {
+    let text = std::fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap_or_default();
+    text.split_whitespace().filter_map(|number| number.parse().ok()).map(Pid::from_raw).collect()
+}
+
+pub fn only(pids: &[Pid]) -> Option<Pid> {
+    if let [pid] = pids { Some(*pid) } else { None }
+}
+
+fn new_folder() -> PathBuf {
+    mkdtemp(&std::env::temp_dir().join("bolide-testing-XXXXXX")).expect("a new folder")
+}
+
+fn write_file(folder: &Path, lines: &str) {
+    std::fs::write(folder.join(FILE), format!("[uwsgi]\n{lines}\n")).expect("written");
+}
