@@ -2,15 +2,15 @@
 //! runs it.
 
 use bolide_contract::scoreboard::now_ms as clock_ms;
+use bolide_supervision::files::pidfile;
+use bolide_supervision::sockets::upgrade_pair::{Place, PlaceNews};
 
 use crate::attendance::Attendance;
-use crate::pidfile;
-use crate::succession::{Place, PlaceNews};
 use crate::supervisor::Supervisor;
 use crate::ways::Ways;
 
 /// Exit status where the master before us has ended with its sockets, as that of a start that failed.
-const EXIT_PLACE_LOST: i32 = crate::error::EXIT_START_FAILED;
+const EXIT_PLACE_LOST: i32 = bolide_supervision::error::EXIT_START_FAILED;
 
 impl Supervisor {
     /// The instance is another master's, until our workers serve.
