@@ -1,5 +1,4 @@
-"""The master stays root: of it and the mechanisms that it uses, only `guarded_files` touches files in folders that the application's user may
-write."""
+"""Crates that run as root: only `guarded_files` touches files in folders that the application's user may write."""
 
 import re
 from pathlib import Path
@@ -40,7 +39,12 @@ ALLOWED = {
     "master/fleet.rs": ["/proc/{pid}/stat"],
     "supervision/sockets/listeners.rs": ["/proc/sys/net/core/somaxconn"],
     "supervision/logs/log_sink.rs": ["/dev/null"],
-    "supervision/processes/memory_watch.rs": ["self.folder.join(name)", "/proc/{pid}/statm", "/proc/{pid}/smaps_rollup", "/proc/self/cgroup"],
+    "supervision/processes/memory_watch.rs": [
+        "self.folder.join(name)",
+        "/proc/{pid}/statm",
+        "/proc/{pid}/smaps_rollup",
+        "/proc/self/cgroup",
+    ],
     "supervision/processes/process_attributes.rs": ["/proc/self/stat"],
     "supervision/processes/system.rs": ["/proc/self/fd"],
     # It looks at names and times, and reads no file.

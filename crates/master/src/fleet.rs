@@ -19,7 +19,7 @@ use bolide_supervision::processes::spawn::{self, Launch};
 use bolide_supervision::processes::system;
 use bolide_supervision::sockets::listen_queue::QueueWatch;
 use bolide_supervision::sockets::listeners::Listeners;
-use bolide_supervision::sockets::ticket_keys::Tickets;
+use bolide_supervision::sockets::ticket_keys::TicketKeyRenewal;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::signal::{Signal, kill, killpg};
@@ -46,7 +46,7 @@ pub struct Fleet {
     /// Workers begin no request, whenever they were forked.
     pub is_paused: bool,
     /// `None` where no TLS session can be resumed.
-    pub tickets: Option<Tickets>,
+    pub tickets: Option<TicketKeyRenewal>,
     /// What the forming generation is made with, where the configuration was read again for it; the above is what is in force.
     pub coming: Option<Plan>,
     program: Program,
@@ -96,7 +96,7 @@ impl Fleet {
     pub fn new(settings: Settings, listeners: Listeners, program: Program, privileges: Option<Privileges>) -> io::Result<Fleet> {
         let (room, (whole, memory)) = create_scoreboard(&settings)?;
         let scoreboard = whole.within(rows(settings.workers.processes), settings.workers.threads.most());
-        let tickets = Tickets::create(&settings, now_ms())?;
+        let tickets = TicketKeyRenewal::create(&settings, now_ms())?;
         let slate = settings.development.is_some().then(failure_note::slate).transpose()?;
         let (put, take) = order_pair()?;
         let (children, coming, ledger, next_id) = (Vec::new(), None, Ledger::default(), 1);

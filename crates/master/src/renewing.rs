@@ -8,7 +8,7 @@ use bolide_supervision::logs::log_sink;
 use bolide_supervision::processes::memory_watch::MemoryWatch;
 use bolide_supervision::processes::process_attributes;
 use bolide_supervision::sockets::socket_activation;
-use bolide_supervision::sockets::ticket_keys::Tickets;
+use bolide_supervision::sockets::ticket_keys::TicketKeyRenewal;
 
 use crate::changes;
 use crate::elasticity::Elasticity;
@@ -85,7 +85,7 @@ impl Supervisor {
         if self.fleet.tickets.is_some() {
             return;
         }
-        match Tickets::create(self.fleet.coming_settings(), now_ms()) {
+        match TicketKeyRenewal::create(self.fleet.coming_settings(), now_ms()) {
             Ok(tickets) => self.fleet.tickets = tickets,
             Err(error) => log_sink::line(&format!("reload: no TLS session can be resumed: {error}")),
         }

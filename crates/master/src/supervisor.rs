@@ -26,8 +26,8 @@ use bolide_supervision::processes::memory_watch::MemoryWatch;
 use bolide_supervision::processes::signals::{self, Signals};
 use bolide_supervision::processes::system;
 use bolide_supervision::sockets::service_manager::Notifier;
-use bolide_supervision::sockets::ticket_keys::Tickets;
-use bolide_supervision::sockets::upgrade_pair::{Place, Successor};
+use bolide_supervision::sockets::ticket_keys::TicketKeyRenewal;
+use bolide_supervision::sockets::upgrade_pair::{Predecessor, Successor};
 use bolide_supervision::text::duration;
 use nix::unistd::Pid;
 
@@ -120,7 +120,7 @@ pub struct Supervisor {
     /// Who takes our place at an upgrade that goes on.
     pub(crate) successor: Option<Successor>,
     /// Whose place is ours, or is to be when workers serve.
-    pub(crate) place: Option<Place>,
+    pub(crate) place: Option<Predecessor>,
     pub(crate) attendance: Attendance,
     pub(crate) reporting: Reporting,
     pub(crate) ways: Ways,
@@ -434,7 +434,7 @@ impl Supervisor {
         let children = self.fleet.children.iter().flat_map(times);
         let watch = self.watch.as_ref().map(Watch::wake_ms);
         let log = bolide_log::is_waiting().then_some(now + bolide_log::RETRY_MS);
-        let tickets = self.fleet.tickets.as_ref().map(Tickets::wake_ms);
+        let tickets = self.fleet.tickets.as_ref().map(TicketKeyRenewal::wake_ms);
         let memory = self.memory_watch.as_ref().filter(|_| !self.is_stopping()).map(MemoryWatch::wake_ms);
         let attendance = self.attendance.wake_ms(now);
         let scaling = self.elasticity.wake_ms(now).filter(|_| !self.is_stopping());

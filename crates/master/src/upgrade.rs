@@ -1,6 +1,6 @@
 //! An upgrade: another master is executed, with whatever program is installed by now, and has our listening sockets. We serve until it does,
 //! and then end as an old generation does: nobody is refused and nothing is cut. One that does not come to serve changes nothing.
-//! What the other master does with it is in `succession` and `taking_place`. The master runs it.
+//! What the other master does with it is in `upgrade_pair` and `taking_place`. The master runs it.
 
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;

@@ -1,4 +1,4 @@
-//! The one error of this room: why an instance does not start, or a generation can't be. It knows nothing; the master runs it.
+//! The error of a start: why an instance does not start, or a generation can't be. Pure data.
 
 use std::fmt;
 

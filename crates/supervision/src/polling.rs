@@ -1,5 +1,5 @@
 //! The one wait of a supervising process: on descriptors, each with a token of the caller's that names its owner, and on the clock. It
-//! knows no owner of a descriptor.
+//! knows no owner of a descriptor. The master runs it.
 
 use std::os::fd::BorrowedFd;
 

@@ -1,4 +1,4 @@
-//! Words of log lines: durations, counts, and what a peer wrote made printable. Pure; the master runs it.
+//! Text of log lines: durations, counts, and text of a peer made printable. Pure functions.
 
 /// `1 worker`, `4 workers`.
 pub fn workers_in_words(count: u32) -> String {

@@ -1,8 +1,9 @@
-//! The registry of files whose change asks something of the master: `touch-*`, `fs-*`, and what is imported (`py-autoreload`).
+//! The registry of files whose change is reported: `touch-*`, `fs-*`, and imported files (`py-autoreload`). It knows the action that the
+//! configuration asks for, and not what that leads to.
 //!
-//! What counts is what is seen of a file ([`Fingerprint`]), which is looked at again and again: no change can be missed, whatever file system it
-//! lies on and however it comes about. inotify is the doorbell alone: it says that a look is worth while now. Changes that come together are
-//! told together, once nothing more has come for [`SETTLE_MS`]. The master runs it.
+//! The fingerprint of a file ([`Fingerprint`]) is taken again and again and compared, so no change can be missed, whatever the file system
+//! and however the file is replaced. inotify is the doorbell alone: it says that a look is worth while now. Changes that come together are
+//! reported together, once nothing more has come for [`SETTLE_MS`]. The master runs it.
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::AsFd;

@@ -1,6 +1,6 @@
 //! Files below folders that are watched whether they are imported or not (`reload-dir`, `reload-include`), and what is watched in no case
-//! (`reload-exclude`). What Git ignores is left out as Git does it. It finds files and compares looks at them; who asks for a look, and what
-//! a change leads to, is `watching`'s business. The master runs it.
+//! (`reload-exclude`). What Git ignores is left out as Git does it. It finds files and compares looks at them; `file_watches` asks for a look
+//! and reports a change. The master runs it.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

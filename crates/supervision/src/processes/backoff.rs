@@ -1,6 +1,6 @@
 //! Delays of restarts and of ends: a pause that grows before a child that died at birth is tried again (100 ms, doubled each time, to
 //! 10 s), and lifetimes of workers that vary, so that workers of one age do not end together. It knows no clock and no process: times
-//! are given to it.
+//! are given to it. The master runs it.
 
 use bolide_contract::recycling::Recycling;
 

@@ -1,5 +1,5 @@
 //! The log's line about the end of a process: its cause, from the raw wait status, and the requests that it took with it.
-//! It knows no process. The master runs it.
+//! It knows no process. The master and its attendant run it.
 
 use bolide_contract::scoreboard::InFlight;
 

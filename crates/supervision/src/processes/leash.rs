@@ -1,5 +1,5 @@
-//! The leash of a process group: the kernel kills the group when the one who holds the leash is gone, however that one ended. The master
-//! has the groups of hooks on one, the attendant those of daemons and of commands. It starts and waits for nothing.
+//! The leash of a process group: the kernel kills the group when the process that holds the leash is gone, however that one ended. The
+//! master has the groups of hooks on one, the attendant those of daemons and of commands. It starts and waits for nothing.
 //!
 //! It is a pipe that nobody writes to. Its writing end is the holder's alone. Its reading end is inherited by the group, and asks for a
 //! signal to the group when the pipe changes (fcntl(2): F_SETOWN, F_SETSIG, O_ASYNC), which it does once: when the writing end is closed.

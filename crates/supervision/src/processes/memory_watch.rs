@@ -1,5 +1,5 @@
-//! The memory of workers and of the cgroup, measured in a rhythm. What is too much is decided in `bolide_services::memory`, and what follows
-//! in `memory_limits`. The master runs it.
+//! The memory of workers and of the cgroup, measured in a rhythm. `bolide_services::memory` decides what is too much, and
+//! the caller what follows. The master runs it.
 
 use std::path::{Path, PathBuf};
 

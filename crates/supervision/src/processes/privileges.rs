@@ -1,5 +1,5 @@
 //! User and groups of prototypes and workers: the names of the configuration become numbers here, before any fork,
-//! because looking names up is not allowed between fork and exec. It changes no identity itself: `spawn` does,
+//! because looking names up is not allowed between fork and exec. It changes no identity itself: `child_setup` does,
 //! in the child, and `confinement` that of the master. The master runs it, at the start.
 
 use std::ffi::CString;

@@ -1,6 +1,6 @@
 //! Attributes that the calling process changes of itself: its name in `ps` and `top` (`auto-procname`, `procname` and related options), and
 //! its limit on the size of files (`ulimit -f`, RLIMIT_FSIZE). That limit counts for shared memory too, since that is a file without a
-//! name. The application keeps the limit as it is.
+//! name. The application keeps the limit as it is. Every process of Bolide names itself by this; the master raises the limit at its start.
 
 use std::ffi::CString;
 use std::io;

@@ -1,4 +1,4 @@
-//! Signals as events of a loop: they are blocked and read from a descriptor. It knows no meaning of a signal: its callers have the table.
+//! Signals as events of a loop: they are blocked and read from a descriptor. It knows no meaning of a signal: its callers have the table. The master runs it.
 
 use std::os::fd::{AsFd, BorrowedFd};
 

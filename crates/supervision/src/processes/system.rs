@@ -1,4 +1,4 @@
-//! The few system calls that no safe interface offers. It decides nothing. The master runs it.
+//! The few system calls that no safe interface offers. It decides nothing. The master, its attendant and guards of log programs run it.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};

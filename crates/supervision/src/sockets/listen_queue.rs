@@ -1,5 +1,5 @@
 //! How many connections wait at a listening socket, as the kernel tells, and a look at all queues each second, as uWSGI has it: one that
-//! is full is counted, and told once a minute. It decides nothing and waits for nothing.
+//! is full is counted, and told once a minute. It decides nothing and waits for nothing. The master runs it.
 
 use std::io;
 use std::os::fd::AsFd;

@@ -16,18 +16,18 @@ const RETRY_MS: u64 = 60_000;
 
 /// The keys, and when the next one is taken into use.
 #[derive(Debug)]
-pub struct Tickets {
+pub struct TicketKeyRenewal {
     ring: TicketKeyring,
     period_ms: u64,
     due_ms: u64,
 }
 
-impl Tickets {
+impl TicketKeyRenewal {
     /// The keys of an instance. `None` where no session can be resumed.
     ///
     /// # Errors
     /// No memory, or no random bytes.
-    pub fn create(settings: &Settings, now_ms: u64) -> io::Result<Option<Tickets>> {
+    pub fn create(settings: &Settings, now_ms: u64) -> io::Result<Option<TicketKeyRenewal>> {
         let lifetimes = settings.listeners.iter().filter_map(|listener| listener.tls.as_ref());
         let Some(lifetime_s) = lifetimes.map(|tls| tls.session_lifetime_s).max().filter(|seconds| *seconds > 0) else {
             return Ok(None);
@@ -35,7 +35,7 @@ impl Tickets {
         // A ticket opens with the key before the present one: so a period is not shorter than a session may live.
         let period_ms = PERIOD_MS.max(u64::from(lifetime_s) * 1000);
         let ring = TicketKeyring::create([fresh_key()?, fresh_key()?, fresh_key()?])?;
-        Ok(Some(Tickets { ring, period_ms, due_ms: now_ms + period_ms }))
+        Ok(Some(TicketKeyRenewal { ring, period_ms, due_ms: now_ms + period_ms }))
     }
 
     /// Takes the next key into use when it is time.
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn keys_are_renewed_after_their_period_which_is_no_shorter_than_a_session() {
-        let mut tickets = Tickets::create(&settings(300), 1_000).expect("made").expect("there are sessions");
+        let mut tickets = TicketKeyRenewal::create(&settings(300), 1_000).expect("made").expect("there are sessions");
         let keys = TicketKeys::attach(tickets.ring().memory()).expect("attached");
         let first = keys.encrypting().expect("a key");
         assert_eq!(tickets.wake_ms(), 1_000 + PERIOD_MS);
@@ -108,13 +108,13 @@ mod tests {
         assert_ne!(keys.encrypting(), Some(first));
         assert_eq!(keys.named(&first.name), Some(first), "tickets of the last period open still");
         let long = 7 * 24 * 3600;
-        let tickets = Tickets::create(&settings(long), 0).expect("made").expect("there are sessions");
+        let tickets = TicketKeyRenewal::create(&settings(long), 0).expect("made").expect("there are sessions");
         assert_eq!(tickets.wake_ms(), u64::from(long) * 1000);
     }
 
     #[test]
     fn there_are_no_keys_where_no_session_is_resumed() {
-        assert!(Tickets::create(&settings(0), 0).expect("made").is_none());
-        assert!(Tickets::create(&crate::testing::settings(), 0).expect("made").is_none());
+        assert!(TicketKeyRenewal::create(&settings(0), 0).expect("made").is_none());
+        assert!(TicketKeyRenewal::create(&crate::testing::settings(), 0).expect("made").is_none());
     }
 }

@@ -1,5 +1,6 @@
-//! Two masters at an upgrade, as each sees the other: who is to take our place, and whose place is ours. Sockets come from there, and what belongs to an instance
-//! alone (pidfiles, files of sockets, the address of `stats`, daemons) is its own when its workers serve. The master runs it.
+//! Two masters at an upgrade, as each sees the other at its end of a pair of sockets: the successor, which is to take this one's place, and
+//! the predecessor, which has handed its sockets over. What only one master of an instance can have (pidfiles, files of sockets, the address
+//! of `stats`, daemons) is the successor's when its workers serve. The master runs it.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -119,15 +120,15 @@ impl Successor {
 
 /// The place of the master before us.
 #[derive(Debug)]
-pub struct Place {
+pub struct Predecessor {
     channel: UnixStream,
-    stage: PlaceStage,
+    stage: PredecessorStage,
     /// Locks of pidfiles, which are ours as long as they are open.
     _locks: Vec<OwnedFd>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum PlaceStage {
+enum PredecessorStage {
     /// Our workers do not serve yet.
     Awaited,
     /// They serve, and the master before us knows.
@@ -140,7 +141,7 @@ enum PlaceStage {
 #[derive(Debug)]
 pub struct Inheritance {
     /// The other end of the pair.
-    pub place: Place,
+    pub place: Predecessor,
     /// The listening sockets, by the addresses of the configuration.
     pub sockets: Vec<(Address, OwnedFd)>,
     /// The socket of `stats`.
@@ -149,7 +150,7 @@ pub struct Inheritance {
 
 /// News of the master before us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PlaceNews {
+pub enum PredecessorNews {
     /// It speaks to nobody any more.
     Given,
     /// Its daemons have ended.
@@ -200,47 +201,47 @@ impl Inheritance {
         channel.set_nonblocking(true).ok()?;
         let locks = handed.locks.iter().filter_map(|lock| take(*lock)).collect();
         Some(Inheritance {
-            place: Place { channel, stage: PlaceStage::Awaited, _locks: locks },
+            place: Predecessor { channel, stage: PredecessorStage::Awaited, _locks: locks },
             sockets: handed.sockets.into_iter().filter_map(socket).collect(),
             statistics: handed.statistics.and_then(socket),
         })
     }
 }
 
-impl Place {
+impl Predecessor {
     /// Our workers do not serve yet: the instance is the other master's.
     pub fn is_awaited(&self) -> bool {
-        self.stage == PlaceStage::Awaited
+        self.stage == PredecessorStage::Awaited
     }
 
     /// Its end of the pair, to wait on; `None` when that is closed.
     pub fn source<T>(&self, token: T) -> Option<Source<'_, T>> {
-        (self.stage != PlaceStage::Alone).then(|| Source::readable(token, self.channel.as_fd()))
+        (self.stage != PredecessorStage::Alone).then(|| Source::readable(token, self.channel.as_fd()))
     }
 
     /// Our workers serve: the master before us ends.
     pub fn take(&mut self) {
-        self.stage = PlaceStage::Ours;
+        self.stage = PredecessorStage::Ours;
         // One that has ended meanwhile has nothing to hear.
         let _ = self.channel.write_all(&[Step::Serves.byte()]);
     }
 
     /// Takes what the master before us says. Its end says all of it.
-    pub fn take_news(&mut self) -> Vec<PlaceNews> {
+    pub fn take_news(&mut self) -> Vec<PredecessorNews> {
         let mut bytes = [0; 16];
         match self.channel.read(&mut bytes) {
             Ok(count) if count > 0 => {
                 let news = |byte: &u8| match Step::of(*byte)? {
-                    Step::PlaceGiven => Some(PlaceNews::Given),
-                    Step::DaemonsGone => Some(PlaceNews::DaemonsGone),
+                    Step::PlaceGiven => Some(PredecessorNews::Given),
+                    Step::DaemonsGone => Some(PredecessorNews::DaemonsGone),
                     Step::Serves | Step::Failed => None,
                 };
                 bytes[..count].iter().filter_map(news).collect()
             }
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Vec::new(),
-            _ => match std::mem::replace(&mut self.stage, PlaceStage::Alone) {
-                PlaceStage::Awaited => vec![PlaceNews::Lost],
-                _ => vec![PlaceNews::Given, PlaceNews::DaemonsGone],
+            _ => match std::mem::replace(&mut self.stage, PredecessorStage::Alone) {
+                PredecessorStage::Awaited => vec![PredecessorNews::Lost],
+                _ => vec![PredecessorNews::Given, PredecessorNews::DaemonsGone],
             },
         }
     }
