@@ -1,10 +1,11 @@
-"""The master stays root: only `guarded_files` touches files in folders that the application's user may write."""
+"""Crates that run as root: only `guarded_files` touches files in folders that the application's user may write."""
 
 import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-MASTER = ROOT / "crates" / "master" / "src"
+#: The crates whose code runs as root.
+ROOMS = [ROOT / "crates" / name / "src" for name in ("master", "supervision")]
 HOOKS = ROOT / "crates" / "hooks" / "src"
 
 #: What opens, makes, reads, renames, gives away or removes by a path.
@@ -25,24 +26,29 @@ CALLS = re.compile(
 
 #: File -> lines that may stand in it, each because its path is none that another user could replace.
 ALLOWED = {
-    "background.rs": ["/dev/null", "guarded_files::open("],
+    "supervision/processes/daemonize.rs": ["/dev/null", "guarded_files::open("],
     # Folders that a service manager or the system makes.
-    "confinement.rs": ["OFlag::O_DIRECTORY", "openat2(root, path, how)"],
+    "supervision/processes/confinement.rs": ["OFlag::O_DIRECTORY", "openat2(root, path, how)"],
     # The command for a running instance: it has the rights of who types it, and its path is typed as well.
-    "instance_client.rs": ["UnixStream::connect", "/proc/net/unix", "guarded_files::open_fifo("],
-    "signal_instance.rs": ["fs::read(file_of(file))", "/proc/{pid}/comm"],
+    "master/instance_client.rs": ["UnixStream::connect", "/proc/net/unix", "guarded_files::open_fifo("],
+    "master/signal_instance.rs": ["fs::read(file_of(file))", "/proc/{pid}/comm"],
     # Names of the abstract space.
-    "control_channel.rs": ["UnixListener::bind_addr(&address)"],
+    "supervision/sockets/control_socket.rs": ["UnixListener::bind_addr(&address)"],
     # The address of a datagram, which is no file that is opened: NOTIFY_SOCKET is the service manager's.
-    "notify.rs": ["open(&socket)"],
-    "fleet.rs": ["/proc/{pid}/stat"],
-    "listeners.rs": ["/proc/sys/net/core/somaxconn"],
-    "log_sink.rs": ["/dev/null"],
-    "memory_watch.rs": ["self.folder.join(name)", "/proc/{pid}/statm", "/proc/{pid}/smaps_rollup", "/proc/self/cgroup"],
-    "process_name.rs": ["/proc/self/stat"],
-    "system.rs": ["/proc/self/fd"],
+    "supervision/sockets/service_manager.rs": ["open(&socket)"],
+    "master/fleet.rs": ["/proc/{pid}/stat"],
+    "supervision/sockets/listeners.rs": ["/proc/sys/net/core/somaxconn"],
+    "supervision/logs/log_sink.rs": ["/dev/null"],
+    "supervision/processes/memory_watch.rs": [
+        "self.folder.join(name)",
+        "/proc/{pid}/statm",
+        "/proc/{pid}/smaps_rollup",
+        "/proc/self/cgroup",
+    ],
+    "supervision/processes/process_attributes.rs": ["/proc/self/stat"],
+    "supervision/processes/system.rs": ["/proc/self/fd"],
     # It looks at names and times, and reads no file.
-    "sight.rs": ["fs::read_dir(folder)"],
+    "supervision/files/fingerprint.rs": ["fs::read_dir(folder)"],
 }
 
 
@@ -56,10 +62,12 @@ def calls(path):
 
 
 def sources():
-    for path in sorted(MASTER.rglob("*.rs")):
-        name = str(path.relative_to(MASTER))
-        if not name.startswith("guarded_files/") and not name.endswith("_tests.rs") and name != "testing.rs":
-            yield name, path
+    for room in ROOMS:
+        for path in sorted(room.rglob("*.rs")):
+            name = f"{room.parent.name}/{path.relative_to(room)}"
+            is_product = not name.endswith(("_tests.rs", "/testing.rs"))
+            if is_product and not name.startswith("supervision/files/guarded_files/"):
+                yield name, path
 
 
 def test_only_guarded_files_touches_files_by_their_paths():

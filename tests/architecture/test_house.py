@@ -25,7 +25,8 @@ ARROWS = {
     "bolide-tls": {"bolide-contract"},
     "bolide-engine": {"bolide-contract", "bolide-files", "bolide-log", "bolide-protocol", "bolide-routes", "bolide-tls"},
     "bolide-prototype": {"bolide-contract", "bolide-engine", "bolide-hooks", "bolide-log"},
-    "bolide-master": {"bolide-contract", "bolide-hooks", "bolide-log", "bolide-options", "bolide-services"},
+    "bolide-supervision": {"bolide-contract", "bolide-hooks", "bolide-log", "bolide-services"},
+    "bolide-master": {"bolide-contract", "bolide-hooks", "bolide-log", "bolide-options", "bolide-services", "bolide-supervision"},
     "bolide-cpython": {
         "bolide-contract",
         "bolide-engine",
@@ -46,11 +47,31 @@ ARROWS = {
 }
 
 #: Rooms in which `unsafe` may stand, each block with its SAFETY line.
-UNSAFE_ROOMS = ("crates/contract/", "crates/engine/", "crates/log/", "crates/master/", "crates/prototype/", "adapters/cpython/")
+UNSAFE_ROOMS = (
+    "crates/contract/",
+    "crates/engine/",
+    "crates/log/",
+    "crates/master/",
+    "crates/prototype/",
+    "crates/supervision/",
+    "adapters/cpython/",
+)
 
 #: Rooms whose code runs in master, prototype or worker: what they say goes through the room `log`. `println!` and its kin wait
 #: for a reader, and panic when it has gone.
-LOGGING_ROOMS = ("contract", "protocol", "routes", "files", "engine", "log", "master", "prototype", "services", "tls")
+LOGGING_ROOMS = (
+    "contract",
+    "protocol",
+    "routes",
+    "files",
+    "engine",
+    "log",
+    "master",
+    "prototype",
+    "services",
+    "supervision",
+    "tls",
+)
 
 LONGEST_FILE_LINES = 600
 

@@ -5,5 +5,5 @@ use pyo3::prelude::*;
 /// Names this process.
 #[pyfunction]
 pub fn set_process_name(name: &str) {
-    bolide_master::process_name::set(name);
+    bolide_master::set_process_name(name);
 }

@@ -2,17 +2,16 @@
 //! It decides nothing and opens nothing. The master runs it.
 
 use bolide_contract::settings::{Settings, Threads, Workers};
+use bolide_supervision::logs::log_sink;
+use bolide_supervision::processes::privileges::{self, Privileges};
+use bolide_supervision::sockets::listeners::{self, Endpoint};
+use bolide_supervision::text::workers_in_words;
 use nix::unistd::Pid;
-
-use crate::listeners::{self, Endpoint};
-use crate::log_sink;
-use crate::privileges::{self, Privileges};
-use crate::words::workers_in_words;
 
 /// The lines before anything is loaded.
 pub fn start(settings: &Settings, endpoints: &[Endpoint], privileges: Option<&Privileges>, warnings: &[String]) {
-    write_all(&start_lines(settings, endpoints));
-    write_all(warnings);
+    log_sink::lines(&start_lines(settings, endpoints));
+    log_sink::lines(warnings);
     if let Some(warning) = privileges::warning(privileges) {
         log_sink::line(warning);
     }
@@ -32,12 +31,6 @@ pub fn ready(settings: &Settings, endpoints: &[Endpoint], count: u32, how_long: 
     if let Some(endpoint) = endpoints.iter().find(|endpoint| endpoint.is_web()) {
         let developed = if settings.development.is_some() { " (it reloads when a file changes; Ctrl-C stops)" } else { "" };
         log_sink::line(&format!("open {}{}{developed}", endpoint.to_open(), bound_in_words(endpoint)));
-    }
-}
-
-pub fn write_all(lines: &[String]) {
-    for line in lines {
-        log_sink::line(line);
     }
 }
 
@@ -79,11 +72,11 @@ fn bound_in_words(endpoint: &Endpoint) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::listeners::Listeners;
+    use bolide_supervision::sockets::listeners::Listeners;
 
     #[test]
     fn a_start_says_where_it_listens_and_with_what() {
-        let mut settings = crate::testing::settings();
+        let mut settings = bolide_supervision::testing::settings();
         let listeners = Listeners::bind(&settings.listeners, Vec::new(), None).expect("bound");
         assert!(start_lines(&settings, listeners.endpoints())[1].starts_with("listening at http://127.0.0.1:"));
         for (processes, threads, said) in [
@@ -103,7 +96,7 @@ mod tests {
 
     #[test]
     fn a_start_says_what_auto_has_chosen_and_between_what_cheaper_may_choose() {
-        let mut settings = crate::testing::settings();
+        let mut settings = bolide_supervision::testing::settings();
         let cheaper = bolide_contract::elastic::Cheaper { least: 2, ..Default::default() };
         settings.workers = Workers { processes: 3, processes_auto: true, ..settings.workers };
         let said = |settings: &Settings| start_lines(settings, &[]).last().cloned().unwrap_or_default();

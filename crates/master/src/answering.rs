@@ -3,12 +3,12 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_contract::scoreboard::now_ms as clock_ms;
+use bolide_supervision::logs::log_sink;
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 use crate::command::Command;
 use crate::deeds::{self, Deed};
-use crate::log_sink;
 use crate::supervisor::{Phase, Supervisor};
 
 impl Supervisor {
@@ -94,7 +94,8 @@ impl Supervisor {
     /// By what a client finds the instance that it means.
     fn identity(&self) -> Value {
         let settings = &self.fleet.settings;
-        let pidfiles: Vec<String> = crate::pidfile::all(settings).map(|path| path.display().to_string()).collect();
+        let pidfiles: Vec<String> =
+            bolide_supervision::files::pidfile::all(settings).map(|path| path.display().to_string()).collect();
         json!({
             "ok": true,
             "pid": Pid::this().as_raw(),

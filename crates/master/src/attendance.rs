@@ -8,20 +8,21 @@ use bolide_contract::attendant::Attendant;
 use bolide_contract::confinement::Confinement;
 use bolide_contract::settings::Settings;
 use bolide_services::statistics::{DaemonFacts, JobFacts};
+use bolide_supervision::error::StartError;
+use bolide_supervision::logs::log_sink;
+use bolide_supervision::polling::Source;
+use bolide_supervision::processes::backoff::{BIRTH_MS, Backoff};
+use bolide_supervision::processes::child_setup::RawConfinement;
+use bolide_supervision::processes::exit_report::Cause;
+use bolide_supervision::processes::privileges::{self, Privileges};
+use bolide_supervision::processes::process_attributes;
+use bolide_supervision::processes::system;
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, send, socketpair};
 use nix::unistd::Pid;
 
 use crate::attendant::{self, AttendantOrder, Instructions, News, PACKET_MOST_BYTES, Standing, Surroundings};
-use crate::backoff::{BIRTH_MS, Backoff};
-use crate::between::RawConfinement;
-use crate::error::StartError;
-use crate::exit_report::Cause;
-use crate::log_sink;
-use crate::privileges::{self, Privileges};
-use crate::process_name;
-use crate::system;
-use crate::waiting::{Source, Token};
+use crate::token::Token;
 
 /// News taken from one attendant in a turn: programs that write much do not keep workers waiting.
 const NEWS_A_TURN: usize = 64;
@@ -162,7 +163,7 @@ impl Attendance {
             },
             root: RawConfinement::of(&root, None, None).map_err(trouble)?,
             minute_done: self.minute_done.or_else(|| self.has_begun.then(attendant::this_minute)),
-            process_name: process_name::of_helper(&settings.naming, "attendant"),
+            process_name: process_attributes::name_of_helper(&settings.naming, "attendant"),
         };
         let looked_after = settings.attendant.clone();
         let pair = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC);
@@ -210,7 +211,7 @@ impl Attendance {
         self.helpers.is_empty()
     }
 
-    pub fn sources(&self) -> impl Iterator<Item = Source<'_>> {
+    pub fn sources(&self) -> impl Iterator<Item = Source<'_, Token>> {
         self.helpers.iter().map(|helper| Source::readable(Token::Attendant(helper.pid.as_raw()), helper.channel.as_fd()))
     }
 

@@ -7,13 +7,13 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_contract::scoreboard::{Row, Work};
 use bolide_services::canary::{Answers, Moment, Standard, Verdict, in_words, judge};
+use bolide_supervision::logs::log_sink;
+use bolide_supervision::text::duration;
 
 use crate::child::{Child, KillReason};
 use crate::generation::{CanaryWatch, Forming, FormingStage, Reason};
-use crate::log_sink;
 use crate::reload::notice_ms;
 use crate::supervisor::Supervisor;
-use crate::words::duration;
 
 /// How often a canary is looked at, in milliseconds.
 const LOOK_MS: u64 = 1000;

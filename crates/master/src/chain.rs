@@ -2,13 +2,13 @@
 //! the application anew; one that can't ends the chain, and the others go on with the code that they have. The master runs it.
 
 use bolide_contract::message::EXIT_LOAD_FAILED;
+use bolide_supervision::logs::log_sink;
+use bolide_supervision::processes::exit_report::Cause;
+use bolide_supervision::text::workers_in_words;
 
 use crate::child::{Child, Event, State};
-use crate::exit_report::Cause;
 use crate::ledger::seconds_since_1970;
-use crate::log_sink;
 use crate::supervisor::Supervisor;
-use crate::words::workers_in_words;
 
 impl Supervisor {
     /// Begins a chain reload; while one goes on, another is none. `by` says who asked.

@@ -5,15 +5,15 @@ use bolide_options::catalogue::catalogue;
 use bolide_options::catalogue::row::{Row, Status};
 use bolide_options::catalogue::setting::{Attendant, Logging, Setting, Tls, Watching};
 use bolide_options::{Reach, Reading, Said, reach, read};
+use bolide_supervision::testing::Folder;
 
 use super::*;
-use crate::testing::Folder;
 
 const ROOM: Room = Room { processes: 8, helpers: 1, threads: 4 };
 
 #[test]
 fn what_can_change_does_and_what_cannot_is_named_and_stays() {
-    let old = crate::testing::settings();
+    let old = bolide_supervision::testing::settings();
     let mut new = old.clone();
     new.listeners[0].origin = "uwsgi.ini:9".to_owned();
     assert!(renewed(&old, &new, ROOM).is_ok_and(|same| same.settings == new && same.changed.is_empty() && same.kept.is_empty()));
@@ -31,7 +31,7 @@ fn what_can_change_does_and_what_cannot_is_named_and_stays() {
 
 #[test]
 fn the_scoreboard_has_no_more_room_than_it_has() {
-    let old = crate::testing::settings();
+    let old = bolide_supervision::testing::settings();
     let mut new = old.clone();
     new.workers.processes = 9;
     new.workers.threads = Threads::Fixed(5);
@@ -44,7 +44,7 @@ fn the_scoreboard_has_no_more_room_than_it_has() {
 
 #[test]
 fn every_section_that_is_named_is_one() {
-    let settings = serde_json::to_value(crate::testing::settings()).expect("written");
+    let settings = serde_json::to_value(bolide_supervision::testing::settings()).expect("written");
     let named = RELOADED.iter().copied().chain(SECTION_OPTIONS.iter().map(|(section, _)| *section));
     assert!(named.clone().all(|section| settings.get(section).is_some()), "{:?}", named.collect::<Vec<_>>());
     assert!(KEPT.iter().all(|(pointer, _)| settings.pointer(pointer).is_some()));

@@ -7,18 +7,18 @@ use std::path::PathBuf;
 
 use bolide_contract::settings::Settings;
 use bolide_options::{Launcher, Reading, SIGNALS_PLACE};
+use bolide_supervision::error::EXIT_START_FAILED;
+use bolide_supervision::logs::log_sink;
+use bolide_supervision::sockets::upgrade_pair::LastWord;
 
 use crate::configuration::{Amend, ChooseProgram, Configuration, in_order};
-use crate::error::EXIT_START_FAILED;
 use crate::instance_client::ask_instance;
 use crate::interpreter::Program;
-use crate::log_sink;
 use crate::packaged;
 use crate::rehearsal::rehearse;
 use crate::signal_instance::signal_instance;
 use crate::signals;
 use crate::start::supervise;
-use crate::succession::LastWord;
 
 /// The call of Bolide: its arguments, and the Python that made it.
 #[derive(Debug, Clone, Default)]

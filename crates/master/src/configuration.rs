@@ -9,14 +9,14 @@ use bolide_contract::settings::Settings;
 use bolide_options::{
     Diagnostic, Failure, Launcher, Reading, Severity, Sources, Unread, WeakPoint, Writer, read, read_again, renewal, start_folder,
 };
+use bolide_supervision::error::StartError;
+use bolide_supervision::processes::privileges::Privileges;
+use bolide_supervision::sockets::upgrade_pair;
 use nix::unistd::{AccessFlags, access, geteuid};
 
 use crate::changes;
-use crate::error::StartError;
 use crate::interpreter::{Program, enter_folder};
-use crate::privileges::Privileges;
 use crate::reading_as_user::{self, Answer};
-use crate::succession;
 
 /// Whom sockets were handed to (sd_listen_fds(3)).
 const LISTEN_PID: &str = "LISTEN_PID";
@@ -60,7 +60,7 @@ impl Configuration {
         let mut environment: Vec<(OsString, OsString)> = std::env::vars_os().collect();
         let started_as: OsString = std::process::id().to_string().into();
         // What was handed to the master whose place is to be ours is handed to us.
-        if let Some(before) = succession::predecessor().map(|pid| OsString::from(pid.to_string())) {
+        if let Some(before) = upgrade_pair::predecessor().map(|pid| OsString::from(pid.to_string())) {
             let handed = environment.iter_mut().filter(|(name, value)| name == LISTEN_PID && *value == before);
             handed.for_each(|(_, value)| value.clone_from(&started_as));
         }

@@ -4,13 +4,13 @@
 use std::io::{self, IsTerminal};
 
 use bolide_contract::settings::Settings;
+use bolide_supervision::logs::log_sink;
+use bolide_supervision::text::duration;
 use nix::sys::termios::{SetArg, Termios, tcgetattr, tcsetattr};
 
 use crate::child::KillReason;
 use crate::command::Command;
-use crate::log_sink;
 use crate::supervisor::Supervisor;
-use crate::words::duration;
 
 /// Time between two looks at a worker whose mercy is over while a debugger has stopped it, in milliseconds.
 const DEBUGGER_LOOK_MS: u64 = 1_000;

@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_generation_begins_with_as_many_workers_as_there_are() {
-        let mut settings = crate::testing::settings();
+        let mut settings = bolide_supervision::testing::settings();
         settings.workers.processes = 4;
         let count = |settings: &Settings, before| first_workers(settings, before).iter().filter(|wanted| **wanted).count();
         assert_eq!([None, Some(2), Some(0)].map(|before| count(&settings, before)), [4, 4, 0]);
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn an_instance_is_idle_when_nothing_was_asked_for_so_long() {
-        let mut settings = crate::testing::settings();
+        let mut settings = bolide_supervision::testing::settings();
         settings.elastic.idle_ms = Some(5000);
         let mut elasticity = Elasticity::new(&settings, 0);
         assert!(!elasticity.is_idle(0, false, 4999));
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn where_the_number_is_fixed_nobody_is_woken() {
-        let elasticity = Elasticity::new(&crate::testing::settings(), 0);
+        let elasticity = Elasticity::new(&bolide_supervision::testing::settings(), 0);
         assert!(elasticity.wake_ms(1).is_none() && !elasticity.listens(1));
     }
 }

@@ -1,19 +1,19 @@
 //! The ends of children: they are reaped, told of where they are news, and lead to replacements. The master runs it.
 
 use bolide_contract::message;
+use bolide_supervision::logs::log_sink;
+use bolide_supervision::processes::backoff::BIRTH_MS;
+use bolide_supervision::processes::exit_report::{self, Cause};
+use bolide_supervision::processes::signals;
+use bolide_supervision::processes::system::{self, Pause};
+use bolide_supervision::text::duration;
 use nix::unistd::Pid;
 
-use crate::backoff::BIRTH_MS;
 use crate::child::{Child, KillReason, Role};
-use crate::exit_report::{self, Cause};
 use crate::fleet;
 use crate::generation::Reason;
-use crate::log_sink;
 use crate::reports::REPORTS_A_TURN;
-use crate::signals;
 use crate::supervisor::Supervisor;
-use crate::system::{self, Pause};
-use crate::words::duration;
 
 /// A worker that was killed for its memory within this time had too much of it from its start, in milliseconds.
 const FAT_BIRTH_MS: u64 = 10_000;

@@ -6,9 +6,8 @@ use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 
+use bolide_supervision::text::printable;
 use nix::sys::memfd::{MFdFlags, memfd_create};
-
-use crate::words::printable;
 
 /// Bytes of a reason that are read at the most.
 const BYTES_MOST: usize = 1024;

@@ -9,13 +9,15 @@ use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
+use bolide_supervision::error::StartError;
+use bolide_supervision::files::guarded_files::{self, KnownFile, Rights};
+use bolide_supervision::logs::log_sink;
+use bolide_supervision::polling::Source;
+use bolide_supervision::processes::privileges::Privileges;
+use bolide_supervision::text::{duration, printable};
+
 use crate::deeds::{self, Deed};
-use crate::error::StartError;
-use crate::guarded_files::{self, KnownFile, Rights};
-use crate::log_sink;
-use crate::privileges::Privileges;
-use crate::waiting::{Source, Token};
-use crate::words::{duration, printable};
+use crate::token::Token;
 
 /// Bytes that are taken in one turn: a writer that never ends keeps nobody waiting.
 const TURN_BYTES: usize = 64;
@@ -89,7 +91,7 @@ impl Fifo {
         &self.paths[self.slot]
     }
 
-    pub fn sources(&self) -> impl Iterator<Item = Source<'_>> {
+    pub fn sources(&self) -> impl Iterator<Item = Source<'_, Token>> {
         self.open.iter().map(|open| Source::readable(Token::Fifo, open.file.as_fd()))
     }
 
@@ -193,7 +195,7 @@ impl Fifo {
 mod tests {
     use super::*;
     use crate::command::Command;
-    use crate::testing::Folder;
+    use bolide_supervision::testing::Folder;
     use nix::sys::stat::Mode;
     use nix::unistd::mkfifo;
     use std::fs::OpenOptions;

@@ -10,27 +10,28 @@ use bolide_contract::children::ChildKind;
 use bolide_contract::message::{self, Order};
 use bolide_contract::scoreboard::{Scoreboard, now_ms};
 use bolide_contract::settings::Settings;
+use bolide_supervision::logs::log_sink;
+use bolide_supervision::polling::Source;
+use bolide_supervision::processes::child_setup::RawConfinement;
+use bolide_supervision::processes::privileges::Privileges;
+use bolide_supervision::processes::process_attributes;
+use bolide_supervision::processes::signals;
+use bolide_supervision::processes::spawn::{self, Launch};
+use bolide_supervision::processes::system;
+use bolide_supervision::sockets::listen_queue::QueueWatch;
+use bolide_supervision::sockets::listeners::Listeners;
+use bolide_supervision::sockets::ticket_keys::TicketKeyRenewal;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use nix::unistd::Pid;
 
-use crate::between::RawConfinement;
 use crate::child::{Child, Event, KillReason, Progress, Role, State};
 use crate::failure_note::{self, FailureNote};
-use crate::file_size_limit;
 use crate::interpreter::Program;
 use crate::ledger::Ledger;
-use crate::listen_queue::QueueWatch;
-use crate::listeners::Listeners;
-use crate::log_sink;
-use crate::privileges::Privileges;
-use crate::signals;
-use crate::spawn::{self, Launch};
-use crate::system;
-use crate::tickets::Tickets;
-use crate::waiting::{Source, Token};
+use crate::token::Token;
 
 /// Time that a killed child may take to be gone before the log says so, in milliseconds.
 pub const KILL_WAIT_MS: u64 = 5000;
@@ -46,7 +47,7 @@ pub struct Fleet {
     /// Workers begin no request, whenever they were forked.
     pub is_paused: bool,
     /// `None` where no TLS session can be resumed.
-    pub tickets: Option<Tickets>,
+    pub tickets: Option<TicketKeyRenewal>,
     /// What the forming generation is made with, where the configuration was read again for it; the above is what is in force.
     pub coming: Option<Plan>,
     program: Program,
@@ -97,7 +98,7 @@ impl Fleet {
     pub fn new(settings: Settings, listeners: Listeners, program: Program, privileges: Option<Privileges>) -> io::Result<Fleet> {
         let (room, (whole, memory)) = create_scoreboard(&settings)?;
         let scoreboard = whole.within(Room::without_spare(&settings).rows(), settings.workers.threads.most());
-        let tickets = Tickets::create(&settings, now_ms())?;
+        let tickets = TicketKeyRenewal::create(&settings, now_ms())?;
         let slate = settings.development.is_some().then(failure_note::slate).transpose()?;
         let (put, take) = order_pair()?;
         let (children, coming, ledger, next_id) = (Vec::new(), None, Ledger::default(), 1);
@@ -204,7 +205,15 @@ impl Fleet {
             package_folder: self.program().package_folder.as_ref().map(|folder| folder.to_string_lossy().into_owned()),
         };
         let confinement = RawConfinement::of(&settings.confinement, settings.python.chdir.as_deref(), self.privileges.as_ref())?;
-        let launch = Launch { program: self.program(), boot: &boot, inherited, confinement, at_terminal };
+        let program = self.program();
+        let launch = Launch {
+            executable: &program.executable,
+            arguments: &program.arguments,
+            boot: &boot,
+            inherited,
+            confinement,
+            at_terminal,
+        };
         let pid = spawn::prototype(&launch)?;
         self.add(Role::Prototype, generation, Some(pid), near, State::Starting);
         Ok(note)
@@ -243,7 +252,7 @@ impl Fleet {
 
     /// Connections that wait to be accepted, at all sockets together.
     pub fn waiting_connections(&mut self) -> u32 {
-        let waiting = self.listeners.sources().map(|source| self.queue_watch.look(source.descriptor).length);
+        let waiting = self.listeners.sockets().iter().map(|socket| self.queue_watch.look(socket.as_fd()).length);
         waiting.fold(0, u32::saturating_add)
     }
 
@@ -410,7 +419,7 @@ impl Fleet {
     }
 
     /// The order sockets of the children, to wait on.
-    pub fn sources(&self) -> impl Iterator<Item = Source<'_>> {
+    pub fn sources(&self) -> impl Iterator<Item = Source<'_, Token>> {
         let channels = self.children.iter().filter_map(|child| child.channel.as_ref().map(|channel| (child.id, channel)));
         channels.map(|(id, channel)| Source::readable(Token::Child(id), channel.as_fd()))
     }
@@ -477,14 +486,14 @@ impl Fleet {
 fn create_scoreboard(settings: &Settings) -> io::Result<(Room, (Scoreboard, OwnedFd))> {
     let bytes = |room: Room| Scoreboard::bytes(room.rows(), room.threads) as u64;
     let create = |room: Room| {
-        let made = file_size_limit::allow(bytes(room), || Scoreboard::create(room.rows(), room.threads))?;
+        let made = process_attributes::with_file_size(bytes(room), || Scoreboard::create(room.rows(), room.threads))?;
         Ok::<_, io::Error>(made.map(|made| (room, made)))
     };
     let (whole, least) = (Room::for_settings(settings), Room::without_spare(settings));
     if let Some(made) = create(whole)? {
         return Ok(made);
     }
-    create(least)?.ok_or_else(|| file_size_limit::too_small(bytes(least)))
+    create(least)?.ok_or_else(|| process_attributes::file_size_too_small(bytes(least)))
 }
 
 impl Room {

@@ -2,8 +2,8 @@
 //! does. The master runs it.
 
 use bolide_services::canary::Answers;
+use bolide_supervision::processes::backoff::Backoff;
 
-use crate::backoff::Backoff;
 use crate::failure_note::FailureNote;
 
 /// A generation that serves, or will.

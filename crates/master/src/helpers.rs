@@ -5,14 +5,14 @@
 use bolide_contract::children::ChildKind;
 use bolide_contract::message::Order;
 
-use crate::backoff::BIRTH_MS;
 use crate::child::{Child, State};
-use crate::exit_report::Cause;
 use crate::fleet::ForkError;
-use crate::log_sink;
 use crate::reload::FORK_RETRY_MS;
 use crate::supervisor::Supervisor;
-use crate::words::duration;
+use bolide_supervision::logs::log_sink;
+use bolide_supervision::processes::backoff::BIRTH_MS;
+use bolide_supervision::processes::exit_report::Cause;
+use bolide_supervision::text::duration;
 
 impl Supervisor {
     /// Orders the helpers that the generation in service lacks.

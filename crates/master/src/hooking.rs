@@ -10,20 +10,21 @@ use bolide_contract::hooks::{Hook, HookAction, HookPhase};
 use bolide_contract::scoreboard::now_ms;
 use bolide_contract::settings::Settings;
 use bolide_hooks::{Files, Means, OwnFiles, no_functions};
+use bolide_supervision::error::StartError;
+use bolide_supervision::files::guarded_files::{HookFiles, Rights};
+use bolide_supervision::logs::log_sink;
+use bolide_supervision::processes::child_setup::{Heir, RawConfinement};
+use bolide_supervision::processes::leash::{self, Leash};
+use bolide_supervision::processes::privileges::{self, Privileges};
+use bolide_supervision::processes::signals::{EndSignals, name};
+use bolide_supervision::processes::system;
+use bolide_supervision::text::duration;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::{Pid, setpgid};
 
-use crate::between::{Heir, RawConfinement};
-use crate::error::StartError;
-use crate::guarded_files::{HookFiles, Rights};
-use crate::leash::{self, Leash};
-use crate::log_sink;
-use crate::privileges::{self, Privileges};
-use crate::signals::{EndSignals, name};
+use crate::signals::end_signals;
 use crate::stop_progress::StopProgress;
-use crate::system;
-use crate::words::duration;
 
 /// Time that all hooks of the end together may take, in milliseconds.
 const END_MOST_MS: u64 = 30_000;
@@ -146,7 +147,7 @@ fn in_child(settings: &Settings, phase: HookPhase, hooks: &[&Hook], doer: &Doer<
     let leash = Leash::new().map_err(trouble)?;
     let confinement = RawConfinement::of(doer.confinement, settings.python.chdir.as_deref(), doer.privileges).map_err(trouble)?;
     // From here on none of these signals is lost, nor ends us before the hook.
-    let signals = EndSignals::take().map_err(|error| trouble(error.into()))?;
+    let signals = EndSignals::take(&end_signals()).map_err(|error| trouble(error.into()))?;
     let master = Pid::this();
     let Some(child) = system::fork().map_err(trouble)? else {
         let log = bolide_log::descriptor().map(|log| log.as_raw_fd());

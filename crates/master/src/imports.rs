@@ -7,12 +7,12 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use bolide_contract::message::{IMPORTS_BYTES, ImportedFile};
+use bolide_supervision::files::file_watches::Imported;
+use bolide_supervision::logs::log_sink;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 
 use crate::child::KillReason;
-use crate::log_sink;
 use crate::supervisor::Supervisor;
-use crate::watching::Imported;
 
 /// Files of a list, at the most.
 const FILES_MOST: usize = 20_000;

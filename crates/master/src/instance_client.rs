@@ -11,18 +11,18 @@ use std::time::Duration;
 
 use bolide_contract::control::Channel;
 use bolide_options::{EXIT_NO_ANSWER, EXIT_NO_INSTANCE, EXIT_REFUSED, InstanceRequest, InstanceWord, Reading};
+use bolide_supervision::files::guarded_files::{self, Rights};
+use bolide_supervision::files::pidfile;
+use bolide_supervision::logs::log_sink;
+use bolide_supervision::text::{counted, duration, printable};
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{getsockopt, sockopt};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
-use crate::guarded_files::{self, Rights};
 use crate::ledger::seconds_since_1970;
-use crate::log_sink;
-use crate::pidfile;
 use crate::signal_instance;
-use crate::words::{counted, duration, printable};
 
 /// Time that a master may take for an answer that waits for nothing, in milliseconds.
 const ANSWER_MS: u64 = 10_000;
@@ -237,7 +237,7 @@ fn ask(stream: UnixStream, pid: i32, request: &InstanceRequest) -> Result<String
     });
     let most_ms = (!request.waits || waits_for_end).then_some(ANSWER_MS);
     // Before it is told to end: its number may be another's afterwards.
-    let process = crate::system::process_descriptor(Pid::from_raw(pid));
+    let process = bolide_supervision::processes::system::process_descriptor(Pid::from_raw(pid));
     let answer = converse(stream, &question, most_ms).map_err(|error| {
         let why = match error.kind() {
             std::io::ErrorKind::WouldBlock => format!("it does not answer within {}", duration(ANSWER_MS)),
@@ -250,7 +250,9 @@ fn ask(stream: UnixStream, pid: i32, request: &InstanceRequest) -> Result<String
         return Err((EXIT_REFUSED, format!("master {pid}: {}", printable(why))));
     }
     if waits_for_end && let Ok(process) = process {
-        while crate::system::signal_process(&process, 0).is_ok() && !crate::fleet::is_zombie(Pid::from_raw(pid)) {
+        while bolide_supervision::processes::system::signal_process(&process, 0).is_ok()
+            && !crate::fleet::is_zombie(Pid::from_raw(pid))
+        {
             std::thread::sleep(Duration::from_millis(LOOK_MS));
         }
         return Ok(format!("master {pid}: it has ended\n"));

@@ -5,12 +5,11 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use bolide_contract::settings::{Python, Settings};
+use bolide_supervision::error::StartError;
+use bolide_supervision::files::guarded_files::{self, Rights};
+use bolide_supervision::processes::confinement;
+use bolide_supervision::processes::privileges;
 use nix::unistd::{AccessFlags, access};
-
-use crate::confinement;
-use crate::error::StartError;
-use crate::guarded_files::{self, Rights};
-use crate::privileges;
 
 /// The program of a prototype. The number of the boot descriptor follows its arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -112,7 +111,7 @@ fn in_search_path(search: Option<OsString>) -> Result<PathBuf, StartError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Folder;
+    use bolide_supervision::testing::Folder;
     use std::os::unix::fs::PermissionsExt;
 
     fn program_file(path: &Path) {

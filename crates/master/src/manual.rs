@@ -1,6 +1,8 @@
 //! The reference page about processes, generated from the tables that the master runs by.
 
-use crate::{child, deeds, signals};
+use crate::child;
+use crate::deeds;
+use crate::signals;
 
 /// `docs/reference/processes.md`.
 pub fn page() -> String {

@@ -2,12 +2,12 @@
 //! is short of memory. The master runs it.
 
 use bolide_services::memory::{self, Excess, Usage};
+use bolide_supervision::logs::log_sink;
+use bolide_supervision::processes::memory_watch::{LOOK_MS, MemoryWatch};
+use bolide_supervision::text::duration;
 
 use crate::child::{Child, KillReason, State};
-use crate::log_sink;
-use crate::memory_watch::{LOOK_MS, MemoryWatch};
 use crate::supervisor::Supervisor;
-use crate::words::duration;
 
 /// A worker that is over its limit within this time after its start, in milliseconds, was so from its start: the limit is too low.
 const FROM_START_MS: u64 = 2 * LOOK_MS;

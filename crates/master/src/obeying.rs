@@ -1,12 +1,11 @@
 //! The one match over commands: what each leads to. The master runs it.
 
 use bolide_contract::message::Asked;
-
+use bolide_supervision::files::pidfile;
+use bolide_supervision::logs::log_sink;
 use nix::unistd::Pid;
 
 use crate::command::Command;
-use crate::log_sink;
-use crate::pidfile;
 use crate::supervisor::{Phase, Supervisor};
 
 impl Supervisor {

@@ -23,7 +23,7 @@ pub fn beside(program: &Path) -> (Option<PathBuf>, Option<PathBuf>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Folder;
+    use bolide_supervision::testing::Folder;
 
     fn file(path: &Path) {
         std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");

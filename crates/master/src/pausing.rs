@@ -1,9 +1,10 @@
 //! A pause: workers finish what is in flight and begin nothing; who connects or asks waits. Whoever is forked meanwhile is paused too. It ends
 //! by a command, when a reload that somebody asked for has succeeded, and with the instance. The master runs it.
 
-use crate::log_sink;
+use bolide_supervision::logs::log_sink;
+use bolide_supervision::text::workers_in_words;
+
 use crate::supervisor::Supervisor;
-use crate::words::workers_in_words;
 
 /// Time until a worker whose socket was full is told again, in milliseconds.
 const RETRY_MS: u64 = 100;

@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 
 use bolide_contract::settings::Settings;
 use bolide_options::Said;
+use bolide_supervision::processes::child_setup::{self, RawIdentity};
+use bolide_supervision::processes::privileges::Privileges;
+use bolide_supervision::processes::signals::EndSignals;
+use bolide_supervision::processes::system;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::{Pid, setpgid};
 
-use crate::between::{self, RawIdentity};
-use crate::privileges::Privileges;
-use crate::signals::EndSignals;
-use crate::system;
+use crate::signals::end_signals;
 
 /// Time that it may take, in milliseconds. The master does nothing else meanwhile, and the user could make it wait.
 const READING_MS: u64 = 10_000;
@@ -51,7 +52,7 @@ pub fn run(privileges: &Privileges, read: impl FnOnce() -> Result<Answer, Vec<St
         system::close_others(&[writer.as_raw_fd()]);
         // A group of its own, which is killed where it takes too long. It fails where that is ours already.
         let _ = setpgid(Pid::from_raw(0), Pid::from_raw(0));
-        let became = between::reset_signals(&[]).and_then(|()| identity.take()).and_then(|()| between::die_with(master));
+        let became = child_setup::reset_signals(&[]).and_then(|()| identity.take()).and_then(|()| child_setup::die_with(master));
         let outcome = became.map_err(trouble).and_then(|()| read());
         tell(writer, outcome);
         system::leave(0);
@@ -78,7 +79,7 @@ fn tell(mut writer: io::PipeWriter, outcome: Result<Answer, Vec<String>>) {
 
 /// What the child writes, up to its end.
 fn answer_of(mut reader: io::PipeReader) -> io::Result<Vec<u8>> {
-    let signals = EndSignals::take()?;
+    let signals = EndSignals::take(&end_signals())?;
     let end = Instant::now() + Duration::from_millis(READING_MS);
     let mut answer = Vec::new();
     let mut buffer = vec![0; READ_BYTES];

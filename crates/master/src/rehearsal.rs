@@ -11,16 +11,16 @@ use std::time::{Duration, Instant};
 use bolide_contract::boot::Boot;
 use bolide_contract::settings::Settings;
 use bolide_options::{CheckReport, Diagnostic, Location};
+use bolide_supervision::error::StartError;
+use bolide_supervision::processes::child_setup::{self, Heir, RawConfinement, check};
+use bolide_supervision::processes::privileges::{self, Privileges};
+use bolide_supervision::processes::system;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::{Pid, geteuid};
 
-use crate::between::{self, Heir, RawConfinement, check};
 use crate::configuration::Configuration;
-use crate::error::StartError;
 use crate::interpreter::{Program, enter_folder, not_executed};
-use crate::privileges::{self, Privileges};
-use crate::system;
 
 /// What tells a prototype's program that this is one.
 const WORD: &str = "--rehearse";
@@ -103,9 +103,9 @@ fn spawn(program: &Program, settings: &Settings, privileges: Option<&Privileges>
         command.pre_exec(move || {
             // A group of its own, so that what it starts ends with it.
             check(libc::setpgid(0, 0))?;
-            between::reset_signals(&[])?;
+            child_setup::reset_signals(&[])?;
             confinement.take(Heir::Program)?;
-            between::die_with(parent)
+            child_setup::die_with(parent)
         });
     }
     command.spawn()

@@ -7,22 +7,23 @@
 use bolide_contract::children::ChildKind;
 use bolide_contract::message::{EXIT_LOAD_FAILED, Order};
 use bolide_contract::settings::ReloadOrder;
+use bolide_supervision::error::StartError;
+use bolide_supervision::files::pidfile;
+use bolide_supervision::logs::log_sink;
+use bolide_supervision::processes::backoff::Backoff;
+use bolide_supervision::processes::exit_report::Cause;
+use bolide_supervision::processes::system;
+use bolide_supervision::text::{duration, workers_in_words};
 
 use crate::announce;
-use crate::backoff::Backoff;
 use crate::child::{Child, KillReason, Role, State};
 use crate::elasticity;
-use crate::error::StartError;
-use crate::exit_report::Cause;
 use crate::failure_note::FailureNote;
 use crate::fleet::ForkError;
 use crate::generation::{Forming, FormingStage, Generation, Reason};
 use crate::interpreter::{enter_folder, not_executed};
-use crate::log_sink;
-use crate::pidfile;
+use crate::signals;
 use crate::supervisor::{GRACE_MS, Supervisor};
-use crate::words::{duration, workers_in_words};
-use crate::{signals, system};
 
 /// A new generation is given up when this many of its workers have died at birth.
 const DEATHS_MOST: u32 = 5;

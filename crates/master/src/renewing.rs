@@ -4,18 +4,18 @@
 use std::os::fd::OwnedFd;
 
 use bolide_contract::scoreboard::now_ms;
+use bolide_supervision::logs::log_sink;
+use bolide_supervision::processes::memory_watch::MemoryWatch;
+use bolide_supervision::processes::process_attributes;
+use bolide_supervision::sockets::socket_activation;
+use bolide_supervision::sockets::ticket_keys::TicketKeyRenewal;
 
 use crate::changes;
 use crate::elasticity::Elasticity;
 use crate::fleet::Plan;
 use crate::harakiri::Watch;
 use crate::ledger::seconds_since_1970;
-use crate::log_sink;
-use crate::memory_watch::MemoryWatch;
-use crate::process_name;
-use crate::socket_activation;
 use crate::supervisor::Supervisor;
-use crate::tickets::Tickets;
 
 impl Supervisor {
     /// Reads the configuration again, for the generation that is to come.
@@ -85,7 +85,7 @@ impl Supervisor {
         if self.fleet.tickets.is_some() {
             return;
         }
-        match Tickets::create(self.fleet.coming_settings(), now_ms()) {
+        match TicketKeyRenewal::create(self.fleet.coming_settings(), now_ms()) {
             Ok(tickets) => self.fleet.tickets = tickets,
             Err(error) => log_sink::line(&format!("reload: no TLS session can be resumed: {error}")),
         }
@@ -112,9 +112,9 @@ impl Supervisor {
             self.memory_watch = MemoryWatch::new(&settings.recycling);
         }
         if before.settings.naming != settings.naming
-            && let Some(name) = process_name::of_master(&settings.naming)
+            && let Some(name) = process_attributes::name_of_master(&settings.naming)
         {
-            process_name::set(&name);
+            process_attributes::set_name(&name);
         }
         let vacuum = settings.lifecycle.vacuum;
         for endpoint in self.fleet.listeners.endpoints_beside(&before.listeners) {

@@ -5,14 +5,14 @@ use std::os::fd::OwnedFd;
 
 use bolide_contract::settings::{Address, Settings};
 use bolide_contract::succession::HandedSocket;
+use bolide_supervision::error::StartError;
+use bolide_supervision::polling::Source;
+use bolide_supervision::processes::privileges::Privileges;
+use bolide_supervision::sockets::listen_queue::QueueAlarm;
+use bolide_supervision::sockets::stats_pushers::Pushers;
+use bolide_supervision::sockets::stats_server::{self, Page, StatsServer};
 
-use crate::error::StartError;
-use crate::privileges::Privileges;
-use crate::pushers::Pushers;
-use crate::queue_alarm::QueueAlarm;
-use crate::stats_address;
-use crate::stats_server::{self, Page, StatsServer};
-use crate::waiting::Source;
+use crate::token::Token;
 
 /// All that is told by itself, or asked for.
 #[derive(Debug, Default)]
@@ -39,8 +39,8 @@ impl Reporting {
         let server = settings.statistics.server.as_ref();
         let server = server.map(|server| {
             let (socket, endpoint) = match handed.filter(|(address, _)| *address == server.address) {
-                Some((_, socket)) => stats_address::take(server, socket)?,
-                None => stats_address::bind(server, owner)?,
+                Some((_, socket)) => stats_server::take(server, socket)?,
+                None => stats_server::bind(server, owner)?,
             };
             Ok(StatsServer::new(server, socket, endpoint))
         });
@@ -94,8 +94,9 @@ impl Reporting {
         self.is_silent
     }
 
-    pub fn sources(&self) -> impl Iterator<Item = Source<'_>> {
-        self.server.iter().flat_map(|server| server.sources(!self.is_silent))
+    pub fn sources(&self) -> impl Iterator<Item = Source<'_, Token>> {
+        let sources = self.server.iter().flat_map(|server| server.sources(!self.is_silent));
+        sources.map(|source| source.map(Token::Stats))
     }
 
     /// When it must be looked at.

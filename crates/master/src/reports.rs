@@ -3,13 +3,13 @@
 use std::os::fd::AsFd;
 
 use bolide_contract::message::{self, Received, Report};
+use bolide_supervision::logs::log_sink;
+use bolide_supervision::processes::exit_report::Cause;
 use nix::unistd::Pid;
 
 use crate::child::{Event, KillReason, Progress, Role, State};
-use crate::exit_report::Cause;
 use crate::fleet::Fleet;
 use crate::harakiri::Watch;
-use crate::log_sink;
 use crate::supervisor::{LOST_MS, Supervisor};
 
 /// Reports taken from one child in a turn: a child that floods us does not keep the others waiting.

@@ -4,9 +4,9 @@
 use std::os::fd::{AsFd, AsRawFd};
 
 use bolide_contract::message::{self, Order};
+use bolide_supervision::logs::log_programs::NewLog;
+use bolide_supervision::logs::log_sink;
 
-use crate::log_programs::NewLog;
-use crate::log_sink;
 use crate::supervisor::Supervisor;
 
 impl Supervisor {

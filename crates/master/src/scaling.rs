@@ -5,23 +5,24 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_contract::message::Order;
 use bolide_services::cheaper::{Decision, Seen, WorkerLoad};
+use bolide_supervision::logs::log_sink;
+use bolide_supervision::polling::Source;
+use bolide_supervision::processes::memory_watch::usage_of;
+use bolide_supervision::text::{duration, workers_in_words};
 
 use crate::child::{Child, State};
 use crate::command::Command;
-use crate::log_sink;
-use crate::memory_watch::usage_of;
 use crate::supervisor::Supervisor;
-use crate::waiting::Source;
-use crate::words::{duration, workers_in_words};
+use crate::token::Token;
 
 impl Supervisor {
     /// The listening sockets, where a connection that waits is news.
-    pub(crate) fn listening_sources(&self, now_ms: u64) -> Vec<Source<'_>> {
+    pub(crate) fn listening_sources(&self, now_ms: u64) -> Vec<Source<'_, Token>> {
         // Who waits in a pause is not waiting for a worker.
         let may_add = !self.is_stopping() && !self.fleet.is_paused;
         let Some(serving) = self.serving.as_ref().filter(|_| may_add) else { return Vec::new() };
         let is_news = serving.is_empty() || serving.has_room() && self.elasticity.listens(now_ms);
-        if is_news { self.fleet.listeners.sources().collect() } else { Vec::new() }
+        if is_news { self.fleet.listeners.sources(Token::Listeners).collect() } else { Vec::new() }
     }
 
     /// A connection waits to be accepted.

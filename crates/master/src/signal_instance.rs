@@ -4,13 +4,12 @@
 use std::path::Path;
 
 use bolide_options::InstanceOrder;
+use bolide_supervision::files::guarded_files::{self, Rights};
+use bolide_supervision::files::pidfile;
+use bolide_supervision::logs::log_sink;
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-
-use crate::guarded_files::{self, Rights};
-use crate::log_sink;
-use crate::pidfile;
 
 /// Exit status where the file can't be read, as uWSGI's.
 const EXIT_NO_FILE: i32 = 1;

@@ -1,14 +1,12 @@
 //! Signals of the master: one table of what each asks. They are blocked and read from a descriptor, so that
 //! they are events of the one loop like any other. The master runs it; workers and prototypes have their own.
 
-use std::os::fd::{AsFd, BorrowedFd};
-
 pub use bolide_contract::message::stack_signal;
-use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
+use bolide_supervision::error::StartError;
+use bolide_supervision::processes::signals::Signals;
+use nix::sys::signal::{SigSet, Signal};
 
 use crate::command::Command;
-use crate::error::StartError;
 
 /// The action that a signal asks of the master.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,97 +116,19 @@ pub fn action(number: u32) -> SignalAction {
     row.map_or(SignalAction::Refuse, |(_, action, _)| *action)
 }
 
-/// The name of a signal number, for the log: `SIGSEGV`, `SIGRTMIN+10`, `signal 99`.
-pub fn name(number: i32) -> String {
-    match Signal::try_from(number) {
-        Ok(signal) => signal.as_str().to_owned(),
-        Err(_) if (libc::SIGRTMIN()..=libc::SIGRTMAX()).contains(&number) => format!("SIGRTMIN+{}", number - libc::SIGRTMIN()),
-        Err(_) => format!("signal {number}"),
-    }
+/// Blocks all signals that can be, but for those that are left alone, and opens the descriptor. The master's call, before it starts
+/// anything: no signal is lost from then on.
+///
+/// # Errors
+/// No descriptor left.
+pub fn take() -> Result<Signals, StartError> {
+    Signals::take_all_but(LEFT_ALONE)
 }
 
-/// The descriptor from which the master reads its signals.
-#[derive(Debug)]
-pub struct Signals(SignalFd);
-
-impl Signals {
-    /// Blocks all signals that can be, but for those that are left alone, and opens the descriptor. The master's call, before it starts anything:
-    /// no signal is lost from then on.
-    ///
-    /// # Errors
-    /// No descriptor left.
-    pub fn take() -> Result<Signals, StartError> {
-        let mut set = SigSet::all();
-        for signal in LEFT_ALONE {
-            set.remove(*signal);
-        }
-        let trouble = |error: nix::errno::Errno| StartError::new(format!("the signals can't be taken: {error}"));
-        crate::system::default_child_signal().map_err(|error| StartError::new(format!("SIGCHLD can't be set: {error}")))?;
-        sigprocmask(SigmaskHow::SIG_BLOCK, Some(&set), None).map_err(trouble)?;
-        SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).map(Signals).map_err(trouble)
-    }
-
-    /// The next signal and what it asks, if one is pending. Never waits.
-    pub fn next(&self) -> Option<(i32, SignalAction)> {
-        loop {
-            match self.0.read_signal() {
-                Ok(Some(information)) => return Some((information.ssi_signo as i32, action(information.ssi_signo))),
-                Ok(None) => return None,
-                Err(nix::errno::Errno::EINTR) => {}
-                Err(error) => {
-                    crate::log_sink::line(&format!("signals can't be read: {error}"));
-                    return None;
-                }
-            }
-        }
-    }
-}
-
-/// The signals that ask for an end, for who waits outside of the loop. Others stay for the loop.
-#[derive(Debug)]
-pub struct EndSignals {
-    descriptor: SignalFd,
-    /// What was blocked before.
-    before: SigSet,
-}
-
-impl EndSignals {
-    /// Blocks them until this is dropped, and opens the descriptor.
-    ///
-    /// # Errors
-    /// No descriptor left.
-    pub fn take() -> nix::Result<EndSignals> {
-        let ends = TABLE.iter().filter(|(_, action, _)| matches!(action, SignalAction::Ask(Command::Stop | Command::StopNow)));
-        let set: SigSet = ends.map(|(signal, ..)| *signal).collect();
-        let descriptor = SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
-        let mut before = SigSet::empty();
-        sigprocmask(SigmaskHow::SIG_BLOCK, Some(&set), Some(&mut before))?;
-        Ok(EndSignals { descriptor, before })
-    }
-
-    /// The next one, if one is pending. Never waits.
-    pub fn next(&self) -> Option<i32> {
-        self.descriptor.read_signal().ok().flatten().map(|information| information.ssi_signo as i32)
-    }
-}
-
-impl Drop for EndSignals {
-    fn drop(&mut self) {
-        // It takes what it gave.
-        let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&self.before), None);
-    }
-}
-
-impl AsFd for EndSignals {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.descriptor.as_fd()
-    }
-}
-
-impl AsFd for Signals {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
+/// The signals that ask for an end.
+pub fn end_signals() -> SigSet {
+    let ends = TABLE.iter().filter(|(_, action, _)| matches!(action, SignalAction::Ask(Command::Stop | Command::StopNow)));
+    ends.map(|(signal, ..)| *signal).collect()
 }
 
 #[cfg(test)]
@@ -227,12 +147,5 @@ mod tests {
         assert!(!as_markdown().contains("SIGCHLD"));
         assert_eq!(action(libc::SIGTSTP as u32), SignalAction::Ask(Command::TogglePause));
         assert_eq!(action(libc::SIGXCPU as u32), SignalAction::Refuse);
-    }
-
-    #[test]
-    fn every_number_has_a_name() {
-        assert_eq!(name(libc::SIGSEGV), "SIGSEGV");
-        assert_eq!(name(stack_signal()), "SIGRTMIN+10");
-        assert_eq!(name(200), "signal 200");
     }
 }

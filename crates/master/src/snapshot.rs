@@ -5,10 +5,10 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_contract::scoreboard::{InFlight, Work, now_ms};
 use bolide_services::statistics::{ApplicationFacts, CoreFacts, RequestFacts, Snapshot, SocketFacts, WorkerFacts};
+use bolide_supervision::processes::memory_watch::usage_of;
 
 use crate::child::{Child, State};
 use crate::ledger::seconds_since_1970;
-use crate::memory_watch::usage_of;
 use crate::supervisor::Supervisor;
 
 impl Supervisor {

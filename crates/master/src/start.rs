@@ -9,29 +9,30 @@ use bolide_contract::confinement::Confinement;
 use bolide_contract::hooks::HookPhase;
 use bolide_contract::scoreboard::now_ms;
 use bolide_contract::settings::{Address, Settings};
+use bolide_supervision::error::{EXIT_START_FAILED, StartError};
+use bolide_supervision::files::pidfile;
+use bolide_supervision::logs::captured_output::CapturedOutput;
+use bolide_supervision::logs::log_files::{self, OpenedLogs};
+use bolide_supervision::logs::log_sink;
+use bolide_supervision::processes::confinement;
+use bolide_supervision::processes::daemonize::{self, Side, Starter};
+use bolide_supervision::processes::privileges::{self, Privileges};
+use bolide_supervision::processes::process_attributes;
+use bolide_supervision::processes::signals::Signals;
+use bolide_supervision::sockets::listeners::Listeners;
+use bolide_supervision::sockets::socket_activation;
+use bolide_supervision::sockets::upgrade_pair::{Inheritance, LastWord};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::announce;
 use crate::attendance;
-use crate::background::{self, Side, Starter};
 use crate::configuration::Configuration;
-use crate::confinement;
 use crate::developing::Terminal;
-use crate::error::{EXIT_START_FAILED, StartError};
 use crate::fleet::Fleet;
 use crate::hooking;
 use crate::interpreter::{Program, enter_folder};
-use crate::listeners::Listeners;
-use crate::log_sink;
-use crate::logs::{self, OpenedLogs};
-use crate::pidfile;
-use crate::printed::Printed;
-use crate::privileges::{self, Privileges};
-use crate::process_name;
 use crate::reporting::Reporting;
-use crate::signals::Signals;
-use crate::socket_activation;
-use crate::succession::{Inheritance, LastWord};
+use crate::signals;
 use crate::supervisor::{Ended, Supervisor};
 use crate::ways::Ways;
 
@@ -42,7 +43,7 @@ pub fn supervise(settings: Settings, configuration: Configuration, warnings: &[S
     let last_word = LastWord::of_environment();
     let mut warnings = warnings.to_vec();
     if let Err(error) = give_up_root(&settings, &configuration, &mut warnings) {
-        announce::write_all(&warnings);
+        log_sink::lines(&warnings);
         let words = format!("not started: {error}");
         log_sink::line(&words);
         last_word.say(&words);
@@ -53,7 +54,7 @@ pub fn supervise(settings: Settings, configuration: Configuration, warnings: &[S
     let warnings = warnings.as_slice();
     // Who takes another master's place is in the background already, if it is to be there.
     let background = settings.control.background.as_ref().filter(|_| inheritance.is_none());
-    let starter = match background.map(|background| background::detach(background, &settings, warnings)) {
+    let starter = match background.map(|background| daemonize::detach(background, &settings, warnings)) {
         None => None,
         Some(Ok(Side::Foreground { status })) => return status,
         Some(Ok(Side::Background(starter))) => Some(starter),
@@ -121,7 +122,7 @@ fn prepare(
     };
     let prepared = prepare_files(&settings, &configuration, handed);
     if prepared.is_err() {
-        announce::write_all(warnings);
+        log_sink::lines(warnings);
     }
     let Prepared { program, privileges, mut logs, listeners, reporting } = prepared?;
     let log_programs = std::mem::take(&mut logs.programs);
@@ -138,7 +139,7 @@ fn prepare(
         pidfile::remove_all(&settings, privileges.as_ref());
     };
     let (signals, printed) = ready.inspect_err(|_| {
-        announce::write_all(warnings);
+        log_sink::lines(warnings);
         remove_files();
     })?;
     let mut ways = match &place {
@@ -199,7 +200,7 @@ fn prepare_files(settings: &Settings, configuration: &Configuration, handed: Han
     let privileges = privileges::resolve(&settings.identity)?;
     attendance::identities(&settings.attendant, privileges.as_ref())?;
     let program = configuration.program(settings)?;
-    let logs = logs::open_all(&settings.logging, privileges.as_ref())?;
+    let logs = log_files::open_all(&settings.logging, privileges.as_ref())?;
     let in_namespaces = hooking::phases_in_namespaces(&settings.confinement);
     for phase in HookPhase::OF_START.into_iter().filter(|phase| *phase != HookPhase::Asap && !in_namespaces.contains(phase)) {
         hooking::at_start(settings, phase)?;
@@ -228,16 +229,16 @@ fn take_process(
     privileges: Option<&Privileges>,
     logs: OpenedLogs,
     is_successor: bool,
-) -> Result<(Signals, Option<File>, Option<Printed>), StartError> {
-    let signals = Signals::take()?;
+) -> Result<(Signals, Option<File>, Option<CapturedOutput>), StartError> {
+    let signals = signals::take()?;
     // Workers whose prototype has died become our children: we hear of their ends.
     nix::sys::prctl::set_child_subreaper(true)
         .map_err(|error| StartError::new(format!("orphaned workers can't be taken over (PR_SET_CHILD_SUBREAPER): {error}")))?;
     if !is_successor {
         pidfile::write_at_start(settings, privileges)?;
     }
-    if let Some(name) = process_name::of_master(&settings.naming) {
-        process_name::set(&name);
+    if let Some(name) = process_attributes::name_of_master(&settings.naming) {
+        process_attributes::set_name(&name);
     }
     let (console, printed) = take_logs(settings, logs)
         .map_err(|error| StartError::new(format!("the log can't be taken as standard error: {error}")))?;
@@ -246,7 +247,7 @@ fn take_process(
 
 /// From here on lines go where the settings say. Gives what standard error was, where that is not the log any more, and the reader of what
 /// applications print, where somebody has to read it.
-fn take_logs(settings: &Settings, logs: OpenedLogs) -> io::Result<(Option<File>, Option<Printed>)> {
+fn take_logs(settings: &Settings, logs: OpenedLogs) -> io::Result<(Option<File>, Option<CapturedOutput>)> {
     let mut console = logs.log.as_ref().map(log_sink::redirect).transpose()?;
     for (target, number) in logs.targets.into_iter().zip(1..) {
         bolide_log::take_target(number, target)?;
@@ -256,7 +257,7 @@ fn take_logs(settings: &Settings, logs: OpenedLogs) -> io::Result<(Option<File>,
     }
     // The log is what standard error was until here.
     bolide_log::descriptor();
-    let printed = settings.logging.takes_output().then(Printed::take).transpose()?;
+    let printed = settings.logging.takes_output().then(CapturedOutput::take).transpose()?;
     bolide_log::configure(&settings.logging);
     Ok((console, printed))
 }
@@ -296,7 +297,7 @@ mod tests {
 
     #[test]
     fn a_folder_that_can_not_be_entered_is_an_error_before_anything_is_bound() {
-        let mut settings = crate::testing::settings();
+        let mut settings = bolide_supervision::testing::settings();
         settings.python.chdir = Some("/nonexistent/folder".into());
         let choose = |_: &Settings| -> Result<Program, StartError> { Err(StartError::new("too far")) };
         let configuration = Configuration::new(&[], Box::new(choose), |_| {}, bolide_options::Launcher::default());

@@ -3,17 +3,17 @@
 
 use bolide_services::metrics;
 use bolide_services::statistics::{Form, as_json};
+use bolide_supervision::logs::log_sink;
+use bolide_supervision::polling::ServerToken;
+use bolide_supervision::processes::exit_report;
+use bolide_supervision::sockets::stats_server::Page;
+use bolide_supervision::text::counted;
 
-use crate::exit_report;
-use crate::log_sink;
-use crate::stats_server::Page;
-use crate::stats_token::StatsToken;
 use crate::supervisor::Supervisor;
-use crate::words::counted;
 
 impl Supervisor {
     /// News of the address of `stats`, or of one of its clients.
-    pub(crate) fn serve_stats(&mut self, token: StatsToken, now_ms: u64) {
+    pub(crate) fn serve_stats(&mut self, token: ServerToken, now_ms: u64) {
         let Some(mut server) = self.reporting.server.take() else { return };
         server.take_news(token, &mut || self.page(), now_ms);
         self.reporting.server = Some(server);

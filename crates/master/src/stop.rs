@@ -5,13 +5,13 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use bolide_contract::message::{self, INTERPRETER_END_MS, Order};
 use bolide_contract::scoreboard::{InFlight, now_ms};
+use bolide_supervision::logs::log_sink;
+use bolide_supervision::processes::exit_report;
+use bolide_supervision::text::{counted, duration};
 
 use crate::child::{Child, KillReason, State};
-use crate::exit_report;
-use crate::log_sink;
 use crate::stop_progress::StopProgress;
 use crate::supervisor::{GRACE_MS, Phase, Supervisor};
-use crate::words::{counted, duration};
 
 impl Supervisor {
     /// SIGTERM, SIGINT: the first asks for a graceful stop, the second for one at once.

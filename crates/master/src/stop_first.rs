@@ -2,10 +2,11 @@
 //! can hold (a database file with a lock, a port of their own). The listening sockets stay open meanwhile, so clients wait and are
 //! not refused. The master runs it.
 
+use bolide_supervision::logs::log_sink;
+use bolide_supervision::text::duration;
+
 use crate::generation::Reason;
-use crate::log_sink;
 use crate::supervisor::Supervisor;
-use crate::words::duration;
 
 impl Supervisor {
     /// Ends the serving generation where a reload is due, and starts its successor when nothing is left of it. One that can't be loaded

@@ -1,7 +1,7 @@
 //! The times of an ordered stop: when what it waits for is said, and from when on a further signal is a wish of its own. It waits for nothing
 //! itself. The master runs it.
 
-use crate::words::duration;
+use bolide_supervision::text::duration;
 
 /// A further signal so soon is the same wish: a supervisor may send it to the process and to its group. In milliseconds.
 const SAME_WISH_MS: u64 = 100;

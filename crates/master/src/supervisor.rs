@@ -9,39 +9,41 @@ use std::collections::VecDeque;
 use std::os::fd::AsFd;
 
 use bolide_contract::scoreboard::now_ms;
+use bolide_contract::watching::FileAction;
 use bolide_services::statistics::ReloadFacts;
+use bolide_supervision::error::StartError;
+use bolide_supervision::files::file_watches::Watches;
+use bolide_supervision::logs::captured_output::CapturedOutput;
+use bolide_supervision::logs::log_files::Logs;
+use bolide_supervision::logs::log_programs::LogPrograms;
+use bolide_supervision::logs::log_sink;
+use bolide_supervision::polling::{self, ServerToken, Source};
+use bolide_supervision::processes::backoff::{Backoff, Jitter};
+use bolide_supervision::processes::daemonize::Starter;
+use bolide_supervision::processes::exit_report;
+use bolide_supervision::processes::memory_watch::MemoryWatch;
+use bolide_supervision::processes::signals::{self, Signals};
+use bolide_supervision::processes::system;
+use bolide_supervision::sockets::service_manager::Notifier;
+use bolide_supervision::sockets::ticket_keys::TicketKeyRenewal;
+use bolide_supervision::sockets::upgrade_pair::{Predecessor, Successor};
+use bolide_supervision::text::duration;
 use nix::unistd::Pid;
 
 use crate::attendance::Attendance;
-use crate::background::Starter;
-use crate::backoff::Backoff;
 use crate::child::{Child, KillReason, Progress, State};
 use crate::command::Command;
 use crate::configuration::Configuration;
 use crate::elasticity::Elasticity;
-use crate::error::StartError;
-use crate::exit_report;
 use crate::fleet::{Fleet, is_zombie};
 use crate::generation::{Forming, Generation, Reason};
 use crate::harakiri::{Verdict, Watch};
-use crate::jitter::Jitter;
-use crate::log_programs::LogPrograms;
-use crate::log_sink;
-use crate::logs::Logs;
-use crate::memory_watch::MemoryWatch;
-use crate::notify::Notifier;
-use crate::printed::Printed;
 use crate::reporting::Reporting;
-use crate::signals::{self, SignalAction, Signals};
+use crate::signals::{SignalAction, action as signal_action, stack_signal};
 use crate::stop_progress::StopProgress;
-use crate::succession::{Place, Successor};
-use crate::system;
-use crate::tickets::Tickets;
+use crate::token::Token;
 use crate::touch_hooks::TouchHooks;
-use crate::waiting::{self, Source, Token};
-use crate::watching::{FileNews, Watches};
 use crate::ways::Ways;
-use crate::words::duration;
 
 /// The longest turn, in milliseconds: a net under a timer that was forgotten.
 const TURN_MOST_MS: u64 = 10_000;
@@ -117,7 +119,7 @@ pub struct Supervisor {
     /// Who takes our place at an upgrade that goes on.
     pub(crate) successor: Option<Successor>,
     /// Whose place is ours, or is to be when workers serve.
-    pub(crate) place: Option<Place>,
+    pub(crate) place: Option<Predecessor>,
     pub(crate) attendance: Attendance,
     pub(crate) reporting: Reporting,
     pub(crate) ways: Ways,
@@ -134,7 +136,7 @@ pub struct Supervisor {
     pub(crate) elasticity: Elasticity,
     pub(crate) logs: Logs,
     pub(crate) log_programs: LogPrograms,
-    pub(crate) printed: Option<Printed>,
+    pub(crate) printed: Option<CapturedOutput>,
 }
 
 impl Supervisor {
@@ -204,7 +206,7 @@ impl Supervisor {
             for token in self.wait_for_news() {
                 match token {
                     Token::Child(id) => self.take_reports(id, now_ms()),
-                    Token::Printed => self.printed.iter_mut().for_each(Printed::read),
+                    Token::Printed => self.printed.iter_mut().for_each(CapturedOutput::read),
                     Token::Watches => self.watches.ring(now_ms()),
                     Token::Attendant(pid) => self.take_attendant_news(pid, now_ms()),
                     Token::Listeners => hears_connection = true,
@@ -212,8 +214,8 @@ impl Supervisor {
                     Token::Successor => self.take_successor_news(now_ms()),
                     Token::Place => self.take_place_news(now_ms()),
                     Token::Fifo => self.take_letters(now_ms()),
-                    Token::Control => self.ways.channel.accept(now_ms()),
-                    Token::ControlClient(id) => self.take_question(id, now_ms()),
+                    Token::Control(ServerToken::Listener) => self.ways.channel.accept(now_ms()),
+                    Token::Control(ServerToken::Client(id)) => self.take_question(id, now_ms()),
                     // Signals come last: one is acted upon with all that is known.
                     Token::Signals => {}
                 }
@@ -228,7 +230,7 @@ impl Supervisor {
             self.tell_if_settled(now_ms());
             bolide_log::flush();
             if let Some(status) = self.finished(now_ms()) {
-                self.printed.iter_mut().for_each(Printed::finish);
+                self.printed.iter_mut().for_each(CapturedOutput::finish);
                 for child in &self.fleet.children {
                     log_sink::line(&format!("{child} can't be killed: it is left behind"));
                 }
@@ -250,23 +252,23 @@ impl Supervisor {
     fn wait_for_news(&self) -> Vec<Token> {
         let mut sources = vec![Source::readable(Token::Signals, self.signals.as_fd())];
         sources.extend(self.fleet.sources());
-        sources.extend(self.watches.sources());
+        sources.extend(self.watches.source(Token::Watches));
         sources.extend(self.attendance.sources());
         sources.extend(self.listening_sources(now_ms()));
-        sources.extend(self.printed.as_ref().map(Printed::source));
+        sources.extend(self.printed.as_ref().map(|printed| printed.source(Token::Printed)));
         sources.extend(self.reporting.sources());
-        sources.extend(self.successor.as_ref().and_then(Successor::source));
-        sources.extend(self.place.as_ref().and_then(Place::source));
+        sources.extend(self.successor.as_ref().and_then(|successor| successor.source(Token::Successor)));
+        sources.extend(self.place.as_ref().and_then(|place| place.source(Token::Place)));
         sources.extend(self.ways.sources());
-        waiting::wait(&sources, self.turn_ms(now_ms()) as u16).unwrap_or_else(|error| {
+        polling::wait(&sources, self.turn_ms(now_ms()) as u16).unwrap_or_else(|error| {
             log_sink::line(&format!("waiting for news failed: {error}"));
             Vec::new()
         })
     }
 
     fn take_signals(&mut self) {
-        while let Some((signal, request)) = self.signals.next() {
-            match request {
+        while let Some(signal) = self.signals.next() {
+            match signal_action(signal.cast_unsigned()) {
                 SignalAction::Ask(command) => self.obey(command, &signals::name(signal), now_ms()),
                 // Children's ends are looked for in every turn.
                 SignalAction::Reap | SignalAction::Ignore => {}
@@ -316,19 +318,20 @@ impl Supervisor {
     /// Does what files that have changed ask for.
     fn take_file_news(&mut self, now: u64) {
         for news in self.watches.take_changes(now) {
+            let command = command_of(news.action);
             // What is asked of the instance is the other master's to do; code that has changed is ours to load too.
-            let is_anothers = self.awaits_place() && !news.command.is_reload();
+            let is_anothers = self.awaits_place() && !command.is_reload();
             if self.is_stopping() || is_anothers {
                 continue;
             }
-            let FileNews { command, option, .. } = &news;
+            let option = &news.option;
             let changes = news.words(self.fleet.settings.python.chdir.as_deref());
             if self.is_developed() && command.is_reload() {
-                self.reload_in_development(*command, &changes, option, now);
+                self.reload_in_development(command, &changes, option, now);
                 continue;
             }
             log_sink::line(&format!("{option}: {changes}"));
-            self.obey(*command, option, now);
+            self.obey(command, option, now);
         }
         self.release_held_back(now);
     }
@@ -384,7 +387,7 @@ impl Supervisor {
                     log_sink::line(&format!("harakiri: {child} serves {told}, the limit is {limit}; its Python stack:"));
                     // A thread that is gone has no stack to tell; the second look finds that out.
                     if child.handle.as_ref().is_none_or(|handle| system::signal_process(handle, 0).is_ok())
-                        && let Err(error) = system::signal_thread(pid, request.thread, signals::stack_signal())
+                        && let Err(error) = system::signal_thread(pid, request.thread, stack_signal())
                     {
                         log_sink::line(&format!("harakiri: {child} can't be asked for its stack: {error}"));
                     }
@@ -433,7 +436,7 @@ impl Supervisor {
         let children = self.fleet.children.iter().flat_map(times);
         let watch = self.watch.as_ref().map(Watch::wake_ms);
         let log = bolide_log::is_waiting().then_some(now + bolide_log::RETRY_MS);
-        let tickets = self.fleet.tickets.as_ref().map(Tickets::wake_ms);
+        let tickets = self.fleet.tickets.as_ref().map(TicketKeyRenewal::wake_ms);
         let memory = self.memory_watch.as_ref().filter(|_| !self.is_stopping()).map(MemoryWatch::wake_ms);
         let attendance = self.attendance.wake_ms(now);
         let scaling = self.elasticity.wake_ms(now).filter(|_| !self.is_stopping());
@@ -457,5 +460,18 @@ impl Supervisor {
         let ways = [stop, successor, self.ways.wake_ms(), self.notifier.wake_ms()];
         let wakes = children.chain(features).chain(ways).flatten();
         wakes.min().map_or(TURN_MOST_MS, |wake| wake.saturating_sub(now).saturating_add(CLOCK_LAG_MS).min(TURN_MOST_MS))
+    }
+}
+
+/// The command that the change of a watched file asks for.
+fn command_of(action: FileAction) -> Command {
+    match action {
+        FileAction::Reload => Command::Reload,
+        FileAction::BrutalReload => Command::ReloadBrutally,
+        FileAction::ReloadWorkers => Command::ReloadWorkers,
+        FileAction::ReloadChain => Command::ReloadChain,
+        FileAction::ReopenLogs => Command::ReopenLogs,
+        FileAction::RotateLogs => Command::RotateLogs,
+        FileAction::Hook(number) => Command::Hook(number),
     }
 }

@@ -2,19 +2,19 @@
 //! runs it.
 
 use bolide_contract::scoreboard::now_ms as clock_ms;
+use bolide_supervision::files::pidfile;
+use bolide_supervision::sockets::upgrade_pair::{Predecessor, PredecessorNews};
 
 use crate::attendance::Attendance;
-use crate::pidfile;
-use crate::succession::{Place, PlaceNews};
 use crate::supervisor::Supervisor;
 use crate::ways::Ways;
 
 /// Exit status where the master before us has ended with its sockets, as that of a start that failed.
-const EXIT_PLACE_LOST: i32 = crate::error::EXIT_START_FAILED;
+const EXIT_PLACE_LOST: i32 = bolide_supervision::error::EXIT_START_FAILED;
 
 impl Supervisor {
     /// The instance is another master's, until our workers serve.
-    pub(crate) fn await_place(&mut self, place: Place) {
+    pub(crate) fn await_place(&mut self, place: Predecessor) {
         self.place = Some(place);
         self.notifier.be_silent();
         self.reporting.await_place();
@@ -23,7 +23,7 @@ impl Supervisor {
 
     /// The instance is another master's still.
     pub(crate) fn awaits_place(&self) -> bool {
-        self.place.as_ref().is_some_and(Place::is_awaited)
+        self.place.as_ref().is_some_and(Predecessor::is_awaited)
     }
 
     /// Our workers serve: sockets, pidfiles and the ways to the master are ours. Gives false where there is no master before us.
@@ -48,9 +48,9 @@ impl Supervisor {
         let Some(place) = &mut self.place else { return };
         for news in place.take_news() {
             match news {
-                PlaceNews::Given => self.notifier.speak(),
-                PlaceNews::DaemonsGone => self.attendance.release(),
-                PlaceNews::Lost => {
+                PredecessorNews::Given => self.notifier.speak(),
+                PredecessorNews::DaemonsGone => self.attendance.release(),
+                PredecessorNews::Lost => {
                     // Its workers shut the sockets when it is killed, so there is nothing that could be served.
                     let words = "the master whose place this one was to take has ended before: its sockets are gone with it";
                     self.end_with(EXIT_PLACE_LOST, words.to_owned(), now_ms);

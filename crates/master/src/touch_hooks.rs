@@ -7,14 +7,13 @@ use std::os::fd::AsRawFd;
 use bolide_contract::hooks::Hook;
 use bolide_contract::settings::Settings;
 use bolide_hooks::{Means, OwnFiles, no_functions};
+use bolide_supervision::logs::log_sink;
+use bolide_supervision::processes::child_setup::{self, Heir, RawConfinement};
+use bolide_supervision::processes::exit_report::Cause;
+use bolide_supervision::processes::leash::{self, Leash};
+use bolide_supervision::processes::privileges::Privileges;
+use bolide_supervision::processes::system;
 use nix::unistd::{Pid, setpgid};
-
-use crate::between::{self, Heir, RawConfinement};
-use crate::exit_report::Cause;
-use crate::leash::{self, Leash};
-use crate::log_sink;
-use crate::privileges::Privileges;
-use crate::system;
 
 /// Hooks that are being done: one of each at the most.
 #[derive(Debug, Default)]
@@ -87,7 +86,7 @@ fn begin(settings: &Settings, hook: &Hook, privileges: Option<&Privileges>) -> i
     // The child becomes the user before it does anything.
     let mut means = Means { shells: &settings.attendant.shells, environment, files: &OwnFiles, call: &mut call };
     let prepared = leash::put_on(end_of_leash).and_then(|()| confinement.take(Heir::Nobody));
-    let prepared = prepared.and_then(|()| between::die_with(master));
+    let prepared = prepared.and_then(|()| child_setup::die_with(master));
     let outcome = prepared.map_err(|error| format!("{}: {error}", hook.origin));
     let outcome = outcome.and_then(|()| bolide_hooks::run_one(hook, &mut means).map_err(|error| error.to_string()));
     if let Err(words) = &outcome {

@@ -1,6 +1,6 @@
 //! An upgrade: another master is executed, with whatever program is installed by now, and has our listening sockets. We serve until it does,
 //! and then end as an old generation does: nobody is refused and nothing is cut. One that does not come to serve changes nothing.
-//! What the other master does with it is in `succession` and `taking_place`. The master runs it.
+//! What the other master does with it is in `upgrade_pair` and `taking_place`. The master runs it.
 
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
@@ -9,18 +9,18 @@ use std::process::Command as Process;
 
 use bolide_contract::confinement::Namespace;
 use bolide_contract::succession::{HandedSocket, Step, Succession, VARIABLE};
+use bolide_supervision::files::pidfile;
+use bolide_supervision::logs::log_sink;
+use bolide_supervision::processes::exit_report::Cause;
+use bolide_supervision::processes::system;
+use bolide_supervision::sockets::service_manager;
+use bolide_supervision::sockets::upgrade_pair::{Successor, SuccessorNews, SuccessorStage};
+use bolide_supervision::text::{duration, printable};
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::unistd::Pid;
 
-use crate::exit_report::Cause;
 use crate::generation::Reason;
-use crate::log_sink;
-use crate::notify;
-use crate::pidfile;
-use crate::succession::{Successor, SuccessorNews, SuccessorStage};
 use crate::supervisor::{Phase, Supervisor};
-use crate::system;
-use crate::words::{duration, printable};
 
 /// Time that a new master may take to serve where `load-timeout` sets none, in milliseconds.
 const SUCCESSOR_MS: u64 = 600_000;
@@ -100,9 +100,9 @@ impl Supervisor {
         let mut process = Process::new(&program);
         process.args(arguments).current_dir(self.configuration.folder()).env(VARIABLE, text).process_group(0);
         process.envs(self.configuration.handed_variables());
-        if notify::watches_this_process() {
+        if service_manager::watches_this_process() {
             // It is that of the process that the service manager is told of.
-            process.env_remove(notify::WATCHDOG_PID);
+            process.env_remove(service_manager::WATCHDOG_PID);
         }
         keep_at_exec(&inherited, true);
         let spawned = process.spawn();

@@ -2,19 +2,20 @@
 //! asked. The master runs it.
 
 use bolide_contract::control::Control;
+use bolide_supervision::error::StartError;
+use bolide_supervision::logs::log_sink;
+use bolide_supervision::polling::Source;
+use bolide_supervision::processes::privileges::Privileges;
+use bolide_supervision::sockets::control_socket::ControlSocket;
 
-use crate::control_channel::ControlChannel;
-use crate::error::StartError;
 use crate::fifo::Fifo;
-use crate::log_sink;
-use crate::privileges::Privileges;
-use crate::waiting::Source;
+use crate::token::Token;
 
 /// The ways to the master that are not signals.
 #[derive(Debug)]
 pub struct Ways {
     pub fifo: Option<Fifo>,
-    pub channel: ControlChannel,
+    pub channel: ControlSocket,
 }
 
 impl Ways {
@@ -25,7 +26,7 @@ impl Ways {
     pub fn open(control: &Control, privileges: Option<&Privileges>, now_ms: u64) -> Result<Ways, StartError> {
         let mut fifo = Fifo::open(&control.fifos, privileges, now_ms)?;
         let channel =
-            ControlChannel::open(&control.channel, privileges).inspect_err(|_| fifo.iter_mut().for_each(Fifo::remove))?;
+            ControlSocket::open(&control.channel, privileges).inspect_err(|_| fifo.iter_mut().for_each(Fifo::remove))?;
         Ok(Ways { fifo, channel })
     }
 
@@ -33,16 +34,16 @@ impl Ways {
     /// tried again.
     pub fn take_over(control: &Control, privileges: Option<&Privileges>, now_ms: u64) -> Ways {
         let fifo = Fifo::open_or_complain(&control.fifos, privileges, now_ms);
-        let channel = ControlChannel::open(&control.channel, privileges).unwrap_or_else(|error| {
+        let channel = ControlSocket::open(&control.channel, privileges).unwrap_or_else(|error| {
             log_sink::line(&error.to_string());
-            ControlChannel::default()
+            ControlSocket::default()
         });
         Ways { fifo, channel }
     }
 
     /// None, for a master whose instance is another's still.
     pub fn none() -> Ways {
-        Ways { fifo: None, channel: ControlChannel::default() }
+        Ways { fifo: None, channel: ControlSocket::default() }
     }
 
     /// Another master has the instance from here on: only who has asked already is answered.
@@ -51,8 +52,8 @@ impl Ways {
         self.channel.close();
     }
 
-    pub fn sources(&self) -> impl Iterator<Item = Source<'_>> {
-        self.fifo.iter().flat_map(Fifo::sources).chain(self.channel.sources())
+    pub fn sources(&self) -> impl Iterator<Item = Source<'_, Token>> {
+        self.fifo.iter().flat_map(Fifo::sources).chain(self.channel.sources().map(|source| source.map(Token::Control)))
     }
 
     pub fn wake_ms(&self) -> Option<u64> {

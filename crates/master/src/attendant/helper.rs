@@ -7,6 +7,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use bolide_contract::attendant::Attendant;
 use bolide_contract::scoreboard::now_ms;
+use bolide_supervision::processes::child_setup::{Heir, RawConfinement};
+use bolide_supervision::processes::exit_report::Cause;
+use bolide_supervision::processes::privileges::Privileges;
+use bolide_supervision::processes::process_attributes;
+use bolide_supervision::processes::system;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
@@ -20,11 +25,6 @@ use super::packets::{AttendantOrder, News, Standing};
 use super::pidfile::Identities;
 use super::program::{Launched, Surroundings, Wanted, name_of};
 use super::runs::{RUNNING_MOST, Runs};
-use crate::between::{Heir, RawConfinement};
-use crate::exit_report::Cause;
-use crate::privileges::Privileges;
-use crate::process_name;
-use crate::system;
 
 /// How often files of daemons are looked at, in milliseconds.
 const LOOK_MS: u64 = 1000;
@@ -84,7 +84,7 @@ pub fn run(plan: Instructions, channel: OwnedFd) -> ! {
     system::close_others(&[channel.as_raw_fd()]);
     // A group of its own: a terminal's ^C reaches the master only. It fails where the group is ours already.
     let _ = nix::unistd::setpgid(Pid::from_raw(0), Pid::from_raw(0));
-    process_name::set(&plan.process_name);
+    process_attributes::set_name(&plan.process_name);
     if let Err(error) = plan.root.take(Heir::Nobody) {
         // Without its root it starts nothing; the master says that it has ended.
         system::leave(error.raw_os_error().unwrap_or(1));

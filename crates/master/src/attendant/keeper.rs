@@ -6,16 +6,16 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use bolide_contract::attendant::Daemon;
+use bolide_supervision::processes::exit_report::Cause;
+use bolide_supervision::processes::leash::Leash;
+use bolide_supervision::processes::signals;
+use bolide_supervision::processes::system;
+use bolide_supervision::text::duration;
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
 use super::pidfile::{self, Identities};
 use super::program::{Launched, Surroundings, Wanted, name_of};
-use crate::exit_report::Cause;
-use crate::leash::Leash;
-use crate::signals;
-use crate::system;
-use crate::words::duration;
 
 /// A daemon that lives no longer than this died at birth, in milliseconds: the next start has a longer pause before it.
 const BIRTH_MS: u64 = 3000;

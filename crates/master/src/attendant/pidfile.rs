@@ -4,10 +4,9 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use bolide_supervision::files::guarded_files::{self, How, Rights};
+use bolide_supervision::processes::privileges::Privileges;
 use nix::unistd::{Pid, geteuid};
-
-use crate::guarded_files::{self, How, Rights};
-use crate::privileges::Privileges;
 
 /// Bytes of a pidfile that are looked at: more than a number has.
 const MOST_BYTES: u64 = 32;
@@ -74,7 +73,7 @@ pub fn write(path: &Path, pid: Pid, identities: &Identities) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Folder;
+    use bolide_supervision::testing::Folder;
 
     #[test]
     fn a_pidfile_names_a_process_that_lives_or_none() {

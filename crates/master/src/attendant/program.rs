@@ -8,15 +8,13 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use nix::unistd::Pid;
-
 use bolide_contract::confinement::Confinement;
-
-use crate::between::{self, Heir, RawConfinement, check};
-use crate::leash::{self, Leash};
-use crate::notify;
-use crate::privileges::Privileges;
-use crate::socket_activation;
+use bolide_supervision::processes::child_setup::{self, Heir, RawConfinement, check};
+use bolide_supervision::processes::leash::{self, Leash};
+use bolide_supervision::processes::privileges::Privileges;
+use bolide_supervision::sockets::service_manager;
+use bolide_supervision::sockets::socket_activation;
+use nix::unistd::Pid;
 
 /// Characters of commands that are more than the call of one program.
 const OF_SEVERAL: [char; 9] = [';', '&', '|', '(', ')', '{', '}', '`', '\n'];
@@ -70,7 +68,7 @@ impl Surroundings {
     pub fn start(&self, launch: &Wanted<'_>) -> io::Result<Launched> {
         let mut command = Command::new(self.shell());
         command.arg("-c").arg(for_shell(launch.command));
-        for variable in socket_activation::VARIABLES.into_iter().chain(notify::VARIABLES) {
+        for variable in socket_activation::VARIABLES.into_iter().chain(service_manager::VARIABLES) {
             command.env_remove(variable);
         }
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
@@ -91,7 +89,7 @@ impl Surroundings {
         let leash = if launch.outlives { None } else { Some(Leash::new()?) };
         let end_of_leash = leash.as_ref().map(Leash::end_for_group);
         let between = move || {
-            between::reset_signals(&[])?;
+            child_setup::reset_signals(&[])?;
             // SAFETY: a plain system call. The session's number is the group's, by which the whole of the program is told to end.
             check(unsafe { libc::setsid() })?;
             end_of_leash.map_or(Ok(()), leash::put_on)?;
@@ -102,7 +100,7 @@ impl Surroundings {
                 check(unsafe { libc::chdir(folder.as_ptr()) })?;
             }
             // Somebody may have killed us before there was a leash: then our child finds it out here.
-            end_of_leash.map_or(Ok(()), |_| between::die_with(parent))
+            end_of_leash.map_or(Ok(()), |_| child_setup::die_with(parent))
         };
         // SAFETY: the closure makes async-signal-safe calls only, and touches nothing but what was filled before the fork.
         unsafe {

@@ -3,14 +3,14 @@
 
 use bolide_contract::attendant::Job;
 use bolide_services::cron::{LocalMinute, is_due};
+use bolide_supervision::processes::exit_report::Cause;
+use bolide_supervision::processes::leash::Leash;
+use bolide_supervision::processes::system;
+use bolide_supervision::text::duration;
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
 use super::program::name_of;
-use crate::exit_report::Cause;
-use crate::leash::Leash;
-use crate::system;
-use crate::words::duration;
 
 /// Commands that run at the same time at the most, of all jobs together.
 pub const RUNNING_MOST: usize = 64;

@@ -1,0 +1,437 @@
+//! The registry of files whose change is reported: `touch-*`, `fs-*`, and imported files (`py-autoreload`). It knows the action that the
+//! configuration asks for, and not what that leads to.
+//!
+//! The fingerprint of a file ([`Fingerprint`]) is taken again and again and compared, so no change can be missed, whatever the file system
+//! and however the file is replaced. inotify is the doorbell alone: it says that a look is worth while now. Changes that come together are
+//! reported together, once nothing more has come for [`SETTLE_MS`]. The master runs it.
+
+use std::collections::{HashMap, HashSet};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use bolide_contract::watching::{FileAction, WatchSubject, WatchedFile, WatchedSources, Watching};
+use nix::errno::Errno;
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
+
+use crate::files::fingerprint::Fingerprint;
+use crate::files::watched_folders::WatchedFolders;
+use crate::logs::log_sink;
+use crate::polling::Source;
+
+/// Time between two looks at the files that nobody rings for, in milliseconds: as often as uWSGI looks.
+const LOOK_MS: u64 = 1_000;
+/// A change is told when nothing more has changed for this long, in milliseconds.
+const SETTLE_MS: u64 = 50;
+/// And this long after the first one at the latest, in milliseconds.
+const SETTLE_MOST_MS: u64 = 1_000;
+/// Reads of the doorbell in a turn: each takes a few hundred events.
+const READS_MOST: usize = 16;
+/// The option of files that are imported.
+const AUTORELOAD: &str = "py-autoreload";
+/// Files that a line of the log names.
+const NAMES_MOST: usize = 3;
+
+/// The files, and what was seen of them.
+#[derive(Debug, Default)]
+pub struct Watches {
+    entries: Vec<Entry>,
+    /// `None` where the system has none for us: then the looks at the files have to do.
+    doorbell: Option<Inotify>,
+    look_ms: u64,
+    /// The same for what is imported; `None` where that is not watched.
+    imports: Option<Period>,
+    settling: Option<Settling>,
+    sources: WatchedFolders,
+    /// What rings for the folders of `sources`.
+    folder_rings: Vec<WatchDescriptor>,
+    /// Files of `sources` that have changed, which is not told yet.
+    changed_sources: Vec<PathBuf>,
+    wanted_sources: WatchedSources,
+    /// Files that had changed before their generation told of them: those that change themselves at each import reload once.
+    late: HashSet<PathBuf>,
+}
+
+/// When imported files are looked at.
+#[derive(Debug, Clone, Copy)]
+struct Period {
+    every_ms: u64,
+    look_ms: u64,
+}
+
+/// A file that a generation has imported, or would have.
+#[derive(Debug)]
+pub struct Imported {
+    /// Its path, as the interpreter had it.
+    pub path: PathBuf,
+    /// Its time of modification when it was read; `None`: not known.
+    pub modified_ns: Option<i64>,
+}
+
+/// Changes that may go on.
+#[derive(Debug, Clone, Copy)]
+struct Settling {
+    first_ms: u64,
+    until_ms: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    file: WatchedFile,
+    /// The generations that have imported it; none for a file that the configuration names.
+    importers: Vec<u32>,
+    fingerprint: Fingerprint,
+    ring: Option<WatchDescriptor>,
+    /// It has changed, and that is not told yet.
+    is_changed: bool,
+}
+
+/// Changes that ask for the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileNews {
+    /// The action that the configuration asks for.
+    pub action: FileAction,
+    /// The option, for the log.
+    pub option: String,
+    /// The files that have changed.
+    pub paths: Vec<PathBuf>,
+}
+
+impl Watches {
+    /// Looks at the files for the first time.
+    pub fn new(watching: &Watching, now_ms: u64) -> Watches {
+        let mut watches = Watches { look_ms: now_ms + LOOK_MS, ..Watches::default() };
+        watches.renew(watching, now_ms);
+        watches
+    }
+
+    /// Other files are to be watched from now on. What was seen of those that stay is kept.
+    pub fn renew(&mut self, watching: &Watching, now_ms: u64) {
+        self.imports = watching.imports.as_ref().map(|imports| Period {
+            every_ms: imports.every_ms,
+            look_ms: self.imports.map_or(now_ms + imports.every_ms, |period| period.look_ms),
+        });
+        let is_watched = self.imports.is_some();
+        let (imported, mut before): (Vec<Entry>, Vec<Entry>) =
+            std::mem::take(&mut self.entries).into_iter().partition(|entry| is_watched && !entry.importers.is_empty());
+        let mut kept = |file: &WatchedFile| {
+            let position = before.iter().position(|entry| entry.file == *file)?;
+            Some(before.swap_remove(position))
+        };
+        let configuration =
+            watching.imports.iter().flat_map(|imports| &imports.configuration).map(|path| autoreload(path.clone()));
+        let named = watching.files.iter().cloned().chain(configuration);
+        self.entries = named.map(|file| kept(&file).unwrap_or_else(|| Entry::named(file))).chain(imported).collect();
+        if self.wanted_sources != watching.sources {
+            (self.sources, self.wanted_sources) = (WatchedFolders::new(&watching.sources), watching.sources.clone());
+        }
+        if self.entries.is_empty() && self.imports.is_none() {
+            // With the doorbell all of its watches go.
+            (self.doorbell, self.settling) = (None, None);
+            self.folder_rings.clear();
+            return;
+        }
+        if self.doorbell.is_none() {
+            self.doorbell = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).ok();
+            self.look_ms = now_ms + LOOK_MS;
+        }
+        self.hang_rings(before.into_iter().filter_map(|entry| entry.ring).collect());
+    }
+
+    /// A generation tells what it has imported, or what more: it is watched beside what the generations of `living` have told. A file that
+    /// was changed after the generation had read it counts as changed now.
+    pub fn adopt(&mut self, generation: u32, files: Vec<Imported>, living: &[u32], now_ms: u64) {
+        let mut positions: HashMap<PathBuf, usize> = HashMap::new();
+        let imported =
+            |(position, entry): (usize, &Entry)| (!entry.importers.is_empty()).then(|| (entry.file.path.clone(), position));
+        positions.extend(self.entries.iter().enumerate().filter_map(imported));
+        let mut late = HashSet::new();
+        for Imported { path, modified_ns } in files {
+            if self.sources.excludes(&path) {
+                continue;
+            }
+            let position = *positions.entry(path.clone()).or_insert_with(|| {
+                self.entries.push(Entry::new(autoreload(path)));
+                self.entries.len() - 1
+            });
+            let entry = &mut self.entries[position];
+            if !entry.importers.contains(&generation) {
+                entry.importers.push(generation);
+            }
+            if modified_ns.is_some_and(|told| entry.fingerprint.modified_ns() != Some(i128::from(told))) {
+                entry.is_changed |= !self.late.contains(&entry.file.path);
+                late.insert(entry.file.path.clone());
+            }
+        }
+        if !late.is_empty() {
+            self.settle(now_ms);
+        }
+        self.late = late;
+        self.forget_importers_but(living);
+    }
+
+    /// Only these generations are left: what others alone have imported is watched no more.
+    pub fn forget_importers_but(&mut self, living: &[u32]) {
+        let mut left = Vec::new();
+        self.entries.retain_mut(|entry| {
+            if entry.importers.is_empty() {
+                return true;
+            }
+            entry.importers.retain(|generation| living.contains(generation));
+            if entry.importers.is_empty() {
+                left.extend(entry.ring);
+            }
+            !entry.importers.is_empty()
+        });
+        self.hang_rings(left);
+    }
+
+    /// What rings when a file changes.
+    pub fn source<T>(&self, token: T) -> Option<Source<'_, T>> {
+        self.doorbell.as_ref().map(|doorbell| Source::readable(token, doorbell.as_fd()))
+    }
+
+    /// The next time at which the files have to be looked at.
+    pub fn wake_ms(&self) -> Option<u64> {
+        let settled = self.settling.map(|settling| settling.until_ms);
+        let imports = self.imports.map(|period| period.look_ms);
+        let named = self.entries.iter().any(|entry| entry.importers.is_empty()).then_some(self.look_ms);
+        [settled, imports, named].into_iter().flatten().min()
+    }
+
+    /// The doorbell has rung.
+    pub fn ring(&mut self, now_ms: u64) {
+        let Some(doorbell) = &self.doorbell else { return };
+        let has_events = |_: &usize| doorbell.read_events().is_ok_and(|events| !events.is_empty());
+        if (0..READS_MOST).take_while(has_events).count() > 0 {
+            self.settle(now_ms);
+        }
+    }
+
+    /// Looks at the files if it is time, and gives what has changed and come to rest.
+    pub fn take_changes(&mut self, now_ms: u64) -> Vec<FileNews> {
+        if self.wake_ms().is_none_or(|time| now_ms < time) {
+            return Vec::new();
+        }
+        let rung = self.settling.is_some_and(|settling| now_ms >= settling.until_ms);
+        let imports = rung || self.imports.is_some_and(|period| now_ms >= period.look_ms);
+        let named = rung || now_ms >= self.look_ms;
+        if let Some(period) = self.imports.as_mut().filter(|_| imports) {
+            period.look_ms = now_ms + period.every_ms;
+        }
+        if named {
+            self.look_ms = now_ms + LOOK_MS;
+        }
+        if self.look(|entry| if entry.importers.is_empty() { named } else { imports }) | (imports && self.look_at_sources()) {
+            self.settle(now_ms);
+        }
+        if self.settling.is_none_or(|settling| now_ms < settling.until_ms) {
+            return Vec::new();
+        }
+        self.settling = None;
+        self.told()
+    }
+
+    /// Compares each of these files with what was seen of it before. True if one differs.
+    fn look(&mut self, which: impl Fn(&Entry) -> bool) -> bool {
+        let mut differs = false;
+        for entry in self.entries.iter_mut().filter(|entry| which(entry)) {
+            let fingerprint = Fingerprint::look(&entry.file.path, entry.file.subject);
+            if fingerprint != entry.fingerprint {
+                entry.fingerprint = fingerprint;
+                entry.is_changed = true;
+                differs = true;
+            }
+        }
+        if differs {
+            self.hang_rings(Vec::new());
+        }
+        differs
+    }
+
+    /// The same for what lies in folders.
+    fn look_at_sources(&mut self) -> bool {
+        let changed = self.sources.look();
+        let differs = !changed.is_empty();
+        self.changed_sources.extend(changed);
+        if differs {
+            self.hang_rings(Vec::new());
+        }
+        differs
+    }
+
+    fn settle(&mut self, now_ms: u64) {
+        let first_ms = self.settling.map_or(now_ms, |settling| settling.first_ms);
+        self.settling = Some(Settling { first_ms, until_ms: (now_ms + SETTLE_MS).min(first_ms + SETTLE_MOST_MS) });
+    }
+
+    fn told(&mut self) -> Vec<FileNews> {
+        let mut news: Vec<FileNews> = Vec::new();
+        for entry in self.entries.iter_mut().filter(|entry| entry.is_changed) {
+            entry.is_changed = false;
+            let WatchedFile { path, option, action, .. } = entry.file.clone();
+            match news.iter_mut().find(|known| known.action == action) {
+                Some(known) => known.paths.push(path),
+                None => news.push(FileNews { action, option, paths: vec![path] }),
+            }
+        }
+        self.tell_sources(&mut news);
+        news
+    }
+
+    /// Adds what has changed in folders; a file that is imported too is told once.
+    fn tell_sources(&mut self, news: &mut Vec<FileNews>) {
+        let mut changed = std::mem::take(&mut self.changed_sources);
+        changed.sort();
+        changed.dedup();
+        changed.retain(|path| !news.iter().any(|known| known.action == FileAction::Reload && known.paths.contains(path)));
+        if changed.is_empty() {
+            return;
+        }
+        match news.iter_mut().find(|known| known.action == FileAction::Reload) {
+            Some(known) => known.paths.extend(changed),
+            None => news.push(FileNews { action: FileAction::Reload, option: AUTORELOAD.to_owned(), paths: changed }),
+        }
+    }
+
+    /// Has the kernel ring for the files as they are now, and no more for those that were there before: another file may have come to
+    /// a path.
+    fn hang_rings(&mut self, mut left: Vec<WatchDescriptor>) {
+        let Some(doorbell) = &self.doorbell else { return };
+        for entry in &mut self.entries {
+            let ring = entry.fingerprint.is_there().then(|| hang(doorbell, &entry.file.path, entry.file.subject)).flatten();
+            left.extend(std::mem::replace(&mut entry.ring, ring).filter(|old| Some(*old) != ring));
+        }
+        let rung = self.sources.passed().iter().filter_map(|folder| hang(doorbell, folder, WatchSubject::Contents)).collect();
+        left.extend(std::mem::replace(&mut self.folder_rings, rung));
+        for old in left {
+            if self.folder_rings.contains(&old) {
+                continue;
+            }
+            if !self.entries.iter().any(|entry| entry.ring == Some(old)) {
+                // The kernel has taken it down itself where the file is gone for good.
+                let _ = doorbell.rm_watch(old);
+            }
+        }
+    }
+}
+
+impl Entry {
+    fn new(file: WatchedFile) -> Entry {
+        let fingerprint = Fingerprint::look(&file.path, file.subject);
+        Entry { file, importers: Vec::new(), fingerprint, ring: None, is_changed: false }
+    }
+
+    /// A file that the configuration names.
+    fn named(file: WatchedFile) -> Entry {
+        let entry = Entry::new(file);
+        if !entry.fingerprint.is_there() {
+            let (option, path) = (&entry.file.option, entry.file.path.display());
+            log_sink::line(&format!("{option} = {path}: there is no such file; it counts as changed when it is made"));
+        }
+        entry
+    }
+}
+
+impl FileNews {
+    /// What has changed, for the log; the application's own files as seen from its folder.
+    pub fn words(&self, folder: Option<&Path>) -> String {
+        let shown = |path: &PathBuf| {
+            let short = folder.filter(|_| self.option == AUTORELOAD).and_then(|folder| path.strip_prefix(folder).ok());
+            short.unwrap_or(path).display().to_string()
+        };
+        let names: Vec<String> = self.paths.iter().take(NAMES_MOST).map(shown).collect();
+        let more = self.paths.len().saturating_sub(NAMES_MOST);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let have = if self.paths.len() > 1 { "have" } else { "has" };
+        format!("{}{more} {have} changed", names.join(", "))
+    }
+}
+
+/// What `py-autoreload` makes of a file.
+fn autoreload(path: PathBuf) -> WatchedFile {
+    WatchedFile { path, option: AUTORELOAD.to_owned(), subject: WatchSubject::Touch, action: FileAction::Reload }
+}
+
+/// A watch on one file. `None` where the limit of watches is reached, or it is gone by now: the looks find what happens to it.
+fn hang(doorbell: &Inotify, path: &Path, subject: WatchSubject) -> Option<WatchDescriptor> {
+    let mut flags = AddWatchFlags::IN_ATTRIB
+        | AddWatchFlags::IN_MODIFY
+        | AddWatchFlags::IN_CLOSE_WRITE
+        | AddWatchFlags::IN_DELETE_SELF
+        | AddWatchFlags::IN_MOVE_SELF;
+    if subject == WatchSubject::Contents {
+        flags |= AddWatchFlags::IN_CREATE | AddWatchFlags::IN_DELETE | AddWatchFlags::IN_MOVE;
+    }
+    match doorbell.add_watch(path, flags) {
+        Ok(ring) => Some(ring),
+        Err(Errno::EINTR) => doorbell.add_watch(path, flags).ok(),
+        Err(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Folder;
+
+    fn watches(paths: &[(&Path, FileAction)]) -> Watches {
+        let file = |&(path, action): &(&Path, FileAction)| WatchedFile {
+            path: path.to_owned(),
+            option: "touch".to_owned(),
+            subject: WatchSubject::Touch,
+            action,
+        };
+        Watches::new(&Watching { files: paths.iter().map(file).collect(), ..Watching::default() }, 0)
+    }
+
+    #[test]
+    fn changes_that_come_together_are_told_once_and_those_that_go_on_within_a_second() {
+        let folder = Folder::new("watching");
+        let path = folder.path().join("file");
+        // A file that is not there yet has no bell: the next look finds it.
+        std::fs::write(&path, "before").expect("written");
+        let mut watches = watches(&[(&path, FileAction::Reload)]);
+        assert_eq!(watches.take_changes(LOOK_MS), Vec::new());
+        let mut now = LOOK_MS;
+        for number in 0..SETTLE_MOST_MS / (SETTLE_MS / 2) {
+            std::fs::write(&path, vec![b'x'; number as usize]).expect("written");
+            watches.ring(now);
+            assert_eq!(watches.take_changes(now), Vec::new(), "{number}");
+            now += SETTLE_MS / 2;
+        }
+        let told = watches.take_changes(now);
+        assert_eq!(told.iter().map(|news| news.action).collect::<Vec<_>>(), [FileAction::Reload]);
+        // The last ones were seen in the same look.
+        assert_eq!(watches.take_changes(now + SETTLE_MOST_MS + LOOK_MS), Vec::new());
+    }
+
+    #[test]
+    fn without_a_doorbell_a_look_finds_it() {
+        let folder = Folder::new("watching");
+        let path = folder.path().join("file");
+        let mut watches = watches(&[(&path, FileAction::ReloadChain)]);
+        watches.doorbell = None;
+        std::fs::write(&path, "").expect("written");
+        assert_eq!(watches.take_changes(LOOK_MS), Vec::new());
+        let told = watches.take_changes(LOOK_MS + SETTLE_MS);
+        assert_eq!(told, [FileNews { action: FileAction::ReloadChain, option: "touch".to_owned(), paths: vec![path] }]);
+    }
+
+    #[test]
+    fn files_that_ask_for_the_same_ask_once() {
+        let folder = Folder::new("watching");
+        let paths: Vec<PathBuf> = (0..5).map(|number| folder.path().join(number.to_string())).collect();
+        let asked = [FileAction::Reload, FileAction::Reload, FileAction::ReloadWorkers, FileAction::Reload, FileAction::Reload];
+        let mut watches = watches(&paths.iter().map(PathBuf::as_path).zip(asked).collect::<Vec<_>>());
+        for path in &paths {
+            std::fs::write(path, "").expect("written");
+        }
+        watches.take_changes(LOOK_MS);
+        let told = watches.take_changes(LOOK_MS + SETTLE_MS);
+        assert_eq!(
+            told.iter().map(|news| (news.action, news.paths.len())).collect::<Vec<_>>(),
+            [(FileAction::Reload, 4), (FileAction::ReloadWorkers, 1)]
+        );
+        assert!(told[0].words(None).ends_with(" and 1 more have changed"), "{}", told[0].words(None));
+    }
+}

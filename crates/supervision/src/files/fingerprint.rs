@@ -1,0 +1,150 @@
+//! What can be seen of a file: enough to tell that it is not what it was. Two looks are compared, never a time with the clock, so a
+//! time that lies in the future, or goes back, means nothing of its own. It follows links, and watches nothing. The master runs it.
+
+use std::fs::Metadata;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use bolide_contract::watching::WatchSubject;
+
+/// Files of a folder that are looked at, at the most.
+pub const FOLDER_FILES_MOST: usize = 10_000;
+
+/// One look at a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fingerprint {
+    /// It is not there, or can't be reached.
+    Missing,
+    /// What `touch-*` count: the file itself, its length and time of modification, in nanoseconds.
+    Touched { device: u64, inode: u64, bytes: u64, modified_ns: i128 },
+    /// What `fs-*` count, in one number.
+    Contents(u64),
+}
+
+impl Fingerprint {
+    /// Looks at a file, or at a folder and the files in it.
+    pub fn look(path: &Path, subject: WatchSubject) -> Fingerprint {
+        let Ok(metadata) = std::fs::metadata(path) else { return Fingerprint::Missing };
+        match subject {
+            WatchSubject::Touch => Fingerprint::Touched {
+                device: metadata.dev(),
+                inode: metadata.ino(),
+                bytes: metadata.len(),
+                modified_ns: modified_ns(&metadata),
+            },
+            WatchSubject::Contents => {
+                let files = if metadata.is_dir() { entries(path) } else { 0 };
+                Fingerprint::Contents(everything(path.as_os_str().as_encoded_bytes(), &metadata).wrapping_add(files))
+            }
+        }
+    }
+
+    /// The time of modification, where that is what counts.
+    pub fn modified_ns(self) -> Option<i128> {
+        match self {
+            Fingerprint::Touched { modified_ns, .. } => Some(modified_ns),
+            Fingerprint::Missing | Fingerprint::Contents(_) => None,
+        }
+    }
+
+    pub fn is_there(self) -> bool {
+        self != Fingerprint::Missing
+    }
+}
+
+/// The files of a folder in one number, whatever order they are told in.
+fn entries(folder: &Path) -> u64 {
+    let Ok(listing) = std::fs::read_dir(folder) else { return 0 };
+    let known = listing.take(FOLDER_FILES_MOST).flatten();
+    known.fold(0, |sum, entry| {
+        let seen = entry.metadata().map_or(0, |metadata| everything(entry.file_name().as_encoded_bytes(), &metadata));
+        sum.wrapping_add(seen)
+    })
+}
+
+fn everything(name: &[u8], metadata: &Metadata) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    (metadata.dev(), metadata.ino(), metadata.mode(), metadata.uid(), metadata.gid()).hash(&mut hasher);
+    (metadata.len(), modified_ns(metadata), metadata.ctime(), metadata.ctime_nsec()).hash(&mut hasher);
+    hasher.finish()
+}
+
+fn modified_ns(metadata: &Metadata) -> i128 {
+    i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Folder;
+    use std::fs::{File, Permissions};
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::time::{Duration, SystemTime};
+
+    fn set_time(path: &Path, time: SystemTime) {
+        File::open(path).expect("opened").set_modified(time).expect("set");
+    }
+
+    #[test]
+    fn a_file_differs_when_it_is_touched_replaced_removed_or_reached_by_another_link() {
+        let folder = Folder::new("fingerprint");
+        let path = folder.path().join("current/file");
+        for release in ["one", "two"] {
+            std::fs::create_dir(folder.path().join(release)).expect("made");
+            std::fs::write(folder.path().join(release).join("file"), "same").expect("written");
+            set_time(&folder.path().join(release).join("file"), SystemTime::UNIX_EPOCH);
+        }
+        symlink("one", folder.path().join("current")).expect("linked");
+        let look = || Fingerprint::look(&path, WatchSubject::Touch);
+        let mut last = look();
+        assert_eq!(look(), last);
+        let future = SystemTime::now() + Duration::from_secs(1_000_000);
+        let moved = folder.path().join("moved");
+        let steps: [(&str, &dyn Fn()); 5] = [
+            ("into the future", &|| set_time(&path, future)),
+            ("back again", &|| set_time(&path, SystemTime::UNIX_EPOCH)),
+            ("replaced by one of the same length and time", &|| {
+                std::fs::write(&moved, "same").expect("written");
+                set_time(&moved, SystemTime::UNIX_EPOCH);
+                std::fs::rename(&moved, &path).expect("renamed");
+            }),
+            ("the link leads elsewhere", &|| {
+                symlink("two", &moved).expect("linked");
+                std::fs::rename(&moved, folder.path().join("current")).expect("renamed");
+            }),
+            ("removed", &|| std::fs::remove_file(&path).expect("removed")),
+        ];
+        for (what, step) in steps {
+            step();
+            assert_ne!(look(), last, "{what}");
+            last = look();
+            assert_eq!(look(), last, "{what}");
+        }
+        assert!(!last.is_there());
+    }
+
+    #[test]
+    fn of_a_folder_each_file_counts_and_none_below() {
+        let folder = Folder::new("fingerprint");
+        let path = folder.path().to_owned();
+        std::fs::create_dir(path.join("below")).expect("made");
+        std::fs::write(path.join("below/file"), "").expect("written");
+        std::fs::write(path.join("file"), "").expect("written");
+        let look = || Fingerprint::look(&path, WatchSubject::Contents);
+        let mut last = look();
+        std::fs::write(path.join("below/file"), "changed").expect("written");
+        assert_eq!(look(), last);
+        let steps: [(&str, &dyn Fn()); 3] = [
+            ("written", &|| std::fs::write(path.join("file"), "more").expect("written")),
+            ("its mode", &|| std::fs::set_permissions(path.join("file"), Permissions::from_mode(0o600)).expect("set")),
+            ("another file", &|| std::fs::write(path.join("another"), "").expect("written")),
+        ];
+        for (what, step) in steps {
+            step();
+            assert_ne!(look(), last, "{what}");
+            last = look();
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Files of UNIX sockets in folders that others may write to: binding and finding them. It listens nowhere. The master runs it.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, openat};
+use nix::sys::socket::{UnixAddr, bind, connect};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
+use nix::unistd::{Gid, Uid, fchownat, geteuid};
+
+use super::walk::{Last, PathEntry, Trust, Untrusted, kind, walk};
+use super::{KnownFile, Rights, as_user, joined, perform};
+use crate::processes::privileges::Privileges;
+
+/// Binds a socket: in a folder of root's alone with our own rights, elsewhere with those of the user, and where these do not suffice with
+/// our own, through no link.
+///
+/// # Errors
+/// A refusal, or what the kernel says.
+pub fn bind_at(socket: &OwnedFd, path: &Path, user: Option<&Privileges>) -> io::Result<()> {
+    let bind = |path: &Path| Ok(bind(socket.as_raw_fd(), &UnixAddr::new(path)?)?);
+    at(path, user, bind, |place| bind(&place.address()))
+}
+
+/// Connects a socket, with rights as [`bind_at`] has them.
+///
+/// # Errors
+/// A refusal, or what the kernel says.
+pub fn connect_at(socket: &OwnedFd, path: &Path, user: Option<&Privileges>) -> io::Result<()> {
+    let connect = |path: &Path| Ok(connect(socket.as_raw_fd(), &UnixAddr::new(path)?)?);
+    let through_no_link = |place: &PathEntry| {
+        let node = node_in(place)?;
+        connect(Path::new(&format!("/proc/self/fd/{}", node.descriptor.as_raw_fd())))
+    };
+    at(path, user, connect, through_no_link)
+}
+
+fn at<T>(
+    path: &Path,
+    user: Option<&Privileges>,
+    act: impl Fn(&Path) -> io::Result<T>,
+    guarded: impl Fn(&PathEntry) -> io::Result<T>,
+) -> io::Result<T> {
+    let Rights::RootFirst(user) = Rights::root_first(user) else { return act(path) };
+    match walk(path, Last::Itself) {
+        Ok(place) if place.trust == Trust::Root => act(path),
+        Ok(place) => match as_user(user, || act(path)) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => guarded(&place),
+            done => done,
+        },
+        Err(refusal) if Untrusted::is(&refusal) => as_user(user, || act(path)).map_err(|error| joined(&refusal, &error, user)),
+        Err(error) => Err(error),
+    }
+}
+
+/// The file of a socket, held so that it is this one file whatever is laid in its place.
+#[derive(Debug)]
+pub struct SocketNode {
+    descriptor: OwnedFd,
+    found: FileStat,
+    trust: Trust,
+    path: std::path::PathBuf,
+}
+
+impl SocketNode {
+    /// Finds the file of a socket.
+    ///
+    /// # Errors
+    /// There is none, or it is another file; it can't be reached.
+    pub fn find(path: &Path, user: Option<&Privileges>) -> io::Result<SocketNode> {
+        perform(path, Last::Itself, Rights::root_first(user), node_in)
+    }
+
+    /// The file of the bound socket, with its identity: it can be removed later by `user`'s rights or root's.
+    pub fn known(&self, path: &Path, user: Option<&Privileges>) -> KnownFile {
+        KnownFile::of(path, Rights::root_first(user), &self.found)
+    }
+
+    /// Gives it a mode.
+    ///
+    /// # Errors
+    /// What chmod(2) says.
+    pub fn set_mode(&self, mode: u32) -> io::Result<()> {
+        // A descriptor that is only a place takes no mode by itself, but by its name.
+        let name = format!("/proc/self/fd/{}", self.descriptor.as_raw_fd());
+        std::fs::set_permissions(name, std::fs::Permissions::from_mode(mode))
+    }
+
+    /// Gives it away.
+    ///
+    /// # Errors
+    /// What chown(2) says.
+    pub fn set_owner(&self, uid: Option<Uid>, gid: Option<Gid>) -> io::Result<()> {
+        Ok(fchownat(&self.descriptor, "", uid, gid, AtFlags::AT_EMPTY_PATH)?)
+    }
+
+    /// Whether it is ours to change: where others may write, what is known to be ours, what is the user's already, or what root has made
+    /// there and nothing else leads to.
+    ///
+    /// # Errors
+    /// A refusal.
+    pub fn check(&self, known: Option<&KnownFile>, user: Option<&Privileges>) -> io::Result<()> {
+        if known.is_some_and(|known| known.is(&self.found)) {
+            return Ok(());
+        }
+        let Rights::RootFirst(user) = Rights::root_first(user) else { return Ok(()) };
+        let owner = self.found.st_uid;
+        let is_known = owner == user.uid.as_raw() || self.trust == Trust::Nobody && owner == geteuid().as_raw();
+        if self.trust == Trust::Root || is_known && self.found.st_nlink == 1 {
+            return Ok(());
+        }
+        Err(Untrusted::error(format!(
+            "{} is not the socket that was made: somebody else writes to its folder; choose one that is yours alone",
+            self.path.display()
+        )))
+    }
+}
+
+fn node_in(place: &PathEntry) -> io::Result<SocketNode> {
+    let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let descriptor = openat(place.folder(), place.name(), flags, Mode::empty())?;
+    let found = fstat(&descriptor)?;
+    if kind(&found) != SFlag::S_IFSOCK {
+        return Err(Errno::ENOTSOCK.into());
+    }
+    Ok(SocketNode { descriptor, found, trust: place.trust, path: place.path().to_owned() })
+}

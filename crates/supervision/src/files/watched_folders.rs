@@ -1,0 +1,220 @@
+//! Files below folders that are watched whether they are imported or not (`reload-dir`, `reload-include`), and what is watched in no case
+//! (`reload-exclude`). What Git ignores is left out as Git does it. It finds files and compares looks at them; `file_watches` asks for a look
+//! and reports a change. The master runs it.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use bolide_contract::watching::{WatchSubject, WatchedSources};
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+use ignore::{DirEntry, WalkBuilder};
+
+use crate::files::fingerprint::Fingerprint;
+use crate::logs::log_sink;
+
+/// Files and folders that a look passes, at the most: the master does nothing else meanwhile.
+const ENTRIES_MOST: usize = 20_000;
+/// Folders below each other, at the most.
+const DEPTH_MOST: usize = 32;
+/// A folder with this file in it is a virtual environment.
+const ENVIRONMENT_MARK: &str = "pyvenv.cfg";
+/// Folders of libraries and of compiled code that not everybody has Git ignore.
+const NEVER: [&str; 2] = ["__pycache__", "node_modules"];
+
+/// The files, and what was seen of each.
+#[derive(Debug, Default)]
+pub struct WatchedFolders {
+    folders: Vec<PathBuf>,
+    patterns: Option<Gitignore>,
+    excluded: Option<Gitignore>,
+    sights: HashMap<PathBuf, Fingerprint>,
+    /// Folders that were passed: what comes and goes in them rings.
+    passed: Vec<PathBuf>,
+    is_too_much_told: bool,
+}
+
+impl WatchedFolders {
+    /// Looks for the first time. A pattern that is none is told and left out.
+    pub fn new(wanted: &WatchedSources) -> WatchedFolders {
+        let root = wanted.folders.first().cloned().unwrap_or_default();
+        let patterns = (!wanted.patterns.is_empty()).then(|| compiled(&root, &wanted.patterns));
+        let excluded = (!wanted.excluded.is_empty()).then(|| compiled(&root, &wanted.excluded));
+        let mut sources = WatchedFolders { folders: wanted.folders.clone(), patterns, excluded, ..WatchedFolders::default() };
+        if sources.patterns.is_some() {
+            sources.sights = sources.found();
+        }
+        sources
+    }
+
+    /// Nothing of this file counts, even where it is imported.
+    pub fn excludes(&self, path: &Path) -> bool {
+        self.excluded.as_ref().is_some_and(|excluded| matches(excluded, path, false))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.patterns.is_none()
+    }
+
+    /// Folders in which a change is worth a look.
+    pub fn passed(&self) -> &[PathBuf] {
+        &self.passed
+    }
+
+    /// Gives the files that are other ones than at the last look, new ones and those that are gone.
+    pub fn look(&mut self) -> Vec<PathBuf> {
+        if self.is_empty() {
+            return Vec::new();
+        }
+        let now = self.found();
+        let changed = now.iter().filter(|(path, fingerprint)| self.sights.get(*path) != Some(fingerprint)).map(|(path, _)| path);
+        let gone = self.sights.keys().filter(|path| !now.contains_key(*path));
+        let mut paths: Vec<PathBuf> = changed.chain(gone).cloned().collect();
+        paths.sort();
+        self.sights = now;
+        paths
+    }
+
+    fn found(&mut self) -> HashMap<PathBuf, Fingerprint> {
+        let mut sights = HashMap::new();
+        self.passed.clear();
+        let Some((first, more)) = self.folders.split_first() else { return sights };
+        let mut walk = WalkBuilder::new(first);
+        for folder in more {
+            walk.add(folder);
+        }
+        walk.max_depth(Some(DEPTH_MOST)).require_git(false).filter_entry(is_of_the_application);
+        for (count, entry) in walk.build().enumerate() {
+            if count >= ENTRIES_MOST {
+                self.tell_too_much();
+                break;
+            }
+            // What can't be read now may be readable at the next look.
+            let Ok(entry) = entry else { continue };
+            let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
+            if is_folder {
+                self.passed.push(entry.into_path());
+            } else if self.is_wanted(entry.path()) {
+                let fingerprint = Fingerprint::look(entry.path(), WatchSubject::Touch);
+                sights.insert(entry.into_path(), fingerprint);
+            }
+        }
+        sights
+    }
+
+    fn is_wanted(&self, path: &Path) -> bool {
+        self.patterns.as_ref().is_some_and(|patterns| matches(patterns, path, false)) && !self.excludes(path)
+    }
+
+    fn tell_too_much(&mut self) {
+        if !std::mem::replace(&mut self.is_too_much_told, true) {
+            log_sink::line(&format!(
+                "reload-dir, reload-include: there are more than {ENTRIES_MOST} files and folders: those beyond are not watched; \
+                 name smaller folders by reload-dir, or have .gitignore leave some out"
+            ));
+        }
+    }
+}
+
+/// Patterns as Git reads them, from this folder.
+fn compiled(root: &Path, patterns: &[String]) -> Gitignore {
+    let mut builder = GitignoreBuilder::new(root);
+    for pattern in patterns {
+        if let Err(error) = builder.add_line(None, pattern) {
+            log_sink::line(&format!("`{pattern}` is no pattern of files, and is left out: {error}"));
+        }
+    }
+    builder.build().unwrap_or_else(|_| Gitignore::empty())
+}
+
+/// The path itself matches, or a folder above it does.
+fn matches(patterns: &Gitignore, path: &Path, is_folder: bool) -> bool {
+    // Patterns know nothing of what lies outside of their folder, but for names.
+    let is_below = patterns.path().is_absolute() && path.starts_with(patterns.path());
+    let name = path.file_name().map(Path::new);
+    match is_below {
+        true => patterns.matched_path_or_any_parents(path, is_folder).is_ignore(),
+        false => name.is_some_and(|name| patterns.matched(name, is_folder).is_ignore()),
+    }
+}
+
+fn is_of_the_application(entry: &DirEntry) -> bool {
+    let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
+    let is_never = entry.file_name().to_str().is_some_and(|name| NEVER.contains(&name));
+    // A folder that is named by hand is meant.
+    entry.depth() == 0 || !is_folder || !is_never && !entry.path().join(ENVIRONMENT_MARK).exists()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Folder;
+
+    fn write(folder: &Path, files: &[(&str, &str)]) {
+        for (name, text) in files {
+            let path = folder.join(name);
+            std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+            std::fs::write(path, text).expect("written");
+        }
+    }
+
+    fn sources(folder: &Path, patterns: &[&str], excluded: &[&str]) -> WatchedFolders {
+        let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+        WatchedFolders::new(&WatchedSources {
+            folders: vec![folder.to_owned()],
+            patterns: owned(patterns),
+            excluded: owned(excluded),
+        })
+    }
+
+    fn names(folder: &Path, paths: &[PathBuf]) -> Vec<String> {
+        paths.iter().map(|path| path.strip_prefix(folder).expect("below").display().to_string()).collect()
+    }
+
+    #[test]
+    fn what_git_ignores_hidden_files_and_virtual_environments_are_left_out() {
+        let folder = Folder::new("sources");
+        let files = [
+            ("app.py", ""),
+            ("shop/views.py", ""),
+            ("shop/page.html", ""),
+            ("build/made.py", ""),
+            ("env/pyvenv.cfg", ""),
+            ("env/lib/thing.py", ""),
+            (".hidden/thing.py", ""),
+            ("shop/__pycache__/views.py", ""),
+            ("shop/local.py", ""),
+            ("generated/thing.py", ""),
+        ];
+        write(folder.path(), &files);
+        write(folder.path(), &[(".gitignore", "build/\n"), ("shop/.gitignore", "local.py\n")]);
+        let sources = sources(folder.path(), &["*.py", "*.html"], &["generated/"]);
+        let mut found: Vec<PathBuf> = sources.sights.keys().cloned().collect();
+        found.sort();
+        assert_eq!(names(folder.path(), &found), ["app.py", "shop/page.html", "shop/views.py"]);
+    }
+
+    #[test]
+    fn a_look_tells_what_is_new_other_and_gone() {
+        let folder = Folder::new("sources");
+        write(folder.path(), &[("one.py", "1"), ("two.py", "2"), ("three.txt", "3")]);
+        let mut sources = sources(folder.path(), &["*.py"], &[]);
+        assert_eq!(sources.look(), Vec::<PathBuf>::new());
+        write(folder.path(), &[("one.py", "another"), ("three.txt", "another"), ("below/four.py", "")]);
+        std::fs::remove_file(folder.path().join("two.py")).expect("removed");
+        let changed = sources.look();
+        assert_eq!(names(folder.path(), &changed), ["below/four.py", "one.py", "two.py"]);
+        assert_eq!(sources.look(), Vec::<PathBuf>::new());
+        assert!(sources.passed().contains(&folder.path().join("below")));
+    }
+
+    #[test]
+    fn a_pattern_of_folders_counts_from_the_folder_and_a_name_everywhere() {
+        let folder = Folder::new("sources");
+        write(folder.path(), &[("templates/deep/a.txt", ""), ("other/templates.txt", ""), ("other/b.txt", "")]);
+        let sources = sources(folder.path(), &["/templates/**", "b.txt"], &[]);
+        let mut found: Vec<PathBuf> = sources.sights.keys().cloned().collect();
+        found.sort();
+        assert_eq!(names(folder.path(), &found), ["other/b.txt", "templates/deep/a.txt"]);
+        assert!(!sources.excludes(&folder.path().join("other/b.txt")));
+    }
+}

@@ -1,0 +1,383 @@
+//! The files and sockets that lines go to: opened once with the master's rights, and handed to prototypes and workers as descriptors. When a
+//! file is put aside or was moved away, the master opens the new one and hands that on, so that users who could not open it go on writing.
+//!
+//! It writes no line of its own to them and knows no rule about lines: that is the room `log`. The master runs it.
+
+use std::fs::File;
+use std::io;
+use std::net::{ToSocketAddrs, UdpSocket};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use bolide_contract::logging::{LogFiles, LogPlace, LogTarget, Logging};
+use bolide_contract::scoreboard::now_ms;
+
+use crate::error::StartError;
+use crate::files::guarded_files::{self, How, OpenedFile, Rights};
+use crate::logs::log_programs::{self, LogPrograms, NewLog, Started};
+use crate::logs::log_sink;
+use crate::processes::privileges::Privileges;
+
+/// Mode of a log file that did not exist, as uWSGI makes it.
+const FILE_MODE: u32 = 0o640;
+/// Time between two looks at the lengths of files that have a limit, in milliseconds: as often as uWSGI looks.
+const LOOK_MS: u64 = 1_000;
+
+/// How logs are opened.
+const APPENDED: How = How::Append { mode: FILE_MODE };
+/// Why a log is not changed.
+const ANOTHERS: &str =
+    "it is neither new nor of the user of uid, and others than root may write to its folder; change it by hand, or remove it";
+
+/// Files of one log that may be put aside in one second.
+const SAME_SECOND_MOST: u32 = 100;
+
+/// The logs of a start, opened.
+#[derive(Debug)]
+pub struct OpenedLogs {
+    /// The file of `logto`.
+    pub log: Option<File>,
+    /// The files, sockets and pipes of the further logs, in the order of the settings.
+    pub targets: Vec<OwnedFd>,
+    /// The programs that read lines of some of them.
+    pub programs: LogPrograms,
+}
+
+/// The files among them, which can be put aside.
+#[derive(Debug, Default)]
+pub struct Logs {
+    files: Vec<LogFile>,
+    settings: LogFiles,
+    privileges: Option<Privileges>,
+    looked_ms: u64,
+}
+
+#[derive(Debug)]
+struct LogFile {
+    /// Its number in the room `log`.
+    number: u32,
+    path: PathBuf,
+}
+
+/// Opens all logs, before anything is started.
+///
+/// # Errors
+/// One can't be opened, with the option's name and what to do.
+pub fn open_all(logging: &Logging, privileges: Option<&Privileges>) -> Result<OpenedLogs, StartError> {
+    let log = logging.file.as_deref().map(|path| open_log(path, logging, privileges));
+    let mut programs = LogPrograms::default();
+    let mut open = |(target, number)| match open_target(target, logging, privileges)? {
+        Opened::Descriptor(descriptor) => Ok(descriptor),
+        Opened::Program(command, started) => {
+            programs.add(number, command, started.guarded, now_ms());
+            Ok(started.input)
+        }
+    };
+    let targets = logging.targets.iter().zip(1..).map(&mut open).collect::<Result<_, StartError>>()?;
+    Ok(OpenedLogs { log: log.transpose()?, targets, programs })
+}
+
+/// Opens the file of `logto`.
+///
+/// # Errors
+/// It can't be written.
+pub fn open_log(path: &Path, logging: &Logging, privileges: Option<&Privileges>) -> Result<File, StartError> {
+    let opened = guarded_files::open(path, APPENDED, Rights::root_first(privileges));
+    let made = opened.and_then(|opened| {
+        let file = prepared(path, opened, &logging.files, owner(logging, privileges), logging.files.truncate)?;
+        // It becomes standard output, which applications expect to wait for its reader.
+        guarded_files::set_blocking(&file)?;
+        Ok(file)
+    });
+    made.map_err(|error| unwritable(path, "logto", &error))
+}
+
+impl Logs {
+    /// The state of the logs that were opened by these settings. Opens nothing.
+    pub fn new(logging: &Logging, privileges: Option<&Privileges>) -> Logs {
+        let log = logging.file.iter().map(|path| LogFile { number: 0, path: path.clone() });
+        let targets = logging.targets.iter().zip(1..).filter_map(|(target, number)| match &target.place {
+            LogPlace::File(path) => Some(LogFile { number, path: path.clone() }),
+            _ => None,
+        });
+        let files = log.chain(targets).collect();
+        Logs { files, settings: logging.files.clone(), privileges: privileges.cloned(), looked_ms: 0 }
+    }
+
+    /// Takes what a reload has changed of the rules; the files stay.
+    pub fn renew(&mut self, logging: &Logging) {
+        self.settings = logging.files.clone();
+    }
+
+    /// When the lengths of files are to be looked at, in monotonic milliseconds.
+    pub fn wake_ms(&self) -> Option<u64> {
+        self.settings.most_bytes.filter(|_| !self.files.is_empty()).map(|_| self.looked_ms + LOOK_MS)
+    }
+
+    /// Puts aside each file that has grown beyond its limit. Gives what was done or went wrong, for the log, and what takes their place.
+    pub fn look(&mut self, now_ms: u64) -> Vec<Result<(String, NewLog), String>> {
+        let Some(most_bytes) = self.settings.most_bytes.filter(|_| now_ms >= self.looked_ms + LOOK_MS) else { return Vec::new() };
+        self.looked_ms = now_ms;
+        let rights = Rights::root_first(self.privileges.as_ref());
+        let length =
+            |file: &LogFile| guarded_files::look(&file.path, rights).map_or(0, |found| found.st_size.max(0).cast_unsigned());
+        self.files.iter().filter(|file| length(file) > most_bytes).map(|file| self.rotate(file)).collect()
+    }
+
+    /// Puts all files aside.
+    pub fn rotate_all(&self) -> Vec<Result<(String, NewLog), String>> {
+        self.files.iter().map(|file| self.rotate(file)).collect()
+    }
+
+    /// Opens all files anew.
+    pub fn reopen_all(&self) -> Vec<Result<(String, NewLog), String>> {
+        let reopen = |file: &LogFile| {
+            file.check(self.rights())?;
+            self.anew(file).map(|new| (format!("{} is opened anew", file.path.display()), new))
+        };
+        self.files.iter().map(reopen).collect()
+    }
+
+    /// Whether a reload opens the files again (`log-reopen`).
+    pub fn reopens_at_reload(&self) -> bool {
+        self.settings.reopen_at_reload
+    }
+
+    fn rotate(&self, file: &LogFile) -> Result<(String, NewLog), String> {
+        file.check(self.rights())?;
+        let backup = match &self.settings.backup {
+            // One name can't keep several files.
+            Some(backup) if file.number == 0 || self.files.len() == 1 => backup.clone(),
+            _ => file.name_of_now(self.rights()),
+        };
+        let (shown, aside) = (file.path.display(), backup.display());
+        guarded_files::rename(&file.path, &backup, self.rights())
+            .map_err(|error| format!("{shown} can't be put aside as {aside}: {error}"))?;
+        Ok((format!("{shown} is put aside as {aside}"), self.anew(file)?))
+    }
+
+    fn anew(&self, file: &LogFile) -> Result<NewLog, String> {
+        // As the user that workers run as, as in uWSGI; what that one may not open, root does.
+        let opened = guarded_files::open(&file.path, APPENDED, Rights::user_first(self.privileges.as_ref()));
+        let opened = opened.and_then(|opened| {
+            let is_users = self.settings.are_users || file.number > 0 && opened.is_new;
+            prepared(&file.path, opened, &self.settings, self.privileges.as_ref().filter(|_| is_users), false)
+        });
+        let opened =
+            opened.map_err(|error| format!("{} can't be opened anew: {error}; the old file goes on", file.path.display()))?;
+        Ok(NewLog { number: file.number, file: opened.into() })
+    }
+
+    fn rights(&self) -> Rights<'_> {
+        Rights::root_first(self.privileges.as_ref())
+    }
+}
+
+impl LogFile {
+    /// Devices and pipes stay where they are: `/dev/null` is everybody's.
+    fn check(&self, rights: Rights<'_>) -> Result<(), String> {
+        let is_other = guarded_files::look(&self.path, rights).is_ok_and(|found| !guarded_files::is_regular(&found));
+        if is_other || self.path.starts_with("/dev") {
+            return Err(format!("{} is no file that could be put aside or opened anew", self.path.display()));
+        }
+        Ok(())
+    }
+
+    /// The name for what is put aside: that of uWSGI, with a number behind it where one of this second is there.
+    fn name_of_now(&self, rights: Rights<'_>) -> PathBuf {
+        let second = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+        let name = |more: String| {
+            let mut name = self.path.clone().into_os_string();
+            name.push(format!(".{second}{more}"));
+            PathBuf::from(name)
+        };
+        let further = (1..SAME_SECOND_MOST).map(|number| name(format!(".{number}")));
+        let names = std::iter::once(name(String::new())).chain(further);
+        let is_free = |path: &PathBuf| guarded_files::is_missing(path, rights);
+        names.into_iter().find(is_free).unwrap_or_else(|| name(String::new()))
+    }
+}
+
+/// Whose files are to be, where that is not said by who makes them.
+fn owner<'a>(logging: &Logging, privileges: Option<&'a Privileges>) -> Option<&'a Privileges> {
+    privileges.filter(|_| logging.files.are_users)
+}
+
+/// Gives a log what the settings say. What is another's is left as it is: somebody may have moved it there.
+fn prepared(
+    path: &Path,
+    opened: OpenedFile,
+    settings: &LogFiles,
+    owner: Option<&Privileges>,
+    truncate: bool,
+) -> io::Result<File> {
+    if truncate {
+        opened.cut(0)?;
+    }
+    let shown = path.display();
+    if let Some(mode) = settings.mode
+        && !opened.set_mode(mode)?
+    {
+        log_sink::line(&format!("the log file {shown} keeps its mode: {ANOTHERS}"));
+    }
+    if let Some(owner) = owner
+        && !opened.give_to(owner)?
+        && settings.are_users
+    {
+        log_sink::line(&format!("the log file {shown} keeps its owner: {ANOTHERS}"));
+    }
+    Ok(opened.file)
+}
+
+/// A log that was opened, and the program behind it.
+enum Opened<'a> {
+    Descriptor(OwnedFd),
+    Program(&'a str, Started),
+}
+
+fn open_target<'a>(target: &'a LogTarget, logging: &Logging, privileges: Option<&Privileges>) -> Result<Opened<'a>, StartError> {
+    let failed =
+        |what: String, error: &dyn std::fmt::Display, advice: &str| StartError::new(format!("{what}: {error}; {advice}"));
+    let opened = match &target.place {
+        // As the user, as in uWSGI; what root has to make is given to that user.
+        LogPlace::File(path) => guarded_files::open(path, APPENDED, Rights::user_first(privileges))
+            .and_then(|opened| {
+                let owner = privileges.filter(|_| logging.files.are_users || opened.is_new);
+                prepared(path, opened, &logging.files, owner, false)
+            })
+            .map(OwnedFd::from)
+            .map_err(|error| unwritable(path, "logger or req-logger", &error)),
+        LogPlace::Descriptor(number) => crate::processes::system::copy_of(*number).map_err(|error| {
+            failed(format!("the descriptor {number} (logger or req-logger fd)"), &error, "hand it to the server that is started")
+        }),
+        LogPlace::Program(command) => {
+            let started = log_programs::start(command, privileges).map_err(|error| {
+                failed(format!("the program `{command}` (logger pipe) can't be started"), &error, "look at its path")
+            })?;
+            return Ok(Opened::Program(command, started));
+        }
+        LogPlace::Udp(address) => udp(address).map(OwnedFd::from).map_err(|error| {
+            failed(format!("logs can't be sent to {address}"), &error, "write HOST:PORT, with a name that resolves")
+        }),
+        LogPlace::Unix(path) => unix(path, privileges).map_err(|error| {
+            let shown = path.display();
+            failed(
+                format!("logs can't be sent to the socket {shown}"),
+                &error,
+                "start who listens there, or choose another logger",
+            )
+        }),
+    };
+    opened.map(Opened::Descriptor)
+}
+
+fn udp(address: &str) -> io::Result<UdpSocket> {
+    let found = address.to_socket_addrs()?.next().ok_or_else(|| io::Error::other("the name has no address"))?;
+    let socket = UdpSocket::bind(if found.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" })?;
+    socket.connect(found)?;
+    Ok(socket)
+}
+
+fn unix(path: &Path, privileges: Option<&Privileges>) -> io::Result<OwnedFd> {
+    let socket = OwnedFd::from(UnixDatagram::unbound()?);
+    guarded_files::connect_at(&socket, path, privileges)?;
+    Ok(socket)
+}
+
+fn unwritable(path: &Path, option: &str, error: &io::Error) -> StartError {
+    let shown = path.display();
+    StartError::new(format!("the log file {shown} ({option}) can't be written: {error}; make its folder, or choose another file"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Folder;
+    use std::io::Write;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn logging(path: PathBuf, files: LogFiles) -> Logging {
+        Logging { file: Some(path), files, ..Logging::default() }
+    }
+
+    #[test]
+    fn a_log_file_is_made_and_added_to_and_emptied_only_when_asked_to() {
+        let folder = Folder::new("log");
+        let path = folder.path().join("app.log");
+        for (truncate, expected) in [(false, "one\n"), (false, "one\none\n"), (true, "one\n")] {
+            let logging = logging(path.clone(), LogFiles { truncate, ..LogFiles::default() });
+            let mut file = open_log(&path, &logging, None).expect("opened");
+            file.write_all(b"one\n").expect("written");
+            assert_eq!(std::fs::read_to_string(&path).expect("read"), expected);
+        }
+    }
+
+    #[test]
+    fn an_unwritable_log_is_an_error_that_names_the_file_and_the_option() {
+        let path = Path::new("/nonexistent/folder/app.log");
+        let error = open_log(path, &Logging::default(), None).expect_err("refused").to_string();
+        assert!(error.contains("/nonexistent/folder/app.log") && error.contains("logto"), "{error}");
+    }
+
+    #[test]
+    fn a_file_beyond_its_limit_is_put_aside_once_and_looked_at_once_a_second() {
+        let folder = Folder::new("log");
+        let (path, backup) = (folder.path().join("app.log"), folder.path().join("old"));
+        std::fs::write(&path, "0123456789").expect("written");
+        let files = LogFiles { most_bytes: Some(9), backup: Some(backup.clone()), ..LogFiles::default() };
+        let mut logs = Logs::new(&logging(path.clone(), files), None);
+        assert_eq!(logs.wake_ms(), Some(LOOK_MS));
+        assert!(logs.look(LOOK_MS - 1).is_empty());
+        assert!(matches!(logs.look(LOOK_MS).as_slice(), [Ok((_, NewLog { number: 0, .. }))]));
+        assert_eq!(std::fs::read_to_string(&backup).expect("read"), "0123456789");
+        assert_eq!(std::fs::metadata(&path).expect("a new one").len(), 0);
+        assert!(logs.look(3 * LOOK_MS).is_empty());
+    }
+
+    /// Only root can become another user: for anybody else there is nothing to protect.
+    #[test]
+    fn a_link_that_the_applications_user_has_laid_is_followed_with_that_users_rights_alone() {
+        use nix::unistd::{Gid, Uid, chown, geteuid};
+        if !geteuid().is_root() {
+            return;
+        }
+        let folder = Folder::new("log");
+        let [theirs, path, secret, closed] =
+            ["theirs", "theirs/app.log", "secret", "closed"].map(|name| folder.path().join(name));
+        let (uid, gid) = (Uid::from_raw(65534), Gid::from_raw(65534));
+        std::fs::create_dir(&theirs).expect("made");
+        chown(&theirs, Some(uid), Some(gid)).expect("given away");
+        std::fs::write(&secret, "secret").expect("written");
+        std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o600)).expect("set");
+        let privileges = Privileges { uid, gid, groups: vec![gid] };
+        let files = LogFiles { are_users: true, ..LogFiles::default() };
+        let logs = |path: &Path| Logs::new(&logging(path.to_owned(), files.clone()), Some(&privileges));
+        std::os::unix::fs::symlink(&secret, &path).expect("linked");
+        assert!(matches!(logs(&path).reopen_all().as_slice(), [Err(words)] if words.contains("the old file goes on")));
+        let owner =
+            |path: &Path| std::fs::metadata(path).map(|found| std::os::unix::fs::MetadataExt::uid(&found)).expect("there");
+        assert_eq!(owner(&secret), 0);
+        std::fs::remove_file(&path).expect("removed");
+        // What the user may not open is opened all the same.
+        std::fs::create_dir(&closed).expect("made");
+        for path in [path, closed.join("app.log")] {
+            assert!(matches!(logs(&path).reopen_all().as_slice(), [Ok(_)]));
+            assert_eq!(owner(&path), 65534);
+        }
+    }
+
+    #[test]
+    fn what_is_put_aside_in_one_second_is_kept_each_time() {
+        let folder = Folder::new("log");
+        let path = folder.path().join("app.log");
+        let logs = Logs::new(&logging(path.clone(), LogFiles::default()), None);
+        for _ in 0..3 {
+            std::fs::write(&path, "lines").expect("written");
+            assert!(matches!(logs.rotate_all().as_slice(), [Ok(_)]));
+        }
+        let full = std::fs::read_dir(folder.path()).expect("listed").flatten();
+        assert_eq!(full.filter(|file| file.metadata().is_ok_and(|found| found.len() == 5)).count(), 3);
+    }
+}

@@ -1,0 +1,162 @@
+//! The guard of a program that reads lines: a child of the master, without exec, that starts the program and waits for its end. When the master
+//! is gone the program has the last lines to read, and some seconds for that from the moment when nobody can write any more; then it goes.
+//! The guard reads no line and writes none. It runs in a process of its own.
+
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+use bolide_contract::scoreboard::now_ms;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::unistd::{Pid, setpgid};
+
+use crate::processes::leash::{self, Leash};
+use crate::processes::process_attributes;
+use crate::processes::system;
+
+/// Time that a program has to end when nobody is left who could write to it, in milliseconds.
+const READING_MOST_MS: u64 = 5000;
+/// Time that it has after SIGTERM, in milliseconds.
+const ENDING_MOST_MS: u64 = 1000;
+/// The longest wait in one piece, in milliseconds.
+const WAIT_MOST_MS: u64 = 60_000;
+/// What the kernel sends the guard at the master's end: it wakes it, and says nothing by itself.
+const WAKE: Signal = Signal::SIGUSR2;
+
+/// A program that has a guard.
+#[derive(Debug)]
+pub struct Guarded {
+    /// The master's child.
+    pub guard: Pid,
+    pub program: Pid,
+    /// How the program has ended, once the guard has.
+    report: PipeReader,
+}
+
+impl Guarded {
+    #[cfg(test)]
+    pub fn of_nobody(guard: Pid) -> Guarded {
+        let (report, _) = io::pipe().expect("made");
+        Guarded { guard, program: guard, report }
+    }
+
+    /// The wait status of the program, where the guard has ended with this one.
+    pub fn status_of_program(mut self, of_guard: i32) -> i32 {
+        let mut status = [0; 4];
+        // A guard that was killed took its program with it.
+        self.report.read_exact(&mut status).map_or(of_guard, |()| i32::from_ne_bytes(status))
+    }
+}
+
+/// Starts the program of a command, with these lines as its standard input.
+///
+/// # Errors
+/// There is no process or descriptor to be had, or the program can't be executed.
+pub fn start(command: Command, lines: PipeReader) -> io::Result<Guarded> {
+    let (mut report, writer) = io::pipe()?;
+    let master = Pid::this();
+    let Some(guard) = system::fork()? else {
+        system::close_others(&[lines.as_raw_fd(), writer.as_raw_fd()]);
+        let guarded = std::panic::AssertUnwindSafe(move || guard(command, lines, writer, master));
+        system::leave(i32::from(std::panic::catch_unwind(guarded).is_err()));
+    };
+    drop((lines, writer, command));
+    // It says at once how the start went.
+    let mut said = [0; 8];
+    let outcome = report.read_exact(&mut said).and_then(|()| {
+        let [a, b, c, d, e, f, g, h] = said;
+        match (i32::from_ne_bytes([a, b, c, d]), i32::from_ne_bytes([e, f, g, h])) {
+            (0, program) => Ok(Pid::from_raw(program)),
+            (error, _) => Err(io::Error::from_raw_os_error(error)),
+        }
+    });
+    match outcome {
+        Ok(program) => Ok(Guarded { guard, program, report }),
+        Err(error) => {
+            system::wait_for(guard, ENDING_MOST_MS);
+            Err(error)
+        }
+    }
+}
+
+/// The guard's whole life.
+fn guard(command: Command, lines: PipeReader, mut writer: PipeWriter, master: Pid) {
+    let begun = begin(command, &lines, master);
+    let (error, program) = match &begun {
+        Ok((program, ..)) => (0, program.as_raw()),
+        Err(error) => (error.raw_os_error().unwrap_or(libc::EIO), 0),
+    };
+    let mut said = error.to_ne_bytes().to_vec();
+    said.extend(program.to_ne_bytes());
+    // A master that hears nothing is gone.
+    let _ = writer.write_all(&said);
+    let Ok((program, signals, _leash)) = begun else { return };
+    let status = wait_for(program, &signals, &lines, master);
+    let _ = writer.write_all(&status.to_ne_bytes());
+}
+
+fn begin(mut command: Command, lines: &PipeReader, master: Pid) -> io::Result<(Pid, SignalFd, Leash)> {
+    // A group of its own: a terminal's ^C is for the server, whose last lines the program is to have. It fails where the group is ours already.
+    let _ = setpgid(Pid::from_raw(0), Pid::from_raw(0));
+    process_attributes::set_name("bolide log program");
+    sigprocmask(SigmaskHow::SIG_BLOCK, Some(&SigSet::all()), None)?;
+    let mut heard = SigSet::empty();
+    heard.add(Signal::SIGCHLD);
+    heard.add(WAKE);
+    let signals = SignalFd::with_flags(&heard, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+    nix::sys::prctl::set_pdeathsig(WAKE)?;
+    if Pid::parent() != master {
+        return Err(nix::errno::Errno::ESRCH.into());
+    }
+    let leash = Leash::new()?;
+    let end_of_leash = leash.end_for_group();
+    command.stdin(Stdio::from(lines.try_clone()?)).process_group(0);
+    // SAFETY: the closure makes async-signal-safe calls only.
+    unsafe {
+        command.pre_exec(move || leash::put_on(end_of_leash));
+    }
+    let program = Pid::from_raw(command.spawn()?.id() as i32);
+    // What the program does not keep open is not kept open by us: a reader of the master's output would wait for it.
+    for number in 0..=libc::STDERR_FILENO {
+        let _ = nix::unistd::close(number);
+    }
+    Ok((program, signals, leash))
+}
+
+/// Waits for the end of the program, and brings it about where it does not come. Gives the program's status.
+fn wait_for(program: Pid, signals: &SignalFd, lines: &PipeReader, master: Pid) -> i32 {
+    let mut kill_ms = None;
+    let mut number = libc::SIGTERM;
+    loop {
+        while let Ok(Some(_)) = signals.read_signal() {}
+        if system::next_end().is_some() {
+            return system::take_status(program);
+        }
+        let is_orphan = Pid::parent() != master;
+        if is_orphan && kill_ms.is_none() && has_no_writer(lines) {
+            kill_ms = Some(now_ms() + READING_MOST_MS);
+        }
+        if kill_ms.is_some_and(|kill_ms| now_ms() >= kill_ms) {
+            system::signal_group(program, number);
+            kill_ms = Some(now_ms() + ENDING_MOST_MS);
+            number = libc::SIGKILL;
+        }
+        let wait_ms = kill_ms.map_or(WAIT_MOST_MS, |kill_ms| kill_ms.saturating_sub(now_ms()) + 4);
+        let mut poll_fds = vec![PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
+        if is_orphan && kill_ms.is_none() {
+            // The end of the last who may write is told without being asked for (poll(2), POLLHUP).
+            poll_fds.push(PollFd::new(lines.as_fd(), PollFlags::empty()));
+        }
+        // An interrupted wait is a turn without news.
+        let _ = poll(&mut poll_fds, PollTimeout::from(wait_ms.min(WAIT_MOST_MS) as u16));
+    }
+}
+
+fn has_no_writer(lines: &PipeReader) -> bool {
+    let mut poll_fds = [PollFd::new(lines.as_fd(), PollFlags::empty())];
+    let is_told = poll(&mut poll_fds, PollTimeout::ZERO).is_ok();
+    is_told && poll_fds[0].revents().is_some_and(|events| events.contains(PollFlags::POLLHUP))
+}

@@ -1,0 +1,7 @@
+//! Where log lines go: files, sockets and programs that the supervising process opens and hands to its children.
+
+pub mod captured_output;
+pub mod log_files;
+mod log_guard;
+pub mod log_programs;
+pub mod log_sink;

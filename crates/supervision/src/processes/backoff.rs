@@ -1,0 +1,119 @@
+//! Delays of restarts and of ends: a pause that grows before a child that died at birth is tried again (100 ms, doubled each time, to
+//! 10 s), and lifetimes of workers that vary, so that workers of one age do not end together. It knows no clock and no process: times
+//! are given to it. The master runs it.
+
+use bolide_contract::recycling::Recycling;
+
+/// The first pause after a death at birth.
+pub const PAUSE_FIRST_MS: u64 = 100;
+/// The longest.
+pub const PAUSE_MOST_MS: u64 = 10_000;
+/// A worker that ends before its first request, and before it has served for this time, died at birth. One that was killed by what
+/// it served did not: a request that crashes workers must not take their place from all others.
+pub const BIRTH_MS: u64 = 1000;
+
+/// The pauses of one worker number, or of prototypes.
+#[derive(Debug, Clone, Default)]
+pub struct Backoff {
+    pause_ms: u64,
+    until_ms: u64,
+}
+
+impl Backoff {
+    /// Notes a death at birth; gives the pause that follows it, in milliseconds.
+    pub fn died_at_birth(&mut self, now_ms: u64) -> u64 {
+        self.pause_ms = (self.pause_ms * 2).clamp(PAUSE_FIRST_MS, PAUSE_MOST_MS);
+        self.until_ms = now_ms + self.pause_ms;
+        self.pause_ms
+    }
+
+    /// Notes that one lived: the next pause is the first again.
+    pub fn lived(&mut self) {
+        self.pause_ms = 0;
+        self.until_ms = 0;
+    }
+
+    /// Waits until then, without a longer pause next time.
+    pub fn hold(&mut self, until_ms: u64) {
+        self.until_ms = self.until_ms.max(until_ms);
+    }
+
+    /// The pause is over, or there was none.
+    pub fn over(&self, now_ms: u64) -> bool {
+        now_ms >= self.until_ms
+    }
+
+    /// When the pause ends; `None` if there is none now.
+    pub fn wake_ms(&self, now_ms: u64) -> Option<u64> {
+        (!self.over(now_ms)).then_some(self.until_ms)
+    }
+}
+
+/// A lifetime is cut by up to this share of it, in thousandths, so that workers of one age do not end together.
+const JITTER_THOUSANDTHS: u64 = 100;
+
+/// Numbers without any claim to be secret: for jitter only.
+#[derive(Debug)]
+pub struct Jitter(u64);
+
+impl Jitter {
+    /// Numbers that follow from this seed.
+    pub fn new(seed: u64) -> Jitter {
+        Jitter(seed | 1)
+    }
+
+    /// The lifetime of the worker of this number. Deltas spread workers already, so chance adds nothing to them.
+    pub fn lifetime_ms(&mut self, recycling: &Recycling, worker: u32) -> Option<u64> {
+        let most_ms = recycling.max_lifetime_ms?;
+        Some(match recycling.max_lifetime_delta_ms {
+            0 => self.shorten(most_ms),
+            delta_ms => most_ms.saturating_add(delta_ms.saturating_mul(u64::from(worker.saturating_sub(1)))),
+        })
+    }
+
+    /// A lifetime, shortened by up to a tenth.
+    fn shorten(&mut self, lifetime_ms: u64) -> u64 {
+        // Marsaglia's xorshift64.
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        let thousandths = (self.0 >> 32) % (JITTER_THOUSANDTHS + 1);
+        lifetime_ms - (u128::from(lifetime_ms) * u128::from(thousandths) / 1000) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_from_100_ms_to_10_s_and_begin_again_after_a_life() {
+        let mut backoff = Backoff::default();
+        let pauses: Vec<u64> = (0..10).map(|_| backoff.died_at_birth(0)).collect();
+        assert_eq!(pauses, [100, 200, 400, 800, 1600, 3200, 6400, 10_000, 10_000, 10_000]);
+        backoff.lived();
+        assert!(backoff.over(0));
+        assert_eq!(backoff.died_at_birth(5), 100);
+        assert!(!backoff.over(104) && backoff.over(105));
+        assert_eq!((backoff.wake_ms(6), backoff.wake_ms(105)), (Some(105), None));
+    }
+
+    #[test]
+    fn a_hold_delays_and_does_not_lengthen_the_next_pause() {
+        let mut backoff = Backoff::default();
+        backoff.hold(50);
+        assert!(!backoff.over(49) && backoff.over(50));
+        assert_eq!(backoff.died_at_birth(50), 100);
+    }
+
+    #[test]
+    fn a_lifetime_is_cut_by_a_tenth_at_the_most_and_differs() {
+        let mut jitter = Jitter::new(4242);
+        let times: Vec<u64> = (0..100).map(|_| jitter.shorten(100_000)).collect();
+        assert!(times.iter().all(|time| (90_000..=100_000).contains(time)));
+        assert!(times.iter().collect::<std::collections::BTreeSet<_>>().len() > 30);
+        let recycling = Recycling { max_lifetime_ms: Some(1000), max_lifetime_delta_ms: 10, ..Recycling::default() };
+        assert_eq!([1, 3].map(|worker| jitter.lifetime_ms(&recycling, worker)), [Some(1000), Some(1020)]);
+        assert!(Jitter::new(0).shorten(u64::MAX) >= u64::MAX / 10 * 9);
+    }
+}

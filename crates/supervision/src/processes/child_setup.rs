@@ -1,0 +1,188 @@
+//! What a child does between fork and exec, for every program that we start: signals as they were at birth, another identity, the end
+//! with its parent, and what it gives up (a root, capabilities). Async-signal-safe calls only, no allocation, no lock. The child runs it.
+
+use std::ffi::CString;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use bolide_contract::confinement::Confinement;
+
+use crate::processes::privileges::Privileges;
+
+/// The highest signal number of Linux.
+const SIGNAL_MOST: i32 = 64;
+
+/// User and groups as the calls take them: filled before the fork.
+#[derive(Debug, Clone)]
+pub struct RawIdentity {
+    user: libc::uid_t,
+    group: libc::gid_t,
+    groups: Vec<libc::gid_t>,
+}
+
+impl RawIdentity {
+    /// The identity of these privileges.
+    pub fn of(privileges: &Privileges) -> RawIdentity {
+        let groups = privileges.groups.iter().map(|group| group.as_raw()).collect();
+        RawIdentity { user: privileges.uid.as_raw(), group: privileges.gid.as_raw(), groups }
+    }
+
+    /// Becomes this user, for good.
+    ///
+    /// # Errors
+    /// Only root may.
+    pub fn take(&self) -> io::Result<()> {
+        // SAFETY: plain system calls on numbers, and on a vector that was filled before the fork.
+        unsafe {
+            check(libc::setgroups(self.groups.len(), self.groups.as_ptr()))?;
+            check(libc::setgid(self.group))?;
+            check(libc::setuid(self.user))
+        }
+    }
+}
+
+/// What a program of the application's gives up, as the calls take it: filled before the fork.
+#[derive(Debug, Clone)]
+pub struct RawConfinement {
+    /// A root, and a folder within it.
+    root: Option<(CString, CString)>,
+    identity: Option<RawIdentity>,
+    capabilities: Option<u64>,
+}
+
+/// Who keeps capabilities at the next exec.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Heir {
+    /// The program that is executed next.
+    Program,
+    /// Nobody but root.
+    Nobody,
+}
+
+impl RawConfinement {
+    /// What the settings say. `folder` is entered where the root is another one.
+    ///
+    /// # Errors
+    /// A path with a zero byte.
+    pub fn of(confinement: &Confinement, folder: Option<&Path>, privileges: Option<&Privileges>) -> io::Result<RawConfinement> {
+        let raw = |path: &Path| Ok::<CString, io::Error>(CString::new(path.as_os_str().as_bytes())?);
+        let folder = folder.unwrap_or(Path::new("/"));
+        let root = confinement.root.as_deref().map(|root| Ok::<_, io::Error>((raw(root)?, raw(folder)?))).transpose()?;
+        Ok(RawConfinement { root, identity: privileges.map(RawIdentity::of), capabilities: confinement.capabilities })
+    }
+
+    /// Gives it all up, for good.
+    ///
+    /// # Errors
+    /// Only root may, and the root and the folder have to be there.
+    pub fn take(&self, heir: Heir) -> io::Result<()> {
+        if let Some((root, folder)) = &self.root {
+            // SAFETY: plain system calls on strings that were made before the fork. The working directory must not stay outside.
+            unsafe {
+                check(libc::chroot(root.as_ptr()))?;
+                check(libc::chdir(c"/".as_ptr()))?;
+                check(libc::chdir(folder.as_ptr()))?;
+            }
+        }
+        if let Some(kept) = self.capabilities {
+            drop_bounds(kept)?;
+            // SAFETY: a plain system call on numbers. The change of user would take them all; an exec takes this back.
+            check(unsafe { libc::prctl(libc::PR_SET_KEEPCAPS, 1 as libc::c_ulong, 0, 0, 0) })?;
+        }
+        if let Some(identity) = &self.identity {
+            identity.take()?;
+        }
+        self.capabilities.map_or(Ok(()), |kept| keep_capabilities(kept, heir))
+    }
+}
+
+/// Capabilities that are not kept can't be had again, whatever is executed.
+fn drop_bounds(kept: u64) -> io::Result<()> {
+    for number in (0..CAPABILITIES_MOST).filter(|number| kept & (1 << number) == 0) {
+        // SAFETY: a plain system call on numbers.
+        match check(unsafe { libc::prctl(libc::PR_CAPBSET_DROP, number as libc::c_ulong, 0, 0, 0) }) {
+            // The kernel is older than this capability.
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
+            done => done?,
+        }
+    }
+    Ok(())
+}
+
+fn keep_capabilities(kept: u64, heir: Heir) -> io::Result<()> {
+    let header = CapabilityHeader { version: CAPABILITY_VERSION, pid: 0 };
+    let sets =
+        [kept as u32, (kept >> 32) as u32].map(|bits| CapabilitySets { effective: bits, permitted: bits, inheritable: bits });
+    // SAFETY: the kernel reads a header and two sets of version 3, which live through the call.
+    check(unsafe { libc::syscall(libc::SYS_capset, &raw const header, sets.as_ptr()) } as libc::c_int)?;
+    if heir == Heir::Program {
+        for number in (0..CAPABILITIES_MOST).filter(|number| kept & (1 << number) != 0) {
+            let raise = libc::PR_CAP_AMBIENT_RAISE as libc::c_ulong;
+            // SAFETY: a plain system call on numbers.
+            check(unsafe { libc::prctl(libc::PR_CAP_AMBIENT, raise, number as libc::c_ulong, 0, 0) })?;
+        }
+    }
+    Ok(())
+}
+
+/// What capset(2) takes: its version 3, of 64 bits.
+#[repr(C)]
+struct CapabilityHeader {
+    version: u32,
+    pid: libc::c_int,
+}
+
+#[repr(C)]
+struct CapabilitySets {
+    effective: u32,
+    permitted: u32,
+    inheritable: u32,
+}
+
+const CAPABILITY_VERSION: u32 = 0x2008_0522;
+/// Numbers of capabilities are below this.
+const CAPABILITIES_MOST: u32 = 64;
+
+/// Gives every signal its default meaning, and blocks these and no others.
+///
+/// # Errors
+/// What the calls say.
+pub fn reset_signals(blocked_signals: &[i32]) -> io::Result<()> {
+    // SAFETY: the default dispositions run no code of ours; the set is ours and filled before it is used.
+    unsafe {
+        for signal in 1..=SIGNAL_MOST {
+            // The C library keeps some numbers for itself and refuses them, as the kernel does SIGKILL: nothing to undo there.
+            libc::signal(signal, libc::SIG_DFL);
+        }
+        let mut blocked: libc::sigset_t = std::mem::zeroed();
+        check(libc::sigemptyset(&raw mut blocked))?;
+        for signal in blocked_signals {
+            check(libc::sigaddset(&raw mut blocked, *signal))?;
+        }
+        check(libc::sigprocmask(libc::SIG_SETMASK, &raw const blocked, std::ptr::null_mut()))
+    }
+}
+
+/// Has the kernel kill this process with its parent, whose pid this was before the fork. Changes of identity undo it, so it comes after them.
+///
+/// # Errors
+/// The parent is gone already.
+pub fn die_with(parent: i32) -> io::Result<()> {
+    // SAFETY: plain system calls on numbers.
+    unsafe {
+        check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong, 0, 0, 0))?;
+        if libc::getppid() != parent {
+            return Err(io::Error::from_raw_os_error(libc::ESRCH));
+        }
+    }
+    Ok(())
+}
+
+/// The error of a call that tells it by a negative answer.
+///
+/// # Errors
+/// The call's.
+pub fn check(answer: libc::c_int) -> io::Result<()> {
+    if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}

@@ -1,0 +1,115 @@
+//! What the master itself gives up at its start, for good, and what has to be there for a jail (`chroot`). The master runs it.
+
+use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use bolide_contract::confinement::{Confinement, Namespace};
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+use nix::unistd::geteuid;
+
+use crate::error::StartError;
+use crate::processes::child_setup::RawIdentity;
+use crate::processes::privileges;
+
+/// `immediate-uid`, `immediate-gid`: becomes that user. False where nobody else is asked for, or it is us already.
+///
+/// # Errors
+/// An unknown name, root, or a change that only root may make.
+pub fn take_immediate_identity(confinement: &Confinement) -> Result<bool, StartError> {
+    let Some(privileges) = privileges::resolve_immediate(confinement)? else { return Ok(false) };
+    let taken = RawIdentity::of(&privileges).take();
+    taken.map_err(|error| StartError::new(format!("the user of immediate-uid and immediate-gid can't be had: {error}")))?;
+    Ok(true)
+}
+
+/// What is to be given up can be, and the jail is one.
+///
+/// # Errors
+/// We are not root, or the folder of `chroot` is none.
+pub fn check(confinement: &Confinement) -> Result<(), StartError> {
+    let asked = [
+        ("chroot", confinement.root.is_some()),
+        ("cap", confinement.capabilities.is_some()),
+        ("unshare", !confinement.namespaces.is_empty()),
+    ];
+    if let Some((option, _)) = asked.iter().find(|(_, is_asked)| *is_asked && !geteuid().is_root()) {
+        return Err(StartError::new(format!("{option} needs root: start Bolide as root, or leave {option} out")));
+    }
+    confinement.root.as_deref().map_or(Ok(()), |root| open_root(root).map(drop))
+}
+
+/// Leaves the name spaces of the system. Sockets stay where they were bound.
+///
+/// # Errors
+/// They can't be left.
+pub fn leave_namespaces(confinement: &Confinement) -> Result<(), StartError> {
+    let flags = confinement.namespaces.iter().fold(CloneFlags::empty(), |flags, namespace| flags | flag(*namespace));
+    if flags.is_empty() {
+        return Ok(());
+    }
+    let trouble = |error: nix::Error| StartError::new(format!("unshare: the name spaces can't be had: {error}"));
+    unshare(flags).map_err(trouble)?;
+    if flags.contains(CloneFlags::CLONE_NEWNS) {
+        // What is mounted within stays within, also where the system shares its mounts.
+        let nothing: Option<&Path> = None;
+        mount(nothing, "/", nothing, MsFlags::MS_REC | MsFlags::MS_SLAVE, nothing).map_err(trouble)?;
+    }
+    Ok(())
+}
+
+fn flag(namespace: Namespace) -> CloneFlags {
+    match namespace {
+        Namespace::Mounts => CloneFlags::CLONE_NEWNS,
+        Namespace::Ipc => CloneFlags::CLONE_NEWIPC,
+        Namespace::HostName => CloneFlags::CLONE_NEWUTS,
+        Namespace::Network => CloneFlags::CLONE_NEWNET,
+    }
+}
+
+/// A Python and the folder of its package as they are called within a jail: by their paths there, or by what is left of them without
+/// that of the jail. A package of another place is left to the jail's Python to find.
+///
+/// # Errors
+/// The jail lacks the Python, or the folder of `chdir`.
+pub fn python_within(
+    root: &Path,
+    chdir: Option<&Path>,
+    executable: &Path,
+    package_folder: Option<&Path>,
+) -> Result<(PathBuf, Option<PathBuf>), StartError> {
+    let shown = root.display();
+    let folder = open_root(root)?;
+    if let Some(chdir) = chdir.filter(|chdir| !is_there(&folder, chdir)) {
+        return Err(StartError::new(format!("chroot = {shown} has no folder {}: make it, or correct chdir", chdir.display())));
+    }
+    let executable = stripped(root, executable);
+    if !is_there(&folder, &executable) {
+        return Err(StartError::new(format!(
+            "chroot = {shown} has no Python: there is no {} in it; install Python with Bolide there, or name one that is there with virtualenv",
+            executable.display()
+        )));
+    }
+    let package_folder = package_folder.map(|package| stripped(root, package)).filter(|package| is_there(&folder, package));
+    Ok((executable, package_folder))
+}
+
+/// A path of the system as it is within a root; one that does not lie there is taken as one that does.
+fn stripped(root: &Path, path: &Path) -> PathBuf {
+    path.strip_prefix(root).map_or_else(|_| path.to_owned(), |rest| Path::new("/").join(rest))
+}
+
+fn open_root(root: &Path) -> Result<File, StartError> {
+    let opened = File::options().read(true).custom_flags((OFlag::O_PATH | OFlag::O_DIRECTORY).bits()).open(root);
+    opened.map_err(|error| {
+        StartError::new(format!("chroot = {}: {error}; make that folder, or correct the option", root.display()))
+    })
+}
+
+/// Something lies at this path within the root, its links followed as they lead there.
+fn is_there(root: &File, path: &Path) -> bool {
+    let how = OpenHow::new().flags(OFlag::O_PATH | OFlag::O_CLOEXEC).resolve(ResolveFlag::RESOLVE_IN_ROOT);
+    openat2(root, path, how).is_ok()
+}

@@ -1,0 +1,194 @@
+//! `daemonize`: the instance goes on in a session of its own, and the command that was typed waits until workers serve, or the start has
+//! failed: then it shows why, and ends with that status. It knows no other option. The process of the command line runs it before it is a
+//! master; what is left of that process in the foreground runs `wait_for_start`.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::fd::{AsFd, OwnedFd};
+
+use bolide_contract::control::Background;
+use bolide_contract::logging::Logging;
+use bolide_contract::settings::Settings;
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::unistd::{ForkResult, Pid, dup2_stdin, fork, pipe2, setsid};
+
+use crate::error::{EXIT_START_FAILED, StartError};
+use crate::files::guarded_files::{self, How, Rights};
+use crate::logs::log_files;
+use crate::logs::log_sink;
+use crate::processes::privileges::{self, Privileges};
+
+/// Bytes of the log that the terminal shows of a start, its last ones.
+const SHOWN_MOST_BYTES: u64 = 64 * 1024;
+/// Characters of a reason, of four bytes at the most; and bytes of what the background says of its start.
+const WHY_MOST_CHARACTERS: usize = 800;
+const OUTCOME_MOST_BYTES: u64 = 4096;
+/// Exit status where the background ended without a word.
+const EXIT_LOST: i32 = 1;
+
+/// The two processes that a command becomes.
+#[derive(Debug)]
+pub enum Side {
+    /// The command that was typed: it ends with this status.
+    Foreground {
+        /// The exit status.
+        status: i32,
+    },
+    /// The process that is to be the master.
+    Background(Starter),
+}
+
+/// The way to the command that waits in the foreground.
+#[derive(Debug)]
+pub struct Starter(File);
+
+impl Starter {
+    /// Workers serve: the command ends with status 0.
+    pub fn ready(self) {
+        self.tell(0, "");
+    }
+
+    /// The start has failed: the command shows why, and ends with this status. One that was told to stop before it served (status 0)
+    /// is no success of the command that was to start it.
+    pub fn failed(self, status: i32, why: &str) {
+        self.tell(if status == 0 { EXIT_START_FAILED } else { status }, why);
+    }
+
+    fn tell(mut self, status: i32, why: &str) {
+        let why: String = why.chars().take(WHY_MOST_CHARACTERS).collect();
+        // A command that has been killed waits for nothing any more. The pipe has room for what is said once.
+        let _ = self.0.write_all(format!("{status}\n{why}").as_bytes());
+    }
+}
+
+/// Makes the process that goes on in the background. Gives which of the two the caller is.
+///
+/// # Errors
+/// There can be no further process.
+pub fn detach(background: &Background, settings: &Settings, warnings: &[String]) -> Result<Side, StartError> {
+    let trouble = |error: Errno| StartError::new(format!("the background (daemonize) can't be had: {error}"));
+    let nowhere = File::options().read(true).write(true).open("/dev/null");
+    let nowhere = nowhere.map_err(|error| StartError::new(format!("/dev/null can't be opened: {error}")))?;
+    let (reader, writer) = pipe2(OFlag::O_CLOEXEC).map_err(trouble)?;
+    let privileges = privileges::resolve(&settings.identity)?;
+    let privileges = privileges.as_ref();
+    let shown_from = guarded_files::look(&background.log, Rights::root_first(privileges)).map_or(0, |found| found.st_size);
+    let shown_from = shown_from.max(0).cast_unsigned();
+    let shown = ShownLog { background, privileges, from: shown_from };
+    // SAFETY: this process has one thread: nothing was started yet, and the interpreter of a console script has ended.
+    match unsafe { fork() }.map_err(trouble)? {
+        ForkResult::Parent { child } => {
+            drop(writer);
+            let status = wait_for_start(&shown, child, &reader, warnings);
+            bolide_log::finish();
+            Ok(Side::Foreground { status })
+        }
+        ForkResult::Child => {
+            let starter = Starter(writer.into());
+            let left = leave_terminal(background, privileges, &nowhere);
+            if let Err(error) = left {
+                // The command in the foreground shows it: this process ends without a line of its own.
+                starter.failed(EXIT_START_FAILED, &format!("not started: {error}"));
+                return Ok(Side::Foreground { status: EXIT_START_FAILED });
+            }
+            Ok(Side::Background(starter))
+        }
+    }
+}
+
+/// From here on all that is written goes to the log.
+fn leave_terminal(background: &Background, privileges: Option<&Privileges>, nowhere: &File) -> Result<(), StartError> {
+    let trouble = |error: Errno| StartError::new(format!("the terminal can't be left: {error}"));
+    setsid().map_err(trouble)?;
+    dup2_stdin(nowhere).map_err(trouble)?;
+    let log = log_files::open_log(&background.log, &Logging::default(), privileges)?;
+    log_sink::redirect(&log).map_err(|error| StartError::new(format!("the log can't be taken as standard error: {error}")))?;
+    Ok(())
+}
+
+/// Waits for the outcome of the start, shows it, and gives the exit status. Ctrl-C meanwhile stops what is being started.
+fn wait_for_start(shown: &ShownLog<'_>, child: Pid, reader: &OwnedFd, warnings: &[String]) -> i32 {
+    let outcome = read_outcome(child, reader);
+    let log = shown.background.log.display();
+    match outcome.split_once('\n').and_then(|(status, why)| status.parse().ok().map(|status: i32| (status, why))) {
+        Some((0, _)) => {
+            if shown.background.shows_start {
+                shown.show();
+            } else {
+                log_sink::lines(warnings);
+            }
+            log_sink::line(&format!("it serves in the background, master pid {child}, log {log}"));
+            0
+        }
+        Some((status, why)) => {
+            if !shown.show() {
+                log_sink::line(why);
+            }
+            status
+        }
+        None => {
+            shown.show();
+            log_sink::line(&format!(
+                "not started: process {child}, which was to serve in the background, has ended without a word"
+            ));
+            EXIT_LOST
+        }
+    }
+}
+
+fn read_outcome(child: Pid, reader: &OwnedFd) -> String {
+    let mut interrupts = SigSet::empty();
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT] {
+        interrupts.add(signal);
+    }
+    let signals = interrupts.thread_block().and_then(|()| SignalFd::with_flags(&interrupts, SfdFlags::SFD_CLOEXEC));
+    loop {
+        let mut sources = vec![PollFd::new(reader.as_fd(), PollFlags::POLLIN)];
+        sources.extend(signals.as_ref().ok().map(|signals| PollFd::new(signals.as_fd(), PollFlags::POLLIN)));
+        match poll(&mut sources, PollTimeout::NONE) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(_) => break,
+        }
+        if sources[0].any().unwrap_or(true) {
+            break;
+        }
+        let came = signals.as_ref().ok().and_then(|signals| signals.read_signal().ok().flatten());
+        if came.is_some() {
+            // What it says of its end is waited for: the process group of the terminal does not reach it.
+            let _ = kill(child, Signal::SIGTERM);
+        }
+    }
+    let mut said = String::new();
+    // What can't be read is no outcome.
+    let _ = reader.try_clone().map(|reader| File::from(reader).take(OUTCOME_MOST_BYTES).read_to_string(&mut said));
+    said
+}
+
+/// The log of a start, as the command in the foreground shows it.
+struct ShownLog<'a> {
+    background: &'a Background,
+    privileges: Option<&'a Privileges>,
+    /// Its length before the start.
+    from: u64,
+}
+
+impl ShownLog<'_> {
+    /// Writes what the log has got since the start; false where nothing can be shown: it is no file that can be read, or nothing came.
+    fn show(&self) -> bool {
+        let opened = guarded_files::open(&self.background.log, How::Read, Rights::root_first(self.privileges));
+        let Ok(mut log) = opened.map(|opened| opened.file) else { return false };
+        let Ok(length) = log.metadata().map(|found| found.len()) else { return false };
+        let first = self.from.max(length.saturating_sub(SHOWN_MOST_BYTES));
+        let mut text = Vec::new();
+        let read = log.seek(SeekFrom::Start(first)).and_then(|_| log.take(SHOWN_MOST_BYTES).read_to_end(&mut text));
+        if read.is_err() || text.is_empty() {
+            return false;
+        }
+        bolide_log::write(&text);
+        true
+    }
+}

@@ -1,0 +1,130 @@
+//! The log's line about the end of a process: its cause, from the raw wait status, and the requests that it took with it.
+//! It knows no process. The master and its attendant run it.
+
+use bolide_contract::scoreboard::InFlight;
+
+use crate::processes::signals;
+use crate::text::{duration, printable};
+
+/// Requests that a line names; the rest are counted.
+const REQUESTS_NAMED_MOST: usize = 3;
+
+/// The cause of a process' end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cause {
+    /// It exited with this status.
+    Exited(i32),
+    /// A signal has ended it.
+    Signalled {
+        /// The number of the signal.
+        signal: i32,
+        /// Whether the kernel has written a core file.
+        core_dumped: bool,
+    },
+    /// Its prototype could not fork it: the errno.
+    NotForked(i32),
+    /// It is gone, and whoever could have told how is gone too.
+    Unknown,
+}
+
+impl Cause {
+    /// The cause in a raw wait status.
+    pub fn from_status(status: i32) -> Cause {
+        if libc::WIFEXITED(status) {
+            Cause::Exited(libc::WEXITSTATUS(status))
+        } else if libc::WIFSIGNALED(status) {
+            Cause::Signalled { signal: libc::WTERMSIG(status), core_dumped: libc::WCOREDUMP(status) }
+        } else {
+            Cause::Unknown
+        }
+    }
+
+    /// `was killed by SIGSEGV, core dumped`, `exited with status 3`.
+    pub fn words(&self) -> String {
+        match self {
+            Cause::Exited(status) => format!("exited with status {status}"),
+            Cause::Signalled { signal, core_dumped } => {
+                let core = if *core_dumped { ", core dumped" } else { "" };
+                format!("was killed by {}{core}", signals::name(*signal))
+            }
+            Cause::NotForked(errno) => format!("could not be forked: {}", std::io::Error::from_raw_os_error(*errno)),
+            Cause::Unknown => "has gone, and nobody is left who saw how".to_owned(),
+        }
+    }
+
+    /// The same of a process that was told to end by a signal, where it was: an end that was ordered is no fault.
+    pub fn words_after(&self, told: Option<i32>) -> String {
+        match (self, told) {
+            (Cause::Exited(0), Some(_)) => "ended".to_owned(),
+            (Cause::Exited(status), Some(_)) => format!("ended with status {status}"),
+            (Cause::Signalled { signal, core_dumped: false }, Some(told)) if *signal == told => {
+                format!("ended on {}", signals::name(told))
+            }
+            _ => self.words(),
+        }
+    }
+}
+
+/// `GET /a (for 120 ms), GET /b (for 2.0 s) and 3 others`; empty when nothing was in flight.
+pub fn requests(in_flight: &[InFlight], now_ms: u64) -> String {
+    let named: Vec<String> = in_flight
+        .iter()
+        .take(REQUESTS_NAMED_MOST)
+        .map(|request| format!("{} (for {})", printable(&request.text), duration(now_ms.saturating_sub(request.began_ms))))
+        .collect();
+    let rest = in_flight.len().saturating_sub(REQUESTS_NAMED_MOST);
+    let others = match rest {
+        0 => String::new(),
+        1 => " and 1 other".to_owned(),
+        _ => format!(" and {rest} others"),
+    };
+    named.join(", ") + &others
+}
+
+/// ` while it served GET /a (for 120 ms)`; empty when nothing was in flight.
+pub fn while_serving(in_flight: &[InFlight], now_ms: u64) -> String {
+    if in_flight.is_empty() { String::new() } else { format!(" while it served {}", requests(in_flight, now_ms)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(text: &str, began_ms: u64) -> InFlight {
+        InFlight { slot: 0, thread: 0, began_ms, count: 1, limit_ms: 0, text: text.to_owned() }
+    }
+
+    #[test]
+    fn causes_are_told_by_name() {
+        assert_eq!(Cause::from_status(3 << 8).words(), "exited with status 3");
+        assert_eq!(Cause::from_status(libc::SIGSEGV).words(), "was killed by SIGSEGV");
+        assert_eq!(Cause::from_status(libc::SIGABRT | 0x80).words(), "was killed by SIGABRT, core dumped");
+        assert_eq!(Cause::from_status(bolide_contract::message::stack_signal()).words(), "was killed by SIGRTMIN+10");
+        assert!(Cause::NotForked(libc::EAGAIN).words().starts_with("could not be forked: "));
+    }
+
+    #[test]
+    fn an_ordered_end_is_no_fault_and_another_one_stays_one() {
+        let signalled = |signal| Cause::Signalled { signal, core_dumped: false };
+        let dumped = Cause::Signalled { signal: libc::SIGQUIT, core_dumped: true };
+        for (cause, told, words) in [
+            (Cause::Exited(0), Some(libc::SIGTERM), "ended"),
+            (Cause::Exited(3), Some(libc::SIGTERM), "ended with status 3"),
+            (signalled(libc::SIGTERM), Some(libc::SIGTERM), "ended on SIGTERM"),
+            (signalled(libc::SIGTERM), None, "was killed by SIGTERM"),
+            (signalled(libc::SIGKILL), Some(libc::SIGTERM), "was killed by SIGKILL"),
+            (dumped, Some(libc::SIGQUIT), "was killed by SIGQUIT, core dumped"),
+            (Cause::Exited(0), None, "exited with status 0"),
+        ] {
+            assert_eq!(cause.words_after(told), words, "{cause:?} after {told:?}");
+        }
+    }
+
+    #[test]
+    fn requests_are_named_with_their_time_and_counted_beyond_three() {
+        assert_eq!(while_serving(&[], 0), "");
+        assert_eq!(while_serving(&[request("GET /x", 880)], 1000), " while it served GET /x (for 120 ms)");
+        let many: Vec<InFlight> = (0..5).map(|number| request(&format!("GET /{number}"), 0)).collect();
+        assert!(requests(&many, 2500).ends_with("GET /2 (for 2.5 s) and 2 others"));
+    }
+}

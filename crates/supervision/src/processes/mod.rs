@@ -1,0 +1,14 @@
+//! Child processes from fork to exit status, and what the calling process changes of itself.
+
+pub mod backoff;
+pub mod child_setup;
+pub mod confinement;
+pub mod daemonize;
+pub mod exit_report;
+pub mod leash;
+pub mod memory_watch;
+pub mod privileges;
+pub mod process_attributes;
+pub mod signals;
+pub mod spawn;
+pub mod system;

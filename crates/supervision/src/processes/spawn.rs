@@ -1,0 +1,138 @@
+//! The exec of a prototype, with all that a child does between fork and exec.
+//! It decides nothing. The master runs it, except for [`become_prototype`], which runs in the child between fork and exec.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Seek, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use bolide_contract::boot::Boot;
+use bolide_contract::message::GROUP_SIGNALS;
+use bolide_contract::settings::Process;
+use bolide_contract::succession;
+use nix::fcntl::{FcntlArg, SealFlag, fcntl};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::unistd::Pid;
+
+use crate::processes::child_setup::{self, Heir, RawConfinement, check};
+use crate::sockets::service_manager;
+use crate::sockets::socket_activation;
+
+/// Everything that the exec of a prototype takes.
+#[derive(Debug)]
+pub struct Launch<'a> {
+    /// The program.
+    pub executable: &'a Path,
+    /// Its arguments, before the number of the boot descriptor.
+    pub arguments: &'a [OsString],
+    /// What the prototype reads from that descriptor.
+    pub boot: &'a Boot,
+    /// Descriptors that the prototype inherits under their own numbers: those that `boot` names.
+    pub inherited: Vec<RawFd>,
+    /// What it gives up.
+    pub confinement: RawConfinement,
+    /// It stays in our process group and has our standard input: somebody at a terminal debugs it.
+    pub at_terminal: bool,
+}
+
+/// Executes a prototype. The master's call.
+///
+/// # Errors
+/// The program can't be executed, or the child can't take on its identity.
+pub fn prototype(launch: &Launch<'_>) -> io::Result<Pid> {
+    let boot = sealed_memory(&serde_json::to_vec(launch.boot)?)?;
+    let mut inherited = launch.inherited.clone();
+    inherited.push(boot.as_raw_fd());
+    let confinement = launch.confinement.clone();
+    let master = Pid::this().as_raw();
+    let at_terminal = launch.at_terminal;
+    let process = launch.boot.settings.lifecycle.process;
+    let mut command = Command::new(launch.executable);
+    command.args(launch.arguments).arg(boot.as_raw_fd().to_string());
+    // `env` is set here and not only inside Python: PYTHONHASHSEED and its kin are read when an interpreter starts.
+    let environment = &launch.boot.settings.python.environment;
+    for variable in socket_activation::VARIABLES.into_iter().chain(service_manager::VARIABLES).chain([succession::VARIABLE]) {
+        command.env_remove(variable);
+    }
+    for name in &launch.boot.settings.python.removed_variables {
+        command.env_remove(name);
+    }
+    command.envs(environment.iter().map(|(name, value)| (name, value))).stdin(if at_terminal {
+        Stdio::inherit()
+    } else {
+        Stdio::null()
+    });
+    // SAFETY: the closure makes async-signal-safe calls only, and touches nothing but the vectors that were filled before the fork.
+    unsafe {
+        command.pre_exec(move || become_prototype(&inherited, &confinement, master, at_terminal, process));
+    }
+    let child = command.spawn()?;
+    // The child is waited for by the supervisor's own reaping: dropping the handle neither waits nor kills.
+    Ok(Pid::from_raw(child.id() as i32))
+}
+
+/// A memory file with these bytes, which nobody can change any more, at its beginning.
+fn sealed_memory(bytes: &[u8]) -> io::Result<OwnedFd> {
+    let memory = memfd_create(c"bolide-boot", MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?;
+    let mut file = File::from(memory);
+    file.write_all(bytes)?;
+    file.rewind()?;
+    let seals = SealFlag::F_SEAL_WRITE | SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL;
+    fcntl(file.as_fd(), FcntlArg::F_ADD_SEALS(seals))?;
+    Ok(file.into())
+}
+
+/// Runs in the child, between fork and exec: async-signal-safe calls only, no allocation, no lock.
+fn become_prototype(
+    inherited: &[RawFd],
+    confinement: &RawConfinement,
+    master: i32,
+    at_terminal: bool,
+    process: Process,
+) -> io::Result<()> {
+    // A group of its own: a terminal's ^C reaches the master only, which stops its children in order.
+    // Only one in the terminal's own group may read from it, so one that is debugged there stays.
+    if !at_terminal {
+        // SAFETY: a plain system call on numbers.
+        check(unsafe { libc::setpgid(0, 0) })?;
+    }
+    // A signal to the whole instance waits until the prototype has its handlers.
+    child_setup::reset_signals(&GROUP_SIGNALS)?;
+    if let Some(priority) = process.priority {
+        // SAFETY: a plain system call on numbers. Root alone may raise it, so it comes before the change of identity.
+        check(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, priority) })?;
+    }
+    confinement.take(Heir::Program)?;
+    child_setup::die_with(master)?;
+    // Workers inherit them.
+    for (resource, most) in [(libc::RLIMIT_AS, process.address_space_bytes), (libc::RLIMIT_NPROC, process.processes_most)] {
+        let Some(most) = most else { continue };
+        let limit = libc::rlimit { rlim_cur: most, rlim_max: most };
+        // SAFETY: a plain system call on memory of ours.
+        check(unsafe { libc::setrlimit(resource, &raw const limit) })?;
+    }
+    for descriptor in inherited {
+        // SAFETY: a plain system call on numbers.
+        check(unsafe { libc::fcntl(*descriptor, libc::F_SETFD, 0) })?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+
+    #[test]
+    fn the_boot_memory_reads_from_its_beginning_and_can_not_be_changed() {
+        let memory = sealed_memory(b"{\"settings\": 1}").expect("made");
+        let mut file = File::from(memory);
+        let mut text = String::new();
+        file.read_to_string(&mut text).expect("read");
+        assert_eq!(text, "{\"settings\": 1}");
+        assert!(file.write_all(b"x").is_err());
+    }
+}

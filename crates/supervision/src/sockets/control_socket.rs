@@ -1,0 +1,404 @@
+//! The socket at which a running master is asked things: a question is one line of JSON, and so is its answer. It knows who may ask, and
+//! no question: its caller answers. The master runs it.
+//!
+//! The name is in the abstract space unless `control-socket` says otherwise: so nothing is left behind by a master that is killed, and no
+//! folder has to be there. Everybody can connect to such a name; whoever is neither root nor our own user is turned away, and so is who comes
+//! from another container that shares our network.
+
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::path::Path;
+
+use bolide_contract::control::Channel;
+use nix::poll::PollFlags;
+use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, getsockopt, listen, socket, sockopt};
+use nix::unistd::{Pid, geteuid};
+use serde_json::Value;
+
+use crate::error::StartError;
+use crate::files::guarded_files::{self, KnownFile, SocketNode};
+use crate::logs::log_sink;
+use crate::polling::{ServerToken, Source};
+use crate::processes::privileges::Privileges;
+
+/// Connections at the same time; for further ones the oldest that has asked nothing gives way.
+const CLIENTS_MOST: usize = 16;
+/// Connections that one turn accepts.
+const ACCEPTED_TURN_MOST: usize = 8;
+/// Bytes of a question.
+const QUESTION_BYTES: usize = 4096;
+/// Time that a client has for its question, and for taking the answer, in milliseconds.
+const CLIENT_MS: u64 = 5000;
+/// Time for which nobody is let in when there is no descriptor for a client, in milliseconds.
+const EXHAUSTED_MS: u64 = 1000;
+/// Connections that wait in the kernel to be accepted.
+const BACKLOG: i32 = 128;
+/// Mode of a socket file.
+const FILE_MODE: u32 = 0o600;
+
+/// The listening socket, and who is connected.
+#[derive(Debug, Default)]
+pub struct ControlSocket {
+    listener: Option<UnixListener>,
+    /// The socket's file, with its identity.
+    file: Option<KnownFile>,
+    clients: Vec<Client>,
+    next_id: u64,
+    /// Until when nobody is let in.
+    paused_until_ms: Option<u64>,
+}
+
+#[derive(Debug)]
+struct Client {
+    id: u64,
+    stream: UnixStream,
+    state: ClientState,
+    /// When patience with it ends.
+    until_ms: Option<u64>,
+}
+
+#[derive(Debug)]
+enum ClientState {
+    /// It writes its question, of which this has come.
+    Asks(Vec<u8>),
+    /// It waits for an outcome.
+    Waits,
+    /// The outcome that it waits for is known, and told in a moment.
+    WaitsForWord,
+    /// It takes its answer, of which this is left.
+    Takes(Vec<u8>),
+}
+
+impl ControlSocket {
+    /// Opens the socket. A name that can't be had is told, and is no reason not to serve; a file that was asked for is one.
+    ///
+    /// # Errors
+    /// The socket file can't be made.
+    pub fn open(channel: &Channel, privileges: Option<&Privileges>) -> Result<ControlSocket, StartError> {
+        let (listener, file) = match channel {
+            Channel::Off => (None, None),
+            Channel::Named => match bind_name() {
+                Ok(listener) => (Some(listener), None),
+                Err(error) => {
+                    log_sink::line(&format!("there is no control socket: {error}; `bolide status` and its like can't ask"));
+                    (None, None)
+                }
+            },
+            Channel::File(path) => {
+                let trouble = |error| {
+                    let shown = path.display();
+                    StartError::new(format!("control-socket = {shown}: {error}; make its folder, or choose another file"))
+                };
+                let (listener, file) = bind_file(path, privileges).map_err(trouble)?;
+                (Some(listener), Some(file))
+            }
+        };
+        Ok(ControlSocket { listener, file, clients: Vec::new(), next_id: 1, paused_until_ms: None })
+    }
+
+    /// The listening socket, while there is room for a client, and the clients.
+    pub fn sources(&self) -> impl Iterator<Item = Source<'_, ServerToken>> {
+        let has_room = self.clients.len() < CLIENTS_MOST || self.oldest_to_give_way().is_some();
+        let has_room = has_room && self.paused_until_ms.is_none();
+        let listener = self.listener.iter().filter(move |_| has_room);
+        let clients = self.clients.iter().map(|client| {
+            let wants = if matches!(client.state, ClientState::Takes(_)) { PollFlags::POLLOUT } else { PollFlags::POLLIN };
+            Source { token: ServerToken::Client(client.id), descriptor: client.stream.as_fd(), wants }
+        });
+        listener.map(|listener| Source::readable(ServerToken::Listener, listener.as_fd())).chain(clients)
+    }
+
+    /// When the next time limit of a client passes.
+    pub fn wake_ms(&self) -> Option<u64> {
+        self.clients.iter().filter_map(|client| client.until_ms).chain(self.paused_until_ms).min()
+    }
+
+    /// Lets in who waits at the socket.
+    pub fn accept(&mut self, now_ms: u64) {
+        let Some(listener) = &self.listener else { return };
+        for _ in 0..ACCEPTED_TURN_MOST {
+            let stream = match listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                // No descriptor is left, or no memory: the poll would tell of this client without end.
+                Err(_) => {
+                    self.paused_until_ms = Some(now_ms + EXHAUSTED_MS);
+                    return;
+                }
+            };
+            if !may_ask(&stream) || stream.set_nonblocking(true).is_err() {
+                continue;
+            }
+            if self.clients.len() >= CLIENTS_MOST {
+                // Those that this turn has let in are the last of the line: what they have to say is read before it is their turn to give way.
+                let Some(oldest) = self.oldest_to_give_way() else { continue };
+                self.clients.remove(oldest);
+            }
+            let (id, until_ms) = (self.next_id, Some(now_ms + CLIENT_MS));
+            self.next_id += 1;
+            self.clients.push(Client { id, stream, state: ClientState::Asks(Vec::new()), until_ms });
+        }
+    }
+
+    /// Where in the list the client is that has a place for longest without having asked anything: it gives way to one that has just come. After
+    /// these come those that do not take their answer. Who waits for an outcome keeps its place.
+    fn oldest_to_give_way(&self) -> Option<usize> {
+        let is_silent = |client: &Client| matches!(client.state, ClientState::Asks(_));
+        let is_slow = |client: &Client| matches!(client.state, ClientState::Takes(_));
+        self.clients.iter().position(is_silent).or_else(|| self.clients.iter().position(is_slow))
+    }
+
+    /// News of a client: its whole question, if that has come.
+    pub fn take(&mut self, id: u64) -> Option<Value> {
+        let client = self.clients.iter_mut().find(|client| client.id == id)?;
+        let question = match &mut client.state {
+            ClientState::Asks(received) => read_question(&mut client.stream, received),
+            // It has nothing more to say: this is its end.
+            ClientState::Waits | ClientState::WaitsForWord => Err(io::ErrorKind::UnexpectedEof.into()),
+            ClientState::Takes(answer) => send(&mut client.stream, answer),
+        };
+        match question {
+            Ok(question) => question,
+            Err(_) => {
+                self.drop_client(id);
+                None
+            }
+        }
+    }
+
+    /// The client waits for an outcome, for as long as it likes.
+    pub fn keep_waiting(&mut self, id: u64) {
+        if let Some(client) = self.clients.iter_mut().find(|client| client.id == id) {
+            (client.state, client.until_ms) = (ClientState::Waits, None);
+        }
+    }
+
+    /// Answers a client; one that has its answer gets no other.
+    pub fn answer(&mut self, id: u64, answer: &Value, now_ms: u64) {
+        let is_open = |client: &&mut Client| client.id == id && !matches!(client.state, ClientState::Takes(_));
+        let Some(client) = self.clients.iter_mut().find(is_open) else { return };
+        let mut line = answer.to_string().into_bytes();
+        line.push(b'\n');
+        let sent = send(&mut client.stream, &mut line);
+        (client.state, client.until_ms) = (ClientState::Takes(line), Some(now_ms + CLIENT_MS));
+        if sent.is_err() {
+            self.drop_client(id);
+        }
+    }
+
+    /// Answers all who wait for an outcome.
+    pub fn answer_waiting(&mut self, answer: &Value, now_ms: u64) {
+        self.answer_all(|state| matches!(state, ClientState::Waits), answer, now_ms);
+    }
+
+    /// An outcome is known: those who wait now wait for this one. Who comes meanwhile waits for the next.
+    pub fn note_outcome(&mut self) {
+        for client in self.clients.iter_mut().filter(|client| matches!(client.state, ClientState::Waits)) {
+            client.state = ClientState::WaitsForWord;
+        }
+    }
+
+    /// Answers those who have waited for the outcome that was noted.
+    pub fn answer_noted(&mut self, answer: &Value, now_ms: u64) {
+        self.answer_all(|state| matches!(state, ClientState::WaitsForWord), answer, now_ms);
+    }
+
+    fn answer_all(&mut self, which: impl Fn(&ClientState) -> bool, answer: &Value, now_ms: u64) {
+        let waiting: Vec<u64> = self.clients.iter().filter(|client| which(&client.state)).map(|client| client.id).collect();
+        for id in waiting {
+            self.answer(id, answer, now_ms);
+        }
+    }
+
+    /// Lets go of clients that take too long, and lets others in again.
+    pub fn drop_late(&mut self, now_ms: u64) {
+        self.paused_until_ms = self.paused_until_ms.filter(|until| now_ms < *until);
+        self.clients.retain(|client| client.until_ms.is_none_or(|until| now_ms < until));
+    }
+
+    /// The socket's file goes with the instance.
+    pub fn remove_file(&self) {
+        let Some(file) = &self.file else { return };
+        if let Err(error) = file.remove() {
+            log_sink::line(&format!("the control socket {} can't be removed: {error}", file.path.display()));
+        }
+    }
+
+    /// Nobody is let in any more, and the file is another's.
+    pub fn close(&mut self) {
+        (self.listener, self.file) = (None, None);
+    }
+
+    fn drop_client(&mut self, id: u64) {
+        self.clients.retain(|client| client.id != id);
+    }
+}
+
+fn bind_name() -> io::Result<UnixListener> {
+    let pid = Pid::this().as_raw();
+    let mut last = io::Error::from(io::ErrorKind::AddrInUse);
+    for attempt in 0..Channel::ATTEMPTS_MOST {
+        let address = SocketAddr::from_abstract_name(Channel::name_of(pid, attempt))?;
+        match UnixListener::bind_addr(&address) {
+            Ok(listener) => return listener.set_nonblocking(true).map(|()| listener),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// A socket file that nobody listens at goes; a file of another kind, or one that is listened at, stays.
+fn bind_file(path: &Path, privileges: Option<&Privileges>) -> io::Result<(UnixListener, KnownFile)> {
+    let taken = |kind, words: &str| Err(io::Error::new(kind, words));
+    let new_socket = || {
+        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+        socket(AddressFamily::Unix, SockType::Stream, flags, None)
+    };
+    match SocketNode::find(path, privileges) {
+        Ok(node) => {
+            let probe = new_socket()?;
+            // At an upgrade the master before us has it, which has started us.
+            let listens = match guarded_files::connect_at(&probe, path, privileges) {
+                Ok(()) => getsockopt(&probe, sockopt::PeerCredentials).map_or(true, |peer| peer.pid() != Pid::parent().as_raw()),
+                Err(error) => error.raw_os_error() == Some(libc::EAGAIN),
+            };
+            if listens {
+                return taken(io::ErrorKind::AddrInUse, "another instance listens there");
+            }
+            node.known(path, privileges).remove()?;
+        }
+        Err(error) if error.raw_os_error() == Some(libc::ENOTSOCK) => {
+            return taken(io::ErrorKind::AlreadyExists, "there is a file of this name that is no socket");
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    let listener = new_socket()?;
+    guarded_files::bind_at(&listener, path, privileges)?;
+    let made = SocketNode::find(path, privileges).and_then(|node| {
+        node.check(None, privileges)?;
+        node.set_mode(FILE_MODE)?;
+        Ok(node.known(path, privileges))
+    })?;
+    listen(&listener, Backlog::new(BACKLOG)?)?;
+    Ok((UnixListener::from(listener), made))
+}
+
+/// Root and our own user may ask, but not from another container (a namespace of pids) that shares our network and so sees our name.
+fn may_ask(stream: &UnixStream) -> bool {
+    let Ok(peer) = getsockopt(stream, sockopt::PeerCredentials) else { return false };
+    let is_known = peer.uid() == 0 || peer.uid() == geteuid().as_raw();
+    let space = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/pid")).ok();
+    let theirs = space(&peer.pid().to_string());
+    // Root's can't be read by others; without /proc nobody's can.
+    is_known && peer.pid() > 0 && (theirs.is_none() || theirs == space("self"))
+}
+
+/// Reads on; gives the question when its line is whole.
+fn read_question(stream: &mut UnixStream, received: &mut Vec<u8>) -> io::Result<Option<Value>> {
+    let mut bytes = [0; QUESTION_BYTES];
+    match stream.read(&mut bytes[received.len()..]) {
+        Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+        Ok(count) => {
+            received.extend_from_slice(&bytes[received.len()..][..count]);
+            let Some(end) = received.iter().position(|byte| *byte == b'\n') else {
+                let is_full = received.len() >= QUESTION_BYTES;
+                return if is_full { Err(io::ErrorKind::InvalidData.into()) } else { Ok(None) };
+            };
+            serde_json::from_slice(&received[..end]).map(Some).map_err(|_| io::ErrorKind::InvalidData.into())
+        }
+        Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Sends what the client takes; one that has all of it is let go of, by an error.
+fn send(stream: &mut UnixStream, answer: &mut Vec<u8>) -> io::Result<Option<Value>> {
+    match stream.write(answer) {
+        Ok(count) => {
+            answer.drain(..count);
+            if answer.is_empty() { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(None) }
+        }
+        Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Folder;
+    use std::io::{BufRead, BufReader};
+    use std::path::PathBuf;
+
+    fn channel(folder: &Folder) -> (ControlSocket, PathBuf) {
+        let path = folder.path().join("control.sock");
+        (ControlSocket::open(&Channel::File(path.clone()), None).expect("opened"), path)
+    }
+
+    #[test]
+    fn a_question_in_parts_is_answered_once_and_the_client_let_go_of() {
+        let folder = Folder::new("control");
+        let (mut channel, path) = channel(&folder);
+        let mut client = UnixStream::connect(&path).expect("connected");
+        channel.accept(0);
+        client.write_all(b"{\"ask\":").expect("written");
+        assert_eq!(channel.take(1), None);
+        client.write_all(b"\"status\"}\nmore").expect("written");
+        assert_eq!(channel.take(1), Some(serde_json::json!({"ask": "status"})));
+        channel.answer(1, &serde_json::json!({"ok": true}), 0);
+        let mut line = String::new();
+        BufReader::new(client).read_line(&mut line).expect("read");
+        assert_eq!((line.as_str(), channel.clients.len()), ("{\"ok\":true}\n", 0));
+        channel.remove_file();
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn junk_endless_questions_and_slow_clients_are_let_go_of() {
+        let folder = Folder::new("control");
+        let (mut channel, path) = channel(&folder);
+        let long = vec![b'x'; QUESTION_BYTES];
+        for (id, said) in (1u64..).zip([b"junk\n".as_slice(), long.as_slice(), b""]) {
+            let mut client = UnixStream::connect(&path).expect("connected");
+            channel.accept(0);
+            client.write_all(said).expect("written");
+            if said.is_empty() {
+                channel.drop_late(CLIENT_MS);
+            }
+            assert_eq!((channel.take(id), channel.clients.len()), (None, 0));
+        }
+        let clients: Vec<UnixStream> = (0..2 * CLIENTS_MOST).map(|_| UnixStream::connect(&path).expect("connected")).collect();
+        for _ in 0..clients.len() {
+            channel.accept(0);
+        }
+        assert!(channel.clients.len() <= CLIENTS_MOST);
+    }
+
+    #[test]
+    fn one_that_asks_is_let_in_past_any_number_that_says_nothing_and_those_who_wait_stay() {
+        let folder = Folder::new("control-silent");
+        let (mut channel, path) = channel(&folder);
+        let connect = || UnixStream::connect(&path).expect("connected");
+        let mut waiting = connect();
+        channel.accept(0);
+        waiting.write_all(b"{\"ask\":\"reload\"}\n").expect("written");
+        assert!(channel.take(1).is_some());
+        channel.keep_waiting(1);
+        let silent: Vec<UnixStream> = (0..5 * CLIENTS_MOST).map(|_| connect()).collect();
+        let mut asking = connect();
+        asking.write_all(b"{\"ask\":\"status\"}\n").expect("written");
+        let mut asked = None;
+        for _ in 0..=silent.len() / ACCEPTED_TURN_MOST {
+            assert!(channel.sources().any(|source| source.token == ServerToken::Listener));
+            channel.accept(0);
+            let ids: Vec<u64> = channel.clients.iter().map(|client| client.id).filter(|id| *id > 1).collect();
+            asked = asked.or(ids.into_iter().find_map(|id| channel.take(id)));
+        }
+        assert_eq!(asked, Some(serde_json::json!({"ask": "status"})));
+        assert!(channel.clients.iter().any(|client| client.id == 1));
+        assert!(channel.clients.len() <= CLIENTS_MOST);
+    }
+}

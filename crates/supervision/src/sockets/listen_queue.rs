@@ -1,0 +1,257 @@
+//! How many connections wait at a listening socket, as the kernel tells, and a look at all queues each second, as uWSGI has it: one that
+//! is full is counted, and told once a minute. It decides nothing and waits for nothing. The master runs it.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+
+use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrLike, recv, send, socket};
+
+use crate::sockets::listeners::Listeners;
+
+/// A queue of connections that nobody has accepted yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ListenQueue {
+    /// Connections that wait.
+    pub length: u32,
+    /// How many may wait; 0 where the kernel does not tell.
+    pub most: u32,
+}
+
+impl ListenQueue {
+    /// Whether no further connection finds room.
+    pub fn is_full(self) -> bool {
+        self.length > 0 && self.length >= self.most
+    }
+}
+
+/// Asks the kernel; for sockets of a path or a name by a socket of its own, which is opened when it is first needed.
+#[derive(Debug, Default)]
+pub struct QueueWatch {
+    diagnosis: Option<OwnedFd>,
+}
+
+/// Bytes of an answer about one socket.
+const ANSWER_BYTES: usize = 1024;
+
+impl QueueWatch {
+    /// The queue of a listening socket. One that the kernel does not tell of is empty, as in uWSGI.
+    pub fn look(&mut self, listener: BorrowedFd<'_>) -> ListenQueue {
+        let name = nix::sys::socket::getsockname::<nix::sys::socket::SockaddrStorage>(listener.as_raw_fd());
+        let found = match name.ok().and_then(|name| name.family()) {
+            Some(AddressFamily::Inet | AddressFamily::Inet6) => of_tcp(listener),
+            Some(AddressFamily::Unix) => self.of_local(listener),
+            _ => None,
+        };
+        found.unwrap_or_default()
+    }
+
+    /// By sock_diag(7): `UNIX_DIAG_RQLEN` of a listening socket is how many wait, and how many may.
+    fn of_local(&mut self, listener: BorrowedFd<'_>) -> Option<ListenQueue> {
+        let inode = u32::try_from(nix::sys::stat::fstat(listener).ok()?.st_ino).ok()?;
+        if self.diagnosis.is_none() {
+            let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+            self.diagnosis = socket(AddressFamily::Netlink, SockType::Datagram, flags, SockProtocol::NetlinkSockDiag).ok();
+        }
+        let diagnosis = self.diagnosis.as_ref()?.as_raw_fd();
+        send(diagnosis, &question(inode), MsgFlags::MSG_DONTWAIT).ok()?;
+        let mut answer = [0u8; ANSWER_BYTES];
+        // The kernel answers within the call that asks.
+        let length = recv(diagnosis, &mut answer, MsgFlags::MSG_DONTWAIT).ok()?;
+        queue_of_answer(answer.get(..length)?, inode)
+    }
+}
+
+/// `struct nlmsghdr` and `struct unix_diag_req` (linux/unix_diag.h), in the machine's byte order.
+fn question(inode: u32) -> [u8; 40] {
+    const SOCK_DIAG_BY_FAMILY: u16 = 20;
+    const SHOW_QUEUES: u32 = 0x10;
+    const ANY_COOKIE: u32 = u32::MAX;
+    let mut packet = [0u8; 40];
+    packet[0..4].copy_from_slice(&40u32.to_ne_bytes());
+    packet[4..6].copy_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
+    packet[6..8].copy_from_slice(&(libc::NLM_F_REQUEST as u16).to_ne_bytes());
+    packet[16] = libc::AF_UNIX as u8;
+    packet[20..24].copy_from_slice(&u32::MAX.to_ne_bytes());
+    packet[24..28].copy_from_slice(&inode.to_ne_bytes());
+    packet[28..32].copy_from_slice(&SHOW_QUEUES.to_ne_bytes());
+    packet[32..36].copy_from_slice(&ANY_COOKIE.to_ne_bytes());
+    packet[36..40].copy_from_slice(&ANY_COOKIE.to_ne_bytes());
+    packet
+}
+
+/// The attribute `UNIX_DIAG_RQLEN` of an answer, if it is about this socket.
+fn queue_of_answer(answer: &[u8], inode: u32) -> Option<ListenQueue> {
+    const QUEUES: u16 = 4;
+    let long = |from: usize| Some(u32::from_ne_bytes(answer.get(from..from + 4)?.try_into().ok()?));
+    let short = |from: usize| Some(u16::from_ne_bytes(answer.get(from..from + 2)?.try_into().ok()?));
+    // Behind the header of the message stands `struct unix_diag_msg`, of 16 bytes.
+    if short(4)? != 20 || long(20)? != inode {
+        return None;
+    }
+    let mut place = 32;
+    loop {
+        let length = usize::from(short(place)?);
+        if short(place + 2)? == QUEUES {
+            return Some(ListenQueue { length: long(place + 4)?, most: long(place + 8)? });
+        }
+        // Attributes begin at multiples of four bytes; one without a length would be the same again.
+        place += length.max(4).next_multiple_of(4);
+    }
+}
+
+/// By tcp(7): of a listening socket `TCP_INFO` says how many wait where others have what is not acknowledged, and how many may.
+fn of_tcp(listener: BorrowedFd<'_>) -> Option<ListenQueue> {
+    let info = tcp_info(listener).ok()?;
+    Some(ListenQueue { length: info.tcpi_unacked, most: info.tcpi_sacked })
+}
+
+fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<libc::tcp_info> {
+    // SAFETY: a structure of numbers, for which all zeroes is a value.
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
+    // SAFETY: both places are ours and live through the call; the kernel writes `length` bytes at the most.
+    let answer = unsafe {
+        libc::getsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, (&raw mut info).cast(), &raw mut length)
+    };
+    if answer == 0 { Ok(info) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Time between two looks, in milliseconds.
+const LOOK_MS: u64 = 1000;
+/// Time between two lines about a full queue, in milliseconds.
+const TOLD_MS: u64 = 60_000;
+
+/// The listen queues of the instance, as of the last look.
+#[derive(Debug, Default)]
+pub struct QueueAlarm {
+    watch: QueueWatch,
+    queues: Vec<ListenQueue>,
+    errors: u64,
+    next_ms: u64,
+    told_ms: Option<u64>,
+}
+
+impl QueueAlarm {
+    /// Those of all sockets, in the order of the settings.
+    pub fn queues(&self) -> &[ListenQueue] {
+        &self.queues
+    }
+
+    /// How often one was full when it was looked at.
+    pub fn errors(&self) -> u64 {
+        self.errors
+    }
+
+    /// When to look again.
+    pub fn wake_ms(&self) -> u64 {
+        self.next_ms
+    }
+
+    /// Looks without counting: somebody asks.
+    pub fn refresh(&mut self, listeners: &Listeners) {
+        let sockets = listeners.sockets();
+        self.queues = (0..listeners.endpoints().len())
+            .map(|number| sockets.get(number).map_or(ListenQueue::default(), |socket| self.watch.look(socket.as_fd())))
+            .collect();
+    }
+
+    /// Looks if it is time. Gives the line to write, if there is one.
+    pub fn look(&mut self, listeners: &Listeners, now_ms: u64) -> Option<String> {
+        if now_ms < self.next_ms {
+            return None;
+        }
+        self.next_ms = now_ms + LOOK_MS;
+        self.refresh(listeners);
+        let full = self.queues.iter().zip(listeners.endpoints()).filter(|(queue, _)| queue.is_full());
+        let full: Vec<(&ListenQueue, String)> = full.map(|(queue, endpoint)| (queue, endpoint.bound.clone())).collect();
+        self.errors += full.len() as u64;
+        let (queue, bound) = full.first()?;
+        if self.told_ms.is_some_and(|told| now_ms < told.saturating_add(TOLD_MS)) {
+            return None;
+        }
+        self.told_ms = Some(now_ms);
+        Some(format!(
+            "listen queue of socket \"{bound}\" full ({}/{}): further clients are kept waiting or turned away, for there are more than the \
+             workers can take; more of them (processes, threads) take more, a longer queue (listen, net.core.somaxconn) bridges a burst",
+            queue.length, queue.most
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsFd;
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    #[test]
+    fn who_waits_at_a_tcp_socket_is_counted() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+        let mut watch = QueueWatch::default();
+        assert_eq!(watch.look(listener.as_fd()).length, 0);
+        let address = listener.local_addr().expect("named");
+        let _waiting = [TcpStream::connect(address), TcpStream::connect(address)].map(|stream| stream.expect("connected"));
+        // A client is connected when it is answered, and in the queue when its own acknowledgement has come.
+        let queue = loop {
+            let queue = watch.look(listener.as_fd());
+            assert!(queue.length <= 2);
+            if queue.length == 2 {
+                break queue;
+            }
+            std::thread::yield_now();
+        };
+        assert!(queue.most >= 128 && !queue.is_full());
+        drop(listener.accept().expect("accepted"));
+        assert_eq!(watch.look(listener.as_fd()).length, 1);
+    }
+
+    #[test]
+    fn who_waits_at_a_local_socket_is_counted() {
+        let folder = crate::testing::Folder::new("queue");
+        let path = folder.path().join("socket");
+        let listener = UnixListener::bind(&path).expect("bound");
+        let _waiting = [UnixStream::connect(&path), UnixStream::connect(&path)].map(|stream| stream.expect("connected"));
+        let mut watch = QueueWatch::default();
+        let queue = watch.look(listener.as_fd());
+        // A kernel without unix_diag tells nothing.
+        assert!(queue.length == 2 && queue.most >= 2 || queue == ListenQueue::default(), "{queue:?}");
+    }
+
+    #[test]
+    fn an_answer_that_is_cut_or_anothers_is_none() {
+        let mut answer = Vec::new();
+        for word in [44u32, 20, 0, 0, 0, 77, 0, 0, 12 | 4 << 16, 3, 9] {
+            answer.extend_from_slice(&word.to_ne_bytes());
+        }
+        assert_eq!(queue_of_answer(&answer, 77), Some(ListenQueue { length: 3, most: 9 }));
+        assert_eq!(queue_of_answer(&answer, 78), None);
+        for length in 0..answer.len() {
+            assert_eq!(queue_of_answer(&answer[..length], 77), None);
+        }
+        answer[32..36].copy_from_slice(&0u32.to_ne_bytes());
+        assert_eq!(queue_of_answer(&answer, 77), None);
+    }
+
+    #[test]
+    fn a_full_queue_is_counted_each_second_and_told_once_a_minute() {
+        let mut settings = crate::testing::settings();
+        settings.listeners[0].backlog = 1;
+        let listeners = Listeners::bind(&settings.listeners, Vec::new(), None).expect("bound");
+        let mut alarm = QueueAlarm::default();
+        assert_eq!(alarm.look(&listeners, 5_000), None);
+        let address = listeners.endpoints()[0].bound.clone();
+        let _waiting = [TcpStream::connect(&address), TcpStream::connect(&address)].map(|stream| stream.expect("connected"));
+        // A client is connected when it is answered, and in the queue when its own acknowledgement has come.
+        while alarm.queues().iter().all(|queue| queue.length < 2) {
+            alarm.refresh(&listeners);
+        }
+        assert_eq!((alarm.look(&listeners, 5_500), alarm.errors()), (None, 0));
+        let line = alarm.look(&listeners, 6_000).expect("it is full");
+        assert!(line.starts_with(&format!("listen queue of socket \"{address}\" full (2/1): ")), "{line}");
+        assert_eq!((alarm.look(&listeners, 7_000), alarm.errors()), (None, 2));
+        assert!(alarm.look(&listeners, 66_000).is_some());
+        assert_eq!((alarm.queues().len(), alarm.wake_ms()), (1, 67_000));
+    }
+}

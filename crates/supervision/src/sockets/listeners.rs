@@ -1,0 +1,507 @@
+//! The listening sockets: bound by the master, and inherited by every prototype. A reload keeps those that stay, binds those that
+//! are new and ends those that are no longer wanted. It knows no protocol. The master runs it, at the start and at each reload, and
+//! at the end for `vacuum`.
+//!
+//! `[::]:80` takes IPv4 connections too, unless the system says otherwise (net.ipv6.bindv6only), as under uWSGI, which
+//! leaves IPV6_V6ONLY alone. nginx sets it since 1.3.4, so that `:80` and `[::]:80` can stand side by side; where a
+//! configuration has both, it is set here as well, since without it the second bind could only fail.
+
+use std::fs::File;
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use bolide_contract::boot::ListenerDescriptor;
+use bolide_contract::settings::{Address, Listener};
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::socket::sockopt::{
+    AcceptConn, IpFreebind, Ipv6V6Only, KeepAlive, RcvBuf, ReuseAddr, ReusePort, SndBuf, SockType as SocketType, TcpNoDelay,
+};
+use nix::sys::socket::{
+    AddressFamily, Backlog, Shutdown, SockFlag, SockType, SockaddrLike, SockaddrStorage, UnixAddr, accept4, bind, getsockname,
+    getsockopt, listen, setsockopt, shutdown, socket,
+};
+use nix::unistd::{Gid, Uid};
+
+use crate::error::StartError;
+use crate::files::guarded_files::{self, KnownFile, SocketNode};
+use crate::polling::Source;
+use crate::processes::privileges::{self, Privileges};
+use crate::sockets::endpoint::Bound;
+pub use crate::sockets::endpoint::Endpoint;
+
+/// Bytes that a UNIX socket's path may have: `sun_path` holds 108 with the closing NUL (unix(7)).
+const PATH_BYTES_MOST: usize = 107;
+
+/// Connections that the end of listening takes from the kernel's queues at the most; the rest is reset.
+const WAITING_MOST: usize = 4096;
+
+/// Time that a start waits for an address in use, in milliseconds: what is left of an instance whose master was killed has gone
+/// by then. A supervisor that starts the next one at once need not try twice.
+pub const ADDRESS_WAIT_MS: u64 = 2_500;
+/// Time between two tries meanwhile, in milliseconds.
+const ADDRESS_LOOK_MS: u64 = 50;
+
+/// The listening sockets of an instance, in the order of its settings.
+#[derive(Debug, Default)]
+pub struct Listeners {
+    /// Shared with the list of the next generation, for those that stay.
+    sockets: Vec<Rc<OwnedFd>>,
+    endpoints: Vec<Endpoint>,
+}
+
+impl Listeners {
+    /// Binds them all, but for those that the master before us has handed over, which are not ours before [`Listeners::own`]. When one fails,
+    /// the files of those before it are removed.
+    ///
+    /// # Errors
+    /// An address that can't be had. The message says where it was asked for and what to do.
+    pub fn bind(
+        wanted: &[Listener],
+        mut handed: Vec<(Address, OwnedFd)>,
+        owner: Option<&Privileges>,
+    ) -> Result<Listeners, StartError> {
+        let mut listeners = Listeners::default();
+        let until = Instant::now() + Duration::from_millis(ADDRESS_WAIT_MS);
+        for listener in wanted {
+            let position = handed.iter().position(|(address, _)| *address == listener.address);
+            let bound = match position.map(|position| handed.swap_remove(position).1) {
+                Some(socket) => taken_over(&socket, listener).map(|endpoint| (socket, endpoint)),
+                None => bind_when_free(listener, wanted, owner, until),
+            };
+            match bound {
+                Ok((descriptor, endpoint)) => {
+                    listeners.sockets.push(Rc::new(descriptor));
+                    listeners.endpoints.push(endpoint);
+                }
+                Err(message) => {
+                    listeners.remove_files();
+                    return Err(StartError::new(format!("{}: {message}", listener.origin)));
+                }
+            }
+        }
+        Ok(listeners)
+    }
+
+    fn has(&self, socket: &Rc<OwnedFd>) -> bool {
+        self.sockets.iter().any(|own| Rc::ptr_eq(own, socket))
+    }
+
+    /// The sockets, as a prototype inherits them.
+    pub fn descriptors(&self) -> Vec<ListenerDescriptor> {
+        let pairs = self.sockets.iter().zip(&self.endpoints);
+        let descriptor = |(socket, endpoint): (&Rc<OwnedFd>, &Endpoint)| ListenerDescriptor {
+            descriptor: socket.as_raw_fd(),
+            bound: endpoint.bound.clone(),
+            is_ours: endpoint.is_ours,
+        };
+        pairs.map(descriptor).collect()
+    }
+
+    /// The sockets, to wait on for connections.
+    pub fn sources<T: Copy>(&self, token: T) -> impl Iterator<Item = Source<'_, T>> {
+        self.sockets.iter().map(move |socket| Source::readable(token, socket.as_fd()))
+    }
+
+    /// The sockets, in the same order; none when listening has ended.
+    pub fn sockets(&self) -> &[Rc<OwnedFd>] {
+        &self.sockets
+    }
+
+    /// Where they listen, in the same order; they outlive the sockets.
+    pub fn endpoints(&self) -> &[Endpoint] {
+        &self.endpoints
+    }
+
+    /// Ends listening, for all processes that share the sockets: new clients are refused at once, and the addresses are free. Gives
+    /// the connections that waited to be accepted, each with the number of its socket, so that nobody is lost who came before.
+    /// A socket that was handed to us is its owner's, who may go on with it: only our copy is closed.
+    pub fn end(&mut self) -> Vec<(u32, OwnedFd)> {
+        self.end_where(|_| true)
+    }
+
+    fn end_where(&mut self, is_over: impl Fn(&Rc<OwnedFd>) -> bool) -> Vec<(u32, OwnedFd)> {
+        let mut waiting = Vec::new();
+        for (number, (socket, _)) in (0u32..)
+            .zip(self.sockets.drain(..).zip(&self.endpoints))
+            .filter(|(_, (socket, endpoint))| endpoint.is_ours && is_over(socket))
+        {
+            while waiting.len() < WAITING_MOST
+                && let Ok(connection) = accept4(socket.as_raw_fd(), SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC)
+                && let Ok(connection) = crate::processes::system::adopt(connection)
+            {
+                waiting.push((number, connection));
+            }
+            // A worker that was orphaned may have shut it before.
+            let _ = shutdown(socket.as_raw_fd(), Shutdown::Both);
+        }
+        waiting
+    }
+
+    /// Removes the files of UNIX sockets, where they are still the ones that were bound.
+    pub fn remove_files(&self) {
+        self.remove_files_but(&Listeners::default());
+    }
+
+    /// The same, but for those that another list has too.
+    pub fn remove_files_but(&self, kept: &Listeners) {
+        let is_kept = |file: &KnownFile| kept.endpoints.iter().any(|other| other.file.as_ref() == Some(file));
+        let ours = self.endpoints.iter().filter(|endpoint| !endpoint.file.as_ref().is_some_and(is_kept));
+        ours.for_each(Endpoint::remove_file);
+    }
+}
+
+/// Why an address can't be had, for people.
+#[derive(Debug)]
+enum Refusal {
+    /// Somebody has it, who may be about to leave.
+    InUse(String),
+    Other(String),
+}
+
+impl From<String> for Refusal {
+    fn from(message: String) -> Refusal {
+        Refusal::Other(message)
+    }
+}
+
+/// Binds one socket; an address that is in use may become free meanwhile.
+pub fn bind_when_free(
+    listener: &Listener,
+    all: &[Listener],
+    owner: Option<&Privileges>,
+    until: Instant,
+) -> Result<(OwnedFd, Endpoint), String> {
+    let mut is_told = false;
+    loop {
+        match bind_one(listener, all, owner) {
+            Ok(bound) => return Ok(bound),
+            Err(Refusal::InUse(message)) if Instant::now() < until => {
+                if !std::mem::replace(&mut is_told, true) {
+                    let most = crate::text::duration(ADDRESS_WAIT_MS);
+                    crate::logs::log_sink::line(&format!("waiting up to {most} for an address that is in use: {message}"));
+                }
+                std::thread::sleep(Duration::from_millis(ADDRESS_LOOK_MS));
+            }
+            Err(Refusal::InUse(message) | Refusal::Other(message)) => return Err(message),
+        }
+    }
+}
+
+fn bind_one(listener: &Listener, all: &[Listener], owner: Option<&Privileges>) -> Result<(OwnedFd, Endpoint), Refusal> {
+    let (descriptor, file) = match &listener.address {
+        Address::Tcp { host, port } => (bind_tcp(host, *port, listener, all)?, None),
+        Address::Unix(path) => bind_path(path, listener, owner).map(|(socket, file)| (socket, Some(file)))?,
+        Address::Abstract(name) => (bind_abstract(name, listener)?, None),
+        Address::Descriptor(number) => (take_descriptor(*number)?, None),
+        Address::Passed(number) => {
+            (take_descriptor(*number).map_err(|message| message.replace("fd://", "LISTEN_FDS: descriptor "))?, None)
+        }
+    };
+    let endpoint = endpoint_of(&descriptor, listener, file)?;
+    Ok((descriptor, endpoint))
+}
+
+/// Where a socket listens that is another master's still.
+///
+/// # Errors
+/// It is no socket.
+pub fn taken_over(socket: &OwnedFd, listener: &Listener) -> Result<Endpoint, String> {
+    endpoint_of(socket, listener, None).map(|endpoint| Endpoint { is_ours: false, ..endpoint })
+}
+
+fn endpoint_of(descriptor: &OwnedFd, listener: &Listener, file: Option<KnownFile>) -> Result<Endpoint, String> {
+    let name =
+        getsockname::<SockaddrStorage>(descriptor.as_raw_fd()).map_err(|error| format!("the socket has no name: {error}"))?;
+    let address = to_std(&name).map_or(Bound::Local, Bound::Tcp);
+    let bound = match (&listener.address, address) {
+        (Address::Unix(path), _) => path.display().to_string(),
+        (_, Bound::Tcp(address)) => address.to_string(),
+        (_, Bound::Local) => local_name(&name),
+    };
+    let is_ours = !matches!(listener.address, Address::Descriptor(_) | Address::Passed(_));
+    let (protocol, is_tls, asked) = (listener.protocol, listener.tls.is_some(), listener.address.clone());
+    Ok(Endpoint { protocol, is_tls, bound, asked, address, file, is_ours })
+}
+
+fn bind_tcp(host: &str, port: u16, listener: &Listener, all: &[Listener]) -> Result<OwnedFd, Refusal> {
+    let address = resolve(host, port)?;
+    let storage = SockaddrStorage::from(address);
+    let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+    let descriptor = new_socket(family)?;
+    let set = |answer: nix::Result<()>| answer.map_err(|error| format!("{address}: the socket can't be set up: {error}"));
+    tune(&descriptor, listener, family).map_err(|error| format!("{address}: {error}"))?;
+    // A restart binds again at once, though connections of the last run still fade out.
+    set(setsockopt(&descriptor, ReuseAddr, &true))?;
+    // Linux hands it on to every accepted socket. Without it the second small write of an answer can wait 40 ms.
+    set(setsockopt(&descriptor, TcpNoDelay, &true))?;
+    let beside_ipv4 = address.ip().is_unspecified() && all.iter().any(|other| is_every_ipv4(&other.address, address.port()));
+    if address.is_ipv6() && beside_ipv4 {
+        set(setsockopt(&descriptor, Ipv6V6Only, &true))?;
+    }
+    bind(descriptor.as_raw_fd(), &storage).map_err(|error| bind_trouble(error, address))?;
+    start_listening(&descriptor, listener.backlog).map_err(|error| bind_trouble(error, address))?;
+    Ok(descriptor)
+}
+
+/// Tells the kernel what is to hold for the socket, and for what it accepts.
+fn tune(socket: &OwnedFd, listener: &Listener, family: AddressFamily) -> Result<(), String> {
+    let tuning = &listener.tuning;
+    let said = |option: &'static str| move |error: Errno| format!("the system refuses `{option}`: {error}");
+    if let Some(bytes) = tuning.send_buffer_bytes {
+        setsockopt(socket, SndBuf, &(bytes as usize)).map_err(said("socket-sndbuf"))?;
+    }
+    if let Some(bytes) = tuning.receive_buffer_bytes {
+        setsockopt(socket, RcvBuf, &(bytes as usize)).map_err(said("socket-rcvbuf"))?;
+    }
+    if family == AddressFamily::Unix {
+        return Ok(());
+    }
+    if tuning.keepalive {
+        setsockopt(socket, KeepAlive, &true).map_err(said("so-keepalive"))?;
+    }
+    if tuning.reuse_port {
+        setsockopt(socket, ReusePort, &true).map_err(said("reuse-port"))?;
+    }
+    // The option of IPv4 counts for IPv6 too (ip(7), ipv6(7)).
+    if tuning.free_bind {
+        setsockopt(socket, IpFreebind, &true).map_err(said("freebind"))?;
+    }
+    if let Some(queue) = tuning.fast_open_queue {
+        crate::processes::system::set_fast_open(socket, queue)
+            .map_err(|error| format!("the system refuses `tcp-fast-open`: {error}"))?;
+    }
+    Ok(())
+}
+
+fn is_every_ipv4(address: &Address, wanted: u16) -> bool {
+    matches!(address, Address::Tcp { host, port } if *port == wanted && (host.is_empty() || host == "0.0.0.0" || host == "*"))
+}
+
+/// `172.*` is the address of the first interface whose address begins so, as in uWSGI.
+fn address_beginning(beginning: &str) -> Option<IpAddr> {
+    nix::ifaddrs::getifaddrs()
+        .ok()?
+        .filter_map(|interface| to_std(&interface.address?))
+        .map(|address| address.ip())
+        .find(|address| address.is_ipv4() && address.to_string().starts_with(beginning))
+}
+
+/// A name with several addresses is bound at one, IPv4 first, as uWSGI does.
+pub fn resolve(host: &str, port: u16) -> Result<SocketAddr, String> {
+    let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
+    if bare.is_empty() || bare == "*" {
+        return Ok(SocketAddr::from(([0, 0, 0, 0], port)));
+    }
+    if let Some((beginning, _)) = bare.split_once('*') {
+        return address_beginning(beginning)
+            .map(|address| SocketAddr::new(address, port))
+            .ok_or_else(|| format!("`{host}`: no interface of this machine has an address that begins with `{beginning}`"));
+    }
+    if let Ok(address) = bare.parse::<IpAddr>() {
+        return Ok(SocketAddr::new(address, port));
+    }
+    let found: Vec<SocketAddr> = (bare, port)
+        .to_socket_addrs()
+        .map_err(|error| format!("`{host}` is no address of this machine: the name can't be resolved ({error})"))?
+        .collect();
+    let first = found.iter().find(|address| address.is_ipv4()).or_else(|| found.first());
+    first.copied().ok_or_else(|| format!("`{host}` is no address of this machine: the name has no address"))
+}
+
+fn bind_trouble(error: Errno, address: SocketAddr) -> Refusal {
+    let port = address.port();
+    Refusal::Other(match error {
+        Errno::EADDRINUSE => {
+            return Refusal::InUse(format!(
+                "port {port} of {} is in use, by another program or another Bolide; choose another port, or stop it: `ss -ltnp` lists who listens",
+                address.ip()
+            ));
+        }
+        Errno::EACCES => format!(
+            "port {port} may not be opened by an ordinary user; choose one above 1023, or start Bolide as root (with uid set)"
+        ),
+        Errno::EADDRNOTAVAIL => format!("{} is no address of this machine: `ip address` lists them", address.ip()),
+        Errno::EAFNOSUPPORT => format!("{address}: this system has no IPv6"),
+        other => format!("{address} can't be bound: {other}"),
+    })
+}
+
+fn bind_path(path: &Path, listener: &Listener, owner: Option<&Privileges>) -> Result<(OwnedFd, KnownFile), Refusal> {
+    let shown = path.display();
+    let length = path.as_os_str().len();
+    if length > PATH_BYTES_MOST {
+        return Err(format!("{shown}: the path of a socket may have {PATH_BYTES_MOST} bytes, and this one has {length}").into());
+    }
+    remove_stale(path, owner)?;
+    let descriptor = new_socket(AddressFamily::Unix)?;
+    tune(&descriptor, listener, AddressFamily::Unix)?;
+    guarded_files::bind_at(&descriptor, path, owner).map_err(|error| match error.raw_os_error().map(Errno::from_raw) {
+        Some(Errno::ENOENT) => format!("{shown}: its folder does not exist; make it first"),
+        Some(Errno::EACCES) => format!("{shown}: this user may not make files in its folder; change the folder's owner or mode"),
+        _ => format!("{shown} can't be bound: {error}"),
+    })?;
+    let file = apply_ownership(path, listener, owner, None)
+        .and_then(|file| {
+            start_listening(&descriptor, listener.backlog).map_err(|error| format!("{shown} can't be listened at: {error}"))?;
+            Ok(file)
+        })
+        .inspect_err(|_| {
+            // The start fails with the first error; a file left behind would only be replaced at the next one.
+            if let Ok(node) = SocketNode::find(path, owner) {
+                node.known(path, owner).remove().unwrap_or_default();
+            }
+        })?;
+    Ok((descriptor, file))
+}
+
+/// Gives the file its mode and its owner, before anybody can connect: this one file, whatever others who may write to its folder lay in its place
+/// meanwhile. `known` is the file that was made, where that was before.
+fn apply_ownership(
+    path: &Path,
+    listener: &Listener,
+    identity: Option<&Privileges>,
+    known: Option<&KnownFile>,
+) -> Result<KnownFile, String> {
+    let shown = path.display();
+    let node = SocketNode::find(path, identity).map_err(|error| match error.raw_os_error().map(Errno::from_raw) {
+        Some(Errno::ENOTSOCK) => {
+            format!("{shown} is no socket any more: somebody else writes to its folder; choose one that is yours alone")
+        }
+        _ => format!("{shown}: {error}"),
+    })?;
+    node.check(known, identity).map_err(|error| error.to_string())?;
+    let file = node.known(path, identity);
+    if let Some(mode) = listener.mode {
+        node.set_mode(mode).map_err(|error| format!("{shown}: its mode can't be set (chmod-socket): {error}"))?;
+    }
+    let (uid, gid): (Option<Uid>, Option<Gid>) = match (&listener.owner, identity) {
+        (Some(owner), _) => privileges::owner(owner).map_err(|error| format!("chown-socket = {owner}: {error}"))?,
+        (None, Some(identity)) => (Some(identity.uid), Some(identity.gid)),
+        (None, None) => return Ok(file),
+    };
+    node.set_owner(uid, gid).map_err(|error| {
+        format!("{shown}: its owner can't be set (chown-socket, uid): {error}; only root may give files away")
+    })?;
+    Ok(file)
+}
+
+/// A socket file is in the way: it is removed if nobody listens at it, and only then.
+fn remove_stale(path: &Path, owner: Option<&Privileges>) -> Result<(), Refusal> {
+    let shown = path.display();
+    let node = match SocketNode::find(path, owner) {
+        Ok(node) => node,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) if matches!(error.raw_os_error().map(Errno::from_raw), Some(Errno::ENOTSOCK)) => {
+            return Err(format!("{shown} exists and is not a socket; it is left alone: choose another path, or remove it").into());
+        }
+        Err(error) => return Err(format!("{shown}: {error}").into()),
+    };
+    let probe = new_socket(AddressFamily::Unix)?;
+    let Err(error) = guarded_files::connect_at(&probe, path, owner) else { return Err(in_use(path)) };
+    match error.raw_os_error().map(Errno::from_raw) {
+        Some(Errno::ECONNREFUSED) => {
+            node.known(path, owner).remove().map_err(|error| format!("{shown} is left over and can't be removed: {error}").into())
+        }
+        Some(Errno::ENOENT) => Ok(()),
+        // Somebody listens, with a full queue.
+        Some(Errno::EAGAIN) => Err(in_use(path)),
+        _ => Err(Refusal::Other(format!(
+            "{shown} exists, and whether somebody listens at it can't be found out ({error}); remove it if nobody does"
+        ))),
+    }
+}
+
+fn in_use(path: &Path) -> Refusal {
+    Refusal::InUse(format!(
+        "{} is in use by another program; choose another path, or stop it: `ss -lxp` lists who listens",
+        path.display()
+    ))
+}
+
+/// The name is taken as it is, without the NUL that uWSGI adds at its end: so `socat`, Python and other servers' clients find it.
+fn bind_abstract(name: &str, listener: &Listener) -> Result<OwnedFd, Refusal> {
+    let address = UnixAddr::new_abstract(name.as_bytes())
+        .map_err(|_| format!("@{name}: the name of a socket may have {PATH_BYTES_MOST} bytes"))?;
+    let descriptor = new_socket(AddressFamily::Unix)?;
+    tune(&descriptor, listener, AddressFamily::Unix)?;
+    let trouble = |error| match error {
+        Errno::EADDRINUSE => Refusal::InUse(format!(
+            "@{name} is in use by another program; choose another name, or stop it: `ss -lxp` lists who listens"
+        )),
+        other => Refusal::Other(format!("@{name} can't be bound: {other}")),
+    };
+    bind(descriptor.as_raw_fd(), &address).map_err(trouble)?;
+    start_listening(&descriptor, listener.backlog).map_err(trouble)?;
+    Ok(descriptor)
+}
+
+fn take_descriptor(number: i32) -> Result<OwnedFd, String> {
+    if (0..=2).contains(&number) {
+        // These stay what they are for the processes that we start: a copy is served.
+        let standard = match number {
+            0 => fcntl(io::stdin(), FcntlArg::F_DUPFD_CLOEXEC(3)),
+            1 => fcntl(io::stdout(), FcntlArg::F_DUPFD_CLOEXEC(3)),
+            _ => fcntl(io::stderr(), FcntlArg::F_DUPFD_CLOEXEC(3)),
+        };
+        let copy = standard.map_err(|error| format!("fd://{number} can't be copied: {error}"))?;
+        return take_descriptor(copy).map_err(|message| message.replace(&format!("fd://{copy}"), &format!("fd://{number}")));
+    }
+    let descriptor = crate::processes::system::adopt(number)
+        .map_err(|_| format!("fd://{number}: no descriptor of that number is open; whoever starts Bolide must hand it over"))?;
+    let stream = matches!(getsockopt(&descriptor, SocketType), Ok(SockType::Stream));
+    if !stream || !matches!(getsockopt(&descriptor, AcceptConn), Ok(true)) {
+        return Err(format!("fd://{number} is not a listening socket; bind it and listen at it before Bolide is started"));
+    }
+    let trouble = |error: Errno| format!("fd://{number} can't be made non-blocking: {error}");
+    let flags = fcntl(&descriptor, FcntlArg::F_GETFL).map_err(trouble)?;
+    fcntl(&descriptor, FcntlArg::F_SETFL(OFlag::from_bits_truncate(flags) | OFlag::O_NONBLOCK)).map_err(trouble)?;
+    // A UNIX socket refuses the option, and has no such delay.
+    setsockopt(&descriptor, TcpNoDelay, &true).unwrap_or_default();
+    Ok(descriptor)
+}
+
+fn new_socket(family: AddressFamily) -> Result<OwnedFd, String> {
+    socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK, None).map_err(|error| match error {
+        Errno::EAFNOSUPPORT => "this system has no IPv6".to_owned(),
+        other => format!("no socket can be made: {other}"),
+    })
+}
+
+/// 0 is as many as the kernel allows (net.core.somaxconn), and so is a number that its C library's SOMAXCONN does not cover.
+fn start_listening(descriptor: &OwnedFd, backlog: u32) -> nix::Result<()> {
+    let asked = i32::try_from(backlog).ok().filter(|number| *number > 0).and_then(|number| Backlog::new(number).ok());
+    listen(descriptor, asked.unwrap_or(Backlog::MAXALLOWABLE))
+}
+
+/// The kernel's limit for waiting connections, if it tells.
+pub fn backlog_limit() -> Option<u32> {
+    let text = io::read_to_string(File::open("/proc/sys/net/core/somaxconn").ok()?).ok()?;
+    text.trim().parse().ok()
+}
+
+/// The address, where it is one of IPv4 or IPv6.
+pub fn to_std(name: &SockaddrStorage) -> Option<SocketAddr> {
+    let four = name.as_sockaddr_in().map(|address| SocketAddr::from((address.ip(), address.port())));
+    four.or_else(|| name.as_sockaddr_in6().map(|address| SocketAddr::from((address.ip(), address.port()))))
+}
+
+fn local_name(name: &SockaddrStorage) -> String {
+    let Some(address) = name.as_unix_addr() else { return format!("family {:?}", name.family()) };
+    match (address.path(), address.as_abstract()) {
+        (Some(path), _) => path.display().to_string(),
+        (None, Some(name)) => format!("@{}", String::from_utf8_lossy(name)),
+        (None, None) => "an unnamed socket".to_owned(),
+    }
+}
+
+#[path = "listeners_renewal.rs"]
+mod renewal;
+
+#[cfg(test)]
+#[path = "listeners_tests.rs"]
+mod tests;

@@ -1,0 +1,99 @@
+//! Clients that are slow, many or impatient, on sockets of a pair of their own.
+
+use std::io::Read;
+use std::os::unix::net::UnixStream;
+
+use bolide_contract::settings::Address;
+
+use super::*;
+use crate::polling;
+
+/// More than a socket takes at once.
+const LONG_BYTES: usize = 8 * 1024 * 1024;
+
+fn server(is_http: bool) -> StatsServer {
+    let name = format!("bolide-stats-{}-{:?}", std::process::id(), std::thread::current().id());
+    let settings = StatisticsServer { address: Address::Abstract(name), mode: None, is_http, origin: "a test".to_owned() };
+    let (socket, endpoint) = crate::sockets::stats_server::bind(&settings, None).expect("bound");
+    StatsServer::new(&settings, socket, endpoint)
+}
+
+fn client(server: &StatsServer) -> UnixStream {
+    use std::os::linux::net::SocketAddrExt;
+    let name = server.endpoint().bound.strip_prefix('@').expect("abstract").to_owned();
+    let address = std::os::unix::net::SocketAddr::from_abstract_name(name).expect("a name");
+    UnixStream::connect_addr(&address).expect("connected")
+}
+
+/// A turn of the master's loop, as far as it concerns the server.
+fn turn(server: &mut StatsServer, page: &Page, now_ms: u64) {
+    let sources: Vec<Source<'_, ServerToken>> = server.sources(true).collect();
+    let news = polling::wait(&sources, 10).expect("waited");
+    for token in news {
+        server.take_news(token, &mut || page.clone(), now_ms);
+    }
+    server.look_after_time(now_ms);
+}
+
+#[test]
+fn a_slow_reader_gets_all_of_a_long_answer_piece_by_piece() {
+    let mut server = server(false);
+    let page = Page::from("x".repeat(LONG_BYTES));
+    let mut stream = client(&server);
+    turn(&mut server, &page, 1);
+    assert!(matches!(server.clients[0].stage, Stage::Answering { sent, .. } if sent < LONG_BYTES));
+    stream.set_nonblocking(true).expect("set");
+    let (mut got, mut buffer) = (0, vec![0; 64 * 1024]);
+    loop {
+        match stream.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(count) => got += count,
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock),
+        }
+        turn(&mut server, &page, 2);
+    }
+    assert_eq!(got, LONG_BYTES);
+    drop(stream);
+    turn(&mut server, &page, 3);
+    assert!(server.clients.is_empty() && server.wake_ms().is_none());
+}
+
+#[test]
+fn a_reader_that_takes_nothing_is_let_go_when_its_time_is_over() {
+    let mut server = server(false);
+    let page = Page::from("x".repeat(LONG_BYTES));
+    let _stalled = client(&server);
+    turn(&mut server, &page, 100);
+    assert_eq!(server.wake_ms(), Some(100 + CLIENT_MS));
+    turn(&mut server, &page, 99 + CLIENT_MS);
+    assert_eq!(server.clients.len(), 1);
+    turn(&mut server, &page, 100 + CLIENT_MS);
+    assert!(server.clients.is_empty());
+}
+
+#[test]
+fn of_too_many_clients_the_oldest_go_and_a_turn_accepts_few() {
+    let mut server = server(true);
+    let page = Page::from("{}");
+    let streams: Vec<UnixStream> = (0..CLIENTS_MOST + ACCEPTED_TURN_MOST).map(|_| client(&server)).collect();
+    turn(&mut server, &page, 1);
+    assert_eq!(server.clients.len(), ACCEPTED_TURN_MOST);
+    while server.next_id < streams.len() as u64 {
+        turn(&mut server, &page, 2);
+    }
+    assert_eq!(server.clients.len(), CLIENTS_MOST);
+    assert_eq!(server.clients[0].id, ACCEPTED_TURN_MOST as u64 + 1);
+    let mut oldest = &streams[0];
+    assert_eq!(oldest.read(&mut [0; 8]).expect("its end"), 0);
+}
+
+#[test]
+fn a_request_that_does_not_end_is_not_kept() {
+    use std::io::Write;
+    let mut server = server(true);
+    let page = Page::from("{}");
+    let mut endless = client(&server);
+    endless.write_all(&[b'x'; REQUEST_BYTES + 1]).expect("written");
+    turn(&mut server, &page, 1);
+    assert!(server.clients.is_empty());
+}

@@ -1,0 +1,106 @@
+//! Help for tests of this crate and of those that use it: a folder that goes with its test, and the settings of a small instance.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use bolide_contract::settings::{
+    Address, Asynchronous, Identity, Lifecycle, Limits, Listener, Naming, Protocol, Python, Settings, Threads, Workers,
+};
+use bolide_contract::tls::Http2;
+
+/// A folder of the test's own, by a name that no run has had.
+#[derive(Debug)]
+pub struct Folder(PathBuf);
+
+impl Folder {
+    /// Makes the folder.
+    pub fn new(name: &str) -> Folder {
+        let path = nix::unistd::mkdtemp(&std::env::temp_dir().join(format!("bolide-{name}-XXXXXX"))).expect("a temporary folder");
+        // Some tests have another user at work in it.
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("set");
+        Folder(path)
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).unwrap_or_default();
+    }
+}
+
+/// One worker, and one free port of 127.0.0.1.
+pub fn settings() -> Settings {
+    let address = Address::Tcp { host: "127.0.0.1".to_owned(), port: 0 };
+    let origin = "test".to_owned();
+    Settings {
+        listeners: vec![Listener {
+            address,
+            protocol: Protocol::Http,
+            backlog: 0,
+            mode: None,
+            owner: None,
+            timeout_ms: 4000,
+            tls: None,
+            http2: Http2::Off,
+            redirects_to_https: None,
+            has_proxy_header: false,
+            tuning: Default::default(),
+            origin,
+        }],
+        applications: Vec::new(),
+        python: Python::default(),
+        workers: Workers {
+            processes: 1,
+            processes_chosen: true,
+            processes_auto: false,
+            threads: Threads::Fixed(1),
+            cpus: 2,
+            cpus_of_each: 0,
+        },
+        helpers: Vec::new(),
+        lifecycle: Lifecycle {
+            harakiri_ms: None,
+            shortest_route_harakiri_ms: None,
+            harakiri_manners: Default::default(),
+            process: Default::default(),
+            reload_mercy_ms: 60_000,
+            load_timeout_ms: None,
+            pidfile: None,
+            reload_order: Default::default(),
+            vacuum: false,
+        },
+        control: bolide_contract::control::Control::default(),
+        recycling: Default::default(),
+        reloading: bolide_contract::reloading::Reloading::default(),
+        elastic: Default::default(),
+        limits: Limits {
+            request_line_bytes: 4096,
+            head_bytes: 4096,
+            header_count: 100,
+            body_bytes: None,
+            body_memory_bytes: 4096,
+            keepalive_ms: 1000,
+            ..Limits::default()
+        },
+        statistics: Default::default(),
+        logging: Default::default(),
+        hooks: Vec::new(),
+        attendant: bolide_contract::attendant::Attendant::default(),
+        confinement: bolide_contract::confinement::Confinement::default(),
+        identity: Identity::default(),
+        naming: Naming::default(),
+        clients: bolide_contract::clients::Clients::default(),
+        asynchronous: Asynchronous::default(),
+        python_module: Default::default(),
+        routes: Vec::new(),
+        answering: bolide_contract::answering::Answering::default(),
+        files: None,
+        watching: Default::default(),
+        development: None,
+    }
+}
