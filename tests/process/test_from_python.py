@@ -11,7 +11,7 @@ import bolide.testing
 import httpx
 import pytest
 import requests
-from bolide import door
+from bolide import _run
 from flask import Flask, request
 from support import processes
 from support.server import Server
@@ -119,7 +119,7 @@ def test_a_start_that_fails_is_an_exit_with_its_status(script):
 
 
 def words(**keywords):
-    arguments = door.arguments_of("shop:app", keywords)
+    arguments = _run.arguments_of("shop:app", keywords)
     return [word for word in arguments[1:] if not word.startswith("--pythonpath=")]
 
 
@@ -267,8 +267,8 @@ def test_a_keyword_that_is_none_is_refused_before_the_test_begins():
 
 
 def test_what_console_scripts_start_with_is_not_made_longer():
-    """The way to the master imports nothing of the door."""
-    text = "import bolide, sys; print([name for name in ('bolide.door', 'subprocess', 'typing') if name in sys.modules])"
+    """The way to the master imports nothing of `bolide.run`."""
+    text = "import bolide, sys; print([name for name in ('bolide._run', 'subprocess', 'typing') if name in sys.modules])"
     done = subprocess.run(
         [sys.executable, "-S", "-c", text],
         env={**os.environ, "PYTHONPATH": os.path.dirname(bolide.__path__[0])},

@@ -2,9 +2,9 @@
 
 use crate::catalogue::catalogue;
 use crate::diagnostic::{Diagnostic, Location};
-use crate::foreign::{self, Refusal, Translation};
 use crate::host_info::HostInfo;
 use crate::manual::words::listed;
+use crate::other_servers::{self, Refusal, Translation};
 use crate::reader::{Configuration, EarlyExit, GUNICORN_FILE, Reader, format_of, is_gunicorn_configuration};
 use crate::resolve::PositionalApplication;
 use crate::sources::argv::{ArgumentError, Arguments};
@@ -75,7 +75,7 @@ fn take_options(reader: &mut Reader<'_>, words: &mut Arguments<'_>, host: &HostI
         let row = catalogue().get(&given.name);
         has_socket |= row.is_some_and(|row| row.name() == "socket");
         let is_ours = row.is_some() || reader.declared(&given.name).is_some();
-        match foreign::long(None, &given.name).filter(|_| !is_ours) {
+        match other_servers::long(None, &given.name).filter(|_| !is_ours) {
             Some(flag) => {
                 translation.take(flag, value.unwrap_or_default()).map_err(refused)?;
                 for (key, value) in translation.drain() {
@@ -84,10 +84,10 @@ fn take_options(reader: &mut Reader<'_>, words: &mut Arguments<'_>, host: &HostI
                 }
             }
             None => {
-                if let Some((message, advice)) = foreign::misunderstood(&given.name, value.unwrap_or_default()) {
+                if let Some((message, advice)) = other_servers::misunderstood(&given.name, value.unwrap_or_default()) {
                     return Err(error(message, advice).into());
                 }
-                match value.and_then(|value| foreign::word(&given.name, value)) {
+                match value.and_then(|value| other_servers::word(&given.name, value)) {
                     Some(pairs) => {
                         for (key, value) in pairs {
                             reader.add(key, Some(value), &location)?;
@@ -107,7 +107,7 @@ fn take_options(reader: &mut Reader<'_>, words: &mut Arguments<'_>, host: &HostI
     }
     translation.speak(protocol.filter(|_| !has_socket));
     if let Some(mask) = umask {
-        match foreign::long(None, UMASK).filter(|_| translation.binds_addresses() && !has_socket) {
+        match other_servers::long(None, UMASK).filter(|_| translation.binds_addresses() && !has_socket) {
             Some(flag) => translation.take(flag, &mask).map_err(refused)?,
             None => reader.add(UMASK, Some(&mask), &location)?,
         }

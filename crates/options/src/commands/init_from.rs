@@ -5,13 +5,13 @@ use std::fmt::Write;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use crate::carry::files::{kind_of, starts};
-use crate::carry::programs::{Program, found};
-use crate::carry::{Plan, PlanEntry, Start, servers};
 use crate::command_table::Command;
 use crate::diagnostic::{Diagnostic, plain_error};
-use crate::gunicorn::{self, AskedSetting};
 use crate::host_info::HostInfo;
+use crate::import_config::files::{kind_of, starts};
+use crate::import_config::programs::{Program, found};
+use crate::import_config::{Plan, PlanEntry, Start, servers};
+use crate::other_servers::gunicorn::{self, AskedSetting};
 use crate::reader::is_gunicorn_configuration;
 use crate::reading::Reading;
 use crate::sources::argv::Arguments;

@@ -10,8 +10,8 @@ use super::{EarlyExit, Pair, Reader};
 use crate::catalogue::catalogue;
 use crate::catalogue::row::{Row, Value};
 use crate::diagnostic::{Diagnostic, Location};
-use crate::gunicorn;
 use crate::launcher;
+use crate::other_servers::gunicorn;
 
 /// The file that gunicorn reads where none is named.
 pub const GUNICORN_FILE: &str = "gunicorn.conf.py";

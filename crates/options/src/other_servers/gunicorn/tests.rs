@@ -7,7 +7,7 @@ use super::hooks::{CALLED, NOT_CALLED};
 use super::table::{Fate, SETTINGS};
 use super::{AskedSetting, SettingKind, carried};
 use crate::catalogue::catalogue;
-use crate::foreign::{self, Meaning};
+use crate::other_servers::{self, Meaning};
 
 fn asked(name: &str, value: serde_json::Value) -> AskedSetting {
     AskedSetting { name: name.to_owned(), kind: SettingKind::Value, value, line: 1 }
@@ -28,7 +28,7 @@ fn test_options_that_settings_become_are_there() {
 
 #[test]
 fn test_flags_and_settings_mean_the_same() {
-    for flag in foreign::flags().filter(|flag| !flag.setting.is_empty()) {
+    for flag in other_servers::flags().filter(|flag| !flag.setting.is_empty()) {
         let known = SETTINGS.iter().find(|known| known.name == flag.setting);
         let known = known.unwrap_or_else(|| panic!("--{} sets {}, which the table does not know", flag.name, flag.setting));
         let of_flag = match flag.meaning {
@@ -45,7 +45,7 @@ fn test_flags_and_settings_mean_the_same() {
 
 #[test]
 fn test_hooks_that_are_said_to_be_called_are_those_of_the_python_side() {
-    let python = include_str!("../../../../python/bolide/gunicorn_hooks.py");
+    let python = include_str!("../../../../../python/bolide/gunicorn_hooks.py");
     for name in CALLED {
         assert!(python.contains(&format!("\"{name}\"")), "{name}");
     }

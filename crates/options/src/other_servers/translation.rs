@@ -1,4 +1,4 @@
-//! What has been read of a foreign command line. Most flags become options at once; those that mean something together (`--host` and
+//! What has been read of another server's command line. Most flags become options at once; those that mean something together (`--host` and
 //! `--port`) are kept until all are known. Plain data: what becomes of a flag is said in `taking`.
 
 use super::server::Server;
@@ -6,7 +6,7 @@ use super::server::Server;
 /// An option of ours and its value.
 pub type MadePair = (String, String);
 
-/// What has been read of a foreign command line.
+/// What has been read of another server's command line.
 #[derive(Debug, Default)]
 pub struct Translation {
     server: Option<Server>,

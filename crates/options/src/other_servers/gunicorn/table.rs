@@ -1,9 +1,9 @@
 //! All settings of gunicorn, and what becomes of each here. Data, and functions of one setting alone; what several settings decide
-//! together is in `together`, and their flags are in `foreign`.
+//! together is in `together`, and their flags are in `other_servers`.
 
 use super::{AskedSetting, Carried};
 use crate::catalogue::row::Argument;
-use crate::foreign::{self, Server};
+use crate::other_servers::{self, Server};
 
 /// What becomes of a setting.
 #[derive(Clone, Copy)]
@@ -169,12 +169,12 @@ pub fn setting_of_flag(word: &str) -> Option<(&'static str, bool, Option<&str>)>
     let (flag, given) = match word.strip_prefix("--") {
         Some(long) => {
             let (name, given) = long.split_once('=').map_or((long, None), |(name, given)| (name, Some(given)));
-            (foreign::long(Some(Server::Gunicorn), name)?, given)
+            (other_servers::long(Some(Server::Gunicorn), name)?, given)
         }
         None => {
             let letter = word.chars().nth(1)?;
             let given = &word[1 + letter.len_utf8()..];
-            (foreign::letter(Server::Gunicorn, letter)?, Some(given).filter(|given| !given.is_empty()))
+            (other_servers::letter(Server::Gunicorn, letter)?, Some(given).filter(|given| !given.is_empty()))
         }
     };
     Some((flag.setting, flag.argument == Argument::Required, given)).filter(|(setting, ..)| !setting.is_empty())

@@ -1,4 +1,4 @@
-//! Values of foreign flags: addresses as gunicorn writes them, times with units as granian does, and the like. Pure functions over text.
+//! Values of other servers' flags: addresses as gunicorn writes them, times with units as granian does, and the like. Pure functions over text.
 
 use super::translation::Translation;
 

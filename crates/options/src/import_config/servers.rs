@@ -1,12 +1,12 @@
-//! Command lines of other servers as options, by the rows of `foreign`; and the defaults of theirs that differ from ours. What is
+//! Command lines of other servers as options, by the rows of `other_servers`; and the defaults of theirs that differ from ours. What is
 //! gunicorn's goes by its settings (`gunicorn`).
 
 use super::Plan;
 use super::programs::Program;
 use crate::catalogue::catalogue;
 use crate::catalogue::row::{Argument, Value};
-use crate::foreign::{self, Flag, Server, Translation};
-use crate::gunicorn;
+use crate::other_servers::gunicorn;
+use crate::other_servers::{self, Flag, Server, Translation};
 
 /// What a server does unasked.
 struct Manners {
@@ -128,11 +128,11 @@ fn read(arguments: &[String], manners: &Manners, translation: &mut Translation, 
 fn flag_of(server: Server, word: &str) -> Option<(&'static Flag, Option<&str>)> {
     if let Some(long) = word.strip_prefix("--") {
         let (name, value) = long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)));
-        return Some((foreign::long(Some(server), name)?, value));
+        return Some((other_servers::long(Some(server), name)?, value));
     }
     let letter = word.chars().nth(1)?;
     let value = &word[1 + letter.len_utf8()..];
-    Some((foreign::letter(server, letter)?, Some(value).filter(|value| !value.is_empty())))
+    Some((other_servers::letter(server, letter)?, Some(value).filter(|value| !value.is_empty())))
 }
 
 /// The option that names the application.

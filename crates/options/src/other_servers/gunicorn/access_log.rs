@@ -1,6 +1,6 @@
 //! gunicorn's `access_log_format` in the words of `log-format`. Pure functions over text.
 
-use crate::foreign::LOG_ATOMS;
+use crate::other_servers::LOG_ATOMS;
 
 /// gunicorn's format where none is named.
 pub const DEFAULT: &str = r#"%(h)s %(l)s %(u)s %(t)s "%(r)s" %(s)s %(b)s "%(f)s" "%(a)s""#;

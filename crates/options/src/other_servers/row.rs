@@ -1,4 +1,4 @@
-//! A row of the table of foreign flags: all about one flag of another server's command line. Plain data; it knows nothing of our options
+//! A row of the table of other servers' flags: all about one flag of another server's command line. Plain data; it knows nothing of our options
 //! but their names.
 
 use super::server::Server;

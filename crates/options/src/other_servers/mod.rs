@@ -9,6 +9,7 @@ mod application;
 mod developing;
 #[cfg(test)]
 mod guide;
+pub mod gunicorn;
 mod letters;
 mod logging;
 mod processes;
