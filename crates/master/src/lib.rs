@@ -100,7 +100,7 @@ mod watching;
 mod ways;
 mod words;
 
-pub use bolide_options::keyword_problem;
+pub use bolide_options::keyword_words;
 pub use cli::{Invocation, main, run};
 pub use error::{EXIT_START_FAILED, StartError};
 pub use interpreter::Program;

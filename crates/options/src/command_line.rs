@@ -4,7 +4,7 @@ use crate::catalogue::catalogue;
 use crate::diagnostic::{Diagnostic, Location};
 use crate::host_info::HostInfo;
 use crate::manual::words::listed;
-use crate::other_servers::{self, Refusal, Translation};
+use crate::other_servers::{self, Refusal, Subject, Translation};
 use crate::reader::{Configuration, EarlyExit, GUNICORN_FILE, Reader, format_of, is_gunicorn_configuration};
 use crate::resolve::PositionalApplication;
 use crate::sources::argv::{ArgumentError, Arguments};
@@ -78,9 +78,9 @@ fn take_options(reader: &mut Reader<'_>, words: &mut Arguments<'_>, host: &HostI
         match other_servers::long(None, &given.name).filter(|_| !is_ours) {
             Some(flag) => {
                 translation.take(flag, value.unwrap_or_default()).map_err(refused)?;
-                for (key, value) in translation.drain() {
-                    reader.add(&key, Some(&value), &location)?;
-                    files.extend(Some(value).filter(|_| key == ENV_FILE));
+                for made in translation.drain() {
+                    reader.add(&made.key, Some(&made.value), &location)?;
+                    files.extend(Some(made.value).filter(|_| made.key == ENV_FILE));
                 }
             }
             None => {
@@ -100,24 +100,26 @@ fn take_options(reader: &mut Reader<'_>, words: &mut Arguments<'_>, host: &HostI
                 match given.name.as_str() {
                     ENV_FILE => files.extend(given.value),
                     "protocol" => protocol = given.value,
+                    "threads" => given.value.iter().for_each(|count| translation.keep(Subject::Threads, count)),
                     _ => {}
                 }
             }
         }
     }
-    translation.speak(protocol.filter(|_| !has_socket));
+    // Our own `--protocol` is gunicorn's where there is a `--bind`, and no `--socket` that uWSGI's would be about.
+    protocol.iter().filter(|_| !has_socket).for_each(|protocol| translation.keep(Subject::Protocol, protocol));
     if let Some(mask) = umask {
-        match other_servers::long(None, UMASK).filter(|_| translation.binds_addresses() && !has_socket) {
+        match other_servers::long(None, UMASK).filter(|_| translation.has(Subject::Bind) && !has_socket) {
             Some(flag) => translation.take(flag, &mask).map_err(refused)?,
             None => reader.add(UMASK, Some(&mask), &location)?,
         }
     }
     let port = if translation.needs_port() { crate::resolve::port(host, &files)? } else { None };
-    let (pairs, notes) = translation.finish(port).map_err(refused)?;
-    for (key, value) in pairs {
-        reader.add(&key, Some(&value), &location)?;
+    let (options, remarks) = translation.finish(port).map_err(refused)?;
+    for made in options {
+        reader.add(&made.key, Some(&made.value), &location)?;
     }
-    Ok(notes.into_iter().map(|note| Diagnostic::note(Some(&location), note)).collect())
+    Ok(remarks.into_iter().map(|remark| remark.diagnostic(&location)).collect())
 }
 
 /// A mistake on the command line, with what to do about it.

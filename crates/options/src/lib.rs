@@ -53,7 +53,7 @@ pub use reading::{Failure, Reading, Said, Sources};
 pub use report::CheckReport;
 pub use trust::{WeakPoint, Writer};
 
-pub use keywords::keyword_problem;
+pub use keywords::{KeywordError, keyword_words};
 
 use command_line::collect;
 use host_info::HostInfo;

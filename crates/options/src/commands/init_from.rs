@@ -5,6 +5,7 @@ use std::fmt::Write;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
+use crate::catalogue::row::Argument;
 use crate::command_table::Command;
 use crate::diagnostic::{Diagnostic, plain_error};
 use crate::host_info::HostInfo;
@@ -12,6 +13,7 @@ use crate::import_config::files::{kind_of, starts};
 use crate::import_config::programs::{Program, found};
 use crate::import_config::{Plan, PlanEntry, Start, servers};
 use crate::other_servers::gunicorn::{self, AskedSetting};
+use crate::other_servers::{self, Server};
 use crate::reader::is_gunicorn_configuration;
 use crate::reading::Reading;
 use crate::sources::argv::Arguments;
@@ -160,15 +162,16 @@ fn gunicorn_line(arguments: &[String], host: &HostInfo, plan: &mut Plan) -> Resu
             asked.push(AskedSetting::text("wsgi_app", word));
             continue;
         }
-        let Some((name, takes_value, given)) = gunicorn::setting_of_flag(word) else {
+        let known = other_servers::of_word(Server::Gunicorn, word).filter(|(row, _)| !row.setting.is_empty());
+        let Some((row, given)) = known else {
             plan.missing(word.clone(), "gunicorn has no such flag");
             continue;
         };
-        let value = match (takes_value, given) {
-            (true, None) => words.next().cloned().unwrap_or_default(),
-            (true, Some(value)) => value.to_owned(),
-            (false, _) if name == "sendfile" => "false".to_owned(),
-            (false, _) => "true".to_owned(),
+        let name = row.setting;
+        let value = match (row.argument, given) {
+            (Argument::Required, None) => words.next().cloned().unwrap_or_default(),
+            (Argument::Required, Some(value)) => value.to_owned(),
+            _ => (!row.is_negated).to_string(),
         };
         match (name, asked.iter_mut().find(|known| known.name == name)) {
             ("config", _) => file = Some(value),

@@ -5,8 +5,7 @@ use super::Plan;
 use super::programs::Program;
 use crate::catalogue::catalogue;
 use crate::catalogue::row::{Argument, Value};
-use crate::other_servers::gunicorn;
-use crate::other_servers::{self, Flag, Server, Translation};
+use crate::other_servers::{self, MadeOption, Server, Subject, Translation};
 
 /// What a server does unasked.
 struct Manners {
@@ -55,13 +54,10 @@ pub fn carry(program: Program, arguments: &[String], plan: &mut Plan) {
     let Some(manners) = manners_of(program) else { return };
     let mut translation = Translation::new(Some(manners.server));
     let line = read(arguments, &manners, &mut translation, plan);
-    for (key, value) in translation.drain() {
-        plan.option(&key, value);
-    }
     match translation.finish(None) {
-        Ok((pairs, notes)) => {
-            pairs.into_iter().for_each(|(key, value)| plan.option(&key, value));
-            notes.into_iter().for_each(|note| plan.missing(manners.server.command(), note));
+        Ok((options, remarks)) => {
+            options.into_iter().for_each(|MadeOption { key, value, .. }| plan.option(&key, value));
+            remarks.into_iter().for_each(|remark| plan.missing(remark.name, remark.message));
         }
         Err(refusal) => plan.missing(refusal.message, refusal.advice),
     }
@@ -93,7 +89,7 @@ fn read(arguments: &[String], manners: &Manners, translation: &mut Translation, 
             line.positional.push(word.clone());
             continue;
         }
-        let Some((flag, given)) = flag_of(manners.server, word) else {
+        let Some((flag, given)) = other_servers::of_word(manners.server, word) else {
             plan.missing(word.clone(), format!("{} has no such flag", manners.server.command()));
             continue;
         };
@@ -101,14 +97,13 @@ fn read(arguments: &[String], manners: &Manners, translation: &mut Translation, 
             (Argument::Required, None) => words.next().cloned().unwrap_or_default(),
             (_, given) => given.unwrap_or_default().to_owned(),
         };
-        match flag.name {
+        match flag.flag {
             "host" => line.host = Some(value),
             "port" => line.port = Some(value),
             "bind" if manners.server == Server::Daphne => line.host = Some(value),
-            "bind" | "insecure-bind" | "listen" => {
-                for (key, address) in value.split([',', ' ']).filter(|text| !text.is_empty()).map(gunicorn::address) {
-                    plan.option(key, address);
-                }
+            // They are addresses there, as `bind` is.
+            "insecure-bind" | "listen" => {
+                value.split([',', ' ']).filter(|text| !text.is_empty()).for_each(|one| translation.keep(Subject::Bind, one));
             }
             "app" => line.application = Some(value),
             name => {
@@ -122,17 +117,6 @@ fn read(arguments: &[String], manners: &Manners, translation: &mut Translation, 
         }
     }
     line
-}
-
-/// The row of a word, and the value that is a part of it.
-fn flag_of(server: Server, word: &str) -> Option<(&'static Flag, Option<&str>)> {
-    if let Some(long) = word.strip_prefix("--") {
-        let (name, value) = long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)));
-        return Some((other_servers::long(Some(server), name)?, value));
-    }
-    let letter = word.chars().nth(1)?;
-    let value = &word[1 + letter.len_utf8()..];
-    Some((other_servers::letter(server, letter)?, Some(value).filter(|value| !value.is_empty())))
 }
 
 /// The option that names the application.

@@ -24,15 +24,22 @@ pub const LOG_ATOMS: &[(&str, &str)] = &[
     ("p", "<%(pid)>"),
 ];
 
+/// gunicorn's format where none is named.
+pub const DEFAULT_FORMAT: &str = r#"%(h)s %(l)s %(u)s %(t)s "%(r)s" %(s)s %(b)s "%(f)s" "%(a)s""#;
+
+/// Atoms for which there is nothing become `-`, as gunicorn writes those that it does not know.
 pub fn take(to: &mut Translation, text: &str) -> Result<(), String> {
-    let format = made(text)?;
+    let (format, missing) = made(text)?;
+    if !missing.is_empty() {
+        to.warn(format!("`log-format` has nothing for {}: a `-` stands there", missing.join(", ")));
+    }
     to.add("log-format", &format);
     Ok(())
 }
 
-/// The error is the advice.
-fn made(text: &str) -> Result<String, String> {
-    let mut made = String::new();
+/// The format, and the atoms for which there is nothing. The error is the advice.
+fn made(text: &str) -> Result<(String, Vec<String>), String> {
+    let (mut made, mut missing) = (String::new(), Vec::new());
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('%') {
         made.push_str(before);
@@ -43,26 +50,31 @@ fn made(text: &str) -> Result<String, String> {
         }
         let wrong = || "write `--log-format FORMAT` with uWSGI's variables, such as `%(method) %(uri) %(status)`".to_owned();
         let (name, after) = after.strip_prefix('(').and_then(|after| after.split_once(')')).ok_or_else(wrong)?;
-        let after = after.strip_prefix(['s', 'd']).ok_or_else(wrong)?;
-        made.push_str(&variable(name)?);
+        let after = after.strip_prefix(|letter: char| letter.is_ascii_alphabetic()).ok_or_else(wrong)?;
+        match variable(name) {
+            Some(known) => made.push_str(&known),
+            None => {
+                made.push('-');
+                missing.push(format!("%({name})s"));
+            }
+        }
         rest = after;
     }
     made.push_str(rest);
-    Ok(made)
+    Ok((made, missing))
 }
 
-fn variable(name: &str) -> Result<String, String> {
-    if let Some((_, ours)) = LOG_ATOMS.iter().find(|(known, _)| *known == name) {
-        return Ok((*ours).to_owned());
+/// The variable of an atom; `{name}i` is a field of the request, `{name}e` a variable of its environ.
+fn variable(atom: &str) -> Option<String> {
+    if let Some((_, known)) = LOG_ATOMS.iter().find(|(name, _)| *name == atom) {
+        return Some((*known).to_owned());
     }
-    let named = |end: &str| name.strip_prefix('{').and_then(|name| name.strip_suffix(end));
-    if let Some(field) = named("}i") {
-        return Ok(format!("%(var.HTTP_{})", field.to_ascii_uppercase().replace('-', "_")));
+    let (name, kind) = atom.strip_prefix('{')?.split_once('}')?;
+    match kind {
+        "i" => Some(format!("%(var.HTTP_{})", name.to_ascii_uppercase().replace('-', "_"))),
+        "e" => Some(format!("%(var.{name})")),
+        _ => None,
     }
-    if let Some(variable) = named("}e") {
-        return Ok(format!("%(var.{variable})"));
-    }
-    Err(format!("leave out `%({name})s`, which has no like; `bolide explain log-format` lists what there is"))
 }
 
 #[cfg(test)]
@@ -71,14 +83,17 @@ mod tests {
 
     #[test]
     fn test_gunicorns_format_becomes_ours() {
-        for (text, wanted) in [
-            (r#"%(h)s %(l)s "%(r)s" %(s)s %(b)s"#, r#"%(addr) - "%(method) %(uri) %(proto)" %(status) %(rsize)"#),
-            ("%({X-Request-Id}i)s 100%% %(M)d ms", "%(var.HTTP_X_REQUEST_ID) 100% %(msecs) ms"),
-            ("plain", "plain"),
+        for (text, wanted, missing) in [
+            (r#"%(h)s %(l)s "%(r)s" %(s)s %(b)s"#, r#"%(addr) - "%(method) %(uri) %(proto)" %(status) %(rsize)"#, 0),
+            ("%({X-Request-Id}i)s 100%% %(M)d ms", "%(var.HTTP_X_REQUEST_ID) 100% %(msecs) ms", 0),
+            ("%({X-Request-Id}i)s %(D)d 100%%", "%(var.HTTP_X_REQUEST_ID) %(micros) 100%", 0),
+            ("%({server}o)s %(z)s %(L)s", "- - -", 3),
+            ("plain", "plain", 0),
         ] {
-            assert_eq!(made(text).as_deref(), Ok(wanted));
+            let (format, absent) = made(text).expect(text);
+            assert_eq!((format.as_str(), absent.len()), (wanted, missing), "{text}");
         }
-        for text in ["%(L)s", "%({Server}o)s", "%h", "%(h", "%(h)"] {
+        for text in ["%", "%h", "%(h", "%(h)"] {
             assert!(made(text).is_err(), "{text}");
         }
     }

@@ -1,53 +1,53 @@
 //! Flags about TLS.
 
-use super::row::Flag;
-use super::row::Meaning::{Fixed, Made, Nothing, Option, Refused, Same};
+use super::row::Meaning::{Done, Fixed, Made, Nothing, Option, Refused, Same};
+use super::row::ServerSetting;
 use super::server::Server::{Flask, Granian, Gunicorn, Hypercorn, Uvicorn};
 use super::translation::Translation;
 
-const VERSION: &str = "leave it out: TLS 1.2 and 1.3 are spoken; write `--tls-min-version 1.3` for the newer one alone";
+const VERSION: &str = "TLS 1.2 and 1.3 are spoken; `tls-min-version = 1.3` leaves the newer one alone";
 const CIPHERS: &str = "leave it out; or name them behind the key: `--https ADDRESS,CERTIFICATE,KEY,CIPHERS`";
 const SPEAK: &str = "the addresses of `http` speak TLS then; `https` names one with its certificate ([HTTPS](https.md))";
 
-pub const FLAGS: &[Flag] = &[
-    Flag::new("certfile", &[Gunicorn, Hypercorn], Same).setting("certfile").says(SPEAK),
-    Flag::new("keyfile", &[Gunicorn, Hypercorn], Same).setting("keyfile"),
-    Flag::new("ca-certs", &[Gunicorn, Hypercorn], Same).setting("ca_certs"),
-    Flag::new("cert-reqs", &[Gunicorn, Hypercorn], Same).setting("cert_reqs"),
-    Flag::new("ssl-certfile", &[Uvicorn], Same).says(SPEAK),
-    Flag::new("ssl-certificate", &[Granian], Same).says(SPEAK),
-    Flag::new("ssl-keyfile", &[Uvicorn, Granian], Same),
-    Flag::new("ssl-ca-certs", &[Uvicorn], Same),
-    Flag::new("ssl-cert-reqs", &[Uvicorn], Same),
-    Flag::new("ssl-ca", &[Granian], Option("tls-client-ca")),
-    Flag::switch("ssl-client-verify", &[Granian], Fixed(&[("tls-client-auth", "required")])),
-    Flag::switch("no-ssl-client-verify", &[Granian], Fixed(&[("tls-client-auth", "off")])),
-    Flag::new(
+pub const FLAGS: &[ServerSetting] = &[
+    ServerSetting::new("certfile", &[Gunicorn, Hypercorn], Same).setting("certfile").says(SPEAK),
+    ServerSetting::new("keyfile", &[Gunicorn, Hypercorn], Same).setting("keyfile"),
+    ServerSetting::new("ca-certs", &[Gunicorn, Hypercorn], Same).setting("ca_certs"),
+    ServerSetting::new("cert-reqs", &[Gunicorn, Hypercorn], Same).setting("cert_reqs"),
+    ServerSetting::new("ssl-certfile", &[Uvicorn], Same).says(SPEAK),
+    ServerSetting::new("ssl-certificate", &[Granian], Same).says(SPEAK),
+    ServerSetting::new("ssl-keyfile", &[Uvicorn, Granian], Same),
+    ServerSetting::new("ssl-ca-certs", &[Uvicorn], Same),
+    ServerSetting::new("ssl-cert-reqs", &[Uvicorn], Same),
+    ServerSetting::new("ssl-ca", &[Granian], Option("tls-client-ca")),
+    ServerSetting::switch("ssl-client-verify", &[Granian], Fixed(&[("tls-client-auth", "required")])),
+    ServerSetting::switch("no-ssl-client-verify", &[Granian], Fixed(&[("tls-client-auth", "off")])),
+    ServerSetting::new(
         "ssl-crl",
         &[Granian],
         Refused("leave it out: lists of revoked certificates are not read; give clients certificates that end soon"),
     ),
-    Flag::new("ssl-protocol-min", &[Granian], Made(least_version, "`tls-min-version = 1.2` or `1.3`")),
-    Flag::new("verify-mode", &[Hypercorn], Made(verify_mode, "`tls-client-auth = off`, `optional` or `required`")),
-    Flag::new("cert", &[Flask], Made(certificate, "`tls-certificate = FILE`")),
-    Flag::new("key", &[Flask], Option("tls-key")),
+    ServerSetting::new("ssl-protocol-min", &[Granian], Made(least_version, "`tls-min-version = 1.2` or `1.3`")),
+    ServerSetting::new("verify-mode", &[Hypercorn], Made(verify_mode, "`tls-client-auth = off`, `optional` or `required`")),
+    ServerSetting::new("cert", &[Flask], Made(certificate, "`tls-certificate = FILE`")),
+    ServerSetting::new("key", &[Flask], Option("tls-key")),
     // The catalogue knows the name, and refuses it for every server.
-    Flag::new(
+    ServerSetting::new(
         "ssl-keyfile-password",
         &[Uvicorn, Granian],
         Refused("write the key without one, with `openssl pkey -in KEY -out NEW` and mode 600"),
     ),
-    Flag::new(
+    ServerSetting::new(
         "keyfile-password",
         &[Hypercorn],
         Refused("write the key without one, with `openssl pkey -in KEY -out NEW` and mode 600"),
     ),
-    Flag::new("ssl-version", &[Gunicorn, Uvicorn], Refused(VERSION)).setting("ssl_version"),
-    Flag::new("ciphers", &[Gunicorn, Hypercorn], Refused(CIPHERS)).setting("ciphers"),
-    Flag::new("ssl-ciphers", &[Uvicorn], Refused(CIPHERS)),
-    Flag::switch("suppress-ragged-eofs", &[Gunicorn], Nothing("a client that closes without TLS' farewell is no error"))
+    ServerSetting::new("ssl-version", &[Gunicorn, Uvicorn], Nothing(VERSION)).setting("ssl_version"),
+    ServerSetting::new("ciphers", &[Gunicorn, Hypercorn], Refused(CIPHERS)).setting("ciphers"),
+    ServerSetting::new("ssl-ciphers", &[Uvicorn], Refused(CIPHERS)),
+    ServerSetting::switch("suppress-ragged-eofs", &[Gunicorn], Done("a client that closes without TLS' farewell is no error"))
         .setting("suppress_ragged_eofs"),
-    Flag::switch("do-handshake-on-connect", &[Gunicorn], Nothing("a handshake holds up no worker"))
+    ServerSetting::switch("do-handshake-on-connect", &[Gunicorn], Done("a handshake holds up no worker"))
         .setting("do_handshake_on_connect"),
 ];
 

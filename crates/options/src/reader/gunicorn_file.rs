@@ -48,12 +48,7 @@ impl Reader<'_> {
         let variable = |name: &str| self.host.variable(name).filter(|value| !value.is_empty()).map(str::to_owned);
         let carried = gunicorn::carried(&settings, variable);
         self.made.files.push(name.to_owned());
-        for remark in carried.remarks {
-            let message = format!("`{}`: {}", remark.name, remark.message);
-            self.made
-                .diagnostics
-                .push(Diagnostic { severity: remark.severity, ..Diagnostic::note(Some(&place(remark.line)), message) });
-        }
+        self.made.diagnostics.extend(carried.remarks.iter().map(|remark| remark.diagnostic(&place(remark.line))));
         let made = carried.options.into_iter().map(|made| (made.key, made.value, made.line));
         let hooks = ("gunicorn-hooks".to_owned(), name.to_owned(), 0);
         for (key, value, line) in made.chain([hooks]) {

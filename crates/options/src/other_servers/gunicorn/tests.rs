@@ -2,12 +2,10 @@
 
 use std::collections::HashSet;
 
-use super::access_log::translated;
 use super::hooks::{CALLED, NOT_CALLED};
-use super::table::{Fate, SETTINGS};
 use super::{AskedSetting, SettingKind, carried};
-use crate::catalogue::catalogue;
-use crate::other_servers::{self, Meaning};
+use crate::catalogue::row::Argument;
+use crate::other_servers::{Server, ServerSetting, Translation, flags, long};
 
 fn asked(name: &str, value: serde_json::Value) -> AskedSetting {
     AskedSetting { name: name.to_owned(), kind: SettingKind::Value, value, line: 1 }
@@ -15,32 +13,6 @@ fn asked(name: &str, value: serde_json::Value) -> AskedSetting {
 
 fn options(settings: &[AskedSetting]) -> Vec<String> {
     carried(settings, |_| None).options.iter().map(|made| format!("{}={}", made.key, made.value)).collect()
-}
-
-#[test]
-fn test_options_that_settings_become_are_there() {
-    for row in SETTINGS {
-        if let Fate::Option(key) | Fate::Switch(key) = row.fate {
-            assert!(catalogue().get(key).is_some(), "{}: {key}", row.name);
-        }
-    }
-}
-
-#[test]
-fn test_flags_and_settings_mean_the_same() {
-    for flag in other_servers::flags().filter(|flag| !flag.setting.is_empty()) {
-        let known = SETTINGS.iter().find(|known| known.name == flag.setting);
-        let known = known.unwrap_or_else(|| panic!("--{} sets {}, which the table does not know", flag.name, flag.setting));
-        let of_flag = match flag.meaning {
-            Meaning::Same | Meaning::Mostly(_) | Meaning::Worded(..) => flag.name,
-            Meaning::Option(name) => name,
-            _ => continue,
-        };
-        if let Fate::Option(key) | Fate::Switch(key) = known.fate {
-            let name = |key| catalogue().get(key).map(|row| row.name());
-            assert_eq!(name(key), name(of_flag), "{}", flag.setting);
-        }
-    }
 }
 
 #[test]
@@ -62,8 +34,8 @@ fn test_addresses_are_read_as_gunicorn_reads_them() {
         ("[::1]:9000", "http=[::1]:9000"),
         ("[::1]", "http=[::1]:8000"),
         ("tcp://10.0.0.1:80", "http=10.0.0.1:80"),
-        ("unix:/run/a.sock", "http-socket=/run/a.sock"),
-        ("unix:///run/a.sock", "http-socket=/run/a.sock"),
+        ("unix:/run/a.sock", "http-socket=unix:/run/a.sock"),
+        ("unix:///run/a.sock", "http-socket=unix:/run/a.sock"),
         ("fd://3", "http-socket=fd://3"),
     ] {
         let made = options(&[asked("bind", bind.into())]);
@@ -96,21 +68,92 @@ fn test_a_time_limit_is_one_of_requests_for_synchronous_workers_alone() {
 }
 
 #[test]
-fn test_access_log_formats_are_translated() {
-    for (format, expected, missing) in [
-        (r#"%(h)s "%(r)s" %(s)s"#, r#"%(addr) "%(method) %(uri) %(proto)" %(status)"#, 0),
-        ("%({X-Request-Id}i)s %(D)d 100%%", "%(var.HTTP_X_REQUEST_ID) %(micros) 100%", 0),
-        ("%({server}o)s %(z)s", "- -", 2),
-        ("%", "%", 0),
-    ] {
-        let (text, absent) = translated(format);
-        assert_eq!((text.as_str(), absent.len()), (expected, missing), "{format}");
-    }
-}
-
-#[test]
 fn test_a_slip_is_told_and_a_name_of_the_files_own_is_not() {
     let remarks = |name: &str| carried(&[asked(name, 1.into())], |_| None).remarks;
     assert!(remarks("worker").iter().any(|remark| remark.message.contains("did you mean `workers`")));
     assert_eq!(remarks("shop_database_pool"), []);
+}
+
+/// Values of many kinds: each row takes some of them and refuses others.
+const VALUES: [&str; 16] = [
+    "1",
+    "9",
+    "131072",
+    "on",
+    "a,b",
+    "10.0.0.1",
+    "127.0.0.1:9000",
+    "unix:x.sock",
+    "h1",
+    "sync",
+    "gevent",
+    "both",
+    "%(h)s %(z)s",
+    "%h",
+    "drop",
+    "debug",
+];
+
+/// Settings whose meaning in a file can't be that of the flag, or which are none of a file.
+const APART: [&str; 4] = ["config", "reload", "logconfig", "logconfig_json"];
+
+/// Options, remarks and refusals in an order of their own.
+fn sorted(mut said: Vec<String>) -> Vec<String> {
+    said.sort();
+    said
+}
+
+/// What becomes of settings of gunicorn's command line.
+fn of_line(settings: &[(&ServerSetting, &str)]) -> Vec<String> {
+    let mut translation = Translation::new(Some(Server::Gunicorn));
+    let mut said = Vec::new();
+    for (row, value) in settings {
+        if let Err(refusal) = translation.take(row, value) {
+            said.push(format!("error not carried over: {}", refusal.advice));
+        }
+    }
+    match translation.finish(None) {
+        Ok((options, remarks)) => {
+            said.extend(options.iter().map(|made| format!("{}={}", made.key, made.value)));
+            said.extend(remarks.iter().map(|remark| format!("{} {}", remark.severity.word(), remark.message)));
+        }
+        Err(refusal) => said.push(format!("error not carried over: {}", refusal.advice)),
+    }
+    sorted(said)
+}
+
+/// What becomes of settings of a file, without gunicorn's defaults.
+fn of_file(settings: &[AskedSetting]) -> Vec<String> {
+    const DEFAULTS: [&str; 4] =
+        ["http=127.0.0.1:8000", "lazy-apps=true", "disable-logging=true", "trusted-headers=x-forwarded-for,x-forwarded-proto"];
+    let carried = carried(settings, |_| None);
+    let has = |name: &str| settings.iter().any(|one| one.name == name);
+    let options =
+        carried.options.iter().map(|made| format!("{}={}", made.key, made.value.trim_end_matches(", unix").replace(", ", ",")));
+    let mut said: Vec<String> = options.filter(|made| !DEFAULTS.contains(&made.as_str())).collect();
+    said.retain(|made| has("access_log_format") || !made.starts_with("log-format="));
+    said.retain(|made| has("umask") && made != "chmod-socket=777" || !made.starts_with("chmod-socket="));
+    said.extend(carried.remarks.iter().map(|remark| format!("{} {}", remark.severity.word(), remark.message)));
+    sorted(said)
+}
+
+#[test]
+fn test_a_setting_means_the_same_as_a_flag_and_in_a_file() {
+    let mut tried = 0;
+    for row in flags().filter(|row| !row.setting.is_empty() && !row.flag.is_empty() && !APART.contains(&row.setting)) {
+        assert!(row.in_file.is_none(), "{}", row.setting);
+        let is_switch = row.argument == Argument::None;
+        for value in VALUES.iter().take(if is_switch { 1 } else { VALUES.len() }) {
+            let mut line = vec![(row, if is_switch { "" } else { value })];
+            let mut file = vec![asked(row.setting, if is_switch { (!row.is_negated).into() } else { (*value).into() })];
+            if row.setting == "umask" || row.setting == "protocol" {
+                // They are about addresses.
+                line.push((long(Some(Server::Gunicorn), "bind").expect("its row"), "unix:y.sock"));
+                file.push(asked("bind", "unix:y.sock".into()));
+            }
+            assert_eq!(of_file(&file), of_line(&line), "{} = {value}", row.setting);
+            tried += 1;
+        }
+    }
+    assert!(tried > 900, "{tried} were tried");
 }
