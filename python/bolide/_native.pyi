@@ -29,7 +29,7 @@ def main(arguments: list[str], interpreter: str | None, package_folder: str | No
     """
 
 def keyword_words(name: str, switch: bool | None, texts: list[str]) -> list[str]:
-    """The words of the command line for a keyword of `bolide.run`, whose value is `switch`, if it is True or False, and has these texts.
+    """The words of the command line for a keyword of `bolide.run`, whose value has these texts. `switch`: it is True or False.
 
     TypeError: there is no such keyword. ValueError: the value is none of it.
     """

@@ -1,7 +1,7 @@
 """The server as a function call: ``bolide.run("main:app", port=8000)``.
 
-The server is a child process, whose command line is made here of keywords: options of a configuration, and settings of other servers,
-which are handed on as their flags. It must not know what they mean; the process of the caller runs it.
+The server is a child process, whose command line is made here of keywords: options of a configuration, and settings of other
+servers, which are handed on as their flags. It must not know what they mean; the process of the caller runs it.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ fn plan(source: &str, host: &HostInfo) -> Result<(String, Plan), Diagnostic> {
     match program {
         Program::Gunicorn => gunicorn_line(&arguments, host, &mut plan)?,
         Program::Uwsgi => uwsgi_line(&arguments, &mut plan),
-        other => servers::carry(other, &arguments, &mut plan),
+        other => servers::import(other, &arguments, &mut plan),
     }
     Ok((start.text.clone(), plan))
 }
@@ -198,16 +198,16 @@ fn gunicorn_settings(file: Option<&str>, line: Vec<AskedSetting>, host: &HostInf
     }
     asked.extend(line);
     // What the environment says is for whoever starts it.
-    let carried = gunicorn::carried(&asked, |_| None);
-    for made in carried.options {
+    let translated = gunicorn::translated(&asked, |_| None);
+    for made in translated.options {
         plan.option(&made.key, made.value);
     }
-    if carried.has_hooks {
+    if translated.has_hooks {
         plan.option("gunicorn-hooks", if name.starts_with('/') { name.to_owned() } else { format!("%d{name}") });
     } else if file.is_some() {
         plan.missing(name, "what it does beside its settings (variables of the environment, say) is not done; `gunicorn-hooks = FILE` has it executed");
     }
-    for remark in carried.remarks {
+    for remark in translated.remarks {
         let place = if remark.line > 0 { format!("{name}:{}: {}", remark.line, remark.name) } else { remark.name };
         plan.missing(place, remark.message);
     }

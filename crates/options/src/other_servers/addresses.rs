@@ -34,7 +34,7 @@ pub const FLAGS: &[ServerSetting] = &[
     ServerSetting::switch("no-ipv6", &[Waitress], Refused(NAME_IT)),
     ServerSetting::new("backlog", &[Gunicorn, Uvicorn, Granian, Hypercorn, Waitress], Option("listen")).setting("backlog"),
     ServerSetting::switch("reuse-port", &[Gunicorn], Same).setting("reuse_port"),
-    ServerSetting::new("protocol", &[Gunicorn], Kept(Subject::Protocol, values::as_it_is, "`uwsgi-socket` in the place of `http`"))
+    ServerSetting::new("protocol", &[Gunicorn], Kept(Subject::Protocol, values::protocol, "`uwsgi-socket` in the place of `http`"))
         .setting("protocol")
         .says("`uwsgi` or `http`; beside `--socket` it is uWSGI's, and says what that speaks"),
     ServerSetting::new("uwsgi-allow-from", &[Gunicorn], Refused("leave it out, and let only the front server reach the socket: `--uwsgi-socket /run/app.sock`"))

@@ -123,15 +123,12 @@ impl Translation {
     /// Whether what `--bind` names speaks the uwsgi protocol, as gunicorn's `--protocol` has it.
     fn speaks_uwsgi(&mut self, bind: Option<&str>) -> Result<bool, Refusal> {
         let (Some(protocol), Some(bind)) = (self.take_kept(Subject::Protocol), bind) else { return Ok(false) };
-        let protocol = protocol.value;
-        match protocol.as_str() {
-            "uwsgi" => Ok(true),
-            "http" | "http11" => Ok(false),
-            _ => Err(Refusal {
-                message: format!("`--protocol {protocol}` is for the addresses of `--socket`, and `--bind {bind}` is HTTP"),
-                advice: format!("write `--socket ADDRESS --protocol {protocol}`"),
-            }),
-        }
+        let protocol = values::protocol(&protocol.value).map_err(|advice| {
+            let message =
+                format!("`--protocol {}` is for the addresses of `--socket`, and `--bind {bind}` is HTTP", protocol.value);
+            Refusal { message, advice }
+        })?;
+        Ok(protocol == "uwsgi")
     }
 
     /// gunicorn's `timeout` is about a worker that is silent. A sync worker is so while it is busy with a request; the others go on to

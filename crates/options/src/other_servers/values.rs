@@ -67,6 +67,14 @@ pub fn port(text: &str) -> Result<String, String> {
     }
 }
 
+/// gunicorn's protocol of the addresses of `--bind`.
+pub fn protocol(text: &str) -> Result<String, String> {
+    match text {
+        "uwsgi" | "http" | "http11" => Ok(text.to_owned()),
+        _ => Err(format!("write `--socket ADDRESS --protocol {text}`")),
+    }
+}
+
 /// A prefix of statsd's names, without the dot that follows it.
 pub fn without_dots(text: &str) -> Result<String, String> {
     Ok(text.trim_end_matches('.').to_owned())

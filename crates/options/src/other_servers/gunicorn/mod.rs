@@ -15,7 +15,7 @@ use super::translation::{MadeOption, SettingRemark};
 
 pub use child::run;
 pub use hooks::uncalled;
-pub use settings::carried;
+pub use settings::translated;
 
 /// A setting as its file, or a command line, has it.
 #[derive(Debug, Clone, Deserialize)]
@@ -41,7 +41,7 @@ pub enum SettingKind {
 
 /// What has become of all settings.
 #[derive(Debug, Default)]
-pub struct Carried {
+pub struct TranslatedSettings {
     pub options: Vec<MadeOption>,
     pub remarks: Vec<SettingRemark>,
     /// The prototype is to execute the file: it has hooks, or sets up logging.

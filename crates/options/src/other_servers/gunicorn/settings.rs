@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::hooks::{CALLED, NOT_CALLED};
-use super::{AskedSetting, Carried, SettingKind};
+use super::{AskedSetting, SettingKind, TranslatedSettings};
 use crate::catalogue::row::Argument;
 use crate::diagnostic::Severity;
 use crate::other_servers::row::{Meaning, ServerSetting};
@@ -22,8 +22,8 @@ const FORWARDED: &str = "forwarded_allow_ips";
 const PYTHON_LOGGING: &str = "logconfig";
 
 /// What gunicorn's settings are here. `variable` tells variables of the environment, from which gunicorn has some defaults.
-pub fn carried(asked: &[AskedSetting], variable: impl Fn(&str) -> Option<String>) -> Carried {
-    let mut carried = Carried::default();
+pub fn translated(asked: &[AskedSetting], variable: impl Fn(&str) -> Option<String>) -> TranslatedSettings {
+    let mut translated = TranslatedSettings::default();
     let mut translation = Translation::new(Some(Server::Gunicorn));
     let forwarded = variable("FORWARDED_ALLOW_IPS").map(|list| AskedSetting::text(FORWARDED, &list));
     let forwarded = forwarded.filter(|_| !asked.iter().any(|one| one.name == FORWARDED));
@@ -34,26 +34,25 @@ pub fn carried(asked: &[AskedSetting], variable: impl Fn(&str) -> Option<String>
             Some(_) if one.name == "config" => {}
             // gunicorn's is about the PROXY header. Here one list is for both, and the other setting counts.
             Some(_) if one.name == "proxy_allow_ips" && is_forwarded => {}
-            Some(row) => take(row, one, &mut translation, &mut carried),
-            None => take_other(one, &mut translation, &mut carried),
+            Some(row) => take(row, one, &mut translation, &mut translated),
+            None => take_other(one, &mut translation, &mut translated),
         }
     }
     fill_in(asked, variable, &mut translation);
     match translation.finish(None) {
         Ok((options, remarks)) => {
-            carried.options = options;
-            carried.remarks.extend(remarks);
+            translated.options = options;
+            translated.remarks.extend(remarks);
         }
-        // Only the protocol is judged beside the addresses.
-        Err(refusal) => carried.refuse("protocol", 0, &refusal),
+        Err(refusal) => translated.refuse("bind", 0, &refusal),
     }
-    carried.options.sort_by_key(|made| made.line);
-    carried.remarks.sort_by_key(|remark| remark.line);
-    carried
+    translated.options.sort_by_key(|made| made.line);
+    translated.remarks.sort_by_key(|remark| remark.line);
+    translated
 }
 
 /// Takes what one setting says.
-fn take(row: &ServerSetting, asked: &AskedSetting, to: &mut Translation, carried: &mut Carried) {
+fn take(row: &ServerSetting, asked: &AskedSetting, to: &mut Translation, translated: &mut TranslatedSettings) {
     let place = SettingPlace { name: asked.name.clone(), line: asked.line };
     if asked.kind == SettingKind::Other {
         let shown = asked.word().unwrap_or_default();
@@ -62,9 +61,9 @@ fn take(row: &ServerSetting, asked: &AskedSetting, to: &mut Translation, carried
     }
     let row = ServerSetting { meaning: row.in_file.unwrap_or(row.meaning), ..*row };
     for value in values_of(&row, asked) {
-        carried.has_hooks |= asked.name.starts_with(PYTHON_LOGGING);
+        translated.has_hooks |= asked.name.starts_with(PYTHON_LOGGING);
         if let Err(refusal) = to.take_at(&row, &value, place.clone()) {
-            carried.refuse(&asked.name, asked.line, &refusal);
+            translated.refuse(&asked.name, asked.line, &refusal);
         }
     }
 }
@@ -97,12 +96,12 @@ fn values_of(row: &ServerSetting, asked: &AskedSetting) -> Vec<String> {
 }
 
 /// A hook, something of the file's own, or a slip.
-fn take_other(asked: &AskedSetting, to: &mut Translation, carried: &mut Carried) {
+fn take_other(asked: &AskedSetting, to: &mut Translation, translated: &mut TranslatedSettings) {
     to.place = SettingPlace { name: asked.name.clone(), line: asked.line };
     if let Some((_, instead)) = NOT_CALLED.iter().find(|(name, _)| *name == asked.name) {
         to.warn(format!("this hook is not called: {instead}"));
     } else if CALLED.contains(&asked.name.as_str()) {
-        carried.has_hooks = true;
+        translated.has_hooks = true;
     } else if asked.kind == SettingKind::Value {
         let names: Vec<&'static str> = flags().map(|row| row.setting).filter(|name| !name.is_empty()).collect();
         if let Some(nearest) = suggest::nearest_of(&asked.name, &names) {
@@ -158,7 +157,7 @@ fn fill_in(asked: &[AskedSetting], variable: impl Fn(&str) -> Option<String>, to
     }
 }
 
-impl Carried {
+impl TranslatedSettings {
     fn refuse(&mut self, name: &str, line: u32, refusal: &Refusal) {
         let message = format!("not carried over: {}", refusal.advice);
         self.remarks.push(SettingRemark { name: name.to_owned(), line, severity: Severity::Error, message });

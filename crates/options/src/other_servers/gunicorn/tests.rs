@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::hooks::{CALLED, NOT_CALLED};
-use super::{AskedSetting, SettingKind, carried};
+use super::{AskedSetting, SettingKind, translated};
 use crate::catalogue::row::Argument;
 use crate::other_servers::{Server, ServerSetting, Translation, flags, long};
 
@@ -12,7 +12,7 @@ fn asked(name: &str, value: serde_json::Value) -> AskedSetting {
 }
 
 fn options(settings: &[AskedSetting]) -> Vec<String> {
-    carried(settings, |_| None).options.iter().map(|made| format!("{}={}", made.key, made.value)).collect()
+    translated(settings, |_| None).options.iter().map(|made| format!("{}={}", made.key, made.value)).collect()
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn test_addresses_are_read_as_gunicorn_reads_them() {
 #[test]
 fn test_the_port_of_the_environment_counts_where_no_address_is_named() {
     let variable = |name: &str| (name == "PORT").then(|| "5000".to_owned());
-    let made = |settings: &[AskedSetting]| carried(settings, variable).options;
+    let made = |settings: &[AskedSetting]| translated(settings, variable).options;
     assert!(made(&[]).iter().any(|made| made.key == "http" && made.value == "0.0.0.0:5000"));
     assert!(!made(&[asked("bind", "a:1".into())]).iter().any(|made| made.value.contains("5000")));
 }
@@ -69,7 +69,7 @@ fn test_a_time_limit_is_one_of_requests_for_synchronous_workers_alone() {
 
 #[test]
 fn test_a_slip_is_told_and_a_name_of_the_files_own_is_not() {
-    let remarks = |name: &str| carried(&[asked(name, 1.into())], |_| None).remarks;
+    let remarks = |name: &str| translated(&[asked(name, 1.into())], |_| None).remarks;
     assert!(remarks("worker").iter().any(|remark| remark.message.contains("did you mean `workers`")));
     assert_eq!(remarks("shop_database_pool"), []);
 }
@@ -126,14 +126,16 @@ fn of_line(settings: &[(&ServerSetting, &str)]) -> Vec<String> {
 fn of_file(settings: &[AskedSetting]) -> Vec<String> {
     const DEFAULTS: [&str; 4] =
         ["http=127.0.0.1:8000", "lazy-apps=true", "disable-logging=true", "trusted-headers=x-forwarded-for,x-forwarded-proto"];
-    let carried = carried(settings, |_| None);
+    let translated = translated(settings, |_| None);
     let has = |name: &str| settings.iter().any(|one| one.name == name);
-    let options =
-        carried.options.iter().map(|made| format!("{}={}", made.key, made.value.trim_end_matches(", unix").replace(", ", ",")));
+    let options = translated
+        .options
+        .iter()
+        .map(|made| format!("{}={}", made.key, made.value.trim_end_matches(", unix").replace(", ", ",")));
     let mut said: Vec<String> = options.filter(|made| !DEFAULTS.contains(&made.as_str())).collect();
     said.retain(|made| has("access_log_format") || !made.starts_with("log-format="));
     said.retain(|made| has("umask") && made != "chmod-socket=777" || !made.starts_with("chmod-socket="));
-    said.extend(carried.remarks.iter().map(|remark| format!("{} {}", remark.severity.word(), remark.message)));
+    said.extend(translated.remarks.iter().map(|remark| format!("{} {}", remark.severity.word(), remark.message)));
     sorted(said)
 }
 
