@@ -36,7 +36,6 @@ VALUES = {
     "loglevel": "info",
     "paste": "p.ini",
     "pidfile": "shop.pid",
-    "protocol": "http",
     "proxy_allow_ips": "10.0.0.1",
     "proxy_protocol": "auto",
     "pythonpath": "src",
@@ -49,8 +48,8 @@ VALUES = {
     "worker_class": "gevent",
 }
 #: Settings whose flag and file can't mean the same: a file names no other file, reloads in production too, and has Python set up
-#: `logging`. Beside `--bind`, which is not here, uWSGI has another `umask`; and a prefix alone is nothing.
-APART = {"config", "reload", "logconfig", "logconfig_json", "umask", "statsd_prefix"}
+#: `logging`. Without `--bind`, `--umask` and `--protocol` are uWSGI's; and a prefix alone is nothing.
+APART = {"config", "reload", "logconfig", "logconfig_json", "umask", "protocol", "statsd_prefix"}
 
 TRUST = {"trusted-headers = x-forwarded-for, x-forwarded-proto"}
 
@@ -88,7 +87,7 @@ def differences_of(setting, folder, defaults):
     is_switch = setting.action in ("store_true", "store_const")
     value = setting.action == "store_true" if is_switch else VALUES.get(setting.name, "9")
     values = [] if is_switch else value if isinstance(value, list) else [value]
-    line = [word for one in values for word in (flag, str(one))] or [flag]
+    line = [f"{flag}={one}" for one in values] or [flag]
     of_line = read(folder, *line, "app:app")
     own = folder / setting.name
     own.mkdir()
@@ -100,7 +99,8 @@ def differences_of(setting, folder, defaults):
         # The flag may say that something is not done.
         given = True if is_switch else value
         words = _run.arguments_of("app:app", {flag[2:].replace("-", "_"): given})
-        of_keyword = read(folder, *(word for word in words if not word.startswith("--pythonpath=/")))
+        words = [word for word in words[1:] if not word.startswith("--pythonpath=/")]
+        of_keyword = of_line if words == line else read(folder, *words, "app:app")
     except (TypeError, ValueError) as refusal:
         of_keyword = (1, set(), set(), str(refusal))
     if of_line[0] or of_file[0] or of_keyword[0]:

@@ -1,14 +1,16 @@
 //! Flags about logs and numbers.
 
 use super::access_format;
-use super::row::Meaning::{Done, Fixed, Kept, Made, Nothing, Option, Refused, Same};
-use super::row::ServerSetting;
+use super::row::Meaning::{Done, Fixed, Kept, Made, Nothing, Option, Refused, Worded};
+use super::row::{ServerSetting, ServerWord};
 use super::server::Server::{Daphne, FastApi, Granian, Gunicorn, Hypercorn, Uvicorn, Waitress};
 use super::translation::{Subject, Translation};
 use super::values;
 
 const PYTHONS_LOGGING: &str = "leave it out, and set up `logging` in the application, or in a `gunicorn.conf.py`, which `-c` reads; the server's own lines go where `--logto FILE` says, in the form of `--log-format`";
 const SYSLOG: &str = "write `--logger syslog:NAME`, or `--logger rsyslog:HOST:PORT,NAME`";
+/// Our own option has the name of the program as its value, which may be left out.
+const SYSLOG_ON: &[ServerWord] = &[("true", &[("log-syslog", "")])];
 const COLOURS: &str = "leave it out: colours are for terminals, and `NO_COLOR=1` in the environment has none";
 const METRICS: &str = "write `--stats 127.0.0.1:9191`: `uwsgi-exporter` makes a page for Prometheus of it";
 const NO_LEVELS: &str = "leave it out: what is logged has one level; `--disable-logging` leaves out the lines of requests";
@@ -46,7 +48,7 @@ pub const FLAGS: &[ServerSetting] = &[
     ServerSetting::switch("enable-stdio-inheritance", &[Gunicorn], Done("what the application prints goes to the log"))
         .letter('R')
         .setting("enable_stdio_inheritance"),
-    ServerSetting::switch("log-syslog", &[Gunicorn], Same).setting("syslog"),
+    ServerSetting::switch("log-syslog", &[Gunicorn], Worded(SYSLOG_ON, |_| None)).setting("syslog"),
     ServerSetting::new("log-syslog-to", &[Gunicorn], Refused(SYSLOG)).setting("syslog_addr"),
     ServerSetting::new("log-syslog-prefix", &[Gunicorn], Refused(SYSLOG)).setting("syslog_prefix"),
     ServerSetting::new("log-syslog-facility", &[Gunicorn], Refused(SYSLOG)).setting("syslog_facility"),

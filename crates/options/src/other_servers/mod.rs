@@ -56,8 +56,8 @@ pub fn setting(name: &str) -> Option<&'static ServerSetting> {
 
 /// The row of a keyword of `bolide.run`.
 pub fn keyword(name: &str) -> Option<&'static ServerSetting> {
-    let flag = name.replace('_', "-");
-    flags().find(|row| row.keyword == name && !name.is_empty()).or_else(|| long(None, &flag))
+    let mut named = flags().filter(|row| !row.flag.is_empty());
+    named.find(|row| row.keyword == name || row.flag.replace('-', "_") == name)
 }
 
 /// The row that a word of a server's command line names, and the value that is a part of the word (`-w4`, `--workers=4`).
