@@ -165,7 +165,7 @@ KEYWORDS = {
     "ws": "wsproto",
     "ws_per_message_deflate": False,
 }
-#: The files are not there, or it is a function, which no flag has.
+#: The application, and a function, which no flag has.
 NO_FLAG = {"app", "ssl_context_factory"}
 
 
@@ -184,6 +184,7 @@ def test_each_keyword_of_uvicorn_is_handed_on_or_refused_as_its_flag_is(folder):
                 wrong[name] = str(refusal)
             continue
         status, _, _, said = read(folder, *words)
-        if status:
+        # There is no such file: it is looked for, at least.
+        if status and "c.pem can't be read" not in said:
             wrong[name] = said
     assert wrong == {}
