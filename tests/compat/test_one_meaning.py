@@ -63,6 +63,8 @@ def read(folder, *arguments):
     said = done.stdout.decode()
     lines = said.splitlines()
     options = {re.sub(r"\s+# .*", "", line) for line in lines if " = " in line and line[0] not in ";#" and "error" not in line}
+    # Without a name of the program.
+    options = {"log-syslog =" if option == "log-syslog = true" else option for option in options}
     remarks = {found[1] for line in lines if (found := re.search(r"(?:note|warning): `[-\w]+`: (.*)", line))}
     return done.returncode, options, remarks, said
 
