@@ -17,7 +17,7 @@ except ImportError as error:
 # What a type checker reads and the interpreter does not: the module `typing` is no part of a start.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from bolide.door import run
+    from bolide._run import run
 
 __all__ = ["__version__", "main", "run"]
 
@@ -41,7 +41,7 @@ def main():
 def __getattr__(name):
     """Import :func:`run` when somebody asks for it: the console script does not."""
     if name == "run":
-        from bolide.door import run
+        from bolide._run import run
 
         return run
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

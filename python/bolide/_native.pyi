@@ -28,8 +28,11 @@ def main(arguments: list[str], interpreter: str | None, package_folder: str | No
     RuntimeError: the interpreter takes no further function to run at its end.
     """
 
-def keyword_problem(name: str) -> str | None:
-    """What is wrong with the name of an option, with dashes, as that of a server which its caller waits for; None: nothing."""
+def keyword_words(name: str, switch: bool | None, texts: list[str]) -> list[str]:
+    """The words of the command line for a keyword of `bolide.run`, whose value has these texts. `switch`: it is True or False.
+
+    TypeError: there is no such keyword. ValueError: the value is none of it.
+    """
 
 def end_with_parent(parent: int) -> bool:
     """Has this process be told to end (SIGTERM) when its parent does. False: the process of this number is its parent no more."""

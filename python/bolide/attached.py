@@ -1,6 +1,6 @@
 """The master as a child of a Python process: ``python -m bolide.attached PARENT ARGUMENT…``, where PARENT is that process' pid.
 
-It is told to end when its parent has ended, however that was. It must not know what the server serves; :mod:`bolide.door`
+It is told to end when its parent has ended, however that was. It must not know what the server serves; :mod:`bolide._run`
 starts it.
 """
 

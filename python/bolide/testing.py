@@ -20,7 +20,7 @@ import time
 from types import TracebackType
 from typing import Any, Callable
 
-from bolide.door import OptionValue, arguments_of, command, environment_of
+from bolide._run import OptionValue, arguments_of, command, environment_of
 from bolide.named import name_of
 
 __all__ = ["Server", "StartFailed", "serve"]

@@ -236,7 +236,7 @@ proc_name = "shop"
 accesslog = None
 errorlog = "-"
 """,
-        ["http-socket = /run/shop/gunicorn.sock", "chmod-socket = 770", "harakiri = 60", "max-requests = 1000"],
+        ["http-socket = unix:/run/shop/gunicorn.sock", "chmod-socket = 770", "harakiri = 60", "max-requests = 1000"],
     ),
     "uvicorn workers": (
         """

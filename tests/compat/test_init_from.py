@@ -44,7 +44,7 @@ FILES = {
     "Dockerfile": (
         'FROM python:3.12\nENV SHOP=packed\nCOPY . .\nENTRYPOINT ["python", "-m"]\n'
         'CMD ["uvicorn", "web:app", "--host", "0.0.0.0", "--port", "8000", "--workers", "2"]\n',
-        ["asgi = web:app", "http = 0.0.0.0:8000", "workers = 2", "lazy-apps = true"],
+        ["asgi = web:app", "http = 0.0.0.0:8000", "processes = 2", "lazy-apps = true"],
         "nothing",
     ),
     "docker-compose.yml": (

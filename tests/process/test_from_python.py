@@ -11,7 +11,7 @@ import bolide.testing
 import httpx
 import pytest
 import requests
-from bolide import door
+from bolide import _run
 from flask import Flask, request
 from support import processes
 from support.server import Server
@@ -119,7 +119,7 @@ def test_a_start_that_fails_is_an_exit_with_its_status(script):
 
 
 def words(**keywords):
-    arguments = door.arguments_of("shop:app", keywords)
+    arguments = _run.arguments_of("shop:app", keywords)
     return [word for word in arguments[1:] if not word.startswith("--pythonpath=")]
 
 
@@ -127,17 +127,19 @@ def words(**keywords):
     ("keywords", "expected"),
     [
         ({}, []),
-        ({"port": 8001}, ["--http=127.0.0.1:8001"]),
-        ({"host": "::1", "port": 8001}, ["--http=[::1]:8001"]),
-        ({"uds": "/run/shop.sock"}, ["--http-socket=/run/shop.sock"]),
-        ({"fd": 3}, ["--http-socket=fd://3"]),
-        ({"ssl_certfile": "a.crt", "ssl_keyfile": "a.key"}, ["--https=127.0.0.1:8000,a.crt,a.key"]),
-        ({"workers": 4, "timeout_keep_alive": 5}, ["--processes=4", "--http-keepalive=5"]),
+        ({"port": 8001}, ["--port=8001"]),
+        ({"host": "::1", "port": 8001}, ["--host=::1", "--port=8001"]),
+        ({"uds": "/run/shop.sock"}, ["--uds=/run/shop.sock"]),
+        ({"fd": 3}, ["--fd=3"]),
+        ({"ssl_certfile": "a.crt", "ssl_keyfile": "a.key"}, ["--ssl-certfile=a.crt", "--ssl-keyfile=a.key"]),
+        ({"workers": 4, "timeout_keep_alive": 5}, ["--workers=4", "--timeout-keep-alive=5"]),
         ({"processes": 4, "harakiri": 30, "master": True}, ["--processes=4", "--harakiri=30", "--master=true"]),
-        ({"log_level": "warning"}, ["--disable-logging"]),
-        ({"log_level": 10, "access_log": False}, ["--disable-logging"]),
-        ({"proxy_headers": False, "interface": "asgi3"}, ["--proxy-headers=false", "--interface=asgi"]),
+        ({"log_level": "warning"}, ["--log-level=warning"]),
+        ({"log_level": 10, "access_log": False}, ["--log-level=10", "--no-access-log"]),
+        ({"proxy_headers": False, "interface": "asgi3"}, ["--proxy-headers=false", "--interface=asgi3"]),
         ({"reload": True, "threads": 2}, ["--threads=2", "--reload"]),
+        ({"server_header": False, "date_header": False}, ["--no-server-header", "--no-date-header"]),
+        ({"headers": [("X-A", "b"), ("X-C", "d")]}, ["--header=X-A:b", "--header=X-C:d"]),
         ({"add_header": ["A: b", "C: d"]}, ["--add-header=A: b", "--add-header=C: d"]),
     ],
 )
@@ -267,8 +269,8 @@ def test_a_keyword_that_is_none_is_refused_before_the_test_begins():
 
 
 def test_what_console_scripts_start_with_is_not_made_longer():
-    """The way to the master imports nothing of the door."""
-    text = "import bolide, sys; print([name for name in ('bolide.door', 'subprocess', 'typing') if name in sys.modules])"
+    """The way to the master imports nothing of `bolide.run`."""
+    text = "import bolide, sys; print([name for name in ('bolide._run', 'subprocess', 'typing') if name in sys.modules])"
     done = subprocess.run(
         [sys.executable, "-S", "-c", text],
         env={**os.environ, "PYTHONPATH": os.path.dirname(bolide.__path__[0])},

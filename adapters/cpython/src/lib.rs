@@ -32,7 +32,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use bolide_master::Invocation;
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 /// What the master is to run with, kept from the call of [`main`] to the interpreter's end.
@@ -59,10 +59,13 @@ fn main(
     }
 }
 
-/// What is wrong with the name of an option as that of a server which its caller waits for; `None`: nothing.
+/// The words of the command line for a keyword of `bolide.run`, whose value is `switch`, if that is True or False, and has these texts.
 #[pyfunction]
-fn keyword_problem(name: &str) -> Option<String> {
-    bolide_master::keyword_problem(name)
+fn keyword_words(name: &str, switch: Option<bool>, texts: Vec<String>) -> PyResult<Vec<String>> {
+    bolide_master::keyword_words(name, switch, &texts).map_err(|error| match error.is_value {
+        true => PyValueError::new_err(error.message),
+        false => PyTypeError::new_err(error.message),
+    })
 }
 
 /// Has this process be told to end (SIGTERM) when its parent does. False: it has ended already.
@@ -120,7 +123,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<asgi::worker::AsgiWorker>()?;
     module.add_class::<threads::ThreadBody>()?;
     module.add_function(wrap_pyfunction!(main, module)?)?;
-    module.add_function(wrap_pyfunction!(keyword_problem, module)?)?;
+    module.add_function(wrap_pyfunction!(keyword_words, module)?)?;
     module.add_function(wrap_pyfunction!(end_with_parent, module)?)?;
     module.add_function(wrap_pyfunction!(log::write_log, module)?)?;
     module.add_function(wrap_pyfunction!(log::tell_log, module)?)?;

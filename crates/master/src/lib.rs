@@ -61,7 +61,7 @@ mod unshared;
 mod upgrade;
 mod ways;
 
-pub use bolide_options::keyword_problem;
+pub use bolide_options::keyword_words;
 pub use bolide_supervision::error::{EXIT_START_FAILED, StartError};
 pub use bolide_supervision::processes::process_attributes::set_name as set_process_name;
 pub use cli::{Invocation, main, run};

@@ -2,9 +2,9 @@
 
 use crate::catalogue::catalogue;
 use crate::diagnostic::{Diagnostic, Location};
-use crate::foreign::{self, Refusal, Translation};
 use crate::host_info::HostInfo;
 use crate::manual::words::listed;
+use crate::other_servers::{self, Refusal, Subject, Translation};
 use crate::reader::{Configuration, EarlyExit, GUNICORN_FILE, Reader, format_of, is_gunicorn_configuration};
 use crate::resolve::PositionalApplication;
 use crate::sources::argv::{ArgumentError, Arguments};
@@ -75,19 +75,19 @@ fn take_options(reader: &mut Reader<'_>, words: &mut Arguments<'_>, host: &HostI
         let row = catalogue().get(&given.name);
         has_socket |= row.is_some_and(|row| row.name() == "socket");
         let is_ours = row.is_some() || reader.declared(&given.name).is_some();
-        match foreign::long(None, &given.name).filter(|_| !is_ours) {
+        match other_servers::long(None, &given.name).filter(|_| !is_ours) {
             Some(flag) => {
                 translation.take(flag, value.unwrap_or_default()).map_err(refused)?;
-                for (key, value) in translation.drain() {
-                    reader.add(&key, Some(&value), &location)?;
-                    files.extend(Some(value).filter(|_| key == ENV_FILE));
+                for made in translation.drain() {
+                    reader.add(&made.key, Some(&made.value), &location)?;
+                    files.extend(Some(made.value).filter(|_| made.key == ENV_FILE));
                 }
             }
             None => {
-                if let Some((message, advice)) = foreign::misunderstood(&given.name, value.unwrap_or_default()) {
+                if let Some((message, advice)) = other_servers::misunderstood(&given.name, value.unwrap_or_default()) {
                     return Err(error(message, advice).into());
                 }
-                match value.and_then(|value| foreign::word(&given.name, value)) {
+                match value.and_then(|value| other_servers::word(&given.name, value)) {
                     Some(pairs) => {
                         for (key, value) in pairs {
                             reader.add(key, Some(value), &location)?;
@@ -100,24 +100,26 @@ fn take_options(reader: &mut Reader<'_>, words: &mut Arguments<'_>, host: &HostI
                 match given.name.as_str() {
                     ENV_FILE => files.extend(given.value),
                     "protocol" => protocol = given.value,
+                    "threads" => given.value.iter().for_each(|count| translation.keep(Subject::Threads, count)),
                     _ => {}
                 }
             }
         }
     }
-    translation.speak(protocol.filter(|_| !has_socket));
+    // Our own `--protocol` is gunicorn's where there is a `--bind`, and no `--socket` that uWSGI's would be about.
+    protocol.iter().filter(|_| !has_socket).for_each(|protocol| translation.keep(Subject::Protocol, protocol));
     if let Some(mask) = umask {
-        match foreign::long(None, UMASK).filter(|_| translation.binds_addresses() && !has_socket) {
+        match other_servers::long(None, UMASK).filter(|_| translation.has(Subject::Bind) && !has_socket) {
             Some(flag) => translation.take(flag, &mask).map_err(refused)?,
             None => reader.add(UMASK, Some(&mask), &location)?,
         }
     }
     let port = if translation.needs_port() { crate::resolve::port(host, &files)? } else { None };
-    let (pairs, notes) = translation.finish(port).map_err(refused)?;
-    for (key, value) in pairs {
-        reader.add(&key, Some(&value), &location)?;
+    let (options, remarks) = translation.finish(port).map_err(refused)?;
+    for made in options {
+        reader.add(&made.key, Some(&made.value), &location)?;
     }
-    Ok(notes.into_iter().map(|note| Diagnostic::note(Some(&location), note)).collect())
+    Ok(remarks.into_iter().map(|remark| remark.diagnostic(&location)).collect())
 }
 
 /// A mistake on the command line, with what to do about it.

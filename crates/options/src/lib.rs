@@ -5,7 +5,6 @@
 //! fills in placeholders; `resolve` makes typed settings of them, by the rows of the `catalogue`.
 //! Runs in the process that is started; it opens configuration files and nothing else.
 
-mod carry;
 pub mod catalogue;
 pub mod certificates;
 mod command_line;
@@ -17,14 +16,14 @@ mod development;
 mod diagnostic;
 mod dotenv;
 pub mod expand;
-pub mod foreign;
-mod gunicorn;
 mod host_info;
+mod import_config;
 mod instance_words;
 mod keywords;
 mod known;
 mod launcher;
 mod manual;
+pub mod other_servers;
 mod pem;
 pub mod project;
 mod reader;
@@ -54,7 +53,7 @@ pub use reading::{Failure, Reading, Said, Sources};
 pub use report::CheckReport;
 pub use trust::{WeakPoint, Writer};
 
-pub use keywords::keyword_problem;
+pub use keywords::{KeywordError, keyword_words};
 
 use command_line::collect;
 use host_info::HostInfo;

@@ -5,13 +5,15 @@ use std::fmt::Write;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use crate::carry::files::{kind_of, starts};
-use crate::carry::programs::{Program, found};
-use crate::carry::{Plan, PlanEntry, Start, servers};
+use crate::catalogue::row::Argument;
 use crate::command_table::Command;
 use crate::diagnostic::{Diagnostic, plain_error};
-use crate::gunicorn::{self, AskedSetting};
 use crate::host_info::HostInfo;
+use crate::import_config::files::{kind_of, starts};
+use crate::import_config::programs::{Program, found};
+use crate::import_config::{Plan, PlanEntry, Start, servers};
+use crate::other_servers::gunicorn::{self, AskedSetting};
+use crate::other_servers::{self, Server};
 use crate::reader::is_gunicorn_configuration;
 use crate::reading::Reading;
 use crate::sources::argv::Arguments;
@@ -118,7 +120,7 @@ fn plan(source: &str, host: &HostInfo) -> Result<(String, Plan), Diagnostic> {
     match program {
         Program::Gunicorn => gunicorn_line(&arguments, host, &mut plan)?,
         Program::Uwsgi => uwsgi_line(&arguments, &mut plan),
-        other => servers::carry(other, &arguments, &mut plan),
+        other => servers::import(other, &arguments, &mut plan),
     }
     Ok((start.text.clone(), plan))
 }
@@ -160,15 +162,16 @@ fn gunicorn_line(arguments: &[String], host: &HostInfo, plan: &mut Plan) -> Resu
             asked.push(AskedSetting::text("wsgi_app", word));
             continue;
         }
-        let Some((name, takes_value, given)) = gunicorn::setting_of_flag(word) else {
+        let known = other_servers::of_word(Server::Gunicorn, word).filter(|(row, _)| !row.setting.is_empty());
+        let Some((row, given)) = known else {
             plan.missing(word.clone(), "gunicorn has no such flag");
             continue;
         };
-        let value = match (takes_value, given) {
-            (true, None) => words.next().cloned().unwrap_or_default(),
-            (true, Some(value)) => value.to_owned(),
-            (false, _) if name == "sendfile" => "false".to_owned(),
-            (false, _) => "true".to_owned(),
+        let name = row.setting;
+        let value = match (row.argument, given) {
+            (Argument::Required, None) => words.next().cloned().unwrap_or_default(),
+            (Argument::Required, Some(value)) => value.to_owned(),
+            _ => (!row.is_negated).to_string(),
         };
         match (name, asked.iter_mut().find(|known| known.name == name)) {
             ("config", _) => file = Some(value),
@@ -195,16 +198,16 @@ fn gunicorn_settings(file: Option<&str>, line: Vec<AskedSetting>, host: &HostInf
     }
     asked.extend(line);
     // What the environment says is for whoever starts it.
-    let carried = gunicorn::carried(&asked, |_| None);
-    for made in carried.options {
+    let translated = gunicorn::translated(&asked, |_| None);
+    for made in translated.options {
         plan.option(&made.key, made.value);
     }
-    if carried.has_hooks {
+    if translated.has_hooks {
         plan.option("gunicorn-hooks", if name.starts_with('/') { name.to_owned() } else { format!("%d{name}") });
     } else if file.is_some() {
         plan.missing(name, "what it does beside its settings (variables of the environment, say) is not done; `gunicorn-hooks = FILE` has it executed");
     }
-    for remark in carried.remarks {
+    for remark in translated.remarks {
         let place = if remark.line > 0 { format!("{name}:{}: {}", remark.line, remark.name) } else { remark.name };
         plan.missing(place, remark.message);
     }

@@ -10,8 +10,8 @@ use super::{EarlyExit, Pair, Reader};
 use crate::catalogue::catalogue;
 use crate::catalogue::row::{Row, Value};
 use crate::diagnostic::{Diagnostic, Location};
-use crate::gunicorn;
 use crate::launcher;
+use crate::other_servers::gunicorn;
 
 /// The file that gunicorn reads where none is named.
 pub const GUNICORN_FILE: &str = "gunicorn.conf.py";
@@ -46,15 +46,10 @@ impl Reader<'_> {
         let settings = gunicorn::run(&path, name, &self.python(), &self.host.folder)
             .map_err(|mistake| Diagnostic { location: mistake.location.map(|at| place(at.line)), ..mistake })?;
         let variable = |name: &str| self.host.variable(name).filter(|value| !value.is_empty()).map(str::to_owned);
-        let carried = gunicorn::carried(&settings, variable);
+        let translated = gunicorn::translated(&settings, variable);
         self.made.files.push(name.to_owned());
-        for remark in carried.remarks {
-            let message = format!("`{}`: {}", remark.name, remark.message);
-            self.made
-                .diagnostics
-                .push(Diagnostic { severity: remark.severity, ..Diagnostic::note(Some(&place(remark.line)), message) });
-        }
-        let made = carried.options.into_iter().map(|made| (made.key, made.value, made.line));
+        self.made.diagnostics.extend(translated.remarks.iter().map(|remark| remark.diagnostic(&place(remark.line))));
+        let made = translated.options.into_iter().map(|made| (made.key, made.value, made.line));
         let hooks = ("gunicorn-hooks".to_owned(), name.to_owned(), 0);
         for (key, value, line) in made.chain([hooks]) {
             let pair = Pair { key, value: Some(value), location: place(line), acted: true, placeholder: false };

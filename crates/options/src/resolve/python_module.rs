@@ -8,7 +8,7 @@ use super::paths::normalized;
 use super::values;
 use crate::catalogue::setting::PythonModule;
 use crate::diagnostic::Diagnostic;
-use crate::gunicorn;
+use crate::other_servers::gunicorn;
 use crate::reader::{Configuration, Pair};
 
 impl Draft<'_> {

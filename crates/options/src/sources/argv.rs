@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::catalogue::catalogue;
 use crate::catalogue::row::Argument;
-use crate::foreign;
+use crate::other_servers;
 
 /// Where a pidfile follows, this tells a running instance to reload, as in uWSGI; else it is what other servers mean by it: [`DEVELOP`].
 const RELOAD: &str = "reload";
@@ -82,19 +82,19 @@ impl<'a> Arguments<'a> {
             Some((name, value)) => (name, Some(value.to_owned())),
             None => (text, None),
         };
-        let mut is_foreign = false;
+        let mut is_others = false;
         let (name, argument) = match catalogue().get(name) {
             Some(row) => (name.to_owned(), row.argument),
-            None => match (declared(name), foreign::long(None, name)) {
+            None => match (declared(name), other_servers::long(None, name)) {
                 (Some(argument), _) => (name.to_owned(), argument),
                 (None, Some(flag)) => {
-                    is_foreign = true;
+                    is_others = true;
                     (name.to_owned(), flag.argument)
                 }
                 (None, None) => beginning_of(name)?,
             },
         };
-        if is_foreign && argument == Argument::None && value.is_some() {
+        if is_others && argument == Argument::None && value.is_some() {
             let message = format!("`--{name}` has no value");
             return Err(ArgumentError { message, unknown: None, advice: Some(format!("write `--{name}` alone")) });
         }
@@ -133,13 +133,14 @@ impl<'a> Arguments<'a> {
         self.letters = letters.as_str();
         let Some((row, name)) = catalogue().letter(letter) else {
             let attached = Some(std::mem::take(&mut self.letters)).filter(|text| !text.is_empty());
-            let (message, advice) = foreign::unknown_letter(letter, attached.or(self.next_word()));
+            let (message, advice) = other_servers::unknown_letter(letter, attached.or(self.next_word()));
             return Err(ArgumentError { message, unknown: None, advice });
         };
         let follows = if self.letters.is_empty() { self.next_word() } else { Some(self.letters) };
         // What follows a letter within a group is further letters, if it takes no value.
         let may_belong = self.letters.is_empty() || row.argument == Argument::Required;
-        if let Some((message, advice)) = foreign::misunderstood_letter(letter, follows.filter(|_| may_belong).unwrap_or_default())
+        if let Some((message, advice)) =
+            other_servers::misunderstood_letter(letter, follows.filter(|_| may_belong).unwrap_or_default())
         {
             return Err(ArgumentError { message, unknown: None, advice: Some(advice) });
         }

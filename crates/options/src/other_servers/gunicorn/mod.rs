@@ -1,13 +1,9 @@
 //! gunicorn's configuration: a `gunicorn.conf.py` is executed by a child, and what it sets becomes options. What an option means is the
 //! catalogue's business. Runs in the process that reads the configuration.
 
-mod access_log;
-mod addresses;
 mod child;
 mod hooks;
 mod settings;
-mod table;
-mod together;
 
 #[cfg(test)]
 mod tests;
@@ -15,13 +11,11 @@ mod tests;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::diagnostic::Severity;
+use super::translation::{MadeOption, SettingRemark};
 
-pub use addresses::address;
 pub use child::run;
 pub use hooks::uncalled;
-pub use settings::carried;
-pub use table::setting_of_flag;
+pub use settings::translated;
 
 /// A setting as its file, or a command line, has it.
 #[derive(Debug, Clone, Deserialize)]
@@ -45,27 +39,9 @@ pub enum SettingKind {
     Other,
 }
 
-/// What is to be said of a setting.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SettingRemark {
-    /// The setting's name.
-    pub name: String,
-    pub line: u32,
-    pub severity: Severity,
-    pub message: String,
-}
-
-/// An option that a setting has become.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MadeOption {
-    pub key: String,
-    pub value: String,
-    pub line: u32,
-}
-
 /// What has become of all settings.
 #[derive(Debug, Default)]
-pub struct Carried {
+pub struct TranslatedSettings {
     pub options: Vec<MadeOption>,
     pub remarks: Vec<SettingRemark>,
     /// The prototype is to execute the file: it has hooks, or sets up logging.
@@ -99,11 +75,11 @@ impl AskedSetting {
         self.value = Value::Array(list);
     }
 
-    pub fn number(&self) -> Option<i64> {
+    /// It is neither off nor empty.
+    pub fn is_set(&self) -> bool {
         match &self.value {
-            Value::Number(number) => number.as_i64().or_else(|| number.as_f64().map(|number| number as i64)),
-            Value::String(text) => text.trim().parse().ok(),
-            _ => None,
+            Value::Array(_) | Value::Object(_) => self.is_on(),
+            _ => self.word().is_some_and(|word| word != "false" && word != "0"),
         }
     }
 
@@ -117,34 +93,5 @@ impl AskedSetting {
             Value::Array(list) => !list.is_empty(),
             Value::Object(map) => !map.is_empty(),
         }
-    }
-
-    /// A list, or a text with commas.
-    pub fn words(&self) -> Vec<String> {
-        let words: Vec<String> = match &self.value {
-            Value::Array(list) => list.iter().map(|one| one.as_str().map_or_else(|| one.to_string(), str::to_owned)).collect(),
-            _ => self.word().unwrap_or_default().split(',').map(str::to_owned).collect(),
-        };
-        words.iter().map(|word| word.trim().to_owned()).filter(|word| !word.is_empty()).collect()
-    }
-}
-
-impl Carried {
-    pub fn option(&mut self, asked: &AskedSetting, key: &str, value: impl Into<String>) {
-        self.options.push(MadeOption { key: key.to_owned(), value: value.into(), line: asked.line });
-    }
-
-    /// There is nothing to do, and this is why.
-    pub fn note(&mut self, asked: &AskedSetting, message: impl Into<String>) {
-        self.remark(asked, Severity::Note, message.into());
-    }
-
-    /// It is not carried over.
-    pub fn warn(&mut self, asked: &AskedSetting, message: impl Into<String>) {
-        self.remark(asked, Severity::Warning, message.into());
-    }
-
-    fn remark(&mut self, asked: &AskedSetting, severity: Severity, message: String) {
-        self.remarks.push(SettingRemark { name: asked.name.clone(), line: asked.line, severity, message });
     }
 }

@@ -1,4 +1,4 @@
-//! Values of foreign flags: addresses as gunicorn writes them, times with units as granian does, and the like. Pure functions over text.
+//! Values of other servers' settings: addresses as gunicorn writes them, times with units as granian does, and the like. Pure functions over text.
 
 use super::translation::Translation;
 
@@ -8,7 +8,7 @@ pub fn is_host(text: &str) -> bool {
     !is_other
         && (!text.contains(':')
             || text.starts_with('[') && text.ends_with(']')
-            || text.matches(':').count() > 1 && !text.contains('['))
+            || text.matches(':').count() > 1 && !text.contains(['[', '$']))
 }
 
 /// HOST:PORT, with brackets around an address of IPv6.
@@ -24,7 +24,7 @@ pub fn address(text: &str, default_port: &str) -> Result<(&'static str, String),
     let text = text.trim();
     let text = text.strip_prefix("tcp://").unwrap_or(text);
     if text.starts_with("unix:") || text.starts_with("fd://") {
-        return Ok(("http-socket", text.to_owned()));
+        return Ok(("http-socket", text.replacen("unix://", "unix:", 1)));
     }
     if text.starts_with('/') || text.starts_with('.') {
         return Err(format!("write `--bind unix:{text}` for a UNIX socket"));
@@ -38,15 +38,67 @@ pub fn address(text: &str, default_port: &str) -> Result<(&'static str, String),
     Ok(("http", if is_host(text) { host_and_port(text, default_port) } else { text.to_owned() }))
 }
 
-/// A port, checked here since the address would name both its halves.
-pub fn port(to: &mut Translation, text: &str) -> Result<(), String> {
-    match text.trim().parse::<u16>() {
-        Ok(port) => {
-            to.port = Some(port.to_string());
-            Ok(())
-        }
-        Err(_) => Err("write a port from 0 to 65535".to_owned()),
+/// A value that is kept as it is.
+pub fn as_it_is(text: &str) -> Result<String, String> {
+    Ok(text.to_owned())
+}
+
+/// Addresses of `--bind` with commas between them.
+pub fn binds(text: &str) -> Result<String, String> {
+    let all: Vec<&str> = text.split(',').map(str::trim).collect();
+    for one in &all {
+        address(one, "0")?;
     }
+    Ok(all.join(","))
+}
+
+pub fn host(text: &str) -> Result<String, String> {
+    match text.contains('/') || !is_host(text) {
+        true => Err(format!("write `--http {text}` for an address with a port, or `--http-socket {text}` for a UNIX socket")),
+        false => Ok(text.to_owned()),
+    }
+}
+
+/// A port, checked here since the address would name both its halves.
+pub fn port(text: &str) -> Result<String, String> {
+    match text.trim().parse::<u16>() {
+        Ok(port) => Ok(port.to_string()),
+        Err(_) => Err(format!("`{text}` is no port: write a port from 0 to 65535")),
+    }
+}
+
+/// gunicorn's protocol of the addresses of `--bind`.
+pub fn protocol(text: &str) -> Result<String, String> {
+    match text {
+        "uwsgi" | "http" | "http11" => Ok(text.to_owned()),
+        _ => Err(format!("write `--socket ADDRESS --protocol {text}`")),
+    }
+}
+
+/// A prefix of statsd's names, without the dot that follows it.
+pub fn without_dots(text: &str) -> Result<String, String> {
+    Ok(text.trim_end_matches('.').to_owned())
+}
+
+/// Names of the terminal, where log lines go in any case.
+pub fn is_terminal(file: &str) -> bool {
+    matches!(file, "" | "-" | "/dev/stdout" | "/dev/stderr")
+}
+
+/// Reading, writing and executing, for everybody.
+const EVERY_RIGHT: u32 = 0o777;
+
+/// The mode of a UNIX socket under a mask: a number as Python's `int` reads it, and octal behind a zero.
+pub fn mode_of_mask(text: &str) -> Result<String, String> {
+    let octal = text.strip_prefix("0o").or_else(|| text.strip_prefix('0').filter(|digits| !digits.is_empty()));
+    let bits = octal.map_or_else(|| text.parse().ok(), |digits| u32::from_str_radix(digits, 8).ok());
+    let bits = bits.filter(|bits| *bits <= EVERY_RIGHT).ok_or("write `--chmod-socket 660` for a UNIX socket")?;
+    Ok(format!("{:03o}", EVERY_RIGHT & !bits))
+}
+
+/// [`seconds`] as digits.
+pub fn plain_seconds(text: &str) -> Result<String, String> {
+    seconds(text).map(|seconds| seconds.to_string())
 }
 
 /// Seconds: a number, or days, hours, minutes and seconds with their letters (`1h30m`), as granian takes them.
@@ -79,7 +131,7 @@ pub fn seconds(text: &str) -> Result<u64, String> {
 pub fn keep_alive(to: &mut Translation, text: &str) -> Result<(), String> {
     let kept = seconds(text)?;
     if kept == 1 {
-        to.note("an idle connection is kept for 2 seconds: `http-keepalive = 1` is uWSGI's word for the default".to_owned());
+        to.note("an idle connection is kept for 2 seconds: `http-keepalive = 1` is uWSGI's word for the default");
     }
     to.add("http-keepalive", &if kept == 1 { 2 } else { kept }.to_string());
     Ok(())
@@ -101,7 +153,9 @@ mod tests {
             ("::1", ("http", "[::1]:8000")),
             ("tcp://0.0.0.0:80", ("http", "0.0.0.0:80")),
             ("", ("http", "0.0.0.0:8000")),
+            ("127.0.0.1:$(PORT:-8005)", ("http", "127.0.0.1:$(PORT:-8005)")),
             ("unix:/run/app.sock", ("http-socket", "unix:/run/app.sock")),
+            ("unix:///run/app.sock", ("http-socket", "unix:/run/app.sock")),
             ("fd://3", ("http-socket", "fd://3")),
         ] {
             assert_eq!(address(text, "8000"), Ok((wanted.0, wanted.1.to_owned())), "{text}");

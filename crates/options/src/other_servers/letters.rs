@@ -1,7 +1,7 @@
 //! Letters of the command line that mean one thing in uWSGI, and so here, and another to users of other servers.
 
 use super::flags;
-use super::row::Flag;
+use super::row::ServerSetting;
 use super::server::Server;
 use super::taking::whose;
 use super::translation::Translation;
@@ -33,7 +33,7 @@ pub fn misunderstood_letter(letter: char, value: &str) -> Option<(String, String
         _ => return None,
     };
     let (row, name) = catalogue().letter(letter)?;
-    let whose = flags().find(|flag| flag.name == theirs && flag.letter.is_some_and(|(own, _)| own == letter)).map(owners)?;
+    let whose = flags().find(|flag| flag.flag == theirs && flag.letter.is_some_and(|(own, _)| own == letter)).map(owners)?;
     let typed = format!("-{letter} {value}");
     let typed = typed.trim_end();
     let help = row.help.split(['.', ',', ';', ':', '(']).next().unwrap_or_default().trim_end();
@@ -47,15 +47,15 @@ fn is_likely_host(value: &str) -> bool {
 
 /// What is said of a letter that uWSGI does not have; the value is what follows it.
 pub fn unknown_letter(letter: char, value: Option<&str>) -> (String, Option<String>) {
-    let theirs: Vec<&Flag> = flags().filter(|flag| flag.letter.is_some_and(|(own, _)| own == letter)).collect();
+    let theirs: Vec<&ServerSetting> = flags().filter(|flag| flag.letter.is_some_and(|(own, _)| own == letter)).collect();
     let mut names: Vec<&str> = Vec::new();
     for flag in &theirs {
-        if !names.contains(&flag.name) {
-            names.push(flag.name);
+        if !names.contains(&flag.flag) {
+            names.push(flag.flag);
         }
     }
     let Some(first) = theirs.first() else { return (format!("unknown option `-{letter}`"), None) };
-    let said: Vec<String> = theirs.iter().map(|flag| format!("`--{}` of {}", flag.name, owners(flag))).collect();
+    let said: Vec<String> = theirs.iter().map(|flag| format!("`--{}` of {}", flag.flag, owners(flag))).collect();
     let message = format!("`-{letter}` is no option here: it is {}", said.join(", "));
     // What follows a flag without a value is not its own.
     let value = value.filter(|_| first.argument != Argument::None).unwrap_or_default();
@@ -68,9 +68,9 @@ pub fn unknown_letter(letter: char, value: Option<&str>) -> (String, Option<Stri
 }
 
 /// The servers that have the letter of a flag.
-fn owners(flag: &Flag) -> String {
+fn owners(flag: &ServerSetting) -> String {
     let servers: &'static [Server] = flag.letter.map_or(flag.servers, |(_, servers)| servers);
-    whose(&Flag { servers, ..*flag })
+    whose(&ServerSetting { servers, ..*flag })
 }
 
 #[cfg(test)]

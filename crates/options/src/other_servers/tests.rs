@@ -6,7 +6,7 @@ use super::*;
 /// The pages with tables that are made from the rows.
 const GUIDES: [&str; 2] = ["migrate-from-gunicorn.md", "migrate-from-uvicorn.md"];
 
-/// Set to write the tables anew.
+/// Set to write the tables again.
 const WRITE: &str = "BOLIDE_WRITE_REFERENCE";
 
 fn taken(name: &str, value: &str) -> Result<Vec<String>, Refusal> {
@@ -15,29 +15,29 @@ fn taken(name: &str, value: &str) -> Result<Vec<String>, Refusal> {
     let mut pairs = translation.drain();
     let (rest, _) = translation.finish(None)?;
     pairs.extend(rest);
-    Ok(pairs.into_iter().map(|(name, value)| format!("{name}={value}")).collect())
+    Ok(pairs.into_iter().map(|made| format!("{}={}", made.key, made.value)).collect())
 }
 
 #[test]
-fn test_what_is_the_same_is_an_option_and_what_is_foreign_is_none() {
-    for flag in flags() {
-        let is_ours = catalogue().get(flag.name).is_some();
+fn test_what_is_the_same_is_an_option_and_what_others_alone_have_is_none() {
+    for flag in flags().filter(|flag| !flag.flag.is_empty()) {
+        let is_ours = catalogue().get(flag.flag).is_some();
         match flag.meaning {
-            Meaning::Same | Meaning::Mostly(_) | Meaning::Worded(..) | Meaning::Taken(..) => {
-                assert!(is_ours, "--{} is no option of ours", flag.name);
+            Meaning::Same | Meaning::Listed(_) | Meaning::Worded(..) | Meaning::Taken(..) => {
+                assert!(is_ours, "--{} is no option of ours", flag.flag);
             }
             // uWSGI's command where a pidfile follows, which is told apart where the command line is read.
-            Meaning::Made(..) if flag.name == "reload" => assert!(is_ours),
+            Meaning::Made(..) if flag.flag == "reload" => assert!(is_ours),
             // uWSGI's, for the addresses of `socket`; gunicorn's beside `--bind`.
-            Meaning::Made(..) if flag.name == "protocol" => assert!(is_ours),
+            Meaning::Kept(..) if flag.flag == "protocol" => assert!(is_ours),
             // uWSGI's, for all that is made; gunicorn's for sockets alone.
-            Meaning::Made(..) if flag.name == "umask" => assert!(is_ours),
+            Meaning::Kept(..) if flag.flag == "umask" => assert!(is_ours),
             // Rows that are refused in the catalogue as well.
-            Meaning::Refused(_) if flag.name.ends_with("keyfile-password") => assert!(is_ours),
+            Meaning::Refused(_) if flag.flag.ends_with("keyfile-password") => assert!(is_ours),
             _ => assert!(
-                !is_ours || flag.servers != long(None, flag.name).map_or(flag.servers, |first| first.servers),
+                !is_ours || flag.servers != long(None, flag.flag).map_or(flag.servers, |first| first.servers),
                 "--{} is ours",
-                flag.name
+                flag.flag
             ),
         }
     }
@@ -56,7 +56,7 @@ fn test_what_flags_become_and_what_is_advised_are_options() {
         for text in texts {
             for written in text.split('`').skip(1).step_by(2) {
                 for option in written.split(' ').filter_map(|word| word.strip_prefix("--")) {
-                    assert!(known(option), "{}: --{option} is no option", flag.name);
+                    assert!(known(option), "{}: --{option} is no option", flag.flag);
                 }
             }
         }
@@ -71,12 +71,12 @@ fn test_a_server_has_one_row_for_a_name_a_letter_and_a_setting() {
     settings.dedup();
     assert_eq!(settings.len(), count);
     for server in Server::ALL {
-        let own: Vec<&Flag> = flags().filter(|flag| flag.servers.contains(&server)).collect();
+        let own: Vec<&ServerSetting> = flags().filter(|flag| flag.servers.contains(&server) && !flag.flag.is_empty()).collect();
         for flag in &own {
-            assert_eq!(own.iter().filter(|other| other.name == flag.name).count(), 1, "{} --{}", server.command(), flag.name);
+            assert_eq!(own.iter().filter(|other| other.flag == flag.flag).count(), 1, "{} --{}", server.command(), flag.flag);
             if let Some((own_letter, servers)) = flag.letter.filter(|(_, servers)| servers.contains(&server)) {
                 let found = letter(server, own_letter).expect("a letter leads to its row");
-                assert_eq!(found.name, flag.name, "{} -{own_letter} {servers:?}", server.command());
+                assert_eq!(found.flag, flag.flag, "{} -{own_letter} {servers:?}", server.command());
             }
         }
     }
@@ -151,7 +151,7 @@ fn test_flags_that_belong_together_are_one_option() {
             translation.take(long(server, name).expect(name), value).expect(name);
         }
         let (pairs, notes) = translation.finish(Some(5000)).expect("they go together");
-        (pairs.into_iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>(), notes.len())
+        (pairs.into_iter().map(|made| format!("{}={}", made.key, made.value)).collect::<Vec<_>>(), notes.len())
     };
     assert_eq!(made(None, &[("host", "0.0.0.0")]), (vec!["http=0.0.0.0:5000".to_owned()], 0));
     assert_eq!(made(None, &[("port", "9000"), ("host", "::1")]), (vec!["http=[::1]:9000".to_owned()], 0));

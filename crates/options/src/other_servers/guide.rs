@@ -2,33 +2,34 @@
 //! It writes Markdown and opens nothing.
 
 use super::flags;
-use super::row::{Flag, Meaning};
+use super::row::{Meaning, ServerSetting};
 use super::server::Server;
 use crate::catalogue::row::Argument;
 
 /// The table of a server.
 pub fn table(server: Server) -> String {
-    let mut rows: Vec<String> = flags().filter(|flag| flag.servers.contains(&server)).map(|flag| row(flag, server)).collect();
+    let mut rows: Vec<String> =
+        flags().filter(|flag| flag.servers.contains(&server) && !flag.flag.is_empty()).map(|flag| row(flag, server)).collect();
     rows.sort_unstable_by_key(|row| row.split("`--").nth(1).unwrap_or_default().to_owned());
     format!("| {} | here | typed as it is | |\n|---|---|---|---|\n{}\n", server.command(), rows.join("\n"))
 }
 
-fn row(flag: &Flag, server: Server) -> String {
+fn row(flag: &ServerSetting, server: Server) -> String {
     let letter = flag.letter.filter(|(_, servers)| servers.contains(&server));
     let letter = letter.map(|(letter, _)| format!("`-{letter}`, ")).unwrap_or_default();
     let (here, why) = match flag.meaning {
-        Meaning::Same | Meaning::Mostly(_) | Meaning::Worded(..) => ("the same".to_owned(), ""),
+        Meaning::Same | Meaning::Listed(_) | Meaning::Worded(..) => ("the same".to_owned(), ""),
         Meaning::Option(name) if flag.argument == Argument::None => (format!("`{name} = true`"), ""),
         Meaning::Option(name) => (format!("`{name}`"), ""),
         Meaning::Fixed(pairs) => {
             let pairs: Vec<String> = pairs.iter().map(|(name, value)| format!("`{name} = {value}`")).collect();
             (pairs.join(", "), "")
         }
-        Meaning::Made(_, made) => (made.to_owned(), ""),
-        Meaning::Nothing(why) => ("nothing".to_owned(), why),
+        Meaning::Made(_, made) | Meaning::Kept(_, _, made) => (made.to_owned(), ""),
+        Meaning::Done(why) | Meaning::Nothing(why) => ("nothing".to_owned(), why),
         Meaning::Refused(advice) | Meaning::Taken(_, advice) => (String::new(), advice),
     };
-    let is_first = super::long(None, flag.name).is_some_and(|first| std::ptr::eq(first, flag));
+    let is_first = super::long(None, flag.flag).is_some_and(|first| std::ptr::eq(first, flag));
     let typed = match flag.meaning {
         _ if !is_first => "is taken for another server's",
         Meaning::Refused(_) => "an error",
@@ -36,7 +37,7 @@ fn row(flag: &Flag, server: Server) -> String {
         _ => "works",
     };
     let says: Vec<&str> = [why, flag.says].into_iter().filter(|text| !text.is_empty()).collect();
-    format!("| {letter}`--{}` | {here} | {typed} | {} |", flag.name, says.join("; ").replace('|', "\\|"))
+    format!("| {letter}`--{}` | {here} | {typed} | {} |", flag.flag, says.join("; ").replace('|', "\\|"))
 }
 
 /// Puts the tables into a page, between the lines that mark their places.

@@ -14,7 +14,7 @@ use super::AskedSetting;
 use crate::diagnostic::{Diagnostic, Location, plain_error};
 
 /// The program of the child: the text of a module of the package `bolide`, which the Python in question need not have.
-const PROGRAM: &str = include_str!("../../../../python/bolide/gunicorn_configuration.py");
+const PROGRAM: &str = include_str!("../../../../../python/bolide/gunicorn_configuration.py");
 /// How long a file may take, in milliseconds: what it imports may be large.
 const CHILD_MS: u64 = 30_000;
 /// Longest answer of a child, in bytes.

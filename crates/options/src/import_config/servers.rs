@@ -1,15 +1,14 @@
-//! Command lines of other servers as options, by the rows of `foreign`; and the defaults of theirs that differ from ours. What is
+//! Command lines of other servers as options, by the rows of `other_servers`; and the defaults of theirs that differ from ours. What is
 //! gunicorn's goes by its settings (`gunicorn`).
 
 use super::Plan;
 use super::programs::Program;
 use crate::catalogue::catalogue;
 use crate::catalogue::row::{Argument, Value};
-use crate::foreign::{self, Flag, Server, Translation};
-use crate::gunicorn;
+use crate::other_servers::{self, MadeOption, Server, Subject, Translation};
 
 /// What a server does unasked.
-struct Manners {
+struct ServerDefaults {
     server: Server,
     host: &'static str,
     port: &'static str,
@@ -20,22 +19,22 @@ struct Manners {
     logs_requests: bool,
 }
 
-const fn manners(server: Server, host: &'static str, port: &'static str, is_asgi: bool) -> Manners {
-    Manners { server, host, port, is_asgi, threads: None, logs_requests: true }
+const fn defaults(server: Server, host: &'static str, port: &'static str, is_asgi: bool) -> ServerDefaults {
+    ServerDefaults { server, host, port, is_asgi, threads: None, logs_requests: true }
 }
 
-fn manners_of(program: Program) -> Option<Manners> {
+fn defaults_of(program: Program) -> Option<ServerDefaults> {
     Some(match program {
         Program::Gunicorn | Program::Uwsgi => return None,
-        Program::Uvicorn => manners(Server::Uvicorn, "127.0.0.1", "8000", true),
-        Program::FastApi => manners(Server::FastApi, "0.0.0.0", "8000", true),
-        Program::Hypercorn => Manners { logs_requests: false, ..manners(Server::Hypercorn, "127.0.0.1", "8000", false) },
-        Program::Granian => Manners { logs_requests: false, ..manners(Server::Granian, "127.0.0.1", "8000", false) },
-        Program::Daphne => Manners { logs_requests: false, ..manners(Server::Daphne, "127.0.0.1", "8000", true) },
+        Program::Uvicorn => defaults(Server::Uvicorn, "127.0.0.1", "8000", true),
+        Program::FastApi => defaults(Server::FastApi, "0.0.0.0", "8000", true),
+        Program::Hypercorn => ServerDefaults { logs_requests: false, ..defaults(Server::Hypercorn, "127.0.0.1", "8000", false) },
+        Program::Granian => ServerDefaults { logs_requests: false, ..defaults(Server::Granian, "127.0.0.1", "8000", false) },
+        Program::Daphne => ServerDefaults { logs_requests: false, ..defaults(Server::Daphne, "127.0.0.1", "8000", true) },
         Program::Waitress => {
-            Manners { logs_requests: false, threads: Some("4"), ..manners(Server::Waitress, "0.0.0.0", "8080", false) }
+            ServerDefaults { logs_requests: false, threads: Some("4"), ..defaults(Server::Waitress, "0.0.0.0", "8080", false) }
         }
-        Program::Flask => Manners { threads: Some("4"), ..manners(Server::Flask, "127.0.0.1", "5000", false) },
+        Program::Flask => ServerDefaults { threads: Some("4"), ..defaults(Server::Flask, "127.0.0.1", "5000", false) },
     })
 }
 
@@ -51,41 +50,38 @@ struct Line {
 }
 
 /// The options of a command line of one of these servers.
-pub fn carry(program: Program, arguments: &[String], plan: &mut Plan) {
-    let Some(manners) = manners_of(program) else { return };
-    let mut translation = Translation::new(Some(manners.server));
-    let line = read(arguments, &manners, &mut translation, plan);
-    for (key, value) in translation.drain() {
-        plan.option(&key, value);
-    }
+pub fn import(program: Program, arguments: &[String], plan: &mut Plan) {
+    let Some(defaults) = defaults_of(program) else { return };
+    let mut translation = Translation::new(Some(defaults.server));
+    let line = read(arguments, &defaults, &mut translation, plan);
     match translation.finish(None) {
-        Ok((pairs, notes)) => {
-            pairs.into_iter().for_each(|(key, value)| plan.option(&key, value));
-            notes.into_iter().for_each(|note| plan.missing(manners.server.command(), note));
+        Ok((options, remarks)) => {
+            options.into_iter().for_each(|MadeOption { key, value, .. }| plan.option(&key, value));
+            remarks.into_iter().for_each(|remark| plan.missing(remark.name, remark.message));
         }
         Err(refusal) => plan.missing(refusal.message, refusal.advice),
     }
-    application(&line, &manners, plan);
+    application(&line, &defaults, plan);
     let is_bound = plan.keys().any(|key| catalogue().get(key).is_some_and(|row| row.value == Value::Address));
     if !is_bound {
-        let host = line.host.as_deref().unwrap_or(manners.host);
+        let host = line.host.as_deref().unwrap_or(defaults.host);
         let host = if host.contains(':') && !host.starts_with(['[', '$']) { format!("[{host}]") } else { host.to_owned() };
-        plan.option("http", format!("{host}:{}", line.port.as_deref().unwrap_or(manners.port)));
+        plan.option("http", format!("{host}:{}", line.port.as_deref().unwrap_or(defaults.port)));
     }
     if plan.keys().any(|key| catalogue().get(key).is_some_and(|row| row.name() == "processes")) {
         // Each worker imports the application.
         plan.option("lazy-apps", "true");
     }
-    if let Some(threads) = manners.threads.filter(|_| !plan.has("threads")) {
+    if let Some(threads) = defaults.threads.filter(|_| !plan.has("threads")) {
         plan.option("threads", threads);
     }
-    let logs = manners.logs_requests || arguments.iter().any(|word| word.starts_with("--access-log"));
+    let logs = defaults.logs_requests || arguments.iter().any(|word| word.starts_with("--access-log"));
     if !logs && !plan.has("disable-logging") {
         plan.option("disable-logging", "true");
     }
 }
 
-fn read(arguments: &[String], manners: &Manners, translation: &mut Translation, plan: &mut Plan) -> Line {
+fn read(arguments: &[String], defaults: &ServerDefaults, translation: &mut Translation, plan: &mut Plan) -> Line {
     let mut line = Line::default();
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
@@ -93,22 +89,21 @@ fn read(arguments: &[String], manners: &Manners, translation: &mut Translation, 
             line.positional.push(word.clone());
             continue;
         }
-        let Some((flag, given)) = flag_of(manners.server, word) else {
-            plan.missing(word.clone(), format!("{} has no such flag", manners.server.command()));
+        let Some((flag, given)) = other_servers::of_word(defaults.server, word) else {
+            plan.missing(word.clone(), format!("{} has no such flag", defaults.server.command()));
             continue;
         };
         let value = match (flag.argument, given) {
             (Argument::Required, None) => words.next().cloned().unwrap_or_default(),
             (_, given) => given.unwrap_or_default().to_owned(),
         };
-        match flag.name {
+        match flag.flag {
             "host" => line.host = Some(value),
             "port" => line.port = Some(value),
-            "bind" if manners.server == Server::Daphne => line.host = Some(value),
-            "bind" | "insecure-bind" | "listen" => {
-                for (key, address) in value.split([',', ' ']).filter(|text| !text.is_empty()).map(gunicorn::address) {
-                    plan.option(key, address);
-                }
+            "bind" if defaults.server == Server::Daphne => line.host = Some(value),
+            // They are addresses there, as `bind` is.
+            "insecure-bind" | "listen" => {
+                value.split([',', ' ']).filter(|text| !text.is_empty()).for_each(|one| translation.keep(Subject::Bind, one));
             }
             "app" => line.application = Some(value),
             name => {
@@ -124,33 +119,22 @@ fn read(arguments: &[String], manners: &Manners, translation: &mut Translation, 
     line
 }
 
-/// The row of a word, and the value that is a part of it.
-fn flag_of(server: Server, word: &str) -> Option<(&'static Flag, Option<&str>)> {
-    if let Some(long) = word.strip_prefix("--") {
-        let (name, value) = long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)));
-        return Some((foreign::long(Some(server), name)?, value));
-    }
-    let letter = word.chars().nth(1)?;
-    let value = &word[1 + letter.len_utf8()..];
-    Some((foreign::letter(server, letter)?, Some(value).filter(|value| !value.is_empty())))
-}
-
 /// The option that names the application.
-fn application(line: &Line, manners: &Manners, plan: &mut Plan) {
-    let is_framework = matches!(manners.server, Server::Flask | Server::FastApi);
+fn application(line: &Line, defaults: &ServerDefaults, plan: &mut Plan) {
+    let is_framework = matches!(defaults.server, Server::Flask | Server::FastApi);
     let skipped = usize::from(is_framework && line.positional.first().is_some_and(|word| word == "run" || word == "dev"));
-    let named = match manners.server {
+    let named = match defaults.server {
         // Of `fastapi run FILE --app NAME` the flag says the name alone.
         Server::FastApi => line.positional.get(skipped),
         _ => line.application.as_ref().or_else(|| line.positional.get(skipped)),
     };
-    let default = if manners.server == Server::Flask { "app" } else { "main" };
+    let default = if defaults.server == Server::Flask { "app" } else { "main" };
     let named = named.map_or(default, String::as_str);
     // A file is named by its path, a module by its dots.
     let (module, callable) = named.split_once(':').map_or((named, None), |(module, callable)| (module, Some(callable)));
     let module = module.trim_start_matches("./").trim_end_matches(".py").replace('/', ".");
     let usual = if is_framework {
-        line.application.as_deref().filter(|_| manners.server == Server::FastApi).unwrap_or("app")
+        line.application.as_deref().filter(|_| defaults.server == Server::FastApi).unwrap_or("app")
     } else {
         "application"
     };
@@ -162,9 +146,9 @@ fn application(line: &Line, manners: &Manners, plan: &mut Plan) {
     let is_asgi = match line.interface.as_deref() {
         Some("wsgi") => false,
         Some("asgi" | "asginl" | "asgi3" | "asgi2") => true,
-        _ => manners.is_asgi,
+        _ => defaults.is_asgi,
     };
-    if manners.server == Server::Granian && matches!(line.interface.as_deref(), None | Some("rsgi")) {
+    if defaults.server == Server::Granian && matches!(line.interface.as_deref(), None | Some("rsgi")) {
         plan.missing(
             "--interface rsgi",
             "RSGI is granian's own: the application is served by WSGI or ASGI, if it has one of them",

@@ -1,0 +1,111 @@
+//! gunicorn's format of an access log's line, made into one of `log-format`. Pure functions over text.
+
+use super::translation::Translation;
+
+/// What gunicorn calls atoms, and what says the same here.
+pub const LOG_ATOMS: &[(&str, &str)] = &[
+    ("h", "%(addr)"),
+    ("l", "-"),
+    ("u", "%(user)"),
+    ("t", "[%(ltime)]"),
+    ("r", "%(method) %(uri) %(proto)"),
+    ("m", "%(method)"),
+    ("H", "%(proto)"),
+    ("U", "%(var.PATH_INFO)"),
+    ("q", "%(var.QUERY_STRING)"),
+    ("s", "%(status)"),
+    ("B", "%(rsize)"),
+    ("b", "%(rsize)"),
+    ("f", "%(referer)"),
+    ("a", "%(uagent)"),
+    ("T", "%(secs)"),
+    ("M", "%(msecs)"),
+    ("D", "%(micros)"),
+    ("p", "<%(pid)>"),
+];
+
+/// gunicorn's format where none is named.
+pub const DEFAULT_FORMAT: &str = r#"%(h)s %(l)s %(u)s %(t)s "%(r)s" %(s)s %(b)s "%(f)s" "%(a)s""#;
+
+/// Atoms for which there is nothing become `-`, as gunicorn writes those that it does not know.
+pub fn take(to: &mut Translation, text: &str) -> Result<(), String> {
+    let (format, missing) = made(text)?;
+    if !missing.is_empty() {
+        to.warn(format!("`log-format` has nothing for {}: a `-` stands there", missing.join(", ")));
+    }
+    to.add("log-format", &format);
+    Ok(())
+}
+
+/// The format, and the atoms for which there is nothing. The error is the advice.
+fn made(text: &str) -> Result<(String, Vec<String>), String> {
+    let (mut made, mut missing) = (String::new(), Vec::new());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('%') {
+        made.push_str(before);
+        if let Some(after) = after.strip_prefix('%') {
+            made.push('%');
+            rest = after;
+            continue;
+        }
+        let wrong = || "write `--log-format FORMAT` with uWSGI's variables, such as `%(method) %(uri) %(status)`".to_owned();
+        let (name, after) = after.strip_prefix('(').and_then(|after| after.split_once(')')).ok_or_else(wrong)?;
+        let after = after.strip_prefix(|letter: char| letter.is_ascii_alphabetic()).ok_or_else(wrong)?;
+        match variable(name) {
+            Some(known) => made.push_str(&known),
+            None => {
+                made.push('-');
+                missing.push(format!("%({name})s"));
+            }
+        }
+        rest = after;
+    }
+    made.push_str(rest);
+    Ok((made, missing))
+}
+
+/// The variable of an atom; `{name}i` is a field of the request, `{name}e` a variable of its environ.
+fn variable(atom: &str) -> Option<String> {
+    if let Some((_, known)) = LOG_ATOMS.iter().find(|(name, _)| *name == atom) {
+        return Some((*known).to_owned());
+    }
+    let (name, kind) = atom.strip_prefix('{')?.split_once('}')?;
+    match kind {
+        "i" => Some(format!("%(var.HTTP_{})", name.to_ascii_uppercase().replace('-', "_"))),
+        "e" => Some(format!("%(var.{name})")),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn test_gunicorns_format_becomes_ours() {
+        for (text, wanted, missing) in [
+            (r#"%(h)s %(l)s "%(r)s" %(s)s %(b)s"#, r#"%(addr) - "%(method) %(uri) %(proto)" %(status) %(rsize)"#, 0),
+            ("%({X-Request-Id}i)s 100%% %(M)d ms", "%(var.HTTP_X_REQUEST_ID) 100% %(msecs) ms", 0),
+            ("%({X-Request-Id}i)s %(D)d 100%%", "%(var.HTTP_X_REQUEST_ID) %(micros) 100%", 0),
+            ("%({server}o)s %(z)s %(L)s", "- - -", 3),
+            ("plain", "plain", 0),
+        ] {
+            let (format, absent) = made(text).expect(text);
+            assert_eq!((format.as_str(), absent.len()), (wanted, missing), "{text}");
+        }
+        for text in ["%", "%h", "%(h", "%(h)"] {
+            assert!(made(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn test_what_it_becomes_are_variables_of_ours() {
+        let known = crate::catalogue::catalogue().get("log-format").expect("its row").help;
+        for (name, ours) in LOG_ATOMS {
+            for variable in ours.split("%(").skip(1).filter_map(|rest| rest.split(')').next()) {
+                let is_known = variable.starts_with("var.") || known.contains(&format!("`{variable}`"));
+                assert!(is_known, "{name}: {variable} is not in the help of `log-format`");
+            }
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Flags about development and about the program itself.
+
+use super::row::Meaning::{Done, Fixed, Made, Nothing, Option, Refused, Same, Taken};
+use super::row::ServerSetting;
+use super::server::Server::{FastApi, Flask, Granian, Gunicorn, Hypercorn, Uvicorn};
+use super::translation::Translation;
+
+const DEBUG: &str =
+    "write `--reload`: it reloads, and shows tracebacks of what does not load; `breakpoint()` works with one worker";
+const INCLUDE: &str = "write `--reload-include PATTERN`";
+const EXCLUDE: &str = "write `--reload-exclude PATTERN`";
+
+pub const FLAGS: &[ServerSetting] = &[
+    ServerSetting::switch("reload", &[Gunicorn, Uvicorn, Granian, Hypercorn, Flask, FastApi], Made(develop, "the same"))
+        .setting("reload")
+        // A file is for production as well: it reloads, and has none of what development shows.
+        .in_file(Fixed(&[("py-autoreload", "1")]))
+        .says("the development mode ([how](develop.md)); before a pidfile it is uWSGI's command"),
+    ServerSetting::switch("no-reload", &[Granian, Flask, FastApi], Done("it is off unless asked for")),
+    ServerSetting::new("reload-dir", &[Uvicorn], Same).keyword("reload_dirs"),
+    ServerSetting::new("reload-paths", &[Granian], Option("reload-dir")),
+    ServerSetting::new("reload-include", &[Uvicorn], Same).keyword("reload_includes"),
+    ServerSetting::new("reload-exclude", &[Uvicorn], Same).keyword("reload_excludes"),
+    ServerSetting::new("reload-delay", &[Uvicorn], Nothing("changes are seen as they are made")),
+    ServerSetting::new("reload-tick", &[Granian], Nothing("changes are seen as they are made")),
+    ServerSetting::new("reload-engine", &[Gunicorn], Nothing("changes are seen as they are made")).setting("reload_engine"),
+    ServerSetting::new("reload-extra-file", &[Gunicorn], Made(extra_files, "`touch-reload = FILE`"))
+        .setting("reload_extra_files"),
+    ServerSetting::new("extra-files", &[Flask], Refused(INCLUDE)),
+    ServerSetting::new("exclude-patterns", &[Flask], Refused(EXCLUDE)),
+    ServerSetting::new("reload-ignore-dirs", &[Granian], Refused(EXCLUDE)),
+    ServerSetting::new("reload-ignore-patterns", &[Granian], Refused(EXCLUDE)),
+    ServerSetting::new("reload-ignore-paths", &[Granian], Refused(EXCLUDE)),
+    ServerSetting::switch("reload-ignore-worker-failure", &[Granian], Done("the old code serves where the new does not load")),
+    ServerSetting::switch(
+        "no-reload-ignore-worker-failure",
+        &[Granian],
+        Refused("leave it out: the old code serves where the new does not load"),
+    ),
+    ServerSetting::switch("debug", &[Flask, Hypercorn], Refused(DEBUG)),
+    ServerSetting::switch("no-debug", &[Flask], Done("it is off")),
+    ServerSetting::switch("debugger", &[Flask], Refused(DEBUG)),
+    ServerSetting::switch("no-debugger", &[Flask], Done("there is none unless asked for")),
+    ServerSetting::new(
+        "config",
+        &[Gunicorn, Hypercorn],
+        Taken(never, "write `bolide FILE` for a configuration of Bolide or uWSGI"),
+    )
+    .letter('c')
+    .setting("config"),
+    ServerSetting::switch("check-config", &[Gunicorn], Refused("write `bolide check FILE`")).setting("check_config"),
+    ServerSetting::switch("print-config", &[Gunicorn], Refused("write `bolide config FILE`")).setting("print_config"),
+    ServerSetting::switch("version", &[Gunicorn, Uvicorn, Granian], Same).letter_of('v', &[Gunicorn]),
+    ServerSetting::switch(
+        "help",
+        &[Gunicorn, Uvicorn, Granian, Hypercorn, super::server::Server::Waitress, Flask, FastApi, super::server::Server::Daphne],
+        Same,
+    )
+    .letter_of('h', &[Gunicorn, Hypercorn, FastApi, super::server::Server::Daphne]),
+];
+
+fn develop(to: &mut Translation, value: &str) -> Result<(), String> {
+    to.add("develop", value);
+    Ok(())
+}
+
+/// Several of a file have commas between them.
+fn extra_files(to: &mut Translation, files: &str) -> Result<(), String> {
+    files.split(',').map(str::trim).filter(|file| !file.is_empty()).for_each(|file| to.add("touch-reload", file));
+    Ok(())
+}
+
+fn never(_: &str) -> std::option::Option<(String, String)> {
+    None
+}

@@ -1,0 +1,133 @@
+//! Flags about requests and connections: how large and how long they may be.
+
+use super::row::Meaning::{Done, Fixed, Made, Nothing, Option, Refused, Taken};
+use super::row::ServerSetting;
+use super::server::Server::{Daphne, Granian, Gunicorn, Hypercorn, Uvicorn, Waitress};
+use super::translation::Translation;
+use super::values;
+
+const ONE_BOUND: &str = "write `--buffer-size BYTES`: one bound for the whole head";
+const WHOLE_HEAD: &str = "one bound is for the whole head of a request: `buffer-size`, 65536 bytes";
+const LARGER_HEAD: &str = "`buffer-size = BYTES` where it is larger than 65536, else nothing";
+const FIXED_WINDOWS: &str = "the windows and bounds of HTTP/2 are fixed";
+const STRICT: &str = "a request that servers may read differently is refused";
+const ONE_PARSER: &str = "leave it out: there is one implementation of HTTP";
+const BUFFERS: &str = "leave it out: buffers have fixed bounds; `--limit-post BYTES` bounds the body of a request";
+const LOOP: &str = "leave it out: there is no loop of asyncore";
+
+pub const FLAGS: &[ServerSetting] = &[
+    ServerSetting::new("keep-alive", &[Gunicorn, Hypercorn], Made(values::keep_alive, "`http-keepalive = SECONDS`")).setting("keepalive"),
+    ServerSetting::new("timeout-keep-alive", &[Uvicorn], Made(values::keep_alive, "`http-keepalive = SECONDS`")),
+    ServerSetting::new("channel-timeout", &[Waitress], Made(values::keep_alive, "`http-keepalive = SECONDS`")),
+    ServerSetting::switch("http1-keep-alive", &[Granian], Done("connections are kept")),
+    ServerSetting::switch("no-http1-keep-alive", &[Granian], Fixed(&[("http-keepalive", "false")])),
+    ServerSetting::new("read-timeout", &[Hypercorn], Option("http-timeout")),
+    ServerSetting::new("http-timeout", &[Daphne], Taken(never, "write `--harakiri SECONDS` for the time of a request: `--http-timeout` is how long a client may keep a worker waiting")).letter('t'),
+    ServerSetting::new("http1-header-read-timeout", &[Granian], Refused("write `--http-timeout SECONDS`")),
+    ServerSetting::new("limit-request-line", &[Gunicorn], Made(head_bytes, LARGER_HEAD)).setting("limit_request_line"),
+    ServerSetting::new("limit-request-field_size", &[Gunicorn], Made(head_bytes, LARGER_HEAD)).setting("limit_request_field_size"),
+    ServerSetting::new("limit-request-fields", &[Gunicorn], Nothing("a request may have 128 fields")).setting("limit_request_fields"),
+    ServerSetting::new("h11-max-incomplete-event-size", &[Uvicorn], Option("buffer-size")),
+    ServerSetting::new("max-request-header-size", &[Waitress], Option("buffer-size")),
+    ServerSetting::new("http1-buffer-size", &[Granian], Option("buffer-size")),
+    ServerSetting::new("max-request-body-size", &[Waitress], Option("limit-post")),
+    ServerSetting::new("http", &[Uvicorn], Taken(http, "leave it out: there is one implementation of HTTP")),
+    ServerSetting::new("http", &[Granian], Taken(http, "write `--http2 off` for HTTP/1.1 alone, `--http2 h2c` for HTTP/2 without TLS")),
+    ServerSetting::switch("http2", &[Uvicorn], Taken(http2, "leave it out: HTTP/2 is spoken within TLS; `--http2 h2c` speaks it without")),
+    ServerSetting::new("http-protocols", &[Gunicorn], Made(http_protocols, "`http2 = on` or `off`")).setting("http_protocols"),
+    ServerSetting::new("http2-cleartext", &[Gunicorn], Made(cleartext, "`http2 = h2c`")).setting("http2_cleartext"),
+    ServerSetting::new("http-parser", &[Gunicorn], Nothing("there is one implementation of HTTP")).setting("http_parser"),
+    ServerSetting::new("http2-max-concurrent-streams", &[Gunicorn, Granian], Nothing(FIXED_WINDOWS)).setting("http2_max_concurrent_streams"),
+    ServerSetting::new("http2-initial-window-size", &[Gunicorn], Nothing(FIXED_WINDOWS)).setting("http2_initial_window_size"),
+    ServerSetting::new("http2-max-frame-size", &[Gunicorn, Granian], Nothing(FIXED_WINDOWS)).setting("http2_max_frame_size"),
+    ServerSetting::new("http2-max-header-list-size", &[Gunicorn], Nothing(WHOLE_HEAD)).setting("http2_max_header_list_size"),
+    ServerSetting::new("http2-max-headers-size", &[Granian], Refused(ONE_BOUND)),
+    ServerSetting::switch("http2-adaptive-window", &[Granian], Nothing(FIXED_WINDOWS)),
+    ServerSetting::switch("no-http2-adaptive-window", &[Granian], Done("windows are fixed")),
+    ServerSetting::new("http2-initial-connection-window-size", &[Granian], Nothing(FIXED_WINDOWS)),
+    ServerSetting::new("http2-initial-stream-window-size", &[Granian], Nothing(FIXED_WINDOWS)),
+    ServerSetting::new("http2-keep-alive-interval", &[Granian], Nothing(FIXED_WINDOWS)),
+    ServerSetting::new("http2-keep-alive-timeout", &[Granian], Nothing(FIXED_WINDOWS)),
+    ServerSetting::new("http2-max-send-buffer-size", &[Granian], Nothing(FIXED_WINDOWS)),
+    ServerSetting::switch("http1-pipeline-flush", &[Granian], Refused(ONE_PARSER)),
+    ServerSetting::switch("no-http1-pipeline-flush", &[Granian], Done("there is one implementation of HTTP")),
+    ServerSetting::switch("permit-obsolete-folding", &[Gunicorn], Nothing(STRICT)).setting("permit_obsolete_folding"),
+    ServerSetting::switch("strip-header-spaces", &[Gunicorn], Nothing(STRICT)).setting("strip_header_spaces"),
+    ServerSetting::switch("permit-unconventional-http-method", &[Gunicorn], Nothing(STRICT)).setting("permit_unconventional_http_method"),
+    ServerSetting::switch("permit-unconventional-http-version", &[Gunicorn], Nothing(STRICT)).setting("permit_unconventional_http_version"),
+    ServerSetting::switch("casefold-http-method", &[Gunicorn], Nothing(STRICT)).setting("casefold_http_method"),
+    ServerSetting::new("header-map", &[Gunicorn], Made(header_map, "nothing")).setting("header_map").says("a field with an underscore in its name never reaches the variables of WSGI"),
+    ServerSetting::switch("no-sendfile", &[Gunicorn], Fixed(&[("wsgi-disable-file-wrapper", "true")])).setting_off("sendfile"),
+    ServerSetting::new("recv-bytes", &[Waitress], Refused(BUFFERS)),
+    ServerSetting::new("send-bytes", &[Waitress], Refused(BUFFERS)),
+    ServerSetting::new("outbuf-overflow", &[Waitress], Refused(BUFFERS)),
+    ServerSetting::new("outbuf-high-watermark", &[Waitress], Refused(BUFFERS)),
+    ServerSetting::new("inbuf-overflow", &[Waitress], Refused(BUFFERS)),
+    ServerSetting::new(
+        "cleanup-interval",
+        &[Waitress],
+        Refused("leave it out: `--http-keepalive SECONDS` is all that an idle connection needs"),
+    ),
+    ServerSetting::new("asyncore-loop-timeout", &[Waitress], Refused(LOOP)),
+    ServerSetting::switch("asyncore-use-poll", &[Waitress], Refused(LOOP)),
+    ServerSetting::new("channel-request-lookahead", &[Waitress], Refused("leave it out: a client that leaves is noticed")),
+];
+
+fn never(_: &str) -> std::option::Option<(String, String)> {
+    None
+}
+
+fn http(value: &str) -> std::option::Option<(String, String)> {
+    let advice = match value {
+        "auto" | "h11" | "httptools" | "zttp" => {
+            "leave it out: there is one implementation of HTTP, and HTTP/2 is spoken within TLS"
+        }
+        "1" => "write `--http2 off` for HTTP/1.1 alone; for the port 1 `--http :1`",
+        "2" => "leave it out: HTTP/2 is spoken within TLS, and `--http2 h2c` speaks it without; for the port 2 `--http :2`",
+        _ => return None,
+    };
+    let message = format!("`--http` is an address, as in uWSGI; `--http {value}` is uvicorn's or granian's choice of a protocol");
+    Some((message, advice.to_owned()))
+}
+
+fn http2(value: &str) -> std::option::Option<(String, String)> {
+    value.contains(':').then(|| {
+        let message = format!("`--http2` has a value here: `on`, `off` or `h2c`, not `{value}`");
+        (message, "leave it out: HTTP/2 is spoken within TLS; `--http2 h2c` speaks it without".to_owned())
+    })
+}
+
+fn http_protocols(to: &mut Translation, text: &str) -> Result<(), String> {
+    let words: Vec<&str> = text.split(',').map(str::trim).collect();
+    if !words.iter().all(|word| matches!(*word, "h1" | "h2")) {
+        return Err("write `h1` or `h2,h1`: HTTP/3 is not spoken".to_owned());
+    }
+    to.add("http2", if words.contains(&"h2") { "on" } else { "off" });
+    Ok(())
+}
+
+fn cleartext(to: &mut Translation, text: &str) -> Result<(), String> {
+    if !matches!(text, "off" | "false" | "none" | "") {
+        to.add("http2", "h2c");
+    }
+    Ok(())
+}
+
+/// Bytes of a head without `buffer-size`.
+const HEAD_BYTES: u64 = 65_536;
+
+fn head_bytes(to: &mut Translation, text: &str) -> Result<(), String> {
+    match text.trim().parse::<u64>() {
+        Ok(bytes) if bytes > HEAD_BYTES => to.add("buffer-size", text.trim()),
+        Ok(_) => to.note(format!("nothing to do: {WHOLE_HEAD}")),
+        Err(_) => return Err("write a number of bytes".to_owned()),
+    }
+    Ok(())
+}
+
+fn header_map(to: &mut Translation, text: &str) -> Result<(), String> {
+    if text != "drop" {
+        to.warn("a field whose name has an underscore is dropped, whatever is set");
+    }
+    Ok(())
+}

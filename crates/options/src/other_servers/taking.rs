@@ -1,0 +1,216 @@
+//! What becomes of settings: each is made into options of ours, kept until all are known, or refused with what to write. It opens nothing.
+
+use super::row::{Meaning, ServerSetting};
+use super::server::Server;
+use super::translation::{KeptSetting, MadeOption, SettingPlace, SettingRemark, Subject, Translation};
+use super::values;
+use crate::catalogue::catalogue;
+use crate::catalogue::row::Argument;
+
+/// Where an application is served if nothing says otherwise.
+const DEFAULT_HOST: &str = "127.0.0.1";
+const DEFAULT_PORT: &str = "8000";
+
+/// What could not be taken over: what is wrong, and what to write instead.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    pub message: String,
+    pub advice: String,
+}
+
+impl Translation {
+    /// Takes one flag with its value, which is empty for one that has none.
+    ///
+    /// # Errors
+    /// What has no meaning here, with what to write instead.
+    pub fn take(&mut self, row: &ServerSetting, value: &str) -> Result<(), Refusal> {
+        self.take_at(row, value, SettingPlace { name: format!("--{}", row.flag), line: 0 })
+    }
+
+    /// Takes one setting as it is named at its place.
+    pub(super) fn take_at(&mut self, row: &ServerSetting, value: &str, place: SettingPlace) -> Result<(), Refusal> {
+        let written = format!("{} {value}", place.name);
+        let written = written.trim_end();
+        self.place = place;
+        let value = if value.is_empty() && row.argument == Argument::None { "true" } else { value };
+        // A configuration that is written has one name for an option.
+        let same = || catalogue().get(row.flag).map_or(row.flag, |row| row.name());
+        let whose = whose(row);
+        let has_no_meaning = |advice| Refusal { message: format!("`{written}` of {whose} has no meaning here"), advice };
+        match row.meaning {
+            Meaning::Same => self.add(same(), value),
+            Meaning::Listed(_) => {
+                value.split(',').map(str::trim).filter(|one| !one.is_empty()).for_each(|one| self.add(same(), one));
+            }
+            Meaning::Worded(words, doubt) => match (words.iter().find(|(word, _)| *word == value), doubt(value)) {
+                (Some((_, pairs)), _) => pairs.iter().for_each(|(name, value)| self.add(name, value)),
+                (None, Some((message, advice))) => return Err(Refusal { message, advice }),
+                (None, None) => self.add(same(), value),
+            },
+            Meaning::Option(name) => self.add(name, value),
+            Meaning::Fixed(pairs) => pairs.iter().for_each(|(name, value)| self.add(name, value)),
+            Meaning::Made(take, _) => return take(self, value).map_err(has_no_meaning),
+            Meaning::Kept(subject, normalize, _) => {
+                let value = normalize(value).map_err(has_no_meaning)?;
+                self.keep(subject, &value);
+            }
+            Meaning::Done(_) => {}
+            Meaning::Nothing(why) => self.note(format!("nothing to do: {why}")),
+            Meaning::Refused(advice) => {
+                return Err(Refusal {
+                    message: format!("`{written}` is an option of {whose}, and none of Bolide"),
+                    advice: advice.to_owned(),
+                });
+            }
+            Meaning::Taken(doubt, advice) => {
+                let (message, advice) = doubt(value).unwrap_or_else(|| {
+                    (format!("`--{}` of {whose} is not the `{}` of uWSGI and Bolide", row.flag, row.flag), advice.to_owned())
+                });
+                return Err(Refusal { message, advice });
+            }
+        }
+        Ok(())
+    }
+
+    /// The options that needed all settings to be known, and what their author should know. `port` is the one to serve at where there is
+    /// a host and no port ([`Translation::needs_port`]).
+    ///
+    /// # Errors
+    /// Settings that do not go together.
+    pub fn finish(mut self, port: Option<u16>) -> Result<(Vec<MadeOption>, Vec<SettingRemark>), Refusal> {
+        self.finish_addresses(port)?;
+        self.finish_timeout();
+        self.finish_logs();
+        self.finish_statsd()?;
+        self.finish_static_files()?;
+        Ok((self.made, self.remarks))
+    }
+
+    /// Adds an option that a kept setting becomes.
+    fn add_for(&mut self, kept: &KeptSetting, name: &str, value: &str) {
+        self.place.clone_from(&kept.place);
+        self.add(name, value);
+    }
+
+    /// `--host` and `--port` are one address; a host alone in `--bind` takes the port that `--port` names, as daphne has it.
+    fn finish_addresses(&mut self, usual_port: Option<u16>) -> Result<(), Refusal> {
+        let binds = self.take_all(Subject::Bind);
+        let (host, port) = (self.take_kept(Subject::Host), self.take_kept(Subject::Port));
+        let named_port = port.as_ref().map(|port| port.value.clone());
+        let addresses = || binds.iter().flat_map(|kept| kept.value.split(',').map(move |address| (kept, address)));
+        let speaks_uwsgi = self.speaks_uwsgi(addresses().next().map(|(_, address)| address))?;
+        let takes_port = host.is_none() && port.is_some() && addresses().any(|(_, address)| values::is_host(address));
+        let mut is_local = false;
+        for (kept, address) in addresses() {
+            let port = named_port.as_deref().unwrap_or(DEFAULT_PORT);
+            let (name, value) = values::address(address, port)
+                .map_err(|advice| Refusal { message: format!("`--bind {address}` is no address"), advice })?;
+            is_local |= value.starts_with("unix:");
+            self.add_for(kept, if speaks_uwsgi { "uwsgi-socket" } else { name }, &value);
+        }
+        if let Some(mask) = self.take_kept(Subject::Umask).filter(|_| is_local || binds.is_empty()) {
+            self.add_for(&mask, "chmod-socket", &mask.value);
+        }
+        if let Some(kept) = host.as_ref().or(port.as_ref()).filter(|_| !takes_port) {
+            let host = host.as_ref().map_or(DEFAULT_HOST, |host| &host.value);
+            let usual_port = usual_port.map_or_else(|| DEFAULT_PORT.to_owned(), |port| port.to_string());
+            let address = values::host_and_port(host, &named_port.unwrap_or(usual_port));
+            self.add_for(kept, "http", &address);
+        }
+        Ok(())
+    }
+
+    /// Whether what `--bind` names speaks the uwsgi protocol, as gunicorn's `--protocol` has it.
+    fn speaks_uwsgi(&mut self, bind: Option<&str>) -> Result<bool, Refusal> {
+        let (Some(protocol), Some(bind)) = (self.take_kept(Subject::Protocol), bind) else { return Ok(false) };
+        let protocol = values::protocol(&protocol.value).map_err(|advice| {
+            let message =
+                format!("`--protocol {}` is for the addresses of `--socket`, and `--bind {bind}` is HTTP", protocol.value);
+            Refusal { message, advice }
+        })?;
+        Ok(protocol == "uwsgi")
+    }
+
+    /// gunicorn's `timeout` is about a worker that is silent. A sync worker is so while it is busy with a request; the others go on to
+    /// tell that they live, however long their requests take. With several threads a sync worker is a gthread one.
+    fn finish_timeout(&mut self) {
+        let class = self.take_kept(Subject::WorkerClass);
+        let threads = self.take_kept(Subject::Threads).map(|threads| threads.value);
+        let Some(timeout) = self.take_kept(Subject::Timeout).filter(|timeout| timeout.value != "0") else { return };
+        let is_sync = class.is_none_or(|class| class.value == "sync") && threads.is_none_or(|count| count == "1");
+        let seconds = timeout.value.as_str();
+        if is_sync {
+            return self.add_for(&timeout, "harakiri", seconds);
+        }
+        self.place.clone_from(&timeout.place);
+        self.note(format!(
+            "with these workers gunicorn's timeout is the silence of a worker, not the time of a request; `harakiri = {seconds}` bounds requests, and `loop-stall` shows an event loop that is held up"
+        ));
+    }
+
+    fn finish_logs(&mut self) {
+        let access_log = self.take_kept(Subject::AccessLog);
+        if let Some(log) = access_log.as_ref().filter(|log| !values::is_terminal(&log.value)) {
+            self.add_for(log, "req-logger", &format!("file:{}", log.value));
+        }
+        if self.quiet && access_log.is_none() {
+            self.add("disable-logging", "true");
+        }
+        let error_log = self.take_kept(Subject::ErrorLog).filter(|log| !values::is_terminal(&log.value));
+        match (self.take_kept(Subject::Daemon), error_log) {
+            (Some(daemon), log) => {
+                self.add_for(&daemon, "daemonize", log.as_ref().map_or("/dev/null", |log| &log.value));
+            }
+            (None, Some(log)) => self.add_for(&log, "logto", &log.value),
+            (None, None) => {}
+        }
+    }
+
+    fn finish_statsd(&mut self) -> Result<(), Refusal> {
+        let prefix = self.take_kept(Subject::StatsdPrefix).filter(|prefix| !prefix.value.is_empty());
+        match (self.take_kept(Subject::StatsdHost), prefix) {
+            (Some(host), prefix) => {
+                let prefix = prefix.map(|prefix| format!(",{}", prefix.value)).unwrap_or_default();
+                self.add_for(&host, "stats-push", &format!("statsd:{}{prefix}", host.value));
+            }
+            // gunicorn passes over it, too.
+            (None, Some(prefix)) if self.server() != Some(Server::Gunicorn) => {
+                return Err(Refusal {
+                    message: format!("`--statsd-prefix {}` has no `--statsd-host` beside it", prefix.value),
+                    advice: "write `--statsd-host HOST:PORT` too".to_owned(),
+                });
+            }
+            (None, _) => {}
+        }
+        Ok(())
+    }
+
+    /// granian's routes and folders belong together in their order.
+    fn finish_static_files(&mut self) -> Result<(), Refusal> {
+        let (routes, folders) = (self.take_all(Subject::StaticRoute), self.take_all(Subject::StaticFolder));
+        let alone = match (routes.get(folders.len()), folders.get(routes.len())) {
+            (Some(route), _) => Some(format!("`--static-path-route {}` has no `--static-path-mount` of its own", route.value)),
+            (None, Some(folder)) if folders.len() > 1 => {
+                Some(format!("`--static-path-mount {}` has no `--static-path-route` of its own", folder.value))
+            }
+            _ => None,
+        };
+        if let Some(message) = alone {
+            return Err(Refusal { message, advice: "write `--static-map /ROUTE=FOLDER` for each".to_owned() });
+        }
+        let routes = routes.iter().map(|route| route.value.as_str()).chain(["/static"]);
+        for (folder, route) in folders.iter().zip(routes) {
+            self.add_for(folder, "static-map", &format!("{route}={}", folder.value));
+        }
+        Ok(())
+    }
+}
+
+/// The servers of a setting: "gunicorn and hypercorn".
+pub(super) fn whose(row: &ServerSetting) -> String {
+    let names: Vec<&str> = row.servers.iter().map(|server| server.command()).collect();
+    match names.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
+        _ => names.concat(),
+    }
+}

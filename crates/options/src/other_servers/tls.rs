@@ -1,0 +1,77 @@
+//! Flags about TLS.
+
+use super::row::Meaning::{Done, Fixed, Made, Nothing, Option, Refused, Same};
+use super::row::ServerSetting;
+use super::server::Server::{Flask, Granian, Gunicorn, Hypercorn, Uvicorn};
+use super::translation::Translation;
+
+const VERSION: &str = "TLS 1.2 and 1.3 are spoken; `tls-min-version = 1.3` leaves the newer one alone";
+const CIPHERS: &str = "leave it out; or name them behind the key: `--https ADDRESS,CERTIFICATE,KEY,CIPHERS`";
+const SPEAK: &str = "the addresses of `http` speak TLS then; `https` names one with its certificate ([HTTPS](https.md))";
+
+pub const FLAGS: &[ServerSetting] = &[
+    ServerSetting::new("certfile", &[Gunicorn, Hypercorn], Same).setting("certfile").says(SPEAK),
+    ServerSetting::new("keyfile", &[Gunicorn, Hypercorn], Same).setting("keyfile"),
+    ServerSetting::new("ca-certs", &[Gunicorn, Hypercorn], Same).setting("ca_certs"),
+    ServerSetting::new("cert-reqs", &[Gunicorn, Hypercorn], Same).setting("cert_reqs"),
+    ServerSetting::new("ssl-certfile", &[Uvicorn], Same).says(SPEAK),
+    ServerSetting::new("ssl-certificate", &[Granian], Same).says(SPEAK),
+    ServerSetting::new("ssl-keyfile", &[Uvicorn, Granian], Same),
+    ServerSetting::new("ssl-ca-certs", &[Uvicorn], Same),
+    ServerSetting::new("ssl-cert-reqs", &[Uvicorn], Same),
+    ServerSetting::new("ssl-ca", &[Granian], Option("tls-client-ca")),
+    ServerSetting::switch("ssl-client-verify", &[Granian], Fixed(&[("tls-client-auth", "required")])),
+    ServerSetting::switch("no-ssl-client-verify", &[Granian], Fixed(&[("tls-client-auth", "off")])),
+    ServerSetting::new(
+        "ssl-crl",
+        &[Granian],
+        Refused("leave it out: lists of revoked certificates are not read; give clients certificates that end soon"),
+    ),
+    ServerSetting::new("ssl-protocol-min", &[Granian], Made(least_version, "`tls-min-version = 1.2` or `1.3`")),
+    ServerSetting::new("verify-mode", &[Hypercorn], Made(verify_mode, "`tls-client-auth = off`, `optional` or `required`")),
+    ServerSetting::new("cert", &[Flask], Made(certificate, "`tls-certificate = FILE`")),
+    ServerSetting::new("key", &[Flask], Option("tls-key")),
+    // The catalogue knows the name, and refuses it for every server.
+    ServerSetting::new(
+        "ssl-keyfile-password",
+        &[Uvicorn, Granian],
+        Refused("write the key without one, with `openssl pkey -in KEY -out NEW` and mode 600"),
+    ),
+    ServerSetting::new(
+        "keyfile-password",
+        &[Hypercorn],
+        Refused("write the key without one, with `openssl pkey -in KEY -out NEW` and mode 600"),
+    ),
+    ServerSetting::new("ssl-version", &[Gunicorn, Uvicorn], Nothing(VERSION)).setting("ssl_version"),
+    ServerSetting::new("ciphers", &[Gunicorn, Hypercorn], Refused(CIPHERS)).setting("ciphers"),
+    ServerSetting::new("ssl-ciphers", &[Uvicorn], Refused(CIPHERS)),
+    ServerSetting::switch("suppress-ragged-eofs", &[Gunicorn], Done("a client that closes without TLS' farewell is no error"))
+        .setting("suppress_ragged_eofs"),
+    ServerSetting::switch("do-handshake-on-connect", &[Gunicorn], Done("a handshake holds up no worker"))
+        .setting("do_handshake_on_connect"),
+];
+
+fn least_version(to: &mut Translation, text: &str) -> Result<(), String> {
+    to.add("tls-min-version", text.trim_start_matches("tls"));
+    Ok(())
+}
+
+/// The names of Python's `ssl.VerifyMode`.
+fn verify_mode(to: &mut Translation, text: &str) -> Result<(), String> {
+    let mode = match text.trim_start_matches("VerifyMode.") {
+        "CERT_NONE" => "off",
+        "CERT_OPTIONAL" => "optional",
+        "CERT_REQUIRED" => "required",
+        _ => return Err("write `CERT_NONE`, `CERT_OPTIONAL` or `CERT_REQUIRED`".to_owned()),
+    };
+    to.add("tls-client-auth", mode);
+    Ok(())
+}
+
+fn certificate(to: &mut Translation, text: &str) -> Result<(), String> {
+    if text == "adhoc" {
+        return Err("write `--https 127.0.0.1:8443,auto`, which makes a certificate for development".to_owned());
+    }
+    to.add("tls-certificate", text);
+    Ok(())
+}

@@ -1,0 +1,137 @@
+//! What has been read of another server's settings. Most become options at once; those that mean something together (`--host` and
+//! `--port`) are kept until all are known. Plain data: what becomes of a setting is said in `taking`.
+
+use super::server::Server;
+use crate::diagnostic::{Diagnostic, Location, Severity};
+
+/// An option of ours that a setting has become.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MadeOption {
+    pub key: String,
+    pub value: String,
+    /// The line of the file, counted from one; 0 where there is none.
+    pub line: u32,
+}
+
+/// A remark about a setting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SettingRemark {
+    /// The setting as its author has named it: `--timeout`, or `timeout` in a file.
+    pub name: String,
+    pub line: u32,
+    pub severity: Severity,
+    pub message: String,
+}
+
+impl SettingRemark {
+    pub fn diagnostic(&self, location: &Location) -> Diagnostic {
+        let message = format!("`{}`: {}", self.name, self.message);
+        Diagnostic { severity: self.severity, ..Diagnostic::note(Some(location), message) }
+    }
+}
+
+/// Settings that are kept until all are known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Subject {
+    AccessLog,
+    Bind,
+    Daemon,
+    ErrorLog,
+    Host,
+    Port,
+    /// gunicorn's protocol of the addresses of `bind`.
+    Protocol,
+    StaticFolder,
+    StaticRoute,
+    StatsdHost,
+    StatsdPrefix,
+    Threads,
+    Timeout,
+    Umask,
+    WorkerClass,
+}
+
+/// A setting as it was written.
+#[derive(Debug, Clone, Default)]
+pub(super) struct SettingPlace {
+    pub name: String,
+    pub line: u32,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct KeptSetting {
+    pub subject: Subject,
+    pub value: String,
+    pub place: SettingPlace,
+}
+
+/// What has been read of another server's settings.
+#[derive(Debug, Default)]
+pub struct Translation {
+    server: Option<Server>,
+    pub(super) made: Vec<MadeOption>,
+    pub(super) remarks: Vec<SettingRemark>,
+    pub(super) kept: Vec<KeptSetting>,
+    /// The level of the log leaves out the lines of requests.
+    pub(super) quiet: bool,
+    /// The setting that is being read.
+    pub(super) place: SettingPlace,
+}
+
+impl Translation {
+    /// Of the settings of a server; `None` is our own command line, where any of them may have been meant.
+    pub fn new(server: Option<Server>) -> Translation {
+        Translation { server, ..Translation::default() }
+    }
+
+    /// The options that have come about since this was asked last, in their order.
+    pub fn drain(&mut self) -> Vec<MadeOption> {
+        std::mem::take(&mut self.made)
+    }
+
+    /// There is a host without a port.
+    pub fn needs_port(&self) -> bool {
+        self.has(Subject::Host) && !self.has(Subject::Port)
+    }
+
+    pub fn has(&self, subject: Subject) -> bool {
+        self.kept.iter().any(|kept| kept.subject == subject)
+    }
+
+    /// Keeps a setting until all are known.
+    pub fn keep(&mut self, subject: Subject, value: &str) {
+        self.kept.push(KeptSetting { subject, value: value.to_owned(), place: self.place.clone() });
+    }
+
+    /// Takes the last of a subject out.
+    pub(super) fn take_kept(&mut self, subject: Subject) -> Option<KeptSetting> {
+        self.take_all(subject).pop()
+    }
+
+    pub(super) fn take_all(&mut self, subject: Subject) -> Vec<KeptSetting> {
+        let (taken, rest) = std::mem::take(&mut self.kept).into_iter().partition(|kept| kept.subject == subject);
+        self.kept = rest;
+        taken
+    }
+
+    pub(super) fn add(&mut self, name: &str, value: &str) {
+        self.made.push(MadeOption { key: name.to_owned(), value: value.to_owned(), line: self.place.line });
+    }
+
+    pub(super) fn note(&mut self, message: impl Into<String>) {
+        self.remark(Severity::Note, message.into());
+    }
+
+    pub(super) fn warn(&mut self, message: impl Into<String>) {
+        self.remark(Severity::Warning, message.into());
+    }
+
+    pub(super) fn remark(&mut self, severity: Severity, message: String) {
+        let SettingPlace { name, line } = self.place.clone();
+        self.remarks.push(SettingRemark { name, line, severity, message });
+    }
+
+    pub(super) fn server(&self) -> Option<Server> {
+        self.server
+    }
+}
