@@ -28,9 +28,9 @@ ALLOWED = {
     "background.rs": ["/dev/null", "guarded_files::open("],
     # Folders that a service manager or the system makes.
     "confinement.rs": ["OFlag::O_DIRECTORY", "openat2(root, path, how)"],
-    # The command for a running instance: it has the rights of who types it, and its path is typed as well.
-    "instance_client.rs": ["UnixStream::connect", "/proc/net/unix", "guarded_files::open_fifo("],
-    "signal_instance.rs": ["fs::read(file_of(file))", "/proc/{pid}/comm"],
+    # The command for a running instance: it has the rights of the user who types it, and its path is typed as well.
+    "control/client.rs": ["UnixStream::connect", "/proc/net/unix", "guarded_files::open_fifo("],
+    "control/pidfile_client.rs": ["fs::read(file_of(file))", "/proc/{pid}/comm"],
     # Names of the abstract space.
     "control_channel.rs": ["UnixListener::bind_addr(&address)"],
     # The address of a datagram, which is no file that is opened: NOTIFY_SOCKET is the service manager's.

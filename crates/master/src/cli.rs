@@ -9,14 +9,14 @@ use bolide_contract::settings::Settings;
 use bolide_options::{Launcher, Reading, SIGNALS_PLACE};
 
 use crate::configuration::{ChooseProgram, Configuration, in_order};
+use crate::control::client::ask_instance;
+use crate::control::pidfile_client::signal_instance;
 use crate::error::EXIT_START_FAILED;
-use crate::instance_client::ask_instance;
 use crate::interpreter::Program;
 use crate::log_sink;
+use crate::manual;
 use crate::packaged;
 use crate::rehearsal::rehearse;
-use crate::signal_instance::signal_instance;
-use crate::signals;
 use crate::start::supervise;
 use crate::succession::LastWord;
 
@@ -78,10 +78,10 @@ fn run_as(arguments: &[OsString], choose: Box<ChooseProgram>, language: Option<&
             let (text, status) = report.finish();
             print(&text, status)
         }
-        Ok(Reading::Manual { page }) => print(&page.replace(SIGNALS_PLACE, &signals::as_roff()), 0),
+        Ok(Reading::Manual { page }) => print(&page.replace(SIGNALS_PLACE, &manual::signals_as_roff()), 0),
         Ok(Reading::Version { bolide }) => print(&version(bolide, language), 0),
         Ok(Reading::AskInstance(request)) => ask_instance(&request),
-        Ok(Reading::SignalInstance { order, pidfile }) => signal_instance(order, &pidfile),
+        Ok(Reading::SignalInstance { command, pidfile }) => signal_instance(command, &pidfile),
         Err(failure) => {
             // The last line says why: warnings come before errors.
             let lines = in_order(failure.diagnostics);

@@ -1,5 +1,5 @@
 //! The socket at which a running master is asked things: a question is one line of JSON, and so is its answer. It knows who may ask, and
-//! decides nothing else: `answering` does. The master runs it.
+//! decides nothing else: `control/requests` does. The master runs it.
 //!
 //! The name is in the abstract space unless `control-socket` says otherwise: so nothing is left behind by a master that is killed, and no
 //! folder has to be there. Everybody can connect to such a name; whoever is neither root nor our own user is turned away, and so is who comes

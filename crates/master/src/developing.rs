@@ -7,7 +7,7 @@ use bolide_contract::settings::Settings;
 use nix::sys::termios::{SetArg, Termios, tcgetattr, tcsetattr};
 
 use crate::child::KillReason;
-use crate::command::Command;
+use crate::control::commands::Command;
 use crate::log_sink;
 use crate::supervisor::Supervisor;
 use crate::words::duration;

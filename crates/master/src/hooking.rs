@@ -15,6 +15,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::{Pid, setpgid};
 
 use crate::between::{Heir, RawConfinement};
+use crate::control::signals::end_signals;
 use crate::error::StartError;
 use crate::guarded_files::{HookFiles, Rights};
 use crate::leash::{self, Leash};
@@ -146,7 +147,7 @@ fn in_child(settings: &Settings, phase: HookPhase, hooks: &[&Hook], doer: &Doer<
     let leash = Leash::new().map_err(trouble)?;
     let confinement = RawConfinement::of(doer.confinement, settings.python.chdir.as_deref(), doer.privileges).map_err(trouble)?;
     // From here on none of these signals is lost, nor ends us before the hook.
-    let signals = EndSignals::take().map_err(|error| trouble(error.into()))?;
+    let signals = EndSignals::take(&end_signals()).map_err(|error| trouble(error.into()))?;
     let master = Pid::this();
     let Some(child) = system::fork().map_err(trouble)? else {
         let log = bolide_log::descriptor().map(|log| log.as_raw_fd());

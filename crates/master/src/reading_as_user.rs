@@ -12,6 +12,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::{Pid, setpgid};
 
 use crate::between::{self, RawIdentity};
+use crate::control::signals::end_signals;
 use crate::privileges::Privileges;
 use crate::signals::EndSignals;
 use crate::system;
@@ -78,7 +79,7 @@ fn tell(mut writer: io::PipeWriter, outcome: Result<Answer, Vec<String>>) {
 
 /// What the child writes, up to its end.
 fn answer_of(mut reader: io::PipeReader) -> io::Result<Vec<u8>> {
-    let signals = EndSignals::take()?;
+    let signals = EndSignals::take(&end_signals())?;
     let end = Instant::now() + Duration::from_millis(READING_MS);
     let mut answer = Vec::new();
     let mut buffer = vec![0; READ_BYTES];

@@ -7,7 +7,7 @@ use bolide_contract::message::Order;
 use bolide_services::cheaper::{Decision, Seen, WorkerLoad};
 
 use crate::child::{Child, State};
-use crate::command::Command;
+use crate::control::commands::Command;
 use crate::log_sink;
 use crate::memory_watch::usage_of;
 use crate::supervisor::Supervisor;

@@ -4,10 +4,10 @@
 use bolide_contract::scoreboard::now_ms as clock_ms;
 
 use crate::attendance::Attendance;
+use crate::control::endpoints::ControlEndpoints;
 use crate::pidfile;
 use crate::succession::{Place, PlaceNews};
 use crate::supervisor::Supervisor;
-use crate::ways::Ways;
 
 /// Exit status where the master before us has ended with its sockets, as that of a start that failed.
 const EXIT_PLACE_LOST: i32 = crate::error::EXIT_START_FAILED;
@@ -26,7 +26,7 @@ impl Supervisor {
         self.place.as_ref().is_some_and(Place::is_awaited)
     }
 
-    /// Our workers serve: sockets, pidfiles and the ways to the master are ours. Gives false where there is no master before us.
+    /// Our workers serve: sockets, pidfiles and control endpoints are ours. Gives false where there is no master before us.
     pub(crate) fn take_place(&mut self) -> bool {
         if !self.awaits_place() {
             return false;
@@ -36,7 +36,7 @@ impl Supervisor {
         self.reporting.take_place(privileges);
         self.attendance.note_minute();
         pidfile::write_as_successor(settings, privileges);
-        self.ways = Ways::take_over(&settings.control, privileges, clock_ms());
+        self.control = ControlEndpoints::take_over(&settings.control, privileges, clock_ms());
         if let Some(place) = &mut self.place {
             place.take();
         }

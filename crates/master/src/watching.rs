@@ -12,7 +12,7 @@ use bolide_contract::watching::{FileAction, WatchSubject, WatchedFile, WatchedSo
 use nix::errno::Errno;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
 
-use crate::command::Command;
+use crate::control::commands::Command;
 use crate::log_sink;
 use crate::sight::Sight;
 use crate::sources::Sources;
