@@ -29,9 +29,9 @@ ALLOWED = {
     "supervision/processes/daemonize.rs": ["/dev/null", "guarded_files::open("],
     # Folders that a service manager or the system makes.
     "supervision/processes/confinement.rs": ["OFlag::O_DIRECTORY", "openat2(root, path, how)"],
-    # The command for a running instance: it has the rights of who types it, and its path is typed as well.
-    "master/instance_client.rs": ["UnixStream::connect", "/proc/net/unix", "guarded_files::open_fifo("],
-    "master/signal_instance.rs": ["fs::read(file_of(file))", "/proc/{pid}/comm"],
+    # The command for a running instance: it has the rights of the user who types it, and its path is typed as well.
+    "master/control/client.rs": ["UnixStream::connect", "/proc/net/unix", "guarded_files::open_fifo("],
+    "master/control/pidfile_client.rs": ["fs::read(file_of(file))", "/proc/{pid}/comm"],
     # Names of the abstract space.
     "supervision/sockets/control_socket.rs": ["UnixListener::bind_addr(&address)"],
     # The address of a datagram, which is no file that is opened: NOTIFY_SOCKET is the service manager's.

@@ -12,12 +12,12 @@ use bolide_supervision::logs::log_sink;
 use bolide_supervision::sockets::upgrade_pair::LastWord;
 
 use crate::configuration::{Amend, ChooseProgram, Configuration, in_order};
-use crate::instance_client::ask_instance;
+use crate::control::client::ask_instance;
+use crate::control::pidfile_client::signal_instance;
 use crate::interpreter::Program;
+use crate::manual;
 use crate::packaged;
 use crate::rehearsal::rehearse;
-use crate::signal_instance::signal_instance;
-use crate::signals;
 use crate::start::supervise;
 
 /// The call of Bolide: its arguments, and the Python that made it.
@@ -79,10 +79,10 @@ fn run_as(arguments: &[OsString], choose: Box<ChooseProgram>, amend: Amend, lang
             let (text, status) = report.finish();
             print(&text, status)
         }
-        Ok(Reading::Manual { page }) => print(&page.replace(SIGNALS_PLACE, &signals::as_roff()), 0),
+        Ok(Reading::Manual { page }) => print(&page.replace(SIGNALS_PLACE, &manual::signals_as_roff()), 0),
         Ok(Reading::Version { bolide }) => print(&version(bolide, language), 0),
         Ok(Reading::AskInstance(request)) => ask_instance(&request),
-        Ok(Reading::SignalInstance { order, pidfile }) => signal_instance(order, &pidfile),
+        Ok(Reading::SignalInstance { command, pidfile }) => signal_instance(command, &pidfile),
         Err(failure) => {
             // The last line says why: warnings come before errors.
             let lines = in_order(failure.diagnostics);

@@ -9,7 +9,7 @@ use bolide_supervision::text::duration;
 use nix::sys::termios::{SetArg, Termios, tcgetattr, tcsetattr};
 
 use crate::child::KillReason;
-use crate::command::Command;
+use crate::control::commands::Command;
 use crate::supervisor::Supervisor;
 
 /// Time between two looks at a worker whose mercy is over while a debugger has stopped it, in milliseconds.

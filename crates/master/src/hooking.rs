@@ -23,7 +23,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::{Pid, setpgid};
 
-use crate::signals::end_signals;
+use crate::control::signals::end_signals;
 use crate::stop_progress::StopProgress;
 
 /// Time that all hooks of the end together may take, in milliseconds.

@@ -1,22 +1,45 @@
 //! The reference page about processes, generated from the tables that the master runs by.
 
 use crate::child;
-use crate::deeds;
-use crate::signals;
+use crate::control::commands::{COMMANDS, UNSUPPORTED_LETTERS};
+use crate::control::signals::documented;
+use std::fmt::Write;
 
 /// `docs/reference/processes.md`.
 pub fn page() -> String {
-    let signals = signals::as_markdown();
+    let signals = signals_as_markdown();
     let children = child::as_markdown();
-    let letters = deeds::letters_as_markdown();
+    let letters = letters_as_markdown();
     let statuses = bolide_options::statuses_as_markdown();
     format!(
-        "# Signals and processes\n\nGenerated from the tables in `crates/master/src/signals.rs` and `child.rs`; a test compares.\n\n\
+        "# Signals and processes\n\nGenerated from the tables in `crates/master/src/control/commands.rs`, `control/signals.rs` and `child.rs`; a test compares.\n\n\
          ## Signals to the master\n\n{signals}\n## Letters of `master-fifo`\n\nuWSGI's, each written to the pipe by itself or with others: `echo r > FILE`.\n\n{letters}\n\
          ## Exit statuses of the commands for a running instance\n\n{statuses}\n\
          ## The life of a prototype or worker\n\n\
          A row is a state, a column an event; an empty cell leaves the state as it is.\n\n{children}"
     )
+}
+
+/// The signals for the man page.
+pub fn signals_as_roff() -> String {
+    let plain = |text: &str| text.replace('\\', "\\e").replace('-', "\\-");
+    documented().fold(String::new(), |page, (name, help)| page + &format!(".TP\n.B {}\n{}\n", plain(&name), plain(help)))
+}
+
+fn signals_as_markdown() -> String {
+    let page = "| signal | what the master does |\n|---|---|\n".to_owned();
+    documented().fold(page, |page, (name, help)| page + &format!("| {name} | {help} |\n"))
+}
+
+fn letters_as_markdown() -> String {
+    let mut page = "| letter | what the master does |\n|---|---|\n".to_owned();
+    let letters = COMMANDS.iter().flat_map(|command| command.row().letters);
+    let unsupported = UNSUPPORTED_LETTERS.iter().map(|(letter, _, help)| (letter, help));
+    for (letter, help) in letters.map(|(letter, help)| (letter, help)).chain(unsupported) {
+        // Writing to a String can't fail.
+        let _ = writeln!(page, "| `{letter}` | {help} |");
+    }
+    page + "| `0` to `9` | Commands are taken from the pipe of this number from now on. |\n"
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use bolide_supervision::processes::system;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::{Pid, setpgid};
 
-use crate::signals::end_signals;
+use crate::control::signals::end_signals;
 
 /// Time that it may take, in milliseconds. The master does nothing else meanwhile, and the user could make it wait.
 const READING_MS: u64 = 10_000;

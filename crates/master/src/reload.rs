@@ -5,7 +5,7 @@
 //! serve on, but nobody could fork their replacements. An ordered one reads the configuration again (`renewing`).
 
 use bolide_contract::children::ChildKind;
-use bolide_contract::message::{EXIT_LOAD_FAILED, Order};
+use bolide_contract::message::{EXIT_LOAD_FAILED, Order, stack_signal};
 use bolide_contract::settings::ReloadOrder;
 use bolide_supervision::error::StartError;
 use bolide_supervision::files::pidfile;
@@ -22,7 +22,6 @@ use crate::failure_note::FailureNote;
 use crate::fleet::ForkError;
 use crate::generation::{Forming, FormingStage, Generation, Reason};
 use crate::interpreter::{enter_folder, not_executed};
-use crate::signals;
 use crate::supervisor::{GRACE_MS, Supervisor};
 
 /// A new generation is given up when this many of its workers have died at birth.
@@ -324,7 +323,7 @@ impl Supervisor {
             let Some(pid) = worker.pid else { continue };
             log_sink::line(&format!("{worker} does not serve yet; its Python stack:"));
             // A worker that ends at this moment has no stack to write.
-            let _ = system::signal_thread(pid, pid.as_raw().cast_unsigned(), signals::stack_signal());
+            let _ = system::signal_thread(pid, pid.as_raw().cast_unsigned(), stack_signal());
         }
     }
 

@@ -11,7 +11,7 @@ use bolide_supervision::processes::memory_watch::usage_of;
 use bolide_supervision::text::{duration, workers_in_words};
 
 use crate::child::{Child, State};
-use crate::command::Command;
+use crate::control::commands::Command;
 use crate::supervisor::Supervisor;
 use crate::token::Token;
 

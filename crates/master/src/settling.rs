@@ -19,7 +19,7 @@ impl Supervisor {
     /// It has worked, and is told to who waits for it when the old workers have left.
     pub(crate) fn settle(&mut self, words: String, now_ms: u64) {
         self.end_settling(now_ms);
-        self.ways.channel.note_outcome();
+        self.control.channel.note_outcome();
         self.settling = Some(PendingOutcome { words, until_ms: now_ms + LEAVE_MOST_MS });
     }
 

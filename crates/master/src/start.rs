@@ -27,14 +27,14 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use crate::announce;
 use crate::attendance;
 use crate::configuration::Configuration;
+use crate::control::endpoints::ControlEndpoints;
+use crate::control::signals;
 use crate::developing::Terminal;
 use crate::fleet::Fleet;
 use crate::hooking;
 use crate::interpreter::{Program, enter_folder};
 use crate::reporting::Reporting;
-use crate::signals;
 use crate::supervisor::{Ended, Supervisor};
-use crate::ways::Ways;
 
 /// Runs an instance to its end, in this process, which becomes its master. Gives the exit status. `warnings` are diagnostics
 /// about the configuration, written after the line that says what to open.
@@ -142,17 +142,17 @@ fn prepare(
         log_sink::lines(warnings);
         remove_files();
     })?;
-    let mut ways = match &place {
-        Some(_) => Ways::none(),
-        None => Ways::open(&settings.control, privileges.as_ref(), now_ms()).inspect_err(|_| remove_files())?,
+    let mut control = match &place {
+        Some(_) => ControlEndpoints::none(),
+        None => ControlEndpoints::open(&settings.control, privileges.as_ref(), now_ms()).inspect_err(|_| remove_files())?,
     };
     enter_namespaces(&settings, place.is_some()).inspect_err(|_| {
-        ways.remove_files();
+        control.remove_files();
         remove_files();
     })?;
     let fleet = Fleet::new(settings, listeners, program, privileges)
         .map_err(|error| StartError::new(format!("there is no memory that processes can share: {error}")))?;
-    let mut supervisor = Supervisor::new(fleet, signals, configuration, reporting, ways);
+    let mut supervisor = Supervisor::new(fleet, signals, configuration, reporting, control);
     supervisor.printed = printed;
     supervisor.log_programs = log_programs;
     if let Some(place) = place {
@@ -168,7 +168,7 @@ struct Handed {
     statistics: Option<(Address, OwnedFd)>,
 }
 
-/// `unshare`: sockets, logs and the ways to the master are the system's, and what follows is not.
+/// `unshare`: sockets, logs and control endpoints are the system's, and what follows is not.
 fn enter_namespaces(settings: &Settings, is_successor: bool) -> Result<(), StartError> {
     // Who takes another master's place was born in its name spaces.
     if !is_successor {
@@ -267,7 +267,7 @@ fn start(mut supervisor: Supervisor) -> Result<Supervisor, StartError> {
     if let Err(error) = begun.and_then(|()| supervisor.start()) {
         remove_files(&supervisor.fleet);
         supervisor.reporting.remove_file();
-        supervisor.ways.remove_files();
+        supervisor.control.remove_files();
         return Err(error);
     }
     Ok(supervisor)

@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
 
+use bolide_contract::message::stack_signal;
 use bolide_contract::scoreboard::now_ms;
 use bolide_contract::watching::FileAction;
 use bolide_services::statistics::ReloadFacts;
@@ -32,18 +33,18 @@ use nix::unistd::Pid;
 
 use crate::attendance::Attendance;
 use crate::child::{Child, KillReason, Progress, State};
-use crate::command::Command;
 use crate::configuration::Configuration;
+use crate::control::commands::Command;
+use crate::control::endpoints::ControlEndpoints;
+use crate::control::signals::{SignalAction, action};
 use crate::elasticity::Elasticity;
 use crate::fleet::{Fleet, is_zombie};
 use crate::generation::{Forming, Generation, Reason};
 use crate::harakiri::{Verdict, Watch};
 use crate::reporting::Reporting;
-use crate::signals::{SignalAction, action as signal_action, stack_signal};
 use crate::stop_progress::StopProgress;
 use crate::token::Token;
 use crate::touch_hooks::TouchHooks;
-use crate::ways::Ways;
 
 /// The longest turn, in milliseconds: a net under a timer that was forgotten.
 const TURN_MOST_MS: u64 = 10_000;
@@ -122,7 +123,7 @@ pub struct Supervisor {
     pub(crate) place: Option<Predecessor>,
     pub(crate) attendance: Attendance,
     pub(crate) reporting: Reporting,
-    pub(crate) ways: Ways,
+    pub(crate) control: ControlEndpoints,
     /// An ordered stop that goes on.
     pub(crate) stop_progress: Option<StopProgress>,
     signals: Signals,
@@ -140,7 +141,13 @@ pub struct Supervisor {
 }
 
 impl Supervisor {
-    pub fn new(fleet: Fleet, signals: Signals, configuration: Configuration, reporting: Reporting, ways: Ways) -> Supervisor {
+    pub fn new(
+        fleet: Fleet,
+        signals: Signals,
+        configuration: Configuration,
+        reporting: Reporting,
+        control: ControlEndpoints,
+    ) -> Supervisor {
         let lifecycle = &fleet.settings.lifecycle;
         let memory_watch = MemoryWatch::new(&fleet.settings.recycling);
         let elasticity = Elasticity::new(&fleet.settings, now_ms());
@@ -164,7 +171,7 @@ impl Supervisor {
             exit_message: None,
             starter: None,
             has_served: false,
-            ways,
+            control,
             stop_progress: None,
             notifier: Notifier::from_environment(),
             configuration,
@@ -214,7 +221,7 @@ impl Supervisor {
                     Token::Successor => self.take_successor_news(now_ms()),
                     Token::Place => self.take_place_news(now_ms()),
                     Token::Fifo => self.take_letters(now_ms()),
-                    Token::Control(ServerToken::Listener) => self.ways.channel.accept(now_ms()),
+                    Token::Control(ServerToken::Listener) => self.control.channel.accept(now_ms()),
                     Token::Control(ServerToken::Client(id)) => self.take_question(id, now_ms()),
                     // Signals come last: one is acted upon with all that is known.
                     Token::Signals => {}
@@ -238,7 +245,7 @@ impl Supervisor {
                     self.reporting.remove_file();
                 }
                 self.touch_hooks.kill();
-                self.ways.remove_files();
+                self.control.remove_files();
                 if let Some(progress) = self.stop_progress.filter(|_| self.exit_message.is_none()) {
                     log_sink::line(&progress.end_in_words(now_ms()));
                 }
@@ -259,7 +266,7 @@ impl Supervisor {
         sources.extend(self.reporting.sources());
         sources.extend(self.successor.as_ref().and_then(|successor| successor.source(Token::Successor)));
         sources.extend(self.place.as_ref().and_then(|place| place.source(Token::Place)));
-        sources.extend(self.ways.sources());
+        sources.extend(self.control.sources());
         polling::wait(&sources, self.turn_ms(now_ms()) as u16).unwrap_or_else(|error| {
             log_sink::line(&format!("waiting for news failed: {error}"));
             Vec::new()
@@ -268,8 +275,8 @@ impl Supervisor {
 
     fn take_signals(&mut self) {
         while let Some(signal) = self.signals.next() {
-            match signal_action(signal.cast_unsigned()) {
-                SignalAction::Ask(command) => self.obey(command, &signals::name(signal), now_ms()),
+            match action(signal) {
+                SignalAction::Command(command) => self.obey(command, &signals::name(signal), now_ms()),
                 // Children's ends are looked for in every turn.
                 SignalAction::Reap | SignalAction::Ignore => {}
                 SignalAction::Refuse => {
@@ -284,7 +291,7 @@ impl Supervisor {
     fn take_timers(&mut self, now: u64) {
         self.attendance.kill_late(now);
         self.hurry_prototypes_without_workers(now);
-        self.ways.look_if_due(now);
+        self.control.look_if_due(now);
         self.tell_stop_progress(now);
         self.look_after_successor(now);
         self.notifier.feed_watchdog(now);
@@ -320,13 +327,13 @@ impl Supervisor {
         for news in self.watches.take_changes(now) {
             let command = command_of(news.action);
             // What is asked of the instance is the other master's to do; code that has changed is ours to load too.
-            let is_anothers = self.awaits_place() && !command.is_reload();
+            let is_anothers = self.awaits_place() && !command.row().is_reload;
             if self.is_stopping() || is_anothers {
                 continue;
             }
             let option = &news.option;
             let changes = news.words(self.fleet.settings.python.chdir.as_deref());
-            if self.is_developed() && command.is_reload() {
+            if self.is_developed() && command.row().is_reload {
                 self.reload_in_development(command, &changes, option, now);
                 continue;
             }
@@ -457,8 +464,8 @@ impl Supervisor {
         ];
         let stop = self.stop_progress.as_ref().map(StopProgress::wake_ms);
         let successor = self.successor.as_ref().and_then(Successor::wake_ms);
-        let ways = [stop, successor, self.ways.wake_ms(), self.notifier.wake_ms()];
-        let wakes = children.chain(features).chain(ways).flatten();
+        let others = [stop, successor, self.control.wake_ms(), self.notifier.wake_ms()];
+        let wakes = children.chain(features).chain(others).flatten();
         wakes.min().map_or(TURN_MOST_MS, |wake| wake.saturating_sub(now).saturating_add(CLOCK_LAG_MS).min(TURN_MOST_MS))
     }
 }

@@ -6,8 +6,8 @@ use bolide_supervision::files::pidfile;
 use bolide_supervision::sockets::upgrade_pair::{Predecessor, PredecessorNews};
 
 use crate::attendance::Attendance;
+use crate::control::endpoints::ControlEndpoints;
 use crate::supervisor::Supervisor;
-use crate::ways::Ways;
 
 /// Exit status where the master before us has ended with its sockets, as that of a start that failed.
 const EXIT_PLACE_LOST: i32 = bolide_supervision::error::EXIT_START_FAILED;
@@ -26,7 +26,7 @@ impl Supervisor {
         self.place.as_ref().is_some_and(Predecessor::is_awaited)
     }
 
-    /// Our workers serve: sockets, pidfiles and the ways to the master are ours. Gives false where there is no master before us.
+    /// Our workers serve: sockets, pidfiles and control endpoints are ours. Gives false where there is no master before us.
     pub(crate) fn take_place(&mut self) -> bool {
         if !self.awaits_place() {
             return false;
@@ -36,7 +36,7 @@ impl Supervisor {
         self.reporting.take_place(privileges);
         self.attendance.note_minute();
         pidfile::write_as_successor(settings, privileges);
-        self.ways = Ways::take_over(&settings.control, privileges, clock_ms());
+        self.control = ControlEndpoints::take_over(&settings.control, privileges, clock_ms());
         if let Some(place) = &mut self.place {
             place.take();
         }

@@ -206,7 +206,7 @@ impl Supervisor {
         self.notifier.give_place(pid.as_raw());
         self.tell_successor(Step::PlaceGiven);
         self.reporting.give_place();
-        self.ways.give_place();
+        self.control.give_place();
         self.attendance.retire(&self.fleet.settings, now_ms);
     }
 

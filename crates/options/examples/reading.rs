@@ -35,8 +35,8 @@ fn main() -> ExitCode {
             println!("{request:?}");
             ExitCode::SUCCESS
         }
-        Ok(Reading::SignalInstance { order, pidfile }) => {
-            println!("{order:?} {}", pidfile.display());
+        Ok(Reading::SignalInstance { command, pidfile }) => {
+            println!("{command:?} {}", pidfile.display());
             ExitCode::SUCCESS
         }
         Err(failure) => {

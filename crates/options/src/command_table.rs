@@ -2,7 +2,7 @@
 //! table, and `commands` runs what is in it. It runs nothing itself.
 
 use crate::diagnostic::{Diagnostic, Location};
-use crate::instance_words::{EXIT_STATUSES, InstanceWord};
+use crate::instance_commands::{EXIT_STATUSES, InstanceCommand};
 use crate::reading::Reading;
 pub use crate::report::FAILED;
 use crate::report::{FORMATS, WARNED};
@@ -20,7 +20,7 @@ pub enum Command {
     Manual,
     Completions,
     /// Tells a running instance something.
-    Instance(InstanceWord),
+    Instance(InstanceCommand),
 }
 
 /// A group of commands, as `--help` lists them.
@@ -150,14 +150,14 @@ const OFFLINE: [Command; 10] = [
 
 impl Command {
     /// In the order in which they are listed.
-    pub const ALL: [Command; OFFLINE.len() + InstanceWord::ALL.len()] = {
-        let mut all = [Command::Check; OFFLINE.len() + InstanceWord::ALL.len()];
+    pub const ALL: [Command; OFFLINE.len() + InstanceCommand::ALL.len()] = {
+        let mut all = [Command::Check; OFFLINE.len() + InstanceCommand::ALL.len()];
         let mut number = 0;
         while number < all.len() {
             all[number] = if number < OFFLINE.len() {
                 OFFLINE[number]
             } else {
-                Command::Instance(InstanceWord::ALL[number - OFFLINE.len()])
+                Command::Instance(InstanceCommand::ALL[number - OFFLINE.len()])
             };
             number += 1;
         }
@@ -175,8 +175,8 @@ impl Command {
 
     /// Flags and arguments behind the name.
     pub fn usage(self) -> String {
-        if let Command::Instance(word) = self {
-            return word.texts().1.to_owned();
+        if let Command::Instance(command) = self {
+            return command.usage().to_owned();
         }
         let flags = self.flags().into_iter().map(|flag| match flag.words {
             [] => format!("[{}]", flag.name),
@@ -205,7 +205,7 @@ impl Command {
     pub fn flags(self) -> Vec<CommandFlag> {
         let row = self.row();
         match self {
-            Command::Instance(word) => row.flags.iter().copied().filter(|flag| word.takes(flag.name)).collect(),
+            Command::Instance(command) => row.flags.iter().copied().filter(|flag| command.takes(flag.name)).collect(),
             _ => row.flags.to_vec(),
         }
     }
@@ -276,10 +276,12 @@ impl Command {
                 examples: COMPLETIONS_EXAMPLES,
                 ..texts("completions", "bash|zsh|fish", "print completions for a shell", Takes::Words(&SHELLS))
             },
-            Command::Instance(word) => {
-                let (name, usage, help) = word.texts();
-                let arguments = if usage.contains("+N") { "+N | -N [INSTANCE]" } else { "[INSTANCE]" };
-                CommandRow { flags: INSTANCE_FLAGS, ..of(name, arguments, help, Group::Instances, Takes::Files) }
+            Command::Instance(command) => {
+                let arguments = if command.usage().contains("+N") { "+N | -N [INSTANCE]" } else { "[INSTANCE]" };
+                CommandRow {
+                    flags: INSTANCE_FLAGS,
+                    ..of(command.name(), arguments, command.help(), Group::Instances, Takes::Files)
+                }
             }
         }
     }
@@ -291,10 +293,10 @@ mod tests {
 
     #[test]
     fn test_every_flag_that_a_running_instances_command_takes_is_in_the_table() {
-        for word in InstanceWord::ALL {
-            let usage = word.texts().1;
+        for command in InstanceCommand::ALL {
+            let usage = command.usage();
             let named = usage.split([' ', '[', ']', '|']).filter(|part| part.starts_with("--"));
-            let flags = Command::Instance(word).flags();
+            let flags = Command::Instance(*command).flags();
             assert!(named.clone().all(|name| flags.iter().any(|flag| flag.name == name)), "{usage}");
             assert_eq!(named.count(), flags.len(), "{usage}");
         }

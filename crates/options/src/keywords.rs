@@ -100,7 +100,7 @@ fn option_problem(name: &str) -> Option<String> {
             Some("a server that Python waits for stays in the foreground: use `bolide --daemonize FILE`".to_owned())
         }
         Status::Supported(Setting::Language(
-            Word::Help | Word::Version | Word::ShowConfig | Word::Exit | Word::Tell(_) | Word::Ask(_),
+            Word::Help | Word::Version | Word::ShowConfig | Word::Exit | Word::Signal(_) | Word::Ask(_),
         )) => Some(format!("it starts no server: use `bolide --{name}`")),
         _ => None,
     }

@@ -6,7 +6,7 @@ use crate::catalogue::catalogue;
 use crate::catalogue::row::Status;
 use crate::catalogue::setting::{Attendant, Logging, Setting, Tls, Watching};
 use crate::tests::{Folder, outcome};
-use crate::{Diagnostic, InstanceRequest, InstanceWord, Reading, Severity};
+use crate::{Diagnostic, InstanceCommand, InstanceRequest, Reading, Severity};
 
 /// Words, a configuration that uses them, and the variables that it then sets, in order. `CASES` has every word at least once.
 const CASES: &[(&[&str], &str, &str)] = &[
@@ -116,12 +116,12 @@ fn test_no_word_of_the_language_is_without_a_case() {
 fn test_what_a_running_instance_is_told_starts_nothing() {
     let folder = folder("tell");
     folder.write("uwsgi.ini", "[uwsgi]\nhttp = :1\nmodule = app\n");
-    for (name, wanted) in [("stop", crate::InstanceOrder::Stop), ("reload", crate::InstanceOrder::Reload)] {
+    for (name, wanted) in [("stop", InstanceCommand::Stop), ("reload", InstanceCommand::Reload)] {
         let told = outcome(&folder, &format!("--ini uwsgi.ini --{name} x.pid"), &[]);
-        let is_wanted = |order, pidfile: &std::path::Path| order == wanted && pidfile == folder.path().join("x.pid");
-        assert!(matches!(told, Ok(Reading::SignalInstance { order, pidfile }) if is_wanted(order, &pidfile)), "{name}");
+        let is_wanted = |command, pidfile: &std::path::Path| command == wanted && pidfile == folder.path().join("x.pid");
+        assert!(matches!(told, Ok(Reading::SignalInstance { command, pidfile }) if is_wanted(command, &pidfile)), "{name}");
     }
-    let words = [("pause", InstanceWord::Pause), ("suspend", InstanceWord::Pause), ("resume", InstanceWord::Resume)];
+    let words = [("pause", InstanceCommand::Pause), ("suspend", InstanceCommand::Pause), ("resume", InstanceCommand::Resume)];
     for (name, wanted) in words {
         let asked = outcome(&folder, &format!("--ini uwsgi.ini --{name} x.pid"), &[]);
         let pidfile = folder.path().join("x.pid").display().to_string();

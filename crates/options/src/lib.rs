@@ -18,7 +18,7 @@ mod dotenv;
 pub mod expand;
 mod host_info;
 mod import_config;
-mod instance_words;
+mod instance_commands;
 mod keywords;
 mod known;
 mod launcher;
@@ -41,11 +41,10 @@ use std::ffi::OsString;
 
 use bolide_contract::settings::Settings;
 pub use catalogue::reach::{Reach, reach};
-pub use catalogue::setting::InstanceOrder;
 pub use diagnostic::{Diagnostic, Location, Severity};
 pub use host_info::start_folder;
-pub use instance_words::{
-    EXIT_NO_ANSWER, EXIT_NO_INSTANCE, EXIT_REFUSED, InstanceRequest, InstanceWord, WORKERS_CHANGE_MOST, statuses_as_markdown,
+pub use instance_commands::{
+    EXIT_NO_ANSWER, EXIT_NO_INSTANCE, EXIT_REFUSED, InstanceCommand, InstanceRequest, WORKERS_CHANGE_MOST, statuses_as_markdown,
 };
 pub use launcher::Launcher;
 pub use manual::man::SIGNALS_PLACE;
@@ -123,7 +122,7 @@ fn read_in(arguments: &[OsString], host: &HostInfo) -> Result<Reading, Failure> 
         Err(EarlyExit::Print { text, status }) => return Ok(Reading::Print { text, status }),
         Err(EarlyExit::Version) => return Ok(Reading::version()),
         Err(EarlyExit::AskInstance(request)) => return Ok(Reading::AskInstance(request)),
-        Err(EarlyExit::SignalInstance { order, pidfile }) => return Ok(Reading::SignalInstance { order, pidfile }),
+        Err(EarlyExit::SignalInstance { command, pidfile }) => return Ok(Reading::SignalInstance { command, pidfile }),
         Err(EarlyExit::Failed(diagnostic)) => return Err(Failure { diagnostics: vec![*diagnostic] }),
     };
     // In a file, `show-config` prints and goes on, as in uWSGI; asked for on the command line, it is all that is wanted.

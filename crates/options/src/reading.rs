@@ -6,9 +6,8 @@ use bolide_contract::settings::Settings;
 use serde::{Deserialize, Serialize};
 
 use crate::catalogue::reach::Reach;
-use crate::catalogue::setting::InstanceOrder;
 use crate::diagnostic::Diagnostic;
-use crate::instance_words::InstanceRequest;
+use crate::instance_commands::{InstanceCommand, InstanceRequest};
 use crate::report::CheckReport;
 
 /// What settings were made of, for who asks whose hand is in them.
@@ -45,8 +44,8 @@ pub enum Reading {
     Version { bolide: &'static str },
     /// Ask a running instance for something, and exit.
     AskInstance(InstanceRequest),
-    /// Tell the instance whose pid is in a file to do something, and exit.
-    SignalInstance { order: InstanceOrder, pidfile: PathBuf },
+    /// Send the signal of a command to the instance whose pid is in a file, and exit.
+    SignalInstance { command: InstanceCommand, pidfile: PathBuf },
 }
 
 impl Reading {

@@ -1,8 +1,8 @@
 //! Rows of the program itself.
 
 use crate::catalogue::row::{Entry, Value};
-use crate::catalogue::setting::{InstanceOrder, Setting, Word};
-use crate::instance_words::InstanceWord;
+use crate::catalogue::setting::{Setting, Word};
+use crate::instance_commands::InstanceCommand;
 
 /// What the three options of a pause are there.
 const TOGGLES: &str = "There each of `pause`, `suspend` and `resume` sends SIGTSTP, which pauses an instance that runs and resumes one that is \
@@ -13,30 +13,30 @@ pub const ENTRIES: &[Entry] = &[
     Entry::supported("version", Setting::Language(Word::Version), Value::Switch, "", "Prints the version and ends."),
     Entry::supported(
         "stop",
-        Setting::Language(Word::Tell(InstanceOrder::Stop)),
+        Setting::Language(Word::Signal(InstanceCommand::Stop)),
         Value::Path,
         "",
         "Tells the instance whose pid is in this file (`pidfile`) to stop gracefully, and ends. Nothing is started.",
     ),
     Entry::supported(
         "reload",
-        Setting::Language(Word::Tell(InstanceOrder::Reload)),
+        Setting::Language(Word::Signal(InstanceCommand::Reload)),
         Value::Path,
         "",
         "Tells the instance whose pid is in this file (`pidfile`) to reload, and ends. Nothing is started.",
     ),
     Entry::supported(
         "pause",
-        Setting::Language(Word::Ask(InstanceWord::Pause)),
+        Setting::Language(Word::Ask(InstanceCommand::Pause)),
         Value::Path,
         "",
         "Has the instance whose pid is in this file (`pidfile`) take no requests, as `bolide pause`, and ends. Nothing is started.",
     )
     .uwsgi(TOGGLES),
-    Entry::supported("suspend", Setting::Language(Word::Ask(InstanceWord::Pause)), Value::Path, "", "As `pause`.").uwsgi(TOGGLES),
+    Entry::supported("suspend", Setting::Language(Word::Ask(InstanceCommand::Pause)), Value::Path, "", "As `pause`.").uwsgi(TOGGLES),
     Entry::supported(
         "resume",
-        Setting::Language(Word::Ask(InstanceWord::Resume)),
+        Setting::Language(Word::Ask(InstanceCommand::Resume)),
         Value::Path,
         "",
         "Has the paused instance whose pid is in this file (`pidfile`) take requests again, as `bolide resume`, and ends.",

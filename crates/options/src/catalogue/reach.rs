@@ -137,7 +137,7 @@ fn is_the_applications(setting: Setting) -> bool {
         ),
         // They have no effect of their own: what they lead to is looked at.
         Setting::AllowMissing | Setting::Plugin => true,
-        Setting::Language(word) => !matches!(word, Word::Tell(_) | Word::Ask(_)),
+        Setting::Language(word) => !matches!(word, Word::Signal(_) | Word::Ask(_)),
         _ => false,
     }
 }

@@ -6,7 +6,7 @@ use bolide_contract::hooks::{HookPhase, WaitSubject};
 use bolide_contract::settings::Protocol;
 use bolide_contract::watching::{FileAction, WatchSubject};
 
-use crate::instance_words::InstanceWord;
+use crate::instance_commands::InstanceCommand;
 
 /// A meaning that `resolve` gives to a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -471,19 +471,12 @@ pub enum Word {
     PrintAtOnce,
     Exit,
     ShowConfig,
-    /// A signal to the instance of a pidfile.
-    Tell(InstanceOrder),
-    /// A question to it, which it answers.
-    Ask(InstanceWord),
+    /// Sends the signal of a command to the instance of a pidfile.
+    Signal(InstanceCommand),
+    /// Sends a command to its control socket, which answers.
+    Ask(InstanceCommand),
     Help,
     Version,
-}
-
-/// An order for a running instance, from the command line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum InstanceOrder {
-    Stop,
-    Reload,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -47,7 +47,7 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Option<Reading> {
         Command::Schema | Command::Version => command.misused("no argument means anything here"),
         Command::Help => help_about(rest, host),
         Command::Completions => completions(rest),
-        Command::Instance(word) => match word.read(rest) {
+        Command::Instance(asked) => match asked.read(rest) {
             Ok(request) => Reading::AskInstance(request),
             Err(message) => command.misused(&message),
         },

@@ -7,7 +7,7 @@ use bolide_contract::message::EXIT_LOAD_FAILED;
 use crate::catalogue::catalogue;
 use crate::catalogue::row::{Argument, Row, Status, Theme};
 use crate::command_table::{Command, Example};
-use crate::instance_words::EXIT_STATUSES;
+use crate::instance_commands::EXIT_STATUSES;
 use crate::manual::words::placeholder;
 
 /// The whole page.

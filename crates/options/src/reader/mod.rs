@@ -13,12 +13,12 @@ use std::path::PathBuf;
 
 use crate::catalogue::catalogue;
 use crate::catalogue::row::{Argument, Row, Status};
-use crate::catalogue::setting::{InstanceOrder, Setting, Word};
+use crate::catalogue::setting::{Setting, Word};
 use crate::conditionals::OpenBlock;
 use crate::diagnostic::{Diagnostic, Location};
 use crate::expand::{self, Endless, Magic};
 use crate::host_info::HostInfo;
-use crate::instance_words::InstanceRequest;
+use crate::instance_commands::{InstanceCommand, InstanceRequest};
 use crate::sources::OtherSection;
 
 pub use bounded::{open_file, read_bounded};
@@ -51,12 +51,12 @@ pub enum EarlyExit {
     },
     /// The program says what it is.
     Version,
-    /// A running instance is to be told something, and nothing started.
+    /// A running instance gets a signal, and nothing is started.
     SignalInstance {
-        order: InstanceOrder,
+        command: InstanceCommand,
         pidfile: PathBuf,
     },
-    /// The same, by asking it.
+    /// The same with a command, which it answers.
     AskInstance(InstanceRequest),
 }
 
@@ -307,10 +307,10 @@ impl<'a> Reader<'a> {
                 self.made.show_config = Some(location.clone());
                 Ok(())
             }
-            Word::Tell(order) => Err(EarlyExit::SignalInstance { order, pidfile: self.host.folder.join(text) }),
-            Word::Ask(word) => {
+            Word::Signal(command) => Err(EarlyExit::SignalInstance { command, pidfile: self.host.folder.join(text) }),
+            Word::Ask(command) => {
                 let pidfile = self.host.folder.join(text);
-                Err(EarlyExit::AskInstance(word.to_instance(Some(pidfile.to_string_lossy().into_owned()))))
+                Err(EarlyExit::AskInstance(command.to_instance(Some(pidfile.to_string_lossy().into_owned()))))
             }
             Word::Help => {
                 let text = crate::manual::help::summary(crate::manual::paint::Paint::of(self.host));

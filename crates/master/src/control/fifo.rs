@@ -1,14 +1,14 @@
-//! `master-fifo`: named pipes from which the master takes commands, a letter each. It knows what each letter asks for (`deeds`) and decides
-//! nothing. The master runs it.
+//! `master-fifo`: named pipes from which the master reads letters. It knows no meaning of a letter. The master runs it.
 //!
-//! The pipe is open for writing too, so that a writer's end is no news, and it is made anew only where its file has gone: in between no
-//! writer finds none. One that is not ours any more, because another master has made its own, is left alone.
+//! The pipe is open for writing too, so that it has no end of file when a writer closes it. It is made again only if its file has gone: writers
+//! never miss it in between. The pipe of another master, which has replaced ours, is left alone.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
+use crate::token::Token;
 use bolide_supervision::error::StartError;
 use bolide_supervision::files::guarded_files::{self, KnownFile, Rights};
 use bolide_supervision::logs::log_sink;
@@ -16,10 +16,7 @@ use bolide_supervision::polling::Source;
 use bolide_supervision::processes::privileges::Privileges;
 use bolide_supervision::text::{duration, printable};
 
-use crate::deeds::{self, Deed};
-use crate::token::Token;
-
-/// Bytes that are taken in one turn: a writer that never ends keeps nobody waiting.
+/// Bytes that are taken in one turn: an endless writer holds up nothing else.
 const TURN_BYTES: usize = 64;
 /// How often the file of the pipe is looked for, in milliseconds.
 const LOOK_MS: u64 = 1000;
@@ -40,7 +37,7 @@ pub struct Fifo {
     look_ms: u64,
     /// Before this time bytes that mean nothing are passed over without a line.
     quiet_until_ms: u64,
-    /// What could not be done with the file has been said.
+    /// That the file could not be made has been logged.
     has_complained: bool,
 }
 
@@ -52,10 +49,10 @@ struct Open {
 }
 
 impl Fifo {
-    /// Makes the first of the pipes; `None` where there is none to be.
+    /// Makes the first of the pipes; `None` if none is configured.
     ///
     /// # Errors
-    /// It can't be made, or there is a file of that name that is none.
+    /// It can't be made, or a file of that name is no pipe.
     pub fn open(paths: &[PathBuf], privileges: Option<&Privileges>, now_ms: u64) -> Result<Option<Fifo>, StartError> {
         let Some(mut fifo) = Fifo::new(paths, privileges, now_ms) else { return Ok(None) };
         fifo.make().map_err(|error| {
@@ -67,7 +64,7 @@ impl Fifo {
         Ok(Some(fifo))
     }
 
-    /// The same for a master that serves: a pipe that can't be made is told, and tried again.
+    /// The same for a master that serves: if the pipe can't be made, that is logged, and tried again later.
     pub fn open_or_complain(paths: &[PathBuf], privileges: Option<&Privileges>, now_ms: u64) -> Option<Fifo> {
         let mut fifo = Fifo::new(paths, privileges, now_ms)?;
         fifo.make_or_complain();
@@ -99,8 +96,8 @@ impl Fifo {
         self.look_ms
     }
 
-    /// What the bytes that have come ask for, each thing once for those that stand together.
-    pub fn take(&mut self, now_ms: u64) -> Vec<Deed> {
+    /// The letters that have come.
+    pub fn take(&mut self) -> Vec<u8> {
         let mut bytes = [0; TURN_BYTES];
         let Some(open) = &mut self.open else { return Vec::new() };
         let count = match open.file.read(&mut bytes) {
@@ -112,21 +109,10 @@ impl Fifo {
                 0
             }
         };
-        let letters: Vec<u8> = bytes[..count].iter().copied().filter(|byte| !byte.is_ascii_whitespace()).collect();
-        let known: Vec<Deed> = letters.iter().filter_map(|letter| deeds::of_letter(*letter)).collect();
-        if known.len() < letters.len() {
-            self.tell_junk(&letters, now_ms);
-        }
-        let mut wanted: Vec<Deed> = Vec::new();
-        for deed in known {
-            if deed.adds_up() || wanted.last() != Some(&deed) {
-                wanted.push(deed);
-            }
-        }
-        wanted
+        bytes[..count].iter().copied().filter(|byte| !byte.is_ascii_whitespace()).collect()
     }
 
-    /// A digit: this one of the pipes takes commands from now on; where there are not so many, the first.
+    /// Reads from the pipe of this number from now on; from the first one if there are fewer.
     pub fn choose(&mut self, slot: usize) {
         let slot = if slot < self.paths.len() { slot } else { 0 };
         if slot != self.slot {
@@ -137,7 +123,7 @@ impl Fifo {
         log_sink::line(&format!("master-fifo: commands are taken from {} now", self.path().display()));
     }
 
-    /// Looks whether the pipe has its file still, and makes it anew where it has none.
+    /// Checks that the pipe still has its file, and makes it again if not.
     pub fn look_if_due(&mut self, now_ms: u64) {
         if now_ms < self.look_ms {
             return;
@@ -149,7 +135,7 @@ impl Fifo {
         }
     }
 
-    /// Removes the file, if it is ours: a writer would wait for ever for a reader.
+    /// Removes the file, if it is ours: otherwise a writer would wait forever for a reader.
     pub fn remove(&mut self) {
         let Some(open) = self.open.take() else { return };
         if let Err(error) = open.known.remove() {
@@ -169,7 +155,7 @@ impl Fifo {
         }
     }
 
-    /// Makes the pipe with the rights of `uid`, as uWSGI does, which has given up its own by then: whoever deploys as that user may write to it.
+    /// Makes the pipe with the rights of `uid`, as uWSGI does, which has dropped its own by then: deployments by that user may write to it.
     fn make(&mut self) -> io::Result<()> {
         let rights = Rights::user(self.privileges.as_ref());
         let (file, known) = guarded_files::make_fifo(&self.paths[self.slot], FILE_MODE, rights)?;
@@ -177,7 +163,8 @@ impl Fifo {
         Ok(())
     }
 
-    fn tell_junk(&mut self, letters: &[u8], now_ms: u64) {
+    /// Logs that some of these letters mean nothing.
+    pub fn report_unknown(&mut self, letters: &[u8], now_ms: u64) {
         if now_ms < self.quiet_until_ms {
             return;
         }
@@ -194,7 +181,6 @@ impl Fifo {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::Command;
     use bolide_supervision::testing::Folder;
     use nix::sys::stat::Mode;
     use nix::unistd::mkfifo;
@@ -206,28 +192,25 @@ mod tests {
     }
 
     #[test]
-    fn letters_that_stand_together_count_once_and_a_flood_is_taken_in_parts() {
+    fn letters_are_taken_without_white_space_and_a_flood_in_parts() {
         let folder = Folder::new("fifo");
         let path = folder.path().join("fifo");
         let mut fifo = Fifo::open(std::slice::from_ref(&path), None, 0).expect("made").expect("one");
         write(&path, "rrr\nsq\n");
-        let asked = [Command::Reload, Command::Status, Command::Stop].map(Deed::Ask);
-        assert_eq!(fifo.take(0), asked);
+        assert_eq!(fifo.take(), b"rrrsq");
         write(&path, &"r".repeat(TURN_BYTES + 1));
-        assert_eq!((fifo.take(0).len(), fifo.take(0).len(), fifo.take(0).len()), (1, 1, 0));
-        write(&path, "~\u{7}");
-        assert_eq!(fifo.take(0), []);
+        assert_eq!((fifo.take().len(), fifo.take().len(), fifo.take().len()), (TURN_BYTES, 1, 0));
     }
 
     #[test]
-    fn a_file_that_has_gone_is_made_anew_and_one_of_another_is_left_alone() {
+    fn a_file_that_has_gone_is_made_again_and_one_of_another_is_left_alone() {
         let folder = Folder::new("fifo");
         let path = folder.path().join("fifo");
         let mut fifo = Fifo::open(std::slice::from_ref(&path), None, 0).expect("made").expect("one");
         std::fs::remove_file(&path).expect("removed");
         fifo.look_if_due(LOOK_MS);
         write(&path, "s");
-        assert_eq!(fifo.take(0), [Deed::Ask(Command::Status)]);
+        assert_eq!(fifo.take(), b"s");
         std::fs::remove_file(&path).expect("removed");
         mkfifo(&path, Mode::S_IRWXU).expect("made");
         fifo.look_if_due(2 * LOOK_MS);

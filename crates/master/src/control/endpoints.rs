@@ -1,5 +1,5 @@
-//! The ways to a running master that are not signals: its fifo and its control socket, as one feature of the loop. It knows nothing of what is
-//! asked. The master runs it.
+//! Where a running master takes commands other than signals: its fifo and its control socket, as one feature of the loop. It knows no command.
+//! The master runs it.
 
 use bolide_contract::control::Control;
 use bolide_supervision::error::StartError;
@@ -8,45 +8,45 @@ use bolide_supervision::polling::Source;
 use bolide_supervision::processes::privileges::Privileges;
 use bolide_supervision::sockets::control_socket::ControlSocket;
 
-use crate::fifo::Fifo;
+use crate::control::fifo::Fifo;
 use crate::token::Token;
 
-/// The ways to the master that are not signals.
+/// The fifo, where one is configured, and the control socket.
 #[derive(Debug)]
-pub struct Ways {
+pub struct ControlEndpoints {
     pub fifo: Option<Fifo>,
     pub channel: ControlSocket,
 }
 
-impl Ways {
-    /// Opens what the settings ask for; nothing is left where that fails.
+impl ControlEndpoints {
+    /// Opens what the settings ask for; leaves nothing behind if that fails.
     ///
     /// # Errors
     /// A pipe or a socket file can't be made.
-    pub fn open(control: &Control, privileges: Option<&Privileges>, now_ms: u64) -> Result<Ways, StartError> {
+    pub fn open(control: &Control, privileges: Option<&Privileges>, now_ms: u64) -> Result<ControlEndpoints, StartError> {
         let mut fifo = Fifo::open(&control.fifos, privileges, now_ms)?;
         let channel =
             ControlSocket::open(&control.channel, privileges).inspect_err(|_| fifo.iter_mut().for_each(Fifo::remove))?;
-        Ok(Ways { fifo, channel })
+        Ok(ControlEndpoints { fifo, channel })
     }
 
-    /// Opens them for a master whose workers serve already. What can't be had is told, and is no reason to go without the rest; the pipe is
-    /// tried again.
-    pub fn take_over(control: &Control, privileges: Option<&Privileges>, now_ms: u64) -> Ways {
+    /// Opens them for a master whose workers serve already. What can't be opened is logged, and the rest is opened all the same; the pipe is
+    /// tried again later.
+    pub fn take_over(control: &Control, privileges: Option<&Privileges>, now_ms: u64) -> ControlEndpoints {
         let fifo = Fifo::open_or_complain(&control.fifos, privileges, now_ms);
         let channel = ControlSocket::open(&control.channel, privileges).unwrap_or_else(|error| {
             log_sink::line(&error.to_string());
             ControlSocket::default()
         });
-        Ways { fifo, channel }
+        ControlEndpoints { fifo, channel }
     }
 
-    /// None, for a master whose instance is another's still.
-    pub fn none() -> Ways {
-        Ways { fifo: None, channel: ControlSocket::default() }
+    /// None, for a master that has not taken over its instance yet.
+    pub fn none() -> ControlEndpoints {
+        ControlEndpoints { fifo: None, channel: ControlSocket::default() }
     }
 
-    /// Another master has the instance from here on: only who has asked already is answered.
+    /// Another master has the instance from now on: only clients that have asked already are answered.
     pub fn give_place(&mut self) {
         self.fifo = None;
         self.channel.close();
@@ -67,7 +67,7 @@ impl Ways {
         }
     }
 
-    /// The files of both go with the instance.
+    /// Removes the files of both when the instance ends.
     pub fn remove_files(&mut self) {
         self.channel.remove_file();
         if let Some(fifo) = &mut self.fifo {

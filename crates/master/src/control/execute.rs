@@ -1,24 +1,24 @@
-//! The one match over commands: what each leads to. The master runs it.
+//! What each command leads to: the one match over all of them. The master runs it.
 
 use bolide_contract::message::Asked;
 use bolide_supervision::files::pidfile;
 use bolide_supervision::logs::log_sink;
 use nix::unistd::Pid;
 
-use crate::command::Command;
+use crate::control::commands::Command;
 use crate::supervisor::{Phase, Supervisor};
 
 impl Supervisor {
-    /// Does what is asked, or begins it. `by` names who asks, for the log: a signal, a file, an address.
+    /// Executes a command, or begins to. `by` names what asked for it, for the log: a signal, a file, an address.
     pub(crate) fn obey(&mut self, command: Command, by: &str, now_ms: u64) {
-        // Why it can't be is in the log.
+        // The log has the error.
         drop(self.attempt(command, by, now_ms));
     }
 
-    /// The same, for who is to hear whether it could be done, or begun.
+    /// Like `obey`, but returns the outcome.
     ///
     /// # Errors
-    /// Why not. The log has it too.
+    /// Why it could not be done or begun. The log has it too.
     pub(crate) fn attempt(&mut self, command: Command, by: &str, now_ms: u64) -> Result<(), String> {
         match command {
             Command::ReopenLogs => return self.reopen_logs(by),
@@ -30,7 +30,7 @@ impl Supervisor {
                 self.reopen_logs_if_wanted();
                 return self.reload(by, command == Command::ReloadBrutally, now_ms);
             }
-            // Never are two workers replaced at once, so the one is as good as the other.
+            // Workers are always replaced one at a time, so both are the same.
             Command::ReloadWorkers | Command::ReloadChain => return self.reload_chain(by, now_ms),
             Command::Pause => return self.pause(by),
             Command::Resume => return self.resume(by, now_ms),
@@ -44,13 +44,13 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Does what an application asks for by uWSGI's Python module. `worker` is where it runs.
+    /// Executes what an application asks for through uWSGI's Python module. `worker` is where it runs.
     pub(crate) fn obey_application(&mut self, asked: Asked, worker: &str, now_ms: u64) {
         let (command, by) = match asked {
             Asked::Reload => (Command::Reload, "uwsgi.reload()"),
             Asked::Stop => (Command::Stop, "uwsgi.stop()"),
         };
-        // An application that asks in each of its requests is told of once.
+        // An application that asks in each of its requests is logged once.
         let is_news = match command {
             Command::Reload => !self.reload_wanted && self.forming.is_none(),
             _ => self.phase == Phase::Running,
@@ -61,7 +61,7 @@ impl Supervisor {
         }
     }
 
-    /// Takes what an attendant has to say: the end of a control daemon asks for that of the instance.
+    /// Reads what an attendant reports: the end of a control daemon stops the instance.
     pub(crate) fn take_attendant_news(&mut self, pid: i32, now_ms: u64) {
         if let Some(daemon) = self.attendance.take_news(pid) {
             self.obey(Command::Stop, &format!("daemon {daemon}"), now_ms);
@@ -72,7 +72,7 @@ impl Supervisor {
         self.touch_hooks.begin(number, &self.fleet.settings, self.fleet.privileges());
     }
 
-    /// A hook that has ended may have missed a change.
+    /// A hook that has ended may have missed a change: it runs again then.
     pub(crate) fn note_hook_end(&mut self, pid: Pid, status: i32) {
         if let Some(number) = self.touch_hooks.note_end(pid, status).filter(|_| !self.is_stopping()) {
             self.do_touch_hook(number);

@@ -1,9 +1,9 @@
-//! `--stop FILE` and `--reload FILE`: the instance whose pid stands in a file is sent a signal, and nothing is started. Whoever is called
-//! so on the command line runs it; it becomes no master.
+//! uWSGI's `--stop FILE` and `--reload FILE`: the instance whose pid is in a file gets a signal, and nothing is started. The process of the
+//! command line runs it; it becomes no master.
 
 use std::path::Path;
 
-use bolide_options::InstanceOrder;
+use bolide_options::InstanceCommand;
 use bolide_supervision::files::guarded_files::{self, Rights};
 use bolide_supervision::files::pidfile;
 use bolide_supervision::logs::log_sink;
@@ -11,6 +11,7 @@ use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use crate::control::commands;
 /// Exit status where the file can't be read, as uWSGI's.
 const EXIT_NO_FILE: i32 = 1;
 /// Exit status where no signal was sent, as uWSGI's.
@@ -20,16 +21,15 @@ const OURS: &str = "bolide";
 /// And of the one that may be what runs still.
 const UWSGI: &str = "uwsgi";
 
-/// Sends what the order asks for. Gives the exit status.
-pub fn signal_instance(order: InstanceOrder, pidfile: &Path) -> i32 {
-    let (signal, done) = match order {
-        InstanceOrder::Stop => (Signal::SIGINT, "is told to stop"),
-        InstanceOrder::Reload => (Signal::SIGHUP, "is told to reload"),
-    };
+/// Sends the signal of a command. Returns the exit status.
+pub fn signal_instance(command: InstanceCommand, pidfile: &Path) -> i32 {
     let shown = pidfile.display();
-    match send(signal, pidfile) {
-        Ok(pid) => {
-            log_sink::line(&format!("{shown}: the instance with pid {pid} {done} ({})", signal.as_str()));
+    let name = command.name();
+    let signal = commands::of_request(&command.to_instance(None)).and_then(|command| command.row().portable_signal);
+    let no_signal = || (EXIT_NOT_SENT, format!("no signal means `{name}`"));
+    match signal.ok_or_else(no_signal).and_then(|signal| Ok((send(signal, pidfile)?, signal))) {
+        Ok((pid, signal)) => {
+            log_sink::line(&format!("{shown}: the instance with pid {pid} is told to {name} ({})", signal.as_str()));
             0
         }
         Err((status, why)) => {

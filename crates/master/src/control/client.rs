@@ -1,5 +1,6 @@
-//! `bolide status`, `bolide reload` and their like: the instance that is meant is found, asked at its control socket, or told by a signal
-//! where it has none, and the answer becomes lines and an exit status. Whoever is called so on the command line runs it; it becomes no master.
+//! `bolide status`, `bolide reload` and the other commands for a running instance: the client finds the instance, sends the request to its
+//! control socket (or a signal if it has none), and turns the answer into lines and an exit status. The process of the command line runs it; it
+//! becomes no master.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -10,19 +11,20 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bolide_contract::control::Channel;
-use bolide_options::{EXIT_NO_ANSWER, EXIT_NO_INSTANCE, EXIT_REFUSED, InstanceRequest, InstanceWord, Reading};
+use bolide_options::{EXIT_NO_ANSWER, EXIT_NO_INSTANCE, EXIT_REFUSED, InstanceCommand, InstanceRequest, Reading};
 use bolide_supervision::files::guarded_files::{self, Rights};
 use bolide_supervision::files::pidfile;
 use bolide_supervision::logs::log_sink;
 use bolide_supervision::text::{counted, duration, printable};
 use nix::errno::Errno;
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::kill;
 use nix::sys::socket::{getsockopt, sockopt};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
+use crate::control::commands::{self, Command};
+use crate::control::pidfile_client;
 use crate::ledger::seconds_since_1970;
-use crate::signal_instance;
 
 /// Time that a master may take for an answer that waits for nothing, in milliseconds.
 const ANSWER_MS: u64 = 10_000;
@@ -102,7 +104,7 @@ fn of_pid(pid: i32, named: &str) -> Result<Located, NotAsked> {
     if let Some(stream) = channel_of(pid) {
         return Ok(Located::Channel(stream, pid));
     }
-    signal_instance::check(Pid::from_raw(pid)).map_err(|why| (EXIT_NO_INSTANCE, format!("{named}: {why}")))?;
+    pidfile_client::check(Pid::from_raw(pid)).map_err(|why| (EXIT_NO_INSTANCE, format!("{named}: {why}")))?;
     Ok(Located::Process(pid))
 }
 
@@ -227,9 +229,9 @@ fn converse(mut stream: UnixStream, question: &Value, most_ms: Option<u64>) -> s
 }
 
 fn ask(stream: UnixStream, pid: i32, request: &InstanceRequest) -> Result<String, NotAsked> {
-    let waits_for_end = request.waits && request.word == InstanceWord::Stop;
+    let waits_for_end = request.waits && request.command == InstanceCommand::Stop;
     let question = json!({
-        "ask": request.word.texts().0,
+        "ask": request.command.name(),
         "wait": request.waits && !waits_for_end,
         "now": request.now,
         "chain": request.chain,
@@ -257,9 +259,9 @@ fn ask(stream: UnixStream, pid: i32, request: &InstanceRequest) -> Result<String
         }
         return Ok(format!("master {pid}: it has ended\n"));
     }
-    Ok(match request.word {
-        InstanceWord::Status if request.json => format!("{answer}\n"),
-        InstanceWord::Status => status_in_words(&answer),
+    Ok(match request.command {
+        InstanceCommand::Status if request.json => format!("{answer}\n"),
+        InstanceCommand::Status => status_in_words(&answer),
         _ => format!("master {pid}: {}\n", printable(answer["message"].as_str().unwrap_or_default())),
     })
 }
@@ -303,20 +305,14 @@ fn status_in_words(answer: &Value) -> String {
     said
 }
 
-/// Without a control socket (another version, uWSGI, `control-socket = off`) two things can be told, and nothing asked.
+/// Without a control socket (another version, uWSGI, `control-socket = off`) a signal can be sent, and nothing asked.
 fn signal(pid: i32, request: &InstanceRequest) -> Result<String, NotAsked> {
-    let signal = match request.word {
-        InstanceWord::Reload if !request.waits && !request.chain && !request.now => Signal::SIGHUP,
-        InstanceWord::Stop if request.now => Signal::SIGQUIT,
-        InstanceWord::Stop if !request.waits => Signal::SIGINT,
-        _ => {
-            let hint = match request.word {
-                InstanceWord::Pause | InstanceWord::Resume => format!("; `kill -TSTP {pid}` pauses it, or ends its pause"),
-                _ => String::new(),
-            };
-            let why = format!("it has no control socket that is known here; name that of its `control-socket`{hint}");
-            return Err((EXIT_NO_ANSWER, format!("process {pid}: {why}")));
-        }
+    let row = commands::of_request(request).map(Command::row);
+    // A stop with `--now` needs no wait.
+    let Some(signal) = row.and_then(|row| row.portable_signal).filter(|_| !request.waits || request.now) else {
+        let hint = row.map_or("", |row| row.hints.1).replace("{pid}", &pid.to_string());
+        let why = format!("it has no control socket that is known here; name that of its `control-socket`{hint}");
+        return Err((EXIT_NO_ANSWER, format!("process {pid}: {why}")));
     };
     match kill(Pid::from_raw(pid), signal) {
         Ok(()) => Ok(format!("process {pid}: {} is sent\n", signal.as_str())),
@@ -329,40 +325,23 @@ fn signal(pid: i32, request: &InstanceRequest) -> Result<String, NotAsked> {
 
 fn write_letter(path: &Path, request: &InstanceRequest) -> Result<String, NotAsked> {
     let shown = path.display();
-    let letter = match request.word {
-        InstanceWord::Reload if request.chain => "c",
-        InstanceWord::Reload if request.now => "R",
-        InstanceWord::Reload => "r",
-        InstanceWord::Stop if request.now => "Q",
-        InstanceWord::Stop => "q",
-        InstanceWord::LogReopen => "l",
-        InstanceWord::LogRotate => "L",
-        InstanceWord::Upgrade => "f",
-        InstanceWord::Workers if request.change > 0 => "+",
-        InstanceWord::Workers => "-",
-        InstanceWord::Status => {
-            return Err((EXIT_NO_ANSWER, format!("{shown}: a pipe gives no answer; name the pidfile or the configuration")));
-        }
-        InstanceWord::Pause | InstanceWord::Resume => {
-            let why = "its letter `p` pauses or resumes, whichever it is not; name the pidfile or the configuration";
-            return Err((EXIT_NO_ANSWER, format!("{shown}: {why}")));
-        }
+    let refuse = |why: &str| Err((EXIT_NO_ANSWER, format!("{shown}: {why}")));
+    let Some(row) = commands::of_request(request).map(Command::row) else {
+        return refuse("a pipe gives no answer; name the pidfile or the configuration");
     };
+    let Some((letter, _)) = row.letters.first() else { return refuse(row.hints.0) };
     if request.waits {
-        return Err((
-            EXIT_NO_ANSWER,
-            format!("{shown}: a pipe gives no answer to wait for; name the pidfile or the configuration"),
-        ));
+        return refuse("a pipe gives no answer to wait for; name the pidfile or the configuration");
     }
-    let letters = letter.repeat(request.change.unsigned_abs().max(1) as usize);
-    // A pipe that nobody reads is an error at once.
+    let letters = letter.to_string().repeat(request.change.unsigned_abs().max(1) as usize);
+    // Opening a pipe without a reader fails at once.
     let written = guarded_files::open_fifo(path).and_then(|mut pipe| pipe.write_all(letters.as_bytes()));
     match written {
         Ok(()) => Ok(format!("{shown}: `{letters}` is written\n")),
         Err(error) if error.raw_os_error() == Some(libc::ENXIO) => {
             Err((EXIT_NO_INSTANCE, format!("{shown}: no instance reads it")))
         }
-        Err(error) => Err((EXIT_NO_ANSWER, format!("{shown}: {error}"))),
+        Err(error) => refuse(&error.to_string()),
     }
 }
 

@@ -1,0 +1,425 @@
+//! The commands that a running master takes: one row each. From a row come the letters of `master-fifo` and the signals that ask for the
+//! command, the command line that does (`bolide reload --chain`), the log line, and how it is answered. Pure data: `execute` says
+//! what a command leads to. The master and the client for the command line run it.
+
+use bolide_options::{InstanceCommand, InstanceRequest, WORKERS_CHANGE_MOST};
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+/// One command, but for its name.
+#[derive(Debug)]
+pub struct CommandRow {
+    /// What is done, for the log and for the answer at the control socket.
+    pub done: &'static str,
+    /// Letters of `master-fifo`, and what the manual says of each. The client writes the first one.
+    pub letters: &'static [(char, &'static str)],
+    /// Signals to the master, and what the manual says of each.
+    pub signals: &'static [(SignalNumber, &'static str)],
+    /// The signal that means the same to uWSGI: the client sends it to a process without a control socket.
+    pub portable_signal: Option<Signal>,
+    /// The command of the command line, and the form of it that means this row.
+    pub command_line: Option<(InstanceCommand, Form)>,
+    /// What the client says where no letter asks for it, and where no signal does (`{pid}` is filled in).
+    pub hints: (&'static str, &'static str),
+    /// Not idempotent: every repetition counts.
+    pub is_cumulative: bool,
+    /// It is accepted while the instance stops.
+    pub while_stopping: bool,
+    /// It succeeds or fails some time later: `--wait` waits for that.
+    pub has_outcome: bool,
+    /// A new generation loads the code as it is now.
+    pub is_reload: bool,
+}
+
+/// A signal that asks for a command.
+#[derive(Debug, Clone, Copy)]
+pub enum SignalNumber {
+    Standard(Signal),
+    /// `SIGRTMIN` and this many.
+    Realtime(i32),
+}
+
+impl SignalNumber {
+    pub fn number(self) -> i32 {
+        match self {
+            SignalNumber::Standard(signal) => signal as i32,
+            SignalNumber::Realtime(offset) => libc::SIGRTMIN() + offset,
+        }
+    }
+}
+
+/// The form of a command line that means a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// The command where no other row's form is given.
+    Plain,
+    /// `--now`.
+    Now,
+    /// `--chain`.
+    Chain,
+    /// `+N`.
+    More,
+    /// `-N`.
+    Fewer,
+}
+
+/// The meaning of a letter of `master-fifo`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Letter {
+    Command(Command),
+    /// Commands are taken from the pipe of this number.
+    Slot(usize),
+    /// It can't be done, and this is why.
+    Unsupported(char, &'static str),
+}
+
+/// Letters of uWSGI that do nothing here: why not, and what the manual says of each.
+pub const UNSUPPORTED_LETTERS: &[(char, &str, &str)] = &[
+    ('C', "it is not there yet", "Nothing yet."),
+    ('B', "there is no emperor to be told", "Nothing: there is no emperor."),
+    ('E', "there is no emperor in this instance", "Nothing: there is no emperor."),
+    ('S', "there is no subscription server to be told", "Nothing: there are no subscriptions."),
+];
+
+const NO_SOCKET_HINT: &str = "no letter of the pipe asks for that; name the pidfile or the configuration";
+const TOGGLE_HINTS: (&str, &str) = (
+    "its letter `p` pauses or resumes, whichever it is not; name the pidfile or the configuration",
+    "; `kill -TSTP {pid}` pauses it, or ends its pause",
+);
+
+/// A row in which nothing but the log line is set.
+const fn row(done: &'static str) -> CommandRow {
+    CommandRow {
+        done,
+        letters: &[],
+        signals: &[],
+        portable_signal: None,
+        command_line: None,
+        hints: (NO_SOCKET_HINT, ""),
+        is_cumulative: false,
+        while_stopping: false,
+        has_outcome: false,
+        is_reload: false,
+    }
+}
+
+const fn signal(signal: Signal) -> SignalNumber {
+    SignalNumber::Standard(signal)
+}
+
+/// Makes the enumeration and its table of the same lines, so that no command lacks its row.
+macro_rules! commands {
+    ($($(#[$documentation:meta])* $name:ident $(($payload:ty = $example:expr))? => $row:expr,)*) => {
+        /// A request to the running master.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Command {
+            $($(#[$documentation])* $name $(($payload))?,)*
+        }
+
+        /// All commands, in the order of the manual.
+        pub const COMMANDS: &[Command] = &[$(Command::$name $(($example))?),*];
+
+        impl Command {
+            pub fn row(self) -> &'static CommandRow {
+                match self {
+                    $(Command::$name { .. } => const { &$row },)*
+                }
+            }
+        }
+    };
+}
+
+commands! {
+    /// End when the requests in flight are answered; asked a second time: at once.
+    Stop => CommandRow {
+        letters: &[('q', "Graceful stop, as SIGTERM.")],
+        signals: &[
+            (
+                signal(Signal::SIGTERM),
+                "Graceful stop: requests in flight are finished, for `reload-mercy` at the most. A second one stops at once.",
+            ),
+            (signal(Signal::SIGINT), "As SIGTERM."),
+        ],
+        // SIGTERM has uWSGI reload.
+        portable_signal: Some(Signal::SIGINT),
+        command_line: Some((InstanceCommand::Stop, Form::Plain)),
+        while_stopping: true,
+        ..row("it stops when its requests are answered")
+    },
+    /// End at once.
+    StopNow => CommandRow {
+        letters: &[('Q', "Stop at once, as SIGQUIT.")],
+        signals: &[(signal(Signal::SIGQUIT), "Stop at once: workers are killed.")],
+        portable_signal: Some(Signal::SIGQUIT),
+        command_line: Some((InstanceCommand::Stop, Form::Now)),
+        while_stopping: true,
+        ..row("it stops at once")
+    },
+    /// Let a new generation take over.
+    Reload => CommandRow {
+        letters: &[('r', "Reload, as SIGHUP.")],
+        signals: &[(
+            signal(Signal::SIGHUP),
+            "Reload: a new generation loads the application and serves before the old one finishes. The configuration is read again.",
+        )],
+        portable_signal: Some(Signal::SIGHUP),
+        command_line: Some((InstanceCommand::Reload, Form::Plain)),
+        has_outcome: true,
+        is_reload: true,
+        ..row("it reloads")
+    },
+    /// The same, but requests in flight get no time: the old generation ends when the new one serves.
+    ReloadBrutally => CommandRow {
+        letters: &[
+            ('R', "Reload, and requests in flight have no time when the new generation serves."),
+            ('W', "As `R`."),
+        ],
+        command_line: Some((InstanceCommand::Reload, Form::Now)),
+        has_outcome: true,
+        is_reload: true,
+        ..row("it reloads, and requests in flight have no time")
+    },
+    /// Replace each worker by a new one of the same generation.
+    ReloadWorkers => CommandRow { letters: &[('w', "Replace the workers.")], ..row("its workers are replaced") },
+    /// The same, one after the other. With `lazy-apps` each loads the application again; one that fails ends the chain.
+    ReloadChain => CommandRow {
+        letters: &[('c', "Replace the workers one after the other.")],
+        command_line: Some((InstanceCommand::Reload, Form::Chain)),
+        ..row("its workers are replaced one after the other")
+    },
+    /// One worker more, up to `processes`.
+    AddWorker => CommandRow {
+        letters: &[('+', "One worker more, up to `processes`.")],
+        signals: &[(
+            signal(Signal::SIGTTIN),
+            "One worker more, up to `processes`. With `cheaper` the algorithm goes on deciding, unless it is `manual`.",
+        )],
+        command_line: Some((InstanceCommand::Workers, Form::More)),
+        is_cumulative: true,
+        ..row("it has one worker more, up to `processes`")
+    },
+    /// One worker less; the last one stays.
+    RemoveWorker => CommandRow {
+        letters: &[('-', "One worker less; the last one stays.")],
+        signals: &[(signal(Signal::SIGTTOU), "One worker less, when it has finished what it has; the last one stays.")],
+        command_line: Some((InstanceCommand::Workers, Form::Fewer)),
+        is_cumulative: true,
+        ..row("it has one worker less")
+    },
+    /// Begin no request until resumed.
+    Pause => CommandRow {
+        command_line: Some((InstanceCommand::Pause, Form::Plain)),
+        hints: TOGGLE_HINTS,
+        ..row("it is paused: no request is taken until it is resumed")
+    },
+    /// Begin requests again.
+    Resume => CommandRow {
+        command_line: Some((InstanceCommand::Resume, Form::Plain)),
+        hints: TOGGLE_HINTS,
+        ..row("it takes requests again")
+    },
+    /// Pause, or resume if paused.
+    TogglePause => CommandRow {
+        letters: &[('p', "Pause, as SIGTSTP; and again: go on.")],
+        signals: &[(
+            signal(Signal::SIGTSTP),
+            "Pause: requests in flight are finished, no other is begun, and clients wait. A second one lets it go on. So does Ctrl-Z in its \
+             terminal: the master is never stopped by it, and the log says what it did.",
+        )],
+        is_cumulative: true,
+        ..row("a pause begins, or ends")
+    },
+    /// Write a line for each child to the log. `bolide status` is no command but a query, which the control socket answers.
+    Status => CommandRow {
+        letters: &[('s', "Write the state of each process to the log.")],
+        signals: &[
+            (signal(Signal::SIGUSR1), "Write the state of each process to the log."),
+            (signal(Signal::SIGUSR2), "As SIGUSR1."),
+        ],
+        while_stopping: true,
+        ..row("its state is in the log")
+    },
+    /// Replace this master by one of the program that is installed now.
+    Upgrade => CommandRow {
+        letters: &[(
+            'f',
+            "Another master, of the program as it is now, takes the sockets; refused where root's application has a user of its own (`uid`).",
+        )],
+        // uWSGI has none for it, and no ordinary signal is free.
+        signals: &[(
+            SignalNumber::Realtime(2),
+            "Upgrade: another master is executed, of the program that is installed by now, and has the sockets. This one serves until that \
+             one does, and then ends like an old generation.",
+        )],
+        command_line: Some((InstanceCommand::Upgrade, Form::Plain)),
+        has_outcome: true,
+        ..row("another master takes its place")
+    },
+    /// Reopen the log files: something else has moved them away.
+    ReopenLogs => CommandRow {
+        letters: &[('l', "Open the log files anew.")],
+        command_line: Some((InstanceCommand::LogReopen, Form::Plain)),
+        ..row("its log files are opened anew")
+    },
+    /// Move the log files away and begin new ones.
+    RotateLogs => CommandRow {
+        letters: &[('L', "Put the log files aside, and begin new ones.")],
+        command_line: Some((InstanceCommand::LogRotate, Form::Plain)),
+        ..row("its log files are put aside, and begun anew")
+    },
+    /// Write the pidfiles again.
+    WritePidfiles => CommandRow { letters: &[('P', "Write the pidfiles anew.")], ..row("its pidfiles are written anew") },
+    /// Run the hook of a file that has changed (`hook-touch`, `touch-exec`), by its number. Only the watch of files asks for it.
+    Hook(u32 = 0) => row("its hook is done"),
+}
+
+/// The meaning of a letter; `None` if it has none.
+pub fn of_letter(letter: u8) -> Option<Letter> {
+    if letter.is_ascii_digit() {
+        return Some(Letter::Slot(usize::from(letter - b'0')));
+    }
+    let letter = char::from(letter);
+    let has_letter = |command: &&Command| command.row().letters.iter().any(|(known, _)| *known == letter);
+    let unsupported = || UNSUPPORTED_LETTERS.iter().find(|(known, ..)| *known == letter);
+    COMMANDS
+        .iter()
+        .find(has_letter)
+        .map(|command| Letter::Command(*command))
+        .or_else(|| unsupported().map(|(letter, why, _)| Letter::Unsupported(*letter, why)))
+}
+
+/// The meanings of letters that arrive together. Repetitions that follow each other count once, unless the command is cumulative. Letters
+/// without a meaning are left out.
+pub fn of_letters(letters: &[u8]) -> Vec<Letter> {
+    let is_cumulative = |letter: &Letter| matches!(letter, Letter::Command(command) if command.row().is_cumulative);
+    let mut meanings: Vec<Letter> = letters.iter().filter_map(|letter| of_letter(*letter)).collect();
+    meanings.dedup_by(|next, last| next == last && !is_cumulative(next));
+    meanings
+}
+
+/// The command of a request at the control socket.
+///
+/// # Errors
+/// Why there is none, in words.
+pub fn of_question(question: &Value) -> Result<Command, String> {
+    let asked = question["ask"].as_str().unwrap_or_default();
+    let is = |flag: &str| question[flag].as_bool() == Some(true);
+    let found = InstanceCommand::named(asked)
+        .and_then(|command| choose(command, is("now"), is("chain"), question["change"].as_i64().unwrap_or(0)));
+    found.ok_or_else(|| match asked {
+        "workers" => format!("`workers` asks for a change, of {WORKERS_CHANGE_MOST} workers at the most"),
+        _ => format!("`{asked}` is not known: this instance may be of another version ({})", env!("CARGO_PKG_VERSION")),
+    })
+}
+
+/// The command of a command line; `None` for one that only a control socket answers.
+pub fn of_request(request: &InstanceRequest) -> Option<Command> {
+    choose(request.command, request.now, request.chain, i64::from(request.change))
+}
+
+fn choose(asked: InstanceCommand, now: bool, chain: bool, change: i64) -> Option<Command> {
+    let most = i64::from(WORKERS_CHANGE_MOST);
+    let is_given = |form: Form| match form {
+        Form::Plain => true,
+        Form::Now => now,
+        Form::Chain => chain,
+        Form::More => (1..=most).contains(&change),
+        Form::Fewer => (-most..=-1).contains(&change),
+    };
+    let forms = || {
+        COMMANDS
+            .iter()
+            .filter_map(|command| Some((*command, command.row().command_line?)))
+            .filter(|(_, (name, form))| *name == asked && is_given(*form))
+    };
+    let special = forms().find(|(_, (_, form))| *form != Form::Plain);
+    special.or_else(|| forms().next()).map(|(command, _)| command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn every_letter_of_uwsgi_has_a_meaning_and_no_other_has() {
+        let letters = "0123456789+-BCcEflLPpqQrRsSwW";
+        for byte in 0..=u8::MAX {
+            assert_eq!(of_letter(byte).is_some(), letters.bytes().any(|letter| letter == byte), "{byte}");
+        }
+    }
+
+    #[test]
+    fn letters_that_follow_each_other_count_once_unless_the_command_is_cumulative() {
+        let commands = |text: &str| of_letters(text.as_bytes());
+        assert_eq!(commands("rrr~sq"), [Command::Reload, Command::Status, Command::Stop].map(Letter::Command));
+        assert_eq!(commands("++pp").len(), 4);
+        assert_eq!(
+            commands("r11Br"),
+            [
+                Letter::Command(Command::Reload),
+                Letter::Slot(1),
+                Letter::Unsupported('B', "there is no emperor to be told"),
+                Letter::Command(Command::Reload),
+            ]
+        );
+    }
+
+    #[test]
+    fn every_row_is_whole_and_no_two_commands_are_asked_for_alike() {
+        let (mut letters, mut signals, mut forms, mut done) = (HashSet::new(), HashSet::new(), Vec::new(), HashSet::new());
+        letters.extend(UNSUPPORTED_LETTERS.iter().map(|(letter, ..)| *letter));
+        for command in COMMANDS {
+            let row = command.row();
+            assert!(done.insert(row.done), "{command:?}: `{}` is said twice", row.done);
+            for (letter, help) in row.letters {
+                assert!(letters.insert(*letter) && !letter.is_ascii_digit(), "{command:?}: `{letter}` twice");
+                assert!(help.ends_with('.'), "{command:?}: {help}");
+            }
+            for (signal, help) in row.signals {
+                assert!(signals.insert(signal.number()), "{command:?}: {signal:?} twice");
+                assert!(help.ends_with('.'), "{command:?}: {help}");
+            }
+            if let Some(signal) = row.portable_signal {
+                assert!(row.signals.iter().any(|(known, _)| known.number() == signal as i32), "{command:?}: {signal}");
+            }
+            if let Some(form) = row.command_line {
+                assert!(!forms.contains(&form), "{command:?}: {form:?} twice");
+                forms.push(form);
+            }
+            let is_asked_for = !row.letters.is_empty() || !row.signals.is_empty() || row.command_line.is_some();
+            assert_eq!(is_asked_for, !matches!(command, Command::Hook(_)), "{command:?}: nothing asks for it");
+        }
+    }
+
+    #[test]
+    fn every_command_line_has_a_row_and_those_with_wait_have_an_outcome() {
+        for command in InstanceCommand::ALL {
+            let rows: Vec<&Command> =
+                COMMANDS.iter().filter(|one| one.row().command_line.is_some_and(|(name, _)| name == *command)).collect();
+            assert_eq!(rows.is_empty(), *command == InstanceCommand::Status, "{command:?}");
+            // The client itself waits for the end of an instance that stops.
+            let waits = rows.iter().any(|one| one.row().has_outcome) || *command == InstanceCommand::Stop;
+            assert_eq!(command.takes("--wait"), waits, "{command:?}");
+            let has = |form| rows.iter().any(|one| one.row().command_line.is_some_and(|(_, known)| known == form));
+            assert_eq!(command.takes("--now"), has(Form::Now), "{command:?}");
+            assert_eq!(command.takes("--chain"), has(Form::Chain), "{command:?}");
+        }
+    }
+
+    #[test]
+    fn a_request_at_the_control_socket_chooses_the_row_of_its_form() {
+        let asked = |text: &str| of_question(&serde_json::from_str(text).expect("JSON"));
+        assert_eq!(asked(r#"{"ask": "reload"}"#), Ok(Command::Reload));
+        assert_eq!(asked(r#"{"ask": "reload", "now": true, "chain": true}"#), Ok(Command::ReloadBrutally));
+        assert_eq!(asked(r#"{"ask": "pause", "now": true}"#), Ok(Command::Pause));
+        assert_eq!(asked(r#"{"ask": "workers", "change": -1024}"#), Ok(Command::RemoveWorker));
+        for (question, why) in [
+            (r#"{"ask": "workers", "change": 1025}"#, "`workers` asks for a change, of 1024 workers at the most"),
+            (r#"{"ask": "workers"}"#, "`workers` asks for a change, of 1024 workers at the most"),
+            (r#"{"ask": "fly"}"#, "`fly` is not known"),
+        ] {
+            assert!(asked(question).is_err_and(|said| said.starts_with(why)), "{question}");
+        }
+    }
+}

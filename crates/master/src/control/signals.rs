@@ -1,0 +1,108 @@
+//! What the master does with each signal: those of commands (the table in `commands`), and those that are no command. The master runs it;
+//! workers and prototypes have their own.
+
+use nix::sys::signal::{SigSet, Signal};
+
+use crate::control::commands::{COMMANDS, Command, SignalNumber};
+use bolide_supervision::error::StartError;
+use bolide_supervision::processes::signals::Signals;
+
+/// The action that a signal asks of the master.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SignalAction {
+    Command(Command),
+    /// A child has ended.
+    Reap,
+    /// Nothing: it is in the table so that it does not end the master.
+    Ignore,
+    /// Nothing, and the log says that this signal came.
+    Refuse,
+}
+
+/// Signals that do nothing, and what the manual says of each.
+const IGNORED: &[(Signal, &str)] = &[
+    (Signal::SIGPIPE, "Nothing: a reader of the log that has left is not a reason to stop."),
+    (Signal::SIGXFSZ, "Nothing: a log file that has become as large as it may (`ulimit -f`) is not a reason to stop."),
+];
+
+/// Signals that are left as they are: those of a fault of the master's own, which can't go on, and those that do nothing to a process
+/// unless it asks for them.
+const LEFT_ALONE: &[Signal] = &[
+    Signal::SIGSEGV,
+    Signal::SIGBUS,
+    Signal::SIGFPE,
+    Signal::SIGILL,
+    Signal::SIGTRAP,
+    Signal::SIGABRT,
+    Signal::SIGSYS,
+    Signal::SIGCONT,
+    Signal::SIGWINCH,
+    Signal::SIGURG,
+];
+
+/// The manual's sentence about all other signals.
+const OTHERS: &str = "Nothing, and the log says that it came: no signal stops or ends the master in silence.";
+
+/// Blocks all signals that can be blocked, except those that are left alone, and opens the descriptor. The master calls this before it starts
+/// anything: no signal is lost from then on.
+///
+/// # Errors
+/// No descriptor left.
+pub fn take() -> Result<Signals, StartError> {
+    Signals::take_all_but(LEFT_ALONE)
+}
+
+/// The action of a signal.
+pub fn action(number: i32) -> SignalAction {
+    let of_commands = COMMANDS.iter().find(|command| command.row().signals.iter().any(|(signal, _)| signal.number() == number));
+    match of_commands {
+        Some(command) => SignalAction::Command(*command),
+        None if number == Signal::SIGCHLD as i32 => SignalAction::Reap,
+        None if IGNORED.iter().any(|(signal, _)| *signal as i32 == number) => SignalAction::Ignore,
+        None => SignalAction::Refuse,
+    }
+}
+
+/// The signals that ask the instance to end.
+pub fn end_signals() -> SigSet {
+    let rows = [Command::Stop, Command::StopNow].map(|command| command.row().signals);
+    let standard = rows.into_iter().flatten().filter_map(|(signal, _)| match signal {
+        SignalNumber::Standard(signal) => Some(*signal),
+        SignalNumber::Realtime(_) => None,
+    });
+    standard.collect()
+}
+
+/// The name of each signal that does something, and what it does; then the others.
+pub fn documented() -> impl Iterator<Item = (String, &'static str)> {
+    let named = COMMANDS.iter().flat_map(|command| command.row().signals).map(|(signal, help)| (signal.number(), *help));
+    let ignored = IGNORED.iter().map(|(signal, help)| (*signal as i32, *help));
+    named
+        .chain(ignored)
+        .map(|(number, help)| (bolide_supervision::processes::signals::name(number), help))
+        .chain([("any other".to_owned(), OTHERS)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_signal_has_the_action_of_its_row_and_is_not_left_alone() {
+        for command in COMMANDS {
+            for (signal, _) in command.row().signals {
+                assert_eq!(action(signal.number()), SignalAction::Command(*command));
+                assert!(LEFT_ALONE.iter().all(|left| *left as i32 != signal.number()));
+            }
+        }
+        for (signal, help) in IGNORED {
+            assert_eq!(action(*signal as i32), SignalAction::Ignore);
+            assert!(!LEFT_ALONE.contains(signal) && help.ends_with('.'));
+        }
+        assert_eq!(action(libc::SIGTSTP), SignalAction::Command(Command::TogglePause));
+        assert_eq!(action(libc::SIGRTMIN() + 2), SignalAction::Command(Command::Upgrade));
+        assert_eq!(action(libc::SIGCHLD), SignalAction::Reap);
+        assert_eq!(action(libc::SIGXCPU), SignalAction::Refuse);
+        assert_eq!(end_signals().iter().collect::<Vec<_>>(), [Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM]);
+    }
+}

@@ -1,0 +1,180 @@
+//! The commands for a running instance: their names, their arguments and their exit statuses, in one table. Help, man page, completions and the
+//! page about signals and processes are made from it. Pure data: the master's room finds the instance and asks it (`control`).
+
+use std::fmt::Write;
+
+/// Makes the enumeration and its table of the same lines, so that no command lacks its row: name, usage, help.
+macro_rules! commands {
+    ($($command:ident => ($name:literal, $usage:literal, $help:literal),)*) => {
+        /// What a running instance is asked for.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum InstanceCommand {
+            $($command,)*
+        }
+
+        impl InstanceCommand {
+            /// In the order in which they are listed.
+            pub const ALL: &[InstanceCommand] = &[$(InstanceCommand::$command),*];
+
+            fn row(self) -> (&'static str, &'static str, &'static str) {
+                match self {
+                    $(InstanceCommand::$command => ($name, $usage, $help),)*
+                }
+            }
+        }
+    };
+}
+
+commands! {
+    Reload => (
+        "reload",
+        "[--wait] [--chain | --now] [INSTANCE]",
+        "have a running instance take new code; --wait gives its success"
+    ),
+    Stop => ("stop", "[--wait] [--now] [INSTANCE]", "stop a running instance when its requests are answered"),
+    Status => ("status", "[--json] [INSTANCE]", "show what a running instance does"),
+    Upgrade => ("upgrade", "[--wait] [INSTANCE]", "replace the program of a running instance; --wait gives its success"),
+    Workers => ("workers", "+N | -N [INSTANCE]", "add workers to a running instance, or take some away"),
+    Pause => ("pause", "[INSTANCE]", "have a running instance take no requests; clients wait"),
+    Resume => ("resume", "[INSTANCE]", "have a paused instance take requests again"),
+    LogReopen => ("log-reopen", "[INSTANCE]", "have a running instance open its log files anew"),
+    LogRotate => ("log-rotate", "[INSTANCE]", "have a running instance rotate its log files"),
+}
+
+/// A command for a running instance, as written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InstanceRequest {
+    pub command: InstanceCommand,
+    /// The pidfile, configuration, fifo, control socket or pid; `None`: the instance of this folder.
+    pub instance: Option<String>,
+    /// `--wait`: the command ends when what it asks for has happened, or failed.
+    pub waits: bool,
+    /// `--now` of `stop`, and of `reload` as in uWSGI's brutal one: requests in flight are not waited for.
+    pub now: bool,
+    /// `--chain` of `reload`: workers are replaced one by one.
+    pub chain: bool,
+    /// `--json` of `status`.
+    pub json: bool,
+    /// `+2` of `workers`: how many more, or fewer.
+    pub change: i32,
+}
+
+/// The most workers that one command may add or take.
+pub const WORKERS_CHANGE_MOST: i32 = 1024;
+
+/// Exit statuses of these commands, and what each says.
+pub const EXIT_STATUSES: [(i32, &str); 5] = [
+    (0, "it is done; with `--wait`: what was asked for has happened"),
+    (EXIT_REFUSED, "the instance can't do it; with `--wait`: it has failed"),
+    (EXIT_MISUSED, "the command was used wrongly"),
+    (EXIT_NO_INSTANCE, "there is no such instance, or more than one"),
+    (EXIT_NO_ANSWER, "the instance may not be told, or does not answer"),
+];
+pub const EXIT_REFUSED: i32 = 1;
+const EXIT_MISUSED: i32 = 2;
+pub const EXIT_NO_INSTANCE: i32 = 3;
+pub const EXIT_NO_ANSWER: i32 = 4;
+
+impl InstanceCommand {
+    /// The command of a name.
+    pub fn named(name: &str) -> Option<InstanceCommand> {
+        InstanceCommand::ALL.iter().copied().find(|command| command.name() == name)
+    }
+
+    pub fn name(self) -> &'static str {
+        self.row().0
+    }
+
+    /// Flags and arguments behind the name.
+    pub fn usage(self) -> &'static str {
+        self.row().1
+    }
+
+    pub fn help(self) -> &'static str {
+        self.row().2
+    }
+
+    /// This command without flags, for an instance.
+    pub fn to_instance(self, instance: Option<String>) -> InstanceRequest {
+        InstanceRequest { command: self, instance, waits: false, now: false, chain: false, json: false, change: 0 }
+    }
+
+    /// Its usage names this flag.
+    pub fn takes(self, flag: &str) -> bool {
+        self.usage().split([' ', '[', ']', '|']).any(|word| word == flag)
+    }
+
+    /// Reads the arguments behind the name.
+    ///
+    /// # Errors
+    /// What is wrong with them, in words.
+    pub fn read(self, arguments: &[String]) -> Result<InstanceRequest, String> {
+        let mut request = self.to_instance(None);
+        for argument in arguments {
+            match argument.as_str() {
+                "--wait" | "--now" | "--chain" | "--json" if self.takes(argument) => match argument.as_str() {
+                    "--wait" => request.waits = true,
+                    "--now" => request.now = true,
+                    "--chain" => request.chain = true,
+                    _ => request.json = true,
+                },
+                text if self == InstanceCommand::Workers && request.change == 0 => request.change = change(text)?,
+                text if text.starts_with("--") => return Err(format!("`{text}` means nothing here")),
+                text if request.instance.is_none() => request.instance = Some(text.to_owned()),
+                text => return Err(format!("`{text}`: one instance is named already")),
+            }
+        }
+        match () {
+            () if request.now && request.chain => Err("`--chain` and `--now` can't both be".to_owned()),
+            () if self == InstanceCommand::Workers && request.change == 0 => Err("no number is named".to_owned()),
+            () => Ok(request),
+        }
+    }
+}
+
+/// The table of exit statuses as Markdown.
+pub fn statuses_as_markdown() -> String {
+    EXIT_STATUSES.iter().fold("| status | meaning |\n|---|---|\n".to_owned(), |mut page, (status, help)| {
+        // Writing to a String can't fail.
+        let _ = writeln!(page, "| {status} | {help} |");
+        page
+    })
+}
+
+fn change(text: &str) -> Result<i32, String> {
+    let is_signed = text.starts_with(['+', '-']);
+    let number = text
+        .parse::<i32>()
+        .ok()
+        .filter(|number| is_signed && *number != 0 && number.unsigned_abs() <= WORKERS_CHANGE_MOST.unsigned_abs());
+    number.ok_or_else(|| format!("`{text}` is no change of the number of workers: write +1 or -1"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_read_and_what_means_nothing_is_refused() {
+        let read = |command: InstanceCommand, text: &str| {
+            command.read(&text.split_whitespace().map(str::to_owned).collect::<Vec<String>>())
+        };
+        let request = read(InstanceCommand::Reload, "--wait shop.ini").expect("read");
+        assert_eq!((request.waits, request.instance.as_deref()), (true, Some("shop.ini")));
+        assert_eq!(read(InstanceCommand::Workers, "-2 /run/shop.pid").map(|request| request.change), Ok(-2));
+        assert!(read(InstanceCommand::Stop, "").is_ok_and(|request| request.instance.is_none()));
+        for (command, text) in [
+            (InstanceCommand::Status, "--wait"),
+            (InstanceCommand::Stop, "a b"),
+            (InstanceCommand::Stop, "--chain"),
+            (InstanceCommand::Reload, "--chain --now"),
+            (InstanceCommand::Workers, ""),
+            (InstanceCommand::Workers, "2"),
+            (InstanceCommand::Workers, "+0"),
+            (InstanceCommand::Workers, "+99999999999"),
+            (InstanceCommand::LogReopen, "--force"),
+        ] {
+            assert!(read(command, text).is_err(), "{} {text}", command.name());
+        }
+    }
+}
