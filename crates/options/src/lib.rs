@@ -25,6 +25,7 @@ mod keywords;
 mod known;
 mod launcher;
 mod manual;
+mod pair;
 mod pem;
 pub mod project;
 mod reader;

@@ -15,7 +15,8 @@ use crate::command_line::collect;
 use crate::command_table::{Command, FAILED};
 use crate::diagnostic::{Diagnostic, Location};
 use crate::host_info::HostInfo;
-use crate::reader::{Configuration, EarlyExit, Pair};
+use crate::pair::Pair;
+use crate::reader::{Configuration, EarlyExit};
 use crate::reading::Reading;
 
 /// Column at which the locations begin.

@@ -12,7 +12,8 @@ use crate::catalogue::row::{Status, Value};
 use crate::catalogue::setting::{Setting, Watching};
 use crate::diagnostic::{Diagnostic, Location};
 use crate::host_info::HostInfo;
-use crate::reader::{Configuration, Pair};
+use crate::pair::Pair;
+use crate::reader::Configuration;
 use crate::resolve::ciphers;
 use crate::trust::Writer;
 

@@ -11,7 +11,7 @@ use super::values;
 use crate::catalogue::row::Row;
 use crate::catalogue::setting::Answering as AnsweringSetting;
 use crate::diagnostic::{Diagnostic, Location};
-use crate::reader::Pair;
+use crate::pair::Pair;
 
 impl Draft<'_> {
     pub(super) fn set_answering(&mut self, setting: AnsweringSetting, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {

@@ -9,7 +9,7 @@ use crate::catalogue::asynchronous::{ENGINES, EXTENSIONS, LIFESPANS, LOOPS};
 use crate::catalogue::row::Row;
 use crate::catalogue::setting::Asynchronous;
 use crate::diagnostic::Diagnostic;
-use crate::reader::Pair;
+use crate::pair::Pair;
 
 /// Bytes of a kilobyte, as uWSGI counts them.
 const KILOBYTE: usize = 1024;

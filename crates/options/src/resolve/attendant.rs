@@ -11,7 +11,7 @@ use super::values;
 use crate::catalogue::row::Row;
 use crate::catalogue::setting::Attendant as Meaning;
 use crate::diagnostic::{Diagnostic, Location};
-use crate::reader::Pair;
+use crate::pair::Pair;
 use crate::values::number;
 
 /// As in uWSGI.

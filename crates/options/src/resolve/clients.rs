@@ -10,7 +10,7 @@ use super::values;
 use crate::catalogue::clients::TRUSTED_HEADERS;
 use crate::catalogue::setting::Clients;
 use crate::diagnostic::{Diagnostic, Location};
-use crate::reader::Pair;
+use crate::pair::Pair;
 
 /// Bytes of a name in the DNS (RFC 1035 section 2.3.4).
 const HOST_BYTES_MOST: usize = 255;

@@ -12,7 +12,8 @@ use crate::catalogue::catalogue;
 use crate::catalogue::row::Status;
 use crate::catalogue::setting::{Control, Logging, Setting};
 use crate::diagnostic::Diagnostic;
-use crate::reader::{Configuration, Pair};
+use crate::pair::Pair;
+use crate::reader::Configuration;
 
 impl Draft<'_> {
     pub(super) fn set_control(&mut self, setting: Control, pair: &Pair) -> Result<(), Diagnostic> {

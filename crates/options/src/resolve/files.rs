@@ -12,7 +12,8 @@ use crate::catalogue::files::{MODES, SERVES};
 use crate::catalogue::row::Row;
 use crate::catalogue::setting::Files as Setting;
 use crate::diagnostic::{Diagnostic, Severity};
-use crate::reader::{Pair, open_file};
+use crate::pair::Pair;
+use crate::reader::open_file;
 
 impl Draft<'_> {
     pub(super) fn set_files(&mut self, setting: Setting, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {

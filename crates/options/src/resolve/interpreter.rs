@@ -11,7 +11,7 @@ use super::values;
 use crate::catalogue::row::Row;
 use crate::catalogue::setting::Interpreter;
 use crate::diagnostic::{Diagnostic, Location};
-use crate::reader::Pair;
+use crate::pair::Pair;
 
 /// Files of an `envdir` that are read.
 const VARIABLES_MOST: usize = 1024;

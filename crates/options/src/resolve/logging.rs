@@ -11,7 +11,7 @@ use crate::catalogue::logging::STYLES;
 use crate::catalogue::row::Row;
 use crate::catalogue::setting::Logging as Setting;
 use crate::diagnostic::{Diagnostic, Severity};
-use crate::reader::Pair;
+use crate::pair::Pair;
 
 impl Draft<'_> {
     pub(super) fn set_logging(&mut self, setting: Setting, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {

@@ -59,7 +59,8 @@ use crate::catalogue::row::{Row, Status};
 use crate::catalogue::setting::Setting;
 use crate::diagnostic::{Diagnostic, Location, Severity};
 use crate::host_info::{FIRST_PASSED, HostInfo};
-use crate::reader::{Configuration, Pair};
+use crate::pair::Pair;
+use crate::reader::Configuration;
 
 /// An error of which `check` makes a note where the command line is to name the application.
 pub const NO_APPLICATION: &str = "there is no application to serve";

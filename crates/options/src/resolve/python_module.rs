@@ -9,7 +9,8 @@ use super::values;
 use crate::catalogue::setting::PythonModule;
 use crate::diagnostic::Diagnostic;
 use crate::gunicorn;
-use crate::reader::{Configuration, Pair};
+use crate::pair::Pair;
+use crate::reader::Configuration;
 
 impl Draft<'_> {
     pub(super) fn set_python_module(&mut self, setting: PythonModule, pair: &Pair) -> Result<(), Diagnostic> {

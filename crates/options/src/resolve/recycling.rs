@@ -7,7 +7,7 @@ use super::draft::Draft;
 use crate::catalogue::row::Row;
 use crate::catalogue::setting::Recycling;
 use crate::diagnostic::Diagnostic;
-use crate::reader::Pair;
+use crate::pair::Pair;
 
 const MEBIBYTE: u64 = 1024 * 1024;
 

@@ -9,7 +9,8 @@ use crate::catalogue::PROBE_TIMEOUT_S;
 use crate::catalogue::row::Row;
 use crate::catalogue::setting::Reloading;
 use crate::diagnostic::Diagnostic;
-use crate::reader::{Configuration, Pair};
+use crate::pair::Pair;
+use crate::reader::Configuration;
 
 impl Draft<'_> {
     pub(super) fn set_reloading(&mut self, setting: Reloading, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {

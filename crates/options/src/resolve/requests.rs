@@ -7,7 +7,7 @@ use super::draft::Draft;
 use crate::catalogue::row::Row;
 use crate::catalogue::setting::Requests;
 use crate::diagnostic::Diagnostic;
-use crate::reader::Pair;
+use crate::pair::Pair;
 
 /// A request of any browser needs more.
 const LEAST_HEAD_BYTES: usize = 1024;

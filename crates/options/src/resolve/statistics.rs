@@ -11,7 +11,7 @@ use super::values;
 use crate::catalogue::row::Row;
 use crate::catalogue::setting;
 use crate::diagnostic::Diagnostic;
-use crate::reader::Pair;
+use crate::pair::Pair;
 
 /// As in uWSGI.
 const PUSH_EVERY_S: u64 = 3;

@@ -14,7 +14,7 @@ use crate::catalogue::setting::Tls as TlsSetting;
 use crate::catalogue::tls::{CLIENT_AUTH, HTTP2, VERSIONS};
 use crate::certificates::{self, Trouble};
 use crate::diagnostic::{Diagnostic, Location};
-use crate::reader::Pair;
+use crate::pair::Pair;
 use crate::trust::Writer;
 /// PEM of authorities, and its file.
 type Authorities = (Vec<u8>, PathBuf);

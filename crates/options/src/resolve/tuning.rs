@@ -6,7 +6,7 @@ use super::draft::Draft;
 use crate::catalogue::row::Row;
 use crate::catalogue::setting::Tuning;
 use crate::diagnostic::Diagnostic;
-use crate::reader::Pair;
+use crate::pair::Pair;
 
 impl Draft<'_> {
     pub(super) fn set_tuning(&mut self, setting: Tuning, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {

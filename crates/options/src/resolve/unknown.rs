@@ -5,7 +5,8 @@ use crate::catalogue::catalogue;
 use crate::catalogue::row::{Row, Status};
 use crate::catalogue::setting::Setting;
 use crate::diagnostic::Diagnostic;
-use crate::reader::{Configuration, Pair};
+use crate::pair::Pair;
+use crate::reader::Configuration;
 
 /// Keys that others set for their own use: Debian's init script for its default configuration, OpenStack's devstack to be read
 /// by the application.

@@ -11,7 +11,8 @@ use crate::catalogue::row::Row;
 use crate::catalogue::setting::{HookKind, Watching as Setting};
 use crate::catalogue::watching::FORK_SAFETY;
 use crate::diagnostic::Diagnostic;
-use crate::reader::{Configuration, Pair};
+use crate::pair::Pair;
+use crate::reader::Configuration;
 
 impl Draft<'_> {
     pub(super) fn set_watching(&mut self, setting: Setting, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
