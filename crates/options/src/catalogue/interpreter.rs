@@ -6,7 +6,7 @@ use crate::catalogue::setting::{Interpreter, Setting};
 pub const ENTRIES: &[Entry] = &[
     Entry::supported(
         "import",
-        Setting::Interpreter(Interpreter::Import),
+        Setting::Texts(|draft| &mut draft.interpreter.imports),
         Value::List,
         "",
         "Import this module, or run this file, before the application is loaded. One that fails has its traceback in the log, and the start goes on, as in uWSGI.",
@@ -14,7 +14,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("import = shop.signals\nimport = /srv/shop/patches.py"),
     Entry::supported(
         "shared-import",
-        Setting::Interpreter(Interpreter::SharedImport),
+        Setting::Texts(|draft| &mut draft.interpreter.shared_imports),
         Value::List,
         "",
         "As `import`, and before those.",
@@ -47,7 +47,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("optimize = 1"),
     Entry::supported(
         "py-sys-executable",
-        Setting::Interpreter(Interpreter::Executable),
+        Setting::Text(|draft| &mut draft.interpreter.executable),
         Value::Path,
         "the interpreter that runs",
         "The program that the application finds in `sys.executable`, which `multiprocessing` and `subprocess` start.",

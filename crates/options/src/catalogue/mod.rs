@@ -37,7 +37,6 @@ use std::sync::LazyLock;
 
 pub use elastic::ALGORITHMS;
 pub use processes::{MOST_PROCESSES, RELOAD_ORDERS};
-pub use reloading::PROBE_TIMEOUT_S;
 use row::{Argument, Entry, Row, Status, Theme, Value};
 use setting::Setting;
 

@@ -6,7 +6,7 @@ use crate::catalogue::setting::{PythonModule, Setting};
 pub const ENTRIES: &[Entry] = &[
     Entry::supported(
         "uwsgi-module",
-        Setting::PythonModule(PythonModule::Present),
+        Setting::Off(|draft| &mut draft.python_module.is_hidden),
         Value::Switch,
         "on",
         "Applications can `import uwsgi` and `import uwsgidecorators`. Without them, an application that does without uWSGI's module does so here: for one that would use a part of it that is not there yet.",

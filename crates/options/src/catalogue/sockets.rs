@@ -53,7 +53,7 @@ pub const ENTRIES: &[Entry] = &[
         .example("protocol = http"),
     Entry::supported(
         "listen",
-        Setting::Listen,
+        Setting::Number(|draft| &mut draft.backlog),
         Value::Number { least: 0, most: i32::MAX as i64, unit: "connections" },
         "the kernel's own limit",
         "How many new connections the kernel keeps waiting for a socket; 0 is the kernel's own limit.",
@@ -62,7 +62,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("listen = 1024"),
     Entry::supported("chmod-socket", Setting::ChmodSocket, Value::Text, "the umask", "Mode of the files of UNIX sockets, three octal digits; without a value, 666.")
         .example("chmod-socket = 660"),
-    Entry::supported("chown-socket", Setting::ChownSocket, Value::Text, "", "Owner of the files of UNIX sockets: `user` or `user:group`.")
+    Entry::supported("chown-socket", Setting::Text(|draft| &mut draft.owner), Value::Text, "", "Owner of the files of UNIX sockets: `user` or `user:group`.")
         .example("chown-socket = www-data:www-data"),
     Entry::supported("socket-timeout", Setting::SocketTimeout, SECONDS, "30", "How long a peer of `socket` or `http-socket` may keep a worker waiting for the next byte, or for room to send.")
         .uwsgi("uWSGI's default is 4 seconds, which cuts off slow clients; here they cost no thread, so the default is 30.")

@@ -5,11 +5,10 @@ use std::path::{Path, PathBuf};
 
 use bolide_contract::settings::{Application, ApplicationSource, Interface, Substitute};
 
-use super::draft::Draft;
+use super::draft::{Draft, NamedBy};
 use super::names::{module, source};
 use super::paths::normalized;
 use super::positional::{Named, PositionalApplication};
-use crate::catalogue::setting::NamedBy;
 use crate::diagnostic::{Diagnostic, Location, Severity};
 use crate::reader::Configuration;
 

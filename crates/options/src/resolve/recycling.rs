@@ -9,35 +9,21 @@ use crate::catalogue::setting::Recycling;
 use crate::diagnostic::Diagnostic;
 use crate::pair::Pair;
 
-const MEBIBYTE: u64 = 1024 * 1024;
-
 impl Draft<'_> {
     pub(super) fn set_recycling(&mut self, setting: Recycling, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
         let number = self.positive(row, pair)?;
         let milliseconds = number.map(|seconds| seconds.saturating_mul(1000));
-        let bytes = number.map(|mebibytes| mebibytes.saturating_mul(MEBIBYTE));
         let (recycling, lifecycle) = (&mut self.recycling, &mut self.lifecycle);
-        let (memory, manners) = (&mut recycling.memory, &mut lifecycle.harakiri_manners);
+        let manners = &mut lifecycle.harakiri_manners;
         let small = number.map_or(0, |number| u32::try_from(number).unwrap_or(u32::MAX));
         match setting {
-            Recycling::MaxRequests => recycling.max_requests = number,
             Recycling::MaxRequestsDelta => recycling.max_requests_delta = number.unwrap_or(0),
-            Recycling::MaxLifetime => recycling.max_lifetime_ms = milliseconds,
             Recycling::MaxLifetimeDelta => recycling.max_lifetime_delta_ms = milliseconds.unwrap_or(0),
             Recycling::MinLifetime => {
                 recycling.min_lifetime_ms = milliseconds.unwrap_or(0);
                 self.min_lifetime = Some(pair.location.clone());
             }
-            Recycling::OnResident => memory.resident = bytes,
-            Recycling::OnAddressSpace => memory.address_space = bytes,
-            Recycling::OnUnique => memory.unique = bytes,
-            Recycling::OnProportional => memory.proportional = bytes,
-            Recycling::EvilOnResident => memory.evil_resident = bytes,
-            Recycling::EvilOnAddressSpace => memory.evil_address_space = bytes,
             Recycling::OnPressure => recycling.pressure_percent = number.map(|_| small),
-            Recycling::LimitAddressSpace => lifecycle.process.address_space_bytes = bytes,
-            Recycling::LimitProcesses => lifecycle.process.processes_most = number,
-            Recycling::HarakiriGracefulTimeout => manners.graceful_ms = milliseconds,
             Recycling::HarakiriGracefulSignal => manners.graceful_signal = small.cast_signed(),
             Recycling::HarakiriQueueThreshold => manners.queue_threshold = small,
         }

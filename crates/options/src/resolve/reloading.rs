@@ -2,10 +2,9 @@
 
 use bolide_contract::settings::ReloadOrder;
 
-use super::draft::Draft;
+use super::draft::{Draft, PROBE_TIMEOUT_S};
 use super::paths::normalized;
 use super::values;
-use crate::catalogue::PROBE_TIMEOUT_S;
 use crate::catalogue::row::Row;
 use crate::catalogue::setting::Reloading;
 use crate::diagnostic::Diagnostic;
@@ -15,17 +14,14 @@ use crate::reader::Configuration;
 impl Draft<'_> {
     pub(super) fn set_reloading(&mut self, setting: Reloading, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
         match setting {
-            Reloading::Exit => self.reloading.exits = self.switch(pair),
             Reloading::Probe => self.reloading.probe = Some(target(pair)?),
             Reloading::ProbeTimeout => {
                 self.reloading.probe_timeout_ms = self.positive_or(row, pair, PROBE_TIMEOUT_S)? * 1000;
             }
-            Reloading::Canary => self.reloading.canary_ms = self.positive(row, pair)?.map(|seconds: u64| seconds * 1000),
             Reloading::Warmup => self.reloading.warmup.push(target(pair)?),
             Reloading::Program => {
                 self.reloading.program = Some(normalized(&self.host.folder.join(values::text(pair)?)));
             }
-            Reloading::DescriptorsMost => self.reloading.descriptors_most = self.positive(row, pair)?,
         }
         Ok(())
     }

@@ -2,8 +2,7 @@
 
 use super::draft::Draft;
 use crate::catalogue::catalogue;
-use crate::catalogue::row::{Row, Status};
-use crate::catalogue::setting::Setting;
+use crate::catalogue::row::Row;
 use crate::diagnostic::Diagnostic;
 use crate::pair::Pair;
 use crate::reader::Configuration;
@@ -46,7 +45,7 @@ impl Draft<'_> {
             false => Diagnostic::warning(Some(&pair.location), message),
         };
         self.diagnostics.push(diagnostic.advise(format!("write `{} = {}`", typo.row.name(), typo.value)));
-        if typo.has_colon && matches!(typo.row.status, Status::Supported(Setting::Callable)) && !self.strict {
+        if typo.has_colon && typo.row.name() == "callable" && !self.strict {
             self.colon_callable = Some((typo.value.clone(), pair.location.clone()));
         }
     }

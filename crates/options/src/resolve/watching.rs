@@ -32,10 +32,6 @@ impl Draft<'_> {
             Setting::Develop | Setting::SourceFolder | Setting::SourcePattern | Setting::SourceExcluded | Setting::Browser => {
                 self.set_developing(setting, pair)?;
             }
-            Setting::OnException => self.python.reload_on.any = self.switch(pair),
-            Setting::OnExceptionType => self.python.reload_on.types.push(values::text(pair)?),
-            Setting::OnExceptionValue => self.python.reload_on.values.push(values::text(pair)?),
-            Setting::OnExceptionRepr => self.python.reload_on.reprs.push(values::text(pair)?),
             Setting::ForkSafety => self.python.fork_safety = values::one_of(pair, &FORK_SAFETY)?,
             Setting::ImportsIgnored => {
                 let name = values::text(pair)?;
