@@ -16,7 +16,7 @@ use bolide_contract::sockets::SocketTuning;
 use bolide_contract::tls::{ClientAuth, Http2, TlsVersion};
 use bolide_contract::watching::Watching;
 
-use super::loggers::Loggers;
+use super::logging::loggers::Loggers;
 use crate::diagnostic::{Diagnostic, Location};
 use crate::host_info::HostInfo;
 use bolide_contract::statistics::Pusher;

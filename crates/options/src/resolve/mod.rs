@@ -10,7 +10,6 @@ mod answering;
 mod application;
 mod asynchronous;
 mod attendant;
-pub mod ciphers;
 mod clients;
 mod confinement;
 mod control;
@@ -20,22 +19,15 @@ mod elastic;
 mod files;
 mod hooks;
 mod interpreter;
-mod log_packing;
-mod loggers;
 mod logging;
-mod names;
 mod paths;
 mod platform;
-mod positional;
 mod processes;
 mod protection;
 mod python_module;
-mod recycling;
-mod reloading;
 mod requests;
 mod statistics;
 mod tls;
-mod tuning;
 mod unknown;
 mod values;
 mod watching;
@@ -43,10 +35,11 @@ mod watching;
 use std::path::Path;
 
 pub use application::asgi_file;
+pub use application::positional::PositionalApplication;
 pub use platform::port;
-pub use positional::PositionalApplication;
+pub use tls::ciphers;
 
-use bolide_contract::settings::{Listener, Protocol, Settings, Threads};
+use bolide_contract::settings::{Address, Listener, Protocol, Settings, Threads};
 use bolide_contract::tls::Tls;
 
 use draft::{Draft, HTTP_TIMEOUT_SECONDS, RELOAD_MERCY_SECONDS, SOCKET_TIMEOUT_SECONDS, SocketDraft, SocketKind};
@@ -257,7 +250,7 @@ impl Draft<'_> {
         let location = Location::environment("LISTEN_FDS");
         self.sockets.extend((FIRST_PASSED..FIRST_PASSED + self.host.passed_sockets).map(|descriptor| SocketDraft {
             kind,
-            address: bolide_contract::settings::Address::Passed(descriptor),
+            address: Address::Passed(descriptor),
             location: location.clone(),
             credentials: None,
             https_port: None,
@@ -390,6 +383,15 @@ impl Draft<'_> {
                 Diagnostic::error(Some(&end), "there is no socket to serve on")
                     .advise("write `http = 127.0.0.1:8000`, or `socket = /path/to/app.sock` behind a web server that speaks the uwsgi protocol"),
             );
+        }
+    }
+
+    /// `abstract-socket`: no socket is a file.
+    fn make_abstract(&self, listeners: &mut [Listener]) {
+        for listener in listeners {
+            if let (true, Address::Unix(path)) = (self.abstract_sockets, &listener.address) {
+                listener.address = Address::Abstract(path.to_string_lossy().into_owned());
+            }
         }
     }
 

@@ -1,16 +1,20 @@
 //! Options of the logs, and their settings. It opens nothing; runs in the process that reads the configuration.
 
+mod log_packing;
+pub mod loggers;
+
 use std::path::Path;
 
 use bolide_contract::logging::{LogDate, LogStyle, Logging};
 
-use super::draft::Draft;
-use super::loggers::expression;
-use super::{normalized, values};
 use crate::catalogue::logging::STYLES;
 use crate::catalogue::setting::Logging as Setting;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::pair::Pair;
+use crate::resolve::draft::Draft;
+use crate::resolve::paths::normalized;
+use crate::resolve::values;
+use loggers::expression;
 
 impl Draft<'_> {
     pub(super) fn set_logging(&mut self, setting: Setting, pair: &Pair) -> Result<(), Diagnostic> {

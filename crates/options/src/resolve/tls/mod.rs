@@ -1,20 +1,22 @@
 //! Addresses that speak TLS: from their options to what their listeners show and ask for. It reads the files that they name, which
 //! paths against the folder of the start lead to, since uWSGI reads them before `chdir`.
 
+pub mod ciphers;
+
 use std::path::{Path, PathBuf};
 
 use bolide_contract::settings::Protocol;
 use bolide_contract::tls::{Certificate, ClientAuth, Http2, Tls};
 
-use super::draft::{CredentialFiles, Credentials, Draft, SocketDraft, SocketKind};
-use super::paths::normalized;
-use super::{address, ciphers, values};
 use crate::catalogue::row::Row;
 use crate::catalogue::setting::Tls as TlsSetting;
 use crate::catalogue::tls::{CLIENT_AUTH, HTTP2, VERSIONS};
 use crate::certificates::{self, Trouble};
 use crate::diagnostic::{Diagnostic, Location};
 use crate::pair::Pair;
+use crate::resolve::draft::{CredentialFiles, Credentials, Draft, SocketDraft, SocketKind};
+use crate::resolve::paths::normalized;
+use crate::resolve::{address, values};
 use crate::trust::Writer;
 /// PEM of authorities, and its file.
 type Authorities = (Vec<u8>, PathBuf);
